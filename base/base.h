@@ -1,0 +1,70 @@
+/* What every folder shares: checked allocation, logging, invariants, time.
+ * Internal; nothing here is installed. */
+#ifndef SLUICE_BASE_H
+#define SLUICE_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdnoreturn.h>
+
+#include <sluice/status.h>
+
+#define SLI_COUNT(a) (sizeof(a) / sizeof *(a))
+#define SLI_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define SLI_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define SLI_CACHE_LINE 64
+
+/* A broken invariant: says where and what, then aborts. Always compiled in. */
+noreturn void sli_broken(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define SLI_CHECK(condition, ...)                                              \
+  do {                                                                         \
+    if (__builtin_expect(!(condition), 0))                                     \
+      sli_broken(__FILE__, __LINE__, __VA_ARGS__);                             \
+  } while (0)
+
+/* One line on stderr, "sluice: ...". */
+void sli_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Zeroed memory; ends the program with a message when there is none left
+ * (small, bounded bookkeeping only: tensors go through devices, which return
+ * SL_E_MEMORY). */
+void *sli_calloc(size_t count, size_t size);
+void *sli_realloc(void *old, size_t count, size_t size);
+char *sli_strdup(const char *text);
+char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Grows a heap array so that index `count` may be written: doubles, keeps the
+ * old elements, leaves the new ones zero. */
+#define SLI_GROW(array, count, capacity)                                       \
+  do {                                                                         \
+    if ((count) >= (capacity)) {                                               \
+      size_t old_ = (capacity), new_ = old_ ? 2 * old_ : 16;                   \
+      (array) = sli_realloc((array), new_, sizeof *(array));                   \
+      __builtin_memset((array) + old_, 0, (new_ - old_) * sizeof *(array));    \
+      (capacity) = new_;                                                       \
+    }                                                                          \
+  } while (0)
+
+/* Monotonic time in nanoseconds since an arbitrary start. */
+uint64_t sli_now_ns(void);
+
+/* Bump allocation for objects that die together. A zeroed sli_arena is empty
+ * and ready. Memory comes zeroed and 16-byte aligned. Not thread-safe. */
+typedef struct sli_arena {
+  struct sli_arena_block *blocks;
+} sli_arena;
+void *sli_arena_alloc(sli_arena *arena, size_t bytes);
+char *sli_arena_strdup(sli_arena *arena, const char *text);
+char *sli_arena_format(sli_arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void sli_arena_fini(sli_arena *arena);
+
+/* 64-bit FNV-1a over bytes, continued from `hash` (start with SLI_HASH_SEED). */
+#define SLI_HASH_SEED UINT64_C(14695981039346656037)
+uint64_t sli_hash(uint64_t hash, const void *bytes, size_t count);
+
+/* "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
+char *sli_format_bytes(char *out, double bytes);
+
+#endif

@@ -1,0 +1,206 @@
+/* The table of ops: what a kernel is, one row each.
+ *
+ * An op is a const row: its shape rule, its cost, its functions per device and
+ * its gradient rules. The graph layer builds models out of rows, derives the
+ * backward pass from the gradient rules (which are data, not code) and lowers
+ * calls into programs; a device runs programs. Users add ops by defining rows
+ * of their own and passing them to sl_apply(). Rows are never copied or freed.
+ *
+ * Threads: every function of a row may be called by several threads at once
+ * on different calls. */
+#ifndef SLUICE_OP_H
+#define SLUICE_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sluice/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- types -------------------------------------------------------------- */
+
+#define SL_DTYPE_TABLE(X)                                                      \
+  X(F32, "f32", 4)                                                             \
+  X(BF16, "bf16", 2)                                                           \
+  X(F64, "f64", 8)                                                             \
+  X(I32, "i32", 4)
+
+typedef enum sl_dtype {
+#define X(name, text, bytes) SL_##name,
+  SL_DTYPE_TABLE(X)
+#undef X
+  SL_DTYPE_COUNT
+} sl_dtype;
+
+enum { SL_MAX_DIMS = 4 };
+
+/* A dense row-major array: dim[0] varies slowest. ndim 0 is a scalar. */
+typedef struct sl_type {
+  sl_dtype dtype;
+  int ndim;
+  int64_t dim[SL_MAX_DIMS];
+} sl_type;
+
+#define SL_TYPE(dtype_, ...)                                                   \
+  ((sl_type){(dtype_), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}})
+#define SL_SCALAR(dtype_) ((sl_type){(dtype_), 0, {0}})
+
+const char *sl_dtype_name(sl_dtype dtype);
+size_t sl_dtype_bytes(sl_dtype dtype);
+int64_t sl_type_elements(const sl_type *type);  /* product of the dims; 1 for a scalar */
+size_t sl_type_bytes(const sl_type *type);
+int64_t sl_type_last(const sl_type *type);      /* last dim; 1 for a scalar */
+int64_t sl_type_rows(const sl_type *type);      /* elements / last dim */
+bool sl_type_equal(const sl_type *a, const sl_type *b);
+/* "f32[8, 256, 384]"; returns `out`, at least SL_TYPE_TEXT bytes. */
+enum { SL_TYPE_TEXT = 128 };
+char *sl_type_format(char *out, const sl_type *type);
+
+/* ---- classes ------------------------------------------------------------ */
+
+/* What kind of pass a piece of work belongs to. Pass order and colours follow
+ * the class. X(letter, name) */
+#define SL_CLASS_TABLE(X)                                                      \
+  X(F, "forward")                                                              \
+  X(B, "input gradient")                                                       \
+  X(W, "weight gradient")                                                      \
+  X(R, "recompute")                                                            \
+  X(U, "update")                                                               \
+  X(C, "communicate")                                                          \
+  X(L, "load/store")
+
+typedef enum sl_class {
+#define X(letter, name) SL_CLASS_##letter,
+  SL_CLASS_TABLE(X)
+#undef X
+  SL_CLASS_COUNT
+} sl_class;
+
+char sl_class_letter(sl_class cls); /* 'F' ... */
+
+/* ---- attributes and calls ------------------------------------------------ */
+
+/* Settings of one op in one place of a graph. One flat record for all rows;
+ * each row says which fields it reads. Zero means the row's default. */
+typedef struct sl_attrs {
+  int heads;       /* attention, rotary: query heads */
+  int kv_heads;    /* attention: key/value heads (0: heads) */
+  float eps;       /* norms (0: 1e-5) */
+  float theta;     /* rotary base (0: 10000) */
+  float value;     /* fill: the constant */
+  bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
+  const void *user; /* source, adamw, user rows: a record that outlives the run */
+} sl_attrs;
+
+/* Where in the stream of work a call stands. */
+typedef struct sl_tick {
+  int64_t number;     /* (step*M + microbatch)*K + piece */
+  int64_t step;
+  int32_t microbatch; /* 0..M-1 */
+  int32_t piece;      /* 0..K-1 */
+} sl_tick;
+
+struct sl_op;
+struct sl_team;
+
+/* One execution of an op. Pointers are valid during the call only. */
+typedef struct sl_call {
+  const struct sl_op *op;
+  const sl_attrs *attrs;
+  int nin, nout;
+  const sl_type *in_type;   /* [nin] */
+  const sl_type *out_type;  /* [nout] */
+  const void *const *in;    /* [nin], 64-byte aligned; NULL for an absent optional input */
+  void *const *out;         /* [nout], 64-byte aligned; NULL for an output nobody reads */
+  uint32_t accumulate;      /* bit o: add to output o instead of overwriting it */
+  void *state;              /* made by prepare(), shared by concurrent calls: read only */
+  void *scratch;            /* scratch() bytes, 64-byte aligned, undefined contents */
+  struct sl_team *team;     /* the device's threads; NULL: the caller alone */
+  sl_tick tick;
+} sl_call;
+
+/* ---- gradient rules ------------------------------------------------------ */
+
+/* Arguments of a backward op, named from the forward op's point of view. */
+typedef struct sl_grad_arg {
+  enum { SL_ARG_NONE, SL_ARG_IN, SL_ARG_OUT, SL_ARG_DOUT } kind;
+  int index;
+} sl_grad_arg;
+#define SL_IN(i) {SL_ARG_IN, (i)}     /* forward input i */
+#define SL_OUT(i) {SL_ARG_OUT, (i)}   /* forward output i */
+#define SL_DOUT(i) {SL_ARG_DOUT, (i)} /* gradient of forward output i */
+
+enum { SL_GRAD_ARGS = 8, SL_GRAD_OUTS = 4, SL_GRAD_RULES = 4 };
+
+/* "Call `op` with these inputs; its output j is the gradient of the forward
+ * op's input of[j]." A rule runs only when one of those gradients is wanted;
+ * outputs nobody wants are passed as NULL. An argument that names an input the
+ * forward op was not given ends up NULL too. The attrs are the forward op's.
+ * op == NULL: pass-through, the gradient of input of[0] is DOUT(0) itself. */
+typedef struct sl_grad_rule {
+  const struct sl_op *op;
+  sl_class cls;                      /* SL_CLASS_B or SL_CLASS_W */
+  sl_grad_arg in[SL_GRAD_ARGS];      /* ends at SL_ARG_NONE */
+  int nof;                           /* how many of of[] count; 0 ends the list of rules */
+  int of[SL_GRAD_OUTS];
+} sl_grad_rule;
+
+/* ---- the row ------------------------------------------------------------- */
+
+typedef struct sl_op {
+  const char *name;          /* "linear"; unique in the table */
+  int min_in, max_in;        /* max_in -1: any number */
+  int nout;
+
+  /* Checks the inputs and fills out[nout]. An absent optional input has
+   * ndim -1. On a misfit returns sl_fail(SL_E_SHAPE, text) where the text says
+   * what was expected ("weight must be f32[384, n], got ..."); the caller adds
+   * op, tensor names and source line. Any thread; no side effects. */
+  sl_status (*infer)(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
+
+  /* Floating point operations and bytes moved by one call. NULL: no flops,
+   * bytes of all arguments. */
+  void (*cost)(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+               double *flops, double *bytes);
+
+  /* Scratch bytes a call needs, for a team of `threads`. NULL: none. */
+  size_t (*scratch)(const sl_call *call, int threads);
+
+  /* Makes call->state once, before the run, from types and attrs (in[]/out[]
+   * are not set); destroyed by release(). Both may be NULL. */
+  sl_status (*prepare)(const sl_call *call, void **state);
+  void (*release)(void *state);
+
+  /* The kernels. May not block, allocate or fail; results must not depend on
+   * the team's size. NULL where the device kind has none. */
+  void (*cpu)(const sl_call *call);
+  void (*cuda)(const sl_call *call, void *stream);
+
+  /* Bit o of `accumulates`: the kernel honours call->accumulate for output o. */
+  uint32_t accumulates;
+  /* Bit i: output i is updated in place (its old contents are read). */
+  uint32_t updates;
+  sl_grad_rule grad[SL_GRAD_RULES];
+} sl_op;
+
+/* The shipped rows (kernels/ops.c), NULL-terminated, and look-up by name. */
+extern const sl_op *const sl_ops[];
+const sl_op *sl_op_find(const char *name);
+
+/* ---- teams --------------------------------------------------------------- */
+
+/* Runs fn(arg, i) for i in [0, n) on the team's threads and returns when all
+ * are done. Which thread runs which i is open, so a kernel stays independent
+ * of the team's size by cutting work in chunks fixed by shape and combining
+ * partial results in chunk order. team NULL: a plain loop. Not reentrant. */
+void sl_team_for(struct sl_team *team, int n, void (*fn)(void *arg, int i), void *arg);
+int sl_team_size(const struct sl_team *team); /* 1 for NULL */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
