@@ -1,0 +1,102 @@
+/* The graph as the passes see it: nodes and tensors in arrays, in order. */
+#ifndef SLUICE_GRAPH_INTERNAL_H
+#define SLUICE_GRAPH_INTERNAL_H
+
+#include <sluice/graph.h>
+
+#include "base/base.h"
+
+typedef struct sli_node sli_node;
+
+struct sl_tensor {
+  int id;
+  const char *name;
+  sl_type type;
+  sli_node *producer;  /* NULL for a parameter */
+  int output;          /* which of the producer's outputs */
+  bool param;
+  bool needs_grad;     /* a parameter, or computed from one */
+  /* parameters only: */
+  int param_index;     /* order of creation */
+  sl_init init;
+  int home;            /* block of the first use: where it is updated; -1 unused */
+  int ngrads;          /* gradient tensors, one per use, in order of use */
+  sl_tensor **grads;
+};
+
+/* Phases keep update work in an order that crosses stages without cycles. */
+enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE };
+
+struct sli_node {
+  int id;
+  const sl_op *op;
+  const char *name;    /* "h.3/linear.2", "h.3/linear.2:linear_w" */
+  sl_attrs attrs;
+  sl_here at;
+  sl_class cls;
+  int block;           /* -1: no stage of its own (the clip, reports) */
+  int phase;
+  bool per_step;       /* fires once a step instead of once a tick */
+  uint32_t accumulate_span; /* outputs summed over the step's ticks */
+  int nin, nout;
+  sl_tensor **in;      /* NULL: absent optional input */
+  sl_tensor **out;     /* NULL: not wanted */
+};
+
+typedef struct sli_block {
+  const char *name;
+  int stage;           /* forced stage, or -1 */
+} sli_block;
+
+struct sl_graph {
+  sl_graph_options options;
+  sli_arena arena;
+  sl_status status;    /* first error */
+  char *detail;        /* its text */
+  int nnodes, ntensors, nblocks, nparams;
+  size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
+  sli_node **nodes;    /* forward in order of creation, then what passes append,
+                          always in an order in which they may run */
+  sl_tensor **tensors;
+  sli_block *blocks;
+  sl_tensor **params;
+  sl_tensor *loss;
+  sl_optimizer optimizer;
+  int noutputs;
+  size_t output_capacity;
+  struct sli_output {
+    const char *name;
+    sl_tensor *tensor;
+  } *outputs;
+  void (**cleanups)(void *); /* run by destroy (token files) */
+  void **cleanup_args;
+  int ncleanups;
+};
+
+/* Adds a node without shape inference of outputs already made by the caller. */
+sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
+                         sl_class cls, int block, int nin, sl_tensor *const *in, int nout);
+sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name);
+/* Runs fn(arg) when the graph is destroyed. */
+void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
+
+/* Pass 2, training: appends backward nodes (B, W) from the ops' gradient rules
+ * and the update nodes (norm, clip, adamw), and checks the result. Each
+ * parameter gets one gradient tensor per use, accumulated over the step, so
+ * that the sums are the same wherever the uses are placed. */
+sl_status sli_pass_gradients(sl_graph *g);
+
+/* Pass 2, inference: drops nodes that no output needs. */
+sl_status sli_pass_outputs(sl_graph *g);
+
+/* Cuts blocks into `stages` contiguous runs, least maximal cost first, honouring
+ * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. */
+sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
+
+/* Forward flops and bytes of a node. */
+void sli_node_cost(const sli_node *node, double *flops, double *bytes);
+
+/* Asserts every invariant of the structure; names the culprit and aborts. */
+void sli_graph_check(const sl_graph *g);
+
+#endif

@@ -1,0 +1,168 @@
+/* The model graph: how a user writes a model in C.
+ *
+ * A graph describes what happens to one microbatch. Ops are applied to tensors
+ * one after another; shapes are inferred at once. Errors are sticky: the first
+ * one is recorded with the op, the shapes and the source line, calls after it
+ * return NULL, and calls given a NULL tensor do nothing, so a model needs no
+ * checks of its own. Tensors and graph live in one arena and die together.
+ *
+ *     sl_block(g, "mlp");
+ *     sl_tensor *h = sl_gelu(g, sl_linear(g, x, w1, b1));
+ *     sl_tensor *y = sl_linear(g, h, w2, b2);
+ *     sl_train(g, sl_mse(g, y, target), &(sl_optimizer){.lr = 1e-3f});
+ *
+ * Threads: one thread per graph. */
+#ifndef SLUICE_GRAPH_H
+#define SLUICE_GRAPH_H
+
+#include <sluice/op.h>
+#include <sluice/ops.h>
+#include <sluice/optimizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sl_graph sl_graph;
+typedef struct sl_tensor sl_tensor;
+
+/* Where in the user's source a call stands. */
+typedef struct sl_here {
+  const char *file;
+  int line;
+} sl_here;
+#define SL_HERE ((sl_here){__FILE__, __LINE__})
+
+/* ---- graph ---------------------------------------------------------------- */
+
+typedef struct sl_graph_options {
+  int microbatches; /* M: a step is M microbatches [1] */
+  int pieces;       /* K: sequence pieces a microbatch is cut into [1] */
+  /* Inference: only what sl_output() asks for is kept, sl_train is ignored,
+   * a microbatch is one row, and tokens come from feed_tokens instead of a
+   * file: fill tokens[rows*context] of the tick. */
+  bool infer;
+  void (*feed_tokens)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
+  void *feed_ctx;
+} sl_graph_options;
+
+sl_graph *sl_graph_create(const sl_graph_options *options);
+void sl_graph_destroy(sl_graph *g);
+/* The first error, or SL_OK; the text is in sl_detail(). */
+sl_status sl_graph_status(const sl_graph *g);
+/* Records an error of the model's own (a bad option, say); the first one wins. */
+sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int sl_graph_microbatches(const sl_graph *g);
+bool sl_graph_infer(const sl_graph *g);
+/* Rows of one microbatch when a step has `batch` rows: batch / M, or an error
+ * if that is not whole. 1 for inference. */
+int64_t sl_microbatch_rows(sl_graph *g, int64_t batch);
+
+/* Starts a new block ("h.3"): ops that stay together. A pipeline is cut only
+ * between blocks. Ops before the first call form a block of their own. */
+void sl_block(sl_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Puts this block and those after it on pipeline stage `stage` instead of
+ * leaving the cut to the balancer; stages must not decrease. */
+void sl_block_stage(sl_graph *g, int stage);
+
+/* ---- tensors ---------------------------------------------------------------- */
+
+/* How a parameter starts: normal(0, scale), constant `scale`, or
+ * uniform(-scale, scale). Values depend on the seed and the name only. */
+typedef struct sl_init {
+  enum { SL_INIT_NORMAL, SL_INIT_CONSTANT, SL_INIT_UNIFORM } kind;
+  float scale;
+} sl_init;
+#define SL_NORMAL(std) ((sl_init){SL_INIT_NORMAL, (std)})
+#define SL_CONSTANT(value) ((sl_init){SL_INIT_CONSTANT, (value)})
+#define SL_UNIFORM(bound) ((sl_init){SL_INIT_UNIFORM, (bound)})
+
+/* A trained f32 array. `name` is its name in weight files; unique per graph
+ * (the same tensor may be used many times: tied weights). `name` is copied. */
+#define sl_param(g, type, init, ...) sl_param_at(SL_HERE, g, type, init, __VA_ARGS__)
+sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init,
+                       const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* Data made by a callback, once per microbatch, in order. The record and what
+ * it points to must outlive every run. outs[source->nout] is filled. */
+#define sl_data(g, source, outs) sl_data_at(SL_HERE, g, source, outs)
+void sl_data_at(sl_here at, sl_graph *g, const struct sl_source *source, sl_tensor **outs);
+
+/* Rows of `context` tokens, i32 [rows, context], and the same shifted by one
+ * as *targets. `path` is a text file (its bytes are the tokens) or, with the
+ * suffix .u16 or .bin, flat little-endian uint16 tokens. Sequence i of the run
+ * (step * batch + row) starts at token (i mod n) * context, n = whole sequences
+ * in the file. Tokens >= vocab are an error that names file and position. */
+#define sl_tokens(g, path, rows, context, vocab, targets)                      \
+  sl_tokens_at(SL_HERE, g, path, rows, context, vocab, targets)
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
+                        int64_t context, int64_t vocab, sl_tensor **targets);
+
+const sl_type *sl_tensor_type(const sl_tensor *t);
+const char *sl_tensor_name(const sl_tensor *t);
+int64_t sl_dim(const sl_tensor *t, int i); /* i < 0 counts from the end; 0 for NULL */
+
+/* ---- ops -------------------------------------------------------------------- */
+
+/* Applies a row of the table, or a user's own. Fills outs[op->nout]. Absent
+ * optional inputs are NULL with bit i of `absent` set (so that a NULL from an
+ * earlier error is not taken for one). */
+#define sl_apply(g, op, attrs, nin, ins, absent, outs)                         \
+  sl_apply_at(SL_HERE, g, op, attrs, nin, ins, absent, outs)
+void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+                 sl_tensor *const *ins, uint32_t absent, sl_tensor **outs);
+
+/* The shipped ops as calls; see ops.h for shapes and formulas. b may be NULL
+ * where a bias is optional. Each returns the op's first output. */
+#define sl_linear(g, x, w, b) sl_linear_at(SL_HERE, g, x, w, b, false)
+/* The weight is [in, out], as GPT-2's files have it. */
+#define sl_linear_transposed(g, x, w, b) sl_linear_at(SL_HERE, g, x, w, b, true)
+#define sl_embedding(g, ids, table) sl_op2_at(SL_HERE, g, &sl_op_embedding, NULL, ids, table)
+#define sl_position(g, x, table) sl_op2_at(SL_HERE, g, &sl_op_position, NULL, x, table)
+#define sl_add(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_add, NULL, a, b)
+#define sl_mul(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_mul, NULL, a, b)
+#define sl_gelu(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu, NULL, x)
+#define sl_relu(g, x) sl_op1_at(SL_HERE, g, &sl_op_relu, NULL, x)
+#define sl_tanh(g, x) sl_op1_at(SL_HERE, g, &sl_op_tanh, NULL, x)
+#define sl_swiglu(g, gate, up) sl_op2_at(SL_HERE, g, &sl_op_swiglu, NULL, gate, up)
+#define sl_layernorm(g, x, gain, bias, eps_)                                   \
+  sl_op3_at(SL_HERE, g, &sl_op_layernorm, &(sl_attrs){.eps = (eps_)}, x, gain, bias)
+#define sl_rmsnorm(g, x, gain, eps_)                                           \
+  sl_op2_at(SL_HERE, g, &sl_op_rmsnorm, &(sl_attrs){.eps = (eps_)}, x, gain)
+#define sl_rotary(g, x, heads_, theta_)                                        \
+  sl_op1_at(SL_HERE, g, &sl_op_rotary, &(sl_attrs){.heads = (heads_), .theta = (theta_)}, x)
+#define sl_attention(g, q, k, v, heads_, kv_heads_)                            \
+  sl_op3_at(SL_HERE, g, &sl_op_attention,                                      \
+            &(sl_attrs){.heads = (heads_), .kv_heads = (kv_heads_)}, q, k, v)
+#define sl_attention_packed(g, qkv, heads_, kv_heads_)                         \
+  sl_op1_at(SL_HERE, g, &sl_op_attention_packed,                               \
+            &(sl_attrs){.heads = (heads_), .kv_heads = (kv_heads_)}, qkv)
+#define sl_cross_entropy(g, logits, targets)                                   \
+  sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
+#define sl_mse(g, y, target) sl_op2_at(SL_HERE, g, &sl_op_mse, NULL, y, target)
+
+sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
+                        bool transposed);
+sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                     sl_tensor *a);
+sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                     sl_tensor *a, sl_tensor *b);
+sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                     sl_tensor *a, sl_tensor *b, sl_tensor *c);
+
+/* ---- what the graph is for ---------------------------------------------------- */
+
+/* Minimise `loss` (a scalar, averaged over the step's microbatches). The
+ * settings are copied. Once per graph. */
+#define sl_train(g, loss, optimizer) sl_train_at(SL_HERE, g, loss, optimizer)
+void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer);
+
+/* Names a tensor that inference delivers ("logits"). */
+#define sl_output(g, name, t) sl_output_at(SL_HERE, g, name, t)
+void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

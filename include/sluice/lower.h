@@ -1,0 +1,103 @@
+/* Lowering: from a model graph to a plan. */
+#ifndef SLUICE_LOWER_H
+#define SLUICE_LOWER_H
+
+#include <sluice/graph.h>
+#include <sluice/plan.h>
+#include <sluice/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A quota given by the user: "act.b", "act.w", "act" (both), "load", "param",
+ * "pool", ... at one stage or at all of them (stage SL_NONE). */
+typedef struct sl_quota {
+  const char *name;
+  int stage;
+  int slots;
+} sl_quota;
+
+/* What the run reports while it goes. Called on a worker's thread, in step
+ * order; must not block for long. */
+typedef struct sl_step_report {
+  int64_t step;
+  double loss;      /* mean over the step's microbatches, summed in order */
+  double grad_norm; /* before clipping */
+  float lr;
+} sl_step_report;
+
+/* How devices are made up. */
+typedef struct sl_device_options {
+  const char *kind; /* "cpu", "timed" or "null" */
+  int count;        /* 0: one per pipeline device */
+  int threads;      /* of each CPU device; 0: 1 */
+  size_t budget_bytes; /* each; 0: none */
+} sl_device_options;
+
+/* Modelled durations of one chunk's passes, and of a stage boundary crossing,
+ * in seconds. All zero: taken from the ops' costs. */
+typedef struct sl_cost {
+  double F, B, W, comm;
+} sl_cost;
+
+typedef struct sl_lower_options {
+  int stages;              /* P pipeline devices [1] */
+  int chunks;              /* V chunks on each [1] */
+  const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
+  const char *schedule;    /* name of a row of the schedule table; NULL: "1f1b" */
+  const char *backward;    /* "fused", "split"; NULL: the schedule's */
+  int nquotas;
+  const sl_quota *quotas;
+  sl_device_options devices;
+  sl_cost cost;            /* timed devices */
+  uint64_t seed;
+  void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
+  /* Inference: an output of the graph is ready. */
+  void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
+  void *ctx;
+} sl_lower_options;
+
+typedef struct sl_lowered sl_lowered; /* owns the plan; the graph must outlive it */
+
+/* Derives gradients (training), cuts the graph into stages, groups ops into
+ * actors, turns edges into registers, sets quotas and lays out memory. */
+sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out);
+void sl_lowered_destroy(sl_lowered *lowered);
+const sl_plan *sl_lowered_plan(const sl_lowered *lowered);
+/* The schedule as used: its name. */
+const char *sl_lowered_schedule(const sl_lowered *lowered);
+/* Calls fn for each quota in force, in a stable order. */
+void sl_lowered_quotas(const sl_lowered *lowered,
+                       void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx);
+
+/* Gives the run's failures a home: callbacks that find a non-finite loss stop
+ * this runtime. Call once after sl_runtime_create. */
+void sl_lowered_attach(sl_lowered *lowered, sl_runtime *rt);
+
+/* The graph's parameters, in order of creation, and where they lie. */
+typedef struct sl_param_info {
+  const char *name;
+  sl_type type;
+  sl_init init;
+  int32_t reg;     /* parameter register; its newest slot holds the values */
+  size_t offset;   /* within the slot */
+  int stage;
+} sl_param_info;
+int sl_lowered_params(const sl_lowered *lowered, const sl_param_info **out);
+/* Current address of a parameter's values in a runtime. Between runs. */
+float *sl_param_data(const sl_lowered *lowered, sl_runtime *rt, int index);
+/* Fills every parameter by its init rule (Philox 4x32-10, keyed by seed and
+ * name: the same at every stage count). */
+void sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
+
+/* ---- the schedule table --------------------------------------------------- */
+
+/* Names of all schedules, NULL-terminated, and one line about each. */
+const char *const *sl_schedule_names(void);
+const char *sl_schedule_summary(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

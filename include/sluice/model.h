@@ -1,0 +1,64 @@
+/* What actorrun runs: a model is a record with options and a build function.
+ *
+ * A model file is C like this; actorrun compiles it on the spot, or loads it
+ * as a shared object, or has it built in:
+ *
+ *     #include <sluice/sluice.h>
+ *     static const sl_option options[] = {
+ *         {"width", SL_OPTION_INT, "64", "hidden width", 1, 1 << 16}, {0}};
+ *     static sl_status build(sl_graph *g, const sl_args *args) { ... }
+ *     SL_MODEL(mine, "a small example", options, build);
+ */
+#ifndef SLUICE_MODEL_H
+#define SLUICE_MODEL_H
+
+#include <sluice/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sl_option_kind {
+  SL_OPTION_INT, SL_OPTION_FLOAT, SL_OPTION_TEXT, SL_OPTION_FLAG
+} sl_option_kind;
+
+/* One `--name VALUE` of a model. min == max: no range. */
+typedef struct sl_option {
+  const char *name;
+  sl_option_kind kind;
+  const char *value; /* default, as text; NULL: none, the option is required */
+  const char *help;
+  double min, max;
+} sl_option;
+
+typedef struct sl_args sl_args; /* the options as given on the command line */
+/* Asking for an option the model did not declare aborts with its name. */
+int64_t sl_arg_int(const sl_args *args, const char *name);
+double sl_arg_float(const sl_args *args, const char *name);
+const char *sl_arg_text(const sl_args *args, const char *name);
+bool sl_arg_flag(const sl_args *args, const char *name);
+
+enum { SL_MODEL_ABI = 1 };
+typedef struct sl_model {
+  int abi; /* SL_MODEL_ABI */
+  const char *name, *summary;
+  const sl_option *options; /* ends with a zero name */
+  /* Builds the graph. Errors are on the graph; the return value is normally
+   * sl_graph_status(g). */
+  sl_status (*build)(sl_graph *g, const sl_args *args);
+} sl_model;
+
+/* Defines the model record and exports it from a shared object. Built-in
+ * models define SL_MODEL_BUILTIN before including this. */
+#ifdef SL_MODEL_BUILTIN
+#define SL_MODEL(ident, summary_, options_, build_)                            \
+  const sl_model sl_model_##ident = {SL_MODEL_ABI, #ident, summary_, options_, build_}
+#else
+#define SL_MODEL(ident, summary_, options_, build_)                            \
+  const sl_model sl_model_export = {SL_MODEL_ABI, #ident, summary_, options_, build_}
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,192 @@
+/* The plan: actors, registers, queues, devices. What the runtime runs.
+ *
+ * A plan knows nothing of layers or losses. It is made by lowering a graph, or
+ * by hand with the builder below, and is plain data: the same calls give the
+ * same bytes (and hash) on every process. Once built it is not changed; the
+ * runtime keeps its own state.
+ *
+ * Units: times in seconds (double) in the plan, in nanoseconds at run time;
+ * sizes in bytes; keys and ticks count from 0. */
+#ifndef SLUICE_PLAN_H
+#define SLUICE_PLAN_H
+
+#include <stdio.h>
+
+#include <sluice/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SL_NONE = -1 };
+
+/* ---- key maps -------------------------------------------------------------
+ *
+ * Which slot a firing takes is data. Firing n of an actor uses, at one of its
+ * ports, key  (n / period) * stride + entry[n % period].offset.
+ * FIRST: the port takes the slot with this firing (an input waits for it to be
+ * ready, an output for a free one). LAST: the port gives it up after this
+ * firing (an input frees it, an output announces it). SKIP: the port sits this
+ * firing out. */
+enum { SL_FIRST = 1, SL_LAST = 2, SL_SKIP = 4 };
+
+typedef struct sl_map_entry {
+  int32_t offset;
+  uint32_t flags;
+} sl_map_entry;
+
+typedef struct sl_map {
+  uint32_t period;
+  int64_t stride;
+  const sl_map_entry *entries; /* [period] */
+} sl_map;
+
+/* ---- the parts ------------------------------------------------------------ */
+
+typedef struct sl_port {
+  int32_t reg;
+  int32_t map; /* index into plan->maps */
+} sl_port;
+
+typedef struct sl_actor {
+  const char *name;
+  sl_class cls;
+  int32_t queue;
+  int32_t stage, chunk;     /* SL_NONE where it has none */
+  int32_t ticks;            /* map from firing to tick number */
+  int32_t firings_per_step;
+  bool source;              /* decides how far the run goes: has no data input */
+  /* Order inside the class: rank + (tick / rank_group) * rank_stride, the
+   * smaller first, then the older tick. rank_group 0: rank alone. */
+  int32_t rank, rank_group, rank_stride;
+  int32_t nin, nout;
+  sl_port *in, *out;
+  sl_program *program;      /* may be NULL: nothing to run. Bases are the inputs' slots,
+                               then the outputs', then the workspace */
+  double seconds;           /* modelled duration of one firing */
+} sl_actor;
+
+/* What a register's memory is for, in the memory table and the report. */
+#define SL_MEMORY_TABLE(X)                                                     \
+  X(PARAMETERS, "parameters")                                                  \
+  X(GRADIENTS, "gradients")                                                    \
+  X(OPTIMIZER, "optimizer")                                                    \
+  X(ACTIVATIONS, "activations")                                                \
+  X(WORKSPACE, "workspace")
+
+typedef enum sl_memory {
+#define X(name, text) SL_MEMORY_##name,
+  SL_MEMORY_TABLE(X)
+#undef X
+  SL_MEMORY_COUNT
+} sl_memory;
+const char *sl_memory_name(sl_memory memory);
+
+typedef struct sl_register {
+  const char *name;       /* "act.b@2" */
+  const char *quota_name; /* the knob it answers to: "act.b" */
+  int32_t quota;          /* slots */
+  int32_t pool;           /* shares a pool's credits, or SL_NONE */
+  int32_t initial;        /* keys 0..initial-1 are ready at the start (a delay edge) */
+  bool held;              /* one slot, held by its producer for ever: private state */
+  int32_t device;         /* where its slots live */
+  sl_memory memory;
+  size_t slot_bytes;
+  size_t offset;          /* of slot 0 in the device's arena; slot i follows at
+                             i * slot_stride */
+  size_t slot_stride;
+  double activation;      /* share of a microbatch's activations one slot stands for */
+  /* Derived by sl_plan_finish: */
+  int32_t producer;       /* actor, or SL_NONE */
+  int32_t nconsumers;     /* input ports that read it */
+} sl_register;
+
+/* A device pool: at most `quota` slots in use over all its registers, of which
+ * one is kept for each register that holds none. */
+typedef struct sl_pool {
+  const char *name;
+  int32_t quota;
+} sl_pool;
+
+typedef struct sl_queue {
+  const char *name;
+  int32_t device;
+  const sl_queue_ops *ops;
+  int32_t run_ahead;                     /* unfinished firings it may hold, >= 1 */
+  uint8_t class_order[SL_CLASS_COUNT];   /* smaller first */
+  bool lazy_w;      /* W waits while an F of its stage still has credit ... */
+  int32_t watermark;/* ... or while fewer than this many W are held back */
+  double look_ahead; /* seconds to idle for a better firing that is about to be ready */
+} sl_queue;
+
+typedef struct sl_device {
+  const char *name;   /* "cpu:0" */
+  const char *kind;   /* "cpu", "timed", "null" */
+  int threads;
+  size_t budget_bytes; /* 0: no budget */
+  size_t arena_bytes;  /* registers and workspace; derived by sl_plan_finish */
+  size_t workspace_bytes; /* largest program's; at the end of the arena */
+} sl_device;
+
+typedef struct sl_plan {
+  int32_t nactors, nregs, npools, nqueues, ndevices, nmaps;
+  sl_actor *actors;
+  sl_register *regs;
+  sl_pool *pools;
+  sl_queue *queues;
+  sl_device *devices;
+  sl_map *maps;
+  int32_t microbatches, pieces; /* M, K: a step has M*K ticks */
+  uint64_t hash;
+  struct sli_plan_memory *memory; /* owns everything above */
+} sl_plan;
+
+/* ---- building --------------------------------------------------------------
+ *
+ * Each sl_plan_add_* copies the record (and its name), fills nothing in, and
+ * returns its index. sl_plan_finish derives what is derived, lays registers
+ * out in their device's arena and checks every invariant. */
+sl_plan *sl_plan_create(int microbatches, int pieces);
+void sl_plan_destroy(sl_plan *plan);
+int32_t sl_plan_add_device(sl_plan *plan, sl_device device);
+int32_t sl_plan_add_queue(sl_plan *plan, sl_queue queue);
+int32_t sl_plan_add_pool(sl_plan *plan, sl_pool pool);
+int32_t sl_plan_add_register(sl_plan *plan, sl_register reg);
+/* in[], out[] are copied. The program is owned by the plan from here on. */
+int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor);
+/* Equal maps share one index. */
+int32_t sl_plan_add_map(sl_plan *plan, uint32_t period, int64_t stride,
+                        const sl_map_entry *entries);
+/* Common maps: one slot per firing; one slot per `span` firings; a slot taken
+ * once and never given up; a slot per `span` firings whose key is `lag` later. */
+int32_t sl_plan_map_each(sl_plan *plan);
+int32_t sl_plan_map_span(sl_plan *plan, uint32_t span);
+int32_t sl_plan_map_hold(sl_plan *plan);
+int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag);
+/* Zeroed memory that lives as long as the plan. */
+void *sl_plan_alloc(sl_plan *plan, size_t bytes);
+char *sl_plan_format(sl_plan *plan, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* SL_E_INPUT with the culprit's name if a port, quota or map is impossible;
+ * SL_E_BUDGET with the largest holders if a device's budget is exceeded. */
+sl_status sl_plan_finish(sl_plan *plan);
+
+/* Prints the plan; stable text, the same on every process. */
+void sl_plan_print(const sl_plan *plan, FILE *out);
+/* The table of who holds how many bytes, per device. */
+void sl_plan_print_memory(const sl_plan *plan, FILE *out);
+/* Bytes a device gives to one use. */
+size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
+
+/* Key that firing n has at a port with this map, and its flags. */
+static inline int64_t sl_map_key(const sl_map *map, int64_t n, uint32_t *flags) {
+  const sl_map_entry *e = &map->entries[n % map->period];
+  *flags = e->flags;
+  return n / map->period * map->stride + e->offset;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,100 @@
+/* Programs and queues: what a device runs, and how it is told to.
+ *
+ * An actor's firing executes one program on one queue. The program is a list
+ * of op calls whose arguments are places (base, offset); the firing brings the
+ * bases: the addresses of the slots it reads and writes, and the queue's
+ * workspace. A queue is an in-order executor behind one operations table; the
+ * runtime treats a CPU team, a modelled device and a CUDA stream alike. */
+#ifndef SLUICE_PROGRAM_H
+#define SLUICE_PROGRAM_H
+
+#include <sluice/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where an argument lies: bases[base] + offset. base -1: the argument is NULL. */
+typedef struct sl_place {
+  int32_t base;
+  size_t offset; /* bytes, a multiple of 64 */
+} sl_place;
+
+typedef struct sl_program_call {
+  const sl_op *op;
+  const char *name; /* of the op in the graph, for messages and profiles */
+  sl_attrs attrs;
+  int nin, nout;
+  const sl_type *in_type, *out_type;
+  const sl_place *in, *out;
+  uint32_t accumulate;      /* bit o: output o always adds to what is there */
+  uint32_t accumulate_span; /* bit o: output o adds, except in the first firing that
+                               writes its slot */
+  void *state;              /* of op->prepare; owned by the program */
+} sl_program_call;
+
+typedef struct sl_program {
+  int ncalls;
+  sl_program_call *calls;
+  int nbases; /* how many bases its places refer to; the last one is the workspace */
+} sl_program;
+
+/* What one firing brings to its program. Valid until the firing completes. */
+typedef struct sl_firing {
+  sl_tick tick;
+  void *const *bases;
+  const uint8_t *first; /* [nbases] 1: this firing is the first to write that slot */
+} sl_firing;
+
+/* Settings of a queue, from the plan. */
+typedef struct sl_queue_config {
+  int threads;         /* size of the team */
+  size_t scratch_bytes; /* largest scratch of any call that will run here */
+  /* Called by every thread of the team as it starts (binds it to its core). */
+  void (*bind)(void *arg, int thread);
+  void *bind_arg;
+} sl_queue_config;
+
+/* One kind of queue. All functions are called by the worker that owns the
+ * queue, never by two threads at once. */
+typedef struct sl_queue_ops {
+  const char *name;
+
+  /* Completion times come from durations: the plan must bring them. */
+  bool timed;
+
+  /* Makes a queue; may block and allocate. */
+  sl_status (*open)(const sl_queue_config *config, void **queue);
+  void (*close)(void *queue);
+
+  /* Starts a firing behind those already started. Returns true if it is
+   * complete on return (a CPU team runs it here); else *fence names its
+   * completion. `now_ns` and `duration_ns` matter to timed queues only. */
+  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
+                 uint64_t now_ns, uint64_t duration_ns, uint64_t *fence);
+
+  /* Has the firing behind this fence completed? Never blocks. */
+  bool (*done)(void *queue, uint64_t fence, uint64_t now_ns);
+
+  /* When a fence will complete, if that can be known; else UINT64_MAX. */
+  uint64_t (*due)(void *queue, uint64_t fence);
+} sl_queue_ops;
+
+extern const sl_queue_ops sl_queue_cpu;   /* a team of cores; launch runs the program */
+extern const sl_queue_ops sl_queue_null;  /* touches no data, completes at once */
+extern const sl_queue_ops sl_queue_timed; /* touches no data, one firing at a time, each
+                                             takes its modelled duration */
+extern const sl_queue_ops sl_queue_delay; /* touches no data, firings overlap freely: a
+                                             link of pure latency */
+
+/* Fills in every call's state (op->prepare); release undoes it. */
+sl_status sl_program_prepare(sl_program *program);
+void sl_program_release(sl_program *program);
+
+/* Largest scratch over the calls, for a team of `threads`. */
+size_t sl_program_scratch(const sl_program *program, int threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

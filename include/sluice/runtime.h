@@ -1,0 +1,133 @@
+/* The runtime: runs any plan.
+ *
+ * sl_runtime_create allocates every register, opens the queues and starts
+ * nothing. sl_runtime_run fires the plan for a number of steps on worker
+ * threads (real clock) or in the calling thread (virtual clock) and returns
+ * when every actor has fired its share. It may be called again; registers keep
+ * their contents in between, so parameters are read and written between runs
+ * through sl_runtime_slot.
+ *
+ * Threads: one thread owns a runtime; only sl_runtime_stop may be called from
+ * others (and from signal handlers). */
+#ifndef SLUICE_RUNTIME_H
+#define SLUICE_RUNTIME_H
+
+#include <sluice/plan.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sl_clock { SL_CLOCK_REAL, SL_CLOCK_VIRTUAL } sl_clock;
+
+typedef struct sl_runtime_options {
+  sl_clock clock;
+  int workers;            /* OS threads; 0: one per device. Virtual clock: always 1 */
+  bool no_data;           /* allocate no registers (timed and null queues only) */
+  size_t trace_records;   /* ring size per worker; 0: the default of 2^16 */
+  double watchdog_seconds; /* without any firing: report who waits; 0: 30, < 0: never */
+  uint64_t jitter_seed;   /* != 0: delay every firing by 0..jitter_ns at random */
+  uint64_t jitter_ns;
+  /* Binds worker w to its cores; called once by each worker thread, and by each
+   * thread of a queue's team. May be NULL. */
+  void (*bind)(void *arg, int device, int thread);
+  void *bind_arg;
+} sl_runtime_options;
+
+typedef struct sl_runtime sl_runtime;
+
+sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,
+                            sl_runtime **out);
+void sl_runtime_destroy(sl_runtime *rt);
+
+/* Runs `steps` more steps. SL_E_STOPPED after sl_runtime_stop (the steps begun
+ * are finished), SL_E_STUCK if the plan cannot go on (virtual clock; the detail
+ * text holds the cycle), or the status given to sl_runtime_fail. */
+sl_status sl_runtime_run(sl_runtime *rt, int64_t steps);
+
+/* Ends the run after the step in progress. Any thread; async-signal-safe. */
+void sl_runtime_stop(sl_runtime *rt);
+/* Ends the run as a failure: the steps begun are finished, then sl_runtime_run
+ * returns `status` with `detail`. For callbacks of ops; any thread. */
+void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);
+
+/* Steps completed since creation. Between runs. */
+int64_t sl_runtime_steps(const sl_runtime *rt);
+/* The address of a slot. Between runs. NULL with no_data. */
+void *sl_runtime_slot(sl_runtime *rt, int32_t reg, int32_t slot);
+/* The slot that holds the newest complete key of a register (a parameter's
+ * current version), or the held slot. Between runs. */
+void *sl_runtime_newest(sl_runtime *rt, int32_t reg);
+
+/* ---- what happened -------------------------------------------------------- */
+
+/* Why a queue was idle before a firing: what that firing waited for last. */
+#define SL_WAIT_TABLE(X)                                                       \
+  X(NONE, "none")     /* the queue was not idle */                             \
+  X(INPUT, "input")   /* `reg` was not ready yet */                            \
+  X(CREDIT, "credit") /* no free slot of `reg` */                              \
+  X(DEVICE, "device") /* could have gone: the worker was busy elsewhere */     \
+  X(POLICY, "policy") /* held back by lazy W, watermark or look-ahead */       \
+  X(START, "start")   /* the run, or a step, had not begun */
+
+typedef enum sl_wait {
+#define X(name, text) SL_WAIT_##name,
+  SL_WAIT_TABLE(X)
+#undef X
+  SL_WAIT_COUNT
+} sl_wait;
+const char *sl_wait_name(sl_wait wait);
+
+typedef struct sl_trace_record {
+  uint64_t start_ns, end_ns; /* since the run's start; on the virtual clock its own */
+  int64_t firing;
+  int32_t actor;
+  uint32_t wait : 3;
+  uint32_t reg : 29;
+} sl_trace_record;
+
+/* The records of all workers in order of start (then actor), newest
+ * `trace_records` of each. Between runs. The array is the caller's to free(). */
+size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
+
+/* The tick of firing `n` of an actor. */
+sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n);
+
+typedef struct sl_runtime_counts {
+  uint64_t firings, messages; /* messages between workers */
+  uint64_t wakes;             /* futex wakes */
+  uint64_t first_firing_ns;   /* CLOCK_MONOTONIC time of the first firing */
+} sl_runtime_counts;
+sl_runtime_counts sl_runtime_count(const sl_runtime *rt);
+
+/* Largest number of activations a device held at once, in microbatches' worth
+ * (the sum of sl_register.activation over the slots in use). */
+double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device);
+/* Most slots of a register in use at once. */
+int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t reg);
+
+/* Per device over whole steps, medians over the steps after the first. */
+typedef struct sl_device_figures {
+  double busy_seconds, span_seconds, bubble_fraction;
+} sl_device_figures;
+typedef struct sl_figures {
+  double step_seconds;    /* from one step's last end to the next one's */
+  double bubble_fraction; /* devices together: 1 - sum(busy) / sum(span) */
+  sl_device_figures *devices; /* [plan->ndevices], the caller's to free() */
+} sl_figures;
+sl_figures sl_runtime_figures(const sl_runtime *rt);
+
+/* ---- proof ---------------------------------------------------------------- */
+
+/* Shows that the plan finishes: runs it on the virtual clock without data, for
+ * as many steps as it takes to return to the same state (two, or three with
+ * delay edges). SL_OK, or SL_E_STUCK with the waiting cycle written out. A
+ * plan with private quotas is a Kahn network over bounded channels, so one
+ * successful execution proves that every timing succeeds (design, section 6;
+ * Parks, "Bounded Scheduling of Process Networks", 1995). */
+sl_status sl_plan_prove(const sl_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

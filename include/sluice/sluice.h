@@ -1,0 +1,13 @@
+/* Everything a model or an embedding program needs. */
+#ifndef SLUICE_SLUICE_H
+#define SLUICE_SLUICE_H
+#include <sluice/graph.h>
+#include <sluice/lower.h>
+#include <sluice/model.h>
+#include <sluice/op.h>
+#include <sluice/ops.h>
+#include <sluice/optimizer.h>
+#include <sluice/plan.h>
+#include <sluice/runtime.h>
+#include <sluice/status.h>
+#endif
