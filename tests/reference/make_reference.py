@@ -63,7 +63,8 @@ def config_of(m):
         vocab_size=m["vocab"], hidden_size=m["width"], intermediate_size=m["ffn"],
         num_hidden_layers=m["layers"], num_attention_heads=m["heads"],
         num_key_value_heads=m["kv_heads"], max_position_embeddings=m["context"],
-        rms_norm_eps=m["norm_eps"], rope_parameters={"rope_type": "default", "rope_theta": m["theta"]},
+        rms_norm_eps=m["norm_eps"],
+        rope_parameters={"rope_type": "default", "rope_theta": m["theta"]},
         attention_dropout=0.0, tie_word_embeddings=False, **common)
 
 

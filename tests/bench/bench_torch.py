@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Training speed of PyTorch on the CPU, as a figure to measure Sluice against.
+
+A GPT-2 block stack (learned positions, biases, tanh GELU, tied embeddings) with
+scaled_dot_product_attention, AdamW and a global gradient clip; the whole batch
+at once, no dropout, random tokens. A step is forward, backward, clip, update.
+
+    bench_torch.py                        sweep threads, compile and dtype
+    bench_torch.py --threads 2 --compile on --dtype fp32     one case
+
+Every case runs in a process of its own. Prints `case<TAB>value<TAB>unit`:
+tokens/s from the median step, best tokens/s from the fastest step, peak resident
+memory (compiling included) and how much of it importing torch takes.
+"""
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+
+# glibc gives freed blocks back to the kernel and page-faults them in again at
+# every step unless told not to; PyTorch's tuning guide swaps the allocator for
+# the same reason.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "-1",
+               "MALLOC_TOP_PAD_": "67108864"}
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--dtype", choices=["fp32", "bf16"], action="append",
+                   help="bf16 is autocast with fp32 weights; default: both")
+    p.add_argument("--threads", type=int, action="append", help="default: 1 and every core")
+    p.add_argument("--compile", choices=["off", "on", "max"], action="append",
+                   help="torch.compile; max is max-autotune; default: off and on")
+    p.add_argument("--optimizer", choices=["fused", "foreach"], default="fused")
+    p.add_argument("--malloc", choices=["keep", "default"], default="keep",
+                   help="keep: freed memory stays with the process")
+    p.add_argument("--repeat", type=int, default=1, help="sweeps, one after the other")
+    p.add_argument("--steps", type=int, default=8, help="timed steps")
+    p.add_argument("--warmup", type=int, default=3, help="steps before them")
+    p.add_argument("--layers", type=int, default=6)
+    p.add_argument("--width", type=int, default=384)
+    p.add_argument("--heads", type=int, default=6)
+    p.add_argument("--context", type=int, default=256)
+    p.add_argument("--batch", type=int, default=8)
+    p.add_argument("--vocab", type=int, default=256)
+    p.add_argument("--clip", type=float, default=1.0, help="gradient norm; 0: no clipping")
+    p.add_argument("--case", action="store_true", help=argparse.SUPPRESS)
+    return p.parse_args()
+
+
+def make_model(o):
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln1, self.ln2 = nn.LayerNorm(o.width), nn.LayerNorm(o.width)
+            self.qkv, self.proj = nn.Linear(o.width, 3 * o.width), nn.Linear(o.width, o.width)
+            self.up, self.down = nn.Linear(o.width, 4 * o.width), nn.Linear(4 * o.width, o.width)
+
+        def forward(self, x):  # [B, T, C]
+            b, t, c = x.shape
+            q, k, v = (y.view(b, t, o.heads, c // o.heads).transpose(1, 2)
+                       for y in self.qkv(self.ln1(x)).split(c, dim=2))  # [B, H, T, C/H]
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte = nn.Embedding(o.vocab, o.width)
+            self.wpe = nn.Embedding(o.context, o.width)
+            self.blocks = nn.ModuleList(Block() for _ in range(o.layers))
+            self.ln = nn.LayerNorm(o.width)
+            for p in self.parameters():
+                if p.ndim == 2:
+                    nn.init.normal_(p, std=0.02)
+
+        def forward(self, tokens, targets):  # [B, T]
+            x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            logits = F.linear(self.ln(x), self.wte.weight)
+            return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+    torch.manual_seed(1)
+    return GPT()
+
+
+def run_case(o):
+    import torch
+
+    dtype, threads, compiled = o.dtype[0], o.threads[0], o.compile[0]
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    model = make_model(o)
+    params = list(model.parameters())
+    optimizer = torch.optim.AdamW(
+        [dict(params=[p for p in params if p.ndim >= 2], weight_decay=0.1),
+         dict(params=[p for p in params if p.ndim < 2], weight_decay=0.0)],
+        lr=1e-3, betas=(0.9, 0.95), **{o.optimizer: True})
+    step_model = model
+    if compiled != "off":
+        step_model = torch.compile(model, mode="max-autotune" if compiled == "max" else None)
+    text = torch.randint(o.vocab, (o.batch, o.context + 1))
+    tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    seconds, loss = [], None
+    for _ in range(o.warmup + o.steps):
+        begin = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+            loss = step_model(tokens, targets)
+        loss.backward()
+        if o.clip > 0:
+            torch.nn.utils.clip_grad_norm_(params, o.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        seconds.append(time.perf_counter() - begin)
+    timed = sorted(seconds[o.warmup:])
+    work = o.batch * o.context
+    mode = {"off": "eager", "on": "compile", "max": "compile-max"}[compiled]
+    case = f"torch.{dtype}.t{threads}.{mode}.{o.optimizer}"
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    for name, value, unit in (
+            ("median", f"{work / timed[len(timed) // 2]:.0f}", "tokens/s"),
+            ("best", f"{work / timed[0]:.0f}", "tokens/s"),
+            ("peak_rss", f"{rss:.0f}", "MiB"),
+            ("import_rss", f"{base:.0f}", "MiB"),
+            ("loss", f"{loss.item():.4f}", "nats")):
+        print(f"{case}.{name}\t{value}\t{unit}", flush=True)
+
+
+def main():
+    o = options()
+    if o.case:
+        run_case(o)
+        return 0
+    cores = len(os.sched_getaffinity(0))
+    environment = dict(os.environ, **(KEEP_MEMORY if o.malloc == "keep" else {}))
+    shared = [f"--{k}={getattr(o, k)}" for k in ("optimizer", "steps", "warmup", "layers", "width",
+                                                 "heads", "context", "batch", "vocab", "clip")]
+    status = 0
+    for _ in range(o.repeat):
+        for dtype in o.dtype or ["fp32", "bf16"]:
+            for threads in o.threads or sorted({1, cores}):
+                for compiled in o.compile or ["off", "on"]:
+                    child = [sys.executable, os.path.abspath(__file__), "--case", *shared,
+                             "--dtype", dtype, "--threads", str(threads), "--compile", compiled]
+                    status |= subprocess.run(child, env=environment, check=False).returncode != 0
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
