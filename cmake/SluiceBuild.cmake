@@ -1,0 +1,34 @@
+# How a folder becomes a library.
+
+# sluice_layer(NAME LIBRARIES...)
+#
+# Makes the static library sluice_NAME of all C files below the calling folder,
+# linked to the layers declared before it and to LIBRARIES. A folder without a
+# C file yet is no layer. Unless a sanitizer is on, the layer is also linked
+# into a module of its own that may leave nothing undefined: a call up the list
+# of layers fails right there, with its name.
+function(sluice_layer name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.c")
+  if(NOT sources)
+    return()
+  endif()
+  get_property(below GLOBAL PROPERTY SLUICE_LAYERS)
+  add_library(sluice_${name} STATIC ${sources})
+  target_link_libraries(sluice_${name} PUBLIC ${below} ${ARGN} sluice_common)
+  if(NOT SLUICE_SANITIZE)
+    add_library(sluice_${name}_stands MODULE $<TARGET_OBJECTS:sluice_${name}>)
+    target_link_libraries(sluice_${name}_stands PRIVATE ${below} ${ARGN} sluice_common)
+    target_link_options(sluice_${name}_stands PRIVATE LINKER:-z,defs)
+    set_target_properties(sluice_${name}_stands PROPERTIES
+      LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/layers")
+  endif()
+  list(PREPEND below sluice_${name})
+  set_property(GLOBAL PROPERTY SLUICE_LAYERS ${below})
+endfunction()
+
+# The object files of all layers declared so far.
+function(sluice_layer_objects out)
+  get_property(layers GLOBAL PROPERTY SLUICE_LAYERS)
+  list(TRANSFORM layers REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+  set(${out} ${layers} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,20 @@
+/* Tests are plain programs: main() checks claims and returns 0. */
+#ifndef SLUICE_TESTS_TEST_H
+#define SLUICE_TESTS_TEST_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* If the condition does not hold: prints where, and the claim that failed, and
+ * ends the test. */
+#define CHECK(condition, ...)                                                  \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
+      fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                          \
+      fprintf(stderr, __VA_ARGS__);                                            \
+      fputc('\n', stderr);                                                     \
+      exit(1);                                                                 \
+    }                                                                          \
+  } while (0)
+
+#endif
