@@ -1,0 +1,120 @@
+#include "io/atomic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+/* The file behind a name that may be a symbolic link, to a file yet to be made
+ * or not. */
+static char *follow(const char *path) {
+  char *real = realpath(path, NULL);
+  if (real) return real;
+  struct stat info;
+  char to[4096];
+  if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) {
+    ssize_t n = readlink(path, to, sizeof to - 1);
+    if (n > 0) {
+      to[n] = 0;
+      const char *slash = strrchr(path, '/');
+      if (to[0] == '/' || !slash) return sli_strdup(to);
+      return sli_format("%.*s/%s", (int)(slash - path), path, to);
+    }
+  }
+  return sli_strdup(path);
+}
+
+static void release(sli_atomic_file *file) {
+  free(file->path);
+  free(file->target);
+  free(file->temporary);
+  *file = (sli_atomic_file){0};
+}
+
+/* Opens what is to be written to: the temporary, or a device itself. */
+static int open_for_writing(sli_atomic_file *file) {
+  struct stat info;
+  bool exists = stat(file->target, &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) return errno = EISDIR, -1;
+  if (exists && !S_ISREG(info.st_mode)) return open(file->target, O_WRONLY | O_CLOEXEC);
+  if (exists && access(file->target, W_OK) != 0) return -1;
+  file->temporary = sli_format("%s.tmp.%ld", file->target, (long)getpid());
+  int fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  /* Refused on file systems without modes, which lose nothing by it. */
+  if (fd >= 0 && exists && fchmod(fd, info.st_mode & 07777) != 0) errno = 0;
+  return fd;
+}
+
+sl_status sli_atomic_open(const char *path, sli_atomic_file *out) {
+  sli_atomic_file file = {.path = sli_strdup(path), .target = follow(path)};
+  int fd = open_for_writing(&file);
+  if (fd < 0 || !(file.stream = fdopen(fd, "wb"))) {
+    sl_status status = sl_fail(SL_E_IO, "cannot write %s: %s", path, strerror(errno));
+    if (fd >= 0) {
+      close(fd);
+      if (file.temporary) unlink(file.temporary);
+    }
+    release(&file);
+    return status;
+  }
+  *out = file;
+  return SL_OK;
+}
+
+sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes) {
+  if (!bytes || fwrite(data, 1, bytes, file->stream) == bytes) return SL_OK;
+  return sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(errno));
+}
+
+/* A rename is on disk once its directory is. Not all file systems can sync a
+ * directory; those that cannot promise nothing anyway. */
+static void sync_directory(const char *target) {
+  const char *slash = strrchr(target, '/');
+  char *folder = slash ? sli_format("%.*s/", (int)(slash - target), target) : sli_strdup(".");
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  free(folder);
+}
+
+/* Everything handed over so far is on the disk. */
+static bool flush(sli_atomic_file *file) {
+  if (ferror(file->stream)) return errno = errno ? errno : EIO, false;
+  if (fflush(file->stream) != 0) return false;
+  return !file->temporary || fsync(fileno(file->stream)) == 0;
+}
+
+sl_status sli_atomic_commit(sli_atomic_file *file) {
+  bool good = flush(file);
+  int error = errno;
+  if (fclose(file->stream) != 0 && good) good = false, error = errno;
+  file->stream = NULL;
+  if (good && file->temporary && rename(file->temporary, file->target) != 0)
+    good = false, error = errno;
+  if (good && file->temporary) sync_directory(file->target);
+  if (!good && file->temporary) unlink(file->temporary);
+  sl_status status =
+      good ? SL_OK : sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(error));
+  release(file);
+  return status;
+}
+
+void sli_atomic_abandon(sli_atomic_file *file) {
+  if (file->stream) fclose(file->stream);
+  if (file->temporary) unlink(file->temporary);
+  release(file);
+}
+
+sl_status sli_atomic_check(const char *path) {
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return SL_E_USAGE; /* the text says it */
+  sli_atomic_abandon(&file);
+  return SL_OK;
+}

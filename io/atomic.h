@@ -1,0 +1,35 @@
+/* Files that appear whole or not at all. */
+#ifndef SLUICE_IO_ATOMIC_H
+#define SLUICE_IO_ATOMIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <sluice/status.h>
+
+/* A file being written. Bytes go to PATH.tmp.PID beside it; commit syncs them
+ * to the disk and renames, so PATH holds either its old contents or all of the
+ * new ones, whatever fails and whenever. A PATH that is not a regular file (a
+ * device, a pipe) is written directly; a symbolic link is followed. */
+typedef struct sli_atomic_file {
+  FILE *stream;    /* for printing; errors are found by commit */
+  char *path;      /* as the user wrote it, for messages */
+  char *target;    /* where the rename goes */
+  char *temporary; /* NULL: written directly */
+} sli_atomic_file;
+
+/* SL_E_IO with the file's name. */
+sl_status sli_atomic_open(const char *path, sli_atomic_file *out);
+sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes);
+/* Ends the file, for good or ill: after an error the old file is untouched and
+ * the temporary is gone. */
+sl_status sli_atomic_commit(sli_atomic_file *file);
+/* Gives up: as if nothing had been opened. */
+void sli_atomic_abandon(sli_atomic_file *file);
+
+/* Can `path` be written? Tried now, so that an hour of work is not lost to a
+ * missing directory. SL_E_USAGE with the name. */
+sl_status sli_atomic_check(const char *path);
+
+#endif

@@ -1,0 +1,358 @@
+/* The safetensors format (github.com/huggingface/safetensors):
+ *
+ *     u64 n, little-endian | n bytes of JSON | data
+ *
+ * The JSON object maps each name to {"dtype", "shape", "data_offsets": [begin,
+ * end]}, offsets counted from the start of the data; the key __metadata__ maps
+ * strings to strings. The data part is covered exactly: no holes, no overlaps.
+ * Nothing in the file is believed before it is checked, so that a damaged or
+ * hostile file is an error message and never a read out of bounds. */
+#include "io/safetensors.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "io/atomic.h"
+
+enum { HEADER_LIMIT = 100000000 }; /* what the format's own library accepts */
+
+struct sli_safetensors {
+  char *path;
+  cJSON *header; /* owns the names */
+  void *map;
+  size_t map_bytes;
+  const unsigned char *data;
+  size_t data_bytes;
+  int count;
+  sli_stored_tensor *tensors; /* by name */
+};
+
+/* Bytes per element; 0 for a type this reader does not know. */
+static size_t element_bytes(const char *dtype) {
+  static const struct {
+    const char *name;
+    size_t bytes;
+  } table[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"U64", 8},
+               {"I32", 4}, {"U32", 4}, {"I16", 2}, {"U16", 2},  {"I8", 1},  {"U8", 1},
+               {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (size_t i = 0; i < SLI_COUNT(table); i++)
+    if (!strcmp(table[i].name, dtype)) return table[i].bytes;
+  return 0;
+}
+
+/* ---- opening ---------------------------------------------------------------- */
+
+static sl_status map_file(sli_safetensors *file) {
+  int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return sl_fail(SL_E_INPUT, "cannot open %s: %s", file->path, strerror(errno));
+  struct stat info;
+  sl_status status = SL_OK;
+  if (fstat(fd, &info) != 0)
+    status = sl_fail(SL_E_INPUT, "cannot read %s: %s", file->path, strerror(errno));
+  else if (!S_ISREG(info.st_mode))
+    status = sl_fail(SL_E_INPUT, "%s is not a regular file", file->path);
+  else if (info.st_size < 8)
+    status = sl_fail(SL_E_INPUT, "%s is no safetensors file: it has only %lld bytes", file->path,
+                     (long long)info.st_size);
+  if (!status) {
+    file->map_bytes = (size_t)info.st_size;
+    void *map = mmap(NULL, file->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED)
+      status = sl_fail(SL_E_INPUT, "cannot map %s: %s", file->path, strerror(errno));
+    else
+      file->map = map;
+  }
+  close(fd);
+  return status;
+}
+
+static sl_status parse_header(sli_safetensors *file) {
+  const unsigned char *bytes = file->map;
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
+  if (length > HEADER_LIMIT)
+    return sl_fail(SL_E_INPUT,
+                   "%s is no safetensors file: its first 8 bytes give a header of %llu bytes",
+                   file->path, (unsigned long long)length);
+  if (length > file->map_bytes - 8)
+    return sl_fail(SL_E_INPUT, "%s is truncated: its header has %llu bytes, the file only %zu",
+                   file->path, (unsigned long long)length, file->map_bytes);
+  const char *text = (const char *)bytes + 8, *end = NULL;
+  file->header = cJSON_ParseWithLengthOpts(text, length, &end, false);
+  if (!file->header || !cJSON_IsObject(file->header))
+    return sl_fail(SL_E_INPUT, "%s: the header is not a JSON object (near byte %lld)", file->path,
+                   (long long)(8 + (end ? end - text : 0)));
+  for (; end < text + length; end++)
+    if (*end != ' ' && *end != 0)
+      return sl_fail(SL_E_INPUT, "%s: the header goes on after its JSON object (byte %lld)",
+                     file->path, (long long)(8 + (end - text)));
+  file->data = bytes + 8 + length;
+  file->data_bytes = file->map_bytes - 8 - length;
+  return SL_OK;
+}
+
+/* A JSON number that counts something, exactly. */
+static bool read_count(const cJSON *item, uint64_t *out) {
+  if (!cJSON_IsNumber(item)) return false;
+  double v = item->valuedouble;
+  if (!(v >= 0 && v <= 9007199254740992.0) || v != (double)(uint64_t)v) return false;
+  *out = (uint64_t)v;
+  return true;
+}
+
+static sl_status read_shape(const char *path, const cJSON *shape, sli_stored_tensor *t) {
+  if (!cJSON_IsArray(shape))
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has no shape", path, t->name);
+  t->elements = 1;
+  const cJSON *item;
+  cJSON_ArrayForEach(item, shape) {
+    uint64_t n;
+    if (t->ndim == SLI_STORED_DIMS)
+      return sl_fail(SL_E_INPUT, "%s: tensor %s has more than %d dimensions", path, t->name,
+                     SLI_STORED_DIMS);
+    if (!read_count(item, &n) || __builtin_mul_overflow(t->elements, n, &t->elements))
+      return sl_fail(SL_E_INPUT, "%s: tensor %s has an impossible shape", path, t->name);
+    t->dim[t->ndim++] = (int64_t)n;
+  }
+  return SL_OK;
+}
+
+static sl_status read_tensor(const sli_safetensors *file, const cJSON *item,
+                             sli_stored_tensor *t) {
+  const char *path = file->path;
+  *t = (sli_stored_tensor){.name = item->string};
+  const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype");
+  if (!cJSON_IsString(dtype))
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has no dtype", path, t->name);
+  t->dtype = dtype->valuestring;
+  sl_status status = read_shape(path, cJSON_GetObjectItemCaseSensitive(item, "shape"), t);
+  if (status) return status;
+  const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
+  uint64_t begin, end;
+  if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
+      !read_count(offsets->child, &begin) || !read_count(offsets->child->next, &end) ||
+      begin > end)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has impossible data_offsets", path, t->name);
+  if (end > file->data_bytes)
+    return sl_fail(SL_E_INPUT, "%s is truncated: tensor %s ends at data byte %llu of %zu", path,
+                   t->name, (unsigned long long)end, file->data_bytes);
+  t->offset = begin;
+  t->bytes = end - begin;
+  size_t each = element_bytes(t->dtype), wanted;
+  if (each && (__builtin_mul_overflow(each, t->elements, &wanted) || wanted != t->bytes)) {
+    char text[256];
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s but has %zu bytes", path, t->name,
+                   sli_stored_format(text, t), t->bytes);
+  }
+  return SL_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+  const sli_stored_tensor *x = a, *y = b;
+  return strcmp(x->name, y->name);
+}
+
+static int by_offset(const void *a, const void *b) {
+  const sli_stored_tensor *x = a, *y = b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* The tensors lie one behind the other and fill the data part. */
+static sl_status check_cover(const sli_safetensors *file) {
+  size_t at = 0;
+  for (int i = 0; i < file->count; i++) {
+    const sli_stored_tensor *t = &file->tensors[i];
+    if (t->offset < at)
+      return sl_fail(SL_E_INPUT, "%s: tensors %s and %s overlap", file->path,
+                     file->tensors[i - 1].name, t->name);
+    if (t->offset > at)
+      return sl_fail(SL_E_INPUT, "%s: %zu bytes before tensor %s belong to none", file->path,
+                     t->offset - at, t->name);
+    at = t->offset + t->bytes;
+  }
+  if (at != file->data_bytes)
+    return sl_fail(SL_E_INPUT, "%s: %zu bytes at the end belong to no tensor", file->path,
+                   file->data_bytes - at);
+  return SL_OK;
+}
+
+static sl_status read_tensors(sli_safetensors *file) {
+  file->tensors = sli_calloc((size_t)cJSON_GetArraySize(file->header), sizeof *file->tensors);
+  const cJSON *item;
+  cJSON_ArrayForEach(item, file->header) {
+    if (!strcmp(item->string, "__metadata__")) continue;
+    if (!cJSON_IsObject(item))
+      return sl_fail(SL_E_INPUT, "%s: the entry of tensor %s is not an object", file->path,
+                     item->string);
+    sl_status status = read_tensor(file, item, &file->tensors[file->count]);
+    if (status) return status;
+    file->count++;
+  }
+  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_offset);
+  sl_status status = check_cover(file);
+  if (status) return status;
+  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
+  for (int i = 1; i < file->count; i++)
+    if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
+      return sl_fail(SL_E_INPUT, "%s: tensor %s is there twice", file->path,
+                     file->tensors[i].name);
+  return SL_OK;
+}
+
+sl_status sli_safetensors_open(const char *path, sli_safetensors **out) {
+  sli_safetensors *file = sli_calloc(1, sizeof *file);
+  file->path = sli_strdup(path);
+  sl_status status = map_file(file);
+  if (!status) status = parse_header(file);
+  if (!status) status = read_tensors(file);
+  if (status) {
+    sli_safetensors_close(file);
+    return status;
+  }
+  *out = file;
+  return SL_OK;
+}
+
+void sli_safetensors_close(sli_safetensors *file) {
+  if (!file) return;
+  if (file->map) munmap(file->map, file->map_bytes);
+  cJSON_Delete(file->header);
+  free(file->tensors);
+  free(file->path);
+  free(file);
+}
+
+/* ---- reading ---------------------------------------------------------------- */
+
+int sli_safetensors_count(const sli_safetensors *file) { return file->count; }
+
+const sli_stored_tensor *sli_safetensors_at(const sli_safetensors *file, int index) {
+  SLI_CHECK(index >= 0 && index < file->count, "tensor %d of %d", index, file->count);
+  return &file->tensors[index];
+}
+
+const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const char *name) {
+  sli_stored_tensor key = {.name = name};
+  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, by_name);
+}
+
+/* IEEE half to single: normal numbers move the exponent's bias from 15 to 127;
+ * subnormals are whole multiples of 2^-24; infinities and NaNs stay. */
+static float half_to_float(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+  uint32_t bits;
+  float out;
+  if (exponent == 0) {
+    out = (float)fraction * 0x1p-24f;
+    memcpy(&bits, &out, 4);
+    bits |= sign;
+  } else if (exponent == 31) {
+    bits = sign | 0x7f800000u | fraction << 13;
+  } else {
+    bits = sign | (exponent + 112) << 23 | fraction << 13;
+  }
+  memcpy(&out, &bits, 4);
+  return out;
+}
+
+static float bfloat_to_float(uint16_t b) {
+  uint32_t bits = (uint32_t)b << 16;
+  float out;
+  memcpy(&out, &bits, 4);
+  return out;
+}
+
+sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_tensor *tensor,
+                               float *out) {
+  const unsigned char *from = file->data + tensor->offset;
+  bool half = !strcmp(tensor->dtype, "F16"), bfloat = !strcmp(tensor->dtype, "BF16");
+  if (!strcmp(tensor->dtype, "F32")) {
+    memcpy(out, from, tensor->bytes);
+  } else if (half || bfloat) {
+    for (size_t i = 0; i < tensor->elements; i++) {
+      uint16_t v = (uint16_t)(from[2 * i] | from[2 * i + 1] << 8);
+      out[i] = half ? half_to_float(v) : bfloat_to_float(v);
+    }
+  } else {
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; F32, F16 and BF16 can be read", file->path,
+                   tensor->name, tensor->dtype);
+  }
+  return SL_OK;
+}
+
+char *sli_stored_format(char *out, const sli_stored_tensor *tensor) {
+  size_t at = (size_t)snprintf(out, 256, "%.16s[", tensor->dtype);
+  for (int i = 0; i < tensor->ndim; i++)
+    at += (size_t)snprintf(out + at, 256 - at, "%s%lld", i ? ", " : "",
+                           (long long)tensor->dim[i]);
+  snprintf(out + at, 256 - at, "]");
+  return out;
+}
+
+/* ---- writing ---------------------------------------------------------------- */
+
+static size_t count_elements(const sli_tensor_data *t) {
+  size_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= (size_t)t->dim[i];
+  return n;
+}
+
+/* The JSON text; the caller frees it. */
+static char *make_header(const sli_tensor_data *tensors, int count) {
+  cJSON *header = cJSON_CreateObject();
+  cJSON_AddStringToObject(cJSON_AddObjectToObject(header, "__metadata__"), "format", "pt");
+  size_t offset = 0;
+  for (int i = 0; i < count; i++) {
+    cJSON *entry = cJSON_AddObjectToObject(header, tensors[i].name);
+    cJSON_AddStringToObject(entry, "dtype", "F32");
+    cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
+    for (int d = 0; d < tensors[i].ndim; d++)
+      cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensors[i].dim[d]));
+    cJSON *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
+    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)offset));
+    offset += count_elements(&tensors[i]) * sizeof(float);
+    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)offset));
+  }
+  char *text = cJSON_PrintUnformatted(header);
+  cJSON_Delete(header);
+  SLI_CHECK(text, "no memory for a header of %d tensors", count);
+  return text;
+}
+
+static sl_status write_all(sli_atomic_file *file, const char *header,
+                           const sli_tensor_data *tensors, int count) {
+  static const char spaces[8] = "        ";
+  size_t text = strlen(header), padding = -text & 7;
+  unsigned char length[8];
+  for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)(text + padding) >> 8 * i);
+  sl_status status = sli_atomic_write(file, length, 8);
+  if (!status) status = sli_atomic_write(file, header, text);
+  if (!status) status = sli_atomic_write(file, spaces, padding);
+  for (int i = 0; i < count && !status; i++)
+    status = sli_atomic_write(file, tensors[i].data, count_elements(&tensors[i]) * sizeof(float));
+  return status;
+}
+
+sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count) {
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  char *header = make_header(tensors, count);
+  status = write_all(&file, header, tensors, count);
+  free(header);
+  if (status) {
+    sli_atomic_abandon(&file);
+    return status;
+  }
+  return sli_atomic_commit(&file);
+}

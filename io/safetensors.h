@@ -1,0 +1,55 @@
+/* Weight files in the safetensors format: named arrays, one after another,
+ * behind a JSON header. */
+#ifndef SLUICE_IO_SAFETENSORS_H
+#define SLUICE_IO_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sluice/status.h>
+
+enum { SLI_STORED_DIMS = 8 };
+
+typedef struct sli_stored_tensor {
+  const char *name;
+  const char *dtype; /* as in the file: "F32", "BF16", ... */
+  int ndim;
+  int64_t dim[SLI_STORED_DIMS];
+  size_t elements;
+  size_t offset, bytes; /* within the data part */
+} sli_stored_tensor;
+
+typedef struct sli_safetensors sli_safetensors;
+
+/* Maps the file and checks all of the header: sizes, overlaps, gaps, doubled
+ * names. SL_E_INPUT names the file, and the tensor where there is one. */
+sl_status sli_safetensors_open(const char *path, sli_safetensors **out);
+void sli_safetensors_close(sli_safetensors *file);
+
+/* Tensors in order of their names. */
+int sli_safetensors_count(const sli_safetensors *file);
+const sli_stored_tensor *sli_safetensors_at(const sli_safetensors *file, int index);
+/* NULL if the file has none of that name. */
+const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const char *name);
+
+/* Copies F32, F16 or BF16 data to out[elements] as f32; SL_E_INPUT for other
+ * types. */
+sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_tensor *tensor,
+                               float *out);
+
+/* "F32[384, 64]"; returns `out`, at least 256 bytes. */
+char *sli_stored_format(char *out, const sli_stored_tensor *tensor);
+
+/* One f32 tensor to be written. */
+typedef struct sli_tensor_data {
+  const char *name;
+  int ndim;
+  const int64_t *dim;
+  const float *data;
+} sli_tensor_data;
+
+/* Writes tensors in the order given; the file appears whole or not at all.
+ * SL_E_IO names the file. */
+sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count);
+
+#endif
