@@ -58,6 +58,10 @@ bool sl_graph_infer(const sl_graph *g);
 /* Rows of one microbatch when a step has `batch` rows: batch / M, or an error
  * if that is not whole. 1 for inference. */
 int64_t sl_microbatch_rows(sl_graph *g, int64_t batch);
+/* What speed is counted in: the items the first data source gives in a step
+ * (the elements of its first output if they are integers, its rows if not; 0
+ * without a source). *word: "tokens" or "rows". */
+int64_t sl_graph_items(const sl_graph *g, const char **word);
 
 /* Starts a new block ("h.3"): ops that stay together. A pipeline is cut only
  * between blocks. Ops before the first call form a block of their own. */

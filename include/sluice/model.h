@@ -12,6 +12,8 @@
 #ifndef SLUICE_MODEL_H
 #define SLUICE_MODEL_H
 
+#include <stdio.h>
+
 #include <sluice/graph.h>
 
 #ifdef __cplusplus
@@ -22,7 +24,9 @@ typedef enum sl_option_kind {
   SL_OPTION_INT, SL_OPTION_FLOAT, SL_OPTION_TEXT, SL_OPTION_FLAG
 } sl_option_kind;
 
-/* One `--name VALUE` of a model. min == max: no range. */
+/* One `--name VALUE` of a model. min == max: no range. A flag takes no value
+ * and is off by default. A word in `backquotes` in the help text names what
+ * the value is ("the `FILE` to learn"). */
 typedef struct sl_option {
   const char *name;
   sl_option_kind kind;
@@ -37,6 +41,26 @@ int64_t sl_arg_int(const sl_args *args, const char *name);
 double sl_arg_float(const sl_args *args, const char *name);
 const char *sl_arg_text(const sl_args *args, const char *name);
 bool sl_arg_flag(const sl_args *args, const char *name);
+/* The i-th value given for an option, from 0, or NULL after the last one; the
+ * functions above return the last one given, or the default. */
+const char *sl_arg_given(const sl_args *args, const char *name, int i);
+
+/* Reading options, for tools and for programs that build shipped models. Every
+ * value is checked against its kind and range at once: SL_E_USAGE. The table
+ * must outlive the record. */
+sl_status sl_args_create(const sl_option *options, sl_args **out); /* the defaults */
+void sl_args_destroy(sl_args *args);
+sl_status sl_args_set(sl_args *args, const char *name, const char *value);
+/* Reads the option that words[0] names: `--name value`, `--name=value`, or
+ * `--name` for a flag. *used: how many words it took; 0: the table has no such
+ * option. */
+sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used);
+/* SL_E_USAGE if a required option has no value yet. */
+sl_status sl_args_complete(const sl_args *args);
+/* The lines of a --help: one option each, with its default. */
+void sl_options_print(const sl_option *options, FILE *out);
+/* The option's name nearest to a mistyped one, or NULL if none is near. */
+const char *sl_options_nearest(const sl_option *options, const char *name);
 
 enum { SL_MODEL_ABI = 1 };
 typedef struct sl_model {

@@ -1,0 +1,267 @@
+/* Options: one table gives the parser, the checks, the help and the search for
+ * what a mistyped name may have meant. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/model.h>
+
+#include "base/base.h"
+
+/* The values given for one option, in order. */
+typedef struct values {
+  int count;
+  size_t capacity;
+  char **texts;
+} values;
+
+struct sl_args {
+  const sl_option *options;
+  int count;
+  values *given; /* [count] */
+};
+
+static int count_options(const sl_option *options) {
+  int n = 0;
+  while (options && options[n].name) n++;
+  return n;
+}
+
+static int find(const sl_args *args, const char *name, size_t length) {
+  for (int i = 0; i < args->count; i++)
+    if (strlen(args->options[i].name) == length && !memcmp(args->options[i].name, name, length))
+      return i;
+  return -1;
+}
+
+/* ---- checking ------------------------------------------------------------------ */
+
+static sl_status check_range(const sl_option *option, const char *text, double value) {
+  if (option->min == option->max || (value >= option->min && value <= option->max)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--%s %s: must be between %.15g and %.15g", option->name, text,
+                 option->min, option->max);
+}
+
+static sl_status check_value(const sl_option *option, const char *text) {
+  char *end;
+  errno = 0;
+  switch (option->kind) {
+  case SL_OPTION_INT: {
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno)
+      return sl_fail(SL_E_USAGE, "--%s %s: not a whole number", option->name, text);
+    return check_range(option, text, (double)v);
+  }
+  case SL_OPTION_FLOAT: {
+    double v = strtod(text, &end);
+    if (end == text || *end || !isfinite(v))
+      return sl_fail(SL_E_USAGE, "--%s %s: not a number", option->name, text);
+    return check_range(option, text, v);
+  }
+  case SL_OPTION_FLAG:
+    if (strcmp(text, "0") && strcmp(text, "1"))
+      return sl_fail(SL_E_USAGE, "--%s=%s: a flag is 0 or 1", option->name, text);
+    return SL_OK;
+  case SL_OPTION_TEXT:
+    return SL_OK;
+  }
+  return sl_fail(SL_E_USAGE, "--%s: the model declares it with an unknown kind %d", option->name,
+                 (int)option->kind);
+}
+
+/* ---- giving ---------------------------------------------------------------------- */
+
+sl_status sl_args_create(const sl_option *options, sl_args **out) {
+  sl_args *args = sli_calloc(1, sizeof *args);
+  args->options = options;
+  args->count = count_options(options);
+  args->given = sli_calloc((size_t)args->count, sizeof *args->given);
+  for (int i = 0; i < args->count; i++) {
+    sl_status status = options[i].value ? check_value(&options[i], options[i].value) : SL_OK;
+    if (status) {
+      sl_args_destroy(args);
+      return status;
+    }
+  }
+  *out = args;
+  return SL_OK;
+}
+
+void sl_args_destroy(sl_args *args) {
+  if (!args) return;
+  for (int i = 0; i < args->count; i++) {
+    for (int k = 0; k < args->given[i].count; k++) free(args->given[i].texts[k]);
+    free(args->given[i].texts);
+  }
+  free(args->given);
+  free(args);
+}
+
+static sl_status give(sl_args *args, int index, const char *text) {
+  sl_status status = check_value(&args->options[index], text);
+  if (status) return status;
+  values *v = &args->given[index];
+  SLI_GROW(v->texts, (size_t)v->count, v->capacity);
+  v->texts[v->count++] = sli_strdup(text);
+  return SL_OK;
+}
+
+sl_status sl_args_set(sl_args *args, const char *name, const char *value) {
+  int index = find(args, name, strlen(name));
+  if (index < 0) return sl_fail(SL_E_USAGE, "there is no option --%s", name);
+  return give(args, index, value);
+}
+
+sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used) {
+  *used = 0;
+  if (nwords < 1 || strncmp(words[0], "--", 2)) return SL_OK;
+  const char *name = words[0] + 2, *equals = strchr(name, '=');
+  int index = find(args, name, equals ? (size_t)(equals - name) : strlen(name));
+  if (index < 0) return SL_OK;
+  const sl_option *option = &args->options[index];
+  bool flag = option->kind == SL_OPTION_FLAG;
+  if (!equals && !flag && nwords < 2)
+    return sl_fail(SL_E_USAGE, "--%s needs a value", option->name);
+  const char *value = equals ? equals + 1 : flag ? "1" : words[1];
+  sl_status status = give(args, index, value);
+  if (!status) *used = equals || flag ? 1 : 2;
+  return status;
+}
+
+sl_status sl_args_complete(const sl_args *args) {
+  for (int i = 0; i < args->count; i++)
+    if (!args->options[i].value && !args->given[i].count)
+      return sl_fail(SL_E_USAGE, "--%s is needed: %s", args->options[i].name,
+                     args->options[i].help ? args->options[i].help : "it has no default");
+  return SL_OK;
+}
+
+/* ---- asking ---------------------------------------------------------------------- */
+
+static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
+  int i = find(args, name, strlen(name));
+  SLI_CHECK(i >= 0, "option --%s was asked for but is not declared", name);
+  SLI_CHECK(args->options[i].kind == kind, "option --%s was asked for as another kind", name);
+  const values *v = &args->given[i];
+  const char *text = v->count ? v->texts[v->count - 1] : args->options[i].value;
+  SLI_CHECK(text, "option --%s was asked for before it had a value", name);
+  return text;
+}
+
+int64_t sl_arg_int(const sl_args *args, const char *name) {
+  return strtoll(value_of(args, name, SL_OPTION_INT), NULL, 10);
+}
+
+double sl_arg_float(const sl_args *args, const char *name) {
+  return strtod(value_of(args, name, SL_OPTION_FLOAT), NULL);
+}
+
+const char *sl_arg_text(const sl_args *args, const char *name) {
+  return value_of(args, name, SL_OPTION_TEXT);
+}
+
+bool sl_arg_flag(const sl_args *args, const char *name) {
+  return value_of(args, name, SL_OPTION_FLAG)[0] == '1';
+}
+
+const char *sl_arg_given(const sl_args *args, const char *name, int i) {
+  int index = find(args, name, strlen(name));
+  SLI_CHECK(index >= 0, "option --%s was asked for but is not declared", name);
+  const values *v = &args->given[index];
+  return i < v->count ? v->texts[i] : NULL;
+}
+
+/* ---- help ------------------------------------------------------------------------ */
+
+/* What stands for the value: the `word` of the help text, or the kind's. */
+static void value_word(const sl_option *option, char *out, size_t bytes) {
+  static const char *const words[] = {[SL_OPTION_INT] = "N", [SL_OPTION_FLOAT] = "X",
+                                      [SL_OPTION_TEXT] = "TEXT", [SL_OPTION_FLAG] = ""};
+  const char *open = option->help ? strchr(option->help, '`') : NULL;
+  const char *close = open ? strchr(open + 1, '`') : NULL;
+  if (close)
+    snprintf(out, bytes, "%.*s", (int)(close - open - 1), open + 1);
+  else
+    snprintf(out, bytes, "%s", words[option->kind]);
+}
+
+/* Help, default and range as one line of text. */
+static char *describe(const sl_option *option) {
+  char *text = sli_format("%s", option->help ? option->help : "");
+  size_t n = 0;
+  for (const char *p = text; *p; p++)
+    if (*p != '`') text[n++] = *p;
+  text[n] = 0;
+  char *full;
+  if (option->kind == SL_OPTION_FLAG || (option->value && !*option->value))
+    full = sli_format("%s", text);
+  else if (option->value)
+    full = sli_format("%s [%s]", text, option->value);
+  else
+    full = sli_format("%s (needed)", text);
+  free(text);
+  return full;
+}
+
+/* Prints words from column `from` to `to`, wrapped; `at` is where we are. */
+static void print_wrapped(const char *text, int at, int from, int to, FILE *out) {
+  while (*text) {
+    int word = (int)strcspn(text, " ");
+    if (at > from && at + 1 + word > to) {
+      fprintf(out, "\n%*s", from, "");
+      at = from;
+    } else if (at > from) {
+      fputc(' ', out), at++;
+    }
+    fprintf(out, "%.*s", word, text);
+    at += word;
+    text += word + (text[word] == ' ');
+  }
+  fputc('\n', out);
+}
+
+void sl_options_print(const sl_option *options, FILE *out) {
+  enum { COLUMN = 24, WIDTH = 96 };
+  for (const sl_option *o = options; o && o->name; o++) {
+    char word[32];
+    value_word(o, word, sizeof word);
+    int at = fprintf(out, "  --%s%s%s", o->name, *word ? " " : "", word);
+    if (at >= COLUMN) {
+      fputc('\n', out);
+      at = 0;
+    }
+    fprintf(out, "%*s", COLUMN - at, "");
+    char *text = describe(o);
+    print_wrapped(text, COLUMN, COLUMN, WIDTH, out);
+    free(text);
+  }
+}
+
+/* Levenshtein's distance: fewest letters inserted, dropped or changed. */
+static size_t distance(const char *a, const char *b) {
+  size_t n = strlen(b), row[64];
+  if (n >= SLI_COUNT(row)) return SIZE_MAX;
+  for (size_t j = 0; j <= n; j++) row[j] = j;
+  for (size_t i = 1; *a; a++, i++) {
+    size_t corner = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= n; j++) {
+      size_t change = corner + (tolower((unsigned char)*a) != tolower((unsigned char)b[j - 1]));
+      corner = row[j];
+      row[j] = SLI_MIN(change, SLI_MIN(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[n];
+}
+
+const char *sl_options_nearest(const sl_option *options, const char *name) {
+  const char *best = NULL;
+  size_t least = SLI_MAX(strlen(name) / 2, (size_t)1) + 1;
+  for (const sl_option *o = options; o && o->name; o++) {
+    size_t d = distance(name, o->name);
+    if (d < least) least = d, best = o->name;
+  }
+  return best;
+}

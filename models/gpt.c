@@ -1,0 +1,132 @@
+/* GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners",
+ * 2019): learned positions, layernorm before each half of a block, gelu, and a
+ * classifier that shares its weight with the embedding.
+ *
+ * Parameters have the names and layouts of Hugging Face's GPT2LMHeadModel, so
+ * its weight files load here and ours load there; its linear weights are
+ * [in, out].
+ *
+ * B rows of a microbatch, T context, C width, V vocabulary. */
+#include <math.h>
+#include <sluice/sluice.h>
+
+static const sl_option options[] = {
+    {"data", SL_OPTION_TEXT, "", "`FILE` to learn: text (its bytes are the tokens), or flat "
+     "16-bit tokens (.u16, .bin)", 0, 0},
+    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
+    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
+    {"heads", SL_OPTION_INT, "6", "attention heads; must divide the width", 1, 1 << 16},
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
+    {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
+     1 << 20},
+    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
+    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
+    {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},
+    {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},
+    {"warmup", SL_OPTION_INT, "20", "steps of linear warm-up", 0, 1e15},
+    {"decay-steps", SL_OPTION_INT, "0", "step at which the cosine decay ends; 0: no decay", 0,
+     1e15},
+    {"weight-decay", SL_OPTION_FLOAT, "0.1", "AdamW's decay of matrices", 0, 1e30},
+    {"clip", SL_OPTION_FLOAT, "1", "largest gradient norm; 0: any", 0, 1e30},
+    {"beta1", SL_OPTION_FLOAT, "0.9", "AdamW's memory of gradients", 0, 0.999999},
+    {"beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999},
+    {0}};
+
+typedef struct shape {
+  int layers, heads;
+  int64_t rows, context, positions, width, vocab;
+} shape;
+
+/* y = x w + b with a weight [in, out] */
+static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, float std,
+                        const char *name) {
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, in, out), SL_NORMAL(std), "%s.weight", name);
+  sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "%s.bias", name);
+  return sl_linear_transposed(g, x, w, b); /* [B, T, out] */
+}
+
+static sl_tensor *norm(sl_graph *g, sl_tensor *x, int64_t width, const char *name) {
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(1), "%s.weight", name);
+  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(0), "%s.bias", name);
+  return sl_layernorm(g, x, gain, bias, 1e-5f); /* [B, T, C] */
+}
+
+/* "transformer.h.3.mlp.c_fc" */
+static const char *part(char out[64], int layer, const char *name) {
+  snprintf(out, 64, "transformer.h.%d.%s", layer, name);
+  return out;
+}
+
+static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, int layer) {
+  char name[64];
+  int64_t C = s->width;
+  /* The residual stream adds up 2 * layers outputs; each starts smaller. */
+  float residual = 0.02f / sqrtf(2.0f * (float)s->layers);
+  sl_block(g, "h.%d", layer);
+  sl_tensor *a = norm(g, x, C, part(name, layer, "ln_1"));
+  a = dense(g, a, C, 3 * C, 0.02f, part(name, layer, "attn.c_attn")); /* [B, T, 3C] */
+  a = sl_attention_packed(g, a, s->heads, s->heads);                  /* [B, T, C] */
+  a = dense(g, a, C, C, residual, part(name, layer, "attn.c_proj"));
+  x = sl_add(g, x, a);
+  sl_tensor *m = norm(g, x, C, part(name, layer, "ln_2"));
+  m = dense(g, m, C, 4 * C, 0.02f, part(name, layer, "mlp.c_fc")); /* [B, T, 4C] */
+  m = dense(g, sl_gelu(g, m), 4 * C, C, residual, part(name, layer, "mlp.c_proj"));
+  return sl_add(g, x, m); /* [B, T, C] */
+}
+
+static shape read_shape(sl_graph *g, const sl_args *args) {
+  shape s = {.layers = (int)sl_arg_int(args, "layers"),
+             .heads = (int)sl_arg_int(args, "heads"),
+             .rows = sl_microbatch_rows(g, sl_arg_int(args, "batch")),
+             .context = sl_arg_int(args, "context"),
+             .positions = sl_arg_int(args, "positions"),
+             .width = sl_arg_int(args, "width"),
+             .vocab = sl_arg_int(args, "vocab")};
+  if (!s.positions) s.positions = s.context;
+  if (!*sl_arg_text(args, "data") && !sl_graph_infer(g))
+    sl_graph_fail(g, SL_E_USAGE, "gpt needs something to learn: --data FILE");
+  if (s.width % s.heads)
+    sl_graph_fail(g, SL_E_USAGE, "gpt: --width %lld is not a multiple of --heads %d",
+                  (long long)s.width, s.heads);
+  if (s.positions < s.context)
+    sl_graph_fail(g, SL_E_USAGE, "gpt: --positions %lld is less than --context %lld",
+                  (long long)s.positions, (long long)s.context);
+  return s;
+}
+
+static sl_optimizer read_optimizer(const sl_args *args) {
+  return (sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
+                        .min_lr = (float)sl_arg_float(args, "min-lr"),
+                        .warmup = sl_arg_int(args, "warmup"),
+                        .decay_steps = sl_arg_int(args, "decay-steps"),
+                        .beta1 = (float)sl_arg_float(args, "beta1"),
+                        .beta2 = (float)sl_arg_float(args, "beta2"),
+                        .eps = 1e-8f,
+                        .weight_decay = (float)sl_arg_float(args, "weight-decay"),
+                        .clip = (float)sl_arg_float(args, "clip")};
+}
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  shape s = read_shape(g, args);
+
+  sl_block(g, "embedding");
+  sl_tensor *targets; /* [B, T] */
+  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, &targets);
+  sl_tensor *wte = sl_param(g, SL_TYPE(SL_F32, s.vocab, s.width), SL_NORMAL(0.02f),
+                            "transformer.wte.weight");
+  sl_tensor *wpe = sl_param(g, SL_TYPE(SL_F32, s.positions, s.width), SL_NORMAL(0.02f),
+                            "transformer.wpe.weight");
+  sl_tensor *x = sl_position(g, sl_embedding(g, tokens, wte), wpe); /* [B, T, C] */
+
+  for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
+
+  sl_block(g, "head");
+  x = norm(g, x, s.width, "transformer.ln_f");
+  sl_tensor *logits = sl_linear(g, x, wte, NULL); /* [B, T, V] */
+  sl_output(g, "logits", logits);
+  sl_optimizer optimizer = read_optimizer(args);
+  sl_train(g, sl_cross_entropy(g, logits, targets), &optimizer);
+  return sl_graph_status(g);
+}
+
+SL_MODEL(gpt, "GPT-2: a decoder with learned positions and tied classifier", options, build);

@@ -1,0 +1,139 @@
+/* LLaMA (Touvron et al., arXiv 2302.13971, and 2307.09288 for grouped queries):
+ * rmsnorm before each half of a block, rotary positions, SwiGLU, no biases.
+ *
+ * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM, so
+ * its weight files load here and ours load there; linear weights are [out, in].
+ *
+ * B rows of a microbatch, T context, C width, D = C / heads, V vocabulary. */
+#include <math.h>
+#include <sluice/sluice.h>
+
+static const sl_option options[] = {
+    {"data", SL_OPTION_TEXT, "", "`FILE` to learn: text (its bytes are the tokens), or flat "
+     "16-bit tokens (.u16, .bin)", 0, 0},
+    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
+    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
+    {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16},
+    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many", 0,
+     1 << 16},
+    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, up "
+     "to a multiple of 64", 0, 1 << 24},
+    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30},
+    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},
+    {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
+    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
+    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
+    {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},
+    {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},
+    {"warmup", SL_OPTION_INT, "20", "steps of linear warm-up", 0, 1e15},
+    {"decay-steps", SL_OPTION_INT, "0", "step at which the cosine decay ends; 0: no decay", 0,
+     1e15},
+    {"weight-decay", SL_OPTION_FLOAT, "0.1", "AdamW's decay of matrices", 0, 1e30},
+    {"clip", SL_OPTION_FLOAT, "1", "largest gradient norm; 0: any", 0, 1e30},
+    {"beta1", SL_OPTION_FLOAT, "0.9", "AdamW's memory of gradients", 0, 0.999999},
+    {"beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999},
+    {0}};
+
+typedef struct shape {
+  int layers, heads, kv_heads;
+  int64_t rows, context, width, ffn, vocab;
+  float theta, eps;
+} shape;
+
+/* y = x w^T with a weight [out, in] */
+static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, float std,
+                        int layer, const char *name) {
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std),
+                          "model.layers.%d.%s.weight", layer, name);
+  return sl_linear(g, x, w, NULL); /* [B, T, out] */
+}
+
+static sl_tensor *norm(sl_graph *g, const shape *s, sl_tensor *x, int layer, const char *name) {
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, s->width), SL_CONSTANT(1),
+                             "model.layers.%d.%s.weight", layer, name);
+  return sl_rmsnorm(g, x, gain, s->eps); /* [B, T, C] */
+}
+
+static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, int layer) {
+  int64_t C = s->width, KV = C / s->heads * s->kv_heads;
+  /* The residual stream adds up 2 * layers outputs; each starts smaller. */
+  float residual = 0.02f / sqrtf(2.0f * (float)s->layers);
+  sl_block(g, "h.%d", layer);
+  sl_tensor *a = norm(g, s, x, layer, "input_layernorm");
+  sl_tensor *q = dense(g, a, C, C, 0.02f, layer, "self_attn.q_proj");  /* [B, T, C] */
+  sl_tensor *k = dense(g, a, C, KV, 0.02f, layer, "self_attn.k_proj"); /* [B, T, KV] */
+  sl_tensor *v = dense(g, a, C, KV, 0.02f, layer, "self_attn.v_proj"); /* [B, T, KV] */
+  q = sl_rotary(g, q, s->heads, s->theta);
+  k = sl_rotary(g, k, s->kv_heads, s->theta);
+  a = sl_attention(g, q, k, v, s->heads, s->kv_heads); /* [B, T, C] */
+  x = sl_add(g, x, dense(g, a, C, C, residual, layer, "self_attn.o_proj"));
+  sl_tensor *m = norm(g, s, x, layer, "post_attention_layernorm");
+  sl_tensor *gate = dense(g, m, C, s->ffn, 0.02f, layer, "mlp.gate_proj"); /* [B, T, ffn] */
+  sl_tensor *up = dense(g, m, C, s->ffn, 0.02f, layer, "mlp.up_proj");     /* [B, T, ffn] */
+  m = dense(g, sl_swiglu(g, gate, up), s->ffn, C, residual, layer, "mlp.down_proj");
+  return sl_add(g, x, m); /* [B, T, C] */
+}
+
+static shape read_shape(sl_graph *g, const sl_args *args) {
+  shape s = {.layers = (int)sl_arg_int(args, "layers"),
+             .heads = (int)sl_arg_int(args, "heads"),
+             .kv_heads = (int)sl_arg_int(args, "kv-heads"),
+             .rows = sl_microbatch_rows(g, sl_arg_int(args, "batch")),
+             .context = sl_arg_int(args, "context"),
+             .width = sl_arg_int(args, "width"),
+             .ffn = sl_arg_int(args, "ffn"),
+             .vocab = sl_arg_int(args, "vocab"),
+             .theta = (float)sl_arg_float(args, "theta"),
+             .eps = (float)sl_arg_float(args, "eps")};
+  if (!s.kv_heads) s.kv_heads = s.heads;
+  if (!s.ffn) s.ffn = (s.width * 8 / 3 + 63) / 64 * 64;
+  if (!*sl_arg_text(args, "data") && !sl_graph_infer(g))
+    sl_graph_fail(g, SL_E_USAGE, "llama needs something to learn: --data FILE");
+  if (s.width % s.heads)
+    sl_graph_fail(g, SL_E_USAGE, "llama: --width %lld is not a multiple of --heads %d",
+                  (long long)s.width, s.heads);
+  if (s.heads % s.kv_heads)
+    sl_graph_fail(g, SL_E_USAGE, "llama: --heads %d is not a multiple of --kv-heads %d", s.heads,
+                  s.kv_heads);
+  return s;
+}
+
+static sl_optimizer read_optimizer(const sl_args *args) {
+  return (sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
+                        .min_lr = (float)sl_arg_float(args, "min-lr"),
+                        .warmup = sl_arg_int(args, "warmup"),
+                        .decay_steps = sl_arg_int(args, "decay-steps"),
+                        .beta1 = (float)sl_arg_float(args, "beta1"),
+                        .beta2 = (float)sl_arg_float(args, "beta2"),
+                        .eps = 1e-8f,
+                        .weight_decay = (float)sl_arg_float(args, "weight-decay"),
+                        .clip = (float)sl_arg_float(args, "clip")};
+}
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  shape s = read_shape(g, args);
+  sl_type table = SL_TYPE(SL_F32, s.vocab, s.width);
+
+  sl_block(g, "embedding");
+  sl_tensor *targets; /* [B, T] */
+  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, &targets);
+  sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
+  sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+
+  for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
+
+  sl_block(g, "head");
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, s.width), SL_CONSTANT(1), "model.norm.weight");
+  x = sl_rmsnorm(g, x, gain, s.eps);
+  sl_tensor *head = sl_arg_flag(args, "tied")
+                        ? embed
+                        : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
+  sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
+  sl_output(g, "logits", logits);
+  sl_optimizer optimizer = read_optimizer(args);
+  sl_train(g, sl_cross_entropy(g, logits, targets), &optimizer);
+  return sl_graph_status(g);
+}
+
+SL_MODEL(llama, "LLaMA: rmsnorm, rotary positions, SwiGLU, grouped queries", options, build);

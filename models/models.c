@@ -1,0 +1,5 @@
+#include "models/models.h"
+
+extern const sl_model sl_model_gpt, sl_model_llama;
+
+const sl_model *const sli_models[] = {&sl_model_gpt, &sl_model_llama, 0};
