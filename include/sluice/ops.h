@@ -1,0 +1,151 @@
+/* The shipped ops: one const row each.
+ *
+ * Notation: `...` is any number of leading dims, together R rows; f32 unless
+ * said otherwise; [x] is an optional input. An output that nobody reads may be
+ * NULL. Gradients are f32. "acc" marks outputs that honour call->accumulate;
+ * what does not accumulate is overwritten. A row named *_b gives gradients of
+ * inputs (class B), *_w gradients of weights (class W). */
+#ifndef SLUICE_OPS_H
+#define SLUICE_OPS_H
+
+#include <sluice/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- products ------------------------------------------------------------ */
+
+/* linear(x [..., K], w [N, K], [bias [N]]) -> y [..., N] = x w^T + bias.
+ * attrs.transposed: w is [K, N] and y = x w + bias (GPT-2's Conv1D).
+ * linear_b(dy [..., N], w) -> dx [..., K] = dy w.
+ * linear_w(x, dy) -> dw (acc) = dy^T x, shaped as w.
+ * bias_w(dy [..., N]) -> db [N] (acc) = sum of dy's rows. */
+extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
+
+/* ---- tables -------------------------------------------------------------- */
+
+/* embedding(ids i32 [...], table [V, C]) -> [..., C]: row ids[r] of the table.
+ * An id outside [0, V) gives a row of NaN, so that the loss shows it.
+ * embedding_w(ids, dy [..., C], table) -> dtable [V, C] (acc). The table is
+ * read for its type only. */
+extern const sl_op sl_op_embedding, sl_op_embedding_w;
+
+/* position(x [B, T, C], table [P, C]), P >= T -> x[b, t] + table[t].
+ * position_w(dy [B, T, C], table) -> dtable [P, C] (acc): sum over b; zero for
+ * rows from T on. The table is read for its type only. */
+extern const sl_op sl_op_position, sl_op_position_w;
+
+/* ---- element by element -------------------------------------------------- */
+
+/* add(a, b) -> a + b, mul(a, b) -> a * b; equal shapes.
+ * mul_b(a, b, dy) -> da = b dy, db = a dy. */
+extern const sl_op sl_op_add, sl_op_mul, sl_op_mul_b;
+
+/* gelu(x) -> x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of
+ * Hendrycks & Gimpel, arXiv 1606.08415. gelu_b(x, dy) -> dx. */
+extern const sl_op sl_op_gelu, sl_op_gelu_b;
+
+/* relu(x) -> max(x, 0); relu_b(y, dy) -> dx, zero where y is zero.
+ * tanh(x) -> y; tanh_b(y, dy) -> dx = dy (1 - y^2). */
+extern const sl_op sl_op_relu, sl_op_relu_b, sl_op_tanh, sl_op_tanh_b;
+
+/* swiglu(gate, up) -> gate sigmoid(gate) up: Shazeer, arXiv 2002.05202, as in
+ * LLaMA. swiglu_b(gate, up, dy) -> dgate, dup. */
+extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
+
+/* ---- norms --------------------------------------------------------------- */
+
+/* layernorm(x [..., C], g [C], b [C]) -> y [..., C], mean [...], rstd [...]:
+ * Ba et al., arXiv 1607.06450; variance over C (biased), attrs.eps inside the
+ * root. layernorm_b(x, g, mean, rstd, dy) -> dx. layernorm_w(x, mean, rstd, dy)
+ * -> dg [C] (acc), db [C] (acc). */
+extern const sl_op sl_op_layernorm, sl_op_layernorm_b, sl_op_layernorm_w;
+
+/* rmsnorm(x [..., C], g [C]) -> y [..., C], rstd [...]: Zhang & Sennrich, arXiv
+ * 1910.07467; y = x g / sqrt(mean(x^2) + attrs.eps).
+ * rmsnorm_b(x, g, rstd, dy) -> dx. rmsnorm_w(x, rstd, dy) -> dg [C] (acc). */
+extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
+
+/* ---- attention ----------------------------------------------------------- */
+
+/* rotary(x [B, T, H*D]), attrs.heads = H, attrs.theta -> same shape: Su et al.,
+ * arXiv 2104.09864, pairing dims j and j + D/2 of a head ("rotate half", the
+ * convention of LLaMA weights in Hugging Face format); position t turns pair j
+ * by t theta^(-2j/D). rotary_b(dy) -> dx turns back. For keys with fewer heads
+ * set attrs.heads to the number of key heads of that call. */
+extern const sl_op sl_op_rotary, sl_op_rotary_b;
+
+/* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D]) -> o [B, T, Hq*D],
+ * lse [B, Hq, T]. Causal, scores scaled by 1/sqrt(D); attrs.heads = Hq,
+ * attrs.kv_heads = Hkv (0: Hq) which divides Hq; query head h reads key head
+ * h / (Hq/Hkv). D is at most 256. Tiled with a running softmax after Dao et al.,
+ * arXiv 2205.14135; lse is the log of the softmax's sum.
+ * attention_b(q, k, v, o, lse, do) -> dq, dk, dv. */
+extern const sl_op sl_op_attention, sl_op_attention_b;
+
+/* The same on one tensor qkv [B, T, (Hq + 2 Hkv)*D], q then k then v along the
+ * last dim (GPT-2's c_attn). attention_packed_b(qkv, o, lse, do) -> dqkv. */
+extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
+
+/* ---- losses -------------------------------------------------------------- */
+
+/* cross_entropy(logits [..., V], targets i32 [...]) -> loss f64 scalar, the mean
+ * over rows of lse - logits[target]; lse [...]. A target outside [0, V) makes
+ * the loss NaN.
+ * cross_entropy_b(logits, targets, lse, dloss scalar) -> dlogits =
+ * (softmax - onehot) dloss / R. */
+extern const sl_op sl_op_cross_entropy, sl_op_cross_entropy_b;
+
+/* mse(y, t) -> loss f64 scalar, the mean of (y - t)^2 over all elements.
+ * mse_b(y, t, dloss scalar) -> dy. */
+extern const sl_op sl_op_mse, sl_op_mse_b;
+
+/* ---- ends of the graph --------------------------------------------------- */
+
+/* fill() -> attrs.value everywhere, of the type attrs.user points to. */
+extern const sl_op sl_op_fill;
+
+/* What sl_op_source's attrs.user points to. fill() writes all of out[nout]
+ * (NULL where nobody reads) for one tick; it may be called from any thread, and
+ * the same tick must always give the same data. */
+typedef struct sl_source {
+  int nout;
+  const sl_type *types; /* [nout] */
+  void (*fill)(void *ctx, const sl_tick *tick, void *const *out);
+  void *ctx;
+} sl_source;
+
+/* source() -> sl_source.nout outputs. The row's nout is -1: ask the record. */
+extern const sl_op sl_op_source;
+
+/* What sl_op_report's attrs.user points to. The values are valid during the
+ * call only. */
+typedef struct sl_sink {
+  void (*take)(void *ctx, const sl_tick *tick, int n, const void *const *values);
+  void *ctx;
+} sl_sink;
+
+/* report(values...) -> nothing. */
+extern const sl_op sl_op_report;
+
+/* ---- update -------------------------------------------------------------- */
+
+/* sumsq(g0, g1, ...) -> f64 scalar: the sum of squares of g0 + g1 + ..., all of
+ * one shape (parts of one gradient). */
+extern const sl_op sl_op_sumsq;
+
+/* clip(s0 f64, s1 f64, ...), attrs.user = sl_optimizer -> scale scalar =
+ * min(1, clip / (norm + 1e-6)), 1 when clip is 0; norm f64 scalar = the root of
+ * the sum of all s, added in order of the arguments. */
+extern const sl_op sl_op_clip;
+
+/* adamw(scale scalar, g0, g1, ...), attrs.user = sl_optimizer -> p, m, v in
+ * place, typed as g0: the step of optimizer.h with the gradient
+ * scale (g0 + g1 + ...) and the step number of the call's tick. */
+extern const sl_op sl_op_adamw;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

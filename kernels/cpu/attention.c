@@ -1,0 +1,191 @@
+/* Rows of attention, on separate q, k, v and on one packed tensor. Both are
+ * views for the same strided kernel (vector/attention.h). */
+#include <stddef.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+static int kv_heads(const sl_attrs *attrs) {
+  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+}
+
+static sl_status want_heads(const sl_attrs *attrs) {
+  if (attrs->heads > 0 && attrs->heads % kv_heads(attrs) == 0) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "heads must be a positive multiple of kv_heads, got %d and %d",
+                 attrs->heads, kv_heads(attrs));
+}
+
+/* x is [B, T, parts * D] with D in range. */
+static sl_status want_split(const char *name, const sl_type *x, int parts) {
+  SLI_TRY(sli_want_array(name, x, SL_F32, 3));
+  if (x->dim[2] % parts || x->dim[2] / parts > SLI_MAX_HEAD_DIM)
+    return sli_misfit(x, "%s must be f32[b, t, %d * n] with n up to %d", name, parts,
+                      SLI_MAX_HEAD_DIM);
+  return SL_OK;
+}
+
+static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
+  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
+}
+
+static sl_status attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_heads(attrs));
+  SLI_TRY(want_split("q", &in[0], attrs->heads));
+  sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * kv_heads(attrs));
+  SLI_TRY(sli_want("k", &in[1], &kv));
+  SLI_TRY(sli_want("v", &in[2], &kv));
+  out[0] = in[0];
+  out[1] = lse_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+static sl_status attention_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_type *out) {
+  sl_type forward[2];
+  SLI_TRY(attention_infer(attrs, nin, in, forward));
+  SLI_TRY(sli_want("o", &in[3], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[4], &forward[1]));
+  SLI_TRY(sli_want("do", &in[5], &forward[0]));
+  for (int i = 0; i < 3; i++) out[i] = in[i];
+  return SL_OK;
+}
+
+static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_heads(attrs));
+  int parts = attrs->heads + 2 * kv_heads(attrs);
+  SLI_TRY(want_split("qkv", &in[0], parts));
+  out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
+  out[1] = lse_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type forward[2];
+  SLI_TRY(packed_infer(attrs, nin, in, forward));
+  SLI_TRY(sli_want("o", &in[1], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[2], &forward[1]));
+  SLI_TRY(sli_want("do", &in[3], &forward[0]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* Two products forward and five backward over the causal half of the scores. */
+static double attention_flops(const sl_type *o, int products) {
+  return products * (double)sl_type_elements(o) * (double)(o->dim[1] + 1);
+}
+
+#define COST(name_, o_, nout_, products_)                                      \
+  static void name_(const sl_attrs *attrs, int nin, const sl_type *in,         \
+                    const sl_type *out, double *flops, double *bytes) {        \
+    (void)attrs;                                                               \
+    *flops = attention_flops(o_, products_);                                   \
+    *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
+  }
+COST(attention_cost, &out[0], 2, 2)
+COST(attention_b_cost, &in[3], 3, 5)
+COST(packed_b_cost, &in[1], 1, 5)
+
+/* The sizes and strides of a call whose q rows are q_row floats apart and whose
+ * k and v rows are kv_row apart. */
+static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, int64_t kv_row) {
+  int64_t length = o->dim[1];
+  return (sli_attention){
+      .batch = o->dim[0],
+      .queries = length,
+      .keys = length,
+      .heads = call->attrs->heads,
+      .kv_heads = kv_heads(call->attrs),
+      .dim = o->dim[2] / call->attrs->heads,
+      .q_row = q_row,
+      .q_batch = length * q_row,
+      .kv_row = kv_row,
+      .kv_batch = length * kv_row,
+      .o_row = o->dim[2],
+      .o_batch = length * o->dim[2],
+  };
+}
+
+static sli_attention separate_view(const sl_call *call) {
+  sli_attention a = view(call, &call->in_type[0], call->in_type[0].dim[2], call->in_type[1].dim[2]);
+  a.q = call->in[0];
+  a.k = call->in[1];
+  a.v = call->in[2];
+  return a;
+}
+
+static sli_attention packed_view(const sl_call *call, const sl_type *o) {
+  int64_t row = call->in_type[0].dim[2];
+  sli_attention a = view(call, o, row, row);
+  a.q = call->in[0];
+  a.k = a.q + a.heads * a.dim;
+  a.v = a.k + a.kv_heads * a.dim;
+  return a;
+}
+
+static void forward(const sl_call *call, sli_attention *a) {
+  a->out = call->out[0];
+  a->lse = call->out[1];
+  int64_t tiles = (a->queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
+  sl_team_for(call->team, (int)(a->batch * a->heads * tiles), sli_cpu()->attention, a);
+}
+
+/* o, lse and do are the last three inputs. */
+static void backward(const sl_call *call, sli_attention *a) {
+  a->o = call->in[call->nin - 3];
+  a->lse = (float *)call->in[call->nin - 2];
+  a->do_ = call->in[call->nin - 1];
+  sl_team_for(call->team, (int)(a->batch * a->kv_heads), sli_cpu()->attention_b, a);
+}
+
+static void attention_cpu(const sl_call *call) {
+  sli_attention a = separate_view(call);
+  forward(call, &a);
+}
+
+static void attention_b_cpu(const sl_call *call) {
+  sli_attention a = separate_view(call);
+  a.dq = call->out[0];
+  a.dk = call->out[1];
+  a.dv = call->out[2];
+  backward(call, &a);
+}
+
+static void packed_cpu(const sl_call *call) {
+  sli_attention a = packed_view(call, &call->out_type[0]);
+  forward(call, &a);
+}
+
+static void packed_b_cpu(const sl_call *call) {
+  sli_attention a = packed_view(call, &call->in_type[1]);
+  a.dq = call->out[0];
+  a.dk = a.dq + a.heads * a.dim;
+  a.dv = a.dk + a.kv_heads * a.dim;
+  backward(call, &a);
+}
+
+const sl_op sl_op_attention = {
+    .name = "attention", .min_in = 3, .max_in = 3, .nout = 2,
+    .infer = attention_infer, .cost = attention_cost, .cpu = attention_cpu,
+    .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
+              .nof = 3, .of = {0, 1, 2}}},
+};
+
+const sl_op sl_op_attention_b = {
+    .name = "attention_b", .min_in = 6, .max_in = 6, .nout = 3,
+    .infer = attention_b_infer, .cost = attention_b_cost, .cpu = attention_b_cpu,
+};
+
+const sl_op sl_op_attention_packed = {
+    .name = "attention_packed", .min_in = 1, .max_in = 1, .nout = 2,
+    .infer = packed_infer, .cost = attention_cost, .cpu = packed_cpu,
+    .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_attention_packed_b = {
+    .name = "attention_packed_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .infer = packed_b_infer, .cost = packed_b_cost, .cpu = packed_b_cpu,
+};

@@ -1,0 +1,50 @@
+/* Choosing the CPU level, and the loops over chunks. */
+#include "kernels/cpu/chunk.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static int detect(void) {
+  int level = 0;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = 1;
+  if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    level = 2;
+#endif
+  const char *cap = getenv("SLUICE_CPU_LEVEL");
+  if (cap && atoi(cap) >= 0 && atoi(cap) < level) level = atoi(cap);
+  return level;
+}
+
+int sli_cpu_level(void) {
+  static atomic_int known = -1; /* written by any thread, always the same value */
+  int level = atomic_load_explicit(&known, memory_order_relaxed);
+  if (level < 0) {
+    level = detect();
+    atomic_store_explicit(&known, level, memory_order_relaxed);
+  }
+  return level;
+}
+
+const sli_cpu_chunks *sli_cpu(void) {
+  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
+                                                 &sli_cpu_level2};
+  return levels[sli_cpu_level()];
+}
+
+void sli_for_elements(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {
+  int n = sli_chunk_count(sl_type_elements(type), SLI_CHUNK_ELEMENTS);
+  sl_team_for(call->team, n, fn, (void *)call);
+}
+
+void sli_for_rows(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {
+  int n = sli_chunk_count(sl_type_rows(type), sli_chunk_rows(sl_type_last(type)));
+  sl_team_for(call->team, n, fn, (void *)call);
+}
+
+void sli_for_columns(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {
+  sl_team_for(call->team, sli_chunk_count(sl_type_last(type), SLI_CHUNK_COLUMNS), fn,
+              (void *)call);
+}

@@ -1,0 +1,114 @@
+/* How kernels cut their work, and the table of vectorised chunk functions.
+ *
+ * A kernel is cut into chunks by its shapes alone, never by the team's size,
+ * and what chunks leave behind is combined in chunk order: so results do not
+ * depend on the number of threads. A chunk function gets the sl_call as its
+ * argument and the chunk's number.
+ *
+ * The chunk functions live in vector/, which is compiled once per CPU level
+ * (level0.c: what every machine of the architecture has, level1.c: AVX2 and
+ * FMA, level2.c: AVX-512); sli_cpu() is the table for this machine. */
+#ifndef SLUICE_CHUNK_H
+#define SLUICE_CHUNK_H
+
+#include <sluice/op.h>
+
+typedef void sli_chunk_fn(void *call, int i);
+
+#define SLI_CHUNK_TABLE(X)                                                     \
+  X(add) X(mul) X(mul_b)                                                       \
+  X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b) X(swiglu) X(swiglu_b)  \
+  X(bias) X(bias_w)                                                            \
+  X(embedding) X(embedding_w) X(position) X(position_w)                        \
+  X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
+  X(rotary) X(rotary_b)                                                        \
+  X(attention) X(attention_b)                                                  \
+  X(cross_entropy) X(cross_entropy_b) X(mse) X(mse_b)                          \
+  X(sumsq) X(adamw)
+
+typedef struct sli_cpu_chunks {
+#define X(name) sli_chunk_fn *name;
+  SLI_CHUNK_TABLE(X)
+#undef X
+} sli_cpu_chunks;
+
+extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2;
+
+/* The table of the best level this machine has. The environment variable
+ * SLUICE_CPU_LEVEL (0, 1, 2) lowers it. */
+const sli_cpu_chunks *sli_cpu(void);
+int sli_cpu_level(void);
+
+/* ---- ranges ---------------------------------------------------------------- */
+
+typedef struct sli_range {
+  int64_t begin, end;
+} sli_range;
+
+static inline int sli_chunk_count(int64_t total, int64_t chunk) {
+  return (int)((total + chunk - 1) / chunk);
+}
+
+static inline sli_range sli_chunk_range(int64_t total, int64_t chunk, int i) {
+  int64_t begin = i * chunk, end = begin + chunk;
+  return (sli_range){begin, end < total ? end : total};
+}
+
+enum {
+  SLI_CHUNK_ELEMENTS = 16384, /* of an element-wise kernel: 64 KiB per array */
+  SLI_CHUNK_COLUMNS = 64      /* of a kernel that sums over rows */
+};
+
+/* Rows of `width` elements that make up a chunk. */
+static inline int64_t sli_chunk_rows(int64_t width) {
+  return width >= SLI_CHUNK_ELEMENTS ? 1 : SLI_CHUNK_ELEMENTS / width;
+}
+
+/* Runs `fn` over all elements, rows or columns of `type`, chunk by chunk. */
+void sli_for_elements(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
+void sli_for_rows(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
+void sli_for_columns(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
+
+/* Chunk i of each of these. */
+static inline sli_range sli_elements(const sl_type *type, int i) {
+  return sli_chunk_range(sl_type_elements(type), SLI_CHUNK_ELEMENTS, i);
+}
+static inline sli_range sli_rows(const sl_type *type, int i) {
+  return sli_chunk_range(sl_type_rows(type), sli_chunk_rows(sl_type_last(type)), i);
+}
+static inline sli_range sli_columns(const sl_type *type, int i) {
+  return sli_chunk_range(sl_type_last(type), SLI_CHUNK_COLUMNS, i);
+}
+
+/* ---- arguments --------------------------------------------------------------- */
+
+static inline bool sli_accumulates(const sl_call *call, int output) {
+  return call->accumulate >> output & 1;
+}
+
+/* ---- attention, shared by its rows and its chunks ---------------------------- */
+
+/* One causal attention on strided arrays. Query row i of a sequence attends to
+ * key rows 0 .. q0 + i, so `keys` is q0 + queries. A row of q, o, dq and do_
+ * holds heads*dim floats (head h from h*dim on), a row of k, v, dk and dv
+ * kv_heads*dim; strides are in floats. Absent gradients are NULL. */
+typedef struct sli_attention {
+  int64_t batch, queries, q0, keys, heads, kv_heads, dim;
+  const float *q, *k, *v, *o, *do_;
+  float *out, *lse, *dq, *dk, *dv;
+  int64_t q_row, q_batch, kv_row, kv_batch; /* strides of q, dq and of k, v, dk, dv */
+  int64_t o_row, o_batch;                   /* strides of o, out and do_ */
+  bool accumulate_kv;                       /* add to dk and dv */
+} sli_attention;
+
+enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
+
+/* ---- rotary ------------------------------------------------------------------ */
+
+/* The state of rotary calls: cos and sin of position t, pair j. */
+typedef struct sli_rotary {
+  int64_t positions, pairs;
+  float *cos, *sin; /* [positions, pairs] */
+} sli_rotary;
+
+#endif

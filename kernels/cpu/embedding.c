@@ -1,0 +1,98 @@
+/* Rows of ops that read tables: token and position embeddings. */
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+static sl_status embedding_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
+  SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
+  if (in[0].ndim == SL_MAX_DIMS)
+    return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
+  out[0] = in[0];
+  out[0].dtype = SL_F32;
+  out[0].dim[out[0].ndim++] = in[1].dim[1];
+  return SL_OK;
+}
+
+static sl_status embedding_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_type *out) {
+  sl_type y;
+  sl_type forward[] = {in[0], in[2]};
+  SLI_TRY(embedding_infer(attrs, nin, forward, &y));
+  SLI_TRY(sli_want("dy", &in[1], &y));
+  out[0] = in[2];
+  return SL_OK;
+}
+
+static sl_status position_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
+  if (in[1].dim[0] < in[0].dim[1] || in[1].dim[1] != in[0].dim[2])
+    return sli_misfit(&in[1], "table must be f32[n, %lld] with n >= %lld",
+                      (long long)in[0].dim[2], (long long)in[0].dim[1]);
+  out[0] = in[0];
+  return SL_OK;
+}
+
+static sl_status position_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                  sl_type *out) {
+  sl_type dy;
+  SLI_TRY(position_infer(attrs, nin, in, &dy));
+  out[0] = in[1];
+  return SL_OK;
+}
+
+/* Only the rows that are looked up move. */
+static void embedding_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                           double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in;
+  *flops = 0;
+  *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
+}
+
+SLI_COST(embedding_w_cost, 1, 1, 1)
+SLI_COST(position_cost, 0, 1, 1)
+
+static void embedding_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->out_type[0], sli_cpu()->embedding);
+}
+
+static void embedding_w_cpu(const sl_call *call) {
+  sli_for_columns(call, &call->out_type[0], sli_cpu()->embedding_w);
+}
+
+static void position_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->position);
+}
+
+static void position_w_cpu(const sl_call *call) {
+  sli_for_columns(call, &call->out_type[0], sli_cpu()->position_w);
+}
+
+const sl_op sl_op_embedding = {
+    .name = "embedding", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
+    .grad = {{.op = &sl_op_embedding_w, .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
+};
+
+const sl_op sl_op_embedding_w = {
+    .name = "embedding_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .infer = embedding_w_infer, .cost = embedding_w_cost, .cpu = embedding_w_cpu,
+    .accumulates = 1,
+};
+
+const sl_op sl_op_position = {
+    .name = "position", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = position_infer, .cost = position_cost, .cpu = position_cpu,
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
+             {.op = &sl_op_position_w, .cls = SL_CLASS_W,
+              .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
+};
+
+const sl_op sl_op_position_w = {
+    .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = position_w_infer, .cost = position_cost, .cpu = position_w_cpu,
+    .accumulates = 1,
+};

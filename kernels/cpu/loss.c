@@ -1,0 +1,126 @@
+/* Rows of the losses. Partial sums of chunks meet in chunk order. */
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+static sl_status want_targets(const sl_type *targets, const sl_type *logits) {
+  sl_type want = sli_type_without_last(logits, SL_I32);
+  return sli_want("targets", targets, &want);
+}
+
+static sl_status want_dloss(const sl_type *dloss) {
+  return sli_want_array("dloss", dloss, SL_F32, 0);
+}
+
+static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  out[0] = SL_SCALAR(SL_F64);
+  out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
+static sl_status cross_entropy_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                       sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  sl_type lse = sli_type_without_last(&in[0], SL_F32);
+  SLI_TRY(sli_want("lse", &in[2], &lse));
+  SLI_TRY(want_dloss(&in[3]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+static sl_status mse_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("y", &in[0], SL_F32, -1));
+  SLI_TRY(sli_want("t", &in[1], &in[0]));
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static sl_status mse_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type loss;
+  SLI_TRY(mse_infer(attrs, nin, in, &loss));
+  SLI_TRY(want_dloss(&in[2]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+SLI_COST(cross_entropy_cost, 0, 2, 15)
+SLI_COST(cross_entropy_b_cost, 0, 1, 15)
+SLI_COST(mse_cost, 0, 1, 3)
+SLI_COST(mse_b_cost, 0, 1, 2)
+
+static int row_chunks(const sl_type *type) {
+  return sli_chunk_count(sl_type_rows(type), sli_chunk_rows(sl_type_last(type)));
+}
+
+static int element_chunks(const sl_type *type) {
+  return sli_chunk_count(sl_type_elements(type), SLI_CHUNK_ELEMENTS);
+}
+
+static double add_up(const double *partial, int n) {
+  double total = 0;
+  for (int i = 0; i < n; i++) total += partial[i];
+  return total;
+}
+
+static size_t cross_entropy_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)row_chunks(&call->in_type[0]) * sizeof(double);
+}
+
+static void cross_entropy_cpu(const sl_call *call) {
+  const sl_type *logits = &call->in_type[0];
+  sli_for_rows(call, logits, sli_cpu()->cross_entropy);
+  double *loss = call->out[0];
+  if (loss) *loss = add_up(call->scratch, row_chunks(logits)) / (double)sl_type_rows(logits);
+}
+
+static void cross_entropy_b_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy_b);
+}
+
+static size_t mse_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)element_chunks(&call->in_type[0]) * sizeof(double);
+}
+
+static void mse_cpu(const sl_call *call) {
+  const sl_type *y = &call->in_type[0];
+  double *loss = call->out[0];
+  sli_for_elements(call, y, sli_cpu()->mse);
+  if (loss) *loss = add_up(call->scratch, element_chunks(y)) / (double)sl_type_elements(y);
+}
+
+static void mse_b_cpu(const sl_call *call) {
+  sli_for_elements(call, &call->in_type[0], sli_cpu()->mse_b);
+}
+
+const sl_op sl_op_cross_entropy = {
+    .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
+    .infer = cross_entropy_infer, .cost = cross_entropy_cost,
+    .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
+    .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_cross_entropy_b = {
+    .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost, .cpu = cross_entropy_b_cpu,
+};
+
+const sl_op sl_op_mse = {
+    .name = "mse", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = mse_infer, .cost = mse_cost, .scratch = mse_scratch, .cpu = mse_cpu,
+    .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_mse_b = {
+    .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
+    .infer = mse_b_infer, .cost = mse_b_cost, .cpu = mse_b_cpu,
+};

@@ -1,0 +1,227 @@
+/* Attention by tiles, never holding more than a tile of scores.
+ *
+ * Everything inside is transposed: a tile of scores is [keys, queries], with 32
+ * queries side by side in the vectors. So the running maximum and sum of the
+ * softmax (Milakov & Gimelshein, arXiv 1805.02867) are plain vertical vector
+ * operations, one per key, and all products have one form,
+ *
+ *   C[m, n] += sum over k of A(m, k) B[k, n]
+ *
+ * where A is read one number at a time through two strides (so K, V and their
+ * transposes are read in place) and B and C are read along n.
+ *
+ *   forward, per tile of queries         S = K Q^T   O^T += V^T P
+ *   backward                             S = K Q^T   dP = V dO^T
+ *     dV += P dO   dK += dS Q   dQ^T += K^T dS   with dS = P (dP - delta)
+ *
+ * P comes back in the backward pass as e^(S - lse); delta is the row's dO . O.
+ * Keys beyond the last query of a tile are never touched, which saves nearly
+ * half of the work. Forward, each tile of queries is a chunk; backward, each key
+ * head is, because its dK and dV are sums over all queries. */
+
+enum { QT = SLI_QUERY_TILE, KT = SLI_KEY_TILE, BLOCK_COLUMNS = 2 * LANES };
+enum { BLOCK_ROWS = LANES == 16 ? 8 : 4 };
+
+/* A block of C: `rows` by up to two vectors. Inlined with constant `rows` and
+ * `full` (all of both vectors are there). */
+static inline __attribute__((always_inline)) void block(int rows, bool full, int64_t K,
+                                                        const float *a, int64_t a_row,
+                                                        int64_t a_col, const float *b,
+                                                        int64_t b_row, float *c, int64_t c_row,
+                                                        int64_t n) {
+  vec c0[BLOCK_ROWS], c1[BLOCK_ROWS];
+  int64_t n0 = full ? LANES : n, n1 = full ? LANES : n - LANES;
+  for (int r = 0; r < rows; r++) {
+    c0[r] = load(c + r * c_row, n0);
+    c1[r] = load(c + r * c_row + LANES, n1);
+  }
+  for (int64_t k = 0; k < K; k++) {
+    vec b0 = load(b + k * b_row, n0), b1 = load(b + k * b_row + LANES, n1);
+    for (int r = 0; r < rows; r++) {
+      float s = a[r * a_row + k * a_col];
+      c0[r] += s * b0;
+      c1[r] += s * b1;
+    }
+  }
+  for (int r = 0; r < rows; r++) {
+    store(c + r * c_row, c0[r], n0);
+    store(c + r * c_row + LANES, c1[r], n1);
+  }
+}
+
+/* C[M, N] += A[M, K] B[K, N]. */
+static void product(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
+                    int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row) {
+  for (int64_t n = 0; n < N; n += BLOCK_COLUMNS) {
+    bool full = N - n >= BLOCK_COLUMNS;
+    int64_t m = 0;
+    for (; full && m + BLOCK_ROWS <= M; m += BLOCK_ROWS)
+      block(BLOCK_ROWS, true, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
+            c_row, 0);
+    for (; m < M; m++)
+      if (full)
+        block(1, true, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n, c_row, 0);
+      else
+        block(1, false, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n, c_row,
+              N - n);
+  }
+}
+
+/* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. */
+static void transpose_in(float (*to)[QT], const float *from, int64_t row, int64_t queries,
+                         int64_t dim, float scale) {
+  for (int64_t d = 0; d < dim; d++)
+    for (int64_t i = 0; i < QT; i++) to[d][i] = i < queries ? from[i * row + d] * scale : 0;
+}
+
+/* to[i][d] = from[d][i] * scale[i]. */
+static void transpose_out(float *to, int64_t row, float (*from)[QT], int64_t queries,
+                          int64_t dim, const float *scale) {
+  for (int64_t i = 0; i < queries; i++)
+    for (int64_t d = 0; d < dim; d++) to[i * row + d] = from[d][i] * scale[i];
+}
+
+/* One tile of scores: keys k0.. against the tile's queries, of which query 0 is
+ * at position q0 of the sequence. */
+static void scores(float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
+                   float (*qt)[QT]) {
+  memset(s, 0, (size_t)nk * sizeof *s);
+  product(nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
+}
+
+/* The lanes' queries are at positions position.. of the sequence. */
+static inline ivec later_than(int64_t position, int64_t key) {
+  ivec lane;
+  for (int l = 0; l < LANES; l++) lane[l] = l;
+  return lane + (int32_t)(position - key) < 0;
+}
+
+/* Replaces the scores of keys a query must not see. */
+static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t q0, float with) {
+  for (int64_t j = q0 - k0 + 1 > 0 ? q0 - k0 + 1 : 0; j < nk; j++)
+    for (int i = 0; i < QT; i += LANES)
+      storeu(&s[j][i], pick(later_than(q0 + i, k0 + j), set(with), loadu(&s[j][i])));
+}
+
+/* Scores to probabilities relative to the new maximum; `fade` is what the
+ * earlier ones have to be multiplied with. */
+static void soften(float (*s)[QT], int64_t nk, float *top, float *total, float *fade) {
+  for (int i = 0; i < QT; i += LANES) {
+    vec old = loadu(top + i), m = old, t = {0};
+    for (int64_t j = 0; j < nk; j++) m = vmax(loadu(&s[j][i]), m);
+    for (int64_t j = 0; j < nk; j++) {
+      vec p = vexp(loadu(&s[j][i]) - m);
+      storeu(&s[j][i], p);
+      t += p;
+    }
+    vec f = vexp(old - m);
+    storeu(top + i, m);
+    storeu(fade + i, f);
+    storeu(total + i, loadu(total + i) * f + t);
+  }
+}
+
+static void scale_columns(float (*acc)[QT], int64_t dim, const float *by) {
+  for (int64_t d = 0; d < dim; d++)
+    for (int i = 0; i < QT; i += LANES)
+      storeu(&acc[d][i], loadu(&acc[d][i]) * loadu(by + i));
+}
+
+/* Chunk i: batch, head, tile of queries. */
+static void attention_chunk(void *arg, int i) {
+  const sli_attention *a = arg;
+  int64_t tiles = (a->queries + QT - 1) / QT, dim = a->dim;
+  int64_t tile = i % tiles, h = i / tiles % a->heads, b = i / tiles / a->heads;
+  int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT, q0 = a->q0 + i0;
+  int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
+  const float *k = a->k + kv, *v = a->v + kv;
+  _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
+  _Alignas(64) float top[QT], total[QT] = {0}, fade[QT];
+
+  transpose_in(qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
+               1.0f / sqrtf((float)dim));
+  memset(acc, 0, (size_t)dim * sizeof *acc);
+  for (int l = 0; l < QT; l++) top[l] = -INFINITY;
+  int64_t limit = q0 + nq;
+  for (int64_t k0 = 0; k0 < limit; k0 += KT) {
+    int64_t nk = limit - k0 < KT ? limit - k0 : KT;
+    scores(s, nk, k + k0 * a->kv_row, a->kv_row, dim, qt);
+    hide_later(s, nk, k0, q0, -INFINITY);
+    soften(s, nk, top, total, fade);
+    if (k0) scale_columns(acc, dim, fade);
+    product(dim, QT, nk, v + k0 * a->kv_row, 1, a->kv_row, s[0], QT, acc[0], QT);
+  }
+  if (a->lse)
+    for (int64_t l = 0; l < nq; l++)
+      a->lse[(b * a->heads + h) * a->queries + i0 + l] = top[l] + logf(total[l]);
+  for (int l = 0; l < QT; l++) total[l] = 1.0f / total[l];
+  transpose_out(a->out + b * a->o_batch + i0 * a->o_row + h * dim, a->o_row, acc, nq, dim, total);
+}
+
+/* p = e^(s - lse), ds = p (ds - delta) scale. */
+static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
+                            const float *delta, float scale) {
+  for (int i = 0; i < QT; i += LANES) {
+    vec l = loadu(lse + i), dl = loadu(delta + i);
+    for (int64_t j = 0; j < nk; j++) {
+      vec p = vexp(loadu(&s[j][i]) - l);
+      storeu(&s[j][i], p);
+      storeu(&ds[j][i], p * (loadu(&ds[j][i]) - dl) * scale);
+    }
+  }
+}
+
+/* The share of one query head's tile in dq, and in the head's dk and dv. */
+static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
+  int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT, q0 = a->q0 + i0;
+  int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
+  const float *q = a->q + b * a->q_batch + i0 * a->q_row + h * dim;     /* [nq, dim] */
+  const float *o = a->o + b * a->o_batch + i0 * a->o_row + h * dim;     /* [nq, dim] */
+  const float *dout = a->do_ + b * a->o_batch + i0 * a->o_row + h * dim; /* [nq, dim] */
+  float scale = 1.0f / sqrtf((float)dim);
+  _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT];
+  _Alignas(64) float dqt[SLI_MAX_HEAD_DIM][QT], s[KT][QT], ds[KT][QT];
+  _Alignas(64) float lse[QT] = {0}, delta[QT] = {0}, ones[QT];
+
+  transpose_in(qt, q, a->q_row, nq, dim, scale);
+  transpose_in(dot, dout, a->o_row, nq, dim, 1);
+  memset(dqt, 0, (size_t)dim * sizeof *dqt);
+  for (int64_t l = 0; l < nq; l++) {
+    vec t = {0};
+    for (int64_t d = 0, n = dim; n > 0; d += LANES, n -= LANES)
+      t += load(o + l * a->o_row + d, n) * load(dout + l * a->o_row + d, n);
+    delta[l] = sum(t);
+    lse[l] = a->lse[(b * a->heads + h) * a->queries + i0 + l];
+  }
+  for (int l = 0; l < QT; l++) ones[l] = 1;
+  int64_t limit = q0 + nq;
+  for (int64_t k0 = 0; k0 < limit; k0 += KT) {
+    int64_t nk = limit - k0 < KT ? limit - k0 : KT, row = a->kv_row, at = kv + k0 * row;
+    scores(s, nk, a->k + at, row, dim, qt);
+    hide_later(s, nk, k0, q0, -INFINITY);
+    scores(ds, nk, a->v + at, row, dim, dot);
+    score_gradients(s, ds, nk, lse, delta, scale);
+    if (a->dv) product(nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + at, row);
+    if (a->dk) product(nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + at, row);
+    if (a->dq) product(dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);
+  }
+  if (a->dq)
+    transpose_out(a->dq + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, dqt, nq, dim, ones);
+}
+
+static void zero_head(float *head, int64_t row, int64_t rows, int64_t dim) {
+  for (int64_t r = 0; head && r < rows; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
+}
+
+/* Chunk i: batch, key head. */
+static void attention_b_chunk(void *arg, int i) {
+  const sli_attention *a = arg;
+  int64_t h = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
+  if (!a->accumulate_kv) {
+    int64_t kv = b * a->kv_batch + h * a->dim;
+    zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, a->keys, a->dim);
+    zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, a->keys, a->dim);
+  }
+  for (int64_t g = 0; g < group; g++)
+    for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(a, b, h * group + g, i0);
+}

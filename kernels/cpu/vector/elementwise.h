@@ -1,0 +1,113 @@
+/* Element by element: sums, products, activations. */
+
+/* Walks chunk i of the first input: `at` is the element, n how many are left. */
+#define FOR_EACH(call, i, at, n)                                               \
+  sli_range r_ = sli_elements(&(call)->in_type[0], i);                         \
+  for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += LANES, n -= LANES)
+
+static void add_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *a = call->in[0], *b = call->in[1];
+  float *y = call->out[0];
+  FOR_EACH(call, i, at, n) store(y + at, load(a + at, n) + load(b + at, n), n);
+}
+
+static void mul_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *a = call->in[0], *b = call->in[1];
+  float *y = call->out[0];
+  FOR_EACH(call, i, at, n) store(y + at, load(a + at, n) * load(b + at, n), n);
+}
+
+static void mul_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *a = call->in[0], *b = call->in[1], *dy = call->in[2];
+  float *da = call->out[0], *db = call->out[1];
+  FOR_EACH(call, i, at, n) {
+    vec d = load(dy + at, n), av = load(a + at, n), bv = load(b + at, n);
+    if (da) store(da + at, d * bv, n);
+    if (db) store(db + at, d * av, n);
+  }
+}
+
+/* gelu(x) = x s(2u) with u = c (x + a x^3) and s the sigmoid, because
+ * (1 + tanh u)/2 = s(2u). */
+static const float gelu_2c = 1.5957691216057308f, gelu_a = 0.044715f;
+
+static void gelu_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *x = call->in[0];
+  float *y = call->out[0];
+  FOR_EACH(call, i, at, n) {
+    vec v = load(x + at, n);
+    store(y + at, v * sigmoid(gelu_2c * v * (1.0f + gelu_a * v * v)), n);
+  }
+}
+
+static void gelu_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *x = call->in[0], *dy = call->in[1];
+  float *dx = call->out[0];
+  FOR_EACH(call, i, at, n) {
+    vec v = load(x + at, n), v2 = v * v;
+    vec s = sigmoid(gelu_2c * v * (1.0f + gelu_a * v2));
+    vec slope = gelu_2c * (1.0f + 3.0f * gelu_a * v2);
+    store(dx + at, load(dy + at, n) * s * (1.0f + v * (1.0f - s) * slope), n);
+  }
+}
+
+static void relu_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *x = call->in[0];
+  float *y = call->out[0];
+  FOR_EACH(call, i, at, n) {
+    vec v = load(x + at, n);
+    store(y + at, pick(v < 0.0f, (vec){0}, v), n);
+  }
+}
+
+static void relu_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *y = call->in[0], *dy = call->in[1];
+  float *dx = call->out[0];
+  FOR_EACH(call, i, at, n)
+    store(dx + at, pick(load(y + at, n) > 0.0f, load(dy + at, n), (vec){0}), n);
+}
+
+static void tanh_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *x = call->in[0];
+  float *y = call->out[0];
+  FOR_EACH(call, i, at, n) store(y + at, vtanh(load(x + at, n)), n);
+}
+
+static void tanh_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *y = call->in[0], *dy = call->in[1];
+  float *dx = call->out[0];
+  FOR_EACH(call, i, at, n) {
+    vec v = load(y + at, n);
+    store(dx + at, load(dy + at, n) * (1.0f - v * v), n);
+  }
+}
+
+static void swiglu_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *gate = call->in[0], *up = call->in[1];
+  float *y = call->out[0];
+  FOR_EACH(call, i, at, n) {
+    vec g = load(gate + at, n);
+    store(y + at, g * sigmoid(g) * load(up + at, n), n);
+  }
+}
+
+static void swiglu_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *gate = call->in[0], *up = call->in[1], *dy = call->in[2];
+  float *dgate = call->out[0], *dup = call->out[1];
+  FOR_EACH(call, i, at, n) {
+    vec g = load(gate + at, n), d = load(dy + at, n), s = sigmoid(g);
+    if (dgate) store(dgate + at, d * load(up + at, n) * s * (1.0f + g * (1.0f - s)), n);
+    if (dup) store(dup + at, d * g * s, n);
+  }
+}

@@ -1,0 +1,17 @@
+/* All chunk functions, for the level the including file has switched on.
+ * SLI_TABLE names the table they end up in. */
+#include "kernels/cpu/vector/simd.h"
+
+#include "kernels/cpu/vector/attention.h"
+#include "kernels/cpu/vector/elementwise.h"
+#include "kernels/cpu/vector/loss.h"
+#include "kernels/cpu/vector/norm.h"
+#include "kernels/cpu/vector/rotary.h"
+#include "kernels/cpu/vector/table.h"
+#include "kernels/cpu/vector/update.h"
+
+const sli_cpu_chunks SLI_TABLE = {
+#define X(name) .name = name##_chunk,
+    SLI_CHUNK_TABLE(X)
+#undef X
+};

@@ -1,0 +1,71 @@
+/* Losses. The forward chunks leave partial sums in the scratch, in f64. */
+
+static inline float row_max(const float *x, int64_t n) {
+  vec m = set(-INFINITY);
+  for (int64_t c = 0; c < n; c += LANES) m = vmax(load_or(x + c, n - c, -INFINITY), m);
+  return largest(m);
+}
+
+/* Sum of e^(x - shift). */
+static inline float row_exp_sum(const float *x, int64_t n, float shift) {
+  vec s = {0};
+  for (int64_t c = 0; c < n; c += LANES) s += vexp(load_or(x + c, n - c, -INFINITY) - shift);
+  return sum(s);
+}
+
+static void cross_entropy_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *logits = call->in[0];   /* [R, V] */
+  const int32_t *targets = call->in[1]; /* [R] */
+  float *lse = call->out[1];           /* [R] */
+  double *partial = call->scratch, total = 0;
+  int64_t vocab = sl_type_last(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *x = logits + r * vocab;
+    float m = row_max(x, vocab);
+    float l = m + logf(row_exp_sum(x, vocab, m));
+    bool known = targets[r] >= 0 && targets[r] < vocab;
+    total += known ? (double)l - x[targets[r]] : NAN;
+    if (lse) lse[r] = l;
+  }
+  partial[i] = total;
+}
+
+static void cross_entropy_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *logits = call->in[0];    /* [R, V] */
+  const int32_t *targets = call->in[1]; /* [R] */
+  const float *lse = call->in[2], *dloss = call->in[3]; /* [R], scalar */
+  float *dlogits = call->out[0];        /* [R, V] */
+  int64_t vocab = sl_type_last(&call->in_type[0]);
+  float scale = *dloss / (float)sl_type_rows(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *x = logits + r * vocab;
+    float *dx = dlogits + r * vocab;
+    for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
+      store(dx + c, vexp(load(x + c, n) - lse[r]) * scale, n);
+    if (targets[r] >= 0 && targets[r] < vocab) dx[targets[r]] -= scale;
+  }
+}
+
+static void mse_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *y = call->in[0], *t = call->in[1];
+  double *partial = call->scratch;
+  dvec total = {0};
+  FOR_EACH(call, i, at, n) {
+    dvec d = __builtin_convertvector(load(y + at, n) - load(t + at, n), dvec);
+    total += d * d;
+  }
+  partial[i] = dsum(&total);
+}
+
+static void mse_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *y = call->in[0], *t = call->in[1], *dloss = call->in[2];
+  float *dy = call->out[0];
+  float scale = 2.0f * *dloss / (float)sl_type_elements(&call->in_type[0]);
+  FOR_EACH(call, i, at, n) store(dy + at, (load(y + at, n) - load(t + at, n)) * scale, n);
+}

@@ -1,0 +1,13 @@
+/* Everything from outside that vector/ needs: included before a level is
+ * switched on, so that no foreign inline function is compiled for it. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <sluice/ops.h>
+#include <sluice/optimizer.h>
+
+#include "kernels/cpu/chunk.h"

@@ -1,0 +1,133 @@
+/* Vectors of floats, as wide as the level's registers, by GCC's vector
+ * extensions. Loads and stores take a count, so that loops need no tail:
+ *
+ *   for (int64_t i = 0; i < n; i += LANES) store(y + i, f(load(x + i, n - i)), n - i); */
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX2__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+
+#define VECTOR(bytes_per_lane) __attribute__((vector_size(LANES * (bytes_per_lane))))
+typedef float vec VECTOR(4);
+typedef float vec_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(4)));
+typedef int32_t ivec VECTOR(4);
+typedef uint32_t uvec VECTOR(4);
+typedef double dvec VECTOR(8); /* a pair of registers */
+
+static inline vec set(float x) {
+  return x - (vec){0};
+}
+
+static inline vec loadu(const float *p) {
+  return *(const vec_unaligned *)p;
+}
+
+static inline void storeu(float *p, vec v) {
+  *(vec_unaligned *)p = v;
+}
+
+/* The first n lanes (all, when n >= LANES); the others are `rest`. */
+static inline vec load_or(const float *p, int64_t n, float rest) {
+  if (__builtin_expect(n >= LANES, 1)) return loadu(p);
+  vec v = set(rest);
+  for (int l = 0; l < LANES; l++)
+    if (l < n) v[l] = p[l];
+  return v;
+}
+
+static inline vec load(const float *p, int64_t n) {
+  return load_or(p, n, 0);
+}
+
+static inline void store(float *p, vec v, int64_t n) {
+  if (__builtin_expect(n >= LANES, 1)) {
+    storeu(p, v);
+    return;
+  }
+  for (int l = 0; l < LANES; l++)
+    if (l < n) p[l] = v[l];
+}
+
+/* Lane by lane: mask ? a : b. */
+static inline vec pick(ivec mask, vec a, vec b) {
+  return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
+}
+
+static inline vec vmax(vec a, vec b) {
+  return pick(a > b, a, b);
+}
+
+static inline vec vsqrt(vec x) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+  return (vec)_mm256_sqrt_ps((__m256)x);
+#elif defined(__x86_64__)
+  return (vec)_mm_sqrt_ps((__m128)x);
+#else
+  for (int l = 0; l < LANES; l++) x[l] = __builtin_sqrtf(x[l]);
+  return x;
+#endif
+}
+
+static inline float sum(vec v) {
+  float s[LANES];
+  memcpy(s, &v, sizeof s);
+  for (int half = LANES / 2; half; half /= 2)
+    for (int l = 0; l < half; l++) s[l] += s[l + half];
+  return s[0];
+}
+
+static inline float largest(vec v) {
+  float m = v[0];
+  for (int l = 1; l < LANES; l++) m = v[l] > m ? v[l] : m;
+  return m;
+}
+
+static inline double dsum(const dvec *v) {
+  double s = 0;
+  for (int l = 0; l < LANES; l++) s += (*v)[l];
+  return s;
+}
+
+/* e^x = 2^n e^r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 p(r), p fitted at
+ * Chebyshev nodes (relative error 1.1e-8 before rounding). Within 2 ulp; zero
+ * below -86.6, infinite above 88.7, NaN stays NaN. */
+static inline vec vexp(vec x) {
+  const float round = 0x1.8p23f; /* x + round rounds x to an integer, in the low bits */
+  vec t = x * 0x1.715476p+0f + round;
+  vec n = t - round;
+  vec r = x - n * 0x1.62e4p-1f;
+  r = r - n * 0x1.7f7d1cp-20f;
+  vec p = r * 0x1.6d4926p-10f + 0x1.121072p-7f;
+  p = p * r + 0x1.5554e4p-5f;
+  p = p * r + 0x1.5554d8p-3f;
+  p = p * r + 0.5f;
+  vec e = p * (r * r) + r + 1.0f;
+  uvec bits = ((uvec)t << 23) + ((127u - 1) << 23); /* 2^(n-1): n may be 128 */
+  vec y = e * (vec)bits * 2.0f;
+  y = pick(x < -86.6f, (vec){0}, y);
+  return pick(x > 88.72f, set(__builtin_inff()), y);
+}
+
+/* An odd polynomial near 0, 1 - 2/(e^2|x| + 1) elsewhere. */
+static inline vec vtanh(vec x) {
+  vec z = x * x;
+  vec p = z * -0.006104948500369587f + 0.021003641650668124f;
+  p = p * z - 0.053852497594481664f;
+  p = p * z + 0.13332782265361848f;
+  p = p * z - 0.3333332909965717f;
+  vec near = x + x * z * p;
+  vec size = pick(x < 0.0f, -x, x);
+  vec far = 1.0f - 2.0f / (vexp(2.0f * size) + 1.0f);
+  far = pick(x < 0.0f, -far, far);
+  return pick(size < 0.625f, near, far);
+}
+
+static inline vec sigmoid(vec x) {
+  return 1.0f / (1.0f + vexp(-x));
+}

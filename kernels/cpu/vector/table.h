@@ -1,0 +1,81 @@
+/* Rows looked up in tables, and the gradients of the tables: chunks of rows
+ * forward, chunks of columns for the gradients, so that rows with the same id
+ * are added in order by one thread. */
+
+static void embedding_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const int32_t *ids = call->in[0];  /* [R] */
+  const float *table = call->in[1];  /* [V, C] */
+  float *y = call->out[0];           /* [R, C] */
+  int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
+  sli_range rows = sli_rows(&call->out_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    if (ids[r] >= 0 && ids[r] < vocab)
+      memcpy(y + r * width, table + ids[r] * width, (size_t)width * sizeof *y);
+    else
+      for (int64_t c = 0; c < width; c++) y[r * width + c] = NAN;
+  }
+}
+
+static inline void zero_columns(float *table, int64_t rows, int64_t width, sli_range columns) {
+  size_t bytes = (size_t)(columns.end - columns.begin) * sizeof *table;
+  for (int64_t r = 0; r < rows; r++) memset(table + r * width + columns.begin, 0, bytes);
+}
+
+static inline void add_columns(float *to, const float *from, sli_range columns) {
+  for (int64_t c = columns.begin; c < columns.end; c += LANES) {
+    int64_t n = columns.end - c;
+    store(to + c, load(to + c, n) + load(from + c, n), n);
+  }
+}
+
+static void embedding_w_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const int32_t *ids = call->in[0]; /* [R] */
+  const float *dy = call->in[1];    /* [R, C] */
+  float *dtable = call->out[0];     /* [V, C] */
+  int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
+  int64_t rows = sl_type_elements(&call->in_type[0]);
+  sli_range columns = sli_columns(&call->out_type[0], i);
+  if (!sli_accumulates(call, 0)) zero_columns(dtable, vocab, width, columns);
+  for (int64_t r = 0; r < rows; r++)
+    if (ids[r] >= 0 && ids[r] < vocab)
+      add_columns(dtable + ids[r] * width, dy + r * width, columns);
+}
+
+static void position_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *x = call->in[0], *table = call->in[1]; /* [B, T, C], [P, C] */
+  float *y = call->out[0];                            /* [B, T, C] */
+  int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *xr = x + r * width, *tr = table + r % length * width;
+    float *yr = y + r * width;
+    for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
+      store(yr + c, load(xr + c, n) + load(tr + c, n), n);
+  }
+}
+
+static void position_w_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *dy = call->in[0]; /* [B, T, C] */
+  float *dtable = call->out[0];  /* [P, C] */
+  int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
+  int64_t rows = sl_type_rows(&call->in_type[0]);
+  sli_range columns = sli_columns(&call->out_type[0], i);
+  if (!sli_accumulates(call, 0)) zero_columns(dtable, call->out_type[0].dim[0], width, columns);
+  for (int64_t r = 0; r < rows; r++)
+    add_columns(dtable + r % length * width, dy + r * width, columns);
+}
+
+/* y = bias in every row: what a product then adds to. */
+static void bias_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *bias = call->in[2]; /* [N] */
+  float *y = call->out[0];         /* [R, N] */
+  int64_t width = sl_type_last(&call->out_type[0]);
+  sli_range rows = sli_rows(&call->out_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++)
+    memcpy(y + r * width, bias, (size_t)width * sizeof *y);
+}

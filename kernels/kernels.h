@@ -1,0 +1,42 @@
+/* What the files of kernels/ share: shape checks and cost rules for op rows. */
+#ifndef SLUICE_KERNELS_H
+#define SLUICE_KERNELS_H
+
+#include <sluice/op.h>
+#include <sluice/ops.h>
+
+/* SL_E_SHAPE with "<what was expected>, got <type>". */
+sl_status sli_misfit(const sl_type *got, const char *expected, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* SL_OK if `got` is exactly `want`, else the misfit "<name> must be <want>". */
+sl_status sli_want(const char *name, const sl_type *got, const sl_type *want);
+
+/* SL_OK if `got` is a dtype array of `ndim` dims (-1: one or more) without an
+ * empty dim. */
+sl_status sli_want_array(const char *name, const sl_type *got, sl_dtype dtype, int ndim);
+
+/* `type` with another last dim; with its last dim removed. */
+sl_type sli_type_with_last(const sl_type *type, int64_t last);
+sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
+
+/* Bytes of all present arguments. */
+double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
+
+#define SLI_TRY(expression)                                                    \
+  do {                                                                         \
+    sl_status status_ = (expression);                                          \
+    if (status_) return status_;                                               \
+  } while (0)
+
+/* Defines the cost rule of a row that does `flops_` per element of input
+ * `input_` and streams its arguments once. */
+#define SLI_COST(name, input_, nout_, flops_)                                  \
+  static void name(const sl_attrs *attrs, int nin, const sl_type *in,          \
+                   const sl_type *out, double *flops, double *bytes) {         \
+    (void)attrs;                                                               \
+    *flops = (flops_) * (double)sl_type_elements(&in[input_]);                 \
+    *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
+  }
+
+#endif
