@@ -7,6 +7,7 @@
 #include <sluice/op.h>
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
+#include <sluice/placement.h>
 #include <sluice/plan.h>
 #include <sluice/runtime.h>
 #include <sluice/status.h>
