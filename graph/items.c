@@ -4,8 +4,8 @@ int64_t sl_graph_items(const sl_graph *g, const char **word) {
   *word = "rows";
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *node = g->nodes[i];
-    if (node->op != &sl_op_source || node->nout < 1 || !node->out[0]) continue;
-    const sl_type *type = &node->out[0]->type;
+    if (node->op != &sl_op_source || node->nout < 1) continue;
+    const sl_type *type = &node->out_type[0];
     bool tokens = type->dtype == SL_I32;
     if (tokens) *word = "tokens";
     int64_t rows = type->ndim ? type->dim[0] : 1;

@@ -11,4 +11,5 @@
 #include <sluice/plan.h>
 #include <sluice/runtime.h>
 #include <sluice/status.h>
+#include <sluice/trace.h>
 #endif
