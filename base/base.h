@@ -3,6 +3,7 @@
 #ifndef SLUICE_BASE_H
 #define SLUICE_BASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdnoreturn.h>

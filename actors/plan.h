@@ -1,0 +1,24 @@
+/* What the folder actors/ shares about plans. */
+#ifndef SLUICE_ACTORS_PLAN_H
+#define SLUICE_ACTORS_PLAN_H
+
+#include <sluice/plan.h>
+
+#include "base/base.h"
+
+/* Every slot and every place in one starts on a cache line. */
+enum { SLI_ALIGN = 64 };
+static inline size_t sli_align(size_t bytes) {
+  return (bytes + SLI_ALIGN - 1) & ~(size_t)(SLI_ALIGN - 1);
+}
+
+/* How far a map's keys stray from a straight line, in keys. */
+int64_t sli_map_displacement(const sl_map *map);
+
+/* Slots of a ready table that can never collide for this register and port. */
+uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in);
+
+/* The output port of a register's producer, or NULL. */
+const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
+
+#endif

@@ -1,0 +1,466 @@
+/* Making a runtime out of a plan, and running it. */
+#include "actors/runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void *allot(sl_runtime *rt, size_t count, size_t size) {
+  return sli_arena_alloc(&rt->memory, SLI_MAX(count, (size_t)1) * size);
+}
+
+/* ---- from plan records to run-time state ------------------------------------- */
+
+static void make_reg(sl_runtime *rt, int32_t i) {
+  const sl_plan *plan = rt->plan;
+  const sl_register *r = &plan->regs[i];
+  reg *to = &rt->regs[i];
+  *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers,
+              .activation = r->activation, .device = &rt->devices[r->device], .newest = 0};
+  to->free = allot(rt, (size_t)r->quota, sizeof *to->free);
+  to->pending = allot(rt, (size_t)r->quota, sizeof *to->pending);
+  to->groups = allot(rt, (size_t)r->nconsumers, sizeof *to->groups);
+  /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
+  int32_t taken = r->held ? 1 : r->initial;
+  for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
+  for (int32_t s = 0; s < r->initial; s++) to->pending[s] = r->nconsumers;
+  to->used = to->peak = taken;
+  if (r->initial) to->newest = r->initial - 1;
+  if (r->producer != SL_NONE) to->queue = &rt->queues[plan->actors[r->producer].queue];
+  if (r->pool != SL_NONE) {
+    to->pool = &rt->pools[r->pool];
+    to->pool->used += taken;
+    if (!taken) to->pool->empty++;
+    to->queue->pooled = true;
+  }
+}
+
+static void make_input(sl_runtime *rt, actor *a, in_port *p, const sl_port *from) {
+  const sl_plan *plan = rt->plan;
+  reg *r = &rt->regs[from->reg];
+  uint32_t size = sli_ready_size(plan, from->reg, &plan->maps[from->map]);
+  *p = (in_port){.actor = a, .reg = r, .mask = size - 1,
+                 .ready = allot(rt, size, sizeof *p->ready)};
+  sli_walk_init(&p->at, &plan->maps[from->map]);
+  for (int32_t s = 0; s < plan->regs[from->reg].initial; s++) p->ready[s & p->mask] = s + 1;
+  group *g = r->groups, *end = r->groups + r->ngroups;
+  while (g < end && g->queue != a->queue) g++;
+  if (g == end) {
+    r->ngroups++;
+    *g = (group){a->queue, 0, allot(rt, (size_t)r->nconsumers, sizeof *g->ports)};
+  }
+  g->ports[g->nports++] = p;
+}
+
+static void make_output(sl_runtime *rt, actor *a, out_port *p, const sl_port *from) {
+  reg *r = &rt->regs[from->reg];
+  *p = (out_port){.actor = a, .reg = r, .slot = rt->plan->regs[from->reg].held ? 0 : -1};
+  sli_walk_init(&p->at, &rt->plan->maps[from->map]);
+  r->producer = p;
+}
+
+static void make_actor(sl_runtime *rt, int32_t i) {
+  const sl_actor *from = &rt->plan->actors[i];
+  actor *a = &rt->actors[i];
+  queue *q = &rt->queues[from->queue];
+  size_t nbases = (size_t)(from->nin + from->nout + 1);
+  *a = (actor){.id = i, .cls = from->cls, .nin = from->nin, .nout = from->nout, .queue = q,
+               .program = rt->options.no_data ? NULL : from->program, .plan = from,
+               .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5), .source = from->source,
+               .firings_per_step = from->firings_per_step,
+               .in = allot(rt, (size_t)from->nin, sizeof *a->in),
+               .out = allot(rt, (size_t)from->nout, sizeof *a->out),
+               .bases = allot(rt, nbases, sizeof *a->bases),
+               .first = allot(rt, nbases, sizeof *a->first)};
+  sli_walk_init(&a->tick, &rt->plan->maps[from->ticks]);
+  for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, &a->in[p], &from->in[p]);
+  for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, &a->out[p], &from->out[p]);
+}
+
+/* Messages a firing on this queue may leave to its completion. */
+static int32_t most_notices(const sl_runtime *rt, int32_t q) {
+  int32_t most = 1;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const sl_actor *a = &rt->plan->actors[i];
+    if (a->queue != q) continue;
+    int32_t n = a->nin;
+    for (int32_t p = 0; p < a->nout; p++) n += rt->plan->regs[a->out[p].reg].nconsumers;
+    most = SLI_MAX(most, n);
+  }
+  return most;
+}
+
+static void make_queue(sl_runtime *rt, int32_t i) {
+  const sl_queue *from = &rt->plan->queues[i];
+  queue *q = &rt->queues[i];
+  q->id = i;
+  q->ops = from->ops;
+  q->plan = from;
+  q->device = &rt->devices[from->device];
+  q->run_ahead = SLI_MAX(from->run_ahead, 1);
+  q->flights = allot(rt, (size_t)q->run_ahead, sizeof *q->flights);
+  q->worker = &rt->workers[from->device % rt->nworkers];
+  q->device->worker = q->worker;
+  q->worker->nqueues++;
+}
+
+static void make_flights(sl_runtime *rt, int32_t i, int32_t notices) {
+  queue *q = &rt->queues[i];
+  for (int32_t f = 0; f < q->run_ahead; f++)
+    q->flights[f].notices = allot(rt, (size_t)notices, sizeof *q->flights[f].notices);
+}
+
+/* Each slot has at most one READY under way per group and one FREE per port. */
+static void size_mailboxes(sl_runtime *rt) {
+  uint64_t *most = sli_calloc((size_t)rt->nworkers, sizeof *most);
+  for (int32_t i = 0; i < rt->plan->nregs; i++) {
+    const reg *r = &rt->regs[i];
+    uint64_t quota = (uint64_t)rt->plan->regs[i].quota;
+    for (int32_t g = 0; g < r->ngroups; g++) {
+      if (r->queue && r->queue->worker == r->groups[g].queue->worker) continue;
+      most[r->groups[g].queue->worker->id] += quota;
+      if (r->queue) most[r->queue->worker->id] += quota * (uint64_t)r->groups[g].nports;
+    }
+  }
+  for (int32_t w = 0; w < rt->nworkers; w++) sli_mailbox_init(&rt->workers[w].mailbox, most[w]);
+  free(most);
+}
+
+static void make_worker_lists(sl_runtime *rt) {
+  int32_t *nactors = sli_calloc((size_t)rt->plan->nqueues, sizeof *nactors);
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    nactors[rt->plan->actors[i].queue]++;
+    rt->queues[rt->plan->actors[i].queue].worker->nactors++;
+  }
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    worker *w = &rt->workers[i];
+    size_t nqueues = (size_t)w->nqueues;
+    w->queues = allot(rt, nqueues, sizeof *w->queues);
+    w->listed = allot(rt, nqueues, sizeof *w->listed);
+    w->timers = allot(rt, nqueues, sizeof *w->timers);
+    w->polled = allot(rt, nqueues, sizeof *w->polled);
+    w->actors = allot(rt, (size_t)w->nactors, sizeof *w->actors);
+    w->nqueues = w->nactors = 0;
+  }
+  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
+    queue *q = &rt->queues[i];
+    q->runnable = allot(rt, (size_t)nactors[i], sizeof *q->runnable);
+    q->worker->queues[q->worker->nqueues++] = q;
+  }
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    worker *w = rt->actors[i].queue->worker;
+    w->actors[w->nactors++] = &rt->actors[i];
+    w->firings_per_step += (uint64_t)rt->actors[i].firings_per_step;
+  }
+  free(nactors);
+}
+
+static void make_state(sl_runtime *rt) {
+  const sl_plan *plan = rt->plan;
+  rt->actors = allot(rt, (size_t)plan->nactors, sizeof *rt->actors);
+  rt->regs = allot(rt, (size_t)plan->nregs, sizeof *rt->regs);
+  rt->queues = allot(rt, (size_t)plan->nqueues, sizeof *rt->queues);
+  rt->devices = allot(rt, (size_t)plan->ndevices, sizeof *rt->devices);
+  rt->pools = allot(rt, (size_t)plan->npools, sizeof *rt->pools);
+  rt->workers = aligned_alloc(SLI_CACHE_LINE, (size_t)rt->nworkers * sizeof *rt->workers);
+  SLI_CHECK(rt->workers, "no memory for %d workers", rt->nworkers);
+  memset(rt->workers, 0, (size_t)rt->nworkers * sizeof *rt->workers);
+  for (int32_t i = 0; i < plan->npools; i++) rt->pools[i].quota = plan->pools[i].quota;
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    worker *w = &rt->workers[i];
+    w->rt = rt;
+    w->id = i;
+    w->spin_ns = 20000;
+    w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
+  }
+  for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i);
+  for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
+  for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
+  for (int32_t i = 0; i < plan->nqueues; i++) make_flights(rt, i, most_notices(rt, i));
+  make_worker_lists(rt);
+  size_mailboxes(rt);
+}
+
+/* ---- memory ------------------------------------------------------------------- */
+
+/* One mapping per device. Its pages are touched by the device's own worker, so
+ * they lie near it and cost nothing later. */
+static sl_status map_arenas(sl_runtime *rt) {
+  for (int32_t d = 0; d < rt->plan->ndevices; d++) {
+    size_t bytes = rt->plan->devices[d].arena_bytes;
+    if (!bytes || rt->options.no_data) continue;
+    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED) {
+      char text[32];
+      return sl_fail(SL_E_MEMORY, "device %s: no %s of memory", rt->plan->devices[d].name,
+                     sli_format_bytes(text, (double)bytes));
+    }
+    madvise(arena, bytes, MADV_HUGEPAGE);
+    rt->devices[d].arena = arena;
+  }
+  for (int32_t i = 0; i < rt->plan->nregs; i++) {
+    uint8_t *arena = rt->devices[rt->plan->regs[i].device].arena;
+    if (arena) rt->regs[i].base = arena + rt->plan->regs[i].offset;
+  }
+  return SL_OK;
+}
+
+static void touch_arenas(worker *w) {
+  for (int32_t d = 0; d < w->rt->plan->ndevices; d++) {
+    device *dev = &w->rt->devices[d];
+    if (dev->worker != w || !dev->arena) continue;
+    size_t bytes = w->rt->plan->devices[d].arena_bytes;
+    for (size_t at = 0; at < bytes; at += 4096) dev->arena[at] = 0;
+  }
+}
+
+/* ---- workers --------------------------------------------------------------------- */
+
+typedef struct binding {
+  sl_runtime *rt;
+  int32_t device;
+} binding;
+
+static void bind_thread(void *arg, int thread) {
+  const binding *b = arg;
+  if (b->rt->options.bind) b->rt->options.bind(b->rt->options.bind_arg, b->device, thread);
+}
+
+static size_t scratch_of(const sl_runtime *rt, int32_t q) {
+  size_t most = 0;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const actor *a = &rt->actors[i];
+    if (a->queue->id == q && a->program)
+      most = SLI_MAX(most, sl_program_scratch(a->program,
+                                              rt->plan->devices[a->queue->plan->device].threads));
+  }
+  return most;
+}
+
+static sl_status open_queue(worker *w, queue *q) {
+  sl_runtime *rt = w->rt;
+  binding *b = allot(rt, 1, sizeof *b);
+  *b = (binding){rt, q->plan->device};
+  sl_queue_config config = {.threads = SLI_MAX(rt->plan->devices[q->plan->device].threads, 1),
+                            .scratch_bytes = scratch_of(rt, q->id),
+                            .bind = bind_thread, .bind_arg = b};
+  return q->ops->open(&config, &q->impl);
+}
+
+/* Opens the worker's queues and points every actor at the workspace. Runs one
+ * worker at a time: the order is fixed and the arena needs no lock. */
+static void open_worker(worker *w) {
+  sl_runtime *rt = w->rt;
+  for (int32_t i = 0; i < w->nqueues && !w->status; i++)
+    if ((w->status = open_queue(w, w->queues[i]))) w->detail = sli_strdup(sl_detail());
+  for (int32_t i = 0; i < w->nactors; i++) {
+    actor *a = w->actors[i];
+    const sl_device *d = &rt->plan->devices[a->queue->plan->device];
+    if (a->queue->device->arena)
+      a->bases[a->nin + a->nout] =
+          a->queue->device->arena + d->arena_bytes - sli_align(d->workspace_bytes);
+  }
+  touch_arenas(w);
+}
+
+static void *worker_main(void *arg) {
+  worker *w = arg;
+  sl_runtime *rt = w->rt;
+  uint32_t seen = 0;
+  open_worker(w);
+  for (;;) {
+    if (atomic_fetch_sub_explicit(&rt->active, 1, memory_order_acq_rel) == 1)
+      sli_futex_wake(&rt->active);
+    uint32_t now;
+    while ((now = atomic_load_explicit(&rt->epoch, memory_order_acquire)) == seen)
+      sli_futex_wait(&rt->epoch, seen, UINT64_MAX);
+    seen = now;
+    if (atomic_load(&rt->quit)) return NULL;
+    sli_worker_run(w);
+  }
+}
+
+/* Sleeps until all workers are done, and keeps an eye on their progress. */
+static void wait_for_workers(sl_runtime *rt, bool watch) {
+  double period = rt->options.watchdog_seconds ? rt->options.watchdog_seconds : 30;
+  uint64_t last = 0, since = sli_now_ns();
+  uint32_t active;
+  while ((active = atomic_load_explicit(&rt->active, memory_order_acquire))) {
+    sli_futex_wait(&rt->active, active, watch && period > 0 ? (uint64_t)(period * 2.5e8) : UINT64_MAX);
+    if (!watch || period < 0) continue;
+    uint64_t sum = 0, now = sli_now_ns();
+    for (int32_t i = 0; i < rt->nworkers; i++)
+      sum += atomic_load_explicit(&rt->workers[i].progress, memory_order_relaxed);
+    if (sum != last) last = sum, since = now;
+    if ((double)(now - since) < period * 1e9) continue;
+    char *text = sli_explain(rt);
+    sli_log("no actor has fired for %.0f s\n%s", (double)(now - since) / 1e9, text);
+    free(text);
+    since = now;
+  }
+}
+
+static sl_status start_workers(sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    worker *w = &rt->workers[i];
+    if (!rt->threads) {
+      open_worker(w);
+    } else {
+      atomic_store(&rt->active, 1);
+      if (pthread_create(&w->thread, NULL, worker_main, w)) {
+        w->thread = 0;
+        return sl_fail(SL_E_MEMORY, "cannot start worker thread %d of %d", i, rt->nworkers);
+      }
+      wait_for_workers(rt, false);
+    }
+    if (w->status) return sl_fail(w->status, "%s", w->detail);
+  }
+  for (int32_t i = 0; i < rt->plan->nactors; i++)
+    sli_actor_start(rt->actors[i].queue->worker, &rt->actors[i]);
+  return SL_OK;
+}
+
+static void make_rings(sl_runtime *rt) {
+  uint64_t records = 1;
+  while (records < (rt->options.trace_records ? rt->options.trace_records : 1u << 16)) records *= 2;
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    rt->workers[i].ring = sli_calloc(records, sizeof *rt->workers[i].ring);
+    rt->workers[i].ring_mask = records - 1;
+  }
+}
+
+static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *options) {
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_queue_ops *ops = plan->queues[plan->actors[i].queue].ops;
+    if (options->clock == SL_CLOCK_VIRTUAL && !ops->timed && ops != &sl_queue_null)
+      return sl_fail(SL_E_USAGE, "queue %s runs real kernels: it cannot follow a virtual clock",
+                     plan->queues[plan->actors[i].queue].name);
+  }
+  return SL_OK;
+}
+
+sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,
+                            sl_runtime **out) {
+  sl_status status = check_queues(plan, options);
+  if (status) return status;
+  sl_runtime *rt = sli_calloc(1, sizeof *rt);
+  rt->plan = plan;
+  rt->options = *options;
+  rt->threads = options->clock == SL_CLOCK_REAL;
+  int32_t workers = options->workers ? SLI_MIN(options->workers, plan->ndevices) : plan->ndevices;
+  rt->nworkers = rt->threads ? SLI_MAX(workers, 1) : 1;
+  int threads = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) threads += SLI_MAX(plan->devices[d].threads, 1);
+  rt->oversubscribed = SLI_MAX(threads, rt->nworkers) > sysconf(_SC_NPROCESSORS_ONLN);
+  sli_clock_init(&rt->clock);
+  make_state(rt);
+  make_rings(rt);
+  status = map_arenas(rt);
+  for (int32_t i = 0; i < plan->nactors && !status && !options->no_data; i++)
+    if (plan->actors[i].program && !plan->queues[plan->actors[i].queue].ops->timed)
+      status = sl_program_prepare(plan->actors[i].program);
+  if (!status) status = start_workers(rt);
+  if (status) {
+    sl_runtime_destroy(rt);
+    return status;
+  }
+  *out = rt;
+  return SL_OK;
+}
+
+void sl_runtime_destroy(sl_runtime *rt) {
+  if (!rt) return;
+  atomic_store(&rt->quit, true);
+  atomic_fetch_add_explicit(&rt->epoch, 1, memory_order_release);
+  sli_futex_wake(&rt->epoch);
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    worker *w = &rt->workers[i];
+    if (w->thread) pthread_join(w->thread, NULL);
+    sli_mailbox_fini(&w->mailbox);
+    free(w->ring);
+    free(w->detail);
+  }
+  for (int32_t i = 0; i < rt->plan->nqueues; i++)
+    if (rt->queues[i].impl) rt->queues[i].ops->close(rt->queues[i].impl);
+  for (int32_t d = 0; d < rt->plan->ndevices; d++)
+    if (rt->devices[d].arena) munmap(rt->devices[d].arena, rt->plan->devices[d].arena_bytes);
+  free(rt->workers);
+  sli_arena_fini(&rt->memory);
+  free(rt);
+}
+
+/* ---- running ------------------------------------------------------------------------ */
+
+static bool all_fired(const sl_runtime *rt, int64_t steps) {
+  for (int32_t i = 0; i < rt->nworkers; i++)
+    if (rt->workers[i].fired != (uint64_t)steps * rt->workers[i].firings_per_step) return false;
+  return true;
+}
+
+sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
+  if (atomic_load(&rt->gate) & 1) return sl_fail(SL_E_STOPPED, "the run was stopped");
+  rt->goal = rt->steps + steps;
+  if (rt->threads) {
+    atomic_store(&rt->active, (uint32_t)rt->nworkers);
+    atomic_fetch_add_explicit(&rt->epoch, 1, memory_order_release);
+    sli_futex_wake(&rt->epoch);
+    wait_for_workers(rt, true);
+  } else {
+    sli_worker_run(&rt->workers[0]);
+  }
+  int64_t final = sli_final_steps(rt);
+  if (!all_fired(rt, final)) {
+    char *text = sli_explain(rt);
+    sl_fail(SL_E_STUCK, "%s", text);
+    free(text);
+    return SL_E_STUCK;
+  }
+  rt->steps = final;
+  if (atomic_load_explicit(&rt->failed, memory_order_acquire) == 2)
+    return sl_fail(rt->failure, "%s", rt->failure_text);
+  if (final < rt->goal) return sl_fail(SL_E_STOPPED, "stopped after step %lld", (long long)final);
+  return SL_OK;
+}
+
+void sl_runtime_stop(sl_runtime *rt) {
+  atomic_fetch_or_explicit(&rt->gate, 1, memory_order_acq_rel);
+  for (int32_t i = 0; i < rt->nworkers; i++) sli_worker_wake(&rt->workers[i]);
+}
+
+void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail) {
+  int none = 0;
+  if (atomic_compare_exchange_strong(&rt->failed, &none, 1)) {
+    rt->failure = status;
+    snprintf(rt->failure_text, sizeof rt->failure_text, "%s", detail);
+    atomic_store_explicit(&rt->failed, 2, memory_order_release);
+  }
+  sl_runtime_stop(rt);
+}
+
+int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }
+
+void *sl_runtime_slot(sl_runtime *rt, int32_t r, int32_t slot) {
+  const reg *from = &rt->regs[r];
+  return from->base ? from->base + (size_t)slot * from->stride : NULL;
+}
+
+void *sl_runtime_newest(sl_runtime *rt, int32_t r) {
+  return sl_runtime_slot(rt, r, rt->regs[r].newest);
+}
+
+double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device) {
+  return rt->devices[device].peak;
+}
+
+int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t r) { return rt->regs[r].peak; }
+
+sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
+  sl_runtime_counts c = {.first_firing_ns = atomic_load(&rt->first_firing_ns)};
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    c.firings += rt->workers[i].fired;
+    c.messages += rt->workers[i].messages;
+    c.wakes += rt->workers[i].wakes;
+  }
+  return c;
+}

@@ -1,0 +1,82 @@
+/* The CPU queue: a team of cores that runs a program where it is launched. */
+#include <sluice/program.h>
+
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "kernels/cpu/team.h"
+
+typedef struct cpu_queue {
+  struct sl_team *team; /* NULL: one thread */
+  void *scratch;
+} cpu_queue;
+
+static void cpu_close(void *queue) {
+  cpu_queue *q = queue;
+  if (!q) return;
+  if (q->team) sli_team_destroy(q->team);
+  free(q->scratch);
+  free(q);
+}
+
+static sl_status cpu_open(const sl_queue_config *config, void **queue) {
+  cpu_queue *q = sli_calloc(1, sizeof *q);
+  if (config->bind) config->bind(config->bind_arg, 0);
+  if (config->threads > 1) q->team = sli_team_create(config->threads, config->bind, config->bind_arg);
+  if (config->scratch_bytes) {
+    size_t bytes = (config->scratch_bytes + 63) & ~(size_t)63;
+    q->scratch = aligned_alloc(64, bytes);
+    if (!q->scratch) {
+      cpu_close(q);
+      return sl_fail(SL_E_MEMORY, "no memory for %zu bytes of scratch", bytes);
+    }
+  }
+  *queue = q;
+  return SL_OK;
+}
+
+static inline void *place_address(sl_place place, void *const *bases) {
+  return place.base < 0 ? NULL : (char *)bases[place.base] + place.offset;
+}
+
+static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing) {
+  const void *in[c->nin + 1];
+  void *out[c->nout + 1];
+  uint32_t accumulate = c->accumulate;
+  for (int i = 0; i < c->nin; i++) in[i] = place_address(c->in[i], firing->bases);
+  for (int o = 0; o < c->nout; o++) {
+    out[o] = place_address(c->out[o], firing->bases);
+    if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
+  }
+  c->op->cpu(&(sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
+                        .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
+                        .accumulate = accumulate, .state = c->state, .scratch = q->scratch,
+                        .team = q->team, .tick = firing->tick});
+}
+
+static bool cpu_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                       uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)now_ns, (void)duration_ns, (void)fence;
+  if (program)
+    for (int i = 0; i < program->ncalls; i++) run_call(queue, &program->calls[i], firing);
+  return true;
+}
+
+static bool cpu_done(void *queue, uint64_t fence, uint64_t now_ns) {
+  (void)queue, (void)fence, (void)now_ns;
+  return true; /* nothing is ever left unfinished */
+}
+
+static uint64_t cpu_due(void *queue, uint64_t fence) {
+  (void)queue, (void)fence;
+  return 0;
+}
+
+const sl_queue_ops sl_queue_cpu = {
+    .name = "cpu",
+    .open = cpu_open,     /* allocates, starts the team */
+    .close = cpu_close,
+    .launch = cpu_launch, /* runs the program: takes as long as it takes */
+    .done = cpu_done,
+    .due = cpu_due,
+};

@@ -1,0 +1,65 @@
+/* Queues that touch no data: modelled devices and links.
+ *
+ * A fence is the time at which the firing completes. The timed queue takes one
+ * firing after another; the delay queue lets them overlap, as messages on a
+ * link of pure latency do; the null queue completes at once. */
+#include <sluice/program.h>
+
+#include "base/base.h"
+
+#include <stdlib.h>
+
+typedef struct timed_queue {
+  uint64_t free_at_ns; /* end of the last firing launched */
+} timed_queue;
+
+static sl_status timed_open(const sl_queue_config *config, void **queue) {
+  (void)config;
+  *queue = sli_calloc(1, sizeof(timed_queue));
+  return SL_OK;
+}
+
+static bool timed_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                         uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)program, (void)firing;
+  timed_queue *q = queue;
+  if (!duration_ns && q->free_at_ns <= now_ns) return true;
+  q->free_at_ns = SLI_MAX(q->free_at_ns, now_ns) + duration_ns;
+  *fence = q->free_at_ns;
+  return false;
+}
+
+static bool delay_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                         uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)program, (void)firing;
+  timed_queue *q = queue;
+  if (!duration_ns && q->free_at_ns <= now_ns) return true;
+  /* later launches never complete earlier: order on a link is kept */
+  q->free_at_ns = SLI_MAX(q->free_at_ns, now_ns + duration_ns);
+  *fence = q->free_at_ns;
+  return false;
+}
+
+static bool null_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                        uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)queue, (void)program, (void)firing, (void)now_ns, (void)duration_ns, (void)fence;
+  return true;
+}
+
+static bool timed_done(void *queue, uint64_t fence, uint64_t now_ns) {
+  (void)queue;
+  return fence <= now_ns;
+}
+
+static uint64_t timed_due(void *queue, uint64_t fence) {
+  (void)queue;
+  return fence;
+}
+
+#define TIMED_QUEUE(name_, timed_, launch_)                                    \
+  {.name = name_, .timed = timed_, .open = timed_open, .close = free,          \
+   .launch = launch_, .done = timed_done, .due = timed_due}
+
+const sl_queue_ops sl_queue_timed = TIMED_QUEUE("timed", true, timed_launch);
+const sl_queue_ops sl_queue_delay = TIMED_QUEUE("delay", true, delay_launch);
+const sl_queue_ops sl_queue_null = TIMED_QUEUE("null", false, null_launch);
