@@ -24,11 +24,14 @@ function(sluice_layer name)
   endif()
   list(PREPEND below sluice_${name})
   set_property(GLOBAL PROPERTY SLUICE_LAYERS ${below})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES ${ARGN})
 endfunction()
 
-# The object files of all layers declared so far.
-function(sluice_layer_objects out)
+# The object files of all layers declared so far, and the libraries they need.
+function(sluice_layers_collect objects libraries)
   get_property(layers GLOBAL PROPERTY SLUICE_LAYERS)
   list(TRANSFORM layers REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
-  set(${out} ${layers} PARENT_SCOPE)
+  set(${objects} ${layers} PARENT_SCOPE)
+  get_property(needed GLOBAL PROPERTY SLUICE_LIBRARIES)
+  set(${libraries} ${needed} PARENT_SCOPE)
 endfunction()

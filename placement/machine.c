@@ -93,7 +93,7 @@ static hwloc_obj_t find_locality(const sl_machine *machine, int node) {
 }
 
 sl_status sl_machine_create(const char *description, sl_machine **out) {
-  hwloc_topology_t topology;
+  hwloc_topology_t topology = NULL;
   sl_status status = load(description, &topology);
   if (status) return status;
   sl_machine *machine = sli_calloc(1, sizeof *machine);
