@@ -12,6 +12,7 @@ struct sl_tensor {
   int id;
   const char *name;
   sl_type type;
+  sl_here at;          /* the call that made it */
   sli_node *producer;  /* NULL for a parameter */
   int output;          /* which of the producer's outputs */
   bool param;
@@ -22,6 +23,9 @@ struct sl_tensor {
   int home;            /* block of the first use: where it is updated; -1 unused */
   int ngrads;          /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
+  /* during sli_pass_gradients: */
+  sl_tensor *grad;     /* sum of the contributions seen so far */
+  int nsums;
 };
 
 /* Phases keep update work in an order that crosses stages without cycles. */
@@ -41,6 +45,8 @@ struct sli_node {
   int nin, nout;
   sl_tensor **in;      /* NULL: absent optional input */
   sl_tensor **out;     /* NULL: not wanted */
+  sl_type *in_type;    /* [nin], ndim -1 where absent */
+  sl_type *out_type;   /* [nout], also of outputs that are not wanted */
 };
 
 typedef struct sli_block {
@@ -61,6 +67,7 @@ struct sl_graph {
   sli_block *blocks;
   sl_tensor **params;
   sl_tensor *loss;
+  sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   sl_optimizer optimizer;
   int noutputs;
   size_t output_capacity;
@@ -71,12 +78,23 @@ struct sl_graph {
   void (**cleanups)(void *); /* run by destroy (token files) */
   void **cleanup_args;
   int ncleanups;
+  size_t cleanup_capacity;
 };
 
-/* Adds a node without shape inference of outputs already made by the caller. */
+/* Adds a node with its inputs' types; out[nout] starts NULL and out_type[nout]
+ * as scalars: sli_node_infer fills in the types, sli_node_output the tensors. */
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout);
+/* Calls the row's shape rule. The caller says which op it was about. */
+sl_status sli_node_infer(sli_node *node);
+/* Makes output o exist: a new tensor of out_type[o]. */
+sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name);
 sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name);
+/* Records the first error, "file:line: text", and returns its status. */
+sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* "h.3/gelu.1 f32[8, 256, 384], h.3.weight f32[256, 64]"; "-" where absent. */
+char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 
@@ -89,8 +107,14 @@ sl_status sli_pass_gradients(sl_graph *g);
 /* Pass 2, inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);
 
+/* Part of both: keeps the nodes that `roots` are computed from, drops the rest,
+ * and blocks left without forward nodes; numbers everything anew; puts a source
+ * into the block of its first reader; finds the parameters' homes. */
+void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots);
+
 /* Cuts blocks into `stages` contiguous runs, least maximal cost first, honouring
- * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. */
+ * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. Comes after
+ * pass 2, which settles what the blocks are. */
 sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
 
 /* Forward flops and bytes of a node. */
@@ -98,5 +122,10 @@ void sli_node_cost(const sli_node *node, double *flops, double *bytes);
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);
+
+/* The starting values of a parameter: out[sl_type_elements(type)]. They depend
+ * on the rule, the seed, the name and the element's index only. */
+void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
+                     float *out);
 
 #endif

@@ -64,10 +64,13 @@ int64_t sl_microbatch_rows(sl_graph *g, int64_t batch);
 int64_t sl_graph_items(const sl_graph *g, const char **word);
 
 /* Starts a new block ("h.3"): ops that stay together. A pipeline is cut only
- * between blocks. Ops before the first call form a block of their own. */
+ * between blocks. Ops before the first call form a block of their own ("main").
+ * A source of data stands in the block that reads it first. A name given again
+ * gets a number. */
 void sl_block(sl_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Puts this block and those after it on pipeline stage `stage` instead of
- * leaving the cut to the balancer; stages must not decrease. */
+ * leaving the cut to the balancer; stages must not decrease. The next blocks
+ * follow it there until the next call. */
 void sl_block_stage(sl_graph *g, int stage);
 
 /* ---- tensors ---------------------------------------------------------------- */
@@ -158,7 +161,7 @@ sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *a
 /* ---- what the graph is for ---------------------------------------------------- */
 
 /* Minimise `loss` (a scalar, averaged over the step's microbatches). The
- * settings are copied. Once per graph. */
+ * settings are copied; NULL for all defaults. Once per graph. */
 #define sl_train(g, loss, optimizer) sl_train_at(SL_HERE, g, loss, optimizer)
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer);
 

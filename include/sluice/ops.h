@@ -54,6 +54,9 @@ extern const sl_op sl_op_relu, sl_op_relu_b, sl_op_tanh, sl_op_tanh_b;
  * LLaMA. swiglu_b(gate, up, dy) -> dgate, dup. */
 extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
 
+/* copy(x) -> x (acc). */
+extern const sl_op sl_op_copy;
+
 /* ---- norms --------------------------------------------------------------- */
 
 /* layernorm(x [..., C], g [C], b [C]) -> y [..., C], mean [...], rstd [...]:

@@ -10,7 +10,10 @@ extern "C" {
 
 /* AdamW (Loshchilov & Hutter, arXiv 1711.05101, Algorithm 2, with the schedule
  * multiplier folded into lr): decay is decoupled, p -= lr*weight_decay*p.
- * Bias correction as in Adam (arXiv 1412.6980). Defaults in brackets. */
+ * Bias correction as in Adam (arXiv 1412.6980).
+ *
+ * sl_train() takes a record with eps as it is: 0 is 0. In a record without eps
+ * every field that is 0 gets its default, in brackets. */
 typedef struct sl_optimizer {
   float lr;            /* peak learning rate [1e-3] */
   float min_lr;        /* floor of the cosine [lr/10] */

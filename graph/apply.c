@@ -1,0 +1,92 @@
+/* Applying an op: arguments checked, shapes inferred, one node added. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
+  char *text = sli_arena_strdup(&g->arena, nin ? "" : "none");
+  for (int i = 0; i < nin; i++) {
+    char type[SL_TYPE_TEXT];
+    const char *comma = i ? ", " : "";
+    text = in[i] ? sli_arena_format(&g->arena, "%s%s%s %s", text, comma, in[i]->name,
+                                    sl_type_format(type, &in[i]->type))
+                 : sli_arena_format(&g->arena, "%s%s-", text, comma);
+  }
+  return text;
+}
+
+/* A source belongs to no block yet: it goes where it is first read. */
+static bool is_source(const sl_op *op) { return op == &sl_op_source; }
+
+/* "h.3/linear.2": the second linear of block h.3. Opens a block if none is. */
+static const char *next_name(sl_graph *g, const sl_op *op) {
+  int block = g->nblocks - 1, n = 1;
+  for (int i = g->nnodes - 1; i >= 0 && g->nodes[i]->block == block; i--)
+    n += !strcmp(g->nodes[i]->op->name, op->name);
+  if (block < 0) return sli_arena_format(&g->arena, "%s.%d", op->name, n);
+  return sli_arena_format(&g->arena, "%s/%s.%d", g->blocks[block].name, op->name, n);
+}
+
+static int output_count(const sl_op *op, const sl_attrs *attrs) {
+  if (op->nout >= 0) return op->nout;
+  return attrs && attrs->user ? ((const sl_source *)attrs->user)->nout : 0;
+}
+
+/* What is wrong with the arguments, apart from their shapes; NULL if nothing. */
+static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+                          sl_tensor *const *in, uint32_t absent) {
+  if (op->nout < 0 && !(attrs && attrs->user)) return "attrs.user must point to its record";
+  if (op->updates) return "updates its outputs in place and cannot stand in a model";
+  if (nin < op->min_in || (op->max_in >= 0 && nin > op->max_in))
+    return op->max_in < 0
+               ? sli_arena_format(&g->arena, "takes %d inputs or more, got %d", op->min_in, nin)
+           : op->max_in == op->min_in
+               ? sli_arena_format(&g->arena, "takes %d inputs, got %d", op->min_in, nin)
+               : sli_arena_format(&g->arena, "takes %d to %d inputs, got %d", op->min_in,
+                                  op->max_in, nin);
+  for (int i = 0; i < nin; i++) {
+    bool optional = i < 32 && absent >> i & 1;
+    if (!in[i] && (!optional || i < op->min_in))
+      return sli_arena_format(&g->arena, "input %d is NULL", i);
+    if (in[i] && (in[i]->id >= g->ntensors || g->tensors[in[i]->id] != in[i]))
+      return sli_arena_format(&g->arena, "input %d is a tensor of another graph", i);
+  }
+  return NULL;
+}
+
+static bool differentiable(const sl_type *type) { return type->dtype != SL_I32; }
+
+static void make_outputs(sl_graph *g, sli_node *node, sl_tensor **outs) {
+  bool needs_grad = false;
+  for (int i = 0; i < node->nin; i++) needs_grad |= node->in[i] && node->in[i]->needs_grad;
+  for (int o = 0; o < node->nout; o++) {
+    const char *name = o ? sli_arena_format(&g->arena, "%s:%d", node->name, o) : node->name;
+    outs[o] = sli_node_output(g, node, o, name);
+    outs[o]->needs_grad = needs_grad && differentiable(&outs[o]->type);
+  }
+}
+
+void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+                 sl_tensor *const *ins, uint32_t absent, sl_tensor **outs) {
+  int nout = output_count(op, attrs);
+  for (int o = 0; o < nout; o++) outs[o] = NULL;
+  if (g->status) return;
+  const char *wrong = misuse(g, op, attrs, nin, ins, absent);
+  if (wrong) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): %s", next_name(g, op), op->name, wrong);
+    return;
+  }
+  if (!g->nblocks && !is_source(op)) sl_block(g, "main");
+  sli_node *node = sli_graph_node(g, op, next_name(g, op), attrs,
+                                  is_source(op) ? SL_CLASS_L : SL_CLASS_F, g->nblocks - 1, nin,
+                                  ins, nout);
+  node->at = at;
+  sl_status status = sli_node_infer(node);
+  if (status) {
+    const char *text = sli_arena_strdup(&g->arena, sl_detail());
+    sli_graph_fail_at(g, at, status, "op %s (%s): %s; inputs %s", node->name, op->name, text,
+                      sli_graph_describe(g, nin, ins));
+    return;
+  }
+  make_outputs(g, node, outs);
+}

@@ -1,0 +1,306 @@
+/* The graph a model builds: blocks, parameters, what it is trained for or
+ * delivers, and the first error. Ops are applied in apply.c. */
+#include "graph/graph.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life and errors -------------------------------------------------------- */
+
+sl_graph *sl_graph_create(const sl_graph_options *options) {
+  sl_graph *g = sli_calloc(1, sizeof *g);
+  if (options) g->options = *options;
+  if (!g->options.microbatches) g->options.microbatches = 1;
+  if (!g->options.pieces) g->options.pieces = 1;
+  if (g->options.microbatches < 1 || g->options.pieces < 1)
+    sl_graph_fail(g, SL_E_USAGE, "%d microbatches of %d pieces: both must be at least 1",
+                  g->options.microbatches, g->options.pieces);
+  return g;
+}
+
+void sl_graph_destroy(sl_graph *g) {
+  if (!g) return;
+  while (g->ncleanups--) g->cleanups[g->ncleanups](g->cleanup_args[g->ncleanups]);
+  free(g->cleanups);
+  free(g->cleanup_args);
+  free(g->nodes);
+  free(g->tensors);
+  free(g->blocks);
+  free(g->params);
+  free(g->outputs);
+  sli_arena_fini(&g->arena);
+  free(g);
+}
+
+void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg) {
+  size_t capacity = g->cleanup_capacity;
+  SLI_GROW(g->cleanups, (size_t)g->ncleanups, g->cleanup_capacity);
+  SLI_GROW(g->cleanup_args, (size_t)g->ncleanups, capacity);
+  g->cleanups[g->ncleanups] = fn;
+  g->cleanup_args[g->ncleanups++] = arg;
+}
+
+sl_status sl_graph_status(const sl_graph *g) {
+  return g->status ? sl_fail(g->status, "%s", g->detail) : SL_OK;
+}
+
+static char *format_list(sl_graph *g, const char *format, va_list args) {
+  va_list again;
+  va_copy(again, args);
+  size_t bytes = (size_t)vsnprintf(NULL, 0, format, args) + 1;
+  char *text = sli_arena_alloc(&g->arena, bytes);
+  vsnprintf(text, bytes, format, again);
+  va_end(again);
+  return text;
+}
+
+static sl_status record(sl_graph *g, sl_status status, char *text) {
+  SLI_CHECK(status, "an error without a status: %s", text);
+  if (!g->status) {
+    g->status = status;
+    g->detail = text;
+  }
+  return sl_graph_status(g);
+}
+
+sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *text = format_list(g, format, args);
+  va_end(args);
+  return record(g, status, text);
+}
+
+sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *text = format_list(g, format, args);
+  va_end(args);
+  if (at.file) text = sli_arena_format(&g->arena, "%s:%d: %s", at.file, at.line, text);
+  return record(g, status, text);
+}
+
+/* ---- settings ----------------------------------------------------------------- */
+
+int sl_graph_microbatches(const sl_graph *g) { return g->options.microbatches; }
+bool sl_graph_infer(const sl_graph *g) { return g->options.infer; }
+
+int64_t sl_microbatch_rows(sl_graph *g, int64_t batch) {
+  if (g->options.infer) return 1;
+  int m = g->options.microbatches;
+  if (batch < 1) {
+    sl_graph_fail(g, SL_E_USAGE, "a batch of %lld rows: it must have at least 1",
+                  (long long)batch);
+    return 1;
+  }
+  if (batch % m) {
+    sl_graph_fail(g, SL_E_USAGE, "a batch of %lld rows cannot be cut into %d equal microbatches",
+                  (long long)batch, m);
+    return 1;
+  }
+  return batch / m;
+}
+
+/* ---- blocks ------------------------------------------------------------------- */
+
+static bool block_named(const sl_graph *g, const char *name) {
+  for (int b = 0; b < g->nblocks; b++)
+    if (!strcmp(g->blocks[b].name, name)) return true;
+  return false;
+}
+
+void sl_block(sl_graph *g, const char *format, ...) {
+  if (g->status) return;
+  va_list args;
+  va_start(args, format);
+  const char *given = format_list(g, format, args), *name = given;
+  va_end(args);
+  for (int n = 2; block_named(g, name); n++)
+    name = sli_arena_format(&g->arena, "%s.%d", given, n);
+  SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
+  int stage = g->nblocks ? g->blocks[g->nblocks - 1].stage : -1;
+  g->blocks[g->nblocks++] = (sli_block){name, stage};
+}
+
+void sl_block_stage(sl_graph *g, int stage) {
+  if (g->status) return;
+  if (!g->nblocks) sl_block(g, "main");
+  sli_block *block = &g->blocks[g->nblocks - 1];
+  int before = g->nblocks > 1 ? g->blocks[g->nblocks - 2].stage : -1;
+  if (stage < 0 || stage < before) {
+    sl_graph_fail(g, SL_E_USAGE, "block %s is put on stage %d, but %s", block->name, stage,
+                  stage < 0 ? "stages count from 0" : "the block before it is on a later one");
+    return;
+  }
+  block->stage = stage;
+}
+
+/* ---- tensors -------------------------------------------------------------------- */
+
+sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name) {
+  sl_tensor *t = sli_arena_alloc(&g->arena, sizeof *t);
+  *t = (sl_tensor){.id = g->ntensors, .name = name, .type = *type, .param_index = -1, .home = -1};
+  SLI_GROW(g->tensors, (size_t)g->ntensors, g->tensor_capacity);
+  return g->tensors[g->ntensors++] = t;
+}
+
+static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_init init,
+                             const char *name) {
+  char text[SL_TYPE_TEXT];
+  if (type->ndim < 0 || type->ndim > SL_MAX_DIMS)
+    return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s: %d dimensions, at most %d go",
+                             name, type->ndim, SL_MAX_DIMS);
+  if (type->dtype != SL_F32)
+    return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s must be f32, got %s", name,
+                             sl_type_format(text, type));
+  int64_t elements = 1;
+  for (int d = 0; d < type->ndim; d++)
+    if (type->dim[d] < 1 || __builtin_mul_overflow(elements, type->dim[d], &elements) ||
+        elements > INT64_MAX / 64)
+      return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s: %s is not a possible shape",
+                               name, sl_type_format(text, type));
+  if (!isfinite(init.scale) || init.kind > SL_INIT_UNIFORM)
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: init rule %d with scale %g", name,
+                             (int)init.kind, (double)init.scale);
+  for (int i = 0; i < g->nparams; i++)
+    if (!strcmp(g->params[i]->name, name)) {
+      sl_here first = g->params[i]->at;
+      return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already, from %s:%d", name,
+                               first.file, first.line);
+    }
+  return SL_OK;
+}
+
+sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, const char *format,
+                       ...) {
+  if (g->status) return NULL;
+  va_list args;
+  va_start(args, format);
+  const char *name = format_list(g, format, args);
+  va_end(args);
+  if (check_param(g, at, &type, init, name)) return NULL;
+  sl_tensor *t = sli_graph_tensor(g, &type, name);
+  t->at = at;
+  t->param = t->needs_grad = true;
+  t->init = init;
+  t->param_index = g->nparams;
+  SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
+  return g->params[g->nparams++] = t;
+}
+
+const sl_type *sl_tensor_type(const sl_tensor *t) {
+  static const sl_type nothing = {SL_F32, -1, {0}};
+  return t ? &t->type : &nothing;
+}
+
+const char *sl_tensor_name(const sl_tensor *t) { return t ? t->name : ""; }
+
+int64_t sl_dim(const sl_tensor *t, int i) {
+  if (!t) return 0;
+  if (i < 0) i += t->type.ndim;
+  return i >= 0 && i < t->type.ndim ? t->type.dim[i] : 0;
+}
+
+/* ---- nodes ---------------------------------------------------------------------- */
+
+sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
+                         sl_class cls, int block, int nin, sl_tensor *const *in, int nout) {
+  /* shape rules may look at any optional input: all of them have a type */
+  int ntypes = SLI_MAX(nin, op->max_in);
+  sli_node *n = sli_arena_alloc(&g->arena, sizeof *n);
+  *n = (sli_node){.id = g->nnodes, .op = op, .name = name, .cls = cls, .block = block,
+                  .nin = nin, .nout = nout};
+  if (attrs) n->attrs = *attrs;
+  n->in = sli_arena_alloc(&g->arena, (size_t)nin * sizeof *n->in);
+  n->out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out);
+  n->in_type = sli_arena_alloc(&g->arena, (size_t)ntypes * sizeof *n->in_type);
+  n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
+  for (int i = 0; i < ntypes; i++) {
+    if (i < nin) n->in[i] = in[i];
+    n->in_type[i] = *sl_tensor_type(i < nin ? in[i] : NULL);
+  }
+  SLI_GROW(g->nodes, (size_t)g->nnodes, g->node_capacity);
+  return g->nodes[g->nnodes++] = n;
+}
+
+sl_status sli_node_infer(sli_node *node) {
+  return node->op->infer(&node->attrs, node->nin, node->in_type, node->out_type);
+}
+
+sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name) {
+  sl_tensor *t = sli_graph_tensor(g, &node->out_type[o], name);
+  t->at = node->at;
+  t->producer = node;
+  t->output = o;
+  return node->out[o] = t;
+}
+
+/* ---- what the graph is for -------------------------------------------------------- */
+
+static sl_status check_optimizer(sl_graph *g, sl_here at, const sl_optimizer *o) {
+  const char *what = NULL;
+  if (!(o->lr >= 0) || !isfinite(o->lr)) what = "lr must not be negative";
+  else if (!(o->min_lr >= 0) || !isfinite(o->min_lr)) what = "min_lr must not be negative";
+  else if (o->warmup < 0) what = "warmup must not be negative";
+  else if (o->decay_steps < 0) what = "decay_steps must not be negative";
+  else if (!(o->beta1 >= 0 && o->beta1 < 1)) what = "beta1 must be in [0, 1)";
+  else if (!(o->beta2 >= 0 && o->beta2 < 1)) what = "beta2 must be in [0, 1)";
+  else if (!(o->eps > 0) || !isfinite(o->eps)) what = "eps must be positive";
+  else if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
+    what = "weight_decay must not be negative";
+  else if (!(o->clip >= 0)) what = "clip must not be negative";
+  return what ? sli_graph_fail_at(g, at, SL_E_USAGE, "optimizer: %s", what) : SL_OK;
+}
+
+/* A record without eps is one that leaves the rest to us: see optimizer.h. */
+static sl_optimizer with_defaults(const sl_optimizer *given) {
+  sl_optimizer o = given ? *given : (sl_optimizer){0};
+  if (o.eps != 0) return o;
+  o.eps = 1e-8f;
+  if (o.lr == 0) o.lr = 1e-3f;
+  if (o.min_lr == 0) o.min_lr = o.lr / 10;
+  if (o.beta1 == 0) o.beta1 = 0.9f;
+  if (o.beta2 == 0) o.beta2 = 0.95f;
+  if (o.weight_decay == 0) o.weight_decay = 0.1f;
+  if (o.clip == 0) o.clip = 1;
+  return o;
+}
+
+void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer) {
+  if (g->status || g->options.infer) return;
+  char text[SL_TYPE_TEXT];
+  if (!loss)
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
+  else if (g->loss)
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train is called twice: the loss is %s already",
+                      g->loss->name);
+  else if (!loss->producer)
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: %s is a parameter, not a loss", loss->name);
+  else if (sl_type_elements(&loss->type) != 1 || loss->type.ndim != 0 ||
+           (loss->type.dtype != SL_F64 && loss->type.dtype != SL_F32))
+    sli_graph_fail_at(g, at, SL_E_SHAPE, "sl_train: the loss %s must be an f32 or f64 scalar, got %s",
+                      loss->name, sl_type_format(text, &loss->type));
+  if (g->status) return;
+  sl_optimizer o = with_defaults(optimizer);
+  if (check_optimizer(g, at, &o)) return;
+  g->loss = loss;
+  g->optimizer = o;
+}
+
+void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
+  if (g->status) return;
+  if (!t) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "output %s is NULL", name);
+    return;
+  }
+  for (int i = 0; i < g->noutputs; i++)
+    if (!strcmp(g->outputs[i].name, name)) {
+      sli_graph_fail_at(g, at, SL_E_USAGE, "output %s exists already", name);
+      return;
+    }
+  SLI_GROW(g->outputs, (size_t)g->noutputs, g->output_capacity);
+  g->outputs[g->noutputs].name = sli_arena_strdup(&g->arena, name);
+  g->outputs[g->noutputs++].tensor = t;
+}

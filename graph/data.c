@@ -1,0 +1,80 @@
+/* Sources of data: a user's callback, and rows of a token file. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+#include "io/tokens.h"
+
+void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **outs) {
+  const sl_attrs attrs = {.user = source};
+  sl_apply_at(at, g, &sl_op_source, &attrs, 0, NULL, 0, outs);
+}
+
+/* What the token source's callback needs. Read only once made. */
+typedef struct token_rows {
+  sl_source source;
+  sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
+  int64_t rows, context, batch;
+  const sli_tokens *file; /* NULL for inference */
+  void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
+  void *feed_ctx;
+} token_rows;
+
+/* Sequence i of the run: step * batch + microbatch * rows + row. */
+static void fill_from_file(void *ctx, const sl_tick *tick, void *const *out) {
+  const token_rows *r = ctx;
+  int64_t first = tick->step * r->batch + tick->microbatch * r->rows;
+  int32_t *tokens = out[0], *targets = out[1]; /* [rows, context] or NULL */
+  for (int64_t row = 0; row < r->rows; row++)
+    sli_tokens_read(r->file, first + row, tokens ? tokens + row * r->context : NULL,
+                    targets ? targets + row * r->context : NULL);
+}
+
+static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
+  const token_rows *r = ctx;
+  int64_t count = r->rows * r->context;
+  if (out[0]) r->feed(r->feed_ctx, tick, out[0], count);
+  if (out[1]) memset(out[1], 0, (size_t)count * sizeof(int32_t));
+}
+
+static void close_file(void *file) { sli_tokens_close(file); }
+
+static sl_status open_source(sl_here at, sl_graph *g, const char *path, int64_t vocab,
+                             token_rows *r) {
+  r->feed = g->options.feed_tokens;
+  r->feed_ctx = g->options.feed_ctx;
+  if (g->options.infer)
+    return r->feed ? SL_OK
+                   : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
+  if (!path || !*path) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
+  sli_tokens *file;
+  sl_status status = sli_tokens_open(path, r->context, vocab, &file);
+  if (status) return sl_graph_fail(g, status, "%s", sl_detail());
+  sli_graph_cleanup(g, close_file, file);
+  r->file = file;
+  return SL_OK;
+}
+
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows, int64_t context,
+                        int64_t vocab, sl_tensor **targets) {
+  *targets = NULL;
+  if (g->status) return NULL;
+  if (rows < 1 || context < 1 || vocab < 1) {
+    sli_graph_fail_at(g, at, SL_E_USAGE,
+                      "sl_tokens: %lld rows of %lld tokens, vocabulary %lld: each must be positive",
+                      (long long)rows, (long long)context, (long long)vocab);
+    return NULL;
+  }
+  token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
+  r->rows = rows;
+  r->context = context;
+  r->batch = rows * g->options.microbatches;
+  r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
+  r->source = (sl_source){.nout = 2, .types = r->types, .ctx = r,
+                          .fill = g->options.infer ? fill_from_feed : fill_from_file};
+  if (open_source(at, g, path, vocab, r)) return NULL;
+  sl_tensor *outs[2];
+  sl_data_at(at, g, &r->source, outs);
+  *targets = outs[1];
+  return outs[0];
+}

@@ -1,0 +1,368 @@
+/* Pass 2, training: from gradient rules to backward and update nodes.
+ *
+ * Reverse accumulation over the forward nodes, last to first. A node whose
+ * outputs have a gradient runs its rules; each rule's outputs are contributions
+ * to the gradients of the node's inputs. The first contribution to a tensor is
+ * its gradient so far; every later one makes a new sum node, at once, so that
+ * the sum stands in the block of the consumer that contributed last, and one
+ * gradient crosses from block to block however many readers a tensor has.
+ *
+ * Parameters are different: each use has a gradient tensor of its own, summed
+ * over the step's ticks in place. Where a parameter is used twice (a tied
+ * embedding), the uses may lie on different stages, and adding them tick by tick
+ * would tie those stages together; so they meet only in the update, in the order
+ * of use, and the result does not depend on where the pipeline is cut.
+ *
+ * The update has three phases, for the gradient norm is a barrier: every
+ * parameter's sum of squares, then one clip over all of them, then the steps. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One parameter gradient, and the forward use it comes from. */
+typedef struct use {
+  sl_tensor *param, *grad;
+  int node, input;
+} use;
+
+typedef struct pass {
+  sl_graph *g;
+  int nuses;
+  size_t use_capacity;
+  use *uses;
+} pass;
+
+static bool wanted(const sli_node *n, int i) {
+  return i < n->nin && n->in[i] && n->in[i]->needs_grad;
+}
+
+static sl_tensor *output_grad(const sli_node *n, int o) {
+  return o < n->nout && n->out[o] ? n->out[o]->grad : NULL;
+}
+
+static sl_status misfit(sl_graph *g, const sli_node *forward, const sl_op *op,
+                        const char *text) {
+  return sli_graph_fail_at(g, forward->at, SL_E_SHAPE, "gradient of op %s (%s): %s: %s",
+                           forward->name, forward->op->name, op->name, text);
+}
+
+/* A backward node with one output, whose row takes no more than its inputs. */
+static sl_status add_simple(pass *p, const sli_node *at, const sl_op *op, const char *name,
+                            const sl_attrs *attrs, sl_class cls, int nin, sl_tensor *const *in,
+                            sli_node **out) {
+  sli_node *n = sli_graph_node(p->g, op, name, attrs, cls, at->block, nin, in, 1);
+  n->at = at->at;
+  if (sli_node_infer(n)) return misfit(p->g, at, op, sl_detail());
+  sli_node_output(p->g, n, 0, name);
+  *out = n;
+  return SL_OK;
+}
+
+/* A gradient that is the same everywhere: the seed, or none. */
+static sl_status add_constant(pass *p, const sli_node *at, const sl_type *like, float value,
+                              const char *name, sl_tensor **out) {
+  sl_type *type = sli_arena_alloc(&p->g->arena, sizeof *type);
+  *type = *like;
+  type->dtype = SL_F32;
+  const sl_attrs attrs = {.value = value, .user = type};
+  sli_node *n;
+  sl_status status = add_simple(p, at, &sl_op_fill, name, &attrs, SL_CLASS_B, 0, NULL, &n);
+  if (!status) *out = n->out[0];
+  return status;
+}
+
+static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tensor *grad) {
+  if (!t->grad) {
+    t->grad = grad;
+    return SL_OK;
+  }
+  const char *name = t->nsums++ ? sli_arena_format(&p->g->arena, "%s:%d:sum", t->name, t->nsums)
+                                : sli_arena_format(&p->g->arena, "%s:sum", t->name);
+  sli_node *sum;
+  sl_status status = add_simple(p, from, &sl_op_add, name, NULL, SL_CLASS_B, 2,
+                                (sl_tensor *[]){t->grad, grad}, &sum);
+  if (!status) t->grad = sum->out[0];
+  return status;
+}
+
+static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
+  SLI_GROW(p->uses, (size_t)p->nuses, p->use_capacity);
+  p->uses[p->nuses++] = (use){from->in[input], grad, from->id, input};
+}
+
+/* A parameter's gradient that its op cannot sum in place: a copy does. */
+static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
+  const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
+  sli_node *copy;
+  sl_status status =
+      add_simple(p, from, &sl_op_copy, name, NULL, SL_CLASS_W, 1, &grad, &copy);
+  if (status) return status;
+  copy->accumulate_span = 1;
+  add_use(p, from, input, copy->out[0]);
+  return SL_OK;
+}
+
+/* Hands one gradient to input i of a forward node. maker: the node that makes
+ * it, as output o, for nobody else; NULL if others read it too. */
+static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
+                         int o) {
+  if (!from->in[i]->param) return contribute(p, from, from->in[i], grad);
+  if (!maker || !(maker->op->accumulates >> o & 1)) return add_copied_use(p, from, i, grad);
+  maker->accumulate_span |= 1u << o;
+  add_use(p, from, i, grad);
+  return SL_OK;
+}
+
+/* Backward work stands in class W only if nothing but parameters waits for it. */
+static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule) {
+  for (int j = 0; j < rule->nof; j++)
+    if (wanted(n, rule->of[j]) && !n->in[rule->of[j]]->param) return SL_CLASS_B;
+  return rule->cls;
+}
+
+static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_tensor **out) {
+  *out = NULL;
+  if (arg.kind == SL_ARG_IN && arg.index < n->nin) *out = n->in[arg.index];
+  if (arg.kind == SL_ARG_OUT) *out = n->out[arg.index];
+  if (arg.kind != SL_ARG_DOUT) return SL_OK;
+  sl_tensor *y = n->out[arg.index];
+  if (y->grad) *out = y->grad;
+  else {
+    const char *name = sli_arena_format(&p->g->arena, "%s:zero", y->name);
+    sl_status status = add_constant(p, n, &y->type, 0, name, out);
+    if (status) return status;
+    y->grad = *out;
+  }
+  return SL_OK;
+}
+
+/* Is a gradient of this rule wanted, and does one flow into it? */
+static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
+  bool want = false, flows = false;
+  for (int j = 0; j < rule->nof; j++) want |= wanted(n, rule->of[j]);
+  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
+    flows |= rule->in[a].kind == SL_ARG_DOUT && output_grad(n, rule->in[a].index);
+  if (!rule->op) flows = output_grad(n, 0);
+  return want && flows;
+}
+
+static sl_status run_passthrough(pass *p, const sli_node *n, const sl_grad_rule *rule) {
+  for (int j = 0; j < rule->nof; j++) {
+    if (!wanted(n, rule->of[j])) continue;
+    sl_status status = deliver(p, n, rule->of[j], n->out[0]->grad, NULL, 0);
+    if (status) return status;
+  }
+  return SL_OK;
+}
+
+static bool fits_input(const sl_type *grad, const sl_type *in) {
+  sl_type want = *in;
+  want.dtype = SL_F32;
+  return sl_type_equal(grad, &want);
+}
+
+/* "h.3/linear.2:linear_w"; a row may call the same op in several rules. */
+static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule *rule) {
+  int same = 1;
+  for (const sl_grad_rule *r = n->op->grad; r < rule; r++) same += r->op == rule->op;
+  if (same == 1) return sli_arena_format(&g->arena, "%s:%s", n->name, rule->op->name);
+  return sli_arena_format(&g->arena, "%s:%s.%d", n->name, rule->op->name, same);
+}
+
+static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) {
+  sl_graph *g = p->g;
+  sl_tensor *in[SL_GRAD_ARGS];
+  int nin = 0;
+  for (; nin < SL_GRAD_ARGS && rule->in[nin].kind; nin++) {
+    sl_status status = rule_argument(p, n, rule->in[nin], &in[nin]);
+    if (status) return status;
+  }
+  const char *name = rule_name(g, n, rule);
+  sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule), n->block,
+                                  nin, in, rule->op->nout);
+  node->at = n->at;
+  if (sli_node_infer(node)) return misfit(g, n, rule->op, sl_detail());
+  for (int j = 0; j < rule->nof; j++) {
+    int i = rule->of[j];
+    if (!wanted(n, i)) continue;
+    if (!fits_input(&node->out_type[j], &n->in[i]->type)) {
+      char text[SL_TYPE_TEXT];
+      return misfit(g, n, rule->op, sli_arena_format(
+          &g->arena, "its output %d, %s, is not shaped as the gradient of %s", j,
+          sl_type_format(text, &node->out_type[j]), sli_graph_describe(g, 1, &n->in[i])));
+    }
+    const char *out = j ? sli_arena_format(&g->arena, "%s:%d", name, j) : name;
+    sl_status status = deliver(p, n, i, sli_node_output(g, node, j, out), node, j);
+    if (status) return status;
+  }
+  return SL_OK;
+}
+
+static int rule_count(const sl_op *op) {
+  int n = 0;
+  while (n < SL_GRAD_RULES && op->grad[n].nof) n++;
+  return n;
+}
+
+/* A gradient that gets lost in an op without a rule for it would train the
+ * wrong thing without a word. */
+static sl_status check_rules(pass *p, const sli_node *n) {
+  uint64_t from = 0, to = 0;
+  for (int r = 0; r < rule_count(n->op); r++) {
+    const sl_grad_rule *rule = &n->op->grad[r];
+    for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
+      if (rule->in[a].kind == SL_ARG_DOUT) from |= 1ull << rule->in[a].index;
+    if (!rule->op) from |= 1;
+    for (int j = 0; j < rule->nof; j++) to |= 1ull << rule->of[j];
+  }
+  for (int o = 0; o < n->nout; o++)
+    if (output_grad(n, o) && (o >= 64 || !(from >> o & 1)))
+      return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                               "op %s (%s) has no gradient rule for its output %d, which the loss "
+                               "depends on", n->name, n->op->name, o);
+  for (int i = 0; i < n->nin; i++)
+    if (wanted(n, i) && (i >= 64 || !(to >> i & 1)))
+      return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                               "op %s (%s) has no gradient rule for its input %d, %s, which depends "
+                               "on a parameter", n->name, n->op->name, i, n->in[i]->name);
+  return SL_OK;
+}
+
+static sl_status differentiate(pass *p, const sli_node *n) {
+  bool flows = false, wants = false;
+  for (int o = 0; o < n->nout; o++) flows |= output_grad(n, o) != NULL;
+  for (int i = 0; i < n->nin; i++) wants |= wanted(n, i);
+  if (!flows || !wants) return SL_OK;
+  sl_status status = check_rules(p, n);
+  for (int r = 0; r < rule_count(n->op) && !status; r++) {
+    const sl_grad_rule *rule = &n->op->grad[r];
+    if (!rule_runs(n, rule)) continue;
+    status = rule->op ? run_rule(p, n, rule) : run_passthrough(p, n, rule);
+  }
+  return status;
+}
+
+static int by_param_and_use(const void *a, const void *b) {
+  const use *x = a, *y = b;
+  if (x->param != y->param) return x->param->param_index - y->param->param_index;
+  if (x->node != y->node) return x->node - y->node;
+  return x->input - y->input;
+}
+
+/* Gives each parameter its gradients, in order of use. */
+static void collect_uses(pass *p) {
+  qsort(p->uses, (size_t)p->nuses, sizeof *p->uses, by_param_and_use);
+  for (int u = 0, n; u < p->nuses; u += n) {
+    sl_tensor *param = p->uses[u].param;
+    for (n = 1; u + n < p->nuses && p->uses[u + n].param == param; n++) {}
+    param->ngrads = n;
+    param->grads = sli_arena_alloc(&p->g->arena, (size_t)n * sizeof *param->grads);
+    for (int i = 0; i < n; i++) param->grads[i] = p->uses[u + i].grad;
+  }
+}
+
+static sl_status check_params(sl_graph *g, int nforward) {
+  for (int i = 0; i < g->nparams; i++) {
+    const sl_tensor *param = g->params[i];
+    if (param->ngrads) continue;
+    bool read = false;
+    for (int n = 0; n < nforward; n++)
+      for (int a = 0; a < g->nodes[n]->nin; a++) read |= g->nodes[n]->in[a] == param;
+    return sli_graph_fail_at(g, param->at, SL_E_USAGE, "parameter %s is %s", param->name,
+                             read ? "used, but the loss does not depend on it" : "never used");
+  }
+  return SL_OK;
+}
+
+/* ---- update ----------------------------------------------------------------- */
+
+static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int phase,
+                            int nin, sl_tensor *const *in) {
+  const sl_attrs attrs = {.user = &g->optimizer};
+  sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_U, block, nin, in, op->nout);
+  n->phase = phase;
+  n->per_step = true;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "update node %s: %s", name, sl_detail());
+  return n;
+}
+
+static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
+  sl_tensor *in[1 + param->ngrads];
+  in[0] = scale;
+  memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
+  const char *name = sli_arena_format(&g->arena, "%s:adamw", param->name);
+  sli_node *n = add_update(g, &sl_op_adamw, name, param->home, SLI_PHASE_UPDATE,
+                           1 + param->ngrads, in);
+  n->out[0] = param;
+  sli_node_output(g, n, 1, sli_arena_format(&g->arena, "%s:m", param->name));
+  sli_node_output(g, n, 2, sli_arena_format(&g->arena, "%s:v", param->name));
+}
+
+static void add_updates(sl_graph *g) {
+  sl_tensor **squares = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *squares);
+  for (int i = 0; i < g->nparams; i++) {
+    const sl_tensor *param = g->params[i];
+    const char *name = sli_arena_format(&g->arena, "%s:norm", param->name);
+    sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, SLI_PHASE_NORM, param->ngrads,
+                             param->grads);
+    squares[i] = sli_node_output(g, n, 0, name);
+  }
+  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, SLI_PHASE_CLIP, g->nparams, squares);
+  sl_tensor *scale = sli_node_output(g, clip, 0, "clip:scale");
+  g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
+  for (int i = 0; i < g->nparams; i++) add_step(g, g->params[i], scale);
+}
+
+/* ---- the pass ----------------------------------------------------------------- */
+
+static sl_status check_goal(sl_graph *g) {
+  if (!g->loss)
+    return sl_graph_fail(g, SL_E_USAGE, "the model never calls sl_train: nothing to train for");
+  if (!g->loss->needs_grad)
+    return sli_graph_fail_at(g, g->loss->at, SL_E_USAGE,
+                             "the loss %s does not depend on any parameter", g->loss->name);
+  return SL_OK;
+}
+
+static sl_status add_backward(pass *p, int nforward) {
+  sl_graph *g = p->g;
+  const sli_node *last = g->loss->producer;
+  const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss->name);
+  sl_status status = add_constant(p, last, &g->loss->type, 1.0f / (float)g->options.microbatches,
+                                  name, &g->loss->grad);
+  for (int n = nforward - 1; n >= 0 && !status; n--) status = differentiate(p, g->nodes[n]);
+  if (!status) collect_uses(p);
+  return status;
+}
+
+/* Keeps what the loss and the parameters' gradients are computed from. */
+static void prune(sl_graph *g) {
+  int nroots = 1;
+  for (int i = 0; i < g->nparams; i++) nroots += g->params[i]->ngrads;
+  sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
+  roots[0] = g->loss;
+  for (int i = 0, r = 1; i < g->nparams; i++)
+    for (int u = 0; u < g->params[i]->ngrads; u++) roots[r++] = g->params[i]->grads[u];
+  sli_graph_prune(g, nroots, roots);
+}
+
+sl_status sli_pass_gradients(sl_graph *g) {
+  if (g->status) return sl_graph_status(g);
+  SLI_CHECK(!g->options.infer && !g->grad_norm, "gradients are derived once, for training");
+  pass p = {.g = g};
+  int nforward = g->nnodes;
+  sl_status status = check_goal(g);
+  if (!status) status = add_backward(&p, nforward);
+  if (!status) status = check_params(g, nforward);
+  free(p.uses);
+  if (status) return status;
+  g->noutputs = 0; /* inference's business */
+  prune(g);
+  add_updates(g);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+  return SL_OK;
+}

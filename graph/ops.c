@@ -1,0 +1,37 @@
+/* The shipped ops as calls: thin covers over sl_apply(). */
+#include "graph/graph.h"
+
+static sl_tensor *apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+                        sl_tensor *const *in, uint32_t absent) {
+  int nout = SLI_MAX(op->nout, 1);
+  sl_tensor *out[nout];
+  out[0] = NULL;
+  if (op->nout < 1) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "op %s has %s: apply it by sl_apply()", op->name,
+                      op->nout ? "outputs by its record" : "no output");
+    return NULL;
+  }
+  sl_apply_at(at, g, op, attrs, nin, in, absent, out);
+  return out[0];
+}
+
+sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
+                        bool transposed) {
+  const sl_attrs attrs = {.transposed = transposed};
+  return apply(at, g, &sl_op_linear, &attrs, b ? 3 : 2, (sl_tensor *[]){x, w, b}, 0);
+}
+
+sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                     sl_tensor *a) {
+  return apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);
+}
+
+sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                     sl_tensor *a, sl_tensor *b) {
+  return apply(at, g, op, attrs, 2, (sl_tensor *[]){a, b}, 0);
+}
+
+sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                     sl_tensor *a, sl_tensor *b, sl_tensor *c) {
+  return apply(at, g, op, attrs, 3, (sl_tensor *[]){a, b, c}, 0);
+}

@@ -1,0 +1,20 @@
+/* Pass 2, inference: only what the outputs need stays. */
+#include "graph/graph.h"
+
+sl_status sli_pass_outputs(sl_graph *g) {
+  if (g->status) return sl_graph_status(g);
+  if (!g->noutputs)
+    return sl_graph_fail(g, SL_E_USAGE, "the model never calls sl_output: nothing to deliver");
+  sl_tensor *roots[g->noutputs];
+  for (int i = 0; i < g->noutputs; i++) {
+    roots[i] = g->outputs[i].tensor;
+    if (!roots[i]->producer)
+      return sl_graph_fail(g, SL_E_USAGE, "output %s is the parameter %s, which no op computes",
+                           g->outputs[i].name, roots[i]->name);
+  }
+  sli_graph_prune(g, g->noutputs, roots);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+  return SL_OK;
+}

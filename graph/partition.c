@@ -1,0 +1,125 @@
+/* Pass 4: the cut into stages.
+ *
+ * Blocks stay whole and in order, so a cut is a list of positions. Two dynamic
+ * programs: the first finds the least possible cost of the most expensive
+ * stage, which sets the pipeline's pace; the second, among all cuts that reach
+ * it, the one with the least sum of squares, so that the other stages are even
+ * too. Ties go to the earlier cut. */
+#include "graph/graph.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double flops_per_second = 5e10, bytes_per_second = 1e10;
+
+void sli_node_cost(const sli_node *node, double *flops, double *bytes) {
+  *flops = *bytes = 0;
+  if (node->op->cost) {
+    node->op->cost(&node->attrs, node->nin, node->in_type, node->out_type, flops, bytes);
+    return;
+  }
+  for (int i = 0; i < node->nin; i++)
+    if (node->in[i]) *bytes += (double)sl_type_bytes(&node->in_type[i]);
+  for (int o = 0; o < node->nout; o++)
+    if (node->out[o]) *bytes += (double)sl_type_bytes(&node->out_type[o]);
+}
+
+/* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. */
+typedef struct cut {
+  const sl_graph *g;
+  int stages;
+  double *sums;
+} cut;
+
+static double *cost_sums(const sl_graph *g) {
+  double *sums = sli_calloc((size_t)g->nblocks + 1, sizeof *sums);
+  for (int i = 0; i < g->nnodes; i++) {
+    if (g->nodes[i]->cls != SL_CLASS_F) continue;
+    double flops, bytes;
+    sli_node_cost(g->nodes[i], &flops, &bytes);
+    sums[g->nodes[i]->block + 1] += flops / flops_per_second + bytes / bytes_per_second;
+  }
+  for (int b = 0; b < g->nblocks; b++) sums[b + 1] += sums[b];
+  return sums;
+}
+
+/* May block b lie on stage s? */
+static bool allowed(const cut *c, int b, int s) {
+  int forced = c->g->blocks[b].stage;
+  return forced < 0 || forced == s;
+}
+
+/* best[s][e]: least price of blocks 0..e-1 on stages 0..s, each stage within
+ * `limit`; a stage's price joins the others' as maximum or as sum of squares.
+ * from[s][e]: where stage s begins then. */
+static void solve(const cut *c, double limit, bool squares, double *best, int *from) {
+  int n = c->g->nblocks;
+  for (int s = 0; s < c->stages; s++)
+    for (int e = 0; e <= n; e++) {
+      double *price = &best[s * (n + 1) + e];
+      *price = INFINITY;
+      for (int b = e - 1; b >= s && allowed(c, b, s); b--) {
+        double before = s ? best[(s - 1) * (n + 1) + b] : b ? INFINITY : 0;
+        double own = c->sums[e] - c->sums[b];
+        if (own > limit || before == INFINITY) continue;
+        double joined = squares ? before + own * own : SLI_MAX(before, own);
+        if (joined > *price) continue;
+        *price = joined;
+        from[s * (n + 1) + e] = b;
+      }
+    }
+}
+
+static char *block_list(const sl_graph *g) {
+  char *text = sli_strdup("");
+  for (int b = 0; b < g->nblocks; b++) {
+    bool skip = g->nblocks > 12 && b >= 4 && b < g->nblocks - 1;
+    if (skip && b > 4) continue;
+    char *more = sli_format("%s%s%s", text, b ? ", " : "", skip ? "..." : g->blocks[b].name);
+    free(text);
+    text = more;
+  }
+  return text;
+}
+
+static sl_status check_stages(const sl_graph *g, int stages) {
+  if (stages < 1) return sl_fail(SL_E_USAGE, "%d stages asked for, at least 1 is needed", stages);
+  if (stages > g->nblocks) {
+    char *list = block_list(g);
+    sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d block%s (%s)", stages,
+            g->nblocks, g->nblocks == 1 ? "" : "s", list);
+    free(list);
+    return SL_E_USAGE;
+  }
+  for (int b = 0; b < g->nblocks; b++)
+    if (g->blocks[b].stage >= stages)
+      return sl_fail(SL_E_USAGE, "the model puts block %s on stage %d, but there are %d stages",
+                     g->blocks[b].name, g->blocks[b].stage, stages);
+  return SL_OK;
+}
+
+sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of) {
+  sl_status status = check_stages(g, stages);
+  if (status) return status;
+  int n = g->nblocks;
+  size_t cells = (size_t)stages * ((size_t)n + 1);
+  cut c = {g, stages, cost_sums(g)};
+  double *best = sli_calloc(cells, sizeof *best);
+  int *from = sli_calloc(cells, sizeof *from);
+  solve(&c, INFINITY, false, best, from);
+  double limit = best[cells - 1];
+  if (limit == INFINITY) {
+    status = sl_fail(SL_E_USAGE, "the stages the model gives its blocks leave some of the %d "
+                     "stages without a block", stages);
+  } else {
+    solve(&c, limit, true, best, from);
+    for (int s = stages - 1, e = n; s >= 0; s--) {
+      int b = from[s * (n + 1) + e];
+      while (e > b) stage_of[--e] = s;
+    }
+  }
+  free(c.sums);
+  free(best);
+  free(from);
+  return status;
+}

@@ -1,0 +1,80 @@
+/* Leaving out what nobody needs.
+ *
+ * Nodes stand in an order in which they may run, so one sweep from the last to
+ * the first knows, at each node, whether a later one reads it. */
+#include "graph/graph.h"
+
+/* wanted[tensor], and keep[node]. */
+static void mark(const sl_graph *g, bool *wanted, bool *keep) {
+  for (int i = g->nnodes - 1; i >= 0; i--) {
+    const sli_node *n = g->nodes[i];
+    for (int o = 0; o < n->nout; o++) keep[i] |= n->out[o] && wanted[n->out[o]->id];
+    for (int a = 0; a < n->nin && keep[i]; a++)
+      if (n->in[a]) wanted[n->in[a]->id] = true;
+  }
+}
+
+static void drop_outputs(sli_node *n, const bool *wanted) {
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] && !wanted[n->out[o]->id]) n->out[o] = NULL;
+}
+
+/* A source stands where it is first read: readers are seen last to first. */
+static void place_sources(sl_graph *g) {
+  for (int i = g->nnodes - 1; i >= 0; i--)
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      const sl_tensor *t = g->nodes[i]->in[a];
+      if (t && t->producer && t->producer->cls == SL_CLASS_L)
+        t->producer->block = g->nodes[i]->block;
+    }
+}
+
+static void drop_empty_blocks(sl_graph *g) {
+  int *now = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *now);
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->cls == SL_CLASS_F) now[g->nodes[i]->block] = 1;
+  int kept = 0;
+  for (int b = 0; b < g->nblocks; b++) {
+    if (!now[b]) continue;
+    g->blocks[kept] = g->blocks[b];
+    now[b] = kept++;
+  }
+  g->nblocks = kept;
+  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->block = now[g->nodes[i]->block];
+}
+
+static void find_homes(sl_graph *g) {
+  for (int p = 0; p < g->nparams; p++) g->params[p]->home = -1;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      sl_tensor *t = g->nodes[i]->in[a];
+      if (t && t->param && t->home < 0) t->home = g->nodes[i]->block;
+    }
+}
+
+void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots) {
+  bool *wanted = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *wanted);
+  bool *keep = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *keep);
+  for (int r = 0; r < nroots; r++) wanted[roots[r]->id] = true;
+  for (int p = 0; p < g->nparams; p++) wanted[g->params[p]->id] = true;
+  mark(g, wanted, keep);
+  int nnodes = 0, ntensors = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    if (!keep[i]) continue;
+    drop_outputs(g->nodes[i], wanted);
+    g->nodes[nnodes] = g->nodes[i];
+    g->nodes[nnodes]->id = nnodes;
+    nnodes++;
+  }
+  g->nnodes = nnodes;
+  for (int t = 0; t < g->ntensors; t++) {
+    if (!wanted[t]) continue;
+    g->tensors[ntensors] = g->tensors[t];
+    g->tensors[ntensors]->id = ntensors;
+    ntensors++;
+  }
+  g->ntensors = ntensors;
+  place_sources(g);
+  drop_empty_blocks(g);
+  find_homes(g);
+}

@@ -1,0 +1,35 @@
+/* The row that copies: a tensor as it is, or added to what is there. */
+#include <string.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+static sl_status copy_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+SLI_COST(copy_cost, 0, 1, 1)
+
+static void copy_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  sli_range r = sli_elements(&call->in_type[0], i);
+  const float *x = call->in[0];
+  float *y = call->out[0];
+  if (!sli_accumulates(call, 0)) memcpy(y + r.begin, x + r.begin, (size_t)(r.end - r.begin) * 4);
+  else
+    for (int64_t e = r.begin; e < r.end; e++) y[e] += x[e];
+}
+
+static void copy_cpu(const sl_call *call) {
+  sli_for_elements(call, &call->in_type[0], copy_chunk);
+}
+
+const sl_op sl_op_copy = {
+    .name = "copy", .min_in = 1, .max_in = 1, .nout = 1,
+    .infer = copy_infer, .cost = copy_cost, .cpu = copy_cpu,
+    .accumulates = 1,
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
