@@ -4,7 +4,7 @@
 
 /* All inputs of one shape; every output has it too. */
 static sl_status infer_same(int nin, const sl_type *in, int nout, sl_type *out) {
-  SLI_TRY(sli_want_array("input 0", &in[0], SL_F32, -1));
+  SLI_TRY(sli_want_array("input 0", &in[0], SL_F32, in[0].ndim ? -1 : 0));
   static const char *const names[] = {"input 0", "input 1", "input 2"};
   for (int i = 1; i < nin; i++) SLI_TRY(sli_want(names[i], &in[i], &in[0]));
   for (int o = 0; o < nout; o++) out[o] = in[0];

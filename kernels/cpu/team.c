@@ -11,7 +11,6 @@
  * A helper without work spins for a short while, then sleeps on a futex (the
  * epoch); the caller, after its own chunks, waits for the last chunk in the
  * same way (on `unfinished`). */
-#define _GNU_SOURCE
 #include "kernels/cpu/team.h"
 
 #include <linux/futex.h>
@@ -147,6 +146,10 @@ struct sl_team *sli_team_create(int threads, void (*bind)(void *arg, int thread)
     }
   }
   return team;
+}
+
+void sli_team_enter(void (*bind)(void *arg, int thread), void *arg) {
+  if (bind) bind(arg, 0);
 }
 
 void sli_team_destroy(struct sl_team *team) {

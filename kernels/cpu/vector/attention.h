@@ -154,6 +154,7 @@ static void attention_chunk(void *arg, int i) {
   if (a->lse)
     for (int64_t l = 0; l < nq; l++)
       a->lse[(b * a->heads + h) * a->queries + i0 + l] = top[l] + logf(total[l]);
+  if (!a->out) return;
   for (int l = 0; l < QT; l++) total[l] = 1.0f / total[l];
   transpose_out(a->out + b * a->o_batch + i0 * a->o_row + h * dim, a->o_row, acc, nq, dim, total);
 }

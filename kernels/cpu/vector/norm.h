@@ -40,11 +40,10 @@ static void layernorm_chunk(void *arg, int i) {
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *xr = x + r * width;
-    float *yr = y + r * width;
     float m = row_sum(xr, width) / (float)width;
     float s = 1.0f / sqrtf(row_squares(xr, width, m) / (float)width + norm_eps(call));
-    for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
-      store(yr + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n), n);
+    for (int64_t c = 0, n = y ? width : 0; n > 0; c += LANES, n -= LANES)
+      store(y + r * width + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n), n);
     if (mean) mean[r] = m;
     if (rstd) rstd[r] = s;
   }
@@ -135,10 +134,9 @@ static void rmsnorm_chunk(void *arg, int i) {
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *xr = x + r * width;
-    float *yr = y + r * width;
     float s = 1.0f / sqrtf(row_squares(xr, width, 0) / (float)width + norm_eps(call));
-    for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
-      store(yr + c, load(xr + c, n) * s * load(g + c, n), n);
+    for (int64_t c = 0, n = y ? width : 0; n > 0; c += LANES, n -= LANES)
+      store(y + r * width + c, load(xr + c, n) * s * load(g + c, n), n);
     if (rstd) rstd[r] = s;
   }
 }

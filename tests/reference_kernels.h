@@ -1,0 +1,196 @@
+/* What the rows compute, written down plainly in double precision: no tiles, no
+ * vectors, no running sums. A reference gets its inputs as doubles (ids too) and
+ * writes all outputs. */
+#ifndef SLUICE_TESTS_REFERENCE_KERNELS_H
+#define SLUICE_TESTS_REFERENCE_KERNELS_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/op.h>
+
+typedef void reference_fn(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                          double *const *out);
+
+static inline double ref_eps(const sl_attrs *attrs) {
+  return attrs->eps > 0 ? (double)attrs->eps : (double)1e-5f;
+}
+
+/* ---- products -------------------------------------------------------------------- */
+
+static inline void ref_linear(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                              double *const *out) {
+  int64_t rows = sl_type_rows(&type[0]), K = sl_type_last(&type[0]);
+  int64_t N = type[1].dim[attrs->transposed ? 1 : 0];
+  const double *x = in[0], *w = in[1], *bias = in[2];
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t n = 0; n < N; n++) {
+      double y = bias ? bias[n] : 0;
+      for (int64_t k = 0; k < K; k++)
+        y += x[r * K + k] * (attrs->transposed ? w[k * N + n] : w[n * K + k]);
+      out[0][r * N + n] = y;
+    }
+}
+
+/* ---- tables ---------------------------------------------------------------------- */
+
+static inline void ref_embedding(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                 double *const *out) {
+  (void)attrs;
+  int64_t rows = sl_type_elements(&type[0]), C = type[1].dim[1];
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < C; c++) out[0][r * C + c] = in[1][(int64_t)in[0][r] * C + c];
+}
+
+static inline void ref_position(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                double *const *out) {
+  (void)attrs;
+  int64_t B = type[0].dim[0], T = type[0].dim[1], C = type[0].dim[2];
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t t = 0; t < T; t++)
+      for (int64_t c = 0; c < C; c++)
+        out[0][(b * T + t) * C + c] = in[0][(b * T + t) * C + c] + in[1][t * C + c];
+}
+
+/* ---- element by element ----------------------------------------------------------- */
+
+#define REF_EACH(name, expression)                                                       \
+  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type,              \
+                                double *const *in, double *const *out) {                 \
+    (void)attrs;                                                                         \
+    int64_t n = sl_type_elements(&type[0]);                                              \
+    for (int64_t i = 0; i < n; i++) out[0][i] = (expression);                            \
+  }
+#define X0 in[0][i]
+#define X1 in[1][i]
+REF_EACH(copy, X0)
+REF_EACH(add, X0 + X1)
+REF_EACH(mul, X0 *X1)
+REF_EACH(gelu, 0.5 * X0 * (1 + tanh(sqrt(2 / M_PI) * (X0 + 0.044715 * X0 * X0 * X0))))
+REF_EACH(relu, X0 > 0 ? X0 : 0)
+REF_EACH(tanh, tanh(X0))
+REF_EACH(swiglu, X0 / (1 + exp(-X0)) * X1)
+#undef X0
+#undef X1
+
+/* ---- norms ------------------------------------------------------------------------ */
+
+static inline void ref_layernorm(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                 double *const *out) {
+  int64_t R = sl_type_rows(&type[0]), C = sl_type_last(&type[0]);
+  for (int64_t r = 0; r < R; r++) {
+    const double *x = in[0] + r * C;
+    double mean = 0, variance = 0;
+    for (int64_t c = 0; c < C; c++) mean += x[c] / (double)C;
+    for (int64_t c = 0; c < C; c++) variance += (x[c] - mean) * (x[c] - mean) / (double)C;
+    double rstd = 1 / sqrt(variance + ref_eps(attrs));
+    for (int64_t c = 0; c < C; c++) out[0][r * C + c] = (x[c] - mean) * rstd * in[1][c] + in[2][c];
+    out[1][r] = mean;
+    out[2][r] = rstd;
+  }
+}
+
+static inline void ref_rmsnorm(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                               double *const *out) {
+  int64_t R = sl_type_rows(&type[0]), C = sl_type_last(&type[0]);
+  for (int64_t r = 0; r < R; r++) {
+    const double *x = in[0] + r * C;
+    double square = 0;
+    for (int64_t c = 0; c < C; c++) square += x[c] * x[c] / (double)C;
+    double rstd = 1 / sqrt(square + ref_eps(attrs));
+    for (int64_t c = 0; c < C; c++) out[0][r * C + c] = x[c] * rstd * in[1][c];
+    out[1][r] = rstd;
+  }
+}
+
+/* ---- attention -------------------------------------------------------------------- */
+
+static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                              double *const *out) {
+  int64_t B = type[0].dim[0], T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
+  double theta = attrs->theta > 0 ? (double)attrs->theta : 10000;
+  for (int64_t r = 0; r < B * T; r++)
+    for (int64_t h = 0; h < attrs->heads; h++)
+      for (int64_t j = 0; j < D / 2; j++) {
+        double angle = (double)(r % T) * pow(theta, -2.0 * (double)j / (double)D);
+        double a = in[0][r * C + h * D + j], b = in[0][r * C + h * D + j + D / 2];
+        out[0][r * C + h * D + j] = a * cos(angle) - b * sin(angle);
+        out[0][r * C + h * D + j + D / 2] = b * cos(angle) + a * sin(angle);
+      }
+}
+
+/* q rows are q_row apart, k and v rows kv_row; `keys` counts from the first key,
+ * query i stands at keys - queries + i. */
+static inline void ref_attend(int64_t batch, int64_t queries, int64_t keys, int64_t heads,
+                              int64_t kv_heads, int64_t D, const double *q, const double *k,
+                              const double *v, int64_t q_row, int64_t kv_row, double *o,
+                              double *lse) {
+  double *p = malloc((size_t)keys * sizeof *p);
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t h = 0; h < heads; h++)
+      for (int64_t i = 0; i < queries; i++) {
+        int64_t g = h / (heads / kv_heads), last = keys - queries + i;
+        const double *qi = q + (b * queries + i) * q_row + h * D;
+        double top = -INFINITY, total = 0;
+        for (int64_t j = 0; j <= last; j++) {
+          p[j] = 0;
+          for (int64_t d = 0; d < D; d++)
+            p[j] += qi[d] * k[(b * keys + j) * kv_row + g * D + d] / sqrt((double)D);
+          top = fmax(top, p[j]);
+        }
+        for (int64_t j = 0; j <= last; j++) total += exp(p[j] - top);
+        lse[(b * heads + h) * queries + i] = top + log(total);
+        for (int64_t d = 0; d < D; d++) {
+          double y = 0;
+          for (int64_t j = 0; j <= last; j++)
+            y += exp(p[j] - top) / total * v[(b * keys + j) * kv_row + g * D + d];
+          o[((b * queries + i) * heads + h) * D + d] = y;
+        }
+      }
+  free(p);
+}
+
+static inline void ref_attention(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                 double *const *out) {
+  int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
+  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
+  ref_attend(type[0].dim[0], T, T, attrs->heads, kv_heads, D, in[0], in[1], in[2], C,
+             kv_heads * D, out[0], out[1]);
+}
+
+static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *type,
+                                        double *const *in, double *const *out) {
+  int64_t heads = attrs->heads, kv_heads = attrs->kv_heads ? attrs->kv_heads : heads;
+  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / (heads + 2 * kv_heads);
+  ref_attend(type[0].dim[0], T, T, heads, kv_heads, D, in[0], in[0] + heads * D,
+             in[0] + (heads + kv_heads) * D, C, C, out[0], out[1]);
+}
+
+/* ---- losses ----------------------------------------------------------------------- */
+
+static inline void ref_cross_entropy(const sl_attrs *attrs, const sl_type *type,
+                                     double *const *in, double *const *out) {
+  (void)attrs;
+  int64_t R = sl_type_rows(&type[0]), V = sl_type_last(&type[0]);
+  double loss = 0;
+  for (int64_t r = 0; r < R; r++) {
+    const double *x = in[0] + r * V;
+    double total = 0;
+    for (int64_t c = 0; c < V; c++) total += exp(x[c]);
+    out[1][r] = log(total);
+    loss += log(total) - x[(int64_t)in[1][r]];
+  }
+  out[0][0] = loss / (double)R;
+}
+
+static inline void ref_mse(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                           double *const *out) {
+  (void)attrs;
+  int64_t n = sl_type_elements(&type[0]);
+  double total = 0;
+  for (int64_t i = 0; i < n; i++) total += (in[0][i] - in[1][i]) * (in[0][i] - in[1][i]);
+  out[0][0] = total / (double)n;
+}
+
+#endif
