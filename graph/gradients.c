@@ -66,7 +66,7 @@ static sl_status add_constant(pass *p, const sli_node *at, const sl_type *like, 
   *type = *like;
   type->dtype = SL_F32;
   const sl_attrs attrs = {.value = value, .user = type};
-  sli_node *n;
+  sli_node *n = NULL;
   sl_status status = add_simple(p, at, &sl_op_fill, name, &attrs, SL_CLASS_B, 0, NULL, &n);
   if (!status) *out = n->out[0];
   return status;
@@ -79,7 +79,7 @@ static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tens
   }
   const char *name = t->nsums++ ? sli_arena_format(&p->g->arena, "%s:%d:sum", t->name, t->nsums)
                                 : sli_arena_format(&p->g->arena, "%s:sum", t->name);
-  sli_node *sum;
+  sli_node *sum = NULL;
   sl_status status = add_simple(p, from, &sl_op_add, name, NULL, SL_CLASS_B, 2,
                                 (sl_tensor *[]){t->grad, grad}, &sum);
   if (!status) t->grad = sum->out[0];
@@ -94,7 +94,7 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
 /* A parameter's gradient that its op cannot sum in place: a copy does. */
 static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
-  sli_node *copy;
+  sli_node *copy = NULL;
   sl_status status =
       add_simple(p, from, &sl_op_copy, name, NULL, SL_CLASS_W, 1, &grad, &copy);
   if (status) return status;
