@@ -1,0 +1,305 @@
+/* actorrun: trains a model over a pipeline of devices.
+ *
+ * The way of a run: command line, model graph, plan, proof, runtime, initial
+ * values, steps, and then what was asked to be kept. Each part of it is a
+ * function of `job`; the first that fails ends the way, and main() prints its
+ * text. */
+#include "tools/actorrun.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/atomic.h"
+
+/* When the process began: now, less the time it has computed, which until main
+ * is loading and linking. (/proc counts in hundredths of a second.) */
+static uint64_t process_start_ns(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return sli_now_ns() - ((uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+}
+
+/* ---- Ctrl-C ------------------------------------------------------------------------------ */
+
+/* `running` is written by the main thread and read by the handler, on whatever
+ * thread that is; release and acquire, so that the runtime behind it is seen
+ * complete. `interrupted` belongs to the handler; relaxed, a flag by itself. */
+static _Atomic(sl_runtime *) running;
+static atomic_bool interrupted;
+
+/* The first signal ends the run after its step, the second ends everything. */
+static void on_signal(int signal_number) {
+  sl_runtime *rt = atomic_load_explicit(&running, memory_order_acquire);
+  if (!rt || atomic_exchange_explicit(&interrupted, true, memory_order_relaxed)) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    return;
+  }
+  static const char text[] = "\nfinishing the step; once more to end at once\n";
+  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {} /* nothing to be done about it */
+  sl_runtime_stop(rt);
+}
+
+static void catch_signals(void) {
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- plan ---------------------------------------------------------------------------------- */
+
+size_t job_memory_bytes(const sl_plan *plan) {
+  size_t bytes = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) bytes += plan->devices[d].arena_bytes;
+  return bytes;
+}
+
+/* Without steps nothing is learned, and the graph is the one for inference: it
+ * needs no data. */
+static sl_status make_graph(job *j) {
+  const settings *s = j->settings;
+  sl_graph_options options = {.microbatches = (int)sl_arg_int(s->run, "microbatches"),
+                              .pieces = 1,
+                              .infer = sl_arg_int(s->run, "steps") == 0};
+  if (options.infer) options.microbatches = 1;
+  j->graph = sl_graph_create(&options);
+  sl_status status = s->model->build(j->graph, s->model_args);
+  if (!status) status = sl_graph_status(j->graph);
+  if (!status) j->progress.items = sl_graph_items(j->graph, &j->progress.word);
+  return status;
+}
+
+static const char *text_or_null(const sl_args *args, const char *name) {
+  const char *text = sl_arg_text(args, name);
+  return *text ? text : NULL;
+}
+
+static sl_status make_plan(job *j) {
+  const settings *s = j->settings;
+  sl_lower_options options = {.stages = s->stages,
+                              .chunks = (int)sl_arg_int(s->run, "chunks"),
+                              .placement = text_or_null(s->run, "placement"),
+                              .schedule = sl_arg_text(s->run, "schedule"),
+                              .backward = text_or_null(s->run, "backward"),
+                              .nquotas = s->nquotas,
+                              .quotas = s->quotas,
+                              .devices = s->devices,
+                              .cost = s->cost,
+                              .seed = (uint64_t)sl_arg_int(s->run, "seed"),
+                              .on_step = progress_step,
+                              .ctx = &j->progress};
+  sl_status status = sl_lower(j->graph, &options, &j->lowered);
+  if (status) return status;
+  j->plan = sl_lowered_plan(j->lowered);
+  j->progress.memory_bytes = job_memory_bytes(j->plan);
+  return sl_plan_prove(j->plan);
+}
+
+static sl_status write_plan(const job *j) {
+  const char *path = text_or_null(j->settings->run, "plan");
+  if (!path) return SL_OK;
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  sl_plan_print(j->plan, file.stream);
+  return sli_atomic_commit(&file);
+}
+
+static void print_quota(void *ctx, const char *name, int stage, int slots) {
+  (void)ctx;
+  if (stage == SL_NONE)
+    printf("  %s=%d", name, slots);
+  else
+    printf("  %s@%d=%d", name, stage, slots);
+}
+
+static void print_summary_of_plan(const job *j) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(j->lowered, &params);
+  double values = 0;
+  for (int i = 0; i < n; i++) values += (double)sl_type_elements(&params[i].type);
+  printf("model %s: %.0f values in %d parameters\n", j->settings->model->name, values, n);
+  printf("plan %016" PRIx64 ": schedule %s, %d devices, %d actors, %d registers, made and proved "
+         "in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered), j->plan->ndevices,
+         j->plan->nactors, j->plan->nregs, (double)j->plan_ns * 1e-6);
+  printf("quotas:");
+  sl_lowered_quotas(j->lowered, print_quota, NULL);
+  printf("\n\n");
+  sl_plan_print_memory(j->plan, stdout);
+  printf("\nThe plan finishes, whatever the timing.\n");
+}
+
+/* ---- run ----------------------------------------------------------------------------------- */
+
+/* Room for every firing of the run, within reason, when they are to be kept. */
+static size_t trace_room(const job *j) {
+  if (!text_or_null(j->settings->run, "trace")) return 0;
+  double firings = 0;
+  for (int32_t a = 0; a < j->plan->nactors; a++)
+    firings += (double)j->plan->actors[a].firings_per_step;
+  firings *= (double)sl_arg_int(j->settings->run, "steps");
+  size_t room = 1 << 16;
+  while ((double)room < firings && room < 1 << 21) room *= 2;
+  return room;
+}
+
+static sl_status make_runtime(job *j) {
+  const settings *s = j->settings;
+  uint64_t jitter_ns = (uint64_t)(sl_arg_float(s->run, "jitter") * 1000);
+  double watchdog = sl_arg_float(s->run, "watchdog");
+  bool data = !strcmp(s->devices.kind, "cpu");
+  sl_runtime_options options = {.clock = s->clock,
+                                .workers = (int)sl_arg_int(s->run, "workers"),
+                                .no_data = !data,
+                                .trace_records = trace_room(j),
+                                .watchdog_seconds = watchdog,
+                                .jitter_seed = jitter_ns ? (uint64_t)sl_arg_int(s->run, "seed") + 1 : 0,
+                                .jitter_ns = jitter_ns,
+                                .bind = data ? sl_placement_bind : NULL,
+                                .bind_arg = j->machine.placement};
+  sl_status status = sl_runtime_create(j->plan, &options, &j->rt);
+  if (status) return status;
+  sl_lowered_attach(j->lowered, j->rt);
+  if (!data) return SL_OK;
+  const char *init = text_or_null(s->run, "init");
+  if (init) return weights_load(init, j->lowered, j->rt);
+  sl_params_init(j->lowered, j->rt, (uint64_t)sl_arg_int(s->run, "seed"));
+  return SL_OK;
+}
+
+static sl_status run_steps(job *j) {
+  int64_t steps = sl_arg_int(j->settings->run, "steps");
+  if (!steps) return SL_OK;
+  atomic_store_explicit(&running, j->rt, memory_order_release);
+  progress_start(&j->progress);
+  sl_status status = sl_runtime_run(j->rt, steps);
+  atomic_store_explicit(&running, NULL, memory_order_relaxed);
+  progress_close(&j->progress);
+  j->stopped = status == SL_E_STOPPED;
+  return j->stopped ? SL_OK : status;
+}
+
+static sl_status keep_trace_and_report(const job *j, const char *failure) {
+  const char *trace = text_or_null(j->settings->run, "trace");
+  const char *report = text_or_null(j->settings->run, "report");
+  sl_status status = trace ? sl_trace_write(trace, j->plan, j->rt, j->settings->clock) : SL_OK;
+  if (!status && report) status = report_write(report, j, failure);
+  return status;
+}
+
+/* A run that failed leaves its trace and report too; its first failure counts. */
+static sl_status keep_figures(const job *j, sl_status status) {
+  if (!status) return keep_trace_and_report(j, NULL);
+  char *failure = sli_strdup(sl_detail());
+  if (keep_trace_and_report(j, failure)) sli_log("%s", sl_detail());
+  sl_fail(status, "%s", failure);
+  free(failure);
+  return status;
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static void print_devices(const job *j, const sl_figures *figures) {
+  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+    const sl_device_figures *f = &figures->devices[d];
+    char memory[32];
+    sli_format_bytes(memory, (double)j->plan->devices[d].arena_bytes);
+    printf("  %-8s busy %.4g s of %.4g s  bubble %.1f %%  activations %.4g  memory %s\n",
+           j->plan->devices[d].name, f->busy_seconds, f->span_seconds, 100 * f->bubble_fraction,
+           sl_runtime_peak_activations(j->rt, d), memory);
+  }
+}
+
+static void print_end(const job *j) {
+  const progress *p = &j->progress;
+  int64_t steps = sl_runtime_steps(j->rt);
+  if (p->quiet || !steps) return;
+  if (j->stopped)
+    printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
+  sl_figures figures = sl_runtime_figures(j->rt);
+  if (p->count)
+    printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
+           p->records[p->count - 1].report.loss, (long long)steps);
+  if (figures.step_seconds > 0)
+    printf("a step takes %.4g s (%.0f %s/s), bubble %.1f %%\n", figures.step_seconds,
+           (double)p->items / figures.step_seconds, p->word, 100 * figures.bubble_fraction);
+  print_devices(j, &figures);
+  free(figures.devices);
+}
+
+static sl_status run_job(job *j) {
+  const sl_args *run = j->settings->run;
+  const char *save = text_or_null(run, "save");
+  sl_status status = make_runtime(j);
+  if (status) return status;
+  status = run_steps(j);
+  if (!status) print_end(j);
+  if (!status && save) status = weights_save(save, j->lowered, j->rt);
+  status = keep_figures(j, status);
+  if (!status && sl_arg_int(run, "generate") && !j->stopped) status = generate(j);
+  return status;
+}
+
+/* A file that cannot be written is found out before the work, not after it. */
+static sl_status check_files(const settings *s) {
+  static const char *const names[] = {"save", "report", "trace", "plan"};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
+    if (text_or_null(s->run, names[i]))
+      status = sli_atomic_check(sl_arg_text(s->run, names[i]));
+  return status;
+}
+
+static sl_status plan_job(job *j) {
+  uint64_t start = sli_now_ns();
+  sl_status status = make_graph(j);
+  if (!status) status = make_plan(j);
+  j->plan_ns = sli_now_ns() - start;
+  return status ? status : write_plan(j);
+}
+
+static sl_status do_job(job *j) {
+  settings *s = j->settings;
+  sl_status status = machine_place(s, &j->machine);
+  if (status) return status;
+  if (sl_arg_flag(s->run, "show-placement")) {
+    if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);
+    return SL_OK;
+  }
+  bool dry = sl_arg_flag(s->run, "dry-run");
+  if (!dry) status = check_files(s);
+  if (!status) status = plan_job(j);
+  if (status) return status;
+  if (dry) {
+    print_summary_of_plan(j);
+    return SL_OK;
+  }
+  return run_job(j);
+}
+
+int main(int argc, char **argv) {
+  job j = {.process_start_ns = process_start_ns()};
+  settings s;
+  catch_signals();
+  sl_status status = settings_read(argc, argv, &s);
+  j.settings = &s;
+  if (!status && !s.done) {
+    progress_init(&j.progress, sl_arg_int(s.run, "steps"), sl_arg_flag(s.run, "quiet"));
+    status = do_job(&j);
+  }
+  if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  sl_runtime_destroy(j.rt);
+  sl_lowered_destroy(j.lowered);
+  sl_graph_destroy(j.graph);
+  progress_fini(&j.progress);
+  machine_fini(&j.machine);
+  settings_fini(&s);
+  return sl_status_exit(status);
+}

@@ -1,0 +1,88 @@
+/* Progress: on a terminal one line that is redrawn, elsewhere a line now and
+ * then. Both go to the standard output. */
+#include "tools/actorrun.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LINES = 20 };                                   /* of a whole run, not on a terminal */
+static const uint64_t redraw_ns = 50000000;            /* on a terminal */
+static const uint64_t silence_ns = UINT64_C(20000000000); /* longest, elsewhere */
+
+void progress_init(progress *p, int64_t steps, bool quiet) {
+  *p = (progress){.steps = steps, .quiet = quiet, .terminal = isatty(STDOUT_FILENO)};
+}
+
+void progress_fini(progress *p) {
+  free(p->records);
+  *p = (progress){0};
+}
+
+void progress_start(progress *p) { p->start_ns = p->drawn_ns = sli_now_ns(); }
+
+double progress_step_seconds(const progress *p, size_t index) {
+  uint64_t before = index ? p->records[index - 1].end_ns : p->start_ns;
+  return (double)(p->records[index].end_ns - before) * 1e-9;
+}
+
+/* Items per second over the last steps: enough of them to be steady. */
+static double recent_rate(const progress *p) {
+  size_t last = p->count - 1, first = last > 10 ? last - 10 : 0;
+  uint64_t begin = first ? p->records[first - 1].end_ns : p->start_ns;
+  double seconds = (double)(p->records[last].end_ns - begin) * 1e-9;
+  return seconds > 0 ? (double)p->items * (double)(last - first + 1) / seconds : 0;
+}
+
+static int format_line(const progress *p, char *out, size_t bytes) {
+  const sl_step_report *r = &p->records[p->count - 1].report;
+  char memory[32];
+  sli_format_bytes(memory, (double)p->memory_bytes);
+  return snprintf(out, bytes, "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f %s/s  %s",
+                  (long long)r->step + 1, (long long)p->steps, r->loss, r->grad_norm,
+                  (double)r->lr, recent_rate(p), p->word, memory);
+}
+
+/* Never wider than the terminal: a line that wraps cannot be redrawn. */
+static void draw_terminal(progress *p) {
+  char line[256];
+  struct winsize size;
+  int width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+  int n = format_line(p, line, sizeof line);
+  printf("\r%.*s\033[K", SLI_MIN(n, width - 1), line);
+  fflush(stdout);
+  p->line_open = true;
+}
+
+static void draw_plain(progress *p) {
+  char line[256];
+  format_line(p, line, sizeof line);
+  printf("%s\n", line);
+  fflush(stdout);
+}
+
+static bool plain_line_due(const progress *p, int64_t step, uint64_t now) {
+  int64_t every = SLI_MAX(p->steps / LINES, 1);
+  return step == 0 || step + 1 == p->steps || (step + 1) % every == 0 ||
+         now - p->drawn_ns > silence_ns;
+}
+
+void progress_step(void *ctx, const sl_step_report *report) {
+  progress *p = ctx;
+  uint64_t now = sli_now_ns();
+  SLI_GROW(p->records, p->count, p->capacity);
+  p->records[p->count++] = (step_record){*report, now};
+  if (p->quiet) return;
+  bool due = p->terminal ? now - p->drawn_ns > redraw_ns || report->step + 1 == p->steps
+                         : plain_line_due(p, report->step, now);
+  if (!due) return;
+  p->drawn_ns = now;
+  p->terminal ? draw_terminal(p) : draw_plain(p);
+}
+
+void progress_close(progress *p) {
+  if (p->line_open) printf("\n");
+  p->line_open = false;
+  fflush(stdout);
+}
