@@ -1,0 +1,141 @@
+/* Starting values.
+ *
+ * Element i of a parameter is a function of (seed, name, i): word i % 4 of
+ * Philox block i / 4, whose key is the seed and whose counter holds the block's
+ * number and the name's hash. So the values do not depend on how parameters are
+ * spread over devices, nor on the order in which they are filled.
+ *
+ * A model of 10^9 parameters should not wait for this, so the work goes through
+ * short arrays of LANES blocks in plain loops, which compilers turn into vector
+ * instructions, and the logarithm, sine and cosine of Box & Muller's method are
+ * polynomials that stay within those loops. Every element sees the same
+ * operations whatever the vectors' length, so machines agree on the bits. */
+#include "graph/graph.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/philox.h"
+
+enum { LANES = 64, VALUES = 4 * LANES };
+
+/* Everything is inlined into run_plain() and run_avx2(), and compiled for each. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* Word w of block `first` + l, at [w][l]. */
+INLINE void random_words(uint64_t first, uint64_t name, uint64_t seed, uint32_t x[4][LANES]) {
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  for (int l = 0; l < LANES; l++) {
+    x[0][l] = (uint32_t)(first + (uint64_t)l);
+    x[1][l] = (uint32_t)((first + (uint64_t)l) >> 32);
+    x[2][l] = (uint32_t)name;
+    x[3][l] = (uint32_t)(name >> 32);
+  }
+  for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1))
+    for (int l = 0; l < LANES; l++)
+      sli_philox_round(&x[0][l], &x[1][l], &x[2][l], &x[3][l], k0, k1);
+}
+
+/* The top 24 bits as k / 2^24, k in [0, 2^24): exact in f32. */
+INLINE float fraction(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p-24f; }
+
+/* ln(u) for u in [2^-24, 1]: u = m 2^e with m in [sqrt(1/2), sqrt(2)), and the
+ * series of artanh for ln(m) = 2 artanh((m - 1) / (m + 1)). */
+INLINE float logarithm(float u) {
+  uint32_t bits;
+  memcpy(&bits, &u, sizeof bits);
+  int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
+  bits -= (uint32_t)e << 23;
+  float m;
+  memcpy(&m, &bits, sizeof m);
+  float s = (m - 1) / (m + 1), q = s * s;
+  float p = 1.0f / 9;
+  p = p * q + 1.0f / 7;
+  p = p * q + 1.0f / 5;
+  p = p * q + 1.0f / 3;
+  p = p * q + 1;
+  return (float)e * 0.693147180559945f + 2 * s * p;
+}
+
+/* cos and sin of 2 pi u for u in [0, 1): the nearest quarter turn, and Taylor
+ * series for the rest, at most pi/4 either way. */
+INLINE void turn(float u, float *cosine, float *sine) {
+  int32_t quarter = (int32_t)(4 * u + 0.5f);
+  float x = (u - 0.25f * (float)quarter) * 6.28318530717959f, q = x * x;
+  float c = 1.0f / 40320, s = 1.0f / 362880;
+  c = c * q - 1.0f / 720;
+  c = c * q + 1.0f / 24;
+  c = c * q - 0.5f;
+  c = c * q + 1;
+  s = s * q - 1.0f / 5040;
+  s = s * q + 1.0f / 120;
+  s = s * q - 1.0f / 6;
+  s = (s * q + 1) * x;
+  float a = quarter & 1 ? s : c, b = quarter & 1 ? c : s;
+  *cosine = (quarter + 1) & 2 ? -a : a;
+  *sine = quarter & 2 ? -b : b;
+}
+
+/* Two words give two normal numbers (Box & Muller 1958). */
+INLINE void normal_pair(const uint32_t a[LANES], const uint32_t b[LANES], float scale, float *out,
+                        int at) {
+  float radius[LANES], c[LANES], s[LANES];
+  for (int l = 0; l < LANES; l++) radius[l] = -2 * logarithm(fraction(a[l]) + 0x1p-24f);
+  for (int l = 0; l < LANES; l++) radius[l] = scale * sqrtf(radius[l]);
+  for (int l = 0; l < LANES; l++) turn(fraction(b[l]), &c[l], &s[l]);
+  for (int l = 0; l < LANES; l++) {
+    out[4 * l + at] = radius[l] * c[l];
+    out[4 * l + at + 1] = radius[l] * s[l];
+  }
+}
+
+INLINE void fill_normal(uint32_t x[4][LANES], float scale, float out[VALUES]) {
+  normal_pair(x[0], x[1], scale, out, 0);
+  normal_pair(x[2], x[3], scale, out, 2);
+}
+
+INLINE void fill_uniform(uint32_t x[4][LANES], float scale, float out[VALUES]) {
+  for (int w = 0; w < 4; w++)
+    for (int l = 0; l < LANES; l++)
+      out[4 * l + w] = scale * (2 * fraction(x[w][l]) + 0x1p-24f - 1); /* odd / 2^24 */
+}
+
+/* The VALUES elements from 4 * `first` on. */
+INLINE void run(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float out[VALUES]) {
+  uint32_t words[4][LANES];
+  random_words(first, name, seed, words);
+  if (init.kind == SL_INIT_NORMAL) fill_normal(words, init.scale, out);
+  else fill_uniform(words, init.scale, out);
+}
+
+typedef void run_fn(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out);
+
+static void run_plain(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
+  run(first, name, seed, init, out);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void run_avx2(uint64_t first, uint64_t name, uint64_t seed,
+                                                     sl_init init, float *out) {
+  run(first, name, seed, init, out);
+}
+static run_fn *choose_run(void) { return __builtin_cpu_supports("avx2") ? run_avx2 : run_plain; }
+#else
+static run_fn *choose_run(void) { return run_plain; }
+#endif
+
+void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
+                     float *out) {
+  int64_t n = sl_type_elements(type);
+  if (init.kind == SL_INIT_CONSTANT) {
+    for (int64_t i = 0; i < n; i++) out[i] = init.scale;
+    return;
+  }
+  run_fn *fill = choose_run();
+  uint64_t hash = sli_hash(SLI_HASH_SEED, name, strlen(name));
+  for (int64_t i = 0; i < n; i += VALUES) {
+    float values[VALUES];
+    fill((uint64_t)i / 4, hash, seed, init, values);
+    memcpy(out + i, values, (size_t)SLI_MIN(n - i, (int64_t)VALUES) * sizeof *out);
+  }
+}
