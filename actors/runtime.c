@@ -227,13 +227,17 @@ static void bind_thread(void *arg, int thread) {
   if (b->rt->options.bind) b->rt->options.bind(b->rt->options.bind_arg, b->device, thread);
 }
 
-static size_t scratch_of(const sl_runtime *rt, int32_t q) {
+static int team_size(const sl_runtime *rt, const queue *q) {
+  int threads = q->plan->threads ? q->plan->threads : rt->plan->devices[q->plan->device].threads;
+  return SLI_MAX(threads, 1);
+}
+
+static size_t scratch_of(const sl_runtime *rt, const queue *q) {
   size_t most = 0;
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const actor *a = &rt->actors[i];
-    if (a->queue->id == q && a->program)
-      most = SLI_MAX(most, sl_program_scratch(a->program,
-                                              rt->plan->devices[a->queue->plan->device].threads));
+    if (a->queue == q && a->program)
+      most = SLI_MAX(most, sl_program_scratch(a->program, team_size(rt, q)));
   }
   return most;
 }
@@ -242,8 +246,7 @@ static sl_status open_queue(worker *w, queue *q) {
   sl_runtime *rt = w->rt;
   binding *b = allot(rt, 1, sizeof *b);
   *b = (binding){rt, q->plan->device};
-  sl_queue_config config = {.threads = SLI_MAX(rt->plan->devices[q->plan->device].threads, 1),
-                            .scratch_bytes = scratch_of(rt, q->id),
+  sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
                             .bind = bind_thread, .bind_arg = b};
   return q->ops->open(&config, &q->impl);
 }

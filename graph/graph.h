@@ -119,6 +119,8 @@ sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
 
 /* Forward flops and bytes of a node. */
 void sli_node_cost(const sli_node *node, double *flops, double *bytes);
+/* The same as an estimate of time on one core. */
+double sli_node_seconds(const sli_node *node);
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);

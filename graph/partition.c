@@ -24,6 +24,12 @@ void sli_node_cost(const sli_node *node, double *flops, double *bytes) {
     if (node->out[o]) *bytes += (double)sl_type_bytes(&node->out_type[o]);
 }
 
+double sli_node_seconds(const sli_node *node) {
+  double flops, bytes;
+  sli_node_cost(node, &flops, &bytes);
+  return flops / flops_per_second + bytes / bytes_per_second;
+}
+
 /* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. */
 typedef struct cut {
   const sl_graph *g;
@@ -35,9 +41,7 @@ static double *cost_sums(const sl_graph *g) {
   double *sums = sli_calloc((size_t)g->nblocks + 1, sizeof *sums);
   for (int i = 0; i < g->nnodes; i++) {
     if (g->nodes[i]->cls != SL_CLASS_F) continue;
-    double flops, bytes;
-    sli_node_cost(g->nodes[i], &flops, &bytes);
-    sums[g->nodes[i]->block + 1] += flops / flops_per_second + bytes / bytes_per_second;
+    sums[g->nodes[i]->block + 1] += sli_node_seconds(g->nodes[i]);
   }
   for (int b = 0; b < g->nblocks; b++) sums[b + 1] += sums[b];
   return sums;

@@ -112,6 +112,7 @@ typedef struct sl_queue {
   const char *name;
   int32_t device;
   const sl_queue_ops *ops;
+  int32_t threads;                       /* of its team; 0: the device's */
   int32_t run_ahead;                     /* unfinished firings it may hold, >= 1 */
   uint8_t class_order[SL_CLASS_COUNT];   /* smaller first */
   bool lazy_w;      /* W waits while an F of its stage still has credit ... */

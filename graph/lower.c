@@ -1,0 +1,216 @@
+/* Lowering, from end to end, and what the result offers. */
+#include "graph/lower.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PENDING_STEPS = 4 };
+
+/* One output that inference delivers. */
+typedef struct output_sink {
+  sl_sink sink;
+  sl_lowered *lowered;
+  const char *name;
+  sl_type type;
+} output_sink;
+
+struct sl_lowered {
+  sl_graph *g;
+  sl_lower_options options;
+  char *schedule;
+  sl_plan *plan;
+  int nparams;
+  sl_param_info *params;
+  int nquotas;
+  sl_quota *quotas;
+  sl_runtime *rt; /* where failures go */
+  sl_sink loss_sink, norm_sink;
+  output_sink *outputs;
+  double loss[PENDING_STEPS]; /* sums of steps under way; the host queue's alone */
+  sli_arena arena;
+};
+
+/* ---- reports ------------------------------------------------------------------ */
+
+static void take_loss(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)n;
+  sl_lowered *l = ctx;
+  double loss = *(const double *)values[0], *sum = &l->loss[tick->step % PENDING_STEPS];
+  *sum = tick->microbatch || tick->piece ? *sum + loss : loss;
+  if (isfinite(loss) || !l->rt) return;
+  char text[128];
+  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g",
+           (long long)tick->step, tick->microbatch, loss);
+  sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
+}
+
+static void take_norm(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)n;
+  sl_lowered *l = ctx;
+  if (!l->options.on_step) return;
+  sl_step_report report = {
+      .step = tick->step,
+      .loss = l->loss[tick->step % PENDING_STEPS] / l->plan->microbatches / l->plan->pieces,
+      .grad_norm = *(const double *)values[0],
+      .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
+  l->options.on_step(l->options.ctx, &report);
+}
+
+static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)tick, (void)n;
+  output_sink *o = ctx;
+  const sl_lower_options *options = &o->lowered->options;
+  if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
+}
+
+static void add_report(sl_graph *g, const char *name, sl_tensor *t, const sl_sink *sink,
+                       bool per_step) {
+  sl_attrs attrs = {.user = sink};
+  sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, 1, &t, 0);
+  n->per_step = per_step;
+}
+
+static void add_reports(sl_lowered *l) {
+  sl_graph *g = l->g;
+  if (!g->options.infer) {
+    l->loss_sink = (sl_sink){take_loss, l};
+    l->norm_sink = (sl_sink){take_norm, l};
+    add_report(g, "report:loss", g->loss, &l->loss_sink, false);
+    add_report(g, "report:norm", g->grad_norm, &l->norm_sink, true);
+    return;
+  }
+  l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
+  for (int i = 0; i < g->noutputs; i++) {
+    output_sink *o = &l->outputs[i];
+    *o = (output_sink){{take_output, o}, l, g->outputs[i].name, g->outputs[i].tensor->type};
+    add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), g->outputs[i].tensor,
+               &o->sink, false);
+  }
+}
+
+/* ---- what the result offers ------------------------------------------------------- */
+
+static void keep_params(sl_lowered *to, const sli_lowering *l) {
+  const sl_graph *g = l->g;
+  to->params = sli_arena_alloc(&to->arena, (size_t)g->nparams * sizeof *to->params);
+  for (int i = 0; i < g->nparams; i++) {
+    const sl_tensor *t = g->params[i];
+    const sli_home *home = &l->homes[t->id];
+    if (home->bundle == SL_NONE) continue; /* inference does not read it */
+    to->params[to->nparams++] =
+        (sl_param_info){t->name, t->type, t->init, l->bundles[home->bundle].reg, home->offset,
+                        l->stage_of[t->home]};
+  }
+}
+
+static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
+  to->quotas = sli_arena_alloc(&to->arena, (size_t)l->nbundles * sizeof *to->quotas);
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->rate == SLI_PER_STEP || b->producer == SL_NONE) continue;
+    to->quotas[to->nquotas++] =
+        (sl_quota){sli_arena_strdup(&to->arena, b->quota_name), l->groups[b->producer].stage,
+                   b->quota};
+  }
+}
+
+static void free_lowering(sli_lowering *l) {
+  for (int i = 0; i < l->ngroups; i++) {
+    free(l->groups[i].nodes);
+    free(l->groups[i].inputs);
+    free(l->groups[i].outputs);
+  }
+  free(l->groups);
+  free(l->bundles);
+  sli_arena_fini(&l->arena);
+}
+
+static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
+  l->schedule = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
+  if (!l->schedule) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
+  l->split = l->schedule->split;
+  if (o->backward) {
+    l->split = !strcmp(o->backward, "split");
+    if (!l->split && strcmp(o->backward, "fused"))
+      return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
+  }
+  l->p = o->stages ? o->stages : 1;
+  l->v = o->chunks ? o->chunks : 1;
+  if (l->p < 1 || l->v < 1)
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
+  l->stages = l->p * l->v;
+  return SL_OK;
+}
+
+static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
+  sl_graph *g = l->g;
+  sl_status status = g->options.infer ? sli_pass_outputs(g) : sli_pass_gradients(g);
+  if (status) return status;
+  add_reports(to);
+  if ((status = sli_lower_place(l))) return status;
+  sli_lower_group(l);
+  sli_lower_bundle(l);
+  if ((status = sli_lower_quotas(l))) return status;
+  return sli_lower_plan(l);
+}
+
+sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
+  if (sl_graph_status(g)) return sl_graph_status(g);
+  sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
+                    .k = SLI_MAX(g->options.pieces, 1)};
+  sl_status status = check_options(options, &l);
+  if (status) return status;
+  sl_lowered *to = sli_calloc(1, sizeof *to);
+  to->g = g;
+  to->options = *options;
+  to->schedule = sli_strdup(l.schedule->name);
+  status = run_passes(to, &l);
+  to->plan = l.plan;
+  if (!status) {
+    keep_params(to, &l);
+    keep_quotas(to, &l);
+  }
+  free_lowering(&l);
+  if (status) {
+    sl_lowered_destroy(to);
+    return status;
+  }
+  *out = to;
+  return SL_OK;
+}
+
+void sl_lowered_destroy(sl_lowered *l) {
+  if (!l) return;
+  sl_plan_destroy(l->plan);
+  free(l->schedule);
+  sli_arena_fini(&l->arena);
+  free(l);
+}
+
+const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
+const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
+void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) { l->rt = rt; }
+
+void sl_lowered_quotas(const sl_lowered *l,
+                       void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx) {
+  for (int i = 0; i < l->nquotas; i++)
+    fn(ctx, l->quotas[i].name, l->quotas[i].stage, l->quotas[i].slots);
+}
+
+int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {
+  *out = l->params;
+  return l->nparams;
+}
+
+float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
+  const sl_param_info *p = &l->params[index];
+  return (float *)((char *)sl_runtime_newest(rt, p->reg) + p->offset);
+}
+
+void sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
+  for (int i = 0; i < l->nparams; i++) {
+    const sl_param_info *p = &l->params[i];
+    sli_init_values(&p->type, p->init, p->name, seed, sl_param_data(l, rt, i));
+  }
+}

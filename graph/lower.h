@@ -1,0 +1,94 @@
+/* What the lowering passes share.
+ *
+ * Pass by pass: nodes are gathered into groups (one becomes one actor), tensors
+ * that leave their group into bundles (one becomes one register), quotas are
+ * set, and groups and bundles are written down as a plan. Groups and bundles
+ * are known by index; their order follows the graph, so two processes lower
+ * the same graph to the same plan. */
+#ifndef SLUICE_GRAPH_LOWER_H
+#define SLUICE_GRAPH_LOWER_H
+
+#include <sluice/lower.h>
+
+#include "graph/graph.h"
+#include "graph/schedules.h"
+
+/* How often something happens: once per tick, or once per step. */
+typedef enum sli_rate { SLI_PER_TICK, SLI_PER_STEP } sli_rate;
+
+/* Nodes that run together: one actor. */
+typedef struct sli_group {
+  const char *name;      /* "F2", "load0", "clip" */
+  sl_class cls;
+  int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
+  int phase;
+  sli_rate rate;
+  bool host;             /* runs beside the passes, on the device's host queue */
+  int nnodes;
+  size_t node_capacity;
+  sli_node **nodes;
+  int ninputs, noutputs; /* bundles read and written */
+  size_t input_capacity, output_capacity;
+  int *inputs, *outputs; /* ports in this order */
+  size_t workspace_bytes;
+  double seconds;
+  int32_t actor;
+} sli_group;
+
+/* Tensors that travel together: one register. */
+typedef struct sli_bundle {
+  const char *name, *quota_name;
+  int producer;          /* group, or SL_NONE: parameters nobody updates */
+  int nconsumers;
+  int *consumers;        /* groups, ascending */
+  sli_rate rate;         /* of its slots */
+  sl_memory memory;
+  int device;
+  bool held;
+  int initial;
+  int quota;
+  double activation;
+  size_t bytes;
+  int32_t reg;
+} sli_bundle;
+
+/* Where a tensor lies: in a bundle's slots, or (bundle SL_NONE) in the workspace
+ * of its group. */
+typedef struct sli_home {
+  int bundle;
+  int group;
+  size_t offset;
+} sli_home;
+
+typedef struct sli_lowering {
+  sl_graph *g;
+  const sl_lower_options *options;
+  const sli_schedule *schedule;
+  bool split;
+  int p, v, stages;      /* devices, chunks, p * v */
+  int m, k;
+  int *stage_of;         /* [g->nblocks] */
+  int *device_of, *chunk_of; /* [stages] */
+  int ngroups;
+  size_t group_capacity;
+  sli_group *groups;
+  int *group_of;         /* [g->nnodes] */
+  int nbundles;
+  size_t bundle_capacity;
+  sli_bundle *bundles;
+  sli_home *homes;       /* [g->ntensors] */
+  int *act_b, *act_w;    /* [stages] credits */
+  sli_arena arena;
+  sl_plan *plan;
+} sli_lowering;
+
+sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
+void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
+void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
+sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
+
+/* The bundles that a group's node arguments refer to, by port: inputs first. */
+int sli_group_port(const sli_group *group, int bundle, bool output);
+
+#endif

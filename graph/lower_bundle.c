@@ -1,0 +1,328 @@
+/* Tensors to bundles.
+ *
+ * A tensor read only inside the group that makes it lives in the group's
+ * workspace, at an offset that tensors with disjoint lifetimes share. One that
+ * other groups read becomes part of a bundle: all tensors made by one group for
+ * the same set of readers at the same rate travel together, because they become
+ * ready together and are given up together. Parameters, gradient sums and
+ * optimizer state fall out of the same rule; what marks them is their rate (a
+ * slot covers a whole step) and who writes them. */
+#include "graph/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+/* Everything about one tensor that decides which bundle it belongs to. */
+typedef struct traits {
+  int producer;
+  int nconsumers;
+  int *consumers;
+  sli_rate rate;
+  sl_memory memory;
+  const char *quota_name;
+  bool held;
+  int initial;
+  int device;
+} traits;
+
+/* ---- who reads and writes ------------------------------------------------------ */
+
+typedef struct uses {
+  int *producer;      /* [ntensors] group, or SL_NONE */
+  int *count;         /* [ntensors] reading groups */
+  int **groups;       /* [ntensors] ascending, without the producer */
+  int *first, *last;  /* [ntensors] node index within the producing group */
+  bool *summed;       /* [ntensors] accumulated over the step */
+  bool *state;        /* [ntensors] updated in place by its producer */
+} uses;
+
+static void add_reader(sli_lowering *l, uses *u, int t, int group) {
+  if (u->producer[t] == group) return;
+  for (int i = 0; i < u->count[t]; i++)
+    if (u->groups[t][i] == group) return;
+  int *more = sli_arena_alloc(&l->arena, (size_t)(u->count[t] + 1) * sizeof *more);
+  int at = 0;
+  while (at < u->count[t] && u->groups[t][at] < group) more[at] = u->groups[t][at], at++;
+  more[at] = group;
+  for (int i = at; i < u->count[t]; i++) more[i + 1] = u->groups[t][i];
+  u->groups[t] = more;
+  u->count[t]++;
+}
+
+static void find_producers(sli_lowering *l, uses *u) {
+  for (int t = 0; t < l->g->ntensors; t++) u->producer[t] = SL_NONE;
+  for (int gi = 0; gi < l->ngroups; gi++)
+    for (int i = 0; i < l->groups[gi].nnodes; i++) {
+      const sli_node *n = l->groups[gi].nodes[i];
+      for (int o = 0; o < n->nout; o++) {
+        if (!n->out[o]) continue;
+        int t = n->out[o]->id;
+        u->producer[t] = gi;
+        u->first[t] = u->last[t] = i;
+        u->summed[t] = n->accumulate_span >> o & 1;
+        u->state[t] = n->op->updates >> o & 1;
+      }
+    }
+}
+
+static void find_readers(sli_lowering *l, uses *u) {
+  for (int gi = 0; gi < l->ngroups; gi++)
+    for (int i = 0; i < l->groups[gi].nnodes; i++) {
+      const sli_node *n = l->groups[gi].nodes[i];
+      for (int a = 0; a < n->nin; a++) {
+        if (!n->in[a]) continue;
+        int t = n->in[a]->id;
+        add_reader(l, u, t, gi);
+        if (u->producer[t] == gi) u->last[t] = SLI_MAX(u->last[t], i);
+      }
+    }
+}
+
+static uses find_uses(sli_lowering *l) {
+  size_t n = (size_t)l->g->ntensors;
+  uses u = {.producer = sli_arena_alloc(&l->arena, n * sizeof *u.producer),
+            .count = sli_arena_alloc(&l->arena, n * sizeof *u.count),
+            .groups = sli_arena_alloc(&l->arena, n * sizeof *u.groups),
+            .first = sli_arena_alloc(&l->arena, n * sizeof *u.first),
+            .last = sli_arena_alloc(&l->arena, n * sizeof *u.last),
+            .summed = sli_arena_alloc(&l->arena, n),
+            .state = sli_arena_alloc(&l->arena, n)};
+  find_producers(l, &u);
+  find_readers(l, &u);
+  return u;
+}
+
+/* ---- traits ----------------------------------------------------------------------- */
+
+static bool any_reader(const sli_lowering *l, const traits *t, sl_class cls, int stage) {
+  for (int i = 0; i < t->nconsumers; i++) {
+    const sli_group *g = &l->groups[t->consumers[i]];
+    if (g->cls == cls && g->stage == stage) return true;
+  }
+  return false;
+}
+
+static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
+  for (int i = 0; i < t->nconsumers; i++)
+    if (l->groups[t->consumers[i]].stage != stage) return true;
+  return false;
+}
+
+/* The knob a per-tick bundle answers to. */
+static const char *tick_quota_name(const sli_lowering *l, const traits *t) {
+  const sli_group *from = &l->groups[t->producer];
+  if (from->cls == SL_CLASS_L) return "load";
+  for (int i = 0; i < t->nconsumers; i++)
+    if (l->groups[t->consumers[i]].cls == SL_CLASS_L) return "report";
+  if (from->cls == SL_CLASS_F) {
+    if (leaves_stage(l, t, from->stage)) return "fwd";
+    return any_reader(l, t, SL_CLASS_W, from->stage) ? "act.w" : "act.b";
+  }
+  return leaves_stage(l, t, from->stage) ? "bwd" : "dy";
+}
+
+/* In a split backward, W comes after B on every tick, so what B and W both read
+ * is given up when W is done, and travels with what only W reads. */
+static void widen_to_stage(sli_lowering *l, traits *t) {
+  if (strcmp(t->quota_name, "act.w")) return;
+  int stage = l->groups[t->producer].stage, *both = sli_arena_alloc(&l->arena, 2 * sizeof *both);
+  int n = 0;
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->stage == stage && (g->cls == SL_CLASS_B || g->cls == SL_CLASS_W) && n < 2) both[n++] = i;
+  }
+  t->consumers = both;
+  t->nconsumers = n;
+}
+
+static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *tensor) {
+  int id = tensor->id;
+  traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
+              .consumers = u->groups[id], .memory = SL_MEMORY_ACTIVATIONS};
+  if (tensor->param) {
+    t.rate = SLI_PER_STEP;
+    t.memory = SL_MEMORY_PARAMETERS;
+    t.quota_name = "param";
+    t.initial = 1;
+    t.device = l->device_of[l->stage_of[tensor->home]];
+    return t;
+  }
+  const sli_group *from = &l->groups[t.producer];
+  t.device = from->device;
+  t.held = u->state[id];
+  t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
+  if (t.held) t.memory = SL_MEMORY_OPTIMIZER, t.quota_name = "state";
+  else if (u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
+  else if (t.rate == SLI_PER_STEP) t.quota_name = "step";
+  else t.quota_name = tick_quota_name(l, &t);
+  widen_to_stage(l, &t);
+  return t;
+}
+
+/* ---- bundles ------------------------------------------------------------------------ */
+
+static bool same_traits(const sli_bundle *b, const traits *t) {
+  return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
+         b->memory == t->memory && b->held == t->held && b->device == t->device &&
+         !strcmp(b->quota_name, t->quota_name) &&
+         (!t->nconsumers ||
+          !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
+}
+
+static const char *bundle_name(sli_lowering *l, const traits *t) {
+  int stage = SL_NONE, twins = 0;
+  if (t->producer != SL_NONE) stage = l->groups[t->producer].stage;
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    int other = b->producer == SL_NONE ? SL_NONE : l->groups[b->producer].stage;
+    twins += other == stage && !strcmp(b->quota_name, t->quota_name);
+  }
+  char at[16] = "";
+  if (stage != SL_NONE) snprintf(at, sizeof at, "@%d", stage);
+  return twins ? sli_arena_format(&l->arena, "%s.%d%s", t->quota_name, twins + 1, at)
+               : sli_arena_format(&l->arena, "%s%s", t->quota_name, at);
+}
+
+static void add_port(int **ports, int *count, size_t *capacity, int bundle) {
+  SLI_GROW(*ports, (size_t)*count, *capacity);
+  (*ports)[(*count)++] = bundle;
+}
+
+static int add_bundle(sli_lowering *l, const traits *t) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  int at = l->nbundles;
+  l->bundles[at] = (sli_bundle){.name = bundle_name(l, t), .quota_name = t->quota_name,
+                                .producer = t->producer, .nconsumers = t->nconsumers,
+                                .consumers = t->consumers, .rate = t->rate, .memory = t->memory,
+                                .device = t->device, .held = t->held, .initial = t->initial};
+  l->nbundles++;
+  if (t->producer != SL_NONE) {
+    sli_group *g = &l->groups[t->producer];
+    add_port(&g->outputs, &g->noutputs, &g->output_capacity, at);
+  }
+  for (int i = 0; i < t->nconsumers; i++) {
+    sli_group *g = &l->groups[t->consumers[i]];
+    add_port(&g->inputs, &g->ninputs, &g->input_capacity, at);
+  }
+  return at;
+}
+
+static int find_bundle(const sli_lowering *l, const traits *t) {
+  for (int i = 0; i < l->nbundles; i++)
+    if (same_traits(&l->bundles[i], t)) return i;
+  return SL_NONE;
+}
+
+static void bundle_tensor(sli_lowering *l, const uses *u, const sl_tensor *tensor) {
+  traits t = tensor_traits(l, u, tensor);
+  int at = find_bundle(l, &t);
+  if (at == SL_NONE) at = add_bundle(l, &t);
+  sli_bundle *b = &l->bundles[at];
+  l->homes[tensor->id] = (sli_home){at, t.producer, b->bytes};
+  b->bytes += aligned(sl_type_bytes(&tensor->type));
+}
+
+/* A schedule's credits exist even where nothing is kept for a backward pass: a
+ * register of no bytes carries them. */
+static void add_credit(sli_lowering *l, int forward, int backward, const char *name) {
+  traits t = {.producer = forward, .nconsumers = 1, .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
+              .memory = SL_MEMORY_ACTIVATIONS, .quota_name = name,
+              .device = l->groups[forward].device};
+  t.consumers[0] = backward;
+  widen_to_stage(l, &t);
+  if (find_bundle(l, &t) == SL_NONE) add_bundle(l, &t);
+}
+
+static int stage_group(const sli_lowering *l, sl_class cls, int stage) {
+  for (int i = 0; i < l->ngroups; i++)
+    if (l->groups[i].cls == cls && l->groups[i].stage == stage) return i;
+  return SL_NONE;
+}
+
+static void add_credits(sli_lowering *l) {
+  for (int s = 0; s < l->stages; s++) {
+    int f = stage_group(l, SL_CLASS_F, s), b = stage_group(l, SL_CLASS_B, s);
+    int w = stage_group(l, SL_CLASS_W, s);
+    if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, "act.b");
+    if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, "act.w");
+  }
+}
+
+/* ---- workspace ------------------------------------------------------------------------ */
+
+typedef struct interval {
+  const sl_tensor *tensor;
+  int first, last;
+  size_t bytes, offset;
+} interval;
+
+static int larger_first(const void *a, const void *b) {
+  const interval *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->tensor->id - y->tensor->id;
+}
+
+/* The lowest offset at which `x` overlaps none of the placed intervals that are
+ * alive together with it. */
+static size_t lowest_fit(const interval *placed, int count, const interval *x) {
+  size_t offset = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int i = 0; i < count; i++) {
+      const interval *y = &placed[i];
+      bool together = x->first <= y->last && y->first <= x->last;
+      bool overlap = offset < y->offset + y->bytes && y->offset < offset + x->bytes;
+      if (together && overlap) offset = y->offset + y->bytes, moved = true;
+    }
+  }
+  return offset;
+}
+
+/* Greedy by size: large tensors first, each at its lowest fit. */
+static void lay_out_workspace(sli_lowering *l, int group, const uses *u) {
+  sli_group *g = &l->groups[group];
+  interval *all = sli_calloc((size_t)l->g->ntensors, sizeof *all);
+  int count = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_tensor *t = g->nodes[i]->out[o];
+      if (t && l->homes[t->id].bundle == SL_NONE)
+        all[count++] = (interval){t, u->first[t->id], u->last[t->id],
+                                  aligned(sl_type_bytes(&t->type)), 0};
+    }
+  qsort(all, (size_t)count, sizeof *all, larger_first);
+  for (int i = 0; i < count; i++) {
+    all[i].offset = lowest_fit(all, i, &all[i]);
+    g->workspace_bytes = SLI_MAX(g->workspace_bytes, all[i].offset + all[i].bytes);
+    l->homes[all[i].tensor->id] = (sli_home){SL_NONE, group, all[i].offset};
+  }
+  free(all);
+}
+
+/* ---- the pass --------------------------------------------------------------------------- */
+
+void sli_lower_bundle(sli_lowering *l) {
+  sl_graph *g = l->g;
+  uses u = find_uses(l);
+  l->homes = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->homes);
+  for (int i = 0; i < g->ntensors; i++) {
+    const sl_tensor *t = g->tensors[i];
+    l->homes[i] = (sli_home){SL_NONE, SL_NONE, 0};
+    bool used = t->param ? u.count[i] > 0 || u.producer[i] != SL_NONE
+                         : u.producer[i] != SL_NONE && (u.count[i] || u.state[i] || u.summed[i]);
+    if (used) bundle_tensor(l, &u, t);
+  }
+  add_credits(l);
+  for (int i = 0; i < l->ngroups; i++) lay_out_workspace(l, i, &u);
+}
+
+int sli_group_port(const sli_group *group, int bundle, bool output) {
+  const int *ports = output ? group->outputs : group->inputs;
+  int count = output ? group->noutputs : group->ninputs;
+  for (int i = 0; i < count; i++)
+    if (ports[i] == bundle) return i + (output ? group->ninputs : 0);
+  SLI_CHECK(false, "group %s has no port for bundle %d", group->name, bundle);
+  return SL_NONE;
+}

@@ -1,0 +1,229 @@
+/* Writing groups and bundles down as a plan. */
+#include "graph/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kind {
+  const char *name;
+  const sl_queue_ops *compute, *host;
+} kinds[] = {{"cpu", &sl_queue_cpu, &sl_queue_cpu},
+             {"timed", &sl_queue_timed, &sl_queue_null},
+             {"null", &sl_queue_null, &sl_queue_null}};
+
+static const struct kind *find_kind(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++)
+    if (!strcmp(kinds[i].name, name)) return &kinds[i];
+  return NULL;
+}
+
+/* ---- devices and queues --------------------------------------------------------- */
+
+static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
+  sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
+                .ops = kind->compute, .run_ahead = 1,
+                .class_order = {[SL_CLASS_U] = 0, [SL_CLASS_C] = 0, [SL_CLASS_L] = 0,
+                                [SL_CLASS_F] = 1, [SL_CLASS_R] = 2, [SL_CLASS_B] = 2,
+                                [SL_CLASS_W] = 3}};
+  sl_plan_add_queue(l->plan, q);
+  q.name = sl_plan_format(l->plan, "host@%d", device);
+  q.ops = kind->host;
+  q.threads = 1;
+  sl_plan_add_queue(l->plan, q);
+}
+
+static int32_t queue_of(const sli_group *g) { return 2 * g->device + g->host; }
+
+static sl_status add_devices(sli_lowering *l) {
+  const sl_device_options *o = &l->options->devices;
+  const char *name = o->kind ? o->kind : "cpu";
+  const struct kind *kind = find_kind(name);
+  if (!kind) return sl_fail(SL_E_USAGE, "unknown device kind '%s'", name);
+  if (o->count && o->count != l->p)
+    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
+                   name, l->p, l->p);
+  for (int d = 0; d < l->p; d++) {
+    size_t workspace = 0;
+    for (int i = 0; i < l->ngroups; i++)
+      if (l->groups[i].device == d) workspace = SLI_MAX(workspace, l->groups[i].workspace_bytes);
+    sl_plan_add_device(l->plan, (sl_device){.name = sl_plan_format(l->plan, "%s:%d", name, d),
+                                            .kind = name, .threads = SLI_MAX(o->threads, 1),
+                                            .budget_bytes = o->budget_bytes,
+                                            .workspace_bytes = workspace});
+  }
+  for (int d = 0; d < l->p; d++) add_queues(l, kind, d);
+  return SL_OK;
+}
+
+/* ---- registers -------------------------------------------------------------------- */
+
+static void add_register(sli_lowering *l, sli_bundle *b) {
+  b->reg = sl_plan_add_register(
+      l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
+                             .pool = SL_NONE, .initial = b->held ? 0 : b->initial, .held = b->held,
+                             .device = b->device, .memory = b->memory, .slot_bytes = b->bytes,
+                             .activation = b->activation});
+}
+
+/* ---- links -------------------------------------------------------------------------- */
+
+/* On modelled devices with a crossing time, what another device reads goes over
+ * a link: one more actor, and a register at the far end. */
+typedef struct link {
+  int bundle, device;
+  int32_t reg;
+} link;
+
+typedef struct links {
+  int count;
+  size_t capacity;
+  link *items;
+  int32_t *queues; /* [p * p] by source and destination, SL_NONE: not made yet */
+} links;
+
+static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
+  return l->options->cost.comm > 0 && b->rate == SLI_PER_TICK && b->producer != SL_NONE &&
+         !l->groups[b->producer].host && b->device != device;
+}
+
+static int32_t link_queue(sli_lowering *l, links *x, int from, int to) {
+  int32_t *q = &x->queues[from * l->p + to];
+  if (*q == SL_NONE)
+    *q = sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "link@%d>%d", from, to),
+                                               .device = from, .ops = &sl_queue_delay,
+                                               .run_ahead = l->m * l->k});
+  return *q;
+}
+
+static int32_t add_link(sli_lowering *l, links *x, int bundle, int device) {
+  const sli_bundle *b = &l->bundles[bundle];
+  const sl_register *from = &l->plan->regs[b->reg];
+  sl_register far = *from;
+  far.name = sl_plan_format(l->plan, "%s>%d", from->name, device);
+  far.device = device;
+  far.activation = 0;
+  int32_t reg = sl_plan_add_register(l->plan, far), each = sl_plan_map_each(l->plan);
+  sl_plan_add_actor(l->plan,
+                    (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
+                               .cls = SL_CLASS_C, .queue = link_queue(l, x, b->device, device),
+                               .stage = l->groups[b->producer].stage, .chunk = SL_NONE,
+                               .ticks = each, .firings_per_step = l->m * l->k, .nin = 1,
+                               .in = &(sl_port){b->reg, each}, .nout = 1,
+                               .out = &(sl_port){reg, each}, .seconds = l->options->cost.comm});
+  SLI_GROW(x->items, (size_t)x->count, x->capacity);
+  x->items[x->count++] = (link){bundle, device, reg};
+  return reg;
+}
+
+/* The register through which a device reads a bundle. */
+static int32_t near_register(sli_lowering *l, links *x, int bundle, int device) {
+  if (!crosses(l, &l->bundles[bundle], device)) return l->bundles[bundle].reg;
+  for (int i = 0; i < x->count; i++)
+    if (x->items[i].bundle == bundle && x->items[i].device == device) return x->items[i].reg;
+  return add_link(l, x, bundle, device);
+}
+
+/* ---- ports ------------------------------------------------------------------------------ */
+
+static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
+  sl_plan *plan = l->plan;
+  uint32_t ticks = (uint32_t)(l->m * l->k);
+  if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
+  if (output && b->initial) return sl_plan_map_lag(plan, 1, b->initial);
+  if (g->rate == SLI_PER_TICK && b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
+  return sl_plan_map_each(plan);
+}
+
+static sl_port *group_ports(sli_lowering *l, links *x, const sli_group *g, bool output) {
+  int count = output ? g->noutputs : g->ninputs;
+  const int *bundles = output ? g->outputs : g->inputs;
+  sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
+  for (int i = 0; i < count; i++) {
+    const sli_bundle *b = &l->bundles[bundles[i]];
+    int32_t reg = output ? b->reg : near_register(l, x, bundles[i], g->device);
+    ports[i] = (sl_port){reg, port_map(l, g, b, output)};
+  }
+  return ports;
+}
+
+/* ---- programs ------------------------------------------------------------------------------ */
+
+static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *t) {
+  if (!t) return (sl_place){SL_NONE, 0};
+  const sli_group *g = &l->groups[group];
+  const sli_home *home = &l->homes[t->id];
+  if (home->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, home->offset};
+  bool output = l->bundles[home->bundle].producer == group;
+  return (sl_place){sli_group_port(g, home->bundle, output), home->offset};
+}
+
+static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
+  sl_plan *plan = l->plan;
+  sl_place *in = sl_plan_alloc(plan, (size_t)n->nin * sizeof *in);
+  sl_place *out = sl_plan_alloc(plan, (size_t)n->nout * sizeof *out);
+  for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, group, n->in[i]);
+  for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
+  *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
+                            .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
+                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
+}
+
+static sl_program *write_program(sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
+  program->ncalls = g->nnodes;
+  program->calls = sl_plan_alloc(l->plan, (size_t)g->nnodes * sizeof *program->calls);
+  program->nbases = g->ninputs + g->noutputs + 1;
+  for (int i = 0; i < g->nnodes; i++) write_call(l, group, g->nodes[i], &program->calls[i]);
+  return program;
+}
+
+/* ---- durations -------------------------------------------------------------------------------- */
+
+static double pass_seconds(const sli_lowering *l, const sli_group *g) {
+  const sl_cost *c = &l->options->cost;
+  if (c->F > 0 || c->B > 0 || c->W > 0) {
+    if (g->cls == SL_CLASS_F) return c->F;
+    if (g->cls == SL_CLASS_B) return l->split ? c->B : c->B + c->W;
+    return g->cls == SL_CLASS_W ? c->W : 0;
+  }
+  double seconds = 0;
+  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_node_seconds(g->nodes[i]);
+  return seconds;
+}
+
+/* ---- actors -------------------------------------------------------------------------------------- */
+
+/* A group that no tick's data drives decides by itself how far the run goes. */
+static bool is_source(const sli_lowering *l, const sli_group *g) {
+  for (int i = 0; i < g->ninputs; i++)
+    if (!l->bundles[g->inputs[i]].initial) return false;
+  return true;
+}
+
+static void add_actor(sli_lowering *l, links *x, int group) {
+  sli_group *g = &l->groups[group];
+  sl_plan *plan = l->plan;
+  int32_t ticks = l->m * l->k;
+  bool per_step = g->rate == SLI_PER_STEP;
+  sl_map_entry last = {ticks - 1, SL_FIRST | SL_LAST};
+  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(g), .stage = g->stage,
+                .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks,
+                .ticks = per_step ? sl_plan_add_map(plan, 1, ticks, &last) : sl_plan_map_each(plan),
+                .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
+                .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
+                .program = write_program(l, group), .seconds = pass_seconds(l, g)};
+  g->actor = sl_plan_add_actor(plan, a);
+}
+
+sl_status sli_lower_plan(sli_lowering *l) {
+  l->plan = sl_plan_create(l->m, l->k);
+  sl_status status = add_devices(l);
+  if (status) return status;
+  links x = {.queues = sli_arena_alloc(&l->arena, (size_t)(l->p * l->p) * sizeof *x.queues)};
+  for (int i = 0; i < l->p * l->p; i++) x.queues[i] = SL_NONE;
+  for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
+  for (int i = 0; i < l->ngroups; i++) add_actor(l, &x, i);
+  free(x.items);
+  return sl_plan_finish(l->plan);
+}

@@ -1,0 +1,117 @@
+/* Quotas: the schedule's, the user's, and those that follow from them.
+ *
+ * The schedule sets the activations' credits, act.b and act.w. Registers
+ * between stages and beside the passes get as many slots as those credits can
+ * ever use, so that they never decide anything: what F has produced and the
+ * next stage's backward has not yet given up is bounded by F's own credit, plus
+ * that stage's act.w where weight gradients read it too. Whoever wants them
+ * tighter says so with --quota. */
+#include "graph/lower.h"
+
+#include <string.h>
+
+static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
+
+static void schedule_credits(sli_lowering *l) {
+  size_t bytes = (size_t)l->stages * sizeof(int);
+  l->act_b = sli_arena_alloc(&l->arena, bytes);
+  l->act_w = sli_arena_alloc(&l->arena, bytes);
+  for (int s = 0; s < l->stages; s++) {
+    sli_at at = {l->p, l->v, l->m, l->k, l->device_of[s], l->chunk_of[s], s};
+    int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
+    l->act_b[s] = clamp(b, l->m * l->k);
+    l->act_w[s] = clamp(w, l->m * l->k);
+  }
+}
+
+static bool names(const sl_quota *q, const char *name, int stage) {
+  bool both = !strcmp(q->name, "act") && !strncmp(name, "act.", 4);
+  return (both || !strcmp(q->name, name)) && (q->stage == SL_NONE || q->stage == stage);
+}
+
+/* The last quota given for this knob, or 0. */
+static int given(const sli_lowering *l, const char *name, int stage) {
+  int slots = 0;
+  for (int i = 0; i < l->options->nquotas; i++)
+    if (names(&l->options->quotas[i], name, stage)) slots = l->options->quotas[i].slots;
+  return slots;
+}
+
+static int bundle_stage(const sli_lowering *l, const sli_bundle *b) {
+  return b->producer == SL_NONE ? SL_NONE : l->groups[b->producer].stage;
+}
+
+static sl_status check_given(const sli_lowering *l) {
+  for (int i = 0; i < l->options->nquotas; i++) {
+    const sl_quota *q = &l->options->quotas[i];
+    if (q->slots < 1)
+      return sl_fail(SL_E_USAGE, "quota %s is %d, but an actor needs at least one slot", q->name,
+                     q->slots);
+    bool found = false;
+    for (int b = 0; b < l->nbundles && !found; b++)
+      found = names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
+    if (found) continue;
+    char stage[32] = "";
+    if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
+    return sl_fail(SL_E_USAGE, "no register answers to quota %s%s here; --plan FILE lists them",
+                   q->name, stage);
+  }
+  return SL_OK;
+}
+
+static void given_credits(sli_lowering *l) {
+  for (int s = 0; s < l->stages; s++) {
+    int b = given(l, "act.b", s), w = given(l, "act.w", s);
+    if (b) l->act_b[s] = b;
+    if (w) l->act_w[s] = w;
+  }
+}
+
+static int most_credits(const sli_lowering *l) {
+  int most = 1;
+  for (int s = 0; s < l->stages; s++)
+    most = SLI_MAX(most, l->split ? SLI_MAX(l->act_b[s], l->act_w[s]) : l->act_b[s]);
+  return most;
+}
+
+/* Slots that can ever be in use at once in what crosses to other stages. */
+static int crossing(const sli_lowering *l, const sli_bundle *b) {
+  const sli_group *from = &l->groups[b->producer];
+  int ahead = l->act_b[from->stage], held = 0;
+  for (int i = 0; i < b->nconsumers; i++) {
+    const sli_group *to = &l->groups[b->consumers[i]];
+    if (to->stage == SL_NONE) continue;
+    ahead = SLI_MAX(ahead, l->act_b[to->stage]);
+    if (to->cls == SL_CLASS_W) held = SLI_MAX(held, l->act_w[to->stage]);
+  }
+  return ahead + held;
+}
+
+static int derived(const sli_lowering *l, const sli_bundle *b) {
+  const char *name = b->quota_name;
+  int ticks = l->m * l->k, stage = bundle_stage(l, b);
+  if (b->rate == SLI_PER_STEP) return SLI_MAX(b->initial, 1);
+  if (!strcmp(name, "act.b")) return l->act_b[stage];
+  if (!strcmp(name, "act.w")) return l->act_w[stage];
+  if (!strcmp(name, "dy")) return clamp(l->act_w[stage], ticks);
+  if (!strcmp(name, "load")) return 2 + most_credits(l);
+  if (!strcmp(name, "report")) return 4;
+  return clamp(crossing(l, b), ticks);
+}
+
+sl_status sli_lower_quotas(sli_lowering *l) {
+  schedule_credits(l);
+  sl_status status = check_given(l);
+  if (status) return status;
+  given_credits(l);
+  for (int i = 0; i < l->nbundles; i++) {
+    sli_bundle *b = &l->bundles[i];
+    int slots = given(l, b->quota_name, bundle_stage(l, b));
+    /* "load" is the prefetch depth: slots beyond what the pipeline holds */
+    if (slots && !strcmp(b->quota_name, "load")) slots += most_credits(l);
+    b->quota = slots ? slots : derived(l, b);
+    if (!strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
+      b->activation = 1.0 / (l->v * l->k);
+  }
+  return SL_OK;
+}
