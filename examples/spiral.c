@@ -55,12 +55,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   }
 }
 
-/* One model is built per process, or one for each graph of it, one after
- * another; the record must stay. */
 static spirals *make_source(sl_graph *g, const sl_args *args) {
-  static spirals all[8];
-  static int used;
-  spirals *s = &all[used++ % 8];
+  spirals *s = sl_graph_alloc(g, sizeof *s);
   *s = (spirals){.rows = sl_microbatch_rows(g, sl_arg_int(args, "points")),
                  .microbatches = sl_graph_microbatches(g),
                  .turns = sl_arg_float(args, "turns")};

@@ -55,6 +55,8 @@ sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int sl_graph_microbatches(const sl_graph *g);
 bool sl_graph_infer(const sl_graph *g);
+/* Zeroed memory that lives as long as the graph: for a model's own records. */
+void *sl_graph_alloc(sl_graph *g, size_t bytes);
 /* Rows of one microbatch when a step has `batch` rows: batch / M, or an error
  * if that is not whole. 1 for inference. */
 int64_t sl_microbatch_rows(sl_graph *g, int64_t batch);
@@ -162,7 +164,7 @@ sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *a
 
 /* Minimise `loss` (a scalar, averaged over the step's microbatches). The
  * settings are copied; NULL for all defaults. Once per graph. */
-#define sl_train(g, loss, optimizer) sl_train_at(SL_HERE, g, loss, optimizer)
+#define sl_train(g, loss, ...) sl_train_at(SL_HERE, g, loss, __VA_ARGS__)
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer);
 
 /* Names a tensor that inference delivers ("logits"). */
