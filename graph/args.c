@@ -1,6 +1,5 @@
 /* Options: one table gives the parser, the checks, the help and the search for
  * what a mistyped name may have meant. */
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -239,21 +238,24 @@ void sl_options_print(const sl_option *options, FILE *out) {
   }
 }
 
-/* Levenshtein's distance: fewest letters inserted, dropped or changed. */
+/* Fewest letters inserted, dropped, changed, or swapped with the next one, to
+ * make `a` of `b`. Three rows of the table are kept. */
 static size_t distance(const char *a, const char *b) {
-  size_t n = strlen(b), row[64];
-  if (n >= SLI_COUNT(row)) return SIZE_MAX;
-  for (size_t j = 0; j <= n; j++) row[j] = j;
-  for (size_t i = 1; *a; a++, i++) {
-    size_t corner = row[0];
+  enum { LONGEST = 64 };
+  size_t n = strlen(b), rows[3][LONGEST];
+  if (n >= LONGEST) return SIZE_MAX;
+  for (size_t j = 0; j <= n; j++) rows[0][j] = j;
+  size_t i = 1;
+  for (; a[i - 1]; i++) {
+    size_t *row = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
     row[0] = i;
     for (size_t j = 1; j <= n; j++) {
-      size_t change = corner + (tolower((unsigned char)*a) != tolower((unsigned char)b[j - 1]));
-      corner = row[j];
-      row[j] = SLI_MIN(change, SLI_MIN(row[j], row[j - 1]) + 1);
+      row[j] = SLI_MIN(last[j - 1] + (a[i - 1] != b[j - 1]), SLI_MIN(last[j], row[j - 1]) + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = SLI_MIN(row[j], before[j - 2] + 1);
     }
   }
-  return row[n];
+  return rows[(i - 1) % 3][n];
 }
 
 const char *sl_options_nearest(const sl_option *options, const char *name) {

@@ -61,13 +61,19 @@ size_t job_memory_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* Without steps nothing is learned, and the graph is the one for inference: it
- * needs no data. */
+static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
+  (void)ctx, (void)tick;
+  memset(tokens, 0, (size_t)count * sizeof *tokens);
+}
+
+/* Without steps nothing is learned or run, and the graph is the one for
+ * inference: it needs no data. */
 static sl_status make_graph(job *j) {
   const settings *s = j->settings;
   sl_graph_options options = {.microbatches = (int)sl_arg_int(s->run, "microbatches"),
                               .pieces = 1,
-                              .infer = sl_arg_int(s->run, "steps") == 0};
+                              .infer = sl_arg_int(s->run, "steps") == 0,
+                              .feed_tokens = feed_zeros};
   if (options.infer) options.microbatches = 1;
   j->graph = sl_graph_create(&options);
   sl_status status = s->model->build(j->graph, s->model_args);
