@@ -1,12 +1,7 @@
-/* Rows of the linear map and its gradients.
- *
- * Every product is cut into chunks along the rows of its result, by shape
- * alone; each chunk is one library call on one thread. */
+/* Rows of the linear map and its gradients. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
 #include "kernels/kernels.h"
-
-enum { CHUNK_ROWS = 256 };
 
 static sl_type weight_type(const sl_attrs *attrs, int64_t in, int64_t out) {
   return attrs->transposed ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
@@ -76,56 +71,61 @@ static void linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 
 SLI_COST(bias_w_cost, 0, 1, 1)
 
-/* A product whose A is cut along m. */
-struct cut {
-  sli_product product;
-  const float *a, *b;
-  float *c;
-};
+/* ---- y = x w^T + bias -------------------------------------------------------- */
 
-static void run_chunk(void *arg, int i) {
-  const struct cut *cut = arg;
-  sli_product p = cut->product;
-  sli_range rows = sli_chunk_range(p.m, CHUNK_ROWS, i);
-  p.m = rows.end - rows.begin;
-  sli_product_run(&p, cut->a + rows.begin * (p.a_transposed ? 1 : p.a_row), cut->b,
-                  cut->c + rows.begin * p.c_row);
+static sl_status prepare(const sli_product_shape *shape, void **state) {
+  sli_product *product = NULL;
+  SLI_TRY(sli_product_create(shape, &product));
+  *state = product;
+  return SL_OK;
 }
 
-static void run(const sl_call *call, struct cut cut) {
-  sl_team_for(call->team, sli_chunk_count(cut.product.m, CHUNK_ROWS), run_chunk, &cut);
+static void release(void *state) {
+  sli_product_destroy(state);
+}
+
+static sl_status linear_prepare(const sl_call *call, void **state) {
+  const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
+  sli_product_shape shape = {.m = sl_type_rows(x), .n = sl_type_last(y), .k = sl_type_last(x),
+                             .b_transposed = !call->attrs->transposed,
+                             .bias = call->nin > 2 && call->in_type[2].ndim >= 0};
+  return prepare(&shape, state);
 }
 
 static void linear_cpu(const sl_call *call) {
-  const float *bias = call->nin > 2 ? call->in[2] : NULL;
-  int64_t rows = sl_type_rows(&call->in_type[0]), k = sl_type_last(&call->in_type[0]);
-  int64_t n = sl_type_last(&call->out_type[0]);
-  bool transposed = call->attrs->transposed;
-  if (bias) sli_for_rows(call, &call->out_type[0], sli_cpu()->bias);
-  run(call, (struct cut){.product = {.m = rows, .n = n, .k = k,
-                                     .b_transposed = !transposed, .add = bias != NULL,
-                                     .a_row = k, .b_row = transposed ? n : k, .c_row = n},
-                         .a = call->in[0], .b = call->in[1], .c = call->out[0]});
+  sli_product_run(call->state, call->team, false, call->in[0], call->in[1],
+                  call->nin > 2 ? call->in[2] : NULL, call->out[0]);
+}
+
+/* ---- dx = dy w ----------------------------------------------------------------- */
+
+static sl_status linear_b_prepare(const sl_call *call, void **state) {
+  const sl_type *dy = &call->in_type[0], *dx = &call->out_type[0];
+  sli_product_shape shape = {.m = sl_type_rows(dy), .n = sl_type_last(dx), .k = sl_type_last(dy),
+                             .b_transposed = call->attrs->transposed};
+  return prepare(&shape, state);
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  int64_t rows = sl_type_rows(&call->in_type[0]), n = sl_type_last(&call->in_type[0]);
-  int64_t k = sl_type_last(&call->out_type[0]);
-  bool transposed = call->attrs->transposed;
-  run(call, (struct cut){.product = {.m = rows, .n = k, .k = n, .b_transposed = transposed,
-                                     .a_row = n, .b_row = transposed ? n : k, .c_row = k},
-                         .a = call->in[0], .b = call->in[1], .c = call->out[0]});
+  sli_product_run(call->state, call->team, false, call->in[0], call->in[1], NULL, call->out[0]);
 }
 
-/* dw [N, K] = dy^T x, or dw [K, N] = x^T dy when the weight is transposed. */
+/* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */
+
+static sl_status linear_w_prepare(const sl_call *call, void **state) {
+  const sl_type *dw = &call->out_type[0];
+  sli_product_shape shape = {.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
+                             .a_transposed = true, .add = true};
+  return prepare(&shape, state);
+}
+
 static void linear_w_cpu(const sl_call *call) {
   int a = call->attrs->transposed ? 0 : 1, b = 1 - a;
-  int64_t m = sl_type_last(&call->in_type[a]), n = sl_type_last(&call->in_type[b]);
-  run(call, (struct cut){.product = {.m = m, .n = n, .k = sl_type_rows(&call->in_type[0]),
-                                     .a_transposed = true, .add = sli_accumulates(call, 0),
-                                     .a_row = m, .b_row = n, .c_row = n},
-                         .a = call->in[a], .b = call->in[b], .c = call->out[0]});
+  sli_product_run(call->state, call->team, sli_accumulates(call, 0), call->in[a], call->in[b],
+                  NULL, call->out[0]);
 }
+
+/* ---- db = sum of dy's rows ----------------------------------------------------- */
 
 static void bias_w_cpu(const sl_call *call) {
   sli_for_columns(call, &call->in_type[0], sli_cpu()->bias_w);
@@ -133,7 +133,8 @@ static void bias_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_linear = {
     .name = "linear", .min_in = 2, .max_in = 3, .nout = 1,
-    .infer = linear_infer, .cost = linear_cost, .cpu = linear_cpu,
+    .infer = linear_infer, .cost = linear_cost,
+    .prepare = linear_prepare, .release = release, .cpu = linear_cpu,
     .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}},
              {.op = &sl_op_linear_w, .cls = SL_CLASS_W,
@@ -144,12 +145,14 @@ const sl_op sl_op_linear = {
 
 const sl_op sl_op_linear_b = {
     .name = "linear_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .infer = linear_b_infer, .cost = linear_cost, .cpu = linear_b_cpu,
+    .infer = linear_b_infer, .cost = linear_cost,
+    .prepare = linear_b_prepare, .release = release, .cpu = linear_b_cpu,
 };
 
 const sl_op sl_op_linear_w = {
     .name = "linear_w", .min_in = 2, .max_in = 2, .nout = 1,
-    .infer = linear_w_infer, .cost = linear_w_cost, .cpu = linear_w_cpu,
+    .infer = linear_w_infer, .cost = linear_w_cost,
+    .prepare = linear_w_prepare, .release = release, .cpu = linear_w_cpu,
     .accumulates = 1,
 };
 

@@ -68,14 +68,3 @@ static void position_w_chunk(void *arg, int i) {
   for (int64_t r = 0; r < rows; r++)
     add_columns(dtable + r % length * width, dy + r * width, columns);
 }
-
-/* y = bias in every row: what a product then adds to. */
-static void bias_chunk(void *arg, int i) {
-  const sl_call *call = arg;
-  const float *bias = call->in[2]; /* [N] */
-  float *y = call->out[0];         /* [R, N] */
-  int64_t width = sl_type_last(&call->out_type[0]);
-  sli_range rows = sli_rows(&call->out_type[0], i);
-  for (int64_t r = rows.begin; r < rows.end; r++)
-    memcpy(y + r * width, bias, (size_t)width * sizeof *y);
-}
