@@ -56,37 +56,44 @@ static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, i
 
 static bool differentiable(const sl_type *type) { return type->dtype != SL_I32; }
 
-static void make_outputs(sl_graph *g, sli_node *node, sl_tensor **outs) {
+static void make_outputs(sl_graph *g, sli_node *node) {
   bool needs_grad = false;
   for (int i = 0; i < node->nin; i++) needs_grad |= node->in[i] && node->in[i]->needs_grad;
   for (int o = 0; o < node->nout; o++) {
     const char *name = o ? sli_arena_format(&g->arena, "%s:%d", node->name, o) : node->name;
-    outs[o] = sli_node_output(g, node, o, name);
-    outs[o]->needs_grad = needs_grad && differentiable(&outs[o]->type);
+    sl_tensor *t = sli_node_output(g, node, o, name);
+    t->needs_grad = needs_grad && differentiable(&t->type);
   }
 }
 
-void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
-                 sl_tensor *const *ins, uint32_t absent, sl_tensor **outs) {
-  int nout = output_count(op, attrs);
-  for (int o = 0; o < nout; o++) outs[o] = NULL;
-  if (g->status) return;
+/* NULL if there is an error, an old one or a new one. */
+static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+                          sl_tensor *const *ins, uint32_t absent) {
+  if (g->status) return NULL;
+  if (!g->nblocks && !is_source(op)) sl_block(g, "main");
   const char *wrong = misuse(g, op, attrs, nin, ins, absent);
   if (wrong) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): %s", next_name(g, op), op->name, wrong);
-    return;
+    return NULL;
   }
-  if (!g->nblocks && !is_source(op)) sl_block(g, "main");
   sli_node *node = sli_graph_node(g, op, next_name(g, op), attrs,
                                   is_source(op) ? SL_CLASS_L : SL_CLASS_F, g->nblocks - 1, nin,
-                                  ins, nout);
+                                  ins, output_count(op, attrs));
   node->at = at;
   sl_status status = sli_node_infer(node);
   if (status) {
     const char *text = sli_arena_strdup(&g->arena, sl_detail());
     sli_graph_fail_at(g, at, status, "op %s (%s): %s; inputs %s", node->name, op->name, text,
                       sli_graph_describe(g, nin, ins));
-    return;
+    return NULL;
   }
-  make_outputs(g, node, outs);
+  make_outputs(g, node);
+  return node;
+}
+
+/* outs may be the same array as ins: it is written last. */
+void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+                 sl_tensor *const *ins, uint32_t absent, sl_tensor **outs) {
+  const sli_node *node = add_node(at, g, op, attrs, nin, ins, absent);
+  for (int o = 0; o < output_count(op, attrs); o++) outs[o] = node ? node->out[o] : NULL;
 }
