@@ -48,7 +48,7 @@ int main(void) {
   return sl_status_exit(status);
 }
 END
-cp "$scratch/user/user.c" "$scratch/user/user.cc"
+sed 's/= {0}/= {}/' "$scratch/user/user.c" >"$scratch/user/user.cc"
 cat >"$scratch/user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(User LANGUAGES C)
@@ -60,6 +60,11 @@ END
 cmake -S "$scratch/user" -B "$scratch/user/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$scratch/user/build" >/dev/null
 "$scratch/user/build/user" || fail "the program that CMake built does not run"
+
+cmake -S "$SLUICE_SOURCE/examples/embed" -B "$scratch/embed" -DCMAKE_PREFIX_PATH="$prefix" \
+  >/dev/null
+cmake --build "$scratch/embed" >/dev/null
+"$scratch/embed/parity" >"$scratch/parity.log" || fail "the example does not run"
 
 export PKG_CONFIG_PATH=$config
 [[ $(pkg-config --modversion sluice) == 0.1.* ]] || fail "pkg-config does not know the version"

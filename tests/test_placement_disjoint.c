@@ -74,13 +74,13 @@ static void check(const char *text, const sl_machine *machine, int devices, int 
 }
 
 int main(void) {
-  for (int round = 0; round < 1000; round++) {
+  for (int round = 0; round < 300; round++) {
     char text[128];
     draw_machine(text, sizeof text);
     sl_machine *machine;
     CHECK(!sl_machine_create(text, &machine), "%s", sl_detail());
     int cores = sl_machine_cores(machine);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 20; i++) {
       int threads = draw(1, cores);
       check(text, machine, draw(1, cores / threads), threads); /* fits */
     }
