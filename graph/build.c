@@ -29,6 +29,7 @@ void sl_graph_destroy(sl_graph *g) {
   free(g->tensors);
   free(g->blocks);
   free(g->params);
+  free(g->param_hashes);
   free(g->outputs);
   sli_arena_fini(&g->arena);
   free(g);
@@ -147,6 +148,17 @@ sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name) 
   return g->tensors[g->ntensors++] = t;
 }
 
+static uint64_t name_hash(const char *name) {
+  return sli_hash(SLI_HASH_SEED, name, strlen(name));
+}
+
+static const sl_tensor *find_param(const sl_graph *g, const char *name) {
+  uint64_t hash = name_hash(name);
+  for (int i = 0; i < g->nparams; i++)
+    if (g->param_hashes[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
+  return NULL;
+}
+
 static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_init init,
                              const char *name) {
   char text[SL_TYPE_TEXT];
@@ -165,13 +177,19 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
   if (!isfinite(init.scale) || init.kind > SL_INIT_UNIFORM)
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: init rule %d with scale %g", name,
                              (int)init.kind, (double)init.scale);
-  for (int i = 0; i < g->nparams; i++)
-    if (!strcmp(g->params[i]->name, name)) {
-      sl_here first = g->params[i]->at;
-      return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already, from %s:%d", name,
-                               first.file, first.line);
-    }
+  const sl_tensor *other = find_param(g, name);
+  if (other)
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already, from %s:%d", name,
+                             other->at.file, other->at.line);
   return SL_OK;
+}
+
+static void add_param(sl_graph *g, sl_tensor *t) {
+  SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
+  SLI_GROW(g->param_hashes, (size_t)g->nparams, g->hash_capacity);
+  g->param_hashes[g->nparams] = name_hash(t->name);
+  t->param_index = g->nparams;
+  g->params[g->nparams++] = t;
 }
 
 sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, const char *format,
@@ -186,9 +204,8 @@ sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, cons
   t->at = at;
   t->param = t->needs_grad = true;
   t->init = init;
-  t->param_index = g->nparams;
-  SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
-  return g->params[g->nparams++] = t;
+  add_param(g, t);
+  return t;
 }
 
 const sl_type *sl_tensor_type(const sl_tensor *t) {

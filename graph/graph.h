@@ -66,6 +66,8 @@ struct sl_graph {
   sl_tensor **tensors;
   sli_block *blocks;
   sl_tensor **params;
+  uint64_t *param_hashes; /* of the names, to find a second one of a name soon */
+  size_t hash_capacity;
   sl_tensor *loss;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   sl_optimizer optimizer;

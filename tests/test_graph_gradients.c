@@ -176,7 +176,56 @@ static void products_of_parameters_are_trained(void) {
   sl_graph_destroy(g);
 }
 
+/* A user's row with two outputs and one rule that takes both gradients. */
+static sl_status both_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = out[1] = in[0];
+  return SL_OK;
+}
+static sl_status one_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = in[0];
+  return SL_OK;
+}
+static void sincos_cpu(const sl_call *call) {
+  const float *x = call->in[0];
+  float *s = call->out[0], *c = call->out[1];
+  for (int64_t i = 0; i < sl_type_elements(call->in_type); i++) {
+    if (s) s[i] = sinf(x[i]);
+    if (c) c[i] = cosf(x[i]);
+  }
+}
+static void sincos_b_cpu(const sl_call *call) {
+  const float *x = call->in[0], *ds = call->in[1], *dc = call->in[2];
+  float *dx = call->out[0];
+  for (int64_t i = 0; i < sl_type_elements(call->in_type); i++)
+    dx[i] = ds[i] * cosf(x[i]) - dc[i] * sinf(x[i]);
+}
+static const sl_op sincos_b = {.name = "sincos_b", .min_in = 3, .max_in = 3, .nout = 1,
+                               .infer = one_infer, .cpu = sincos_b_cpu};
+static const sl_op sincos_op = {
+    .name = "sincos", .min_in = 1, .max_in = 1, .nout = 2, .infer = both_infer, .cpu = sincos_cpu,
+    .grad = {{.op = &sincos_b, .cls = SL_CLASS_B, .in = {SL_IN(0), SL_DOUT(0), SL_DOUT(1)},
+              .nof = 1, .of = {0}}}};
+
+static void a_gradient_that_does_not_come_is_zero(void) {
+  for (int used = 1; used < 4; used++) {
+    sl_graph *g = sl_graph_create(NULL);
+    data source;
+    make_data(&source, 2, 3, WIDTH, VOCAB);
+    sl_tensor *given[2], *out[2];
+    sl_data(g, &source.source, given);
+    sl_tensor *x = sl_linear(g, given[0], weight(g, WIDTH, WIDTH), NULL);
+    sl_apply(g, &sincos_op, NULL, 1, &x, 0, out);
+    sl_tensor *y = used == 3 ? sl_mul(g, out[0], out[1]) : out[used - 1];
+    sl_train(g, sl_mse(g, y, given[0]), NULL);
+    check_gradients(g, "sincos");
+    sl_graph_destroy(g);
+  }
+}
+
 int main(void) {
+  a_gradient_that_does_not_come_is_zero();
   products_of_parameters_are_trained();
   for (uint64_t seed = 0; seed < 60; seed++) random_model(seed);
   return 0;
