@@ -1,5 +1,6 @@
 #include "io/tokens.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -25,7 +26,9 @@ static bool has_suffix(const char *path, const char *suffix) {
 
 static int32_t token_at(const sli_tokens *t, int64_t i) {
   if (t->width == 1) return t->bytes[i];
-  return t->bytes[2 * i] | t->bytes[2 * i + 1] << 8;
+  uint16_t token;
+  memcpy(&token, t->bytes + 2 * i, sizeof token);
+  return le16toh(token);
 }
 
 /* ---- opening -------------------------------------------------------------------- */
