@@ -10,7 +10,12 @@
  *
  * A node of c cores holds floor(c / T) whole devices, so filling them all leaves
  * exactly as many devices across nodes as cannot be avoided. At last devices are
- * numbered along the row, so that neighbours in number are neighbours in place. */
+ * numbered along the row, so that neighbours in number are neighbours in place.
+ *
+ * With more threads than cores none can have a core for itself. The threads are
+ * spread over the cores in turn, which settles their NUMA node, and are free to
+ * move among the cores of that node: a core that is idle because its devices
+ * wait would otherwise not help another that has two devices ready. */
 #include "placement/placement.h"
 
 #include <errno.h>
@@ -130,14 +135,20 @@ int sl_placement_core(const sl_placement *placement, int device, int thread) {
 
 bool sl_placement_shared(const sl_placement *placement) { return placement->shared; }
 
+hwloc_const_cpuset_t sli_placement_set(const sl_placement *placement, int device, int thread) {
+  const sl_machine *machine = placement->machine;
+  int core = sl_placement_core(placement, device, thread);
+  return placement->shared ? machine->locality[machine->node[core]]->cpuset
+                           : machine->cores[core]->cpuset;
+}
+
 void sl_placement_bind(void *arg, int device, int thread) {
   static atomic_flag said = ATOMIC_FLAG_INIT; /* any binding thread; a message only */
   const sl_placement *placement = arg;
   const sl_machine *machine = placement->machine;
-  int core = sl_placement_core(placement, device, thread);
-  if (hwloc_set_cpubind(machine->topology, machine->cores[core]->cpuset,
-                        HWLOC_CPUBIND_THREAD) &&
+  hwloc_const_cpuset_t set = sli_placement_set(placement, device, thread);
+  if (hwloc_set_cpubind(machine->topology, set, HWLOC_CPUBIND_THREAD) &&
       !atomic_flag_test_and_set(&said))
-    sli_log("thread %d of device %d cannot be bound to core %d (%s); going on unbound", thread,
-            device, core, strerror(errno));
+    sli_log("thread %d of device %d cannot be bound near core %d (%s); going on unbound", thread,
+            device, sl_placement_core(placement, device, thread), strerror(errno));
 }

@@ -25,4 +25,8 @@ struct sl_placement {
 /* The cores below an object of the topology are a run [*first, *end). */
 void sli_machine_range(const sl_machine *machine, hwloc_obj_t object, int *first, int *end);
 
+/* Where a thread may run: its core, or with more threads than cores the cores
+ * of its NUMA node. Lives as long as the machine. */
+hwloc_const_cpuset_t sli_placement_set(const sl_placement *placement, int device, int thread);
+
 #endif

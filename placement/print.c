@@ -24,24 +24,23 @@ static void append_set(char *text, hwloc_const_bitmap_t set) {
   hwloc_bitmap_list_snprintf(text + length, TEXT - length, set);
 }
 
-/* The device's cores, their hardware threads as the system numbers them, and
- * their NUMA nodes. The sets are the caller's to free. */
+/* The cores a device may run on, their hardware threads as the system numbers
+ * them, and their NUMA nodes. The sets are the caller's. */
 static void collect(const sl_placement *placement, int device, hwloc_bitmap_t cores,
                     hwloc_bitmap_t pus, hwloc_bitmap_t nodes) {
   const sl_machine *machine = placement->machine;
-  for (int t = 0; t < placement->threads; t++) {
-    int core = sl_placement_core(placement, device, t);
-    hwloc_bitmap_set(cores, (unsigned)core);
-    hwloc_bitmap_or(pus, pus, machine->cores[core]->cpuset);
-    hwloc_bitmap_set(nodes, (unsigned)machine->node[core]);
-  }
+  for (int t = 0; t < placement->threads; t++)
+    hwloc_bitmap_or(pus, pus, sli_placement_set(placement, device, t));
+  for (int i = 0; i < machine->ncores; i++)
+    if (hwloc_bitmap_intersects(pus, machine->cores[i]->cpuset)) {
+      hwloc_bitmap_set(cores, (unsigned)i);
+      hwloc_bitmap_set(nodes, (unsigned)machine->node[i]);
+    }
 }
 
 static bool device_is_in(const sl_placement *placement, int device, hwloc_const_cpuset_t set) {
-  for (int t = 0; t < placement->threads; t++) {
-    int core = sl_placement_core(placement, device, t);
-    if (hwloc_bitmap_intersects(placement->machine->cores[core]->cpuset, set)) return true;
-  }
+  for (int t = 0; t < placement->threads; t++)
+    if (hwloc_bitmap_intersects(sli_placement_set(placement, device, t), set)) return true;
   return false;
 }
 
@@ -120,8 +119,9 @@ void sl_placement_print(const sl_placement *placement, FILE *out) {
           "caches");
   for (int d = 0; d < placement->devices; d++) print_device(placement, d, out);
   if (placement->shared)
-    fprintf(out, "note: %d threads share %d core%s; they were handed out in turn\n", wanted,
-            machine->ncores, machine->ncores == 1 ? "" : "s");
+    fprintf(out, "note: %d threads share %d core%s%s\n", wanted, machine->ncores,
+            machine->ncores == 1 ? "" : "s",
+            machine->nnodes > 1 ? ", each within its NUMA node" : "");
   else if (wanted < machine->ncores)
     fprintf(out, "note: %d of %d cores stay free\n", machine->ncores - wanted, machine->ncores);
   if (straddling)

@@ -98,10 +98,17 @@ static void the_table_names_cores_nodes_caches_and_sharers(void) {
   check_print("core:2 pu:1", 3, 1,
               "machine: 2 cores (2 hardware threads), 1 NUMA node\n"
               "device   threads  cores      cpus       node  caches\n"
-              "cpu:0          1  0          0          0     unknown\n"
-              "cpu:1          1  1          1          0     unknown\n"
-              "cpu:2          1  0          0          0     unknown\n"
-              "note: 3 threads share 2 cores; they were handed out in turn\n");
+              "cpu:0          1  0-1        0-1        0     unknown\n"
+              "cpu:1          1  0-1        0-1        0     unknown\n"
+              "cpu:2          1  0-1        0-1        0     unknown\n"
+              "note: 3 threads share 2 cores\n");
+  check_print("node:2 core:1 pu:2", 3, 1,
+              "machine: 2 cores (4 hardware threads), 2 NUMA nodes\n"
+              "device   threads  cores      cpus       node  caches\n"
+              "cpu:0          1  0          0-1        0     unknown\n"
+              "cpu:1          1  1          2-3        1     unknown\n"
+              "cpu:2          1  0          0-1        0     unknown\n"
+              "note: 3 threads share 2 cores, each within its NUMA node\n");
 }
 
 static void check_refused(const char *text, const char *part) {

@@ -43,7 +43,8 @@ typedef struct sl_placement sl_placement;
 
 /* Gives each of `devices` devices `threads` cores. The machine must outlive
  * the placement. With fewer cores than threads the cores are handed out in
- * turn, and sl_placement_shared() says so. */
+ * turn, threads may move among the cores of their NUMA node, and
+ * sl_placement_shared() says so. */
 sl_status sl_placement_create(const sl_machine *machine, int devices, int threads,
                               sl_placement **out);
 void sl_placement_destroy(sl_placement *placement);
@@ -53,7 +54,7 @@ int sl_placement_core(const sl_placement *placement, int device, int thread);
 /* True if some core serves more than one thread. */
 bool sl_placement_shared(const sl_placement *placement);
 
-/* Binds the calling thread to its core; `placement` is the sl_placement. Fits
+/* Binds the calling thread to its core (or node); `placement` is the sl_placement. Fits
  * sl_runtime_options.bind. Any thread. Does nothing on a machine that is only
  * described; where the system refuses, says so once and leaves the thread
  * unbound. */
