@@ -290,6 +290,10 @@ sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_ten
   return SL_OK;
 }
 
+const void *sli_safetensors_bytes(const sli_safetensors *file, const sli_stored_tensor *tensor) {
+  return file->data + tensor->offset;
+}
+
 char *sli_stored_format(char *out, const sli_stored_tensor *tensor) {
   size_t at = (size_t)snprintf(out, 256, "%.16s[", tensor->dtype);
   for (int i = 0; i < tensor->ndim; i++)

@@ -37,6 +37,10 @@ const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const
 sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_tensor *tensor,
                                float *out);
 
+/* The tensor's bytes as they lie in the file, at any alignment; valid until the
+ * file is closed. */
+const void *sli_safetensors_bytes(const sli_safetensors *file, const sli_stored_tensor *tensor);
+
 /* "F32[384, 64]"; returns `out`, at least 256 bytes. */
 char *sli_stored_format(char *out, const sli_stored_tensor *tensor);
 
