@@ -66,6 +66,26 @@ static void make_outputs(sl_graph *g, sli_node *node) {
   }
 }
 
+/* What comes out, by the row's shape rule. Source records and users' rows may
+ * say anything. */
+static sl_status infer(sl_here at, sl_graph *g, sli_node *node) {
+  sl_status status = sli_node_infer(node);
+  if (status) {
+    const char *text = sli_arena_strdup(&g->arena, sl_detail());
+    return sli_graph_fail_at(g, at, status, "op %s (%s): %s; inputs %s", node->name,
+                             node->op->name, text, sli_graph_describe(g, node->nin, node->in));
+  }
+  for (int o = 0; o < node->nout; o++) {
+    char text[SL_TYPE_TEXT];
+    if (!sli_type_possible(&node->out_type[o]))
+      return sli_graph_fail_at(g, at, SL_E_SHAPE,
+                               "op %s (%s): output %d would be %s, which is not a possible shape",
+                               node->name, node->op->name, o,
+                               sli_type_text(text, &node->out_type[o]));
+  }
+  return SL_OK;
+}
+
 /* NULL if there is an error, an old one or a new one. */
 static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *ins, uint32_t absent) {
@@ -80,13 +100,7 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
                                   is_source(op) ? SL_CLASS_L : SL_CLASS_F, g->nblocks - 1, nin,
                                   ins, output_count(op, attrs));
   node->at = at;
-  sl_status status = sli_node_infer(node);
-  if (status) {
-    const char *text = sli_arena_strdup(&g->arena, sl_detail());
-    sli_graph_fail_at(g, at, status, "op %s (%s): %s; inputs %s", node->name, op->name, text,
-                      sli_graph_describe(g, nin, ins));
-    return NULL;
-  }
+  if (infer(at, g, node)) return NULL;
   make_outputs(g, node);
   return node;
 }

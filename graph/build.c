@@ -148,6 +148,23 @@ sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name) 
   return g->tensors[g->ntensors++] = t;
 }
 
+bool sli_type_possible(const sl_type *type) {
+  int64_t elements = 1;
+  if (type->ndim < 0 || type->ndim > SL_MAX_DIMS || (unsigned)type->dtype >= SL_DTYPE_COUNT)
+    return false;
+  for (int d = 0; d < type->ndim; d++)
+    if (type->dim[d] < 1 || __builtin_mul_overflow(elements, type->dim[d], &elements) ||
+        elements > INT64_MAX / 64)
+      return false;
+  return true;
+}
+
+char *sli_type_text(char *out, const sl_type *type) {
+  if (type->ndim <= SL_MAX_DIMS) return sl_type_format(out, type);
+  snprintf(out, SL_TYPE_TEXT, "%s with %d dims", sl_dtype_name(type->dtype), type->ndim);
+  return out;
+}
+
 static uint64_t name_hash(const char *name) {
   return sli_hash(SLI_HASH_SEED, name, strlen(name));
 }
@@ -162,18 +179,12 @@ static const sl_tensor *find_param(const sl_graph *g, const char *name) {
 static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_init init,
                              const char *name) {
   char text[SL_TYPE_TEXT];
-  if (type->ndim < 0 || type->ndim > SL_MAX_DIMS)
-    return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s: %d dimensions, at most %d go",
-                             name, type->ndim, SL_MAX_DIMS);
+  if (!sli_type_possible(type))
+    return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s: %s is not a possible shape", name,
+                             sli_type_text(text, type));
   if (type->dtype != SL_F32)
     return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s must be f32, got %s", name,
                              sl_type_format(text, type));
-  int64_t elements = 1;
-  for (int d = 0; d < type->ndim; d++)
-    if (type->dim[d] < 1 || __builtin_mul_overflow(elements, type->dim[d], &elements) ||
-        elements > INT64_MAX / 64)
-      return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s: %s is not a possible shape",
-                               name, sl_type_format(text, type));
   if (!isfinite(init.scale) || init.kind > SL_INIT_UNIFORM)
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: init rule %d with scale %g", name,
                              (int)init.kind, (double)init.scale);

@@ -20,7 +20,8 @@ typedef struct token_rows {
   void *feed_ctx;
 } token_rows;
 
-/* Sequence i of the run: step * batch + microbatch * rows + row. */
+/* Sequence i of the run: step * batch + microbatch * rows + row. The tokens are
+ * those of the whole microbatch, whatever pieces it is cut into. */
 static void fill_from_file(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
   int64_t first = tick->step * r->batch + tick->microbatch * r->rows;

@@ -92,6 +92,10 @@ sl_status sli_node_infer(sli_node *node);
 /* Makes output o exist: a new tensor of out_type[o]. */
 sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name);
 sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name);
+/* At most SL_MAX_DIMS dims, all positive, and no more elements than can be counted. */
+bool sli_type_possible(const sl_type *type);
+/* sl_type_format() of a type that need not be possible. */
+char *sli_type_text(char *out, const sl_type *type);
 /* Records the first error, "file:line: text", and returns its status. */
 sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

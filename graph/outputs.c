@@ -8,8 +8,8 @@ sl_status sli_pass_outputs(sl_graph *g) {
   sl_tensor *roots[g->noutputs];
   for (int i = 0; i < g->noutputs; i++) {
     roots[i] = g->outputs[i].tensor;
-    if (!roots[i]->producer)
-      return sl_graph_fail(g, SL_E_USAGE, "output %s is the parameter %s, which no op computes",
+    if (!roots[i]->producer || roots[i]->producer->cls != SL_CLASS_F)
+      return sl_graph_fail(g, SL_E_USAGE, "output %s is %s itself, which no op computes",
                            g->outputs[i].name, roots[i]->name);
   }
   sli_graph_prune(g, g->noutputs, roots);

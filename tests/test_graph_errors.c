@@ -106,6 +106,17 @@ static void parameters_are_checked(void) {
   EXPECT(g, SL_E_USAGE, "parameter w exists already, from ", "test_graph_errors.c:");
 }
 
+static void sources_are_checked(void) {
+  static const sl_type many[] = {{SL_F32, 7, {0}}}, empty[] = {{SL_F32, 2, {3, 0}}};
+  sl_tensor *out;
+  sl_graph *g = create(1);
+  sl_data(g, (&(sl_source){.nout = 1, .types = many, .fill = nothing}), &out);
+  EXPECT(g, SL_E_SHAPE, "op source.1 (source): output 0 would be f32 with 7 dims");
+  g = create(1);
+  sl_data(g, (&(sl_source){.nout = 1, .types = empty, .fill = nothing}), &out);
+  EXPECT(g, SL_E_SHAPE, "output 0 would be f32[3, 0]");
+}
+
 static void steps_are_cut_evenly(void) {
   sl_graph *g = create(3);
   CHECK(sl_microbatch_rows(g, 9) == 3, "9 rows in 3 microbatches");
@@ -211,6 +222,10 @@ static void inference_needs_outputs_and_tokens(void) {
   sl_embedding(g, sl_tokens(g, NULL, 1, 4, 8, &targets), param(g, "e", 8, 2));
   CHECK(sli_pass_outputs(g) == SL_E_USAGE, "no output");
   EXPECT(g, SL_E_USAGE, "never calls sl_output");
+  g = sl_graph_create(&(sl_graph_options){.infer = true, .feed_tokens = feed});
+  sl_output(g, "tokens", sl_tokens(g, NULL, 1, 4, 8, &targets));
+  CHECK(sli_pass_outputs(g) == SL_E_USAGE, "an output that is an input");
+  EXPECT(g, SL_E_USAGE, "output tokens is source.1 itself");
 }
 
 static void inference_keeps_what_outputs_need(void) {
@@ -251,6 +266,7 @@ int main(void) {
   null_without_an_error_is_one();
   arguments_are_counted();
   parameters_are_checked();
+  sources_are_checked();
   steps_are_cut_evenly();
   training_needs_a_goal();
   idle_parameters_are_told();
