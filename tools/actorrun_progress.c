@@ -27,11 +27,15 @@ double progress_step_seconds(const progress *p, size_t index) {
   return (double)(p->records[index].end_ns - before) * 1e-9;
 }
 
-/* Items per second over the last steps: enough of them to be steady. */
+/* Items per second over the last steps: ten of them and two seconds, if there
+ * are so many; the first step, which warms up, counts only while it is alone. */
 static double recent_rate(const progress *p) {
-  size_t last = p->count - 1, first = last > 10 ? last - 10 : 0;
+  size_t last = p->count - 1, first = last;
+  uint64_t end = p->records[last].end_ns;
+  while (first > 1 && (last - first < 10 || end - p->records[first - 1].end_ns < 2000000000u))
+    first--;
   uint64_t begin = first ? p->records[first - 1].end_ns : p->start_ns;
-  double seconds = (double)(p->records[last].end_ns - begin) * 1e-9;
+  double seconds = (double)(end - begin) * 1e-9;
   return seconds > 0 ? (double)p->items * (double)(last - first + 1) / seconds : 0;
 }
 
