@@ -309,8 +309,9 @@ void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *o
     sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: %s is a parameter, not a loss", loss->name);
   else if (sl_type_elements(&loss->type) != 1 || loss->type.ndim != 0 ||
            (loss->type.dtype != SL_F64 && loss->type.dtype != SL_F32))
-    sli_graph_fail_at(g, at, SL_E_SHAPE, "sl_train: the loss %s must be an f32 or f64 scalar, got %s",
-                      loss->name, sl_type_format(text, &loss->type));
+    sli_graph_fail_at(g, at, SL_E_SHAPE,
+                      "sl_train: the loss %s must be an f32 or f64 scalar, got %s", loss->name,
+                      sl_type_format(text, &loss->type));
   if (g->status) return;
   sl_optimizer o = with_defaults(optimizer);
   if (check_optimizer(g, at, &o)) return;

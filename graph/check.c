@@ -32,10 +32,10 @@ static void check_inputs(const sl_graph *g, const sli_node *n) {
     if (!t) continue;
     SLI_CHECK(t->id < g->ntensors && g->tensors[t->id] == t, "node %s reads %s, which is gone",
               n->name, t->name);
-    SLI_CHECK(!t->producer || t->producer->id < n->id, "node %s reads %s before it is made", n->name,
-              t->name);
-    SLI_CHECK(sl_type_equal(&t->type, &n->in_type[i]), "node %s: input %d has another type", n->name,
-              i);
+    SLI_CHECK(!t->producer || t->producer->id < n->id, "node %s reads %s before it is made",
+              n->name, t->name);
+    SLI_CHECK(sl_type_equal(&t->type, &n->in_type[i]), "node %s: input %d has another type",
+              n->name, i);
     SLI_CHECK(!t->producer || n->per_step || !t->producer->per_step,
               "node %s, of every tick, reads %s, of every step", n->name, t->name);
   }

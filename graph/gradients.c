@@ -224,8 +224,8 @@ static sl_status check_rules(pass *p, const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (wanted(n, i) && (i >= 64 || !(to >> i & 1)))
       return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
-                               "op %s (%s) has no gradient rule for its input %d, %s, which depends "
-                               "on a parameter", n->name, n->op->name, i, n->in[i]->name);
+                               "op %s (%s) has no gradient rule for its input %d, %s, which "
+                               "depends on a parameter", n->name, n->op->name, i, n->in[i]->name);
   return SL_OK;
 }
 

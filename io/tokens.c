@@ -36,12 +36,14 @@ static int32_t token_at(const sli_tokens *t, int64_t i) {
 static sl_status map_file(const char *path, int fd, sli_tokens *t) {
   struct stat info;
   if (fstat(fd, &info)) return sl_fail(SL_E_IO, "%s: %s", path, strerror(errno));
-  if (S_ISDIR(info.st_mode)) return sl_fail(SL_E_INPUT, "%s is a directory, not a token file", path);
+  if (S_ISDIR(info.st_mode))
+    return sl_fail(SL_E_INPUT, "%s is a directory, not a token file", path);
   if (!S_ISREG(info.st_mode)) return sl_fail(SL_E_INPUT, "%s is not a regular file", path);
   if (!info.st_size) return sl_fail(SL_E_INPUT, "%s is empty", path);
   if (info.st_size % t->width)
-    return sl_fail(SL_E_INPUT, "%s has an odd number of bytes (%lld): not uint16 tokens, or cut off",
-                   path, (long long)info.st_size);
+    return sl_fail(SL_E_INPUT,
+                   "%s has an odd number of bytes (%lld): not uint16 tokens, or cut off", path,
+                   (long long)info.st_size);
   t->size = (size_t)info.st_size;
   void *bytes = mmap(NULL, t->size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (bytes == MAP_FAILED)

@@ -230,7 +230,8 @@ static void inference_needs_outputs_and_tokens(void) {
 
 static void inference_keeps_what_outputs_need(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.infer = true, .feed_tokens = feed});
-  sl_tensor *targets, *tokens = sl_tokens(g, "not opened", sl_microbatch_rows(g, 32), 4, 8, &targets);
+  int64_t rows = sl_microbatch_rows(g, 32);
+  sl_tensor *targets, *tokens = sl_tokens(g, "not opened", rows, 4, 8, &targets);
   sl_block(g, "embedding");
   sl_tensor *table = param(g, "e", 8, 2), *x = sl_embedding(g, tokens, table);
   sl_block(g, "aside");

@@ -59,7 +59,7 @@ static void sequences_follow_one_another(void) {
   uint8_t bytes[300];
   for (int i = 0; i < 300; i++) bytes[i] = (uint8_t)(words[i] = (uint16_t)(7 * i % 251));
   for (int context = 1; context < 40; context += 6)
-    for (int count = context + 1; count < 300; count += 17) {
+    for (int count = context + 1; count < 300; count += 53) {
       sli_tokens *files[2];
       CHECK(!sli_tokens_open(write_file("a.txt", bytes, (size_t)count), context, 256, &files[0]),
             "%s", sl_detail());
