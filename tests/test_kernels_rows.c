@@ -135,7 +135,7 @@ static void check_absent_outputs(kernel *k) {
 
 /* ---- gradients ------------------------------------------------------------------- */
 
-enum { SAMPLES = 24 };
+enum { SAMPLES = 12 };
 
 /* d(sum of y dy)/dx of one element of input i, by central differences. */
 static double slope(const claim *c, const kernel *k, doubles *d, int i, int64_t e,

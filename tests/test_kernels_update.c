@@ -29,7 +29,7 @@ static void check_learning_rate_warms_up_then_follows_the_cosine(void) {
 }
 
 static void check_sumsq_squares_the_sum_of_the_parts(int64_t n, int parts) {
-  sl_type types[3];
+  sl_type types[3] = {{0}};
   for (int i = 0; i < parts; i++) types[i] = SL_TYPE(SL_F32, n);
   kernel k = kernel_create(&sl_op_sumsq, (sl_attrs){0}, parts, types, 1);
   for (int i = 0; i < parts; i++) array_random(k.in[i], &types[i], 0);

@@ -48,3 +48,14 @@ void sli_for_columns(const sl_call *call, const sl_type *type, sli_chunk_fn *fn)
   sl_team_for(call->team, sli_chunk_count(sl_type_last(type), SLI_CHUNK_COLUMNS), fn,
               (void *)call);
 }
+
+size_t sli_partials_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  size_t sums = (size_t)call->nout * (size_t)sl_type_last(&call->in_type[0]);
+  return (size_t)sli_partials(sl_type_rows(&call->in_type[0])) * sums * sizeof(float);
+}
+
+void sli_sum_rows(const sl_call *call, sli_chunk_fn *fn) {
+  sl_team_for(call->team, sli_partials(sl_type_rows(&call->in_type[0])), fn, (void *)call);
+  sli_for_columns(call, &call->in_type[0], sli_cpu()->add_partials);
+}

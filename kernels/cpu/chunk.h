@@ -18,7 +18,7 @@ typedef void sli_chunk_fn(void *call, int i);
 #define SLI_CHUNK_TABLE(X)                                                     \
   X(add) X(mul) X(mul_b)                                                       \
   X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b) X(swiglu) X(swiglu_b)  \
-  X(bias_w)                                                                    \
+  X(bias_w) X(add_partials)                                                    \
   X(embedding) X(embedding_w) X(position) X(position_w)                        \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(rotary) X(rotary_b)                                                        \
@@ -56,7 +56,8 @@ static inline sli_range sli_chunk_range(int64_t total, int64_t chunk, int i) {
 
 enum {
   SLI_CHUNK_ELEMENTS = 16384, /* of an element-wise kernel: 64 KiB per array */
-  SLI_CHUNK_COLUMNS = 64      /* of a kernel that sums over rows */
+  SLI_CHUNK_COLUMNS = 64,     /* of a kernel that goes by columns */
+  SLI_PARTIALS = 16           /* partial results of a sum over rows, at most */
 };
 
 /* Rows of `width` elements that make up a chunk. */
@@ -79,6 +80,18 @@ static inline sli_range sli_rows(const sl_type *type, int i) {
 static inline sli_range sli_columns(const sl_type *type, int i) {
   return sli_chunk_range(sl_type_last(type), SLI_CHUNK_COLUMNS, i);
 }
+
+/* Sums over rows: each chunk of rows leaves its sums [nout, width] in the
+ * scratch, then the chunks' sums are added in order. */
+static inline int64_t sli_partial_rows(int64_t rows) {
+  int64_t even = (rows + SLI_PARTIALS - 1) / SLI_PARTIALS;
+  return even > 32 ? even : 32;
+}
+static inline int sli_partials(int64_t rows) {
+  return sli_chunk_count(rows, sli_partial_rows(rows));
+}
+size_t sli_partials_scratch(const sl_call *call, int threads);
+void sli_sum_rows(const sl_call *call, sli_chunk_fn *fn);
 
 /* ---- arguments --------------------------------------------------------------- */
 

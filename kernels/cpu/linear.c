@@ -128,7 +128,7 @@ static void linear_w_cpu(const sl_call *call) {
 /* ---- db = sum of dy's rows ----------------------------------------------------- */
 
 static void bias_w_cpu(const sl_call *call) {
-  sli_for_columns(call, &call->in_type[0], sli_cpu()->bias_w);
+  sli_sum_rows(call, sli_cpu()->bias_w);
 }
 
 const sl_op sl_op_linear = {
@@ -158,6 +158,6 @@ const sl_op sl_op_linear_w = {
 
 const sl_op sl_op_bias_w = {
     .name = "bias_w", .min_in = 1, .max_in = 1, .nout = 1,
-    .infer = bias_w_infer, .cost = bias_w_cost, .cpu = bias_w_cpu,
-    .accumulates = 1,
+    .infer = bias_w_infer, .cost = bias_w_cost,
+    .scratch = sli_partials_scratch, .cpu = bias_w_cpu, .accumulates = 1,
 };

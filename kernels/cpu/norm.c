@@ -85,16 +85,22 @@ SLI_COST(rmsnorm_cost, 0, 2, 4)
 SLI_COST(rmsnorm_b_cost, 0, 1, 8)
 SLI_COST(rmsnorm_w_cost, 0, 1, 3)
 
-#define CPU(name, by)                                                          \
+#define CPU(name)                                                              \
   static void name##_cpu(const sl_call *call) {                                \
-    sli_for_##by(call, &call->in_type[0], sli_cpu()->name);                    \
+    sli_for_rows(call, &call->in_type[0], sli_cpu()->name);                    \
   }
-CPU(layernorm, rows)
-CPU(layernorm_b, rows)
-CPU(layernorm_w, columns)
-CPU(rmsnorm, rows)
-CPU(rmsnorm_b, rows)
-CPU(rmsnorm_w, columns)
+CPU(layernorm)
+CPU(layernorm_b)
+CPU(rmsnorm)
+CPU(rmsnorm_b)
+
+static void layernorm_w_cpu(const sl_call *call) {
+  sli_sum_rows(call, sli_cpu()->layernorm_w);
+}
+
+static void rmsnorm_w_cpu(const sl_call *call) {
+  sli_sum_rows(call, sli_cpu()->rmsnorm_w);
+}
 
 const sl_op sl_op_layernorm = {
     .name = "layernorm", .min_in = 3, .max_in = 3, .nout = 3,
@@ -112,8 +118,8 @@ const sl_op sl_op_layernorm_b = {
 
 const sl_op sl_op_layernorm_w = {
     .name = "layernorm_w", .min_in = 4, .max_in = 4, .nout = 2,
-    .infer = layernorm_w_infer, .cost = layernorm_w_cost, .cpu = layernorm_w_cpu,
-    .accumulates = 3,
+    .infer = layernorm_w_infer, .cost = layernorm_w_cost,
+    .scratch = sli_partials_scratch, .cpu = layernorm_w_cpu, .accumulates = 3,
 };
 
 const sl_op sl_op_rmsnorm = {
@@ -132,6 +138,6 @@ const sl_op sl_op_rmsnorm_b = {
 
 const sl_op sl_op_rmsnorm_w = {
     .name = "rmsnorm_w", .min_in = 3, .max_in = 3, .nout = 1,
-    .infer = rmsnorm_w_infer, .cost = rmsnorm_w_cost, .cpu = rmsnorm_w_cpu,
-    .accumulates = 1,
+    .infer = rmsnorm_w_infer, .cost = rmsnorm_w_cost,
+    .scratch = sli_partials_scratch, .cpu = rmsnorm_w_cpu, .accumulates = 1,
 };

@@ -24,7 +24,7 @@ enum { BLOCK_ROWS = LANES == 16 ? 8 : 4 };
 
 /* A block of C: `rows` by up to two vectors. Inlined with constant `rows` and
  * `full` (all of both vectors are there). */
-static inline __attribute__((always_inline)) void block(int rows, bool full, int64_t K,
+static inline __attribute__((always_inline)) void block(int rows, bool full, bool add, int64_t K,
                                                         const float *a, int64_t a_row,
                                                         int64_t a_col, const float *b,
                                                         int64_t b_row, float *c, int64_t c_row,
@@ -32,8 +32,8 @@ static inline __attribute__((always_inline)) void block(int rows, bool full, int
   vec c0[BLOCK_ROWS], c1[BLOCK_ROWS];
   int64_t n0 = full ? LANES : n, n1 = full ? LANES : n - LANES;
   for (int r = 0; r < rows; r++) {
-    c0[r] = load(c + r * c_row, n0);
-    c1[r] = load(c + r * c_row + LANES, n1);
+    c0[r] = add ? load(c + r * c_row, n0) : (vec){0};
+    c1[r] = add ? load(c + r * c_row + LANES, n1) : (vec){0};
   }
   for (int64_t k = 0; k < K; k++) {
     vec b0 = load(b + k * b_row, n0), b1 = load(b + k * b_row + LANES, n1);
@@ -49,44 +49,58 @@ static inline __attribute__((always_inline)) void block(int rows, bool full, int
   }
 }
 
-/* C[M, N] += A[M, K] B[K, N]. */
-static void product(int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
+/* C[M, N] = A[M, K] B[K, N], added to C if `add`. */
+static void product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
                     int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row) {
   for (int64_t n = 0; n < N; n += BLOCK_COLUMNS) {
     bool full = N - n >= BLOCK_COLUMNS;
     int64_t m = 0;
     for (; full && m + BLOCK_ROWS <= M; m += BLOCK_ROWS)
-      block(BLOCK_ROWS, true, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
-            c_row, 0);
+      block(BLOCK_ROWS, true, add, K, a + m * a_row, a_row, a_col, b + n, b_row,
+            c + m * c_row + n, c_row, 0);
     for (; m < M; m++)
       if (full)
-        block(1, true, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n, c_row, 0);
+        block(1, true, add, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
+              c_row, 0);
       else
-        block(1, false, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n, c_row,
-              N - n);
+        block(1, false, add, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
+              c_row, N - n);
   }
 }
 
-/* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. */
+/* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. Rows
+ * of `to` are written up to the next multiple of LANES. */
 static void transpose_in(float (*to)[QT], const float *from, int64_t row, int64_t queries,
                          int64_t dim, float scale) {
-  for (int64_t d = 0; d < dim; d++)
-    for (int64_t i = 0; i < QT; i++) to[d][i] = i < queries ? from[i * row + d] * scale : 0;
+  for (int64_t i = 0; i < QT; i += LANES)
+    for (int64_t d = 0; d < dim; d += LANES) {
+      vec v[LANES];
+      for (int64_t l = 0; l < LANES; l++)
+        v[l] = i + l < queries ? load(from + (i + l) * row + d, dim - d) * scale : (vec){0};
+      transpose(v);
+      for (int64_t l = 0; l < LANES; l++) storeu(&to[d + l][i], v[l]);
+    }
 }
 
 /* to[i][d] = from[d][i] * scale[i]. */
 static void transpose_out(float *to, int64_t row, float (*from)[QT], int64_t queries,
                           int64_t dim, const float *scale) {
-  for (int64_t i = 0; i < queries; i++)
-    for (int64_t d = 0; d < dim; d++) to[i * row + d] = from[d][i] * scale[i];
+  for (int64_t i = 0; i < queries; i += LANES)
+    for (int64_t d = 0; d < dim; d += LANES) {
+      vec v[LANES], s = loadu(scale + i);
+      for (int64_t l = 0; l < LANES; l++)
+        v[l] = d + l < dim ? loadu(&from[d + l][i]) * s : (vec){0};
+      transpose(v);
+      for (int64_t l = 0; l < LANES && i + l < queries; l++)
+        store(to + (i + l) * row + d, v[l], dim - d);
+    }
 }
 
 /* One tile of scores: keys k0.. against the tile's queries, of which query 0 is
  * at position q0 of the sequence. */
 static void scores(float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
                    float (*qt)[QT]) {
-  memset(s, 0, (size_t)nk * sizeof *s);
-  product(nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
+  product(false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
 }
 
 /* The lanes' queries are at positions position.. of the sequence. */
@@ -149,7 +163,7 @@ static void attention_chunk(void *arg, int i) {
     hide_later(s, nk, k0, q0, -INFINITY);
     soften(s, nk, top, total, fade);
     if (k0) scale_columns(acc, dim, fade);
-    product(dim, QT, nk, v + k0 * a->kv_row, 1, a->kv_row, s[0], QT, acc[0], QT);
+    product(true, dim, QT, nk, v + k0 * a->kv_row, 1, a->kv_row, s[0], QT, acc[0], QT);
   }
   if (a->lse)
     for (int64_t l = 0; l < nq; l++)
@@ -202,9 +216,9 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
     hide_later(s, nk, k0, q0, -INFINITY);
     scores(ds, nk, a->v + at, row, dim, dot);
     score_gradients(s, ds, nk, lse, delta, scale);
-    if (a->dv) product(nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + at, row);
-    if (a->dk) product(nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + at, row);
-    if (a->dq) product(dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);
+    if (a->dv) product(true, nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + at, row);
+    if (a->dk) product(true, nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + at, row);
+    if (a->dq) product(true, dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);
   }
   if (a->dq)
     transpose_out(a->dq + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, dqt, nq, dim, ones);

@@ -1,5 +1,5 @@
-/* Layer norm and RMS norm: forward and input gradients go by rows, weight
- * gradients by columns. */
+/* Layer norm and RMS norm by rows, and the sums over rows of their weights'
+ * gradients and of a bias's. */
 
 static inline float row_sum(const float *x, int64_t n) {
   vec s0 = {0}, s1 = {0};
@@ -76,54 +76,73 @@ static void layernorm_b_chunk(void *arg, int i) {
   }
 }
 
-/* Columns of a chunk, as vectors. */
-enum { COLUMN_VECTORS = SLI_CHUNK_COLUMNS / LANES };
+/* ---- sums over rows ----------------------------------------------------------- */
 
-static inline void store_columns(float *out, const vec *v, sli_range columns, bool accumulate) {
-  if (!out) return;
-  for (int64_t j = 0, c = columns.begin; c < columns.end; j++, c += LANES) {
-    int64_t n = columns.end - c;
-    store(out + c, accumulate ? load(out + c, n) + v[j] : v[j], n);
+/* Where chunk i leaves its sums for output o: [width]. */
+static inline float *partial(const sl_call *call, int i, int o) {
+  int64_t width = sl_type_last(&call->in_type[0]);
+  return (float *)call->scratch + ((int64_t)i * call->nout + o) * width;
+}
+
+static inline sli_range partial_rows(const sl_call *call, int i) {
+  int64_t rows = sl_type_rows(&call->in_type[0]);
+  return sli_chunk_range(rows, sli_partial_rows(rows), i);
+}
+
+/* out += the sums of all chunks, in order, for chunk i of the columns. */
+static void add_partials_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  int chunks = sli_partials(sl_type_rows(&call->in_type[0]));
+  sli_range columns = sli_columns(&call->in_type[0], i);
+  for (int o = 0; o < call->nout; o++) {
+    float *out = call->out[o];
+    for (int64_t c = columns.begin, n = columns.end - c; out && n > 0; c += LANES, n -= LANES) {
+      vec s = load(partial(call, 0, o) + c, n);
+      for (int k = 1; k < chunks; k++) s += load(partial(call, k, o) + c, n);
+      store(out + c, sli_accumulates(call, o) ? load(out + c, n) + s : s, n);
+    }
   }
 }
 
-/* Adds row r's share of dg and db; `full` chunks need no tail. */
-static inline __attribute__((always_inline)) void norm_w_row(const float *x, const float *dy,
-                                                             float m, float s, int64_t n,
-                                                             vec *dg, vec *db) {
-  for (int j = 0; j < COLUMN_VECTORS && j * LANES < n; j++) {
-    vec d = load(dy + j * LANES, n - j * LANES);
-    dg[j] += d * (load_or(x + j * LANES, n - j * LANES, m) - m) * s;
-    db[j] += d;
+/* Adds some rows' share of dg and db (NULL: not wanted). Inlined with a constant
+ * number of rows, so that the sums are read and written once for all of them. */
+static inline __attribute__((always_inline)) void norm_w_rows(int rows, const float *x,
+                                                              const float *dy, int64_t width,
+                                                              const float *mean,
+                                                              const float *rstd, float *dg,
+                                                              float *db) {
+  for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
+    vec g = load(dg + c, n), b = db ? load(db + c, n) : (vec){0};
+    for (int r = 0; r < rows; r++) {
+      float m = mean ? mean[r] : 0;
+      vec d = load(dy + r * width + c, n);
+      g += d * (load_or(x + r * width + c, n, m) - m) * rstd[r];
+      b += d;
+    }
+    store(dg + c, g, n);
+    if (db) store(db + c, b, n);
   }
 }
 
 /* dg = sum over rows of dy (x - mean) rstd, db = sum of dy. */
 static inline __attribute__((always_inline)) void norm_w(const sl_call *call, int i,
                                                          const float *x, const float *mean,
-                                                         const float *rstd, const float *dy,
-                                                         float *dg, float *db) {
-  int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
-  sli_range columns = sli_columns(&call->in_type[0], i);
-  int64_t n = columns.end - columns.begin;
-  vec sum_g[COLUMN_VECTORS] = {{0}}, sum_b[COLUMN_VECTORS] = {{0}};
-  x += columns.begin;
-  dy += columns.begin;
-  for (int64_t r = 0; r < rows; r++, x += width, dy += width) {
-    float m = mean ? mean[r] : 0;
-    if (n == SLI_CHUNK_COLUMNS)
-      norm_w_row(x, dy, m, rstd[r], SLI_CHUNK_COLUMNS, sum_g, sum_b);
-    else
-      norm_w_row(x, dy, m, rstd[r], n, sum_g, sum_b);
-  }
-  store_columns(dg, sum_g, columns, sli_accumulates(call, 0));
-  store_columns(db, sum_b, columns, sli_accumulates(call, 1));
+                                                         const float *rstd, const float *dy) {
+  int64_t width = sl_type_last(&call->in_type[0]);
+  float *dg = partial(call, i, 0), *db = mean ? partial(call, i, 1) : NULL;
+  sli_range rows = partial_rows(call, i);
+  memset(dg, 0, (size_t)width * sizeof *dg);
+  if (db) memset(db, 0, (size_t)width * sizeof *db);
+  int64_t r = rows.begin;
+  for (; r + 4 <= rows.end; r += 4)
+    norm_w_rows(4, x + r * width, dy + r * width, width, mean ? mean + r : NULL, rstd + r, dg, db);
+  for (; r < rows.end; r++)
+    norm_w_rows(1, x + r * width, dy + r * width, width, mean ? mean + r : NULL, rstd + r, dg, db);
 }
 
 static void layernorm_w_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  norm_w(call, i, call->in[0], call->in[1], call->in[2], call->in[3], call->out[0],
-         call->out[1]);
+  norm_w(call, i, call->in[0], call->in[1], call->in[2], call->in[3]);
 }
 
 static void rmsnorm_chunk(void *arg, int i) {
@@ -162,19 +181,26 @@ static void rmsnorm_b_chunk(void *arg, int i) {
 
 static void rmsnorm_w_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  norm_w(call, i, call->in[0], NULL, call->in[1], call->in[2], call->out[0], NULL);
+  norm_w(call, i, call->in[0], NULL, call->in[1], call->in[2]);
+}
+
+static inline __attribute__((always_inline)) void bias_w_rows(int rows, const float *dy,
+                                                              int64_t width, float *db) {
+  for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
+    vec b = load(db + c, n);
+    for (int r = 0; r < rows; r++) b += load(dy + r * width + c, n);
+    store(db + c, b, n);
+  }
 }
 
 static void bias_w_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *dy = call->in[0]; /* [R, N] */
-  int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
-  sli_range columns = sli_columns(&call->in_type[0], i);
-  int64_t n = columns.end - columns.begin;
-  vec total[COLUMN_VECTORS] = {{0}};
-  dy += columns.begin;
-  for (int64_t r = 0; r < rows; r++, dy += width)
-    for (int j = 0; j < COLUMN_VECTORS && j * LANES < n; j++)
-      total[j] += load(dy + j * LANES, n - j * LANES);
-  store_columns(call->out[0], total, columns, sli_accumulates(call, 0));
+  int64_t width = sl_type_last(&call->in_type[0]);
+  float *db = partial(call, i, 0);
+  sli_range rows = partial_rows(call, i);
+  memset(db, 0, (size_t)width * sizeof *db);
+  int64_t r = rows.begin;
+  for (; r + 4 <= rows.end; r += 4) bias_w_rows(4, dy + r * width, width, db);
+  for (; r < rows.end; r++) bias_w_rows(1, dy + r * width, width, db);
 }

@@ -128,6 +128,39 @@ static inline vec vtanh(vec x) {
   return pick(size < 0.625f, near, far);
 }
 
+/* 1/x to an ulp or two, for x in [1, 2^126]: an estimate and Newton's step. */
+static inline vec reciprocal(vec x) {
+#if defined(__AVX512F__)
+  vec r = (vec)_mm512_rcp14_ps((__m512)x);
+#elif defined(__AVX2__)
+  vec r = (vec)_mm256_rcp_ps((__m256)x);
+#else
+  return 1.0f / x;
+#endif
+#if defined(__AVX2__)
+  return r + r * (1.0f - x * r);
+#endif
+}
+
 static inline vec sigmoid(vec x) {
-  return 1.0f / (1.0f + vexp(-x));
+  vec y = pick(x < -87.0f, set(87.0f), -x); /* 1 + e^y stays finite; NaN stays NaN */
+  return reciprocal(1.0f + vexp(y));
+}
+
+/* Transposes LANES vectors: interleaving the first half with the second,
+ * log2(LANES) times. */
+static inline void transpose(vec *v) {
+  ivec low, high;
+  for (int l = 0; l < LANES; l++) {
+    low[l] = l / 2 + l % 2 * LANES;
+    high[l] = low[l] + LANES / 2;
+  }
+  for (int step = 1; step < LANES; step *= 2) {
+    vec w[LANES];
+    for (int i = 0; i < LANES / 2; i++) {
+      w[2 * i] = __builtin_shuffle(v[i], v[i + LANES / 2], low);
+      w[2 * i + 1] = __builtin_shuffle(v[i], v[i + LANES / 2], high);
+    }
+    for (int i = 0; i < LANES; i++) v[i] = w[i];
+  }
 }
