@@ -21,19 +21,17 @@
 /* The consumer that has not freed the oldest slot of a register. */
 RACY static const actor *slow_consumer(const reg *r) {
   const in_port *slowest = NULL;
-  for (int32_t g = 0; g < r->ngroups; g++)
-    for (int32_t i = 0; i < r->groups[g].nports; i++) {
-      const in_port *p = r->groups[g].ports[i];
-      if (!slowest || p->at.key < slowest->at.key) slowest = p;
-    }
+  for (int32_t i = 0; i < r->nconsumers; i++) {
+    const in_port *p = r->consumers[i];
+    if (!slowest || p->at.key < slowest->at.key) slowest = p;
+  }
   return slowest ? slowest->actor : NULL;
 }
 
 /* What `a` waits for: prints it and returns the actor that could help. */
 RACY static const actor *waits_for(const sl_runtime *rt, const actor *a, FILE *out) {
   const sl_plan *plan = rt->plan;
-  for (int32_t i = 0; i < a->nin; i++) {
-    const in_port *p = &a->in[i];
+  for (const in_port *p = a->in; p < a->in_end; p++) {
     if (!p->waiting) continue;
     const actor *producer = p->reg->producer ? p->reg->producer->actor : NULL;
     fprintf(out, "  %s (firing %lld) waits for key %lld of register %s from %s\n", a->plan->name,
@@ -41,8 +39,7 @@ RACY static const actor *waits_for(const sl_runtime *rt, const actor *a, FILE *o
             producer ? producer->plan->name : "nobody");
     return producer;
   }
-  for (int32_t i = 0; i < a->nout; i++) {
-    const out_port *p = &a->out[i];
+  for (const out_port *p = a->out; p < a->out_end; p++) {
     if (!p->waiting) continue;
     const sl_register *r = &plan->regs[p->reg->id];
     const actor *consumer = slow_consumer(p->reg);
@@ -51,12 +48,12 @@ RACY static const actor *waits_for(const sl_runtime *rt, const actor *a, FILE *o
             consumer ? consumer->plan->name : "nobody");
     return consumer;
   }
-  for (int32_t i = 0; i < a->nout; i++) {
-    const pool *pl = a->out[i].reg->pool;
-    if (a->missing || !pl) continue;
-    const actor *consumer = slow_consumer(a->out[i].reg);
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const pool *pl = p->reg->pool;
+    if (a->missing || !pl || (p->at.flags & SL_FIRST) == 0) continue;
+    const actor *consumer = slow_consumer(p->reg);
     fprintf(out, "  %s (firing %lld) waits for pool %s (quota %d, in use %d)\n", a->plan->name,
-            (long long)a->fired, plan->pools[plan->regs[a->out[i].reg->id].pool].name, pl->quota,
+            (long long)a->fired, plan->pools[plan->regs[p->reg->id].pool].name, pl->quota,
             pl->used);
     return consumer;
   }

@@ -1,10 +1,18 @@
 /* Messages, and the mailbox that carries them between workers.
  *
- * A mailbox is a bounded ring that many workers push to and one drains. Each
- * cell has a sequence number: `pos` when free for the push that drew ticket
- * pos, `pos + 1` when full. A ring is sized to the largest number of messages
- * that can be under way (each slot has at most one answer outstanding per
- * port), so a push never waits and never fails. */
+ * A mailbox is a ring of cells that many workers push to and one drains. A push
+ * draws a ticket, which names its cell, and completes the cell by writing
+ * ticket + 1 into its sequence; the owner takes cells in order of tickets.
+ *
+ * Nobody writes a cell free, and a push does not look whether it is: a ring has
+ * more cells than messages can be under way. Every message belongs to a line of
+ * messages (READY of one slot to one worker, FREE of one slot from one port) of
+ * which each is sent only after the one before has been taken and answered. Of
+ * the tickets since the one that used a cell last there are more than lines, so
+ * two belong to one line, and the owner, who takes in order, had taken the old
+ * message before the later of the two was sent. That the old message was read
+ * before this one is written follows along the same path: the answer, and the
+ * acquire-release chain through `tail`. */
 #ifndef SLUICE_ACTORS_MAILBOX_H
 #define SLUICE_ACTORS_MAILBOX_H
 
@@ -49,7 +57,7 @@ static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
   while (size < most_messages + 1) size *= 2;
   box->cells = aligned_alloc(SLI_CACHE_LINE, size * sizeof *box->cells);
   SLI_CHECK(box->cells, "no memory for a mailbox of %llu messages", (unsigned long long)size);
-  for (uint64_t i = 0; i < size; i++) atomic_init(&box->cells[i].sequence, i);
+  for (uint64_t i = 0; i < size; i++) atomic_init(&box->cells[i].sequence, 0);
   box->mask = size - 1;
   atomic_init(&box->tail, 0);
   box->head = 0;
@@ -57,30 +65,33 @@ static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
 
 static inline void sli_mailbox_fini(sli_mailbox *box) { free(box->cells); }
 
-/* Any worker. */
-static inline void sli_mailbox_push(sli_mailbox *box, const sli_message *message) {
-  uint64_t ticket = atomic_fetch_add_explicit(&box->tail, 1, memory_order_relaxed);
+/* Any worker. True if the owner was asleep, or about to be: wake it. */
+static inline bool sli_mailbox_push(sli_mailbox *box, const sli_message *message,
+                                    _Atomic uint32_t *sleeping) {
+  uint64_t ticket = atomic_fetch_add_explicit(&box->tail, 1, memory_order_acq_rel);
   sli_cell *cell = &box->cells[ticket & box->mask];
-  /* acquire: pairs with the release in pop, so the old message has been read */
-  SLI_CHECK(atomic_load_explicit(&cell->sequence, memory_order_acquire) == ticket,
-            "a mailbox overflowed: more messages under way than slots allow");
   cell->message = *message;
-  /* release: pairs with the acquire in pop */
-  atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
+  /* Releases the message to ready(). Sequentially consistent, as is the look at
+   * `sleeping`, so that these two and the sleeper's two have one order. */
+  atomic_store(&cell->sequence, ticket + 1);
+  return atomic_load(sleeping);
 }
 
 /* The owner. Is there a message? */
 static inline bool sli_mailbox_ready(const sli_mailbox *box) {
   const sli_cell *cell = &box->cells[box->head & box->mask];
-  return atomic_load_explicit(&cell->sequence, memory_order_acquire) == box->head + 1;
+  return atomic_load(&cell->sequence) == box->head + 1;
 }
 
 /* The owner. Takes the next message if there is one. */
 static inline bool sli_mailbox_pop(sli_mailbox *box, sli_message *message) {
-  sli_cell *cell = &box->cells[box->head & box->mask];
-  if (atomic_load_explicit(&cell->sequence, memory_order_acquire) != box->head + 1) return false;
+  const sli_cell *cell = &box->cells[box->head & box->mask];
+  uint64_t sequence = atomic_load(&cell->sequence);
+  if (sequence != box->head + 1) {
+    SLI_CHECK(sequence <= box->head, "a mailbox overflowed: more messages under way than slots allow");
+    return false;
+  }
   *message = cell->message;
-  atomic_store_explicit(&cell->sequence, box->head + box->mask + 1, memory_order_release);
   box->head++;
   return true;
 }

@@ -306,7 +306,5 @@ sl_status sl_plan_finish(sl_plan *plan) {
 sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n) {
   uint32_t flags;
   int64_t number = sl_map_key(&plan->maps[plan->actors[actor].ticks], n, &flags);
-  int64_t pieces = plan->pieces, per_step = plan->microbatches * pieces;
-  return (sl_tick){number, number / per_step, (int32_t)(number % per_step / pieces),
-                   (int32_t)(number % pieces)};
+  return sli_tick(plan, number);
 }

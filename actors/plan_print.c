@@ -84,7 +84,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     fprintf(out, "actor %s %c on %s stage %d chunk %d ticks %d x%d rank %d", a->name,
             sl_class_letter(a->cls), plan->queues[a->queue].name, a->stage, a->chunk, a->ticks,
             a->firings_per_step, a->rank);
-    if (a->rank_group) fprintf(out, "+%d per %d", a->rank_stride, a->rank_group);
+    if (a->rank_group) fprintf(out, "+%d per %d-%d", a->rank_stride, a->rank_group, a->rank_shift);
     if (a->seconds > 0) fprintf(out, " %g s", a->seconds);
     print_ports(plan, "in", a->in, a->nin, out);
     print_ports(plan, "out", a->out, a->nout, out);

@@ -12,70 +12,182 @@ static void *allot(sl_runtime *rt, size_t count, size_t size) {
 
 /* ---- from plan records to run-time state ------------------------------------- */
 
+/* A map as a ring of steps; the last one leads from its end to its start. */
+static step *make_map(sl_runtime *rt, const sl_map *map) {
+  step *ring = allot(rt, map->period, sizeof *ring);
+  for (uint32_t i = 0; i < map->period; i++) {
+    bool wraps = i + 1 == map->period;
+    const sl_map_entry *from = &map->entries[i], *to = &map->entries[wraps ? 0 : i + 1];
+    ring[i].delta = to->offset - from->offset + (wraps ? map->stride : 0);
+    ring[i].flags = to->flags;
+    ring[i].skip = wraps ? -(int32_t)i : 1;
+    if (!(to->flags & SL_SKIP) &&
+        ((to->flags & SL_FIRST) || ring[i].delta || (from->flags & SL_SKIP)))
+      ring[i].flags |= SLI_BIND;
+  }
+  return ring;
+}
+
+typedef struct tick_ring {
+  struct tick_ring *next;
+  int32_t map, firings;
+  tick_step ring[];
+} tick_ring;
+
+/* The ticks of a map with so many firings per step, as a ring that is whole
+ * both in periods of the map and in steps. */
+static const tick_step *make_ticks(sl_runtime *rt, int32_t map, int32_t firings) {
+  for (const tick_ring *t = rt->ticks; t; t = t->next)
+    if (t->map == map && t->firings == firings) return t->ring;
+  const sl_plan *plan = rt->plan;
+  const sl_map *m = &plan->maps[map];
+  int64_t count = firings, per_step = (int64_t)plan->microbatches * plan->pieces;
+  while (count % m->period || count / m->period * m->stride % per_step) count += firings;
+  tick_ring *t = allot(rt, 1, sizeof *t + (size_t)count * sizeof *t->ring);
+  *t = (tick_ring){.next = rt->ticks, .map = map, .firings = firings};
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t flags;
+    sl_tick from = sli_tick(plan, sl_map_key(&plan->maps[map], i, &flags));
+    sl_tick to = sli_tick(plan, sl_map_key(&plan->maps[map], i + 1, &flags));
+    t->ring[i] = (tick_step){.delta = to.number - from.number, .microbatch = to.microbatch,
+                             .piece = to.piece, .steps = (int32_t)(to.step - from.step),
+                             .skip = i + 1 < count ? 1 : -(int32_t)i,
+                             .last = (i + 1) % firings == 0};
+  }
+  rt->ticks = t;
+  return t->ring;
+}
+
+static walk start_walk(const sl_runtime *rt, int32_t map) {
+  const sl_map_entry *e = rt->plan->maps[map].entries;
+  return (walk){rt->maps[map], e->offset, e->flags | (e->flags & SL_SKIP ? 0 : SLI_BIND)};
+}
+
+static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
+  r->pool = p;
+  r->counted = true;
+  p->used += taken;
+  p->kept += r->kept - taken;
+  q->selective = true;
+  int32_t i = 0;
+  while (i < p->nqueues && p->queues[i] != q) i++;
+  if (i == p->nqueues) p->queues[p->nqueues++] = q;
+}
+
 static void make_reg(sl_runtime *rt, int32_t i) {
   const sl_plan *plan = rt->plan;
   const sl_register *r = &plan->regs[i];
   reg *to = &rt->regs[i];
-  *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers,
-              .activation = r->activation, .device = &rt->devices[r->device], .newest = 0};
+  int32_t taken = r->held ? 1 : r->initial;
+  *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers, .quota = r->quota,
+              .activation = r->activation, .counted = r->activation > 0,
+              .kept = SLI_MAX(SLI_MAX(r->kept, 1), taken), .device = &rt->devices[r->device]};
   to->free = allot(rt, (size_t)r->quota, sizeof *to->free);
   to->pending = allot(rt, (size_t)r->quota, sizeof *to->pending);
-  to->groups = allot(rt, (size_t)r->nconsumers, sizeof *to->groups);
+  to->consumers = allot(rt, (size_t)r->nconsumers, sizeof(in_port *));
+  to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, rt->nworkers), sizeof *to->far);
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
-  int32_t taken = r->held ? 1 : r->initial;
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   for (int32_t s = 0; s < r->initial; s++) to->pending[s] = r->nconsumers;
-  to->used = to->peak = taken;
+  to->least_free = to->nfree;
   if (r->initial) to->newest = r->initial - 1;
-  if (r->producer != SL_NONE) to->queue = &rt->queues[plan->actors[r->producer].queue];
-  if (r->pool != SL_NONE) {
-    to->pool = &rt->pools[r->pool];
-    to->pool->used += taken;
-    if (!taken) to->pool->empty++;
-    to->queue->pooled = true;
-  }
+  if (r->producer == SL_NONE) return;
+  queue *q = &rt->queues[plan->actors[r->producer].queue];
+  to->worker = q->worker;
+  if (r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
 }
 
-static void make_input(sl_runtime *rt, actor *a, in_port *p, const sl_port *from) {
+static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
   const sl_plan *plan = rt->plan;
-  reg *r = &rt->regs[from->reg];
   uint32_t size = sli_ready_size(plan, from->reg, &plan->maps[from->map]);
-  *p = (in_port){.actor = a, .reg = r, .mask = size - 1,
-                 .ready = allot(rt, size, sizeof *p->ready)};
-  sli_walk_init(&p->at, &plan->maps[from->map]);
-  for (int32_t s = 0; s < plan->regs[from->reg].initial; s++) p->ready[s & p->mask] = s + 1;
-  group *g = r->groups, *end = r->groups + r->ngroups;
-  while (g < end && g->queue != a->queue) g++;
-  if (g == end) {
-    r->ngroups++;
-    *g = (group){a->queue, 0, allot(rt, (size_t)r->nconsumers, sizeof *g->ports)};
-  }
-  g->ports[g->nports++] = p;
+  int32_t producer = plan->regs[from->reg].producer;
+  bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
+  a->in[at] = (in_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
+                        .early = same && !a->queue->ops->overlaps, .mask = size - 1,
+                        .base = &a->bases[at], .ready = allot(rt, size, sizeof(int32_t))};
+  for (int32_t s = 0; s < plan->regs[from->reg].initial; s++)
+    a->in[at].ready[s & a->in[at].mask] = s + 1;
 }
 
-static void make_output(sl_runtime *rt, actor *a, out_port *p, const sl_port *from) {
-  reg *r = &rt->regs[from->reg];
-  *p = (out_port){.actor = a, .reg = r, .slot = rt->plan->regs[from->reg].held ? 0 : -1};
-  sli_walk_init(&p->at, &rt->plan->maps[from->map]);
-  r->producer = p;
+static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
+  a->out[at] = (out_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
+                          .base = &a->bases[a->plan->nin + at],
+                          .first = &a->first[a->plan->nin + at],
+                          .slot = rt->plan->regs[from->reg].held ? 0 : -1};
+  rt->regs[from->reg].producer = &a->out[at];
+}
+
+static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
+  return (uint64_t)q->class_order[a->cls] << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
 }
 
 static void make_actor(sl_runtime *rt, int32_t i) {
   const sl_actor *from = &rt->plan->actors[i];
   actor *a = &rt->actors[i];
-  queue *q = &rt->queues[from->queue];
   size_t nbases = (size_t)(from->nin + from->nout + 1);
-  *a = (actor){.id = i, .cls = from->cls, .nin = from->nin, .nout = from->nout, .queue = q,
-               .program = rt->options.no_data ? NULL : from->program, .plan = from,
-               .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5), .source = from->source,
-               .firings_per_step = from->firings_per_step,
+  *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
+               .program = rt->options.no_data ? NULL : from->program,
+               .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
+               .order_base = order_base(&rt->plan->queues[from->queue], from),
+               .rank_group = from->rank_group,
+               .tick_next = make_ticks(rt, from->ticks, from->firings_per_step),
                .in = allot(rt, (size_t)from->nin, sizeof *a->in),
                .out = allot(rt, (size_t)from->nout, sizeof *a->out),
                .bases = allot(rt, nbases, sizeof *a->bases),
                .first = allot(rt, nbases, sizeof *a->first)};
-  sli_walk_init(&a->tick, &rt->plan->maps[from->ticks]);
-  for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, &a->in[p], &from->in[p]);
-  for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, &a->out[p], &from->out[p]);
+  a->in_end = a->in + from->nin;
+  a->out_end = a->out + from->nout;
+  a->firing = (sl_firing){sl_plan_tick(rt->plan, i, 0), a->bases, a->first};
+  for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
+  for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
+}
+
+/* A lazy W looks at the B of its stage, on its own queue. */
+static void make_lazy(sl_runtime *rt, actor *w) {
+  if (w->plan->cls != SL_CLASS_W || !w->queue->plan->lazy_w) return;
+  w->queue->selective = true;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const actor *b = &rt->actors[i];
+    if (b->plan->cls == SL_CLASS_B && b->plan->stage == w->plan->stage && b->queue == w->queue)
+      w->backward = b;
+  }
+}
+
+/* How far a consumer is from the producer: 0 the same queue, in order behind
+ * it; 1 another one of the same worker; 2 another worker. */
+static int distance(const reg *r, const in_port *p) {
+  if (p->early) return 0;
+  return p->actor->queue->worker == r->worker ? 1 : 2;
+}
+
+static void add_far(reg *r, in_port **at) {
+  worker *to = (*at)->actor->queue->worker;
+  group *last = r->nfar ? &r->far[r->nfar - 1] : NULL;
+  if (last && last->worker == to) last->nports++;
+  else r->far[r->nfar++] = (group){to, at, 1};
+}
+
+/* Sorts the consumers of every register by distance, far ones by worker. */
+static void link_consumers(sl_runtime *rt) {
+  const sl_plan *plan = rt->plan;
+  int32_t *count = sli_calloc((size_t)plan->nregs, sizeof *count);
+  for (int far = 0; far < 2 + rt->nworkers; far++)
+    for (int32_t i = 0; i < plan->nactors; i++)
+      for (int32_t p = 0; p < plan->actors[i].nin; p++) {
+        in_port *in = &rt->actors[i].in[p];
+        reg *r = in->reg;
+        int how = distance(r, in);
+        if (how == 2) how += in->actor->queue->worker->id;
+        if (how != far) continue;
+        in_port **at = &r->consumers[count[r->id]++];
+        *at = in;
+        if (far >= 2) add_far(r, at);
+        else r->nsame += far == 0, r->nlocal++;
+      }
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (rt->regs[i].nconsumers == 1 && rt->regs[i].nlocal == 1)
+      rt->regs[i].only = rt->regs[i].consumers[0];
+  free(count);
 }
 
 /* Messages a firing on this queue may leave to its completion. */
@@ -84,9 +196,7 @@ static int32_t most_notices(const sl_runtime *rt, int32_t q) {
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const sl_actor *a = &rt->plan->actors[i];
     if (a->queue != q) continue;
-    int32_t n = a->nin;
-    for (int32_t p = 0; p < a->nout; p++) n += rt->plan->regs[a->out[p].reg].nconsumers;
-    most = SLI_MAX(most, n);
+    most = SLI_MAX(most, a->nin + a->nout);
   }
   return most;
 }
@@ -96,6 +206,7 @@ static void make_queue(sl_runtime *rt, int32_t i) {
   queue *q = &rt->queues[i];
   q->id = i;
   q->ops = from->ops;
+  q->launch = from->ops->launch;
   q->plan = from;
   q->device = &rt->devices[from->device];
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
@@ -112,15 +223,14 @@ static void make_flights(sl_runtime *rt, int32_t i, int32_t notices) {
 }
 
 /* Each slot has at most one READY under way per group and one FREE per port. */
-static void size_mailboxes(sl_runtime *rt) {
+static void make_mailboxes(sl_runtime *rt) {
   uint64_t *most = sli_calloc((size_t)rt->nworkers, sizeof *most);
   for (int32_t i = 0; i < rt->plan->nregs; i++) {
     const reg *r = &rt->regs[i];
-    uint64_t quota = (uint64_t)rt->plan->regs[i].quota;
-    for (int32_t g = 0; g < r->ngroups; g++) {
-      if (r->queue && r->queue->worker == r->groups[g].queue->worker) continue;
-      most[r->groups[g].queue->worker->id] += quota;
-      if (r->queue) most[r->queue->worker->id] += quota * (uint64_t)r->groups[g].nports;
+    if (!r->worker) continue;
+    for (int32_t g = 0; g < r->nfar; g++) {
+      most[r->far[g].worker->id] += (uint64_t)r->quota;
+      most[r->worker->id] += (uint64_t)r->quota * (uint64_t)r->far[g].nports;
     }
   }
   for (int32_t w = 0; w < rt->nworkers; w++) sli_mailbox_init(&rt->workers[w].mailbox, most[w]);
@@ -137,7 +247,8 @@ static void make_worker_lists(sl_runtime *rt) {
     worker *w = &rt->workers[i];
     size_t nqueues = (size_t)w->nqueues;
     w->queues = allot(rt, nqueues, sizeof *w->queues);
-    w->listed = allot(rt, nqueues, sizeof *w->listed);
+    while (w->listed_mask + 1 < nqueues) w->listed_mask = 2 * w->listed_mask + 1;
+    w->listed = allot(rt, (size_t)w->listed_mask + 1, sizeof *w->listed);
     w->timers = allot(rt, nqueues, sizeof *w->timers);
     w->polled = allot(rt, nqueues, sizeof *w->polled);
     w->actors = allot(rt, (size_t)w->nactors, sizeof *w->actors);
@@ -151,7 +262,7 @@ static void make_worker_lists(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     worker *w = rt->actors[i].queue->worker;
     w->actors[w->nactors++] = &rt->actors[i];
-    w->firings_per_step += (uint64_t)rt->actors[i].firings_per_step;
+    w->firings_per_step += (uint64_t)rt->plan->actors[i].firings_per_step;
   }
   free(nactors);
 }
@@ -163,23 +274,32 @@ static void make_state(sl_runtime *rt) {
   rt->queues = allot(rt, (size_t)plan->nqueues, sizeof *rt->queues);
   rt->devices = allot(rt, (size_t)plan->ndevices, sizeof *rt->devices);
   rt->pools = allot(rt, (size_t)plan->npools, sizeof *rt->pools);
+  rt->maps = allot(rt, (size_t)plan->nmaps, sizeof *rt->maps);
   rt->workers = aligned_alloc(SLI_CACHE_LINE, (size_t)rt->nworkers * sizeof *rt->workers);
   SLI_CHECK(rt->workers, "no memory for %d workers", rt->nworkers);
   memset(rt->workers, 0, (size_t)rt->nworkers * sizeof *rt->workers);
-  for (int32_t i = 0; i < plan->npools; i++) rt->pools[i].quota = plan->pools[i].quota;
+  for (int32_t i = 0; i < plan->nmaps; i++) rt->maps[i] = make_map(rt, &plan->maps[i]);
+  for (int32_t i = 0; i < plan->npools; i++)
+    rt->pools[i] = (pool){.quota = plan->pools[i].quota,
+                          .queues = allot(rt, (size_t)plan->nqueues, sizeof(queue *))};
   for (int32_t i = 0; i < rt->nworkers; i++) {
     worker *w = &rt->workers[i];
     w->rt = rt;
     w->id = i;
+    w->real = rt->threads;
+    w->clock = rt->clock;
+    w->unusual = true;
     w->spin_ns = 20000;
     w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
   }
   for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i);
   for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
+  for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
   for (int32_t i = 0; i < plan->nqueues; i++) make_flights(rt, i, most_notices(rt, i));
   make_worker_lists(rt);
-  size_mailboxes(rt);
+  link_consumers(rt);
+  make_mailboxes(rt);
 }
 
 /* ---- memory ------------------------------------------------------------------- */
@@ -201,7 +321,7 @@ static sl_status map_arenas(sl_runtime *rt) {
   }
   for (int32_t i = 0; i < rt->plan->nregs; i++) {
     uint8_t *arena = rt->devices[rt->plan->regs[i].device].arena;
-    if (arena) rt->regs[i].base = arena + rt->plan->regs[i].offset;
+    if (arena) rt->regs[i].base = (uintptr_t)arena + rt->plan->regs[i].offset;
   }
   return SL_OK;
 }
@@ -261,7 +381,7 @@ static void open_worker(worker *w) {
     actor *a = w->actors[i];
     const sl_device *d = &rt->plan->devices[a->queue->plan->device];
     if (a->queue->device->arena)
-      a->bases[a->nin + a->nout] =
+      a->bases[a->plan->nin + a->plan->nout] =
           a->queue->device->arena + d->arena_bytes - sli_align(d->workspace_bytes);
   }
   touch_arenas(w);
@@ -294,7 +414,7 @@ static void wait_for_workers(sl_runtime *rt, bool watch) {
     if (!watch || period < 0) continue;
     uint64_t sum = 0, now = sli_now_ns();
     for (int32_t i = 0; i < rt->nworkers; i++)
-      sum += atomic_load_explicit(&rt->workers[i].progress, memory_order_relaxed);
+      sum += worker_fired(&rt->workers[i]);
     if (sum != last) last = sum, since = now;
     if ((double)(now - since) < period * 1e9) continue;
     char *text = sli_explain(rt);
@@ -397,7 +517,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
 
 static bool all_fired(const sl_runtime *rt, int64_t steps) {
   for (int32_t i = 0; i < rt->nworkers; i++)
-    if (rt->workers[i].fired != (uint64_t)steps * rt->workers[i].firings_per_step) return false;
+    if (worker_fired(&rt->workers[i]) != (uint64_t)steps * rt->workers[i].firings_per_step) return false;
   return true;
 }
 
@@ -445,7 +565,7 @@ int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }
 
 void *sl_runtime_slot(sl_runtime *rt, int32_t r, int32_t slot) {
   const reg *from = &rt->regs[r];
-  return from->base ? from->base + (size_t)slot * from->stride : NULL;
+  return from->base ? slot_address(from, slot) : NULL;
 }
 
 void *sl_runtime_newest(sl_runtime *rt, int32_t r) {
@@ -456,12 +576,14 @@ double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device) {
   return rt->devices[device].peak;
 }
 
-int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t r) { return rt->regs[r].peak; }
+int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t r) {
+  return rt->regs[r].quota - rt->regs[r].least_free;
+}
 
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
   sl_runtime_counts c = {.first_firing_ns = atomic_load(&rt->first_firing_ns)};
   for (int32_t i = 0; i < rt->nworkers; i++) {
-    c.firings += rt->workers[i].fired;
+    c.firings += worker_fired(&rt->workers[i]);
     c.messages += rt->workers[i].messages;
     c.wakes += rt->workers[i].wakes;
   }

@@ -25,20 +25,39 @@ typedef struct reg reg;
 typedef struct queue queue;
 typedef struct worker worker;
 
-/* A walk along a key map, one step per firing, without a division. */
+/* From one firing to the next along a key map: how far the key moves and what
+ * the port does there. A map becomes a ring of these, which needs neither a
+ * division nor a branch to follow. */
+typedef struct step {
+  int64_t delta;
+  uint32_t flags; /* SL_FIRST, SL_LAST, SL_SKIP, SLI_BIND */
+  int32_t skip;   /* to the step after this: 1, or back to the first */
+} step;
+enum { SLI_BIND = 8 }; /* the port looks at another slot than before */
+
 typedef struct walk {
-  const sl_map_entry *entries;
-  uint32_t period, index;
-  int64_t stride, base;
+  const step *next;
   int64_t key;
   uint32_t flags;
 } walk;
 
+/* The same for the ticks of an actor; a ring of these is a number of steps. */
+typedef struct tick_step {
+  int64_t delta;
+  int32_t microbatch, piece; /* after it */
+  int32_t steps;             /* between the two ticks */
+  int32_t skip;
+  bool last;                 /* it leads from the last firing of a step */
+} tick_step;
+
 typedef struct in_port {
   walk at;
   bool waiting;    /* its key is needed and not ready */
+  bool early;      /* its slot may go back at launch: the producer queues up behind */
   uint32_t mask;
+  int32_t slot;    /* the slot its key is in, once it is ready */
   int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready */
+  void **base;     /* where the program looks for the slot's address */
   actor *actor;
   reg *reg;
 } in_port;
@@ -47,94 +66,107 @@ typedef struct out_port {
   walk at;
   bool waiting;    /* needs a slot and there is none */
   int32_t slot;    /* the slot being written, or -1 */
+  void **base;
+  uint8_t *first;  /* where the program looks whether it is the first to write the slot */
   actor *actor;
   reg *reg;
 } out_port;
 
-/* A register's consumers on one queue. */
+/* A register's consumers on one other worker: one message tells them all. */
 typedef struct group {
-  queue *queue;
-  int32_t nports;
+  worker *worker;
   in_port **ports;
+  int32_t nports;
 } group;
 
+/* Registers of one device that share slots. Each may always hold as many as are
+ * kept for it; beyond that it draws on what the kept ones leave over. */
 typedef struct pool {
   int32_t quota, used;
-  int32_t empty; /* registers of the pool that hold no slot: one is kept for each */
+  int32_t kept;          /* slots kept for registers and not in use */
+  int32_t nqueues;
+  queue **queues;        /* that write to it */
 } pool;
 
 struct reg {
-  int32_t id;
-  int32_t nfree;
+  int32_t nfree, least_free;
   int32_t *free;         /* stack of free slots */
   int32_t *pending;      /* [quota] answers outstanding per slot */
-  uint8_t *base;         /* slot 0, or NULL without data */
-  size_t stride;
-  int32_t nconsumers, ngroups;
-  group *groups;
+  in_port **consumers;   /* [nconsumers] those of the producer's queue, then of its worker, */
+  int32_t nsame, nlocal; /* ... then the others */
+  int32_t nconsumers, nfar;
+  in_port *only;         /* the one consumer, if there is one and it is on the worker */
+  group *far;            /* [nfar] the others, by worker */
   out_port *producer;    /* NULL: its initial slots stay for ever */
-  queue *queue;          /* the producer's */
+  worker *worker;        /* the producer's */
+  uintptr_t base;        /* of slot 0, or 0 without data */
+  size_t stride;
+  int32_t id, newest;
+  bool counted;          /* taking or freeing a slot changes a pool or an activation count */
+  int32_t quota, kept;
   pool *pool;
-  int32_t used, peak, newest;
   double activation;
   struct device *device;
 };
 
 struct actor {
-  int32_t id;
+  unsigned __int128 order; /* priority, the smaller first: class, rank, tick */
   int32_t missing;       /* ports not satisfied, plus a closed gate */
-  sl_class cls;
-  int32_t nin, nout;
-  in_port *in;
-  out_port *out;
+  int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
+  uint64_t since_ns;     /* when it became able to fire */
   queue *queue;
+  in_port *in, *in_end;
+  out_port *out, *out_end;
   const sl_program *program;
   uint64_t duration_ns;
-  uint64_t order_high, order_low; /* priority: smaller first */
-  walk tick;
+  sl_firing firing;      /* of the next launch */
   int64_t fired;
-  int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
-  bool source, gated;
-  int32_t firings_per_step, in_step; /* firings of the step so far */
+  const tick_step *tick_next;
+  uint64_t order_base;   /* class and rank */
+  int32_t rank_group;
+  const actor *backward; /* of a lazy W: the B of its stage, else NULL */
+  int32_t id;
+  bool gated;            /* waits for its next step to begin */
   int64_t step;
-  uint64_t since_ns;     /* when it became able to fire */
-  void **bases;          /* [nin + nout + 1] */
-  uint8_t *first;        /* [nin + nout + 1] */
+  void **bases;          /* [inputs, outputs, workspace] */
+  uint8_t *first;        /* the same */
   const sl_actor *plan;
 };
 
-/* What a completed firing still has to tell other queues. */
+/* What a completed firing still has to tell: that a slot is ready, to the
+ * consumers that are not on its queue, or that one is free, to the producer. */
 typedef struct notice {
   reg *reg;
-  group *group;          /* READY to this group; NULL: FREE to the producer */
   int64_t key;
   int32_t slot;
+  sli_message_kind kind;
 } notice;
 
 /* A firing under way on an asynchronous queue. */
 typedef struct flight {
   actor *actor;
   int64_t firing;
-  uint64_t start_ns, duration_ns, fence;
+  uint64_t start_ns, since_ns, duration_ns, fence;
   int32_t cause, nnotices;
   notice *notices;
 } flight;
 
 struct queue {
-  int32_t id;
-  const sl_queue_ops *ops;
+  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
+                 uint64_t now_ns, uint64_t duration_ns, uint64_t *fence); /* ops->launch */
   void *impl;
-  worker *worker;
-  const sl_queue *plan;
-  struct device *device;
   actor **runnable;
   int32_t nrunnable;
+  int32_t inflight, run_ahead, head;
   bool listed;           /* on the worker's list of queues to look at */
-  bool pooled;           /* some register written here draws on a pool */
-  int32_t inflight, head, run_ahead;
-  flight *flights;       /* ring of run_ahead */
+  bool selective;        /* pools or lazy W may forbid an actor that could fire */
   uint64_t busy_until_ns;/* end of the last firing */
-  void *workspace;
+  worker *worker;
+  flight *flights;       /* ring of run_ahead */
+  const sl_queue_ops *ops;
+  const sl_queue *plan;
+  struct device *device;
+  int32_t id;
 };
 
 typedef struct device {
@@ -150,25 +182,27 @@ typedef struct timer {
 
 struct worker {
   sl_runtime *rt;
+  uint64_t now_ns;
+  _Atomic uint64_t fired;  /* firings completed, each with a record; the watchdog reads it */
+  bool real;               /* the clock moves by itself */
+  bool unusual;            /* the next firing is the first, or jitter is on */
+  queue **listed;          /* ring of queues to look at */
+  uint32_t listed_head, listed_tail, listed_mask;
+  int32_t ntimers, npolled;
+  sl_trace_record *ring;
+  uint64_t ring_mask;
+  sli_clock clock;
+  timer *timers;           /* heap by due time, one per queue with known completions */
+  queue **polled;          /* queues whose completions must be asked for */
+  uint64_t target;         /* firings at this run's end */
+  uint64_t firings_per_step, messages, wakes, random;
+  uint64_t spin_ns;        /* how long to look before sleeping; adapts */
   int32_t id;
   pthread_t thread;
   int32_t nqueues, nactors;
-  queue **queues;        /* [nqueues] */
-  actor **actors;        /* [nactors] */
-  queue **listed;        /* ring of nqueues */
-  int32_t listed_head, nlisted;
-  timer *timers;         /* heap by due time, one per queue with known completions */
-  int32_t ntimers;
-  queue **polled;        /* queues whose completions must be asked for */
-  int32_t npolled;
-  uint64_t now_ns;
-  uint64_t fired, target; /* firings since creation; of this run's end */
-  uint64_t firings_per_step, messages, wakes, random;
-  uint64_t spin_ns;      /* how long to look before sleeping; adapts */
-  sl_trace_record *ring;
-  uint64_t ring_mask, nrecords;
-  _Atomic uint64_t progress; /* written here, read by the watchdog */
-  sl_status status;      /* of opening its queues */
+  queue **queues;          /* [nqueues] */
+  actor **actors;          /* [nactors] */
+  sl_status status;        /* of opening its queues */
   char *detail;
   _Alignas(SLI_CACHE_LINE) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
   sli_mailbox mailbox;
@@ -187,12 +221,14 @@ struct sl_runtime {
   queue *queues;
   device *devices;
   pool *pools;
+  step **maps;           /* [plan->nmaps] */
+  struct tick_ring *ticks; /* list of those made so far */
   sli_arena memory;
   int64_t steps;         /* completed */
   int64_t goal;          /* steps to have completed at the end of this run */
   _Atomic uint64_t gate; /* newest step begun * 2 + stop requested: one word, so that
                             a stop and a step's begin cannot miss each other */
-  _Atomic uint32_t epoch;  /* futex: runs begun; odd numbers of no meaning */
+  _Atomic uint32_t epoch;  /* futex: runs begun */
   _Atomic uint32_t active; /* futex: workers not yet done with this run */
   _Atomic bool quit;
   _Atomic int failed;      /* 0, 1: being written, 2: failure and text are set */
@@ -201,18 +237,24 @@ struct sl_runtime {
   _Atomic uint64_t first_firing_ns;
 };
 
+static inline void *slot_address(const reg *r, int32_t slot) {
+  return (void *)(r->base + (size_t)slot * r->stride);
+}
+
+static inline uint64_t worker_fired(const worker *w) {
+  return atomic_load_explicit(&w->fired, memory_order_relaxed);
+}
+
 /* worker.c */
 void sli_worker_run(worker *w);           /* one run, to its end */
 void sli_worker_wake(worker *w);          /* any thread, signal-safe */
 void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
-bool sli_gate_open(sl_runtime *rt, int64_t step);
 int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
-void sli_walk_init(walk *at, const sl_map *map);
 
-/* explain.c: who waits for whom, as text. `cycle` receives the culprits. */
+/* explain.c: who waits for whom, as text. */
 char *sli_explain(const sl_runtime *rt);
 
-/* base of the futex calls */
+/* Futexes of this process. */
 void sli_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void sli_futex_wake(_Atomic uint32_t *word);
 

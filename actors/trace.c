@@ -18,22 +18,23 @@ static int by_start(const void *a, const void *b) {
   const sl_trace_record *x = a, *y = b;
   if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
   if (x->end_ns != y->end_ns) return x->end_ns < y->end_ns ? -1 : 1;
-  return x->actor - y->actor;
+  if (x->actor != y->actor) return x->actor < y->actor ? -1 : 1;
+  return x->firing < y->firing ? -1 : x->firing > y->firing;
 }
 
 size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
   uint64_t total = 0, lost = 0, n = 0;
   for (int32_t i = 0; i < rt->nworkers; i++) {
     const worker *w = &rt->workers[i];
-    uint64_t kept = SLI_MIN(w->nrecords, w->ring_mask + 1);
+    uint64_t kept = SLI_MIN(worker_fired(w), w->ring_mask + 1);
     total += kept;
-    lost += w->nrecords - kept;
+    lost += worker_fired(w) - kept;
   }
   sl_trace_record *all = sli_calloc(total, sizeof *all);
   for (int32_t i = 0; i < rt->nworkers; i++) {
     const worker *w = &rt->workers[i];
-    uint64_t kept = SLI_MIN(w->nrecords, w->ring_mask + 1);
-    for (uint64_t r = w->nrecords - kept; r < w->nrecords; r++) all[n++] = w->ring[r & w->ring_mask];
+    uint64_t kept = SLI_MIN(worker_fired(w), w->ring_mask + 1);
+    for (uint64_t r = worker_fired(w) - kept; r < worker_fired(w); r++) all[n++] = w->ring[r & w->ring_mask];
   }
   qsort(all, total, sizeof *all, by_start);
   if (dropped) *dropped = lost;
@@ -76,9 +77,9 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   if (dropped)
     for (int32_t i = 0; i < rt->nworkers; i++) {
       const worker *w = &rt->workers[i];
-      if (w->nrecords <= w->ring_mask) continue;
+      if (worker_fired(w) <= w->ring_mask) continue;
       /* A worker's oldest record may be of a step partly overwritten. */
-      const sl_trace_record *r = &w->ring[w->nrecords & w->ring_mask];
+      const sl_trace_record *r = &w->ring[worker_fired(w) & w->ring_mask];
       int64_t step = sl_plan_tick(plan, r->actor, r->firing).step + 2;
       from = SLI_MAX(from, step);
     }

@@ -27,42 +27,44 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- walking along key maps ------------------------------------------------- */
-
-static inline void walk_load(walk *at) {
-  const sl_map_entry *e = &at->entries[at->index];
-  at->key = at->base + e->offset;
-  at->flags = e->flags;
-}
-
-static inline void walk_next(walk *at) {
-  if (++at->index == at->period) at->index = 0, at->base += at->stride;
-  walk_load(at);
-}
-
-void sli_walk_init(walk *at, const sl_map *map) {
-  *at = (walk){.entries = map->entries, .period = map->period, .stride = map->stride};
-  walk_load(at);
-}
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* ---- who can fire -------------------------------------------------------------- */
+
+static inline void walk_next(walk *at) {
+  const step *s = at->next;
+  at->key += s->delta;
+  at->flags = s->flags;
+  at->next = s + s->skip;
+}
 
 static inline void list_queue(worker *w, queue *q) {
   if (q->listed) return;
   q->listed = true;
-  int32_t at = w->listed_head + w->nlisted++;
-  w->listed[at < w->nqueues ? at : at - w->nqueues] = q;
+  w->listed[w->listed_tail++ & w->listed_mask] = q;
 }
 
+/* What the group of the tick, counted within its step, adds to the rank. */
+static uint64_t group_rank(const sl_runtime *rt, const actor *a) {
+  const sl_tick *t = &a->firing.tick;
+  int64_t in_step = (int64_t)t->microbatch * rt->plan->pieces + t->piece;
+  return (uint64_t)((in_step + a->plan->rank_shift) / a->rank_group * a->plan->rank_stride);
+}
+
+/* The runnable actors of a queue are kept in order, the next one last: most
+ * newcomers belong near the end. */
 static inline void make_runnable(worker *w, actor *a) {
   queue *q = a->queue;
-  const sl_actor *p = a->plan;
-  int64_t tick = a->tick.key, rank = p->rank;
-  if (p->rank_group) rank += tick / p->rank_group * p->rank_stride;
-  a->order_high = (uint64_t)q->plan->class_order[a->cls] << 56 | (uint64_t)(rank + (INT64_C(1) << 40));
-  a->order_low = (uint64_t)tick;
+  int64_t tick = a->firing.tick.number;
+  uint64_t high = a->order_base;
+  if (UNLIKELY(a->rank_group)) high += group_rank(w->rt, a);
+  a->order = (unsigned __int128)high << 64 | (uint64_t)tick;
   a->since_ns = w->now_ns;
-  q->runnable[q->nrunnable++] = a;
+  actor **at = q->runnable + q->nrunnable++;
+  for (; at > q->runnable && at[-1]->order <= a->order; at--) *at = at[-1];
+  *at = a;
   list_queue(w, q);
 }
 
@@ -71,174 +73,185 @@ static inline void satisfy(worker *w, actor *a, sl_wait wait, int32_t reg_id) {
   if (--a->missing == 0) make_runnable(w, a);
 }
 
-/* A pooled register may take a slot out of its own reserve, or out of what the
- * pool has left when a slot is kept for every register that holds none. */
-static inline bool pool_allows(const reg *r) {
-  const pool *p = r->pool;
-  return !p || r->used == 0 || p->used + p->empty < p->quota;
-}
-
-static bool outputs_allowed(const actor *a) {
-  for (int32_t i = 0; i < a->nout; i++)
-    if ((a->out[i].at.flags & SL_FIRST) && !pool_allows(a->out[i].reg)) return false;
-  return true;
-}
-
-static inline int32_t pick(const queue *q) {
-  int32_t best = -1;
-  for (int32_t i = 0; i < q->nrunnable; i++) {
-    const actor *a = q->runnable[i];
-    if (q->pooled && !outputs_allowed(a)) continue;
-    if (best >= 0) {
-      const actor *b = q->runnable[best];
-      if (a->order_high > b->order_high ||
-          (a->order_high == b->order_high && a->order_low >= b->order_low))
-        continue;
-    }
-    best = i;
-  }
-  return best;
-}
-
 /* ---- slots ---------------------------------------------------------------------- */
 
-static inline int32_t take_slot(out_port *p) {
-  reg *r = p->reg;
-  SLI_CHECK(r->nfree > 0, "actor %s took a slot of a full register", p->actor->plan->name);
+static inline int32_t slots_used(const reg *r) { return r->quota - r->nfree; }
+
+/* A pooled register may take a slot of those kept for it, or of what the pool
+ * has left beyond all that is kept. */
+static inline bool pool_allows(const reg *r) {
+  const pool *p = r->pool;
+  return !p || slots_used(r) < r->kept || p->used + p->kept < p->quota;
+}
+
+/* Called with the register as it was before the slot is taken ... */
+static void count_taken(reg *r) {
   if (r->pool) {
     r->pool->used++;
-    if (r->used == 0) r->pool->empty--;
+    r->pool->kept -= slots_used(r) < r->kept;
   }
-  if (++r->used > r->peak) r->peak = r->used;
-  if (r->activation > 0) {
-    device *d = r->device;
-    d->held += r->activation;
-    if (d->held > d->peak) d->peak = d->held;
+  r->device->held += r->activation;
+  r->device->peak = SLI_MAX(r->device->peak, r->device->held);
+}
+
+/* ... and as it is after one has come back. */
+static void count_freed(worker *w, reg *r) {
+  r->device->held -= r->activation;
+  if (!r->pool) return;
+  r->pool->used--;
+  r->pool->kept += slots_used(r) < r->kept;
+  for (int32_t i = 0; i < r->pool->nqueues; i++) list_queue(w, r->pool->queues[i]);
+}
+
+/* May the actor take all the slots its outputs need now? Several may draw on
+ * one pool, so they are taken on trial, one after another. */
+static bool pools_allow(const actor *a) {
+  const out_port *p = a->out;
+  bool allowed = true;
+  for (; p < a->out_end && allowed; p++) {
+    if (!(p->at.flags & SL_FIRST) || !p->reg->pool) continue;
+    allowed = pool_allows(p->reg);
+    p->reg->pool->used++;
+    p->reg->pool->kept -= slots_used(p->reg) < p->reg->kept;
   }
-  return r->free[--r->nfree];
+  while (p-- > a->out) {
+    if (!(p->at.flags & SL_FIRST) || !p->reg->pool) continue;
+    p->reg->pool->used--;
+    p->reg->pool->kept += slots_used(p->reg) < p->reg->kept;
+  }
+  return allowed;
+}
+
+static inline void take_slot(out_port *p) {
+  reg *r = p->reg;
+  SLI_CHECK(r->nfree > 0, "actor %s took a slot of a full register", p->actor->plan->name);
+  if (UNLIKELY(r->counted)) count_taken(r);
+  p->slot = r->free[--r->nfree];
+  if (r->nfree < r->least_free) r->least_free = r->nfree;
 }
 
 /* A consumer is done with a slot. On the producer's worker. */
 static inline void slot_free(worker *w, reg *r, int32_t slot) {
-  SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d freed once too often",
-            w->rt->plan->regs[r->id].name, slot);
-  if (--r->pending[slot]) return;
+  if (!r->only) {
+    SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d freed once too often",
+              w->rt->plan->regs[r->id].name, slot);
+    if (--r->pending[slot]) return;
+  }
   r->free[r->nfree++] = slot;
-  r->used--;
-  if (r->pool) {
-    r->pool->used--;
-    if (r->used == 0) r->pool->empty++;
-    list_queue(w, r->queue); /* others of the pool may go now */
-  }
-  if (r->activation > 0) r->device->held -= r->activation;
+  if (UNLIKELY(r->counted)) count_freed(w, r);
   out_port *p = r->producer;
-  if (p && p->waiting) {
-    p->waiting = false;
-    satisfy(w, p->actor, SL_WAIT_CREDIT, r->id);
-  }
+  if (!p->waiting) return;
+  p->waiting = false;
+  satisfy(w, p->actor, SL_WAIT_CREDIT, r->id);
 }
 
-/* A slot is complete. On the worker of the group's queue. */
-static inline void slot_ready(worker *w, const group *g, int64_t key, int32_t slot) {
-  for (int32_t i = 0; i < g->nports; i++) {
-    in_port *p = g->ports[i];
-    int32_t *entry = &p->ready[key & p->mask];
-    SLI_CHECK(*entry == 0, "actor %s: key %lld of register %s arrived twice",
-              p->actor->plan->name, (long long)key, w->rt->plan->regs[p->reg->id].name);
-    *entry = slot + 1;
-    if (p->waiting && p->at.key == key) {
-      p->waiting = false;
-      satisfy(w, p->actor, SL_WAIT_INPUT, p->reg->id);
-    }
-  }
+static inline void bind_input(in_port *p, int32_t slot) {
+  p->slot = slot;
+  *p->base = slot_address(p->reg, slot);
 }
 
-/* Orders a store before a later load. The thread sanitizer knows nothing of
- * fences, which gcc warns about; nothing is published through this one, it only
- * keeps a wake from being missed. */
-static inline void full_fence(void) {
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-  atomic_thread_fence(memory_order_seq_cst);
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
+/* A slot is complete. On the consumer's worker. */
+static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) {
+  int32_t *entry = &p->ready[key & p->mask];
+  SLI_CHECK(*entry == 0, "actor %s: key %lld of register %s arrived twice", p->actor->plan->name,
+            (long long)key, w->rt->plan->regs[p->reg->id].name);
+  *entry = slot + 1;
+  if (!p->waiting || p->at.key != key) return;
+  p->waiting = false;
+  bind_input(p, slot);
+  satisfy(w, p->actor, SL_WAIT_INPUT, p->reg->id);
 }
+
+/* ---- messages --------------------------------------------------------------------- */
 
 static void send(worker *from, worker *to, const sli_message *message) {
-  sli_mailbox_push(&to->mailbox, message);
   from->messages++;
-  /* Either this fence comes first and the sleeper sees the message when it
-   * looks again, or the sleeper's comes first and we see it asleep. */
-  full_fence();
-  if (atomic_load_explicit(&to->sleeping, memory_order_relaxed)) {
-    from->wakes++;
-    sli_worker_wake(to);
-  }
+  if (!sli_mailbox_push(&to->mailbox, message, &to->sleeping)) return;
+  from->wakes++;
+  sli_worker_wake(to);
 }
 
 static inline void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
-  worker *to = r->queue->worker;
-  if (to == w) slot_free(w, r, slot);
-  else send(w, to, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE});
+  if (LIKELY(r->worker == w)) slot_free(w, r, slot);
+  else send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE});
 }
 
-static inline void tell_ready(worker *w, reg *r, group *g, int64_t key, int32_t slot) {
-  worker *to = g->queue->worker;
-  if (to == w) slot_ready(w, g, key, slot);
-  else send(w, to, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_READY,
-                                  .group = (uint32_t)(g - r->groups)});
+/* Tells the consumers from number `from` on. */
+static void tell_ready(worker *w, reg *r, int32_t from, int64_t key, int32_t slot) {
+  for (int32_t g = 0; g < r->nfar; g++)
+    send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
+                                             .kind = SLI_READY, .group = (uint32_t)g});
+  for (int32_t i = from; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
 }
 
-static bool drain(worker *w) {
+static void take_message(worker *w, const sli_message *m) {
+  reg *r = &w->rt->regs[m->reg];
+  if (m->kind == SLI_FREE) {
+    slot_free(w, r, m->slot);
+    return;
+  }
+  const group *g = &r->far[m->group];
+  for (int32_t i = 0; i < g->nports; i++) slot_ready(w, g->ports[i], m->key, m->slot);
+}
+
+static inline bool drain(worker *w) {
+  if (LIKELY(!sli_mailbox_ready(&w->mailbox))) return false;
   sli_message m;
-  if (!sli_mailbox_pop(&w->mailbox, &m)) return false;
-  do {
-    reg *r = &w->rt->regs[m.reg];
-    if (m.kind == SLI_READY) slot_ready(w, &r->groups[m.group], m.key, m.slot);
-    else slot_free(w, r, m.slot);
-  } while (sli_mailbox_pop(&w->mailbox, &m));
+  while (sli_mailbox_pop(&w->mailbox, &m)) take_message(w, &m);
   return true;
 }
 
-/* ---- firing ---------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------- */
 
-/* Everything of a run goes through this word once per source and step: bit 0 is
+/* Everything of a run goes through this word once per actor and step: bit 0 is
  * the request to stop, the rest the number of steps begun. A step is begun by
- * the first source that asks; after a stop no new one is. */
-bool sli_gate_open(sl_runtime *rt, int64_t step) {
+ * the first actor that asks; after a stop no new one is. So every actor fires
+ * its share of the steps begun and not once more, whatever its inputs. */
+static bool gate_open(sl_runtime *rt, int64_t step) {
   if (step >= rt->goal) return false;
-  uint64_t word = atomic_load_explicit(&rt->gate, memory_order_acquire);
+  uint64_t word = atomic_load_explicit(&rt->gate, memory_order_relaxed);
   for (;;) {
     if ((uint64_t)step < word >> 1) return true;
     if (word & 1) return false;
     uint64_t next = (uint64_t)(step + 1) << 1;
-    if (atomic_compare_exchange_weak_explicit(&rt->gate, &word, next, memory_order_acq_rel,
-                                              memory_order_acquire))
+    if (atomic_compare_exchange_weak_explicit(&rt->gate, &word, next, memory_order_relaxed,
+                                              memory_order_relaxed))
       return true;
   }
 }
 
 int64_t sli_final_steps(sl_runtime *rt) {
-  uint64_t word = atomic_load_explicit(&rt->gate, memory_order_acquire);
+  uint64_t word = atomic_load(&rt->gate);
   return word & 1 ? (int64_t)(word >> 1) : rt->goal;
 }
 
-/* Counts one firing of the step; at the step's end a source asks for the next. */
-static inline void count_firing(worker *w, actor *a) {
-  a->fired++;
-  w->fired++;
-  walk_next(&a->tick);
-  if (++a->in_step < a->firings_per_step) return;
-  a->in_step = 0;
-  a->step++;
-  if (a->source && !sli_gate_open(w->rt, a->step)) a->gated = true, a->missing++;
+static void ask_gate(worker *w, actor *a) {
+  a->gated = !gate_open(w->rt, a->step);
+  a->missing += a->gated;
 }
 
+static inline void next_tick(worker *w, actor *a) {
+  const tick_step *s = a->tick_next;
+  sl_tick *t = &a->firing.tick;
+  a->fired++;
+  t->number += s->delta;
+  t->step += s->steps;
+  t->microbatch = s->microbatch;
+  t->piece = s->piece;
+  a->tick_next = s + s->skip;
+  if (LIKELY(!s->last)) return;
+  a->step++;
+  ask_gate(w, a);
+}
+
+/* ---- firing ---------------------------------------------------------------------- */
+
 static inline void look_at_input(in_port *p) {
-  if ((p->at.flags & SL_FIRST) && !p->ready[p->at.key & p->mask]) {
+  if (!(p->at.flags & SLI_BIND)) return;
+  int32_t entry = p->ready[p->at.key & p->mask];
+  if (entry) {
+    bind_input(p, entry - 1);
+  } else {
     p->waiting = true;
     p->actor->missing++;
   }
@@ -253,80 +266,90 @@ static inline void look_at_output(out_port *p) {
 
 void sli_actor_start(worker *w, actor *a) {
   a->missing = 1;
-  for (int32_t i = 0; i < a->nin; i++) look_at_input(&a->in[i]);
-  for (int32_t i = 0; i < a->nout; i++) look_at_output(&a->out[i]);
+  for (in_port *p = a->in; p < a->in_end; p++) look_at_input(p);
+  for (out_port *p = a->out; p < a->out_end; p++) look_at_output(p);
   a->cause = SL_WAIT_START;
-  if (a->source && !sli_gate_open(w->rt, a->step)) a->gated = true, a->missing++;
+  ask_gate(w, a);
   if (--a->missing == 0) make_runnable(w, a);
 }
 
-/* Walks every port one step on and sends what that step says: at once if the
- * firing is complete (flight NULL) or the receiver is on the same queue, else
- * it is noted for the firing's completion. */
-static inline void advance(worker *w, actor *a, flight *f) {
-  a->missing = 1; /* held back until every port has been looked at */
-  for (int32_t i = 0; i < a->nin; i++) {
-    in_port *p = &a->in[i];
-    if (p->at.flags & SL_LAST) {
-      int32_t *entry = &p->ready[p->at.key & p->mask], slot = *entry - 1;
-      reg *r = p->reg;
-      *entry = 0;
-      if (!f || r->queue == a->queue) tell_free(w, r, p->at.key, slot);
-      else f->notices[f->nnotices++] = (notice){r, NULL, p->at.key, slot};
-    }
-    walk_next(&p->at);
-    look_at_input(p);
+static inline void note(flight *f, sli_message_kind kind, reg *r, int64_t key, int32_t slot) {
+  f->notices[f->nnotices++] = (notice){r, key, slot, kind};
+}
+
+/* The slot an output has completed: told at once if the firing is complete (no
+ * flight), else to those behind it on its queue, and the flight takes note. */
+static inline void announce(worker *w, out_port *p, flight *f) {
+  reg *r = p->reg;
+  int32_t slot = p->slot;
+  r->newest = slot;
+  if (LIKELY(r->only && (!f || r->nsame))) {
+    slot_ready(w, r->only, p->at.key, slot);
+    return;
   }
-  for (int32_t i = 0; i < a->nout; i++) {
-    out_port *p = &a->out[i];
-    if (p->at.flags & SL_LAST) {
-      reg *r = p->reg;
-      r->pending[p->slot] = r->nconsumers;
-      r->newest = p->slot;
-      for (int32_t g = 0; g < r->ngroups; g++) {
-        if (!f || r->groups[g].queue == a->queue)
-          tell_ready(w, r, &r->groups[g], p->at.key, p->slot);
-        else
-          f->notices[f->nnotices++] = (notice){r, &r->groups[g], p->at.key, p->slot};
-      }
-      if (!r->nconsumers) r->pending[p->slot] = 1, slot_free(w, r, p->slot);
-    }
+  r->pending[slot] = r->nconsumers;
+  if (!r->nconsumers) {
+    r->pending[slot] = 1;
+    slot_free(w, r, slot);
+  } else if (!f) {
+    tell_ready(w, r, 0, p->at.key, slot);
+  } else {
+    for (int32_t i = 0; i < r->nsame; i++) slot_ready(w, r->consumers[i], p->at.key, slot);
+    if (r->nsame < r->nconsumers) note(f, SLI_READY, r, p->at.key, slot);
+  }
+}
+
+static inline void give_back(worker *w, in_port *p, flight *f) {
+  p->ready[p->at.key & p->mask] = 0;
+  if (!f || p->early) tell_free(w, p->reg, p->at.key, p->slot);
+  else note(f, SLI_FREE, p->reg, p->at.key, p->slot);
+}
+
+/* Walks every port one step on and tells what that step says. Outputs go first:
+ * somebody waits for them. */
+static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
+  a->missing = 1; /* held back until every port has been looked at */
+  for (out_port *p = a->out; p < a->out_end; p++) {
+    if (p->at.flags & SL_LAST) announce(w, p, f);
     walk_next(&p->at);
     look_at_output(p);
   }
-  count_firing(w, a);
-  if (--a->missing == 0) {
-    a->cause = SL_WAIT_NONE;
-    make_runnable(w, a);
+  for (in_port *p = a->in; p < a->in_end; p++) {
+    if (p->at.flags & SL_LAST) give_back(w, p, f);
+    walk_next(&p->at);
+    look_at_input(p);
   }
+  next_tick(w, a);
+  if (--a->missing) return;
+  a->cause = SL_WAIT_NONE;
+  make_runnable(w, a);
 }
 
-static inline void record(worker *w, queue *q, const actor *a, int64_t firing, int32_t cause,
+/* Why the queue was idle before a firing that began at `start`: it was not; or
+ * the actor could have gone while the queue was busy, and the worker was slow;
+ * or what made it able to go. */
+static inline uint32_t cause_of_gap(const queue *q, uint64_t start, uint64_t since, int32_t cause) {
+  if (start <= q->busy_until_ns) return SL_WAIT_NONE;
+  return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
+}
+
+static inline void record(worker *w, queue *q, const actor *a, int64_t firing, uint32_t cause,
                           uint64_t start, uint64_t end) {
-  sl_trace_record *t = &w->ring[w->nrecords++ & w->ring_mask];
-  uint32_t wait = start <= q->busy_until_ns ? SL_WAIT_NONE : (uint32_t)cause & 7;
-  *t = (sl_trace_record){.start_ns = start, .end_ns = end, .firing = firing, .actor = a->id,
-                         .wait = wait, .reg = (uint32_t)cause >> 3};
+  uint64_t fired = worker_fired(w);
+  w->ring[fired & w->ring_mask] =
+      (sl_trace_record){.start_ns = start, .end_ns = end, .firing = firing, .actor = a->id,
+                        .wait = cause & 7, .reg = cause >> 3};
   q->busy_until_ns = end;
+  atomic_store_explicit(&w->fired, fired + 1, memory_order_relaxed);
 }
 
-/* The slots of this firing: outputs take theirs, and the program's bases are
- * set if there is one to run. */
-static inline void bind_slots(actor *a) {
-  int32_t n = 0;
-  if (a->program)
-    for (int32_t i = 0; i < a->nin; i++, n++) {
-      const in_port *p = &a->in[i];
-      if (p->at.flags & SL_SKIP) continue;
-      int32_t slot = p->ready[p->at.key & p->mask] - 1;
-      a->bases[n] = p->reg->base + (size_t)slot * p->reg->stride;
-    }
-  for (int32_t i = 0; i < a->nout; i++, n++) {
-    out_port *p = &a->out[i];
-    if (p->at.flags & SL_FIRST) p->slot = take_slot(p);
-    if (!a->program || (p->at.flags & SL_SKIP)) continue;
-    a->bases[n] = p->reg->base + (size_t)p->slot * p->reg->stride;
-    a->first[n] = (p->at.flags & SL_FIRST) != 0;
+/* Outputs take their slots. */
+static inline void take_slots(actor *a) {
+  for (out_port *p = a->out; p < a->out_end; p++) {
+    uint32_t flags = p->at.flags;
+    if (flags & SL_FIRST) take_slot(p);
+    if (flags & SLI_BIND) *p->base = slot_address(p->reg, p->slot);
+    *p->first = flags & SL_FIRST;
   }
 }
 
@@ -341,54 +364,54 @@ static uint64_t next_random(worker *w) { /* xorshift64* */
  * the worker waits. */
 static uint64_t jitter(worker *w) {
   uint64_t delay = next_random(w) % (w->rt->options.jitter_ns + 1);
-  if (!w->rt->threads) return delay;
+  if (!w->real) return delay;
   uint64_t until = sli_clock_now(&w->rt->clock) + delay;
   while (sli_clock_now(&w->rt->clock) < until) sched_yield();
   w->now_ns = until;
   return 0;
 }
 
-/* What the queue was waiting for before this firing, if it was idle: nothing if
- * the actor could have gone while the queue was still busy. */
-static inline int32_t cause_of_gap(const queue *q, const actor *a) {
-  return a->since_ns <= q->busy_until_ns || (a->cause & 7) == SL_WAIT_NONE ? SL_WAIT_DEVICE
-                                                                          : a->cause;
+/* What the first firing of all, and every one under jitter, do besides. */
+static uint64_t unusual_firing(worker *w) {
+  uint64_t none = 0;
+  atomic_compare_exchange_strong(&w->rt->first_firing_ns, &none, sli_now_ns());
+  w->unusual = w->rt->options.jitter_seed != 0;
+  return w->unusual ? jitter(w) : 0;
 }
 
 static void set_timer(worker *w, queue *q, uint64_t fence);
 
-static void fire(worker *w, queue *q, actor *a) {
-  sl_runtime *rt = w->rt;
-  int64_t firing = a->fired;
-  sl_tick tick = {.number = a->tick.key};
-  if (a->program) tick = sl_plan_tick(rt->plan, a->id, firing);
-  bind_slots(a);
-  uint64_t duration = a->duration_ns;
-  if (__builtin_expect(rt->options.jitter_seed != 0, 0)) duration += jitter(w);
-  uint64_t start = w->now_ns, fence;
-  int32_t cause = cause_of_gap(q, a);
-  sl_firing bring = {.tick = tick, .bases = a->bases, .first = a->first};
-  if (__builtin_expect(w->fired == 0, 0)) {
-    uint64_t none = 0;
-    atomic_compare_exchange_strong(&rt->first_firing_ns, &none, sli_now_ns());
-  }
-  if (q->ops->launch(q->impl, a->program, &bring, start, duration, &fence)) {
-    if (rt->threads) w->now_ns = sli_clock_now(&rt->clock);
-    record(w, q, a, firing, cause, start, w->now_ns);
-    advance(w, a, NULL);
-    return;
-  }
+static void take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
+                     uint64_t fence) {
   int32_t at = q->head + q->inflight++;
   flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
   f->actor = a;
-  f->firing = firing;
+  f->firing = a->fired;
   f->start_ns = start;
+  f->since_ns = a->since_ns;
   f->duration_ns = duration;
   f->fence = fence;
-  f->cause = cause;
+  f->cause = a->cause;
   f->nnotices = 0;
   advance(w, a, f);
   if (q->inflight == 1) set_timer(w, q, fence);
+}
+
+static void fire(worker *w, queue *q, actor *a) {
+  uint64_t duration = a->duration_ns, fence;
+  take_slots(a);
+  if (UNLIKELY(w->unusual)) duration += unusual_firing(w);
+  uint64_t start = w->now_ns;
+  if (UNLIKELY(!q->launch(q->impl, a->program, &a->firing, start, duration, &fence))) {
+    take_off(w, q, a, start, duration, fence);
+    return;
+  }
+  uint32_t cause = cause_of_gap(q, start, a->since_ns, a->cause);
+  int64_t firing = a->fired;
+  if (w->real) w->now_ns = sli_clock_now(&w->clock);
+  uint64_t end = w->now_ns;
+  advance(w, a, NULL);
+  record(w, q, a, firing, cause, start, end);
 }
 
 /* ---- completions ------------------------------------------------------------------- */
@@ -433,14 +456,14 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
   flight *f = &q->flights[q->head];
   if (++q->head == q->run_ahead) q->head = 0;
   q->inflight--;
-  uint64_t start = q->ops->timed ? end - f->duration_ns : SLI_MAX(f->start_ns, q->busy_until_ns);
-  record(w, q, f->actor, f->firing, f->cause, start, end);
-  for (int32_t i = 0; i < f->nnotices; i++) {
-    const notice *n = &f->notices[i];
-    if (n->group) tell_ready(w, n->reg, n->group, n->key, n->slot);
+  uint64_t start = q->ops->overlaps ? f->start_ns
+                   : q->ops->timed  ? end - f->duration_ns
+                                    : SLI_MAX(f->start_ns, q->busy_until_ns);
+  record(w, q, f->actor, f->firing, cause_of_gap(q, start, f->since_ns, f->cause), start, end);
+  for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
+    if (n->kind == SLI_READY) tell_ready(w, n->reg, n->reg->nsame, n->key, n->slot);
     else tell_free(w, n->reg, n->key, n->slot);
-  }
-  list_queue(w, q);
+  if (q->nrunnable) list_queue(w, q);
 }
 
 static bool retire(worker *w) {
@@ -462,20 +485,50 @@ static bool retire(worker *w) {
   return any;
 }
 
-/* Starts the best firing of the next queue on the list. */
-static bool start_one(worker *w) {
-  if (!w->nlisted) return false;
-  queue *q = w->listed[w->listed_head];
-  if (++w->listed_head == w->nqueues) w->listed_head = 0;
-  w->nlisted--;
-  q->listed = false;
-  if (q->inflight >= q->run_ahead) return true; /* listed again when one retires */
-  int32_t best = pick(q);
-  if (best < 0) return true;
-  actor *a = q->runnable[best];
-  q->runnable[best] = q->runnable[--q->nrunnable];
-  fire(w, q, a);
-  if (q->nrunnable) list_queue(w, q);
+/* Lazy W: weight gradients are put off into the time that nothing else can use.
+ * At most `watermark` of them, only while the step has input gradients left to
+ * compute here, and never one whose slots somebody waits for. */
+static bool is_held_back(const actor *a) {
+  const actor *b = a->backward;
+  if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
+  for (const in_port *p = a->in; p < a->in_end; p++)
+    if (p->reg->producer && p->reg->producer->waiting) return false;
+  return true;
+}
+
+/* Takes the best actor off a queue where not every one that could fire may:
+ * a pool can be empty, weight gradients can be held back. */
+static actor *take_allowed(queue *q) {
+  for (int32_t i = q->nrunnable - 1; i >= 0; i--) {
+    actor *a = q->runnable[i];
+    if (is_held_back(a) || !pools_allow(a)) continue;
+    memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(--q->nrunnable - i) * sizeof a);
+    return a;
+  }
+  return NULL;
+}
+
+/* The actor to fire next on a queue, taken off it, or NULL. */
+static inline actor *take_next(queue *q) {
+  if (!q->nrunnable || q->inflight == q->run_ahead) return NULL;
+  return UNLIKELY(q->selective) ? take_allowed(q) : q->runnable[--q->nrunnable];
+}
+
+/* Starts the best firing of the next queue on the list. The queue stays listed
+ * meanwhile, so that what the firing makes runnable there need not list it, and
+ * goes behind the others if it has more to do. */
+static inline bool start_one(worker *w) {
+  if (w->listed_head == w->listed_tail) return false;
+  queue *q = w->listed[w->listed_head & w->listed_mask];
+  actor *a = take_next(q);
+  if (a) fire(w, q, a);
+  if (a && q->nrunnable) {
+    if (w->listed_tail - w->listed_head == 1) return true;
+    w->listed[w->listed_tail++ & w->listed_mask] = q;
+  } else {
+    q->listed = false;
+  }
+  w->listed_head++;
   return true;
 }
 
@@ -496,14 +549,11 @@ void sli_worker_wake(worker *w) {
   if (atomic_exchange(&w->sleeping, 0)) sli_futex_wake(&w->sleeping);
 }
 
-static bool stop_requested(sl_runtime *rt) {
-  return atomic_load_explicit(&rt->gate, memory_order_relaxed) & 1;
-}
-
 static bool finished(worker *w) {
-  if (w->fired == w->target) return true;
-  return stop_requested(w->rt) &&
-         w->fired == (uint64_t)sli_final_steps(w->rt) * w->firings_per_step;
+  uint64_t fired = worker_fired(w);
+  if (fired == w->target) return true;
+  uint64_t word = atomic_load(&w->rt->gate);
+  return (word & 1) && fired == (word >> 1) * w->firings_per_step;
 }
 
 /* How long until the next known completion; UINT64_MAX: unknown. */
@@ -513,34 +563,48 @@ static uint64_t until_timer(worker *w) {
   return due > w->now_ns ? due - w->now_ns : 0;
 }
 
-/* Looks for a message for a while, then sleeps until one or a timer comes. The
- * time spent looking doubles when it paid and halves when it did not; with more
- * workers than cores the look is short and gives the core away. */
-static void wait_for_news(worker *w) {
-  enum { SPIN_LEAST = 1000, SPIN_MOST = 50000, SLEEP_MOST = 100000000 };
+/* Looks for a message until `spin` ns have passed; a few looks go by between
+ * two readings of the clock. With more workers than cores it gives its core
+ * away instead. */
+static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   sl_runtime *rt = w->rt;
-  uint64_t start = sli_clock_now(&rt->clock), spin = rt->oversubscribed ? SPIN_LEAST : w->spin_ns;
-  w->now_ns = start;
-  uint64_t timer_in = until_timer(w);
-  spin = SLI_MIN(spin, timer_in);
   do {
-    if (sli_mailbox_ready(&w->mailbox) || finished(w)) {
-      w->spin_ns = SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST);
-      goto out;
-    }
+    if (finished(w)) return true;
+    for (int i = 0; i < 32; i++)
+      if (sli_mailbox_ready(&w->mailbox)) return true;
     if (rt->oversubscribed) sched_yield();
     else __builtin_ia32_pause();
   } while (sli_clock_now(&rt->clock) - start < spin);
-  if (w->npolled) goto out;
-  w->spin_ns = SLI_MAX(w->spin_ns / 2, (uint64_t)SPIN_LEAST);
-  if (timer_in > spin) {
-    atomic_store_explicit(&w->sleeping, 1, memory_order_relaxed);
-    full_fence(); /* pairs with the one in send() */
-    if (!sli_mailbox_ready(&w->mailbox) && !finished(w))
-      sli_futex_wait(&w->sleeping, 1, SLI_MIN(timer_in - spin, (uint64_t)SLEEP_MOST));
-    atomic_store_explicit(&w->sleeping, 0, memory_order_relaxed);
+  return false;
+}
+
+/* Until a message comes or a timer is due. */
+static void sleep_for_news(worker *w, uint64_t timeout_ns) {
+  /* The order of these two is one with that of push() and its look at
+   * `sleeping`: a message is seen here or the sleeper is seen there. */
+  atomic_store(&w->sleeping, 1);
+  if (!sli_mailbox_ready(&w->mailbox) && !finished(w))
+    sli_futex_wait(&w->sleeping, 1, timeout_ns);
+  atomic_store_explicit(&w->sleeping, 0, memory_order_relaxed);
+}
+
+/* Looks for a message for a while, then sleeps until one or a timer comes. The
+ * time spent looking doubles when it paid and halves when it did not. While a
+ * queue must be asked for its completions there is no sleep. */
+static void wait_for_news(worker *w) {
+  enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
+  sl_runtime *rt = w->rt;
+  uint64_t start = sli_clock_now(&rt->clock);
+  w->now_ns = start;
+  uint64_t timer_in = until_timer(w), spin = w->npolled ? 0 : w->spin_ns;
+  if (rt->oversubscribed) spin = SLI_MIN(spin, (uint64_t)SPIN_LEAST);
+  if (timer_in && !look_for_news(w, start, SLI_MIN(spin, timer_in)) && !w->npolled) {
+    w->spin_ns = SLI_MAX(w->spin_ns / 2, (uint64_t)SPIN_LEAST);
+    if (timer_in == UINT64_MAX) sleep_for_news(w, UINT64_MAX);
+    else if (timer_in > spin) sleep_for_news(w, timer_in - spin);
+  } else {
+    w->spin_ns = SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST);
   }
-out:
   w->now_ns = sli_clock_now(&rt->clock);
 }
 
@@ -554,7 +618,7 @@ static bool jump(worker *w) {
 static void open_gates(worker *w) {
   for (int32_t i = 0; i < w->nactors; i++) {
     actor *a = w->actors[i];
-    if (!a->gated || !sli_gate_open(w->rt, a->step)) continue;
+    if (!a->gated || !gate_open(w->rt, a->step)) continue;
     a->gated = false;
     satisfy(w, a, SL_WAIT_START, 0);
   }
@@ -563,18 +627,15 @@ static void open_gates(worker *w) {
 void sli_worker_run(worker *w) {
   sl_runtime *rt = w->rt;
   w->target = (uint64_t)rt->goal * w->firings_per_step;
-  if (rt->threads) w->now_ns = sli_clock_now(&rt->clock);
+  if (w->real) w->now_ns = sli_clock_now(&rt->clock);
   open_gates(w);
   for (;;) {
     bool any = drain(w);
     if (w->ntimers | w->npolled) any |= retire(w);
     any |= start_one(w);
-    if (any) {
-      atomic_store_explicit(&w->progress, w->fired, memory_order_relaxed);
-      continue;
-    }
-    if (finished(w) && !w->ntimers && !w->npolled) return;
-    if (rt->threads) wait_for_news(w);
-    else if (!jump(w)) return; /* stuck: the caller sees fired != target */
+    if (any) continue;
+    if (finished(w)) return;
+    if (w->real) wait_for_news(w);
+    else if (!jump(w)) return; /* stuck: the caller sees what has not fired */
   }
 }

@@ -56,9 +56,10 @@ typedef struct sl_actor {
   int32_t ticks;            /* map from firing to tick number */
   int32_t firings_per_step;
   bool source;              /* decides how far the run goes: has no data input */
-  /* Order inside the class: rank + (tick / rank_group) * rank_stride, the
-   * smaller first, then the older tick. rank_group 0: rank alone. */
-  int32_t rank, rank_group, rank_stride;
+  /* Order inside the class: the smaller rank first, then the older tick. With
+   * groups, a group of ticks counted within the step goes before the next:
+   * rank + (tick in step + rank_shift) / rank_group * rank_stride. */
+  int32_t rank, rank_group, rank_stride, rank_shift;
   int32_t nin, nout;
   sl_port *in, *out;
   sl_program *program;      /* may be NULL: nothing to run. Bases are the inputs' slots,
@@ -87,6 +88,8 @@ typedef struct sl_register {
   const char *quota_name; /* the knob it answers to: "act.b" */
   int32_t quota;          /* slots */
   int32_t pool;           /* shares a pool's credits, or SL_NONE */
+  int32_t kept;           /* slots of the pool kept for it; 0: 1. With these alone the
+                             plan must be able to finish */
   int32_t initial;        /* keys 0..initial-1 are ready at the start (a delay edge) */
   bool held;              /* one slot, held by its producer for ever: private state */
   int32_t device;         /* where its slots live */
@@ -102,7 +105,7 @@ typedef struct sl_register {
 } sl_register;
 
 /* A device pool: at most `quota` slots in use over all its registers, of which
- * one is kept for each register that holds none. */
+ * some are kept for each register. Its registers are written on one device. */
 typedef struct sl_pool {
   const char *name;
   int32_t quota;
@@ -115,8 +118,10 @@ typedef struct sl_queue {
   int32_t threads;                       /* of its team; 0: the device's */
   int32_t run_ahead;                     /* unfinished firings it may hold, >= 1 */
   uint8_t class_order[SL_CLASS_COUNT];   /* smaller first */
-  bool lazy_w;      /* W waits while an F of its stage still has credit ... */
-  int32_t watermark;/* ... or while fewer than this many W are held back */
+  /* Lazy W: weight gradients are put off while the step has input gradients
+   * left on the stage and nobody waits for their slots, at most `watermark`. */
+  bool lazy_w;
+  int32_t watermark;
   double look_ahead; /* seconds to idle for a better firing that is about to be ready */
 } sl_queue;
 

@@ -39,7 +39,8 @@ typedef struct sl_program {
   int nbases; /* how many bases its places refer to; the last one is the workspace */
 } sl_program;
 
-/* What one firing brings to its program. Valid until the firing completes. */
+/* What one firing brings to its program. Valid during launch: a queue that
+ * looks at it later makes a copy. */
 typedef struct sl_firing {
   sl_tick tick;
   void *const *bases;
@@ -62,6 +63,10 @@ typedef struct sl_queue_ops {
 
   /* Completion times come from durations: the plan must bring them. */
   bool timed;
+
+  /* Firings run side by side: one that was launched later does not wait for
+   * those before it to complete, only completes no earlier. */
+  bool overlaps;
 
   /* Makes a queue; may block and allocate. */
   sl_status (*open)(const sl_queue_config *config, void **queue);

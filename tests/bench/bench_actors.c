@@ -1,0 +1,229 @@
+/* What a firing costs when its body is empty.
+ *
+ *   bench_actors                 every case, best of several runs
+ *   bench_actors CASE STEPS      one case, once (for instructions.sh)
+ *
+ * Every case runs real queues with programs that have no calls, slots that have
+ * memory and the trace ring on: all a firing does but its kernels. */
+#include <stdatomic.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/runtime.h>
+
+#include "base/base.h"
+#include "tests/test.h"
+
+enum { SLOT_BYTES = 64 };
+
+/* ---- plans ----------------------------------------------------------------------- */
+
+static int32_t add_device(sl_plan *plan, const sl_queue_ops *ops) {
+  char name[32];
+  snprintf(name, sizeof name, "device%d", plan->ndevices);
+  int32_t device = sl_plan_add_device(plan, (sl_device){.name = name, .kind = "cpu", .threads = 1});
+  return sl_plan_add_queue(plan, (sl_queue){.name = name, .device = device, .ops = ops,
+                                            .run_ahead = 2,
+                                            .class_order = {[SL_CLASS_F] = 0, [SL_CLASS_B] = 1,
+                                                            [SL_CLASS_W] = 2}});
+}
+
+static int32_t add_register(sl_plan *plan, const char *name, int32_t device, int32_t quota,
+                            int32_t initial) {
+  return sl_plan_add_register(
+      plan, (sl_register){.name = name, .quota_name = name, .quota = quota, .pool = SL_NONE,
+                          .initial = initial, .device = device, .memory = SL_MEMORY_ACTIVATIONS,
+                          .slot_bytes = SLOT_BYTES});
+}
+
+static sl_program *empty_program(sl_plan *plan, int32_t ports) {
+  sl_program *program = sl_plan_alloc(plan, sizeof *program);
+  program->nbases = ports + 1;
+  return program;
+}
+
+/* An actor that fires once per tick; all ports take one slot per firing. */
+static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t queue, int nin,
+                      const int32_t *in, int nout, const int32_t *out) {
+  sl_port ports[2][10];
+  int32_t each = sl_plan_map_each(plan);
+  for (int i = 0; i < nin; i++) ports[0][i] = (sl_port){in[i], each};
+  for (int i = 0; i < nout; i++) ports[1][i] = (sl_port){out[i], each};
+  sl_plan_add_actor(plan, (sl_actor){.name = name, .cls = cls, .queue = queue, .stage = SL_NONE,
+                                     .chunk = SL_NONE, .ticks = each,
+                                     .firings_per_step = plan->microbatches, .source = !nin,
+                                     .nin = nin, .nout = nout, .in = ports[0], .out = ports[1],
+                                     .program = empty_program(plan, nin + nout), .seconds = 1e-6});
+}
+
+/* 8 operators in line, the first half on the first queue. */
+static sl_plan *chain(int32_t queues) {
+  enum { LENGTH = 8, QUOTA = 8 };
+  sl_plan *plan = sl_plan_create(64, 1);
+  for (int32_t q = 0; q < queues; q++) add_device(plan, &sl_queue_cpu);
+  int32_t last = SL_NONE;
+  for (int32_t i = 0; i < LENGTH; i++) {
+    int32_t queue = i * queues / LENGTH;
+    int32_t out = i + 1 < LENGTH ? add_register(plan, "link", queue, QUOTA, 0) : SL_NONE;
+    add_actor(plan, "operator", SL_CLASS_F, queue, i > 0, &last, out != SL_NONE, &out);
+    last = out;
+  }
+  return plan;
+}
+static sl_plan *chain1(void) { return chain(1); }
+static sl_plan *chain2(void) { return chain(2); }
+
+/* One token that goes back and forth between two queues. */
+static sl_plan *pingpong(void) {
+  sl_plan *plan = sl_plan_create(64, 1);
+  int32_t there = add_device(plan, &sl_queue_cpu), back = add_device(plan, &sl_queue_cpu);
+  int32_t ping = add_register(plan, "ping", there, 1, 0), pong = add_register(plan, "pong", back, 1, 1);
+  int32_t each = sl_plan_map_each(plan), later = sl_plan_map_lag(plan, 1, 1);
+  sl_plan_add_actor(plan, (sl_actor){.name = "there", .queue = there, .ticks = each,
+                                     .firings_per_step = 64, .nin = 1, .nout = 1,
+                                     .in = &(sl_port){pong, each}, .out = &(sl_port){ping, each},
+                                     .program = empty_program(plan, 2)});
+  sl_plan_add_actor(plan, (sl_actor){.name = "back", .queue = back, .ticks = each,
+                                     .firings_per_step = 64, .nin = 1, .nout = 1,
+                                     .in = &(sl_port){ping, each}, .out = &(sl_port){pong, later},
+                                     .program = empty_program(plan, 2)});
+  return plan;
+}
+
+/* One writes, eight read, one collects. */
+static sl_plan *fanout(void) {
+  enum { WIDTH = 8 };
+  sl_plan *plan = sl_plan_create(64, 1);
+  int32_t queue = add_device(plan, &sl_queue_cpu);
+  int32_t spread = add_register(plan, "spread", 0, 2, 0), collect[WIDTH];
+  add_actor(plan, "source", SL_CLASS_F, queue, 0, NULL, 1, &spread);
+  for (int i = 0; i < WIDTH; i++) {
+    collect[i] = add_register(plan, "collect", 0, 2, 0);
+    add_actor(plan, "reader", SL_CLASS_F, queue, 1, &spread, 1, &collect[i]);
+  }
+  add_actor(plan, "sink", SL_CLASS_F, queue, WIDTH, collect, 0, NULL);
+  return plan;
+}
+
+/* F, B and W on every stage under 1F1B quotas: F leaves one activation for B
+ * and one for W, B hands its gradient back and one to W. */
+static sl_plan *stages(int32_t p, int32_t microbatches, const sl_queue_ops *ops) {
+  sl_plan *plan = sl_plan_create(microbatches, 1);
+  int32_t *forward = sli_calloc((size_t)p, sizeof *forward),
+          *backward = sli_calloc((size_t)p, sizeof *backward);
+  for (int32_t s = 0; s < p; s++) {
+    add_device(plan, ops);
+    forward[s] = s + 1 < p ? add_register(plan, "y", s, 2, 0) : SL_NONE;
+    backward[s] = s > 0 ? add_register(plan, "dx", s, 2, 0) : SL_NONE;
+  }
+  for (int32_t s = 0; s < p; s++) {
+    bool first = s == 0, last = s + 1 == p;
+    int32_t b = add_register(plan, "act.b", s, p - s, 0), w = add_register(plan, "act.w", s, p - s, 0),
+            dw = add_register(plan, "dw", s, 2, 0);
+    add_actor(plan, "F", SL_CLASS_F, s, !first, first ? NULL : &forward[s - 1], 2 + !last,
+              (int32_t[]){b, w, forward[s]});
+    add_actor(plan, "B", SL_CLASS_B, s, 1 + !last,
+              (int32_t[]){b, last ? SL_NONE : backward[s + 1]}, 1 + !first,
+              (int32_t[]){dw, backward[s]});
+    add_actor(plan, "W", SL_CLASS_W, s, 2, (int32_t[]){w, dw}, 0, NULL);
+  }
+  free(forward);
+  free(backward);
+  return plan;
+}
+static sl_plan *pipeline(void) { return stages(8, 64, &sl_queue_cpu); }
+static sl_plan *large(void) { return stages(1024, 128, &sl_queue_timed); }
+
+/* ---- measuring -------------------------------------------------------------------- */
+
+typedef struct bench {
+  const char *name, *unit;
+  sl_plan *(*make)(void);
+  int workers;
+  int64_t steps;      /* about 50 ms */
+  double per_firing;  /* of one unit */
+  sl_clock clock;
+} bench;
+
+static const bench benches[] = {
+    {"chain1", "ns/firing", chain1, 1, 2000, 1, SL_CLOCK_REAL},
+    {"chain2", "ns/firing", chain2, 2, 2000, 1, SL_CLOCK_REAL},
+    {"pingpong", "ns/round trip", pingpong, 2, 2000, 2, SL_CLOCK_REAL},
+    {"fanout", "ns/firing", fanout, 1, 1500, 1, SL_CLOCK_REAL},
+    {"pipeline", "ns/firing", pipeline, 1, 600, 1, SL_CLOCK_REAL},
+    {"virtual", "ns/firing", large, 1, 2, 1, SL_CLOCK_VIRTUAL},
+};
+
+/* Nanoseconds per unit: the best of `runs`, which the rest of the machine
+ * disturbed least. */
+static double measure(const bench *b, int64_t steps, int runs) {
+  sl_plan *plan = b->make();
+  sl_runtime_options options = {.clock = b->clock, .workers = b->workers, .trace_records = 4096,
+                                .no_data = b->clock == SL_CLOCK_VIRTUAL};
+  sl_runtime *rt = NULL;
+  double best = 0;
+  CHECK(!sl_plan_finish(plan), "%s: %s", b->name, sl_detail());
+  CHECK(!sl_runtime_create(plan, &options, &rt), "%s: %s", b->name, sl_detail());
+  for (int run = 0; run < runs; run++) {
+    uint64_t firings = sl_runtime_count(rt).firings, start = sli_now_ns();
+    CHECK(!sl_runtime_run(rt, steps), "%s: %s", b->name, sl_detail());
+    double ns = (double)(sli_now_ns() - start);
+    ns *= b->per_firing / (double)(sl_runtime_count(rt).firings - firings);
+    if (!run || ns < best) best = ns;
+  }
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+  return best;
+}
+
+/* ---- the limit: a cache line there, another back ------------------------------------- */
+
+enum { BARE_TRIPS = 100000 };
+static struct {
+  _Alignas(128) _Atomic uint32_t there;
+  _Alignas(128) _Atomic uint32_t back;
+} bare;
+
+static void *bare_peer(void *arg) {
+  (void)arg;
+  for (uint32_t i = 1; i <= BARE_TRIPS; i++) {
+    while (atomic_load_explicit(&bare.there, memory_order_acquire) != i) __builtin_ia32_pause();
+    atomic_store_explicit(&bare.back, i, memory_order_release);
+  }
+  return NULL;
+}
+
+static double bare_round_trip(int runs) {
+  double best = 0;
+  for (int run = 0; run < runs; run++) {
+    atomic_store(&bare.there, 0);
+    atomic_store(&bare.back, 0);
+    pthread_t peer;
+    CHECK(!pthread_create(&peer, NULL, bare_peer, NULL), "no second thread");
+    uint64_t start = 0;
+    for (uint32_t i = 1; i <= BARE_TRIPS; i++) {
+      atomic_store_explicit(&bare.there, i, memory_order_release);
+      while (atomic_load_explicit(&bare.back, memory_order_acquire) != i) __builtin_ia32_pause();
+      if (i == BARE_TRIPS / 10) start = sli_now_ns(); /* both are awake by now */
+    }
+    double ns = (double)(sli_now_ns() - start) / (BARE_TRIPS - BARE_TRIPS / 10);
+    pthread_join(peer, NULL);
+    if (!run || ns < best) best = ns;
+  }
+  return best;
+}
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; i < SLI_COUNT(benches); i++) {
+    const bench *b = &benches[i];
+    if (argc == 3 && strcmp(argv[1], b->name)) continue;
+    double ns = argc == 3 ? measure(b, strtoll(argv[2], NULL, 10), 1) : measure(b, b->steps, 15);
+    printf("%s\t%.1f\t%s\n", b->name, ns, b->unit);
+    fflush(stdout);
+    if (argc == 3) return 0;
+  }
+  CHECK(argc != 3, "no case %s", argv[1]);
+  printf("limit\t%.1f\tns/round trip\n", bare_round_trip(15));
+  return 0;
+}

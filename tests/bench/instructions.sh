@@ -1,0 +1,25 @@
+#!/bin/bash
+# Instructions per firing, from callgrind at two sizes: what start and end cost
+# falls out of the difference.
+#
+#   tests/bench/instructions.sh [BENCH_ACTORS] [CASE...]
+set -euo pipefail
+bench=${1:-build/release/tests/bench_actors}
+cases=("${@:2}")
+[ ${#cases[@]} -gt 0 ] || cases=(chain1 fanout pipeline virtual)
+
+declare -A firings_per_step=([chain1]=512 [fanout]=640 [pipeline]=1536 [virtual]=393216)
+declare -A steps=([chain1]=100 [fanout]=100 [pipeline]=40 [virtual]=1)
+
+# Instructions of a run of so many steps, all threads together.
+instructions() {
+  valgrind --tool=callgrind --callgrind-out-file=/dev/null "$bench" "$1" "$2" 2>&1 >/dev/null |
+    sed -n 's/.*Collected : //p'
+}
+
+for case in "${cases[@]}"; do
+  small=$(instructions "$case" "${steps[$case]}")
+  large=$(instructions "$case" "$((2 * steps[$case]))")
+  echo "$case $(((large - small) / (steps[$case] * firings_per_step[$case])))" |
+    awk '{ printf "%s\t%d\tinstructions/firing\n", $1, $2 }'
+done
