@@ -86,6 +86,7 @@ sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const cha
 /* ---- settings ----------------------------------------------------------------- */
 
 int sl_graph_microbatches(const sl_graph *g) { return g->options.microbatches; }
+int sl_graph_stages(const sl_graph *g) { return SLI_MAX(g->options.stages, 1); }
 bool sl_graph_infer(const sl_graph *g) { return g->options.infer; }
 void *sl_graph_alloc(sl_graph *g, size_t bytes) { return sli_arena_alloc(&g->arena, bytes); }
 

@@ -136,7 +136,10 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
       return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
   }
   l->p = o->stages ? o->stages : 1;
-  l->v = o->chunks ? o->chunks : 1;
+  l->v = o->chunks ? o->chunks : sl_schedule_chunks(l->schedule->name);
+  if (l->schedule->chunks_fixed && l->v != l->schedule->chunks)
+    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", l->schedule->name,
+                   l->schedule->chunks, l->v);
   if (l->p < 1 || l->v < 1)
     return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
   l->stages = l->p * l->v;

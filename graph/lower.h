@@ -78,6 +78,7 @@ typedef struct sli_lowering {
   sli_bundle *bundles;
   sli_home *homes;       /* [g->ntensors] */
   int *act_b, *act_w;    /* [stages] credits */
+  int *pools;            /* [p] credits of a device together, 0: no pool */
   sli_arena arena;
   sl_plan *plan;
 } sli_lowering;
@@ -87,6 +88,9 @@ void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
 sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
+
+/* What the schedule's formulas see at a stage. */
+sli_at sli_lower_at(const sli_lowering *l, int stage);
 
 /* The bundles that a group's node arguments refer to, by port: inputs first. */
 int sli_group_port(const sli_group *group, int bundle, bool output);

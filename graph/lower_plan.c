@@ -21,15 +21,21 @@ static const struct kind *find_kind(const char *name) {
 
 static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
   sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
-                .ops = kind->compute, .run_ahead = 1,
-                .class_order = {[SL_CLASS_U] = 0, [SL_CLASS_C] = 0, [SL_CLASS_L] = 0,
-                                [SL_CLASS_F] = 1, [SL_CLASS_R] = 2, [SL_CLASS_B] = 2,
-                                [SL_CLASS_W] = 3}};
+                .ops = kind->compute, .run_ahead = 1};
+  for (int c = 0; c < SL_CLASS_COUNT; c++) {
+    int order, rank;
+    sli_schedule_order(l->schedule, (sl_class)c, 0, &order, &rank);
+    q.class_order[c] = (uint8_t)order;
+  }
+  if (l->split && l->schedule->watermark) {
+    q.lazy_w = true;
+    q.watermark = l->schedule->watermark(
+        &(sli_at){.p = l->p, .v = l->v, .m = l->m, .k = l->k, .d = device});
+  }
   sl_plan_add_queue(l->plan, q);
-  q.name = sl_plan_format(l->plan, "host@%d", device);
-  q.ops = kind->host;
-  q.threads = 1;
-  sl_plan_add_queue(l->plan, q);
+  sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "host@%d", device),
+                                        .device = device, .ops = kind->host, .threads = 1,
+                                        .run_ahead = 1});
 }
 
 static int32_t queue_of(const sli_group *g) { return 2 * g->device + g->host; }
@@ -57,10 +63,16 @@ static sl_status add_devices(sli_lowering *l) {
 
 /* ---- registers -------------------------------------------------------------------- */
 
+static void add_pools(sli_lowering *l) {
+  for (int d = 0; d < l->p && l->pools[d]; d++)
+    sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d), l->pools[d]});
+}
+
 static void add_register(sli_lowering *l, sli_bundle *b) {
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
-                             .pool = SL_NONE, .initial = b->held ? 0 : b->initial, .held = b->held,
+                             .pool = b->activation > 0 && l->pools[b->device] ? b->device : SL_NONE,
+                             .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .memory = b->memory, .slot_bytes = b->bytes,
                              .activation = b->activation});
 }
@@ -102,6 +114,7 @@ static int32_t add_link(sli_lowering *l, links *x, int bundle, int device) {
   far.name = sl_plan_format(l->plan, "%s>%d", from->name, device);
   far.device = device;
   far.activation = 0;
+  far.pool = SL_NONE;
   int32_t reg = sl_plan_add_register(l->plan, far), each = sl_plan_map_each(l->plan);
   sl_plan_add_actor(l->plan,
                     (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
@@ -201,6 +214,24 @@ static bool is_source(const sli_lowering *l, const sli_group *g) {
   return true;
 }
 
+/* The schedule's word on when this group goes before others of its device. */
+static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  if (g->stage == SL_NONE || g->host || g->phase) return;
+  const sli_schedule *row = l->schedule;
+  sli_at at = sli_lower_at(l, g->stage);
+  int order;
+  sli_schedule_order(row, g->cls, g->chunk, &order, &a->rank);
+  sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
+  if (rank) a->rank += rank(&at);
+  if (!row->grouped) return;
+  /* The first group is the short one, if the microbatches are not a multiple:
+   * it fills the pipeline, while a short last one would drain it early. */
+  int ticks = l->m * l->k;
+  a->rank_group = l->p * l->k;
+  a->rank_stride = l->v;
+  a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
+}
+
 static void add_actor(sli_lowering *l, links *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
@@ -213,6 +244,7 @@ static void add_actor(sli_lowering *l, links *x, int group) {
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
                 .program = write_program(l, group), .seconds = pass_seconds(l, g)};
+  set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
 }
 
@@ -222,6 +254,7 @@ sl_status sli_lower_plan(sli_lowering *l) {
   if (status) return status;
   links x = {.queues = sli_arena_alloc(&l->arena, (size_t)(l->p * l->p) * sizeof *x.queues)};
   for (int i = 0; i < l->p * l->p; i++) x.queues[i] = SL_NONE;
+  add_pools(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ngroups; i++) add_actor(l, &x, i);
   free(x.items);

@@ -12,12 +12,16 @@
 
 static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
 
+sli_at sli_lower_at(const sli_lowering *l, int stage) {
+  return (sli_at){l->p, l->v, l->m, l->k, l->device_of[stage], l->chunk_of[stage], stage};
+}
+
 static void schedule_credits(sli_lowering *l) {
   size_t bytes = (size_t)l->stages * sizeof(int);
   l->act_b = sli_arena_alloc(&l->arena, bytes);
   l->act_w = sli_arena_alloc(&l->arena, bytes);
   for (int s = 0; s < l->stages; s++) {
-    sli_at at = {l->p, l->v, l->m, l->k, l->device_of[s], l->chunk_of[s], s};
+    sli_at at = sli_lower_at(l, s);
     int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
     l->act_b[s] = clamp(b, l->m * l->k);
     l->act_w[s] = clamp(w, l->m * l->k);
@@ -47,7 +51,7 @@ static sl_status check_given(const sli_lowering *l) {
     if (q->slots < 1)
       return sl_fail(SL_E_USAGE, "quota %s is %d, but an actor needs at least one slot", q->name,
                      q->slots);
-    bool found = false;
+    bool found = !strcmp(q->name, "pool") && l->schedule->pool;
     for (int b = 0; b < l->nbundles && !found; b++)
       found = names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
     if (found) continue;
@@ -99,6 +103,18 @@ static int derived(const sli_lowering *l, const sli_bundle *b) {
   return clamp(crossing(l, b), ticks);
 }
 
+/* One pool a device, over the activations of its chunks. A user's pool@N is the
+ * device's that stage N lies on. */
+static void set_pools(sli_lowering *l) {
+  l->pools = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->pools);
+  for (int s = 0; s < l->stages && l->schedule->pool; s++) {
+    sli_at at = sli_lower_at(l, s);
+    int slots = given(l, "pool", s);
+    if (slots || !l->pools[at.d])
+      l->pools[at.d] = slots ? slots : SLI_MAX(l->schedule->pool(&at), l->v);
+  }
+}
+
 sl_status sli_lower_quotas(sli_lowering *l) {
   schedule_credits(l);
   sl_status status = check_given(l);
@@ -113,5 +129,6 @@ sl_status sli_lower_quotas(sli_lowering *l) {
     if (!strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
       b->activation = 1.0 / (l->v * l->k);
   }
+  set_pools(l);
   return SL_OK;
 }

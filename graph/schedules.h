@@ -1,4 +1,4 @@
-/* A schedule is a row: placement, quotas and class order, all plain data. */
+/* A schedule is a row: placement, quotas and order, all plain data. */
 #ifndef SLUICE_GRAPH_SCHEDULES_H
 #define SLUICE_GRAPH_SCHEDULES_H
 
@@ -13,15 +13,32 @@ typedef struct sli_at {
   int s;     /* stage along the model, from 0 */
 } sli_at;
 
+typedef int sli_formula(const sli_at *at);
+
+/* Which of several passes that can go on a device goes first: the class that
+ * comes first in `order`, then the smaller rank, then the older tick. */
 typedef struct sli_schedule {
   const char *name, *summary;
-  const char *placement;            /* of stages on devices, "line", "loop" or "vee" */
-  bool split;                       /* W apart from B */
-  int (*act_b)(const sli_at *at);   /* slots of activations that B frees */
-  int (*act_w)(const sli_at *at);   /* ... that W frees; NULL: as act_b (fused) */
+  const char *placement;     /* of stages on devices, "line", "loop" or "vee" */
+  int chunks;                /* on each device unless the user says otherwise; 0: 1 */
+  bool chunks_fixed;         /* the formulas hold for that number only */
+  bool split;                /* W apart from B */
+  sli_formula *act_b;        /* slots of activations that B frees, per stage */
+  sli_formula *act_w;        /* ... that W frees; NULL: as act_b */
+  sli_formula *pool;         /* activations of a device together; NULL: no pool */
+  const char *order;         /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
+  sli_formula *rank_f;       /* NULL: 0 */
+  sli_formula *rank_b;       /* also of W */
+  bool grouped;              /* all chunks of p microbatches, then of the next p */
+  sli_formula *watermark;    /* lazy W: how many it may hold back; NULL: not lazy */
 } sli_schedule;
 
 /* NULL if there is none of that name. */
 const sli_schedule *sli_schedule_find(const char *name);
+
+/* The place of a class (and chunk) in the order: class first, and the rank that
+ * tells its chunks apart, 0 where they are not told apart. */
+void sli_schedule_order(const sli_schedule *row, sl_class cls, int chunk, int *class_order,
+                        int *rank);
 
 #endif

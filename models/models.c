@@ -1,5 +1,5 @@
 #include "models/models.h"
 
-extern const sl_model sl_model_gpt, sl_model_llama;
+extern const sl_model sl_model_gpt, sl_model_llama, sl_model_pipeline;
 
-const sl_model *const sli_models[] = {&sl_model_gpt, &sl_model_llama, 0};
+const sl_model *const sli_models[] = {&sl_model_gpt, &sl_model_llama, &sl_model_pipeline, 0};

@@ -72,6 +72,7 @@ static sl_status make_graph(job *j) {
   const settings *s = j->settings;
   sl_graph_options options = {.microbatches = (int)sl_arg_int(s->run, "microbatches"),
                               .pieces = 1,
+                              .stages = s->stages * s->chunks,
                               .infer = sl_arg_int(s->run, "steps") == 0,
                               .feed_tokens = feed_zeros};
   if (options.infer) options.microbatches = 1;
@@ -90,7 +91,7 @@ static const char *text_or_null(const sl_args *args, const char *name) {
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
   sl_lower_options options = {.stages = s->stages,
-                              .chunks = (int)sl_arg_int(s->run, "chunks"),
+                              .chunks = s->chunks,
                               .placement = text_or_null(s->run, "placement"),
                               .schedule = sl_arg_text(s->run, "schedule"),
                               .backward = text_or_null(s->run, "backward"),

@@ -19,7 +19,7 @@ typedef struct settings {
   bool done;             /* help or the like was printed: nothing is left to do */
   /* from the options' texts: */
   sl_device_options devices;
-  int stages;
+  int stages, chunks;
   sl_clock clock;
   sl_cost cost;
   int nquotas;

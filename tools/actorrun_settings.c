@@ -17,7 +17,8 @@ const sl_option run_options[] = {
      "at all)", 0, 0},
     {"stages", SL_OPTION_INT, "0", "pipeline devices the model is cut over; 0: one per device, "
      "or 1", 0, 1 << 16},
-    {"chunks", SL_OPTION_INT, "1", "chunks of the model each device holds", 1, 1 << 16},
+    {"chunks", SL_OPTION_INT, "0", "chunks of the model each device holds; 0: as many as the "
+     "schedule is for, or 1", 0, 1 << 16},
     {"placement", SL_OPTION_TEXT, "", "`ORDER` of the chunks: line, loop or vee; the schedule's "
      "own if not given", 0, 0},
     {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
@@ -220,6 +221,8 @@ static sl_status read_texts(settings *s) {
   s->stages = (int)sl_arg_int(run, "stages");
   if (!s->stages) s->stages = s->devices.count ? s->devices.count : 1;
   if (!s->devices.count) s->devices.count = s->stages;
+  s->chunks = (int)sl_arg_int(run, "chunks");
+  if (!s->chunks) s->chunks = sl_schedule_chunks(sl_arg_text(run, "schedule"));
   return SL_OK;
 }
 

@@ -38,6 +38,7 @@ typedef struct sl_here {
 typedef struct sl_graph_options {
   int microbatches; /* M: a step is M microbatches [1] */
   int pieces;       /* K: sequence pieces a microbatch is cut into [1] */
+  int stages;       /* stages the run will have, for models that ask [1] */
   /* Inference: only what sl_output() asks for is kept, sl_train is ignored,
    * a microbatch is one row, and tokens come from feed_tokens instead of a
    * file: fill tokens[rows*context] of the tick. */
@@ -54,6 +55,7 @@ sl_status sl_graph_status(const sl_graph *g);
 sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int sl_graph_microbatches(const sl_graph *g);
+int sl_graph_stages(const sl_graph *g);
 bool sl_graph_infer(const sl_graph *g);
 /* Zeroed memory that lives as long as the graph: for a model's own records. */
 void *sl_graph_alloc(sl_graph *g, size_t bytes);

@@ -43,7 +43,7 @@ typedef struct sl_cost {
 
 typedef struct sl_lower_options {
   int stages;              /* P pipeline devices [1] */
-  int chunks;              /* V chunks on each [1] */
+  int chunks;              /* V chunks on each; 0: the schedule's */
   const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
   const char *schedule;    /* name of a row of the schedule table; NULL: "1f1b" */
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
@@ -96,6 +96,8 @@ void sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
 /* Names of all schedules, NULL-terminated, and one line about each. */
 const char *const *sl_schedule_names(void);
 const char *sl_schedule_summary(const char *name);
+/* Chunks a device has unless told otherwise. */
+int sl_schedule_chunks(const char *name);
 
 #ifdef __cplusplus
 }
