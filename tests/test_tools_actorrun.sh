@@ -38,7 +38,7 @@ refused() {
 
 losses() { grep -o '"loss_hex":[^,]*' "$1"; }
 
-# ---- help -----------------------------------------------------------------------
+# ---- help ------------------------------------------------------------------------------
 run 0 --help
 says "--microbatches" out; says "1f1b" out; says "llama" out
 run 0 gpt --help
@@ -46,7 +46,7 @@ grep -q -- --kv-heads out && die "gpt has no --kv-heads"
 says "--layers" out
 run 0 --version
 
-# ---- bad command lines ---------------------------------------------------------------
+# ---- bad command lines -----------------------------------------------------------------
 refused 2 "no MODEL was given"
 refused 2 "unknown option --stpes; did you mean --steps?" --stpes 3 gpt
 refused 2 "unknown option --layer; did you mean --layers?" gpt --layer 3
@@ -69,7 +69,7 @@ refused 2 "--memory lots" --memory lots gpt $small
 refused 3 "its budget is 64.0 KiB" --memory 64K gpt $small
 refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
 
-# ---- bad files --------------------------------------------------------------------------
+# ---- bad files -------------------------------------------------------------------------
 refused 2 "nowhere.txt" gpt $small --data nowhere.txt
 : >empty.txt
 refused 2 "empty.txt" gpt $small --data empty.txt
@@ -94,7 +94,7 @@ refused 2 "nothing.c exports no model" nothing.c
 CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c
 [ -z "$(find . -name '*.tmp.*')" ] || die "temporaries are left"
 
-# ---- a run and what it leaves ----------------------------------------------------------------
+# ---- a run and what it leaves ----------------------------------------------------------
 run 0 --steps 3 --stages 2 --microbatches 2 --report r.json --trace t.trace --save w.safetensors \
   --plan p.txt --init "$reference/hf_gpt2/model.safetensors" gpt $small
 says "step 1/3  loss" out; says "step 3/3  loss" out; says "cpu:1" out
@@ -123,7 +123,7 @@ run 0 --steps 3 --microbatches 2 --report r1.json --init "$reference/hf_gpt2/mod
 run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small
 cmp -s w.safetensors w2.safetensors || die "loading and saving gives the same file"
 
-# ---- bad traces -------------------------------------------------------------------------------
+# ---- bad traces ------------------------------------------------------------------------
 trace_refused() {
   "$bin/actortrace" "${@:3}" >out 2>err
   [ $? -eq "$1" ] || die "actortrace ${*:3}: not status $1"
@@ -140,9 +140,10 @@ head -c $(($(wc -c <t.trace) - 100)) t.trace >cut.trace
 trace_refused 0 "newest firings are missing" rows cut.trace
 [ "$(wc -l <out)" -eq $(($(wc -l <rows) - 2)) ] || die "all whole firings are there"
 
-# ---- users' own graphs ----------------------------------------------------------------------
+# ---- users' own graphs -----------------------------------------------------------------
 run 0 --steps 300 --report r.json "$SLUICE_SOURCE/examples/spiral.c"
-awk -F'[:,]' '/"loss":/ {last = $2} END {exit !(last < 0.3)}' r.json || die "the spirals are learned"
+awk -F'[:,]' '/"loss":/ {last = $2} END {exit !(last < 0.3)}' r.json ||
+  die "the spirals are learned"
 run 0 --steps 2 --stages 2 "$SLUICE_SOURCE/models/gpt.c" $small
 cc -shared -fPIC -I"$SLUICE_SOURCE/include" -o spiral.so "$SLUICE_SOURCE/examples/spiral.c" -lm
 run 0 --steps 2 spiral.so
@@ -150,7 +151,7 @@ run 0 --steps 2 ./spiral.so --activation relu
 refused 2 "spiral: --activation is tanh or relu" spiral.so --activation step
 refused 2 "has no f32 output \"logits\"" --steps 1 --generate 3 spiral.so
 
-# ---- generation -----------------------------------------------------------------------------------
+# ---- generation ------------------------------------------------------------------------
 run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature 0 gpt $small
 [ "$(wc -c <out)" -eq 15 ] || die "a prompt of 4, 10 more, a new line"
 cp out first
@@ -160,7 +161,7 @@ refused 2 "it is a list of numbers" --steps 0 --generate 2 --prompt words gpt $s
 run 0 --steps 0 --generate 40 --prompt "1 2,299" llama $small --vocab 300
 [ "$(wc -w <out)" -eq 43 ] || die "numbers for a vocabulary that is not bytes"
 
-# ---- when a run goes wrong ---------------------------------------------------------------------
+# ---- when a run goes wrong -------------------------------------------------------------
 cp w.safetensors kept.safetensors
 refused 1 "step" --steps 20 --save w.safetensors --report r.json gpt $small --lr 1e30 --clip 0 \
   --warmup 0
@@ -173,7 +174,7 @@ cmp -s w.safetensors kept.safetensors || die "a full disk leaves the old file"
 [ -z "$(find . -name '*.tmp.*')" ] || die "temporaries are left"
 refused 1 "No space left on device" --steps 1 --save /dev/full gpt $small
 
-# ---- Ctrl-C ----------------------------------------------------------------------------------------
+# ---- Ctrl-C ----------------------------------------------------------------------------
 "$bin/actorrun" --steps 1000000 --stages 2 --microbatches 2 --save stopped.safetensors gpt $small \
   >out 2>err &
 pid=$!
@@ -184,7 +185,7 @@ says "stopped after step" out
 run 0 --steps 0 --init stopped.safetensors --save w2.safetensors gpt $small
 cmp -s stopped.safetensors w2.safetensors || die "what was saved is whole"
 
-# ---- a terminal ---------------------------------------------------------------------------------------
+# ---- a terminal ------------------------------------------------------------------------
 if command -v script >/dev/null; then
   script -qec "'$bin/actorrun' --steps 40 gpt $small" /dev/null >out 2>err </dev/null ||
     die "a run on a terminal"
@@ -192,7 +193,7 @@ if command -v script >/dev/null; then
   [ "$(grep -c 'step ' out)" -le 2 ] || die "one line is drawn again and again"
 fi
 
-# ---- no data ------------------------------------------------------------------------------------------
+# ---- no data ---------------------------------------------------------------------------
 run 0 --clock virtual --stages 4 --microbatches 4 --steps 3 --cost F=1,B=2,W=0 --report r.json \
   gpt $small
 says '"virtual"' r.json

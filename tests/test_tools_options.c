@@ -73,8 +73,9 @@ static void bad_values_are_named(void) {
 }
 
 static void a_mistyped_name_finds_its_neighbour(void) {
-  static const char *const pairs[][2] = {{"widht", "width"}, {"warm-up", "warmup"}, {"rl", "lr"},
-                                         {"date", "data"},   {"tide", "tied"},      {"wdth", "width"}};
+  static const char *const pairs[][2] = {{"widht", "width"}, {"wdth", "width"},
+                                         {"warm-up", "warmup"}, {"rl", "lr"},
+                                         {"date", "data"}, {"tide", "tied"}};
   for (size_t i = 0; i < SLI_COUNT(pairs); i++) {
     const char *near = sl_options_nearest(options, pairs[i][0]);
     CHECK(near && !strcmp(near, pairs[i][1]), "%s means %s, not %s", pairs[i][0], pairs[i][1],

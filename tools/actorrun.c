@@ -160,6 +160,7 @@ static size_t trace_room(const job *j) {
 static sl_status make_runtime(job *j) {
   const settings *s = j->settings;
   uint64_t jitter_ns = (uint64_t)(sl_arg_float(s->run, "jitter") * 1000);
+  uint64_t seed = (uint64_t)sl_arg_int(s->run, "seed");
   double watchdog = sl_arg_float(s->run, "watchdog");
   bool data = !strcmp(s->devices.kind, "cpu");
   sl_runtime_options options = {.clock = s->clock,
@@ -167,7 +168,7 @@ static sl_status make_runtime(job *j) {
                                 .no_data = !data,
                                 .trace_records = trace_room(j),
                                 .watchdog_seconds = watchdog,
-                                .jitter_seed = jitter_ns ? (uint64_t)sl_arg_int(s->run, "seed") + 1 : 0,
+                                .jitter_seed = jitter_ns ? seed + 1 : 0,
                                 .jitter_ns = jitter_ns,
                                 .bind = data ? sl_placement_bind : NULL,
                                 .bind_arg = j->machine.placement};
@@ -177,7 +178,7 @@ static sl_status make_runtime(job *j) {
   if (!data) return SL_OK;
   const char *init = text_or_null(s->run, "init");
   if (init) return weights_load(init, j->lowered, j->rt);
-  sl_params_init(j->lowered, j->rt, (uint64_t)sl_arg_int(s->run, "seed"));
+  sl_params_init(j->lowered, j->rt, seed);
   return SL_OK;
 }
 

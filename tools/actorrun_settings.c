@@ -45,8 +45,8 @@ const sl_option run_options[] = {
      "memory and that it can finish", 0, 0},
     {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0},
     {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9},
-    {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for a vocabulary that is not "
-     "bytes", 0, 0},
+    {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "
+     "a vocabulary that is not bytes", 0, 0},
     {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000},
     {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096},
     {"jitter", SL_OPTION_FLOAT, "0", "delay every firing by up to so many microseconds at "
