@@ -50,7 +50,7 @@ RACY static const actor *waits_for(const sl_runtime *rt, const actor *a, FILE *o
   }
   for (const out_port *p = a->out; p < a->out_end; p++) {
     const pool *pl = p->reg->pool;
-    if (a->missing || !pl || (p->at.flags & SL_FIRST) == 0) continue;
+    if (a->missing || !pl || (p->at.now->flags & SL_FIRST) == 0) continue;
     const actor *consumer = slow_consumer(p->reg);
     fprintf(out, "  %s (firing %lld) waits for pool %s (quota %d, in use %d)\n", a->plan->name,
             (long long)a->fired, plan->pools[plan->regs[p->reg->id].pool].name, pl->quota,

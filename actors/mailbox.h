@@ -49,7 +49,8 @@ typedef struct sli_mailbox {
   sli_cell *cells;
   uint64_t mask;
   _Alignas(SLI_CACHE_LINE) _Atomic uint64_t tail; /* pushers: next ticket */
-  _Alignas(SLI_CACHE_LINE) uint64_t head;         /* owner only: next to drain */
+  _Alignas(SLI_CACHE_LINE) const sli_cell *next;  /* owner only: the cell to take ... */
+  uint64_t wanted;                                /* ... when it has this sequence */
 } sli_mailbox;
 
 static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
@@ -60,7 +61,8 @@ static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
   for (uint64_t i = 0; i < size; i++) atomic_init(&box->cells[i].sequence, 0);
   box->mask = size - 1;
   atomic_init(&box->tail, 0);
-  box->head = 0;
+  box->next = box->cells;
+  box->wanted = 1;
 }
 
 static inline void sli_mailbox_fini(sli_mailbox *box) { free(box->cells); }
@@ -79,20 +81,19 @@ static inline bool sli_mailbox_push(sli_mailbox *box, const sli_message *message
 
 /* The owner. Is there a message? */
 static inline bool sli_mailbox_ready(const sli_mailbox *box) {
-  const sli_cell *cell = &box->cells[box->head & box->mask];
-  return atomic_load(&cell->sequence) == box->head + 1;
+  return atomic_load(&box->next->sequence) == box->wanted;
 }
 
 /* The owner. Takes the next message if there is one. */
 static inline bool sli_mailbox_pop(sli_mailbox *box, sli_message *message) {
-  const sli_cell *cell = &box->cells[box->head & box->mask];
-  uint64_t sequence = atomic_load(&cell->sequence);
-  if (sequence != box->head + 1) {
-    SLI_CHECK(sequence <= box->head, "a mailbox overflowed: more messages under way than slots allow");
+  uint64_t sequence = atomic_load(&box->next->sequence);
+  if (sequence != box->wanted) {
+    SLI_CHECK(sequence < box->wanted,
+              "a mailbox overflowed: more messages under way than slots allow");
     return false;
   }
-  *message = cell->message;
-  box->head++;
+  *message = box->next->message;
+  box->next = &box->cells[box->wanted++ & box->mask];
   return true;
 }
 

@@ -12,18 +12,14 @@ static void *allot(sl_runtime *rt, size_t count, size_t size) {
 
 /* ---- from plan records to run-time state ------------------------------------- */
 
-/* A map as a ring of steps; the last one leads from its end to its start. */
+/* A map as a ring of steps. */
 static step *make_map(sl_runtime *rt, const sl_map *map) {
   step *ring = allot(rt, map->period, sizeof *ring);
   for (uint32_t i = 0; i < map->period; i++) {
     bool wraps = i + 1 == map->period;
     const sl_map_entry *from = &map->entries[i], *to = &map->entries[wraps ? 0 : i + 1];
-    ring[i].delta = to->offset - from->offset + (wraps ? map->stride : 0);
-    ring[i].flags = to->flags;
-    ring[i].skip = wraps ? -(int32_t)i : 1;
-    if (!(to->flags & SL_SKIP) &&
-        ((to->flags & SL_FIRST) || ring[i].delta || (from->flags & SL_SKIP)))
-      ring[i].flags |= SLI_BIND;
+    ring[i] = (step){.delta = to->offset - from->offset + (wraps ? map->stride : 0),
+                     .next = &ring[wraps ? 0 : i + 1], .flags = from->flags};
   }
   return ring;
 }
@@ -47,11 +43,11 @@ static const tick_step *make_ticks(sl_runtime *rt, int32_t map, int32_t firings)
   *t = (tick_ring){.next = rt->ticks, .map = map, .firings = firings};
   for (int64_t i = 0; i < count; i++) {
     uint32_t flags;
-    sl_tick from = sli_tick(plan, sl_map_key(&plan->maps[map], i, &flags));
-    sl_tick to = sli_tick(plan, sl_map_key(&plan->maps[map], i + 1, &flags));
-    t->ring[i] = (tick_step){.delta = to.number - from.number, .microbatch = to.microbatch,
-                             .piece = to.piece, .steps = (int32_t)(to.step - from.step),
-                             .skip = i + 1 < count ? 1 : -(int32_t)i,
+    sl_tick tick = sli_tick(plan, sl_map_key(m, i, &flags));
+    t->ring[i] = (tick_step){.delta = sl_map_key(m, i + 1, &flags) - tick.number,
+                             .microbatch = tick.microbatch, .piece = tick.piece,
+                             .ahead = (int32_t)(tick.step - i / firings),
+                             .next = &t->ring[i + 1 < count ? i + 1 : 0],
                              .last = (i + 1) % firings == 0};
   }
   rt->ticks = t;
@@ -59,8 +55,7 @@ static const tick_step *make_ticks(sl_runtime *rt, int32_t map, int32_t firings)
 }
 
 static walk start_walk(const sl_runtime *rt, int32_t map) {
-  const sl_map_entry *e = rt->plan->maps[map].entries;
-  return (walk){rt->maps[map], e->offset, e->flags | (e->flags & SL_SKIP ? 0 : SLI_BIND)};
+  return (walk){rt->maps[map], rt->plan->maps[map].entries[0].offset};
 }
 
 static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
@@ -104,15 +99,15 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
   a->in[at] = (in_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
-                        .base = &a->bases[at], .ready = allot(rt, size, sizeof(int32_t))};
+                        .cause = SL_WAIT_INPUT | from->reg << 3,
+                        .ready = allot(rt, size, sizeof(int32_t))};
   for (int32_t s = 0; s < plan->regs[from->reg].initial; s++)
     a->in[at].ready[s & a->in[at].mask] = s + 1;
 }
 
 static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
   a->out[at] = (out_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
-                          .base = &a->bases[a->plan->nin + at],
-                          .first = &a->first[a->plan->nin + at],
+                          .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
   rt->regs[from->reg].producer = &a->out[at];
 }
@@ -125,19 +120,20 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   const sl_actor *from = &rt->plan->actors[i];
   actor *a = &rt->actors[i];
   size_t nbases = (size_t)(from->nin + from->nout + 1);
+  bool runs = !rt->options.no_data && from->program && from->program->ncalls;
   *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
-               .program = rt->options.no_data ? NULL : from->program,
+               .program = runs ? from->program : NULL,
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
                .rank_group = from->rank_group,
-               .tick_next = make_ticks(rt, from->ticks, from->firings_per_step),
+               .tick = make_ticks(rt, from->ticks, from->firings_per_step),
+               .tick_number = sl_plan_tick(rt->plan, i, 0).number,
                .in = allot(rt, (size_t)from->nin, sizeof *a->in),
                .out = allot(rt, (size_t)from->nout, sizeof *a->out),
                .bases = allot(rt, nbases, sizeof *a->bases),
                .first = allot(rt, nbases, sizeof *a->first)};
   a->in_end = a->in + from->nin;
   a->out_end = a->out + from->nout;
-  a->firing = (sl_firing){sl_plan_tick(rt->plan, i, 0), a->bases, a->first};
   for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
   for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
 }
@@ -184,9 +180,11 @@ static void link_consumers(sl_runtime *rt) {
         if (far >= 2) add_far(r, at);
         else r->nsame += far == 0, r->nlocal++;
       }
-  for (int32_t i = 0; i < plan->nregs; i++)
-    if (rt->regs[i].nconsumers == 1 && rt->regs[i].nlocal == 1)
-      rt->regs[i].only = rt->regs[i].consumers[0];
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    reg *r = &rt->regs[i];
+    r->watch = r->counted ? INT32_MAX : r->least_free;
+    if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
+  }
   free(count);
 }
 
@@ -247,8 +245,6 @@ static void make_worker_lists(sl_runtime *rt) {
     worker *w = &rt->workers[i];
     size_t nqueues = (size_t)w->nqueues;
     w->queues = allot(rt, nqueues, sizeof *w->queues);
-    while (w->listed_mask + 1 < nqueues) w->listed_mask = 2 * w->listed_mask + 1;
-    w->listed = allot(rt, (size_t)w->listed_mask + 1, sizeof *w->listed);
     w->timers = allot(rt, nqueues, sizeof *w->timers);
     w->polled = allot(rt, nqueues, sizeof *w->polled);
     w->actors = allot(rt, (size_t)w->nactors, sizeof *w->actors);
@@ -287,7 +283,7 @@ static void make_state(sl_runtime *rt) {
     w->rt = rt;
     w->id = i;
     w->real = rt->threads;
-    w->clock = rt->clock;
+    if (w->real) w->clock = rt->clock;
     w->unusual = true;
     w->spin_ns = 20000;
     w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;

@@ -25,29 +25,27 @@ typedef struct reg reg;
 typedef struct queue queue;
 typedef struct worker worker;
 
-/* From one firing to the next along a key map: how far the key moves and what
- * the port does there. A map becomes a ring of these, which needs neither a
- * division nor a branch to follow. */
+/* One firing's place in a key map: what the port does there, and how far the
+ * key moves to the next firing's. A map becomes a ring of these, which needs
+ * neither a division nor a branch to follow. */
 typedef struct step {
   int64_t delta;
-  uint32_t flags; /* SL_FIRST, SL_LAST, SL_SKIP, SLI_BIND */
-  int32_t skip;   /* to the step after this: 1, or back to the first */
+  const struct step *next;
+  uint32_t flags; /* SL_FIRST, SL_LAST, SL_SKIP */
 } step;
-enum { SLI_BIND = 8 }; /* the port looks at another slot than before */
 
 typedef struct walk {
-  const step *next;
+  const step *now;
   int64_t key;
-  uint32_t flags;
 } walk;
 
 /* The same for the ticks of an actor; a ring of these is a number of steps. */
 typedef struct tick_step {
   int64_t delta;
-  int32_t microbatch, piece; /* after it */
-  int32_t steps;             /* between the two ticks */
-  int32_t skip;
-  bool last;                 /* it leads from the last firing of a step */
+  const struct tick_step *next;
+  int32_t microbatch, piece;
+  int32_t ahead;          /* its step less the actor's own */
+  bool last;              /* the last firing of the actor's step */
 } tick_step;
 
 typedef struct in_port {
@@ -55,9 +53,8 @@ typedef struct in_port {
   bool waiting;    /* its key is needed and not ready */
   bool early;      /* its slot may go back at launch: the producer queues up behind */
   uint32_t mask;
-  int32_t slot;    /* the slot its key is in, once it is ready */
+  int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
   int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready */
-  void **base;     /* where the program looks for the slot's address */
   actor *actor;
   reg *reg;
 } in_port;
@@ -66,8 +63,7 @@ typedef struct out_port {
   walk at;
   bool waiting;    /* needs a slot and there is none */
   int32_t slot;    /* the slot being written, or -1 */
-  void **base;
-  uint8_t *first;  /* where the program looks whether it is the first to write the slot */
+  int32_t cause;   /* SL_WAIT_CREDIT | register << 3 */
   actor *actor;
   reg *reg;
 } out_port;
@@ -89,13 +85,16 @@ typedef struct pool {
 } pool;
 
 struct reg {
-  int32_t nfree, least_free;
+  int32_t nfree;
+  int32_t watch;         /* with fewer free than this, taking one is an event: least_free,
+                            or any number where slots are counted */
   int32_t *free;         /* stack of free slots */
   int32_t *pending;      /* [quota] answers outstanding per slot */
   in_port **consumers;   /* [nconsumers] those of the producer's queue, then of its worker, */
   int32_t nsame, nlocal; /* ... then the others */
   int32_t nconsumers, nfar;
-  in_port *only;         /* the one consumer, if there is one and it is on the worker */
+  in_port *only;         /* the one consumer, if it is alone, on the worker, and slots need
+                            no counting: then `pending` is not kept */
   group *far;            /* [nfar] the others, by worker */
   out_port *producer;    /* NULL: its initial slots stay for ever */
   worker *worker;        /* the producer's */
@@ -103,7 +102,7 @@ struct reg {
   size_t stride;
   int32_t id, newest;
   bool counted;          /* taking or freeing a slot changes a pool or an activation count */
-  int32_t quota, kept;
+  int32_t quota, kept, least_free;
   pool *pool;
   double activation;
   struct device *device;
@@ -112,22 +111,22 @@ struct reg {
 struct actor {
   unsigned __int128 order; /* priority, the smaller first: class, rank, tick */
   int32_t missing;       /* ports not satisfied, plus a closed gate */
-  int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
   uint64_t since_ns;     /* when it became able to fire */
+  int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
   queue *queue;
   in_port *in, *in_end;
   out_port *out, *out_end;
-  const sl_program *program;
   uint64_t duration_ns;
-  sl_firing firing;      /* of the next launch */
-  int64_t fired;
-  const tick_step *tick_next;
+  const sl_program *program; /* NULL: nothing to run */
+  const tick_step *tick; /* of the next firing */
+  int64_t tick_number;
+  int64_t fired, step;   /* firings so far; the step of the next one */
   uint64_t order_base;   /* class and rank */
   int32_t rank_group;
-  const actor *backward; /* of a lazy W: the B of its stage, else NULL */
   int32_t id;
   bool gated;            /* waits for its next step to begin */
-  int64_t step;
+  const actor *backward; /* of a lazy W: the B of its stage, else NULL */
+  sl_firing firing;      /* of the launch under way */
   void **bases;          /* [inputs, outputs, workspace] */
   uint8_t *first;        /* the same */
   const sl_actor *plan;
@@ -152,16 +151,17 @@ typedef struct flight {
 } flight;
 
 struct queue {
+  actor **runnable;      /* in order, the next one last */
+  int32_t nrunnable;
+  bool listed;           /* no need to list it: it is, or it is full */
+  bool selective;        /* pools or lazy W may forbid an actor that could fire */
+  queue *next;           /* on the worker's ring of queues with something to start */
+  uint64_t busy_until_ns;/* end of the last firing */
   bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
                  uint64_t now_ns, uint64_t duration_ns, uint64_t *fence); /* ops->launch */
   void *impl;
-  actor **runnable;
-  int32_t nrunnable;
-  int32_t inflight, run_ahead, head;
-  bool listed;           /* on the worker's list of queues to look at */
-  bool selective;        /* pools or lazy W may forbid an actor that could fire */
-  uint64_t busy_until_ns;/* end of the last firing */
   worker *worker;
+  int32_t inflight, run_ahead, head;
   flight *flights;       /* ring of run_ahead */
   const sl_queue_ops *ops;
   const sl_queue *plan;
@@ -186,12 +186,12 @@ struct worker {
   _Atomic uint64_t fired;  /* firings completed, each with a record; the watchdog reads it */
   bool real;               /* the clock moves by itself */
   bool unusual;            /* the next firing is the first, or jitter is on */
-  queue **listed;          /* ring of queues to look at */
-  uint32_t listed_head, listed_tail, listed_mask;
+  queue *last;             /* on the ring of queues with something to start, or NULL */
+  int32_t nawaited;        /* queues among timers and polled */
   int32_t ntimers, npolled;
   sl_trace_record *ring;
   uint64_t ring_mask;
-  sli_clock clock;
+  sli_clock clock;         /* zero on the virtual clock */
   timer *timers;           /* heap by due time, one per queue with known completions */
   queue **polled;          /* queues whose completions must be asked for */
   uint64_t target;         /* firings at this run's end */
@@ -211,7 +211,7 @@ struct worker {
 struct sl_runtime {
   const sl_plan *plan;
   sl_runtime_options options;
-  sli_clock clock;
+  sli_clock clock;         /* zero on the virtual clock */
   bool threads;          /* workers are threads (real clock) */
   bool oversubscribed;   /* more workers than cores */
   int32_t nworkers;

@@ -34,22 +34,28 @@
 /* ---- who can fire -------------------------------------------------------------- */
 
 static inline void walk_next(walk *at) {
-  const step *s = at->next;
+  const step *s = at->now;
   at->key += s->delta;
-  at->flags = s->flags;
-  at->next = s + s->skip;
+  at->now = s->next;
 }
 
+/* The queues with something to start are a ring; the turn is of the one after
+ * the last. */
 static inline void list_queue(worker *w, queue *q) {
   if (q->listed) return;
   q->listed = true;
-  w->listed[w->listed_tail++ & w->listed_mask] = q;
+  if (w->last) {
+    q->next = w->last->next;
+    w->last->next = q;
+  } else {
+    q->next = q;
+  }
+  w->last = q;
 }
 
 /* What the group of the tick, counted within its step, adds to the rank. */
 static uint64_t group_rank(const sl_runtime *rt, const actor *a) {
-  const sl_tick *t = &a->firing.tick;
-  int64_t in_step = (int64_t)t->microbatch * rt->plan->pieces + t->piece;
+  int64_t in_step = (int64_t)a->tick->microbatch * rt->plan->pieces + a->tick->piece;
   return (uint64_t)((in_step + a->plan->rank_shift) / a->rank_group * a->plan->rank_stride);
 }
 
@@ -57,7 +63,7 @@ static uint64_t group_rank(const sl_runtime *rt, const actor *a) {
  * newcomers belong near the end. */
 static inline void make_runnable(worker *w, actor *a) {
   queue *q = a->queue;
-  int64_t tick = a->firing.tick.number;
+  int64_t tick = a->tick_number;
   uint64_t high = a->order_base;
   if (UNLIKELY(a->rank_group)) high += group_rank(w->rt, a);
   a->order = (unsigned __int128)high << 64 | (uint64_t)tick;
@@ -68,8 +74,8 @@ static inline void make_runnable(worker *w, actor *a) {
   list_queue(w, q);
 }
 
-static inline void satisfy(worker *w, actor *a, sl_wait wait, int32_t reg_id) {
-  a->cause = (int32_t)wait | reg_id << 3;
+static inline void satisfy(worker *w, actor *a, int32_t cause) {
+  a->cause = cause;
   if (--a->missing == 0) make_runnable(w, a);
 }
 
@@ -84,23 +90,24 @@ static inline bool pool_allows(const reg *r) {
   return !p || slots_used(r) < r->kept || p->used + p->kept < p->quota;
 }
 
-/* Called with the register as it was before the slot is taken ... */
+/* After a slot has been taken ... */
 static void count_taken(reg *r) {
   if (r->pool) {
     r->pool->used++;
-    r->pool->kept -= slots_used(r) < r->kept;
+    r->pool->kept -= slots_used(r) <= r->kept;
   }
   r->device->held += r->activation;
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
 
-/* ... and as it is after one has come back. */
+/* ... and after one has come back. */
 static void count_freed(worker *w, reg *r) {
   r->device->held -= r->activation;
   if (!r->pool) return;
   r->pool->used--;
   r->pool->kept += slots_used(r) < r->kept;
-  for (int32_t i = 0; i < r->pool->nqueues; i++) list_queue(w, r->pool->queues[i]);
+  for (int32_t i = 0; i < r->pool->nqueues; i++)
+    if (r->pool->queues[i]->nrunnable) list_queue(w, r->pool->queues[i]);
 }
 
 /* May the actor take all the slots its outputs need now? Several may draw on
@@ -109,45 +116,51 @@ static bool pools_allow(const actor *a) {
   const out_port *p = a->out;
   bool allowed = true;
   for (; p < a->out_end && allowed; p++) {
-    if (!(p->at.flags & SL_FIRST) || !p->reg->pool) continue;
+    if (!(p->at.now->flags & SL_FIRST) || !p->reg->pool) continue;
     allowed = pool_allows(p->reg);
     p->reg->pool->used++;
     p->reg->pool->kept -= slots_used(p->reg) < p->reg->kept;
   }
   while (p-- > a->out) {
-    if (!(p->at.flags & SL_FIRST) || !p->reg->pool) continue;
+    if (!(p->at.now->flags & SL_FIRST) || !p->reg->pool) continue;
     p->reg->pool->used--;
     p->reg->pool->kept += slots_used(p->reg) < p->reg->kept;
   }
   return allowed;
 }
 
+/* A slot has been taken that is counted, or leaves fewer free than ever. */
+static __attribute__((noinline)) void watch_slots(reg *r) {
+  SLI_CHECK(r->nfree >= 0, "actor %s took a slot of a full register",
+            r->producer->actor->plan->name);
+  r->least_free = SLI_MIN(r->least_free, r->nfree);
+  if (r->counted) count_taken(r);
+  else r->watch = r->nfree;
+}
+
 static inline void take_slot(out_port *p) {
   reg *r = p->reg;
-  SLI_CHECK(r->nfree > 0, "actor %s took a slot of a full register", p->actor->plan->name);
-  if (UNLIKELY(r->counted)) count_taken(r);
-  p->slot = r->free[--r->nfree];
-  if (r->nfree < r->least_free) r->least_free = r->nfree;
+  p->slot = r->free[r->nfree - 1];
+  if (UNLIKELY(--r->nfree < r->watch)) watch_slots(r);
+}
+
+static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
+  r->free[r->nfree++] = slot;
+  out_port *p = r->producer;
+  if (!p->waiting) return;
+  p->waiting = false;
+  satisfy(w, p->actor, p->cause);
 }
 
 /* A consumer is done with a slot. On the producer's worker. */
-static inline void slot_free(worker *w, reg *r, int32_t slot) {
+static void slot_free(worker *w, reg *r, int32_t slot) {
   if (!r->only) {
     SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d freed once too often",
               w->rt->plan->regs[r->id].name, slot);
     if (--r->pending[slot]) return;
   }
-  r->free[r->nfree++] = slot;
-  if (UNLIKELY(r->counted)) count_freed(w, r);
-  out_port *p = r->producer;
-  if (!p->waiting) return;
-  p->waiting = false;
-  satisfy(w, p->actor, SL_WAIT_CREDIT, r->id);
-}
-
-static inline void bind_input(in_port *p, int32_t slot) {
-  p->slot = slot;
-  *p->base = slot_address(p->reg, slot);
+  add_free(w, r, slot);
+  if (r->counted) count_freed(w, r);
 }
 
 /* A slot is complete. On the consumer's worker. */
@@ -158,8 +171,7 @@ static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) 
   *entry = slot + 1;
   if (!p->waiting || p->at.key != key) return;
   p->waiting = false;
-  bind_input(p, slot);
-  satisfy(w, p->actor, SL_WAIT_INPUT, p->reg->id);
+  satisfy(w, p->actor, p->cause);
 }
 
 /* ---- messages --------------------------------------------------------------------- */
@@ -171,8 +183,8 @@ static void send(worker *from, worker *to, const sli_message *message) {
   sli_worker_wake(to);
 }
 
-static inline void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
-  if (LIKELY(r->worker == w)) slot_free(w, r, slot);
+static void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
+  if (r->worker == w) slot_free(w, r, slot);
   else send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE});
 }
 
@@ -194,11 +206,9 @@ static void take_message(worker *w, const sli_message *m) {
   for (int32_t i = 0; i < g->nports; i++) slot_ready(w, g->ports[i], m->key, m->slot);
 }
 
-static inline bool drain(worker *w) {
-  if (LIKELY(!sli_mailbox_ready(&w->mailbox))) return false;
+static void drain(worker *w) {
   sli_message m;
   while (sli_mailbox_pop(&w->mailbox, &m)) take_message(w, &m);
-  return true;
 }
 
 /* ---- steps ---------------------------------------------------------------------- */
@@ -231,15 +241,11 @@ static void ask_gate(worker *w, actor *a) {
 }
 
 static inline void next_tick(worker *w, actor *a) {
-  const tick_step *s = a->tick_next;
-  sl_tick *t = &a->firing.tick;
+  const tick_step *t = a->tick;
   a->fired++;
-  t->number += s->delta;
-  t->step += s->steps;
-  t->microbatch = s->microbatch;
-  t->piece = s->piece;
-  a->tick_next = s + s->skip;
-  if (LIKELY(!s->last)) return;
+  a->tick_number += t->delta;
+  a->tick = t->next;
+  if (LIKELY(!t->last)) return;
   a->step++;
   ask_gate(w, a);
 }
@@ -247,18 +253,14 @@ static inline void next_tick(worker *w, actor *a) {
 /* ---- firing ---------------------------------------------------------------------- */
 
 static inline void look_at_input(in_port *p) {
-  if (!(p->at.flags & SLI_BIND)) return;
-  int32_t entry = p->ready[p->at.key & p->mask];
-  if (entry) {
-    bind_input(p, entry - 1);
-  } else {
+  if ((p->at.now->flags & SL_FIRST) && !p->ready[p->at.key & p->mask]) {
     p->waiting = true;
     p->actor->missing++;
   }
 }
 
 static inline void look_at_output(out_port *p) {
-  if ((p->at.flags & SL_FIRST) && !p->reg->nfree) {
+  if ((p->at.now->flags & SL_FIRST) && !p->reg->nfree) {
     p->waiting = true;
     p->actor->missing++;
   }
@@ -300,9 +302,11 @@ static inline void announce(worker *w, out_port *p, flight *f) {
 }
 
 static inline void give_back(worker *w, in_port *p, flight *f) {
-  p->ready[p->at.key & p->mask] = 0;
-  if (!f || p->early) tell_free(w, p->reg, p->at.key, p->slot);
-  else note(f, SLI_FREE, p->reg, p->at.key, p->slot);
+  int32_t *entry = &p->ready[p->at.key & p->mask], slot = *entry - 1;
+  *entry = 0;
+  if (LIKELY(p->reg->only && (!f || p->early))) add_free(w, p->reg, slot);
+  else if (!f || p->early) tell_free(w, p->reg, p->at.key, slot);
+  else note(f, SLI_FREE, p->reg, p->at.key, slot);
 }
 
 /* Walks every port one step on and tells what that step says. Outputs go first:
@@ -310,12 +314,12 @@ static inline void give_back(worker *w, in_port *p, flight *f) {
 static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
   a->missing = 1; /* held back until every port has been looked at */
   for (out_port *p = a->out; p < a->out_end; p++) {
-    if (p->at.flags & SL_LAST) announce(w, p, f);
+    if (p->at.now->flags & SL_LAST) announce(w, p, f);
     walk_next(&p->at);
     look_at_output(p);
   }
   for (in_port *p = a->in; p < a->in_end; p++) {
-    if (p->at.flags & SL_LAST) give_back(w, p, f);
+    if (p->at.now->flags & SL_LAST) give_back(w, p, f);
     walk_next(&p->at);
     look_at_input(p);
   }
@@ -343,14 +347,20 @@ static inline void record(worker *w, queue *q, const actor *a, int64_t firing, u
   atomic_store_explicit(&w->fired, fired + 1, memory_order_relaxed);
 }
 
-/* Outputs take their slots. */
-static inline void take_slots(actor *a) {
-  for (out_port *p = a->out; p < a->out_end; p++) {
-    uint32_t flags = p->at.flags;
-    if (flags & SL_FIRST) take_slot(p);
-    if (flags & SLI_BIND) *p->base = slot_address(p->reg, p->slot);
-    *p->first = flags & SL_FIRST;
+/* Tells the program its tick and where its slots are. */
+static void bind(actor *a) {
+  const tick_step *t = a->tick;
+  void **base = a->bases;
+  uint8_t *first = a->first;
+  for (const in_port *p = a->in; p < a->in_end; p++, base++, first++)
+    if (!(p->at.now->flags & SL_SKIP))
+      *base = slot_address(p->reg, p->ready[p->at.key & p->mask] - 1);
+  for (const out_port *p = a->out; p < a->out_end; p++, base++, first++) {
+    *base = slot_address(p->reg, p->slot);
+    *first = (p->at.now->flags & SL_FIRST) != 0;
   }
+  a->firing = (sl_firing){{a->tick_number, a->step + t->ahead, t->microbatch, t->piece},
+                          a->bases, a->first};
 }
 
 static uint64_t next_random(worker *w) { /* xorshift64* */
@@ -381,7 +391,7 @@ static uint64_t unusual_firing(worker *w) {
 
 static void set_timer(worker *w, queue *q, uint64_t fence);
 
-static void take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
+static bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
                      uint64_t fence) {
   int32_t at = q->head + q->inflight++;
   flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
@@ -395,23 +405,29 @@ static void take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t dur
   f->nnotices = 0;
   advance(w, a, f);
   if (q->inflight == 1) set_timer(w, q, fence);
+  return q->inflight < q->run_ahead;
 }
 
-static void fire(worker *w, queue *q, actor *a) {
+static inline uint64_t read_clock(worker *w) {
+  if (LIKELY(w->clock.ns_per_tick_q32)) w->now_ns = sli_clock_now(&w->clock);
+  else if (w->real) w->now_ns = sli_clock_now(&w->rt->clock);
+  return w->now_ns;
+}
+
+/* Returns whether the queue takes another. */
+static inline bool fire(worker *w, queue *q, actor *a) {
   uint64_t duration = a->duration_ns, fence;
-  take_slots(a);
+  for (out_port *p = a->out; p < a->out_end; p++)
+    if (p->at.now->flags & SL_FIRST) take_slot(p);
+  if (a->program) bind(a);
   if (UNLIKELY(w->unusual)) duration += unusual_firing(w);
   uint64_t start = w->now_ns;
-  if (UNLIKELY(!q->launch(q->impl, a->program, &a->firing, start, duration, &fence))) {
-    take_off(w, q, a, start, duration, fence);
-    return;
-  }
-  uint32_t cause = cause_of_gap(q, start, a->since_ns, a->cause);
-  int64_t firing = a->fired;
-  if (w->real) w->now_ns = sli_clock_now(&w->clock);
-  uint64_t end = w->now_ns;
+  if (UNLIKELY(!q->launch(q->impl, a->program, &a->firing, start, duration, &fence)))
+    return take_off(w, q, a, start, duration, fence);
+  uint64_t end = read_clock(w);
+  record(w, q, a, a->fired, cause_of_gap(q, start, a->since_ns, a->cause), start, end);
   advance(w, a, NULL);
-  record(w, q, a, firing, cause, start, end);
+  return true;
 }
 
 /* ---- completions ------------------------------------------------------------------- */
@@ -443,6 +459,7 @@ static void heap_down(timer *heap, int32_t count) {
 
 /* Asks to be told when the oldest firing of a queue completes. */
 static void set_timer(worker *w, queue *q, uint64_t fence) {
+  w->nawaited++;
   uint64_t due = q->ops->due(q->impl, fence);
   if (due == UINT64_MAX) {
     w->polled[w->npolled++] = q;
@@ -463,26 +480,27 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
   for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
     if (n->kind == SLI_READY) tell_ready(w, n->reg, n->reg->nsame, n->key, n->slot);
     else tell_free(w, n->reg, n->key, n->slot);
+  if (q->inflight + 1 == q->run_ahead) q->listed = false;
   if (q->nrunnable) list_queue(w, q);
 }
 
-static bool retire(worker *w) {
-  bool any = false;
+static void retire(worker *w) {
   while (w->ntimers && w->timers[0].due_ns <= w->now_ns) {
     timer t = w->timers[0];
     w->timers[0] = w->timers[--w->ntimers];
     heap_down(w->timers, w->ntimers);
+    w->nawaited--;
     retire_head(w, t.queue, t.due_ns);
     if (t.queue->inflight) set_timer(w, t.queue, t.queue->flights[t.queue->head].fence);
-    any = true;
   }
   for (int32_t i = 0; i < w->npolled; i++) {
     queue *q = w->polled[i];
     while (q->inflight && q->ops->done(q->impl, q->flights[q->head].fence, w->now_ns))
-      retire_head(w, q, w->now_ns), any = true;
-    if (!q->inflight) w->polled[i--] = w->polled[--w->npolled];
+      retire_head(w, q, w->now_ns);
+    if (q->inflight) continue;
+    w->polled[i--] = w->polled[--w->npolled];
+    w->nawaited--;
   }
-  return any;
 }
 
 /* Lazy W: weight gradients are put off into the time that nothing else can use.
@@ -496,39 +514,37 @@ static bool is_held_back(const actor *a) {
   return true;
 }
 
-/* Takes the best actor off a queue where not every one that could fire may:
+/* Puts the best actor last on a queue where not every one that could fire may:
  * a pool can be empty, weight gradients can be held back. */
-static actor *take_allowed(queue *q) {
+static bool bring_allowed(queue *q) {
   for (int32_t i = q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
     if (is_held_back(a) || !pools_allow(a)) continue;
-    memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(--q->nrunnable - i) * sizeof a);
-    return a;
+    memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - i) * sizeof a);
+    q->runnable[q->nrunnable - 1] = a;
+    return true;
   }
-  return NULL;
+  return false;
 }
 
-/* The actor to fire next on a queue, taken off it, or NULL. */
-static inline actor *take_next(queue *q) {
-  if (!q->nrunnable || q->inflight == q->run_ahead) return NULL;
-  return UNLIKELY(q->selective) ? take_allowed(q) : q->runnable[--q->nrunnable];
-}
-
-/* Starts the best firing of the next queue on the list. The queue stays listed
- * meanwhile, so that what the firing makes runnable there need not list it, and
- * goes behind the others if it has more to do. */
+/* Starts the best firing of the queue whose turn it is. The queue stays listed
+ * meanwhile, so that what the firing makes runnable there need not list it; it
+ * leaves the ring when it has no more to start, or takes no more. */
 static inline bool start_one(worker *w) {
-  if (w->listed_head == w->listed_tail) return false;
-  queue *q = w->listed[w->listed_head & w->listed_mask];
-  actor *a = take_next(q);
-  if (a) fire(w, q, a);
-  if (a && q->nrunnable) {
-    if (w->listed_tail - w->listed_head == 1) return true;
-    w->listed[w->listed_tail++ & w->listed_mask] = q;
-  } else {
-    q->listed = false;
+  if (!w->last) return false;
+  queue *q = w->last->next;
+  bool more = LIKELY(!q->selective) || bring_allowed(q), takes = true;
+  if (more) {
+    takes = fire(w, q, q->runnable[--q->nrunnable]);
+    more = q->nrunnable;
   }
-  w->listed_head++;
+  if (LIKELY(more & takes)) {
+    w->last = q;
+    return true;
+  }
+  q->listed = !takes; /* a full queue is listed when it is one no more */
+  if (q == w->last) w->last = NULL;
+  else w->last->next = q->next;
   return true;
 }
 
@@ -620,7 +636,7 @@ static void open_gates(worker *w) {
     actor *a = w->actors[i];
     if (!a->gated || !gate_open(w->rt, a->step)) continue;
     a->gated = false;
-    satisfy(w, a, SL_WAIT_START, 0);
+    satisfy(w, a, SL_WAIT_START);
   }
 }
 
@@ -630,10 +646,9 @@ void sli_worker_run(worker *w) {
   if (w->real) w->now_ns = sli_clock_now(&rt->clock);
   open_gates(w);
   for (;;) {
-    bool any = drain(w);
-    if (w->ntimers | w->npolled) any |= retire(w);
-    any |= start_one(w);
-    if (any) continue;
+    if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
+    if (w->nawaited) retire(w);
+    if (LIKELY(start_one(w))) continue;
     if (finished(w)) return;
     if (w->real) wait_for_news(w);
     else if (!jump(w)) return; /* stuck: the caller sees what has not fired */

@@ -54,11 +54,16 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
                         .team = q->team, .tick = firing->tick});
 }
 
+/* Apart, so that a firing with nothing to run costs next to nothing. */
+static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
+                                                  const sl_firing *firing) {
+  for (int i = 0; i < program->ncalls; i++) run_call(q, &program->calls[i], firing);
+}
+
 static bool cpu_launch(void *queue, const sl_program *program, const sl_firing *firing,
                        uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
   (void)now_ns, (void)duration_ns, (void)fence;
-  if (program)
-    for (int i = 0; i < program->ncalls; i++) run_call(queue, &program->calls[i], firing);
+  if (program) run_program(queue, program, firing);
   return true;
 }
 
