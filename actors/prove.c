@@ -1,32 +1,181 @@
+/* Proof, mending and prediction: the runtime itself on the virtual clock.
+ *
+ * A rehearsal is a copy of the plan whose queues touch no data. If it fires
+ * everything, so does the plan, whatever the timing. If it gets stuck, every
+ * actor that waits for a free slot names a quota that may be too small; each of
+ * them is tried larger, alone, and the smallest change that lets the rehearsal
+ * finish is what the error recommends. */
 #include "actors/runtime.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* The plan with every queue replaced by one that touches no data. */
-static sl_queue *timed_queues(const sl_plan *plan) {
-  sl_queue *queues = sli_calloc((size_t)plan->nqueues, sizeof *queues);
-  for (int32_t i = 0; i < plan->nqueues; i++) {
-    queues[i] = plan->queues[i];
-    if (!queues[i].ops->timed) queues[i].ops = &sl_queue_null;
-  }
-  return queues;
+typedef struct rehearsal {
+  sl_plan plan; /* a shallow copy; what is changed is owned */
+  sl_runtime *rt;
+} rehearsal;
+
+static void *copy_of(const void *items, int32_t count, size_t size) {
+  void *copy = sli_calloc((size_t)count, size);
+  return count ? memcpy(copy, items, (size_t)count * size) : copy;
 }
 
-static int32_t steps_to_repeat(const sl_plan *plan) {
+/* seconds NULL: firings take no time (unless the plan's queues are timed). */
+static void rehearsal_init(rehearsal *r, const sl_plan *plan, const double *seconds) {
+  r->rt = NULL;
+  r->plan = *plan;
+  r->plan.queues = copy_of(plan->queues, plan->nqueues, sizeof *plan->queues);
+  r->plan.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
+  r->plan.pools = copy_of(plan->pools, plan->npools, sizeof *plan->pools);
+  r->plan.actors = copy_of(plan->actors, plan->nactors, sizeof *plan->actors);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    if (!r->plan.queues[i].ops->timed)
+      r->plan.queues[i].ops = seconds ? &sl_queue_timed : &sl_queue_null;
+  for (int32_t i = 0; seconds && i < plan->nactors; i++) r->plan.actors[i].seconds = seconds[i];
+}
+
+static void rehearsal_fini(rehearsal *r) {
+  sl_runtime_destroy(r->rt);
+  free(r->plan.queues);
+  free(r->plan.regs);
+  free(r->plan.pools);
+  free(r->plan.actors);
+}
+
+static size_t step_firings(const sl_plan *plan) {
+  size_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) sum += (size_t)plan->actors[i].firings_per_step;
+  return sum;
+}
+
+static sl_status rehearse(rehearsal *r, int64_t steps, bool keep_trace) {
+  size_t records = keep_trace ? step_firings(&r->plan) * (size_t)steps : 1;
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
+                                .trace_records = SLI_MIN(records, (size_t)1 << 26)};
+  sl_status status = sl_runtime_create(&r->plan, &options, &r->rt);
+  return status ? status : sl_runtime_run(r->rt, steps);
+}
+
+/* Steps after which a plan is back in a state it has been in. */
+static int64_t steps_to_repeat(const sl_plan *plan) {
   int32_t most = 0;
   for (int32_t i = 0; i < plan->nregs; i++) most = SLI_MAX(most, plan->regs[i].initial);
   return 2 + (most > 1);
 }
 
+/* ---- mending -------------------------------------------------------------------- */
+
+/* One knob: the registers of a name that one stage writes, or a pool. */
+typedef struct knob {
+  const char *name;
+  int32_t stage, pool, slots;
+} knob;
+
+static int32_t writer_stage(const sl_plan *plan, const sl_register *r) {
+  return r->producer == SL_NONE ? SL_NONE : plan->actors[r->producer].stage;
+}
+
+static bool turns(const sl_plan *plan, const knob *k, const sl_register *r) {
+  return k->pool == SL_NONE && !strcmp(r->quota_name, k->name) &&
+         writer_stage(plan, r) == k->stage;
+}
+
+static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
+  rehearsal r;
+  rehearsal_init(&r, plan, NULL);
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (turns(plan, k, &plan->regs[i])) r.plan.regs[i].quota = slots;
+  if (k->pool != SL_NONE) r.plan.pools[k->pool].quota = slots;
+  bool good = !rehearse(&r, steps_to_repeat(plan), false);
+  rehearsal_fini(&r);
+  return good;
+}
+
+/* The least number of slots with which the plan finishes, or 0. */
+static int32_t least_slots(const sl_plan *plan, const knob *k) {
+  int32_t most = 2 * plan->microbatches * plan->pieces + 2, low = k->slots, high = k->slots;
+  do high = SLI_MIN(2 * high, most);
+  while (!finishes_with(plan, k, high) && high < most && (low = high));
+  if (high == most && !finishes_with(plan, k, high)) return 0;
+  while (high - low > 1) {
+    int32_t middle = low + (high - low) / 2;
+    if (finishes_with(plan, k, middle)) high = middle;
+    else low = middle;
+  }
+  return high;
+}
+
+static bool known(const knob *knobs, int count, const knob *k) {
+  for (int i = 0; i < count; i++)
+    if (knobs[i].stage == k->stage && knobs[i].pool == k->pool && !strcmp(knobs[i].name, k->name))
+      return true;
+  return false;
+}
+
+/* The knobs of the slots that actors of a stuck rehearsal wait for. */
+static int waiting_knobs(const rehearsal *r, knob *knobs, int most) {
+  int count = 0;
+  for (int32_t i = 0; i < r->plan.nactors; i++) {
+    const actor *a = &r->rt->actors[i];
+    for (const out_port *p = a->out; p < a->out_end && count < most; p++) {
+      const sl_register *reg = &r->plan.regs[p->reg->id];
+      knob k = {reg->quota_name, writer_stage(&r->plan, reg), SL_NONE, reg->quota};
+      if (!p->waiting && (a->missing || reg->pool == SL_NONE)) continue;
+      if (!p->waiting)
+        k = (knob){"pool", k.stage, reg->pool, r->plan.pools[reg->pool].quota};
+      if (!known(knobs, count, &k)) knobs[count++] = k;
+    }
+  }
+  return count;
+}
+
+/* "--quota act.b@2=5 would let it finish"; "" if no single quota does. */
+static void advise(const sl_plan *plan, const rehearsal *stuck, char *text, size_t size) {
+  knob knobs[16], best = {0};
+  int count = waiting_knobs(stuck, knobs, 16);
+  int32_t least = 0;
+  for (int i = 0; i < count; i++) {
+    int32_t slots = least_slots(plan, &knobs[i]);
+    if (!slots || (least && slots - knobs[i].slots >= least)) continue;
+    least = slots - knobs[i].slots;
+    best = knobs[i];
+    best.slots = slots;
+  }
+  text[0] = 0;
+  if (!least) return;
+  char at[16] = "";
+  if (best.stage != SL_NONE) snprintf(at, sizeof at, "@%d", best.stage);
+  snprintf(text, size, "\nthe smallest change that breaks it: --quota %s%s=%d", best.name, at,
+           best.slots);
+}
+
+/* ---- the proof and the prediction --------------------------------------------------- */
+
 sl_status sl_plan_prove(const sl_plan *plan) {
-  sl_plan copy = *plan;
-  copy.queues = timed_queues(plan);
-  sl_runtime *rt = NULL;
-  sl_status status = sl_runtime_create(
-      &copy, &(sl_runtime_options){.clock = SL_CLOCK_VIRTUAL, .no_data = true, .trace_records = 1},
-      &rt);
-  if (!status) status = sl_runtime_run(rt, steps_to_repeat(plan));
-  sl_runtime_destroy(rt);
-  free(copy.queues);
+  rehearsal r;
+  rehearsal_init(&r, plan, NULL);
+  sl_status status = rehearse(&r, steps_to_repeat(plan), false);
+  if (status == SL_E_STUCK) {
+    char *cycle = sli_strdup(sl_detail()), advice[256];
+    advise(plan, &r, advice, sizeof advice);
+    sl_fail(SL_E_STUCK, "the plan cannot finish: %s%s", cycle, advice);
+    free(cycle);
+  }
+  rehearsal_fini(&r);
+  return status;
+}
+
+sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_figures *out) {
+  double *own = NULL;
+  if (!seconds) {
+    own = sli_calloc((size_t)plan->nactors, sizeof *own);
+    for (int32_t i = 0; i < plan->nactors; i++) own[i] = plan->actors[i].seconds;
+  }
+  rehearsal r;
+  rehearsal_init(&r, plan, seconds ? seconds : own);
+  sl_status status = rehearse(&r, 3, true);
+  if (!status) *out = sl_runtime_figures(r.rt);
+  rehearsal_fini(&r);
+  free(own);
   return status;
 }

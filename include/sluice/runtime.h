@@ -109,23 +109,33 @@ int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t reg);
 /* Per device over whole steps, medians over the steps after the first. */
 typedef struct sl_device_figures {
   double busy_seconds, span_seconds, bubble_fraction;
+  double peak_activations; /* largest number held at once, in microbatches' worth */
 } sl_device_figures;
 typedef struct sl_figures {
   double step_seconds;    /* from one step's last end to the next one's */
-  double bubble_fraction; /* devices together: 1 - sum(busy) / sum(span) */
+  double bubble_fraction; /* 1 - mean of the devices' busy / longest span */
   sl_device_figures *devices; /* [plan->ndevices], the caller's to free() */
 } sl_figures;
 sl_figures sl_runtime_figures(const sl_runtime *rt);
 
-/* ---- proof ---------------------------------------------------------------- */
+/* Median duration of each actor's firings in the trace, in seconds, 0 where it
+ * holds none. seconds[plan->nactors]. */
+void sl_runtime_durations(const sl_runtime *rt, double *seconds);
+
+/* ---- proof and prediction --------------------------------------------------- */
 
 /* Shows that the plan finishes: runs it on the virtual clock without data, for
  * as many steps as it takes to return to the same state (two, or three with
- * delay edges). SL_OK, or SL_E_STUCK with the waiting cycle written out. A
- * plan with private quotas is a Kahn network over bounded channels, so one
- * successful execution proves that every timing succeeds (design, section 6;
- * Parks, "Bounded Scheduling of Process Networks", 1995). */
+ * delay edges). SL_OK, or SL_E_STUCK with the waiting cycle written out and the
+ * smallest change of one quota that breaks it. A plan with private quotas is a
+ * Kahn network over bounded channels, so one successful execution proves that
+ * every timing succeeds (Parks, "Bounded Scheduling of Process Networks", 1995). */
 sl_status sl_plan_prove(const sl_plan *plan);
+
+/* The figures of a plan on devices one may not have: a run of three steps on the
+ * virtual clock where firing any of actor a takes seconds[a] (NULL: the plan's
+ * own). A proof as well: SL_E_STUCK as above. out->devices is the caller's. */
+sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_figures *out);
 
 #ifdef __cplusplus
 }
