@@ -1,0 +1,160 @@
+/* The products of the linear rows against OpenBLAS, where it is installed (it is
+ * looked for at run time; nothing links it). Shapes are those of a GPT of width
+ * 384; fwd is y = x w^T, fwd' the same with a transposed weight, dx and dw the
+ * gradients. One thread, then two that call at once, each on its own arrays:
+ *
+ *   form <TAB> rows <TAB> in <TAB> out <TAB> threads <TAB> GFLOP/s <TAB> OpenBLAS <TAB> ratio
+ *
+ * GFLOP/s of all threads together, best of some rounds in turns.
+ * Usage: bench_gemm [rounds] */
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "kernels/cpu/product.h"
+#include "tests/test.h"
+
+typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k,
+                            float alpha, const float *a, int a_row, const float *b, int b_row,
+                            float beta, float *c, int c_row);
+
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, MOST_THREADS = 2 };
+
+static cblas_sgemm_fn *cblas_sgemm;
+
+static void find_openblas(void) {
+  void *library = dlopen("libopenblas.so.0", RTLD_NOW);
+  if (!library) return;
+  void *threads = dlsym(library, "openblas_set_num_threads"), *gemm = dlsym(library, "cblas_sgemm");
+  if (!threads || !gemm) return;
+  ((void (*)(int))threads)(1);
+  cblas_sgemm = (cblas_sgemm_fn *)gemm;
+}
+
+static sli_product_shape forward(int64_t rows, int64_t in, int64_t out) {
+  return (sli_product_shape){.m = rows, .n = out, .k = in, .b_transposed = true};
+}
+static sli_product_shape forward_transposed(int64_t rows, int64_t in, int64_t out) {
+  return (sli_product_shape){.m = rows, .n = out, .k = in};
+}
+static sli_product_shape input_gradient(int64_t rows, int64_t in, int64_t out) {
+  return (sli_product_shape){.m = rows, .n = in, .k = out};
+}
+static sli_product_shape weight_gradient(int64_t rows, int64_t in, int64_t out) {
+  return (sli_product_shape){.m = out, .n = in, .k = rows, .a_transposed = true};
+}
+
+static const struct form {
+  const char *name;
+  sli_product_shape (*shape)(int64_t rows, int64_t in, int64_t out);
+} forms[] = {{"fwd", forward},
+             {"fwd'", forward_transposed},
+             {"dx", input_gradient},
+             {"dw", weight_gradient}};
+
+struct worker {
+  pthread_t thread;
+  pthread_barrier_t *gate;
+  const sli_product_shape *shape;
+  const sli_product *product; /* NULL: OpenBLAS */
+  float *a, *b, *c;
+  double seconds;
+};
+
+static void multiply(const struct worker *w) {
+  const sli_product_shape *s = w->shape;
+  if (w->product) {
+    sli_product_run(w->product, NULL, false, w->a, w->b, NULL, w->c);
+    return;
+  }
+  cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN,
+              (int)s->m, (int)s->n, (int)s->k, 1, w->a, (int)(s->a_transposed ? s->m : s->k), w->b,
+              (int)(s->b_transposed ? s->k : s->n), 0, w->c, (int)s->n);
+}
+
+/* Processor time of this thread: others on the machine only disturb caches. */
+static double thread_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Once to warm up, then once behind the gate against the clock. */
+static void *work(void *arg) {
+  struct worker *w = arg;
+  multiply(w);
+  pthread_barrier_wait(w->gate);
+  double start = thread_seconds();
+  multiply(w);
+  w->seconds = thread_seconds() - start;
+  return NULL;
+}
+
+static double seconds_of(struct worker *workers, int threads, const sli_product *product) {
+  pthread_barrier_t gate;
+  double slowest = 0;
+  pthread_barrier_init(&gate, NULL, (unsigned)threads);
+  for (int t = 0; t < threads; t++) {
+    workers[t].gate = &gate;
+    workers[t].product = product;
+    pthread_create(&workers[t].thread, NULL, work, &workers[t]);
+  }
+  for (int t = 0; t < threads; t++) {
+    pthread_join(workers[t].thread, NULL);
+    slowest = fmax(slowest, workers[t].seconds);
+  }
+  pthread_barrier_destroy(&gate);
+  return slowest;
+}
+
+static float *numbers(int64_t count) {
+  float *p = aligned_alloc(64, ((size_t)count * sizeof *p + 63) / 64 * 64);
+  CHECK(p, "no memory for %lld numbers", (long long)count);
+  for (int64_t i = 0; i < count; i++) p[i] = (float)(i % 17) * 0.1f;
+  return p;
+}
+
+static double measure(const struct form *form, int64_t rows, int64_t in, int64_t out, int threads,
+                      int rounds) {
+  sli_product_shape shape = form->shape(rows, in, out);
+  sli_product *product;
+  struct worker workers[MOST_THREADS];
+  CHECK(!sli_product_create(&shape, &product), "%s", sl_detail());
+  for (int t = 0; t < threads; t++)
+    workers[t] = (struct worker){.shape = &shape, .a = numbers(shape.m * shape.k),
+                                 .b = numbers(shape.k * shape.n), .c = numbers(shape.m * shape.n)};
+  double ours = INFINITY, theirs = INFINITY;
+  for (int r = 0; r < rounds; r++) {
+    ours = fmin(ours, seconds_of(workers, threads, product));
+    if (cblas_sgemm) theirs = fmin(theirs, seconds_of(workers, threads, NULL));
+  }
+  double gflop = 2e-9 * (double)(rows * in * out) * threads;
+  printf("%s\t%lld\t%lld\t%lld\t%d\t%.1f\t%.1f\t%.2f\n", form->name, (long long)rows,
+         (long long)in, (long long)out, threads, gflop / ours, gflop / theirs, theirs / ours);
+  fflush(stdout);
+  for (int t = 0; t < threads; t++) {
+    free(workers[t].a);
+    free(workers[t].b);
+    free(workers[t].c);
+  }
+  sli_product_destroy(product);
+  return theirs / ours;
+}
+
+int main(int argc, char **argv) {
+  static const int64_t rows[] = {256, 512, 1024, 2048};
+  static const int64_t widths[][2] = {{384, 1152}, {384, 384}, {384, 1536}, {1536, 384}, {384, 256}};
+  int rounds = argc > 1 ? atoi(argv[1]) : 10, count = 0;
+  double log_ratio = 0;
+  find_openblas();
+  printf("form\trows\tin\tout\tthreads\tGFLOP/s\tOpenBLAS\tratio\n");
+  for (int threads = 1; threads <= MOST_THREADS; threads++)
+    for (size_t r = 0; r < SLI_COUNT(rows); r++)
+      for (size_t w = 0; w < SLI_COUNT(widths); w++)
+        for (size_t f = 0; f < SLI_COUNT(forms); f++, count++)
+          log_ratio += log(measure(&forms[f], rows[r], widths[w][0], widths[w][1], threads, rounds));
+  if (cblas_sgemm) printf("geometric mean of the ratios\t%.3f\n", exp(log_ratio / count));
+  return 0;
+}
