@@ -92,6 +92,9 @@ sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
 /* What the schedule's formulas see at a stage. */
 sli_at sli_lower_at(const sli_lowering *l, int stage);
 
+/* What one call of a node takes, as far as is known. */
+double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
+
 /* The bundles that a group's node arguments refer to, by port: inputs first. */
 int sli_group_port(const sli_group *group, int bundle, bool output);
 

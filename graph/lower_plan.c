@@ -178,7 +178,8 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
   for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
+                            .in = in, .out = out, .accumulate_span = n->accumulate_span,
+                            .time = sl_plan_alloc(plan, sizeof(sl_call_time))};
 }
 
 static sl_program *write_program(sli_lowering *l, int group) {
@@ -193,6 +194,13 @@ static sl_program *write_program(sli_lowering *l, int group) {
 
 /* ---- durations -------------------------------------------------------------------------------- */
 
+/* Of one node: as measured by an earlier run, or as its op's cost says. */
+double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
+  const sl_lower_options *o = l->options;
+  double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1;
+  return seconds >= 0 ? seconds : sli_node_seconds(n);
+}
+
 static double pass_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->options->cost;
   if (c->F > 0 || c->B > 0 || c->W > 0) {
@@ -201,7 +209,7 @@ static double pass_seconds(const sli_lowering *l, const sli_group *g) {
     return g->cls == SL_CLASS_W ? c->W : 0;
   }
   double seconds = 0;
-  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_node_seconds(g->nodes[i]);
+  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_lower_seconds(l, g->nodes[i]);
   return seconds;
 }
 

@@ -57,7 +57,15 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
 /* Apart, so that a firing with nothing to run costs next to nothing. */
 static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
                                                   const sl_firing *firing) {
-  for (int i = 0; i < program->ncalls; i++) run_call(q, &program->calls[i], firing);
+  uint64_t start = sli_now_ns();
+  for (int i = 0; i < program->ncalls; i++) {
+    sl_call_time *time = program->calls[i].time;
+    run_call(q, &program->calls[i], firing);
+    if (!time) continue;
+    uint64_t end = sli_now_ns();
+    if (time->calls++) time->ns += end - start;
+    start = end;
+  }
 }
 
 static bool cpu_launch(void *queue, const sl_program *program, const sl_firing *firing,

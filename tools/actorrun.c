@@ -99,6 +99,8 @@ static sl_status make_plan(job *j) {
                               .quotas = s->quotas,
                               .devices = s->devices,
                               .cost = s->cost,
+                              .op_seconds = s->profile ? profile_seconds : NULL,
+                              .op_seconds_ctx = s->profile,
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
                               .on_step = progress_step,
                               .ctx = &j->progress};

@@ -8,6 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
+#include "tools/common_profile.h"
 
 /* ---- settings: what the command line says --------------------------------------- */
 
@@ -22,6 +23,7 @@ typedef struct settings {
   int stages, chunks;
   sl_clock clock;
   sl_cost cost;
+  profile *profile;      /* of --profile, or NULL */
   int nquotas;
   sl_quota *quotas;      /* the names belong to `run` */
   char **quota_names;

@@ -76,15 +76,18 @@ static void add_traced_steps(cJSON *steps, const job *j) {
   free(end);
 }
 
+static void add_device_figures(cJSON *to, const sl_device_figures *f) {
+  add_number(to, "busy_seconds", f->busy_seconds);
+  add_number(to, "span_seconds", f->span_seconds);
+  add_number(to, "bubble_fraction", f->bubble_fraction);
+  add_number(to, "peak_activations", f->peak_activations);
+}
+
 static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures *figures) {
-  const sl_device_figures *f = &figures->devices[d];
   cJSON *device = cJSON_CreateObject();
   add_number(device, "device", d);
   cJSON_AddStringToObject(device, "name", j->plan->devices[d].name);
-  add_number(device, "busy_seconds", f->busy_seconds);
-  add_number(device, "span_seconds", f->span_seconds);
-  add_number(device, "bubble_fraction", f->bubble_fraction);
-  add_number(device, "peak_activations", sl_runtime_peak_activations(j->rt, d));
+  add_device_figures(device, &figures->devices[d]);
   cJSON *bytes = cJSON_AddObjectToObject(device, "peak_bytes");
   for (int use = 0; use < SL_MEMORY_COUNT; use++)
     add_number(bytes, sl_memory_name((sl_memory)use),
@@ -102,6 +105,50 @@ static void add_figures(cJSON *root, const job *j) {
   cJSON *devices = cJSON_AddArrayToObject(root, "devices");
   for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, &figures);
   free(figures.devices);
+}
+
+/* The same figures from the virtual clock: with the durations of --profile or
+ * --cost, or else with those that this run has measured. */
+static void add_predicted(cJSON *root, const job *j) {
+  const settings *s = j->settings;
+  bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
+  double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
+  if (own) sl_runtime_durations(j->rt, seconds);
+  sl_figures figures;
+  sl_status status = sl_plan_predict(j->plan, seconds, &figures);
+  free(seconds);
+  if (status) return;
+  cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
+  cJSON_AddStringToObject(predicted, "durations",
+                          own ? "measured" : s->profile ? "profile" : "modelled");
+  add_number(predicted, "bubble_fraction", figures.bubble_fraction);
+  add_number(predicted, "step_seconds", figures.step_seconds);
+  cJSON *devices = cJSON_AddArrayToObject(predicted, "devices");
+  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+    cJSON *device = cJSON_CreateObject();
+    add_number(device, "device", d);
+    add_device_figures(device, &figures.devices[d]);
+    cJSON_AddItemToArray(devices, device);
+  }
+  free(figures.devices);
+}
+
+/* What one call of every op takes, for --profile of later runs. */
+static void add_ops(cJSON *root, const job *j) {
+  cJSON *ops = cJSON_AddArrayToObject(root, "ops");
+  for (int32_t a = 0; a < j->plan->nactors; a++) {
+    const sl_program *program = j->plan->actors[a].program;
+    for (int c = 0; program && c < program->ncalls; c++) {
+      const sl_program_call *call = &program->calls[c];
+      if (!call->time || call->time->calls < 2) continue;
+      cJSON *op = cJSON_CreateObject();
+      cJSON_AddStringToObject(op, "name", call->name);
+      cJSON_AddStringToObject(op, "op", call->op->name);
+      add_number(op, "seconds",
+                 (double)call->time->ns * 1e-9 / (double)(call->time->calls - 1));
+      cJSON_AddItemToArray(ops, op);
+    }
+  }
 }
 
 static void add_runtime(cJSON *root, const job *j) {
@@ -138,6 +185,8 @@ static cJSON *make_report(const job *j, const char *failure) {
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   if (!j->progress.count) add_traced_steps(steps, j);
   add_figures(root, j);
+  add_predicted(root, j);
+  add_ops(root, j);
   add_runtime(root, j);
   return root;
 }

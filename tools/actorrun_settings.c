@@ -33,6 +33,8 @@ const sl_option run_options[] = {
      "durations, as fast as can be)", 0, 0},
     {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
      "F=1,B=1,W=1,comm=0; estimated from the ops if not given", 0, 0},
+    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
+     "--report), at the same microbatch size", 0, 0},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
     {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15},
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
@@ -209,6 +211,8 @@ static sl_status read_texts(settings *s) {
   if (!status && *sl_arg_text(run, "memory"))
     status = read_size(sl_arg_text(run, "memory"), &s->devices.budget_bytes);
   if (!status) status = read_cost(sl_arg_text(run, "cost"), &s->cost);
+  if (!status && *sl_arg_text(run, "profile"))
+    status = profile_read(sl_arg_text(run, "profile"), &s->profile);
   if (!status) status = read_quotas(s);
   if (status) return status;
   s->clock = !strcmp(sl_arg_text(run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
@@ -308,6 +312,7 @@ sl_status settings_read(int argc, char **argv, settings *out) {
 }
 
 void settings_fini(settings *s) {
+  profile_destroy(s->profile);
   sl_args_destroy(s->run);
   sl_args_destroy(s->model_args);
   for (int i = 0; i < s->nquotas; i++) free(s->quota_names[i]);

@@ -51,6 +51,10 @@ typedef struct sl_lower_options {
   const sl_quota *quotas;
   sl_device_options devices;
   sl_cost cost;            /* timed devices */
+  /* Measured seconds of one call of the op with this name in the graph, or a
+   * negative number if it was not measured; the op's cost is used then. */
+  double (*op_seconds)(void *ctx, const char *name);
+  void *op_seconds_ctx;
   uint64_t seed;
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
   /* Inference: an output of the graph is ready. */

@@ -20,6 +20,12 @@ typedef struct sl_place {
   size_t offset; /* bytes, a multiple of 64 */
 } sl_place;
 
+/* Time a call has taken so far, written by the queue that runs it. `ns` leaves
+ * the first of the calls out, which warms up: the mean is ns / (calls - 1). */
+typedef struct sl_call_time {
+  uint64_t ns, calls;
+} sl_call_time;
+
 typedef struct sl_program_call {
   const sl_op *op;
   const char *name; /* of the op in the graph, for messages and profiles */
@@ -31,6 +37,7 @@ typedef struct sl_program_call {
   uint32_t accumulate_span; /* bit o: output o adds, except in the first firing that
                                writes its slot */
   void *state;              /* of op->prepare; owned by the program */
+  sl_call_time *time;       /* NULL: not measured */
 } sl_program_call;
 
 typedef struct sl_program {

@@ -1,0 +1,91 @@
+#include "tools/common_profile.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+typedef struct entry {
+  char *name;
+  double seconds;
+} entry;
+
+struct profile {
+  size_t count;
+  entry *entries; /* by name */
+};
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+}
+
+static sl_status read_text(const char *path, char **out) {
+  FILE *file = fopen(path, "rb");
+  if (!file) return sl_fail(SL_E_INPUT, "%s: %m", path);
+  char *text = NULL;
+  size_t size = 0, got;
+  do {
+    text = sli_realloc(text, size + 65537, 1);
+    got = fread(text + size, 1, 65536, file);
+    size += got;
+  } while (got);
+  text[size] = 0;
+  bool bad = ferror(file);
+  fclose(file);
+  if (!bad) {
+    *out = text;
+    return SL_OK;
+  }
+  free(text);
+  return sl_fail(SL_E_INPUT, "%s: cannot be read", path);
+}
+
+static sl_status read_entries(const char *path, const cJSON *ops, profile *p) {
+  const cJSON *op;
+  p->entries = sli_calloc((size_t)cJSON_GetArraySize(ops), sizeof *p->entries);
+  cJSON_ArrayForEach(op, ops) {
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(op, "name");
+    const cJSON *seconds = cJSON_GetObjectItemCaseSensitive(op, "seconds");
+    if (!cJSON_IsString(name) || !cJSON_IsNumber(seconds) || !(seconds->valuedouble >= 0))
+      return sl_fail(SL_E_INPUT, "%s: op %zu has no name or no seconds", path, p->count);
+    p->entries[p->count++] = (entry){sli_strdup(name->valuestring), seconds->valuedouble};
+  }
+  qsort(p->entries, p->count, sizeof *p->entries, by_name);
+  return SL_OK;
+}
+
+sl_status profile_read(const char *path, profile **out) {
+  char *text = NULL;
+  sl_status status = read_text(path, &text);
+  if (status) return status;
+  cJSON *root = cJSON_Parse(text);
+  free(text);
+  const cJSON *ops = cJSON_GetObjectItemCaseSensitive(root, "ops");
+  if (!cJSON_IsArray(ops) || !cJSON_GetArraySize(ops)) {
+    cJSON_Delete(root);
+    return sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
+                   "CPU devices, of two microbatches or more)", path);
+  }
+  profile *p = sli_calloc(1, sizeof *p);
+  status = read_entries(path, ops, p);
+  cJSON_Delete(root);
+  if (status) profile_destroy(p);
+  else *out = p;
+  return status;
+}
+
+void profile_destroy(profile *p) {
+  if (!p) return;
+  for (size_t i = 0; i < p->count; i++) free(p->entries[i].name);
+  free(p->entries);
+  free(p);
+}
+
+double profile_seconds(void *ctx, const char *name) {
+  const profile *p = ctx;
+  const entry *found = bsearch(&(entry){(char *)name, 0}, p->entries, p->count, sizeof *p->entries,
+                               by_name);
+  return found ? found->seconds : -1;
+}

@@ -1,0 +1,17 @@
+/* Durations of ops, as an earlier run measured them: the "ops" of its report. */
+#ifndef SLUICE_TOOLS_COMMON_PROFILE_H
+#define SLUICE_TOOLS_COMMON_PROFILE_H
+
+#include <sluice/status.h>
+
+typedef struct profile profile;
+
+/* SL_E_INPUT names the file and what is wrong with it. */
+sl_status profile_read(const char *path, profile **out);
+void profile_destroy(profile *p);
+
+/* Seconds of one call of an op, or -1 if it was not measured; fits
+ * sl_lower_options.op_seconds with the profile as ctx. */
+double profile_seconds(void *profile, const char *name);
+
+#endif
