@@ -145,7 +145,8 @@ static double measure(const struct form *form, int64_t rows, int64_t in, int64_t
 
 int main(int argc, char **argv) {
   static const int64_t rows[] = {256, 512, 1024, 2048};
-  static const int64_t widths[][2] = {{384, 1152}, {384, 384}, {384, 1536}, {1536, 384}, {384, 256}};
+  static const int64_t widths[][2] = {
+      {384, 1152}, {384, 384}, {384, 1536}, {1536, 384}, {384, 256}};
   int rounds = argc > 1 ? atoi(argv[1]) : 10, count = 0;
   double log_ratio = 0;
   find_openblas();
@@ -154,7 +155,8 @@ int main(int argc, char **argv) {
     for (size_t r = 0; r < SLI_COUNT(rows); r++)
       for (size_t w = 0; w < SLI_COUNT(widths); w++)
         for (size_t f = 0; f < SLI_COUNT(forms); f++, count++)
-          log_ratio += log(measure(&forms[f], rows[r], widths[w][0], widths[w][1], threads, rounds));
+          log_ratio +=
+              log(measure(&forms[f], rows[r], widths[w][0], widths[w][1], threads, rounds));
   if (cblas_sgemm) printf("geometric mean of the ratios\t%.3f\n", exp(log_ratio / count));
   return 0;
 }

@@ -65,7 +65,8 @@ static const struct row {
     {"rmsnorm", &sl_op_rmsnorm, {0}, 0, 2, 2, {ROWS(WIDTH), F32(WIDTH)}},
     {"rmsnorm_b", &sl_op_rmsnorm_b, {0}, 0, 4, 1, {ROWS(WIDTH), F32(WIDTH), PER_ROW, ROWS(WIDTH)}},
     {"swiglu", &sl_op_swiglu, {0}, 0, 2, 1, {ROWS(4 * WIDTH), ROWS(4 * WIDTH)}},
-    {"swiglu_b", &sl_op_swiglu_b, {0}, 0, 3, 2, {ROWS(4 * WIDTH), ROWS(4 * WIDTH), ROWS(4 * WIDTH)}},
+    {"swiglu_b", &sl_op_swiglu_b, {0}, 0, 3, 2,
+     {ROWS(4 * WIDTH), ROWS(4 * WIDTH), ROWS(4 * WIDTH)}},
     {"rotary", &sl_op_rotary, {.heads = HEADS}, 0, 1, 1, {ROWS(WIDTH)}},
 };
 
