@@ -57,6 +57,13 @@ RACY static const actor *waits_for(const sl_runtime *rt, const actor *a, FILE *o
             pl->used);
     return consumer;
   }
+  const sl_queue *q = a->queue->plan;
+  const actor *next = q->order ? &rt->actors[q->order[a->queue->in_order]] : a;
+  if (next != a) {
+    fprintf(out, "  %s (firing %lld) could fire, but the order of queue %s has %s next\n",
+            a->plan->name, (long long)a->fired, q->name, next->plan->name);
+    return next;
+  }
   fprintf(out, "  %s (firing %lld) %s\n", a->plan->name, (long long)a->fired,
           a->gated ? "waits for the next step" : "could fire, or is running");
   return NULL;

@@ -197,6 +197,30 @@ static sl_status derive_ends(sl_plan *plan) {
   return SL_OK;
 }
 
+/* A fixed order fires each actor of its queue as often as a step does. */
+static sl_status check_order(const sl_plan *plan, int32_t queue) {
+  const sl_queue *q = &plan->queues[queue];
+  int32_t *count = sli_calloc((size_t)plan->nactors, sizeof *count);
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < q->norder; i++) count[q->order[i]]++;
+  for (int32_t i = 0; i < plan->nactors && !status; i++) {
+    const sl_actor *a = &plan->actors[i];
+    int32_t want = a->queue == queue ? a->firings_per_step : 0;
+    if (count[i] != want)
+      status = sl_fail(SL_E_USAGE, "the order of queue %s has %s %d times, but a step fires it "
+                       "there %d times", q->name, a->name, count[i], want);
+  }
+  free(count);
+  return status;
+}
+
+static sl_status check_orders(const sl_plan *plan) {
+  sl_status status = SL_OK;
+  for (int32_t q = 0; q < plan->nqueues && !status; q++)
+    if (plan->queues[q].order) status = check_order(plan, q);
+  return status;
+}
+
 static sl_status check_registers(const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
@@ -297,6 +321,7 @@ static void hash_plan(sl_plan *plan) {
 sl_status sl_plan_finish(sl_plan *plan) {
   sl_status status = derive_ends(plan);
   if (!status) status = check_registers(plan);
+  if (!status) status = check_orders(plan);
   if (status) return status;
   lay_out(plan);
   hash_plan(plan);

@@ -64,6 +64,8 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
       fprintf(out, " %c%d", sl_class_letter((sl_class)c), q->class_order[c]);
     if (q->lazy_w) fprintf(out, " lazy-w watermark %d", q->watermark);
     if (q->look_ahead > 0) fprintf(out, " look-ahead %g", q->look_ahead);
+    if (q->order) fprintf(out, " fixed:");
+    for (int32_t o = 0; o < q->norder; o++) fprintf(out, " %s", plan->actors[q->order[o]].name);
     fputc('\n', out);
   }
   for (int32_t i = 0; i < plan->npools; i++)

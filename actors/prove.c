@@ -65,10 +65,12 @@ static int64_t steps_to_repeat(const sl_plan *plan) {
 
 /* ---- mending -------------------------------------------------------------------- */
 
-/* One knob: the registers of a name that one stage writes, or a pool. */
+/* One knob: the registers of a name that one stage writes, or that any stage
+ * does, or a pool. */
 typedef struct knob {
   const char *name;
   int32_t stage, pool, slots;
+  bool everywhere;
 } knob;
 
 static int32_t writer_stage(const sl_plan *plan, const sl_register *r) {
@@ -77,14 +79,15 @@ static int32_t writer_stage(const sl_plan *plan, const sl_register *r) {
 
 static bool turns(const sl_plan *plan, const knob *k, const sl_register *r) {
   return k->pool == SL_NONE && !strcmp(r->quota_name, k->name) &&
-         writer_stage(plan, r) == k->stage;
+         (k->everywhere || writer_stage(plan, r) == k->stage);
 }
 
 static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
   rehearsal r;
   rehearsal_init(&r, plan, NULL);
   for (int32_t i = 0; i < plan->nregs; i++)
-    if (turns(plan, k, &plan->regs[i])) r.plan.regs[i].quota = slots;
+    if (turns(plan, k, &plan->regs[i]))
+      r.plan.regs[i].quota = SLI_MAX(slots, plan->regs[i].quota);
   if (k->pool != SL_NONE) r.plan.pools[k->pool].quota = slots;
   bool good = !rehearse(&r, steps_to_repeat(plan), false);
   rehearsal_fini(&r);
@@ -119,32 +122,40 @@ static int waiting_knobs(const rehearsal *r, knob *knobs, int most) {
     const actor *a = &r->rt->actors[i];
     for (const out_port *p = a->out; p < a->out_end && count < most; p++) {
       const sl_register *reg = &r->plan.regs[p->reg->id];
-      knob k = {reg->quota_name, writer_stage(&r->plan, reg), SL_NONE, reg->quota};
+      knob k = {reg->quota_name, writer_stage(&r->plan, reg), SL_NONE, reg->quota, false};
       if (!p->waiting && (a->missing || reg->pool == SL_NONE)) continue;
       if (!p->waiting)
-        k = (knob){"pool", k.stage, reg->pool, r->plan.pools[reg->pool].quota};
+        k = (knob){"pool", k.stage, reg->pool, r->plan.pools[reg->pool].quota, false};
       if (!known(knobs, count, &k)) knobs[count++] = k;
     }
   }
   return count;
 }
 
-/* "--quota act.b@2=5 would let it finish"; "" if no single quota does. */
-static void advise(const sl_plan *plan, const rehearsal *stuck, char *text, size_t size) {
-  knob knobs[16], best = {0};
-  int count = waiting_knobs(stuck, knobs, 16);
+/* The knob that needs the fewest slots more. Returns how many, 0: none helps. */
+static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob *best) {
   int32_t least = 0;
   for (int i = 0; i < count; i++) {
     int32_t slots = least_slots(plan, &knobs[i]);
     if (!slots || (least && slots - knobs[i].slots >= least)) continue;
     least = slots - knobs[i].slots;
-    best = knobs[i];
-    best.slots = slots;
+    *best = knobs[i];
+    best->slots = slots;
   }
+  return least;
+}
+
+/* One quota at one stage, or if that is not enough, at all stages. */
+static void advise(const sl_plan *plan, const rehearsal *stuck, char *text, size_t size) {
+  knob knobs[16] = {0}, best = {0};
+  int count = waiting_knobs(stuck, knobs, 16);
+  int32_t least = best_knob(plan, knobs, count, &best);
+  for (int i = 0; i < count; i++) knobs[i].everywhere = knobs[i].pool == SL_NONE;
+  if (!least) least = best_knob(plan, knobs, count, &best);
   text[0] = 0;
   if (!least) return;
   char at[16] = "";
-  if (best.stage != SL_NONE) snprintf(at, sizeof at, "@%d", best.stage);
+  if (best.stage != SL_NONE && !best.everywhere) snprintf(at, sizeof at, "@%d", best.stage);
   snprintf(text, size, "\nthe smallest change that breaks it: --quota %s%s=%d", best.name, at,
            best.slots);
 }
@@ -165,16 +176,65 @@ sl_status sl_plan_prove(const sl_plan *plan) {
   return status;
 }
 
+static double *own_seconds(const sl_plan *plan) {
+  double *seconds = sli_calloc((size_t)plan->nactors, sizeof *seconds);
+  for (int32_t i = 0; i < plan->nactors; i++) seconds[i] = plan->actors[i].seconds;
+  return seconds;
+}
+
 sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_figures *out) {
-  double *own = NULL;
-  if (!seconds) {
-    own = sli_calloc((size_t)plan->nactors, sizeof *own);
-    for (int32_t i = 0; i < plan->nactors; i++) own[i] = plan->actors[i].seconds;
-  }
+  double *own = seconds ? NULL : own_seconds(plan);
   rehearsal r;
   rehearsal_init(&r, plan, seconds ? seconds : own);
   sl_status status = rehearse(&r, 3, true);
   if (!status) *out = sl_runtime_figures(r.rt);
+  rehearsal_fini(&r);
+  free(own);
+  return status;
+}
+
+/* ---- fixing an order ------------------------------------------------------------------ */
+
+static bool has_passes(const sl_plan *plan, int32_t queue) {
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue && plan->actors[i].cls == SL_CLASS_F) return true;
+  return false;
+}
+
+static int32_t queue_firings(const sl_plan *plan, int32_t queue) {
+  int32_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue) sum += plan->actors[i].firings_per_step;
+  return sum;
+}
+
+/* The queue's firings of step 1, in order of start. */
+static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *records, size_t n) {
+  sl_queue *q = &plan->queues[queue];
+  int32_t *order = sl_plan_alloc(plan, (size_t)queue_firings(plan, queue) * sizeof *order);
+  q->norder = 0;
+  for (size_t i = 0; i < n; i++) {
+    const sl_actor *a = &plan->actors[records[i].actor];
+    if (a->queue == queue && records[i].firing / a->firings_per_step == 1)
+      order[q->norder++] = records[i].actor;
+  }
+  q->order = order;
+}
+
+sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
+  double *own = own_seconds(plan);
+  if (seconds) memcpy(own, seconds, (size_t)plan->nactors * sizeof *own);
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].cls == SL_CLASS_C) own[i] = 0;
+  rehearsal r;
+  rehearsal_init(&r, plan, own);
+  for (int32_t i = 0; i < plan->nqueues; i++) r.plan.queues[i].order = NULL;
+  sl_status status = rehearse(&r, 3, true);
+  sl_trace_record *records = NULL;
+  size_t n = status ? 0 : sl_runtime_trace(r.rt, &records, NULL);
+  for (int32_t q = 0; q < plan->nqueues && !status; q++)
+    if (has_passes(plan, q)) keep_order(plan, q, records, n);
+  free(records);
   rehearsal_fini(&r);
   free(own);
   return status;

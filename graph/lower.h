@@ -89,6 +89,9 @@ void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspac
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
 sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
 
+/* Fixes the order of passes, if the user or the schedule wants it. */
+sl_status sli_lower_order(sli_lowering *l);
+
 /* What the schedule's formulas see at a stage. */
 sli_at sli_lower_at(const sli_lowering *l, int stage);
 

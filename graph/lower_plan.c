@@ -266,5 +266,7 @@ sl_status sli_lower_plan(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ngroups; i++) add_actor(l, &x, i);
   free(x.items);
-  return sl_plan_finish(l->plan);
+  status = sl_plan_finish(l->plan);
+  if (!status) status = sli_lower_order(l);
+  return status ? status : sl_plan_finish(l->plan); /* again: the order is checked and hashed */
 }

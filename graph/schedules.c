@@ -83,7 +83,7 @@ static const sli_schedule table[] = {
     {.name = "zb-v",
      .summary = "two chunks a device, in a vee; no bubble with the memory of 1f1b",
      .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true,
-     .order = "F1 B1 B0 W0 F0 W1", .act_b = along_vee, .act_w = along_vee, .pool = vee_pool},
+     .order = "F1 B1 B0 W0 F0 W1", .fixed_order = true, .act_b = along_vee, .act_w = along_vee, .pool = vee_pool},
     {.name = "v-half",
      .summary = "two chunks a device, in a vee; half the memory of 1f1b",
      .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true, .order = "F B W",

@@ -30,6 +30,7 @@ typedef struct sli_schedule {
   sli_formula *rank_f;       /* NULL: 0 */
   sli_formula *rank_b;       /* also of W */
   bool grouped;              /* all chunks of p microbatches, then of the next p */
+  bool fixed_order;          /* latency would change the order: it is fixed then */
   sli_formula *watermark;    /* lazy W: how many it may hold back; NULL: not lazy */
 } sli_schedule;
 

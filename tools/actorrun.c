@@ -94,6 +94,7 @@ static sl_status make_plan(job *j) {
                               .chunks = s->chunks,
                               .placement = text_or_null(s->run, "placement"),
                               .schedule = sl_arg_text(s->run, "schedule"),
+                              .order = text_or_null(s->run, "order"),
                               .backward = text_or_null(s->run, "backward"),
                               .nquotas = s->nquotas,
                               .quotas = s->quotas,

@@ -46,6 +46,8 @@ typedef struct sl_lower_options {
   int chunks;              /* V chunks on each; 0: the schedule's */
   const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
   const char *schedule;    /* name of a row of the schedule table; NULL: "1f1b" */
+  const char *order;       /* "derive", or a file with the order of passes of each
+                              device; NULL: it emerges */
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
   int nquotas;
   const sl_quota *quotas;

@@ -122,6 +122,10 @@ typedef struct sl_queue {
    * left on the stage and nobody waits for their slots, at most `watermark`. */
   bool lazy_w;
   int32_t watermark;
+  /* A fixed order: the actors of one step's firings, one after another, for
+   * schedules that timing must not change. NULL: by priority. */
+  int32_t norder;
+  const int32_t *order;
   double look_ahead; /* seconds to idle for a better firing that is about to be ready */
 } sl_queue;
 

@@ -137,6 +137,12 @@ sl_status sl_plan_prove(const sl_plan *plan);
  * own). A proof as well: SL_E_STUCK as above. out->devices is the caller's. */
 sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_figures *out);
 
+/* Fixes the order of every queue that runs passes to the one in which the plan's
+ * second step starts them on the virtual clock, with seconds as above but no
+ * time spent on communication: for schedules whose order latency would change.
+ * The plan must be finished, and finished again afterwards. */
+sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds);
+
 #ifdef __cplusplus
 }
 #endif
