@@ -84,7 +84,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   for (int32_t s = 0; s < r->initial; s++) to->pending[s] = r->nconsumers;
-  to->least_free = to->nfree;
+  to->least_free = (int32_t)to->nfree;
   if (r->initial) to->newest = r->initial - 1;
   if (r->producer == SL_NONE) return;
   queue *q = &rt->queues[plan->actors[r->producer].queue];
@@ -125,7 +125,7 @@ static void make_actor(sl_runtime *rt, int32_t i) {
                .program = runs ? from->program : NULL,
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
-               .rank_group = from->rank_group,
+               .grouped = from->rank_group != 0,
                .tick = make_ticks(rt, from->ticks, from->firings_per_step),
                .tick_number = sl_plan_tick(rt->plan, i, 0).number,
                .in = allot(rt, (size_t)from->nin, sizeof *a->in),
@@ -182,7 +182,7 @@ static void link_consumers(sl_runtime *rt) {
       }
   for (int32_t i = 0; i < plan->nregs; i++) {
     reg *r = &rt->regs[i];
-    r->watch = r->counted ? INT32_MAX : r->least_free;
+    r->watch = r->counted ? INT32_MAX : (uint32_t)r->least_free;
     if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
   }
   free(count);
@@ -206,6 +206,7 @@ static void make_queue(sl_runtime *rt, int32_t i) {
   q->ops = from->ops;
   q->launch = from->ops->launch;
   q->plan = from;
+  q->selective = from->order != NULL;
   q->device = &rt->devices[from->device];
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
   q->flights = allot(rt, (size_t)q->run_ahead, sizeof *q->flights);
@@ -283,7 +284,7 @@ static void make_state(sl_runtime *rt) {
     w->rt = rt;
     w->id = i;
     w->real = rt->threads;
-    if (w->real) w->clock = rt->clock;
+    w->clock = rt->clock;
     w->unusual = true;
     w->spin_ns = 20000;
     w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;

@@ -85,8 +85,8 @@ typedef struct pool {
 } pool;
 
 struct reg {
-  int32_t nfree;
-  int32_t watch;         /* with fewer free than this, taking one is an event: least_free,
+  uint32_t nfree;
+  uint32_t watch;        /* with fewer free than this, taking one is an event: least_free,
                             or any number where slots are counted */
   int32_t *free;         /* stack of free slots */
   int32_t *pending;      /* [quota] answers outstanding per slot */
@@ -117,13 +117,13 @@ struct actor {
   in_port *in, *in_end;
   out_port *out, *out_end;
   uint64_t duration_ns;
-  const sl_program *program; /* NULL: nothing to run */
   const tick_step *tick; /* of the next firing */
-  int64_t tick_number;
-  int64_t fired, step;   /* firings so far; the step of the next one */
+  int64_t fired;         /* firings so far */
+  const sl_program *program; /* NULL: nothing to run */
+  int64_t tick_number, step; /* of the next firing */
   uint64_t order_base;   /* class and rank */
-  int32_t rank_group;
   int32_t id;
+  bool grouped;          /* the rank has groups of ticks */
   bool gated;            /* waits for its next step to begin */
   const actor *backward; /* of a lazy W: the B of its stage, else NULL */
   sl_firing firing;      /* of the launch under way */
@@ -152,9 +152,11 @@ typedef struct flight {
 
 struct queue {
   actor **runnable;      /* in order, the next one last */
-  int32_t nrunnable;
+  uint32_t nrunnable;
   bool listed;           /* no need to list it: it is, or it is full */
-  bool selective;        /* pools or lazy W may forbid an actor that could fire */
+  bool selective;        /* pools, lazy W or a fixed order may forbid an actor that could
+                            fire */
+  int32_t in_order;      /* position in a fixed order */
   queue *next;           /* on the worker's ring of queues with something to start */
   uint64_t busy_until_ns;/* end of the last firing */
   bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
@@ -186,12 +188,14 @@ struct worker {
   _Atomic uint64_t fired;  /* firings completed, each with a record; the watchdog reads it */
   bool real;               /* the clock moves by itself */
   bool unusual;            /* the next firing is the first, or jitter is on */
+  bool plain;              /* nothing unusual, nothing selective, no firing that completed
+                              later, a fast clock */
   queue *last;             /* on the ring of queues with something to start, or NULL */
   int32_t nawaited;        /* queues among timers and polled */
   int32_t ntimers, npolled;
   sl_trace_record *ring;
   uint64_t ring_mask;
-  sli_clock clock;         /* zero on the virtual clock */
+  sli_clock clock;
   timer *timers;           /* heap by due time, one per queue with known completions */
   queue **polled;          /* queues whose completions must be asked for */
   uint64_t target;         /* firings at this run's end */
@@ -211,7 +215,7 @@ struct worker {
 struct sl_runtime {
   const sl_plan *plan;
   sl_runtime_options options;
-  sli_clock clock;         /* zero on the virtual clock */
+  sli_clock clock;
   bool threads;          /* workers are threads (real clock) */
   bool oversubscribed;   /* more workers than cores */
   int32_t nworkers;

@@ -56,7 +56,7 @@ static inline void list_queue(worker *w, queue *q) {
 /* What the group of the tick, counted within its step, adds to the rank. */
 static uint64_t group_rank(const sl_runtime *rt, const actor *a) {
   int64_t in_step = (int64_t)a->tick->microbatch * rt->plan->pieces + a->tick->piece;
-  return (uint64_t)((in_step + a->plan->rank_shift) / a->rank_group * a->plan->rank_stride);
+  return (uint64_t)((in_step + a->plan->rank_shift) / a->plan->rank_group * a->plan->rank_stride);
 }
 
 /* The runnable actors of a queue are kept in order, the next one last: most
@@ -65,7 +65,7 @@ static inline void make_runnable(worker *w, actor *a) {
   queue *q = a->queue;
   int64_t tick = a->tick_number;
   uint64_t high = a->order_base;
-  if (UNLIKELY(a->rank_group)) high += group_rank(w->rt, a);
+  if (UNLIKELY(a->grouped)) high += group_rank(w->rt, a);
   a->order = (unsigned __int128)high << 64 | (uint64_t)tick;
   a->since_ns = w->now_ns;
   actor **at = q->runnable + q->nrunnable++;
@@ -81,7 +81,7 @@ static inline void satisfy(worker *w, actor *a, int32_t cause) {
 
 /* ---- slots ---------------------------------------------------------------------- */
 
-static inline int32_t slots_used(const reg *r) { return r->quota - r->nfree; }
+static inline int32_t slots_used(const reg *r) { return r->quota - (int32_t)r->nfree; }
 
 /* A pooled register may take a slot of those kept for it, or of what the pool
  * has left beyond all that is kept. */
@@ -131,17 +131,15 @@ static bool pools_allow(const actor *a) {
 
 /* A slot has been taken that is counted, or leaves fewer free than ever. */
 static __attribute__((noinline)) void watch_slots(reg *r) {
-  SLI_CHECK(r->nfree >= 0, "actor %s took a slot of a full register",
-            r->producer->actor->plan->name);
-  r->least_free = SLI_MIN(r->least_free, r->nfree);
+  r->least_free = SLI_MIN(r->least_free, (int32_t)r->nfree);
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
 }
 
 static inline void take_slot(out_port *p) {
   reg *r = p->reg;
-  p->slot = r->free[r->nfree - 1];
-  if (UNLIKELY(--r->nfree < r->watch)) watch_slots(r);
+  p->slot = r->free[--r->nfree];
+  if (UNLIKELY(r->nfree < r->watch)) watch_slots(r);
 }
 
 static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
@@ -166,12 +164,15 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
 /* A slot is complete. On the consumer's worker. */
 static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) {
   int32_t *entry = &p->ready[key & p->mask];
+  if (LIKELY(p->waiting && p->at.key == key)) {
+    *entry = slot + 1;
+    p->waiting = false;
+    satisfy(w, p->actor, p->cause);
+    return;
+  }
   SLI_CHECK(*entry == 0, "actor %s: key %lld of register %s arrived twice", p->actor->plan->name,
             (long long)key, w->rt->plan->regs[p->reg->id].name);
   *entry = slot + 1;
-  if (!p->waiting || p->at.key != key) return;
-  p->waiting = false;
-  satisfy(w, p->actor, p->cause);
 }
 
 /* ---- messages --------------------------------------------------------------------- */
@@ -324,7 +325,7 @@ static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
     look_at_input(p);
   }
   next_tick(w, a);
-  if (--a->missing) return;
+  if (LIKELY(--a->missing)) return;
   a->cause = SL_WAIT_NONE;
   make_runnable(w, a);
 }
@@ -333,16 +334,21 @@ static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
  * the actor could have gone while the queue was busy, and the worker was slow;
  * or what made it able to go. */
 static inline uint32_t cause_of_gap(const queue *q, uint64_t start, uint64_t since, int32_t cause) {
-  if (start <= q->busy_until_ns) return SL_WAIT_NONE;
+  if (LIKELY(start <= q->busy_until_ns)) return SL_WAIT_NONE;
   return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
 }
+
+_Static_assert(sizeof(sl_trace_record) == 32, "a record ends with the word of its cause");
 
 static inline void record(worker *w, queue *q, const actor *a, int64_t firing, uint32_t cause,
                           uint64_t start, uint64_t end) {
   uint64_t fired = worker_fired(w);
-  w->ring[fired & w->ring_mask] =
-      (sl_trace_record){.start_ns = start, .end_ns = end, .firing = firing, .actor = a->id,
-                        .wait = cause & 7, .reg = cause >> 3};
+  sl_trace_record *t = &w->ring[fired & w->ring_mask];
+  t->start_ns = start;
+  t->end_ns = end;
+  t->firing = firing;
+  t->actor = a->id;
+  memcpy(&t->actor + 1, &cause, sizeof cause); /* wait and reg */
   q->busy_until_ns = end;
   atomic_store_explicit(&w->fired, fired + 1, memory_order_relaxed);
 }
@@ -375,8 +381,8 @@ static uint64_t next_random(worker *w) { /* xorshift64* */
 static uint64_t jitter(worker *w) {
   uint64_t delay = next_random(w) % (w->rt->options.jitter_ns + 1);
   if (!w->real) return delay;
-  uint64_t until = sli_clock_now(&w->rt->clock) + delay;
-  while (sli_clock_now(&w->rt->clock) < until) sched_yield();
+  uint64_t until = sli_clock_now(&w->clock) + delay;
+  while (sli_clock_now(&w->clock) < until) sched_yield();
   w->now_ns = until;
   return 0;
 }
@@ -386,12 +392,14 @@ static uint64_t unusual_firing(worker *w) {
   uint64_t none = 0;
   atomic_compare_exchange_strong(&w->rt->first_firing_ns, &none, sli_now_ns());
   w->unusual = w->rt->options.jitter_seed != 0;
+  w->plain = !w->unusual && w->real && sli_clock_is_fast(&w->clock);
+  for (int32_t i = 0; i < w->nqueues; i++) w->plain &= !w->queues[i]->selective;
   return w->unusual ? jitter(w) : 0;
 }
 
 static void set_timer(worker *w, queue *q, uint64_t fence);
 
-static bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
+static __attribute__((noinline)) bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
                      uint64_t fence) {
   int32_t at = q->head + q->inflight++;
   flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
@@ -403,28 +411,25 @@ static bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t dur
   f->fence = fence;
   f->cause = a->cause;
   f->nnotices = 0;
+  w->plain = false;
   advance(w, a, f);
   if (q->inflight == 1) set_timer(w, q, fence);
   return q->inflight < q->run_ahead;
 }
 
-static inline uint64_t read_clock(worker *w) {
-  if (LIKELY(w->clock.ns_per_tick_q32)) w->now_ns = sli_clock_now(&w->clock);
-  else if (w->real) w->now_ns = sli_clock_now(&w->rt->clock);
-  return w->now_ns;
-}
-
 /* Returns whether the queue takes another. */
-static inline bool fire(worker *w, queue *q, actor *a) {
+static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t duration = a->duration_ns, fence;
   for (out_port *p = a->out; p < a->out_end; p++)
     if (p->at.now->flags & SL_FIRST) take_slot(p);
   if (a->program) bind(a);
-  if (UNLIKELY(w->unusual)) duration += unusual_firing(w);
+  if (!plain && w->unusual) duration += unusual_firing(w);
   uint64_t start = w->now_ns;
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->firing, start, duration, &fence)))
     return take_off(w, q, a, start, duration, fence);
-  uint64_t end = read_clock(w);
+  if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
+  else if (w->real) w->now_ns = sli_clock_now(&w->clock);
+  uint64_t end = w->now_ns;
   record(w, q, a, a->fired, cause_of_gap(q, start, a->since_ns, a->cause), start, end);
   advance(w, a, NULL);
   return true;
@@ -514,12 +519,18 @@ static bool is_held_back(const actor *a) {
   return true;
 }
 
+static bool may_fire(const queue *q, const actor *a) {
+  if (q->plan->order && q->plan->order[q->in_order] != a->id) return false;
+  return !is_held_back(a) && pools_allow(a);
+}
+
 /* Puts the best actor last on a queue where not every one that could fire may:
- * a pool can be empty, weight gradients can be held back. */
+ * a pool can be empty, weight gradients can be held back, an order be fixed. */
 static bool bring_allowed(queue *q) {
   for (int32_t i = q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
-    if (is_held_back(a) || !pools_allow(a)) continue;
+    if (!may_fire(q, a)) continue;
+    if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
     memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - i) * sizeof a);
     q->runnable[q->nrunnable - 1] = a;
     return true;
@@ -530,19 +541,17 @@ static bool bring_allowed(queue *q) {
 /* Starts the best firing of the queue whose turn it is. The queue stays listed
  * meanwhile, so that what the firing makes runnable there need not list it; it
  * leaves the ring when it has no more to start, or takes no more. */
-static inline bool start_one(worker *w) {
+static ALWAYS_INLINE bool start_one(worker *w, bool plain) {
   if (!w->last) return false;
   queue *q = w->last->next;
-  bool more = LIKELY(!q->selective) || bring_allowed(q), takes = true;
-  if (more) {
-    takes = fire(w, q, q->runnable[--q->nrunnable]);
-    more = q->nrunnable;
+  if (plain || !q->selective || bring_allowed(q)) {
+    bool takes = fire(w, q, q->runnable[--q->nrunnable], plain);
+    if (LIKELY(takes && q->nrunnable)) {
+      w->last = q;
+      return true;
+    }
   }
-  if (LIKELY(more & takes)) {
-    w->last = q;
-    return true;
-  }
-  q->listed = !takes; /* a full queue is listed when it is one no more */
+  q->listed = q->inflight == q->run_ahead; /* a full one is listed when a firing retires */
   if (q == w->last) w->last = NULL;
   else w->last->next = q->next;
   return true;
@@ -590,7 +599,7 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
       if (sli_mailbox_ready(&w->mailbox)) return true;
     if (rt->oversubscribed) sched_yield();
     else __builtin_ia32_pause();
-  } while (sli_clock_now(&rt->clock) - start < spin);
+  } while (sli_clock_now(&w->clock) - start < spin);
   return false;
 }
 
@@ -610,7 +619,7 @@ static void sleep_for_news(worker *w, uint64_t timeout_ns) {
 static void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   sl_runtime *rt = w->rt;
-  uint64_t start = sli_clock_now(&rt->clock);
+  uint64_t start = sli_clock_now(&w->clock);
   w->now_ns = start;
   uint64_t timer_in = until_timer(w), spin = w->npolled ? 0 : w->spin_ns;
   if (rt->oversubscribed) spin = SLI_MIN(spin, (uint64_t)SPIN_LEAST);
@@ -621,7 +630,7 @@ static void wait_for_news(worker *w) {
   } else {
     w->spin_ns = SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST);
   }
-  w->now_ns = sli_clock_now(&rt->clock);
+  w->now_ns = sli_clock_now(&w->clock);
 }
 
 /* The virtual clock jumps to the next completion. False: there is none. */
@@ -643,12 +652,16 @@ static void open_gates(worker *w) {
 void sli_worker_run(worker *w) {
   sl_runtime *rt = w->rt;
   w->target = (uint64_t)rt->goal * w->firings_per_step;
-  if (w->real) w->now_ns = sli_clock_now(&rt->clock);
+  if (w->real) w->now_ns = sli_clock_now(&w->clock);
   open_gates(w);
   for (;;) {
     if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
-    if (w->nawaited) retire(w);
-    if (LIKELY(start_one(w))) continue;
+    if (LIKELY(w->plain)) {
+      if (LIKELY(start_one(w, true))) continue;
+    } else {
+      if (w->nawaited) retire(w);
+      if (start_one(w, false)) continue;
+    }
     if (finished(w)) return;
     if (w->real) wait_for_news(w);
     else if (!jump(w)) return; /* stuck: the caller sees what has not fired */
