@@ -19,6 +19,7 @@ struct sl_lowered {
   sl_graph *g;
   sl_lower_options options;
   char *schedule;
+  int chunks;
   sl_plan *plan;
   int nparams;
   sl_param_info *params;
@@ -105,7 +106,12 @@ static void keep_params(sl_lowered *to, const sli_lowering *l) {
 }
 
 static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
-  to->quotas = sli_arena_alloc(&to->arena, (size_t)l->nbundles * sizeof *to->quotas);
+  to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->p) * sizeof *to->quotas);
+  for (int d = 0; d < l->p; d++) { /* stage d lies on device d */
+    if (l->pools[d]) to->quotas[to->nquotas++] = (sl_quota){"pool", d, l->pools[d]};
+    if (l->watermarks[d] > 0)
+      to->quotas[to->nquotas++] = (sl_quota){"watermark", d, l->watermarks[d]};
+  }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
     if (b->rate == SLI_PER_STEP || b->producer == SL_NONE) continue;
@@ -115,7 +121,7 @@ static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   }
 }
 
-static void free_lowering(sli_lowering *l) {
+void sli_lower_free(sli_lowering *l) {
   for (int i = 0; i < l->ngroups; i++) {
     free(l->groups[i].nodes);
     free(l->groups[i].inputs);
@@ -126,7 +132,25 @@ static void free_lowering(sli_lowering *l) {
   sli_arena_fini(&l->arena);
 }
 
+sl_status sli_lower_once(sli_lowering *l) {
+  sl_status status = sli_lower_place(l);
+  if (status) return status;
+  sli_lower_group(l);
+  sli_lower_bundle(l);
+  status = sli_lower_quotas(l);
+  return status ? status : sli_lower_plan(l);
+}
+
+static bool is_auto(const sl_lower_options *o) {
+  return o->schedule && !strcmp(o->schedule, "auto");
+}
+
 static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
+  l->p = o->stages ? o->stages : 1;
+  l->v = o->chunks;
+  if (l->p < 1 || l->v < 0)
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
+  if (is_auto(o)) return SL_OK;
   l->schedule = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
   if (!l->schedule) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
   l->split = l->schedule->split;
@@ -135,27 +159,24 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
     if (!l->split && strcmp(o->backward, "fused"))
       return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
   }
-  l->p = o->stages ? o->stages : 1;
-  l->v = o->chunks ? o->chunks : sl_schedule_chunks(l->schedule->name);
+  if (!l->v) l->v = sl_schedule_chunks(l->schedule->name);
   if (l->schedule->chunks_fixed && l->v != l->schedule->chunks)
     return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", l->schedule->name,
                    l->schedule->chunks, l->v);
-  if (l->p < 1 || l->v < 1)
-    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
   l->stages = l->p * l->v;
   return SL_OK;
 }
 
+/* Passes over the graph, once, and then the lowering itself. */
 static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
+  enum { MOST_CHUNKS = 3 };
   sl_graph *g = l->g;
   sl_status status = g->options.infer ? sli_pass_outputs(g) : sli_pass_gradients(g);
   if (status) return status;
   add_reports(to);
-  if ((status = sli_lower_place(l))) return status;
-  sli_lower_group(l);
-  sli_lower_bundle(l);
-  if ((status = sli_lower_quotas(l))) return status;
-  return sli_lower_plan(l);
+  if (!is_auto(l->options)) return sli_lower_once(l);
+  const sli_lowering origin = *l;
+  return sli_lower_auto(&origin, MOST_CHUNKS, l);
 }
 
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
@@ -167,14 +188,15 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   sl_lowered *to = sli_calloc(1, sizeof *to);
   to->g = g;
   to->options = *options;
-  to->schedule = sli_strdup(l.schedule->name);
   status = run_passes(to, &l);
   to->plan = l.plan;
   if (!status) {
+    to->schedule = sli_format(is_auto(options) ? "auto (%s)" : "%s", l.schedule->name);
+    to->chunks = l.v;
     keep_params(to, &l);
     keep_quotas(to, &l);
   }
-  free_lowering(&l);
+  sli_lower_free(&l);
   if (status) {
     sl_lowered_destroy(to);
     return status;
@@ -193,6 +215,7 @@ void sl_lowered_destroy(sl_lowered *l) {
 
 const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
+int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
 void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) { l->rt = rt; }
 
 void sl_lowered_quotas(const sl_lowered *l,

@@ -60,10 +60,19 @@ typedef struct sli_home {
   size_t offset;
 } sli_home;
 
+/* What --schedule auto adds to a row's numbers. */
+enum { SLI_TUNED_STAGES = 64 };
+typedef struct sli_tune {
+  int act_b, act_w, pool, watermark;   /* everywhere */
+  int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
+  int pool_most;                       /* a pool of no more than this; 0: the row's */
+} sli_tune;
+
 typedef struct sli_lowering {
   sl_graph *g;
   const sl_lower_options *options;
   const sli_schedule *schedule;
+  const sli_tune *tune;  /* NULL: the row as it is */
   bool split;
   int p, v, stages;      /* devices, chunks, p * v */
   int m, k;
@@ -79,9 +88,17 @@ typedef struct sli_lowering {
   sli_home *homes;       /* [g->ntensors] */
   int *act_b, *act_w;    /* [stages] credits */
   int *pools;            /* [p] credits of a device together, 0: no pool */
+  int *watermarks;       /* [p] W a device may hold back, -1: not lazy */
   sli_arena arena;
   sl_plan *plan;
 } sli_lowering;
+
+/* All passes below, for one schedule; the plan is the caller's to destroy, also
+ * after a failure. sli_lower_free drops everything else. */
+sl_status sli_lower_once(sli_lowering *l);
+void sli_lower_free(sli_lowering *l);
+/* The best of many: origin says graph, devices and, unless 0, chunks. */
+sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_lowering *out);
 
 sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */

@@ -27,11 +27,8 @@ static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
     sli_schedule_order(l->schedule, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
-  if (l->split && l->schedule->watermark) {
-    q.lazy_w = true;
-    q.watermark = l->schedule->watermark(
-        &(sli_at){.p = l->p, .v = l->v, .m = l->m, .k = l->k, .d = device});
-  }
+  q.lazy_w = l->watermarks[device] >= 0;
+  q.watermark = SLI_MAX(l->watermarks[device], 0);
   sl_plan_add_queue(l->plan, q);
   sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "host@%d", device),
                                         .device = device, .ops = kind->host, .threads = 1,
@@ -204,9 +201,10 @@ double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
 static double pass_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->options->cost;
   if (c->F > 0 || c->B > 0 || c->W > 0) {
-    if (g->cls == SL_CLASS_F) return c->F;
-    if (g->cls == SL_CLASS_B) return l->split ? c->B : c->B + c->W;
-    return g->cls == SL_CLASS_W ? c->W : 0;
+    double share = l->options->chunks ? 1 : 1.0 / l->v; /* costs of a device's share */
+    if (g->cls == SL_CLASS_F) return share * c->F;
+    if (g->cls == SL_CLASS_B) return share * (l->split ? c->B : c->B + c->W);
+    return g->cls == SL_CLASS_W ? share * c->W : 0;
   }
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_lower_seconds(l, g->nodes[i]);
@@ -251,7 +249,7 @@ static void add_actor(sli_lowering *l, links *x, int group) {
                 .ticks = per_step ? sl_plan_add_map(plan, 1, ticks, &last) : sl_plan_map_each(plan),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
-                .program = write_program(l, group), .seconds = pass_seconds(l, g)};
+                .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
 }

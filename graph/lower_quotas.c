@@ -23,6 +23,11 @@ static void schedule_credits(sli_lowering *l) {
   for (int s = 0; s < l->stages; s++) {
     sli_at at = sli_lower_at(l, s);
     int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
+    if (l->tune) {
+      bool own = s < SLI_TUNED_STAGES;
+      b += l->tune->act_b + (own ? l->tune->stage_b[s] : 0);
+      w += l->tune->act_w + (own ? l->tune->stage_w[s] : 0);
+    }
     l->act_b[s] = clamp(b, l->m * l->k);
     l->act_w[s] = clamp(w, l->m * l->k);
   }
@@ -51,7 +56,7 @@ static sl_status check_given(const sli_lowering *l) {
     if (q->slots < 1)
       return sl_fail(SL_E_USAGE, "quota %s is %d, but an actor needs at least one slot", q->name,
                      q->slots);
-    bool found = !strcmp(q->name, "pool") && l->schedule->pool;
+    bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->split);
     for (int b = 0; b < l->nbundles && !found; b++)
       found = names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
     if (found) continue;
@@ -103,15 +108,39 @@ static int derived(const sli_lowering *l, const sli_bundle *b) {
   return clamp(crossing(l, b), ticks);
 }
 
-/* One pool a device, over the activations of its chunks. A user's pool@N is the
- * device's that stage N lies on. */
-static void set_pools(sli_lowering *l) {
+static bool has_pool(const sli_lowering *l) {
+  for (int i = 0; i < l->options->nquotas; i++)
+    if (!strcmp(l->options->quotas[i].name, "pool")) return true;
+  return l->schedule->pool || (l->tune && l->tune->pool_most);
+}
+
+static int pool_slots(const sli_lowering *l, const sli_at *at) {
+  int slots = l->schedule->pool ? l->schedule->pool(at) : INT32_MAX;
+  if (!l->tune) return slots;
+  if (l->tune->pool_most) slots = SLI_MIN(slots, l->tune->pool_most);
+  return slots + l->tune->pool;
+}
+
+/* How many W a device holds back, -1 if it is not lazy. */
+static int watermark(const sli_lowering *l, int stage) {
+  sli_at at = sli_lower_at(l, stage);
+  int slots = given(l, "watermark", stage);
+  if (!l->split || slots) return slots ? slots : -1;
+  if (!l->schedule->watermark) return -1;
+  return SLI_MAX(l->schedule->watermark(&at) + (l->tune ? l->tune->watermark : 0), 0);
+}
+
+/* One pool a device, over the activations of its chunks; and how lazy its W are.
+ * A user's pool@N or watermark@N is the device's that stage N lies on. */
+static void set_device_numbers(sli_lowering *l) {
   l->pools = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->pools);
-  for (int s = 0; s < l->stages && l->schedule->pool; s++) {
+  l->watermarks = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->watermarks);
+  for (int s = l->stages - 1; s >= 0; s--) l->watermarks[l->device_of[s]] = watermark(l, s);
+  for (int s = 0; s < l->stages && has_pool(l); s++) {
     sli_at at = sli_lower_at(l, s);
     int slots = given(l, "pool", s);
     if (slots || !l->pools[at.d])
-      l->pools[at.d] = slots ? slots : SLI_MAX(l->schedule->pool(&at), l->v);
+      l->pools[at.d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->v);
   }
 }
 
@@ -129,6 +158,6 @@ sl_status sli_lower_quotas(sli_lowering *l) {
     if (!strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
       b->activation = 1.0 / (l->v * l->k);
   }
-  set_pools(l);
+  set_device_numbers(l);
   return SL_OK;
 }

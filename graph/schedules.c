@@ -97,6 +97,12 @@ static const sli_schedule table[] = {
      .placement = "line", .order = "F B", .act_b = pieces},
 };
 
+const sli_schedule *sli_schedule_first(void) { return table; }
+
+const sli_schedule *sli_schedule_next(const sli_schedule *row) {
+  return row + 1 < table + SLI_COUNT(table) ? row + 1 : NULL;
+}
+
 const sli_schedule *sli_schedule_find(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(table); i++)
     if (!strcmp(table[i].name, name)) return &table[i];
@@ -120,8 +126,9 @@ void sli_schedule_order(const sli_schedule *row, sl_class cls, int chunk, int *c
 }
 
 const char *const *sl_schedule_names(void) {
-  static const char *names[SLI_COUNT(table) + 1];
+  static const char *names[SLI_COUNT(table) + 2];
   for (size_t i = 0; i < SLI_COUNT(table); i++) names[i] = table[i].name;
+  names[SLI_COUNT(table)] = "auto";
   return names;
 }
 
@@ -132,5 +139,6 @@ int sl_schedule_chunks(const char *name) {
 
 const char *sl_schedule_summary(const char *name) {
   const sli_schedule *row = sli_schedule_find(name);
+  if (!strcmp(name, "auto")) return "searched on the virtual clock, for the memory there is";
   return row ? row->summary : NULL;
 }

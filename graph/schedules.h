@@ -34,6 +34,10 @@ typedef struct sli_schedule {
   sli_formula *watermark;    /* lazy W: how many it may hold back; NULL: not lazy */
 } sli_schedule;
 
+/* All rows, one after another. */
+const sli_schedule *sli_schedule_first(void);
+const sli_schedule *sli_schedule_next(const sli_schedule *row);
+
 /* NULL if there is none of that name. */
 const sli_schedule *sli_schedule_find(const char *name);
 

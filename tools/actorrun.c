@@ -70,9 +70,10 @@ static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t 
  * inference: it needs no data. */
 static sl_status make_graph(job *j) {
   const settings *s = j->settings;
+  enum { any_chunks = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
   sl_graph_options options = {.microbatches = (int)sl_arg_int(s->run, "microbatches"),
                               .pieces = 1,
-                              .stages = s->stages * s->chunks,
+                              .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
                               .infer = sl_arg_int(s->run, "steps") == 0,
                               .feed_tokens = feed_zeros};
   if (options.infer) options.microbatches = 1;
@@ -94,6 +95,7 @@ static sl_status make_plan(job *j) {
                               .chunks = s->chunks,
                               .placement = text_or_null(s->run, "placement"),
                               .schedule = sl_arg_text(s->run, "schedule"),
+                              .activations = sl_arg_float(s->run, "activations"),
                               .order = text_or_null(s->run, "order"),
                               .backward = text_or_null(s->run, "backward"),
                               .nquotas = s->nquotas,

@@ -31,6 +31,8 @@ const sl_option run_options[] = {
     {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "
      "act.w, act for both, pool, param, load), at one stage or at all; may be repeated", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},
+    {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
+     "activations a device may hold; 0: any number", 0, 1e9},
     {"clock", SL_OPTION_TEXT, "real", "`KIND`: real or virtual (nothing is computed; modelled "
      "durations, as fast as can be)", 0, 0},
     {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
@@ -228,7 +230,8 @@ static sl_status read_texts(settings *s) {
   if (!s->stages) s->stages = s->devices.count ? s->devices.count : 1;
   if (!s->devices.count) s->devices.count = s->stages;
   s->chunks = (int)sl_arg_int(run, "chunks");
-  if (!s->chunks) s->chunks = sl_schedule_chunks(sl_arg_text(run, "schedule"));
+  bool searched = !strcmp(sl_arg_text(run, "schedule"), "auto"); /* chunks too */
+  if (!s->chunks && !searched) s->chunks = sl_schedule_chunks(sl_arg_text(run, "schedule"));
   return SL_OK;
 }
 

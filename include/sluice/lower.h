@@ -52,7 +52,9 @@ typedef struct sl_lower_options {
   int nquotas;
   const sl_quota *quotas;
   sl_device_options devices;
-  sl_cost cost;            /* timed devices */
+  double activations;      /* schedule auto: most microbatches' worth of activations a
+                              device may hold; 0: any number */
+  sl_cost cost;            /* timed devices; with chunks 0, of a device's whole share */
   /* Measured seconds of one call of the op with this name in the graph, or a
    * negative number if it was not measured; the op's cost is used then. */
   double (*op_seconds)(void *ctx, const char *name);
@@ -73,6 +75,7 @@ void sl_lowered_destroy(sl_lowered *lowered);
 const sl_plan *sl_lowered_plan(const sl_lowered *lowered);
 /* The schedule as used: its name. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
+int sl_lowered_chunks(const sl_lowered *lowered);
 /* Calls fn for each quota in force, in a stable order. */
 void sl_lowered_quotas(const sl_lowered *lowered,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx);
