@@ -83,13 +83,20 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, rt->nworkers), sizeof *to->far);
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
-  for (int32_t s = 0; s < r->initial; s++) to->pending[s] = r->nconsumers;
   to->least_free = (int32_t)to->nfree;
   if (r->initial) to->newest = r->initial - 1;
   if (r->producer == SL_NONE) return;
   queue *q = &rt->queues[plan->actors[r->producer].queue];
   to->worker = q->worker;
   if (r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
+}
+
+/* The first key a port ever uses: it is not asked about initial slots before. */
+static int32_t first_key(const sl_map *map) {
+  int32_t first = INT32_MAX;
+  for (uint32_t i = 0; i < map->period; i++)
+    if (!(map->entries[i].flags & SL_SKIP)) first = SLI_MIN(first, map->entries[i].offset);
+  return first;
 }
 
 static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
@@ -101,8 +108,10 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot(rt, size, sizeof(int32_t))};
-  for (int32_t s = 0; s < plan->regs[from->reg].initial; s++)
+  for (int32_t s = first_key(&plan->maps[from->map]); s < plan->regs[from->reg].initial; s++) {
     a->in[at].ready[s & a->in[at].mask] = s + 1;
+    rt->regs[from->reg].pending[s]++;
+  }
 }
 
 static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {

@@ -234,6 +234,17 @@ float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   return (float *)((char *)sl_runtime_newest(rt, p->reg) + p->offset);
 }
 
+void sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
+  for (int i = 0; i < l->nparams; i++) {
+    const sl_register *r = &l->plan->regs[l->params[i].reg];
+    const void *newest = sl_runtime_newest(rt, l->params[i].reg);
+    for (int32_t s = 0; s < r->initial; s++) {
+      void *slot = sl_runtime_slot(rt, l->params[i].reg, s);
+      if (slot != newest) memcpy(slot, newest, r->slot_bytes);
+    }
+  }
+}
+
 void sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
   for (int i = 0; i < l->nparams; i++) {
     const sl_param_info *p = &l->params[i];

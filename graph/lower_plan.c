@@ -139,7 +139,8 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   sl_plan *plan = l->plan;
   uint32_t ticks = (uint32_t)(l->m * l->k);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
-  if (output && b->initial) return sl_plan_map_lag(plan, 1, b->initial);
+  bool updates = b->initial && b->producer == (int)(g - l->groups);
+  if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (g->rate == SLI_PER_TICK && b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
   return sl_plan_map_each(plan);
 }
@@ -179,13 +180,33 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
                             .time = sl_plan_alloc(plan, sizeof(sl_call_time))};
 }
 
+/* What an update in place would find in its slot, when it writes another one
+ * than it reads: the parameter's last version. */
+static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_program_call *call) {
+  const sli_home *home = &l->homes[t->id];
+  sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
+  for (int o = 0; o < 2; o++)
+    places[o] = (sl_place){sli_group_port(&l->groups[group], home->bundle, o), home->offset};
+  *call = (sl_program_call){.op = &sl_op_copy, .name = t->name, .nin = 1, .nout = 1,
+                            .in_type = &t->type, .out_type = &t->type, .in = &places[0],
+                            .out = &places[1]};
+}
+
+static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
+  return t && t->param && l->bundles[l->homes[t->id].bundle].initial > 1;
+}
+
 static sl_program *write_program(sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
-  program->ncalls = g->nnodes;
-  program->calls = sl_plan_alloc(l->plan, (size_t)g->nnodes * sizeof *program->calls);
+  program->calls = sl_plan_alloc(l->plan, 2 * (size_t)g->nnodes * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
-  for (int i = 0; i < g->nnodes; i++) write_call(l, group, g->nodes[i], &program->calls[i]);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->nout && is_buffered(l, n->out[0]))
+      write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
+    write_call(l, group, n, &program->calls[program->ncalls++]);
+  }
   return program;
 }
 

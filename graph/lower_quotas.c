@@ -144,6 +144,25 @@ static void set_device_numbers(sli_lowering *l) {
   }
 }
 
+/* Parameters in two slots: a step reads the version made two updates before it,
+ * so that it need not wait for the last one. The update then reads one slot and
+ * writes the other (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
+static sl_status buffer_parameters(sli_lowering *l, int bundle) {
+  sli_bundle *b = &l->bundles[bundle];
+  if (b->quota == 1 || b->producer == SL_NONE) return SL_OK;
+  if (b->quota > 2)
+    return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", b->quota);
+  int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers);
+  memcpy(readers, b->consumers, (size_t)b->nconsumers * sizeof *readers);
+  readers[b->nconsumers++] = b->producer;
+  b->consumers = readers;
+  b->initial = b->quota;
+  sli_group *g = &l->groups[b->producer];
+  SLI_GROW(g->inputs, (size_t)g->ninputs, g->input_capacity);
+  g->inputs[g->ninputs++] = bundle;
+  return SL_OK;
+}
+
 sl_status sli_lower_quotas(sli_lowering *l) {
   schedule_credits(l);
   sl_status status = check_given(l);
@@ -157,6 +176,7 @@ sl_status sli_lower_quotas(sli_lowering *l) {
     b->quota = slots ? slots : derived(l, b);
     if (!strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
       b->activation = 1.0 / (l->v * l->k);
+    if (b->memory == SL_MEMORY_PARAMETERS && (status = buffer_parameters(l, i))) return status;
   }
   set_device_numbers(l);
   return SL_OK;

@@ -182,9 +182,10 @@ static sl_status make_runtime(job *j) {
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
   const char *init = text_or_null(s->run, "init");
-  if (init) return weights_load(init, j->lowered, j->rt);
-  sl_params_init(j->lowered, j->rt, seed);
-  return SL_OK;
+  if (init) status = weights_load(init, j->lowered, j->rt);
+  else sl_params_init(j->lowered, j->rt, seed);
+  if (!status) sl_params_spread(j->lowered, j->rt);
+  return status;
 }
 
 static sl_status run_steps(job *j) {

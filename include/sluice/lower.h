@@ -100,6 +100,10 @@ float *sl_param_data(const sl_lowered *lowered, sl_runtime *rt, int index);
  * name: the same at every stage count). */
 void sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
 
+/* Makes the values just set those of every version a first step may read; needed
+ * before a first run with parameters in two slots (quota param=2). */
+void sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
+
 /* ---- the schedule table --------------------------------------------------- */
 
 /* Names of all schedules, NULL-terminated, and one line about each. */
