@@ -7,6 +7,8 @@ install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
 install(TARGETS sluice EXPORT SluiceTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT SluiceTargets NAMESPACE Sluice::
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
+install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines"
+  FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models"
         FILES_MATCHING PATTERN "*.c" PATTERN "*.h")
 

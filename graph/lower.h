@@ -115,6 +115,9 @@ sli_at sli_lower_at(const sli_lowering *l, int stage);
 /* What one call of a node takes, as far as is known. */
 double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
 
+/* Seconds on the way between two devices, without the wire. */
+double sli_lower_crossing(const sli_lowering *l);
+
 /* The bundles that a group's node arguments refer to, by port: inputs first. */
 int sli_group_port(const sli_group *group, int bundle, bool output);
 

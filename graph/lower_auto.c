@@ -126,7 +126,7 @@ static void bound_credits(const sli_lowering *l, sli_tune *tune) {
   double life = 0; /* from F here to the end of B here */
   for (int s = l->stages - 1; s >= 0; s--) {
     passes t = stage_passes(l, s);
-    life += t.f + t.b + (s + 1 < l->stages ? 2 * l->options->cost.comm : 0);
+    life += t.f + t.b + (s + 1 < l->stages ? 2 * sli_lower_crossing(l) : 0);
     sli_at at = sli_lower_at(l, s);
     int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
     tune->stage_b[s] = (int)ceil(life / interval - 1e-9) - b;

@@ -77,7 +77,9 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
 /* ---- links -------------------------------------------------------------------------- */
 
 /* On modelled devices with a crossing time, what another device reads goes over
- * a link: one more actor, and a register at the far end. */
+ * a link in up to two hops: the wire, which takes one thing after another, and
+ * the way, which takes time but no turn. A hop is one more actor, and a register
+ * at its far end. */
 typedef struct link {
   int bundle, device;
   int32_t reg;
@@ -87,39 +89,66 @@ typedef struct links {
   int count;
   size_t capacity;
   link *items;
-  int32_t *queues; /* [p * p] by source and destination, SL_NONE: not made yet */
+  int32_t *queues; /* [2 * p * p] wire and way by source and destination, or SL_NONE */
 } links;
 
-static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
-  return l->options->cost.comm > 0 && b->rate == SLI_PER_TICK && b->producer != SL_NONE &&
-         !l->groups[b->producer].host && b->device != device;
+double sli_lower_crossing(const sli_lowering *l) {
+  const sl_lower_options *o = l->options;
+  if (o->cost.comm > 0) return o->cost.comm;
+  return o->hardware ? o->hardware->link_seconds : 0;
 }
 
-static int32_t link_queue(sli_lowering *l, links *x, int from, int to) {
-  int32_t *q = &x->queues[from * l->p + to];
+static double wire_seconds(const sl_lower_options *o, size_t bytes) {
+  if (o->cost.comm > 0 || !o->hardware || !(o->hardware->link_bytes_per_second > 0)) return 0;
+  return (double)bytes / o->hardware->link_bytes_per_second;
+}
+
+static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
+  const sl_lower_options *o = l->options;
+  return (sli_lower_crossing(l) > 0 || wire_seconds(o, b->bytes) > 0) && b->rate == SLI_PER_TICK &&
+         b->producer != SL_NONE && !l->groups[b->producer].host && b->device != device;
+}
+
+static int32_t link_queue(sli_lowering *l, links *x, bool wire, int from, int to) {
+  static const char *const names[] = {"way", "wire"};
+  int32_t *q = &x->queues[(wire * l->p + from) * l->p + to];
   if (*q == SL_NONE)
-    *q = sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "link@%d>%d", from, to),
-                                               .device = from, .ops = &sl_queue_delay,
-                                               .run_ahead = l->m * l->k});
+    *q = sl_plan_add_queue(
+        l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", names[wire], from, to),
+                            .device = from, .ops = wire ? &sl_queue_timed : &sl_queue_delay,
+                            .run_ahead = wire ? 1 : l->m * l->k});
   return *q;
+}
+
+/* One hop: from the register before it to the one behind it. */
+static int32_t add_hop(sli_lowering *l, links *x, int32_t from, int stage, bool wire, int device,
+                       double seconds) {
+  sl_register far = l->plan->regs[from];
+  int source = far.device;
+  far.name = sl_plan_format(l->plan, "%s%s%d", far.name, wire ? "~" : ">", device);
+  far.device = wire ? source : device;
+  far.activation = 0;
+  far.pool = SL_NONE;
+  if (wire) far.slot_bytes = 0; /* it is on the wire */
+  int32_t reg = sl_plan_add_register(l->plan, far), each = sl_plan_map_each(l->plan);
+  sl_plan_add_actor(l->plan, (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
+                                        .cls = SL_CLASS_C,
+                                        .queue = link_queue(l, x, wire, source, device),
+                                        .stage = stage, .chunk = SL_NONE, .ticks = each,
+                                        .firings_per_step = l->m * l->k, .nin = 1,
+                                        .in = &(sl_port){from, each}, .nout = 1,
+                                        .out = &(sl_port){reg, each}, .seconds = seconds});
+  return reg;
 }
 
 static int32_t add_link(sli_lowering *l, links *x, int bundle, int device) {
   const sli_bundle *b = &l->bundles[bundle];
-  const sl_register *from = &l->plan->regs[b->reg];
-  sl_register far = *from;
-  far.name = sl_plan_format(l->plan, "%s>%d", from->name, device);
-  far.device = device;
-  far.activation = 0;
-  far.pool = SL_NONE;
-  int32_t reg = sl_plan_add_register(l->plan, far), each = sl_plan_map_each(l->plan);
-  sl_plan_add_actor(l->plan,
-                    (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
-                               .cls = SL_CLASS_C, .queue = link_queue(l, x, b->device, device),
-                               .stage = l->groups[b->producer].stage, .chunk = SL_NONE,
-                               .ticks = each, .firings_per_step = l->m * l->k, .nin = 1,
-                               .in = &(sl_port){b->reg, each}, .nout = 1,
-                               .out = &(sl_port){reg, each}, .seconds = l->options->cost.comm});
+  int stage = l->groups[b->producer].stage;
+  double wire = wire_seconds(l->options, b->bytes);
+  int32_t reg = b->reg;
+  if (wire > 0) reg = add_hop(l, x, reg, stage, true, device, wire);
+  reg = add_hop(l, x, reg, stage, false, device, sli_lower_crossing(l));
+  l->plan->regs[reg].slot_bytes = b->bytes;
   SLI_GROW(x->items, (size_t)x->count, x->capacity);
   x->items[x->count++] = (link){bundle, device, reg};
   return reg;
@@ -216,7 +245,12 @@ static sl_program *write_program(sli_lowering *l, int group) {
 double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
   const sl_lower_options *o = l->options;
   double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1;
-  return seconds >= 0 ? seconds : sli_node_seconds(n);
+  if (seconds >= 0) return seconds;
+  if (!o->hardware) return sli_node_seconds(n);
+  double flops, bytes;
+  sli_node_cost(n, &flops, &bytes);
+  return SLI_MAX(flops / o->hardware->flops_per_second, bytes / o->hardware->bytes_per_second) +
+         o->hardware->op_seconds;
 }
 
 static double pass_seconds(const sli_lowering *l, const sli_group *g) {
@@ -279,8 +313,9 @@ sl_status sli_lower_plan(sli_lowering *l) {
   l->plan = sl_plan_create(l->m, l->k);
   sl_status status = add_devices(l);
   if (status) return status;
-  links x = {.queues = sli_arena_alloc(&l->arena, (size_t)(l->p * l->p) * sizeof *x.queues)};
-  for (int i = 0; i < l->p * l->p; i++) x.queues[i] = SL_NONE;
+  int pairs = 2 * l->p * l->p;
+  links x = {.queues = sli_arena_alloc(&l->arena, (size_t)pairs * sizeof *x.queues)};
+  for (int i = 0; i < pairs; i++) x.queues[i] = SL_NONE;
   add_pools(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ngroups; i++) add_actor(l, &x, i);

@@ -102,6 +102,7 @@ static sl_status make_plan(job *j) {
                               .quotas = s->quotas,
                               .devices = s->devices,
                               .cost = s->cost,
+                              .hardware = s->hardware.flops_per_second > 0 ? &s->hardware : NULL,
                               .op_seconds = s->profile ? profile_seconds : NULL,
                               .op_seconds_ctx = s->profile,
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
@@ -150,15 +151,17 @@ static void print_summary_of_plan(const job *j) {
 
 /* ---- run ----------------------------------------------------------------------------------- */
 
-/* Room for every firing of the run, within reason, when they are to be kept. */
+/* Room for every firing of the run, within reason, when they are to be kept, or
+ * when the trace is all there is: on the virtual clock. */
 static size_t trace_room(const job *j) {
-  if (!text_or_null(j->settings->run, "trace")) return 0;
+  bool virtual = j->settings->clock == SL_CLOCK_VIRTUAL;
+  if (!virtual && !text_or_null(j->settings->run, "trace")) return 0;
   double firings = 0;
   for (int32_t a = 0; a < j->plan->nactors; a++)
     firings += (double)j->plan->actors[a].firings_per_step;
   firings *= (double)sl_arg_int(j->settings->run, "steps");
   size_t room = 1 << 16;
-  while ((double)room < firings && room < 1 << 21) room *= 2;
+  while ((double)room < firings && room < (virtual ? 1 << 26 : 1 << 21)) room *= 2;
   return room;
 }
 
@@ -221,7 +224,13 @@ static sl_status keep_figures(const job *j, sl_status status) {
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static void print_devices(const job *j, const sl_figures *figures) {
-  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+  enum { most_lines = 16, first_lines = 6 };
+  int32_t n = j->plan->ndevices;
+  for (int32_t d = 0; d < n; d++) {
+    if (n > most_lines && d == first_lines) {
+      printf("  ... %d devices\n", n - 2 * first_lines);
+      d = n - first_lines;
+    }
     const sl_device_figures *f = &figures->devices[d];
     char memory[32];
     sli_format_bytes(memory, (double)j->plan->devices[d].arena_bytes);

@@ -8,6 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
+#include "tools/common_hardware.h"
 #include "tools/common_profile.h"
 
 /* ---- settings: what the command line says --------------------------------------- */
@@ -24,6 +25,7 @@ typedef struct settings {
   sl_clock clock;
   sl_cost cost;
   profile *profile;      /* of --profile, or NULL */
+  sl_hardware hardware;  /* of --machine, all 0 without it */
   int nquotas;
   sl_quota *quotas;      /* the names belong to `run` */
   char **quota_names;

@@ -37,6 +37,8 @@ const sl_option run_options[] = {
      "durations, as fast as can be)", 0, 0},
     {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
      "F=1,B=1,W=1,comm=0; estimated from the ops if not given", 0, 0},
+    {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, or the name of "
+     "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink)", 0, 0},
     {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
      "--report), at the same microbatch size", 0, 0},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
@@ -217,6 +219,10 @@ static sl_status read_texts(settings *s) {
   if (!status) status = read_cost(sl_arg_text(run, "cost"), &s->cost);
   if (!status && *sl_arg_text(run, "profile"))
     status = profile_read(sl_arg_text(run, "profile"), &s->profile);
+  if (!status && *sl_arg_text(run, "machine"))
+    status = hardware_read(sl_arg_text(run, "machine"), SL_F32, &s->hardware);
+  if (s->hardware.memory_bytes && !s->devices.budget_bytes)
+    s->devices.budget_bytes = s->hardware.memory_bytes;
   if (!status) status = read_quotas(s);
   if (status) return status;
   s->clock = !strcmp(sl_arg_text(run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;

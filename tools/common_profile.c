@@ -1,11 +1,11 @@
 #include "tools/common_profile.h"
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "tools/common_file.h"
 
 typedef struct entry {
   char *name;
@@ -19,27 +19,6 @@ struct profile {
 
 static int by_name(const void *a, const void *b) {
   return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
-}
-
-static sl_status read_text(const char *path, char **out) {
-  FILE *file = fopen(path, "rb");
-  if (!file) return sl_fail(SL_E_INPUT, "%s: %m", path);
-  char *text = NULL;
-  size_t size = 0, got;
-  do {
-    text = sli_realloc(text, size + 65537, 1);
-    got = fread(text + size, 1, 65536, file);
-    size += got;
-  } while (got);
-  text[size] = 0;
-  bool bad = ferror(file);
-  fclose(file);
-  if (!bad) {
-    *out = text;
-    return SL_OK;
-  }
-  free(text);
-  return sl_fail(SL_E_INPUT, "%s: cannot be read", path);
 }
 
 static sl_status read_entries(const char *path, const cJSON *ops, profile *p) {
@@ -58,7 +37,7 @@ static sl_status read_entries(const char *path, const cJSON *ops, profile *p) {
 
 sl_status profile_read(const char *path, profile **out) {
   char *text = NULL;
-  sl_status status = read_text(path, &text);
+  sl_status status = file_read(path, &text);
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);

@@ -41,6 +41,16 @@ typedef struct sl_cost {
   double F, B, W, comm;
 } sl_cost;
 
+/* Hardware one may not have: what a device and a link between two can do. An op
+ * takes the longer of its arithmetic and its traffic, plus op_seconds (the
+ * roofline model: Williams et al., CACM 52(4), 2009); what crosses a link takes
+ * its bytes' time on the wire, one after another, and link_seconds on the way. */
+typedef struct sl_hardware {
+  double flops_per_second, bytes_per_second, op_seconds;
+  size_t memory_bytes;
+  double link_seconds, link_bytes_per_second; /* 0 bytes per second: any number */
+} sl_hardware;
+
 typedef struct sl_lower_options {
   int stages;              /* P pipeline devices [1] */
   int chunks;              /* V chunks on each; 0: the schedule's */
@@ -55,6 +65,7 @@ typedef struct sl_lower_options {
   double activations;      /* schedule auto: most microbatches' worth of activations a
                               device may hold; 0: any number */
   sl_cost cost;            /* timed devices; with chunks 0, of a device's whole share */
+  const sl_hardware *hardware; /* timed devices without measured durations; may be NULL */
   /* Measured seconds of one call of the op with this name in the graph, or a
    * negative number if it was not measured; the op's cost is used then. */
   double (*op_seconds)(void *ctx, const char *name);

@@ -1,0 +1,12 @@
+/* Modelled hardware: a file per machine type says what its devices and links
+ * can do. */
+#ifndef SLUICE_TOOLS_COMMON_HARDWARE_H
+#define SLUICE_TOOLS_COMMON_HARDWARE_H
+
+#include <sluice/lower.h>
+
+/* `word` is a file, or the name of one that is shipped, without .json. The
+ * hardware's rate is that of `dtype`. SL_E_INPUT names file and field. */
+sl_status hardware_read(const char *word, sl_dtype dtype, sl_hardware *out);
+
+#endif
