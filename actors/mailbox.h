@@ -73,20 +73,22 @@ static inline bool sli_mailbox_push(sli_mailbox *box, const sli_message *message
   uint64_t ticket = atomic_fetch_add_explicit(&box->tail, 1, memory_order_acq_rel);
   sli_cell *cell = &box->cells[ticket & box->mask];
   cell->message = *message;
-  /* Releases the message to ready(). Sequentially consistent, as is the look at
-   * `sleeping`, so that these two and the sleeper's two have one order. */
-  atomic_store(&cell->sequence, ticket + 1);
-  return atomic_load(sleeping);
+  /* Releases the message to ready(). A plain store, so that it leaves together
+   * with the message and the owner, who polls this line, gets both at once. */
+  atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
+  /* Not a look but a write: of this one and the sleeper's, on the same word, the
+   * second sees the first, so either we see it asleep or it sees the message. */
+  return atomic_fetch_or_explicit(sleeping, 0, memory_order_acq_rel);
 }
 
 /* The owner. Is there a message? */
 static inline bool sli_mailbox_ready(const sli_mailbox *box) {
-  return atomic_load(&box->next->sequence) == box->wanted;
+  return atomic_load_explicit(&box->next->sequence, memory_order_acquire) == box->wanted;
 }
 
 /* The owner. Takes the next message if there is one. */
 static inline bool sli_mailbox_pop(sli_mailbox *box, sli_message *message) {
-  uint64_t sequence = atomic_load(&box->next->sequence);
+  uint64_t sequence = atomic_load_explicit(&box->next->sequence, memory_order_acquire);
   if (sequence != box->wanted) {
     SLI_CHECK(sequence < box->wanted,
               "a mailbox overflowed: more messages under way than slots allow");

@@ -6,8 +6,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Memory that any worker may read. Arrays of things that belong to different
+ * workers: each starts on a cache line. */
 static void *allot(sl_runtime *rt, size_t count, size_t size) {
   return sli_arena_alloc(&rt->memory, SLI_MAX(count, (size_t)1) * size);
+}
+
+static void *allot_lines(sl_runtime *rt, size_t count, size_t size) {
+  return (void *)sli_align((size_t)allot(rt, 1, count * size + SLI_CACHE_LINE));
+}
+
+/* Memory of one worker. NULL: of nobody, as nothing is ever written there. */
+static void *allot_own(sl_runtime *rt, worker *w, size_t count, size_t size) {
+  return w ? sli_arena_alloc(&w->memory, SLI_MAX(count, (size_t)1) * size) : allot(rt, count, size);
 }
 
 /* ---- from plan records to run-time state ------------------------------------- */
@@ -77,18 +88,17 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers, .quota = r->quota,
               .activation = r->activation, .counted = r->activation > 0,
               .kept = SLI_MAX(SLI_MAX(r->kept, 1), taken), .device = &rt->devices[r->device]};
-  to->free = allot(rt, (size_t)r->quota, sizeof *to->free);
-  to->pending = allot(rt, (size_t)r->quota, sizeof *to->pending);
+  queue *q = r->producer == SL_NONE ? NULL : &rt->queues[plan->actors[r->producer].queue];
+  to->worker = q ? q->worker : NULL;
+  to->free = allot_own(rt, to->worker, (size_t)r->quota, sizeof *to->free);
+  to->pending = allot_own(rt, to->worker, (size_t)r->quota, sizeof *to->pending);
   to->consumers = allot(rt, (size_t)r->nconsumers, sizeof(in_port *));
   to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, rt->nworkers), sizeof *to->far);
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   to->least_free = (int32_t)to->nfree;
   if (r->initial) to->newest = r->initial - 1;
-  if (r->producer == SL_NONE) return;
-  queue *q = &rt->queues[plan->actors[r->producer].queue];
-  to->worker = q->worker;
-  if (r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
+  if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
 }
 
 /* The first key a port ever uses: it is not asked about initial slots before. */
@@ -107,7 +117,7 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   a->in[at] = (in_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
-                        .ready = allot(rt, size, sizeof(int32_t))};
+                        .ready = allot_own(rt, a->queue->worker, size, sizeof(int32_t))};
   for (int32_t s = first_key(&plan->maps[from->map]); s < plan->regs[from->reg].initial; s++) {
     a->in[at].ready[s & a->in[at].mask] = s + 1;
     rt->regs[from->reg].pending[s]++;
@@ -128,6 +138,7 @@ static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
 static void make_actor(sl_runtime *rt, int32_t i) {
   const sl_actor *from = &rt->plan->actors[i];
   actor *a = &rt->actors[i];
+  worker *w = rt->queues[from->queue].worker;
   size_t nbases = (size_t)(from->nin + from->nout + 1);
   bool runs = !rt->options.no_data && from->program && from->program->ncalls;
   *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
@@ -137,10 +148,10 @@ static void make_actor(sl_runtime *rt, int32_t i) {
                .grouped = from->rank_group != 0,
                .tick = make_ticks(rt, from->ticks, from->firings_per_step),
                .tick_number = sl_plan_tick(rt->plan, i, 0).number,
-               .in = allot(rt, (size_t)from->nin, sizeof *a->in),
-               .out = allot(rt, (size_t)from->nout, sizeof *a->out),
-               .bases = allot(rt, nbases, sizeof *a->bases),
-               .first = allot(rt, nbases, sizeof *a->first)};
+               .in = allot_own(rt, w, (size_t)from->nin, sizeof *a->in),
+               .out = allot_own(rt, w, (size_t)from->nout, sizeof *a->out),
+               .bases = allot_own(rt, w, nbases, sizeof *a->bases),
+               .first = allot_own(rt, w, nbases, sizeof *a->first)};
   a->in_end = a->in + from->nin;
   a->out_end = a->out + from->nout;
   for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
@@ -218,16 +229,16 @@ static void make_queue(sl_runtime *rt, int32_t i) {
   q->selective = from->order != NULL;
   q->device = &rt->devices[from->device];
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
-  q->flights = allot(rt, (size_t)q->run_ahead, sizeof *q->flights);
   q->worker = &rt->workers[from->device % rt->nworkers];
   q->device->worker = q->worker;
   q->worker->nqueues++;
+  q->flights = allot_own(rt, q->worker, (size_t)q->run_ahead, sizeof *q->flights);
 }
 
 static void make_flights(sl_runtime *rt, int32_t i, int32_t notices) {
   queue *q = &rt->queues[i];
   for (int32_t f = 0; f < q->run_ahead; f++)
-    q->flights[f].notices = allot(rt, (size_t)notices, sizeof *q->flights[f].notices);
+    q->flights[f].notices = allot_own(rt, q->worker, (size_t)notices, sizeof(notice));
 }
 
 /* Each slot has at most one READY under way per group and one FREE per port. */
@@ -254,15 +265,15 @@ static void make_worker_lists(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->nworkers; i++) {
     worker *w = &rt->workers[i];
     size_t nqueues = (size_t)w->nqueues;
-    w->queues = allot(rt, nqueues, sizeof *w->queues);
-    w->timers = allot(rt, nqueues, sizeof *w->timers);
-    w->polled = allot(rt, nqueues, sizeof *w->polled);
-    w->actors = allot(rt, (size_t)w->nactors, sizeof *w->actors);
+    w->queues = allot_own(rt, w, nqueues, sizeof *w->queues);
+    w->timers = allot_own(rt, w, nqueues, sizeof *w->timers);
+    w->polled = allot_own(rt, w, nqueues, sizeof *w->polled);
+    w->actors = allot_own(rt, w, (size_t)w->nactors, sizeof *w->actors);
     w->nqueues = w->nactors = 0;
   }
   for (int32_t i = 0; i < rt->plan->nqueues; i++) {
     queue *q = &rt->queues[i];
-    q->runnable = allot(rt, (size_t)nactors[i], sizeof *q->runnable);
+    q->runnable = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->runnable);
     q->worker->queues[q->worker->nqueues++] = q;
   }
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
@@ -275,11 +286,11 @@ static void make_worker_lists(sl_runtime *rt) {
 
 static void make_state(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
-  rt->actors = allot(rt, (size_t)plan->nactors, sizeof *rt->actors);
-  rt->regs = allot(rt, (size_t)plan->nregs, sizeof *rt->regs);
-  rt->queues = allot(rt, (size_t)plan->nqueues, sizeof *rt->queues);
-  rt->devices = allot(rt, (size_t)plan->ndevices, sizeof *rt->devices);
-  rt->pools = allot(rt, (size_t)plan->npools, sizeof *rt->pools);
+  rt->actors = allot_lines(rt, (size_t)plan->nactors, sizeof *rt->actors);
+  rt->regs = allot_lines(rt, (size_t)plan->nregs, sizeof *rt->regs);
+  rt->queues = allot_lines(rt, (size_t)plan->nqueues, sizeof *rt->queues);
+  rt->devices = allot_lines(rt, (size_t)plan->ndevices, sizeof *rt->devices);
+  rt->pools = allot_lines(rt, (size_t)plan->npools, sizeof *rt->pools);
   rt->maps = allot(rt, (size_t)plan->nmaps, sizeof *rt->maps);
   rt->workers = aligned_alloc(SLI_CACHE_LINE, (size_t)rt->nworkers * sizeof *rt->workers);
   SLI_CHECK(rt->workers, "no memory for %d workers", rt->nworkers);
@@ -507,6 +518,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
     worker *w = &rt->workers[i];
     if (w->thread) pthread_join(w->thread, NULL);
     sli_mailbox_fini(&w->mailbox);
+    sli_arena_fini(&w->memory);
     free(w->ring);
     free(w->detail);
   }
@@ -523,7 +535,8 @@ void sl_runtime_destroy(sl_runtime *rt) {
 
 static bool all_fired(const sl_runtime *rt, int64_t steps) {
   for (int32_t i = 0; i < rt->nworkers; i++)
-    if (worker_fired(&rt->workers[i]) != (uint64_t)steps * rt->workers[i].firings_per_step) return false;
+    if (worker_fired(&rt->workers[i]) != (uint64_t)steps * rt->workers[i].firings_per_step)
+      return false;
   return true;
 }
 

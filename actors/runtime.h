@@ -78,38 +78,43 @@ typedef struct group {
 /* Registers of one device that share slots. Each may always hold as many as are
  * kept for it; beyond that it draws on what the kept ones leave over. */
 typedef struct pool {
-  int32_t quota, used;
+  _Alignas(SLI_CACHE_LINE) int32_t quota;
+  int32_t used;
   int32_t kept;          /* slots kept for registers and not in use */
   int32_t nqueues;
   queue **queues;        /* that write to it */
 } pool;
 
 struct reg {
-  uint32_t nfree;
+  /* The producer's worker alone. */
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree;
   uint32_t watch;        /* with fewer free than this, taking one is an event: least_free,
                             or any number where slots are counted */
   int32_t *free;         /* stack of free slots */
   int32_t *pending;      /* [quota] answers outstanding per slot */
+  out_port *producer;    /* NULL: its initial slots stay for ever */
   in_port **consumers;   /* [nconsumers] those of the producer's queue, then of its worker, */
   int32_t nsame, nlocal; /* ... then the others */
-  int32_t nconsumers, nfar;
+  int32_t newest, least_free;
+  bool counted;          /* taking or freeing a slot changes a pool or an activation count */
+  int32_t kept;
+  /* Read by the consumers' workers too, and never changed. */
+  _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
   in_port *only;         /* the one consumer, if it is alone, on the worker, and slots need
                             no counting: then `pending` is not kept */
   group *far;            /* [nfar] the others, by worker */
-  out_port *producer;    /* NULL: its initial slots stay for ever */
-  worker *worker;        /* the producer's */
+  int32_t nconsumers, nfar;
   uintptr_t base;        /* of slot 0, or 0 without data */
   size_t stride;
-  int32_t id, newest;
-  bool counted;          /* taking or freeing a slot changes a pool or an activation count */
-  int32_t quota, kept, least_free;
+  int32_t id, quota;
   pool *pool;
-  double activation;
+  _Alignas(SLI_CACHE_LINE) double activation;
   struct device *device;
 };
 
 struct actor {
-  unsigned __int128 order; /* priority, the smaller first: class, rank, tick */
+  /* Priority, the smaller first: class, rank, tick. */
+  _Alignas(SLI_CACHE_LINE) unsigned __int128 order;
   int32_t missing;       /* ports not satisfied, plus a closed gate */
   uint64_t since_ns;     /* when it became able to fire */
   int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
@@ -151,7 +156,7 @@ typedef struct flight {
 } flight;
 
 struct queue {
-  actor **runnable;      /* in order, the next one last */
+  _Alignas(SLI_CACHE_LINE) actor **runnable; /* in order, the next one last */
   uint32_t nrunnable;
   bool listed;           /* no need to list it: it is, or it is full */
   bool selective;        /* pools, lazy W or a fixed order may forbid an actor that could
@@ -172,7 +177,7 @@ struct queue {
 };
 
 typedef struct device {
-  uint8_t *arena;
+  _Alignas(SLI_CACHE_LINE) uint8_t *arena;
   double held, peak;     /* activations; the worker of its compute queue */
   worker *worker;
 } device;
@@ -206,6 +211,7 @@ struct worker {
   int32_t nqueues, nactors;
   queue **queues;          /* [nqueues] */
   actor **actors;          /* [nactors] */
+  sli_arena memory;        /* of what is its own: nobody else touches these cache lines */
   sl_status status;        /* of opening its queues */
   char *detail;
   _Alignas(SLI_CACHE_LINE) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
@@ -254,6 +260,9 @@ void sli_worker_run(worker *w);           /* one run, to its end */
 void sli_worker_wake(worker *w);          /* any thread, signal-safe */
 void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
 int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
+
+/* trace.c: the records of all workers, in no order. */
+size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
 
 /* explain.c: who waits for whom, as text. */
 char *sli_explain(const sl_runtime *rt);

@@ -29,6 +29,7 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define NOINLINE __attribute__((noinline))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* ---- who can fire -------------------------------------------------------------- */
@@ -130,7 +131,7 @@ static bool pools_allow(const actor *a) {
 }
 
 /* A slot has been taken that is counted, or leaves fewer free than ever. */
-static __attribute__((noinline)) void watch_slots(reg *r) {
+static NOINLINE void watch_slots(reg *r) {
   r->least_free = SLI_MIN(r->least_free, (int32_t)r->nfree);
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
@@ -399,8 +400,8 @@ static uint64_t unusual_firing(worker *w) {
 
 static void set_timer(worker *w, queue *q, uint64_t fence);
 
-static __attribute__((noinline)) bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
-                     uint64_t fence) {
+static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
+                              uint64_t fence) {
   int32_t at = q->head + q->inflight++;
   flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
   f->actor = a;
@@ -561,7 +562,8 @@ static ALWAYS_INLINE bool start_one(worker *w, bool plain) {
 
 void sli_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns) {
   struct timespec t = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ns == UINT64_MAX ? NULL : &t, NULL, 0);
+  const struct timespec *timeout = timeout_ns == UINT64_MAX ? NULL : &t;
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout, NULL, 0);
 }
 
 void sli_futex_wake(_Atomic uint32_t *word) {
@@ -605,32 +607,31 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
 
 /* Until a message comes or a timer is due. */
 static void sleep_for_news(worker *w, uint64_t timeout_ns) {
-  /* The order of these two is one with that of push() and its look at
-   * `sleeping`: a message is seen here or the sleeper is seen there. */
-  atomic_store(&w->sleeping, 1);
+  /* A write of both, see push(): a message is seen here or the sleeper there. */
+  atomic_exchange(&w->sleeping, 1);
   if (!sli_mailbox_ready(&w->mailbox) && !finished(w))
     sli_futex_wait(&w->sleeping, 1, timeout_ns);
   atomic_store_explicit(&w->sleeping, 0, memory_order_relaxed);
 }
 
 /* Looks for a message for a while, then sleeps until one or a timer comes. The
- * time spent looking doubles when it paid and halves when it did not. While a
+ * time to spend looking doubles when news came so soon that looking for it was,
+ * or would have been, cheaper than a sleep and a wake; else it halves. While a
  * queue must be asked for its completions there is no sleep. */
 static void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
-  sl_runtime *rt = w->rt;
-  uint64_t start = sli_clock_now(&w->clock);
-  w->now_ns = start;
+  uint64_t start = w->now_ns = sli_clock_now(&w->clock);
   uint64_t timer_in = until_timer(w), spin = w->npolled ? 0 : w->spin_ns;
-  if (rt->oversubscribed) spin = SLI_MIN(spin, (uint64_t)SPIN_LEAST);
-  if (timer_in && !look_for_news(w, start, SLI_MIN(spin, timer_in)) && !w->npolled) {
-    w->spin_ns = SLI_MAX(w->spin_ns / 2, (uint64_t)SPIN_LEAST);
-    if (timer_in == UINT64_MAX) sleep_for_news(w, UINT64_MAX);
-    else if (timer_in > spin) sleep_for_news(w, timer_in - spin);
-  } else {
-    w->spin_ns = SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST);
+  if (w->rt->oversubscribed) spin = SPIN_LEAST;
+  if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in)) || w->npolled) {
+    w->now_ns = sli_clock_now(&w->clock);
+    return;
   }
+  if (timer_in == UINT64_MAX) sleep_for_news(w, UINT64_MAX);
+  else if (timer_in > spin) sleep_for_news(w, timer_in - spin);
   w->now_ns = sli_clock_now(&w->clock);
+  w->spin_ns = w->now_ns - start < SPIN_MOST ? SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST)
+                                             : SLI_MAX(w->spin_ns / 2, (uint64_t)SPIN_LEAST);
 }
 
 /* The virtual clock jumps to the next completion. False: there is none. */
