@@ -33,7 +33,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   const sl_plan *plan = rt->plan;
   sl_trace_record *records;
   uint64_t dropped;
-  size_t n = sl_runtime_trace(rt, &records, &dropped), devices = (size_t)plan->ndevices;
+  size_t n = sli_runtime_records(rt, &records, &dropped), devices = (size_t)plan->ndevices;
   int64_t from = 0;
   if (dropped)
     for (int32_t i = 0; i < rt->nworkers; i++) {
@@ -132,7 +132,7 @@ static int by_actor_and_length(const void *a, const void *b) {
 
 void sl_runtime_durations(const sl_runtime *rt, double *seconds) {
   sl_trace_record *records;
-  size_t n = sl_runtime_trace(rt, &records, NULL);
+  size_t n = sli_runtime_records(rt, &records, NULL);
   memset(seconds, 0, (size_t)rt->plan->nactors * sizeof *seconds);
   qsort(records, n, sizeof *records, by_actor_and_length);
   for (size_t i = 0, count; i < n; i += count) {

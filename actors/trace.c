@@ -22,7 +22,7 @@ static int by_start(const void *a, const void *b) {
   return x->firing < y->firing ? -1 : x->firing > y->firing;
 }
 
-size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
+size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
   uint64_t total = 0, lost = 0, n = 0;
   for (int32_t i = 0; i < rt->nworkers; i++) {
     const worker *w = &rt->workers[i];
@@ -36,8 +36,13 @@ size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *d
     uint64_t kept = SLI_MIN(worker_fired(w), w->ring_mask + 1);
     for (uint64_t r = worker_fired(w) - kept; r < worker_fired(w); r++) all[n++] = w->ring[r & w->ring_mask];
   }
-  qsort(all, total, sizeof *all, by_start);
   if (dropped) *dropped = lost;
   *out = all;
   return total;
+}
+
+size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
+  size_t n = sli_runtime_records(rt, out, dropped);
+  qsort(*out, n, sizeof **out, by_start);
+  return n;
 }
