@@ -1,5 +1,6 @@
 # What `cmake --install` lays down: headers, the library, the tools, the
-# shipped models' sources, and what pkg-config and CMake need to find them.
+# shipped models' sources, the modelled machines, and what pkg-config and CMake
+# need to find them.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
@@ -8,9 +9,9 @@ install(TARGETS sluice EXPORT SluiceTargets LIBRARY DESTINATION "${CMAKE_INSTALL
 install(EXPORT SluiceTargets NAMESPACE Sluice::
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
 install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines"
-  FILES_MATCHING PATTERN "*.json")
+        FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models"
-        FILES_MATCHING PATTERN "*.c" PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.c" PATTERN "models.c" EXCLUDE)
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake
   INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
