@@ -6,7 +6,8 @@
  *
  * Nobody writes a cell free, and a push does not look whether it is: a ring has
  * more cells than messages can be under way. Every message belongs to a line of
- * messages (READY of one slot to one worker, FREE of one slot from one port) of
+ * messages (READY of one slot to one worker, FREE of one slot from one port,
+ * QUOTA of one register) of
  * which each is sent only after the one before has been taken and answered. Of
  * the tickets since the one that used a cell last there are more than lines, so
  * two belong to one line, and the owner, who takes in order, had taken the old
@@ -21,7 +22,9 @@
 
 #include "base/base.h"
 
-typedef enum sli_message_kind { SLI_READY, SLI_FREE } sli_message_kind;
+/* READY: a slot is complete. FREE: a consumer is done with one. QUOTA: the
+ * register is to have `slot` slots from now on. */
+typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA } sli_message_kind;
 
 /* Plain data, 32 bytes, handles instead of pointers: it may cross processes.
  * `flags`, `priority`, `extent` and `fence` belong to the layout of a message

@@ -128,6 +128,13 @@ int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag) {
   return map;
 }
 
+int64_t sli_map_first(const sl_map *map) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < map->period; i++)
+    if (!(map->entries[i].flags & SL_SKIP)) first = SLI_MIN(first, map->entries[i].offset);
+  return first;
+}
+
 int64_t sli_map_displacement(const sl_map *map) {
   int64_t most = 0, period = map->period;
   for (int64_t i = 0; i < period; i++) {
@@ -149,7 +156,7 @@ const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg) {
 uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in) {
   const sl_register *r = &plan->regs[reg];
   const sl_port *out = sli_plan_output(plan, reg);
-  int64_t need = r->quota + r->initial + 2 + 2 * sli_map_displacement(in) +
+  int64_t need = sli_quota_most(r) + r->initial + 2 + 2 * sli_map_displacement(in) +
                  (out ? 2 * sli_map_displacement(&plan->maps[out->map]) : 0);
   uint32_t size = 1;
   while (size < need) size *= 2;
@@ -221,44 +228,19 @@ static sl_status check_orders(const sl_plan *plan) {
   return status;
 }
 
-static sl_status check_registers(const sl_plan *plan) {
-  for (int32_t i = 0; i < plan->nregs; i++) {
-    const sl_register *r = &plan->regs[i];
-    if (r->quota < 1)
-      return sl_fail(SL_E_USAGE, "register %s: quota %s is %d, but an actor needs at least one slot",
-                     r->name, r->quota_name, r->quota);
-    if (r->initial > r->quota)
-      return sl_fail(SL_E_USAGE, "register %s: %d initial slots do not fit in quota %s = %d",
-                     r->name, r->initial, r->quota_name, r->quota);
-    if (r->producer == SL_NONE && !r->initial)
-      return sl_fail(SL_E_INPUT, "register %s has no producer and no initial slot", r->name);
-    if (r->device < 0 || r->device >= plan->ndevices)
-      return sl_fail(SL_E_INPUT, "register %s: device %d of %d", r->name, r->device,
-                     plan->ndevices);
-    if (r->pool != SL_NONE && (r->pool < 0 || r->pool >= plan->npools))
-      return sl_fail(SL_E_INPUT, "register %s: pool %d of %d", r->name, r->pool, plan->npools);
-  }
-  for (int32_t p = 0; p < plan->npools; p++) {
-    int32_t members = 0;
-    for (int32_t i = 0; i < plan->nregs; i++) members += plan->regs[i].pool == p;
-    if (plan->pools[p].quota < members)
-      return sl_fail(SL_E_USAGE, "pool %s: quota %d cannot keep one slot for each of its %d registers",
-                     plan->pools[p].name, plan->pools[p].quota, members);
-  }
-  return SL_OK;
-}
-
 /* Registers one after another, each with its slots side by side. */
 static void lay_out(sl_plan *plan) {
-  for (int32_t d = 0; d < plan->ndevices; d++) plan->devices[d].arena_bytes = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    plan->devices[d].arena_bytes = plan->devices[d].reserve_bytes =
+        sli_align(plan->devices[d].workspace_bytes);
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
     r->slot_stride = sli_align(r->slot_bytes);
-    r->offset = plan->devices[r->device].arena_bytes;
-    plan->devices[r->device].arena_bytes += (size_t)r->quota * r->slot_stride;
+    sl_device *d = &plan->devices[r->device];
+    r->offset = d->reserve_bytes - sli_align(d->workspace_bytes);
+    d->arena_bytes += (size_t)r->quota * r->slot_stride;
+    d->reserve_bytes += (size_t)sli_quota_most(r) * r->slot_stride;
   }
-  for (int32_t d = 0; d < plan->ndevices; d++)
-    plan->devices[d].arena_bytes += sli_align(plan->devices[d].workspace_bytes);
 }
 
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
@@ -320,7 +302,7 @@ static void hash_plan(sl_plan *plan) {
 
 sl_status sl_plan_finish(sl_plan *plan) {
   sl_status status = derive_ends(plan);
-  if (!status) status = check_registers(plan);
+  if (!status) status = sli_plan_check(plan);
   if (!status) status = check_orders(plan);
   if (status) return status;
   lay_out(plan);

@@ -12,11 +12,24 @@ static inline size_t sli_align(size_t bytes) {
   return (bytes + SLI_ALIGN - 1) & ~(size_t)(SLI_ALIGN - 1);
 }
 
+/* The smallest key of a map. */
+int64_t sli_map_first(const sl_map *map);
+
 /* How far a map's keys stray from a straight line, in keys. */
 int64_t sli_map_displacement(const sl_map *map);
 
 /* Slots of a ready table that can never collide for this register and port. */
 uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in);
+
+/* Slots of its pool that are kept for a register. */
+static inline int32_t sli_register_kept(const sl_register *r) {
+  int32_t taken = r->held ? 1 : r->initial;
+  return SLI_MAX(SLI_MAX(r->kept, 1), taken);
+}
+
+/* Whether the registers and pools of a plan whose ends are derived can be
+ * (plan_check.c); names the culprit. */
+sl_status sli_plan_check(const sl_plan *plan);
 
 /* The output port of a register's producer, or NULL. */
 const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
@@ -26,6 +39,11 @@ static inline sl_tick sli_tick(const sl_plan *plan, int64_t number) {
   int64_t pieces = plan->pieces, per_step = plan->microbatches * pieces;
   return (sl_tick){number, number / per_step, (int32_t)(number % per_step / pieces),
                    (int32_t)(number % pieces)};
+}
+
+/* The most slots a register may have. */
+static inline int32_t sli_quota_most(const sl_register *r) {
+  return SLI_MAX(r->quota, r->quota_most);
 }
 
 #endif

@@ -87,11 +87,14 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   int32_t taken = r->held ? 1 : r->initial;
   *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers, .quota = r->quota,
               .activation = r->activation, .counted = r->activation > 0,
-              .kept = SLI_MAX(SLI_MAX(r->kept, 1), taken), .device = &rt->devices[r->device]};
+              .kept = sli_register_kept(r), .device = &rt->devices[r->device]};
   queue *q = r->producer == SL_NONE ? NULL : &rt->queues[plan->actors[r->producer].queue];
   to->worker = q ? q->worker : NULL;
-  to->free = allot_own(rt, to->worker, (size_t)r->quota, sizeof *to->free);
-  to->pending = allot_own(rt, to->worker, (size_t)r->quota, sizeof *to->pending);
+  size_t most = (size_t)sli_quota_most(r);
+  to->made = rt->quotas[i] = r->quota;
+  to->retired = allot_own(rt, to->worker, most, sizeof *to->retired);
+  to->free = allot_own(rt, to->worker, most, sizeof *to->free);
+  to->pending = allot_own(rt, to->worker, most, sizeof *to->pending);
   to->consumers = allot(rt, (size_t)r->nconsumers, sizeof(in_port *));
   to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, rt->nworkers), sizeof *to->far);
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
@@ -99,14 +102,6 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   to->least_free = (int32_t)to->nfree;
   if (r->initial) to->newest = r->initial - 1;
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
-}
-
-/* The first key a port ever uses: it is not asked about initial slots before. */
-static int32_t first_key(const sl_map *map) {
-  int32_t first = INT32_MAX;
-  for (uint32_t i = 0; i < map->period; i++)
-    if (!(map->entries[i].flags & SL_SKIP)) first = SLI_MIN(first, map->entries[i].offset);
-  return first;
 }
 
 static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
@@ -118,8 +113,9 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot_own(rt, a->queue->worker, size, sizeof(int32_t))};
-  for (int32_t s = first_key(&plan->maps[from->map]); s < plan->regs[from->reg].initial; s++) {
-    a->in[at].ready[s & a->in[at].mask] = s + 1;
+  /* It is not asked about initial slots before its first key. */
+  for (int64_t s = sli_map_first(&plan->maps[from->map]); s < plan->regs[from->reg].initial; s++) {
+    a->in[at].ready[s & a->in[at].mask] = (int32_t)s + 1;
     rt->regs[from->reg].pending[s]++;
   }
 }
@@ -200,12 +196,16 @@ static void link_consumers(sl_runtime *rt) {
         if (far >= 2) add_far(r, at);
         else r->nsame += far == 0, r->nlocal++;
       }
-  for (int32_t i = 0; i < plan->nregs; i++) {
-    reg *r = &rt->regs[i];
-    r->watch = r->counted ? INT32_MAX : (uint32_t)r->least_free;
-    if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
-  }
   free(count);
+}
+
+/* Initial slots that every reader leaves out are free; and is one consumer alone? */
+static void settle_reg(sl_runtime *rt, reg *r) {
+  int32_t initial = r->producer && r->nconsumers && !r->pool ? rt->plan->regs[r->id].initial : 0;
+  for (int32_t s = 0; s < initial; s++)
+    if (!r->pending[s]) r->free[r->nfree++] = s;
+  r->watch = r->counted ? INT32_MAX : (uint32_t)r->least_free;
+  if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
 }
 
 /* Messages a firing on this queue may leave to its completion. */
@@ -248,9 +248,11 @@ static void make_mailboxes(sl_runtime *rt) {
     const reg *r = &rt->regs[i];
     if (!r->worker) continue;
     for (int32_t g = 0; g < r->nfar; g++) {
-      most[r->far[g].worker->id] += (uint64_t)r->quota;
-      most[r->worker->id] += (uint64_t)r->quota * (uint64_t)r->far[g].nports;
+      uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[i]);
+      most[r->far[g].worker->id] += slots;
+      most[r->worker->id] += slots * (uint64_t)r->far[g].nports;
     }
+    most[r->worker->id]++; /* QUOTA */
   }
   for (int32_t w = 0; w < rt->nworkers; w++) sli_mailbox_init(&rt->workers[w].mailbox, most[w]);
   free(most);
@@ -286,6 +288,7 @@ static void make_worker_lists(sl_runtime *rt) {
 
 static void make_state(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
+  rt->quotas = allot(rt, (size_t)plan->nregs, sizeof *rt->quotas);
   rt->actors = allot_lines(rt, (size_t)plan->nactors, sizeof *rt->actors);
   rt->regs = allot_lines(rt, (size_t)plan->nregs, sizeof *rt->regs);
   rt->queues = allot_lines(rt, (size_t)plan->nqueues, sizeof *rt->queues);
@@ -316,6 +319,7 @@ static void make_state(sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nqueues; i++) make_flights(rt, i, most_notices(rt, i));
   make_worker_lists(rt);
   link_consumers(rt);
+  for (int32_t i = 0; i < plan->nregs; i++) settle_reg(rt, &rt->regs[i]);
   make_mailboxes(rt);
 }
 
@@ -325,9 +329,10 @@ static void make_state(sl_runtime *rt) {
  * they lie near it and cost nothing later. */
 static sl_status map_arenas(sl_runtime *rt) {
   for (int32_t d = 0; d < rt->plan->ndevices; d++) {
-    size_t bytes = rt->plan->devices[d].arena_bytes;
+    size_t bytes = rt->plan->devices[d].reserve_bytes;
     if (!bytes || rt->options.no_data) continue;
-    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED) {
       char text[32];
       return sl_fail(SL_E_MEMORY, "device %s: no %s of memory", rt->plan->devices[d].name,
@@ -343,12 +348,25 @@ static sl_status map_arenas(sl_runtime *rt) {
   return SL_OK;
 }
 
+static void touch(uint8_t *from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 4096) from[at] = 0;
+  if (bytes) from[bytes - 1] = 0;
+}
+
+/* What the quotas allow now; the rest of the reserve is touched when a quota is
+ * raised and its slots are first used. */
 static void touch_arenas(worker *w) {
-  for (int32_t d = 0; d < w->rt->plan->ndevices; d++) {
-    device *dev = &w->rt->devices[d];
-    if (dev->worker != w || !dev->arena) continue;
-    size_t bytes = w->rt->plan->devices[d].arena_bytes;
-    for (size_t at = 0; at < bytes; at += 4096) dev->arena[at] = 0;
+  const sl_plan *plan = w->rt->plan;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    const device *d = &w->rt->devices[r->device];
+    if (d->worker == w && d->arena) touch(d->arena + r->offset, (size_t)r->quota * r->slot_stride);
+  }
+  for (int32_t d = 0; d < plan->ndevices; d++) {
+    size_t workspace = sli_align(plan->devices[d].workspace_bytes);
+    const device *dev = &w->rt->devices[d];
+    if (dev->worker == w && dev->arena)
+      touch(dev->arena + plan->devices[d].reserve_bytes - workspace, workspace);
   }
 }
 
@@ -399,7 +417,7 @@ static void open_worker(worker *w) {
     const sl_device *d = &rt->plan->devices[a->queue->plan->device];
     if (a->queue->device->arena)
       a->bases[a->plan->nin + a->plan->nout] =
-          a->queue->device->arena + d->arena_bytes - sli_align(d->workspace_bytes);
+          a->queue->device->arena + d->reserve_bytes - sli_align(d->workspace_bytes);
   }
   touch_arenas(w);
 }
@@ -525,7 +543,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nqueues; i++)
     if (rt->queues[i].impl) rt->queues[i].ops->close(rt->queues[i].impl);
   for (int32_t d = 0; d < rt->plan->ndevices; d++)
-    if (rt->devices[d].arena) munmap(rt->devices[d].arena, rt->plan->devices[d].arena_bytes);
+    if (rt->devices[d].arena) munmap(rt->devices[d].arena, rt->plan->devices[d].reserve_bytes);
   free(rt->workers);
   sli_arena_fini(&rt->memory);
   free(rt);

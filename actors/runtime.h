@@ -90,6 +90,7 @@ struct reg {
   _Alignas(SLI_CACHE_LINE) uint32_t nfree;
   uint32_t watch;        /* with fewer free than this, taking one is an event: least_free,
                             or any number where slots are counted */
+  int32_t owed;          /* slots to retire as they come back: the quota was lowered */
   int32_t *free;         /* stack of free slots */
   int32_t *pending;      /* [quota] answers outstanding per slot */
   out_port *producer;    /* NULL: its initial slots stay for ever */
@@ -97,7 +98,11 @@ struct reg {
   int32_t nsame, nlocal; /* ... then the others */
   int32_t newest, least_free;
   bool counted;          /* taking or freeing a slot changes a pool or an activation count */
-  int32_t kept;
+  int32_t kept, quota;
+  int32_t nretired, made; /* slots out of use; slots that have ever been in use */
+  int32_t *retired;      /* stack */
+  _Atomic bool asked;    /* a QUOTA message is under way: set (acquire) by who sends it,
+                            cleared (release) by the worker that has taken it */
   /* Read by the consumers' workers too, and never changed. */
   _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
   in_port *only;         /* the one consumer, if it is alone, on the worker, and slots need
@@ -106,7 +111,7 @@ struct reg {
   int32_t nconsumers, nfar;
   uintptr_t base;        /* of slot 0, or 0 without data */
   size_t stride;
-  int32_t id, quota;
+  int32_t id;
   pool *pool;
   _Alignas(SLI_CACHE_LINE) double activation;
   struct device *device;
@@ -235,6 +240,7 @@ struct sl_runtime {
   struct tick_ring *ticks; /* list of those made so far */
   sli_arena memory;
   int64_t steps;         /* completed */
+  int32_t *quotas;       /* [nregs] as last asked for; who changes quotas alone */
   int64_t goal;          /* steps to have completed at the end of this run */
   _Atomic uint64_t gate; /* newest step begun * 2 + stop requested: one word, so that
                             a stop and a step's begin cannot miss each other */

@@ -143,6 +143,14 @@ static inline void take_slot(out_port *p) {
   if (UNLIKELY(r->nfree < r->watch)) watch_slots(r);
 }
 
+/* A slot that comes back and is not wanted any more: the quota was lowered. */
+static NOINLINE void retire_slot(reg *r, int32_t slot) {
+  r->owed--;
+  r->quota--;
+  r->least_free--; /* the most in use stays what it was */
+  r->retired[r->nretired++] = slot;
+}
+
 static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
   r->free[r->nfree++] = slot;
   out_port *p = r->producer;
@@ -158,8 +166,33 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
               w->rt->plan->regs[r->id].name, slot);
     if (--r->pending[slot]) return;
   }
-  add_free(w, r, slot);
+  if (UNLIKELY(r->owed)) retire_slot(r, slot);
+  else add_free(w, r, slot);
   if (r->counted) count_freed(w, r);
+}
+
+/* From now on slots come back the long way, by slot_free(), which retires them. */
+static void watch_returns(reg *r) {
+  if (!r->only) return;
+  for (int32_t s = 0; s < r->made; s++) r->pending[s] = 1;
+  r->only = NULL;
+}
+
+/* Gives a register its new number of slots. More: a credit is a slot that comes
+ * free. Fewer: free slots retire at once, but for the one that the producer, if
+ * it is not waiting, counts on; others as they come back. */
+static void set_quota(worker *w, reg *r, int32_t slots) {
+  int32_t more = slots - (r->quota - r->owed);
+  for (; more > 0 && r->owed; more--) r->owed--;
+  for (; more > 0; more--) {
+    r->quota++;
+    r->least_free++;
+    add_free(w, r, r->nretired ? r->retired[--r->nretired] : r->made++);
+  }
+  r->owed += -SLI_MIN(more, 0);
+  while (r->owed && r->nfree > 1) retire_slot(r, r->free[--r->nfree]);
+  if (r->owed) watch_returns(r);
+  atomic_store_explicit(&r->asked, false, memory_order_release);
 }
 
 /* A slot is complete. On the consumer's worker. */
@@ -202,6 +235,10 @@ static void take_message(worker *w, const sli_message *m) {
   reg *r = &w->rt->regs[m->reg];
   if (m->kind == SLI_FREE) {
     slot_free(w, r, m->slot);
+    return;
+  }
+  if (UNLIKELY(m->kind == SLI_QUOTA)) {
+    set_quota(w, r, m->slot);
     return;
   }
   const group *g = &r->far[m->group];
@@ -597,7 +634,7 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   sl_runtime *rt = w->rt;
   do {
     if (finished(w)) return true;
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 256; i++)
       if (sli_mailbox_ready(&w->mailbox)) return true;
     if (rt->oversubscribed) sched_yield();
     else __builtin_ia32_pause();

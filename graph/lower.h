@@ -46,7 +46,7 @@ typedef struct sli_bundle {
   int device;
   bool held;
   int initial;
-  int quota;
+  int quota, quota_most;
   double activation;
   size_t bytes;
   int32_t reg;

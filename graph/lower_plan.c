@@ -68,6 +68,7 @@ static void add_pools(sli_lowering *l) {
 static void add_register(sli_lowering *l, sli_bundle *b) {
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
+                             .quota_most = b->quota_most,
                              .pool = b->activation > 0 && l->pools[b->device] ? b->device : SL_NONE,
                              .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .memory = b->memory, .slot_bytes = b->bytes,

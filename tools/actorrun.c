@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "io/atomic.h"
+#include "tools/actorrun_control.h"
 
 /* When the process began: now, less the time it has computed, which until main
  * is loading and linking. (/proc counts in hundredths of a second.) */
@@ -196,11 +197,16 @@ static sl_status make_runtime(job *j) {
 static sl_status run_steps(job *j) {
   int64_t steps = sl_arg_int(j->settings->run, "steps");
   if (!steps) return SL_OK;
+  /* A run that nobody can steer is still a run. */
+  control *control = NULL;
+  if (j->settings->clock == SL_CLOCK_REAL && control_open(j->lowered, j->rt, &control))
+    sli_log("no control socket: %s", sl_detail());
   atomic_store_explicit(&running, j->rt, memory_order_release);
   progress_start(&j->progress);
   sl_status status = sl_runtime_run(j->rt, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */
   atomic_store_explicit(&running, NULL, memory_order_relaxed);
+  control_close(control);
   progress_close(&j->progress);
   j->stopped = status == SL_E_STOPPED;
   return j->stopped ? SL_OK : status;
@@ -311,6 +317,7 @@ static sl_status do_job(job *j) {
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "ctl")) return control_main_ctl(argc - 2, argv + 2);
   job j = {.process_start_ns = process_start_ns()};
   settings s;
   catch_signals();

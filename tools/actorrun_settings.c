@@ -69,7 +69,8 @@ const sl_option run_options[] = {
 /* ---- help ------------------------------------------------------------------------ */
 
 static void print_help(void) {
-  printf("Usage: actorrun [options] MODEL [model options]\n\n"
+  printf("Usage: actorrun [options] MODEL [model options]\n"
+         "       actorrun ctl PID quota [NAME[@STAGE]=N]\n\n"
          "Trains a model over a pipeline of devices. MODEL is one of those below, a shared\n"
          "object (FILE.so) or a C file (FILE.c), which is compiled on the spot.\n\nModels:\n");
   for (const sl_model *const *m = sli_models; *m; m++)

@@ -91,6 +91,11 @@ int sl_lowered_chunks(const sl_lowered *lowered);
 void sl_lowered_quotas(const sl_lowered *lowered,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx);
 
+/* Changes a quota while the run goes on (sl_runtime_set_quotas): "act.b", "act.w",
+ * "act", "load", ... at one stage or all (SL_NONE). Registers that are sized by
+ * the activations of a stage follow by as many slots. */
+sl_status sl_lowered_set_quota(const sl_lowered *lowered, sl_runtime *rt, const sl_quota *quota);
+
 /* Gives the run's failures a home: callbacks that find a non-finite loss stop
  * this runtime. Call once after sl_runtime_create. */
 void sl_lowered_attach(sl_lowered *lowered, sl_runtime *rt);

@@ -87,6 +87,7 @@ typedef struct sl_register {
   const char *name;       /* "act.b@2" */
   const char *quota_name; /* the knob it answers to: "act.b" */
   int32_t quota;          /* slots */
+  int32_t quota_most;     /* slots it may be given while a run goes on; 0: quota */
   int32_t pool;           /* shares a pool's credits, or SL_NONE */
   int32_t kept;           /* slots of the pool kept for it; 0: 1. With these alone the
                              plan must be able to finish */
@@ -135,7 +136,9 @@ typedef struct sl_device {
   int threads;
   size_t budget_bytes; /* 0: no budget */
   size_t arena_bytes;  /* registers and workspace; derived by sl_plan_finish */
-  size_t workspace_bytes; /* largest program's; at the end of the arena */
+  size_t reserve_bytes; /* the same with every register at quota_most: address space, of
+                           which only what is in use takes memory; derived */
+  size_t workspace_bytes; /* largest program's; at the end of the reserve */
 } sl_device;
 
 typedef struct sl_plan {

@@ -51,6 +51,18 @@ void sl_runtime_stop(sl_runtime *rt);
  * returns `status` with `detail`. For callbacks of ops; any thread. */
 void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);
 
+/* Gives registers new quotas while a run goes on or between runs; on the real
+ * clock, and within quota_most. The plan with them is proved first: SL_E_STUCK as
+ * sl_plan_prove, and nothing is changed. A raised quota counts at once, a lowered
+ * one as slots come back. Results never depend on quotas. One thread at a time,
+ * any thread. SL_E_STOPPED: an earlier change has not been taken yet. */
+typedef struct sl_quota_change {
+  int32_t reg, slots;
+} sl_quota_change;
+sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *changes);
+/* As last asked for. The thread that changes quotas. */
+int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg);
+
 /* Steps completed since creation. Between runs. */
 int64_t sl_runtime_steps(const sl_runtime *rt);
 /* The address of a slot. Between runs. NULL with no_data. */

@@ -1,0 +1,87 @@
+/* What must hold of registers, ports and pools before a plan is tried at all.
+ * Whether it finishes is another question: see prove.c. */
+#include "actors/plan.h"
+
+static sl_status check_register(const sl_plan *plan, const sl_register *r) {
+  if (r->quota < 1)
+    return sl_fail(SL_E_USAGE, "register %s: quota %s is %d, but an actor needs at least one slot",
+                   r->name, r->quota_name, r->quota);
+  if (r->initial > r->quota)
+    return sl_fail(SL_E_USAGE, "register %s: %d initial slots do not fit in quota %s = %d",
+                   r->name, r->initial, r->quota_name, r->quota);
+  if (r->producer == SL_NONE && !r->initial)
+    return sl_fail(SL_E_INPUT, "register %s has no producer and no initial slot", r->name);
+  if (r->device < 0 || r->device >= plan->ndevices)
+    return sl_fail(SL_E_INPUT, "register %s: device %d of %d", r->name, r->device, plan->ndevices);
+  if (r->pool != SL_NONE && (r->pool < 0 || r->pool >= plan->npools))
+    return sl_fail(SL_E_INPUT, "register %s: pool %d of %d", r->name, r->pool, plan->npools);
+  return SL_OK;
+}
+
+/* Slots that are counted, in a pool or as activations, are so by one worker:
+ * that of the device they lie on. */
+static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
+  if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
+  int32_t written = plan->queues[plan->actors[r->producer].queue].device;
+  if (written == r->device) return SL_OK;
+  return sl_fail(SL_E_INPUT, "register %s lies on device %s but is written on %s: its slots "
+                 "cannot be counted", r->name, plan->devices[r->device].name,
+                 plan->devices[written].name);
+}
+
+static bool gives_back(const sl_map *map) {
+  for (uint32_t i = 0; i < map->period; i++)
+    if (map->entries[i].flags & SL_LAST) return true;
+  return false;
+}
+
+/* Keys below `initial` are there at the start; the rest are written, each once. */
+static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+  const sl_register *r = &plan->regs[p->reg];
+  int64_t first = sli_map_first(&plan->maps[p->map]);
+  if (r->held || first == r->initial) return SL_OK;
+  return sl_fail(SL_E_INPUT, "actor %s writes register %s from key %lld on, but it has %d initial "
+                 "slots", a->name, r->name, (long long)first, r->initial);
+}
+
+/* A reader answers every key from its first one on; it may leave out initial
+ * ones, but no key that is written. */
+static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+  const sl_register *r = &plan->regs[p->reg];
+  const sl_map *map = &plan->maps[p->map];
+  if (r->producer == SL_NONE && gives_back(map))
+    return sl_fail(SL_E_INPUT, "actor %s gives back register %s, which nobody writes", a->name,
+                   r->name);
+  int64_t first = sli_map_first(map);
+  if (first < 0 || first > r->initial)
+    return sl_fail(SL_E_INPUT, "actor %s reads register %s from key %lld on, but it has %d initial "
+                   "slots", a->name, r->name, (long long)first, r->initial);
+  return SL_OK;
+}
+
+static sl_status check_pool(const sl_plan *plan, int32_t pool) {
+  int32_t kept = 0, members = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    if (plan->regs[i].pool != pool) continue;
+    kept += sli_register_kept(&plan->regs[i]);
+    members++;
+  }
+  if (plan->pools[pool].quota >= kept) return SL_OK;
+  return sl_fail(SL_E_USAGE, "pool %s: quota %d cannot keep %d slots for its %d registers",
+                 plan->pools[pool].name, plan->pools[pool].quota, kept, members);
+}
+
+sl_status sli_plan_check(const sl_plan *plan) {
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < plan->nregs && !status; i++) {
+    status = check_register(plan, &plan->regs[i]);
+    if (!status) status = check_counted(plan, &plan->regs[i]);
+  }
+  for (int32_t i = 0; i < plan->nactors && !status; i++) {
+    const sl_actor *a = &plan->actors[i];
+    for (int32_t p = 0; p < a->nin && !status; p++) status = check_input(plan, a, &a->in[p]);
+    for (int32_t p = 0; p < a->nout && !status; p++) status = check_output(plan, a, &a->out[p]);
+  }
+  for (int32_t i = 0; i < plan->npools && !status; i++) status = check_pool(plan, i);
+  return status;
+}
