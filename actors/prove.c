@@ -240,7 +240,10 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
     if (plan->actors[i].cls == SL_CLASS_C) own[i] = 0;
   rehearsal r;
   rehearsal_init(&r, plan, own);
-  for (int32_t i = 0; i < plan->nqueues; i++) r.plan.queues[i].order = NULL;
+  for (int32_t i = 0; i < plan->nqueues; i++) {
+    r.plan.queues[i].order = NULL;
+    r.plan.queues[i].look_ahead = 1e-9; /* links without latency go before passes */
+  }
   sl_status status = rehearse(&r, 3, true);
   sl_trace_record *records = NULL;
   size_t n = status ? 0 : sl_runtime_trace(r.rt, &records, NULL);

@@ -226,7 +226,8 @@ static void make_queue(sl_runtime *rt, int32_t i) {
   q->ops = from->ops;
   q->launch = from->ops->launch;
   q->plan = from;
-  q->selective = from->order != NULL;
+  q->look_ahead_ns = (uint64_t)(from->look_ahead * 1e9 + 0.5);
+  q->selective = from->order || q->look_ahead_ns;
   q->device = &rt->devices[from->device];
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
   q->worker = &rt->workers[from->device % rt->nworkers];
@@ -276,10 +277,13 @@ static void make_worker_lists(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nqueues; i++) {
     queue *q = &rt->queues[i];
     q->runnable = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->runnable);
+    q->actors = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->actors);
     q->worker->queues[q->worker->nqueues++] = q;
   }
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
-    worker *w = rt->actors[i].queue->worker;
+    queue *q = rt->actors[i].queue;
+    worker *w = q->worker;
+    q->actors[q->nactors++] = &rt->actors[i];
     w->actors[w->nactors++] = &rt->actors[i];
     w->firings_per_step += (uint64_t)rt->plan->actors[i].firings_per_step;
   }

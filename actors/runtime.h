@@ -164,9 +164,13 @@ struct queue {
   _Alignas(SLI_CACHE_LINE) actor **runnable; /* in order, the next one last */
   uint32_t nrunnable;
   bool listed;           /* no need to list it: it is, or it is full */
-  bool selective;        /* pools, lazy W or a fixed order may forbid an actor that could
-                            fire */
+  bool selective;        /* pools, lazy W, a fixed order or look-ahead may forbid an actor
+                            that could fire */
+  bool passed;           /* look-ahead: has let the other queues go first */
   int32_t in_order;      /* position in a fixed order */
+  uint64_t look_ahead_ns;
+  int32_t nactors;
+  actor **actors;        /* [nactors] all that fire here */
   queue *next;           /* on the worker's ring of queues with something to start */
   uint64_t busy_until_ns;/* end of the last firing */
   bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,

@@ -557,17 +557,49 @@ static bool is_held_back(const actor *a) {
   return true;
 }
 
-static bool may_fire(const queue *q, const actor *a) {
+/* Will this input be ready within the queue's look-ahead? Known where the firing
+ * that makes it is under way on the same worker and says when it will end. */
+static bool is_near(const worker *w, const queue *q, const in_port *p) {
+  const out_port *from = p->reg->producer;
+  if (!from || from->actor->queue->worker != w) return false;
+  const queue *maker = from->actor->queue;
+  for (int32_t i = 0; i < maker->inflight; i++) {
+    const flight *f = &maker->flights[(maker->head + i) % maker->run_ahead];
+    for (int32_t n = 0; n < f->nnotices; n++) {
+      const notice *x = &f->notices[n];
+      if (x->kind == SLI_READY && x->reg == p->reg && x->key == p->at.key)
+        return maker->ops->due(maker->impl, f->fence) <= w->now_ns + q->look_ahead_ns;
+    }
+  }
+  return false;
+}
+
+/* Is an actor that goes before `a` about to become able to fire? */
+static bool better_is_near(const worker *w, const queue *q, const actor *a) {
+  for (int32_t i = 0; i < q->nactors; i++) {
+    const actor *b = q->actors[i];
+    if (b->missing != 1 || b->gated) continue;
+    uint64_t high = b->order_base + (b->grouped ? group_rank(w->rt, b) : 0);
+    if (((unsigned __int128)high << 64 | (uint64_t)b->tick_number) >= a->order) continue;
+    for (const in_port *p = b->in; p < b->in_end; p++)
+      if (p->waiting && is_near(w, q, p)) return true;
+  }
+  return false;
+}
+
+static bool may_fire(const worker *w, const queue *q, const actor *a) {
   if (q->plan->order && q->plan->order[q->in_order] != a->id) return false;
-  return !is_held_back(a) && pools_allow(a);
+  if (is_held_back(a) || !pools_allow(a)) return false;
+  return !q->look_ahead_ns || !better_is_near(w, q, a);
 }
 
 /* Puts the best actor last on a queue where not every one that could fire may:
- * a pool can be empty, weight gradients can be held back, an order be fixed. */
-static bool bring_allowed(queue *q) {
+ * a pool can be empty, weight gradients can be held back, an order be fixed, or
+ * something better about to come. */
+static bool bring_allowed(const worker *w, queue *q) {
   for (int32_t i = q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
-    if (!may_fire(q, a)) continue;
+    if (!may_fire(w, q, a)) continue;
     if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
     memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - i) * sizeof a);
     q->runnable[q->nrunnable - 1] = a;
@@ -582,7 +614,13 @@ static bool bring_allowed(queue *q) {
 static ALWAYS_INLINE bool start_one(worker *w, bool plain) {
   if (!w->last) return false;
   queue *q = w->last->next;
-  if (plain || !q->selective || bring_allowed(q)) {
+  if (!plain && UNLIKELY(q->look_ahead_ns) && !q->passed) {
+    q->passed = true; /* others go first: what they start is what there is to see */
+    w->last = q;
+    return true;
+  }
+  q->passed = false;
+  if (plain || !q->selective || bring_allowed(w, q)) {
     bool takes = fire(w, q, q->runnable[--q->nrunnable], plain);
     if (LIKELY(takes && q->nrunnable)) {
       w->last = q;
@@ -634,7 +672,7 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   sl_runtime *rt = w->rt;
   do {
     if (finished(w)) return true;
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < 64; i++)
       if (sli_mailbox_ready(&w->mailbox)) return true;
     if (rt->oversubscribed) sched_yield();
     else __builtin_ia32_pause();

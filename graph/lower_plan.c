@@ -21,7 +21,7 @@ static const struct kind *find_kind(const char *name) {
 
 static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
   sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
-                .ops = kind->compute, .run_ahead = 1};
+                .ops = kind->compute, .run_ahead = 1, .look_ahead = l->options->look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
     sli_schedule_order(l->schedule, (sl_class)c, 0, &order, &rank);

@@ -97,6 +97,7 @@ static sl_status make_plan(job *j) {
                               .placement = text_or_null(s->run, "placement"),
                               .schedule = sl_arg_text(s->run, "schedule"),
                               .activations = sl_arg_float(s->run, "activations"),
+                              .look_ahead = sl_arg_float(s->run, "look-ahead"),
                               .order = text_or_null(s->run, "order"),
                               .backward = text_or_null(s->run, "backward"),
                               .nquotas = s->nquotas,

@@ -28,6 +28,8 @@ const sl_option run_options[] = {
      "two; the `WAY` of the schedule if not given", 0, 0},
     {"order", SL_OPTION_TEXT, "", "`FILE` with the passes of each device in a fixed order "
      "(lines like 0: F0 F0 B0 B0), or derive: the order that emerges without latency", 0, 0},
+    {"look-ahead", SL_OPTION_FLOAT, "0", "seconds a modelled device idles for a better pass that "
+     "is about to become ready", 0, 1e9},
     {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "
      "act.w, act for both, pool, param, load), at one stage or at all; may be repeated", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},

@@ -62,6 +62,7 @@ typedef struct sl_lower_options {
   int nquotas;
   const sl_quota *quotas;
   sl_device_options devices;
+  double look_ahead;       /* seconds a device idles for a better pass about to be ready */
   double activations;      /* schedule auto: most microbatches' worth of activations a
                               device may hold; 0: any number */
   sl_cost cost;            /* timed devices; with chunks 0, of a device's whole share */

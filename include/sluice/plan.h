@@ -127,7 +127,9 @@ typedef struct sl_queue {
    * schedules that timing must not change. NULL: by priority. */
   int32_t norder;
   const int32_t *order;
-  double look_ahead; /* seconds to idle for a better firing that is about to be ready */
+  double look_ahead; /* seconds to idle for a firing that goes before all that could go now,
+                        and lacks one input that is known to come by then; for queues and
+                        links whose completions are known */
 } sl_queue;
 
 typedef struct sl_device {
