@@ -242,7 +242,7 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   rehearsal_init(&r, plan, own);
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;
-    r.plan.queues[i].look_ahead = 1e-9; /* links without latency go before passes */
+    if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9; /* behind what links bring */
   }
   sl_status status = rehearse(&r, 3, true);
   sl_trace_record *records = NULL;

@@ -66,6 +66,7 @@ typedef struct sli_tune {
   int act_b, act_w, pool, watermark;   /* everywhere */
   int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
   int pool_most;                       /* a pool of no more than this; 0: the row's */
+  int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
 } sli_tune;
 
 typedef struct sli_lowering {

@@ -157,6 +157,8 @@ static void add_starts(search *s, int v) {
     add(s, row, v);
     if (pool >= v) add(s, row, v)->tune.pool_most = pool;
     add_bound(s, row, v);
+    for (int order = 1; order <= 2 && sli_lower_crossing(s->origin) > 0; order++)
+      add(s, row, v)->tune.order = order;
   }
 }
 

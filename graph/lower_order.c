@@ -80,7 +80,9 @@ static sl_status read_orders(sli_lowering *l, const char *path) {
 
 sl_status sli_lower_order(sli_lowering *l) {
   const char *order = l->options->order;
-  if (!order && !(l->schedule->fixed_order && sli_lower_crossing(l) > 0)) return SL_OK;
+  bool fixed = l->schedule->fixed_order && sli_lower_crossing(l) > 0;
+  if (l->tune && l->tune->order) fixed = l->tune->order == 2;
+  if (!order && !fixed) return SL_OK;
   if (!order || !strcmp(order, "derive")) return sl_plan_fix_order(l->plan, NULL);
   return read_orders(l, order);
 }
