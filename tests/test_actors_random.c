@@ -53,9 +53,15 @@ static void check_data(uint64_t seed, uint64_t quotas, random_queues queues, int
   random_plan_destroy(r);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { COUNT = 400 };
+#else
+enum { COUNT = 1500 };
+#endif
+
 int main(int argc, char **argv) {
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1500;
+  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : COUNT;
   for (uint64_t seed = first; seed < first + count; seed++) {
     check_modelled(seed, seed);
     check_data(seed, seed, QUEUES_CPU, 1 + (int)(seed % 4));
