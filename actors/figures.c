@@ -121,6 +121,28 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
   return f;
 }
 
+/* Passes of one worker since a moment of its clock, newest first: while it runs,
+ * it may be writing a ring's length ahead of what is read here, never nearer. */
+static uint64_t busy_since(const sl_runtime *rt, const worker *w, uint64_t since) {
+  uint64_t fired = atomic_load_explicit(&w->fired, memory_order_acquire), busy = 0;
+  uint64_t oldest = fired - SLI_MIN(fired, w->ring_mask / 2);
+  while (fired-- > oldest) {
+    const sl_trace_record *r = &w->ring[fired & w->ring_mask];
+    if (r->end_ns <= since) break;
+    if (is_work(&rt->plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
+  }
+  return busy;
+}
+
+double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns) {
+  uint64_t now = sli_now_ns(), busy = 0;
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    const worker *w = &rt->workers[i];
+    busy += busy_since(rt, w, SLI_MAX(since_ns, w->clock.base_ns) - w->clock.base_ns);
+  }
+  return bubble((double)busy, (double)(now - since_ns) * rt->plan->ndevices);
+}
+
 /* ---- durations of actors -------------------------------------------------------- */
 
 static int by_actor_and_length(const void *a, const void *b) {

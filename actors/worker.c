@@ -388,7 +388,8 @@ static inline void record(worker *w, queue *q, const actor *a, int64_t firing, u
   t->actor = a->id;
   memcpy(&t->actor + 1, &cause, sizeof cause); /* wait and reg */
   q->busy_until_ns = end;
-  atomic_store_explicit(&w->fired, fired + 1, memory_order_relaxed);
+  /* release: pairs with the acquire of who reads records while the run is on */
+  atomic_store_explicit(&w->fired, fired + 1, memory_order_release);
 }
 
 /* Tells the program its tick and where its slots are. */

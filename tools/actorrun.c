@@ -203,6 +203,7 @@ static sl_status run_steps(job *j) {
   if (j->settings->clock == SL_CLOCK_REAL && control_open(j->lowered, j->rt, &control))
     sli_log("no control socket: %s", sl_detail());
   atomic_store_explicit(&running, j->rt, memory_order_release);
+  j->progress.rt = j->rt;
   progress_start(&j->progress);
   sl_status status = sl_runtime_run(j->rt, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */

@@ -77,6 +77,7 @@ typedef struct progress {
   int64_t items;          /* per step */
   const char *word;       /* what items are: "tokens" */
   size_t memory_bytes;
+  const sl_runtime *rt;   /* asked how idle its devices were */
   bool quiet, terminal;
   uint64_t start_ns;      /* of the run */
   uint64_t drawn_ns;      /* when the last line was drawn */

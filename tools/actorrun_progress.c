@@ -43,9 +43,12 @@ static int format_line(const progress *p, char *out, size_t bytes) {
   const sl_step_report *r = &p->records[p->count - 1].report;
   char memory[32];
   sli_format_bytes(memory, (double)p->memory_bytes);
-  return snprintf(out, bytes, "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f %s/s  %s",
+  uint64_t before = p->count > 1 ? p->records[p->count - 2].end_ns : p->start_ns;
+  double bubble = p->rt ? sl_runtime_live_bubble(p->rt, before) : 0;
+  return snprintf(out, bytes,
+                  "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f %s/s  bubble %.0f %%  %s",
                   (long long)r->step + 1, (long long)p->steps, r->loss, r->grad_norm,
-                  (double)r->lr, recent_rate(p), p->word, memory);
+                  (double)r->lr, recent_rate(p), p->word, 100 * bubble, memory);
 }
 
 /* Never wider than the terminal: a line that wraps cannot be redrawn. */

@@ -130,6 +130,11 @@ typedef struct sl_figures {
 } sl_figures;
 sl_figures sl_runtime_figures(const sl_runtime *rt);
 
+/* How idle all devices together were since a moment of CLOCK_MONOTONIC, 0..1, as
+ * far as the newest half of the trace rings reaches back. Any thread, while a
+ * run goes on. */
+double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns);
+
 /* Median duration of each actor's firings in the trace, in seconds, 0 where it
  * holds none. seconds[plan->nactors]. */
 void sl_runtime_durations(const sl_runtime *rt, double *seconds);
