@@ -37,8 +37,9 @@ const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
 /* A tick by its number. */
 static inline sl_tick sli_tick(const sl_plan *plan, int64_t number) {
   int64_t pieces = plan->pieces, per_step = plan->microbatches * pieces;
-  return (sl_tick){number, number / per_step, (int32_t)(number % per_step / pieces),
-                   (int32_t)(number % pieces)};
+  return (sl_tick){.number = number, .step = number / per_step,
+                   .microbatch = (int32_t)(number % per_step / pieces),
+                   .piece = (int32_t)(number % pieces)};
 }
 
 /* The most slots a register may have. */

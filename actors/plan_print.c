@@ -31,7 +31,10 @@ static void print_ports(const sl_plan *plan, const char *word, const sl_port *po
     fprintf(out, "%s%s/%d", i ? "," : " ", plan->regs[ports[i].reg].name, ports[i].map);
 }
 
-static void print_program(const sl_program *program, FILE *out) {
+static void print_program(const sl_plan *plan, const sl_program *program, FILE *out) {
+  for (int k = 0; program->pieces && k < plan->pieces; k++)
+    fprintf(out, "%s %lld+%lld%s", k ? "" : "    pieces", (long long)program->pieces[k].row,
+            (long long)program->pieces[k].rows, k + 1 < plan->pieces ? "" : "\n");
   for (int c = 0; c < program->ncalls; c++) {
     const sl_program_call *call = &program->calls[c];
     fprintf(out, "    %s = %s(", call->name, call->op->name);
@@ -91,7 +94,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     print_ports(plan, "in", a->in, a->nin, out);
     print_ports(plan, "out", a->out, a->nout, out);
     fputc('\n', out);
-    if (a->program) print_program(a->program, out);
+    if (a->program) print_program(plan, a->program, out);
   }
 }
 

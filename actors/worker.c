@@ -404,8 +404,9 @@ static void bind(actor *a) {
     *base = slot_address(p->reg, p->slot);
     *first = (p->at.now->flags & SL_FIRST) != 0;
   }
-  a->firing = (sl_firing){{a->tick_number, a->step + t->ahead, t->microbatch, t->piece},
-                          a->bases, a->first};
+  a->firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
+                                   .microbatch = t->microbatch, .piece = t->piece},
+                          .bases = a->bases, .first = a->first};
 }
 
 static uint64_t next_random(worker *w) { /* xorshift64* */

@@ -126,8 +126,9 @@ void sli_tokens_close(sli_tokens *t) {
 
 int64_t sli_tokens_sequences(const sli_tokens *t) { return t->sequences; }
 
-void sli_tokens_read(const sli_tokens *t, int64_t i, int32_t *out, int32_t *targets) {
-  int64_t at = i % t->sequences * t->context;
-  for (int64_t j = 0; out && j < t->context; j++) out[j] = token_at(t, at + j);
-  for (int64_t j = 0; targets && j < t->context; j++) targets[j] = token_at(t, at + 1 + j);
+void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t count, int32_t *out,
+                     int32_t *targets) {
+  int64_t at = i % t->sequences * t->context + first;
+  for (int64_t j = 0; out && j < count; j++) out[j] = token_at(t, at + j);
+  for (int64_t j = 0; targets && j < count; j++) targets[j] = token_at(t, at + 1 + j);
 }

@@ -20,8 +20,10 @@ void sli_tokens_close(sli_tokens *tokens);
  * so on from `context` on. */
 int64_t sli_tokens_sequences(const sli_tokens *tokens);
 
-/* Copies sequence `i` modulo the number of sequences: tokens[context], and the
- * same one further as targets[context]. Either may be NULL. Any thread. */
-void sli_tokens_read(const sli_tokens *tokens, int64_t i, int32_t *out, int32_t *targets);
+/* Copies `count` tokens of sequence `i` modulo the number of sequences, beginning
+ * with its token `first`, and as targets the same one further. Either may be
+ * NULL. Any thread. */
+void sli_tokens_read(const sli_tokens *tokens, int64_t i, int64_t first, int64_t count,
+                     int32_t *out, int32_t *targets);
 
 #endif

@@ -10,8 +10,13 @@ static sl_call shape_of(const sl_program_call *c) {
                    .in_type = c->in_type, .out_type = c->out_type, .state = c->state};
 }
 
+/* Of all variants. */
+static int call_count(const sl_program *program) {
+  return program->ncalls * SLI_MAX(program->nvariants, 1);
+}
+
 sl_status sl_program_prepare(sl_program *program) {
-  for (int i = 0; i < program->ncalls; i++) {
+  for (int i = 0; i < call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
     if (!c->op->prepare || c->state) continue;
     sl_call call = shape_of(c);
@@ -22,7 +27,7 @@ sl_status sl_program_prepare(sl_program *program) {
 }
 
 void sl_program_release(sl_program *program) {
-  for (int i = 0; i < program->ncalls; i++) {
+  for (int i = 0; i < call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
     if (c->state && c->op->release) c->op->release(c->state);
     c->state = NULL;
@@ -31,7 +36,7 @@ void sl_program_release(sl_program *program) {
 
 size_t sl_program_scratch(const sl_program *program, int threads) {
   size_t most = 0;
-  for (int i = 0; i < program->ncalls; i++) {
+  for (int i = 0; i < call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
     if (!c->op->scratch) continue;
     sl_call call = shape_of(c);

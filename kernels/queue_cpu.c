@@ -39,7 +39,8 @@ static inline void *place_address(sl_place place, void *const *bases) {
   return place.base < 0 ? NULL : (char *)bases[place.base] + place.offset;
 }
 
-static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing) {
+static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing,
+                     const sl_tick *tick) {
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
   uint32_t accumulate = c->accumulate;
@@ -51,16 +52,24 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   c->op->cpu(&(sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
                         .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
                         .accumulate = accumulate, .state = c->state, .scratch = q->scratch,
-                        .team = q->team, .tick = firing->tick});
+                        .team = q->team, .tick = *tick});
 }
 
 /* Apart, so that a firing with nothing to run costs next to nothing. */
 static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
                                                   const sl_firing *firing) {
   uint64_t start = sli_now_ns();
+  const sl_program_call *calls = program->calls;
+  sl_tick tick = firing->tick;
+  if (program->pieces) {
+    const sl_program_piece *piece = &program->pieces[tick.piece];
+    calls += piece->variant * program->ncalls;
+    tick.row = piece->row;
+    tick.rows = piece->rows;
+  }
   for (int i = 0; i < program->ncalls; i++) {
-    sl_call_time *time = program->calls[i].time;
-    run_call(q, &program->calls[i], firing);
+    sl_call_time *time = calls[i].time;
+    run_call(q, &calls[i], firing, &tick);
     if (!time) continue;
     uint64_t end = sli_now_ns();
     if (time->calls++) time->ns += end - start;

@@ -122,7 +122,7 @@ static sl_program *make_program(sl_plan *plan, node *n) {
                             .nout = n->nout, .in_type = types, .out_type = types + n->nin,
                             .in = places, .out = places + n->nin,
                             .accumulate_span = n->nout ? (1u << n->nout) - 1 : 0};
-  *program = (sl_program){1, call, n->nin + n->nout + 1};
+  *program = (sl_program){.ncalls = 1, .calls = call, .nbases = n->nin + n->nout + 1};
   return program;
 }
 

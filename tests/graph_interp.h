@@ -1,7 +1,9 @@
 /* Runs a lowered-to-nodes graph in the plainest way there is: every tensor has
- * memory of its own for ever, and the nodes run in their order, tick after tick.
- * What the actors compute must have the same bits. Training graphs come from
- * sli_pass_gradients, inference graphs from sli_pass_outputs. */
+ * memory of its own for ever, one for each piece of the sequences, and the nodes
+ * run in their order, tick after tick. What the actors compute must have the
+ * same bits. Training graphs come from sli_pass_gradients (with sli_pass_cut
+ * before and sli_pass_pieces behind where sequences are cut), inference graphs
+ * from sli_pass_outputs. */
 #ifndef SLUICE_TESTS_GRAPH_INTERP_H
 #define SLUICE_TESTS_GRAPH_INTERP_H
 
@@ -14,8 +16,9 @@
 
 typedef struct interp {
   sl_graph *g;
-  void **data;   /* [ntensors] */
-  void **state;  /* [nnodes], of op->prepare */
+  int pieces, variants;
+  void **data;   /* [pieces][ntensors] */
+  void **state;  /* [variants][nnodes], of op->prepare */
   void *scratch; /* large enough for every node */
 } interp;
 
@@ -26,48 +29,82 @@ static inline void *interp_memory(size_t bytes) {
   return memset(p, 0, bytes);
 }
 
+/* Which of the different lengths a piece has. */
+static inline int interp_variant(const interp *in, int piece) {
+  int v = 0;
+  while (in->variants > 1 && in->g->variant_lengths[v] != in->g->lengths[piece]) v++;
+  return v;
+}
+
+static inline void *interp_place(const interp *in, const sl_tensor *t, int piece) {
+  return t ? in->data[piece * in->g->ntensors + t->id] : NULL;
+}
+
+/* Sums over the step begin anew with the first way back: of the last piece. */
 static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick tick,
                                   const void **ins, void **outs) {
-  for (int i = 0; i < n->nin; i++) ins[i] = n->in[i] ? in->data[n->in[i]->id] : NULL;
-  for (int o = 0; o < n->nout; o++) outs[o] = n->out[o] ? in->data[n->out[o]->id] : NULL;
-  return (sl_call){.op = n->op, .attrs = &n->attrs, .nin = n->nin, .nout = n->nout,
-                   .in_type = n->in_type, .out_type = n->out_type, .in = ins, .out = outs,
-                   .accumulate = tick.microbatch ? n->accumulate_span : 0,
-                   .state = in->state[n->id], .scratch = in->scratch, .tick = tick};
+  int v = interp_variant(in, tick.piece);
+  for (int i = 0; i < n->nin; i++) ins[i] = interp_place(in, n->in[i], tick.piece);
+  for (int o = 0; o < n->nout; o++) outs[o] = interp_place(in, n->out[o], tick.piece);
+  bool adds = tick.microbatch || tick.piece + 1 < in->pieces;
+  return (sl_call){.op = n->op, .attrs = n->shapes ? &n->shapes[v].attrs : &n->attrs,
+                   .nin = n->nin, .nout = n->nout,
+                   .in_type = n->shapes ? n->shapes[v].in : n->in_type,
+                   .out_type = n->shapes ? n->shapes[v].out : n->out_type, .in = ins, .out = outs,
+                   .accumulate = adds ? n->accumulate_span : 0,
+                   .state = in->state[v * in->g->nnodes + n->id], .scratch = in->scratch,
+                   .tick = tick};
+}
+
+/* One for all pieces: parameters, records, and what is summed or made once a step. */
+static inline bool interp_shared(const sl_tensor *t) {
+  const sli_node *n = t->producer;
+  return !n || n->per_step || (n->op->updates >> t->output & 1) ||
+         (n->accumulate_span >> t->output & 1);
+}
+
+static inline void interp_prepare(interp *in, const sli_node *n, int piece, size_t *scratch) {
+  const void *ins[n->nin + 1];
+  void *outs[n->nout + 1], **state = &in->state[interp_variant(in, piece) * in->g->nnodes + n->id];
+  CHECK(n->op->cpu, "node %s has no CPU kernel", n->name);
+  sl_call call = interp_call(in, n, (sl_tick){.piece = piece}, ins, outs);
+  if (n->op->prepare && !*state) {
+    sl_status status = n->op->prepare(&call, state);
+    CHECK(!status, "node %s: %s", n->name, sl_detail());
+  }
+  call.state = *state;
+  if (n->op->scratch) *scratch = SLI_MAX(*scratch, n->op->scratch(&call, 1));
 }
 
 /* Room for every tensor, state for every node; parameters by their init rules. */
 static inline interp interp_create(sl_graph *g, uint64_t seed) {
-  CHECK(g->options.pieces == 1, "the interpreter runs whole microbatches only");
-  interp in = {.g = g, .data = calloc((size_t)g->ntensors + 1, sizeof(void *)),
-               .state = calloc((size_t)g->nnodes + 1, sizeof(void *))};
-  for (int t = 0; t < g->ntensors; t++)
-    in.data[t] = interp_memory(sl_type_bytes(&g->tensors[t]->type));
+  interp in = {.g = g, .pieces = g->options.pieces, .variants = SLI_MAX(g->nvariants, 1)};
+  CHECK(in.pieces == 1 || g->nvariants, "the graph has not been cut");
+  in.data = calloc((size_t)(in.pieces * g->ntensors) + 1, sizeof(void *));
+  in.state = calloc((size_t)(in.variants * g->nnodes) + 1, sizeof(void *));
+  for (int k = 0; k < in.pieces; k++)
+    for (int t = 0; t < g->ntensors; t++)
+      in.data[k * g->ntensors + t] = k && interp_shared(g->tensors[t])
+                                         ? in.data[t]
+                                         : interp_memory(sl_type_bytes(&g->tensors[t]->type));
   for (int p = 0; p < g->nparams; p++)
     sli_init_values(&g->params[p]->type, g->params[p]->init, g->params[p]->name, seed,
                     in.data[g->params[p]->id]);
   size_t scratch = 0;
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
-    const void *ins[n->nin + 1];
-    void *outs[n->nout + 1];
-    CHECK(n->op->cpu, "node %s has no CPU kernel", n->name);
-    sl_call call = interp_call(&in, n, (sl_tick){0}, ins, outs);
-    if (n->op->prepare) {
-      sl_status status = n->op->prepare(&call, &in.state[i]);
-      CHECK(!status, "node %s: %s", n->name, sl_detail());
-    }
-    call.state = in.state[i];
-    if (n->op->scratch) scratch = SLI_MAX(scratch, n->op->scratch(&call, 1));
-  }
+  for (int k = 0; k < in.pieces; k++)
+    for (int i = 0; i < g->nnodes; i++) interp_prepare(&in, g->nodes[i], k, &scratch);
   in.scratch = interp_memory(scratch);
   return in;
 }
 
 static inline void interp_destroy(interp *in) {
-  for (int t = 0; t < in->g->ntensors; t++) free(in->data[t]);
-  for (int n = 0; n < in->g->nnodes; n++)
-    if (in->g->nodes[n]->op->release) in->g->nodes[n]->op->release(in->state[n]);
+  sl_graph *g = in->g;
+  for (int k = 0; k < in->pieces; k++)
+    for (int t = 0; t < g->ntensors; t++)
+      if (!k || !interp_shared(g->tensors[t])) free(in->data[k * g->ntensors + t]);
+  for (int v = 0; v < in->variants; v++)
+    for (int n = 0; n < g->nnodes; n++)
+      if (g->nodes[n]->op->release) g->nodes[n]->op->release(in->state[v * g->nnodes + n]);
   free(in->data);
   free(in->state);
   free(in->scratch);
@@ -81,24 +118,46 @@ static inline void interp_node(interp *in, int i, sl_tick tick) {
   n->op->cpu(&call);
 }
 
-/* The values of a tensor, as the last node that wrote them left them. */
+/* The values of a tensor, of its first piece if it is cut, as the last node that
+ * wrote them left them. */
 static inline void *interp_data(const interp *in, const sl_tensor *t) { return in->data[t->id]; }
 
-static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch) {
-  return (sl_tick){.number = step * in->g->options.microbatches + microbatch, .step = step,
-                   .microbatch = microbatch};
+static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch, int piece) {
+  sl_tick tick = {.number = (step * in->g->options.microbatches + microbatch) * in->pieces + piece,
+                  .step = step, .microbatch = microbatch, .piece = piece};
+  if (in->pieces == 1) return tick;
+  for (int k = 0; k < piece; k++) tick.row += in->g->lengths[k];
+  tick.rows = in->g->lengths[piece];
+  return tick;
 }
 
-/* The loss of the last tick. */
-static inline double interp_tick_loss(const interp *in) {
-  const void *loss = interp_data(in, in->g->loss);
-  return in->g->loss->type.dtype == SL_F64 ? *(const double *)loss : *(const float *)loss;
+/* Adds the loss of a microbatch, each piece by its share of the positions. */
+static inline void interp_add_loss(const interp *in, double *sum) {
+  for (int k = 0; k < in->pieces; k++) {
+    const void *loss = interp_place(in, in->g->loss, k);
+    double share = in->pieces == 1 ? 1 : (double)in->g->lengths[k] / (double)in->g->length;
+    *sum += share * (in->g->loss->type.dtype == SL_F64 ? *(const double *)loss
+                                                       : (double)*(const float *)loss);
+  }
 }
 
-/* All nodes of one tick. */
-static inline void interp_run_tick(interp *in, int64_t step, int microbatch) {
-  for (int i = 0; i < in->g->nnodes; i++)
-    if (!in->g->nodes[i]->per_step) interp_node(in, i, interp_tick(in, step, microbatch));
+static inline void interp_way(interp *in, int64_t step, int microbatch, int piece, bool back) {
+  for (int i = 0; i < in->g->nnodes; i++) {
+    const sli_node *n = in->g->nodes[i];
+    bool forth = n->cls == SL_CLASS_F || n->cls == SL_CLASS_L;
+    if (!n->per_step && forth != back) interp_node(in, i, interp_tick(in, step, microbatch, piece));
+  }
+}
+
+/* Forward nodes alone: the mean loss of a step with the values as they are. */
+static inline double interp_forward(interp *in, int64_t step) {
+  int M = in->g->options.microbatches;
+  double sum = 0;
+  for (int m = 0; m < M; m++) {
+    for (int k = 0; k < in->pieces; k++) interp_way(in, step, m, k, false);
+    interp_add_loss(in, &sum);
+  }
+  return sum / M;
 }
 
 /* Forward and backward of a step: gradients are complete, nothing is updated.
@@ -107,8 +166,9 @@ static inline double interp_backward(interp *in, int64_t step) {
   int M = in->g->options.microbatches;
   double sum = 0;
   for (int m = 0; m < M; m++) {
-    interp_run_tick(in, step, m);
-    sum += interp_tick_loss(in);
+    for (int k = 0; k < in->pieces; k++) interp_way(in, step, m, k, false);
+    for (int k = in->pieces - 1; k >= 0; k--) interp_way(in, step, m, k, true);
+    interp_add_loss(in, &sum);
   }
   return sum / M;
 }
@@ -118,22 +178,8 @@ static inline double interp_step(interp *in, int64_t step) {
   double loss = interp_backward(in, step);
   for (int i = 0; i < in->g->nnodes; i++)
     if (in->g->nodes[i]->per_step)
-      interp_node(in, i, interp_tick(in, step, in->g->options.microbatches - 1));
+      interp_node(in, i, interp_tick(in, step, in->g->options.microbatches - 1, in->pieces - 1));
   return loss;
-}
-
-/* Forward nodes alone: the mean loss of a step with the values as they are. */
-static inline double interp_forward(interp *in, int64_t step) {
-  int M = in->g->options.microbatches;
-  double sum = 0;
-  for (int m = 0; m < M; m++) {
-    for (int i = 0; i < in->g->nnodes; i++) {
-      sl_class cls = in->g->nodes[i]->cls;
-      if (cls == SL_CLASS_F || cls == SL_CLASS_L) interp_node(in, i, interp_tick(in, step, m));
-    }
-    sum += interp_tick_loss(in);
-  }
-  return sum / M;
 }
 
 #endif

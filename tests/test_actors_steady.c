@@ -83,7 +83,7 @@ static sl_program *make_program(sl_plan *plan, const sl_op *op) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
   sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
   *call = (sl_program_call){.op = op, .name = op->name};
-  *program = (sl_program){1, call, 4};
+  *program = (sl_program){.ncalls = 1, .calls = call, .nbases = 4};
   return program;
 }
 

@@ -71,7 +71,7 @@ static void sequences_follow_one_another(void) {
               (long long)n);
         for (int64_t i = 0; i < 2 * n + 1; i++) {
           int32_t out[40], targets[40];
-          sli_tokens_read(files[f], i, out, targets);
+          sli_tokens_read(files[f], i, 0, context, out, targets);
           for (int j = 0; j < context; j++) {
             int64_t at = i % n * context + j;
             CHECK(out[j] == words[at] && targets[j] == words[at + 1], "sequence %lld, token %d",

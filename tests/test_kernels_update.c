@@ -124,7 +124,7 @@ static void add_to(void *ctx, const sl_tick *tick, int n, const void *const *val
 static void check_sources_and_reports_call_back(void) {
   float base = 100;
   sl_type types[] = {SL_SCALAR(SL_F32), SL_TYPE(SL_I32, 1)};
-  sl_source source = {2, types, count_up, &base};
+  sl_source source = {.nout = 2, .types = types, .fill = count_up, .ctx = &base};
   kernel from = kernel_create(&sl_op_source, (sl_attrs){.user = &source}, 0, NULL, 2);
   from.tick = (sl_tick){.number = 7, .microbatch = 3};
   kernel_run(&from, NULL);

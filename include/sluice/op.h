@@ -93,6 +93,8 @@ typedef struct sl_attrs {
   float theta;     /* rotary base (0: 10000) */
   float value;     /* fill: the constant */
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
+  int64_t length;  /* tokens of a whole sequence where sequences are cut in pieces, set by
+                      the graph; 0 where they are not cut */
   const void *user; /* source, adamw, user rows: a record that outlives the run */
 } sl_attrs;
 
@@ -102,6 +104,8 @@ typedef struct sl_tick {
   int64_t step;
   int32_t microbatch; /* 0..M-1 */
   int32_t piece;      /* 0..K-1 */
+  int64_t row, rows;  /* where the piece begins in its sequence and how long it is, for
+                         what a program runs; 0 and 0 where sequences are not cut */
 } sl_tick;
 
 struct sl_op;
@@ -151,6 +155,28 @@ typedef struct sl_grad_rule {
 
 /* ---- the row ------------------------------------------------------------- */
 
+/* What becomes of an op when sequences are cut in pieces along one dim of the
+ * data. All but the first promise that a call on a piece gives that piece of
+ * what the whole would give, and that gradients summed over positions come out
+ * as sums over pieces. They differ in which dim of an f32 input may be cut:
+ *   REFUSED    no promise: a model with it cannot be cut
+ *   ELEMENTS   any dim
+ *   ROWS       any but the last
+ *   POSITIONS  dim 1 alone, for it looks at call->tick.row
+ *   STATE      dim 1 alone; it keeps a record of the sequence so far in outputs
+ *              that it updates in place. attrs.length is the sequence's
+ *   MEAN       any but the last; output 0 is a scalar, the mean over positions,
+ *              so a piece counts by its share of them. Only a loss can be one
+ * For rows of backward ops they all mean the same. */
+typedef enum sl_pieces {
+  SL_PIECES_REFUSED,
+  SL_PIECES_ELEMENTS,
+  SL_PIECES_ROWS,
+  SL_PIECES_POSITIONS,
+  SL_PIECES_STATE,
+  SL_PIECES_MEAN
+} sl_pieces;
+
 typedef struct sl_op {
   const char *name;          /* "linear"; unique in the table */
   int min_in, max_in;        /* max_in -1: any number */
@@ -184,6 +210,11 @@ typedef struct sl_op {
   uint32_t accumulates;
   /* Bit i: output i is updated in place (its old contents are read). */
   uint32_t updates;
+  sl_pieces pieces;
+  uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
+  /* The row that stands for this one where sequences are cut: the same inputs,
+   * the same first outputs, more of them behind. NULL: the row itself does. */
+  const struct sl_op *pieced;
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 

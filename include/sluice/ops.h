@@ -31,7 +31,8 @@ extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
  * read for its type only. */
 extern const sl_op sl_op_embedding, sl_op_embedding_w;
 
-/* position(x [B, T, C], table [P, C]), P >= T -> x[b, t] + table[t].
+/* position(x [B, T, C], table [P, C]), P >= T -> x[b, t] + table[t]; of a piece,
+ * t counts from call->tick.row on.
  * position_w(dy [B, T, C], table) -> dtable [P, C] (acc): sum over b; zero for
  * rows from T on. The table is read for its type only. */
 extern const sl_op sl_op_position, sl_op_position_w;
@@ -76,7 +77,8 @@ extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
  * arXiv 2104.09864, pairing dims j and j + D/2 of a head ("rotate half", the
  * convention of LLaMA weights in Hugging Face format); position t turns pair j
  * by t theta^(-2j/D). rotary_b(dy) -> dx turns back. For keys with fewer heads
- * set attrs.heads to the number of key heads of that call. */
+ * set attrs.heads to the number of key heads of that call. Of a piece, t counts
+ * from call->tick.row on. */
 extern const sl_op sl_op_rotary, sl_op_rotary_b;
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D]) -> o [B, T, Hq*D],
@@ -90,6 +92,21 @@ extern const sl_op sl_op_attention, sl_op_attention_b;
 /* The same on one tensor qkv [B, T, (Hq + 2 Hkv)*D], q then k then v along the
  * last dim (GPT-2's c_attn). attention_packed_b(qkv, o, lse, do) -> dqkv. */
 extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
+
+/* Attention of one piece [B, n] of sequences cut along T, attrs.length = T; the
+ * piece begins at position r = call->tick.row, and pieces come in order. kv
+ * [B, T, 2 Hkv*D], updated in place, keeps k then v of every position so far:
+ * the piece's rows are written, rows 0 .. r+n-1 read.
+ * attention_piece(q, k, v) -> o, lse, kv.
+ * attention_packed_piece(qkv) -> o, lse, kv, q: q is the piece's, for the way
+ * back.
+ * Backward the pieces come in reverse: dkv, updated in place, keeps what the
+ * later pieces sent back to dk and dv of every position; the last piece (r+n =
+ * T) begins it anew.
+ * attention_piece_b(q, kv, o, lse, do) -> dq, dk, dv, dkv.
+ * attention_packed_piece_b(q, kv, o, lse, do) -> dqkv, dkv. */
+extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b;
+extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b;
 
 /* ---- losses -------------------------------------------------------------- */
 
@@ -114,9 +131,13 @@ extern const sl_op sl_op_fill;
  * the same tick must always give the same data. */
 typedef struct sl_source {
   int nout;
-  const sl_type *types; /* [nout] */
+  const sl_type *types; /* [nout] of a whole microbatch */
   void (*fill)(void *ctx, const sl_tick *tick, void *const *out);
   void *ctx;
+  /* 1 + the dim of all outputs that sequences lie along, if fill() can be asked
+   * for a piece of them: positions tick->row .. of that dim, tick->rows in
+   * number, where tick->rows is not 0. 0: whole microbatches only. */
+  int cut;
 } sl_source;
 
 /* source() -> sl_source.nout outputs. The row's nout is -1: ask the record. */

@@ -40,10 +40,19 @@ typedef struct sl_program_call {
   sl_call_time *time;       /* NULL: not measured */
 } sl_program_call;
 
+/* One piece of sequences that are cut: its positions in them, and which variant
+ * of the program is for pieces of that length. */
+typedef struct sl_program_piece {
+  int64_t row, rows;
+  int32_t variant;
+} sl_program_piece;
+
 typedef struct sl_program {
-  int ncalls;
-  sl_program_call *calls;
+  int ncalls;              /* of one variant */
+  sl_program_call *calls;  /* [nvariants][ncalls] */
   int nbases; /* how many bases its places refer to; the last one is the workspace */
+  int nvariants;           /* the same calls with other shapes; 0: 1 */
+  const sl_program_piece *pieces; /* by tick.piece; NULL: sequences are not cut */
 } sl_program;
 
 /* What one firing brings to its program. Valid during launch: a queue that

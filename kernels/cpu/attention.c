@@ -100,6 +100,8 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
       .dim = o->dim[2] / call->attrs->heads,
       .q_row = q_row,
       .q_batch = length * q_row,
+      .dq_row = q_row,
+      .dq_batch = length * q_row,
       .kv_row = kv_row,
       .kv_batch = length * kv_row,
       .o_row = o->dim[2],
@@ -167,6 +169,7 @@ static void packed_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_attention = {
     .name = "attention", .min_in = 3, .max_in = 3, .nout = 2,
+    .pieced = &sl_op_attention_piece,
     .infer = attention_infer, .cost = attention_cost, .cpu = attention_cpu,
     .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
@@ -180,6 +183,7 @@ const sl_op sl_op_attention_b = {
 
 const sl_op sl_op_attention_packed = {
     .name = "attention_packed", .min_in = 1, .max_in = 1, .nout = 2,
+    .pieced = &sl_op_attention_packed_piece,
     .infer = packed_infer, .cost = attention_cost, .cpu = packed_cpu,
     .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},

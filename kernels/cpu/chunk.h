@@ -109,7 +109,8 @@ typedef struct sli_attention {
   int64_t batch, queries, q0, keys, heads, kv_heads, dim;
   const float *q, *k, *v, *o, *do_;
   float *out, *lse, *dq, *dk, *dv;
-  int64_t q_row, q_batch, kv_row, kv_batch; /* strides of q, dq and of k, v, dk, dv */
+  int64_t q_row, q_batch, dq_row, dq_batch; /* strides of q and of dq */
+  int64_t kv_row, kv_batch;                 /* strides of k, v, dk and dv */
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
   bool accumulate_kv;                       /* add to dk and dv */
 } sli_attention;

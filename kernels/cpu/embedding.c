@@ -72,6 +72,7 @@ static void position_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_embedding = {
     .name = "embedding", .min_in = 2, .max_in = 2, .nout = 1,
+    .pieces = SL_PIECES_ROWS, .whole = 2,
     .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
     .grad = {{.op = &sl_op_embedding_w, .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
@@ -79,12 +80,14 @@ const sl_op sl_op_embedding = {
 
 const sl_op sl_op_embedding_w = {
     .name = "embedding_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
     .infer = embedding_w_infer, .cost = embedding_w_cost, .cpu = embedding_w_cpu,
     .accumulates = 1,
 };
 
 const sl_op sl_op_position = {
     .name = "position", .min_in = 2, .max_in = 2, .nout = 1,
+    .pieces = SL_PIECES_POSITIONS, .whole = 2,
     .infer = position_infer, .cost = position_cost, .cpu = position_cpu,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
              {.op = &sl_op_position_w, .cls = SL_CLASS_W,
@@ -93,6 +96,7 @@ const sl_op sl_op_position = {
 
 const sl_op sl_op_position_w = {
     .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
     .infer = position_w_infer, .cost = position_cost, .cpu = position_w_cpu,
     .accumulates = 1,
 };

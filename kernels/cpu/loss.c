@@ -102,6 +102,7 @@ static void mse_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
+    .pieces = SL_PIECES_MEAN,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
     .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
     .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_B,
@@ -110,11 +111,13 @@ const sl_op sl_op_cross_entropy = {
 
 const sl_op sl_op_cross_entropy_b = {
     .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost, .cpu = cross_entropy_b_cpu,
 };
 
 const sl_op sl_op_mse = {
     .name = "mse", .min_in = 2, .max_in = 2, .nout = 1,
+    .pieces = SL_PIECES_MEAN,
     .infer = mse_infer, .cost = mse_cost, .scratch = mse_scratch, .cpu = mse_cpu,
     .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -122,5 +125,6 @@ const sl_op sl_op_mse = {
 
 const sl_op sl_op_mse_b = {
     .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
     .infer = mse_b_infer, .cost = mse_b_cost, .cpu = mse_b_cpu,
 };

@@ -19,7 +19,8 @@ SLI_COST(rotary_cost, 0, 1, 3)
 
 static sl_status rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
-  int64_t positions = x->dim[1], pairs = x->dim[2] / call->attrs->heads / 2;
+  int64_t positions = call->attrs->length ? call->attrs->length : x->dim[1];
+  int64_t pairs = x->dim[2] / call->attrs->heads / 2;
   size_t count = (size_t)(positions * pairs);
   sli_rotary *r = malloc(sizeof *r + 2 * count * sizeof(float));
   if (!r) return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
@@ -45,6 +46,7 @@ static void rotary_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_rotary = {
     .name = "rotary", .min_in = 1, .max_in = 1, .nout = 1,
+    .pieces = SL_PIECES_POSITIONS,
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_cpu,
     .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B,
@@ -53,6 +55,7 @@ const sl_op sl_op_rotary = {
 
 const sl_op sl_op_rotary_b = {
     .name = "rotary_b", .min_in = 1, .max_in = 1, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_b_cpu,
 };

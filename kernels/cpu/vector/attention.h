@@ -221,7 +221,7 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
     if (a->dq) product(true, dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);
   }
   if (a->dq)
-    transpose_out(a->dq + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, dqt, nq, dim, ones);
+    transpose_out(a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim, a->dq_row, dqt, nq, dim, ones);
 }
 
 static void zero_head(float *head, int64_t row, int64_t rows, int64_t dim) {

@@ -49,6 +49,7 @@ static void position_chunk(void *arg, int i) {
   float *y = call->out[0];                            /* [B, T, C] */
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
   sli_range rows = sli_rows(&call->in_type[0], i);
+  table += call->tick.row * width;
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *xr = x + r * width, *tr = table + r % length * width;
     float *yr = y + r * width;
@@ -65,6 +66,7 @@ static void position_w_chunk(void *arg, int i) {
   int64_t rows = sl_type_rows(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
   if (!sli_accumulates(call, 0)) zero_columns(dtable, call->out_type[0].dim[0], width, columns);
+  dtable += call->tick.row * width;
   for (int64_t r = 0; r < rows; r++)
     add_columns(dtable + r % length * width, dy + r * width, columns);
 }

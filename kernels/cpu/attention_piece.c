@@ -1,0 +1,275 @@
+/* Rows of attention over one piece of a sequence that is cut along its
+ * positions, after Sun et al., arXiv 2406.03488.
+ *
+ * A causal query needs the keys and values of every earlier position, so they
+ * are kept: kv [B, T, 2 Hkv*D] belongs to the whole sequence, and each piece
+ * forward writes its rows into it and attends to all rows up to its own. On the
+ * way back the pieces come in reverse. A piece's queries send gradients to the
+ * keys and values of all positions before them, which belong to pieces whose
+ * turn is yet to come; dkv keeps them until then. When a piece's turn comes,
+ * all later ones have had theirs, so its rows of dkv, with its own share added,
+ * are complete and leave as dk and dv.
+ *
+ * Both are views for the kernel of whole sequences (vector/attention.h), whose
+ * query 0 then stands at position q0. */
+#include <string.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+static int kv_heads(const sl_attrs *attrs) {
+  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+}
+
+/* Of kv and dkv, where o is [B, n, Hq*D]. */
+static sl_type record_type(const sl_attrs *attrs, const sl_type *o) {
+  return SL_TYPE(SL_F32, o->dim[0], attrs->length, o->dim[2] / attrs->heads * 2 * kv_heads(attrs));
+}
+
+static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
+  if (x->dim[1] <= attrs->length) return SL_OK;
+  return sli_misfit(x, "a piece has at most the %lld positions of its sequence",
+                    (long long)attrs->length);
+}
+
+static sl_status piece_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sl_op_attention.infer(attrs, nin, in, out));
+  SLI_TRY(want_length(attrs, &in[0]));
+  out[2] = record_type(attrs, &out[0]);
+  return SL_OK;
+}
+
+static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sl_op_attention_packed.infer(attrs, nin, in, out));
+  SLI_TRY(want_length(attrs, &in[0]));
+  out[2] = record_type(attrs, &out[0]);
+  out[3] = out[0];
+  return SL_OK;
+}
+
+/* in: q, kv, o, lse, do. *own: k and v of the piece. */
+static sl_status backward_infer(const sl_attrs *attrs, const sl_type *in, sl_type *own) {
+  if (attrs->heads < 1 || in[0].ndim != 3)
+    return sli_misfit(&in[0], "q must be f32[b, t, n] and heads positive");
+  *own = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * kv_heads(attrs));
+  const sl_type forward[] = {in[0], *own, *own};
+  sl_type out[3];
+  SLI_TRY(piece_infer(attrs, 3, forward, out));
+  SLI_TRY(sli_want("kv", &in[1], &out[2]));
+  SLI_TRY(sli_want("o", &in[2], &out[0]));
+  SLI_TRY(sli_want("lse", &in[3], &out[1]));
+  return sli_want("do", &in[4], &out[0]);
+}
+
+static sl_status piece_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(backward_infer(attrs, in, &out[1]));
+  out[0] = in[0];
+  out[2] = out[1];
+  out[3] = in[1];
+  return SL_OK;
+}
+
+static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type own;
+  (void)nin;
+  SLI_TRY(backward_infer(attrs, in, &own));
+  out[0] = sli_type_with_last(&in[0], in[0].dim[2] + 2 * own.dim[2]);
+  out[1] = in[1];
+  return SL_OK;
+}
+
+/* Of a piece as long and as far along as the average: the pieces' sum is the
+ * whole's cost. Half of the record is there then. */
+static void cost(const sl_attrs *attrs, const sl_type *o, int products, double *flops,
+                 double *bytes) {
+  sl_type record = record_type(attrs, o);
+  *flops = products * (double)sl_type_elements(o) * (double)(attrs->length + 1);
+  *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(&record);
+}
+
+static void piece_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                       double *flops, double *bytes) {
+  (void)nin, (void)in;
+  cost(attrs, &out[0], 2, flops, bytes);
+}
+
+static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                          double *flops, double *bytes) {
+  (void)nin, (void)out;
+  cost(attrs, &in[2], 5, flops, bytes);
+}
+
+/* ---- rows from here to there ---------------------------------------------------- */
+
+/* One block of columns in all rows of a batch of sequences. Strides in floats. */
+typedef struct block {
+  const float *from;
+  float *to;
+  int64_t from_row, from_batch, to_row, to_batch, width;
+} block;
+
+typedef struct move {
+  int64_t rows, tiles;
+  int nblocks;
+  block blocks[3];
+} move;
+
+enum { MOVE_ROWS = 64 };
+
+/* Chunk i: sequence, tile of rows. */
+static void move_chunk(void *arg, int i) {
+  const move *m = arg;
+  int64_t sequence = i / m->tiles;
+  sli_range rows = sli_chunk_range(m->rows, MOVE_ROWS, (int)(i % m->tiles));
+  for (int b = 0; b < m->nblocks; b++) {
+    const block *x = &m->blocks[b];
+    const float *from = x->from + sequence * x->from_batch;
+    float *to = x->to + sequence * x->to_batch;
+    for (int64_t r = rows.begin; x->to && r < rows.end; r++)
+      memcpy(to + r * x->to_row, from + r * x->from_row, (size_t)x->width * sizeof *to);
+  }
+}
+
+static void move_rows(const sl_call *call, int64_t sequences, move *m) {
+  m->tiles = sli_chunk_count(m->rows, MOVE_ROWS);
+  sl_team_for(call->team, (int)(sequences * m->tiles), move_chunk, m);
+}
+
+/* ---- the kernels ------------------------------------------------------------------ */
+
+/* The sizes of a call, and the strides of everything but q and dq. */
+static sli_attention view(const sl_call *call, const sl_type *o) {
+  int64_t dim = o->dim[2] / call->attrs->heads, kv_row = 2 * kv_heads(call->attrs) * dim;
+  return (sli_attention){
+      .batch = o->dim[0],
+      .queries = o->dim[1],
+      .q0 = call->tick.row,
+      .keys = call->tick.row + o->dim[1],
+      .heads = call->attrs->heads,
+      .kv_heads = kv_heads(call->attrs),
+      .dim = dim,
+      .kv_row = kv_row,
+      .kv_batch = call->attrs->length * kv_row,
+      .o_row = o->dim[2],
+      .o_batch = o->dim[1] * o->dim[2],
+  };
+}
+
+/* k and v of the piece, k_row floats from row to row, go into the record. */
+static block into_record(const sli_attention *a, const float *x, int64_t x_row, float *record) {
+  return (block){.from = x, .from_row = x_row, .from_batch = a->queries * x_row,
+                 .to = record + a->q0 * a->kv_row, .to_row = a->kv_row, .to_batch = a->kv_batch,
+                 .width = a->kv_heads * a->dim};
+}
+
+static block out_of_record(const sli_attention *a, const float *record, float *x, int64_t x_row) {
+  return (block){.from = record + a->q0 * a->kv_row, .from_row = a->kv_row,
+                 .from_batch = a->kv_batch, .to = x, .to_row = x_row,
+                 .to_batch = a->queries * x_row, .width = a->kv_heads * a->dim};
+}
+
+static void forward(const sl_call *call, sli_attention *a, const float *q, int64_t q_row) {
+  a->q = q;
+  a->q_row = q_row;
+  a->q_batch = a->queries * q_row;
+  a->k = call->out[2];
+  a->v = a->k + a->kv_heads * a->dim;
+  a->out = call->out[0];
+  a->lse = call->out[1];
+  int64_t tiles = (a->queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
+  sl_team_for(call->team, (int)(a->batch * a->heads * tiles), sli_cpu()->attention, a);
+}
+
+static void piece_cpu(const sl_call *call) {
+  sli_attention a = view(call, &call->out_type[0]);
+  int64_t own = a.kv_heads * a.dim;
+  float *record = call->out[2];
+  move_rows(call, a.batch,
+            &(move){.rows = a.queries, .nblocks = 2,
+                    .blocks = {into_record(&a, call->in[1], own, record),
+                               into_record(&a, call->in[2], own, record + own)}});
+  forward(call, &a, call->in[0], a.o_row);
+}
+
+static void packed_cpu(const sl_call *call) {
+  sli_attention a = view(call, &call->out_type[0]);
+  int64_t own = a.kv_heads * a.dim, row = call->in_type[0].dim[2];
+  const float *q = call->in[0], *k = q + a.heads * a.dim;
+  float *record = call->out[2];
+  block keep_q = {.from = q, .from_row = row, .from_batch = a.queries * row, .to = call->out[3],
+                  .to_row = a.o_row, .to_batch = a.o_batch, .width = a.o_row};
+  move_rows(call, a.batch,
+            &(move){.rows = a.queries, .nblocks = 3,
+                    .blocks = {into_record(&a, k, row, record),
+                               into_record(&a, k + own, row, record + own), keep_q}});
+  forward(call, &a, q, row);
+}
+
+/* dq, dk and dv are rows dq_row floats apart, dk and dv kv_row. */
+static void backward(const sl_call *call, float *record, float *dq, int64_t dq_row, float *dk,
+                     float *dv, int64_t kv_row) {
+  sli_attention a = view(call, &call->in_type[2]);
+  int64_t own = a.kv_heads * a.dim;
+  a.q = call->in[0];
+  a.q_row = a.o_row;
+  a.q_batch = a.o_batch;
+  a.k = call->in[1];
+  a.v = a.k + own;
+  a.o = call->in[2];
+  a.lse = (float *)call->in[3];
+  a.do_ = call->in[4];
+  a.dq = dq;
+  a.dq_row = dq_row;
+  a.dq_batch = a.queries * dq_row;
+  a.dk = record;
+  a.dv = record + own;
+  a.accumulate_kv = a.keys < call->attrs->length;
+  sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
+  move_rows(call, a.batch,
+            &(move){.rows = a.queries, .nblocks = 2,
+                    .blocks = {out_of_record(&a, record, dk, kv_row),
+                               out_of_record(&a, record + own, dv, kv_row)}});
+}
+
+static void piece_b_cpu(const sl_call *call) {
+  backward(call, call->out[3], call->out[0], call->in_type[0].dim[2], call->out[1], call->out[2],
+           call->out_type[1].dim[2]);
+}
+
+static void packed_b_cpu(const sl_call *call) {
+  int64_t row = call->out_type[0].dim[2], queries = call->in_type[0].dim[2];
+  float *dq = call->out[0];
+  float *dk = dq ? dq + queries : NULL, *dv = dk ? dk + (row - queries) / 2 : NULL;
+  backward(call, call->out[1], dq, row, dk, dv, row);
+}
+
+const sl_op sl_op_attention_piece = {
+    .name = "attention_piece", .min_in = 3, .max_in = 3, .nout = 3,
+    .pieces = SL_PIECES_STATE, .updates = 4,
+    .infer = piece_infer, .cost = piece_cost, .cpu = piece_cpu,
+    .grad = {{.op = &sl_op_attention_piece_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
+              .nof = 3, .of = {0, 1, 2}}},
+};
+
+const sl_op sl_op_attention_piece_b = {
+    .name = "attention_piece_b", .min_in = 5, .max_in = 5, .nout = 4,
+    .pieces = SL_PIECES_STATE, .updates = 8,
+    .infer = piece_b_infer, .cost = backward_cost, .cpu = piece_b_cpu,
+};
+
+const sl_op sl_op_attention_packed_piece = {
+    .name = "attention_packed_piece", .min_in = 1, .max_in = 1, .nout = 4,
+    .pieces = SL_PIECES_STATE, .updates = 4,
+    .infer = packed_infer, .cost = piece_cost, .cpu = packed_cpu,
+    .grad = {{.op = &sl_op_attention_packed_piece_b, .cls = SL_CLASS_B,
+              .in = {SL_OUT(3), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
+              .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_attention_packed_piece_b = {
+    .name = "attention_packed_piece_b", .min_in = 5, .max_in = 5, .nout = 2,
+    .pieces = SL_PIECES_STATE, .updates = 2,
+    .infer = packed_b_infer, .cost = backward_cost, .cpu = packed_b_cpu,
+};
