@@ -17,6 +17,12 @@ sl_graph *sl_graph_create(const sl_graph_options *options) {
   if (g->options.microbatches < 1 || g->options.pieces < 1)
     sl_graph_fail(g, SL_E_USAGE, "%d microbatches of %d pieces: both must be at least 1",
                   g->options.microbatches, g->options.pieces);
+  else if (g->options.infer && g->options.pieces > 1)
+    sl_graph_fail(g, SL_E_USAGE, "%d pieces: inference takes sequences whole", g->options.pieces);
+  else if (g->options.lengths) {
+    size_t bytes = (size_t)g->options.pieces * sizeof *g->options.lengths;
+    g->options.lengths = memcpy(sli_arena_alloc(&g->arena, bytes), g->options.lengths, bytes);
+  }
   return g;
 }
 

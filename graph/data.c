@@ -20,15 +20,16 @@ typedef struct token_rows {
   void *feed_ctx;
 } token_rows;
 
-/* Sequence i of the run: step * batch + microbatch * rows + row. The tokens are
- * those of the whole microbatch, whatever pieces it is cut into. */
+/* Sequence i of the run: step * batch + microbatch * rows + row; of it the tick's
+ * piece, if sequences are cut. */
 static void fill_from_file(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
   int64_t first = tick->step * r->batch + tick->microbatch * r->rows;
-  int32_t *tokens = out[0], *targets = out[1]; /* [rows, context] or NULL */
+  int64_t count = tick->rows ? tick->rows : r->context;
+  int32_t *tokens = out[0], *targets = out[1]; /* [rows, count] or NULL */
   for (int64_t row = 0; row < r->rows; row++)
-    sli_tokens_read(r->file, first + row, tokens ? tokens + row * r->context : NULL,
-                    targets ? targets + row * r->context : NULL);
+    sli_tokens_read(r->file, first + row, tick->row, count, tokens ? tokens + row * count : NULL,
+                    targets ? targets + row * count : NULL);
 }
 
 static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
@@ -71,7 +72,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
   r->context = context;
   r->batch = rows * g->options.microbatches;
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
-  r->source = (sl_source){.nout = 2, .types = r->types, .ctx = r,
+  r->source = (sl_source){.nout = 2, .types = r->types, .cut = 2, .ctx = r,
                           .fill = g->options.infer ? fill_from_feed : fill_from_file};
   if (open_source(at, g, path, vocab, r)) return NULL;
   sl_tensor *outs[2];

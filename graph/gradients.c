@@ -60,16 +60,18 @@ static sl_status add_simple(pass *p, const sli_node *at, const sl_op *op, const 
 }
 
 /* A gradient that is the same everywhere: the seed, or none. */
-static sl_status add_constant(pass *p, const sli_node *at, const sl_type *like, float value,
+static sl_status add_constant(pass *p, const sli_node *at, const sl_tensor *like, float value,
                               const char *name, sl_tensor **out) {
   sl_type *type = sli_arena_alloc(&p->g->arena, sizeof *type);
-  *type = *like;
+  *type = like->type;
   type->dtype = SL_F32;
   const sl_attrs attrs = {.value = value, .user = type};
   sli_node *n = NULL;
   sl_status status = add_simple(p, at, &sl_op_fill, name, &attrs, SL_CLASS_B, 0, NULL, &n);
-  if (!status) *out = n->out[0];
-  return status;
+  if (status) return status;
+  n->like = like;
+  *out = n->out[0];
+  return SL_OK;
 }
 
 static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tensor *grad) {
@@ -130,7 +132,7 @@ static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_t
   if (y->grad) *out = y->grad;
   else {
     const char *name = sli_arena_format(&p->g->arena, "%s:zero", y->name);
-    sl_status status = add_constant(p, n, &y->type, 0, name, out);
+    sl_status status = add_constant(p, n, y, 0, name, out);
     if (status) return status;
     y->grad = *out;
   }
@@ -170,6 +172,13 @@ static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule 
   return sli_arena_format(&g->arena, "%s:%s.%d", n->name, rule->op->name, same);
 }
 
+/* What a row updates in place is there whether or not anyone reads it. */
+static void add_records(sl_graph *g, sli_node *node, int from) {
+  for (int o = from; o < node->nout; o++)
+    if (node->op->updates >> o & 1)
+      sli_node_output(g, node, o, sli_arena_format(&g->arena, "%s:%d", node->name, o));
+}
+
 static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) {
   sl_graph *g = p->g;
   sl_tensor *in[SL_GRAD_ARGS];
@@ -196,6 +205,7 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
     sl_status status = deliver(p, n, i, sli_node_output(g, node, j, out), node, j);
     if (status) return status;
   }
+  add_records(g, node, rule->nof);
   return SL_OK;
 }
 
@@ -330,7 +340,7 @@ static sl_status add_backward(pass *p, int nforward) {
   sl_graph *g = p->g;
   const sli_node *last = g->loss->producer;
   const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss->name);
-  sl_status status = add_constant(p, last, &g->loss->type, 1.0f / (float)g->options.microbatches,
+  sl_status status = add_constant(p, last, g->loss, 1.0f / (float)g->options.microbatches,
                                   name, &g->loss->grad);
   for (int n = nforward - 1; n >= 0 && !status; n--) status = differentiate(p, g->nodes[n]);
   if (!status) collect_uses(p);

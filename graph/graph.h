@@ -31,6 +31,12 @@ struct sl_tensor {
 /* Phases keep update work in an order that crosses stages without cycles. */
 enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE };
 
+/* What a node is where sequences are cut: one for each length of piece. */
+typedef struct sli_shapes {
+  sl_attrs attrs;
+  sl_type *in, *out;
+} sli_shapes;
+
 struct sli_node {
   int id;
   const sl_op *op;
@@ -47,6 +53,9 @@ struct sli_node {
   sl_tensor **out;     /* NULL: not wanted */
   sl_type *in_type;    /* [nin], ndim -1 where absent */
   sl_type *out_type;   /* [nout], also of outputs that are not wanted */
+  const sl_tensor *like; /* a constant of the backward pass: shaped as this */
+  sli_shapes *shapes;  /* [variants] by length, the longest first: its types are
+                          those above; NULL where sequences are not cut */
 };
 
 typedef struct sli_block {
@@ -71,6 +80,11 @@ struct sl_graph {
   sl_tensor *loss;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   sl_optimizer optimizer;
+  /* where sequences are cut, else 0 and NULL: */
+  int64_t length;          /* positions of a whole sequence */
+  int64_t *lengths;        /* [pieces] */
+  int nvariants;           /* different lengths */
+  int64_t *variant_lengths; /* the longest first */
   int noutputs;
   size_t output_capacity;
   struct sli_output {
@@ -110,6 +124,11 @@ void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
  * that the sums are the same wherever the uses are placed. */
 sl_status sli_pass_gradients(sl_graph *g);
 
+/* Before and after the gradients where sequences are cut in pieces: decides the
+ * lengths and exchanges rows; works out the shapes of each length. */
+sl_status sli_pass_cut(sl_graph *g);
+sl_status sli_pass_pieces(sl_graph *g);
+
 /* Pass 2, inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);
 
@@ -127,6 +146,10 @@ sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
 void sli_node_cost(const sli_node *node, double *flops, double *bytes);
 /* The same as an estimate of time on one core. */
 double sli_node_seconds(const sli_node *node);
+/* Both with other types, in[] as many as the op can take. */
+void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
+                   double *bytes);
+double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out);
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);

@@ -38,7 +38,8 @@ static void take_loss(void *ctx, const sl_tick *tick, int n, const void *const *
   (void)n;
   sl_lowered *l = ctx;
   double loss = *(const double *)values[0], *sum = &l->loss[tick->step % PENDING_STEPS];
-  *sum = tick->microbatch || tick->piece ? *sum + loss : loss;
+  double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
+  *sum = tick->microbatch || tick->piece ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !l->rt) return;
   char text[128];
   snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g",
@@ -52,7 +53,7 @@ static void take_norm(void *ctx, const sl_tick *tick, int n, const void *const *
   if (!l->options.on_step) return;
   sl_step_report report = {
       .step = tick->step,
-      .loss = l->loss[tick->step % PENDING_STEPS] / l->plan->microbatches / l->plan->pieces,
+      .loss = l->loss[tick->step % PENDING_STEPS] / l->plan->microbatches,
       .grad_norm = *(const double *)values[0],
       .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
   l->options.on_step(l->options.ctx, &report);
@@ -114,7 +115,7 @@ static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    if (b->rate == SLI_PER_STEP || b->producer == SL_NONE) continue;
+    if (b->rate == SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
     to->quotas[to->nquotas++] =
         (sl_quota){sli_arena_strdup(&to->arena, b->quota_name), l->groups[b->producer].stage,
                    b->quota};
@@ -167,11 +168,17 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
   return SL_OK;
 }
 
+static sl_status prepare_training(sl_graph *g) {
+  sl_status status = sli_pass_cut(g);
+  if (!status) status = sli_pass_gradients(g);
+  return status ? status : sli_pass_pieces(g);
+}
+
 /* Passes over the graph, once, and then the lowering itself. */
 static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   enum { MOST_CHUNKS = 3 };
   sl_graph *g = l->g;
-  sl_status status = g->options.infer ? sli_pass_outputs(g) : sli_pass_gradients(g);
+  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g);
   if (status) return status;
   add_reports(to);
   if (!is_auto(l->options)) return sli_lower_once(l);

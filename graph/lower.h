@@ -13,8 +13,8 @@
 #include "graph/graph.h"
 #include "graph/schedules.h"
 
-/* How often something happens: once per tick, or once per step. */
-typedef enum sli_rate { SLI_PER_TICK, SLI_PER_STEP } sli_rate;
+/* How often something happens: once per tick, per microbatch, or per step. */
+typedef enum sli_rate { SLI_PER_TICK, SLI_PER_MICROBATCH, SLI_PER_STEP } sli_rate;
 
 /* Nodes that run together: one actor. */
 typedef struct sli_group {
@@ -92,6 +92,7 @@ typedef struct sli_lowering {
   int *watermarks;       /* [p] W a device may hold back, -1: not lazy */
   sli_arena arena;
   sl_plan *plan;
+  sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
 } sli_lowering;
 
 /* All passes below, for one schedule; the plan is the caller's to destroy, also

@@ -137,6 +137,16 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
   t->nconsumers = n;
 }
 
+/* What its producer updates in place: a record that others read spans the
+ * microbatch; one that nobody reads is private. */
+static void mark_record(sli_lowering *l, traits *t) {
+  bool update = l->groups[t->producer].rate == SLI_PER_STEP;
+  t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
+  t->held = !t->nconsumers;
+  t->memory = update ? SL_MEMORY_OPTIMIZER : SL_MEMORY_ACTIVATIONS;
+  t->quota_name = update ? "state" : t->held ? "dkv" : "kv";
+}
+
 static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
   traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
@@ -151,9 +161,8 @@ static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *ten
   }
   const sli_group *from = &l->groups[t.producer];
   t.device = from->device;
-  t.held = u->state[id];
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
-  if (t.held) t.memory = SL_MEMORY_OPTIMIZER, t.quota_name = "state";
+  if (u->state[id]) mark_record(l, &t);
   else if (u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
   else if (t.rate == SLI_PER_STEP) t.quota_name = "step";
   else t.quota_name = tick_quota_name(l, &t);

@@ -66,13 +66,31 @@ static void add_pools(sli_lowering *l) {
 }
 
 static void add_register(sli_lowering *l, sli_bundle *b) {
+  bool pooled = b->activation > 0 && l->pools[b->device];
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
                              .quota_most = b->quota_most,
-                             .pool = b->activation > 0 && l->pools[b->device] ? b->device : SL_NONE,
+                             .pool = pooled ? b->device : SL_NONE,
+                             .kept = pooled ? l->k : 0, /* a microbatch's worth */
                              .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .memory = b->memory, .slot_bytes = b->bytes,
                              .activation = b->activation});
+}
+
+/* ---- order --------------------------------------------------------------------------- */
+
+/* The way back goes through the pieces of a microbatch from the last to the
+ * first, for a piece's gradient needs those of the later ones. */
+static bool is_reversed(const sli_lowering *l, const sli_group *g) {
+  return l->k > 1 && g->rate == SLI_PER_TICK && (g->cls == SL_CLASS_B || g->cls == SL_CLASS_W);
+}
+
+/* Firing to tick, which is also the key of what spans no more than a tick. */
+static int32_t tick_map(sli_lowering *l, const sli_group *g) {
+  if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
+  sl_map_entry entries[l->k];
+  for (int i = 0; i < l->k; i++) entries[i] = (sl_map_entry){l->k - 1 - i, SL_FIRST | SL_LAST};
+  return sl_plan_add_map(l->plan, (uint32_t)l->k, l->k, entries);
 }
 
 /* ---- links -------------------------------------------------------------------------- */
@@ -121,9 +139,10 @@ static int32_t link_queue(sli_lowering *l, links *x, bool wire, int from, int to
   return *q;
 }
 
-/* One hop: from the register before it to the one behind it. */
-static int32_t add_hop(sli_lowering *l, links *x, int32_t from, int stage, bool wire, int device,
-                       double seconds) {
+/* One hop: from the register before it to the one behind it, in the order in
+ * which the data is made. */
+static int32_t add_hop(sli_lowering *l, links *x, int32_t from, const sli_group *by, bool wire,
+                       int device, double seconds) {
   sl_register far = l->plan->regs[from];
   int source = far.device;
   far.name = sl_plan_format(l->plan, "%s%s%d", far.name, wire ? "~" : ">", device);
@@ -131,24 +150,24 @@ static int32_t add_hop(sli_lowering *l, links *x, int32_t from, int stage, bool 
   far.activation = 0;
   far.pool = SL_NONE;
   if (wire) far.slot_bytes = 0; /* it is on the wire */
-  int32_t reg = sl_plan_add_register(l->plan, far), each = sl_plan_map_each(l->plan);
+  int32_t reg = sl_plan_add_register(l->plan, far), ticks = tick_map(l, by);
   sl_plan_add_actor(l->plan, (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
                                         .cls = SL_CLASS_C,
                                         .queue = link_queue(l, x, wire, source, device),
-                                        .stage = stage, .chunk = SL_NONE, .ticks = each,
+                                        .stage = by->stage, .chunk = SL_NONE, .ticks = ticks,
                                         .firings_per_step = l->m * l->k, .nin = 1,
-                                        .in = &(sl_port){from, each}, .nout = 1,
-                                        .out = &(sl_port){reg, each}, .seconds = seconds});
+                                        .in = &(sl_port){from, ticks}, .nout = 1,
+                                        .out = &(sl_port){reg, ticks}, .seconds = seconds});
   return reg;
 }
 
 static int32_t add_link(sli_lowering *l, links *x, int bundle, int device) {
   const sli_bundle *b = &l->bundles[bundle];
-  int stage = l->groups[b->producer].stage;
+  const sli_group *by = &l->groups[b->producer];
   double wire = wire_seconds(l->options, b->bytes);
   int32_t reg = b->reg;
-  if (wire > 0) reg = add_hop(l, x, reg, stage, true, device, wire);
-  reg = add_hop(l, x, reg, stage, false, device, sli_lower_crossing(l));
+  if (wire > 0) reg = add_hop(l, x, reg, by, true, device, wire);
+  reg = add_hop(l, x, reg, by, false, device, sli_lower_crossing(l));
   l->plan->regs[reg].slot_bytes = b->bytes;
   SLI_GROW(x->items, (size_t)x->count, x->capacity);
   x->items[x->count++] = (link){bundle, device, reg};
@@ -171,8 +190,10 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
-  if (g->rate == SLI_PER_TICK && b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
-  return sl_plan_map_each(plan);
+  if (g->rate == SLI_PER_STEP) return sl_plan_map_each(plan);
+  if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
+  if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->k);
+  return tick_map(l, g);
 }
 
 static sl_port *group_ports(sli_lowering *l, links *x, const sli_group *g, bool output) {
@@ -226,38 +247,85 @@ static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
   return t && t->param && l->bundles[l->homes[t->id].bundle].initial > 1;
 }
 
+/* The same call for pieces of another length. */
+static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
+  sl_program_call other = *call;
+  if (!n->shapes) return other;
+  other.attrs = n->shapes[variant].attrs;
+  other.in_type = n->shapes[variant].in;
+  other.out_type = n->shapes[variant].out;
+  return other;
+}
+
 static sl_program *write_program(sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
-  program->calls = sl_plan_alloc(l->plan, 2 * (size_t)g->nnodes * sizeof *program->calls);
+  bool cut = l->pieces && g->rate == SLI_PER_TICK;
+  int nvariants = cut ? l->g->nvariants : 1;
+  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes;
+  program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
+  program->nvariants = nvariants;
+  program->pieces = cut ? l->pieces : NULL;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (n->nout && is_buffered(l, n->out[0]))
       write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
     write_call(l, group, n, &program->calls[program->ncalls++]);
   }
+  /* what fires every tick updates no parameter: calls and nodes match */
+  for (int v = 1; v < nvariants; v++)
+    for (int i = 0; i < g->nnodes; i++)
+      program->calls[v * g->nnodes + i] = vary_call(&program->calls[i], g->nodes[i], v);
   return program;
+}
+
+static void add_pieces(sli_lowering *l) {
+  const sl_graph *g = l->g;
+  l->pieces = NULL;
+  if (!g->nvariants) return;
+  l->pieces = sl_plan_alloc(l->plan, (size_t)l->k * sizeof *l->pieces);
+  int64_t row = 0;
+  for (int k = 0; k < l->k; k++) {
+    int v = 0;
+    while (g->variant_lengths[v] != g->lengths[k]) v++;
+    l->pieces[k] = (sl_program_piece){row, g->lengths[k], v};
+    row += g->lengths[k];
+  }
 }
 
 /* ---- durations -------------------------------------------------------------------------------- */
 
-/* Of one node: as measured by an earlier run, or as its op's cost says. */
+/* Of one call with these types, by the op's cost. */
+static double estimated_seconds(const sli_lowering *l, const sli_node *n, const sl_type *in,
+                                const sl_type *out) {
+  const sl_hardware *hardware = l->options->hardware;
+  if (!hardware) return sli_call_seconds(n, in, out);
+  double flops, bytes;
+  sli_call_cost(n, in, out, &flops, &bytes);
+  return SLI_MAX(flops / hardware->flops_per_second, bytes / hardware->bytes_per_second) +
+         hardware->op_seconds;
+}
+
+/* Of one node: as measured by an earlier run, or as its op's cost says; where
+ * pieces differ, their mean. */
 double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
   const sl_lower_options *o = l->options;
-  double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1;
+  double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
   if (seconds >= 0) return seconds;
-  if (!o->hardware) return sli_node_seconds(n);
-  double flops, bytes;
-  sli_node_cost(n, &flops, &bytes);
-  return SLI_MAX(flops / o->hardware->flops_per_second, bytes / o->hardware->bytes_per_second) +
-         o->hardware->op_seconds;
+  if (!n->shapes) return estimated_seconds(l, n, n->in_type, n->out_type);
+  for (int k = 0; k < l->k; k++) {
+    const sli_shapes *shapes = &n->shapes[l->pieces[k].variant];
+    sum += estimated_seconds(l, n, shapes->in, shapes->out);
+  }
+  return sum / l->k;
 }
 
 static double pass_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->options->cost;
   if (c->F > 0 || c->B > 0 || c->W > 0) {
     double share = l->options->chunks ? 1 : 1.0 / l->v; /* costs of a device's share */
+    share /= l->k;                                      /* and of a whole microbatch */
     if (g->cls == SL_CLASS_F) return share * c->F;
     if (g->cls == SL_CLASS_B) return share * (l->split ? c->B : c->B + c->W);
     return g->cls == SL_CLASS_W ? share * c->W : 0;
@@ -302,7 +370,7 @@ static void add_actor(sli_lowering *l, links *x, int group) {
   sl_map_entry last = {ticks - 1, SL_FIRST | SL_LAST};
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks,
-                .ticks = per_step ? sl_plan_add_map(plan, 1, ticks, &last) : sl_plan_map_each(plan),
+                .ticks = per_step ? sl_plan_add_map(plan, 1, ticks, &last) : tick_map(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
                 .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};
@@ -318,6 +386,7 @@ sl_status sli_lower_plan(sli_lowering *l) {
   links x = {.queues = sli_arena_alloc(&l->arena, (size_t)pairs * sizeof *x.queues)};
   for (int i = 0; i < pairs; i++) x.queues[i] = SL_NONE;
   add_pools(l);
+  add_pieces(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ngroups; i++) add_actor(l, &x, i);
   free(x.items);

@@ -5,7 +5,12 @@
  * ever use, so that they never decide anything: what F has produced and the
  * next stage's backward has not yet given up is bounded by F's own credit, plus
  * that stage's act.w where weight gradients read it too. Whoever wants them
- * tighter says so with --quota. */
+ * tighter says so with --quota.
+ *
+ * Credits count ticks. Where sequences are cut in K pieces, a schedule's credit
+ * for a microbatch becomes K of them, so that it keeps the memory it is known
+ * for; the row of seq1f1b counts pieces itself. A backward pass begins with a
+ * microbatch's last piece, so no stage can do with fewer than K. */
 #include "graph/lower.h"
 
 #include <string.h>
@@ -23,6 +28,7 @@ static void schedule_credits(sli_lowering *l) {
   for (int s = 0; s < l->stages; s++) {
     sli_at at = sli_lower_at(l, s);
     int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
+    if (!l->schedule->in_pieces) b *= l->k, w *= l->k;
     if (l->tune) {
       bool own = s < SLI_TUNED_STAGES;
       b += l->tune->act_b + (own ? l->tune->stage_b[s] : 0);
@@ -96,10 +102,18 @@ static int crossing(const sli_lowering *l, const sli_bundle *b) {
   return ahead + held;
 }
 
+/* Microbatches of which a stage can have a piece forward and not yet backward:
+ * of the oldest the first piece is enough, for it is the last to go. */
+static int microbatches_begun(const sli_lowering *l, int stage) {
+  int credits = l->split ? SLI_MIN(l->act_b[stage], l->act_w[stage]) : l->act_b[stage];
+  return clamp(1 + (credits - 1 + l->k - 1) / l->k, l->m);
+}
+
 static int derived(const sli_lowering *l, const sli_bundle *b) {
   const char *name = b->quota_name;
   int ticks = l->m * l->k, stage = bundle_stage(l, b);
-  if (b->rate == SLI_PER_STEP) return SLI_MAX(b->initial, 1);
+  if (b->rate == SLI_PER_STEP || b->held) return SLI_MAX(b->initial, 1);
+  if (b->rate == SLI_PER_MICROBATCH) return microbatches_begun(l, stage);
   if (!strcmp(name, "act.b")) return l->act_b[stage];
   if (!strcmp(name, "act.w")) return l->act_w[stage];
   if (!strcmp(name, "dy")) return clamp(l->act_w[stage], ticks);
@@ -115,7 +129,7 @@ static bool has_pool(const sli_lowering *l) {
 }
 
 static int pool_slots(const sli_lowering *l, const sli_at *at) {
-  int slots = l->schedule->pool ? l->schedule->pool(at) : INT32_MAX;
+  int slots = l->schedule->pool ? l->schedule->pool(at) * l->k : INT32_MAX;
   if (!l->tune) return slots;
   if (l->tune->pool_most) slots = SLI_MIN(slots, l->tune->pool_most);
   return slots + l->tune->pool;
@@ -127,7 +141,7 @@ static int watermark(const sli_lowering *l, int stage) {
   int slots = given(l, "watermark", stage);
   if (!l->split || slots) return slots ? slots : -1;
   if (!l->schedule->watermark) return -1;
-  return SLI_MAX(l->schedule->watermark(&at) + (l->tune ? l->tune->watermark : 0), 0);
+  return SLI_MAX(l->schedule->watermark(&at) * l->k + (l->tune ? l->tune->watermark : 0), 0);
 }
 
 /* One pool a device, over the activations of its chunks; and how lazy its W are.
@@ -140,7 +154,7 @@ static void set_device_numbers(sli_lowering *l) {
     sli_at at = sli_lower_at(l, s);
     int slots = given(l, "pool", s);
     if (slots || !l->pools[at.d])
-      l->pools[at.d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->v);
+      l->pools[at.d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->v * l->k);
   }
 }
 

@@ -12,22 +12,31 @@
 
 static const double flops_per_second = 5e10, bytes_per_second = 1e10;
 
-void sli_node_cost(const sli_node *node, double *flops, double *bytes) {
+void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
+                   double *bytes) {
   *flops = *bytes = 0;
   if (node->op->cost) {
-    node->op->cost(&node->attrs, node->nin, node->in_type, node->out_type, flops, bytes);
+    node->op->cost(&node->attrs, node->nin, in, out, flops, bytes);
     return;
   }
   for (int i = 0; i < node->nin; i++)
-    if (node->in[i]) *bytes += (double)sl_type_bytes(&node->in_type[i]);
+    if (node->in[i]) *bytes += (double)sl_type_bytes(&in[i]);
   for (int o = 0; o < node->nout; o++)
-    if (node->out[o]) *bytes += (double)sl_type_bytes(&node->out_type[o]);
+    if (node->out[o]) *bytes += (double)sl_type_bytes(&out[o]);
+}
+
+void sli_node_cost(const sli_node *node, double *flops, double *bytes) {
+  sli_call_cost(node, node->in_type, node->out_type, flops, bytes);
+}
+
+double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out) {
+  double flops, bytes;
+  sli_call_cost(node, in, out, &flops, &bytes);
+  return flops / flops_per_second + bytes / bytes_per_second;
 }
 
 double sli_node_seconds(const sli_node *node) {
-  double flops, bytes;
-  sli_node_cost(node, &flops, &bytes);
-  return flops / flops_per_second + bytes / bytes_per_second;
+  return sli_call_seconds(node, node->in_type, node->out_type);
 }
 
 /* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. */

@@ -9,6 +9,8 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
     for (int o = 0; o < n->nout; o++) keep[i] |= n->out[o] && wanted[n->out[o]->id];
+    for (int o = 0; o < n->nout && keep[i]; o++) /* records stay with their node */
+      if (n->out[o] && n->op->updates >> o & 1) wanted[n->out[o]->id] = true;
     for (int a = 0; a < n->nin && keep[i]; a++)
       if (n->in[a]) wanted[n->in[a]->id] = true;
   }

@@ -19,7 +19,7 @@
 
 /* ---- credits -------------------------------------------------------------------- */
 
-static int all(const sli_at *at) { return at->m * at->k; }
+static int all(const sli_at *at) { return at->m; }
 static int to_the_end(const sli_at *at) { return at->p - at->d; }
 static int there_and_back(const sli_at *at) { return 2 * (at->p - at->d) - 1; }
 static int depth(const sli_at *at) { return at->p; }
@@ -94,7 +94,7 @@ static const sli_schedule table[] = {
      .fixed_order = true, .act_b = third, .act_w = vee_pool, .pool = third_pool, .rank_f = furthest_first, .rank_b = nearest_home},
     {.name = "seq1f1b",
      .summary = "1f1b over pieces of the sequences: a bubble smaller by their number",
-     .placement = "line", .order = "F B", .act_b = pieces},
+     .placement = "line", .order = "F B", .act_b = pieces, .in_pieces = true},
 };
 
 const sli_schedule *sli_schedule_first(void) { return table; }

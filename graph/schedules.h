@@ -25,6 +25,7 @@ typedef struct sli_schedule {
   bool split;                /* W apart from B */
   sli_formula *act_b;        /* slots of activations that B frees, per stage */
   sli_formula *act_w;        /* ... that W frees; NULL: as act_b */
+  bool in_pieces;            /* act_b and act_w count pieces, not microbatches */
   sli_formula *pool;         /* activations of a device together; NULL: no pool */
   const char *order;         /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
   sli_formula *rank_f;       /* NULL: 0 */

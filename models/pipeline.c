@@ -10,22 +10,22 @@
 #include <sluice/sluice.h>
 
 static const sl_option options[] = {
-    {"activation", SL_OPTION_INT, "1024", "numbers a chunk keeps for its backward pass, times 2",
-     1, 1 << 28},
+    {"activation", SL_OPTION_INT, "1024", "numbers a chunk keeps for its backward pass, times 2; "
+     "also the positions that can be cut in pieces", 1, 1 << 28},
     {0}};
 
-/* [rows, 1]: 0, 1/rows, 2/rows, ... */
+/* [1, T, 1]: 0, 1/T, 2/T, ..., or the tick's piece of that. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
-  (void)tick;
-  int64_t rows = sl_type_elements(ctx);
-  for (int64_t i = 0; i < rows; i++) ((float *)out[0])[i] = (float)i / (float)rows;
+  int64_t length = sl_type_elements(ctx), rows = tick->rows ? tick->rows : length;
+  for (int64_t i = 0; i < rows; i++)
+    ((float *)out[0])[i] = (float)(tick->row + i) / (float)length;
 }
 
 static sl_status build(sl_graph *g, const sl_args *args) {
   sl_type *type = sl_graph_alloc(g, sizeof *type);
-  *type = SL_TYPE(SL_F32, sl_arg_int(args, "activation"), 1); /* [rows, 1] */
+  *type = SL_TYPE(SL_F32, 1, sl_arg_int(args, "activation"), 1); /* [1, T, 1] */
   sl_source *source = sl_graph_alloc(g, sizeof *source);
-  *source = (sl_source){.nout = 1, .types = type, .fill = fill, .ctx = type};
+  *source = (sl_source){.nout = 1, .types = type, .fill = fill, .ctx = type, .cut = 2};
   int chunks = sl_graph_stages(g);
   sl_tensor *x, *y = NULL;
   for (int c = 0; c < chunks; c++) {

@@ -73,11 +73,13 @@ static sl_status make_graph(job *j) {
   const settings *s = j->settings;
   enum { any_chunks = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
   sl_graph_options options = {.microbatches = (int)sl_arg_int(s->run, "microbatches"),
-                              .pieces = 1,
+                              .pieces = (int)sl_arg_int(s->run, "pieces"),
+                              .cut = !strcmp(sl_arg_text(s->run, "cut"), "balanced")
+                                         ? SL_CUT_BALANCED : SL_CUT_EVEN,
                               .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
                               .infer = sl_arg_int(s->run, "steps") == 0,
                               .feed_tokens = feed_zeros};
-  if (options.infer) options.microbatches = 1;
+  if (options.infer) options.microbatches = options.pieces = 1;
   j->graph = sl_graph_create(&options);
   sl_status status = s->model->build(j->graph, s->model_args);
   if (!status) status = sl_graph_status(j->graph);

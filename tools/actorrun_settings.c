@@ -22,6 +22,10 @@ const sl_option run_options[] = {
     {"placement", SL_OPTION_TEXT, "", "`ORDER` of the chunks: line, loop or vee; the schedule's "
      "own if not given", 0, 0},
     {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
+    {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
+     "positions", 1, 1 << 20},
+    {"cut", SL_OPTION_TEXT, "even", "lengths of the pieces, `HOW`: even, or balanced (each takes "
+     "the same time forward)", 0, 0},
     {"schedule", SL_OPTION_TEXT, "1f1b", "`NAME` of the quotas and class order to start from, "
      "listed below", 0, 0},
     {"backward", SL_OPTION_TEXT, "", "fused or split: input and weight gradients as one pass or "
@@ -214,6 +218,7 @@ static sl_status read_texts(settings *s) {
   const sl_args *run = s->run;
   sl_status status = check_word(run, "placement", (const char *[]){"", "line", "loop", "vee", 0});
   if (!status) status = check_word(run, "backward", (const char *[]){"", "fused", "split", 0});
+  if (!status) status = check_word(run, "cut", (const char *[]){"even", "balanced", 0});
   if (!status) status = check_word(run, "clock", (const char *[]){"real", "virtual", 0});
   if (!status) status = check_word(run, "schedule", sl_schedule_names());
   if (!status) status = read_devices(sl_arg_text(run, "devices"), &s->devices);

@@ -35,9 +35,17 @@ typedef struct sl_here {
 
 /* ---- graph ---------------------------------------------------------------- */
 
+/* How sequences are cut in pieces: in equal lengths (the first are one longer
+ * where that does not come out even), or so that each takes the same time
+ * forward, by the ops' costs. */
+typedef enum sl_cut { SL_CUT_EVEN, SL_CUT_BALANCED } sl_cut;
+
 typedef struct sl_graph_options {
   int microbatches; /* M: a step is M microbatches [1] */
-  int pieces;       /* K: sequence pieces a microbatch is cut into [1] */
+  int pieces;       /* K: pieces the sequences of a microbatch are cut into [1].
+                       The model is built on whole sequences all the same */
+  sl_cut cut;
+  const int64_t *lengths; /* [pieces] positions of each, instead of `cut`; or NULL. Copied */
   int stages;       /* stages the run will have, for models that ask [1] */
   /* Inference: only what sl_output() asks for is kept, sl_train is ignored,
    * a microbatch is one row, and tokens come from feed_tokens instead of a
@@ -57,6 +65,9 @@ sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...)
 int sl_graph_microbatches(const sl_graph *g);
 int sl_graph_stages(const sl_graph *g);
 bool sl_graph_infer(const sl_graph *g);
+/* Pieces the sequences are cut into, and *lengths[pieces], NULL before the graph
+ * is lowered and where sequences are not cut. */
+int sl_graph_pieces(const sl_graph *g, const int64_t **lengths);
 /* Zeroed memory that lives as long as the graph: for a model's own records. */
 void *sl_graph_alloc(sl_graph *g, size_t bytes);
 /* Rows of one microbatch when a step has `batch` rows: batch / M, or an error

@@ -1,0 +1,382 @@
+/* Sequences cut in pieces.
+ *
+ * A model is built on whole sequences and knows of no pieces. What makes it run
+ * piece by piece is done to the graph in two passes around the gradients:
+ *
+ * Before, the sources say along which dim the sequences lie, and every op's
+ * shape rule is asked again with a piece in place of the whole. So each tensor
+ * is found to be cut along one of its dims, or not at all, and each op can be
+ * held to what its row promises (sl_pieces): one that mixes positions is an
+ * error that names it. Rows that look back to earlier positions are exchanged
+ * for their `pieced` ones, whose gradient rules then bring the way back along.
+ *
+ * After, all shapes are worked out once for every different length (a variant).
+ * The tensors themselves take the longest, so that a slot fits every piece.
+ *
+ * The loss of a piece is a mean over fewer positions, so it counts by its share
+ * of them, and so does the gradient it starts with. */
+#include "graph/graph.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The types of everything when a piece has n positions. */
+typedef struct sizing {
+  sl_graph *g;
+  int64_t n;
+  sl_type *types; /* [ntensors] */
+} sizing;
+
+static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
+
+static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
+  return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
+                           "op %s (%s) cannot be cut in pieces: %s; inputs %s", n->name,
+                           n->op->name, why, sli_graph_describe(g, n->nin, n->in));
+}
+
+/* ---- shapes of a piece ------------------------------------------------------------ */
+
+static sizing sizing_create(sl_graph *g, int64_t n) {
+  sizing s = {g, n, sli_calloc((size_t)g->ntensors, sizeof *s.types)};
+  for (int i = 0; i < g->nparams; i++) s.types[g->params[i]->id] = g->params[i]->type;
+  return s;
+}
+
+static int type_count(const sli_node *n) { return SLI_MAX(n->nin, n->op->max_in); }
+
+static void source_types(const sizing *s, const sli_node *n, sl_type *out) {
+  const sl_source *source = n->attrs.user;
+  for (int o = 0; o < n->nout; o++) {
+    out[o] = source->types[o];
+    out[o].dim[source->cut - 1] = s->n;
+  }
+}
+
+/* in[type_count], out[nout] of a node, when those before it are known. */
+static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *out) {
+  for (int i = 0; i < type_count(n); i++)
+    in[i] = i < n->nin && n->in[i] ? s->types[n->in[i]->id] : *sl_tensor_type(NULL);
+  sl_status status = SL_OK;
+  if (is_source(n)) source_types(s, n, out);
+  else if (n->like) {
+    out[0] = s->types[n->like->id];
+    out[0].dtype = SL_F32;
+  } else status = n->op->infer(&n->attrs, n->nin, in, out);
+  if (status)
+    return refuse(s->g, n, sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
+                                            (long long)s->n, (long long)s->g->length, sl_detail()));
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] && !n->out[o]->param) s->types[n->out[o]->id] = out[o];
+  return SL_OK;
+}
+
+/* ---- where the sequences are --------------------------------------------------------- */
+
+static sl_status source_length(sl_graph *g, const sli_node *n) {
+  const sl_source *source = n->attrs.user;
+  if (!source->cut)
+    return refuse(g, n, "its data comes in whole microbatches (sl_source.cut)");
+  for (int o = 0; o < source->nout; o++) {
+    const sl_type *type = &source->types[o];
+    char text[SL_TYPE_TEXT];
+    if (source->cut < 1 || source->cut > type->ndim)
+      return refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has no dim %d", o,
+                                           sli_type_text(text, type), source->cut - 1));
+    int64_t length = type->dim[source->cut - 1];
+    if (g->length && g->length != length)
+      return refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has sequences of %lld, others"
+                                           " are of %lld", o, sli_type_text(text, type),
+                                           (long long)length, (long long)g->length));
+    g->length = length;
+  }
+  return SL_OK;
+}
+
+static sl_status find_length(sl_graph *g) {
+  const sli_node *first = NULL;
+  for (int i = 0; i < g->nnodes; i++) {
+    if (!is_source(g->nodes[i])) continue;
+    if (!first) first = g->nodes[i];
+    sl_status status = source_length(g, g->nodes[i]);
+    if (status) return status;
+  }
+  int pieces = g->options.pieces;
+  if (!first)
+    return sl_graph_fail(g, SL_E_USAGE, "%d pieces asked for, but the model reads no sequences",
+                         pieces);
+  if (g->length < pieces)
+    return sli_graph_fail_at(g, first->at, SL_E_USAGE,
+                             "%d pieces asked for, but the sequences of %s have only %lld position%s",
+                             pieces, first->name, (long long)g->length, g->length == 1 ? "" : "s");
+  return SL_OK;
+}
+
+/* ---- lengths --------------------------------------------------------------------------- */
+
+static void cut_evenly(sl_graph *g) {
+  int64_t pieces = g->options.pieces;
+  for (int64_t k = 0; k < pieces; k++)
+    g->lengths[k] = g->length / pieces + (k < g->length % pieces);
+}
+
+/* Estimated time of the forward pass over the first n positions. What pieces cost
+ * follows from it: every op looks at earlier positions at most, so a piece takes
+ * what its end takes, less what its beginning does. */
+static sl_status prefix_seconds(sl_graph *g, int64_t n, double *out) {
+  sizing s = sizing_create(g, n);
+  sl_status status = SL_OK;
+  *out = 0;
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    const sli_node *node = g->nodes[i];
+    sl_type in[type_count(node) + 1], to[node->nout + 1];
+    status = size_node(&s, node, in, to);
+    if (!status && node->cls == SL_CLASS_F) *out += sli_call_seconds(node, in, to);
+  }
+  free(s.types);
+  return status;
+}
+
+/* The end whose prefix is nearest to this time, in [low, high]. */
+static sl_status find_end(sl_graph *g, double seconds, int64_t low, int64_t high, int64_t *out) {
+  double t = 0, before = -INFINITY;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    sl_status status = prefix_seconds(g, middle, &t);
+    if (status) return status;
+    if (t < seconds) low = middle + 1, before = t;
+    else high = middle;
+  }
+  sl_status status = prefix_seconds(g, low, &t);
+  if (status) return status;
+  *out = low - (seconds - before < t - seconds);
+  return SL_OK;
+}
+
+/* Equal time for each piece. What a call costs whatever its length (reading the
+ * weights, mostly) is the same for all of them and does not count: it is what
+ * remains at length 0, by the parabola through lengths 1, 2 and 3. */
+static sl_status cut_by_cost(sl_graph *g) {
+  int64_t pieces = g->options.pieces, begin = 0;
+  double t[3], whole;
+  for (int64_t n = 1; n <= 3; n++) {
+    sl_status status = prefix_seconds(g, SLI_MIN(n, g->length), &t[n - 1]);
+    if (status) return status;
+  }
+  sl_status status = prefix_seconds(g, g->length, &whole);
+  double fixed = g->length < 3 ? 0 : 3 * t[0] - 3 * t[1] + t[2];
+  for (int64_t k = 0; k + 1 < pieces && !status; k++) {
+    int64_t low = begin + 1, high = g->length - (pieces - 1 - k), end = low;
+    double share = (double)(k + 1) / (double)pieces;
+    status = find_end(g, fixed + (whole - fixed) * share, low, high, &end);
+    end = SLI_MAX(end, low);
+    g->lengths[k] = end - begin;
+    begin = end;
+  }
+  g->lengths[pieces - 1] = g->length - begin;
+  return status;
+}
+
+static sl_status take_given(sl_graph *g) {
+  int64_t sum = 0;
+  for (int k = 0; k < g->options.pieces; k++) {
+    if (g->options.lengths[k] < 1)
+      return sl_graph_fail(g, SL_E_USAGE, "piece %d has %lld positions: it needs at least 1", k,
+                           (long long)g->options.lengths[k]);
+    sum += g->lengths[k] = g->options.lengths[k];
+  }
+  if (sum == g->length) return SL_OK;
+  return sl_graph_fail(g, SL_E_USAGE, "the pieces have %lld positions together, the sequences %lld",
+                       (long long)sum, (long long)g->length);
+}
+
+/* Each different length, the longest first. */
+static void find_variants(sl_graph *g) {
+  g->variant_lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof(int64_t));
+  for (int k = 0; k < g->options.pieces; k++) {
+    int at = 0;
+    while (at < g->nvariants && g->variant_lengths[at] > g->lengths[k]) at++;
+    if (at < g->nvariants && g->variant_lengths[at] == g->lengths[k]) continue;
+    memmove(&g->variant_lengths[at + 1], &g->variant_lengths[at],
+            (size_t)(g->nvariants++ - at) * sizeof(int64_t));
+    g->variant_lengths[at] = g->lengths[k];
+  }
+}
+
+static sl_status choose_lengths(sl_graph *g) {
+  sl_status status = SL_OK;
+  g->lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof *g->lengths);
+  if (g->options.lengths) status = take_given(g);
+  else if (g->options.cut == SL_CUT_BALANCED) status = cut_by_cost(g);
+  else cut_evenly(g);
+  if (!status) find_variants(g);
+  return status;
+}
+
+/* ---- promises --------------------------------------------------------------------------- */
+
+/* The dims in which a tensor's whole and its piece differ: how many, and the last. */
+static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
+  int count = 0;
+  *dim = -1;
+  for (int d = 0; d < whole->ndim; d++)
+    if (whole->dim[d] != piece->dim[d]) count++, *dim = d;
+  return count;
+}
+
+/* What is wrong with this input being cut along dim d; NULL if nothing. */
+static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type *type, int d) {
+  if (i < 32 && op->whole >> i & 1)
+    return sli_arena_format(&g->arena, "it needs the whole of its input %d", i);
+  if (type->dtype == SL_I32 || op->pieces == SL_PIECES_ELEMENTS) return NULL;
+  if (op->pieces == SL_PIECES_POSITIONS || op->pieces == SL_PIECES_STATE)
+    return d == 1 ? NULL
+                  : sli_arena_format(&g->arena, "its positions are dim 1, but input %d is cut along"
+                                     " dim %d", i, d);
+  return d + 1 < type->ndim ? NULL
+                            : sli_arena_format(&g->arena, "it works along the last dim, but input %d"
+                                               " is cut along that", i);
+}
+
+/* Is this the part of a mean that a piece brings? */
+static bool partial_mean(const sl_tensor *t) {
+  return t && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
+}
+
+static sl_status check_node(sl_graph *g, const sli_node *n, const sl_type *in, const sl_type *out) {
+  const sl_op *op = n->op->pieced ? n->op->pieced : n->op;
+  bool any = false;
+  int d;
+  if (is_source(n)) return SL_OK;
+  if (op->pieces == SL_PIECES_REFUSED)
+    return refuse(g, n, "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i]) continue;
+    if (partial_mean(n->in[i]))
+      return refuse(g, n, sli_arena_format(&g->arena, "its input %d is a mean over positions, which"
+                                           " comes in parts", i));
+    if (!cut_dims(&n->in_type[i], &in[i], &d)) continue;
+    any = true;
+    const char *bad = bad_input(g, op, i, &in[i], d);
+    if (bad) return refuse(g, n, bad);
+  }
+  for (int o = 0; o < n->nout && any; o++)
+    if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(op->pieces == SL_PIECES_MEAN && !o))
+      return refuse(g, n, sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
+  return SL_OK;
+}
+
+static sl_status check_promises(sl_graph *g) {
+  sizing s = sizing_create(g, g->variant_lengths[0]);
+  sl_status status = SL_OK;
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    const sli_node *n = g->nodes[i];
+    sl_type in[type_count(n) + 1], out[n->nout + 1];
+    status = size_node(&s, n, in, out);
+    if (!status) status = check_node(g, n, in, out);
+  }
+  free(s.types);
+  if (!status && g->loss && !partial_mean(g->loss))
+    status = sli_graph_fail_at(g, g->loss->at, SL_E_UNSUPPORTED,
+                               "the loss %s cannot be cut in pieces: it is not a mean over positions"
+                               " (sl_op.pieces)", g->loss->name);
+  return status;
+}
+
+/* ---- before the gradients ------------------------------------------------------------------ */
+
+/* Puts the row for pieces in a node's place: the outputs it had stay, the
+ * record and what else is kept for the way back come behind. */
+static sl_status exchange(sl_graph *g, sli_node *n) {
+  const sl_op *op = n->op->pieced;
+  sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)op->nout * sizeof *out);
+  memcpy(out, n->out, (size_t)n->nout * sizeof *out);
+  int o = n->nout;
+  n->op = op;
+  n->out = out;
+  n->nout = op->nout;
+  n->out_type = sli_arena_alloc(&g->arena, (size_t)op->nout * sizeof *n->out_type);
+  sl_status status = sli_node_infer(n);
+  if (status) return refuse(g, n, sl_detail());
+  for (; o < n->nout; o++)
+    sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
+  return SL_OK;
+}
+
+sl_status sli_pass_cut(sl_graph *g) {
+  if (g->status) return sl_graph_status(g);
+  if (g->options.pieces == 1) return SL_OK;
+  sl_status status = find_length(g);
+  if (!status) status = choose_lengths(g);
+  if (!status) status = check_promises(g);
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    sli_node *n = g->nodes[i];
+    n->attrs.length = g->length;
+    if (n->op->pieced) status = exchange(g, n);
+  }
+  return status;
+}
+
+/* ---- after them ------------------------------------------------------------------------------ */
+
+/* A constant as wide as a piece, and as large if it is where the gradients start. */
+static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shapes) {
+  sl_type *type = sli_arena_alloc(&s->g->arena, sizeof *type);
+  *type = shapes->out[0];
+  shapes->attrs.user = type;
+  if (n->like == s->g->loss)
+    shapes->attrs.value =
+        (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
+}
+
+static sl_status add_variant(sl_graph *g, int v) {
+  sizing s = sizing_create(g, g->variant_lengths[v]);
+  sl_status status = SL_OK;
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    sli_node *n = g->nodes[i];
+    if (n->per_step) continue;
+    if (!v) n->shapes = sli_arena_alloc(&g->arena, (size_t)g->nvariants * sizeof *n->shapes);
+    sli_shapes *shapes = &n->shapes[v];
+    shapes->attrs = n->attrs;
+    shapes->in = sli_arena_alloc(&g->arena, (size_t)type_count(n) * sizeof *shapes->in);
+    shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
+    if (n->op->pieces == SL_PIECES_REFUSED && !is_source(n) && !n->like)
+      status = refuse(g, n, "it may mix positions, as its row does not say otherwise"
+                      " (sl_op.pieces)");
+    if (!status) status = size_node(&s, n, shapes->in, shapes->out);
+    if (!status && n->like) scale_constant(&s, n, shapes);
+  }
+  free(s.types);
+  return status;
+}
+
+/* Tensors as large as the longest piece of them. */
+static void take_longest(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    if (!n->shapes) continue;
+    n->attrs = n->shapes[0].attrs;
+    n->in_type = n->shapes[0].in;
+    n->out_type = n->shapes[0].out;
+    for (int o = 0; o < n->nout; o++)
+      if (n->out[o]) n->out[o]->type = n->out_type[o];
+  }
+}
+
+sl_status sli_pass_pieces(sl_graph *g) {
+  if (g->status) return sl_graph_status(g);
+  sl_status status = SL_OK;
+  for (int v = 0; v < g->nvariants && !status; v++) status = add_variant(g, v);
+  if (status || !g->nvariants) return status;
+  take_longest(g);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+  return SL_OK;
+}
+
+int sl_graph_pieces(const sl_graph *g, const int64_t **lengths) {
+  *lengths = g->lengths;
+  return g->options.pieces;
+}
