@@ -252,7 +252,7 @@ static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quot
 
 /* What crosses to and from a stage must be able to hold what the stage holds. */
 static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
-  static const char *const followers[] = {"fwd", "bwd", "dy", "load"};
+  static const char *const followers[] = {"fwd", "bwd", "dy", "load", "kv"};
   int given = n;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
@@ -262,6 +262,7 @@ static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *ch
     int stage = plan->actors[r->producer].stage, growth = 0;
     for (int s = stage - 1; s <= stage + 1; s++)
       growth = SLI_MAX(growth, stage_growth(plan, rt, changes, given, s));
+    if (!strcmp(r->quota_name, "kv")) growth = (growth + plan->pieces - 1) / plan->pieces;
     int slots = SLI_MIN(sl_runtime_quota(rt, i) + growth, SLI_MAX(r->quota, r->quota_most));
     if (growth) changes[n++] = (sl_quota_change){i, slots};
   }

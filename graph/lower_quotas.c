@@ -181,7 +181,8 @@ static sl_status buffer_parameters(sli_lowering *l, int bundle) {
  * and room in tables. The largest plans are only ever predicted. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
   if (l->p > 128) return b->quota;
-  return SLI_MAX(b->quota, SLI_MIN(4 * b->quota + 8, 2 * l->m * l->k));
+  int step = b->rate == SLI_PER_TICK ? l->m * l->k : l->m;
+  return SLI_MAX(b->quota, SLI_MIN(4 * b->quota + 8, 2 * step));
 }
 
 sl_status sli_lower_quotas(sli_lowering *l) {
@@ -195,7 +196,7 @@ sl_status sli_lower_quotas(sli_lowering *l) {
     /* "load" is the prefetch depth: slots beyond what the pipeline holds */
     if (slots && !strcmp(b->quota_name, "load")) slots += most_credits(l);
     b->quota = slots ? slots : derived(l, b);
-    if (b->rate == SLI_PER_TICK) b->quota_most = most_slots(l, b);
+    if (b->rate != SLI_PER_STEP && !b->held) b->quota_most = most_slots(l, b);
     if (!strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
       b->activation = 1.0 / (l->v * l->k);
     if (b->memory == SL_MEMORY_PARAMETERS && (status = buffer_parameters(l, i))) return status;
