@@ -34,7 +34,7 @@ static sl_program *make_program(sl_plan *plan, int device) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
   sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
   *call = (sl_program_call){.op = &count_row, .name = "count", .attrs = {.heads = device}};
-  *program = (sl_program){1, call, 3};
+  *program = (sl_program){.ncalls = 1, .calls = call, .nbases = 3};
   return program;
 }
 
