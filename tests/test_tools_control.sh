@@ -1,0 +1,50 @@
+#!/bin/bash
+# A run's quotas change from outside while it goes on, and its losses do not;
+# what cannot be is refused with a reason; nobody else's run is reachable.
+set -euo pipefail
+actorrun=$SLUICE_BUILD/bin/actorrun
+work=$(mktemp -d)
+trap 'kill %1 2>/dev/null || :; rm -rf "$work"' EXIT
+export TMPDIR=$work
+unset XDG_RUNTIME_DIR
+
+fail() { echo "test_tools_control: $*" >&2; exit 1; }
+
+model=(gpt --layers 4 --width 32 --heads 2 --context 32 --batch 8 --lr 1e-3
+       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+run=("$actorrun" --stages 4 --microbatches 8 --steps 400 --quiet)
+
+"${run[@]}" --report "$work/alone.json" "${model[@]}"
+"${run[@]}" --jitter 200 --report "$work/steered.json" "${model[@]}" &
+pid=$!
+for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
+ctl=("$actorrun" ctl "$pid")
+
+"${ctl[@]}" quota | grep -q '^act.b@1 .*3 of at most' || fail "the quotas are not shown"
+changed=0
+for quota in act=8 act=1 act.b@1=2 act=5 load=1 act.b@0=6 act=2; do
+  kill -0 "$pid" 2>/dev/null || break
+  "${ctl[@]}" quota "$quota" >"$work/answer" 2>&1 && changed=$((changed + 1))
+  grep -q "$quota\|has not taken" "$work/answer" || fail "$quota: $(cat "$work/answer")"
+  sleep 0.05
+done
+((changed >= 3)) || fail "only $changed changes were taken"
+
+refuse() { # text status request...
+  local text=$1 status=$2 got=0
+  shift 2
+  "${ctl[@]}" "$@" >"$work/answer" 2>&1 || got=$?
+  ((got == status)) || fail "$*: status $got, not $status"
+  grep -q -- "$text" "$work/answer" || fail "$*: $(cat "$work/answer")"
+}
+refuse "can have 1 to" 2 quota act=1000
+refuse "can have 1 to" 2 quota act.b@2=0
+refuse "no register answers to quota nothing" 2 quota nothing=3
+refuse "not NAME=N" 2 quota act
+refuse "are known" 2 stop
+
+wait "$pid" || fail "the run failed"
+hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
+cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
+[[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
+refuse "no run of this user" 2 quota
