@@ -1,5 +1,13 @@
 /* A fixed order of passes: derived, or read from a file.
  *
+ * Passes that go as soon as they can are not always best: a device that takes what
+ * is there may miss, by a moment, what everybody waits for. With equal stages that
+ * never happens; with latency or uneven stages it can, and some schedules live on
+ * keeping step. So on modelled devices, whose durations are known, a plan also gets
+ * tried with its order fixed: to the one that emerges where nothing takes time to
+ * get from device to device, and to the one of equal passes, which is the published
+ * order. What the virtual clock finds best is kept.
+ *
  * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one
  * step in their order, each a class letter and the stage along the model.
  * Microbatches need no mention, for a pass takes them in their own order. What
@@ -7,8 +15,11 @@
  * lines and what stands behind a # do not count. */
 #include "graph/lower.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- reading ---------------------------------------------------------------------- */
 
 static int32_t find_pass(const sl_plan *plan, int32_t queue, const char *name) {
   for (int32_t i = 0; i < plan->nactors; i++)
@@ -78,11 +89,76 @@ static sl_status read_orders(sli_lowering *l, const char *path) {
   return status;
 }
 
+/* ---- choosing ---------------------------------------------------------------------- */
+
+typedef struct order {
+  int32_t n;
+  const int32_t *actors;
+} order;
+
+static void get_orders(const sli_lowering *l, order *out) {
+  for (int d = 0; d < l->p; d++)
+    out[d] = (order){l->plan->queues[2 * d].norder, l->plan->queues[2 * d].order};
+}
+
+static void set_orders(sli_lowering *l, const order *from) {
+  for (int d = 0; d < l->p; d++) {
+    l->plan->queues[2 * d].norder = from[d].n;
+    l->plan->queues[2 * d].order = from[d].actors;
+  }
+}
+
+static double predicted_bubble(const sl_plan *plan) {
+  sl_figures f;
+  if (sl_plan_predict(plan, NULL, &f)) return INFINITY; /* the proof will say why */
+  free(f.devices);
+  return f.bubble_fraction;
+}
+
+/* Tries the order that emerges with these durations; a plan that gets stuck with
+ * them has none. */
+static sl_status try_order(sli_lowering *l, const double *seconds, order *best, double *bubble) {
+  sl_status status = sl_plan_fix_order(l->plan, seconds);
+  if (!status) status = sl_plan_finish(l->plan);
+  if (status) return status == SL_E_STUCK ? SL_OK : status;
+  double with = predicted_bubble(l->plan);
+  if (with < *bubble - 1e-9) {
+    *bubble = with;
+    get_orders(l, best);
+  }
+  set_orders(l, best);
+  return SL_OK;
+}
+
+/* Equal passes: a backward that is not split takes two forwards. */
+static double *equal_seconds(const sli_lowering *l) {
+  double *seconds = sli_calloc((size_t)l->plan->nactors, sizeof *seconds);
+  for (int32_t i = 0; i < l->plan->nactors; i++)
+    if (is_pass(&l->plan->actors[i]))
+      seconds[i] = l->plan->actors[i].cls == SL_CLASS_B && !l->split ? 2 : 1;
+  return seconds;
+}
+
+static sl_status choose(sli_lowering *l, bool latency) {
+  order *best = sli_calloc((size_t)l->p, sizeof *best);
+  double *equal = equal_seconds(l), bubble = predicted_bubble(l->plan);
+  get_orders(l, best);
+  sl_status status = latency ? try_order(l, NULL, best, &bubble) : SL_OK;
+  if (!status) status = try_order(l, equal, best, &bubble);
+  free(equal);
+  free(best);
+  return status;
+}
+
+/* ---- the pass ----------------------------------------------------------------------- */
+
 sl_status sli_lower_order(sli_lowering *l) {
-  const char *order = l->options->order;
-  bool fixed = l->schedule->fixed_order && sli_lower_crossing(l) > 0;
-  if (l->tune && l->tune->order) fixed = l->tune->order == 2;
-  if (!order && !fixed) return SL_OK;
-  if (!order || !strcmp(order, "derive")) return sl_plan_fix_order(l->plan, NULL);
-  return read_orders(l, order);
+  const sl_lower_options *o = l->options;
+  if (o->order && strcmp(o->order, "derive")) return read_orders(l, o->order);
+  if (o->order || (l->tune && l->tune->order == 2)) return sl_plan_fix_order(l->plan, NULL);
+  if (l->tune && l->tune->order == 1) return SL_OK;
+  if (!o->devices.kind || strcmp(o->devices.kind, "timed")) return SL_OK;
+  bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0;
+  bool latency = l->schedule->fixed_order && sli_lower_crossing(l) > 0;
+  return latency || !even ? choose(l, latency) : SL_OK;
 }

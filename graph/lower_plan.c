@@ -24,7 +24,7 @@ static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
                 .ops = kind->compute, .run_ahead = 1, .look_ahead = l->options->look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
-    sli_schedule_order(l->schedule, (sl_class)c, 0, &order, &rank);
+    sli_schedule_order(l->schedule, l->m % l->p, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
   q.lazy_w = l->watermarks[device] >= 0;
@@ -350,7 +350,7 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   const sli_schedule *row = l->schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;
-  sli_schedule_order(row, g->cls, g->chunk, &order, &a->rank);
+  sli_schedule_order(row, l->m % l->p, g->cls, g->chunk, &order, &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (!row->grouped) return;

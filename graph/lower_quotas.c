@@ -52,6 +52,16 @@ static int given(const sli_lowering *l, const char *name, int stage) {
   return slots;
 }
 
+/* The last one for this knob of any stage on a device, or 0. */
+static int given_to_device(const sli_lowering *l, const char *name, int device) {
+  int slots = 0;
+  for (int i = 0; i < l->options->nquotas; i++)
+    for (int s = 0; s < l->stages; s++)
+      if (l->device_of[s] == device && names(&l->options->quotas[i], name, s))
+        slots = l->options->quotas[i].slots;
+  return slots;
+}
+
 static int bundle_stage(const sli_lowering *l, const sli_bundle *b) {
   return b->producer == SL_NONE ? SL_NONE : l->groups[b->producer].stage;
 }
@@ -136,9 +146,9 @@ static int pool_slots(const sli_lowering *l, const sli_at *at) {
 }
 
 /* How many W a device holds back, -1 if it is not lazy. */
-static int watermark(const sli_lowering *l, int stage) {
-  sli_at at = sli_lower_at(l, stage);
-  int slots = given(l, "watermark", stage);
+static int watermark(const sli_lowering *l, int device) {
+  sli_at at = sli_lower_at(l, device); /* its first chunk */
+  int slots = given_to_device(l, "watermark", device);
   if (!l->split || slots) return slots ? slots : -1;
   if (!l->schedule->watermark) return -1;
   return SLI_MAX(l->schedule->watermark(&at) * l->k + (l->tune ? l->tune->watermark : 0), 0);
@@ -149,12 +159,11 @@ static int watermark(const sli_lowering *l, int stage) {
 static void set_device_numbers(sli_lowering *l) {
   l->pools = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->pools);
   l->watermarks = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->watermarks);
-  for (int s = l->stages - 1; s >= 0; s--) l->watermarks[l->device_of[s]] = watermark(l, s);
-  for (int s = 0; s < l->stages && has_pool(l); s++) {
-    sli_at at = sli_lower_at(l, s);
-    int slots = given(l, "pool", s);
-    if (slots || !l->pools[at.d])
-      l->pools[at.d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->v * l->k);
+  for (int d = 0; d < l->p; d++) {
+    sli_at at = sli_lower_at(l, d); /* stage d lies on device d */
+    int slots = given_to_device(l, "pool", d);
+    l->watermarks[d] = watermark(l, d);
+    if (has_pool(l)) l->pools[d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->v * l->k);
   }
 }
 

@@ -29,9 +29,12 @@ static int interleaved(const sli_at *at) {
   int rest = at->v - at->c;
   return SLI_MIN(at->p * rest, at->p * (rest - 1) + there_and_back(at));
 }
-/* One slot more where groups of p do not come out even: it keeps the bubble. */
+/* The first device needs most. Behind it a slot more stands for what other chunks
+ * keep, without which a forward would wait for a slot that lies idle. Where groups of
+ * p do not come out even, more such slots keep the bubble small. */
 static int interleaved_pool(const sli_at *at) {
-  return 2 * (at->p - 1 - at->d) + (at->v - 1) * at->p + 1 + (at->m % at->p != 0);
+  int slots = 2 * (at->p - 1 - at->d) + (at->v - 1) * at->p + 1;
+  return at->m % at->p ? slots + SLI_MIN(at->v - 1, 2 * at->d) + 1 : slots + (at->d > 0);
 }
 
 static int along_vee(const sli_at *at) { return 2 * at->p - at->s; }
@@ -70,8 +73,9 @@ static const sli_schedule table[] = {
      .placement = "line", .order = "F B", .act_b = there_and_back},
     {.name = "interleaved",
      .summary = "several chunks a device, in a loop: a bubble smaller by their number",
-     .placement = "loop", .chunks = 2, .order = "F B", .act_b = interleaved, .pool = interleaved_pool,
-     .rank_f = shallowest_first, .rank_b = deepest_first, .grouped = true},
+     .placement = "loop", .chunks = 2, .order = "F B", .fixed_order = true, .act_b = interleaved,
+     .pool = interleaved_pool, .rank_f = shallowest_first, .rank_b = deepest_first,
+     .grouped = true},
     {.name = "zb-h1",
      .summary = "weight gradients fill the bubble; the peak memory of 1f1b",
      .placement = "line", .split = true, .order = "F B W", .act_b = to_the_end, .act_w = depth,
@@ -83,15 +87,18 @@ static const sli_schedule table[] = {
     {.name = "zb-v",
      .summary = "two chunks a device, in a vee; no bubble with the memory of 1f1b",
      .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true,
-     .order = "F1 B1 B0 W0 F0 W1", .fixed_order = true, .act_b = along_vee, .act_w = along_vee, .pool = vee_pool},
+     .order = "F1 B1 B0 W0 F0 W1", .uneven_order = "F1 F0 B0 W0 B1 W1", .fixed_order = true,
+     .act_b = along_vee, .act_w = along_vee, .pool = vee_pool},
     {.name = "v-half",
      .summary = "two chunks a device, in a vee; half the memory of 1f1b",
      .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true, .order = "F B W",
-     .fixed_order = true, .act_b = half, .act_w = half, .pool = half_pool, .rank_f = furthest_first, .rank_b = nearest_home},
+     .fixed_order = true, .act_b = half, .act_w = half, .pool = half_pool,
+     .rank_f = furthest_first, .rank_b = nearest_home},
     {.name = "v-min",
      .summary = "two chunks a device, in a vee; a third of the memory of 1f1b",
      .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true, .order = "F B W",
-     .fixed_order = true, .act_b = third, .act_w = vee_pool, .pool = third_pool, .rank_f = furthest_first, .rank_b = nearest_home},
+     .fixed_order = true, .act_b = third, .act_w = vee_pool, .pool = third_pool,
+     .rank_f = furthest_first, .rank_b = nearest_home},
     {.name = "seq1f1b",
      .summary = "1f1b over pieces of the sequences: a bubble smaller by their number",
      .placement = "line", .order = "F B", .act_b = pieces, .in_pieces = true},
@@ -109,10 +116,11 @@ const sli_schedule *sli_schedule_find(const char *name) {
   return NULL;
 }
 
-void sli_schedule_order(const sli_schedule *row, sl_class cls, int chunk, int *class_order,
-                        int *rank) {
+void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,
+                        int *class_order, int *rank) {
   int place = 1;
-  for (const char *at = row->order; *at; at++, place++) {
+  const char *order = uneven && row->uneven_order ? row->uneven_order : row->order;
+  for (const char *at = order; *at; at++, place++) {
     bool chunks = at[1] >= '0' && at[1] <= '9';
     if (*at == sl_class_letter(cls) && (!chunks || at[1] - '0' == chunk)) {
       *class_order = chunks ? 1 : place; /* told apart by chunk: one class, many ranks */

@@ -28,10 +28,11 @@ typedef struct sli_schedule {
   bool in_pieces;            /* act_b and act_w count pieces, not microbatches */
   sli_formula *pool;         /* activations of a device together; NULL: no pool */
   const char *order;         /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
+  const char *uneven_order;  /* where p does not divide m; NULL: the same */
   sli_formula *rank_f;       /* NULL: 0 */
   sli_formula *rank_b;       /* also of W */
   bool grouped;              /* all chunks of p microbatches, then of the next p */
-  bool fixed_order;          /* latency would change the order: it is fixed then */
+  bool fixed_order;          /* latency would spoil the order: it may be fixed then */
   sli_formula *watermark;    /* lazy W: how many it may hold back; NULL: not lazy */
 } sli_schedule;
 
@@ -43,8 +44,9 @@ const sli_schedule *sli_schedule_next(const sli_schedule *row);
 const sli_schedule *sli_schedule_find(const char *name);
 
 /* The place of a class (and chunk) in the order: class first, and the rank that
- * tells its chunks apart, 0 where they are not told apart. */
-void sli_schedule_order(const sli_schedule *row, sl_class cls, int chunk, int *class_order,
-                        int *rank);
+ * tells its chunks apart, 0 where they are not told apart. Uneven: p does not
+ * divide m. */
+void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,
+                        int *class_order, int *rank);
 
 #endif
