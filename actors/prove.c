@@ -63,6 +63,38 @@ static int64_t steps_to_repeat(const sl_plan *plan) {
   return 2 + (most > 1);
 }
 
+/* ---- pools ---------------------------------------------------------------------- */
+
+/* Is who takes and gives back a pool's slots settled before the run? It is where one
+ * queue with a fixed order runs all actors that do. */
+static bool is_settled(const sl_plan *plan, int32_t pool) {
+  int32_t queue = SL_NONE;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    for (int32_t p = 0; p < a->nin + a->nout; p++) {
+      const sl_port *port = p < a->nin ? &a->in[p] : &a->out[p - a->nin];
+      if (plan->regs[port->reg].pool != pool) continue;
+      if (!plan->queues[a->queue].order || (queue != SL_NONE && queue != a->queue)) return false;
+      queue = a->queue;
+    }
+  }
+  return true;
+}
+
+/* What pools lend beyond what they keep depends on who asks first, unless that is
+ * settled, so a proof must do without. That is enough: the firings it made can be
+ * made in any run that has come to a halt, one after another, since none needs more
+ * slots of a register than are kept for it. */
+static void lend_nothing(rehearsal *r) {
+  for (int32_t i = 0; i < r->plan.npools; i++) {
+    if (is_settled(&r->plan, i)) continue;
+    int32_t kept = 0;
+    for (int32_t j = 0; j < r->plan.nregs; j++)
+      if (r->plan.regs[j].pool == i) kept += sli_register_kept(&r->plan.regs[j]);
+    r->plan.pools[i].quota = kept;
+  }
+}
+
 /* ---- mending -------------------------------------------------------------------- */
 
 /* One knob: the registers of a name that one stage writes, or that any stage
@@ -87,8 +119,9 @@ static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
   rehearsal_init(&r, plan, NULL);
   for (int32_t i = 0; i < plan->nregs; i++)
     if (turns(plan, k, &plan->regs[i]))
-      r.plan.regs[i].quota = SLI_MAX(slots, plan->regs[i].quota);
+      r.plan.regs[i].quota = k->everywhere ? slots : SLI_MAX(slots, plan->regs[i].quota);
   if (k->pool != SL_NONE) r.plan.pools[k->pool].quota = slots;
+  lend_nothing(&r);
   bool good = !rehearse(&r, steps_to_repeat(plan), false);
   rehearsal_fini(&r);
   return good;
@@ -145,12 +178,24 @@ static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob
   return least;
 }
 
+/* The fewest slots that a register of this name has. */
+static int32_t fewest_slots(const sl_plan *plan, const char *name) {
+  int32_t fewest = INT32_MAX;
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (!strcmp(plan->regs[i].quota_name, name)) fewest = SLI_MIN(fewest, plan->regs[i].quota);
+  return fewest;
+}
+
 /* One quota at one stage, or if that is not enough, at all stages. */
 static void advise(const sl_plan *plan, const rehearsal *stuck, char *text, size_t size) {
   knob knobs[16] = {0}, best = {0};
   int count = waiting_knobs(stuck, knobs, 16);
   int32_t least = best_knob(plan, knobs, count, &best);
-  for (int i = 0; i < count; i++) knobs[i].everywhere = knobs[i].pool == SL_NONE;
+  for (int i = 0; i < count && !least; i++)
+    if (knobs[i].pool == SL_NONE) {
+      knobs[i].everywhere = true;
+      knobs[i].slots = fewest_slots(plan, knobs[i].name);
+    }
   if (!least) least = best_knob(plan, knobs, count, &best);
   text[0] = 0;
   if (!least) return;
@@ -161,17 +206,6 @@ static void advise(const sl_plan *plan, const rehearsal *stuck, char *text, size
 }
 
 /* ---- the proof and the prediction --------------------------------------------------- */
-
-/* What pools lend beyond what they keep depends on who asks first, so a proof
- * must do without. That is enough: the firings it made can be made in any run
- * that has come to a halt, one after another, since none needs more slots of a
- * register than are kept for it. */
-static void lend_nothing(rehearsal *r) {
-  for (int32_t i = 0; i < r->plan.npools; i++) r->plan.pools[i].quota = 0;
-  for (int32_t i = 0; i < r->plan.nregs; i++)
-    if (r->plan.regs[i].pool != SL_NONE)
-      r->plan.pools[r->plan.regs[i].pool].quota += sli_register_kept(&r->plan.regs[i]);
-}
 
 sl_status sl_plan_prove(const sl_plan *plan) {
   rehearsal r;

@@ -555,7 +555,7 @@ static bool is_held_back(const actor *a) {
   const actor *b = a->backward;
   if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
   for (const in_port *p = a->in; p < a->in_end; p++)
-    if (p->reg->producer && p->reg->producer->waiting) return false;
+    if ((p->reg->producer && p->reg->producer->waiting) || !pool_allows(p->reg)) return false;
   return true;
 }
 
