@@ -82,8 +82,7 @@ static void add_quota(draw *x, const char *name, int stage, int slots) {
 static void draw_quotas(draw *x) {
   for (int s = 0; s < x->p * x->v; s++)
     if (random_below(&x->random, 3)) add_quota(x, "act", s, 1 + random_below(&x->random, x->m));
-  bool lazy = *x->options.schedule == 'z' && x->v == 1; /* W held back do not see a full pool */
-  if (!lazy && !random_below(&x->random, 3))
+  if (!random_below(&x->random, 3))
     add_quota(x, "pool", SL_NONE, x->v + random_below(&x->random, x->v * x->m));
   if (x->p * x->v > 1 && !random_below(&x->random, 4))
     add_quota(x, "fwd", SL_NONE, 1 + random_below(&x->random, x->m));
@@ -147,7 +146,7 @@ static void *copy_of(const void *items, int32_t count, size_t size) {
   return count ? memcpy(sli_calloc((size_t)count, size), items, (size_t)count * size) : NULL;
 }
 
-/* The verdict on the plan itself with nothing but that quota raised: lowering would
+/* The verdict on the plan itself with nothing but that quota changed: lowering would
  * also raise what follows from it. */
 static sl_status raised_verdict(const sl_plan *plan, sl_quota more) {
   sl_plan with = *plan;
@@ -159,7 +158,8 @@ static sl_status raised_verdict(const sl_plan *plan, sl_quota more) {
     if (more.stage != SL_NONE && more.stage != stage) continue;
     if (!strcmp(more.name, "pool") && r->pool != SL_NONE)
       with.pools[r->pool].quota = SLI_MAX(with.pools[r->pool].quota, more.slots);
-    if (!strcmp(more.name, r->quota_name)) r->quota = SLI_MAX(r->quota, more.slots);
+    if (!strcmp(more.name, r->quota_name))
+      r->quota = more.stage == SL_NONE ? more.slots : SLI_MAX(r->quota, more.slots);
   }
   sl_status status = sl_plan_prove(&with);
   free(with.regs);
@@ -193,7 +193,6 @@ static void advice_helps(draw *x, const sl_plan *plan, const char *text) {
   advised++;
   CHECK(!lowered_verdict(x, more), "seed %" PRIu64 ": --quota %s@%d=%d does not help:\n%s\n%s", x->seed,
         name, more.stage, more.slots, text, sl_detail());
-  if (more.stage == SL_NONE) return; /* one of several that are too small was looked at */
   more.slots--;
   CHECK(raised_verdict(plan, more), "seed %" PRIu64 ": --quota %s@%d=%d would have done:\n%s", x->seed,
         name, more.stage, more.slots, text);
