@@ -10,12 +10,12 @@ unset XDG_RUNTIME_DIR
 
 fail() { echo "test_tools_control: $*" >&2; exit 1; }
 
-model=(gpt --layers 4 --width 32 --heads 2 --context 32 --batch 8 --lr 1e-3
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
-run=("$actorrun" --stages 4 --microbatches 8 --steps 400 --quiet)
+run=("$actorrun" --stages 4 --microbatches 8 --steps 100 --quiet)
 
 "${run[@]}" --report "$work/alone.json" "${model[@]}"
-"${run[@]}" --jitter 200 --report "$work/steered.json" "${model[@]}" &
+"${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
 pid=$!
 for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
 ctl=("$actorrun" ctl "$pid")

@@ -60,8 +60,8 @@ static void show_quotas(const struct control *c, FILE *out) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
     if (r->quota_most && r->producer != SL_NONE)
-      fprintf(out, "%-12s %d of at most %d slots, most used %d\n", r->name,
-              sl_runtime_quota(c->rt, i), r->quota_most, sl_runtime_peak_slots(c->rt, i));
+      fprintf(out, "%-12s %d of at most %d slots\n", r->name, sl_runtime_quota(c->rt, i),
+              r->quota_most);
   }
 }
 
