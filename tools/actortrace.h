@@ -1,0 +1,175 @@
+/* What the parts of actortrace share: the analysis of a trace, replays of its
+ * plan, and the commands. */
+#ifndef SLUICE_TOOLS_ACTORTRACE_H
+#define SLUICE_TOOLS_ACTORTRACE_H
+
+#include <stdio.h>
+
+#include <sluice/trace.h>
+
+#include "base/base.h"
+
+/* ---- analysis --------------------------------------------------------------------- */
+
+/* What let a firing go: the last of its ports to be satisfied. */
+typedef struct cause {
+  uint64_t ready_ns; /* when; from then on it could have started */
+  int64_t by;        /* the firing whose end did it, or -1 */
+  int32_t reg;       /* through which register, or SL_NONE */
+  uint8_t wait;      /* SL_WAIT_INPUT, SL_WAIT_CREDIT, or SL_WAIT_NONE: it waited for nothing */
+  bool known;        /* false: what it waited for is not in the trace */
+} cause;
+
+/* One slot in use. */
+typedef struct hold {
+  int32_t reg;
+  int64_t key;
+  uint64_t taken_ns, ready_ns, freed_ns; /* freed UINT64_MAX: still in use at the end */
+  int64_t taken_by, ready_by, freed_by;  /* firings, or -1: before the trace */
+} hold;
+
+/* A stretch of a device's time: one firing, or idle for one reason. */
+typedef struct piece {
+  uint64_t from_ns, to_ns;
+  int64_t firing; /* that ran; idle: the one that ended the wait */
+  int32_t reg;    /* waited for, or SL_NONE */
+  uint8_t wait;   /* SL_WAIT_NONE: busy */
+} piece;
+
+typedef struct line {
+  piece *pieces; /* without holes, from 0 to the last end */
+  size_t count;
+} line;
+
+typedef struct analysis {
+  const sl_trace *trace;
+  const sl_plan *plan;
+  const sl_trace_firing *firings; /* the trace's */
+  size_t nfirings;
+  cause *causes;    /* [nfirings] */
+  int64_t *before;  /* [nfirings] the firing before it on its queue, or -1 */
+  hold *holds;      /* by register, then in order of being taken */
+  size_t nholds;
+  size_t *first_hold; /* [nregs + 1] */
+  bool *work_queue; /* [nqueues] does the queue do its device's work? */
+  line *lines;      /* [ndevices] */
+} analysis;
+
+analysis *analysis_create(const sl_trace *trace);
+void analysis_destroy(analysis *a);
+
+int32_t actor_device(const sl_plan *plan, int32_t actor);
+/* Forward, gradients and recomputation: what a device's busy time counts. */
+bool is_work(sl_class cls);
+
+/* The time of one device in one step, from the first start of its work to the
+ * last end; span = busy + other + sum of idle, to the nanosecond. */
+typedef struct account {
+  uint64_t from_ns, to_ns;
+  uint64_t busy_ns;              /* work of the step */
+  uint64_t other_ns;             /* busy with anything else: updates, another step */
+  uint64_t idle_ns[SL_WAIT_COUNT];
+} account;
+static inline uint64_t account_span(const account *x) { return x->to_ns - x->from_ns; }
+
+account account_make(const analysis *a, int32_t device, int64_t step);
+
+/* From the first start of the devices' work in a step to the last end; of the
+ * step's other firings if there is no work. False: the trace lacks the step. */
+bool work_window(const analysis *a, int64_t step, uint64_t *from_ns, uint64_t *to_ns);
+
+/* Calls `on` for each idle piece of the device's span in the step. */
+typedef void piece_visitor(void *ctx, const piece *p);
+void visit_idle(const analysis *a, const account *x, int32_t device, piece_visitor *on, void *ctx);
+
+/* Follows what the firing waited for backwards, from its start to `from_ns`:
+ * every nanosecond goes to a firing that ran meanwhile, or to a wait that
+ * nothing that ran explains. Latest first. */
+typedef struct segment {
+  uint64_t from_ns, to_ns;
+  int64_t firing;   /* that ran, or that was waiting */
+  uint8_t wait;     /* SL_WAIT_NONE: it ran */
+  int32_t through;  /* register that led there */
+  int32_t credit;   /* the register for want of whose slots it came to this, or SL_NONE */
+} segment;
+typedef void segment_visitor(void *ctx, const segment *l);
+void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
+               segment_visitor *on, void *ctx);
+
+/* Whole steps of the trace; of several, the first is left out as warming up. */
+typedef struct step_range {
+  int64_t first, last; /* last < first: there is none */
+} step_range;
+step_range steps_to_count(const analysis *a);
+/* The step whose length is the median. */
+int64_t typical_step(const analysis *a);
+const sl_trace_step *find_step(const sl_trace *t, int64_t step); /* or NULL */
+
+/* Most bytes a device's slots held at once. */
+uint64_t peak_bytes(const analysis *a, int32_t device);
+
+/* ---- replay ------------------------------------------------------------------------ */
+
+/* Median durations of the trace, in seconds, [nactors]; the plan's own where an
+ * actor never fired. The caller's to free. */
+double *measured_seconds(const sl_trace *t);
+
+/* The plan on the virtual clock with such durations, `extra[reg]` more slots
+ * and at least `steps` steps. */
+typedef struct replay {
+  sl_plan plan;    /* a shallow copy; the runtime refers to it: a replay stays where it is */
+  sl_runtime *rt;
+  double step_seconds;
+} replay;
+sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *extra,
+                     int64_t steps, replay *out);
+void replay_fini(replay *r);
+
+/* Registers that answer to one knob: a quota name and a stage. */
+typedef struct advice {
+  const char *knob;    /* "act.b" */
+  int32_t stage;       /* SL_NONE: at every stage */
+  int32_t reg;         /* one of the registers, the one waited for most */
+  int32_t nregs;       /* how many answer to it */
+  int32_t slots;       /* of it now */
+  uint64_t more_bytes; /* an extra slot of each costs */
+  double step_seconds; /* with it */
+} advice;
+
+typedef struct advices {
+  double step_seconds; /* of the replay as it is */
+  int32_t tried, candidates;
+  int32_t count;       /* those that save something, best first */
+  advice *items;
+} advices;
+/* What one more slot would save, knob by knob, for about `limit_seconds`. */
+sl_status advise(const analysis *a, double limit_seconds, advices *out);
+
+/* ---- output -------------------------------------------------------------------------- */
+
+typedef struct options {
+  const char *path, *other, *out; /* other: the second file of diff */
+  int64_t step;                   /* -1: not given */
+  int32_t device;                 /* -1: all */
+  int width;                      /* 0: the terminal's */
+  int color;                      /* -1: as the output is, 0, 1 */
+  bool queues;                    /* every queue, not only those that do the work */
+} options;
+
+char *format_ns(char *out, double ns); /* "12.3 ms"; at least 32 bytes */
+/* "F3", "send:fwd@0>1 m3", "B2 m3 p1" */
+char *format_firing(char *out, size_t bytes, const sl_plan *plan, const sl_trace_firing *f);
+
+sl_status command_show(const sl_trace *t, const options *o, FILE *out);
+sl_status command_rows(const sl_trace *t, const options *o, FILE *out);
+sl_status command_reasons(const sl_trace *t, const options *o, FILE *out);
+sl_status command_page(const sl_trace *t, const options *o, FILE *out);
+sl_status command_svg(const sl_trace *t, const options *o, FILE *out);
+sl_status command_chrome(const sl_trace *t, const options *o, FILE *out);
+sl_status command_perfetto(const sl_trace *t, const options *o, FILE *out);
+sl_status command_diff(const sl_trace *a, const sl_trace *b, const options *o, FILE *out);
+
+/* A string inside quotes, for JSON and JavaScript in HTML. */
+void put_json(FILE *out, const char *text);
+
+#endif
