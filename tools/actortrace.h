@@ -48,6 +48,8 @@ typedef struct analysis {
   size_t nfirings;
   cause *causes;    /* [nfirings] */
   int64_t *before;  /* [nfirings] the firing before it on its queue, or -1 */
+  int32_t *shelf;   /* [nfirings] firings of a link overlap: which of its queue's rows */
+  int32_t *shelves; /* [nqueues] how many rows: 1 where none overlap */
   hold *holds;      /* by register, then in order of being taken */
   size_t nholds;
   size_t *first_hold; /* [nregs + 1] */
@@ -105,7 +107,16 @@ step_range steps_to_count(const analysis *a);
 int64_t typical_step(const analysis *a);
 const sl_trace_step *find_step(const sl_trace *t, int64_t step); /* or NULL */
 
-/* Most bytes a device's slots held at once. */
+/* A value from a moment on; the first is from 0. */
+typedef struct sample {
+  uint64_t ns;
+  int64_t value;
+} sample;
+
+/* Bytes in use on a device, workspace included; slots in use of a register. The
+ * arrays are the caller's to free. */
+sample *bytes_curve(const analysis *a, int32_t device, size_t *count);
+sample *slots_curve(const analysis *a, int32_t reg, size_t *count);
 uint64_t peak_bytes(const analysis *a, int32_t device);
 
 /* ---- replay ------------------------------------------------------------------------ */

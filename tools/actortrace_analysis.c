@@ -300,6 +300,35 @@ static void find_before(analysis *a) {
   free(last);
 }
 
+/* Each firing goes to the first row of its queue that is free. */
+static void find_shelves(analysis *a) {
+  struct row {
+    uint64_t free_ns;
+    size_t next; /* of the same queue, plus 1 */
+  } *rows = NULL;
+  size_t nqueues = (size_t)a->plan->nqueues, capacity = 0, count = 0;
+  size_t *first = sli_calloc(nqueues + 1, sizeof *first);
+  a->shelf = sli_calloc(a->nfirings + 1, sizeof *a->shelf);
+  a->shelves = sli_calloc(nqueues + 1, sizeof *a->shelves);
+  for (size_t i = 0; i < a->nfirings; i++) {
+    const sl_trace_record *f = &a->firings[i].record;
+    int32_t queue = a->plan->actors[f->actor].queue, number = 0;
+    size_t at = first[queue], last = 0;
+    for (; at && rows[at - 1].free_ns > f->start_ns; number++) last = at, at = rows[at - 1].next;
+    if (!at) {
+      SLI_GROW(rows, count, capacity);
+      at = ++count;
+      if (last) rows[last - 1].next = at;
+      else first[queue] = at;
+      a->shelves[queue]++;
+    }
+    rows[at - 1].free_ns = f->end_ns;
+    a->shelf[i] = number;
+  }
+  free(first);
+  free(rows);
+}
+
 /* Why a firing that could have gone did not. */
 static uint8_t wait_once_ready(const analysis *a, int64_t firing) {
   const sl_trace_record *f = &a->firings[firing].record;
@@ -360,6 +389,7 @@ analysis *analysis_create(const sl_trace *trace) {
   find_causes(a);
   find_queues(a);
   find_before(a);
+  find_shelves(a);
   draw_lines(a);
   return a;
 }
@@ -370,6 +400,8 @@ void analysis_destroy(analysis *a) {
   free(a->lines);
   free(a->causes);
   free(a->before);
+  free(a->shelf);
+  free(a->shelves);
   free(a->holds);
   free(a->first_hold);
   free(a->work_queue);
@@ -472,6 +504,20 @@ static void explain(walker *w, uint64_t from, int64_t firing, uint8_t wait) {
   w->to_ns = from;
 }
 
+static uint64_t end_before(const analysis *a, int64_t firing) {
+  return a->before[firing] < 0 ? 0 : a->firings[a->before[firing]].record.end_ns;
+}
+
+/* Did the firing before this one on its queue also hold the slot that this one
+ * wanted, while the queue stood idle for that firing's sake? Then this one could
+ * have gone instead, had there been a slot more. */
+static bool lacked_slot(const analysis *a, int64_t x) {
+  const cause *c = &a->causes[x];
+  int64_t before = a->before[x];
+  return c->wait == SL_WAIT_CREDIT && c->by >= 0 && c->by == before &&
+         a->firings[before].record.start_ns > end_before(a, before);
+}
+
 /* What the firing waited for, up to where the walk has come. Returns the firing
  * that ran before, whose own waiting comes next; -1: the trace does not say. */
 static int64_t walk_step(walker *w, int64_t x) {
@@ -480,14 +526,15 @@ static int64_t walk_step(walker *w, int64_t x) {
   const sl_queue *q = &a->plan->queues[a->plan->actors[a->firings[x].record.actor].queue];
   int64_t before = q->ops->overlaps ? -1 : a->before[x];
   uint64_t free_ns = before >= 0 ? a->firings[before].record.end_ns : 0;
+  bool lacked = before >= 0 && lacked_slot(a, x);
   explain(w, SLI_MAX(c->ready_ns, free_ns), x, wait_once_ready(a, x));
-  if (before >= 0 && free_ns >= c->ready_ns) {
+  if (before >= 0 && free_ns >= c->ready_ns && !lacked) {
     explain(w, a->firings[before].record.start_ns, before, SL_WAIT_NONE);
     return before;
   }
   if (c->by < 0) return -1;
   if (w->credit != SL_NONE && x == w->holder) w->past = true;
-  if (c->wait == SL_WAIT_CREDIT) w->credit = c->reg, w->holder = c->by, w->past = false;
+  if (c->wait == SL_WAIT_CREDIT) w->credit = c->reg, w->holder = c->by, w->past = lacked;
   w->through = c->reg;
   explain(w, a->firings[c->by].record.start_ns, c->by, SL_WAIT_NONE);
   return c->by;
@@ -553,33 +600,4 @@ int64_t typical_step(const analysis *a) {
   int64_t step = n ? lengths[(n - 1) / 2].step : 0;
   free(lengths);
   return step;
-}
-
-uint64_t peak_bytes(const analysis *a, int32_t device) {
-  change *changes = sli_calloc(2 * a->nholds + 1, sizeof *changes);
-  size_t n = 0;
-  uint64_t bytes = 0;
-  for (int32_t r = 0; r < a->plan->nregs; r++) {
-    const sl_register *g = &a->plan->regs[r];
-    if (g->device != device) continue;
-    bool touched = a->first_hold[r] < a->first_hold[r + 1];
-    if (g->held || (g->initial && !touched))
-      bytes += (uint64_t)SLI_MAX(g->initial, 1) * g->slot_stride;
-    for (size_t h = a->first_hold[r]; h < a->first_hold[r + 1] && !g->held; h++) {
-      if (a->holds[h].taken_by >= 0) changes[n++] = (change){a->holds[h].taken_ns, h, false};
-      else bytes += g->slot_stride;
-      if (a->holds[h].freed_ns != UINT64_MAX)
-        changes[n++] = (change){a->holds[h].freed_ns, h, true};
-    }
-  }
-  qsort(changes, n, sizeof *changes, by_time);
-  bytes += a->plan->devices[device].workspace_bytes;
-  uint64_t most = bytes;
-  for (size_t i = 0; i < n; i++) {
-    size_t size = a->plan->regs[a->holds[changes[i].hold].reg].slot_stride;
-    bytes = changes[i].freed ? bytes - size : bytes + size;
-    most = SLI_MAX(most, bytes);
-  }
-  free(changes);
-  return most;
 }

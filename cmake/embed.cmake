@@ -1,0 +1,6 @@
+# cmake -DNAME=page_js -DINPUT=page.js -DOUTPUT=page_js.c -P embed.cmake
+# writes INPUT as a C array of characters that ends in a zero.
+file(READ "${INPUT}" bytes HEX)
+string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${bytes}")
+file(WRITE "${OUTPUT}" "extern const char ${NAME}[];\nconst char ${NAME}[] = {\n${bytes}0};\n")

@@ -1,0 +1,908 @@
+'use strict';
+/* The page of a trace. Times are nanoseconds from the start of the run; the
+ * view is a range of them; everything else is drawn from it, and only what can
+ * be seen: each lane is sorted, and what is narrower than a pixel is summed up
+ * pixel by pixel before it is painted. */
+(() => {
+const $ = (id) => document.getElementById(id);
+const data = JSON.parse($('data').textContent);
+
+/* ---- reading ------------------------------------------------------------------ */
+
+/* Variable-length integers, seven bits a byte, the lowest bit the sign. Sums of
+ * powers and not shifts: times are longer than 32 bits. */
+function decode(text) {
+  const bytes = atob(text || ''), out = new Float64Array(bytes.length);
+  let n = 0;
+  for (let i = 0; i < bytes.length;) {
+    let value = 0, scale = 1, byte;
+    do {
+      byte = bytes.charCodeAt(i++);
+      value += (byte & 127) * scale;
+      scale *= 128;
+    } while (byte & 128);
+    out[n++] = value % 2 ? -(value + 1) / 2 : value / 2;
+  }
+  return out.subarray(0, n);
+}
+
+function readFirings(text) {
+  const all = decode(text), count = all.length / 6 | 0;
+  const f = {count, start: new Float64Array(count), end: new Float64Array(count),
+             actor: new Int32Array(count), step: new Int32Array(count),
+             microbatch: new Int32Array(count), piece: new Int32Array(count)};
+  for (let i = 0, time = 0; i < count; i++) {
+    time += all[6 * i];
+    f.start[i] = time;
+    f.end[i] = time + all[6 * i + 1];
+    f.actor[i] = all[6 * i + 2];
+    f.step[i] = all[6 * i + 3];
+    f.microbatch[i] = all[6 * i + 4];
+    f.piece[i] = all[6 * i + 5];
+  }
+  return f;
+}
+
+const devices = data.devices.map(([name, arena, workspace]) => ({name, arena, workspace}));
+const queues = data.queues.map(([name, device, work]) => ({name, device, work}));
+const registers = data.registers.map(([name, knob, device, producer, quota, bytes]) =>
+  ({name, knob, device, producer, quota, bytes}));
+const actors = data.actors.map(([name, cls, queue, stage]) =>
+  ({name, cls, queue, stage, device: queues[queue].device}));
+const firings = readFirings(data.firings);
+const replay = readFirings(data.replay);
+const classNames = {F: 'forward', B: 'input gradient', W: 'weight gradient', R: 'recompute',
+                    U: 'update', C: 'communicate', L: 'load, store'};
+const colors = {F: '#0072b2', B: '#e69f00', W: '#009e73', R: '#56b4e9', U: '#cc79a7',
+                C: '#8a8a8a', L: '#d8cb2f'};
+const inks = {F: '#fff', B: '#000', W: '#000', R: '#000', U: '#000', C: '#000', L: '#000'};
+const classOf = (actor) => data.classes[actors[actor].cls];
+const isWork = (actor) => 'FBWR'.includes(classOf(actor));
+const WAIT = Object.fromEntries(data.waits.map((name, i) => [name, i]));
+const waitLetters = data.waits.map((name) => name[0]);
+
+/* A lane: indices of firings in order of start. */
+function makeLanes(f) {
+  const lanes = queues.map(() => []);
+  for (let i = 0; i < f.count; i++) lanes[actors[f.actor[i]].queue].push(i);
+  return lanes.map((list) => {
+    const index = Int32Array.from(list);
+    let longest = 0;
+    for (const i of index) longest = Math.max(longest, f.end[i] - f.start[i]);
+    return {f, index, longest};
+  });
+}
+const lanes = makeLanes(firings), replayLanes = makeLanes(replay);
+
+const idle = (() => {
+  const all = decode(data.idle);
+  let at = 0;
+  return devices.map(() => {
+    const count = all[at++];
+    const p = {count, from: new Float64Array(count), to: new Float64Array(count),
+               wait: new Uint8Array(count), reg: new Int32Array(count), firing: new Int32Array(count)};
+    for (let i = 0, time = 0; i < count; i++) {
+      time += all[at++];
+      p.from[i] = time;
+      p.to[i] = time + all[at++];
+      p.wait[i] = all[at++];
+      p.reg[i] = all[at++];
+      p.firing[i] = all[at++];
+    }
+    return p;
+  });
+})();
+
+/* The idle time that ended with each firing. */
+const idleBefore = new Map();
+idle.forEach((p) => {
+  for (let i = 0; i < p.count; i++) {
+    const list = idleBefore.get(p.firing[i]);
+    if (list) list.push([p, i]);
+    else idleBefore.set(p.firing[i], [[p, i]]);
+  }
+});
+
+/* A curve: at time[i] the value becomes value[i]. */
+function makeCurve(start, changes) {
+  changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  const time = [-1], value = [start];
+  let now = start, most = start;
+  for (let i = 0; i < changes.length; i++) {
+    now += changes[i][1];
+    if (i + 1 < changes.length && changes[i + 1][0] === changes[i][0]) continue;
+    time.push(changes[i][0]);
+    value.push(now);
+    most = Math.max(most, now);
+  }
+  return {time: Float64Array.from(time), value: Float64Array.from(value), most};
+}
+
+const slots = [];   /* per register */
+const memory = (() => {
+  const all = decode(data.holds), changes = devices.map(() => []);
+  const start = devices.map((d) => d.workspace);
+  let at = 0;
+  registers.forEach((r, index) => {
+    const always = all[at++], count = all[at++], own = [];
+    start[r.device] += always * r.bytes;
+    let used = always;
+    for (let i = 0, time = 0; i < count; i++) {
+      time += all[at++];
+      const length = all[at++];
+      if (time > 0) own.push([time, 1]);
+      else used++;
+      if (length >= 0) own.push([time + length, -1]);
+    }
+    for (const [time, by] of own) changes[r.device].push([time, by * r.bytes]);
+    start[r.device] += (used - always) * r.bytes;
+    slots[index] = {...makeCurve(used, own), busy: count};
+  });
+  return devices.map((d, i) => makeCurve(start[i], changes[i]));
+})();
+
+/* Registers whose credits are worth a curve, device by device: those that are
+ * full at times first. */
+const creditChoices = devices.map((d, device) =>
+  registers.map((r, i) => i).filter((i) => registers[i].producer >= 0 && slots[i].busy > 1 &&
+      actors[registers[i].producer].device === device && isWork(registers[i].producer))
+    .sort((a, b) => (slots[b].most >= registers[b].quota) - (slots[a].most >= registers[a].quota) ||
+                    registers[b].quota - registers[a].quota || a - b));
+const creditShown = devices.map(() => 0);
+
+/* ---- steps --------------------------------------------------------------------- */
+
+const steps = (() => {
+  const all = new Map();
+  for (let i = 0; i < firings.count; i++) {
+    const s = firings.step[i];
+    let e = all.get(s);
+    if (!e) all.set(s, e = {step: s, from: Infinity, to: 0, per: devices.map(() => null)});
+    if (!isWork(firings.actor[i])) {
+      e.wide = Math.max(e.wide || 0, firings.end[i]);
+      continue;
+    }
+    e.from = Math.min(e.from, firings.start[i]);
+    e.to = Math.max(e.to, firings.end[i]);
+    const d = actors[firings.actor[i]].device;
+    const x = e.per[d] || (e.per[d] = {from: firings.start[i], to: 0, busy: 0});
+    x.to = Math.max(x.to, firings.end[i]);
+    x.busy += firings.end[i] - firings.start[i];
+  }
+  return [...all.values()].filter((e) => e.to > e.from).sort((a, b) => a.step - b.step);
+})();
+let end = 1;
+for (let i = 0; i < firings.count; i++) end = Math.max(end, firings.end[i]);
+const replaySpan = (() => {
+  let from = Infinity;
+  for (let i = 0; i < replay.count; i++)
+    if (isWork(replay.actor[i])) from = Math.min(from, replay.start[i]);
+  return {from};
+})();
+
+/* ---- state ----------------------------------------------------------------------- */
+
+const view = {from: 0, to: end};
+const shown = {queues: false, memory: true, credits: true, replay: replay.count > 0};
+let current = -1;               /* index into steps; -1: the whole trace */
+let pointed = null;             /* what the pointer is on */
+let selected = -1;              /* firing */
+let matches = null, match = -1; /* of the search: Set of firings, its order */
+let matchList = [], matchRegs = new Set();
+const lanesCanvas = $('lanes'), overview = $('overview');
+const GUTTER = 128, AXIS = 24;
+let rows = [], height = 0;
+
+function format(ns) {
+  const a = Math.abs(ns);
+  const [unit, size] = a >= 1e9 ? ['s', 1e9] : a >= 1e6 ? ['ms', 1e6] : a >= 1e3 ? ['\u00b5s', 1e3] : ['ns', 1];
+  return `${+(ns / size).toPrecision(4)} ${unit}`;
+}
+function formatBytes(n) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let u = 0;
+  while (n >= 1024 && u < 4) n /= 1024, u++;
+  return `${+n.toPrecision(3)} ${units[u]}`;
+}
+
+/* What is drawn from top to bottom. */
+function layOut() {
+  rows = [];
+  let y = AXIS;
+  devices.forEach((d, device) => {
+    const add = (kind, h, more) => { rows.push({kind, y, h, device, ...more}); y += h; };
+    queues.forEach((q, queue) => { if (q.device === device && q.work) add('lane', 30, {queue}); });
+    if (shown.replay && replay.count)
+      queues.forEach((q, queue) => { if (q.device === device && q.work) add('replay', 13, {queue}); });
+    if (shown.queues)
+      queues.forEach((q, queue) => {
+        if (q.device === device && !q.work && lanes[queue].index.length) add('queue', 15, {queue});
+      });
+    if (shown.memory) add('memory', 34, {});
+    if (shown.credits && creditChoices[device].length) add('credits', 30, {});
+    y += 8;
+  });
+  height = y + 4;
+}
+
+/* ---- drawing ----------------------------------------------------------------------- */
+
+let css = {};
+function readColors() {
+  const s = getComputedStyle(document.documentElement);
+  for (const name of ['back', 'text', 'faint', 'rule', 'panel', 'idle', 'idle-text', 'credit', 'accent'])
+    css[name] = s.getPropertyValue('--' + name).trim();
+}
+
+function prepare(canvas, w, h) {
+  const ratio = window.devicePixelRatio || 1;
+  if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(h * ratio)) {
+    canvas.width = Math.round(w * ratio);
+    canvas.height = Math.round(h * ratio);
+    canvas.style.height = h + 'px';
+  }
+  const c = canvas.getContext('2d');
+  c.setTransform(ratio, 0, 0, ratio, 0, 0);
+  c.clearRect(0, 0, w, h);
+  return c;
+}
+
+const lowerBound = (array, value, get) => {
+  let low = 0, high = array.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (get(array[middle], middle) < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+};
+
+let width = 800;
+const x = (ns) => GUTTER + (ns - view.from) / (view.to - view.from) * (width - GUTTER);
+const time = (px) => view.from + (px - GUTTER) / (width - GUTTER) * (view.to - view.from);
+
+function label(i, f, room) {
+  const letter = classOf(f.actor[i]);
+  const full = letter + f.microbatch[i] + (data.pieces > 1 ? '.' + f.piece[i] : '');
+  return room >= 7 * full.length + 4 ? full : room >= 10 ? letter : '';
+}
+
+/* A lane's firings; offset: how far its clock is from the view's. */
+function drawLane(c, lane, y, h, offset, faint) {
+  const {f, index, longest} = lane, from = view.from - offset, to = view.to - offset;
+  const scale = (width - GUTTER) / (view.to - view.from);
+  const first = lowerBound(index, from - longest, (i) => f.start[i]);
+  const sums = new Map(); /* class -> time covered, pixel by pixel */
+  const labels = [];
+  for (let k = first; k < index.length; k++) {
+    const i = index[k];
+    if (f.start[i] > to) break;
+    if (f.end[i] < from) continue;
+    const a = Math.max((f.start[i] - from) * scale, 0), b = Math.min((f.end[i] - from) * scale, width - GUTTER);
+    if (b - a < 1.5) {
+      const cls = classOf(f.actor[i]);
+      let sum = sums.get(cls);
+      if (!sum) sums.set(cls, sum = new Float32Array(width - GUTTER + 2));
+      sum[a | 0] += Math.max(b - a, .08);
+      continue;
+    }
+    const cls = classOf(f.actor[i]), gap = b - a > 6 ? 1 : 0;
+    c.globalAlpha = (matches && !faint && !matches.has(i) ? .25 : 1) * (faint ? .75 : 1);
+    c.fillStyle = colors[cls];
+    c.fillRect(GUTTER + a, y, b - a - gap, h);
+    if (b - a >= 10 && h >= 12) labels.push([GUTTER + (a + b) / 2, label(i, f, b - a), inks[cls], c.globalAlpha]);
+  }
+  c.globalAlpha = faint ? .75 : 1;
+  drawSums(c, sums, y, h);
+  c.textAlign = 'center';
+  c.textBaseline = 'middle';
+  c.font = (h > 20 ? '12px' : '10px') + ' system-ui, "DejaVu Sans", sans-serif';
+  for (const [at, text, ink, alpha] of labels) {
+    if (!text) continue;
+    c.globalAlpha = alpha;
+    c.fillStyle = ink;
+    c.fillText(text, at, y + h / 2 + .5);
+  }
+  c.globalAlpha = 1;
+}
+
+/* What is too narrow to be seen alone: each pixel's classes on top of each
+ * other, as high as the time they took. */
+function drawSums(c, sums, y, h) {
+  const low = new Float32Array(width - GUTTER + 2);
+  for (const [cls, sum] of sums) {
+    c.fillStyle = colors[cls];
+    c.beginPath();
+    for (let p = 0; p < sum.length; p++) {
+      if (!sum[p]) continue;
+      const share = Math.min(sum[p], 1 - low[p]);
+      if (share <= 0) continue;
+      c.rect(GUTTER + p, y + h * (1 - low[p] - share), 1, h * share);
+      low[p] += share;
+    }
+    c.fill();
+  }
+}
+
+function drawIdle(c, p, y, h) {
+  const scale = (width - GUTTER) / (view.to - view.from);
+  let k = lowerBound(p.to, view.from, (t) => t);
+  c.font = '10px system-ui, "DejaVu Sans", sans-serif';
+  c.textAlign = 'center';
+  c.textBaseline = 'middle';
+  const narrow = [[], []];
+  for (; k < p.count && p.from[k] < view.to; k++) {
+    const a = Math.max((p.from[k] - view.from) * scale, 0), b = Math.min((p.to[k] - view.from) * scale, width - GUTTER);
+    const credit = p.wait[k] === WAIT.credit;
+    if (b - a < 1) {
+      const list = narrow[+credit];
+      if (list.length && list[list.length - 1] === (a | 0)) continue;
+      list.push(a | 0);
+      continue;
+    }
+    c.globalAlpha = matches && !matchRegs.has(p.reg[k]) ? .4 : 1;
+    c.fillStyle = credit ? css.credit : css.idle;
+    c.fillRect(GUTTER + a, y + 4, b - a, h - 8);
+    if (b - a < 12) continue;
+    c.fillStyle = css['idle-text'];
+    const name = p.reg[k] >= 0 ? waitLetters[p.wait[k]] + ' ' + registers[p.reg[k]].name : waitLetters[p.wait[k]];
+    c.fillText(b - a > 6.2 * name.length + 8 ? name : waitLetters[p.wait[k]], GUTTER + (a + b) / 2, y + h / 2 + .5);
+  }
+  c.globalAlpha = 1;
+  narrow.forEach((list, credit) => {
+    c.fillStyle = credit ? css.credit : css.idle;
+    for (const px of list) c.fillRect(GUTTER + px, y + 4, 1, h - 8);
+  });
+}
+
+/* A curve as a filled step line: for each pixel the largest value in it. */
+function drawCurve(c, curve, top, y, h, color) {
+  const {time: t, value: v} = curve, scale = (width - GUTTER) / (view.to - view.from);
+  let k = Math.max(lowerBound(t, view.from, (a) => a) - 1, 0);
+  const place = (value) => y + h - 1 - (h - 3) * Math.min(value / (top || 1), 1);
+  c.beginPath();
+  c.moveTo(GUTTER, y + h - 1);
+  c.lineTo(GUTTER, place(v[k]));
+  let last = v[k];
+  for (k++; k < t.length && t[k] < view.to; k++) {
+    const px = Math.floor((t[k] - view.from) * scale);
+    let most = v[k], final = v[k];
+    while (k + 1 < t.length && t[k + 1] < view.to && Math.floor((t[k + 1] - view.from) * scale) === px)
+      final = v[++k], most = Math.max(most, final);
+    const at = GUTTER + Math.max((t[k] - view.from) * scale, 0);
+    c.lineTo(at, place(last));
+    c.lineTo(at, place(most));
+    if (final !== most) c.lineTo(at, place(final));
+    last = final;
+  }
+  c.lineTo(width, place(last));
+  c.lineTo(width, y + h - 1);
+  c.closePath();
+  c.globalAlpha = .22;
+  c.fillStyle = color;
+  c.fill();
+  c.globalAlpha = 1;
+  c.strokeStyle = color;
+  c.lineWidth = 1.2;
+  c.stroke();
+}
+
+function gutterText(c, text, y, strong) {
+  c.font = (strong ? '600 12px' : '11px') + ' system-ui, "DejaVu Sans", sans-serif';
+  c.fillStyle = strong ? css.text : css.faint;
+  c.textAlign = 'left';
+  c.textBaseline = 'middle';
+  let shortened = text;
+  while (shortened.length > 4 && c.measureText(shortened).width > GUTTER - 14) shortened = shortened.slice(0, -2) + '\u2026';
+  c.fillText(shortened, 10, y);
+}
+
+const creditReg = (device) => {
+  const list = creditChoices[device];
+  return list.length ? list[creditShown[device] % list.length] : -1;
+};
+
+function drawRow(c, r) {
+  const device = devices[r.device];
+  if (r.kind === 'lane') {
+    drawIdle(c, idle[r.device], r.y, r.h);
+    drawLane(c, lanes[r.queue], r.y + 1, r.h - 2, 0, false);
+  } else if (r.kind === 'replay') {
+    const s = steps[current < 0 ? stepAt((view.from + view.to) / 2) : current];
+    if (s) drawLane(c, replayLanes[r.queue], r.y + 1, r.h - 2, s.from - replaySpan.from, true);
+  } else if (r.kind === 'queue') {
+    drawLane(c, lanes[r.queue], r.y + 1, r.h - 2, 0, false);
+  } else if (r.kind === 'memory') {
+    drawCurve(c, memory[r.device], Math.max(device.arena, memory[r.device].most), r.y, r.h, css.accent);
+  } else {
+    const reg = creditReg(r.device);
+    drawCurve(c, slots[reg], registers[reg].quota, r.y, r.h, '#d55e00');
+  }
+}
+
+function drawGutter(c) {
+  c.fillStyle = css.back;
+  c.fillRect(0, AXIS, GUTTER - 1, height);
+  for (const r of rows) {
+    const middle = r.y + r.h / 2 + .5;
+    if (r.kind === 'lane') {
+      const s = current >= 0 && steps[current].per[r.device];
+      gutterText(c, devices[r.device].name + (s ? `  ${(100 * s.busy / (s.to - s.from)).toFixed(0)} %` : ''), middle, true);
+    } else if (r.kind === 'replay') gutterText(c, 'replay', middle, false);
+    else if (r.kind === 'queue') gutterText(c, queues[r.queue].name, middle, false);
+    else if (r.kind === 'memory') {
+      gutterText(c, 'memory in use', r.y + 10, false);
+      gutterText(c, `${formatBytes(memory[r.device].most)} of ${formatBytes(Math.max(devices[r.device].arena, memory[r.device].most))}`, r.y + 24, false);
+    } else {
+      const g = registers[creditReg(r.device)];
+      gutterText(c, g.name, r.y + 9, false);
+      gutterText(c, `${slots[creditReg(r.device)].most} of ${g.quota} slots`, r.y + 22, false);
+    }
+  }
+  c.fillStyle = css.rule;
+  c.fillRect(GUTTER - 1, 0, 1, height);
+}
+
+function niceTick(span, most) {
+  const raw = span / most, base = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].map((k) => k * base).find((k) => k >= raw);
+}
+
+function drawAxis(c) {
+  const origin = current >= 0 ? steps[current].from : 0;
+  const tick = niceTick(view.to - view.from, Math.max((width - GUTTER) / 110, 1));
+  c.font = '11px system-ui, "DejaVu Sans", sans-serif';
+  c.textAlign = 'left';
+  c.textBaseline = 'middle';
+  for (let k = Math.ceil((view.from - origin) / tick); k * tick + origin < view.to; k++) {
+    const px = x(k * tick + origin);
+    c.fillStyle = css.rule;
+    c.fillRect(px, 4, 1, height);
+    c.fillStyle = css.faint;
+    c.fillText(k ? format(k * tick) : '0', px + 4, 11);
+  }
+  for (const s of steps) {
+    if (s.from < view.from || s.from > view.to || steps.length < 2) continue;
+    c.fillStyle = css.text;
+    c.globalAlpha = .5;
+    c.fillRect(x(s.from), 0, 1, height);
+    c.globalAlpha = 1;
+  }
+}
+
+function outline(c, from, to, r, color) {
+  const a = Math.max(x(from), GUTTER), b = Math.min(x(to), width);
+  if (b < GUTTER || a > width) return;
+  c.strokeStyle = color;
+  c.lineWidth = 2;
+  c.strokeRect(a, r.y, Math.max(b - a, 2), r.h);
+}
+
+function drawMarks(c) {
+  const rowOf = (queue) => rows.find((r) => (r.kind === 'lane' || r.kind === 'queue') && r.queue === queue);
+  if (selected >= 0) {
+    const r = rowOf(actors[firings.actor[selected]].queue);
+    if (r) outline(c, firings.start[selected], firings.end[selected], r, css.text);
+  }
+  if (pointed && pointed.row) outline(c, pointed.from, pointed.to, pointed.row, css.accent);
+}
+
+function drawOverview() {
+  const w = overview.clientWidth, h = 26, c = prepare(overview, w, h);
+  const scale = (w - GUTTER) / end;
+  c.fillStyle = css.panel;
+  c.fillRect(0, 0, w, h);
+  c.font = '11px system-ui, "DejaVu Sans", sans-serif';
+  c.textBaseline = 'middle';
+  steps.forEach((s, i) => {
+    const a = GUTTER + s.from * scale, b = GUTTER + s.to * scale;
+    c.fillStyle = i === current ? css.accent : css.rule;
+    c.fillRect(a, 5, Math.max(b - a - 1, .5), h - 10);
+    if (b - a > 34) {
+      c.fillStyle = i === current ? css.back : css.text;
+      c.textAlign = 'center';
+      c.fillText(String(s.step), (a + b) / 2, h / 2 + .5);
+    }
+  });
+  c.fillStyle = css.faint;
+  c.textAlign = 'left';
+  c.fillText(`${steps.length} steps, ${format(end)}`, 10, h / 2 + .5);
+  c.strokeStyle = css.text;
+  c.lineWidth = 1.5;
+  c.strokeRect(GUTTER + view.from * scale, 2, Math.max((view.to - view.from) * scale, 3), h - 4);
+}
+
+let waiting = false, frame = {count: 0, ms: 0};
+function draw() {
+  waiting = false;
+  const began = performance.now();
+  layOut();
+  width = $('scroll').clientWidth;
+  const c = prepare(lanesCanvas, width, Math.max(height, 40));
+  c.save();
+  c.beginPath();
+  c.rect(GUTTER, 0, width - GUTTER, height);
+  c.clip();
+  drawAxis(c);
+  const top = $('scroll').scrollTop, bottom = top + $('scroll').clientHeight;
+  for (const r of rows) if (r.y + r.h >= top && r.y <= bottom) drawRow(c, r);
+  drawMarks(c);
+  c.restore();
+  drawGutter(c);
+  drawOverview();
+  frame = {count: frame.count + 1, ms: performance.now() - began};
+}
+function redraw() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(draw);
+}
+
+/* ---- moving ------------------------------------------------------------------------- */
+
+function setView(from, to) {
+  const least = 20, span = Math.min(Math.max(to - from, least), end * 1.1);
+  from = Math.min(Math.max(from, -span * .5), end - span * .5);
+  view.from = from;
+  view.to = from + span;
+  redraw();
+}
+function zoom(factor, at) {
+  setView(at - (at - view.from) * factor, at + (view.to - at) * factor);
+}
+const pan = (share) => setView(view.from + share * (view.to - view.from), view.to + share * (view.to - view.from));
+
+function stepAt(ns) {
+  let best = 0;
+  steps.forEach((s, i) => { if (s.from <= ns) best = i; });
+  return best;
+}
+function showStep(index) {
+  if (!steps.length) return;
+  current = Math.min(Math.max(index, -1), steps.length - 1);
+  $('step').value = String(current);
+  if (current < 0) setView(-end * .01, end * 1.01);
+  else {
+    const s = steps[current], margin = (s.to - s.from) * .015;
+    setView(s.from - margin, s.to + margin);
+  }
+  fillTable();
+}
+
+/* ---- what is under the pointer -------------------------------------------------------- */
+
+function findFiring(lane, ns, slack) {
+  const {f, index, longest} = lane;
+  let best = -1, distance = slack;
+  for (let k = lowerBound(index, ns - longest - slack, (i) => f.start[i]); k < index.length; k++) {
+    const i = index[k];
+    if (f.start[i] > ns + slack) break;
+    const away = ns < f.start[i] ? f.start[i] - ns : ns > f.end[i] ? ns - f.end[i] : 0;
+    if (away <= distance) best = i, distance = away;
+    if (!away && f.end[i] > f.start[i]) break;
+  }
+  return best;
+}
+
+function findUnder(px, py) {
+  const row = rows.find((r) => py >= r.y && py < r.y + r.h);
+  if (!row || px < GUTTER) return row ? {row: null, gutter: row} : null;
+  const ns = time(px), slack = 3 * (view.to - view.from) / (width - GUTTER);
+  if (row.kind === 'lane' || row.kind === 'queue') {
+    const p = idle[row.device];
+    if (row.kind === 'lane') {
+      const k = lowerBound(p.to, ns, (t) => t);
+      if (k < p.count && p.from[k] <= ns && (p.to[k] - p.from[k]) > slack / 3)
+        return {row, idle: k, from: p.from[k], to: p.to[k]};
+    }
+    const i = findFiring(lanes[row.queue], ns, slack);
+    return i < 0 ? null : {row, firing: i, from: firings.start[i], to: firings.end[i]};
+  }
+  return {row, ns, from: ns, to: ns};
+}
+
+const escapes = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'};
+const escape = (text) => String(text).replace(/[&<>"]/g, (c) => escapes[c]);
+const producerOf = (reg) => registers[reg].producer >= 0 ? actors[registers[reg].producer].name : 'nobody';
+
+function whyText(p, k) {
+  const length = format(p.to[k] - p.from[k]), reg = p.reg[k];
+  if (p.wait[k] === WAIT.input && reg >= 0)
+    return `${length} for input: register <b>${escape(registers[reg].name)}</b> from <b>${escape(producerOf(reg))}</b>`;
+  if (p.wait[k] === WAIT.credit && reg >= 0)
+    return `${length} for credit: no free slot of register <b>${escape(registers[reg].name)}</b>, which has ${registers[reg].quota}`;
+  const texts = {device: 'for the device: it could have gone, but the worker was busy or had not heard yet',
+                 policy: 'held back by the plan\u2019s policy', start: 'for the start'};
+  return `${length} ${texts[data.waits[p.wait[k]]] || data.waits[p.wait[k]]}`;
+}
+function firingText(i) {
+  const a = actors[firings.actor[i]];
+  return `${escape(a.name)}, microbatch ${firings.microbatch[i]}` + (data.pieces > 1 ? `, piece ${firings.piece[i]}` : '');
+}
+function valueAt(curve, ns) {
+  return curve.value[Math.max(lowerBound(curve.time, ns + .5, (t) => t) - 1, 0)];
+}
+
+function tipText(u) {
+  if (u.firing !== undefined) {
+    const i = u.firing, a = actors[firings.actor[i]], waits = idleBefore.get(i) || [];
+    const origin = current >= 0 ? steps[current].from : 0;
+    return `<b>${firingText(i)}</b>` +
+      `<p>${classNames[classOf(firings.actor[i])]}, step ${firings.step[i]}` +
+      (a.stage >= 0 ? `, stage ${a.stage}` : '') + ` on ${escape(queues[a.queue].name)}</p>` +
+      `<p>${format(firings.end[i] - firings.start[i])}, from ${format(firings.start[i] - origin)}</p>` +
+      (waits.length ? waits.map(([p, k]) => `<p class="faint">the device was idle ${whyText(p, k)}</p>`).join('')
+                    : '<p class="faint">the queue did not wait for it</p>');
+  }
+  if (u.idle !== undefined) {
+    const p = idle[u.row.device];
+    return `<b>idle</b><p>${whyText(p, u.idle)}</p><p class="faint">then ran ${firingText(p.firing[u.idle])}</p>`;
+  }
+  if (u.row.kind === 'memory')
+    return `<b>${formatBytes(valueAt(memory[u.row.device], u.ns))}</b> in use on ${escape(devices[u.row.device].name)}` +
+      `<p class="faint">at most ${formatBytes(memory[u.row.device].most)} of ${formatBytes(devices[u.row.device].arena)} set aside</p>`;
+  if (u.row.kind === 'credits') {
+    const reg = creditReg(u.row.device);
+    return `<b>${valueAt(slots[reg], u.ns)} of ${registers[reg].quota}</b> slots of ${escape(registers[reg].name)} in use` +
+      `<p class="faint">made by ${escape(producerOf(reg))}; quota ${escape(registers[reg].knob)}; x or a click for another register</p>`;
+  }
+  return '<b>replay</b><p class="faint">the step on the virtual clock, with median durations: what is left of the noise</p>';
+}
+
+function showTip(u, px, py) {
+  const tip = $('tip');
+  if (!u || u.gutter) {
+    tip.hidden = true;
+    return;
+  }
+  tip.innerHTML = tipText(u);
+  tip.hidden = false;
+  const box = document.querySelector('main').getBoundingClientRect();
+  const w = tip.offsetWidth, h = tip.offsetHeight;
+  tip.style.left = Math.max(Math.min(px + 14, box.width - w - 8), 4) + 'px';
+  tip.style.top = (py + 18 + h > box.height ? Math.max(py - h - 12, 4) : py + 18) + 'px';
+}
+
+function pointAt(event) {
+  const box = lanesCanvas.getBoundingClientRect(), main = document.querySelector('main').getBoundingClientRect();
+  pointed = findUnder(event.clientX - box.left, event.clientY - box.top);
+  showTip(pointed, event.clientX - main.left, event.clientY - main.top);
+  redraw();
+}
+
+/* The next firing of the same lane gets the mark and the tip. */
+function selectNext(by) {
+  const start = selected >= 0 ? selected : pointed && pointed.firing;
+  const queue = start >= 0 ? actors[firings.actor[start]].queue : rows.find((r) => r.kind === 'lane').queue;
+  const {index} = lanes[queue];
+  const middle = (view.from + view.to) / 2;
+  let k = start >= 0 ? index.indexOf(start) + by : lowerBound(index, middle, (i) => firings.start[i]);
+  k = Math.min(Math.max(k, 0), index.length - 1);
+  select(index[k]);
+}
+
+function select(i) {
+  selected = i;
+  const a = firings.start[i], b = firings.end[i];
+  if (a < view.from || b > view.to) {
+    const span = Math.max(view.to - view.from, 2 * (b - a));
+    setView((a + b) / 2 - span / 2, (a + b) / 2 + span / 2);
+  }
+  let r = rows.find((row) => row.kind !== 'replay' && row.queue === actors[firings.actor[i]].queue);
+  if (!r) {
+    shown.queues = true;
+    setPressed();
+    layOut();
+    r = rows.find((row) => row.queue === actors[firings.actor[i]].queue);
+  }
+  const scroll = $('scroll');
+  if (r.y < scroll.scrollTop || r.y + r.h > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = Math.max(r.y - 40, 0);
+  draw();
+  showTip({row: r, firing: i}, x((a + b) / 2), r.y + r.h - scroll.scrollTop + 26);
+}
+
+/* ---- search ---------------------------------------------------------------------------- */
+
+function search(text) {
+  text = text.trim().toLowerCase();
+  matches = null;
+  matchList = [];
+  matchRegs = new Set();
+  match = -1;
+  $('found').textContent = '';
+  if (text) {
+    const only = /^m(\d+)$/.exec(text), found = actors.map((a) => a.name.toLowerCase().includes(text));
+    registers.forEach((r, i) => { if (r.name.toLowerCase().includes(text)) matchRegs.add(i); });
+    for (let i = 0; i < firings.count; i++) {
+      const reg = (idleBefore.get(i) || []).some(([p, k]) => matchRegs.has(p.reg[k]));
+      if (found[firings.actor[i]] || reg || (only && firings.microbatch[i] === +only[1])) matchList.push(i);
+    }
+    matches = new Set(matchList);
+    $('found').textContent = matchList.length ? `${matchList.length} firings` : 'nothing';
+  }
+  redraw();
+}
+function nextMatch(by) {
+  if (!matchList.length) return;
+  if (match < 0) match = Math.max(lowerBound(matchList, view.from, (i) => firings.start[i]) % matchList.length, 0);
+  else match = (match + by + matchList.length) % matchList.length;
+  $('found').textContent = `${match + 1} of ${matchList.length}`;
+  select(matchList[match]);
+}
+
+/* ---- the table --------------------------------------------------------------------------- */
+
+function fillTable() {
+  const chosen = current >= 0 ? [steps[current]] : steps;
+  const names = data.waits.filter((w) => w !== 'none');
+  const head = `<tr><th>${current >= 0 ? 'step ' + steps[current].step : 'all steps'}</th><th>span</th><th>busy</th>` +
+    names.map((n) => `<th>${escape(n)}</th>`).join('') + '<th>other</th><th>peak memory</th><th class="bar"></th></tr>';
+  const lines = devices.map((d, device) => {
+    const sum = {span: 0, busy: 0, idle: names.map(() => 0)};
+    for (const s of chosen) {
+      const e = s.per[device];
+      if (!e) continue;
+      sum.span += e.to - e.from;
+      sum.busy += e.busy;
+      const p = idle[device];
+      for (let k = lowerBound(p.to, e.from, (t) => t); k < p.count && p.from[k] < e.to; k++)
+        sum.idle[names.indexOf(data.waits[p.wait[k]])] += Math.min(p.to[k], e.to) - Math.max(p.from[k], e.from);
+    }
+    const other = sum.span - sum.busy - sum.idle.reduce((a, b) => a + b, 0);
+    const share = (ns) => sum.span ? `${(100 * ns / sum.span).toFixed(1)} %` : '';
+    const shades = {input: '#9a9a9a', credit: '#d55e00', device: '#5a5a5a', policy: '#cc79a7', start: '#c9c9c9'};
+    const bar = [[sum.busy, colors.F], ...names.map((n, i) => [sum.idle[i], shades[n] || '#777']), [Math.max(other, 0), colors.U]]
+      .map(([ns, color]) => `<i style="width:${sum.span ? 100 * ns / sum.span : 0}%;background:${color}"></i>`).join('');
+    return `<tr><td>${escape(d.name)}</td><td>${format(sum.span / chosen.length)}</td><td>${share(sum.busy)}</td>` +
+      sum.idle.map((ns) => `<td>${share(ns)}</td>`).join('') +
+      `<td>${share(other)}</td><td>${formatBytes(memory[device].most)}</td><td class="bar">${bar}</td></tr>`;
+  });
+  $('table').innerHTML = head + lines.join('');
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+function setPressed() {
+  for (const name of Object.keys(shown)) $('toggle-' + name).setAttribute('aria-pressed', String(shown[name]));
+}
+function toggle(name) {
+  shown[name] = !shown[name];
+  setPressed();
+  redraw();
+}
+function nextCredits(device) {
+  if (creditChoices[device].length) creditShown[device] = (creditShown[device] + 1) % creditChoices[device].length;
+  redraw();
+}
+
+let drag = null;
+lanesCanvas.addEventListener('pointerdown', (e) => {
+  drag = {x: e.clientX, y: e.clientY, from: view.from, to: view.to, scroll: $('scroll').scrollTop, moved: false};
+  lanesCanvas.setPointerCapture(e.pointerId);
+});
+lanesCanvas.addEventListener('pointermove', (e) => {
+  if (!drag) return pointAt(e);
+  const by = e.clientX - drag.x;
+  if (Math.abs(by) + Math.abs(e.clientY - drag.y) > 3) drag.moved = true;
+  if (!drag.moved) return;
+  lanesCanvas.classList.add('drag');
+  $('tip').hidden = true;
+  const span = drag.to - drag.from, shift = by / (width - GUTTER) * span;
+  setView(drag.from - shift, drag.to - shift);
+  $('scroll').scrollTop = drag.scroll - (e.clientY - drag.y);
+});
+lanesCanvas.addEventListener('pointerup', (e) => {
+  const clicked = drag && !drag.moved;
+  drag = null;
+  lanesCanvas.classList.remove('drag');
+  if (!clicked) return;
+  pointAt(e);
+  const row = pointed && (pointed.row || pointed.gutter);
+  if (row && row.kind === 'credits') nextCredits(row.device);
+  selected = pointed && pointed.firing !== undefined ? pointed.firing : -1;
+  redraw();
+});
+lanesCanvas.addEventListener('pointerleave', () => {
+  pointed = null;
+  $('tip').hidden = true;
+  redraw();
+});
+lanesCanvas.addEventListener('dblclick', () => {
+  if (!pointed || !pointed.row || pointed.to <= pointed.from) return;
+  const margin = (pointed.to - pointed.from) * .6;
+  setView(pointed.from - margin, pointed.to + margin);
+});
+lanesCanvas.addEventListener('wheel', (e) => {
+  if (e.shiftKey) {
+    $('scroll').scrollTop += e.deltaY;
+    return e.preventDefault();
+  }
+  e.preventDefault();
+  if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) return pan(e.deltaX / (width - GUTTER));
+  const box = lanesCanvas.getBoundingClientRect();
+  zoom(Math.exp(Math.max(-1, Math.min(1, e.deltaY / 300))), time(Math.max(e.clientX - box.left, GUTTER)));
+}, {passive: false});
+overview.addEventListener('pointerdown', (e) => {
+  const box = overview.getBoundingClientRect();
+  const ns = (e.clientX - box.left - GUTTER) / (box.width - GUTTER) * end;
+  const hit = steps.findIndex((s) => s.from <= ns && ns < s.to);
+  if (hit >= 0) showStep(hit);
+});
+$('scroll').addEventListener('scroll', redraw);
+
+const keys = {
+  ArrowLeft: () => pan(-.15), ArrowRight: () => pan(.15),
+  ArrowUp: () => { $('scroll').scrollTop -= 40; }, ArrowDown: () => { $('scroll').scrollTop += 40; },
+  '+': () => zoom(.7, (view.from + view.to) / 2), '=': () => zoom(.7, (view.from + view.to) / 2),
+  '-': () => zoom(1 / .7, (view.from + view.to) / 2),
+  '[': () => showStep(Math.max((current < 0 ? stepAt(view.from) : current) - 1, 0)),
+  ']': () => showStep((current < 0 ? stepAt(view.from) - 1 : current) + 1),
+  0: () => showStep(-1),
+  q: () => toggle('queues'), m: () => toggle('memory'), c: () => toggle('credits'), r: () => toggle('replay'),
+  x: () => (pointed && (pointed.row || pointed.gutter) ? nextCredits((pointed.row || pointed.gutter).device)
+                                                       : devices.forEach((d, i) => nextCredits(i))),
+  '/': () => $('search').focus(),
+  '?': () => $('help').showModal(),
+  Escape: () => { selected = -1; $('tip').hidden = true; $('search').value = ''; search(''); },
+};
+document.addEventListener('keydown', (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || $('help').open) return;
+  if (e.target === $('search')) {
+    if (e.key === 'Enter') nextMatch(e.shiftKey ? -1 : 1);
+    else if (e.key === 'Escape') { keys.Escape(); lanesCanvas.focus(); }
+    return;
+  }
+  if (e.key === 'Tab' && e.target === lanesCanvas) {
+    e.preventDefault();
+    return selectNext(e.shiftKey ? -1 : 1);
+  }
+  if (e.target.tagName === 'SELECT' || (e.target.tagName === 'BUTTON' && e.key === ' ')) return;
+  const action = keys[e.key];
+  if (!action) return;
+  e.preventDefault();
+  action();
+});
+$('search').addEventListener('input', () => search($('search').value));
+$('step').addEventListener('change', () => showStep(+$('step').value));
+$('previous').addEventListener('click', keys['[']);
+$('next').addEventListener('click', keys[']']);
+$('all').addEventListener('click', keys[0]);
+$('help-button').addEventListener('click', keys['?']);
+for (const name of Object.keys(shown)) $('toggle-' + name).addEventListener('click', () => toggle(name));
+window.addEventListener('resize', redraw);
+window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColors(); redraw(); });
+
+/* ---- beginning -------------------------------------------------------------------------------- */
+
+document.title = data.name;
+$('name').textContent = data.name;
+const notes = [];
+if (data.truncated) notes.push('The trace is truncated: its newest firings are missing.');
+if (data.damaged) notes.push('The trace is damaged: some firings are missing, and others may be wrong.');
+if (data.dropped) notes.push(`The ${data.dropped} oldest firings did not fit into the trace.`);
+if (!firings.count) notes.push('The trace has no firings.');
+$('note').textContent = notes.join(' ');
+$('note').hidden = !notes.length;
+$('step').innerHTML = '<option value="-1">all steps</option>' +
+  steps.map((s, i) => `<option value="${i}">step ${s.step}: ${format(s.to - s.from)}</option>`).join('');
+const used = new Set();
+for (let i = 0; i < firings.count; i++) used.add(classOf(firings.actor[i]));
+$('legend').innerHTML = [...data.classes].filter((l) => used.has(l))
+  .map((l) => `<span><b style="background:${colors[l]};color:${inks[l]}">${l}</b>${classNames[l]}</span>`).join('');
+if (!replay.count) $('toggle-replay').hidden = true;
+readColors();
+setPressed();
+layOut();
+width = $('scroll').clientWidth;
+showStep(steps.length > 1 ? Math.min(1, steps.length - 1) : steps.length - 1);
+if (!steps.length) { fillTable(); redraw(); }
+
+/* For whoever drives the page by a program. */
+window.trace = {
+  get state() {
+    return {view: {...view}, current, shown: {...shown}, selected, matches: matchList.length, match, frame,
+            rows: rows.map((r) => ({...r})), tip: $('tip').hidden ? '' : $('tip').textContent, width, gutter: GUTTER};
+  },
+  firings, actors, registers, devices, steps, idle, select, draw, setView,
+};
+})();
