@@ -36,6 +36,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
   X(STRINGS, char, "strings")                                                  \
   X(DEVICES, struct device_item, "devices")                                    \
   X(QUEUES, struct queue_item, "queues")                                       \
+  X(ORDERS, int32_t, "fixed orders")                                           \
   X(POOLS, struct pool_item, "pools")                                          \
   X(MAPS, struct map_item, "maps")                                             \
   X(ENTRIES, struct entry_item, "map entries")                                 \
@@ -84,10 +85,11 @@ struct queue_item {
   uint32_t name, ops; /* "cpu", "timed", ... */
   int32_t device, threads, run_ahead, lazy_w, watermark;
   uint8_t class_order[8];
-  uint32_t reserved;
+  int32_t norder;
+  uint32_t first_order, reserved;
   double look_ahead;
 };
-_Static_assert(sizeof(struct queue_item) == 48, "no padding");
+_Static_assert(sizeof(struct queue_item) == 56, "no padding");
 
 struct pool_item {
   uint32_t name;
@@ -190,7 +192,10 @@ static void put_queues(image *im, const sl_plan *plan) {
     struct queue_item item = {.name = put_text(im, q->name), .ops = put_text(im, q->ops->name),
                               .device = q->device, .threads = q->threads,
                               .run_ahead = q->run_ahead, .lazy_w = q->lazy_w,
-                              .watermark = q->watermark, .look_ahead = q->look_ahead};
+                              .watermark = q->watermark, .look_ahead = q->look_ahead,
+                              .norder = q->norder,
+                              .first_order = (uint32_t)(im->parts[ORDERS].used / sizeof(int32_t))};
+    for (int32_t k = 0; k < q->norder; k++) PUT(im, ORDERS, q->order[k]);
     memcpy(item.class_order, q->class_order, sizeof q->class_order);
     PUT(im, QUEUES, item);
   }
@@ -465,6 +470,17 @@ static sl_status impossible(const reading *r, enum section_id id, uint64_t index
                  (unsigned long long)index, section_names[id]);
 }
 
+/* NULL if it is impossible. The actors are read later: their number is known. */
+static const int32_t *read_order(reading *r, const struct queue_item *q) {
+  if (q->norder < 0 || q->first_order + (uint64_t)q->norder > r->sections[ORDERS].count) return NULL;
+  int32_t *order = sl_plan_alloc(r->plan, ((size_t)q->norder + 1) * sizeof *order);
+  for (int32_t i = 0; i < q->norder; i++) {
+    get_item(r, ORDERS, (uint64_t)q->first_order + (uint64_t)i, &order[i]);
+    if (!in_table(order[i], count_of(r, ACTORS))) return NULL;
+  }
+  return order;
+}
+
 /* What runs a queue of that name; a kind this program does not have is only
  * ever run on the virtual clock. */
 static const sl_queue_ops *find_ops(const char *name) {
@@ -495,6 +511,10 @@ static sl_status read_queues(reading *r) {
     if (!queue.name || !ops || !in_table(q.device, r->plan->ndevices) || q.run_ahead < 1 ||
         q.run_ahead > 1 << 24)
       return impossible(r, QUEUES, (uint64_t)i);
+    const int32_t *order = read_order(r, &q);
+    if (!order) return impossible(r, QUEUES, (uint64_t)i);
+    queue.norder = q.norder;
+    queue.order = q.norder ? order : NULL;
     queue.ops = find_ops(ops);
     memcpy(queue.class_order, q.class_order, sizeof queue.class_order);
     sl_plan_add_queue(r->plan, queue);

@@ -106,7 +106,7 @@ static sl_status read_number(const char *option, const char *text, int64_t most,
 
 static sl_status read_option(char **argv, int *at, options *o) {
   const char *word = argv[*at];
-  int64_t n;
+  int64_t n = 0;
   sl_status status;
   if (!strcmp(word, "--color")) return o->color = 1, SL_OK;
   if (!strcmp(word, "--no-color")) return o->color = 0, SL_OK;

@@ -221,17 +221,19 @@ static void print_devices(const shower *s) {
   for (size_t w = 0; w < SLI_COUNT(shown_waits); w++)
     fprintf(s->out, " %7s", sl_wait_name(shown_waits[w]));
   fprintf(s->out, " %7s  peak memory in use\n", "other");
-  account all = {0};
+  uint64_t busy = 0, longest = 0, devices = 0;
   for (int32_t d = 0; d < s->plan->ndevices; d++) {
     if (!is_shown(s, d)) continue;
     account x = sum_accounts(s, d);
     print_device(s, names, s->plan->devices[d].name, &x, steps, peak_bytes(s->a, d),
                  s->plan->devices[d].arena_bytes);
-    all.to_ns += account_span(&x);
-    all.busy_ns += x.busy_ns;
+    busy += x.busy_ns;
+    longest = SLI_MAX(longest, account_span(&x));
+    devices++;
   }
-  fprintf(s->out, "bubble %.1f%%\n",
-          account_span(&all) ? 100 - percent(all.busy_ns, account_span(&all)) : 0);
+  if (longest)
+    fprintf(s->out, "bubble %.1f%% of the longest span\n",
+            100 - percent(busy, longest) / (double)devices);
 }
 
 /* ---- waits ------------------------------------------------------------------------------- */

@@ -408,8 +408,9 @@ function drawRow(c, r) {
     drawIdle(c, idle[r.device], r.y, r.h);
     drawLane(c, lanes[r.queue], r.y + 1, r.h - 2, 0, false);
   } else if (r.kind === 'replay') {
-    const s = steps[current < 0 ? stepAt((view.from + view.to) / 2) : current];
-    if (s) drawLane(c, replayLanes[r.queue], r.y + 1, r.h - 2, s.from - replaySpan.from, true);
+    const seen = steps.filter((s) => s.to > view.from && s.from < view.to);
+    if (seen.length > 12) return;
+    for (const s of seen) drawLane(c, replayLanes[r.queue], r.y + 1, r.h - 2, s.from - replaySpan.from, true);
   } else if (r.kind === 'queue') {
     drawLane(c, lanes[r.queue], r.y + 1, r.h - 2, 0, false);
   } else if (r.kind === 'memory') {
@@ -464,7 +465,7 @@ function drawAxis(c) {
   for (const s of steps) {
     if (s.from < view.from || s.from > view.to || steps.length < 2) continue;
     c.fillStyle = css.text;
-    c.globalAlpha = .5;
+    c.globalAlpha = .3;
     c.fillRect(x(s.from), 0, 1, height);
     c.globalAlpha = 1;
   }

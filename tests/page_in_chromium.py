@@ -1,0 +1,345 @@
+"""Clicks through the page of a trace in a headless Chromium.
+
+    page_in_chromium.py PAGE [--large] [--shots FOLDER]
+
+Talks to the browser over two pipes (--remote-debugging-pipe): JSON messages,
+each ended by a zero byte. Input goes in as the browser's own mouse and key
+events, so what is tested is what a user does. Ends with status 1 and a line
+that says which claim failed.
+"""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+
+class Browser:
+    def __init__(self, program):
+        self.folder = tempfile.mkdtemp(prefix="sluice-chromium-")
+        ours_out, theirs_in = os.pipe(), os.pipe()  # they write, they read
+        to_them, from_them = theirs_in[1], ours_out[0]
+
+        def place_pipes():
+            spare_in, spare_out = os.dup(theirs_in[0]), os.dup(ours_out[1])
+            os.dup2(spare_in, 3)
+            os.dup2(spare_out, 4)
+
+        self.process = subprocess.Popen(
+            [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--remote-debugging-pipe", "--window-size=1400,900", "--no-first-run",
+             "--user-data-dir=" + self.folder, "about:blank"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            close_fds=False, preexec_fn=place_pipes)
+        os.close(theirs_in[0])
+        os.close(ours_out[1])
+        self.out, self.source = to_them, from_them
+        self.rest, self.last, self.session = b"", 0, None
+        self.problems = []
+
+    def receive(self):
+        while b"\0" not in self.rest:
+            got = os.read(self.source, 1 << 16)
+            if not got:
+                raise RuntimeError("the browser has ended")
+            self.rest += got
+        text, self.rest = self.rest.split(b"\0", 1)
+        message = json.loads(text)
+        if message.get("method") == "Runtime.exceptionThrown":
+            self.problems.append(json.dumps(message["params"])[:600])
+        if message.get("method") == "Log.entryAdded":
+            self.problems.append(json.dumps(message["params"])[:600])
+        if message.get("method") == "Network.requestWillBeSent":
+            url = message["params"]["request"]["url"]
+            if not url.startswith(("file:", "data:")):
+                self.problems.append("asks the network for " + url)
+        return message
+
+    def call(self, method, **params):
+        self.last += 1
+        message = {"id": self.last, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.out, data):]
+        while True:
+            answer = self.receive()
+            if answer.get("id") == self.last:
+                if "error" in answer:
+                    raise RuntimeError("%s: %s" % (method, answer["error"]))
+                return answer["result"]
+
+    def attach(self):
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = [t for t in targets if t["type"] == "page"][0]
+        self.session = self.call("Target.attachToTarget", targetId=page["targetId"],
+                                 flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(domain + ".enable")
+
+    def run(self, expression):
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError("%s: %s" % (expression, answer["exceptionDetails"]))
+        return answer["result"].get("value")
+
+    def state(self):
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return self.run("trace.state")
+
+    def key(self, key, modifiers=0):
+        text = key if len(key) == 1 else {"Enter": "\r"}.get(key)
+        codes = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
+        more = {"windowsVirtualKeyCode": codes.get(key, ord(key.upper()) if len(key) == 1 else 0)}
+        if text:
+            more["text"] = text
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, modifiers=modifiers, **more)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, modifiers=modifiers)
+
+    def mouse(self, kind, x, y, **more):
+        self.call("Input.dispatchMouseEvent", type="mouse" + kind, x=x, y=y, **more)
+
+    def click(self, x, y):
+        self.mouse("Moved", x, y)
+        self.mouse("Pressed", x, y, button="left", clickCount=1)
+        self.mouse("Released", x, y, button="left", clickCount=1)
+
+    def click_on(self, selector):
+        box = self.run("(() => { const b = document.querySelector(%s).getBoundingClientRect();"
+                       "return [b.left + b.width / 2, b.top + b.height / 2]; })()"
+                       % json.dumps(selector))
+        self.click(*box)
+
+    def shoot(self, path):
+        data = self.call("Page.captureScreenshot", format="png")["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))
+
+    def close(self):
+        try:
+            self.session = None
+            self.call("Browser.close")
+        except (RuntimeError, OSError):
+            pass
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def check(condition, claim):
+    if not condition:
+        print("FAILED: " + claim, file=sys.stderr)
+        raise SystemExit(1)
+
+
+class Page:
+    def __init__(self, browser, url, shots):
+        self.b, self.shots = browser, shots
+        browser.call("Page.navigate", url=url)
+        for _ in range(200):
+            if browser.run("document.readyState === 'complete' && !!window.trace"):
+                break
+            time.sleep(0.05)
+        check(browser.run("!!window.trace"), "the page starts")
+        self.box = browser.run("(() => { const b = document.getElementById('lanes')"
+                               ".getBoundingClientRect(); return [b.left, b.top]; })()")
+
+    def shoot(self, name):
+        if self.shots:
+            self.b.shoot(os.path.join(self.shots, name + ".png"))
+
+    def place(self, row, ns):
+        """Where on the screen a time is in a row."""
+        s = self.b.state()
+        share = (ns - s["view"]["from"]) / (s["view"]["to"] - s["view"]["from"])
+        x = s["gutter"] + share * (s["width"] - s["gutter"])
+        return self.box[0] + x, self.box[1] + row["y"] + row["h"] / 2
+
+    def lane(self, device):
+        return [r for r in self.b.state()["rows"] if r["kind"] == "lane" and r["device"] == device][0]
+
+    def firing(self, condition):
+        return self.b.run("(() => { const f = trace.firings, a = trace.actors, s = trace.steps;"
+                          "for (let i = 0; i < f.count; i++) if (%s) return {i, start: f.start[i],"
+                          "end: f.end[i], name: a[f.actor[i]].name, microbatch: f.microbatch[i]};"
+                          "return null; })()" % condition)
+
+
+def span(state):
+    return state["view"]["to"] - state["view"]["from"]
+
+
+def test_zoom_and_pan(p):
+    b = p.b
+    s = b.state()
+    row = p.lane(0)
+    middle = (s["view"]["from"] + s["view"]["to"]) / 2
+    x, y = p.place(row, middle)
+    b.mouse("Wheel", x, y, deltaX=0, deltaY=-240)
+    zoomed = b.state()
+    check(span(zoomed) < span(s) * 0.6, "the wheel zooms in")
+    x2, _ = p.place(row, middle)
+    check(abs(x2 - x) < 2, "what the pointer is on stays under it: %s, %s" % (x, x2))
+    b.mouse("Pressed", x, y, button="left", clickCount=1)
+    b.mouse("Moved", x - 200, y, button="left")
+    b.mouse("Released", x - 200, y, button="left", clickCount=1)
+    dragged = b.state()
+    check(dragged["view"]["from"] > zoomed["view"]["from"] and
+          abs(span(dragged) - span(zoomed)) < 1e-3 * span(zoomed), "dragging moves the view")
+    b.key("ArrowLeft")
+    check(b.state()["view"]["from"] < dragged["view"]["from"], "an arrow key moves the view")
+    b.key("+")
+    check(span(b.state()) < span(dragged), "+ zooms in")
+    b.key("-")
+    b.key("-")
+    check(span(b.state()) > span(dragged), "- zooms out")
+
+
+def test_steps(p):
+    b = p.b
+    b.key("0")
+    check(b.state()["current"] == -1, "0 shows the whole trace")
+    count = b.run("trace.steps.length")
+    b.key("]")
+    first = b.state()["current"]
+    b.key("]")
+    check(b.state()["current"] == min(first + 1, count - 1), "] shows the next step")
+    b.click_on("#previous")
+    check(b.state()["current"] == first, "a button shows the step before")
+    view = b.state()["view"]
+    step = b.run("trace.steps[%d]" % first)
+    check(view["from"] <= step["from"] and view["to"] >= step["to"], "the whole step is seen")
+    table = b.run("document.getElementById('table').textContent")
+    check("busy" in table and "credit" in table, "the table says where the time went")
+
+
+def test_hover(p):
+    b = p.b
+    step = b.run("trace.steps[trace.state.current]")
+    f = p.firing("f.step[i] === %d && a[f.actor[i]].name === 'B0' && f.microbatch[i] === 0"
+                 % step["step"])
+    check(f, "there is a firing to point at")
+    row = p.lane(0)
+    x, y = p.place(row, (f["start"] + f["end"]) / 2)
+    b.mouse("Moved", x, y)
+    tip = b.state()["tip"]
+    check("B0, microbatch 0" in tip, "pointing at a firing says what ran: " + tip)
+    check("for input: register bwd@1" in tip, "and why it waited, for which register: " + tip)
+    p.shoot("hover")
+    gap = b.run("(() => { const p = trace.idle[0], s = %s; for (let i = 0; i < p.count; i++)"
+                "if (p.firing[i] === %d) return [p.from[i], p.to[i]]; })()" % (json.dumps(step), f["i"]))
+    x, y = p.place(row, (gap[0] + gap[1]) / 2)
+    b.mouse("Moved", x, y)
+    tip = b.state()["tip"]
+    check(tip.startswith("idle") and "bwd@1" in tip, "pointing at a wait says for what: " + tip)
+    memory = [r for r in b.state()["rows"] if r["kind"] == "memory"][0]
+    b.mouse("Moved", x, p.box[1] + memory["y"] + 10)
+    check("in use on" in b.state()["tip"], "pointing at the memory says how much")
+    credits = [r for r in b.state()["rows"] if r["kind"] == "credits"][0]
+    b.mouse("Moved", x, p.box[1] + credits["y"] + 10)
+    tip = b.state()["tip"]
+    check("slots of" in tip, "pointing at the credits says whose")
+    b.click(x, p.box[1] + credits["y"] + 10)
+    b.mouse("Moved", x + 1, p.box[1] + credits["y"] + 10)
+    check(b.state()["tip"] != tip, "a click shows another register's credits")
+
+
+def test_search(p):
+    b = p.b
+    b.key("/")
+    for c in "b2":
+        b.key(c)
+    s = b.state()
+    count = b.run("(() => { let n = 0; const f = trace.firings; for (let i = 0; i < f.count; i++)"
+                  "if (trace.actors[f.actor[i]].name.toLowerCase().includes('b2')) n++; return n; })()")
+    check(s["matches"] >= count > 0, "the search finds all firings of an actor")
+    b.key("Enter")
+    one = b.state()
+    b.key("Enter")
+    two = b.state()
+    check(one["selected"] >= 0 and two["selected"] != one["selected"], "enter goes from match to match")
+    p.shoot("search")
+    b.key("Escape")
+    check(b.state()["matches"] == 0 and b.state()["tip"] == "", "escape ends the search")
+    b.run("document.getElementById('lanes').focus()")
+    b.key("Tab")
+    a = b.state()
+    b.key("Tab")
+    check(b.state()["selected"] != a["selected"] and b.state()["tip"], "tab goes from firing to firing")
+    b.key("Escape")
+
+
+def test_toggles(p):
+    b = p.b
+    kinds = lambda: {r["kind"] for r in b.state()["rows"]}
+    check(kinds() >= {"lane", "memory", "credits", "replay"}, "the curves and the replay are there")
+    b.key("q")
+    check("queue" in kinds(), "q shows the links")
+    p.shoot("queues")
+    b.click_on("#toggle-memory")
+    check("memory" not in kinds(), "a button hides the memory")
+    for key in "mq":
+        b.key(key)
+    b.key("?")
+    check(b.run("document.getElementById('help').open"), "? opens the help")
+    p.shoot("help")
+    b.key("Escape")
+    check(not b.run("document.getElementById('help').open"), "escape closes it")
+
+
+def test_pixels(p):
+    """A firing's pixels have the colour of its class, a wait's do not."""
+    b = p.b
+    b.key("]")
+    b.key("[")
+    step = b.run("trace.steps[trace.state.current]")
+    f = p.firing("f.step[i] === %d && a[f.actor[i]].name === 'B0'" % step["step"])
+    x, y = p.place(p.lane(0), f["start"] + 0.1 * (f["end"] - f["start"]))
+    color = b.run("(() => { const c = document.getElementById('lanes'), r = c.width / c.clientWidth;"
+                  "return [...c.getContext('2d').getImageData(%f * r, %f * r, 1, 1).data]; })()"
+                  % (x - p.box[0], y - p.box[1]))
+    check(color[:3] == [0xe6, 0x9f, 0x00], "B is orange: %s" % color)
+
+
+def test_speed(p):
+    b = p.b
+    b.key("0")
+    count = b.run("trace.firings.count")
+    check(count >= 200000, "%d firings are many" % count)
+    p.shoot("large")
+    whole = b.run("(() => { const t = performance.now(); for (let i = 0; i < 10; i++) trace.draw();"
+                  "return (performance.now() - t) / 10; })()")
+    zoomed = b.run("(() => { const v = trace.state.view, w = (v.to - v.from) / 50; let t = performance.now();"
+                   "for (let i = 0; i < 20; i++) { trace.setView(v.to * i / 40, v.to * i / 40 + w); trace.draw(); }"
+                   "return (performance.now() - t) / 20; })()")
+    print("%d firings: a frame of all takes %.1f ms, of a fiftieth %.1f ms" % (count, whole, zoomed))
+    check(whole < 400 and zoomed < 100, "drawing is fast: %.1f ms, %.1f ms" % (whole, zoomed))
+
+
+def main():
+    large = "--large" in sys.argv
+    shots = sys.argv[sys.argv.index("--shots") + 1] if "--shots" in sys.argv else None
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    browser = Browser(program)
+    try:
+        browser.attach()
+        page = Page(browser, "file://" + os.path.abspath(sys.argv[1]), shots)
+        page.shoot("start")
+        if large:
+            test_speed(page)
+        else:
+            for test in (test_zoom_and_pan, test_steps, test_hover, test_search, test_toggles, test_pixels):
+                test(page)
+        check(not browser.problems, "nothing goes wrong meanwhile: %s" % browser.problems[:2])
+    finally:
+        browser.close()
+
+
+main()
