@@ -14,6 +14,7 @@
 /* What let a firing go: the last of its ports to be satisfied. */
 typedef struct cause {
   uint64_t ready_ns; /* when; from then on it could have started */
+  uint64_t input_ns; /* when its inputs were ready, slots or not */
   int64_t by;        /* the firing whose end did it, or -1 */
   int32_t reg;       /* through which register, or SL_NONE */
   uint8_t wait;      /* SL_WAIT_INPUT, SL_WAIT_CREDIT, or SL_WAIT_NONE: it waited for nothing */
@@ -84,19 +85,23 @@ bool work_window(const analysis *a, int64_t step, uint64_t *from_ns, uint64_t *t
 typedef void piece_visitor(void *ctx, const piece *p);
 void visit_idle(const analysis *a, const account *x, int32_t device, piece_visitor *on, void *ctx);
 
-/* Follows what the firing waited for backwards, from its start to `from_ns`:
- * every nanosecond goes to a firing that ran meanwhile, or to a wait that
- * nothing that ran explains. Latest first. */
+/* Follows what the firing waited for backwards, from `to_ns`, its start, to
+ * `from_ns`: every nanosecond goes to a firing that ran meanwhile, or to a wait
+ * that nothing that ran explains. Latest first. */
 typedef struct segment {
   uint64_t from_ns, to_ns;
   int64_t firing;   /* that ran, or that was waiting */
   uint8_t wait;     /* SL_WAIT_NONE: it ran */
-  int32_t through;  /* register that led there */
   int32_t credit;   /* the register for want of whose slots it came to this, or SL_NONE */
 } segment;
 typedef void segment_visitor(void *ctx, const segment *l);
 void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
                segment_visitor *on, void *ctx);
+
+/* The critical path of a step: the last firing of its work to end, and what it
+ * waited for, back to the first start. Latest first, without holes; the caller's
+ * to free. */
+segment *critical_path(const analysis *a, int64_t step, size_t *count);
 
 /* Whole steps of the trace; of several, the first is left out as warming up. */
 typedef struct step_range {
@@ -155,6 +160,8 @@ typedef struct advices {
 } advices;
 /* What one more slot would save, knob by knob, for about `limit_seconds`. */
 sl_status advise(const analysis *a, double limit_seconds, advices *out);
+/* Does the register answer to that knob? */
+bool answers(const sl_plan *plan, int32_t reg, const advice *a);
 
 /* ---- output -------------------------------------------------------------------------- */
 

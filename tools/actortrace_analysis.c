@@ -10,8 +10,10 @@
  *
  * The reason of a gap says who is to blame next door. walk_back() asks on: what
  * did the producer do meanwhile? It ran, or it waited too, for another, and so
- * on to a firing that ran. A wait for credit is to blame itself if the one who
- * held the slot was waiting in turn; if it was running, it was slow. */
+ * on to a firing that ran. From the last firing of a step that is the critical
+ * path: what was on it at some moment is what every idle device was waiting for
+ * in the end. A wait for credit is to blame itself while the one who held the
+ * slot was waiting in turn; if it was running, it was slow. */
 #include "tools/actortrace.h"
 
 #include <stdlib.h>
@@ -128,10 +130,12 @@ static const hold *find_hold(const analysis *a, int32_t reg, int64_t key) {
 static void consider(const analysis *a, int64_t firing, cause candidate) {
   cause *c = &a->causes[firing];
   const sl_trace_record *f = &a->firings[firing].record;
+  if (candidate.wait == SL_WAIT_INPUT) c->input_ns = SLI_MAX(c->input_ns, candidate.ready_ns);
   if (candidate.ready_ns < c->ready_ns) return;
   bool recorded = f->wait == candidate.wait && (int32_t)f->reg == candidate.reg;
   if (candidate.ready_ns == c->ready_ns && c->wait != SL_WAIT_NONE && !recorded) return;
   candidate.known = c->known;
+  candidate.input_ns = c->input_ns;
   *c = candidate;
 }
 
@@ -490,17 +494,23 @@ typedef struct walker {
   segment_visitor *on;
   void *ctx;
   uint64_t from_ns, to_ns;
-  int32_t through, credit;
-  int64_t holder; /* who held the slot of `credit` */
-  bool past;      /* ... and had to wait in turn */
+  int32_t credit;
+  int64_t holder;    /* who held the slot of `credit` */
+  uint64_t since_ns; /* when the one who wanted it could have gone with one */
+  bool past;         /* the holder had to wait in turn */
 } walker;
 
 /* The stretch from `from` to where the walk has come is explained. */
 static void explain(walker *w, uint64_t from, int64_t firing, uint8_t wait) {
   from = SLI_MAX(from, w->from_ns);
   if (from >= w->to_ns) return;
-  w->on(w->ctx, &(segment){from, w->to_ns, firing, wait, w->through,
-                        w->past ? w->credit : SL_NONE});
+  if (w->credit != SL_NONE && from < w->since_ns) { /* in part before the credit was wanted */
+    explain(w, w->since_ns, firing, wait);
+    w->credit = SL_NONE;
+    w->past = false;
+    if (from >= w->to_ns) return;
+  }
+  w->on(w->ctx, &(segment){from, w->to_ns, firing, wait, w->past ? w->credit : SL_NONE});
   w->to_ns = from;
 }
 
@@ -516,6 +526,16 @@ static bool lacked_slot(const analysis *a, int64_t x) {
   int64_t before = a->before[x];
   return c->wait == SL_WAIT_CREDIT && c->by >= 0 && c->by == before &&
          a->firings[before].record.start_ns > end_before(a, before);
+}
+
+/* The walk follows the credit that firing x waited for. With one more slot it
+ * could have gone as soon as its inputs were there and its queue was idle. */
+static void want_credit(walker *w, int64_t x, bool lacked) {
+  const cause *c = &w->a->causes[x];
+  w->credit = c->reg;
+  w->holder = c->by;
+  w->past = lacked;
+  w->since_ns = SLI_MAX(c->input_ns, end_before(w->a, lacked ? w->a->before[x] : x));
 }
 
 /* What the firing waited for, up to where the walk has come. Returns the firing
@@ -534,22 +554,58 @@ static int64_t walk_step(walker *w, int64_t x) {
   }
   if (c->by < 0) return -1;
   if (w->credit != SL_NONE && x == w->holder) w->past = true;
-  if (c->wait == SL_WAIT_CREDIT) w->credit = c->reg, w->holder = c->by, w->past = lacked;
-  w->through = c->reg;
+  if (c->wait == SL_WAIT_CREDIT) want_credit(w, x, lacked);
   explain(w, a->firings[c->by].record.start_ns, c->by, SL_WAIT_NONE);
   return c->by;
 }
 
 void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
                segment_visitor *on, void *ctx) {
-  walker w = {a, on, ctx, from_ns, to_ns, SL_NONE, SL_NONE, -1, false};
+  walker w = {a, on, ctx, from_ns, to_ns, SL_NONE, -1, 0, false};
   int64_t last = firing;
   for (size_t steps = 0; firing >= 0 && w.to_ns > from_ns && steps <= a->nfirings; steps++)
     last = firing, firing = walk_step(&w, firing);
   explain(&w, from_ns, last, SL_WAIT_START);
 }
 
-/* ---- steps and memory ---------------------------------------------------------------- */
+typedef struct path {
+  segment *segments;
+  size_t count, capacity;
+} path;
+
+static void add_segment(void *ctx, const segment *x) {
+  path *p = ctx;
+  SLI_GROW(p->segments, p->count, p->capacity);
+  p->segments[p->count++] = *x;
+}
+
+/* The last firing of the step's work to end. */
+static int64_t last_of_step(const analysis *a, int64_t step) {
+  int64_t last = -1;
+  for (int32_t d = 0; d < a->plan->ndevices; d++) {
+    account x = account_make(a, d, step);
+    size_t at = account_span(&x) ? find_piece(&a->lines[d], x.to_ns - 1) : a->lines[d].count;
+    if (at >= a->lines[d].count) continue;
+    int64_t firing = a->lines[d].pieces[at].firing;
+    if (last < 0 || a->firings[firing].record.end_ns > a->firings[last].record.end_ns) last = firing;
+  }
+  return last;
+}
+
+segment *critical_path(const analysis *a, int64_t step, size_t *count) {
+  path p = {0};
+  uint64_t from, to;
+  int64_t last = work_window(a, step, &from, &to) ? last_of_step(a, step) : -1;
+  if (last >= 0) {
+    const sl_trace_record *f = &a->firings[last].record;
+    add_segment(&p, &(segment){SLI_MAX(f->start_ns, from), f->end_ns, last, SL_WAIT_NONE, SL_NONE});
+    walk_back(a, last, from, f->start_ns, add_segment, &p);
+  }
+  *count = p.count;
+  return p.segments;
+}
+
+/* ---- steps ---------------------------------------------------------------- */
 
 const sl_trace_step *find_step(const sl_trace *t, int64_t step) {
   for (size_t i = 0; i < t->nsteps; i++)

@@ -106,7 +106,7 @@ static int32_t stage_of(const sl_plan *plan, const sl_register *r) {
   return plan->actors[r->producer].stage;
 }
 
-static bool answers(const sl_plan *plan, int32_t reg, const advice *a) {
+bool answers(const sl_plan *plan, int32_t reg, const advice *a) {
   const sl_register *r = &plan->regs[reg];
   if (r->producer == SL_NONE || r->held || strcmp(r->quota_name, a->knob)) return false;
   return a->stage == SL_NONE || stage_of(plan, r) == a->stage;
@@ -186,11 +186,22 @@ static int by_gain(const void *a, const void *b) {
   return x->reg < y->reg ? -1 : x->reg > y->reg;
 }
 
-/* A knob for one register and the same "everywhere" are one. */
-static bool is_repeated(const advices *all, const advice *k) {
-  for (int32_t i = 0; i < all->count; i++)
-    if (all->items[i].reg == k->reg && all->items[i].nregs == k->nregs) return true;
+/* Slots at every stage are no advice if those of one stage do as well. */
+static bool is_better_elsewhere(const advices *all, const advice *k) {
+  for (int32_t i = 0; i < all->count; i++) {
+    const advice *other = &all->items[i];
+    if (k->stage == SL_NONE && other != k && !strcmp(other->knob, k->knob) &&
+        other->nregs <= k->nregs && other->step_seconds <= k->step_seconds * (1 + 1e-9))
+      return true;
+  }
   return false;
+}
+
+static void drop_repeated(advices *all) {
+  int32_t kept = 0;
+  for (int32_t i = 0; i < all->count; i++)
+    if (!is_better_elsewhere(all, &all->items[i])) all->items[kept++] = all->items[i];
+  all->count = kept;
 }
 
 sl_status advise(const analysis *a, double limit_seconds, advices *out) {
@@ -212,7 +223,7 @@ sl_status advise(const analysis *a, double limit_seconds, advices *out) {
     if ((double)(sli_now_ns() - start) * 1e-9 > limit_seconds) break;
     advice *k = &knobs[all.tried].advice;
     status = try_knob(a, seconds, extra, k, STEPS);
-    if (!status && k->step_seconds < all.step_seconds * (1 - 1e-6) && !is_repeated(&all, k))
+    if (!status && k->step_seconds < all.step_seconds * (1 - 1e-6))
       all.items[all.count++] = *k;
   }
   free(extra);
@@ -223,6 +234,7 @@ sl_status advise(const analysis *a, double limit_seconds, advices *out) {
     return status;
   }
   qsort(all.items, (size_t)all.count, sizeof *all.items, by_gain);
+  drop_repeated(&all);
   *out = all;
   return SL_OK;
 }

@@ -16,6 +16,7 @@ typedef struct shower {
   bool color;
   step_range range;  /* of the tables */
   int64_t step;      /* of the picture */
+  advices advices;
   int32_t device;    /* -1: all */
   bool queues;
 } shower;
@@ -266,18 +267,45 @@ static void count_wait(void *ctx, const piece *p) {
   else t->wait[p->wait] += ns;
 }
 
-static void count_culprit(void *ctx, const segment *l) {
-  tally *t = ctx;
-  uint64_t ns = l->to_ns - l->from_ns;
-  if (l->credit != SL_NONE) t->credit[l->credit] += ns;
-  else if (l->wait == SL_WAIT_NONE) t->actor[t->a->firings[l->firing].record.actor] += ns;
-  else t->wait[l->wait] += ns;
+/* A register is short of slots if one more would help, as a replay has shown: by
+ * a fiftieth of the step. Many a wait for credit only moves the bubble. */
+static bool is_short_of_slots(const shower *s, int32_t reg) {
+  for (int32_t i = 0; i < s->advices.count; i++) {
+    const advice *k = &s->advices.items[i];
+    if (k->step_seconds <= 0.98 * s->advices.step_seconds && k->stage != SL_NONE &&
+        answers(s->plan, reg, k))
+      return true;
+  }
+  return false;
 }
 
-static void trace_wait_back(void *ctx, const piece *p) {
-  tally *t = ctx;
-  t->total += p->to_ns - p->from_ns;
-  walk_back(t->a, p->firing, p->from_ns, p->to_ns, count_culprit, t);
+static void count_segment(const shower *s, tally *t, const segment *x, uint64_t ns) {
+  t->total += ns;
+  if (x->credit != SL_NONE && is_short_of_slots(s, x->credit)) t->credit[x->credit] += ns;
+  else if (x->wait == SL_WAIT_NONE) t->actor[t->a->firings[x->firing].record.actor] += ns;
+  else t->wait[x->wait] += ns;
+}
+
+/* A step's critical path, latest first. */
+typedef struct blame {
+  const shower *shower;
+  tally *tally;
+  const segment *path;
+  size_t count;
+} blame;
+
+/* An idle device waits for what the critical path was at meanwhile. */
+static void blame_path(void *ctx, const piece *p) {
+  const blame *b = ctx;
+  size_t low = 0, high = b->count; /* the first segment that begins before the piece ends */
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (b->path[middle].from_ns >= p->to_ns) low = middle + 1;
+    else high = middle;
+  }
+  for (size_t i = low; i < b->count && b->path[i].to_ns > p->from_ns; i++)
+    count_segment(b->shower, b->tally, &b->path[i], SLI_MIN(b->path[i].to_ns, p->to_ns) -
+                                             SLI_MAX(b->path[i].from_ns, p->from_ns));
 }
 
 typedef struct entry {
@@ -343,57 +371,47 @@ static entry *list_entries(const shower *s, const tally *t, bool culprits, size_
   return all;
 }
 
-static void print_tally(const shower *s, const char *title, piece_visitor *on, bool culprits) {
-  tally t = tally_create(s->a);
-  for (int32_t d = 0; d < s->plan->ndevices; d++)
-    for (int64_t step = s->range.first; step <= s->range.last && is_shown(s, d); step++) {
-      account x = account_make(s->a, d, step);
-      visit_idle(s->a, &x, d, on, &t);
-    }
+static void print_tally(const shower *s, const char *title, const tally *t, bool culprits) {
   heading(s, title);
   size_t count;
-  entry *all = list_entries(s, &t, culprits, &count);
-  print_entries(s, all, count, t.total);
+  entry *all = list_entries(s, t, culprits, &count);
+  print_entries(s, all, count, t->total);
   free(all);
-  tally_fini(&t);
+}
+
+static void print_waits(const shower *s) {
+  tally waits = tally_create(s->a), culprits = tally_create(s->a);
+  for (int64_t step = s->range.first; step <= s->range.last; step++) {
+    blame b = {.shower = s, .tally = &culprits};
+    segment *path = critical_path(s->a, step, &b.count);
+    b.path = path;
+    for (int32_t d = 0; d < s->plan->ndevices; d++) {
+      if (!is_shown(s, d)) continue;
+      account x = account_make(s->a, d, step);
+      visit_idle(s->a, &x, d, count_wait, &waits);
+      visit_idle(s->a, &x, d, blame_path, &b);
+    }
+    free(path);
+  }
+  print_tally(s, "Idle devices waited for", &waits, false);
+  print_tally(s, "Traced back to what held them up", &culprits, true);
+  tally_fini(&waits);
+  tally_fini(&culprits);
 }
 
 /* ---- critical path --------------------------------------------------------------------- */
 
-typedef struct path {
-  segment *segments;
-  size_t count, capacity;
-} path;
-
-static void add_segment(void *ctx, const segment *l) {
-  path *p = ctx;
-  SLI_GROW(p->segments, p->count, p->capacity);
-  p->segments[p->count++] = *l;
-}
-
-/* The last firing of the step's work to end. */
-static int64_t last_of_step(const shower *s) {
-  int64_t last = -1;
-  for (size_t i = 0; i < s->a->nfirings; i++) {
-    const sl_trace_firing *f = &s->a->firings[i];
-    const sl_actor *x = &s->plan->actors[f->record.actor];
-    if (f->tick.step != s->step || !s->a->work_queue[x->queue]) continue;
-    if (last < 0 || f->record.end_ns >= s->a->firings[last].record.end_ns) last = (int64_t)i;
-  }
-  return last;
-}
-
 /* "F0 x4 -> F1 -> ...": consecutive firings of one actor together. */
-static void print_chain(const shower *s, const path *p) {
+static void print_chain(const shower *s, const segment *path, size_t count) {
   enum { MOST = 24 };
   const char *arrow = " \xe2\x86\x92 ";
   int shown = 0, column = 0;
-  for (size_t i = p->count; i > 0;) {
-    const segment *l = &p->segments[i - 1];
+  for (size_t i = count; i > 0;) {
+    const segment *l = &path[i - 1];
     int32_t actor = l->wait == SL_WAIT_NONE ? s->a->firings[l->firing].record.actor : -1;
     int times = 0;
     for (; i > 0; i--, times++) {
-      const segment *m = &p->segments[i - 1];
+      const segment *m = &path[i - 1];
       int32_t other = m->wait == SL_WAIT_NONE ? s->a->firings[m->firing].record.actor : -1;
       if (other != actor || (actor < 0 && m->wait != l->wait)) break;
     }
@@ -419,32 +437,25 @@ static void print_chain(const shower *s, const path *p) {
 }
 
 static void print_path(const shower *s) {
-  uint64_t from, to;
-  int64_t last = last_of_step(s);
-  if (last < 0 || !work_window(s->a, s->step, &from, &to)) return;
-  const sl_trace_record *f = &s->a->firings[last].record;
-  path p = {0};
-  add_segment(&p, &(segment){f->start_ns, f->end_ns, last, SL_WAIT_NONE, SL_NONE, SL_NONE});
-  walk_back(s->a, last, from, f->start_ns, add_segment, &p);
+  size_t length, count;
+  segment *path = critical_path(s->a, s->step, &length);
   tally t = tally_create(s->a);
-  for (size_t i = 0; i < p.count; i++) {
-    uint64_t ns = p.segments[i].to_ns - p.segments[i].from_ns;
-    t.total += ns;
-    if (p.segments[i].wait == SL_WAIT_NONE) t.actor[s->a->firings[p.segments[i].firing].record.actor] += ns;
-    else t.wait[p.segments[i].wait] += ns;
+  for (size_t i = 0; i < length; i++) {
+    segment x = path[i];
+    x.credit = SL_NONE; /* who ran, whatever brought it there */
+    count_segment(s, &t, &x, x.to_ns - x.from_ns);
   }
   char title[128], text[32];
-  snprintf(title, sizeof title, "The critical path of step %" PRId64 ": %s, %zu firings", s->step,
-           format_ns(text, (double)t.total), p.count);
+  snprintf(title, sizeof title, "The critical path of step %" PRId64 ": %s in %zu firings", s->step,
+           format_ns(text, (double)t.total), length);
   heading(s, title);
-  print_chain(s, &p);
+  print_chain(s, path, length);
   shower one = *s;
   one.range = (step_range){s->step, s->step};
-  size_t count;
   entry *all = list_entries(s, &t, false, &count);
   print_entries(&one, all, count, t.total);
   free(all);
-  free(p.segments);
+  free(path);
   tally_fini(&t);
 }
 
@@ -468,22 +479,17 @@ static void print_one_advice(const shower *s, const advices *all, const advice *
   fputc('\n', s->out);
 }
 
-static sl_status print_advice(const shower *s) {
+static void print_advice(const shower *s) {
   enum { MOST = 3 };
-  advices all;
-  sl_status status = advise(s->a, 5, &all);
-  if (status) return status;
-  char text[32];
-  char title[128];
+  const advices *all = &s->advices;
+  char text[32], title[128];
   snprintf(title, sizeof title, "One more slot would save, of the %s a step takes when replayed",
-           format_ns(text, all.step_seconds * 1e9));
+           format_ns(text, all->step_seconds * 1e9));
   heading(s, title);
-  for (int32_t i = 0; i < all.count && i < MOST; i++) print_one_advice(s, &all, &all.items[i]);
-  if (!all.count) fputs("nothing: no single quota holds this plan up\n", s->out);
-  if (all.tried < all.candidates)
-    fprintf(s->out, "(%d of %d quotas tried, those most waited for)\n", all.tried, all.candidates);
-  free(all.items);
-  return SL_OK;
+  for (int32_t i = 0; i < all->count && i < MOST; i++) print_one_advice(s, all, &all->items[i]);
+  if (!all->count) fputs("nothing: no single quota holds this plan up\n", s->out);
+  if (all->tried < all->candidates)
+    fprintf(s->out, "(%d of %d quotas tried, those most waited for)\n", all->tried, all->candidates);
 }
 
 /* ---- all of it -------------------------------------------------------------------------------- */
@@ -518,14 +524,15 @@ sl_status command_show(const sl_trace *t, const options *o, FILE *out) {
   else if (!find_step(t, s.step))
     status = sl_fail(SL_E_USAGE, "step %" PRId64 " is not in %s, which has %" PRId64 " to %" PRId64,
                      s.step, o->path, t->step[0].step, t->step[t->nsteps - 1].step);
+  if (!status) status = advise(a, 5, &s.advices);
   if (!status) {
     print_facts(&s);
     draw_step(&s);
     print_devices(&s);
-    print_tally(&s, "Idle devices waited for", count_wait, false);
-    print_tally(&s, "Traced back to what held them up", trace_wait_back, true);
+    print_waits(&s);
     print_path(&s);
-    status = print_advice(&s);
+    print_advice(&s);
+    free(s.advices.items);
   }
   analysis_destroy(a);
   return status;
