@@ -1,0 +1,75 @@
+"""Damages copies of a trace at random, the same way every time, and gives them
+to actortrace: it must read what it can or say what is wrong, and never crash.
+
+    damage.py ACTORTRACE FILE ROUNDS
+"""
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+PRIME, BASIS, MASK = 1099511628211, 14695981039346656037, (1 << 64) - 1
+
+
+def fnv(data):
+    value = BASIS
+    for byte in data:
+        value = ((value ^ byte) * PRIME) & MASK
+    return value
+
+
+def rehash(data):
+    """Writes the sections' hashes anew, so that only the checks behind them see
+    the damage."""
+    sections, size = struct.unpack_from("<II", data, 16)
+    if size != 32 or 64 + sections * 32 > len(data):
+        return
+    for i in range(sections):
+        at = 64 + i * 32
+        item, count, offset = struct.unpack_from("<IQQ", data, at + 4)
+        if offset + item * count <= len(data):
+            struct.pack_into("<Q", data, at + 24, fnv(data[offset:offset + item * count]))
+
+
+def main():
+    program, path, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    with open(path, "rb") as file:
+        good = file.read()
+    chance = random.Random(7)
+    commands = ["show", "rows", "reasons", "page", "svg", "chrome", "perfetto", "diff"]
+    firings = struct.unpack_from("<Q", good, 64 + 32 * (struct.unpack_from("<I", good, 16)[0] - 1) + 16)[0]
+    ended = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bad = os.path.join(folder, "bad.trace")
+        for number in range(rounds):
+            data = bytearray(good)
+            kind = number % 4
+            if kind == 0:
+                del data[chance.randrange(len(data)):]
+            else:
+                # in the head and tables, anywhere, in the firings
+                low, high = [(8, 700), (8, len(data)), (firings, len(data))][kind - 1]
+                for _ in range(chance.randrange(1, 6)):
+                    data[chance.randrange(low, high)] = chance.randrange(256)
+                if kind == 3:
+                    rehash(data)
+            with open(bad, "wb") as file:
+                file.write(data)
+            command = commands[number // 4 % len(commands)]
+            words = [program, command, bad] + ([path] if command == "diff" else [])
+            run = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+            text = run.stderr.decode(errors="replace")
+            if run.returncode not in (0, 1, 2, 3) or "Sanitizer" in text or "runtime error" in text:
+                print("FAILED: round %d: %s ended with %d: %s" % (number, command, run.returncode, text))
+                raise SystemExit(1)
+            if run.returncode and not text.startswith(("actortrace: ", "sluice: ")):
+                print("FAILED: round %d: %s does not say what is wrong: %s" % (number, command, text))
+                raise SystemExit(1)
+            ended[run.returncode] = ended.get(run.returncode, 0) + 1
+    print("%d damaged files: %s" % (rounds, ", ".join("%d ended with %d" % (n, s)
+                                                     for s, n in sorted(ended.items()))))
+
+
+main()
