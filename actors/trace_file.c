@@ -109,7 +109,8 @@ struct entry_item {
 struct register_item {
   uint32_t name, quota_name;
   int32_t quota, pool, kept, initial, held, device;
-  uint32_t memory, reserved;
+  uint32_t memory;
+  int32_t quota_most;
   uint64_t slot_bytes;
   double activation;
 };
@@ -214,12 +215,13 @@ static void put_maps(image *im, const sl_plan *plan) {
   }
 }
 
-static void put_registers(image *im, const sl_plan *plan) {
+/* Quotas as they were in the end: they may have been changed while it ran. */
+static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
     struct register_item item = {
         .name = put_text(im, r->name), .quota_name = put_text(im, r->quota_name),
-        .quota = r->quota, .pool = r->pool, .kept = r->kept, .initial = r->initial,
+        .quota = sl_runtime_quota(rt, i), .quota_most = r->quota_most, .pool = r->pool, .kept = r->kept, .initial = r->initial,
         .held = r->held, .device = r->device, .memory = r->memory, .slot_bytes = r->slot_bytes,
         .activation = r->activation};
     PUT(im, REGISTERS, item);
@@ -245,7 +247,7 @@ static void put_actors(image *im, const sl_plan *plan) {
   }
 }
 
-static void put_plan(image *im, const sl_plan *plan) {
+static void put_plan(image *im, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
     struct device_item item = {.name = put_text(im, d->name), .kind = put_text(im, d->kind),
@@ -258,7 +260,7 @@ static void put_plan(image *im, const sl_plan *plan) {
     PUT(im, POOLS, item);
   }
   put_maps(im, plan);
-  put_registers(im, plan);
+  put_registers(im, plan, rt);
   put_actors(im, plan);
 }
 
@@ -328,7 +330,7 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
   uint64_t dropped = 0;
   size_t count = sl_runtime_trace(rt, &records, &dropped);
   image im = {0};
-  put_plan(&im, plan);
+  put_plan(&im, plan, rt);
   put_firings(&im, plan, records, count);
   struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
                       .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),
@@ -556,10 +558,10 @@ static sl_status read_registers(reading *r) {
     struct register_item g;
     get_item(r, REGISTERS, (uint64_t)i, &g);
     sl_register reg = {.name = get_text(r, g.name), .quota_name = get_text(r, g.quota_name),
-                       .quota = g.quota, .pool = g.pool, .kept = g.kept, .initial = g.initial,
+                       .quota = g.quota, .quota_most = g.quota_most, .pool = g.pool, .kept = g.kept, .initial = g.initial,
                        .held = g.held, .device = g.device, .memory = (sl_memory)g.memory,
                        .slot_bytes = g.slot_bytes, .activation = g.activation};
-    if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 ||
+    if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 || g.quota_most < 0 || g.quota_most > 1 << 24 ||
         g.initial > g.quota || g.kept < 0 || !in_table(g.device, r->plan->ndevices) ||
         g.memory >= SL_MEMORY_COUNT || g.slot_bytes > SIZE_MAX >> 32 ||
         !none_or_in_table(g.pool, r->plan->npools) || !(g.activation >= 0))

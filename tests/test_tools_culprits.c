@@ -214,22 +214,26 @@ static bool keeps_promise(sl_clock clock, pipeline p, int stage) {
 }
 
 /* On the real clock a machine busy with other things may spoil a measurement. */
-static void check_advice(sl_clock clock, const pipeline *p, int stage) {
-  int tries = clock == SL_CLOCK_REAL ? 4 : 1;
-  while (tries && !keeps_promise(clock, *p, stage)) tries--;
+static void check_advice(sl_clock clock, pipeline p, int stage) {
+  int tries = 1;
+  if (clock == SL_CLOCK_REAL) {
+    tries = 5;
+    for (int d = 0; d < STAGES; d++) p.forward[d] *= 2, p.backward[d] *= 2, p.link[d] *= 2;
+  }
+  while (tries && !keeps_promise(clock, p, stage)) tries--;
   CHECK(tries, "the slot saves what was promised");
 }
 
 static void advised_slots_save_what_was_said(void) {
   pipeline p = even;
   p.act[0] = 1;
-  check_advice(SL_CLOCK_VIRTUAL, &p, 0);
-  check_advice(SL_CLOCK_REAL, &p, 0);
+  check_advice(SL_CLOCK_VIRTUAL, p, 0);
+  check_advice(SL_CLOCK_REAL, p, 0);
   p.act[0] = 5, p.act[1] = 1;
-  check_advice(SL_CLOCK_VIRTUAL, &p, 1);
+  check_advice(SL_CLOCK_VIRTUAL, p, 1);
   p.act[1] = 4, p.act[2] = 1;
-  check_advice(SL_CLOCK_VIRTUAL, &p, 2);
-  check_advice(SL_CLOCK_REAL, &p, 2);
+  check_advice(SL_CLOCK_VIRTUAL, p, 2);
+  check_advice(SL_CLOCK_REAL, p, 2);
 }
 
 int main(void) {

@@ -73,7 +73,7 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
   free(b);
   for (int32_t i = 0; i < ran->nregs; i++) {
     const sl_register *x = &ran->regs[i], *y = &read->regs[i];
-    CHECK(x->kept == y->kept && x->activation == y->activation && x->producer == y->producer &&
+    CHECK(x->kept == y->kept && x->quota_most == y->quota_most && x->activation == y->activation && x->producer == y->producer &&
           x->nconsumers == y->nconsumers && x->slot_stride == y->slot_stride, "register %s", x->name);
   }
   for (int32_t i = 0; i < ran->nactors; i++)

@@ -69,7 +69,10 @@ sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *
   p->regs = copy_of(plan->regs, (size_t)plan->nregs, sizeof *p->regs);
   p->queues = copy_of(plan->queues, (size_t)plan->nqueues, sizeof *p->queues);
   for (int32_t i = 0; i < p->nactors; i++) p->actors[i].seconds = seconds[i];
-  for (int32_t i = 0; i < p->nregs && extra; i++) p->regs[i].quota += extra[i];
+  for (int32_t i = 0; i < p->nregs; i++) {
+    p->regs[i].quota += extra ? extra[i] : 0;
+    p->regs[i].quota_most = p->regs[i].quota;
+  }
   for (int32_t i = 0; i < p->nqueues; i++)
     if (!p->queues[i].ops->timed) p->queues[i].ops = &sl_queue_timed;
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
