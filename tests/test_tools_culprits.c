@@ -213,15 +213,23 @@ static bool keeps_promise(sl_clock clock, pipeline p, int stage) {
   return promised > 0.02 * before && fabs(gained - promised) <= 0.1 * promised;
 }
 
-/* On the real clock a machine busy with other things may spoil a measurement. */
+/* With more to do than it has cores a machine keeps nobody's time. */
+static bool is_busy(void) {
+  double load;
+  return getloadavg(&load, 1) == 1 && load > 0.75 * (double)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 static void check_advice(sl_clock clock, pipeline p, int stage) {
   int tries = 1;
   if (clock == SL_CLOCK_REAL) {
-    tries = 5;
+    tries = 4;
     for (int d = 0; d < STAGES; d++) p.forward[d] *= 2, p.backward[d] *= 2, p.link[d] *= 2;
   }
   while (tries && !keeps_promise(clock, p, stage)) tries--;
-  CHECK(tries, "the slot saves what was promised");
+  if (!tries && clock == SL_CLOCK_REAL && is_busy())
+    printf("skipped: the machine is too busy to measure on the real clock\n");
+  else
+    CHECK(tries, "the slot saves what was promised");
 }
 
 static void advised_slots_save_what_was_said(void) {

@@ -486,15 +486,15 @@ static void print_advice(const shower *s) {
   snprintf(title, sizeof title, "One more slot would save, of the %s a step takes when replayed",
            format_ns(text, all->step_seconds * 1e9));
   heading(s, title);
+  for (int32_t i = 0; i < all->count && i < MOST; i++) print_one_advice(s, all, &all->items[i]);
+  if (!all->count) fputs("nothing: no single quota holds this plan up\n", s->out);
+  if (all->tried < all->candidates)
+    fprintf(s->out, "(%d of %d quotas tried, those most waited for)\n", all->tried, all->candidates);
   uint64_t from, to;
   double replayed = all->step_seconds * 1e9;
   if (work_window(s->a, s->step, &from, &to) && (double)(to - from) > 1.1 * replayed)
     fprintf(s->out, "(step %" PRId64 " took %s: the rest is noise, which the virtual clock does not "
             "know)\n", s->step, format_ns(text, (double)(to - from)));
-  for (int32_t i = 0; i < all->count && i < MOST; i++) print_one_advice(s, all, &all->items[i]);
-  if (!all->count) fputs("nothing: no single quota holds this plan up\n", s->out);
-  if (all->tried < all->candidates)
-    fprintf(s->out, "(%d of %d quotas tried, those most waited for)\n", all->tried, all->candidates);
 }
 
 /* ---- all of it -------------------------------------------------------------------------------- */
