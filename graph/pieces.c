@@ -108,8 +108,9 @@ static sl_status find_length(sl_graph *g) {
                          pieces);
   if (g->length < pieces)
     return sli_graph_fail_at(g, first->at, SL_E_USAGE,
-                             "%d pieces asked for, but the sequences of %s have only %lld position%s",
-                             pieces, first->name, (long long)g->length, g->length == 1 ? "" : "s");
+                             "%d pieces asked for, but the sequences of %s have only %lld"
+                             " position%s", pieces, first->name, (long long)g->length,
+                             g->length == 1 ? "" : "s");
   return SL_OK;
 }
 
@@ -235,8 +236,8 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
                   : sli_arena_format(&g->arena, "its positions are dim 1, but input %d is cut along"
                                      " dim %d", i, d);
   return d + 1 < type->ndim ? NULL
-                            : sli_arena_format(&g->arena, "it works along the last dim, but input %d"
-                                               " is cut along that", i);
+                            : sli_arena_format(&g->arena, "it works along the last dim, but input"
+                                               " %d is cut along that", i);
 }
 
 /* Is this the part of a mean that a piece brings? */
@@ -279,8 +280,8 @@ static sl_status check_promises(sl_graph *g) {
   free(s.types);
   if (!status && g->loss && !partial_mean(g->loss))
     status = sli_graph_fail_at(g, g->loss->at, SL_E_UNSUPPORTED,
-                               "the loss %s cannot be cut in pieces: it is not a mean over positions"
-                               " (sl_op.pieces)", g->loss->name);
+                               "the loss %s cannot be cut in pieces: it is not a mean over"
+                               " positions (sl_op.pieces)", g->loss->name);
   return status;
 }
 
