@@ -63,6 +63,9 @@ refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt 
 refused 2 "--quota act: not NAME=N" --quota act gpt $small
 refused 2 "atc" --quota atc=1 gpt $small
 refused 2 "9 stages" --stages 9 gpt $small
+refused 2 "--cut odd: it is one of even, balanced" --cut odd gpt $small
+refused 2 "pieces asked for" --pieces 4096 gpt $small
+refused 3 "waits for" --pieces 3 --quota act=2 gpt $small
 refused 2 "is not a multiple of --heads" gpt $small --heads 3
 refused 2 "gpt: one model at a time" gpt $small gpt
 refused 2 "--memory lots" --memory lots gpt $small
@@ -118,6 +121,12 @@ done
 run 0 --steps 3 --microbatches 2 --report r1.json --init "$reference/hf_gpt2/model.safetensors" \
   gpt $small
 [ "$(losses r.json)" = "$(losses r1.json)" ] || die "two stages give one stage's losses"
+
+# ---- pieces of sequences ---------------------------------------------------------------
+run 0 --steps 3 --microbatches 2 --pieces 3 --report r3.json gpt $small
+run 0 --steps 3 --microbatches 2 --pieces 3 --stages 2 --schedule zb-h1 --report r4.json gpt $small
+[ "$(losses r3.json)" = "$(losses r4.json)" ] || die "pieces give the same bits on two stages"
+tr -d ' \t\n' <r4.json | grep -q '"piece_lengths":\[11,11,10\]' || die "the report has the lengths"
 
 # Saved and loaded again, nothing has changed.
 run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small

@@ -148,6 +148,11 @@ static void print_summary_of_plan(const job *j) {
   printf("plan %016" PRIx64 ": schedule %s, %d devices, %d actors, %d registers, made and proved "
          "in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered), j->plan->ndevices,
          j->plan->nactors, j->plan->nregs, (double)j->plan_ns * 1e-6);
+  const int64_t *lengths;
+  int pieces = sl_graph_pieces(j->graph, &lengths);
+  for (int k = 0; lengths && k < pieces; k++)
+    printf("%s%lld%s", k ? " " : "pieces of ", (long long)lengths[k],
+           k + 1 < pieces ? "" : " positions\n");
   printf("quotas:");
   sl_lowered_quotas(j->lowered, print_quota, NULL);
   printf("\n\n");

@@ -166,6 +166,15 @@ static void add_runtime(cJSON *root, const job *j) {
   add_number(runtime, "peak_resident_bytes", (double)usage.ru_maxrss * 1024);
 }
 
+static void add_pieces(cJSON *root, const job *j) {
+  const int64_t *lengths;
+  int pieces = sl_graph_pieces(j->graph, &lengths);
+  if (!lengths) return;
+  cJSON *array = cJSON_AddArrayToObject(root, "piece_lengths");
+  for (int k = 0; k < pieces; k++)
+    cJSON_AddItemToArray(array, cJSON_CreateNumber((double)lengths[k]));
+}
+
 static cJSON *make_report(const job *j, const char *failure) {
   const settings *s = j->settings;
   char hash[32];
@@ -179,6 +188,7 @@ static cJSON *make_report(const job *j, const char *failure) {
   cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
   cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
   sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
+  add_pieces(root, j);
   cJSON_AddStringToObject(root, "ended", failure ? "failed" : j->stopped ? "stopped" : "done");
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
