@@ -219,11 +219,18 @@ static void put_maps(image *im, const sl_plan *plan) {
 static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
-    struct register_item item = {
-        .name = put_text(im, r->name), .quota_name = put_text(im, r->quota_name),
-        .quota = sl_runtime_quota(rt, i), .quota_most = r->quota_most, .pool = r->pool, .kept = r->kept, .initial = r->initial,
-        .held = r->held, .device = r->device, .memory = r->memory, .slot_bytes = r->slot_bytes,
-        .activation = r->activation};
+    struct register_item item = {.name = put_text(im, r->name),
+                                 .quota_name = put_text(im, r->quota_name),
+                                 .quota = sl_runtime_quota(rt, i),
+                                 .quota_most = r->quota_most,
+                                 .pool = r->pool,
+                                 .kept = r->kept,
+                                 .initial = r->initial,
+                                 .held = r->held,
+                                 .device = r->device,
+                                 .memory = r->memory,
+                                 .slot_bytes = r->slot_bytes,
+                                 .activation = r->activation};
     PUT(im, REGISTERS, item);
   }
 }
@@ -474,7 +481,8 @@ static sl_status impossible(const reading *r, enum section_id id, uint64_t index
 
 /* NULL if it is impossible. The actors are read later: their number is known. */
 static const int32_t *read_order(reading *r, const struct queue_item *q) {
-  if (q->norder < 0 || q->first_order + (uint64_t)q->norder > r->sections[ORDERS].count) return NULL;
+  if (q->norder < 0 || q->first_order + (uint64_t)q->norder > r->sections[ORDERS].count)
+    return NULL;
   int32_t *order = sl_plan_alloc(r->plan, ((size_t)q->norder + 1) * sizeof *order);
   for (int32_t i = 0; i < q->norder; i++) {
     get_item(r, ORDERS, (uint64_t)q->first_order + (uint64_t)i, &order[i]);
@@ -557,14 +565,23 @@ static sl_status read_registers(reading *r) {
   for (int32_t i = 0; i < count_of(r, REGISTERS); i++) {
     struct register_item g;
     get_item(r, REGISTERS, (uint64_t)i, &g);
-    sl_register reg = {.name = get_text(r, g.name), .quota_name = get_text(r, g.quota_name),
-                       .quota = g.quota, .quota_most = g.quota_most, .pool = g.pool, .kept = g.kept, .initial = g.initial,
-                       .held = g.held, .device = g.device, .memory = (sl_memory)g.memory,
-                       .slot_bytes = g.slot_bytes, .activation = g.activation};
-    if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 || g.quota_most < 0 || g.quota_most > 1 << 24 ||
-        g.initial > g.quota || g.kept < 0 || !in_table(g.device, r->plan->ndevices) ||
-        g.memory >= SL_MEMORY_COUNT || g.slot_bytes > SIZE_MAX >> 32 ||
-        !none_or_in_table(g.pool, r->plan->npools) || !(g.activation >= 0))
+    sl_register reg = {.name = get_text(r, g.name),
+                       .quota_name = get_text(r, g.quota_name),
+                       .quota = g.quota,
+                       .quota_most = g.quota_most,
+                       .pool = g.pool,
+                       .kept = g.kept,
+                       .initial = g.initial,
+                       .held = g.held,
+                       .device = g.device,
+                       .memory = (sl_memory)g.memory,
+                       .slot_bytes = g.slot_bytes,
+                       .activation = g.activation};
+    if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 ||
+        g.quota_most < 0 || g.quota_most > 1 << 24 || g.initial > g.quota || g.kept < 0 ||
+        !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
+        g.slot_bytes > SIZE_MAX >> 32 || !none_or_in_table(g.pool, r->plan->npools) ||
+        !(g.activation >= 0))
       return impossible(r, REGISTERS, (uint64_t)i);
     sl_plan_add_register(r->plan, reg);
   }

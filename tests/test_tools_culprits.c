@@ -120,7 +120,8 @@ static char *say(const char *command) {
   char *line = sli_format("%s/bin/actortrace %s %s", build ? build : "..", command, path);
   FILE *pipe = popen(line, "r");
   CHECK(pipe, "%s cannot be run", line);
-  size_t capacity = 1 << 20, used = fread(line = sli_realloc(line, capacity, 1), 1, capacity - 1, pipe);
+  size_t capacity = 1 << 20,
+         used = fread(line = sli_realloc(line, capacity, 1), 1, capacity - 1, pipe);
   CHECK(used < capacity - 1 && pclose(pipe) == 0, "actortrace %s fails", command);
   line[used] = 0;
   return line;

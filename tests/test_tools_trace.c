@@ -73,8 +73,10 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
   free(b);
   for (int32_t i = 0; i < ran->nregs; i++) {
     const sl_register *x = &ran->regs[i], *y = &read->regs[i];
-    CHECK(x->kept == y->kept && x->quota_most == y->quota_most && x->activation == y->activation && x->producer == y->producer &&
-          x->nconsumers == y->nconsumers && x->slot_stride == y->slot_stride, "register %s", x->name);
+    CHECK(x->kept == y->kept && x->quota_most == y->quota_most && x->activation == y->activation &&
+              x->producer == y->producer && x->nconsumers == y->nconsumers &&
+              x->slot_stride == y->slot_stride,
+          "register %s", x->name);
   }
   for (int32_t i = 0; i < ran->nactors; i++)
     CHECK(ran->actors[i].seconds == read->actors[i].seconds, "actor %s", ran->actors[i].name);
@@ -85,8 +87,9 @@ static void what_ran_is_read_back(void) {
   sl_trace *t;
   CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
   CHECK(t->version == SL_TRACE_VERSION && t->plan_hash == plan->hash && t->steps == STEPS &&
-        t->clock == SL_CLOCK_VIRTUAL && t->plan->microbatches == MICROBATCHES &&
-        t->plan->pieces == 1 && !t->dropped && !t->truncated && !t->damaged, "the facts of the run");
+            t->clock == SL_CLOCK_VIRTUAL && t->plan->microbatches == MICROBATCHES &&
+            t->plan->pieces == 1 && !t->dropped && !t->truncated && !t->damaged,
+        "the facts of the run");
   check_plan(plan, t->plan);
   CHECK(t->nsteps == STEPS, "it has the steps");
   uint64_t firings = 0;

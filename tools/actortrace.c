@@ -21,14 +21,6 @@ char *format_ns(char *out, double ns) {
   return out;
 }
 
-char *format_firing(char *out, size_t bytes, const sl_plan *plan, const sl_trace_firing *f) {
-  int n = snprintf(out, bytes, "%s microbatch %d", plan->actors[f->record.actor].name,
-                   f->tick.microbatch);
-  if (plan->pieces > 1 && n > 0 && (size_t)n < bytes)
-    snprintf(out + n, bytes - (size_t)n, " piece %d", f->tick.piece);
-  return out;
-}
-
 void put_json(FILE *out, const char *text) {
   fputc('"', out);
   for (const unsigned char *c = (const unsigned char *)text; *c; c++) {

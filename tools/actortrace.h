@@ -130,8 +130,8 @@ uint64_t peak_bytes(const analysis *a, int32_t device);
  * actor never fired. The caller's to free. */
 double *measured_seconds(const sl_trace *t);
 
-/* The plan on the virtual clock with such durations, `extra[reg]` more slots
- * and at least `steps` steps. */
+/* The plan on the virtual clock with such durations and `extra` slots more for
+ * each register, then each pool; NULL: none. */
 typedef struct replay {
   sl_plan plan;    /* a shallow copy; the runtime refers to it: a replay stays where it is */
   sl_runtime *rt;
@@ -145,6 +145,7 @@ void replay_fini(replay *r);
 typedef struct advice {
   const char *knob;    /* "act.b" */
   int32_t stage;       /* SL_NONE: at every stage */
+  int32_t pool;        /* the knob is this pool's quota; else SL_NONE */
   int32_t reg;         /* one of the registers, the one waited for most */
   int32_t nregs;       /* how many answer to it */
   int32_t slots;       /* of it now */
@@ -175,8 +176,6 @@ typedef struct options {
 } options;
 
 char *format_ns(char *out, double ns); /* "12.3 ms"; at least 32 bytes */
-/* "F3", "send:fwd@0>1 m3", "B2 m3 p1" */
-char *format_firing(char *out, size_t bytes, const sl_plan *plan, const sl_trace_firing *f);
 
 sl_status command_show(const sl_trace *t, const options *o, FILE *out);
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out);

@@ -587,7 +587,8 @@ static int64_t last_of_step(const analysis *a, int64_t step) {
     size_t at = account_span(&x) ? find_piece(&a->lines[d], x.to_ns - 1) : a->lines[d].count;
     if (at >= a->lines[d].count) continue;
     int64_t firing = a->lines[d].pieces[at].firing;
-    if (last < 0 || a->firings[firing].record.end_ns > a->firings[last].record.end_ns) last = firing;
+    if (last < 0 || a->firings[firing].record.end_ns > a->firings[last].record.end_ns)
+      last = firing;
   }
   return last;
 }

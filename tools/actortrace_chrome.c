@@ -33,14 +33,16 @@ static void put_names(writer *w) {
   const sl_plan *plan = w->a->plan;
   for (int32_t d = 0; d < plan->ndevices; d++) {
     begin(w);
-    fprintf(w->out, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":", d);
+    fprintf(w->out,
+            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":", d);
     put_json(w->out, plan->devices[d].name);
     fputs("}}", w->out);
   }
   for (int32_t q = 0; q < plan->nqueues; q++)
     for (int32_t s = 0; s < w->a->shelves[q]; s++) {
       begin(w);
-      fprintf(w->out, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":",
+      fprintf(w->out,
+              "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":",
               plan->queues[q].device, s * plan->nqueues + q);
       put_json(w->out, plan->queues[q].name);
       fputs("}}", w->out);

@@ -113,8 +113,9 @@ static void print_item(FILE *out, const item *i) {
   double c = change(i);
   if (!isnan(i->before) && !isnan(i->after) && i->before > 0)
     snprintf(share, sizeof share, "%+.1f%%", 100 * c / i->before);
-  fprintf(out, "%c%10s %8s  %10s %10s  %s\n", c > 0 ? '+' : c < 0 ? '-' : ' ', format_ns(by, fabs(c)),
-          share, format_or_dash(before, i->before), format_or_dash(after, i->after), i->name);
+  const char *sign = c > 0 ? "+" : c < 0 ? "-" : " ";
+  fprintf(out, "%s%10s %8s  %10s %10s  %s\n", sign, format_ns(by, fabs(c)), share,
+          format_or_dash(before, i->before), format_or_dash(after, i->after), i->name);
 }
 
 /* The most slowed down first, then what got faster, to the same number; what is

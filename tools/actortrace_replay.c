@@ -68,11 +68,13 @@ sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *
   p->actors = copy_of(plan->actors, (size_t)plan->nactors, sizeof *p->actors);
   p->regs = copy_of(plan->regs, (size_t)plan->nregs, sizeof *p->regs);
   p->queues = copy_of(plan->queues, (size_t)plan->nqueues, sizeof *p->queues);
+  p->pools = copy_of(plan->pools, (size_t)plan->npools, sizeof *p->pools);
   for (int32_t i = 0; i < p->nactors; i++) p->actors[i].seconds = seconds[i];
   for (int32_t i = 0; i < p->nregs; i++) {
     p->regs[i].quota += extra ? extra[i] : 0;
     p->regs[i].quota_most = p->regs[i].quota;
   }
+  for (int32_t i = 0; i < p->npools && extra; i++) p->pools[i].quota += extra[p->nregs + i];
   for (int32_t i = 0; i < p->nqueues; i++)
     if (!p->queues[i].ops->timed) p->queues[i].ops = &sl_queue_timed;
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
@@ -94,6 +96,7 @@ void replay_fini(replay *r) {
   free(r->plan.actors);
   free(r->plan.regs);
   free(r->plan.queues);
+  free(r->plan.pools);
   *r = (replay){0};
 }
 
@@ -111,7 +114,9 @@ static int32_t stage_of(const sl_plan *plan, const sl_register *r) {
 
 bool answers(const sl_plan *plan, int32_t reg, const advice *a) {
   const sl_register *r = &plan->regs[reg];
-  if (r->producer == SL_NONE || r->held || strcmp(r->quota_name, a->knob)) return false;
+  if (r->producer == SL_NONE || r->held) return false;
+  if (a->pool != SL_NONE) return r->pool == a->pool;
+  if (strcmp(r->quota_name, a->knob)) return false;
   return a->stage == SL_NONE || stage_of(plan, r) == a->stage;
 }
 
@@ -133,48 +138,63 @@ static int by_wait(const void *a, const void *b) {
   return x->advice.reg < y->advice.reg ? -1 : x->advice.reg > y->advice.reg;
 }
 
-static knob *find_knob(knob *knobs, int32_t count, const char *name, int32_t stage) {
-  for (int32_t i = 0; i < count; i++)
-    if (!strcmp(knobs[i].advice.knob, name) && knobs[i].advice.stage == stage) return &knobs[i];
-  return NULL;
+static void add_wait(const analysis *a, knob *knobs, int32_t *count, advice which, uint64_t ns) {
+  const sl_plan *plan = a->plan;
+  knob *k = knobs;
+  while (k < knobs + *count && (strcmp(k->advice.knob, which.knob) ||
+                                k->advice.stage != which.stage || k->advice.pool != which.pool))
+    k++;
+  if (k == knobs + *count) knobs[(*count)++] = (knob){.advice = which};
+  k->waited_ns += ns;
+  if (ns <= k->most_ns) return;
+  k->most_ns = ns;
+  k->advice.reg = which.reg;
+  k->advice.slots =
+      which.pool == SL_NONE ? plan->regs[which.reg].quota : plan->pools[which.pool].quota;
 }
 
 /* Every knob whose credit somebody waited for, stage by stage and everywhere. */
 static knob *list_knobs(const analysis *a, int32_t *count) {
   const sl_plan *plan = a->plan;
   uint64_t *waits = credit_waits(a);
-  knob *knobs = sli_calloc(2 * (size_t)plan->nregs + 1, sizeof *knobs);
-  int32_t n = 0;
+  knob *knobs = sli_calloc(3 * (size_t)plan->nregs + 1, sizeof *knobs);
+  *count = 0;
   for (int32_t r = 0; r < plan->nregs; r++) {
-    if (!waits[r] || plan->regs[r].producer == SL_NONE) continue;
-    int32_t stages[] = {stage_of(plan, &plan->regs[r]), SL_NONE};
-    for (int s = stages[0] == SL_NONE; s < 2; s++) {
-      knob *k = find_knob(knobs, n, plan->regs[r].quota_name, stages[s]);
-      if (!k) *(k = &knobs[n++]) = (knob){.advice = {plan->regs[r].quota_name, stages[s], r, 0,
-                                                     0, 0, 0}};
-      k->waited_ns += waits[r];
-      if (waits[r] <= k->most_ns) continue;
-      k->most_ns = waits[r];
-      k->advice.reg = r;
-      k->advice.slots = plan->regs[r].quota;
+    const sl_register *g = &plan->regs[r];
+    if (!waits[r] || g->producer == SL_NONE) continue;
+    advice k = {.knob = g->quota_name, .stage = stage_of(plan, g), .pool = SL_NONE, .reg = r};
+    add_wait(a, knobs, count, k, waits[r]);
+    if (k.stage != SL_NONE) {
+      k.stage = SL_NONE;
+      add_wait(a, knobs, count, k, waits[r]);
     }
+    if (g->pool == SL_NONE) continue;
+    k.knob = plan->pools[g->pool].name;
+    k.pool = g->pool;
+    add_wait(a, knobs, count, k, waits[r]);
   }
   free(waits);
-  qsort(knobs, (size_t)n, sizeof *knobs, by_wait);
-  *count = n;
+  qsort(knobs, (size_t)*count, sizeof *knobs, by_wait);
   return knobs;
+}
+
+/* A pool's slot costs as much as the largest of its registers takes. */
+static void set_extra(const sl_plan *plan, advice *k, int32_t *extra) {
+  for (int32_t r = 0; r < plan->nregs; r++) {
+    bool is_its = answers(plan, r, k);
+    extra[r] = is_its && k->pool == SL_NONE;
+    k->nregs += is_its;
+    uint64_t bytes = is_its ? plan->regs[r].slot_stride : 0;
+    k->more_bytes = k->pool == SL_NONE ? k->more_bytes + bytes : SLI_MAX(k->more_bytes, bytes);
+  }
+  for (int32_t p = 0; p < plan->npools; p++) extra[plan->nregs + p] = p == k->pool;
 }
 
 static sl_status try_knob(const analysis *a, const double *seconds, int32_t *extra, advice *k,
                           int64_t steps) {
-  const sl_plan *plan = a->plan;
-  for (int32_t r = 0; r < plan->nregs; r++) {
-    extra[r] = answers(plan, r, k);
-    k->nregs += extra[r];
-    k->more_bytes += (uint64_t)extra[r] * plan->regs[r].slot_stride;
-  }
+  set_extra(a->plan, k, extra);
   replay run;
-  sl_status status = replay_run(plan, seconds, extra, steps, &run);
+  sl_status status = replay_run(a->plan, seconds, extra, steps, &run);
   if (status) return status;
   k->step_seconds = run.step_seconds;
   replay_fini(&run);
@@ -193,8 +213,9 @@ static int by_gain(const void *a, const void *b) {
 static bool is_better_elsewhere(const advices *all, const advice *k) {
   for (int32_t i = 0; i < all->count; i++) {
     const advice *other = &all->items[i];
-    if (k->stage == SL_NONE && other != k && !strcmp(other->knob, k->knob) &&
-        other->nregs <= k->nregs && other->step_seconds <= k->step_seconds * (1 + 1e-9))
+    if (k->stage == SL_NONE && k->pool == SL_NONE && other != k && other->pool == SL_NONE &&
+        !strcmp(other->knob, k->knob) && other->nregs <= k->nregs &&
+        other->step_seconds <= k->step_seconds * (1 + 1e-9))
       return true;
   }
   return false;
@@ -220,7 +241,7 @@ sl_status advise(const analysis *a, double limit_seconds, advices *out) {
   advices all = {.step_seconds = base.step_seconds};
   replay_fini(&base);
   knob *knobs = list_knobs(a, &all.candidates);
-  int32_t *extra = sli_calloc((size_t)a->plan->nregs + 1, sizeof *extra);
+  int32_t *extra = sli_calloc((size_t)(a->plan->nregs + a->plan->npools) + 1, sizeof *extra);
   all.items = sli_calloc((size_t)all.candidates + 1, sizeof *all.items);
   for (; all.tried < all.candidates && !status; all.tried++) {
     if ((double)(sli_now_ns() - start) * 1e-9 > limit_seconds) break;

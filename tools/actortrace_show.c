@@ -118,7 +118,8 @@ static line queue_line(const analysis *a, int32_t queue, uint64_t from, uint64_t
   uint64_t end = 0;
   for (size_t i = 0; i < a->nfirings; i++) {
     const sl_trace_record *f = &a->firings[i].record;
-    if (a->plan->actors[f->actor].queue != queue || f->end_ns <= from || f->start_ns >= to) continue;
+    if (a->plan->actors[f->actor].queue != queue || f->end_ns <= from || f->start_ns >= to)
+      continue;
     SLI_GROW(l.pieces, l.count, capacity);
     uint64_t start = SLI_MAX(f->start_ns, end);
     if (start >= f->end_ns) continue;
@@ -272,8 +273,8 @@ static void count_wait(void *ctx, const piece *p) {
 static bool is_short_of_slots(const shower *s, int32_t reg) {
   for (int32_t i = 0; i < s->advices.count; i++) {
     const advice *k = &s->advices.items[i];
-    if (k->step_seconds <= 0.98 * s->advices.step_seconds && k->stage != SL_NONE &&
-        answers(s->plan, reg, k))
+    if (k->step_seconds <= 0.98 * s->advices.step_seconds &&
+        (k->stage != SL_NONE || k->pool != SL_NONE) && answers(s->plan, reg, k))
       return true;
   }
   return false;
@@ -336,6 +337,18 @@ static const char *producer_name(const sl_plan *plan, int32_t reg) {
   return producer == SL_NONE ? "nobody" : plan->actors[producer].name;
 }
 
+static void describe_credit(const sl_plan *plan, int32_t reg, bool culprit, char *out,
+                            size_t bytes) {
+  const sl_register *r = &plan->regs[reg];
+  const char *held = culprit ? ", held while others waited" : "";
+  if (r->pool != SL_NONE)
+    snprintf(out, bytes, "credit: register %s, %d slots, in pool %s of %d%s", r->name, r->quota,
+             plan->pools[r->pool].name, plan->pools[r->pool].quota, held);
+  else
+    snprintf(out, bytes, "credit: register %s has only %d slot%s%s", r->name, r->quota,
+             r->quota == 1 ? "" : "s", held);
+}
+
 static entry *list_entries(const shower *s, const tally *t, bool culprits, size_t *count) {
   const sl_plan *plan = s->plan;
   entry *all = sli_calloc((size_t)(plan->nactors + 2 * plan->nregs) + SL_WAIT_COUNT, sizeof *all);
@@ -354,9 +367,7 @@ static entry *list_entries(const shower *s, const tally *t, bool culprits, size_
     }
     if (!t->credit[r]) continue;
     all[n].ns = t->credit[r];
-    snprintf(all[n++].text, sizeof all->text, "credit: register %s has only %d slot%s%s",
-             plan->regs[r].name, plan->regs[r].quota, plan->regs[r].quota == 1 ? "" : "s",
-             culprits ? ", held while others waited" : "");
+    describe_credit(plan, r, culprits, all[n++].text, sizeof all->text);
   }
   static const char *const why[SL_WAIT_COUNT] = {
       [SL_WAIT_DEVICE] = "device: could have gone; the worker was busy or had not heard yet",
@@ -421,7 +432,8 @@ static void print_chain(const shower *s, const segment *path, size_t count) {
     }
     char text[128];
     if (actor < 0) snprintf(text, sizeof text, "(%s)", sl_wait_name((sl_wait)l->wait));
-    else if (times > 1) snprintf(text, sizeof text, "%s\xc3\x97%d", s->plan->actors[actor].name, times);
+    else if (times > 1)
+      snprintf(text, sizeof text, "%s\xc3\x97%d", s->plan->actors[actor].name, times);
     else snprintf(text, sizeof text, "%s", s->plan->actors[actor].name);
     if (column && column + (int)strlen(text) + 3 > s->width) {
       fprintf(s->out, "%s\n", arrow);
@@ -465,13 +477,13 @@ static void print_one_advice(const shower *s, const advices *all, const advice *
   char saved[32], step[32], bytes[32], where[48] = "", option[64];
   if (k->stage != SL_NONE)
     snprintf(where, sizeof where, " of stage %d", k->stage);
-  else if (k->nregs > 1)
+  else if (k->nregs > 1 && k->pool == SL_NONE)
     snprintf(where, sizeof where, " at every stage");
   double gain = all->step_seconds - k->step_seconds;
   fprintf(s->out, "%9s %5.1f%%  one more slot of %s%s (%s has %d): a step of %s for %s more",
           format_ns(saved, gain * 1e9), 100 * gain / all->step_seconds, k->knob, where,
-          s->plan->regs[k->reg].name, k->slots, format_ns(step, k->step_seconds * 1e9),
-          sli_format_bytes(bytes, (double)k->more_bytes));
+          k->pool == SL_NONE ? s->plan->regs[k->reg].name : "it", k->slots,
+          format_ns(step, k->step_seconds * 1e9), sli_format_bytes(bytes, (double)k->more_bytes));
   if (k->stage != SL_NONE) {
     snprintf(option, sizeof option, "%s@%d=%d", k->knob, k->stage, k->slots + 1);
     fprintf(s->out, "  (--quota %s)", option);
@@ -489,15 +501,18 @@ static void print_advice(const shower *s) {
   for (int32_t i = 0; i < all->count && i < MOST; i++) print_one_advice(s, all, &all->items[i]);
   if (!all->count) fputs("nothing: no single quota holds this plan up\n", s->out);
   if (all->tried < all->candidates)
-    fprintf(s->out, "(%d of %d quotas tried, those most waited for)\n", all->tried, all->candidates);
+    fprintf(s->out, "(%d of %d quotas tried, those most waited for)\n", all->tried,
+            all->candidates);
   uint64_t from, to;
   double replayed = all->step_seconds * 1e9;
   if (work_window(s->a, s->step, &from, &to) && (double)(to - from) > 1.1 * replayed)
-    fprintf(s->out, "(step %" PRId64 " took %s: the rest is noise, which the virtual clock does not "
-            "know)\n", s->step, format_ns(text, (double)(to - from)));
+    fprintf(s->out,
+            "(step %" PRId64 " took %s: the rest is noise, which the virtual clock does not "
+            "know)\n",
+            s->step, format_ns(text, (double)(to - from)));
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------ */
 
 static int find_width(const options *o, FILE *out) {
   struct winsize size;

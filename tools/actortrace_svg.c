@@ -47,8 +47,8 @@ static void draw_firing(const figure *g, const piece *p, double x, double w) {
   const sl_trace_firing *f = &g->a->firings[p->firing];
   sl_class cls = g->a->plan->actors[f->record.actor].cls;
   const struct ink *ink = &inks[cls];
-  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x, g->y,
-          w > 3 ? w - 0.6 : w, LANE, ink->fill);
+  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
+          g->y, w > 3 ? w - 0.6 : w, LANE, ink->fill);
   char text[32];
   int n = snprintf(text, sizeof text, "%c%d", sl_class_letter(cls), f->tick.microbatch);
   if (w < 6.5 * n + 2) n = snprintf(text, sizeof text, "%c", sl_class_letter(cls));
@@ -62,7 +62,8 @@ static void draw_idle(const figure *g, const piece *p, double x, double w) {
   fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
           g->y + 6, w, LANE - 12, credit ? "#f3d9d0" : "#ececec");
   if (w >= 10)
-    fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#767676\" text-anchor=\"middle\">%c</text>\n",
+    fprintf(g->out,
+            "<text x=\"%.2f\" y=\"%.1f\" fill=\"#767676\" text-anchor=\"middle\">%c</text>\n",
             x + w / 2, g->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
 }
 
@@ -102,8 +103,8 @@ static void draw_memory(const figure *g, int32_t device) {
   }
   fprintf(g->out, "L%d %.1fL%d %.1fZ\"/>\n", WIDTH - RIGHT, last, WIDTH - RIGHT, base);
   char text[32];
-  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%s</text>\n", LEFT - 6,
-          g->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
+  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%s</text>\n",
+          LEFT - 6, g->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
   free(all);
 }
 
@@ -111,12 +112,15 @@ static void draw_memory(const figure *g, int32_t device) {
 
 static void draw_axis(const figure *g, double bottom) {
   double span = (double)(g->to - g->from), raw = span / 8, base = pow(10, floor(log10(raw)));
-  double tick = raw <= base ? base : raw <= 2 * base ? 2 * base : raw <= 5 * base ? 5 * base : 10 * base;
+  double tick = raw <= base       ? base
+                : raw <= 2 * base ? 2 * base
+                : raw <= 5 * base ? 5 * base
+                                  : 10 * base;
   for (int k = 0; k * tick <= span * 1.0001; k++) {
     double x = at_x(g, g->from + (uint64_t)(k * tick));
     char text[32];
-    fprintf(g->out, "<path stroke=\"#ccc\" stroke-width=\"0.7\" d=\"M%.2f %dV%.1f\"/>\n", x, TOP - 4,
-            bottom + 4);
+    fprintf(g->out, "<path stroke=\"#ccc\" stroke-width=\"0.7\" d=\"M%.2f %dV%.1f\"/>\n", x,
+            TOP - 4, bottom + 4);
     fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#555\" text-anchor=\"%s\">%s</text>\n", x,
             bottom + 15, k ? "middle" : "start", k ? format_ns(text, k * tick) : "0");
   }
@@ -133,15 +137,20 @@ static void draw_legend(const figure *g, double y) {
   double x = LEFT;
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     if (!used[c]) continue;
-    fprintf(g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
+    fprintf(g->out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
             "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
-            "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n", x, y, inks[c].fill, x + 8, y + 10.8,
-            inks[c].text, sl_class_letter((sl_class)c), x + 21, y + 10.8, inks[c].name);
+            "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
+            x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c),
+            x + 21, y + 10.8, inks[c].name);
     x += 34 + 6.2 * (double)strlen(inks[c].name);
   }
-  fprintf(g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"#ececec\"/>"
-          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">idle for want of <tspan font-weight=\"bold\">i</tspan>nput, "
-          "<tspan font-weight=\"bold\">c</tspan>redit, <tspan font-weight=\"bold\">d</tspan>evice</text>\n",
+  fprintf(g->out,
+          "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"#ececec\"/>"
+          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">idle for want of <tspan "
+          "font-weight=\"bold\">i</tspan>nput, "
+          "<tspan font-weight=\"bold\">c</tspan>redit, <tspan "
+          "font-weight=\"bold\">d</tspan>evice</text>\n",
           x, y, x + 21, y + 10.8);
 }
 
@@ -152,7 +161,8 @@ static void draw_device(figure *g, int32_t device) {
   put_xml(g->out, g->a->plan->devices[device].name);
   fputs("</text>\n", g->out);
   if (account_span(&x))
-    fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">busy %.0f %%</text>\n",
+    fprintf(g->out,
+            "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">busy %.0f %%</text>\n",
             LEFT - 6, g->y + LANE / 2.0 + 11, 100 * (double)x.busy_ns / (double)account_span(&x));
   draw_lane(g, device);
   g->y += LANE + 3;
