@@ -420,8 +420,10 @@ static sl_status read_section(reading *r, struct section s) {
   const char *name = section_names[s.id];
   if (r->sections[s.id].id || s.item_bytes < item_bytes[s.id] || s.count > INT32_MAX)
     return sl_fail(SL_E_INPUT, "%s is damaged: its section of %s is impossible", r->path, name);
-  uint64_t room = s.offset < r->count ? (r->count - s.offset) / s.item_bytes : 0;
-  if (s.count > room && s.id != FIRINGS)
+  bool beyond = s.offset > r->count;
+  if (beyond && s.id == FIRINGS) s.offset = r->count;
+  uint64_t room = beyond ? 0 : (r->count - s.offset) / s.item_bytes;
+  if ((beyond || s.count > room) && s.id != FIRINGS)
     return sl_fail(SL_E_INPUT, "%s is truncated in its %s", r->path, name);
   if (s.count > room) {
     s.count = room;
