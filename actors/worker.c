@@ -589,10 +589,18 @@ static bool better_is_near(const worker *w, const queue *q, const actor *a) {
   return false;
 }
 
-static bool may_fire(const worker *w, const queue *q, const actor *a) {
-  if (q->plan->order && q->plan->order[q->in_order] != a->id) return false;
-  if (is_held_back(a) || !pools_allow(a)) return false;
-  return !q->look_ahead_ns || !better_is_near(w, q, a);
+static int32_t pooled_register(const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++)
+    if (p->reg->pool && (p->at.now->flags & SL_FIRST)) return p->reg->id;
+  return 0;
+}
+
+/* Why an actor that could fire may not: the cause to record, or SL_WAIT_NONE. */
+static int32_t refusal(const worker *w, const queue *q, const actor *a) {
+  if (q->plan->order && q->plan->order[q->in_order] != a->id) return SL_WAIT_POLICY;
+  if (is_held_back(a)) return SL_WAIT_POLICY;
+  if (!pools_allow(a)) return SL_WAIT_CREDIT | pooled_register(a) << 3;
+  return q->look_ahead_ns && better_is_near(w, q, a) ? SL_WAIT_POLICY : SL_WAIT_NONE;
 }
 
 /* Puts the best actor last on a queue where not every one that could fire may:
@@ -601,7 +609,12 @@ static bool may_fire(const worker *w, const queue *q, const actor *a) {
 static bool bring_allowed(const worker *w, queue *q) {
   for (int32_t i = q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
-    if (!may_fire(w, q, a)) continue;
+    int32_t cause = refusal(w, q, a);
+    if (cause) { /* from here on it is this that keeps it */
+      a->cause = cause;
+      a->since_ns = w->now_ns + 1;
+      continue;
+    }
     if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
     memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - i) * sizeof a);
     q->runnable[q->nrunnable - 1] = a;
