@@ -36,7 +36,8 @@ static void check_inputs(const sl_graph *g, const sli_node *n) {
               n->name, t->name);
     SLI_CHECK(sl_type_equal(&t->type, &n->in_type[i]), "node %s: input %d has another type",
               n->name, i);
-    SLI_CHECK(!t->producer || n->per_step || !t->producer->per_step,
+    SLI_CHECK(!t->producer || n->per_step || !t->producer->per_step ||
+                  t->producer->phase == SLI_PHASE_PACK,
               "node %s, of every tick, reads %s, of every step", n->name, t->name);
   }
 }
@@ -71,7 +72,8 @@ static void check_node(const sl_graph *g, int id) {
   check_outputs(g, n);
 }
 
-/* Forward along the blocks, then backward against them, then phase by phase. */
+/* Forward along the blocks, then backward against them, then phase by phase;
+ * packing may stand anywhere before its readers. */
 static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {
@@ -84,7 +86,7 @@ static void check_order(const sl_graph *g) {
       SLI_CHECK(!update && (!backward || backward->block >= n->block),
                 "backward node %s comes too late", n->name);
       backward = n;
-    } else if (n->cls == SL_CLASS_U) {
+    } else if (n->cls == SL_CLASS_U && n->phase != SLI_PHASE_PACK) {
       SLI_CHECK(!update || update->phase <= n->phase, "update node %s comes too late", n->name);
       update = n;
     }

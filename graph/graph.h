@@ -29,7 +29,8 @@ struct sl_tensor {
 };
 
 /* Phases keep update work in an order that crosses stages without cycles. */
-enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE };
+enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE,
+       SLI_PHASE_PACK /* before everything else of a step */ };
 
 /* What a node is where sequences are cut: one for each length of piece. */
 typedef struct sli_shapes {
@@ -131,6 +132,11 @@ sl_status sli_pass_pieces(sl_graph *g);
 
 /* Pass 2, inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);
+
+/* Pass 3, where products are to be in bf16: has each product with a weight that is
+ * a parameter read it packed, and packs it once a step on the block that uses
+ * it; weight gradients round their operands as they go. */
+void sli_pass_products(sl_graph *g);
 
 /* Part of both: keeps the nodes that `roots` are computed from, drops the rest,
  * and blocks left without forward nodes; numbers everything anew; puts a source

@@ -20,6 +20,7 @@ struct sl_lowered {
   sl_lower_options options;
   char *schedule;
   int chunks;
+  const char *products;
   sl_plan *plan;
   int nparams;
   sl_param_info *params;
@@ -151,6 +152,8 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
   l->v = o->chunks;
   if (l->p < 1 || l->v < 0)
     return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
+  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
+    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
   if (is_auto(o)) return SL_OK;
   l->schedule = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
   if (!l->schedule) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
@@ -174,12 +177,21 @@ static sl_status prepare_training(sl_graph *g) {
   return status ? status : sli_pass_pieces(g);
 }
 
+/* How products are computed, as asked for and as far as the devices can. */
+static const char *choose_products(const sl_lower_options *o) {
+  bool cpu = !o->devices.kind || !strcmp(o->devices.kind, "cpu");
+  const char *bf16 = o->dtype == SL_BF16 && cpu ? sl_cpu_bf16() : NULL;
+  return bf16 ? bf16 : sl_dtype_name(SL_F32);
+}
+
 /* Passes over the graph, once, and then the lowering itself. */
 static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   enum { MOST_CHUNKS = 3 };
   sl_graph *g = l->g;
   sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g);
   if (status) return status;
+  to->products = choose_products(l->options);
+  if (strcmp(to->products, sl_dtype_name(SL_F32))) sli_pass_products(g);
   add_reports(to);
   if (!is_auto(l->options)) return sli_lower_once(l);
   const sli_lowering origin = *l;
@@ -223,6 +235,7 @@ void sl_lowered_destroy(sl_lowered *l) {
 const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
+const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
 void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) { l->rt = rt; }
 
 void sl_lowered_quotas(const sl_lowered *l,

@@ -162,7 +162,8 @@ static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *ten
   const sli_group *from = &l->groups[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
-  if (u->state[id]) mark_record(l, &t);
+  if (from->phase == SLI_PHASE_PACK) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "packed";
+  else if (u->state[id]) mark_record(l, &t);
   else if (u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
   else if (t.rate == SLI_PER_STEP) t.quota_name = "step";
   else t.quota_name = tick_quota_name(l, &t);

@@ -27,7 +27,7 @@ static int find_group(const sli_lowering *l, const sli_node *n, int stage) {
 }
 
 static const char *group_name(sli_lowering *l, const sli_node *n, int stage) {
-  static const char *const phases[] = {"", "norm", "clip", "update"};
+  static const char *const phases[] = {"", "norm", "clip", "update", "pack"};
   if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];

@@ -172,7 +172,7 @@ static void set_device_numbers(sli_lowering *l) {
  * writes the other (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
 static sl_status buffer_parameters(sli_lowering *l, int bundle) {
   sli_bundle *b = &l->bundles[bundle];
-  if (b->quota == 1 || b->producer == SL_NONE) return SL_OK;
+  if (b->quota == 1 || !b->initial || b->producer == SL_NONE) return SL_OK;
   if (b->quota > 2)
     return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", b->quota);
   int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers);

@@ -6,6 +6,7 @@
 const sl_op *const sl_ops[] = {
     &sl_op_linear,        &sl_op_linear_b,
     &sl_op_linear_w,      &sl_op_bias_w,
+    &sl_op_pack,
     &sl_op_embedding,     &sl_op_embedding_w,
     &sl_op_position,      &sl_op_position_w,
     &sl_op_add,           &sl_op_mul,

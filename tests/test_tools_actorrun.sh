@@ -128,6 +128,29 @@ run 0 --steps 3 --microbatches 2 --pieces 3 --stages 2 --schedule zb-h1 --report
 [ "$(losses r3.json)" = "$(losses r4.json)" ] || die "pieces give the same bits on two stages"
 tr -d ' \t\n' <r4.json | grep -q '"piece_lengths":\[11,11,10\]' || die "the report has the lengths"
 
+# In bf16 the losses are near those of fp32 where the CPU can do it, or is made
+# to, and do not depend on the stages; where it cannot they are fp32's.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$1") <(grep -o '"loss":[^,]*' "$2") |
+    awk '{d = $2 - $4; if (d < 0) d = -d; if (d > 0.002 * $4) exit 1}'
+}
+for emulate in 0 1; do
+  export SLUICE_CPU_BF16=$emulate
+  for stages in 1 2; do
+    run 0 --steps 3 --dtype bf16 --stages $stages --microbatches 2 --report b$stages.json \
+      --init "$reference/hf_gpt2/model.safetensors" gpt $small
+  done
+  [ "$(losses b1.json)" = "$(losses b2.json)" ] || die "two stages give one stage's losses in bf16"
+  near b1.json r1.json || die "losses in bf16 are near those in fp32"
+  if grep -q '"products":.*"f32"' b1.json; then
+    [ "$(losses b1.json)" = "$(losses r1.json)" ] || die "without bf16 it is fp32"
+  else
+    [ "$(losses b1.json)" != "$(losses r1.json)" ] || die "bf16 is something else than fp32"
+  fi
+done
+unset SLUICE_CPU_BF16
+refused 2 "--dtype fp16: it is one of fp32, bf16" --dtype fp16 gpt $small
+
 # Saved and loaded again, nothing has changed.
 run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small
 cmp -s w.safetensors w2.safetensors || die "loading and saving gives the same file"

@@ -109,6 +109,8 @@ static sl_status make_plan(job *j) {
                               .hardware = s->hardware.flops_per_second > 0 ? &s->hardware : NULL,
                               .op_seconds = s->profile ? profile_seconds : NULL,
                               .op_seconds_ctx = s->profile,
+                              .dtype = strcmp(sl_arg_text(s->run, "dtype"), "bf16") ? SL_F32
+                                                                                     : SL_BF16,
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
                               .on_step = progress_step,
                               .ctx = &j->progress};

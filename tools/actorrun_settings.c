@@ -47,6 +47,8 @@ const sl_option run_options[] = {
      "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink)", 0, 0},
     {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
      "--report), at the same microbatch size", 0, 0},
+    {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of what matrix products multiply: fp32, or bf16 where "
+     "the CPU has AMX or AVX512-BF16; weights and sums are fp32", 0, 0},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
     {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15},
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
@@ -220,6 +222,7 @@ static sl_status read_texts(settings *s) {
   if (!status) status = check_word(run, "backward", (const char *[]){"", "fused", "split", 0});
   if (!status) status = check_word(run, "cut", (const char *[]){"even", "balanced", 0});
   if (!status) status = check_word(run, "clock", (const char *[]){"real", "virtual", 0});
+  if (!status) status = check_word(run, "dtype", (const char *[]){"fp32", "bf16", 0});
   if (!status) status = check_word(run, "schedule", sl_schedule_names());
   if (!status) status = read_devices(sl_arg_text(run, "devices"), &s->devices);
   if (!status && *sl_arg_text(run, "memory"))

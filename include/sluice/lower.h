@@ -71,6 +71,9 @@ typedef struct sl_lower_options {
    * negative number if it was not measured; the op's cost is used then. */
   double (*op_seconds)(void *ctx, const char *name);
   void *op_seconds_ctx;
+  sl_dtype dtype;          /* of products' operands: SL_F32, or SL_BF16 where the devices
+                              multiply bf16 (elsewhere f32). Weights, sums and everything
+                              else are f32 */
   uint64_t seed;
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
   /* Inference: an output of the graph is ready. */
@@ -88,6 +91,8 @@ const sl_plan *sl_lowered_plan(const sl_lowered *lowered);
 /* The schedule as used: its name. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
 int sl_lowered_chunks(const sl_lowered *lowered);
+/* How matrix products are computed: "f32", or sl_cpu_bf16()'s word. */
+const char *sl_lowered_products(const sl_lowered *lowered);
 /* Calls fn for each quota in force, in a stable order. */
 void sl_lowered_quotas(const sl_lowered *lowered,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx);

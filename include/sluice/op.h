@@ -95,6 +95,8 @@ typedef struct sl_attrs {
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
   int64_t length;  /* tokens of a whole sequence where sequences are cut in pieces, set by
                       the graph; 0 where they are not cut */
+  bool bf16;       /* linear_w: operands are rounded to bf16 */
+  int64_t rows;    /* pack: rows of the products that will read the weight */
   const void *user; /* source, adamw, user rows: a record that outlives the run */
 } sl_attrs;
 

@@ -16,12 +16,26 @@ extern "C" {
 
 /* ---- products ------------------------------------------------------------ */
 
-/* linear(x [..., K], w [N, K], [bias [N]]) -> y [..., N] = x w^T + bias.
+/* linear(x [..., K], w [N, K], [bias [N]], [packed]) -> y [..., N] = x w^T + bias.
  * attrs.transposed: w is [K, N] and y = x w + bias (GPT-2's Conv1D).
- * linear_b(dy [..., N], w) -> dx [..., K] = dy w.
+ * linear_b(dy [..., N], w, [packed]) -> dx [..., K] = dy w.
  * linear_w(x, dy) -> dw (acc) = dy^T x, shaped as w.
  * bias_w(dy [..., N]) -> db [N] (acc) = sum of dy's rows. */
 extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
+
+/* Products in bf16: operands are rounded to bf16 (to nearest, ties to even),
+ * products are summed in f32. With `packed` a linear map and its input gradient
+ * do so, and read w for its type only; linear_w does so with attrs.bf16.
+ * pack(w) with the attrs.transposed of the linear map and attrs.rows = R, the
+ * rows of its x -> what linear takes as packed, what linear_b does: the rounded
+ * weight in the machine's favourite order, as bf16 arrays large enough for it. */
+extern const sl_op sl_op_pack;
+
+/* How this machine's CPU multiplies bf16: "amx-bf16", "avx512-bf16", "emulated"
+ * (asked for by the environment variable SLUICE_CPU_BF16=1 where there is
+ * AVX-512: slow, for tests),
+ * or NULL if it does not. */
+const char *sl_cpu_bf16(void);
 
 /* ---- tables -------------------------------------------------------------- */
 

@@ -24,7 +24,8 @@ typedef void sli_chunk_fn(void *call, int i);
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_b)                                                  \
   X(cross_entropy) X(cross_entropy_b) X(mse) X(mse_b)                          \
-  X(sumsq) X(adamw)
+  X(sumsq) X(adamw)                                                            \
+  X(round_bf16)
 
 typedef struct sli_cpu_chunks {
 #define X(name) sli_chunk_fn *name;
@@ -116,6 +117,15 @@ typedef struct sli_attention {
 } sli_attention;
 
 enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
+
+/* ---- rounding to bf16 --------------------------------------------------------- */
+
+/* Chunks of SLI_CHUNK_ELEMENTS; to nearest, ties to even. */
+typedef struct sli_rounding {
+  const float *from;
+  uint16_t *to;
+  int64_t count;
+} sli_rounding;
 
 /* ---- rotary ------------------------------------------------------------------ */
 

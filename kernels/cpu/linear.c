@@ -1,4 +1,7 @@
-/* Rows of the linear map and its gradients. */
+/* Rows of the linear map and its gradients, and of packing its weight. */
+#include <stdlib.h>
+
+#include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
 #include "kernels/kernels.h"
@@ -12,6 +15,26 @@ static int64_t features(const sl_attrs *attrs, const sl_type *w, int which) {
   return w->dim[attrs->transposed ? which : 1 - which];
 }
 
+/* ---- packed weights ---------------------------------------------------------- */
+
+/* A bf16 array with room for a k by n matrix in any order the library uses: in
+ * blocks of up to 64 either way. */
+static sl_type packed_type(int64_t k, int64_t n) {
+  return SL_TYPE(SL_BF16, (k + 63) / 64 * 64, (n + 63) / 64 * 64);
+}
+
+static bool has(int nin, const sl_type *in, int i) {
+  return i < nin && in[i].ndim >= 0;
+}
+
+static sl_status want_packed(int nin, const sl_type *in, int i, int64_t k, int64_t n) {
+  if (!has(nin, in, i)) return SL_OK;
+  sl_type packed = packed_type(k, n);
+  return sli_want("packed weight", &in[i], &packed);
+}
+
+/* ---- shapes and costs ---------------------------------------------------------- */
+
 static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
   int64_t k = sl_type_last(&in[0]);
@@ -21,19 +44,21 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                                 : "weight must be f32[n, %lld]", (long long)k);
   int64_t n = features(attrs, &in[1], 1);
   sl_type bias = SL_TYPE(SL_F32, n);
-  if (nin > 2 && in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
+  if (has(nin, in, 2)) SLI_TRY(sli_want("bias", &in[2], &bias));
+  SLI_TRY(want_packed(nin, in, 3, k, n));
   out[0] = sli_type_with_last(&in[0], n);
   return SL_OK;
 }
 
 static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
   SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
   int64_t n = sl_type_last(&in[0]);
   if (in[1].dtype != SL_F32 || in[1].ndim != 2 || features(attrs, &in[1], 1) != n)
     return sli_misfit(&in[1], attrs->transposed ? "weight must be f32[k, %lld]"
                                                 : "weight must be f32[%lld, k]", (long long)n);
-  out[0] = sli_type_with_last(&in[0], features(attrs, &in[1], 0));
+  int64_t k = features(attrs, &in[1], 0);
+  SLI_TRY(want_packed(nin, in, 2, n, k));
+  out[0] = sli_type_with_last(&in[0], k);
   return SL_OK;
 }
 
@@ -54,6 +79,16 @@ static sl_status bias_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
+static sl_status pack_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_want_array("weight", &in[0], SL_F32, 2));
+  if (attrs->rows < 1) return sl_fail(SL_E_SHAPE, "attrs.rows must be given");
+  int64_t k = features(attrs, &in[0], 0), n = features(attrs, &in[0], 1);
+  out[0] = packed_type(k, n);
+  out[1] = packed_type(n, k);
+  return SL_OK;
+}
+
 /* 2 R K N, from the types of x (or dx) and y (or dy). */
 static void linear_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                         double *flops, double *bytes) {
@@ -70,6 +105,7 @@ static void linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 }
 
 SLI_COST(bias_w_cost, 0, 1, 1)
+SLI_COST(pack_cost, 0, 2, 1)
 
 /* ---- y = x w^T + bias -------------------------------------------------------- */
 
@@ -84,16 +120,22 @@ static void release(void *state) {
   sli_product_destroy(state);
 }
 
+static sli_product_shape linear_shape(int64_t rows, int64_t k, int64_t n, bool transposed) {
+  return (sli_product_shape){.m = rows, .n = n, .k = k, .b_transposed = !transposed};
+}
+
 static sl_status linear_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
-  sli_product_shape shape = {.m = sl_type_rows(x), .n = sl_type_last(y), .k = sl_type_last(x),
-                             .b_transposed = !call->attrs->transposed,
-                             .bias = call->nin > 2 && call->in_type[2].ndim >= 0};
+  sli_product_shape shape = linear_shape(sl_type_rows(x), sl_type_last(x), sl_type_last(y),
+                                         call->attrs->transposed);
+  shape.bias = has(call->nin, call->in_type, 2);
+  shape.bf16 = shape.packed = has(call->nin, call->in_type, 3);
   return prepare(&shape, state);
 }
 
 static void linear_cpu(const sl_call *call) {
-  sli_product_run(call->state, call->team, false, call->in[0], call->in[1],
+  bool packed = has(call->nin, call->in_type, 3);
+  sli_product_run(call->state, call->team, false, call->in[0], call->in[packed ? 3 : 1],
                   call->nin > 2 ? call->in[2] : NULL, call->out[0]);
 }
 
@@ -101,13 +143,55 @@ static void linear_cpu(const sl_call *call) {
 
 static sl_status linear_b_prepare(const sl_call *call, void **state) {
   const sl_type *dy = &call->in_type[0], *dx = &call->out_type[0];
-  sli_product_shape shape = {.m = sl_type_rows(dy), .n = sl_type_last(dx), .k = sl_type_last(dy),
-                             .b_transposed = call->attrs->transposed};
+  sli_product_shape shape = linear_shape(sl_type_rows(dy), sl_type_last(dy), sl_type_last(dx),
+                                         !call->attrs->transposed);
+  shape.bf16 = shape.packed = has(call->nin, call->in_type, 2);
   return prepare(&shape, state);
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  sli_product_run(call->state, call->team, false, call->in[0], call->in[1], NULL, call->out[0]);
+  bool packed = has(call->nin, call->in_type, 2);
+  sli_product_run(call->state, call->team, false, call->in[0], call->in[packed ? 2 : 1], NULL,
+                  call->out[0]);
+}
+
+/* ---- packed for either --------------------------------------------------------- */
+
+typedef struct packs {
+  sli_pack *of[2]; /* for linear, for linear_b; NULL: nobody reads it */
+} packs;
+
+static void pack_release(void *state) {
+  packs *p = state;
+  if (!p) return;
+  for (int o = 0; o < 2; o++) sli_pack_destroy(p->of[o]);
+  free(p);
+}
+
+static sl_status pack_prepare(const sl_call *call, void **state) {
+  const sl_attrs *a = call->attrs;
+  int64_t k = features(a, &call->in_type[0], 0), n = features(a, &call->in_type[0], 1);
+  sli_product_shape shapes[2] = {linear_shape(a->rows, k, n, a->transposed),
+                                 linear_shape(a->rows, n, k, !a->transposed)};
+  packs *p = sli_calloc(1, sizeof *p);
+  sl_status status = SL_OK;
+  for (int o = 0; o < 2 && !status; o++) {
+    shapes[o].bf16 = shapes[o].packed = true;
+    status = sli_pack_create(&shapes[o], sl_type_bytes(&call->out_type[o]), &p->of[o]);
+  }
+  if (status) pack_release(p);
+  else *state = p;
+  return status;
+}
+
+static void pack_one(void *arg, int o) {
+  const sl_call *call = arg;
+  const packs *p = call->state;
+  if (call->out[o]) sli_pack_run(p->of[o], call->in[0], call->out[o]);
+}
+
+static void pack_cpu(const sl_call *call) {
+  sl_team_for(call->team, 2, pack_one, (void *)call);
 }
 
 /* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */
@@ -115,14 +199,34 @@ static void linear_b_cpu(const sl_call *call) {
 static sl_status linear_w_prepare(const sl_call *call, void **state) {
   const sl_type *dw = &call->out_type[0];
   sli_product_shape shape = {.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
-                             .a_transposed = true, .add = true};
+                             .a_transposed = true, .add = true, .bf16 = call->attrs->bf16};
   return prepare(&shape, state);
 }
 
+static size_t rounded_bytes(const sl_call *call, int i) {
+  return ((size_t)sl_type_elements(&call->in_type[i]) * sizeof(uint16_t) + 63) / 64 * 64;
+}
+
+/* Both operands in bf16. */
+static size_t linear_w_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return call->attrs->bf16 ? rounded_bytes(call, 0) + rounded_bytes(call, 1) : 0;
+}
+
+static void round_input(const sl_call *call, int i, void *to) {
+  sli_rounding r = {call->in[i], to, sl_type_elements(&call->in_type[i])};
+  sl_team_for(call->team, sli_chunk_count(r.count, SLI_CHUNK_ELEMENTS), sli_cpu()->round_bf16, &r);
+}
+
 static void linear_w_cpu(const sl_call *call) {
+  const void *in[] = {call->in[0], call->in[1]};
+  if (call->attrs->bf16) {
+    void *rounded[] = {call->scratch, (char *)call->scratch + rounded_bytes(call, 0)};
+    for (int i = 0; i < 2; i++) round_input(call, i, rounded[i]), in[i] = rounded[i];
+  }
   int a = call->attrs->transposed ? 0 : 1, b = 1 - a;
-  sli_product_run(call->state, call->team, sli_accumulates(call, 0), call->in[a], call->in[b],
-                  NULL, call->out[0]);
+  sli_product_run(call->state, call->team, sli_accumulates(call, 0), in[a], in[b], NULL,
+                  call->out[0]);
 }
 
 /* ---- db = sum of dy's rows ----------------------------------------------------- */
@@ -132,8 +236,8 @@ static void bias_w_cpu(const sl_call *call) {
 }
 
 const sl_op sl_op_linear = {
-    .name = "linear", .min_in = 2, .max_in = 3, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 6,
+    .name = "linear", .min_in = 2, .max_in = 4, .nout = 1,
+    .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,
     .prepare = linear_prepare, .release = release, .cpu = linear_cpu,
     .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
@@ -145,7 +249,7 @@ const sl_op sl_op_linear = {
 };
 
 const sl_op sl_op_linear_b = {
-    .name = "linear_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .name = "linear_b", .min_in = 2, .max_in = 3, .nout = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = linear_b_infer, .cost = linear_cost,
     .prepare = linear_b_prepare, .release = release, .cpu = linear_b_cpu,
@@ -155,8 +259,15 @@ const sl_op sl_op_linear_w = {
     .name = "linear_w", .min_in = 2, .max_in = 2, .nout = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = linear_w_infer, .cost = linear_w_cost,
+    .scratch = linear_w_scratch,
     .prepare = linear_w_prepare, .release = release, .cpu = linear_w_cpu,
     .accumulates = 1,
+};
+
+const sl_op sl_op_pack = {
+    .name = "pack", .min_in = 1, .max_in = 1, .nout = 2,
+    .infer = pack_infer, .cost = pack_cost,
+    .prepare = pack_prepare, .release = pack_release, .cpu = pack_cpu,
 };
 
 const sl_op sl_op_bias_w = {

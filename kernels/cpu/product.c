@@ -11,7 +11,12 @@
  * scratch (half a megabyte for usual shapes), and memory objects that wrap the
  * pointers, of which each thread keeps those of the primitives it ran last in a
  * small table keyed by the primitive's number. So a run allocates nothing once
- * the thread is warm. */
+ * the thread is warm.
+ *
+ * For products in bf16 each thread rounds the chunk of A it is about to multiply
+ * into a buffer of its own, small enough to stay in its cache. The weights, which
+ * are B, are rounded and brought into the library's own order once a step by
+ * sli_pack_run. */
 #include "kernels/cpu/product.h"
 
 #include <dnnl.h>
@@ -19,9 +24,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
 
+enum { F32_BYTES = 4, BF16_BYTES = 2 };
 enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64 };
 enum { A, B, C, BIAS, SCRATCH, OPERANDS };
 
@@ -52,8 +61,10 @@ enum { TABLE = 64 };
 
 struct thread {
   dnnl_stream_t stream;
-  void *scratch;
-  size_t scratch_bytes;
+  struct buffer {
+    void *data;
+    size_t bytes;
+  } scratch, rounded; /* the library's; the chunk of A in bf16 */
   struct {
     uint64_t number;
     dnnl_memory_t memory[OPERANDS];
@@ -69,7 +80,8 @@ static void thread_end(void *arg) {
   struct thread *thread = arg;
   for (int i = 0; i < TABLE; i++) forget(thread->table[i].memory);
   dnnl_stream_destroy(thread->stream);
-  free(thread->scratch);
+  free(thread->scratch.data);
+  free(thread->rounded.data);
   free(thread);
 }
 
@@ -91,14 +103,14 @@ static struct thread *this_thread(void) {
   return known;
 }
 
-static void *scratch_for(struct thread *thread, const struct kernel *kernel) {
-  size_t bytes = (dnnl_memory_desc_get_size(&kernel->desc[SCRATCH]) + 63) / 64 * 64;
-  if (bytes <= thread->scratch_bytes) return thread->scratch;
-  free(thread->scratch);
-  thread->scratch = aligned_alloc(64, bytes);
-  SLI_CHECK(thread->scratch, "no memory for %zu bytes of scratch", bytes);
-  thread->scratch_bytes = bytes;
-  return thread->scratch;
+static void *buffer_for(struct buffer *buffer, size_t bytes) {
+  bytes = (bytes + 63) / 64 * 64;
+  if (bytes <= buffer->bytes) return buffer->data;
+  free(buffer->data);
+  buffer->data = aligned_alloc(64, bytes);
+  SLI_CHECK(buffer->data, "no memory for %zu bytes of scratch", bytes);
+  buffer->bytes = bytes;
+  return buffer->data;
 }
 
 /* This thread's memory objects for a kernel. */
@@ -115,11 +127,12 @@ static dnnl_memory_t *memory_for(struct thread *thread, const struct kernel *ker
   return memory;
 }
 
-static void kernel_run(const struct kernel *kernel, const float *a, const float *b,
-                       const float *bias, float *c) {
+static void kernel_run(const struct kernel *kernel, const void *a, const void *b,
+                       const float *bias, void *c) {
   struct thread *thread = this_thread();
+  size_t scratch_bytes = dnnl_memory_desc_get_size(&kernel->desc[SCRATCH]);
   void *data[OPERANDS] = {[A] = (void *)a, [B] = (void *)b, [C] = c, [BIAS] = (void *)bias,
-                          [SCRATCH] = scratch_for(thread, kernel)};
+                          [SCRATCH] = buffer_for(&thread->scratch, scratch_bytes)};
   dnnl_memory_t *memory = memory_for(thread, kernel);
   dnnl_exec_arg_t args[OPERANDS];
   int n = 0;
@@ -129,28 +142,40 @@ static void kernel_run(const struct kernel *kernel, const float *a, const float 
     args[n++] = (dnnl_exec_arg_t){argument_of[i], memory[i]};
   }
   dnnl_status_t status = dnnl_primitive_execute(kernel->primitive, thread->stream, n, args);
-  SLI_CHECK(status == dnnl_success, "oneDNN failed in a product: status %d", status);
+  SLI_CHECK(status == dnnl_success, "oneDNN failed: status %d", status);
 }
 
 /* ---- making primitives ---------------------------------------------------------- */
 
 /* rows x columns, stored row by row or (transposed) column by column. `row` is
  * the distance between stored rows. */
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t rows, int64_t columns,
-                              bool transposed, int64_t row) {
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, int64_t rows,
+                              int64_t columns, bool transposed, int64_t row) {
   dnnl_dims_t dims = {rows, columns}, strides = {row, 1};
   if (transposed) strides[0] = 1, strides[1] = row;
-  return dnnl_memory_desc_init_by_strides(desc, 2, dims, dnnl_f32, strides);
+  return dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides);
 }
 
+/* B as the caller has it. */
+static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
+                                const sli_product_shape *s) {
+  return describe(desc, type, s->k, s->n, s->b_transposed, s->b_transposed ? s->k : s->n);
+}
+
+/* packed: the order of a packed B; NULL: the library may choose. */
 static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_product_shape *s,
-                                       int64_t rows) {
-  dnnl_status_t status =
-      describe(&desc[A], rows, s->k, s->a_transposed, s->a_transposed ? s->m : s->k);
+                                       int64_t rows, const dnnl_memory_desc_t *packed) {
+  dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
+  dnnl_dims_t dims = {s->k, s->n};
+  dnnl_status_t status = dnnl_success;
+  if (packed) desc[B] = *packed;
+  else if (s->packed) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type,
+                                                            dnnl_format_tag_any);
+  else status = describe_b(&desc[B], type, s);
   if (!status)
-    status = describe(&desc[B], s->k, s->n, s->b_transposed, s->b_transposed ? s->k : s->n);
-  if (!status) status = describe(&desc[C], rows, s->n, false, s->n);
-  if (!status && s->bias) status = describe(&desc[BIAS], 1, s->n, false, s->n);
+    status = describe(&desc[A], type, rows, s->k, s->a_transposed, s->a_transposed ? s->m : s->k);
+  if (!status) status = describe(&desc[C], dnnl_f32, rows, s->n, false, s->n);
+  if (!status && s->bias) status = describe(&desc[BIAS], dnnl_f32, 1, s->n, false, s->n);
   return status;
 }
 
@@ -173,17 +198,23 @@ static dnnl_status_t make_primitive(struct kernel *kernel, dnnl_primitive_attr_t
                                                bias ? &kernel->desc[BIAS] : NULL, &kernel->desc[C]);
   if (!status) status = dnnl_primitive_desc_create(&desc, &matmul, attr, engine, NULL);
   if (!status) status = dnnl_primitive_create(&kernel->primitive, desc);
-  if (!status)
+  if (!status) {
+    kernel->desc[B] = *dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
     kernel->desc[SCRATCH] = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+  }
   dnnl_primitive_desc_destroy(desc);
   return status;
 }
 
-static sl_status kernel_create(struct kernel *kernel, const sli_product_shape *shape, int64_t rows,
-                               bool add) {
+static uint64_t next_number(void) {
   static atomic_uint_fast64_t last;
+  return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+static sl_status kernel_create(struct kernel *kernel, const sli_product_shape *shape, int64_t rows,
+                               bool add, const dnnl_memory_desc_t *packed) {
   dnnl_primitive_attr_t attr = NULL;
-  dnnl_status_t status = describe_operands(kernel->desc, shape, rows);
+  dnnl_status_t status = describe_operands(kernel->desc, shape, rows, packed);
   if (!status) status = make_attributes(&attr, add);
   if (!status) status = make_primitive(kernel, attr, shape->bias);
   dnnl_primitive_attr_destroy(attr);
@@ -191,7 +222,7 @@ static sl_status kernel_create(struct kernel *kernel, const sli_product_shape *s
     return sl_fail(SL_E_DEVICE, "oneDNN cannot multiply [%lld, %lld] by [%lld, %lld]: status %d",
                    (long long)rows, (long long)shape->k, (long long)shape->k, (long long)shape->n,
                    status);
-  kernel->number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+  kernel->number = next_number();
   return SL_OK;
 }
 
@@ -202,17 +233,36 @@ static int64_t chunk_height(int64_t rows) {
   return SLI_MIN(rows, SLI_MIN(SLI_MAX(height, SHORT_CHUNK), TALL_CHUNK));
 }
 
-sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
+/* The order in which products of this shape read a packed B: what the library
+ * chooses for the plainest of them, so that all agree on it. */
+static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t *order) {
+  sli_product_shape plain = *shape;
+  plain.bias = plain.add = false;
+  struct kernel kernel = {0};
+  sl_status status = kernel_create(&kernel, &plain, chunk_height(shape->m), false, NULL);
+  if (status) return status;
+  *order = kernel.desc[B];
+  dnnl_primitive_destroy(kernel.primitive);
+  return SL_OK;
+}
+
+static void start_library(void) {
   pthread_once(&engine_once, make_engine);
   this_thread();
+}
+
+sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
+  dnnl_memory_desc_t order, *packed = shape->packed ? &order : NULL;
+  start_library();
+  if (packed) SLI_TRY(choose_order(shape, packed));
   sli_product *p = sli_calloc(1, sizeof *p);
   p->shape = *shape;
   p->height = chunk_height(shape->m);
   int64_t rest = shape->m % p->height;
   sl_status status = SL_OK;
   for (int add = 0; !status && add <= (shape->add ? 1 : 0); add++) {
-    status = kernel_create(&p->whole[add], shape, p->height, add);
-    if (!status && rest) status = kernel_create(&p->rest[add], shape, rest, add);
+    status = kernel_create(&p->whole[add], shape, p->height, add, packed);
+    if (!status && rest) status = kernel_create(&p->rest[add], shape, rest, add, packed);
   }
   if (status) sli_product_destroy(p);
   else *product = p;
@@ -235,22 +285,104 @@ static int chunk_count(const sli_product *p) {
 struct run {
   const sli_product *product;
   bool add;
-  const float *a, *b, *bias;
+  const void *a, *b;
+  const float *bias;
   float *c;
 };
+
+/* Some rows of A in bf16, in this thread's buffer. */
+static const void *round_rows(const float *a, int64_t count) {
+  sli_rounding r = {a, buffer_for(&this_thread()->rounded, (size_t)count * BF16_BYTES), count};
+  for (int i = 0; i < sli_chunk_count(count, SLI_CHUNK_ELEMENTS); i++) sli_cpu()->round_bf16(&r, i);
+  return r.to;
+}
+
+/* A from a row of C on, `rows` of them. */
+static const void *operand_rows(const struct run *run, int64_t row, int64_t rows) {
+  const sli_product_shape *s = &run->product->shape;
+  if (s->a_transposed) return (const char *)run->a + row * (s->bf16 ? BF16_BYTES : F32_BYTES);
+  const float *a = (const float *)run->a + row * s->k;
+  return s->bf16 ? round_rows(a, rows * s->k) : a;
+}
 
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
   int64_t row = i * p->height;
-  const struct kernel *kernel = row + p->height <= s->m ? &p->whole[run->add] : &p->rest[run->add];
-  kernel_run(kernel, run->a + row * (s->a_transposed ? 1 : s->k), run->b, run->bias,
-             run->c + row * s->n);
+  int64_t rows = SLI_MIN(p->height, s->m - row);
+  kernel_run(rows == p->height ? &p->whole[run->add] : &p->rest[run->add],
+             operand_rows(run, row, rows), run->b, run->bias, run->c + row * s->n);
 }
 
-void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const float *a,
-                     const float *b, const float *bias, float *c) {
+void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
+                     const void *b, const float *bias, float *c) {
   struct run run = {product, add, a, b, bias, c};
   sl_team_for(team, chunk_count(product), run_chunk, &run);
+}
+
+/* ---- packing ---------------------------------------------------------------------- */
+
+struct sli_pack {
+  struct kernel kernel; /* from A to C, of a reorder */
+};
+
+/* The library calls what it reads and writes here A and C as well. */
+_Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST, "a reorder's operands");
+
+static dnnl_status_t make_reorder(struct kernel *kernel) {
+  dnnl_primitive_attr_t attr = NULL;
+  dnnl_primitive_desc_t desc = NULL;
+  dnnl_status_t status = make_attributes(&attr, false);
+  if (!status)
+    status = dnnl_reorder_primitive_desc_create(&desc, &kernel->desc[A], engine, &kernel->desc[C],
+                                                engine, attr);
+  if (!status) status = dnnl_primitive_create(&kernel->primitive, desc);
+  if (!status)
+    kernel->desc[SCRATCH] = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+  dnnl_primitive_desc_destroy(desc);
+  dnnl_primitive_attr_destroy(attr);
+  return status;
+}
+
+sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
+  dnnl_memory_desc_t order;
+  start_library();
+  SLI_TRY(choose_order(shape, &order));
+  sli_pack *p = sli_calloc(1, sizeof *p);
+  p->kernel.number = next_number();
+  p->kernel.desc[C] = order;
+  size_t bytes = dnnl_memory_desc_get_size(&p->kernel.desc[C]);
+  dnnl_status_t made = describe_b(&p->kernel.desc[A], dnnl_f32, shape);
+  if (!made) made = make_reorder(&p->kernel);
+  if (made || bytes > room) {
+    sli_pack_destroy(p);
+    return sl_fail(SL_E_DEVICE, "oneDNN cannot pack [%lld, %lld] into %zu bytes: it takes %zu, "
+                   "status %d", (long long)shape->k, (long long)shape->n, room, bytes, made);
+  }
+  *pack = p;
+  return SL_OK;
+}
+
+void sli_pack_destroy(sli_pack *pack) {
+  if (!pack) return;
+  if (pack->kernel.primitive) dnnl_primitive_destroy(pack->kernel.primitive);
+  free(pack);
+}
+
+void sli_pack_run(const sli_pack *pack, const float *b, void *packed) {
+  kernel_run(&pack->kernel, b, NULL, NULL, packed);
+}
+
+/* ---- bf16 ------------------------------------------------------------------------- */
+
+/* The library has looked at the processor, at what the system allows, and at
+ * the user's own limit (ONEDNN_MAX_CPU_ISA). */
+const char *sl_cpu_bf16(void) {
+  unsigned isa = dnnl_get_effective_cpu_isa();
+  if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) return "amx-bf16";
+  if ((isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16) return "avx512-bf16";
+  const char *emulate = getenv("SLUICE_CPU_BF16");
+  bool can = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  return can && emulate && !strcmp(emulate, "1") ? "emulated" : NULL;
 }

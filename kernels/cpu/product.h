@@ -8,12 +8,17 @@
 #include <sluice/op.h>
 
 /* C[m, n] = op(A)[m, k] op(B)[k, n]; op transposes a matrix that is stored the
- * other way round. Row-major and dense. */
+ * other way round. Row-major and dense.
+ *
+ * A product is in f32, or its operands are bf16 and its sums f32. Then A comes
+ * as f32 and is rounded on the way if it is not transposed, and as bf16 if it is;
+ * B is bf16, packed by sli_pack_run or as it is. */
 typedef struct sli_product_shape {
   int64_t m, n, k;
   bool a_transposed, b_transposed;
   bool bias; /* a vector [n] is added to every row of C */
   bool add;  /* may be asked to add to C instead of overwriting it */
+  bool bf16, packed;
 } sli_product_shape;
 
 typedef struct sli_product sli_product;
@@ -23,7 +28,14 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
 void sli_product_destroy(sli_product *product);
 
 /* C = A B, or C += A B if `add`. Cut into chunks of rows by shape alone. */
-void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const float *a,
-                     const float *b, const float *bias, float *c);
+void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
+                     const void *b, const float *bias, float *c);
+
+/* Brings the f32 matrix B of products of this shape (bf16, packed) into the form
+ * they read. Fails if that takes more than `room` bytes. */
+typedef struct sli_pack sli_pack;
+sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack);
+void sli_pack_destroy(sli_pack *pack);
+void sli_pack_run(const sli_pack *pack, const float *b, void *packed);
 
 #endif

@@ -7,6 +7,7 @@
 #include "kernels/cpu/vector/loss.h"
 #include "kernels/cpu/vector/norm.h"
 #include "kernels/cpu/vector/rotary.h"
+#include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/table.h"
 #include "kernels/cpu/vector/update.h"
 

@@ -1,0 +1,88 @@
+/* Pass 3: products in bf16.
+ *
+ * A linear map and its input gradient read the same weight, in every tick of a
+ * step; the weight changes once a step. So a node that runs once a step rounds
+ * and packs it, for both, and its results are registers whose slots cover a
+ * step. A weight used in several places (a tied embedding) is packed where it is
+ * used, for it may be on another device there. The weight itself stays an
+ * argument, for its type. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+typedef struct packing {
+  sli_node *node;
+  const sl_tensor *weight;
+  struct packing *next; /* of the same weight */
+} packing;
+
+typedef struct pass {
+  sl_graph *g;
+  packing **packings; /* [nparams] by weight */
+  int npacks;
+} pass;
+
+static sli_node *find_pack(const pass *p, const sli_node *reader, const sl_attrs *attrs) {
+  for (const packing *k = p->packings[reader->in[1]->param_index]; k; k = k->next)
+    if (k->node->block == reader->block && k->node->attrs.rows == attrs->rows &&
+        k->node->attrs.transposed == attrs->transposed)
+      return k->node;
+  return NULL;
+}
+
+static sli_node *add_pack(pass *p, const sli_node *reader, const sl_attrs *attrs) {
+  sl_tensor *weight = reader->in[1];
+  const char *name = sli_arena_format(&p->g->arena, "%s:pack.%d", weight->name, ++p->npacks);
+  sli_node *n = sli_graph_node(p->g, &sl_op_pack, name, attrs, SL_CLASS_U, reader->block, 1,
+                               &weight, sl_op_pack.nout);
+  n->at = reader->at;
+  n->phase = SLI_PHASE_PACK;
+  n->per_step = true;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "pack node %s: %s", name, sl_detail());
+  packing *k = sli_arena_alloc(&p->g->arena, sizeof *k);
+  *k = (packing){n, weight, p->packings[weight->param_index]};
+  p->packings[weight->param_index] = k;
+  return n;
+}
+
+/* Output `which` of the weight's pack becomes the reader's input `at`. */
+static void read_packed(pass *p, sli_node *reader, int which, int at) {
+  const sl_attrs attrs = {.transposed = reader->attrs.transposed,
+                          .rows = sl_type_rows(&reader->in_type[0])};
+  sli_node *pack = find_pack(p, reader, &attrs);
+  if (!pack) pack = add_pack(p, reader, &attrs);
+  if (!pack->out[which])
+    sli_node_output(p->g, pack, which, sli_arena_format(&p->g->arena, "%s:%d", pack->name, which));
+  sl_tensor **in = sli_arena_alloc(&p->g->arena, (size_t)(at + 1) * sizeof *in);
+  memcpy(in, reader->in, (size_t)reader->nin * sizeof *in);
+  in[at] = pack->out[which];
+  reader->in = in;
+  reader->in_type[at] = pack->out_type[which];
+  reader->nin = at + 1;
+}
+
+/* Packing stands before all that was there, for its readers. */
+static void move_to_front(sl_graph *g, int before) {
+  int added = g->nnodes - before;
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);
+  memcpy(nodes, g->nodes + before, (size_t)added * sizeof *nodes);
+  memcpy(nodes + added, g->nodes, (size_t)before * sizeof *nodes);
+  memcpy(g->nodes, nodes, (size_t)g->nnodes * sizeof *nodes);
+  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->id = i;
+}
+
+void sli_pass_products(sl_graph *g) {
+  int before = g->nnodes;
+  pass p = {.g = g, .packings = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof(packing *))};
+  for (int i = 0; i < before; i++) {
+    sli_node *n = g->nodes[i];
+    if (n->op == &sl_op_linear_w) n->attrs.bf16 = true;
+    if (n->op == &sl_op_linear && n->in[1]->param) read_packed(&p, n, 0, 3);
+    if (n->op == &sl_op_linear_b && n->in[1]->param) read_packed(&p, n, 1, 2);
+  }
+  move_to_front(g, before);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+}
