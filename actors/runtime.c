@@ -329,8 +329,9 @@ static void make_state(sl_runtime *rt) {
 
 /* ---- memory ------------------------------------------------------------------- */
 
-/* One mapping per device. Its pages are touched by the device's own worker, so
- * they lie near it and cost nothing later. */
+/* One mapping per device. The system clears a page for who touches it first, and
+ * puts it near: so most are left to the device's own threads and the first step,
+ * which writes them anyway. */
 static sl_status map_arenas(sl_runtime *rt) {
   for (int32_t d = 0; d < rt->plan->ndevices; d++) {
     size_t bytes = rt->plan->devices[d].reserve_bytes;
@@ -352,25 +353,15 @@ static sl_status map_arenas(sl_runtime *rt) {
   return SL_OK;
 }
 
-static void touch(uint8_t *from, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 4096) from[at] = 0;
-  if (bytes) from[bytes - 1] = 0;
-}
-
-/* What the quotas allow now; the rest of the reserve is touched when a quota is
- * raised and its slots are first used. */
-static void touch_arenas(worker *w) {
-  const sl_plan *plan = w->rt->plan;
-  for (int32_t i = 0; i < plan->nregs; i++) {
-    const sl_register *r = &plan->regs[i];
+/* Slots that are filled from outside before the run would else lie near whoever
+ * fills them. */
+static void touch_initial(worker *w) {
+  for (int32_t i = 0; i < w->rt->plan->nregs; i++) {
+    const sl_register *r = &w->rt->plan->regs[i];
     const device *d = &w->rt->devices[r->device];
-    if (d->worker == w && d->arena) touch(d->arena + r->offset, (size_t)r->quota * r->slot_stride);
-  }
-  for (int32_t d = 0; d < plan->ndevices; d++) {
-    size_t workspace = sli_align(plan->devices[d].workspace_bytes);
-    const device *dev = &w->rt->devices[d];
-    if (dev->worker == w && dev->arena)
-      touch(dev->arena + plan->devices[d].reserve_bytes - workspace, workspace);
+    if (d->worker != w || !d->arena) continue;
+    size_t end = r->offset + (size_t)r->initial * r->slot_stride;
+    for (size_t at = r->offset; at < end; at += 4096) d->arena[at] = 0;
   }
 }
 
@@ -423,7 +414,7 @@ static void open_worker(worker *w) {
       a->bases[a->plan->nin + a->plan->nout] =
           a->queue->device->arena + d->reserve_bytes - sli_align(d->workspace_bytes);
   }
-  touch_arenas(w);
+  touch_initial(w);
 }
 
 static void *worker_main(void *arg) {

@@ -165,4 +165,13 @@ void sli_graph_check(const sl_graph *g);
 void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
                      float *out);
 
+/* The same for many, on several threads where that pays. */
+typedef struct sli_init_item {
+  const sl_type *type;
+  sl_init init;
+  const char *name;
+  float *out;
+} sli_init_item;
+void sli_init_all(int count, const sli_init_item *items, uint64_t seed);
+
 #endif

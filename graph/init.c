@@ -13,6 +13,9 @@
 #include "graph/graph.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/philox.h"
@@ -124,18 +127,68 @@ static run_fn *choose_run(void) { return __builtin_cpu_supports("avx2") ? run_av
 static run_fn *choose_run(void) { return run_plain; }
 #endif
 
-void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
-                     float *out) {
-  int64_t n = sl_type_elements(type);
-  if (init.kind == SL_INIT_CONSTANT) {
-    for (int64_t i = 0; i < n; i++) out[i] = init.scale;
+/* Elements from `first` on, a multiple of VALUES. */
+static void fill_range(const sli_init_item *item, uint64_t seed, int64_t first, int64_t end) {
+  if (item->init.kind == SL_INIT_CONSTANT) {
+    for (int64_t i = first; i < end; i++) item->out[i] = item->init.scale;
     return;
   }
   run_fn *fill = choose_run();
-  uint64_t hash = sli_hash(SLI_HASH_SEED, name, strlen(name));
-  for (int64_t i = 0; i < n; i += VALUES) {
+  uint64_t hash = sli_hash(SLI_HASH_SEED, item->name, strlen(item->name));
+  for (int64_t i = first; i < end; i += VALUES) {
     float values[VALUES];
-    fill((uint64_t)i / 4, hash, seed, init, values);
-    memcpy(out + i, values, (size_t)SLI_MIN(n - i, (int64_t)VALUES) * sizeof *out);
+    fill((uint64_t)i / 4, hash, seed, item->init, values);
+    memcpy(item->out + i, values, (size_t)SLI_MIN(end - i, (int64_t)VALUES) * sizeof *item->out);
   }
+}
+
+void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
+                     float *out) {
+  fill_range(&(sli_init_item){type, init, name, out}, seed, 0, sl_type_elements(type));
+}
+
+/* ---- many, on several threads ----------------------------------------------------- */
+
+enum { PIECE = 1024 * VALUES, MOST_THREADS = 16 };
+
+/* Pieces of all items in a row; whoever is free takes the next. */
+typedef struct filling {
+  int count;
+  const sli_init_item *items;
+  uint64_t seed;
+  atomic_llong next; /* piece; relaxed: it is only a counter */
+} filling;
+
+static int64_t piece_count(const sli_init_item *item) {
+  return (sl_type_elements(item->type) + PIECE - 1) / PIECE;
+}
+
+static void *fill_pieces(void *arg) {
+  filling *f = arg;
+  int64_t wanted = atomic_fetch_add_explicit(&f->next, 1, memory_order_relaxed), before = 0;
+  for (int i = 0; i < f->count;) {
+    const sli_init_item *item = &f->items[i];
+    int64_t first = (wanted - before) * PIECE, n = sl_type_elements(item->type);
+    if (first < n) {
+      fill_range(item, f->seed, first, SLI_MIN(first + PIECE, n));
+      wanted = atomic_fetch_add_explicit(&f->next, 1, memory_order_relaxed);
+    } else {
+      before += piece_count(item);
+      i++;
+    }
+  }
+  return NULL;
+}
+
+void sli_init_all(int count, const sli_init_item *items, uint64_t seed) {
+  filling f = {.count = count, .items = items, .seed = seed};
+  pthread_t threads[MOST_THREADS];
+  int64_t elements = 0;
+  for (int i = 0; i < count; i++) elements += sl_type_elements(items[i].type);
+  cpu_set_t cores;
+  int64_t most = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores), helpers = 0;
+  most = SLI_MIN(SLI_MIN(most, (int64_t)MOST_THREADS), elements / (4 * PIECE)) - 1;
+  while (helpers < most && !pthread_create(&threads[helpers], NULL, fill_pieces, &f)) helpers++;
+  fill_pieces(&f);
+  for (int64_t h = 0; h < helpers; h++) pthread_join(threads[h], NULL);
 }

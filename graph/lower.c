@@ -321,8 +321,11 @@ void sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
 }
 
 void sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
+  sli_init_item *items = sli_calloc((size_t)l->nparams, sizeof *items);
   for (int i = 0; i < l->nparams; i++) {
     const sl_param_info *p = &l->params[i];
-    sli_init_values(&p->type, p->init, p->name, seed, sl_param_data(l, rt, i));
+    items[i] = (sli_init_item){&p->type, p->init, p->name, sl_param_data(l, rt, i)};
   }
+  sli_init_all(l->nparams, items, seed);
+  free(items);
 }

@@ -81,7 +81,7 @@ static void arguments_are_counted(void) {
   sl_graph *g = create(1);
   sl_tensor *x = input(g), *out[3];
   sl_apply(g, &sl_op_linear, NULL, 1, &x, 0, out);
-  EXPECT(g, SL_E_USAGE, "op main/linear.1 (linear): takes 2 to 3 inputs, got 1");
+  EXPECT(g, SL_E_USAGE, "op main/linear.1 (linear): takes 2 to 4 inputs, got 1");
   g = create(1);
   sl_apply(g, &sl_op_adamw, NULL, 0, NULL, 0, out);
   EXPECT(g, SL_E_USAGE, "adamw", "in place");

@@ -100,10 +100,31 @@ static void values_depend_on_seed_name_and_index_only(void) {
   free(all), free(name), free(seed);
 }
 
+static void many_at_once_are_the_same(void) {
+  enum { N = 5 };
+  static const int64_t sizes[N] = {700000, 1, 0, 3000001, 262144};
+  sl_type types[N];
+  sli_init_item items[N];
+  for (int i = 0; i < N; i++) {
+    types[i] = SL_TYPE(SL_F32, sizes[i]);
+    sl_init init = i == 4 ? SL_CONSTANT(3) : i % 2 ? SL_UNIFORM(2) : SL_NORMAL(1);
+    items[i] = (sli_init_item){&types[i], init, i % 2 ? "odd" : "even",
+                               calloc((size_t)sizes[i] + 1, sizeof(float))};
+  }
+  sli_init_all(N, items, 4);
+  for (int i = 0; i < N; i++) {
+    float *alone = values(sizes[i], items[i].init, items[i].name, 4);
+    CHECK(!memcmp(items[i].out, alone, (size_t)sizes[i] * sizeof *alone), "item %d differs", i);
+    CHECK(items[i].out[sizes[i]] == 0, "item %d is written beyond its end", i);
+    free(alone), free(items[i].out);
+  }
+}
+
 int main(void) {
   philox_gives_the_known_answers();
   normal_numbers_follow_the_formula();
   numbers_are_spread_as_asked();
   values_depend_on_seed_name_and_index_only();
+  many_at_once_are_the_same();
   return 0;
 }
