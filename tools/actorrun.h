@@ -67,7 +67,7 @@ void weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered 
 
 typedef struct step_record {
   sl_step_report report;
-  uint64_t end_ns;
+  uint64_t end_ns, cpu_ns; /* at its end; what the process had computed by then */
 } step_record;
 
 /* Written by on_step on a worker's thread while a run goes on, read by the main
@@ -80,6 +80,7 @@ typedef struct progress {
   const sl_runtime *rt;   /* asked how idle its devices were */
   bool quiet, terminal;
   uint64_t start_ns;      /* of the run */
+  uint64_t start_cpu_ns;
   uint64_t drawn_ns;      /* when the last line was drawn */
   bool line_open;         /* the terminal's cursor is on the live line */
   size_t count, capacity;
@@ -94,6 +95,8 @@ void progress_step(void *ctx, const sl_step_report *report);
 /* Leaves the live line, so that other text can follow. */
 void progress_close(progress *p);
 double progress_step_seconds(const progress *p, size_t index);
+/* Processor time of all threads during that step. */
+double progress_step_cpu_seconds(const progress *p, size_t index);
 
 /* ---- one run -------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LINES = 20 };                                   /* of a whole run, not on a terminal */
@@ -20,11 +21,25 @@ void progress_fini(progress *p) {
   *p = (progress){0};
 }
 
-void progress_start(progress *p) { p->start_ns = p->drawn_ns = sli_now_ns(); }
+static uint64_t cpu_now_ns(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+void progress_start(progress *p) {
+  p->start_ns = p->drawn_ns = sli_now_ns();
+  p->start_cpu_ns = cpu_now_ns();
+}
 
 double progress_step_seconds(const progress *p, size_t index) {
   uint64_t before = index ? p->records[index - 1].end_ns : p->start_ns;
   return (double)(p->records[index].end_ns - before) * 1e-9;
+}
+
+double progress_step_cpu_seconds(const progress *p, size_t index) {
+  uint64_t before = index ? p->records[index - 1].cpu_ns : p->start_cpu_ns;
+  return (double)(p->records[index].cpu_ns - before) * 1e-9;
 }
 
 /* Items per second over the last steps: ten of them and two seconds, if there
@@ -79,7 +94,7 @@ void progress_step(void *ctx, const sl_step_report *report) {
   progress *p = ctx;
   uint64_t now = sli_now_ns();
   SLI_GROW(p->records, p->count, p->capacity);
-  p->records[p->count++] = (step_record){*report, now};
+  p->records[p->count++] = (step_record){*report, now, cpu_now_ns()};
   if (p->quiet) return;
   bool due = p->terminal ? now - p->drawn_ns > redraw_ns || report->step + 1 == p->steps
                          : plain_line_due(p, report->step, now);

@@ -47,6 +47,7 @@ static void add_step(cJSON *steps, const job *j, size_t index) {
   add_number(step, "grad_norm", r->grad_norm);
   add_number(step, "lr", (double)r->lr);
   add_number(step, "seconds", seconds);
+  add_number(step, "cpu_seconds", progress_step_cpu_seconds(&j->progress, index));
   add_number(step, "tokens_per_second",
              seconds > 0 ? (double)j->progress.items / seconds : 0);
   cJSON_AddItemToArray(steps, step);

@@ -9,8 +9,9 @@ at once, no dropout, random tokens. A step is forward, backward, clip, update.
     bench_torch.py --threads 2 --compile on --dtype fp32     one case
 
 Every case runs in a process of its own. Prints `case<TAB>value<TAB>unit`:
-tokens/s from the median step, best tokens/s from the fastest step, peak resident
-memory (compiling included) and how much of it importing torch takes.
+tokens/s from the median step, best tokens/s from the fastest step, processor time
+of all threads per token, peak resident memory (compiling included) and how much of
+it importing torch takes.
 """
 import argparse
 import os
@@ -111,9 +112,9 @@ def run_case(o):
         step_model = torch.compile(model, mode="max-autotune" if compiled == "max" else None)
     text = torch.randint(o.vocab, (o.batch, o.context + 1))
     tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
-    seconds, loss = [], None
+    seconds, used, loss = [], [], None
     for _ in range(o.warmup + o.steps):
-        begin = time.perf_counter()
+        begin, begin_cpu = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
             loss = step_model(tokens, targets)
         loss.backward()
@@ -122,7 +123,8 @@ def run_case(o):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - begin)
-    timed = sorted(seconds[o.warmup:])
+        used.append(time.process_time() - begin_cpu)
+    timed, used = sorted(seconds[o.warmup:]), sorted(used[o.warmup:])
     work = o.batch * o.context
     mode = {"off": "eager", "on": "compile", "max": "compile-max"}[compiled]
     case = f"torch.{dtype}.t{threads}.{mode}.{o.optimizer}"
@@ -130,6 +132,7 @@ def run_case(o):
     for name, value, unit in (
             ("median", f"{work / timed[len(timed) // 2]:.0f}", "tokens/s"),
             ("best", f"{work / timed[0]:.0f}", "tokens/s"),
+            ("cpu", f"{used[len(used) // 2] / work * 1e6:.1f}", "us/token"),
             ("peak_rss", f"{rss:.0f}", "MiB"),
             ("import_rss", f"{base:.0f}", "MiB"),
             ("loss", f"{loss.item():.4f}", "nats")):
