@@ -62,61 +62,14 @@ size_t job_memory_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
-  (void)ctx, (void)tick;
-  memset(tokens, 0, (size_t)count * sizeof *tokens);
-}
-
-/* Without steps nothing is learned or run, and the graph is the one for
- * inference: it needs no data. */
-static sl_status make_graph(job *j) {
-  const settings *s = j->settings;
-  enum { any_chunks = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
-  sl_graph_options options = {.microbatches = (int)sl_arg_int(s->run, "microbatches"),
-                              .pieces = (int)sl_arg_int(s->run, "pieces"),
-                              .cut = !strcmp(sl_arg_text(s->run, "cut"), "balanced")
-                                         ? SL_CUT_BALANCED : SL_CUT_EVEN,
-                              .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
-                              .infer = sl_arg_int(s->run, "steps") == 0,
-                              .feed_tokens = feed_zeros};
-  if (options.infer) options.microbatches = options.pieces = 1;
-  j->graph = sl_graph_create(&options);
-  sl_status status = s->model->build(j->graph, s->model_args);
-  if (!status) status = sl_graph_status(j->graph);
-  if (!status) j->progress.items = sl_graph_items(j->graph, &j->progress.word);
-  return status;
-}
-
-static const char *text_or_null(const sl_args *args, const char *name) {
-  const char *text = sl_arg_text(args, name);
-  return *text ? text : NULL;
-}
-
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
-  sl_lower_options options = {.stages = s->stages,
-                              .chunks = s->chunks,
-                              .placement = text_or_null(s->run, "placement"),
-                              .schedule = sl_arg_text(s->run, "schedule"),
-                              .activations = sl_arg_float(s->run, "activations"),
-                              .look_ahead = sl_arg_float(s->run, "look-ahead"),
-                              .order = text_or_null(s->run, "order"),
-                              .backward = text_or_null(s->run, "backward"),
-                              .nquotas = s->nquotas,
-                              .quotas = s->quotas,
-                              .devices = s->devices,
-                              .cost = s->cost,
-                              .hardware = s->hardware.flops_per_second > 0 ? &s->hardware : NULL,
-                              .op_seconds = s->profile ? profile_seconds : NULL,
-                              .op_seconds_ctx = s->profile,
-                              .dtype = strcmp(sl_arg_text(s->run, "dtype"), "bf16") ? SL_F32
-                                                                                     : SL_BF16,
-                              .seed = (uint64_t)sl_arg_int(s->run, "seed"),
-                              .on_step = progress_step,
-                              .ctx = &j->progress};
-  sl_status status = sl_lower(j->graph, &options, &j->lowered);
+  sl_status status = plan_make(s, progress_step, &j->progress, &j->made);
   if (status) return status;
-  j->plan = sl_lowered_plan(j->lowered);
+  j->lowered = j->made.lowered;
+  j->plan = j->made.plan;
+  j->progress.items = j->made.items;
+  j->progress.word = j->made.word;
   j->progress.memory_bytes = job_memory_bytes(j->plan);
   /* A run on the virtual clock is its own proof. */
   bool runs = s->clock == SL_CLOCK_VIRTUAL && !sl_arg_flag(s->run, "dry-run");
@@ -124,7 +77,7 @@ static sl_status make_plan(job *j) {
 }
 
 static sl_status write_plan(const job *j) {
-  const char *path = text_or_null(j->settings->run, "plan");
+  const char *path = settings_text(j->settings, "plan");
   if (!path) return SL_OK;
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
@@ -151,7 +104,7 @@ static void print_summary_of_plan(const job *j) {
          "in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered), j->plan->ndevices,
          j->plan->nactors, j->plan->nregs, (double)j->plan_ns * 1e-6);
   const int64_t *lengths;
-  int pieces = sl_graph_pieces(j->graph, &lengths);
+  int pieces = sl_graph_pieces(j->made.graph, &lengths);
   for (int k = 0; lengths && k < pieces; k++)
     printf("%s%lld%s", k ? " " : "pieces of ", (long long)lengths[k],
            k + 1 < pieces ? "" : " positions\n");
@@ -168,7 +121,7 @@ static void print_summary_of_plan(const job *j) {
  * when the trace is all there is: on the virtual clock. */
 static size_t trace_room(const job *j) {
   bool virtual = j->settings->clock == SL_CLOCK_VIRTUAL;
-  if (!virtual && !text_or_null(j->settings->run, "trace")) return 0;
+  if (!virtual && !settings_text(j->settings, "trace")) return 0;
   double firings = 0;
   for (int32_t a = 0; a < j->plan->nactors; a++)
     firings += (double)j->plan->actors[a].firings_per_step;
@@ -197,7 +150,7 @@ static sl_status make_runtime(job *j) {
   if (status) return status;
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
-  const char *init = text_or_null(s->run, "init");
+  const char *init = settings_text(s, "init");
   if (init) status = weights_load(init, j->lowered, j->rt);
   else sl_params_init(j->lowered, j->rt, seed);
   if (!status) sl_params_spread(j->lowered, j->rt);
@@ -224,8 +177,8 @@ static sl_status run_steps(job *j) {
 }
 
 static sl_status keep_trace_and_report(const job *j, const char *failure) {
-  const char *trace = text_or_null(j->settings->run, "trace");
-  const char *report = text_or_null(j->settings->run, "report");
+  const char *trace = settings_text(j->settings, "trace");
+  const char *report = settings_text(j->settings, "report");
   sl_status status = trace ? sl_trace_write(trace, j->plan, j->rt, j->settings->clock) : SL_OK;
   if (!status && report) status = report_write(report, j, failure);
   return status;
@@ -279,7 +232,7 @@ static void print_end(const job *j) {
 
 static sl_status run_job(job *j) {
   const sl_args *run = j->settings->run;
-  const char *save = text_or_null(run, "save");
+  const char *save = settings_text(j->settings, "save");
   sl_status status = make_runtime(j);
   if (status) return status;
   status = run_steps(j);
@@ -295,15 +248,14 @@ static sl_status check_files(const settings *s) {
   static const char *const names[] = {"save", "report", "trace", "plan"};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
-    if (text_or_null(s->run, names[i]))
+    if (settings_text(s, names[i]))
       status = sli_atomic_check(sl_arg_text(s->run, names[i]));
   return status;
 }
 
 static sl_status plan_job(job *j) {
   uint64_t start = sli_now_ns();
-  sl_status status = make_graph(j);
-  if (!status) status = make_plan(j);
+  sl_status status = make_plan(j);
   j->plan_ns = sli_now_ns() - start;
   return status ? status : write_plan(j);
 }
@@ -332,7 +284,7 @@ int main(int argc, char **argv) {
   job j = {.process_start_ns = process_start_ns()};
   settings s;
   catch_signals();
-  sl_status status = settings_read(argc, argv, &s);
+  sl_status status = settings_read(&actorrun_tool, argc, argv, &s);
   j.settings = &s;
   if (!status && !s.done) {
     progress_init(&j.progress, sl_arg_int(s.run, "steps"), sl_arg_flag(s.run, "quiet"));
@@ -340,8 +292,7 @@ int main(int argc, char **argv) {
   }
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   sl_runtime_destroy(j.rt);
-  sl_lowered_destroy(j.lowered);
-  sl_graph_destroy(j.graph);
+  plan_free(&j.made);
   progress_fini(&j.progress);
   machine_fini(&j.machine);
   settings_fini(&s);

@@ -1,58 +1,17 @@
-/* actorrun's parts: settings, models, weights, progress, report, generation. */
+/* actorrun's parts: weights, progress, report, generation. */
 #ifndef SLUICE_TOOLS_ACTORRUN_H
 #define SLUICE_TOOLS_ACTORRUN_H
 
 #include <stdbool.h>
 
-#include <sluice/placement.h>
 #include <sluice/sluice.h>
 
 #include "base/base.h"
-#include "tools/common_hardware.h"
-#include "tools/common_profile.h"
+#include "tools/common_machine.h"
+#include "tools/common_plan.h"
+#include "tools/common_settings.h"
 
-/* ---- settings: what the command line says --------------------------------------- */
-
-typedef struct settings {
-  sl_args *run;          /* actorrun's own options */
-  const char *model_word; /* as given; NULL: none was needed */
-  const sl_model *model;
-  sl_args *model_args;
-  bool done;             /* help or the like was printed: nothing is left to do */
-  /* from the options' texts: */
-  sl_device_options devices;
-  int stages, chunks;
-  sl_clock clock;
-  sl_cost cost;
-  profile *profile;      /* of --profile, or NULL */
-  sl_hardware hardware;  /* of --machine, all 0 without it */
-  int nquotas;
-  sl_quota *quotas;      /* the names belong to `run` */
-  char **quota_names;
-} settings;
-
-extern const sl_option run_options[];
-
-sl_status settings_read(int argc, char **argv, settings *out);
-void settings_fini(settings *s);
-
-/* ---- models ----------------------------------------------------------------------- */
-
-/* A built-in name, FILE.so or FILE.c. What it finds stays for the life of the
- * process. */
-sl_status model_find(const char *word, const sl_model **out);
-
-/* ---- machine: devices, threads, cores ------------------------------------------------ */
-
-typedef struct machine {
-  sl_machine *machine;
-  sl_placement *placement;
-} machine;
-
-/* Places the settings' devices, filling in their thread count if it was left
- * open. Devices that are not CPUs need no cores. */
-sl_status machine_place(settings *s, machine *out);
-void machine_fini(machine *m);
+extern const tool actorrun_tool;
 
 /* ---- weights ---------------------------------------------------------------------- */
 
@@ -103,9 +62,9 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 typedef struct job {
   settings *settings;
   machine machine;
-  sl_graph *graph;
-  sl_lowered *lowered;
-  const sl_plan *plan;
+  planned made;
+  sl_lowered *lowered; /* of `made` */
+  const sl_plan *plan; /* of `made` */
   sl_runtime *rt;
   progress progress;
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */

@@ -169,7 +169,7 @@ static void add_runtime(cJSON *root, const job *j) {
 
 static void add_pieces(cJSON *root, const job *j) {
   const int64_t *lengths;
-  int pieces = sl_graph_pieces(j->graph, &lengths);
+  int pieces = sl_graph_pieces(j->made.graph, &lengths);
   if (!lengths) return;
   cJSON *array = cJSON_AddArrayToObject(root, "piece_lengths");
   for (int k = 0; k < pieces; k++)
@@ -183,7 +183,7 @@ static cJSON *make_report(const job *j, const char *failure) {
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", s->model->name);
   cJSON *options = cJSON_AddObjectToObject(root, "options");
-  add_options(options, run_options, s->run);
+  add_options(options, s->options, s->run);
   add_options(cJSON_AddObjectToObject(root, "model_options"), s->model->options, s->model_args);
   cJSON_AddStringToObject(root, "plan_hash", hash);
   cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");

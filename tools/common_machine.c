@@ -1,4 +1,4 @@
-#include "tools/actorrun.h"
+#include "tools/common_machine.h"
 
 #include <string.h>
 

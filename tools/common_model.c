@@ -1,5 +1,5 @@
 /* Finding MODEL: a built-in, a shared object, or C to be compiled. */
-#include "tools/actorrun.h"
+#include "tools/common_model.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "models/models.h"
 
 extern char **environ;
@@ -32,7 +33,7 @@ static sl_status load(const char *path, const char *shown, const sl_model **out)
   if (!model)
     return sl_fail(SL_E_INPUT, "%s exports no model: it needs an SL_MODEL(...) at its end", shown);
   if (model->abi != SL_MODEL_ABI)
-    return sl_fail(SL_E_INPUT, "%s was built for model interface %d; this actorrun has %d", shown,
+    return sl_fail(SL_E_INPUT, "%s was built for model interface %d; this program has %d", shown,
                    model->abi, SL_MODEL_ABI);
   *out = model;
   return SL_OK;
@@ -121,7 +122,7 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
   if (access(source, R_OK) != 0)
     return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
   const char *base = getenv("TMPDIR");
-  char *folder = sli_format("%s/actorrun-XXXXXX", base && *base ? base : "/tmp");
+  char *folder = sli_format("%s/sluice-XXXXXX", base && *base ? base : "/tmp");
   if (!mkdtemp(folder)) {
     sl_status status = sl_fail(SL_E_IO, "cannot make a folder %s: %s", folder, strerror(errno));
     free(folder);

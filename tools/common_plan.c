@@ -1,0 +1,72 @@
+#include "tools/common_plan.h"
+
+#include <string.h>
+
+#include "base/base.h"
+
+static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
+  (void)ctx, (void)tick;
+  memset(tokens, 0, (size_t)count * sizeof *tokens);
+}
+
+/* The graph for inference needs no data. */
+static sl_status make_graph(const settings *s, planned *out) {
+  enum { any_chunks = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
+  bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
+  sl_graph_options options = {.microbatches = s->infer ? 1 : s->microbatches,
+                              .pieces = s->infer ? 1 : s->pieces,
+                              .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
+                              .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
+                              .infer = s->infer,
+                              .feed_tokens = feed_zeros};
+  out->graph = sl_graph_create(&options);
+  sl_status status = s->model->build(out->graph, s->model_args);
+  if (!status) status = sl_graph_status(out->graph);
+  if (!status) out->items = sl_graph_items(out->graph, &out->word);
+  return status;
+}
+
+static double most_activations(const settings *s) {
+  bool searched = !strcmp(s->schedule, "auto");
+  return searched ? sl_arg_float(s->run, "activations") : 0;
+}
+
+sl_status plan_make(const settings *s, void (*on_step)(void *ctx, const sl_step_report *report),
+                    void *ctx, planned *out) {
+  planned p = {0};
+  bool bf16 = !strcmp(sl_arg_text(s->run, "dtype"), "bf16");
+  sl_lower_options options = {.stages = s->stages,
+                              .chunks = s->chunks,
+                              .placement = settings_text(s, "placement"),
+                              .schedule = s->schedule,
+                              .activations = most_activations(s),
+                              .look_ahead = sl_arg_float(s->run, "look-ahead"),
+                              .order = settings_text(s, "order"),
+                              .backward = settings_text(s, "backward"),
+                              .nquotas = s->nquotas,
+                              .quotas = s->quotas,
+                              .devices = s->devices,
+                              .cost = s->cost,
+                              .hardware = s->hardware.flops_per_second > 0 ? &s->hardware : NULL,
+                              .op_seconds = s->profile ? profile_seconds : NULL,
+                              .op_seconds_ctx = s->profile,
+                              .dtype = bf16 ? SL_BF16 : SL_F32,
+                              .seed = (uint64_t)sl_arg_int(s->run, "seed"),
+                              .on_step = on_step,
+                              .ctx = ctx};
+  sl_status status = make_graph(s, &p);
+  if (!status) status = sl_lower(p.graph, &options, &p.lowered);
+  if (status) {
+    plan_free(&p);
+    return status;
+  }
+  p.plan = sl_lowered_plan(p.lowered);
+  *out = p;
+  return SL_OK;
+}
+
+void plan_free(planned *p) {
+  sl_lowered_destroy(p->lowered);
+  sl_graph_destroy(p->graph);
+  *p = (planned){0};
+}

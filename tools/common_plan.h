@@ -1,0 +1,21 @@
+/* From settings to a plan. */
+#ifndef SLUICE_TOOLS_COMMON_PLAN_H
+#define SLUICE_TOOLS_COMMON_PLAN_H
+
+#include "tools/common_settings.h"
+
+typedef struct planned {
+  sl_graph *graph;
+  sl_lowered *lowered;
+  const sl_plan *plan;
+  int64_t items;    /* per step */
+  const char *word; /* what items are: "tokens" */
+} planned;
+
+/* Builds the model's graph and lowers it. Any thread, each with its own out. On
+ * failure nothing is left to free. */
+sl_status plan_make(const settings *s, void (*on_step)(void *ctx, const sl_step_report *report),
+                    void *ctx, planned *out);
+void plan_free(planned *p);
+
+#endif

@@ -1,0 +1,345 @@
+/* The command line: `TOOL [options] MODEL [model options]`.
+ *
+ * One table of options makes the parser, the help and the report. After MODEL
+ * its own options are known too and come first. */
+#include "tools/common_settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "models/models.h"
+#include "tools/common_model.h"
+
+static const sl_option plan_options[] = {
+    {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; all cores "
+     "are shared out if T is left out), timed:N (modelled durations, no data) or null:N (no work "
+     "at all)", 0, 0},
+    {"stages", SL_OPTION_INT, "0", "pipeline devices the model is cut over; 0: one per device, "
+     "or 1", 0, 1 << 16},
+    {"chunks", SL_OPTION_INT, "0", "chunks of the model each device holds; 0: as many as the "
+     "schedule is for, or 1", 0, 1 << 16},
+    {"placement", SL_OPTION_TEXT, "", "`ORDER` of the chunks: line, loop or vee; the schedule's "
+     "own if not given", 0, 0},
+    {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
+    {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
+     "positions", 1, 1 << 20},
+    {"cut", SL_OPTION_TEXT, "even", "lengths of the pieces, `HOW`: even, or balanced (each takes "
+     "the same time forward)", 0, 0},
+    {"schedule", SL_OPTION_TEXT, "1f1b", "`NAME` of the quotas and class order to start from, "
+     "listed below", 0, 0},
+    {"backward", SL_OPTION_TEXT, "", "fused or split: input and weight gradients as one pass or "
+     "two; the `WAY` of the schedule if not given", 0, 0},
+    {"order", SL_OPTION_TEXT, "", "`FILE` with the passes of each device in a fixed order "
+     "(lines like 0: F0 F0 B0 B0), or derive: the order that emerges without latency", 0, 0},
+    {"look-ahead", SL_OPTION_FLOAT, "0", "seconds a modelled device idles for a better pass that "
+     "is about to become ready", 0, 1e9},
+    {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "
+     "act.w, act for both, pool, param, load), at one stage or at all; may be repeated", 0, 0},
+    {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},
+    {"clock", SL_OPTION_TEXT, "real", "`KIND`: real or virtual (nothing is computed; modelled "
+     "durations, as fast as can be)", 0, 0},
+    {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
+     "F=1,B=1,W=1,comm=0; estimated from the ops if not given", 0, 0},
+    {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, or the name of "
+     "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink)", 0, 0},
+    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
+     "--report), at the same microbatch size", 0, 0},
+    {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of what matrix products multiply: fp32, or bf16 where "
+     "the CPU has AMX or AVX512-BF16; weights and sums are fp32", 0, 0},
+    {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15},
+    {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
+    {"help", SL_OPTION_FLAG, "0", "show this, or after MODEL its options", 0, 0},
+    {0}};
+
+/* ---- the table ------------------------------------------------------------------ */
+
+static const sl_option *find_option(const sl_option *options, const char *name) {
+  for (; options->name; options++)
+    if (!strcmp(options->name, name)) return options;
+  return NULL;
+}
+
+/* The shared options, each replaced by the tool's of that name if it has one, and
+ * the rest of the tool's before the last two. */
+static sl_option *make_table(const tool *tool) {
+  size_t n = 0, own = 0;
+  while (tool->options[own].name) own++;
+  sl_option *table = sli_calloc(SLI_COUNT(plan_options) + own, sizeof *table);
+  for (const sl_option *o = plan_options; o->name; o++) {
+    if (!strcmp(o->name, "version"))
+      for (const sl_option *x = tool->options; x->name; x++)
+        if (!find_option(plan_options, x->name)) table[n++] = *x;
+    const sl_option *other = find_option(tool->options, o->name);
+    table[n++] = other ? *other : *o;
+  }
+  return table;
+}
+
+/* ---- help ------------------------------------------------------------------------ */
+
+static void print_help(const settings *s) {
+  printf("Usage: %s [options] MODEL [model options]\n%s\n%s MODEL is one of those below, a shared\n"
+         "object (FILE.so) or a C file (FILE.c), which is compiled on the spot.\n\nModels:\n",
+         s->tool->name, s->tool->usage ? s->tool->usage : "", s->tool->purpose);
+  for (const sl_model *const *m = sli_models; *m; m++)
+    printf("  %-22s%s\n", (*m)->name, (*m)->summary);
+  printf("\nOptions:\n");
+  sl_options_print(s->options, stdout);
+  printf("\nSchedules:\n");
+  for (const char *const *name = sl_schedule_names(); *name; name++)
+    printf("  %-22s%s\n", *name, sl_schedule_summary(*name));
+  printf("\nExit status: 0 done; 1 the run failed; 2 the command line or an input is wrong;\n"
+         "3 the plan cannot finish or does not fit in memory.\n");
+}
+
+static void print_model_help(const settings *s) {
+  printf("Usage: %s [options] %s [model options]\n\n%s\n\nModel options:\n", s->tool->name,
+         s->model->name, s->model->summary);
+  sl_options_print(s->model->options, stdout);
+}
+
+/* ---- texts of options -------------------------------------------------------------- */
+
+/* A whole number from 1 at the start of a text. */
+static bool read_count(const char **text, int *out) {
+  if (!isdigit((unsigned char)**text)) return false;
+  char *end;
+  errno = 0;
+  long v = strtol(*text, &end, 10);
+  if (errno || v < 1 || v > 1 << 20) return false;
+  *text = end;
+  *out = (int)v;
+  return true;
+}
+
+static sl_status read_devices(const char *spec, sl_device_options *out) {
+  static const char *const kinds[] = {"cpu", "timed", "null"};
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++) {
+    size_t n = strlen(kinds[i]);
+    if (strncmp(spec, kinds[i], n)) continue;
+    sl_device_options devices = {.kind = kinds[i]};
+    const char *at = spec + n;
+    bool good = !*at || (*at++ == ':' && read_count(&at, &devices.count));
+    if (good && i == 0 && *at == 'x') at++, good = read_count(&at, &devices.threads);
+    if (!good || *at) break;
+    *out = devices;
+    return SL_OK;
+  }
+  return sl_fail(SL_E_USAGE, "--devices %s: not cpu[:N[xT]], timed[:N] or null[:N]", spec);
+}
+
+bool settings_size(const char *text, const char **end, size_t *out) {
+  char *at;
+  double v = strtod(text, &at);
+  const char *units = "KMGT", *unit = *at ? strchr(units, toupper((unsigned char)*at)) : NULL;
+  double scale = 1;
+  if (unit) {
+    for (const char *u = units; u <= unit; u++) scale *= 1024;
+    at++;
+    if (*at == 'i') at++;
+  }
+  if (*at == 'B') at++;
+  if (at == text || !(v * scale >= 1) || v * scale > 1e18) return false;
+  *end = at;
+  *out = (size_t)(v * scale);
+  return true;
+}
+
+static sl_status read_cost(const char *text, sl_cost *out) {
+  struct {
+    const char *name;
+    double *value;
+  } parts[] = {{"F", &out->F}, {"B", &out->B}, {"W", &out->W}, {"comm", &out->comm}};
+  for (const char *at = text; *at;) {
+    size_t i = 0, n = strcspn(at, "=");
+    while (i < SLI_COUNT(parts) && (strlen(parts[i].name) != n || strncmp(parts[i].name, at, n)))
+      i++;
+    char *end = NULL;
+    double v = at[n] ? strtod(at + n + 1, &end) : -1;
+    if (i == SLI_COUNT(parts) || !(v >= 0 && v < 1e9) || end == at + n + 1 ||
+        (*end && *end != ','))
+      return sl_fail(SL_E_USAGE, "--cost %s: not a list such as F=1,B=1,W=1,comm=0", text);
+    *parts[i].value = v;
+    at = end + (*end == ',');
+  }
+  return SL_OK;
+}
+
+/* "act.b@2=4" */
+static sl_status read_quota(const char *text, sl_quota *quota, char **name) {
+  const char *equals = strchr(text, '='), *at = strchr(text, '@');
+  if (at && equals && at > equals) at = NULL;
+  if (!equals || equals == text || at == text)
+    return sl_fail(SL_E_USAGE, "--quota %s: not NAME=N or NAME@STAGE=N", text);
+  char *end;
+  long stage = SL_NONE;
+  if (at) {
+    stage = strtol(at + 1, &end, 10);
+    if (end == at + 1 || end != equals || stage < 0 || stage > 1 << 20)
+      return sl_fail(SL_E_USAGE, "--quota %s: the stage is not a number", text);
+  }
+  errno = 0;
+  long slots = strtol(equals + 1, &end, 10);
+  if (end == equals + 1 || *end || errno || slots > 1 << 24)
+    return sl_fail(SL_E_USAGE, "--quota %s: the number of slots is not a number", text);
+  if (slots < 1)
+    return sl_fail(SL_E_USAGE, "--quota %s: a register needs at least one slot", text);
+  *name = sli_format("%.*s", (int)((at ? at : equals) - text), text);
+  *quota = (sl_quota){.name = *name, .stage = (int)stage, .slots = (int)slots};
+  return SL_OK;
+}
+
+static sl_status read_quotas(settings *s) {
+  int n = 0;
+  while (sl_arg_given(s->run, "quota", n)) n++;
+  s->quotas = sli_calloc((size_t)n, sizeof *s->quotas);
+  s->quota_names = sli_calloc((size_t)n, sizeof *s->quota_names);
+  for (; s->nquotas < n; s->nquotas++) {
+    sl_status status = read_quota(sl_arg_given(s->run, "quota", s->nquotas),
+                                  &s->quotas[s->nquotas], &s->quota_names[s->nquotas]);
+    if (status) return status;
+  }
+  return SL_OK;
+}
+
+sl_status settings_check_word(const char *option, const char *text, const char *const *words) {
+  char list[512] = "";
+  size_t at = 0;
+  for (; *words; words++) {
+    if (!strcmp(text, *words)) return SL_OK;
+    if (**words && at < sizeof list)
+      at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *words);
+  }
+  return sl_fail(SL_E_USAGE, "--%s %s: it is one of %s", option, text, list);
+}
+
+const char *settings_text(const settings *s, const char *name) {
+  const char *text = sl_arg_text(s->run, name);
+  return *text ? text : NULL;
+}
+
+static sl_status check_words(const settings *s) {
+  static const struct {
+    const char *option, *words[5];
+  } checks[] = {{"placement", {"", "line", "loop", "vee"}},
+                {"backward", {"", "fused", "split"}},
+                {"cut", {"even", "balanced"}},
+                {"clock", {"real", "virtual"}},
+                {"dtype", {"fp32", "bf16"}}};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(checks) && !status; i++)
+    status = settings_check_word(checks[i].option, sl_arg_text(s->run, checks[i].option),
+                                 checks[i].words);
+  return status;
+}
+
+/* On the virtual clock there are no CPU devices: they are modelled ones. */
+static sl_status read_clock(settings *s) {
+  s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
+  if (s->clock == SL_CLOCK_REAL || strcmp(s->devices.kind, "cpu")) return SL_OK;
+  if (sl_arg_given(s->run, "devices", 0))
+    return sl_fail(SL_E_USAGE, "--clock virtual runs on timed or null devices, not on %s",
+                   sl_arg_text(s->run, "devices"));
+  s->devices.kind = "timed";
+  return SL_OK;
+}
+
+static sl_status read_texts(settings *s) {
+  sl_status status = check_words(s);
+  if (!status) status = read_devices(sl_arg_text(s->run, "devices"), &s->devices);
+  if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->cost);
+  if (!status && settings_text(s, "profile"))
+    status = profile_read(settings_text(s, "profile"), &s->profile);
+  if (!status && settings_text(s, "machine"))
+    status = hardware_read(settings_text(s, "machine"), SL_F32, &s->hardware);
+  if (!status) status = read_quotas(s);
+  if (!status) status = read_clock(s);
+  if (status) return status;
+  s->devices.budget_bytes = s->hardware.memory_bytes;
+  s->stages = (int)sl_arg_int(s->run, "stages");
+  if (!s->stages) s->stages = s->devices.count ? s->devices.count : 1;
+  if (!s->devices.count) s->devices.count = s->stages;
+  return s->tool->read(s);
+}
+
+/* ---- words --------------------------------------------------------------------------- */
+
+static sl_status unknown_option(const settings *s, const char *word) {
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+  const char *bare = name + strspn(name, "-");
+  const char *near = s->model ? sl_options_nearest(s->model->options, bare) : NULL;
+  if (!near) near = sl_options_nearest(s->options, bare);
+  if (near) return sl_fail(SL_E_USAGE, "unknown option %s; did you mean --%s?", name, near);
+  return sl_fail(SL_E_USAGE, "unknown option %s; %s --help lists them", name, s->tool->name);
+}
+
+/* Takes one option from the front of the words. */
+static sl_status take_option(settings *s, int nwords, char **words, int *used) {
+  sl_status status = SL_OK;
+  *used = 0;
+  if (!strcmp(words[0], "-h")) {
+    *used = 1;
+    return sl_args_set(s->run, "help", "1");
+  }
+  if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
+  if (!status && !*used) status = sl_args_take(s->run, nwords, words, used);
+  if (!status && !*used) status = unknown_option(s, words[0]);
+  return status;
+}
+
+static sl_status take_model(settings *s, const char *word) {
+  s->model_word = word;
+  sl_status status = model_find(word, &s->model);
+  return status ? status : sl_args_create(s->model->options, &s->model_args);
+}
+
+static sl_status take_words(settings *s, int nwords, char **words) {
+  for (int i = 0, used; i < nwords; i += used) {
+    sl_status status;
+    used = 1;
+    if (words[i][0] == '-' && words[i][1])
+      status = take_option(s, nwords - i, words + i, &used);
+    else if (!s->model)
+      status = take_model(s, words[i]);
+    else
+      status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
+    if (status) return status;
+  }
+  return SL_OK;
+}
+
+sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) {
+  *out = (settings){.tool = tool, .options = make_table(tool)};
+  sl_status status = sl_args_create(out->options, &out->run);
+  if (!status) status = take_words(out, argc - 1, argv + 1);
+  if (status) return status;
+  out->done = true;
+  if (sl_arg_flag(out->run, "help")) {
+    out->model ? print_model_help(out) : print_help(out);
+    return SL_OK;
+  }
+  if (sl_arg_flag(out->run, "version")) {
+    printf("%s %s\n", tool->name, SLUICE_VERSION);
+    return SL_OK;
+  }
+  out->done = false;
+  bool needed = !tool->without_model || !sl_arg_flag(out->run, tool->without_model);
+  if (!out->model && needed)
+    return sl_fail(SL_E_USAGE, "no MODEL was given; %s --help shows how", tool->name);
+  if (out->model && (status = sl_args_complete(out->model_args))) return status;
+  return read_texts(out);
+}
+
+void settings_fini(settings *s) {
+  profile_destroy(s->profile);
+  sl_args_destroy(s->run);
+  sl_args_destroy(s->model_args);
+  for (int i = 0; i < s->nquotas; i++) free(s->quota_names[i]);
+  free(s->quota_names);
+  free(s->quotas);
+  free(s->options);
+}
