@@ -33,13 +33,12 @@ static sl_status write_files(const tuning *t, const frontier *f) {
   return status;
 }
 
-/* Combinations that cannot be, each reason once; unless they were only tried for
- * completeness. */
+/* Combinations that the user asked for and that cannot be, each reason once. */
 static void print_left_out(const tuning *t) {
   for (int i = 0; i < t->nconfigs; i++) {
     const point *p = &t->points[i];
     const settings *s = &t->configs[i].settings;
-    bool seen = !p->status;
+    bool seen = !p->status || t->configs[i].tried;
     for (int j = 0; j < i && !seen; j++)
       seen = t->points[j].status && !strcmp(t->points[j].failure, p->failure);
     if (seen) continue;

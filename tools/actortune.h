@@ -40,6 +40,7 @@ typedef struct quota_value {
 
 /* One combination of schedule, chunks, microbatches and pieces. */
 typedef struct config {
+  bool tried;                 /* the user did not ask for this one: it may well not be */
   settings settings;          /* a copy of the user's with these in place; owns nothing */
   const char *profile_path;   /* of its profile, if it is the user's or kept; or NULL */
   int nknobs;
@@ -155,7 +156,11 @@ void command_words(const tuning *t, const point *p, words *to);
 void model_words(const tuning *t, words *to);
 char *command_line(const tuning *t, const point *p);
 
-/* "act.b +1, act.w@0 -2": what the point changes in its schedule; the caller's. */
+/* "act.b=3,3,2,1": the quotas with the name of quota i of a point, or NULL if an
+ * earlier one has that name; the caller's. */
+char *quota_text(const point *p, int i);
+
+/* "act.b=3,3,2,1": the credits that the point changes in its schedule; the caller's. */
 char *point_changes(const tuning *t, const point *p);
 
 void table_print(const tuning *t, const frontier *f, FILE *out);
@@ -164,7 +169,8 @@ sl_status svg_write(const char *path, const tuning *t, const frontier *f);
 sl_status csv_write(const char *path, const tuning *t, const frontier *f);
 sl_status json_write(const char *path, const tuning *t, const frontier *f);
 
-/* Seconds with a unit that suits: "12.3 ms". */
+/* In four digits, with a unit that suits: "2.512 MiB", "12.3 ms". */
+char *format_memory(char out[32], double bytes);
 char *format_seconds(char out[32], double seconds);
 
 /* ---- running actorrun --------------------------------------------------------------------------- */

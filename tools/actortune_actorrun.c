@@ -67,26 +67,20 @@ char *words_line(const words *w) {
 
 /* ---- a point's words ------------------------------------------------------------------------ */
 
-static void add_option(const sl_option *o, const char *value, words *to) {
-  words_add(to, "--%s", o->name);
-  if (o->kind != SL_OPTION_FLAG) words_add(to, "%s", value);
-}
-
-/* Every value of every option that was given, as it was given. */
-static void add_given(const sl_option *options, const sl_args *args, const char *const *but,
-                      words *to) {
-  for (const sl_option *o = options; o->name; o++) {
-    const char *value;
-    const char *const *left = but;
-    while (*left && strcmp(*left, o->name)) left++;
-    for (int i = 0; !*left && (value = sl_arg_given(args, o->name, i)); i++)
-      if (o->kind != SL_OPTION_FLAG || sl_arg_flag(args, o->name)) add_option(o, value, to);
+/* Every value that was given for an option, as it was given. */
+static void add_given(const sl_option *o, const sl_args *args, words *to) {
+  const char *value;
+  for (int i = 0; (value = sl_arg_given(args, o->name, i)); i++) {
+    if (o->kind == SL_OPTION_FLAG && !sl_arg_flag(args, o->name)) continue;
+    words_add(to, "--%s", o->name);
+    if (o->kind != SL_OPTION_FLAG) words_add(to, "%s", value);
   }
 }
 
 void model_words(const tuning *t, words *to) {
   words_add(to, "%s", t->settings->model_word);
-  add_given(t->settings->model->options, t->settings->model_args, (const char *const[]){NULL}, to);
+  for (const sl_option *o = t->settings->model->options; o && o->name; o++)
+    add_given(o, t->settings->model_args, to);
 }
 
 /* So many digits that the same number is read back. */
@@ -119,30 +113,70 @@ static void memory_words(const tuning *t, words *to) {
   words_add(to, "%s", dots ? dots + 2 : text);
 }
 
-static void quota_words(const point *p, words *to) {
+/* The quotas of one name: "act.b=4,3,2,1", "dy@2=3,-,2", "fwd=2" for all. */
+static void print_quotas(const point *p, const char *name, FILE *out) {
+  int first = INT_MAX, last = -1;
+  fputs(name, out);
   for (int i = 0; i < p->nquotas; i++) {
     const quota_value *q = &p->quotas[i];
-    words_add(to, "--quota");
-    if (q->stage == SL_NONE) words_add(to, "%s=%d", q->name, q->slots);
-    else words_add(to, "%s@%d=%d", q->name, q->stage, q->slots);
+    if (strcmp(q->name, name)) continue;
+    if (q->stage == SL_NONE) {
+      fprintf(out, "=%d", q->slots);
+      return;
+    }
+    first = SLI_MIN(first, q->stage);
+    last = SLI_MAX(last, q->stage);
+  }
+  if (first || first == last) fprintf(out, "@%d", first);
+  for (int stage = first; stage <= last; stage++) {
+    int slots = 0;
+    for (int i = 0; i < p->nquotas && !slots; i++)
+      if (p->quotas[i].stage == stage && !strcmp(p->quotas[i].name, name))
+        slots = p->quotas[i].slots;
+    fputs(stage == first ? "=" : ",", out);
+    if (slots) fprintf(out, "%d", slots);
+    else fputc('-', out);
   }
 }
 
+char *quota_text(const point *p, int i) {
+  for (int j = 0; j < i; j++)
+    if (!strcmp(p->quotas[j].name, p->quotas[i].name)) return NULL;
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  print_quotas(p, p->quotas[i].name, out);
+  fclose(out);
+  return text;
+}
+
+static void quota_words(const point *p, words *to) {
+  for (int i = 0; i < p->nquotas; i++) {
+    char *text = quota_text(p, i);
+    if (!text) continue;
+    words_add(to, "--quota");
+    words_add(to, "%s", text);
+    free(text);
+  }
+}
+
+/* Has the option words of its own below, or none? */
+static bool is_told_apart(const sl_option *o) {
+  static const char *const names[] = {"stages", "quota", "version", "help"};
+  for (const sl_option *own = actortune_tool.options; own->name; own++)
+    if (!strcmp(own->name, o->name)) return true;
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (!strcmp(names[i], o->name)) return true;
+  return false;
+}
+
+/* In the order of a help page: what is the same in all plans, what this one is, the
+ * model. */
 void command_words(const tuning *t, const point *p, words *to) {
-  /* What actorrun has too and is the same in every plan. */
-  static const char *const same[] = {"devices", "placement", "cut", "backward", "order", "clock",
-                                     "machine", "seed", "quota", NULL};
   const config *c = &t->configs[p->config];
   const settings *s = &c->settings;
-  const char *but[64];
-  size_t n = 0;
-  for (const sl_option *o = s->options; o->name && n + 1 < SLI_COUNT(but); o++) {
-    const char *const *at = same;
-    while (*at && strcmp(*at, o->name)) at++;
-    if (!*at || !strcmp(o->name, "quota")) but[n++] = o->name;
-  }
-  but[n] = NULL;
-  add_given(s->options, s->run, but, to);
+  for (const sl_option *o = s->options; o->name; o++)
+    if (!is_told_apart(o)) add_given(o, s->run, to);
   words_add(to, "--stages");
   words_add(to, "%d", s->stages);
   words_add(to, "--microbatches");

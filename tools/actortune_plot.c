@@ -107,8 +107,8 @@ static void print_row(const canvas *c, int y, const char *const *signs, bool col
 
 static void print_axis(const canvas *c, const char *const *signs, FILE *out) {
   char left[32], right[32];
-  sli_format_bytes(left, c->least_bytes);
-  sli_format_bytes(right, c->most_bytes);
+  format_memory(left, c->least_bytes);
+  format_memory(right, c->most_bytes);
   fprintf(out, "%*s%s", MARGIN - 1, "", signs[INNER]);
   for (int x = 0; x < c->width; x++) fputs(signs[ACROSS], out);
   fprintf(out, "\n%*s%-*s%s\n", MARGIN, "", c->width - (int)strlen(right), left, right);

@@ -260,8 +260,8 @@ static void set_note(tuning *t) {
   if (n) {
     const point *fast = &t->points[order[n - 1]], *small = &t->points[order[0]];
     char a[32], b[32], s[32];
-    snprintf(t->note, sizeof t->note, "%s .. %s, best %s", sli_format_bytes(a, (double)small->bytes),
-             sli_format_bytes(b, (double)fast->bytes), format_seconds(s, fast->scaled));
+    snprintf(t->note, sizeof t->note, "%s .. %s, best %s", format_memory(a, (double)small->bytes),
+             format_memory(b, (double)fast->bytes), format_seconds(s, fast->scaled));
   }
   free(order);
 }
@@ -305,8 +305,8 @@ static sl_status nothing_found(const tuning *t) {
     char need[32], have[32];
     return sl_fail(SL_E_BUDGET, "no plan fits in %s a device: the smallest that was found needs %s; "
                    "more stages, or more and smaller microbatches, would need less",
-                   sli_format_bytes(have, (double)t->sweep.most_bytes),
-                   sli_format_bytes(need, (double)smallest_bytes(t)));
+                   format_memory(have, (double)t->sweep.most_bytes),
+                   format_memory(need, (double)smallest_bytes(t)));
   }
   if (interrupted()) return sl_fail(SL_E_STOPPED, "stopped before any plan was tried");
   for (size_t i = 0; i < t->npoints; i++)

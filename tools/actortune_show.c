@@ -20,48 +20,31 @@ char *format_seconds(char out[32], double seconds) {
 
 /* ---- what a point changes ------------------------------------------------------------------ */
 
-/* All changed knobs of one name: "act.b +1", or by stage where they differ. */
-static void print_changes(const config *c, const point *p, const char *name, FILE *out) {
-  enum { MOST_STAGES = 4 };
-  int first = 0, count = 0, changed = 0;
-  bool same = true;
-  for (int i = 0; i < c->nknobs; i++) {
-    if (strcmp(c->knobs[i].name, name)) continue;
-    int change = p->values[i] - c->knobs[i].slots;
-    if (!count++) first = change;
-    same = same && change == first;
-    changed += change != 0;
-  }
-  if (!changed) return;
-  fprintf(out, "%s%s", ftell(out) ? ", " : "", name);
-  if (same) {
-    fprintf(out, " %+d", first);
-    return;
-  }
-  int shown = 0;
-  for (int i = 0; i < c->nknobs && shown < MOST_STAGES; i++) {
-    int change = p->values[i] - c->knobs[i].slots;
-    if (strcmp(c->knobs[i].name, name) || !change) continue;
-    fprintf(out, " @%d %+d", c->knobs[i].stage, change);
-    shown++;
-  }
-  if (changed > shown) fprintf(out, " and %d more", changed - shown);
-}
-
 char *point_changes(const tuning *t, const point *p) {
   const config *c = &t->configs[p->config];
-  char *text = NULL;
+  char *list = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
-  for (int i = 0; i < c->nknobs; i++) {
-    bool seen = false;
-    for (int j = 0; j < i && !seen; j++) seen = !strcmp(c->knobs[j].name, c->knobs[i].name);
-    if (!seen) print_changes(c, p, c->knobs[i].name, out);
-    fflush(out);
+  FILE *out = open_memstream(&list, &bytes);
+  bool any = false;
+  for (int i = 0; i < p->nquotas; i++) {
+    bool knob = false;
+    for (int k = 0; k < c->nknobs && !knob; k++) knob = !strcmp(c->knobs[k].name, p->quotas[i].name);
+    char *text = knob ? quota_text(p, i) : NULL;
+    if (text) fprintf(out, "%s%s", any ? "  " : "", text), any = true;
+    free(text);
   }
-  if (!ftell(out)) fputs(p->nquotas ? "unused slots dropped" : "as published", out);
+  if (!any) fputs(p->nquotas ? "the schedule's, buffers tighter" : "as published", out);
   fclose(out);
-  return text;
+  return list;
+}
+
+/* Memory, so that plans close to each other can be told apart. */
+char *format_memory(char out[32], double bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t i = 0;
+  for (; bytes >= 1024 && i + 1 < SLI_COUNT(units); i++) bytes /= 1024;
+  snprintf(out, 32, "%.4g %s", bytes, units[i]);
+  return out;
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -93,7 +76,7 @@ void table_print(const tuning *t, const frontier *f, FILE *out) {
     const settings *s = &t->configs[p->config].settings;
     char bytes[32], seconds[32], *changes = point_changes(t, p);
     fprintf(out, "%3zu  %10s  %10s  %10.5g  %5.1f%%  %-12s %6d %7d", i + 1,
-            sli_format_bytes(bytes, (double)p->bytes), format_seconds(seconds, p->seconds),
+            format_memory(bytes, (double)p->bytes), format_seconds(seconds, p->seconds),
             rate(t, p), 100 * p->bubble, s->schedule, s->chunks, s->microbatches);
     if (pieces) fprintf(out, " %6d", s->pieces);
     fprintf(out, "  %s\n", changes);

@@ -37,7 +37,8 @@ static const sl_option plan_options[] = {
     {"look-ahead", SL_OPTION_FLOAT, "0", "seconds a modelled device idles for a better pass that "
      "is about to become ready", 0, 1e9},
     {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "
-     "act.w, act for both, pool, param, load), at one stage or at all; may be repeated", 0, 0},
+     "act.w, act for both, pool, param, load), at one stage or at all; N,N,... for one stage after "
+     "another, - for one to leave as it is; may be repeated", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},
     {"clock", SL_OPTION_TEXT, "real", "`KIND`: real or virtual (nothing is computed; modelled "
      "durations, as fast as can be)", 0, 0},
@@ -168,41 +169,67 @@ static sl_status read_cost(const char *text, sl_cost *out) {
   return SL_OK;
 }
 
-/* "act.b@2=4" */
-static sl_status read_quota(const char *text, sl_quota *quota, char **name) {
-  const char *equals = strchr(text, '='), *at = strchr(text, '@');
-  if (at && equals && at > equals) at = NULL;
-  if (!equals || equals == text || at == text)
-    return sl_fail(SL_E_USAGE, "--quota %s: not NAME=N or NAME@STAGE=N", text);
+/* "act.b@2" before the equals sign; SL_NONE: no stage. */
+static sl_status read_quota_name(const char *text, const char *equals, char **name, int *stage) {
+  const char *at = memchr(text, '@', (size_t)(equals - text));
   char *end;
-  long stage = SL_NONE;
+  long v = SL_NONE;
+  if (at == text) return sl_fail(SL_E_USAGE, "--quota %s: not NAME=N or NAME@STAGE=N", text);
   if (at) {
-    stage = strtol(at + 1, &end, 10);
-    if (end == at + 1 || end != equals || stage < 0 || stage > 1 << 20)
+    v = strtol(at + 1, &end, 10);
+    if (end == at + 1 || end != equals || v < 0 || v > 1 << 20)
       return sl_fail(SL_E_USAGE, "--quota %s: the stage is not a number", text);
   }
-  errno = 0;
-  long slots = strtol(equals + 1, &end, 10);
-  if (end == equals + 1 || *end || errno || slots > 1 << 24)
-    return sl_fail(SL_E_USAGE, "--quota %s: the number of slots is not a number", text);
-  if (slots < 1)
-    return sl_fail(SL_E_USAGE, "--quota %s: a register needs at least one slot", text);
+  *stage = (int)v;
   *name = sli_format("%.*s", (int)((at ? at : equals) - text), text);
-  *quota = (sl_quota){.name = *name, .stage = (int)stage, .slots = (int)slots};
   return SL_OK;
 }
 
-static sl_status read_quotas(settings *s) {
-  int n = 0;
-  while (sl_arg_given(s->run, "quota", n)) n++;
-  s->quotas = sli_calloc((size_t)n, sizeof *s->quotas);
-  s->quota_names = sli_calloc((size_t)n, sizeof *s->quota_names);
-  for (; s->nquotas < n; s->nquotas++) {
-    sl_status status = read_quota(sl_arg_given(s->run, "quota", s->nquotas),
-                                  &s->quotas[s->nquotas], &s->quota_names[s->nquotas]);
-    if (status) return status;
-  }
+static sl_status read_slots(const char *text, const char **at, int *out) {
+  char *end;
+  errno = 0;
+  long slots = strtol(*at, &end, 10);
+  if (end == *at || (*end && *end != ',') || errno || slots > 1 << 24)
+    return sl_fail(SL_E_USAGE, "--quota %s: the number of slots is not a number", text);
+  if (slots < 1)
+    return sl_fail(SL_E_USAGE, "--quota %s: a register needs at least one slot", text);
+  *at = end;
+  *out = (int)slots;
   return SL_OK;
+}
+
+/* "act.b=4", "act.b@2=4", "act.b=4,3,2,1" from stage 0 on, "fwd@1=3,-,2" from stage 1
+ * on but not at 2. */
+static sl_status read_quota(settings *s, const char *text) {
+  const char *equals = strchr(text, '=');
+  if (!equals || equals == text)
+    return sl_fail(SL_E_USAGE, "--quota %s: not NAME=N or NAME@STAGE=N", text);
+  int stage = SL_NONE;
+  char *name = NULL;
+  sl_status status = read_quota_name(text, equals, &name, &stage);
+  if (status) return status;
+  s->quota_names[s->nnames++] = name;
+  bool several = strchr(equals, ',') != NULL;
+  if (several && stage == SL_NONE) stage = 0;
+  for (const char *at = equals + 1;; at++, stage++) {
+    int slots = 0;
+    if (several && *at == '-' && (!at[1] || at[1] == ',')) at++;
+    else if ((status = read_slots(text, &at, &slots))) return status;
+    if (slots) s->quotas[s->nquotas++] = (sl_quota){.name = name, .stage = stage, .slots = slots};
+    if (!*at) return SL_OK;
+  }
+}
+
+static sl_status read_quotas(settings *s) {
+  size_t texts = 0, values = 0;
+  for (const char *text; (text = sl_arg_given(s->run, "quota", (int)texts)); texts++, values++)
+    for (; *text; text++) values += *text == ',';
+  s->quotas = sli_calloc(values, sizeof *s->quotas);
+  s->quota_names = sli_calloc(texts, sizeof *s->quota_names);
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < texts && !status; i++)
+    status = read_quota(s, sl_arg_given(s->run, "quota", (int)i));
+  return status;
 }
 
 sl_status settings_check_word(const char *option, const char *text, const char *const *words) {
@@ -338,7 +365,7 @@ void settings_fini(settings *s) {
   profile_destroy(s->profile);
   sl_args_destroy(s->run);
   sl_args_destroy(s->model_args);
-  for (int i = 0; i < s->nquotas; i++) free(s->quota_names[i]);
+  for (int i = 0; i < s->nnames; i++) free(s->quota_names[i]);
   free(s->quota_names);
   free(s->quotas);
   free(s->options);

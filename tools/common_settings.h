@@ -47,6 +47,7 @@ struct settings {
   sl_hardware hardware;   /* of --machine, all 0 without it */
   int nquotas;
   sl_quota *quotas;       /* the names belong to quota_names */
+  int nnames;
   char **quota_names;
 };
 
