@@ -62,6 +62,11 @@ refused 2 "--schedule 2f2b: it is one of" --schedule 2f2b gpt $small
 refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt $small
 refused 2 "--quota act: not NAME=N" --quota act gpt $small
 refused 2 "atc" --quota atc=1 gpt $small
+refused 2 "--quota act=2,,1: the number of slots is not a number" --quota act=2,,1 gpt $small
+refused 2 "no register answers to quota act@2 here" --stages 2 --quota act=2,1,1 gpt $small
+run 0 --dry-run --stages 4 --microbatches 4 --quota act.b=3,-,1,2 --quota fwd@1=5,4 gpt $small
+says "act.b@0=3" out; says "act.b@1=3" out; says "act.b@2=1" out; says "act.b@3=2" out
+says "fwd@1=5 " out; says "fwd@2=4 " out
 refused 2 "9 stages" --stages 9 gpt $small
 refused 2 "--cut odd: it is one of even, balanced" --cut odd gpt $small
 refused 2 "pieces asked for" --pieces 4096 gpt $small

@@ -163,11 +163,16 @@ tune 0 --devices timed:4 --microbatches 8 --quota act.b=2 --schedule 1f1b --effo
   die "act.b=2 is in every command"
 
 # ---- real time ----------------------------------------------------------------------------------
-# Durations so long that a busy machine does not disturb their order.
-tune 0 --devices timed:4 --cost F=0.004,B=0.004,W=0.004 --microbatches 8 --effort 200 --points 5 \
-  --verify 5 --verify-steps 5 pipeline
-pairs=$(sed -nE 's/^([0-9]+) of ([0-9]+) pairs.*/\1 \2/p' out)
-[ -n "$pairs" ] && [ "${pairs% *}" = "${pairs#* }" ] || die "plans are as fast, compared, as predicted"
+# Durations so long, and plans so different, that a busy machine does not disturb
+# their order; a machine that stops for a moment gets another chance.
+in_order() {
+  local pairs
+  tune 0 --devices timed:4 --cost F=0.015,B=0.015,W=0.015 --microbatches 8 --effort 100 --points 4 \
+    --schedule 1f1b,zb-h1 --verify 4 --verify-steps 3 pipeline
+  pairs=$(sed -nE 's/^([0-9]+) of ([0-9]+) pairs.*/\1 \2/p' out)
+  [ -n "$pairs" ] && [ "${pairs% *}" = "${pairs#* }" ]
+}
+in_order || in_order || in_order || die "plans are as fast, compared, as predicted"
 grep -E '^ +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB' out | grep -vq '+0.0%' &&
   die "memory is what was predicted"
 
