@@ -82,10 +82,10 @@ refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
 # ---- the small GPT on four CPU devices: commands make the plans, runs need their memory ----
 tune 0 --stages 4 --microbatches 8 --effort 300 --points 8 --keep durations --csv f.csv --json f.json \
   --svg f.svg gpt $small
-says "measured: 5 steps of 8 microbatches on one CPU device" out
+says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out
 [ -s durations-m8.json ] || die "the durations were kept"
 monotone f.csv
-[ "$(rows f.csv | wc -l)" -ge 4 ] || die "there is something to choose from"
+[ "$(rows f.csv | wc -l)" -ge 2 ] || die "there is something to choose from"
 [ "$(grep -c '^ *[0-9]*  actorrun ' out)" -eq "$(rows f.csv | wc -l)" ] ||
   die "every point has its command"
 grep -q '</svg>' f.svg || die "the figure is whole"
@@ -124,7 +124,7 @@ refused 2 "no report was measured at --microbatches 4" --stages 4 --microbatches
   --profile durations-m8.json gpt $small
 
 # ---- budgets ---------------------------------------------------------------------------------
-least=$(rows a.csv | sed -n 2p | cut -d, -f2) most=$(rows a.csv | tail -n 2 | head -n 1 | cut -d, -f2)
+least=$(rows a.csv | head -n 1 | cut -d, -f2) most=$(rows a.csv | tail -n 1 | cut -d, -f2)
 tune 0 --stages 4 --microbatches 8 --effort 300 --profile durations-m8.json --csv c.csv \
   --memory "${least}B..${most}B" gpt $small
 rows c.csv | awk -F, -v least="$least" -v most="$most" \

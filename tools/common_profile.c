@@ -35,23 +35,26 @@ static sl_status read_entries(const char *path, const cJSON *ops, profile *p) {
   return SL_OK;
 }
 
+sl_status profile_make(const cJSON *report, const char *path, profile **out) {
+  const cJSON *ops = cJSON_GetObjectItemCaseSensitive(report, "ops");
+  if (!cJSON_IsArray(ops) || !cJSON_GetArraySize(ops))
+    return sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
+                   "CPU devices, of two microbatches or more)", path);
+  profile *p = sli_calloc(1, sizeof *p);
+  sl_status status = read_entries(path, ops, p);
+  if (status) profile_destroy(p);
+  else *out = p;
+  return status;
+}
+
 sl_status profile_read(const char *path, profile **out) {
   char *text = NULL;
   sl_status status = file_read(path, &text);
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);
-  const cJSON *ops = cJSON_GetObjectItemCaseSensitive(root, "ops");
-  if (!cJSON_IsArray(ops) || !cJSON_GetArraySize(ops)) {
-    cJSON_Delete(root);
-    return sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
-                   "CPU devices, of two microbatches or more)", path);
-  }
-  profile *p = sli_calloc(1, sizeof *p);
-  status = read_entries(path, ops, p);
+  status = profile_make(root, path, out);
   cJSON_Delete(root);
-  if (status) profile_destroy(p);
-  else *out = p;
   return status;
 }
 
