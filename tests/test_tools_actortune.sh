@@ -80,7 +80,7 @@ refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
   --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
 
 # ---- the small GPT on four CPU devices: commands make the plans, runs need their memory ----
-tune 0 --stages 4 --microbatches 8 --effort 300 --points 8 --keep durations --csv f.csv --json f.json \
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv --json f.json \
   --svg f.svg gpt $small
 says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out
 [ -s durations-m8.json ] || die "the durations were kept"
@@ -115,9 +115,9 @@ while read -r command; do
 done < <(commands f.csv)
 
 # With the same durations the same is found.
-tune 0 --stages 4 --microbatches 8 --effort 300 --points 8 --profile durations-m8.json --csv a.csv \
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv a.csv \
   gpt $small
-tune 0 --stages 4 --microbatches 8 --effort 300 --points 8 --profile durations-m8.json --csv b.csv \
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv b.csv \
   --threads 1 gpt $small
 cmp -s a.csv b.csv || die "any number of threads finds the same"
 refused 2 "no report was measured at --microbatches 4" --stages 4 --microbatches 4,8 \
@@ -125,17 +125,17 @@ refused 2 "no report was measured at --microbatches 4" --stages 4 --microbatches
 
 # ---- budgets ---------------------------------------------------------------------------------
 least=$(rows a.csv | head -n 1 | cut -d, -f2) most=$(rows a.csv | tail -n 1 | cut -d, -f2)
-tune 0 --stages 4 --microbatches 8 --effort 300 --profile durations-m8.json --csv c.csv \
+tune 0 --stages 4 --microbatches 8 --effort 120 --profile durations-m8.json --csv c.csv \
   --memory "${least}B..${most}B" gpt $small
 rows c.csv | awk -F, -v least="$least" -v most="$most" \
   '$2 > most || (NR > 1 && $2 <= least) {exit 1}' || die "points lie within the budgets"
 says "--memory ${most}B" c.csv
 
 # ---- sweeps on modelled devices -----------------------------------------------------------------
-tune 0 --devices timed:4 --microbatches 4,8 --pieces 1,2 --schedule 1f1b,seq1f1b,zb-v --effort 200 \
+tune 0 --devices timed:4 --microbatches 4,8 --pieces 1,2 --schedule 1f1b,seq1f1b,zb-v --effort 100 \
   --csv s.csv gpt $small
 monotone s.csv
-tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 8 --effort 200 --csv p.csv \
+tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 8 --effort 100 --csv p.csv \
   pipeline
 monotone p.csv
 n=0
@@ -186,7 +186,7 @@ wait $pid || die "Ctrl-C ends the search with status 0"
 says "stopped before the end" out
 monotone i.csv
 if command -v script >/dev/null; then
-  script -qec "'$bin/actortune' --devices timed:4 --microbatches 8 --effort 400 gpt $small" /dev/null \
+  script -qec "'$bin/actortune' --devices timed:4 --microbatches 8 --effort 200 gpt $small" /dev/null \
     >out 2>err </dev/null || die "a search on a terminal"
   says "s left" out
 fi
