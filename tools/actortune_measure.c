@@ -96,6 +96,8 @@ static void measuring_words(const tuning *t, const config *c, words *w) {
   words_add(w, "%d", s->pieces);
   words_add(w, "--cut");
   words_add(w, "%s", sl_arg_text(s->run, "cut"));
+  words_add(w, "--dtype");
+  words_add(w, "%s", sl_arg_text(s->run, "dtype"));
   words_add(w, "--steps");
   words_add(w, "%lld", (long long)sl_arg_int(s->run, "measure"));
   words_add(w, "--quiet");
