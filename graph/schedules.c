@@ -101,7 +101,7 @@ static const sli_schedule table[] = {
      .rank_f = furthest_first, .rank_b = nearest_home},
     {.name = "seq1f1b",
      .summary = "1f1b over pieces of the sequences: a bubble smaller by their number",
-     .placement = "line", .order = "F B", .act_b = pieces, .in_pieces = true},
+     .placement = "line", .order = "F B", .fixed_order = true, .act_b = pieces, .in_pieces = true},
 };
 
 const sli_schedule *sli_schedule_first(void) { return table; }

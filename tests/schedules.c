@@ -43,10 +43,10 @@ void lowered_model_fini(lowered_model *x) {
   sl_args_destroy(x->args);
 }
 
-void pipeline_init(lowered_model *x, int m, const sl_lower_options *options) {
+void pipeline_init(lowered_model *x, int m, int k, const sl_lower_options *options) {
   sl_lower_options o = *options;
   o.devices.kind = "timed";
-  CHECK(!lowered_model_init(x, "pipeline", NULL, m, 1, &o), "%s: %s", o.schedule, sl_detail());
+  CHECK(!lowered_model_init(x, "pipeline", NULL, m, k, &o), "%s: %s", o.schedule, sl_detail());
 }
 
 /* ---- durations by stage ---------------------------------------------------------- */
@@ -126,14 +126,16 @@ static int64_t step_firings(const sl_plan *plan) {
 }
 
 static bool is_pass(const sl_actor *a) {
-  return a->stage != SL_NONE && (a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W);
+  return a->stage != SL_NONE &&
+         (a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W);
 }
 
 static void keep_pass(timetable *t, const sl_plan *plan, const sl_trace_record *r, uint64_t begin) {
   const sl_actor *a = &plan->actors[r->actor];
   int d = plan->queues[a->queue].device;
+  sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
   t->passes[d][t->n[d]++] =
-      (pass){sl_class_letter(a->cls), a->stage, (int)(r->firing % a->firings_per_step),
+      (pass){sl_class_letter(a->cls), a->stage, tick.microbatch * plan->pieces + tick.piece,
              (double)(r->start_ns - begin) * 1e-9, (double)(r->end_ns - begin) * 1e-9};
 }
 
@@ -332,6 +334,19 @@ timetable zb_h1_order(int p, int m) {
       if (i >= d) put(&t, d, 'W', d, w++);
     }
     while (w < m) put(&t, d, 'W', d, w++);
+  }
+  return t;
+}
+
+timetable seq1f1b_order(int p, int m, int k) {
+  timetable t = timetable_new(p, 2 * m * k);
+  for (int d = 0; d < p; d++) {
+    int warm = SLI_MIN(p - 1 - d + k - 1, m * k);
+    for (int i = 0; i < m * k + warm; i++) {
+      int b = i - warm;
+      if (i < m * k) put(&t, d, 'F', d, i);
+      if (b >= 0) put(&t, d, 'B', d, b / k * k + k - 1 - b % k);
+    }
   }
   return t;
 }

@@ -23,7 +23,7 @@ sl_status lowered_model_init(lowered_model *x, const char *model, char *const *w
 void lowered_model_fini(lowered_model *x);
 
 /* The abstract pipeline on timed devices; ends the test if it cannot be. */
-void pipeline_init(lowered_model *x, int m, const sl_lower_options *options);
+void pipeline_init(lowered_model *x, int m, int k, const sl_lower_options *options);
 
 /* ---- durations by stage ---------------------------------------------------------- */
 
@@ -37,8 +37,8 @@ double stage_op_seconds(void *ctx, const char *op);
 
 /* ---- timetables ------------------------------------------------------------------- */
 
-/* One pass: its class's letter, its stage along the model, and its number among
- * the passes of that class and stage in the step. */
+/* One pass: its class's letter, its stage along the model, and its tick in the step:
+ * the number of the microbatch or, where those are cut, of the piece. */
 typedef struct pass {
   char cls;
   int stage, number;
@@ -86,5 +86,8 @@ timetable interleaved_order(int p, int v, int m);
 /* Qi et al.: 1F1B's order of F and B, and the weight gradients of device d begin
  * d microbatches late. */
 timetable zb_h1_order(int p, int m);
+/* Sun et al.: 1F1B over the pieces, k - 1 more of them ahead; the backward of a
+ * microbatch goes through its pieces from the last to the first. */
+timetable seq1f1b_order(int p, int m, int k);
 
 #endif

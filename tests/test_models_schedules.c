@@ -19,7 +19,7 @@ typedef struct figures {
 
 static figures run(const char *schedule, int p, int v, int m, double comm) {
   lowered_model x;
-  pipeline_init(&x, m, &(sl_lower_options){.stages = p, .chunks = v, .schedule = schedule,
+  pipeline_init(&x, m, 1, &(sl_lower_options){.stages = p, .chunks = v, .schedule = schedule,
                                            .cost = {1, 1, 1, comm}});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   figures f;
@@ -169,7 +169,7 @@ static void check_profile(const struct profile *t, int i) {
   static const char *const names[] = {"1f1b", "zb-h1", "zb-h2"};
   lowered_model x;
   sl_figures f;
-  pipeline_init(&x, t->m, &(sl_lower_options){
+  pipeline_init(&x, t->m, 1, &(sl_lower_options){
                               .stages = t->p, .schedule = names[i],
                               .cost = {t->F * 1e-3, t->B * 1e-3, t->W * 1e-3, t->comm * 1e-3}});
   CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s", sl_detail());
@@ -217,9 +217,50 @@ static void latency_costs_what_it_costs_the_published_order(void) {
         check_latency(rows[r].name, depths[d], rows[r].fewest, length_of(depths[d], i));
 }
 
+/* ---- sequences in pieces --------------------------------------------------------------------- */
+
+static void check_pieces(int p, int m, int k, double comm) {
+  lowered_model x;
+  double peak, shares = 1.0 / k;
+  pipeline_init(&x, m, k, &(sl_lower_options){.stages = p, .schedule = "seq1f1b",
+                                              .cost = {1, 1, 1, comm}});
+  CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
+  timetable got = measure(x.plan, 0, 0, &peak), order = seq1f1b_order(p, m, k);
+  timetable again = replay(&order, &got, comm);
+  for (int d = 0; d < p && !comm; d++) {
+    char *have = timetable_text(&got, d), *want = timetable_text(&order, d);
+    CHECK(!strcmp(have, want), "seq1f1b, p %d, m %d, k %d, device %d runs\n  %s\nand not\n  %s", p, m,
+          k, d, have, want);
+    free(have);
+    free(want);
+  }
+  double idle = timetable_idle(&got), most = SLI_MIN(p - 1 + k, m * k) * shares;
+  if (!comm)
+    CHECK(fabs(idle - 3 * (p - 1) * shares) < 1e-6 && fabs(peak - most) < 1e-6,
+          "seq1f1b, p %d, m %d, k %d: idle for %g, holds %g", p, m, k, idle, peak);
+  CHECK(timetable_bubble(&got) <= 1.05 * timetable_bubble(&again),
+        "seq1f1b, p %d, m %d, k %d, latency %g: bubble %.4f, of the published order %.4f", p, m, k,
+        comm, timetable_bubble(&got), timetable_bubble(&again));
+  timetable_free(&got);
+  timetable_free(&order);
+  timetable_free(&again);
+  lowered_model_fini(&x);
+}
+
+/* A tenth of a piece's pass for every step to another device. */
+static void pieces_make_the_bubble_smaller(void) {
+  for (size_t d = 0; d < SLI_COUNT(depths); d++)
+    for (int i = 0; i < 4; i++)
+      for (int k = 2; k <= 4; k += 2) {
+        check_pieces(depths[d], length_of(depths[d], i), k, 0);
+        check_pieces(depths[d], length_of(depths[d], i), k, 0.1 / k);
+      }
+}
+
 int main(void) {
   bubbles_and_peaks_are_the_tables();
   orders_are_the_published_ones();
+  pieces_make_the_bubble_smaller();
   bubble_rates_are_the_zero_bubble_papers();
   latency_costs_what_it_costs_the_published_order();
   return 0;

@@ -35,7 +35,7 @@ static double against_published(const shape *s, double (*of)[SL_CLASS_COUNT], ui
   stage_seconds seconds = {s->p * s->v, of};
   lowered_model x;
   double peak;
-  pipeline_init(&x, s->m, &(sl_lower_options){.stages = s->p, .chunks = s->v,
+  pipeline_init(&x, s->m, 1, &(sl_lower_options){.stages = s->p, .chunks = s->v,
                                               .schedule = s->schedule, .cost = {.comm = s->comm},
                                               .op_seconds = stage_op_seconds,
                                               .op_seconds_ctx = &seconds});
@@ -144,7 +144,7 @@ static void nothing_hangs(void) {
       for (int m = 1; m <= SLI_MIN(2 * depths[d] + 1, 19); m++) {
         lowered_model x;
         sl_figures f;
-        pipeline_init(&x, m, &(sl_lower_options){.stages = depths[d], .schedule = *name,
+        pipeline_init(&x, m, 1, &(sl_lower_options){.stages = depths[d], .schedule = *name,
                                                  .cost = {1, 1, 1, 0.1}});
         CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s, p %d, m %d: %s", *name, depths[d], m,
               sl_detail());
