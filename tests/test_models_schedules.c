@@ -9,7 +9,11 @@
 #include "tests/schedules.h"
 #include "tests/test.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static const int depths[] = {2, 3, 4, 8};
+#else
 static const int depths[] = {2, 3, 4, 6, 8, 12, 16, 32};
+#endif
 
 /* One run: F = B = W = 1 on each chunk. */
 typedef struct figures {

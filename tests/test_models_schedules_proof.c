@@ -14,6 +14,12 @@
 
 enum { MOST_STAGES = 16, MOST_QUOTAS = 2 * MOST_STAGES + 8 };
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { DRAWS = 100 };
+#else
+enum { DRAWS = 600 };
+#endif
+
 /* A run drawn at random. */
 typedef struct draw {
   uint64_t seed, random;
@@ -219,7 +225,7 @@ static void check_draw(uint64_t seed, const char *kind, sl_clock clock, int timi
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 600;
+  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : DRAWS;
   for (uint64_t i = seed; i < seed + count; i++) {
     check_draw(i, "timed", SL_CLOCK_VIRTUAL, 3);
     if (i % 12 == 0) check_draw(i, "null", SL_CLOCK_REAL, 1);
