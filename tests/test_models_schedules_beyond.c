@@ -84,7 +84,7 @@ static const struct row {
   int v;
   double slack;
 } rows[] = {{"gpipe", 1, 0}, {"1f1b", 1, 0}, {"eager-1f1b", 1, 0}, {"zb-h1", 1, 0},
-            {"interleaved", 2, 0.03}};
+            {"interleaved", 2, 0.06}};
 
 static shape random_shape(const struct row *row, uint64_t *random) {
   int p = 2 + random_below(random, 7), m = p + random_below(random, 3 * p);
@@ -92,25 +92,29 @@ static shape random_shape(const struct row *row, uint64_t *random) {
   return (shape){row->name, p, row->v, m, random_below(random, 2) * 0.1};
 }
 
-static void check_against(const struct row *row, const shape *s, double (*of)[SL_CLASS_COUNT],
-                          uint64_t seed, const char *what) {
+static double check_against(const struct row *row, const shape *s, double (*of)[SL_CLASS_COUNT],
+                            uint64_t seed, const char *what) {
   double ratio = against_published(s, of, 0, 0);
   CHECK(ratio <= 1 + row->slack + 1e-9,
         "seed %" PRIu64 ", %s: %s, p %d, m %d, latency %g takes %.4f times as long as in the "
         "published order", seed, what, s->schedule, s->p, s->m, s->comm, ratio);
+  return ratio;
 }
 
 static void uneven_stages_and_slow_devices_cost_what_they_must(uint64_t seed, int count) {
   double of[MOST_STAGES][SL_CLASS_COUNT] = {0};
-  for (int i = 0; i < count; i++) {
-    uint64_t random = seed + (uint64_t)i;
-    for (size_t r = 0; r < SLI_COUNT(rows); r++) {
+  for (size_t r = 0; r < SLI_COUNT(rows); r++) {
+    double uneven = 0, slow = 0;
+    for (uint64_t i = seed; i < seed + (uint64_t)count; i++) {
+      uint64_t random = i;
       shape s = random_shape(&rows[r], &random);
       uneven_passes(of, &random);
-      check_against(&rows[r], &s, of, seed + (uint64_t)i, "uneven stages");
+      uneven += check_against(&rows[r], &s, of, i, "uneven stages") / count;
       slow_device(of, s.p, random_below(&random, s.p));
-      check_against(&rows[r], &s, of, seed + (uint64_t)i, "a slow device");
+      slow += check_against(&rows[r], &s, of, i, "a slow device") / count;
     }
+    printf("%-12s uneven %.4f, slow %.4f of the time in the published order\n", rows[r].name, uneven,
+           slow);
   }
 }
 
@@ -135,7 +139,7 @@ static void jitter_costs_what_it_costs_the_published_order(uint64_t seed, int co
       s.comm = 0; /* links have no jitter in the replay */
       sum += against_published(&s, of, seed + (uint64_t)i, 300000000) / count;
     }
-    printf("jitter: %-12s %.4f of the time in the published order\n", rows[r].name, sum);
+    printf("%-12s jitter %.4f of the time in the published order\n", rows[r].name, sum);
     CHECK(sum <= 1.03, "%s loses %.1f %% to the published order", rows[r].name, 100 * (sum - 1));
   }
 }
