@@ -99,7 +99,8 @@ static void check_row(const struct row *row, int p, int v, int m) {
   bool idle = c.bound ? f.idle <= c.idle + 1e-6 : fabs(f.idle - c.idle) < 1e-6;
   bool peak = c.bound ? f.peak <= c.peak + 1e-6 : fabs(f.peak - c.peak) < 1e-6;
   const char *word = c.bound ? "at most " : "";
-  CHECK(idle, "%s, p %d, v %d, m %d: idle for %g, not %s%g", row->name, p, v, m, f.idle, word, c.idle);
+  CHECK(idle, "%s, p %d, v %d, m %d: idle for %g, not %s%g", row->name, p, v, m, f.idle, word,
+        c.idle);
   CHECK(peak, "%s, p %d, v %d, m %d: holds %g, not %s%g", row->name, p, v, m, f.peak, word, c.peak);
   timetable_free(&f.table);
 }
@@ -130,7 +131,8 @@ static void check_order(const struct published *s, int p, int m) {
   timetable order = s->order(p, m);
   for (int d = 0; d < p; d++) {
     char *got = timetable_text(&f.table, d), *want = timetable_text(&order, d);
-    CHECK(!strcmp(got, want), "%s, p %d, m %d, device %d runs\n  %s\nand not\n  %s", s->name, p, m, d,
+    CHECK(!strcmp(got, want), "%s, p %d, m %d, device %d runs\n  %s\nand not\n  %s", s->name, p, m,
+          d,
           got, want);
     free(got);
     free(want);
@@ -177,7 +179,8 @@ static void check_profile(const struct profile *t, int i) {
                               .stages = t->p, .schedule = names[i],
                               .cost = {t->F * 1e-3, t->B * 1e-3, t->W * 1e-3, t->comm * 1e-3}});
   CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s", sl_detail());
-  CHECK(fabs(f.bubble_fraction - t->bubble[i]) < 0.6e-4, "%s, p %d, m %d, F %g: bubble %.5f, the paper's %.4f",
+  CHECK(fabs(f.bubble_fraction - t->bubble[i]) < 0.6e-4,
+        "%s, p %d, m %d, F %g: bubble %.5f, the paper's %.4f",
         names[i], t->p, t->m, t->F, f.bubble_fraction, t->bubble[i]);
   free(f.devices);
   lowered_model_fini(&x);
@@ -233,7 +236,8 @@ static void check_pieces(int p, int m, int k, double comm) {
   timetable again = replay(&order, &got, comm);
   for (int d = 0; d < p && !comm; d++) {
     char *have = timetable_text(&got, d), *want = timetable_text(&order, d);
-    CHECK(!strcmp(have, want), "seq1f1b, p %d, m %d, k %d, device %d runs\n  %s\nand not\n  %s", p, m,
+    CHECK(!strcmp(have, want), "seq1f1b, p %d, m %d, k %d, device %d runs\n  %s\nand not\n  %s", p,
+          m,
           k, d, have, want);
     free(have);
     free(want);

@@ -56,7 +56,8 @@ static double against_published(const shape *s, double (*of)[SL_CLASS_COUNT], ui
 
 /* ---- durations -------------------------------------------------------------------------- */
 
-static double uniform(uint64_t *random) { return random_below(random, 1 << 20) / (double)(1 << 20); }
+static double uniform(uint64_t *random) { return random_below(random,
+                                                              1 << 20) / (double)(1 << 20); }
 
 static void equal_passes(double (*of)[SL_CLASS_COUNT]) {
   for (int s = 0; s < MOST_STAGES; s++)
@@ -113,7 +114,8 @@ static void uneven_stages_and_slow_devices_cost_what_they_must(uint64_t seed, in
       slow_device(of, s.p, random_below(&random, s.p));
       slow += check_against(&rows[r], &s, of, i, "a slow device") / count;
     }
-    printf("%-12s uneven %.4f, slow %.4f of the time in the published order\n", rows[r].name, uneven,
+    printf("%-12s uneven %.4f, slow %.4f of the time in the published order\n", rows[r].name,
+           uneven,
            slow);
   }
 }

@@ -115,7 +115,8 @@ static void draw_run(draw *x, uint64_t seed, const char *kind) {
 }
 
 static void lower(draw *x, lowered_model *out) {
-  CHECK(!lowered_model_init(out, "pipeline", NULL, x->m, 1, &x->options), "seed %" PRIu64 ": %s", x->seed,
+  CHECK(!lowered_model_init(out, "pipeline", NULL, x->m, 1, &x->options), "seed %" PRIu64 ": %s",
+        x->seed,
         sl_detail());
 }
 
@@ -125,7 +126,8 @@ static sl_status happens(const draw *x, const sl_plan *plan, sl_clock clock, uin
   sl_runtime *rt;
   bool real = clock == SL_CLOCK_REAL;
   sl_runtime_options options = {.clock = clock, .no_data = true, .watchdog_seconds = 20,
-                                .workers = real ? 1 + (int)(x->seed / 12 % 2) : 0, .jitter_seed = jitter_seed,
+                                .workers = real ? 1 + (int)(x->seed / 12 % 2) : 0,
+                                .jitter_seed = jitter_seed,
                                 .jitter_ns = real ? 2000 : 900000000};
   CHECK(!sl_runtime_create(plan, &options, &rt), "seed %" PRIu64 ": %s", x->seed, sl_detail());
   sl_status status = sl_runtime_run(rt, 3);
@@ -194,13 +196,16 @@ static int accepted, refused, advised;
 static void advice_helps(draw *x, const sl_plan *plan, const char *text) {
   char name[32];
   sl_quota more;
-  CHECK(strstr(text, "waits for"), "seed %" PRIu64 ": refused, but who waits for whom?\n%s", x->seed, text);
+  CHECK(strstr(text, "waits for"), "seed %" PRIu64 ": refused, but who waits for whom?\n%s",
+        x->seed, text);
   if (!read_advice(text, name, &more)) return;
   advised++;
-  CHECK(!lowered_verdict(x, more), "seed %" PRIu64 ": --quota %s@%d=%d does not help:\n%s\n%s", x->seed,
+  CHECK(!lowered_verdict(x, more), "seed %" PRIu64 ": --quota %s@%d=%d does not help:\n%s\n%s",
+        x->seed,
         name, more.stage, more.slots, text, sl_detail());
   more.slots--;
-  CHECK(raised_verdict(plan, more), "seed %" PRIu64 ": --quota %s@%d=%d would have done:\n%s", x->seed,
+  CHECK(raised_verdict(plan, more), "seed %" PRIu64 ": --quota %s@%d=%d would have done:\n%s",
+        x->seed,
         name, more.stage, more.slots, text);
 }
 
@@ -232,6 +237,7 @@ int main(int argc, char **argv) {
   }
   printf("seeds %" PRIu64 " to %" PRIu64 ": %d accepted, %d refused, %d with advice\n", seed,
          seed + count - 1, accepted, refused, advised);
-  CHECK(count < 300 || (accepted > 50 && refused > 50 && advised > 20), "the plans are all of one kind");
+  CHECK(count < 300 || (accepted > 50 && refused > 50 && advised > 20),
+        "the plans are all of one kind");
   return 0;
 }

@@ -48,6 +48,9 @@ share() {
 awk -F'\t' -v p=$p '
   function x(held) { return 70 + (held / p - 0.3) / 0.72 * 490 }
   function y(bubble) { return 330 - bubble / 60 * 290 }
+  function dot(at_x, at_y, r, fill) {
+    return sprintf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"%s\"/>\n", at_x, at_y, r, fill)
+  }
   function text(at_x, at_y, anchor, words) {
     printf "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", at_x, at_y, anchor, words
   }
@@ -61,7 +64,8 @@ awk -F'\t' -v p=$p '
     }
     for (i = 2; i <= 6; i++) {
       share = i / 6
-      text(x(share * p), 350, "middle", i == 6 ? "1" : i == 3 ? "1/2" : i % 2 ? i "/6" : i / 2 "/3")
+      text(x(share * p), 350, "middle",
+           i == 6 ? "1" : i == 3 ? "1/2" : i % 2 ? i "/6" : i / 2 "/3")
       printf "<path d=\"M%.1f 330v5\" stroke=\"#999\"/>\n", x(share * p)
     }
     text(315, 374, "middle", "activations of the fullest device, 1 = those of 1F1B")
@@ -69,16 +73,17 @@ awk -F'\t' -v p=$p '
   }
   NR == 1 { next }
   /^auto/ { line = line (line ? "L" : "M") sprintf("%.1f %.1f", x($2), y($4))
-            dots = dots sprintf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"#1a7f5a\"/>\n", x($2), y($4))
+            dots = dots dot(x($2), y($4), 3, "#1a7f5a")
             next }
   { split($1, part, ":")
     label = part[1] (part[1] == "interleaved" ? " x" part[2] : "")
     if ($3 > p) next
-    named = named sprintf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#c2541b\"/>\n", x($3), y($4))
-    named = named sprintf("<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x($3) + 9, y($4) + 4, label) }
+    named = named dot(x($3), y($4), 4, "#c2541b") \
+            sprintf("<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x($3) + 9, y($4) + 4, label) }
   END {
-    printf "<path d=\"%s\" fill=\"none\" stroke=\"#1a7f5a\" stroke-width=\"2\"/>\n%s%s", line, dots, named
-    print "<circle cx=\"420\" cy=\"58\" r=\"3\" fill=\"#1a7f5a\"/>"; text(430, 62, "start", "--schedule auto")
-    print "<circle cx=\"420\" cy=\"76\" r=\"4\" fill=\"#c2541b\"/>"; text(430, 80, "start", "named schedules")
+    printf "<path d=\"%s\" fill=\"none\" stroke=\"#1a7f5a\" stroke-width=\"2\"/>\n", line
+    printf "%s%s%s%s", dots, named, dot(420, 58, 3, "#1a7f5a"), dot(420, 76, 4, "#c2541b")
+    text(430, 62, "start", "--schedule auto")
+    text(430, 80, "start", "named schedules")
     print "</svg>"
   }' "$scratch/table" > "$svg"
