@@ -191,7 +191,7 @@ static void bubble_rates_are_the_zero_bubble_papers(void) {
     for (int s = 0; s < 3; s++) check_profile(&profiles[i], s);
 }
 
-/* ---- latency ---------------------------------------------------------------------------------- */
+/* ---- latency ------------------------------------------------------------------------------- */
 
 /* The published order where it can be written down, else the order without latency,
  * which has the published bubble. */
