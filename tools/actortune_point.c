@@ -315,7 +315,31 @@ static void take_confirmed(const tuning *t, const planned *made, const sl_figure
   p->seconds = f->step_seconds;
   p->scaled = p->seconds * scale(t, &t->configs[p->config]);
   p->bubble = f->bubble_fraction;
-  p->plan_hash = made->plan->hash;
+}
+
+/* Durations are part of a plan's hash. A command without --profile knows nothing of
+ * those that were measured for the search. */
+static sl_status hash_as_commanded(const config *c, const list *given, uint64_t *out) {
+  config plain = *c;
+  if (!c->profile_path) plain.settings.profile = NULL;
+  planned made;
+  sl_status status = make(&plain, given->items, given->count, false, &made);
+  if (status) return status;
+  *out = made.plan->hash;
+  plan_free(&made);
+  return SL_OK;
+}
+
+/* The figures that actorrun has: of its run on the virtual clock where devices are
+ * modelled, and what it predicts beside a real one. */
+static sl_status predict(const config *c, const sl_plan *plan, sl_figures *out) {
+  if (!strcmp(c->settings.devices.kind, "cpu")) return sl_plan_predict(plan, NULL, out);
+  sl_runtime *rt;
+  sl_status status = run_virtually(plan, &rt);
+  if (status) return status;
+  *out = sl_runtime_figures(rt);
+  sl_runtime_destroy(rt);
+  return SL_OK;
 }
 
 static sl_status confirm_with(const tuning *t, const list *given, point *p) {
@@ -324,13 +348,13 @@ static sl_status confirm_with(const tuning *t, const list *given, point *p) {
   sl_figures f;
   sl_status status = make(c, given->items, given->count, false, &made);
   if (status) return status;
-  status = sl_plan_predict(made.plan, NULL, &f);
+  status = predict(c, made.plan, &f);
   if (!status) {
     take_confirmed(t, &made, &f, p);
     free(f.devices);
   }
   plan_free(&made);
-  return status;
+  return status ? status : hash_as_commanded(c, given, &p->plan_hash);
 }
 
 void point_confirm(const tuning *t, point *p) {
