@@ -43,7 +43,9 @@ commands() { rows "$1" | sed -E 's/.*,"([^"]*)"$/\1/'; }
 number() { sed -nE "s/.*\"$2\":[[:space:]]*([-0-9.e+]+).*/\1/p" "$1" | head -n 1; }
 
 # close A B SHARE: do they differ by no more than this share?
-close() { awk -v a="$1" -v b="$2" -v s="$3" 'BEGIN {d = a - b; if (d < 0) d = -d; exit !(d <= s * b)}'; }
+close() {
+  awk -v a="$1" -v b="$2" -v s="$3" 'BEGIN {d = a - b; if (d < 0) d = -d; exit !(d <= s * b)}'
+}
 
 monotone() {
   rows "$1" | awk -F, 'NR > 1 && !($2 > bytes && $4 > rate) {exit 1}
@@ -80,8 +82,8 @@ refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
   --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
 
 # ---- the small GPT on four CPU devices: commands make the plans, runs need their memory ----
-tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv --json f.json \
-  --svg f.svg gpt $small
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv \
+  --json f.json --svg f.svg gpt $small
 says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out
 [ -s durations-m8.json ] || die "the durations were kept"
 monotone f.csv
@@ -139,8 +141,8 @@ says "--memory ${most}B" c.csv
 tune 0 --devices timed:4 --microbatches 4,8 --pieces 1,2 --schedule 1f1b,seq1f1b,zb-v --effort 100 \
   --csv s.csv gpt $small
 monotone s.csv
-tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 8 --effort 100 --csv p.csv \
-  pipeline
+tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 8 --effort 100 \
+  --csv p.csv pipeline
 monotone p.csv
 n=0
 while read -r command; do
@@ -190,8 +192,8 @@ wait $pid || die "Ctrl-C ends the search with status 0"
 says "stopped before the end" out
 monotone i.csv
 if command -v script >/dev/null; then
-  script -qec "'$bin/actortune' --devices timed:4 --microbatches 8 --effort 200 gpt $small" /dev/null \
-    >out 2>err </dev/null || die "a search on a terminal"
+  script -qec "'$bin/actortune' --devices timed:4 --microbatches 8 --effort 200 gpt $small" \
+    /dev/null >out 2>err </dev/null || die "a search on a terminal"
   says "s left" out
 fi
 echo "all as it should be"

@@ -173,7 +173,7 @@ sl_status json_write(const char *path, const tuning *t, const frontier *f);
 char *format_memory(char out[32], double bytes);
 char *format_seconds(char out[32], double seconds);
 
-/* ---- running actorrun --------------------------------------------------------------------------- */
+/* ---- running actorrun -------------------------------------------------------------- */
 
 /* Runs the actorrun beside this program with these words, and --report into a
  * file of its own, which is returned as a path (the caller's to unlink and free). */

@@ -204,7 +204,7 @@ char *command_line(const tuning *t, const point *p) {
   return line;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------- */
 
 static char *beside_us(void) {
   char self[PATH_MAX];

@@ -41,8 +41,8 @@ static int row(const canvas *c, double seconds) {
 }
 
 static bool is_shown(const canvas *c, const point *p) {
-  return !p->status && p->seconds > 0 && p->published && (double)p->published_bytes <= c->most_bytes &&
-         p->scaled <= c->most_seconds;
+  return !p->status && p->seconds > 0 && p->published && p->scaled <= c->most_seconds &&
+         (double)p->published_bytes <= c->most_bytes;
 }
 
 /* The frontier, and so much around it that published schedules nearby are seen. */

@@ -108,7 +108,7 @@ static size_t largest_device(const sl_plan *plan) {
   return most;
 }
 
-/* ---- evaluating -------------------------------------------------------------------------------- */
+/* ---- evaluating -------------------------------------------------------------------- */
 
 static size_t firings(const sl_plan *plan) {
   size_t sum = 0;
@@ -213,7 +213,7 @@ void point_evaluate(const tuning *t, point *p) {
   if (status) keep_failure(p, status);
 }
 
-/* ---- a configuration's first point ------------------------------------------------------------ */
+/* ---- a configuration's first point ------------------------------------------------- */
 
 /* What --cost says is a device's whole share of a microbatch of the first size:
  * a chunk has its part of it, and a smaller microbatch takes less. */
@@ -271,7 +271,7 @@ sl_status configs_settle(tuning *t) {
   return SL_OK;
 }
 
-/* ---- confirming ----------------------------------------------------------------------------------- */
+/* ---- confirming -------------------------------------------------------------------- */
 
 /* Adds to `given` what the plan made with it has otherwise than wanted: first the
  * knobs, which others follow. Returns how many. */

@@ -25,7 +25,8 @@ static void add_chunks(tuning *t, const char *schedule, int m, int k) {
   for (int i = 0; i < given->count; i++)
     if (given->values[i] == own || own > 1) add_config(t, schedule, given->values[i], m, k);
   if (given->count) return;
-  for (int v = own; v <= (own > 1 ? MOST_CHUNKS : own); v++) add_config(t, schedule, v, m, k)->tried = v != own;
+  for (int v = own; v <= (own > 1 ? MOST_CHUNKS : own); v++)
+    add_config(t, schedule, v, m, k)->tried = v != own;
 }
 
 static void add_configs(tuning *t) {

@@ -113,7 +113,7 @@ static void propose(tuning *t, int config, int *values) {
   t->points[t->npoints++] = (point){.config = config, .values = values, .seconds = unknown};
 }
 
-/* ---- neighbours ---------------------------------------------------------------------------------- */
+/* ---- neighbours -------------------------------------------------------------------- */
 
 static int *copy_values(const config *c, const int *values) {
   int *copy = sli_calloc((size_t)c->nknobs + 1, sizeof *copy);
@@ -195,7 +195,7 @@ static void propose_neighbours(tuning *t, size_t index) {
         propose_change(t, p.config, p.values, choices[w], &c->knobs[i], change);
 }
 
-/* ---- the frontier ---------------------------------------------------------------------------------- */
+/* ---- the frontier ------------------------------------------------------------------ */
 
 /* Memory below the smallest budget is as good as that budget. */
 static size_t counted_bytes(const tuning *t, const point *p) {
@@ -246,7 +246,7 @@ static size_t frontier_to_expand(const tuning *t, size_t **out) {
   return SLI_MIN(n, 1);
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------------------- */
+/* ---- rounds ------------------------------------------------------------------------ */
 
 static size_t smallest_bytes(const tuning *t) {
   size_t least = SIZE_MAX;
@@ -303,8 +303,8 @@ static sl_status run_rounds(tuning *t) {
 static sl_status nothing_found(const tuning *t) {
   if (smallest_bytes(t) < SIZE_MAX) {
     char need[32], have[32];
-    return sl_fail(SL_E_BUDGET, "no plan fits in %s a device: the smallest that was found needs %s; "
-                   "more stages, or more and smaller microbatches, would need less",
+    return sl_fail(SL_E_BUDGET, "no plan fits in %s a device: the smallest that was found needs "
+                   "%s; more stages, or more and smaller microbatches, would need less",
                    format_memory(have, (double)t->sweep.most_bytes),
                    format_memory(need, (double)smallest_bytes(t)));
   }
@@ -326,7 +326,7 @@ sl_status search(tuning *t) {
   return n ? SL_OK : nothing_found(t);
 }
 
-/* ---- confirming and thinning ------------------------------------------------------------------------------ */
+/* ---- confirming and thinning ------------------------------------------------------- */
 
 static void copy_point(const tuning *t, const point *p, point *out) {
   *out = *p;

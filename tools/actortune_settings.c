@@ -81,8 +81,8 @@ static sl_status add_schedule(sweep *w, const char *name, size_t length) {
   for (const char *const *at = sl_schedule_names(); *at; at++) {
     if (strlen(*at) != length || strncmp(*at, name, length)) continue;
     if (!strcmp(*at, "auto"))
-      return sl_fail(SL_E_USAGE, "--schedule auto: actortune is a search itself; name the schedules "
-                     "it should start from, or none");
+      return sl_fail(SL_E_USAGE, "--schedule auto: actortune is a search itself; name the "
+                     "schedules it should start from, or none");
     w->schedules[w->nschedules++] = *at;
     return SL_OK;
   }
@@ -127,7 +127,8 @@ static sl_status read_budgets(const settings *s, sweep *w) {
     good = settings_size(at, &at, &w->most_bytes) && w->most_bytes >= w->least_bytes;
   }
   if (good && !*at) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 8G, nor a range such as 1G..8G", text);
+  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 8G, nor a range such as 1G..8G",
+                 text);
 }
 
 sl_status sweep_read(const settings *s, sweep *out) {
@@ -163,7 +164,7 @@ static sl_status read(settings *s) {
 
 const tool actortune_tool = {
     .name = "actortune",
-    .purpose = "Searches schedules and quotas on the virtual clock, shows what each byte of memory\n"
-               "buys in time, and gives the actorrun command of every plan that is worth it.",
+    .purpose = "Searches schedules and quotas on the virtual clock, shows what each byte of\n"
+               "memory buys in time, and gives the actorrun command of every plan that is worth it.",
     .options = options,
     .read = read};

@@ -28,7 +28,8 @@ char *point_changes(const tuning *t, const point *p) {
   bool any = false;
   for (int i = 0; i < p->nquotas; i++) {
     bool knob = false;
-    for (int k = 0; k < c->nknobs && !knob; k++) knob = !strcmp(c->knobs[k].name, p->quotas[i].name);
+    for (int k = 0; k < c->nknobs && !knob; k++)
+      knob = !strcmp(c->knobs[k].name, p->quotas[i].name);
     char *text = knob ? quota_text(p, i) : NULL;
     if (text) fprintf(out, "%s%s", any ? "  " : "", text), any = true;
     free(text);
@@ -47,7 +48,7 @@ char *format_memory(char out[32], double bytes) {
   return out;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------- */
 
 static void print_what(const tuning *t, const frontier *f, FILE *out) {
   char seconds[32];
@@ -90,7 +91,7 @@ void table_print(const tuning *t, const frontier *f, FILE *out) {
   }
 }
 
-/* ---- files ------------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------- */
 
 /* Quoted as RFC 4180 has it. */
 static void print_field(const char *text, FILE *out) {

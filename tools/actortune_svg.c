@@ -107,7 +107,7 @@ static void text_at(const figure *g, double x, double y, const char *class_name,
   fputs("</text>\n", g->out);
 }
 
-/* ---- axes -------------------------------------------------------------------------------------- */
+/* ---- axes -------------------------------------------------------------------------- */
 
 static void draw_axes(const figure *g) {
   const char *bytes_name, *time_name;
@@ -125,8 +125,8 @@ static void draw_axes(const figure *g) {
     snprintf(text, sizeof text, "%.10g", round(v / seconds * 1e6) / 1e6);
     text_at(g, LEFT - 8, y_of(g, v) + 4, "tick end", text);
   }
-  fprintf(g->out, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT, TOP,
-          PLOT_WIDTH, PLOT_HEIGHT);
+  fprintf(g->out, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT,
+          TOP, PLOT_WIDTH, PLOT_HEIGHT);
   snprintf(text, sizeof text, "memory of the largest device, %s", bytes_name);
   text_at(g, LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 40, "name middle", text);
   if (g->t->same_items)
@@ -139,7 +139,7 @@ static void draw_axes(const figure *g) {
   fputs("</g>\n", g->out);
 }
 
-/* ---- the frontier --------------------------------------------------------------------------------- */
+/* ---- the frontier ------------------------------------------------------------------ */
 
 static void print_stair(const figure *g) {
   const frontier *f = g->f;
@@ -192,7 +192,8 @@ static char *published_name(const figure *g, const point *p) {
   const tuning *t = g->t;
   const settings *s = &t->configs[p->config].settings;
   char chunks[24] = "", m[24] = "", k[24] = "";
-  if (s->chunks != sl_schedule_chunks(s->schedule)) snprintf(chunks, sizeof chunks, " v%d", s->chunks);
+  if (s->chunks != sl_schedule_chunks(s->schedule))
+    snprintf(chunks, sizeof chunks, " v%d", s->chunks);
   if (t->sweep.microbatches.count > 1) snprintf(m, sizeof m, " m%d", s->microbatches);
   if (t->sweep.pieces.count > 1) snprintf(k, sizeof k, " k%d", s->pieces);
   return sli_format("%s%s%s%s", s->schedule, chunks, m, k);
@@ -235,7 +236,7 @@ static void draw_published(figure *g) {
     }
 }
 
-/* ---- the panel ---------------------------------------------------------------------------------------- */
+/* ---- the panel --------------------------------------------------------------------- */
 
 static void draw_panel_line(const figure *g, size_t i, double y) {
   const point *p = &g->f->points[i];
@@ -246,7 +247,8 @@ static void draw_panel_line(const figure *g, size_t i, double y) {
   if (s->chunks > 1) n += snprintf(what + n, sizeof what - (size_t)n, ", %d chunks", s->chunks);
   if (g->t->sweep.microbatches.count > 1)
     n += snprintf(what + n, sizeof what - (size_t)n, ", m %d", s->microbatches);
-  if (g->t->sweep.pieces.count > 1) snprintf(what + n, sizeof what - (size_t)n, ", k %d", s->pieces);
+  if (g->t->sweep.pieces.count > 1)
+    snprintf(what + n, sizeof what - (size_t)n, ", k %d", s->pieces);
   fprintf(g->out, "<circle class=\"point\" cx=\"%d\" cy=\"%.1f\" r=\"9\"/>\n", PANEL + 9, y - 4);
   text_at(g, PANEL + 9, y, "number middle", number);
   text_at(g, PANEL + 92, y, "cell end", format_memory(bytes, (double)p->bytes));
@@ -265,7 +267,7 @@ static void draw_panel(const figure *g) {
   text_at(g, PANEL + 24, y, "cell", "a schedule as published");
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------- */
 
 static const char style[] =
     "<style>text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#222}"
