@@ -165,6 +165,6 @@ static sl_status read(settings *s) {
 const tool actortune_tool = {
     .name = "actortune",
     .purpose = "Searches schedules and quotas on the virtual clock, shows what each byte of\n"
-               "memory buys in time, and gives the actorrun command of every plan that is worth it.",
+               "memory buys in time, and gives the actorrun command of every plan worth having.",
     .options = options,
     .read = read};
