@@ -7,9 +7,10 @@
  * Nobody writes a cell free, and a push does not look whether it is: a ring has
  * more cells than messages can be under way. Every message belongs to a line of
  * messages (READY of one slot to one worker, FREE of one slot from one port,
- * QUOTA of one register) of
- * which each is sent only after the one before has been taken and answered. Of
- * the tickets since the one that used a cell last there are more than lines, so
+ * QUOTA of one register) of which each is sent only after the one before has
+ * been taken and answered. WANTED follows the READY, or the FREE, of a slot, and
+ * of the next such line one more may be sent while it is on its way, but not two:
+ * it counts for two lines. Of the tickets since the one that used a cell last there are more than lines, so
  * two belong to one line, and the owner, who takes in order, had taken the old
  * message before the later of the two was sent. That the old message was read
  * before this one is written follows along the same path: the answer, and the
@@ -23,8 +24,9 @@
 #include "base/base.h"
 
 /* READY: a slot is complete. FREE: a consumer is done with one. QUOTA: the
- * register is to have `slot` slots from now on. */
-typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA } sli_message_kind;
+ * register is to have `slot` slots from now on. WANTED: the producer waits for a
+ * slot in step `key`; to lazy W alone. */
+typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA, SLI_WANTED } sli_message_kind;
 
 /* Plain data, 32 bytes, handles instead of pointers: it may cross processes.
  * `flags`, `priority`, `extent` and `fence` belong to the layout of a message

@@ -111,6 +111,7 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
   a->in[at] = (in_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
+                        .wanted = INT64_MIN,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot_own(rt, a->queue->worker, size, sizeof(int32_t))};
   /* It is not asked about initial slots before its first key. */
@@ -162,6 +163,10 @@ static void make_lazy(sl_runtime *rt, actor *w) {
     const actor *b = &rt->actors[i];
     if (b->plan->cls == SL_CLASS_B && b->plan->stage == w->plan->stage && b->queue == w->queue)
       w->backward = b;
+  }
+  for (in_port *p = w->in; p < w->in_end && w->backward; p++) {
+    if (!p->reg->producer) continue;
+    p->reg->lazy = p->reg->producer->actor->hurries = true;
   }
 }
 
@@ -250,7 +255,7 @@ static void make_mailboxes(sl_runtime *rt) {
     if (!r->worker) continue;
     for (int32_t g = 0; g < r->nfar; g++) {
       uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[i]);
-      most[r->far[g].worker->id] += slots;
+      most[r->far[g].worker->id] += r->lazy ? 3 * slots : slots; /* READY, WANTED */
       most[r->worker->id] += slots * (uint64_t)r->far[g].nports;
     }
     most[r->worker->id]++; /* QUOTA */

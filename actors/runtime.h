@@ -53,6 +53,7 @@ typedef struct in_port {
   bool waiting;    /* its key is needed and not ready */
   bool early;      /* its slot may go back at launch: the producer queues up behind */
   uint32_t mask;
+  int64_t wanted;  /* a lazy W's: the key whose slot the producer waits for */
   int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
   int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready */
   actor *actor;
@@ -109,6 +110,7 @@ struct reg {
                             no counting: then `pending` is not kept */
   group *far;            /* [nfar] the others, by worker */
   int32_t nconsumers, nfar;
+  bool lazy;             /* lazy W read it: they are told when the producer waits */
   uintptr_t base;        /* of slot 0, or 0 without data */
   size_t stride;
   int32_t id;
@@ -135,6 +137,7 @@ struct actor {
   int32_t id;
   bool grouped;          /* the rank has groups of ticks */
   bool gated;            /* waits for its next step to begin */
+  bool hurries;          /* some output is lazy: tells when it waits */
   const actor *backward; /* of a lazy W: the B of its stage, else NULL */
   sl_firing firing;      /* of the launch under way */
   void **bases;          /* [inputs, outputs, workspace] */

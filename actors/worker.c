@@ -159,6 +159,8 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
   satisfy(w, p->actor, p->cause);
 }
 
+static void tell_wanted(worker *w, const actor *a);
+
 /* A consumer is done with a slot. On the producer's worker. */
 static void slot_free(worker *w, reg *r, int32_t slot) {
   if (!r->only) {
@@ -166,8 +168,12 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
               w->rt->plan->regs[r->id].name, slot);
     if (--r->pending[slot]) return;
   }
-  if (UNLIKELY(r->owed)) retire_slot(r, slot);
-  else add_free(w, r, slot);
+  if (UNLIKELY(r->owed)) {
+    retire_slot(r, slot);
+    tell_wanted(w, r->producer->actor);
+  } else {
+    add_free(w, r, slot);
+  }
   if (r->counted) count_freed(w, r);
 }
 
@@ -231,6 +237,24 @@ static void tell_ready(worker *w, reg *r, int32_t from, int64_t key, int32_t slo
   for (int32_t i = from; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
 }
 
+/* The producer waits for a slot: the one that a lazy W has is not to be put off. */
+static void want(worker *w, in_port *p, int64_t step) {
+  if (p->actor->step < step) return; /* by then it is back */
+  p->wanted = p->at.key;
+  if (p->actor->queue->nrunnable) list_queue(w, p->actor->queue);
+}
+
+static void tell_wanted(worker *w, const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const reg *r = p->reg;
+    if (!p->waiting || !r->lazy) continue;
+    for (int32_t g = 0; g < r->nfar; g++)
+      send(w, r->far[g].worker, &(sli_message){.key = a->step, .reg = r->id, .kind = SLI_WANTED,
+                                               .group = (uint32_t)g});
+    for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], a->step);
+  }
+}
+
 static void take_message(worker *w, const sli_message *m) {
   reg *r = &w->rt->regs[m->reg];
   if (m->kind == SLI_FREE) {
@@ -242,7 +266,10 @@ static void take_message(worker *w, const sli_message *m) {
     return;
   }
   const group *g = &r->far[m->group];
-  for (int32_t i = 0; i < g->nports; i++) slot_ready(w, g->ports[i], m->key, m->slot);
+  for (int32_t i = 0; i < g->nports; i++) {
+    if (LIKELY(m->kind == SLI_READY)) slot_ready(w, g->ports[i], m->key, m->slot);
+    else want(w, g->ports[i], m->key);
+  }
 }
 
 static void drain(worker *w) {
@@ -363,6 +390,7 @@ static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
     look_at_input(p);
   }
   next_tick(w, a);
+  if (UNLIKELY(a->hurries)) tell_wanted(w, a);
   if (LIKELY(--a->missing)) return;
   a->cause = SL_WAIT_NONE;
   make_runnable(w, a);
@@ -555,7 +583,8 @@ static bool is_held_back(const actor *a) {
   const actor *b = a->backward;
   if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
   for (const in_port *p = a->in; p < a->in_end; p++)
-    if ((p->reg->producer && p->reg->producer->waiting) || !pool_allows(p->reg)) return false;
+    if (p->wanted == p->at.key || (p->reg->device == a->queue->device && !pool_allows(p->reg)))
+      return false;
   return true;
 }
 
@@ -595,12 +624,16 @@ static int32_t pooled_register(const actor *a) {
   return 0;
 }
 
+/* Does the queue's policy want something else first? A fixed order is all of it. */
+static bool is_untimely(const worker *w, const queue *q, const actor *a) {
+  if (q->plan->order) return q->plan->order[q->in_order] != a->id;
+  return is_held_back(a) || (q->look_ahead_ns && better_is_near(w, q, a));
+}
+
 /* Why an actor that could fire may not: the cause to record, or SL_WAIT_NONE. */
 static int32_t refusal(const worker *w, const queue *q, const actor *a) {
-  if (q->plan->order && q->plan->order[q->in_order] != a->id) return SL_WAIT_POLICY;
-  if (is_held_back(a)) return SL_WAIT_POLICY;
-  if (!pools_allow(a)) return SL_WAIT_CREDIT | pooled_register(a) << 3;
-  return q->look_ahead_ns && better_is_near(w, q, a) ? SL_WAIT_POLICY : SL_WAIT_NONE;
+  if (is_untimely(w, q, a)) return SL_WAIT_POLICY;
+  return pools_allow(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
 }
 
 /* Puts the best actor last on a queue where not every one that could fire may:

@@ -85,13 +85,17 @@ static void add_quota(draw *x, const char *name, int stage, int slots) {
   x->options.nquotas = x->nquotas;
 }
 
-static void draw_quotas(draw *x) {
+static void draw_quotas(draw *x, bool split) {
   for (int s = 0; s < x->p * x->v; s++)
     if (random_below(&x->random, 3)) add_quota(x, "act", s, 1 + random_below(&x->random, x->m));
   if (!random_below(&x->random, 3))
     add_quota(x, "pool", SL_NONE, x->v + random_below(&x->random, x->v * x->m));
   if (x->p * x->v > 1 && !random_below(&x->random, 4))
     add_quota(x, "fwd", SL_NONE, 1 + random_below(&x->random, x->m));
+  if (x->p * x->v > 1 && !random_below(&x->random, 2))
+    add_quota(x, "bwd", SL_NONE, 1 + random_below(&x->random, 3));
+  if (split && !random_below(&x->random, 2))
+    add_quota(x, "watermark", SL_NONE, 1 + random_below(&x->random, 4));
 }
 
 static void draw_run(draw *x, uint64_t seed, const char *kind) {
@@ -105,12 +109,12 @@ static void draw_run(draw *x, uint64_t seed, const char *kind) {
                                   .placement = x->v == 1 ? "line" : *name == 'i' ? "loop" : "vee",
                                   .devices.kind = kind, .quotas = x->quotas,
                                   .op_seconds = stage_op_seconds, .op_seconds_ctx = &x->seconds};
-  if (random_below(&x->random, 2)) x->options.cost.comm = 0.1;
+  if (random_below(&x->random, 2)) x->options.cost.comm = strcmp(kind, "null") ? 0.1 : 1e-4;
   x->seconds = (stage_seconds){x->p * x->v, x->of};
   for (int s = 0; s < x->p * x->v; s++)
     for (int c = 0; c < SL_CLASS_COUNT; c++) x->of[s][c] = 0.1 * random_below(&x->random, 20);
-  draw_quotas(x);
   bool split = *name == 'z' || *name == 'v';
+  draw_quotas(x, split);
   if (random_below(&x->random, 3)) write_order(x, split);
 }
 
@@ -126,7 +130,7 @@ static sl_status happens(const draw *x, const sl_plan *plan, sl_clock clock, uin
   sl_runtime *rt;
   bool real = clock == SL_CLOCK_REAL;
   sl_runtime_options options = {.clock = clock, .no_data = true, .watchdog_seconds = 20,
-                                .workers = real ? 1 + (int)(x->seed / 12 % 2) : 0,
+                                .workers = real ? 1 + (int)(x->seed / 12 % 4) : 0,
                                 .jitter_seed = jitter_seed,
                                 .jitter_ns = real ? 2000 : 900000000};
   CHECK(!sl_runtime_create(plan, &options, &rt), "seed %" PRIu64 ": %s", x->seed, sl_detail());
