@@ -34,7 +34,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   sl_trace_record *records;
   uint64_t dropped;
   size_t n = sli_runtime_records(rt, &records, &dropped), devices = (size_t)plan->ndevices;
-  int64_t from = 0;
+  int64_t from = rt->first_step;
   if (dropped)
     for (int32_t i = 0; i < rt->nworkers; i++) {
       const worker *w = &rt->workers[i];
@@ -109,7 +109,7 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
   int64_t first, count;
   span *spans = measure_spans(rt, &first, &count);
   /* The first step of a run warms up: it is left out if there is another. */
-  size_t skip = first == 0 && count > 1, steps = (size_t)count - (count ? skip : 0);
+  size_t skip = first == rt->first_step && count > 1, steps = (size_t)count - (count ? skip : 0);
   double *scratch = sli_calloc(3 * (steps + 1), sizeof *scratch);
   series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1)};
   sl_figures f = {.devices = sli_calloc(devices, sizeof *f.devices)};

@@ -128,11 +128,22 @@ int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag) {
   return map;
 }
 
-int64_t sli_map_first(const sl_map *map) {
+int64_t sli_map_first(const sl_map *map, int64_t n) {
   int64_t first = INT64_MAX;
-  for (uint32_t i = 0; i < map->period; i++)
-    if (!(map->entries[i].flags & SL_SKIP)) first = SLI_MIN(first, map->entries[i].offset);
+  for (uint32_t i = 0; i < map->period; i++) {
+    uint32_t flags;
+    int64_t key = sl_map_key(map, n + i, &flags);
+    if (!(flags & SL_SKIP)) first = SLI_MIN(first, key);
+  }
   return first;
+}
+
+int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps) {
+  const sl_port *out = sli_plan_output(plan, reg);
+  const sl_register *r = &plan->regs[reg];
+  if (!out || r->held) return 0;
+  int64_t fired = sli_firings(&plan->actors[r->producer], steps);
+  return sli_map_first(&plan->maps[out->map], fired) - r->initial;
 }
 
 int64_t sli_map_displacement(const sl_map *map) {
@@ -185,6 +196,9 @@ static sl_status derive_ends(sl_plan *plan) {
     if (a->firings_per_step < 1 || a->ticks < 0 || a->ticks >= plan->nmaps)
       return sl_fail(SL_E_INPUT, "actor %s: needs a tick map and at least one firing a step",
                      a->name);
+    if (a->every > 1 && !a->nin)
+      return sl_fail(SL_E_INPUT, "actor %s fires every %d steps, but no input tells it when",
+                     a->name, a->every);
     for (int32_t p = 0; p < a->nin; p++) {
       sl_status status = check_port(plan, a, &a->in[p]);
       if (status) return status;

@@ -12,8 +12,20 @@ static inline size_t sli_align(size_t bytes) {
   return (bytes + SLI_ALIGN - 1) & ~(size_t)(SLI_ALIGN - 1);
 }
 
-/* The smallest key of a map. */
-int64_t sli_map_first(const sl_map *map);
+/* The smallest key of a map from firing n on. */
+int64_t sli_map_first(const sl_map *map, int64_t n);
+
+/* The key of a register's first initial slot before a firing of its producer: 0
+ * at the start, and as many more as have been written since. */
+int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps);
+
+/* Steps from one in which an actor fires to the next. */
+static inline int64_t sli_every(const sl_actor *a) { return SLI_MAX(a->every, 1); }
+
+/* Firings of an actor in so many steps from the start. */
+static inline int64_t sli_firings(const sl_actor *a, int64_t steps) {
+  return steps / sli_every(a) * a->firings_per_step;
+}
 
 /* How far a map's keys stray from a straight line, in keys. */
 int64_t sli_map_displacement(const sl_map *map);

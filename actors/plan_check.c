@@ -38,7 +38,7 @@ static bool gives_back(const sl_map *map) {
 /* Keys below `initial` are there at the start; the rest are written, each once. */
 static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
   const sl_register *r = &plan->regs[p->reg];
-  int64_t first = sli_map_first(&plan->maps[p->map]);
+  int64_t first = sli_map_first(&plan->maps[p->map], 0);
   if (r->held || first == r->initial) return SL_OK;
   return sl_fail(SL_E_INPUT, "actor %s writes register %s from key %lld on, but it has %d initial "
                  "slots", a->name, r->name, (long long)first, r->initial);
@@ -52,7 +52,7 @@ static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_po
   if (r->producer == SL_NONE && gives_back(map))
     return sl_fail(SL_E_INPUT, "actor %s gives back register %s, which nobody writes", a->name,
                    r->name);
-  int64_t first = sli_map_first(map);
+  int64_t first = sli_map_first(map, 0);
   if (first < 0 || first > r->initial)
     return sl_fail(SL_E_INPUT, "actor %s reads register %s from key %lld on, but it has %d initial "
                    "slots", a->name, r->name, (long long)first, r->initial);

@@ -67,6 +67,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
       fprintf(out, " %c%d", sl_class_letter((sl_class)c), q->class_order[c]);
     if (q->lazy_w) fprintf(out, " lazy-w watermark %d", q->watermark);
     if (q->look_ahead > 0) fprintf(out, " look-ahead %g", q->look_ahead);
+    if (q->apart) fprintf(out, " apart");
     if (q->order) fprintf(out, " fixed:");
     for (int32_t o = 0; o < q->norder; o++) fprintf(out, " %s", plan->actors[q->order[o]].name);
     fputc('\n', out);
@@ -89,6 +90,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     fprintf(out, "actor %s %c on %s stage %d chunk %d ticks %d x%d rank %d", a->name,
             sl_class_letter(a->cls), plan->queues[a->queue].name, a->stage, a->chunk, a->ticks,
             a->firings_per_step, a->rank);
+    if (a->every > 1) fprintf(out, " every %d", a->every);
     if (a->rank_group) fprintf(out, "+%d per %d-%d", a->rank_stride, a->rank_group, a->rank_shift);
     if (a->seconds > 0) fprintf(out, " %g s", a->seconds);
     print_ports(plan, "in", a->in, a->nin, out);

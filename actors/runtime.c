@@ -38,35 +38,47 @@ static step *make_map(sl_runtime *rt, const sl_map *map) {
 typedef struct tick_ring {
   struct tick_ring *next;
   int32_t map, firings;
+  int64_t every, count;
   tick_step ring[];
 } tick_ring;
 
-/* The ticks of a map with so many firings per step, as a ring that is whole
- * both in periods of the map and in steps. */
-static const tick_step *make_ticks(sl_runtime *rt, int32_t map, int32_t firings) {
+/* The step of an actor's firing. */
+static int64_t firing_step(const sl_actor *a, int64_t n) {
+  return (n / a->firings_per_step + 1) * sli_every(a) - 1;
+}
+
+/* The ticks of an actor's map, as a ring that is whole both in periods of the
+ * map and in steps. */
+static const tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
+  int32_t map = a->ticks, firings = a->firings_per_step;
+  int64_t every = sli_every(a);
   for (const tick_ring *t = rt->ticks; t; t = t->next)
-    if (t->map == map && t->firings == firings) return t->ring;
+    if (t->map == map && t->firings == firings && t->every == every) return t;
   const sl_plan *plan = rt->plan;
   const sl_map *m = &plan->maps[map];
   int64_t count = firings, per_step = (int64_t)plan->microbatches * plan->pieces;
   while (count % m->period || count / m->period * m->stride % per_step) count += firings;
   tick_ring *t = allot(rt, 1, sizeof *t + (size_t)count * sizeof *t->ring);
-  *t = (tick_ring){.next = rt->ticks, .map = map, .firings = firings};
+  *t = (tick_ring){.next = rt->ticks, .map = map, .firings = firings, .every = every,
+                   .count = count};
   for (int64_t i = 0; i < count; i++) {
     uint32_t flags;
     sl_tick tick = sli_tick(plan, sl_map_key(m, i, &flags));
     t->ring[i] = (tick_step){.delta = sl_map_key(m, i + 1, &flags) - tick.number,
                              .microbatch = tick.microbatch, .piece = tick.piece,
-                             .ahead = (int32_t)(tick.step - i / firings),
+                             .ahead = (int32_t)(tick.step - firing_step(a, i)),
                              .next = &t->ring[i + 1 < count ? i + 1 : 0],
                              .last = (i + 1) % firings == 0};
   }
   rt->ticks = t;
-  return t->ring;
+  return t;
 }
 
-static walk start_walk(const sl_runtime *rt, int32_t map) {
-  return (walk){rt->maps[map], rt->plan->maps[map].entries[0].offset};
+/* Where a port stands in its map before firing n. */
+static walk start_walk(const sl_runtime *rt, int32_t map, int64_t n) {
+  const sl_map *m = &rt->plan->maps[map];
+  uint32_t flags;
+  return (walk){rt->maps[map] + n % m->period, sl_map_key(m, n, &flags)};
 }
 
 static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
@@ -109,20 +121,23 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   uint32_t size = sli_ready_size(plan, from->reg, &plan->maps[from->map]);
   int32_t producer = plan->regs[from->reg].producer;
   bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
-  a->in[at] = (in_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
+  a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a, .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .wanted = INT64_MIN,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot_own(rt, a->queue->worker, size, sizeof(int32_t))};
   /* It is not asked about initial slots before its first key. */
-  for (int64_t s = sli_map_first(&plan->maps[from->map]); s < plan->regs[from->reg].initial; s++) {
-    a->in[at].ready[s & a->in[at].mask] = (int32_t)s + 1;
-    rt->regs[from->reg].pending[s]++;
+  int64_t first = sli_first_key(plan, from->reg, rt->first_step);
+  for (int64_t key = sli_map_first(&plan->maps[from->map], a->fired);
+       key < first + plan->regs[from->reg].initial; key++) {
+    int32_t slot = (int32_t)(key - first);
+    a->in[at].ready[key & a->in[at].mask] = slot + 1;
+    rt->regs[from->reg].pending[slot]++;
   }
 }
 
 static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
-  a->out[at] = (out_port){.at = start_walk(rt, from->map), .actor = a, .reg = &rt->regs[from->reg],
+  a->out[at] = (out_port){.at = start_walk(rt, from->map, a->fired), .actor = a, .reg = &rt->regs[from->reg],
                           .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
   rt->regs[from->reg].producer = &a->out[at];
@@ -138,13 +153,16 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   worker *w = rt->queues[from->queue].worker;
   size_t nbases = (size_t)(from->nin + from->nout + 1);
   bool runs = !rt->options.no_data && from->program && from->program->ncalls;
+  const tick_ring *ticks = make_ticks(rt, from);
+  int64_t fired = sli_firings(from, rt->first_step);
   *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
                .program = runs ? from->program : NULL,
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
                .grouped = from->rank_group != 0,
-               .tick = make_ticks(rt, from->ticks, from->firings_per_step),
-               .tick_number = sl_plan_tick(rt->plan, i, 0).number,
+               .fired = fired, .every = sli_every(from), .step = firing_step(from, fired),
+               .tick = &ticks->ring[fired % ticks->count],
+               .tick_number = sl_plan_tick(rt->plan, i, fired).number,
                .in = allot_own(rt, w, (size_t)from->nin, sizeof *a->in),
                .out = allot_own(rt, w, (size_t)from->nout, sizeof *a->out),
                .bases = allot_own(rt, w, nbases, sizeof *a->bases),
@@ -224,7 +242,8 @@ static int32_t most_notices(const sl_runtime *rt, int32_t q) {
   return most;
 }
 
-static void make_queue(sl_runtime *rt, int32_t i) {
+/* The workers of devices are there, `shared` of them; queues apart add theirs. */
+static void make_queue(sl_runtime *rt, int32_t i, int32_t shared) {
   const sl_queue *from = &rt->plan->queues[i];
   queue *q = &rt->queues[i];
   q->id = i;
@@ -235,8 +254,12 @@ static void make_queue(sl_runtime *rt, int32_t i) {
   q->selective = from->order || q->look_ahead_ns;
   q->device = &rt->devices[from->device];
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
-  q->worker = &rt->workers[from->device % rt->nworkers];
-  q->device->worker = q->worker;
+  if (from->apart && rt->threads) {
+    q->worker = &rt->workers[rt->nworkers++];
+  } else {
+    q->worker = &rt->workers[from->device % shared];
+    q->device->worker = q->worker;
+  }
   q->worker->nqueues++;
   q->flights = allot_own(rt, q->worker, (size_t)q->run_ahead, sizeof *q->flights);
 }
@@ -277,6 +300,7 @@ static void make_worker_lists(sl_runtime *rt) {
     w->timers = allot_own(rt, w, nqueues, sizeof *w->timers);
     w->polled = allot_own(rt, w, nqueues, sizeof *w->polled);
     w->actors = allot_own(rt, w, (size_t)w->nactors, sizeof *w->actors);
+    w->sparse = allot_own(rt, w, (size_t)w->nactors, sizeof *w->sparse);
     w->nqueues = w->nactors = 0;
   }
   for (int32_t i = 0; i < rt->plan->nqueues; i++) {
@@ -290,7 +314,8 @@ static void make_worker_lists(sl_runtime *rt) {
     worker *w = q->worker;
     q->actors[q->nactors++] = &rt->actors[i];
     w->actors[w->nactors++] = &rt->actors[i];
-    w->firings_per_step += (uint64_t)rt->plan->actors[i].firings_per_step;
+    if (rt->actors[i].every > 1) w->sparse[w->nsparse++] = &rt->actors[i];
+    else w->firings_per_step += (uint64_t)rt->plan->actors[i].firings_per_step;
   }
   free(nactors);
 }
@@ -304,13 +329,15 @@ static void make_state(sl_runtime *rt) {
   rt->devices = allot_lines(rt, (size_t)plan->ndevices, sizeof *rt->devices);
   rt->pools = allot_lines(rt, (size_t)plan->npools, sizeof *rt->pools);
   rt->maps = allot(rt, (size_t)plan->nmaps, sizeof *rt->maps);
-  rt->workers = aligned_alloc(SLI_CACHE_LINE, (size_t)rt->nworkers * sizeof *rt->workers);
-  SLI_CHECK(rt->workers, "no memory for %d workers", rt->nworkers);
-  memset(rt->workers, 0, (size_t)rt->nworkers * sizeof *rt->workers);
+  int32_t shared = rt->nworkers, most = shared + (rt->threads ? plan->nqueues : 0);
+  rt->workers = aligned_alloc(SLI_CACHE_LINE, (size_t)most * sizeof *rt->workers);
+  SLI_CHECK(rt->workers, "no memory for %d workers", most);
+  memset(rt->workers, 0, (size_t)most * sizeof *rt->workers);
   for (int32_t i = 0; i < plan->nmaps; i++) rt->maps[i] = make_map(rt, &plan->maps[i]);
   for (int32_t i = 0; i < plan->npools; i++)
     rt->pools[i] = (pool){.quota = plan->pools[i].quota,
                           .queues = allot(rt, (size_t)plan->nqueues, sizeof(queue *))};
+  for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i, shared);
   for (int32_t i = 0; i < rt->nworkers; i++) {
     worker *w = &rt->workers[i];
     w->rt = rt;
@@ -321,7 +348,6 @@ static void make_state(sl_runtime *rt) {
     w->spin_ns = 20000;
     w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
   }
-  for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i);
   for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
@@ -402,7 +428,7 @@ static sl_status open_queue(worker *w, queue *q) {
   binding *b = allot(rt, 1, sizeof *b);
   *b = (binding){rt, q->plan->device};
   sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
-                            .bind = bind_thread, .bind_arg = b};
+                            .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = b};
   return q->ops->open(&config, &q->impl);
 }
 
@@ -506,6 +532,8 @@ sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *optio
   rt->plan = plan;
   rt->options = *options;
   rt->threads = options->clock == SL_CLOCK_REAL;
+  rt->first_step = rt->steps = options->first_step;
+  atomic_init(&rt->gate, (uint64_t)options->first_step << 1);
   int32_t workers = options->workers ? SLI_MIN(options->workers, plan->ndevices) : plan->ndevices;
   rt->nworkers = rt->threads ? SLI_MAX(workers, 1) : 1;
   int threads = 0;
@@ -553,7 +581,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
 
 static bool all_fired(const sl_runtime *rt, int64_t steps) {
   for (int32_t i = 0; i < rt->nworkers; i++)
-    if (worker_fired(&rt->workers[i]) != (uint64_t)steps * rt->workers[i].firings_per_step)
+    if (worker_fired(&rt->workers[i]) != worker_share(&rt->workers[i], steps))
       return false;
   return true;
 }

@@ -131,6 +131,7 @@ struct actor {
   uint64_t duration_ns;
   const tick_step *tick; /* of the next firing */
   int64_t fired;         /* firings so far */
+  int64_t every;         /* steps from one in which it fires to the next */
   const sl_program *program; /* NULL: nothing to run */
   int64_t tick_number, step; /* of the next firing */
   uint64_t order_base;   /* class and rank */
@@ -216,13 +217,16 @@ struct worker {
   timer *timers;           /* heap by due time, one per queue with known completions */
   queue **polled;          /* queues whose completions must be asked for */
   uint64_t target;         /* firings at this run's end */
-  uint64_t firings_per_step, messages, wakes, random;
+  uint64_t firings_per_step; /* of its actors that fire in every step */
+  uint64_t messages, wakes, random;
   uint64_t spin_ns;        /* how long to look before sleeping; adapts */
   int32_t id;
   pthread_t thread;
   int32_t nqueues, nactors;
   queue **queues;          /* [nqueues] */
   actor **actors;          /* [nactors] */
+  int32_t nsparse;
+  actor **sparse;          /* [nsparse] those that sit steps out */
   sli_arena memory;        /* of what is its own: nobody else touches these cache lines */
   sl_status status;        /* of opening its queues */
   char *detail;
@@ -236,7 +240,7 @@ struct sl_runtime {
   sli_clock clock;
   bool threads;          /* workers are threads (real clock) */
   bool oversubscribed;   /* more workers than cores */
-  int32_t nworkers;
+  int32_t nworkers;      /* those of devices, then those of queues apart */
   worker *workers;
   actor *actors;
   reg *regs;
@@ -246,7 +250,8 @@ struct sl_runtime {
   step **maps;           /* [plan->nmaps] */
   struct tick_ring *ticks; /* list of those made so far */
   sli_arena memory;
-  int64_t steps;         /* completed */
+  int64_t first_step;    /* the run began with it */
+  int64_t steps;         /* completed, those before the first included */
   int32_t *quotas;       /* [nregs] as last asked for; who changes quotas alone */
   int64_t goal;          /* steps to have completed at the end of this run */
   _Atomic uint64_t gate; /* newest step begun * 2 + stop requested: one word, so that
@@ -262,6 +267,16 @@ struct sl_runtime {
 
 static inline void *slot_address(const reg *r, int32_t slot) {
   return (void *)(r->base + (size_t)slot * r->stride);
+}
+
+/* Firings of a worker from the first step of the run to `steps`. */
+static inline uint64_t worker_share(const worker *w, int64_t steps) {
+  int64_t first = w->rt->first_step;
+  uint64_t sum = (uint64_t)(steps - first) * w->firings_per_step;
+  for (int32_t i = 0; i < w->nsparse; i++)
+    sum += (uint64_t)(sli_firings(w->sparse[i]->plan, steps) -
+                      sli_firings(w->sparse[i]->plan, first));
+  return sum;
 }
 
 static inline uint64_t worker_fired(const worker *w) {

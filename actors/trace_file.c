@@ -86,7 +86,7 @@ struct queue_item {
   int32_t device, threads, run_ahead, lazy_w, watermark;
   uint8_t class_order[8];
   int32_t norder;
-  uint32_t first_order, reserved;
+  uint32_t first_order, apart;
   double look_ahead;
 };
 _Static_assert(sizeof(struct queue_item) == 56, "no padding");
@@ -125,7 +125,8 @@ struct actor_item {
   int32_t queue, stage, chunk, ticks, firings_per_step, source;
   int32_t rank, rank_group, rank_stride, rank_shift;
   int32_t nin, nout;
-  uint32_t first_port, reserved; /* inputs, then outputs */
+  uint32_t first_port; /* inputs, then outputs */
+  int32_t every;
   double seconds;
 };
 _Static_assert(sizeof(struct actor_item) == 72, "no padding");
@@ -194,7 +195,7 @@ static void put_queues(image *im, const sl_plan *plan) {
                               .device = q->device, .threads = q->threads,
                               .run_ahead = q->run_ahead, .lazy_w = q->lazy_w,
                               .watermark = q->watermark, .look_ahead = q->look_ahead,
-                              .norder = q->norder,
+                              .norder = q->norder, .apart = q->apart,
                               .first_order = (uint32_t)(im->parts[ORDERS].used / sizeof(int32_t))};
     for (int32_t k = 0; k < q->norder; k++) PUT(im, ORDERS, q->order[k]);
     memcpy(item.class_order, q->class_order, sizeof q->class_order);
@@ -243,7 +244,7 @@ static void put_actors(image *im, const sl_plan *plan) {
         .chunk = a->chunk, .ticks = a->ticks, .firings_per_step = a->firings_per_step,
         .source = a->source, .rank = a->rank, .rank_group = a->rank_group,
         .rank_stride = a->rank_stride, .rank_shift = a->rank_shift, .nin = a->nin,
-        .nout = a->nout, .seconds = a->seconds,
+        .nout = a->nout, .every = a->every, .seconds = a->seconds,
         .first_port = (uint32_t)(im->parts[PORTS].used / sizeof(struct port_item))};
     for (int32_t p = 0; p < a->nin + a->nout; p++) {
       const sl_port *port = p < a->nin ? &a->in[p] : &a->out[p - a->nin];
@@ -518,7 +519,7 @@ static sl_status read_queues(reading *r) {
     get_item(r, QUEUES, (uint64_t)i, &q);
     sl_queue queue = {.name = get_text(r, q.name), .device = q.device, .threads = q.threads,
                       .run_ahead = q.run_ahead, .lazy_w = q.lazy_w, .watermark = q.watermark,
-                      .look_ahead = q.look_ahead};
+                      .look_ahead = q.look_ahead, .apart = q.apart};
     const char *ops = get_text(r, q.ops);
     if (!queue.name || !ops || !in_table(q.device, r->plan->ndevices) || q.run_ahead < 1 ||
         q.run_ahead > 1 << 24)
@@ -541,7 +542,7 @@ static sl_status read_maps(reading *r) {
     struct map_item m;
     get_item(r, MAPS, (uint64_t)i, &m);
     uint64_t last = (uint64_t)m.first_entry + m.period;
-    if (!m.period || last > r->sections[ENTRIES].count || llabs(m.stride) > 1 << 23)
+    if (!m.period || last > r->sections[ENTRIES].count || llabs(m.stride) > INT32_MAX)
       return impossible(r, MAPS, (uint64_t)i);
     sl_map_entry *entries = sli_calloc(m.period, sizeof *entries);
     for (uint32_t e = 0; e < m.period; e++) {
@@ -599,8 +600,8 @@ static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
                     .rank_group = a.rank_group, .rank_stride = a.rank_stride,
                     .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
                     .in = ports + a.first_port, .out = ports + a.first_port + a.nin,
-                    .seconds = a.seconds};
-  if (!actor.name || a.cls >= SL_CLASS_COUNT || !in_table(a.queue, r->plan->nqueues) ||
+                    .every = a.every, .seconds = a.seconds};
+  if (!actor.name || a.every < 0 || a.every > 1 << 24 || a.cls >= SL_CLASS_COUNT || !in_table(a.queue, r->plan->nqueues) ||
       a.stage < SL_NONE || a.chunk < SL_NONE || a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
       a.first_port + (uint64_t)a.nin + (uint64_t)a.nout > r->sections[PORTS].count ||
       !(a.seconds >= 0 && a.seconds < 1e9))

@@ -301,8 +301,10 @@ int64_t sli_final_steps(sl_runtime *rt) {
   return word & 1 ? (int64_t)(word >> 1) : rt->goal;
 }
 
+/* An actor that sits steps out is not asked: its inputs tell it when, and it must
+ * not begin the steps up to its own. */
 static void ask_gate(worker *w, actor *a) {
-  a->gated = !gate_open(w->rt, a->step);
+  a->gated = a->every == 1 && !gate_open(w->rt, a->step);
   a->missing += a->gated;
 }
 
@@ -312,7 +314,7 @@ static inline void next_tick(worker *w, actor *a) {
   a->tick_number += t->delta;
   a->tick = t->next;
   if (LIKELY(!t->last)) return;
-  a->step++;
+  a->step += a->every;
   ask_gate(w, a);
 }
 
@@ -420,16 +422,17 @@ static inline void record(worker *w, queue *q, const actor *a, int64_t firing, u
   atomic_store_explicit(&w->fired, fired + 1, memory_order_release);
 }
 
-/* Tells the program its tick and where its slots are. */
+/* Tells the program its tick and where its slots are: NULL at a port that sits
+ * this firing out. */
 static void bind(actor *a) {
   const tick_step *t = a->tick;
   void **base = a->bases;
   uint8_t *first = a->first;
   for (const in_port *p = a->in; p < a->in_end; p++, base++, first++)
-    if (!(p->at.now->flags & SL_SKIP))
-      *base = slot_address(p->reg, p->ready[p->at.key & p->mask] - 1);
+    *base = p->at.now->flags & SL_SKIP
+                ? NULL : slot_address(p->reg, p->ready[p->at.key & p->mask] - 1);
   for (const out_port *p = a->out; p < a->out_end; p++, base++, first++) {
-    *base = slot_address(p->reg, p->slot);
+    *base = p->at.now->flags & SL_SKIP ? NULL : slot_address(p->reg, p->slot);
     *first = (p->at.now->flags & SL_FIRST) != 0;
   }
   a->firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
@@ -703,7 +706,7 @@ static bool finished(worker *w) {
   uint64_t fired = worker_fired(w);
   if (fired == w->target) return true;
   uint64_t word = atomic_load(&w->rt->gate);
-  return (word & 1) && fired == (word >> 1) * w->firings_per_step;
+  return (word & 1) && fired == worker_share(w, (int64_t)(word >> 1));
 }
 
 /* How long until the next known completion; UINT64_MAX: unknown. */
@@ -775,7 +778,7 @@ static void open_gates(worker *w) {
 
 void sli_worker_run(worker *w) {
   sl_runtime *rt = w->rt;
-  w->target = (uint64_t)rt->goal * w->firings_per_step;
+  w->target = worker_share(w, rt->goal);
   if (w->real) w->now_ns = sli_clock_now(&w->clock);
   open_gates(w);
   for (;;) {

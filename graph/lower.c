@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PENDING_STEPS = 4 };
+enum { PENDING_STEPS = 4, MOST_STORE_EVERY = 1000000 };
 
 /* One output that inference delivers. */
 typedef struct output_sink {
@@ -29,6 +29,7 @@ struct sl_lowered {
   sl_runtime *rt; /* where failures go */
   sl_sink loss_sink, norm_sink;
   output_sink *outputs;
+  sli_stores *stores;
   double loss[PENDING_STEPS]; /* sums of steps under way; the host queue's alone */
   sli_arena arena;
 };
@@ -116,7 +117,7 @@ static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    if (b->rate == SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
+    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
     to->quotas[to->nquotas++] =
         (sl_quota){sli_arena_strdup(&to->arena, b->quota_name), l->groups[b->producer].stage,
                    b->quota};
@@ -139,8 +140,11 @@ sl_status sli_lower_once(sli_lowering *l) {
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
+  sli_lower_store(l);
   status = sli_lower_quotas(l);
-  return status ? status : sli_lower_plan(l);
+  if (status) return status;
+  sli_lower_store_sizes(l);
+  return sli_lower_plan(l);
 }
 
 static bool is_auto(const sl_lower_options *o) {
@@ -154,6 +158,9 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
     return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
   if (o->dtype != SL_F32 && o->dtype != SL_BF16)
     return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
+  if (o->store_every > INT32_MAX / ((int64_t)l->m * l->k) || o->store_every > MOST_STORE_EVERY)
+    return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
+                   "%d pieces", (long long)o->store_every, l->m, l->k);
   if (is_auto(o)) return SL_OK;
   l->schedule = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
   if (!l->schedule) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
@@ -207,6 +214,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   sl_lowered *to = sli_calloc(1, sizeof *to);
   to->g = g;
   to->options = *options;
+  to->stores = l.stores = sli_stores_create(options);
   status = run_passes(to, &l);
   to->plan = l.plan;
   if (!status) {
@@ -214,6 +222,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
     to->chunks = l.v;
     keep_params(to, &l);
     keep_quotas(to, &l);
+    sli_stores_keep(to->stores, &l);
   }
   sli_lower_free(&l);
   if (status) {
@@ -227,6 +236,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
 void sl_lowered_destroy(sl_lowered *l) {
   if (!l) return;
   sl_plan_destroy(l->plan);
+  sli_stores_destroy(l->stores);
   free(l->schedule);
   sli_arena_fini(&l->arena);
   free(l);
@@ -236,7 +246,17 @@ const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
 const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
-void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) { l->rt = rt; }
+
+void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) {
+  l->rt = rt;
+  sli_stores_attach(l->stores, rt);
+}
+
+int sl_lowered_stages(const sl_lowered *l) { return sli_stores_stages(l->stores); }
+
+int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, const sl_state_tensor **out) {
+  return sli_stores_state(l->stores, l->plan, rt, stage, out);
+}
 
 void sl_lowered_quotas(const sl_lowered *l,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx) {

@@ -13,8 +13,9 @@
 #include "graph/graph.h"
 #include "graph/schedules.h"
 
-/* How often something happens: once per tick, per microbatch, or per step. */
-typedef enum sli_rate { SLI_PER_TICK, SLI_PER_MICROBATCH, SLI_PER_STEP } sli_rate;
+/* How often something happens: once per tick, per microbatch, per step, or every
+ * store_every steps. */
+typedef enum sli_rate { SLI_PER_TICK, SLI_PER_MICROBATCH, SLI_PER_STEP, SLI_PER_STORE } sli_rate;
 
 /* Nodes that run together: one actor. */
 typedef struct sli_group {
@@ -49,6 +50,7 @@ typedef struct sli_bundle {
   int quota, quota_most;
   double activation;
   size_t bytes;
+  size_t image;          /* of what is stored: offset of its copy in the slot of `store` */
   int32_t reg;
 } sli_bundle;
 
@@ -68,6 +70,13 @@ typedef struct sli_tune {
   int pool_most;                       /* a pool of no more than this; 0: the row's */
   int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
 } sli_tune;
+
+/* What is stored every so many steps, and the callbacks that do it. */
+typedef struct sli_stores sli_stores;
+struct sli_store_user {
+  sli_stores *stores;
+  int stage; /* SL_NONE: the commit */
+};
 
 typedef struct sli_lowering {
   sl_graph *g;
@@ -90,6 +99,8 @@ typedef struct sli_lowering {
   int *act_b, *act_w;    /* [stages] credits */
   int *pools;            /* [p] credits of a device together, 0: no pool */
   int *watermarks;       /* [p] W a device may hold back, -1: not lazy */
+  sli_stores *stores;    /* the result's; NULL: a trial */
+  bool store;            /* the plan has store actors */
   sli_arena arena;
   sl_plan *plan;
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
@@ -105,7 +116,9 @@ sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_loweri
 sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
+void sli_lower_store_sizes(sli_lowering *l);     /* which depend on quotas */
 sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
 
 /* Fixes the order of passes, if the user or the schedule wants it. */
@@ -119,6 +132,20 @@ double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
 
 /* Seconds on the way between two devices, without the wire. */
 double sli_lower_crossing(const sli_lowering *l);
+
+/* Programs of checkpoints: the calls that copy what a group updates (how many at
+ * most, and themselves), and the whole program of a store or commit group. */
+int sli_lower_store_calls(const sli_lowering *l, int group);
+int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls);
+sl_program *sli_lower_store_program(sli_lowering *l, int group);
+
+sli_stores *sli_stores_create(const sl_lower_options *options);
+void sli_stores_destroy(sli_stores *stores);
+void sli_stores_keep(sli_stores *stores, const sli_lowering *l);
+void sli_stores_attach(sli_stores *stores, sl_runtime *rt);
+int sli_stores_stages(const sli_stores *stores);
+int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *rt, int stage,
+                     const sl_state_tensor **out);
 
 /* The bundles that a group's node arguments refer to, by port: inputs first. */
 int sli_group_port(const sli_group *group, int bundle, bool output);

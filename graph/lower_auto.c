@@ -64,7 +64,7 @@ static void lowering_of(const search *s, const candidate *c, sli_lowering *l) {
   *l = (sli_lowering){.g = s->origin->g, .options = s->origin->options, .m = s->origin->m,
                       .k = s->origin->k, .p = s->origin->p, .v = c->v,
                       .stages = s->origin->p * c->v, .schedule = c->row, .split = c->row->split,
-                      .tune = &c->tune};
+                      .tune = &c->tune, .stores = s->origin->stores};
 }
 
 static void evaluate(search *s, candidate *c) {

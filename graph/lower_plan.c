@@ -35,7 +35,17 @@ static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
                                         .run_ahead = 1});
 }
 
-static int32_t queue_of(const sli_group *g) { return 2 * g->device + g->host; }
+/* Storing has a queue and a thread of its own: it waits for disks. */
+static void add_store_queues(sli_lowering *l, const struct kind *kind) {
+  for (int d = 0; d < l->p && l->store; d++)
+    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "store@%d", d),
+                                          .device = d, .ops = kind->host, .threads = 1,
+                                          .run_ahead = 1, .apart = true});
+}
+
+static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
+  return g->rate == SLI_PER_STORE ? 2 * l->p + g->device : 2 * g->device + g->host;
+}
 
 static sl_status add_devices(sli_lowering *l) {
   const sl_device_options *o = &l->options->devices;
@@ -55,6 +65,7 @@ static sl_status add_devices(sli_lowering *l) {
                                             .workspace_bytes = workspace});
   }
   for (int d = 0; d < l->p; d++) add_queues(l, kind, d);
+  add_store_queues(l, kind);
   return SL_OK;
 }
 
@@ -184,13 +195,25 @@ static int32_t near_register(sli_lowering *l, links *x, int bundle, int device) 
 
 /* ---- ports ------------------------------------------------------------------------------ */
 
+/* One key every store_every firings, the last of them. */
+static int32_t sparse_map(sli_lowering *l) {
+  uint32_t every = (uint32_t)l->options->store_every;
+  sl_map_entry *entries = sli_calloc(every, sizeof *entries);
+  for (uint32_t i = 0; i + 1 < every; i++) entries[i].flags = SL_SKIP;
+  entries[every - 1].flags = SL_FIRST | SL_LAST;
+  int32_t map = sl_plan_add_map(l->plan, every, 1, entries);
+  free(entries);
+  return map;
+}
+
 static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
   sl_plan *plan = l->plan;
   uint32_t ticks = (uint32_t)(l->m * l->k);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
-  if (g->rate == SLI_PER_STEP) return sl_plan_map_each(plan);
+  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);
+  if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->k);
   return tick_map(l, g);
@@ -259,10 +282,12 @@ static sl_program_call vary_call(const sl_program_call *call, const sli_node *n,
 
 static sl_program *write_program(sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
+  if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->pieces && g->rate == SLI_PER_TICK;
   int nvariants = cut ? l->g->nvariants : 1;
-  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes;
+  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes +
+                (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
   program->nvariants = nvariants;
@@ -273,6 +298,7 @@ static sl_program *write_program(sli_lowering *l, int group) {
       write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
     write_call(l, group, n, &program->calls[program->ncalls++]);
   }
+  program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
   /* what fires every tick updates no parameter: calls and nodes match */
   for (int v = 1; v < nvariants; v++)
     for (int i = 0; i < g->nnodes; i++)
@@ -366,11 +392,12 @@ static void add_actor(sli_lowering *l, links *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
   int32_t ticks = l->m * l->k;
-  bool per_step = g->rate == SLI_PER_STEP;
-  sl_map_entry last = {ticks - 1, SL_FIRST | SL_LAST};
-  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(g), .stage = g->stage,
-                .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks,
-                .ticks = per_step ? sl_plan_add_map(plan, 1, ticks, &last) : tick_map(l, g),
+  bool per_step = g->rate >= SLI_PER_STEP;
+  int32_t every = g->rate == SLI_PER_STORE ? (int32_t)l->options->store_every : 1;
+  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
+  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, g), .stage = g->stage,
+                .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
+                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last) : tick_map(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
                 .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};

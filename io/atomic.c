@@ -66,6 +66,10 @@ sl_status sli_atomic_open(const char *path, sli_atomic_file *out) {
 }
 
 sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes) {
+  if (file->hashed) {
+    file->hash = sli_hash(file->bytes ? file->hash : SLI_HASH_SEED, data, bytes);
+    file->bytes += bytes;
+  }
   if (!bytes || fwrite(data, 1, bytes, file->stream) == bytes) return SL_OK;
   return sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(errno));
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include <sluice/status.h>
@@ -17,6 +18,8 @@ typedef struct sli_atomic_file {
   char *path;      /* as the user wrote it, for messages */
   char *target;    /* where the rename goes */
   char *temporary; /* NULL: written directly */
+  bool hashed;     /* count and hash what sli_atomic_write is given */
+  uint64_t bytes, hash; /* FNV-1a */
 } sli_atomic_file;
 
 /* SL_E_IO with the file's name. */

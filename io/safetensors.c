@@ -347,10 +347,12 @@ static sl_status write_all(sli_atomic_file *file, const char *header,
   return status;
 }
 
-sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count) {
+static sl_status write_file(const char *path, const sli_tensor_data *tensors, int count,
+                            sli_written *out) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
   if (status) return status;
+  file.hashed = out;
   char *header = make_header(tensors, count);
   status = write_all(&file, header, tensors, count);
   free(header);
@@ -358,5 +360,17 @@ sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors
     sli_atomic_abandon(&file);
     return status;
   }
-  return sli_atomic_commit(&file);
+  sli_written written = {file.bytes, file.hash};
+  status = sli_atomic_commit(&file);
+  if (!status && out) *out = written;
+  return status;
+}
+
+sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count) {
+  return write_file(path, tensors, count, NULL);
+}
+
+sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *tensors, int count,
+                                      sli_written *out) {
+  return write_file(path, tensors, count, out);
 }

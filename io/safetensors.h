@@ -56,4 +56,11 @@ typedef struct sli_tensor_data {
  * SL_E_IO names the file. */
 sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count);
 
+/* The same, and what the file holds: its length and FNV-1a checksum. */
+typedef struct sli_written {
+  uint64_t bytes, hash;
+} sli_written;
+sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *tensors, int count,
+                                      sli_written *out);
+
 #endif

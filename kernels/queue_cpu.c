@@ -36,7 +36,14 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
 }
 
 static inline void *place_address(sl_place place, void *const *bases) {
-  return place.base < 0 ? NULL : (char *)bases[place.base] + place.offset;
+  return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;
+}
+
+/* What a call would write is not wanted this time. */
+static inline bool is_left_out(const sl_program_call *c, void *const *out) {
+  for (int o = 0; o < c->nout; o++)
+    if (out[o]) return false;
+  return c->nout > 0;
 }
 
 static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing,
@@ -49,6 +56,7 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
     out[o] = place_address(c->out[o], firing->bases);
     if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
   }
+  if (is_left_out(c, out)) return;
   c->op->cpu(&(sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
                         .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
                         .accumulate = accumulate, .state = c->state, .scratch = q->scratch,

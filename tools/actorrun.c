@@ -64,13 +64,21 @@ size_t job_memory_bytes(const sl_plan *plan) {
 
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
-  sl_status status = plan_make(s, progress_step, &j->progress, &j->made);
+  const sl_lower_options run = {.on_step = progress_step,
+                                .ctx = &j->progress,
+                                .store_every = settings_text(s, "checkpoint")
+                                                   ? sl_arg_int(s->run, "every") : 0,
+                                .on_store = checkpoints_store,
+                                .on_stored = checkpoints_commit,
+                                .store_ctx = j->checkpoints};
+  sl_status status = plan_make(s, &run, &j->made);
   if (status) return status;
   j->lowered = j->made.lowered;
   j->plan = j->made.plan;
   j->progress.items = j->made.items;
   j->progress.word = j->made.word;
   j->progress.memory_bytes = job_memory_bytes(j->plan);
+  checkpoints_describe(j->checkpoints, j);
   /* A run on the virtual clock is its own proof. */
   bool runs = s->clock == SL_CLOCK_VIRTUAL && !sl_arg_flag(s->run, "dry-run");
   return runs ? SL_OK : sl_plan_prove(j->plan);
@@ -117,6 +125,11 @@ static void print_summary_of_plan(const job *j) {
 
 /* ---- run ----------------------------------------------------------------------------------- */
 
+/* --steps counts from the first run's first step. */
+static int64_t steps_left(const job *j) {
+  return SLI_MAX(sl_arg_int(j->settings->run, "steps") - checkpoints_start(j->checkpoints), 0);
+}
+
 /* Room for every firing of the run, within reason, when they are to be kept, or
  * when the trace is all there is: on the virtual clock. */
 static size_t trace_room(const job *j) {
@@ -125,7 +138,7 @@ static size_t trace_room(const job *j) {
   double firings = 0;
   for (int32_t a = 0; a < j->plan->nactors; a++)
     firings += (double)j->plan->actors[a].firings_per_step;
-  firings *= (double)sl_arg_int(j->settings->run, "steps");
+  firings *= (double)steps_left(j);
   size_t room = 1 << 16;
   while ((double)room < firings && room < (virtual ? 1 << 26 : 1 << 21)) room *= 2;
   return room;
@@ -140,6 +153,7 @@ static sl_status make_runtime(job *j) {
   sl_runtime_options options = {.clock = s->clock,
                                 .workers = (int)sl_arg_int(s->run, "workers"),
                                 .no_data = !data,
+                                .first_step = checkpoints_start(j->checkpoints),
                                 .trace_records = trace_room(j),
                                 .watchdog_seconds = watchdog,
                                 .jitter_seed = jitter_ns ? seed + 1 : 0,
@@ -150,6 +164,7 @@ static sl_status make_runtime(job *j) {
   if (status) return status;
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
+  if (options.first_step) return checkpoints_load(j->checkpoints, j->lowered, j->rt);
   const char *init = settings_text(s, "init");
   if (init) status = weights_load(init, j->lowered, j->rt);
   else sl_params_init(j->lowered, j->rt, seed);
@@ -158,7 +173,7 @@ static sl_status make_runtime(job *j) {
 }
 
 static sl_status run_steps(job *j) {
-  int64_t steps = sl_arg_int(j->settings->run, "steps");
+  int64_t steps = steps_left(j);
   if (!steps) return SL_OK;
   /* A run that nobody can steer is still a run. */
   control *control = NULL;
@@ -217,12 +232,14 @@ static void print_end(const job *j) {
   const progress *p = &j->progress;
   int64_t steps = sl_runtime_steps(j->rt);
   if (p->quiet || !steps) return;
+  if (!steps_left(j))
+    printf("step %lld of %lld: nothing is left to do\n", (long long)steps, (long long)p->steps);
   if (j->stopped)
     printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
   sl_figures figures = sl_runtime_figures(j->rt);
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
-           p->records[p->count - 1].report.loss, (long long)steps);
+           p->records[p->count - 1].report.loss, (long long)p->count);
   if (figures.step_seconds > 0)
     printf("a step takes %.4g s (%.0f %s/s), bubble %.1f %%\n", figures.step_seconds,
            (double)p->items / figures.step_seconds, p->word, 100 * figures.bubble_fraction);
@@ -230,14 +247,26 @@ static void print_end(const job *j) {
   free(figures.devices);
 }
 
+/* The last checkpoint and --save: if one fails, the other is tried all the same. */
+static sl_status keep_values(const job *j) {
+  const char *save = settings_text(j->settings, "save");
+  sl_status status = checkpoints_finish(j->checkpoints, j->lowered, j->rt);
+  if (!save) return status;
+  if (!status) return weights_save(save, j->lowered, j->rt);
+  char *failure = sli_strdup(sl_detail());
+  if (weights_save(save, j->lowered, j->rt)) sli_log("%s", sl_detail());
+  sl_fail(status, "%s", failure);
+  free(failure);
+  return status;
+}
+
 static sl_status run_job(job *j) {
   const sl_args *run = j->settings->run;
-  const char *save = settings_text(j->settings, "save");
   sl_status status = make_runtime(j);
   if (status) return status;
   status = run_steps(j);
   if (!status) print_end(j);
-  if (!status && save) status = weights_save(save, j->lowered, j->rt);
+  if (!status) status = keep_values(j);
   status = keep_figures(j, status);
   if (!status && sl_arg_int(run, "generate") && !j->stopped) status = generate(j);
   return status;
@@ -270,6 +299,7 @@ static sl_status do_job(job *j) {
   }
   bool dry = sl_arg_flag(s->run, "dry-run");
   if (!dry) status = check_files(s);
+  if (!dry && !status) status = checkpoints_open(s, &j->checkpoints);
   if (!status) status = plan_job(j);
   if (status) return status;
   if (dry) {
@@ -293,6 +323,7 @@ int main(int argc, char **argv) {
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
+  checkpoints_close(j.checkpoints);
   progress_fini(&j.progress);
   machine_fini(&j.machine);
   settings_fini(&s);

@@ -18,6 +18,9 @@ extern const tool actorrun_tool;
 /* Reads all parameters of the model from a file. */
 sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt);
+struct sli_stored_tensor;
+/* Does a stored tensor have this shape? */
+bool stored_as(const struct sli_stored_tensor *t, const sl_type *type);
 /* Copies values by name; both models have the same parameters. */
 void weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
                   sl_runtime *to_rt);
@@ -59,8 +62,11 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 
 /* ---- one run -------------------------------------------------------------------------- */
 
+typedef struct checkpoints checkpoints;
+
 typedef struct job {
   settings *settings;
+  checkpoints *checkpoints;  /* of --checkpoint, or NULL */
   machine machine;
   planned made;
   sl_lowered *lowered; /* of `made` */
@@ -71,6 +77,29 @@ typedef struct job {
   uint64_t plan_ns;          /* build, lower, prove */
   bool stopped;              /* by the user, before the last step */
 } job;
+
+/* ---- checkpoints ------------------------------------------------------------------------ */
+
+/* The directory of --checkpoint and, with --resume, what the run goes on from,
+ * which must have been made with the same options as far as results depend on
+ * them. *out is left alone without --checkpoint. All take NULL for that. */
+sl_status checkpoints_open(const settings *s, checkpoints **out);
+void checkpoints_close(checkpoints *c);
+/* The step the run begins with. */
+int64_t checkpoints_start(const checkpoints *c);
+/* What the plan adds to the record beside each checkpoint. Before the run. */
+void checkpoints_describe(checkpoints *c, const job *j);
+/* Fills in all that the run goes on from. */
+sl_status checkpoints_load(const checkpoints *c, const sl_lowered *lowered, sl_runtime *rt);
+/* on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
+sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt);
+sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
+/* Writes the last one, unless that step's is there. Between runs. */
+sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt);
+
+struct cJSON;
+/* The values in force of a table of options, by name. */
+void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
 
 size_t job_memory_bytes(const sl_plan *plan);
 

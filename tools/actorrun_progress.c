@@ -86,7 +86,7 @@ static void draw_plain(progress *p) {
 
 static bool plain_line_due(const progress *p, int64_t step, uint64_t now) {
   int64_t every = SLI_MAX(p->steps / LINES, 1);
-  return step == 0 || step + 1 == p->steps || (step + 1) % every == 0 ||
+  return p->count == 1 || step + 1 == p->steps || (step + 1) % every == 0 ||
          now - p->drawn_ns > silence_ns;
 }
 

@@ -13,7 +13,7 @@ static void add_number(cJSON *to, const char *name, double value) {
   cJSON_AddNumberToObject(to, name, value);
 }
 
-static void add_options(cJSON *to, const sl_option *options, const sl_args *args) {
+void options_to_json(cJSON *to, const sl_option *options, const sl_args *args) {
   for (const sl_option *o = options; o && o->name; o++) {
     if (o->value == NULL && !sl_arg_given(args, o->name, 0)) continue;
     switch (o->kind) {
@@ -183,8 +183,9 @@ static cJSON *make_report(const job *j, const char *failure) {
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", s->model->name);
   cJSON *options = cJSON_AddObjectToObject(root, "options");
-  add_options(options, s->options, s->run);
-  add_options(cJSON_AddObjectToObject(root, "model_options"), s->model->options, s->model_args);
+  options_to_json(options, s->options, s->run);
+  options_to_json(cJSON_AddObjectToObject(root, "model_options"), s->model->options,
+                  s->model_args);
   cJSON_AddStringToObject(root, "plan_hash", hash);
   cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
   cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
@@ -193,6 +194,7 @@ static cJSON *make_report(const job *j, const char *failure) {
   add_pieces(root, j);
   cJSON_AddStringToObject(root, "ended", failure ? "failed" : j->stopped ? "stopped" : "done");
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
+  add_number(root, "first_step", (double)checkpoints_start(j->checkpoints));
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   if (!j->progress.count) add_traced_steps(steps, j);

@@ -9,6 +9,12 @@ static const sl_option options[] = {
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end", 0, 0},
+    {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
+     "trains, at its end and on Ctrl-C", 0, 0},
+    {"every", SL_OPTION_INT, "100", "steps from one checkpoint to the next", 1, 1e6},
+    {"keep", SL_OPTION_INT, "2", "checkpoints that stay: the newest", 1, 1e6},
+    {"resume", SL_OPTION_FLAG, "0", "go on from the newest whole checkpoint in DIR, if there is "
+     "one, up to --steps in all; the number of stages may be another", 0, 0},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0},
     {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what (see actortrace)",
      0, 0},
@@ -37,10 +43,15 @@ static sl_status read_budget(settings *s) {
 /* What makes sense only together, or not together. */
 static sl_status check_together(const settings *s) {
   bool data = !strcmp(s->devices.kind, "cpu");
-  static const char *const need_data[] = {"init", "save"};
+  static const char *const need_data[] = {"init", "save", "checkpoint"};
   for (size_t i = 0; i < SLI_COUNT(need_data) && !data; i++)
     if (settings_text(s, need_data[i]))
       return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i], s->devices.kind);
+  static const char *const need_folder[] = {"every", "keep", "resume"};
+  for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
+    if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
+      return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",
+                     need_folder[i]);
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
   return SL_OK;

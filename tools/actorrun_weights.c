@@ -15,7 +15,7 @@ static const sli_stored_tensor *find(const sli_safetensors *file, const char *na
   return t || !dot ? t : sli_safetensors_find(file, dot + 1);
 }
 
-static bool same_shape(const sli_stored_tensor *t, const sl_type *type) {
+bool stored_as(const sli_stored_tensor *t, const sl_type *type) {
   bool same = t->ndim == type->ndim;
   for (int i = 0; same && i < t->ndim; i++) same = t->dim[i] == type->dim[i];
   return same;
@@ -27,7 +27,7 @@ static sl_status check(const char *path, const sl_param_info *param, const sli_s
   if (!t)
     return sl_fail(SL_E_INPUT, "%s has no tensor %s, which the model needs as %s", path,
                    param->name, wanted);
-  if (!same_shape(t, &param->type))
+  if (!stored_as(t, &param->type))
     return sl_fail(SL_E_SHAPE, "%s: tensor %s is %s, but the model needs %s", path, t->name,
                    sli_stored_format(found, t), wanted);
   return SL_OK;

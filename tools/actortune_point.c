@@ -91,7 +91,7 @@ static sl_status make(const config *c, const quota_value *quotas, size_t count, 
     memcpy(all + count, c->settings.quotas, (size_t)c->settings.nquotas * sizeof *all);
   s.quotas = all;
   if (timed) s.devices.kind = "timed";
-  sl_status status = plan_make(&s, NULL, NULL, out);
+  sl_status status = plan_make(&s, NULL, out);
   free(all);
   return status;
 }

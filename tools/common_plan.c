@@ -31,8 +31,7 @@ static double most_activations(const settings *s) {
   return searched ? sl_arg_float(s->run, "activations") : 0;
 }
 
-sl_status plan_make(const settings *s, void (*on_step)(void *ctx, const sl_step_report *report),
-                    void *ctx, planned *out) {
+sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out) {
   planned p = {0};
   bool bf16 = !strcmp(sl_arg_text(s->run, "dtype"), "bf16");
   sl_lower_options options = {.stages = s->stages,
@@ -52,8 +51,12 @@ sl_status plan_make(const settings *s, void (*on_step)(void *ctx, const sl_step_
                               .op_seconds_ctx = s->profile,
                               .dtype = bf16 ? SL_BF16 : SL_F32,
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
-                              .on_step = on_step,
-                              .ctx = ctx};
+                              .on_step = run ? run->on_step : NULL,
+                              .ctx = run ? run->ctx : NULL,
+                              .store_every = run ? run->store_every : 0,
+                              .on_store = run ? run->on_store : NULL,
+                              .on_stored = run ? run->on_stored : NULL,
+                              .store_ctx = run ? run->store_ctx : NULL};
   sl_status status = make_graph(s, &p);
   if (!status) status = sl_lower(p.graph, &options, &p.lowered);
   if (status) {

@@ -12,10 +12,10 @@ typedef struct planned {
   const char *word; /* what items are: "tokens" */
 } planned;
 
-/* Builds the model's graph and lowers it. Any thread, each with its own out. On
- * failure nothing is left to free. */
-sl_status plan_make(const settings *s, void (*on_step)(void *ctx, const sl_step_report *report),
-                    void *ctx, planned *out);
+/* Builds the model's graph and lowers it. Of `run` the callbacks are taken, and
+ * how often to store; NULL: none. Any thread, each with its own out. On failure
+ * nothing is left to free. */
+sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
 
 #endif

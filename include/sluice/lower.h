@@ -51,6 +51,25 @@ typedef struct sl_hardware {
   double link_seconds, link_bytes_per_second; /* 0 bytes per second: any number */
 } sl_hardware;
 
+/* One tensor that a stage of the pipeline needs to go on after a step: a
+ * parameter ("NAME"), its optimizer's state ("NAME:m", "NAME:v"), or, where
+ * parameters have two slots, its version before ("NAME:previous"). */
+typedef struct sl_state_tensor {
+  const char *name;
+  sl_type type;
+  void *data;
+} sl_state_tensor;
+
+typedef struct sl_stage_state {
+  int64_t steps; /* completed */
+  int stage;     /* along the model */
+  int ntensors;
+  const sl_state_tensor *tensors;
+} sl_stage_state;
+
+/* What a stage's writer tells the one who completes the checkpoint. */
+enum { SL_RECEIPT_BYTES = 64 };
+
 typedef struct sl_lower_options {
   int stages;              /* P pipeline devices [1] */
   int chunks;              /* V chunks on each; 0: the schedule's */
@@ -79,6 +98,16 @@ typedef struct sl_lower_options {
   /* Inference: an output of the graph is ready. */
   void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
   void *ctx;
+  /* Checkpoints: after every store_every-th step (0: never) a copy of each stage's
+   * state is handed to on_store, beside the passes: training waits for it only if
+   * the next copy is due and no slot of register `store` is free. Stages may call
+   * at once, each on its thread, which may block. `receipt` is plain data,
+   * SL_RECEIPT_BYTES zeroed; when all stages of a step have left theirs, on_stored
+   * gets them, steps in order. A status other than SL_OK ends the run with it. */
+  int64_t store_every;
+  sl_status (*on_store)(void *ctx, const sl_stage_state *state, void *receipt);
+  sl_status (*on_stored)(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
+  void *store_ctx;
 } sl_lower_options;
 
 typedef struct sl_lowered sl_lowered; /* owns the plan; the graph must outlive it */
@@ -125,6 +154,15 @@ void sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
 /* Makes the values just set those of every version a first step may read; needed
  * before a first run with parameters in two slots (quota param=2). */
 void sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
+
+/* ---- what a run goes on from ---------------------------------------------- */
+
+/* Stages along the model. */
+int sl_lowered_stages(const sl_lowered *lowered);
+/* What stage `stage` needs to go on, in place, to be read or written between
+ * runs. The list is valid until the next call for that stage. Returns how many. */
+int sl_lowered_state(const sl_lowered *lowered, sl_runtime *rt, int stage,
+                     const sl_state_tensor **out);
 
 /* ---- the schedule table --------------------------------------------------- */
 

@@ -55,6 +55,8 @@ typedef struct sl_actor {
   int32_t stage, chunk;     /* SL_NONE where it has none */
   int32_t ticks;            /* map from firing to tick number */
   int32_t firings_per_step;
+  int32_t every;            /* N > 1: fires in the last of every N steps only. It begins no
+                               step by itself, so it needs an input */
   bool source;              /* decides how far the run goes: has no data input */
   /* Order inside the class: the smaller rank first, then the older tick. With
    * groups, a group of ticks counted within the step goes before the next:
@@ -73,7 +75,8 @@ typedef struct sl_actor {
   X(GRADIENTS, "gradients")                                                    \
   X(OPTIMIZER, "optimizer")                                                    \
   X(ACTIVATIONS, "activations")                                                \
-  X(WORKSPACE, "workspace")
+  X(WORKSPACE, "workspace")                                                    \
+  X(CHECKPOINT, "checkpoint")
 
 typedef enum sl_memory {
 #define X(name, text) SL_MEMORY_##name,
@@ -130,6 +133,7 @@ typedef struct sl_queue {
   double look_ahead; /* seconds to idle for a firing that goes before all that could go now,
                         and lacks one input that is known to come by then; for queues and
                         links whose completions are known */
+  bool apart; /* has a worker of its own: what blocks there holds nothing else up */
 } sl_queue;
 
 typedef struct sl_device {

@@ -59,7 +59,8 @@ typedef struct sl_program {
  * looks at it later makes a copy. */
 typedef struct sl_firing {
   sl_tick tick;
-  void *const *bases;
+  void *const *bases;   /* NULL: the port sits this firing out; a call without any output
+                           left is not run */
   const uint8_t *first; /* [nbases] 1: this firing is the first to write that slot */
 } sl_firing;
 

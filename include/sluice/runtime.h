@@ -22,12 +22,15 @@ typedef enum sl_clock { SL_CLOCK_REAL, SL_CLOCK_VIRTUAL } sl_clock;
 
 typedef struct sl_runtime_options {
   sl_clock clock;
-  int workers;            /* OS threads; 0: one per device. Virtual clock: always 1 */
+  int workers;            /* OS threads, without those of queues apart; 0: one per device.
+                             Virtual clock: always 1 */
   bool no_data;           /* allocate no registers (timed and null queues only) */
   size_t trace_records;   /* ring size per worker; 0: the default of 2^16 */
   double watchdog_seconds; /* without any firing: report who waits; 0: 30, < 0: never */
   uint64_t jitter_seed;   /* != 0: delay every firing by 0..jitter_ns at random */
   uint64_t jitter_ns;
+  int64_t first_step;     /* begins as if the steps before had been run: what their initial
+                             slots and held slots would hold is the caller's to fill in */
   /* Binds worker w to its cores; called once by each worker thread, and by each
    * thread of a queue's team. May be NULL. */
   void (*bind)(void *arg, int device, int thread);
@@ -63,7 +66,7 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
 /* As last asked for. The thread that changes quotas. */
 int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg);
 
-/* Steps completed since creation. Between runs. */
+/* Steps completed, those before first_step included. Between runs. */
 int64_t sl_runtime_steps(const sl_runtime *rt);
 /* The address of a slot. Between runs. NULL with no_data. */
 void *sl_runtime_slot(sl_runtime *rt, int32_t reg, int32_t slot);

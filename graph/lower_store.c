@@ -1,0 +1,295 @@
+/* Checkpoints as actors.
+ *
+ * What a stage would need to go on after a step lies in the registers its update
+ * writes: parameters, and the optimizer's private state. Every N steps the
+ * update copies them, as they lie, into one more register, `store`, whose key
+ * map sits the other steps out. A store actor reads it, hands it to whoever
+ * writes files and leaves a receipt; it has a queue and a thread of its own, so
+ * it may wait for a disk as long as it must. The quota of `store` is all that
+ * ties it to the training: with one slot, the update of a step that is to be
+ * stored waits until the last copy has been written. The commit actor reads the
+ * receipts of all stages: a checkpoint is whole when it fires.
+ *
+ *     update0 -> store@0 -> store0 -> written@0 \
+ *     update1 -> store@1 -> store1 -> written@1 -> commit
+ *
+ * Where parameters have two slots, both versions are kept: the next step reads
+ * the older one. */
+#include "graph/lower.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups and bundles ---------------------------------------------------------- */
+
+static int update_group(const sli_lowering *l, int stage) {
+  for (int i = 0; i < l->ngroups; i++)
+    if (l->groups[i].phase == SLI_PHASE_UPDATE && l->groups[i].stage == stage) return i;
+  return SL_NONE;
+}
+
+/* Is this bundle part of what its stage goes on from? */
+static bool is_state(const sli_bundle *b) {
+  return b->producer != SL_NONE &&
+         (b->memory == SL_MEMORY_OPTIMIZER || b->memory == SL_MEMORY_PARAMETERS);
+}
+
+static int versions(const sli_bundle *b) { return b->held ? 1 : b->initial; }
+
+static int add_group(sli_lowering *l, const char *name, int stage, int device) {
+  SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
+  l->groups[l->ngroups] = (sli_group){
+      .name = name, .cls = SL_CLASS_L, .stage = stage, .device = device,
+      .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage], .rate = SLI_PER_STORE,
+      .host = true};
+  return l->ngroups++;
+}
+
+static void add_link(sli_lowering *l, const char *name, int from, int to, size_t bytes) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  sli_group *a = &l->groups[from], *b = &l->groups[to];
+  int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers), at = l->nbundles++;
+  consumers[0] = to;
+  l->bundles[at] = (sli_bundle){
+      .name = sli_arena_format(&l->arena, "%s@%d", name, a->stage), .quota_name = name,
+      .producer = from, .nconsumers = 1, .consumers = consumers, .rate = SLI_PER_STORE,
+      .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes};
+  SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
+  a->outputs[a->noutputs++] = at;
+  SLI_GROW(b->inputs, (size_t)b->ninputs, b->input_capacity);
+  b->inputs[b->ninputs++] = at;
+}
+
+void sli_lower_store(sli_lowering *l) {
+  if (!l->stores || !l->options->store_every || l->g->options.infer) return;
+  l->store = true;
+  int commit = add_group(l, "commit", SL_NONE, 0);
+  for (int s = 0; s < l->stages; s++) {
+    int update = update_group(l, s);
+    if (update == SL_NONE) continue; /* a stage without parameters */
+    int store = add_group(l, sli_arena_format(&l->arena, "store%d", s), s, l->device_of[s]);
+    add_link(l, "store", update, store, 0);
+    add_link(l, "written", store, commit, SL_RECEIPT_BYTES);
+  }
+}
+
+void sli_lower_store_sizes(sli_lowering *l) {
+  for (int i = 0; i < l->nbundles && l->store; i++) {
+    sli_bundle *to = &l->bundles[i];
+    if (to->rate != SLI_PER_STORE || l->groups[to->producer].rate == SLI_PER_STORE) continue;
+    for (int k = 0; k < l->nbundles; k++) {
+      sli_bundle *b = &l->bundles[k];
+      if (b->producer != to->producer || !is_state(b)) continue;
+      b->image = to->bytes;
+      to->bytes += (size_t)versions(b) * b->bytes;
+    }
+  }
+}
+
+/* ---- what is kept, by name --------------------------------------------------------- */
+
+/* One tensor a stage goes on from: where it lies, and where its copy does. */
+typedef struct item {
+  const char *name;
+  sl_type type;
+  int32_t reg;
+  int version;    /* of its register's initial ones; the last is the newest */
+  size_t offset;  /* within the register's slot */
+  size_t image;   /* within the slot of `store` */
+} item;
+
+typedef struct stage_store {
+  sli_stores *of;
+  int stage, count;
+  size_t capacity;
+  item *items;
+  sl_state_tensor *tensors; /* [count] scratch of the stage's store actor */
+} stage_store;
+
+struct sli_stores {
+  sl_lower_options options;
+  sl_runtime *rt;     /* where failures go */
+  atomic_bool failed; /* a stage could not be stored: set by its thread, nothing is committed
+                         after it; relaxed, the receipts order the rest */
+  int nstages;
+  stage_store *stages;
+};
+
+sli_stores *sli_stores_create(const sl_lower_options *options) {
+  sli_stores *s = sli_calloc(1, sizeof *s);
+  s->options = *options;
+  return s;
+}
+
+void sli_stores_destroy(sli_stores *s) {
+  if (!s) return;
+  for (int i = 0; i < s->nstages; i++) {
+    free(s->stages[i].items);
+    free(s->stages[i].tensors);
+  }
+  free(s->stages);
+  free(s);
+}
+
+void sli_stores_attach(sli_stores *s, sl_runtime *rt) { s->rt = rt; }
+
+/* Not part of a stage, but there to be read: parameters in inference. */
+static int tensor_stage(const sli_lowering *l, const sl_tensor *t, const sli_bundle *b) {
+  if (t->param) return l->stage_of[t->home];
+  return is_state(b) ? l->groups[b->producer].stage : SL_NONE;
+}
+
+static void keep_tensor(stage_store *s, sl_graph *g, const sl_tensor *t, const sli_bundle *b,
+                        size_t offset) {
+  int n = versions(b);
+  for (int v = 0; v < n; v++) {
+    SLI_GROW(s->items, (size_t)s->count, s->capacity);
+    const char *name = sli_arena_strdup(&g->arena, t->name);
+    for (int older = v; older + 1 < n; older++)
+      name = sli_arena_format(&g->arena, "%s:previous", name);
+    s->items[s->count++] = (item){name, t->type, b->reg, v, offset,
+                                  b->image + (size_t)v * b->bytes + offset};
+  }
+}
+
+void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
+  s->nstages = l->stages;
+  s->stages = sli_calloc((size_t)l->stages, sizeof *s->stages);
+  for (int i = 0; i < l->stages; i++) s->stages[i] = (stage_store){.of = s, .stage = i};
+  for (int i = 0; i < l->g->ntensors; i++) {
+    const sl_tensor *t = l->g->tensors[i];
+    const sli_home *home = &l->homes[i];
+    if (home->bundle == SL_NONE) continue;
+    const sli_bundle *b = &l->bundles[home->bundle];
+    int stage = tensor_stage(l, t, b);
+    if (stage != SL_NONE) keep_tensor(&s->stages[stage], l->g, t, b, home->offset);
+  }
+  for (int i = 0; i < l->stages; i++)
+    s->stages[i].tensors = sli_calloc((size_t)s->stages[i].count, sizeof(sl_state_tensor));
+}
+
+/* ---- programs --------------------------------------------------------------------- */
+
+static const sl_op store_op, commit_op;
+
+/* Copies of all that a group updates, for the steps in which they are wanted. */
+int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
+  const sli_group *g = &l->groups[group];
+  int to = SL_NONE, n = 0;
+  for (int i = 0; i < g->noutputs && l->store; i++)
+    if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) to = g->outputs[i];
+  if (to == SL_NONE || g->rate == SLI_PER_STORE) return 0;
+  int target = sli_group_port(g, to, true);
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->producer != group || !is_state(b) || !b->bytes) continue;
+    for (int v = 0; v < versions(b); v++) {
+      bool newest = v + 1 == versions(b);
+      sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
+      sl_type *type = sl_plan_alloc(l->plan, sizeof *type);
+      places[0] = (sl_place){sli_group_port(g, i, newest), 0};
+      places[1] = (sl_place){target, b->image + (size_t)v * b->bytes};
+      *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+      calls[n++] = (sl_program_call){
+          .op = &sl_op_copy, .name = sl_plan_format(l->plan, "store:%s", b->name), .nin = 1,
+          .nout = 1, .in_type = type, .out_type = type, .in = &places[0], .out = &places[1]};
+    }
+  }
+  return n;
+}
+
+int sli_lower_store_calls(const sli_lowering *l, int group) {
+  int n = 0;
+  for (int i = 0; i < l->nbundles && l->store; i++)
+    if (l->bundles[i].producer == group && is_state(&l->bundles[i]))
+      n += versions(&l->bundles[i]);
+  return n;
+}
+
+/* The one call of a store or commit actor: all its inputs, and its receipt. */
+sl_program *sli_lower_store_program(sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  sl_plan *plan = l->plan;
+  sl_program *program = sl_plan_alloc(plan, sizeof *program);
+  int ports = g->ninputs + g->noutputs;
+  sl_place *places = sl_plan_alloc(plan, (size_t)ports * sizeof *places);
+  sl_type *types = sl_plan_alloc(plan, (size_t)ports * sizeof *types);
+  for (int i = 0; i < ports; i++) {
+    int bundle = i < g->ninputs ? g->inputs[i] : g->outputs[i - g->ninputs];
+    places[i] = (sl_place){i, 0};
+    types[i] = SL_TYPE(SL_F32, (int64_t)(l->bundles[bundle].bytes / sizeof(float)));
+  }
+  bool commit = g->stage == SL_NONE;
+  struct sli_store_user *user = sl_plan_alloc(plan, sizeof *user);
+  *user = (struct sli_store_user){l->stores, g->stage};
+  *program = (sl_program){.ncalls = 1, .calls = sl_plan_alloc(plan, sizeof(sl_program_call)),
+                          .nbases = ports + 1, .nvariants = 1};
+  program->calls[0] = (sl_program_call){
+      .op = commit ? &commit_op : &store_op, .name = sl_plan_format(plan, "%s", g->name),
+      .attrs = {.user = user}, .nin = g->ninputs, .nout = g->noutputs, .in_type = types,
+      .out_type = types + g->ninputs, .in = places, .out = places + g->ninputs};
+  return program;
+}
+
+static void fail(sli_stores *s, sl_status status) {
+  atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+  if (s->rt) sl_runtime_fail(s->rt, status, sl_detail());
+}
+
+static bool has_failed(sli_stores *s) {
+  return atomic_load_explicit(&s->failed, memory_order_relaxed);
+}
+
+static void run_store(const sl_call *call) {
+  const struct sli_store_user *user = call->attrs->user;
+  sli_stores *all = user->stores;
+  stage_store *s = &all->stages[user->stage];
+  memset(call->out[0], 0, SL_RECEIPT_BYTES);
+  if (has_failed(all) || !all->options.on_store) return;
+  for (int i = 0; i < s->count; i++)
+    s->tensors[i] = (sl_state_tensor){s->items[i].name, s->items[i].type,
+                                      (char *)call->in[0] + s->items[i].image};
+  sl_stage_state state = {call->tick.step + 1, s->stage, s->count, s->tensors};
+  sl_status status = all->options.on_store(all->options.store_ctx, &state, call->out[0]);
+  if (status) fail(all, status);
+}
+
+static void run_commit(const sl_call *call) {
+  const struct sli_store_user *user = call->attrs->user;
+  sli_stores *all = user->stores;
+  if (has_failed(all) || !all->options.on_stored) return;
+  sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
+                                            call->nin, call->in);
+  if (status) fail(all, status);
+}
+
+/* They may block: their queue has a thread of its own. */
+static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = 1, .nout = 1,
+                               .cpu = run_store};
+static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .cpu = run_commit};
+
+/* ---- between runs -------------------------------------------------------------------- */
+
+/* The slot of a version: the slots of a register that is always full take turns. */
+static void *version_slot(sl_runtime *rt, const sl_register *r, const item *it) {
+  if (r->held || r->producer == SL_NONE) return sl_runtime_slot(rt, it->reg, 0);
+  const void *newest = sl_runtime_newest(rt, it->reg);
+  int32_t at = 0;
+  while (sl_runtime_slot(rt, it->reg, at) != newest) at++;
+  return sl_runtime_slot(rt, it->reg, (at + 1 + it->version) % r->initial);
+}
+
+int sli_stores_stages(const sli_stores *s) { return s->nstages; }
+
+int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, int stage,
+                     const sl_state_tensor **out) {
+  const stage_store *from = &s->stages[stage];
+  for (int i = 0; i < from->count; i++) {
+    const item *it = &from->items[i];
+    from->tensors[i] = (sl_state_tensor){
+        it->name, it->type, (char *)version_slot(rt, &plan->regs[it->reg], it) + it->offset};
+  }
+  *out = from->tensors;
+  return from->count;
+}

@@ -1,0 +1,220 @@
+# A run that was ended, by its user, a full disk or a kill, goes on from its
+# checkpoint with the same curve, bit for bit, on any number of stages.
+set -u
+bin=$SLUICE_BUILD/bin
+reference=$SLUICE_SOURCE/tests/reference
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+: >out; : >err
+
+model="gpt --layers 4 --width 32 --heads 2 --context 32 --batch 4 --data $reference/tokens.u16"
+
+extra=""
+
+die() {
+  echo "FAILED: $*" >&2
+  echo "--- standard output" >&2; cat out >&2
+  echo "--- standard error" >&2; cat err >&2
+  exit 1
+}
+
+run() {
+  local want=$1 got
+  shift
+  "$bin/actorrun" --microbatches 4 "$@" $model $extra >out 2>err
+  got=$?
+  [ $got -eq "$want" ] || die "actorrun $*: status $got, not $want"
+}
+
+says() { grep -qF -- "$1" "$2" || die "\"$1\" is not in what was said"; }
+
+refused() {
+  local status=$1 text=$2
+  shift 2
+  run "$status" "$@"
+  says "$text" err
+}
+
+# curve REPORT...: step and loss of one report after another
+curve() {
+  local r
+  for r; do grep -oE '"(step|loss_hex)":[^,]*' "$r"; done
+}
+
+# same WHAT REPORT...: these reports, one after another, are the uninterrupted run
+same() {
+  local what=$1 full=$2
+  shift 2
+  cmp -s <(curve "$full") <(curve "$@") || die "$what: not the uninterrupted curve"
+}
+
+# ends_as FULL REPORT: the report is the end of the uninterrupted run
+ends_as() {
+  local lines
+  lines=$(curve "$2" | wc -l)
+  cmp -s <(curve "$1" | tail -n "$lines") <(curve "$2")
+}
+
+whole() { ls "$1" | grep -cE '^step-[0-9]+$'; }
+
+# ---- the command line ------------------------------------------------------------------
+refused 2 "--resume: of which checkpoints?" --resume
+refused 2 "--every: of which checkpoints?" --every 5
+refused 2 "--every 0: must be between" --checkpoint x --every 0
+refused 2 "--checkpoint: timed devices hold no values" --devices timed:2 --checkpoint x
+refused 2 "cannot make the directory no/such/x" --checkpoint no/such/x
+
+# ---- as it should be -------------------------------------------------------------------
+run 0 --steps 20 --stages 4 --report full.json --save full.safetensors
+run 0 --steps 20 --stages 4 --report a.json --save a.safetensors --checkpoint c --every 6
+same "a run that keeps checkpoints" full.json a.json
+cmp -s full.safetensors a.safetensors || die "its weights are the same"
+[ "$(ls c | tr '\n' ' ')" = "latest step-18 step-20 " ] || die "the newest two stay: $(ls c)"
+[ "$(cat c/latest)" = step-20 ] || die "latest names the newest"
+[ "$(ls c/step-18 | wc -l)" -eq 5 ] || die "a shard a stage, and the manifest"
+for word in '"seed"' '"plan_hash"' '"per_step"' '"philox4x32-10"' '"lr"' '"fnv1a64"'; do
+  says "$word" c/step-18/manifest.json
+done
+
+# ---- going on --------------------------------------------------------------------------
+rm -rf c
+run 0 --steps 9 --stages 4 --report a.json --checkpoint c --every 4 --resume
+says "no checkpoint in c yet: starting anew" out
+refused 2 "step-9 of an earlier run is there; --resume goes on from it" --checkpoint c --steps 12
+for stages in 1 2 4; do
+  cp -r c c$stages
+  run 0 --steps 20 --stages $stages --report b.json --save b.safetensors --checkpoint c$stages \
+    --every 4 --resume
+  says "going on from c$stages/step-9, written by 4 stages" out
+  same "4 stages resumed on $stages" full.json a.json b.json
+  cmp -s full.safetensors b.safetensors || die "resumed on $stages: its weights are the same"
+  run 0 --steps 20 --stages $stages --checkpoint c$stages --resume
+  says "nothing is left to do" out
+done
+cp -r c more
+for steps in 11 14 17 20; do # again and again, each on another plan
+  run 0 --steps $steps --stages $((1 + steps % 4)) --report r$steps.json --checkpoint more --every 1 \
+    --resume --schedule gpipe --jitter 20
+done
+same "resumed four times" full.json a.json r11.json r14.json r17.json r20.json
+
+for options in "--quota param=2" "--schedule zb-v" "--pieces 4" "--dtype bf16"; do
+  rm -rf c
+  run 0 --stages 2 --steps 8 $options --report f.json
+  run 0 --stages 2 --steps 3 $options --report a.json --checkpoint c --every 2
+  run 0 --stages 2 --steps 8 $options --report b.json --checkpoint c --every 2 --resume
+  same "with $options" f.json a.json b.json
+done
+
+run 0 --steps 20 --stages 4 --report a.json --checkpoint two --every 1 --quota store=2 --jitter 50
+same "two slots to store from" full.json a.json
+
+# ---- what must not change --------------------------------------------------------------
+rm -rf c
+run 0 --steps 3 --checkpoint c
+extra="--lr 2e-3"
+refused 2 "--lr is 0.002, but c/step-3 was made with 0.001" --checkpoint c --resume
+extra="--batch 8"
+refused 2 "--batch is 8, but c/step-3 was made with 4" --checkpoint c --resume
+extra=""
+refused 2 "--seed is 2, but c/step-3 was made with 1" --checkpoint c --resume --seed 2
+refused 2 "--microbatches is 2, but" --checkpoint c --resume --microbatches 2
+refused 2 "--quota param is 2, but" --checkpoint c --resume --quota param=2
+"$bin/actorrun" --checkpoint c --resume --microbatches 4 llama --data "$reference/tokens.u16" \
+  >out 2>err && die "another model"
+says "the model is llama, but c/step-3 was made with gpt" err
+
+# ---- damage ----------------------------------------------------------------------------
+for harm in "truncate -s -1 c/step-8/stage-000.safetensors" "rm c/step-8/stage-001.safetensors" \
+            "rm c/step-8/manifest.json" "sed -i s/0.001/0.002/ c/step-8/manifest.json" \
+            "dd if=/dev/zero of=c/step-8/stage-001.safetensors bs=1 seek=5000 count=9 conv=notrunc"
+do
+  rm -rf c
+  run 0 --steps 8 --stages 2 --report a.json --checkpoint c --every 4
+  $harm 2>err || die "$harm"
+  run 0 --steps 20 --stages 2 --report b.json --checkpoint c --every 4 --resume
+  says "checkpoint step-8 is not whole and not used" err
+  says "going on from c/step-4" out
+  ends_as full.json b.json || die "$harm: not the curve"
+  [ -d c/step-8.damaged ] || die "it is set aside"
+done
+for step in c/step-[0-9]*[0-9]; do : >$step/manifest.json; done
+refused 2 "none of the 2 checkpoints in c is whole" --checkpoint c --resume --steps 30
+
+# ---- one at a time; Ctrl-C -------------------------------------------------------------
+rm -rf c
+"$bin/actorrun" --steps 1000000 --stages 2 --microbatches 4 --checkpoint c --every 1000000 \
+  --report a.json $model >out 2>err &
+pid=$!
+for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
+"$bin/actorrun" --checkpoint c --resume $model >out2 2>err2 && die "two runs in one directory"
+says "another run writes to the directory c" err2
+kill -INT $pid
+wait $pid || die "Ctrl-C ends a run with status 0"
+step=$(sed -n 's/^stopped after step \([0-9]*\) of .*/\1/p' out)
+[ "$(cat c/latest)" = "step-$step" ] || die "Ctrl-C writes the step it was at, $step"
+run 0 --steps $((step + 5)) --stages 1 --report b.json --checkpoint c --resume
+run 0 --steps $((step + 5)) --stages 2 --report f.json
+same "after Ctrl-C" f.json a.json b.json
+
+# ---- a full disk -----------------------------------------------------------------------
+rm -rf c
+run 0 --steps 4 --stages 2 --checkpoint c
+(ulimit -f 40; trap '' XFSZ; refused 1 "c/step-6.tmp/stage-00" --steps 20 --stages 2 --checkpoint c \
+  --every 2 --resume) || exit 1
+[ "$(ls c | tr '\n' ' ')" = "latest step-4 " ] || die "a full disk leaves what was there: $(ls c)"
+run 0 --steps 20 --stages 2 --report b.json --checkpoint c --every 2 --resume
+ends_as full.json b.json || die "and is gone on from"
+if unshare -rm true 2>/dev/null; then
+  mkdir disk
+  unshare -rm bash -c "mount -t tmpfs -o size=1800k none disk &&
+    $bin/actorrun --steps 20 --stages 2 --microbatches 4 --checkpoint disk/c --every 2 \
+      --keep 9 --report b.json $model; echo status \$?; ls disk/c" >out 2>err
+  says "status 1" out
+  says "No space left on device" err
+  grep -q "\.tmp" out && die "a full disk leaves no temporaries"
+  grep -q "^step-2$" out || die "and what was written before"
+fi
+
+# ---- values that are no numbers --------------------------------------------------------
+rm -rf c
+extra="--lr 1e30 --clip 0 --warmup 0"
+run 1 --steps 20 --checkpoint c --every 1 --keep 9
+extra=""
+grep -q 'actorrun: the loss of step\|actorrun: tensor .* is not finite' err || die "the reason"
+# exponents of all ones are in none that was kept
+for shard in c/step-*/stage-*.safetensors; do
+  [ -e "$shard" ] || continue
+  header=$(od -An -t u8 -N 8 "$shard" | tr -d ' ')
+  od -An -v -t f4 -j $((8 + header)) "$shard" | grep -q 'nan\|inf' && die "$shard has them"
+done
+
+# ---- kill -9 ---------------------------------------------------------------------------
+# At random moments, again and again; what the survivors report adds up to the curve.
+long=60
+run 0 --steps $long --stages 2 --report full.json
+kills=0
+rm -rf c
+for seed in $(seq 20); do
+  "$bin/actorrun" --steps $long --stages $((1 + seed % 4)) --microbatches 4 --checkpoint c --every 1 \
+    --jitter 300 --resume $model >out 2>err &
+  pid=$!
+  RANDOM=$seed
+  # once it trains, or, one in four, while it starts
+  [ $((seed % 4)) -eq 0 ] || for _ in $(seq 600); do grep -q "^step" out && break; sleep 0.02; done
+  sleep "0.$(printf %03d $((RANDOM % 400)))"
+  kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+  wait $pid 2>/dev/null
+  [ -d c ] || continue
+  rm -rf probe
+  cp -r c probe
+  [ "$(whole probe)" -le 3 ] || die "kill $seed: $(ls probe)"
+  run 0 --steps $long --stages 2 --report b.json --checkpoint probe --every 50 --resume
+  grep -q "not whole" err && die "kill $seed: a checkpoint was damaged"
+  ends_as full.json b.json || die "kill $seed: not the curve"
+  # the next kill comes somewhere else on the way
+  [ "$(cat c/latest 2>/dev/null)" = step-$long ] && rm -rf c
+done
+[ $kills -ge 10 ] || die "only $kills of 20 kills hit a run"
+echo "all as it should be"

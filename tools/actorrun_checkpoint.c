@@ -1,0 +1,249 @@
+/* Checkpoints: what a run keeps on its way, and how another goes on from it.
+ *
+ * The plan's store actors call store_stage() and commit_step() on threads of
+ * their own while training goes on; the last checkpoint, after the last step or
+ * the one Ctrl-C let finish, is written here between runs. Both hand the same
+ * tensors to the same writer. A run goes on only with what decides its results
+ * unchanged: the options recorded in the checkpoint are compared first. How many
+ * stages there are, and all that moves work about, is free. */
+#include "tools/actorrun.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/checkpoint.h"
+
+struct checkpoints {
+  sli_checkpoints *files;
+  sli_checkpoint *from;  /* what the run goes on from, or NULL */
+  cJSON *about;          /* this run; read only once it runs */
+  int64_t last;          /* newest step committed: the commit actor's, then main's */
+};
+
+_Static_assert(sizeof(sli_shard) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
+
+/* ---- what decides the results ------------------------------------------------------ */
+
+static const char *const fixed_options[] = {"microbatches", "pieces", "cut", "dtype",
+                                            "seed"};
+
+/* Parameters in two slots train on older weights. */
+static int parameter_slots(const settings *s) {
+  int slots = 1;
+  for (int i = 0; i < s->nquotas; i++)
+    if (!strcmp(s->quotas[i].name, "param")) slots = s->quotas[i].slots;
+  return slots;
+}
+
+static cJSON *describe_run(const settings *s) {
+  cJSON *about = cJSON_CreateObject();
+  cJSON_AddStringToObject(about, "model", s->model->name);
+  options_to_json(cJSON_AddObjectToObject(about, "options"), s->options, s->run);
+  options_to_json(cJSON_AddObjectToObject(about, "model_options"), s->model->options,
+                  s->model_args);
+  cJSON_AddNumberToObject(about, "parameter_slots", parameter_slots(s));
+  return about;
+}
+
+/* A value as the user would write it; "none" if there is none. */
+static char *value_text(const cJSON *value) {
+  if (!value) return sli_strdup("none");
+  if (cJSON_IsString(value)) return sli_strdup(value->valuestring);
+  char *text = cJSON_PrintUnformatted(value), *copy = sli_strdup(text ? text : "?");
+  cJSON_free(text);
+  return copy;
+}
+
+static sl_status compare(const char *path, const char *name, const cJSON *was, const cJSON *is) {
+  char *before = value_text(was), *now = value_text(is);
+  sl_status status = SL_OK;
+  if (strcmp(before, now))
+    status = sl_fail(SL_E_USAGE, "--resume: %s is %s, but %s was made with %s", name, now, path,
+                     before);
+  free(before);
+  free(now);
+  return status;
+}
+
+static const cJSON *member(const cJSON *object, const char *name) {
+  return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static sl_status compare_option(const char *path, const cJSON *was, const cJSON *is,
+                                const char *option) {
+  char *name = sli_format("--%s", option);
+  sl_status status = compare(path, name, member(was, option), member(is, option));
+  free(name);
+  return status;
+}
+
+static sl_status compare_runs(const checkpoints *c, const settings *s) {
+  const char *path = sli_checkpoint_path(c->from);
+  const cJSON *was = sli_checkpoint_about(c->from), *is = c->about;
+  sl_status status = compare(path, "the model", member(was, "model"), member(is, "model"));
+  for (size_t i = 0; i < SLI_COUNT(fixed_options) && !status; i++)
+    status = compare_option(path, member(was, "options"), member(is, "options"), fixed_options[i]);
+  for (const sl_option *o = s->model->options; o && o->name && !status; o++)
+    status = compare_option(path, member(was, "model_options"), member(is, "model_options"),
+                            o->name);
+  if (!status)
+    status = compare(path, "--quota param", member(was, "parameter_slots"),
+                     member(is, "parameter_slots"));
+  return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+static sl_status find_start(checkpoints *c, const settings *s, const char *dir) {
+  bool quiet = sl_arg_flag(s->run, "quiet");
+  int64_t newest = sli_checkpoints_newest(c->files);
+  if (!sl_arg_flag(s->run, "resume")) {
+    if (newest < 0) return SL_OK;
+    return sl_fail(SL_E_USAGE, "--checkpoint %s: step-%lld of an earlier run is there; --resume "
+                   "goes on from it", dir, (long long)newest);
+  }
+  sl_status status = sli_checkpoints_find(c->files, &c->from);
+  if (!status && c->from) status = compare_runs(c, s);
+  if (status || quiet) return status;
+  if (c->from)
+    printf("going on from %s, written by %d stages\n", sli_checkpoint_path(c->from),
+           sli_checkpoint_shards(c->from));
+  else
+    printf("no checkpoint in %s yet: starting anew\n", dir);
+  return SL_OK;
+}
+
+sl_status checkpoints_open(const settings *s, checkpoints **out) {
+  const char *dir = sl_arg_text(s->run, "checkpoint");
+  if (!*dir) return SL_OK;
+  checkpoints *c = sli_calloc(1, sizeof *c);
+  c->about = describe_run(s);
+  sl_status status = sli_checkpoints_open(dir, (int)sl_arg_int(s->run, "keep"), &c->files);
+  if (!status) status = find_start(c, s, dir);
+  c->last = checkpoints_start(c);
+  if (status) checkpoints_close(c);
+  else *out = c;
+  return status;
+}
+
+void checkpoints_close(checkpoints *c) {
+  if (!c) return;
+  sli_checkpoint_close(c->from);
+  sli_checkpoints_close(c->files);
+  cJSON_Delete(c->about);
+  free(c);
+}
+
+int64_t checkpoints_start(const checkpoints *c) {
+  return c && c->from ? sli_checkpoint_step(c->from) : 0;
+}
+
+void checkpoints_describe(checkpoints *c, const job *j) {
+  if (!c) return;
+  char hash[32];
+  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->plan->hash);
+  cJSON_AddStringToObject(c->about, "plan_hash", hash);
+  cJSON_AddNumberToObject(c->about, "stages", sl_lowered_stages(j->lowered));
+  /* Both follow from the step: the data by counting, and random numbers by being
+   * functions of the seed and where they are drawn. */
+  cJSON *data = cJSON_AddObjectToObject(c->about, "data");
+  cJSON_AddStringToObject(data, "unit", j->progress.word ? j->progress.word : "");
+  cJSON_AddNumberToObject(data, "per_step", (double)j->progress.items);
+  cJSON *random = cJSON_AddObjectToObject(c->about, "random");
+  cJSON_AddStringToObject(random, "generator", "philox4x32-10");
+  cJSON_AddNumberToObject(random, "seed", (double)sl_arg_int(j->settings->run, "seed"));
+}
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+static sl_status load_tensor(const checkpoints *c, const sl_state_tensor *to) {
+  const char *path = sli_checkpoint_path(c->from);
+  const sli_safetensors *file = NULL;
+  const sli_stored_tensor *t = sli_checkpoint_tensor(c->from, to->name, &file);
+  char wanted[SL_TYPE_TEXT], found[256];
+  sl_type_format(wanted, &to->type);
+  if (!t)
+    return sl_fail(SL_E_INPUT, "%s has no tensor %s, which the model needs as %s", path, to->name,
+                   wanted);
+  if (!stored_as(t, &to->type))
+    return sl_fail(SL_E_SHAPE, "%s: tensor %s is %s, but the model needs %s", path, to->name,
+                   sli_stored_format(found, t), wanted);
+  return sli_safetensors_read(file, t, to->data);
+}
+
+sl_status checkpoints_load(const checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
+  sl_status status = SL_OK;
+  for (int s = 0; s < sl_lowered_stages(lowered); s++) {
+    const sl_state_tensor *tensors;
+    int n = sl_lowered_state(lowered, rt, s, &tensors);
+    for (int i = 0; i < n && !status; i++) status = load_tensor(c, &tensors[i]);
+  }
+  return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+/* A checkpoint to go on from holds numbers: one with others would push out those
+ * before it. */
+static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
+  const uint32_t *bits = t->data, exponent = 0x7f800000; /* all ones: infinite or NaN */
+  int64_t n = sl_type_elements(&t->type);
+  bool bad = false;
+  for (int64_t i = 0; i < n; i++) bad |= (bits[i] & exponent) == exponent;
+  if (!bad) return SL_OK;
+  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint of it",
+                 t->name, (long long)state->steps);
+}
+
+/* The on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
+sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt) {
+  checkpoints *c = ctx;
+  sli_tensor_data *tensors = sli_calloc((size_t)state->ntensors, sizeof *tensors);
+  sl_status status = SL_OK;
+  for (int i = 0; i < state->ntensors && !status; i++) {
+    const sl_state_tensor *t = &state->tensors[i];
+    SLI_CHECK(t->type.dtype == SL_F32, "%s is not kept as f32", t->name);
+    tensors[i] = (sli_tensor_data){.name = t->name, .ndim = t->type.ndim, .dim = t->type.dim,
+                                   .data = t->data};
+    status = check_finite(state, t);
+  }
+  sli_shard shard;
+  if (!status)
+    status = sli_checkpoints_write(c->files, state->steps, state->stage, tensors,
+                                   state->ntensors, &shard);
+  if (!status) memcpy(receipt, &shard, sizeof shard);
+  free(tensors);
+  return status;
+}
+
+sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts,
+                             const void *const *receipts) {
+  checkpoints *c = ctx;
+  const sli_shard **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
+  for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
+  sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);
+  if (!status) c->last = steps;
+  free(shards);
+  return status;
+}
+
+sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
+  int64_t steps = sl_runtime_steps(rt);
+  if (!c || steps <= c->last) return SL_OK;
+  int stages = sl_lowered_stages(lowered), n = 0;
+  char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)stages, sizeof *receipts);
+  const void **list = sli_calloc((size_t)stages, sizeof *list);
+  sl_status status = SL_OK;
+  for (int s = 0; s < stages && !status; s++) {
+    sl_stage_state state = {.steps = steps, .stage = s};
+    state.ntensors = sl_lowered_state(lowered, rt, s, &state.tensors);
+    if (!state.ntensors) continue;
+    list[n] = receipts[n];
+    status = checkpoints_store(c, &state, receipts[n++]);
+  }
+  if (!status) status = checkpoints_commit(c, steps, n, list);
+  free(list);
+  free(receipts);
+  return status;
+}
