@@ -121,7 +121,8 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   uint32_t size = sli_ready_size(plan, from->reg, &plan->maps[from->map]);
   int32_t producer = plan->regs[from->reg].producer;
   bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
-  a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a, .reg = &rt->regs[from->reg],
+  a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
+                        .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .wanted = INT64_MIN,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
@@ -137,7 +138,8 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
 }
 
 static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
-  a->out[at] = (out_port){.at = start_walk(rt, from->map, a->fired), .actor = a, .reg = &rt->regs[from->reg],
+  a->out[at] = (out_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
+                          .reg = &rt->regs[from->reg],
                           .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
   rt->regs[from->reg].producer = &a->out[at];
