@@ -1,0 +1,21 @@
+/* Who we are among the processes of a job, as whatever started us says. */
+#ifndef SLUICE_COMM_CLUSTER_H
+#define SLUICE_COMM_CLUSTER_H
+
+#include "base/base.h"
+
+typedef struct sli_cluster {
+  int process, nprocesses;
+  int local, nlocal;      /* among those on this host */
+  int incarnation;        /* how often the job was restarted */
+  char endpoint[256];     /* "HOST:PORT" of process 0; empty: there is only this process */
+  char job[64];           /* equal in all processes of the job, different between jobs */
+  char key[48];           /* of the control plane */
+  const char *starter;    /* "actorrun", "Open MPI's mpirun", "Slurm's srun", "torchrun" or
+                             NULL: started alone */
+} sli_cluster;
+
+/* Reads the environment through `get` (getenv, or a test's own). */
+sl_status sli_cluster_detect(const char *(*get)(const char *name), sli_cluster *out);
+
+#endif

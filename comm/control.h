@@ -1,0 +1,97 @@
+/* The control plane: how the processes of a job find each other, agree that they
+ * run the same plan, pass on the small messages between actors, and notice that
+ * one of them is gone.
+ *
+ * Process 0 is the controller: it binds the job's endpoint, all others connect to
+ * it, and processes whose actors talk do so over direct links. Everything is
+ * encrypted and authenticated with the job's key; who does not have it is not
+ * heard. A process that is silent for longer than `lost_ms` is lost, and with it
+ * the job: every process is told which one and why.
+ *
+ * Threads: a control has a thread of its own, which makes all callbacks. The
+ * functions below may be called by any thread; those that block say so. */
+#ifndef SLUICE_COMM_CONTROL_H
+#define SLUICE_COMM_CONTROL_H
+
+#include "base/base.h"
+
+enum { SLI_CONTROL_MESSAGE_BYTES = 32, SLI_CONTROL_KEY_CHARS = 40 };
+
+typedef struct sli_control_options {
+  int process, nprocesses;
+  const char *endpoint;    /* "HOST:PORT" of process 0; PORT 0 binds any (see _endpoint) */
+  const char *job;         /* name of the job, equal in all its processes */
+  const char *key;         /* the job's secret, Z85, SLI_CONTROL_KEY_CHARS characters */
+  int incarnation;         /* counts restarts: what an earlier one sent is refused */
+  uint64_t plan_hash;      /* must be equal everywhere */
+  const void *address;     /* of the data plane, passed on to all; may be NULL */
+  size_t address_bytes;
+  int join_ms;             /* how long all may take to join; 0: 60,000 */
+  int heartbeat_ms;        /* 0: 500 */
+  int lost_ms;             /* 0: 1,500 */
+  void *ctx;
+  /* A message between actors has come. */
+  void (*on_message)(void *ctx, int process, const void *message);
+  /* The job is over: by loss of a process, or by sli_control_abort somewhere.
+   * Once; after it nothing else comes. `culprit` is the process, text says why. */
+  void (*on_abort)(void *ctx, int culprit, const char *text);
+  /* What sli_control_say sent, also this process's own words. */
+  void (*on_word)(void *ctx, int from, const char *word, const void *data, size_t bytes);
+} sli_control_options;
+
+typedef struct sli_control sli_control;
+
+/* A fresh key for a job. */
+void sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]);
+/* The same key wherever the same secret and job are given. */
+void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
+                            char key[SLI_CONTROL_KEY_CHARS + 1]);
+
+/* Binds or connects, and starts the thread. Does not wait for others. */
+sl_status sli_control_open(const sli_control_options *options, sli_control **out);
+/* Blocks until all processes have joined. Fails with who is missing, who runs
+ * another plan or version, or who was refused. */
+sl_status sli_control_join(sli_control *c);
+/* Says goodbye first; does not wait for others: see sli_control_meet. */
+void sli_control_close(sli_control *c);
+
+/* Where process 0 listens, the port filled in: "HOST:PORT". */
+const char *sli_control_endpoint(const sli_control *c);
+/* The data-plane address of another process. After join. */
+const void *sli_control_address(const sli_control *c, int process, size_t *bytes);
+
+/* One message to an actor in another process; copied. Messages to one process
+ * arrive in order of sending, those of a moment together. Never blocks, never
+ * takes long. */
+void sli_control_send(sli_control *c, int process, const void *message);
+
+/* A word (up to 15 characters) with data, to one process, or to all (-1), itself
+ * included; in order. Long data is cut and put together again. */
+void sli_control_say(sli_control *c, int process, const char *word, const void *data,
+                     size_t bytes);
+
+/* Blocks until all processes have called it with the same word; each brings data,
+ * and process 0 gets everybody's: blobs[nprocesses], the caller's to free(), as
+ * is each .data. Elsewhere blobs may be NULL. SL_E_FAILED-like status with the
+ * culprit's name if the job is aborted meanwhile. */
+typedef struct sli_control_blob {
+  void *data;
+  size_t bytes;
+} sli_control_blob;
+sl_status sli_control_meet(sli_control *c, const char *word, const void *data, size_t bytes,
+                           sli_control_blob **blobs);
+
+/* Ends the job everywhere, with this process as the culprit. */
+void sli_control_abort(sli_control *c, const char *text);
+
+/* Clock of a process less this one's (CLOCK_MONOTONIC), in ns: the offset of the
+ * exchange with the shortest round trip so far (Mills, RFC 5905, section 8). */
+int64_t sli_control_clock_offset(const sli_control *c, int process);
+
+typedef struct sli_control_counts {
+  uint64_t sent, received, frames_sent, frames_received, bytes_sent, bytes_received;
+  uint64_t refused; /* frames and connections that were not let in */
+} sli_control_counts;
+sli_control_counts sli_control_count(const sli_control *c);
+
+#endif

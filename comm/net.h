@@ -1,0 +1,61 @@
+/* The data plane between processes: messages with data behind them, from memory
+ * to memory.
+ *
+ * A process has one net. What it sends was granted by the receiver before (a free
+ * slot of the register that the header names), so a message always has a place
+ * to go, nothing is buffered beyond that, and the order of grants is the order on
+ * the link.
+ *
+ * Threads: one thread owns a net and calls everything but sli_net_wake and
+ * sli_net_traffic. Callbacks come from inside sli_net_progress and sli_net_send. */
+#ifndef SLUICE_COMM_NET_H
+#define SLUICE_COMM_NET_H
+
+#include "base/base.h"
+
+enum { SLI_NET_HEADER_BYTES = 32 };
+
+typedef struct sli_net_events {
+  void *ctx;
+  /* Where the data of a message goes, `bytes` of it; NULL if there can be no such
+   * message: then the peer is lost. */
+  void *(*place)(void *ctx, int peer, const void *header, size_t bytes);
+  /* The data is there (bytes 0: there is none, and `place` was not asked). */
+  void (*arrived)(void *ctx, int peer, const void *header, size_t bytes);
+  /* A peer is gone or does not answer; once for each. */
+  void (*lost)(void *ctx, int peer, const char *why);
+} sli_net_events;
+
+typedef struct sli_net sli_net;
+
+/* `npeers`: processes, this one included; `self` is its number. May block. */
+sl_status sli_net_open(int self, int npeers, const sli_net_events *events, sli_net **out);
+/* Ends what is under way with error, without waiting for peers. close(NULL) is nothing. */
+void sli_net_close(sli_net *net);
+
+/* What others need to reach this process: plain bytes, valid while the net is. */
+const void *sli_net_address(const sli_net *net, size_t *bytes);
+sl_status sli_net_connect(sli_net *net, int peer, const void *address, size_t bytes);
+
+/* Starts a message; the header is copied, the data must stay until it is done.
+ * True if it is already; else *fence names it. Never blocks. */
+bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, size_t bytes,
+                  uint64_t *fence);
+/* Is the message complete on this side: may its data be overwritten? True once
+ * for each fence, which is invalid from then on. */
+bool sli_net_done(sli_net *net, uint64_t fence);
+
+/* Moves everything on as far as it goes; returns whether anything happened. */
+bool sli_net_progress(sli_net *net);
+/* Sleeps until there may be something to do, sli_net_wake, or the time is over. */
+void sli_net_wait(sli_net *net, uint64_t timeout_ns);
+/* Any thread; async-signal-safe. A wake before a wait makes the wait return. */
+void sli_net_wake(sli_net *net);
+
+/* Bytes of data sent to and received from a peer so far. Any thread. */
+typedef struct sli_net_traffic_counts {
+  uint64_t sent_bytes, received_bytes, sent, received; /* the last two: messages */
+} sli_net_traffic_counts;
+sli_net_traffic_counts sli_net_traffic(const sli_net *net, int peer);
+
+#endif
