@@ -183,12 +183,18 @@ grep -E '^ +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB' out | grep -vq '+0.0%' &&
   die "memory is what was predicted"
 
 # ---- Ctrl-C, and a terminal ----------------------------------------------------------------------
-"$bin/actortune" --devices timed:8 --microbatches 32 --effort 10000000 --csv i.csv gpt $small \
-  --layers 14 --batch 32 >out 2>err &
-pid=$!
-sleep 2
-kill -INT $pid
-wait $pid || die "Ctrl-C ends the search with status 0"
+stopped_after() { # seconds
+  "$bin/actortune" --devices timed:8 --microbatches 32 --effort 10000000 --csv i.csv gpt $small \
+    --layers 14 --batch 32 >out 2>err &
+  local pid=$!
+  sleep "$1"
+  kill -INT $pid
+  wait $pid
+}
+for pause in 2 4 8 16; do # until the machine had time to try a plan
+  stopped_after $pause && break
+  says "stopped before any plan was tried" err
+done
 says "stopped before the end" out
 monotone i.csv
 if command -v script >/dev/null; then
