@@ -242,6 +242,12 @@ static sl_status check_orders(const sl_plan *plan) {
   return status;
 }
 
+static void count_processes(sl_plan *plan) {
+  plan->nprocesses = 1;
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    plan->nprocesses = SLI_MAX(plan->nprocesses, plan->devices[d].process + 1);
+}
+
 /* Registers one after another, each with its slots side by side. */
 static void lay_out(sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++)
@@ -319,6 +325,7 @@ sl_status sl_plan_finish(sl_plan *plan) {
   if (!status) status = sli_plan_check(plan);
   if (!status) status = check_orders(plan);
   if (status) return status;
+  count_processes(plan);
   lay_out(plan);
   hash_plan(plan);
   return check_budgets(plan);

@@ -59,6 +59,27 @@ static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_po
   return SL_OK;
 }
 
+static int32_t process_of(const sl_plan *plan, int32_t device) {
+  return plan->devices[device].process;
+}
+
+/* Memory is a process's own: what is read lies where it is read, and only links
+ * write what lies elsewhere, on a way to one other process each. */
+static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
+  int32_t here = process_of(plan, plan->queues[a->queue].device);
+  bool link = plan->queues[a->queue].ops == &sl_queue_link;
+  if (link && (a->nin != 1 || a->nout != 1))
+    return sl_fail(SL_E_INPUT, "actor %s: a link has one input and one output", a->name);
+  for (int32_t p = 0; p < a->nin + a->nout; p++) {
+    const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
+    int32_t there = process_of(plan, r->device);
+    if ((link && p == a->nin) != (here != there))
+      return sl_fail(SL_E_INPUT, "actor %s runs in process %d and %s register %s, which lies in "
+                     "process %d", a->name, here, p < a->nin ? "reads" : "writes", r->name, there);
+  }
+  return SL_OK;
+}
+
 static sl_status check_pool(const sl_plan *plan, int32_t pool) {
   int32_t kept = 0, members = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
@@ -79,6 +100,7 @@ sl_status sli_plan_check(const sl_plan *plan) {
   }
   for (int32_t i = 0; i < plan->nactors && !status; i++) {
     const sl_actor *a = &plan->actors[i];
+    status = check_reach(plan, a);
     for (int32_t p = 0; p < a->nin && !status; p++) status = check_input(plan, a, &a->in[p]);
     for (int32_t p = 0; p < a->nout && !status; p++) status = check_output(plan, a, &a->out[p]);
   }

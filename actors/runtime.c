@@ -149,6 +149,17 @@ static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
   return (uint64_t)q->class_order[a->cls] << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
 }
 
+/* What a link carries goes to slots that lie in another process. */
+static void make_link(sl_runtime *rt, actor *a) {
+  if (a->queue->ops != &sl_queue_link) return;
+  reg *far = a->out->reg;
+  far->carried = rt->options.peers != NULL;
+  a->binds = true;
+  a->move = allot_own(rt, a->queue->worker, 1, sizeof *a->move);
+  a->move->reg = far->id;
+  a->move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
+}
+
 static void make_actor(sl_runtime *rt, int32_t i) {
   const sl_actor *from = &rt->plan->actors[i];
   actor *a = &rt->actors[i];
@@ -158,7 +169,7 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   const tick_ring *ticks = make_ticks(rt, from);
   int64_t fired = sli_firings(from, rt->first_step);
   *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
-               .program = runs ? from->program : NULL,
+               .program = runs ? from->program : NULL, .binds = runs,
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
                .grouped = from->rank_group != 0,
@@ -173,6 +184,7 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   a->out_end = a->out + from->nout;
   for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
   for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
+  make_link(rt, a);
 }
 
 /* A lazy W looks at the B of its stage, on its own queue. */
@@ -208,7 +220,8 @@ static void add_far(reg *r, in_port **at) {
 static void link_consumers(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   int32_t *count = sli_calloc((size_t)plan->nregs, sizeof *count);
-  for (int far = 0; far < 2 + rt->nworkers; far++)
+  int most = 2 + rt->nworkers + (rt->away ? plan->nprocesses : 0);
+  for (int far = 0; far < most; far++)
     for (int32_t i = 0; i < plan->nactors; i++)
       for (int32_t p = 0; p < plan->actors[i].nin; p++) {
         in_port *in = &rt->actors[i].in[p];
@@ -244,8 +257,17 @@ static int32_t most_notices(const sl_runtime *rt, int32_t q) {
   return most;
 }
 
-/* The workers of devices are there, `shared` of them; queues apart add theirs. */
-static void make_queue(sl_runtime *rt, int32_t i, int32_t shared) {
+/* The worker of a queue: its device's, one of its own, the carrier for what links
+ * carry, or what stands for the process that it belongs to. */
+static worker *place_queue(sl_runtime *rt, const sl_queue *q, const int32_t *home) {
+  device *d = &rt->devices[q->device];
+  if (is_away(rt, q->device)) return &rt->away[rt->plan->devices[q->device].process];
+  if (rt->carrier && q->ops == &sl_queue_link) return rt->carrier;
+  if (q->apart && rt->threads) return &rt->workers[rt->nworkers++];
+  return d->worker = &rt->workers[home[q->device]];
+}
+
+static void make_queue(sl_runtime *rt, int32_t i, const int32_t *home) {
   const sl_queue *from = &rt->plan->queues[i];
   queue *q = &rt->queues[i];
   q->id = i;
@@ -256,12 +278,7 @@ static void make_queue(sl_runtime *rt, int32_t i, int32_t shared) {
   q->selective = from->order || q->look_ahead_ns;
   q->device = &rt->devices[from->device];
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
-  if (from->apart && rt->threads) {
-    q->worker = &rt->workers[rt->nworkers++];
-  } else {
-    q->worker = &rt->workers[from->device % shared];
-    q->device->worker = q->worker;
-  }
+  q->worker = place_queue(rt, from, home);
   q->worker->nqueues++;
   q->flights = allot_own(rt, q->worker, (size_t)q->run_ahead, sizeof *q->flights);
 }
@@ -272,18 +289,22 @@ static void make_flights(sl_runtime *rt, int32_t i, int32_t notices) {
     q->flights[f].notices = allot_own(rt, q->worker, (size_t)notices, sizeof(notice));
 }
 
-/* Each slot has at most one READY under way per group and one FREE per port. */
+/* Each slot has at most one READY under way per group and one FREE per port. The
+ * mailboxes of other processes are theirs. */
 static void make_mailboxes(sl_runtime *rt) {
   uint64_t *most = sli_calloc((size_t)rt->nworkers, sizeof *most);
   for (int32_t i = 0; i < rt->plan->nregs; i++) {
     const reg *r = &rt->regs[i];
     if (!r->worker) continue;
+    bool here = r->worker->process < 0;
     for (int32_t g = 0; g < r->nfar; g++) {
+      const group *far = &r->far[g];
       uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[i]);
-      most[r->far[g].worker->id] += r->lazy ? 3 * slots : slots; /* READY, WANTED */
-      most[r->worker->id] += slots * (uint64_t)r->far[g].nports;
+      if (far->worker->process < 0)
+        most[far->worker->id] += r->lazy ? 3 * slots : slots; /* READY, WANTED */
+      if (here) most[r->worker->id] += slots * (uint64_t)far->nports;
     }
-    most[r->worker->id]++; /* QUOTA */
+    if (here) most[r->worker->id]++; /* QUOTA */
   }
   for (int32_t w = 0; w < rt->nworkers; w++) sli_mailbox_init(&rt->workers[w].mailbox, most[w]);
   free(most);
@@ -293,7 +314,7 @@ static void make_worker_lists(sl_runtime *rt) {
   int32_t *nactors = sli_calloc((size_t)rt->plan->nqueues, sizeof *nactors);
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     nactors[rt->plan->actors[i].queue]++;
-    rt->queues[rt->plan->actors[i].queue].worker->nactors++;
+    rt->actors[i].queue->worker->nactors++;
   }
   for (int32_t i = 0; i < rt->nworkers; i++) {
     worker *w = &rt->workers[i];
@@ -307,6 +328,7 @@ static void make_worker_lists(sl_runtime *rt) {
   }
   for (int32_t i = 0; i < rt->plan->nqueues; i++) {
     queue *q = &rt->queues[i];
+    if (q->worker->process >= 0) continue;
     q->runnable = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->runnable);
     q->actors = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->actors);
     q->worker->queues[q->worker->nqueues++] = q;
@@ -314,12 +336,53 @@ static void make_worker_lists(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     queue *q = rt->actors[i].queue;
     worker *w = q->worker;
+    if (w->process >= 0) continue;
     q->actors[q->nactors++] = &rt->actors[i];
     w->actors[w->nactors++] = &rt->actors[i];
     if (rt->actors[i].every > 1) w->sparse[w->nsparse++] = &rt->actors[i];
     else w->firings_per_step += (uint64_t)rt->plan->actors[i].firings_per_step;
   }
   free(nactors);
+}
+
+/* The worker of each device of this process, among those of devices. */
+static int32_t *share_workers(const sl_runtime *rt) {
+  int32_t *home = sli_calloc((size_t)rt->plan->ndevices, sizeof *home), count = 0;
+  for (int32_t d = 0; d < rt->plan->ndevices; d++)
+    if (!is_away(rt, d)) home[d] = count++ % rt->nworkers;
+  return home;
+}
+
+static worker *allot_workers(int32_t most) {
+  worker *workers = aligned_alloc(SLI_CACHE_LINE, (size_t)most * sizeof *workers);
+  SLI_CHECK(workers, "no memory for %d workers", most);
+  memset(workers, 0, (size_t)most * sizeof *workers);
+  return workers;
+}
+
+/* One worker moves what goes between processes: one of its own, if there may be more
+ * than one. */
+static void make_processes(sl_runtime *rt) {
+  if (!rt->options.peers) return;
+  rt->away = allot_workers(rt->plan->nprocesses);
+  rt->carrier = &rt->workers[rt->options.workers == 1 ? 0 : rt->nworkers++];
+  rt->carrier->peers = rt->options.peers;
+}
+
+static void make_workers(sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    worker *w = &rt->workers[i];
+    w->rt = rt;
+    w->id = i;
+    w->process = SL_NONE;
+    w->real = rt->threads;
+    w->clock = rt->clock;
+    w->unusual = true;
+    w->spin_ns = 20000;
+    w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
+  }
+  for (int32_t i = 0; rt->away && i < rt->plan->nprocesses; i++)
+    rt->away[i].rt = rt, rt->away[i].id = rt->nworkers + i, rt->away[i].process = i;
 }
 
 static void make_state(sl_runtime *rt) {
@@ -331,25 +394,16 @@ static void make_state(sl_runtime *rt) {
   rt->devices = allot_lines(rt, (size_t)plan->ndevices, sizeof *rt->devices);
   rt->pools = allot_lines(rt, (size_t)plan->npools, sizeof *rt->pools);
   rt->maps = allot(rt, (size_t)plan->nmaps, sizeof *rt->maps);
-  int32_t shared = rt->nworkers, most = shared + (rt->threads ? plan->nqueues : 0);
-  rt->workers = aligned_alloc(SLI_CACHE_LINE, (size_t)most * sizeof *rt->workers);
-  SLI_CHECK(rt->workers, "no memory for %d workers", most);
-  memset(rt->workers, 0, (size_t)most * sizeof *rt->workers);
+  int32_t *home = share_workers(rt);
+  rt->workers = allot_workers(rt->nworkers + 1 + (rt->threads ? plan->nqueues : 0));
+  make_processes(rt);
   for (int32_t i = 0; i < plan->nmaps; i++) rt->maps[i] = make_map(rt, &plan->maps[i]);
   for (int32_t i = 0; i < plan->npools; i++)
     rt->pools[i] = (pool){.quota = plan->pools[i].quota,
                           .queues = allot(rt, (size_t)plan->nqueues, sizeof(queue *))};
-  for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i, shared);
-  for (int32_t i = 0; i < rt->nworkers; i++) {
-    worker *w = &rt->workers[i];
-    w->rt = rt;
-    w->id = i;
-    w->real = rt->threads;
-    w->clock = rt->clock;
-    w->unusual = true;
-    w->spin_ns = 20000;
-    w->random = (rt->options.jitter_seed + (uint64_t)i + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
-  }
+  for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i, home);
+  free(home);
+  make_workers(rt);
   for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
@@ -368,7 +422,7 @@ static void make_state(sl_runtime *rt) {
 static sl_status map_arenas(sl_runtime *rt) {
   for (int32_t d = 0; d < rt->plan->ndevices; d++) {
     size_t bytes = rt->plan->devices[d].reserve_bytes;
-    if (!bytes || rt->options.no_data) continue;
+    if (!bytes || rt->options.no_data || is_away(rt, d)) continue;
     void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED) {
@@ -425,12 +479,20 @@ static size_t scratch_of(const sl_runtime *rt, const queue *q) {
   return most;
 }
 
+/* The process a link's actors write to. */
+static int leads_to(const sl_runtime *rt, const queue *q) {
+  const sl_plan *plan = rt->plan;
+  if (q->ops != &sl_queue_link || !q->nactors) return 0;
+  return plan->devices[plan->regs[q->actors[0]->plan->out[0].reg].device].process;
+}
+
 static sl_status open_queue(worker *w, queue *q) {
   sl_runtime *rt = w->rt;
   binding *b = allot(rt, 1, sizeof *b);
   *b = (binding){rt, q->plan->device};
   sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
-                            .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = b};
+                            .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = b,
+                            .peers = rt->options.peers, .process = leads_to(rt, q)};
   return q->ops->open(&config, &q->impl);
 }
 
@@ -456,8 +518,9 @@ static void *worker_main(void *arg) {
   uint32_t seen = 0;
   open_worker(w);
   for (;;) {
-    if (atomic_fetch_sub_explicit(&rt->active, 1, memory_order_acq_rel) == 1)
-      sli_futex_wake(&rt->active);
+    uint32_t left = atomic_fetch_sub_explicit(&rt->active, 1, memory_order_acq_rel) - 1;
+    if (!left) sli_futex_wake(&rt->active);
+    if (left == 1 && rt->carrier) sli_worker_wake(rt->carrier);
     uint32_t now;
     while ((now = atomic_load_explicit(&rt->epoch, memory_order_acquire)) == seen)
       sli_futex_wait(&rt->epoch, seen, UINT64_MAX);
@@ -503,7 +566,8 @@ static sl_status start_workers(sl_runtime *rt) {
     if (w->status) return sl_fail(w->status, "%s", w->detail);
   }
   for (int32_t i = 0; i < rt->plan->nactors; i++)
-    sli_actor_start(rt->actors[i].queue->worker, &rt->actors[i]);
+    if (rt->actors[i].queue->worker->process < 0)
+      sli_actor_start(rt->actors[i].queue->worker, &rt->actors[i]);
   return SL_OK;
 }
 
@@ -535,18 +599,21 @@ sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *optio
   rt->options = *options;
   rt->threads = options->clock == SL_CLOCK_REAL;
   rt->first_step = rt->steps = options->first_step;
-  atomic_init(&rt->gate, (uint64_t)options->first_step << 1);
-  int32_t workers = options->workers ? SLI_MIN(options->workers, plan->ndevices) : plan->ndevices;
+  atomic_init(&rt->gate, (uint64_t)options->first_step << SLI_GATE_BITS);
+  int threads = 0, here = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) {
+    here += !is_away(rt, d);
+    if (!is_away(rt, d)) threads += SLI_MAX(plan->devices[d].threads, 1);
+  }
+  int32_t workers = options->workers ? SLI_MIN(options->workers, here) : here;
   rt->nworkers = rt->threads ? SLI_MAX(workers, 1) : 1;
-  int threads = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) threads += SLI_MAX(plan->devices[d].threads, 1);
   rt->oversubscribed = SLI_MAX(threads, rt->nworkers) > sysconf(_SC_NPROCESSORS_ONLN);
   sli_clock_init(&rt->clock);
   make_state(rt);
   make_rings(rt);
   status = map_arenas(rt);
   for (int32_t i = 0; i < plan->nactors && !status && !options->no_data; i++)
-    if (plan->actors[i].program && !plan->queues[plan->actors[i].queue].ops->timed)
+    if (rt->actors[i].program && !plan->queues[plan->actors[i].queue].ops->timed)
       status = sl_program_prepare(plan->actors[i].program);
   if (!status) status = start_workers(rt);
   if (status) {
@@ -574,6 +641,9 @@ void sl_runtime_destroy(sl_runtime *rt) {
     if (rt->queues[i].impl) rt->queues[i].ops->close(rt->queues[i].impl);
   for (int32_t d = 0; d < rt->plan->ndevices; d++)
     if (rt->devices[d].arena) munmap(rt->devices[d].arena, rt->plan->devices[d].reserve_bytes);
+  for (int32_t i = 0; rt->away && i < rt->plan->nprocesses; i++)
+    sli_arena_fini(&rt->away[i].memory);
+  free(rt->away);
   free(rt->workers);
   sli_arena_fini(&rt->memory);
   free(rt);
@@ -589,7 +659,8 @@ static bool all_fired(const sl_runtime *rt, int64_t steps) {
 }
 
 sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
-  if (atomic_load(&rt->gate) & 1) return sl_fail(SL_E_STOPPED, "the run was stopped");
+  if (atomic_load(&rt->gate) & SLI_GATE_CLOSED)
+    return sl_fail(SL_E_STOPPED, "the run was stopped");
   rt->goal = rt->steps + steps;
   if (rt->threads) {
     atomic_store(&rt->active, (uint32_t)rt->nworkers);
@@ -600,6 +671,8 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
     sli_worker_run(&rt->workers[0]);
   }
   int64_t final = sli_final_steps(rt);
+  if (atomic_load(&rt->gate) & SLI_GATE_ABORTED)
+    return sl_fail(rt->failure, "%s", rt->failure_text);
   if (!all_fired(rt, final)) {
     char *text = sli_explain(rt);
     sl_fail(SL_E_STUCK, "%s", text);
@@ -613,19 +686,53 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
   return SL_OK;
 }
 
-void sl_runtime_stop(sl_runtime *rt) {
-  atomic_fetch_or_explicit(&rt->gate, 1, memory_order_acq_rel);
+static void wake_all(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->nworkers; i++) sli_worker_wake(&rt->workers[i]);
 }
 
-void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail) {
-  int none = 0;
-  if (atomic_compare_exchange_strong(&rt->failed, &none, 1)) {
-    rt->failure = status;
-    snprintf(rt->failure_text, sizeof rt->failure_text, "%s", detail);
-    atomic_store_explicit(&rt->failed, 2, memory_order_release);
+void sl_runtime_stop(sl_runtime *rt) {
+  if (rt->options.peers) {
+    atomic_store(&rt->wants_stop, true);
+    return;
   }
+  atomic_fetch_or_explicit(&rt->gate, SLI_GATE_CLOSED, memory_order_acq_rel);
+  wake_all(rt);
+}
+
+bool sl_runtime_wants_stop(const sl_runtime *rt) { return atomic_load(&rt->wants_stop); }
+
+int64_t sl_runtime_hold(sl_runtime *rt) {
+  uint64_t word = atomic_fetch_or(&rt->gate, SLI_GATE_CLOSED | SLI_GATE_HELD);
+  return (int64_t)(word >> SLI_GATE_BITS);
+}
+
+void sl_runtime_end_at(sl_runtime *rt, int64_t steps) {
+  uint64_t held = atomic_load(&rt->gate), open;
+  do {
+    open = (uint64_t)steps << SLI_GATE_BITS | SLI_GATE_CLOSED | (held & SLI_GATE_ABORTED);
+  } while (!atomic_compare_exchange_weak(&rt->gate, &held, open));
+  atomic_fetch_add_explicit(&rt->reopened, 1, memory_order_release);
+  wake_all(rt);
+}
+
+/* The first failure is the one that counts. */
+static void keep_failure(sl_runtime *rt, sl_status status, const char *detail) {
+  int none = 0;
+  if (!atomic_compare_exchange_strong(&rt->failed, &none, 1)) return;
+  rt->failure = status;
+  snprintf(rt->failure_text, sizeof rt->failure_text, "%s", detail);
+  atomic_store_explicit(&rt->failed, 2, memory_order_release);
+}
+
+void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail) {
+  keep_failure(rt, status, detail);
   sl_runtime_stop(rt);
+}
+
+void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail) {
+  keep_failure(rt, status, detail);
+  atomic_fetch_or(&rt->gate, SLI_GATE_CLOSED | SLI_GATE_ABORTED);
+  wake_all(rt);
 }
 
 int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }

@@ -110,6 +110,7 @@ struct reg {
                             no counting: then `pending` is not kept */
   group *far;            /* [nfar] the others, by worker */
   int32_t nconsumers, nfar;
+  bool carried;          /* lies in another process: data takes READY along */
   bool lazy;             /* lazy W read it: they are told when the producer waits */
   uintptr_t base;        /* of slot 0, or 0 without data */
   size_t stride;
@@ -139,8 +140,10 @@ struct actor {
   bool grouped;          /* the rank has groups of ticks */
   bool gated;            /* waits for its next step to begin */
   bool hurries;          /* some output is lazy: tells when it waits */
+  bool binds;            /* its queue looks at data */
   const actor *backward; /* of a lazy W: the B of its stage, else NULL */
   sl_firing firing;      /* of the launch under way */
+  sl_move *move;         /* of a link that leads to another process */
   void **bases;          /* [inputs, outputs, workspace] */
   uint8_t *first;        /* the same */
   const sl_actor *plan;
@@ -192,7 +195,7 @@ struct queue {
 typedef struct device {
   _Alignas(SLI_CACHE_LINE) uint8_t *arena;
   double held, peak;     /* activations; the worker of its compute queue */
-  worker *worker;
+  worker *worker;        /* NULL: of another process */
 } device;
 
 typedef struct timer {
@@ -221,6 +224,9 @@ struct worker {
   uint64_t messages, wakes, random;
   uint64_t spin_ns;        /* how long to look before sleeping; adapts */
   int32_t id;
+  int32_t process;         /* stands for all workers of another process; -1: a worker here */
+  const sl_peers *peers;   /* of the carrier: it moves them on; else NULL */
+  uint32_t reopened;       /* rt->reopened as last seen */
   pthread_t thread;
   int32_t nqueues, nactors;
   queue **queues;          /* [nqueues] */
@@ -234,6 +240,10 @@ struct worker {
   sli_mailbox mailbox;
 };
 
+/* Flags of the gate. CLOSED: no step begins. HELD: where the run ends is not decided
+ * yet. ABORTED: it ends now. */
+enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
+
 struct sl_runtime {
   const sl_plan *plan;
   sl_runtime_options options;
@@ -242,6 +252,8 @@ struct sl_runtime {
   bool oversubscribed;   /* more workers than cores */
   int32_t nworkers;      /* those of devices, then those of queues apart */
   worker *workers;
+  worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */
+  worker *carrier;       /* with peers: the one that moves them on, last to finish */
   actor *actors;
   reg *regs;
   queue *queues;
@@ -254,8 +266,10 @@ struct sl_runtime {
   int64_t steps;         /* completed, those before the first included */
   int32_t *quotas;       /* [nregs] as last asked for; who changes quotas alone */
   int64_t goal;          /* steps to have completed at the end of this run */
-  _Atomic uint64_t gate; /* newest step begun * 2 + stop requested: one word, so that
+  _Atomic uint64_t gate; /* newest step begun << SLI_GATE_BITS + flags: one word, so that
                             a stop and a step's begin cannot miss each other */
+  _Atomic uint32_t reopened; /* counts: a held run may go on to its end */
+  _Atomic bool wants_stop;   /* with peers */
   _Atomic uint32_t epoch;  /* futex: runs begun */
   _Atomic uint32_t active; /* futex: workers not yet done with this run */
   _Atomic bool quit;
@@ -264,6 +278,10 @@ struct sl_runtime {
   char failure_text[512];
   _Atomic uint64_t first_firing_ns;
 };
+
+static inline bool is_away(const sl_runtime *rt, int32_t device) {
+  return rt->options.peers && rt->plan->devices[device].process != rt->options.process;
+}
 
 static inline void *slot_address(const reg *r, int32_t slot) {
   return (void *)(r->base + (size_t)slot * r->stride);
@@ -294,6 +312,8 @@ size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t
 
 /* explain.c: who waits for whom, as text. */
 char *sli_explain(const sl_runtime *rt);
+
+void sli_worker_take(worker *w, const sli_message *m); /* as if it came by mailbox */
 
 /* Futexes of this process. */
 void sli_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);

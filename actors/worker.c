@@ -219,6 +219,11 @@ static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) 
 
 static void send(worker *from, worker *to, const sli_message *message) {
   from->messages++;
+  if (UNLIKELY(to->process >= 0)) {
+    const sl_peers *peers = from->rt->options.peers;
+    peers->tell(peers->ctx, to->process, message);
+    return;
+  }
   if (!sli_mailbox_push(&to->mailbox, message, &to->sleeping)) return;
   from->wakes++;
   sli_worker_wake(to);
@@ -231,6 +236,7 @@ static void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
 
 /* Tells the consumers from number `from` on. */
 static void tell_ready(worker *w, reg *r, int32_t from, int64_t key, int32_t slot) {
+  if (UNLIKELY(r->carried)) return;
   for (int32_t g = 0; g < r->nfar; g++)
     send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
                                              .kind = SLI_READY, .group = (uint32_t)g});
@@ -255,7 +261,7 @@ static void tell_wanted(worker *w, const actor *a) {
   }
 }
 
-static void take_message(worker *w, const sli_message *m) {
+void sli_worker_take(worker *w, const sli_message *m) {
   reg *r = &w->rt->regs[m->reg];
   if (m->kind == SLI_FREE) {
     slot_free(w, r, m->slot);
@@ -274,22 +280,22 @@ static void take_message(worker *w, const sli_message *m) {
 
 static void drain(worker *w) {
   sli_message m;
-  while (sli_mailbox_pop(&w->mailbox, &m)) take_message(w, &m);
+  while (sli_mailbox_pop(&w->mailbox, &m)) sli_worker_take(w, &m);
 }
 
 /* ---- steps ---------------------------------------------------------------------- */
 
-/* Everything of a run goes through this word once per actor and step: bit 0 is
- * the request to stop, the rest the number of steps begun. A step is begun by
+/* Everything of a run goes through this word once per actor and step: the request
+ * to stop, and the number of steps begun. A step is begun by
  * the first actor that asks; after a stop no new one is. So every actor fires
  * its share of the steps begun and not once more, whatever its inputs. */
 static bool gate_open(sl_runtime *rt, int64_t step) {
   if (step >= rt->goal) return false;
   uint64_t word = atomic_load_explicit(&rt->gate, memory_order_relaxed);
   for (;;) {
-    if ((uint64_t)step < word >> 1) return true;
-    if (word & 1) return false;
-    uint64_t next = (uint64_t)(step + 1) << 1;
+    if ((uint64_t)step < word >> SLI_GATE_BITS) return true;
+    if (word & SLI_GATE_CLOSED) return false;
+    uint64_t next = (uint64_t)(step + 1) << SLI_GATE_BITS;
     if (atomic_compare_exchange_weak_explicit(&rt->gate, &word, next, memory_order_relaxed,
                                               memory_order_relaxed))
       return true;
@@ -298,7 +304,7 @@ static bool gate_open(sl_runtime *rt, int64_t step) {
 
 int64_t sli_final_steps(sl_runtime *rt) {
   uint64_t word = atomic_load(&rt->gate);
-  return word & 1 ? (int64_t)(word >> 1) : rt->goal;
+  return word & SLI_GATE_CLOSED ? (int64_t)(word >> SLI_GATE_BITS) : rt->goal;
 }
 
 /* An actor that sits steps out is not asked: its inputs tell it when, and it must
@@ -437,7 +443,8 @@ static void bind(actor *a) {
   }
   a->firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
                                    .microbatch = t->microbatch, .piece = t->piece},
-                          .bases = a->bases, .first = a->first};
+                          .bases = a->bases, .first = a->first, .move = a->move};
+  if (a->move) a->move->key = a->out->at.key, a->move->slot = a->out->slot;
 }
 
 static uint64_t next_random(worker *w) { /* xorshift64* */
@@ -463,7 +470,7 @@ static uint64_t unusual_firing(worker *w) {
   uint64_t none = 0;
   atomic_compare_exchange_strong(&w->rt->first_firing_ns, &none, sli_now_ns());
   w->unusual = w->rt->options.jitter_seed != 0;
-  w->plain = !w->unusual && w->real && sli_clock_is_fast(&w->clock);
+  w->plain = !w->unusual && w->real && sli_clock_is_fast(&w->clock) && !w->peers;
   for (int32_t i = 0; i < w->nqueues; i++) w->plain &= !w->queues[i]->selective;
   return w->unusual ? jitter(w) : 0;
 }
@@ -493,7 +500,7 @@ static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t duration = a->duration_ns, fence;
   for (out_port *p = a->out; p < a->out_end; p++)
     if (p->at.now->flags & SL_FIRST) take_slot(p);
-  if (a->program) bind(a);
+  if (a->binds) bind(a);
   if (!plain && w->unusual) duration += unusual_firing(w);
   uint64_t start = w->now_ns;
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->firing, start, duration, &fence)))
@@ -699,14 +706,23 @@ void sli_futex_wake(_Atomic uint32_t *word) {
 }
 
 void sli_worker_wake(worker *w) {
-  if (atomic_exchange(&w->sleeping, 0)) sli_futex_wake(&w->sleeping);
+  if (!atomic_exchange(&w->sleeping, 0)) return;
+  if (w->peers) w->peers->wake(w->peers->ctx);
+  else sli_futex_wake(&w->sleeping);
 }
 
-static bool finished(worker *w) {
-  uint64_t fired = worker_fired(w);
+static bool has_fired_its_share(worker *w) {
+  uint64_t fired = worker_fired(w), word = atomic_load(&w->rt->gate);
+  if (word & SLI_GATE_ABORTED) return true;
+  if (word & SLI_GATE_HELD) return false;
   if (fired == w->target) return true;
-  uint64_t word = atomic_load(&w->rt->gate);
-  return (word & 1) && fired == worker_share(w, (int64_t)(word >> 1));
+  return (word & SLI_GATE_CLOSED) && fired == worker_share(w, (int64_t)(word >> SLI_GATE_BITS));
+}
+
+/* The carrier stays until the others are done, who need what it brings. */
+static bool finished(worker *w) {
+  return has_fired_its_share(w) &&
+         (!w->peers || atomic_load_explicit(&w->rt->active, memory_order_acquire) == 1);
 }
 
 /* How long until the next known completion; UINT64_MAX: unknown. */
@@ -723,8 +739,10 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   sl_runtime *rt = w->rt;
   do {
     if (finished(w)) return true;
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < 64 && !w->peers; i++)
       if (sli_mailbox_ready(&w->mailbox)) return true;
+    if (w->peers && (w->peers->progress(w->peers->ctx) || sli_mailbox_ready(&w->mailbox)))
+      return true;
     if (rt->oversubscribed) sched_yield();
     else __builtin_ia32_pause();
   } while (sli_clock_now(&w->clock) - start < spin);
@@ -735,21 +753,25 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
 static void sleep_for_news(worker *w, uint64_t timeout_ns) {
   /* A write of both, see push(): a message is seen here or the sleeper there. */
   atomic_exchange(&w->sleeping, 1);
-  if (!sli_mailbox_ready(&w->mailbox) && !finished(w))
-    sli_futex_wait(&w->sleeping, 1, timeout_ns);
+  if (!sli_mailbox_ready(&w->mailbox) && !finished(w)) {
+    if (w->peers) w->peers->wait(w->peers->ctx, timeout_ns);
+    else sli_futex_wait(&w->sleeping, 1, timeout_ns);
+  }
   atomic_store_explicit(&w->sleeping, 0, memory_order_relaxed);
 }
 
 /* Looks for a message for a while, then sleeps until one or a timer comes. The
  * time to spend looking doubles when news came so soon that looking for it was,
  * or would have been, cheaper than a sleep and a wake; else it halves. While a
- * queue must be asked for its completions there is no sleep. */
+ * queue must be asked for its completions there is no sleep, but for links, whose
+ * completions are news themselves. */
 static void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);
-  uint64_t timer_in = until_timer(w), spin = w->npolled ? 0 : w->spin_ns;
+  bool must_ask = w->npolled && !w->peers;
+  uint64_t timer_in = until_timer(w), spin = must_ask ? 0 : w->spin_ns;
   if (w->rt->oversubscribed) spin = SPIN_LEAST;
-  if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in)) || w->npolled) {
+  if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in)) || must_ask) {
     w->now_ns = sli_clock_now(&w->clock);
     return;
   }
@@ -776,6 +798,15 @@ static void open_gates(worker *w) {
   }
 }
 
+/* A run that was held goes on to its end: more steps may begin. */
+static bool look_at_gates(worker *w) {
+  uint32_t now = atomic_load_explicit(&w->rt->reopened, memory_order_acquire);
+  if (LIKELY(now == w->reopened)) return false;
+  w->reopened = now;
+  open_gates(w);
+  return true;
+}
+
 void sli_worker_run(worker *w) {
   sl_runtime *rt = w->rt;
   w->target = worker_share(w, rt->goal);
@@ -786,9 +817,11 @@ void sli_worker_run(worker *w) {
     if (LIKELY(w->plain)) {
       if (LIKELY(start_one(w, true))) continue;
     } else {
+      if (w->peers) w->peers->progress(w->peers->ctx);
       if (w->nawaited) retire(w);
       if (start_one(w, false)) continue;
     }
+    if (UNLIKELY(look_at_gates(w))) continue;
     if (finished(w)) return;
     if (w->real) wait_for_news(w);
     else if (!jump(w)) return; /* stuck: the caller sees what has not fired */

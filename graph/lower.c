@@ -326,7 +326,8 @@ int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {
 
 float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   const sl_param_info *p = &l->params[index];
-  return (float *)((char *)sl_runtime_newest(rt, p->reg) + p->offset);
+  char *slot = sl_runtime_newest(rt, p->reg);
+  return slot ? (float *)(slot + p->offset) : NULL;
 }
 
 void sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
@@ -335,17 +336,19 @@ void sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
     const void *newest = sl_runtime_newest(rt, l->params[i].reg);
     for (int32_t s = 0; s < r->initial; s++) {
       void *slot = sl_runtime_slot(rt, l->params[i].reg, s);
-      if (slot != newest) memcpy(slot, newest, r->slot_bytes);
+      if (slot && slot != newest) memcpy(slot, newest, r->slot_bytes);
     }
   }
 }
 
 void sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
   sli_init_item *items = sli_calloc((size_t)l->nparams, sizeof *items);
+  int count = 0;
   for (int i = 0; i < l->nparams; i++) {
     const sl_param_info *p = &l->params[i];
-    items[i] = (sli_init_item){&p->type, p->init, p->name, sl_param_data(l, rt, i)};
+    float *data = sl_param_data(l, rt, i);
+    if (data) items[count++] = (sli_init_item){&p->type, p->init, p->name, data};
   }
-  sli_init_all(l->nparams, items, seed);
+  sli_init_all(count, items, seed);
   free(items);
 }

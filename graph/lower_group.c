@@ -35,12 +35,14 @@ static const char *group_name(sli_lowering *l, const sli_node *n, int stage) {
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(group_class(l, n)), stage);
 }
 
+/* What is about all stages, reports and the clip, runs beside the first device, in
+ * the process that speaks for the job. */
 static int add_group(sli_lowering *l, const sli_node *n, int stage) {
   SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
-  int last = l->stages - 1, home = stage < 0 ? last : stage;
+  bool about_all = stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
   l->groups[l->ngroups] =
       (sli_group){.name = group_name(l, n, stage), .cls = group_class(l, n), .stage = stage,
-                  .device = l->device_of[home], .chunk = stage < 0 ? SL_NONE : l->chunk_of[stage],
+                  .device = about_all ? 0 : l->device_of[stage], .chunk = stage < 0 ? SL_NONE : l->chunk_of[stage],
                   .phase = n->phase, .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK,
                   .host = is_host(n)};
   return l->ngroups++;

@@ -47,6 +47,11 @@ static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
   return g->rate == SLI_PER_STORE ? 2 * l->p + g->device : 2 * g->device + g->host;
 }
 
+/* Neighbours along the pipeline share a process. */
+static int process_of(const sli_lowering *l, int device) {
+  return (int)((int64_t)device * SLI_MAX(l->options->processes, 1) / l->p);
+}
+
 static sl_status add_devices(sli_lowering *l) {
   const sl_device_options *o = &l->options->devices;
   const char *name = o->kind ? o->kind : "cpu";
@@ -55,12 +60,16 @@ static sl_status add_devices(sli_lowering *l) {
   if (o->count && o->count != l->p)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->p, l->p);
+  if (l->options->processes > l->p)
+    return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
+                   "least one (--stages)", l->options->processes, l->p);
   for (int d = 0; d < l->p; d++) {
     size_t workspace = 0;
     for (int i = 0; i < l->ngroups; i++)
       if (l->groups[i].device == d) workspace = SLI_MAX(workspace, l->groups[i].workspace_bytes);
     sl_plan_add_device(l->plan, (sl_device){.name = sl_plan_format(l->plan, "%s:%d", name, d),
-                                            .kind = name, .threads = SLI_MAX(o->threads, 1),
+                                            .kind = name, .process = process_of(l, d),
+                                            .threads = SLI_MAX(o->threads, 1),
                                             .budget_bytes = o->budget_bytes,
                                             .workspace_bytes = workspace});
   }
@@ -106,10 +115,10 @@ static int32_t tick_map(sli_lowering *l, const sli_group *g) {
 
 /* ---- links -------------------------------------------------------------------------- */
 
-/* On modelled devices with a crossing time, what another device reads goes over
- * a link in up to two hops: the wire, which takes one thing after another, and
- * the way, which takes time but no turn. A hop is one more actor, and a register
- * at its far end. */
+/* What another process reads goes over a link: one more actor, and a register at
+ * its far end. So does, on modelled devices with a crossing time, what another
+ * device reads, in up to two hops: the wire, which takes one thing after another,
+ * and the way, which takes time but no turn. */
 typedef struct link {
   int bundle, device;
   int32_t reg;
@@ -133,52 +142,68 @@ static double wire_seconds(const sl_lower_options *o, size_t bytes) {
   return (double)bytes / o->hardware->link_bytes_per_second;
 }
 
+static bool between_processes(const sli_lowering *l, int from, int to) {
+  return l->plan->devices[from].process != l->plan->devices[to].process;
+}
+
 static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
   const sl_lower_options *o = l->options;
+  if (b->producer != SL_NONE && between_processes(l, b->device, device)) return true;
   return (sli_lower_crossing(l) > 0 || wire_seconds(o, b->bytes) > 0) && b->rate == SLI_PER_TICK &&
          b->producer != SL_NONE && !l->groups[b->producer].host && b->device != device;
 }
 
 static int32_t link_queue(sli_lowering *l, links *x, bool wire, int from, int to) {
-  static const char *const names[] = {"way", "wire"};
+  bool real = between_processes(l, from, to);
+  const char *name = real ? "link" : wire ? "wire" : "way";
+  const sl_queue_ops *ops = real ? &sl_queue_link : wire ? &sl_queue_timed : &sl_queue_delay;
   int32_t *q = &x->queues[(wire * l->p + from) * l->p + to];
   if (*q == SL_NONE)
     *q = sl_plan_add_queue(
-        l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", names[wire], from, to),
-                            .device = from, .ops = wire ? &sl_queue_timed : &sl_queue_delay,
+        l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", name, from, to),
+                            .device = from, .ops = ops,
                             .run_ahead = wire ? 1 : l->m * l->k});
   return *q;
 }
 
 /* One hop: from the register before it to the one behind it, in the order in
  * which the data is made. */
-static int32_t add_hop(sli_lowering *l, links *x, int32_t from, const sli_group *by, bool wire,
+static int32_t add_hop(sli_lowering *l, links *x, int32_t from, const sli_bundle *b, bool wire,
                        int device, double seconds) {
+  const sli_group *by = &l->groups[b->producer];
+  bool sparse = b->rate == SLI_PER_STORE, per_step = b->rate >= SLI_PER_STEP;
+  int32_t every = sparse ? (int32_t)l->options->store_every : 1, ticks = l->m * l->k;
+  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   sl_register far = l->plan->regs[from];
   int source = far.device;
   far.name = sl_plan_format(l->plan, "%s%s%d", far.name, wire ? "~" : ">", device);
   far.device = wire ? source : device;
   far.activation = 0;
+  far.initial = 0;
   far.pool = SL_NONE;
   if (wire) far.slot_bytes = 0; /* it is on the wire */
-  int32_t reg = sl_plan_add_register(l->plan, far), ticks = tick_map(l, by);
+  int32_t reg = sl_plan_add_register(l->plan, far);
+  int32_t keys = per_step ? sl_plan_map_each(l->plan) : tick_map(l, by);
   sl_plan_add_actor(l->plan, (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
                                         .cls = SL_CLASS_C,
                                         .queue = link_queue(l, x, wire, source, device),
-                                        .stage = by->stage, .chunk = SL_NONE, .ticks = ticks,
-                                        .firings_per_step = l->m * l->k, .nin = 1,
-                                        .in = &(sl_port){from, ticks}, .nout = 1,
-                                        .out = &(sl_port){reg, ticks}, .seconds = seconds});
+                                        .stage = by->stage, .chunk = SL_NONE,
+                                        .ticks = per_step ? sl_plan_add_map(l->plan, 1, every * ticks,
+                                                                            &last) : keys,
+                                        .firings_per_step = per_step ? 1 : ticks,
+                                        .every = every, .nin = 1,
+                                        .in = &(sl_port){from, keys}, .nout = 1,
+                                        .out = &(sl_port){reg, keys}, .seconds = seconds});
   return reg;
 }
 
 static int32_t add_link(sli_lowering *l, links *x, int bundle, int device) {
   const sli_bundle *b = &l->bundles[bundle];
-  const sli_group *by = &l->groups[b->producer];
-  double wire = wire_seconds(l->options, b->bytes);
+  bool real = between_processes(l, b->device, device);
+  double wire = wire_seconds(l->options, b->bytes), way = sli_lower_crossing(l);
   int32_t reg = b->reg;
-  if (wire > 0) reg = add_hop(l, x, reg, by, true, device, wire);
-  reg = add_hop(l, x, reg, by, false, device, sli_lower_crossing(l));
+  if (wire > 0 && !real) reg = add_hop(l, x, reg, b, true, device, wire);
+  reg = add_hop(l, x, reg, b, false, device, real ? wire + way : way);
   l->plan->regs[reg].slot_bytes = b->bytes;
   SLI_GROW(x->items, (size_t)x->count, x->capacity);
   x->items[x->count++] = (link){bundle, device, reg};

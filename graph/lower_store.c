@@ -285,6 +285,7 @@ int sli_stores_stages(const sli_stores *s) { return s->nstages; }
 int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, int stage,
                      const sl_state_tensor **out) {
   const stage_store *from = &s->stages[stage];
+  if (!sl_runtime_slot(rt, from->items[0].reg, 0)) return 0;
   for (int i = 0; i < from->count; i++) {
     const item *it = &from->items[i];
     from->tensors[i] = (sl_state_tensor){

@@ -177,7 +177,8 @@ static bool later_done(void *queue, uint64_t fence, uint64_t now_ns) {
   if (q->patience-- > 0) return false;
   q->patience = (int)(mix(fence, now_ns) % 4);
   size_t at = fence % LATER_MOST;
-  sl_firing firing = {q->flights[at].tick, q->flights[at].bases, q->flights[at].first};
+  sl_firing firing = {.tick = q->flights[at].tick, .bases = q->flights[at].bases,
+                      .first = q->flights[at].first};
   sl_queue_cpu.launch(q->cpu, q->flights[at].program, &firing, 0, 0, &none);
   q->completed++;
   return true;

@@ -74,6 +74,7 @@ typedef struct sl_lower_options {
   int stages;              /* P pipeline devices [1] */
   int chunks;              /* V chunks on each; 0: the schedule's */
   const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
+  int processes;           /* that drive the devices, as many each as comes out even [1] */
   const char *schedule;    /* name of a row of the schedule table; NULL: "1f1b" */
   const char *order;       /* "derive", or a file with the order of passes of each
                               device; NULL: it emerges */
@@ -145,7 +146,8 @@ typedef struct sl_param_info {
   int stage;
 } sl_param_info;
 int sl_lowered_params(const sl_lowered *lowered, const sl_param_info **out);
-/* Current address of a parameter's values in a runtime. Between runs. */
+/* Current address of a parameter's values in a runtime, NULL if they lie in another
+ * process. Between runs. */
 float *sl_param_data(const sl_lowered *lowered, sl_runtime *rt, int index);
 /* Fills every parameter by its init rule (Philox 4x32-10, keyed by seed and
  * name: the same at every stage count). */
@@ -160,7 +162,8 @@ void sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
 /* Stages along the model. */
 int sl_lowered_stages(const sl_lowered *lowered);
 /* What stage `stage` needs to go on, in place, to be read or written between
- * runs. The list is valid until the next call for that stage. Returns how many. */
+ * runs. The list is valid until the next call for that stage. Returns how many; 0
+ * if it lies in another process. */
 int sl_lowered_state(const sl_lowered *lowered, sl_runtime *rt, int stage,
                      const sl_state_tensor **out);
 

@@ -139,6 +139,7 @@ typedef struct sl_queue {
 typedef struct sl_device {
   const char *name;   /* "cpu:0" */
   const char *kind;   /* "cpu", "timed", "null" */
+  int process;        /* that drives it */
   int threads;
   size_t budget_bytes; /* 0: no budget */
   size_t arena_bytes;  /* registers and workspace; derived by sl_plan_finish */
@@ -155,6 +156,7 @@ typedef struct sl_plan {
   sl_queue *queues;
   sl_device *devices;
   sl_map *maps;
+  int32_t nprocesses; /* processes that drive the devices; derived */
   int32_t microbatches, pieces; /* M, K: a step has M*K ticks */
   uint64_t hash;
   struct sli_plan_memory *memory; /* owns everything above */

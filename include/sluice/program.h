@@ -55,6 +55,13 @@ typedef struct sl_program {
   const sl_program_piece *pieces; /* by tick.piece; NULL: sequences are not cut */
 } sl_program;
 
+/* Where a link carries what it reads: a slot that lies in another process. */
+typedef struct sl_move {
+  int32_t reg, slot;
+  int64_t key;
+  size_t bytes;
+} sl_move;
+
 /* What one firing brings to its program. Valid during launch: a queue that
  * looks at it later makes a copy. */
 typedef struct sl_firing {
@@ -62,6 +69,7 @@ typedef struct sl_firing {
   void *const *bases;   /* NULL: the port sits this firing out; a call without any output
                            left is not run */
   const uint8_t *first; /* [nbases] 1: this firing is the first to write that slot */
+  const sl_move *move;  /* of a link, else NULL */
 } sl_firing;
 
 /* Settings of a queue, from the plan. */
@@ -71,6 +79,8 @@ typedef struct sl_queue_config {
   /* Called by every thread of the team as it starts (binds it to its core). */
   void (*bind)(void *arg, int thread);
   void *bind_arg;
+  const struct sl_peers *peers; /* of a link: how to reach the process it leads to */
+  int process;
 } sl_queue_config;
 
 /* One kind of queue. All functions are called by the worker that owns the
@@ -108,6 +118,9 @@ extern const sl_queue_ops sl_queue_timed; /* touches no data, one firing at a ti
                                              takes its modelled duration */
 extern const sl_queue_ops sl_queue_delay; /* touches no data, firings overlap freely: a
                                              link of pure latency */
+extern const sl_queue_ops sl_queue_link;  /* carries what an actor reads to the slot it
+                                             writes, which lies in another process; within
+                                             one process, copies it */
 
 /* Fills in every call's state (op->prepare); release undoes it. */
 sl_status sl_program_prepare(sl_program *program);

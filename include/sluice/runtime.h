@@ -20,8 +20,31 @@ extern "C" {
 
 typedef enum sl_clock { SL_CLOCK_REAL, SL_CLOCK_VIRTUAL } sl_clock;
 
+/* How a runtime reaches the parts of its plan that run in other processes. Each
+ * of those has a runtime for the same plan. Small messages between actors go by
+ * tell(); data goes by send(), to a slot that the other side has granted, and
+ * takes the message with it that the slot is ready. One worker, the carrier, makes
+ * all calls but tell() and wake(). */
+enum { SL_MESSAGE_BYTES = 32 };
+
+typedef struct sl_peers {
+  void *ctx;
+  /* A message for sl_runtime_deliver there; copied. Any worker; must not block. */
+  void (*tell)(void *ctx, int process, const void *message);
+  /* Data and message for sl_runtime_place and _arrived there. The message is copied,
+   * the data must stay. True: complete on return; else *fence names it. */
+  bool (*send)(void *ctx, int process, const void *message, const void *data, size_t bytes,
+               uint64_t *fence);
+  bool (*done)(void *ctx, uint64_t fence); /* true once for each fence */
+  bool (*progress)(void *ctx);  /* calls _place and _arrived; false: nothing happened */
+  void (*wait)(void *ctx, uint64_t timeout_ns); /* for progress, or a wake */
+  void (*wake)(void *ctx);      /* any thread, async-signal-safe */
+} sl_peers;
+
 typedef struct sl_runtime_options {
   sl_clock clock;
+  const sl_peers *peers;  /* NULL: all devices are this process's */
+  int process;            /* this one, among those of the plan's devices */
   int workers;            /* OS threads, without those of queues apart; 0: one per device.
                              Virtual clock: always 1 */
   bool no_data;           /* allocate no registers (timed and null queues only) */
@@ -54,6 +77,26 @@ void sl_runtime_stop(sl_runtime *rt);
  * returns `status` with `detail`. For callbacks of ops; any thread. */
 void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);
 
+/* ---- several processes -------------------------------------------------------
+ *
+ * What arrives from elsewhere. Messages are checked: SL_E_INPUT for one that no
+ * runtime of this plan would send. */
+/* Of tell(): any thread. */
+sl_status sl_runtime_deliver(sl_runtime *rt, const void *message);
+/* Of send(), during progress(): where the data goes, or NULL; and that it is there. */
+void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes);
+sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes);
+
+/* A run over several processes ends at the same step everywhere, so with peers
+ * sl_runtime_stop only asks: somebody has to see it (sl_runtime_wants_stop), have
+ * every process hold (which returns the steps begun there; none begins any more),
+ * and let all end with the latest of them. Any thread. */
+bool sl_runtime_wants_stop(const sl_runtime *rt);
+int64_t sl_runtime_hold(sl_runtime *rt);
+void sl_runtime_end_at(sl_runtime *rt, int64_t steps);
+/* Ends the run at once, in the middle of a step: another process is gone. */
+void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail);
+
 /* Gives registers new quotas while a run goes on or between runs; on the real
  * clock, and within quota_most. The plan with them is proved first: SL_E_STUCK as
  * sl_plan_prove, and nothing is changed. A raised quota counts at once, a lowered
@@ -68,7 +111,7 @@ int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg);
 
 /* Steps completed, those before first_step included. Between runs. */
 int64_t sl_runtime_steps(const sl_runtime *rt);
-/* The address of a slot. Between runs. NULL with no_data. */
+/* The address of a slot. Between runs. NULL with no_data, or in another process. */
 void *sl_runtime_slot(sl_runtime *rt, int32_t reg, int32_t slot);
 /* The slot that holds the newest complete key of a register (a parameter's
  * current version), or the held slot. Between runs. */
