@@ -112,7 +112,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   to->least_free = (int32_t)to->nfree;
-  if (r->initial) to->newest = r->initial - 1;
+  to->newest = SLI_MAX(r->initial - 1, 0);
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
 }
 
@@ -198,7 +198,8 @@ static void make_lazy(sl_runtime *rt, actor *w) {
   }
   for (in_port *p = w->in; p < w->in_end && w->backward; p++) {
     if (!p->reg->producer) continue;
-    p->reg->lazy = p->reg->producer->actor->hurries = true;
+    actor *maker = p->reg->producer->actor;
+    p->reg->lazy = maker->hurries = maker->queue->selective = true;
   }
 }
 
@@ -743,7 +744,8 @@ void *sl_runtime_slot(sl_runtime *rt, int32_t r, int32_t slot) {
 }
 
 void *sl_runtime_newest(sl_runtime *rt, int32_t r) {
-  return sl_runtime_slot(rt, r, rt->regs[r].newest);
+  const out_port *p = rt->regs[r].producer;
+  return sl_runtime_slot(rt, r, p && p->slot >= 0 ? p->slot : rt->regs[r].newest);
 }
 
 double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device) {

@@ -97,7 +97,8 @@ struct reg {
   out_port *producer;    /* NULL: its initial slots stay for ever */
   in_port **consumers;   /* [nconsumers] those of the producer's queue, then of its worker, */
   int32_t nsame, nlocal; /* ... then the others */
-  int32_t newest, least_free;
+  int32_t newest;        /* slot of the newest initial key */
+  int32_t least_free;
   bool counted;          /* taking or freeing a slot changes a pool or an activation count */
   int32_t kept, quota;
   int32_t nretired, made; /* slots out of use; slots that have ever been in use */
@@ -172,7 +173,7 @@ struct queue {
   uint32_t nrunnable;
   bool listed;           /* no need to list it: it is, or it is full */
   bool selective;        /* pools, lazy W, a fixed order or look-ahead may forbid an actor
-                            that could fire */
+                            that could fire, or lazy W have to be told */
   bool passed;           /* look-ahead: has let the other queues go first */
   int32_t in_order;      /* position in a fixed order */
   uint64_t look_ahead_ns;

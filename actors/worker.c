@@ -358,7 +358,6 @@ static inline void note(flight *f, sli_message_kind kind, reg *r, int64_t key, i
 static inline void announce(worker *w, out_port *p, flight *f) {
   reg *r = p->reg;
   int32_t slot = p->slot;
-  r->newest = slot;
   if (LIKELY(r->only && (!f || r->nsame))) {
     slot_ready(w, r->only, p->at.key, slot);
     return;
@@ -385,7 +384,7 @@ static inline void give_back(worker *w, in_port *p, flight *f) {
 
 /* Walks every port one step on and tells what that step says. Outputs go first:
  * somebody waits for them. */
-static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
+static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f, bool plain) {
   a->missing = 1; /* held back until every port has been looked at */
   for (out_port *p = a->out; p < a->out_end; p++) {
     if (p->at.now->flags & SL_LAST) announce(w, p, f);
@@ -398,7 +397,7 @@ static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
     look_at_input(p);
   }
   next_tick(w, a);
-  if (UNLIKELY(a->hurries)) tell_wanted(w, a);
+  if (!plain && UNLIKELY(a->hurries)) tell_wanted(w, a);
   if (LIKELY(--a->missing)) return;
   a->cause = SL_WAIT_NONE;
   make_runnable(w, a);
@@ -407,8 +406,7 @@ static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f) {
 /* Why the queue was idle before a firing that began at `start`: it was not; or
  * the actor could have gone while the queue was busy, and the worker was slow;
  * or what made it able to go. */
-static inline uint32_t cause_of_gap(const queue *q, uint64_t start, uint64_t since, int32_t cause) {
-  if (LIKELY(start <= q->busy_until_ns)) return SL_WAIT_NONE;
+static NOINLINE uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t cause) {
   return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
 }
 
@@ -490,7 +488,7 @@ static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uin
   f->cause = a->cause;
   f->nnotices = 0;
   w->plain = false;
-  advance(w, a, f);
+  advance(w, a, f, false);
   if (q->inflight == 1) set_timer(w, q, fence);
   return q->inflight < q->run_ahead;
 }
@@ -508,8 +506,10 @@ static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
   if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
   else if (w->real) w->now_ns = sli_clock_now(&w->clock);
   uint64_t end = w->now_ns;
-  record(w, q, a, a->fired, cause_of_gap(q, start, a->since_ns, a->cause), start, end);
-  advance(w, a, NULL);
+  uint32_t cause = SL_WAIT_NONE;
+  if (UNLIKELY(start > q->busy_until_ns)) cause = cause_of_gap(q, a->since_ns, a->cause);
+  record(w, q, a, a->fired, cause, start, end);
+  advance(w, a, NULL, plain);
   return true;
 }
 
@@ -559,7 +559,8 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
   uint64_t start = q->ops->overlaps ? f->start_ns
                    : q->ops->timed  ? end - f->duration_ns
                                     : SLI_MAX(f->start_ns, q->busy_until_ns);
-  record(w, q, f->actor, f->firing, cause_of_gap(q, start, f->since_ns, f->cause), start, end);
+  uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE : cause_of_gap(q, f->since_ns, f->cause);
+  record(w, q, f->actor, f->firing, cause, start, end);
   for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
     if (n->kind == SLI_READY) tell_ready(w, n->reg, n->reg->nsame, n->key, n->slot);
     else tell_free(w, n->reg, n->key, n->slot);
