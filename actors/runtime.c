@@ -660,8 +660,10 @@ static bool all_fired(const sl_runtime *rt, int64_t steps) {
 }
 
 sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
-  if (atomic_load(&rt->gate) & SLI_GATE_CLOSED)
-    return sl_fail(SL_E_STOPPED, "the run was stopped");
+  uint64_t gate = atomic_load(&rt->gate);
+  if (gate & SLI_GATE_ABORTED) return sl_fail(rt->failure, "%s", rt->failure_text);
+  bool over = (int64_t)(gate >> SLI_GATE_BITS) <= rt->steps && !(gate & SLI_GATE_HELD);
+  if ((gate & SLI_GATE_CLOSED) && over) return sl_fail(SL_E_STOPPED, "the run was stopped");
   rt->goal = rt->steps + steps;
   if (rt->threads) {
     atomic_store(&rt->active, (uint32_t)rt->nworkers);
