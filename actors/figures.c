@@ -28,22 +28,25 @@ static bool is_work(const sl_actor *a) {
          a->cls == SL_CLASS_R;
 }
 
+int64_t sli_first_whole_step(const sl_runtime *rt) {
+  int64_t from = rt->first_step;
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    const worker *w = &rt->workers[i];
+    if (worker_fired(w) <= w->ring_mask) continue;
+    /* A worker's oldest record may be of a step partly overwritten. */
+    const sl_trace_record *r = &w->ring[worker_fired(w) & w->ring_mask];
+    from = SLI_MAX(from, sl_plan_tick(rt->plan, r->actor, r->firing).step + 2);
+  }
+  for (const visitor *v = rt->visitors; v; v = v->next) from = SLI_MAX(from, v->first_whole);
+  return from;
+}
+
 /* [steps][devices] spans of the steps that are whole in the rings. */
 static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *nsteps) {
   const sl_plan *plan = rt->plan;
   sl_trace_record *records;
-  uint64_t dropped;
-  size_t n = sli_runtime_records(rt, &records, &dropped), devices = (size_t)plan->ndevices;
-  int64_t from = rt->first_step;
-  if (dropped)
-    for (int32_t i = 0; i < rt->nworkers; i++) {
-      const worker *w = &rt->workers[i];
-      if (worker_fired(w) <= w->ring_mask) continue;
-      /* A worker's oldest record may be of a step partly overwritten. */
-      const sl_trace_record *r = &w->ring[worker_fired(w) & w->ring_mask];
-      int64_t step = sl_plan_tick(plan, r->actor, r->firing).step + 2;
-      from = SLI_MAX(from, step);
-    }
+  size_t n = sli_runtime_records(rt, &records, NULL), devices = (size_t)plan->ndevices;
+  int64_t from = sli_first_whole_step(rt);
   int64_t count = SLI_MAX(rt->steps - from, 0);
   span *spans = sli_calloc((size_t)count * devices, sizeof *spans);
   for (size_t i = 0; i < n; i++) {

@@ -644,6 +644,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
     if (rt->devices[d].arena) munmap(rt->devices[d].arena, rt->plan->devices[d].reserve_bytes);
   for (int32_t i = 0; rt->away && i < rt->plan->nprocesses; i++)
     sli_arena_fini(&rt->away[i].memory);
+  sli_visitors_free(rt);
   free(rt->away);
   free(rt->workers);
   sli_arena_fini(&rt->memory);
@@ -764,6 +765,11 @@ sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
     c.firings += worker_fired(&rt->workers[i]);
     c.messages += rt->workers[i].messages;
     c.wakes += rt->workers[i].wakes;
+  }
+  for (const visitor *v = rt->visitors; v; v = v->next) {
+    c.firings += v->counts.firings;
+    c.messages += v->counts.messages;
+    c.wakes += v->counts.wakes;
   }
   return c;
 }

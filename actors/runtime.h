@@ -241,6 +241,16 @@ struct worker {
   sli_mailbox mailbox;
 };
 
+/* What another process did: as if it were a worker here. */
+typedef struct visitor {
+  struct visitor *next;
+  int64_t first_whole;   /* step from which its records are whole */
+  uint64_t dropped;
+  sl_runtime_counts counts;
+  size_t nrecords;
+  sl_trace_record *records;
+} visitor;
+
 /* Flags of the gate. CLOSED: no step begins. HELD: where the run ends is not decided
  * yet. ABORTED: it ends now. */
 enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
@@ -254,6 +264,7 @@ struct sl_runtime {
   int32_t nworkers;      /* those of devices, then those of queues apart */
   worker *workers;
   worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */
+  struct visitor *visitors; /* list: what other processes have told of their part */
   worker *carrier;       /* with peers: the one that moves them on, last to finish */
   actor *actors;
   reg *regs;
@@ -307,6 +318,12 @@ void sli_worker_run(worker *w);           /* one run, to its end */
 void sli_worker_wake(worker *w);          /* any thread, signal-safe */
 void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
 int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
+
+/* processes.c */
+void sli_visitors_free(sl_runtime *rt);
+
+/* figures.c: the first step of which all records are there. */
+int64_t sli_first_whole_step(const sl_runtime *rt);
 
 /* trace.c: the records of all workers, in no order. */
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);

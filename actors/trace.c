@@ -30,12 +30,15 @@ size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t
     total += kept;
     lost += worker_fired(w) - kept;
   }
+  for (const visitor *v = rt->visitors; v; v = v->next) total += v->nrecords, lost += v->dropped;
   sl_trace_record *all = sli_calloc(total, sizeof *all);
   for (int32_t i = 0; i < rt->nworkers; i++) {
     const worker *w = &rt->workers[i];
     uint64_t kept = SLI_MIN(worker_fired(w), w->ring_mask + 1);
     for (uint64_t r = worker_fired(w) - kept; r < worker_fired(w); r++) all[n++] = w->ring[r & w->ring_mask];
   }
+  for (const visitor *v = rt->visitors; v; n += v->nrecords, v = v->next)
+    memcpy(all + n, v->records, v->nrecords * sizeof *all);
   if (dropped) *dropped = lost;
   *out = all;
   return total;

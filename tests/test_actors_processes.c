@@ -87,6 +87,33 @@ static void join(job *j) {
   for (int i = 0; i < j->nprocesses; i++) pthread_join(j->of[i].thread, NULL);
 }
 
+/* Process 0 knows of all what each knows of itself. */
+static void figures_add_up(const char *schedule, job *j) {
+  const sl_plan *plan = j->of[0].model.plan;
+  sl_runtime *rt = j->of[0].rt;
+  uint64_t firings = sl_runtime_count(rt).firings;
+  for (int i = 1; i < j->nprocesses; i++) {
+    void *bytes;
+    size_t size = sl_runtime_export(j->of[i].rt, &bytes);
+    CHECK(sl_runtime_import(rt, bytes, size - 1, 0) == SL_E_INPUT, "what is cut off is refused");
+    CHECK(!sl_runtime_import(rt, bytes, size, 0), "%s", sl_detail());
+    firings += sl_runtime_count(j->of[i].rt).firings;
+    free(bytes);
+  }
+  CHECK(sl_runtime_count(rt).firings == firings, "%s: firings add up", schedule);
+  sl_trace_record *records;
+  uint64_t dropped;
+  CHECK(sl_runtime_trace(rt, &records, &dropped) == firings && !dropped, "%s: so do records",
+        schedule);
+  free(records);
+  sl_figures f = sl_runtime_figures(rt);
+  CHECK(f.step_seconds > 0, "%s: a step takes time", schedule);
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    CHECK(f.devices[d].busy_seconds > 0 && f.devices[d].peak_activations > 0,
+          "%s: device %d is known", schedule, d);
+  free(f.devices);
+}
+
 static void finish(job *j) {
   for (int i = 0; i < j->nprocesses; i++) {
     const member *p = &j->of[i];
@@ -115,6 +142,7 @@ static losses train(const char *schedule, char *text, int nprocesses, int worker
   CHECK(l.count == STEPS, "%s: process 0 reports every step", schedule);
   for (int i = 1; i < nprocesses; i++)
     CHECK(!j.of[i].losses.count, "%s: only process 0 reports", schedule);
+  figures_add_up(schedule, &j);
   finish(&j);
   return l;
 }

@@ -87,6 +87,13 @@ sl_status sl_runtime_deliver(sl_runtime *rt, const void *message);
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes);
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes);
 
+/* What a runtime knows of its own part of a run, and another one of the same plan
+ * is to know: records, peaks, counts. Between runs. `out` is plain bytes, the caller's
+ * to free(). `ahead_ns` is how much the other process's clock (CLOCK_MONOTONIC) was
+ * ahead of this one's. SL_E_INPUT if the bytes are not of this plan. */
+size_t sl_runtime_export(const sl_runtime *rt, void **out);
+sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int64_t ahead_ns);
+
 /* A run over several processes ends at the same step everywhere, so with peers
  * sl_runtime_stop only asks: somebody has to see it (sl_runtime_wants_stop), have
  * every process hold (which returns the steps begun there; none begins any more),
