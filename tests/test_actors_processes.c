@@ -11,7 +11,7 @@
 
 #include "actors/mailbox.h"
 #include "base/base.h"
-#include "tests/processes.h"
+#include "tests/loopback.h"
 #include "tests/schedules.h"
 #include "tests/test.h"
 
@@ -45,7 +45,7 @@ typedef struct job {
   int nprocesses, workers;
   uint64_t jitter_seed;
   member of[MOST_PROCESSES];
-  processes *processes;
+  loopback *processes;
 } job;
 
 static void start(job *j, int self) {
@@ -60,10 +60,10 @@ static void start(job *j, int self) {
   sl_runtime_options options = {.process = self, .workers = j->workers, .no_data = !data,
                                 .jitter_seed = j->jitter_seed, .jitter_ns = 20000,
                                 .watchdog_seconds = 20};
-  if (j->processes) options.peers = processes_peers(j->processes, self);
+  if (j->processes) options.peers = loopback_peers(j->processes, self);
   CHECK(!sl_plan_prove(p->model.plan), "%s", sl_detail());
   CHECK(!sl_runtime_create(p->model.plan, &options, &p->rt), "%s", sl_detail());
-  if (j->processes) processes_attach(j->processes, self, p->rt);
+  if (j->processes) loopback_attach(j->processes, self, p->rt);
   sl_lowered_attach(p->model.lowered, p->rt);
   if (data) sl_params_init(p->model.lowered, p->rt, 1);
 }
@@ -75,7 +75,7 @@ static void *run(void *arg) {
 }
 
 static void launch(job *j, int64_t steps) {
-  j->processes = processes_create(j->nprocesses);
+  j->processes = loopback_create(j->nprocesses);
   for (int i = 0; i < j->nprocesses; i++) start(j, i);
   for (int i = 0; i < j->nprocesses; i++) {
     j->of[i].steps = steps;
@@ -124,7 +124,7 @@ static void finish(job *j) {
     sl_runtime_destroy(p->rt);
   }
   for (int i = 0; i < j->nprocesses; i++) lowered_model_fini(&j->of[i].model);
-  processes_destroy(j->processes);
+  loopback_destroy(j->processes);
 }
 
 /* ---- a GPT -------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-#include "tests/processes.h"
+#include "tests/loopback.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ typedef struct parcel {
 } parcel;
 
 typedef struct process {
-  processes *all;
+  loopback *all;
   int self;
   sl_runtime *rt;
   pthread_mutex_t lock;
@@ -30,7 +30,7 @@ typedef struct process {
   size_t sent[MOST_PROCESSES];
 } process;
 
-struct processes {
+struct loopback {
   int count;
   process of[MOST_PROCESSES];
 };
@@ -107,8 +107,8 @@ static void wait(void *ctx, uint64_t timeout_ns) {
   pthread_mutex_unlock(&p->lock);
 }
 
-processes *processes_create(int count) {
-  processes *x = sli_calloc(1, sizeof *x);
+loopback *loopback_create(int count) {
+  loopback *x = sli_calloc(1, sizeof *x);
   x->count = count;
   for (int i = 0; i < count; i++) {
     process *p = &x->of[i];
@@ -120,7 +120,7 @@ processes *processes_create(int count) {
   return x;
 }
 
-void processes_destroy(processes *x) {
+void loopback_destroy(loopback *x) {
   for (int i = 0; i < x->count; i++) {
     pthread_mutex_destroy(&x->of[i].lock);
     pthread_cond_destroy(&x->of[i].news);
@@ -128,6 +128,6 @@ void processes_destroy(processes *x) {
   free(x);
 }
 
-const sl_peers *processes_peers(processes *x, int self) { return &x->of[self].peers; }
-void processes_attach(processes *x, int self, sl_runtime *rt) { x->of[self].rt = rt; }
-size_t processes_bytes(processes *x, int from, int to) { return x->of[from].sent[to]; }
+const sl_peers *loopback_peers(loopback *x, int self) { return &x->of[self].peers; }
+void loopback_attach(loopback *x, int self, sl_runtime *rt) { x->of[self].rt = rt; }
+size_t loopback_bytes(loopback *x, int from, int to) { return x->of[from].sent[to]; }
