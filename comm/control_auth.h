@@ -1,0 +1,29 @@
+/* Who may speak: CURVE keys from the job's key, and the door-keeper that libzmq
+ * asks about each client that shows one. */
+#ifndef SLUICE_COMM_CONTROL_AUTH_H
+#define SLUICE_COMM_CONTROL_AUTH_H
+
+#include "base/base.h"
+
+enum { SLI_AUTH_KEY_CHARS = 41 }; /* Z85, with the closing 0 */
+
+typedef struct sli_auth {
+  char server_public[SLI_AUTH_KEY_CHARS], server_secret[SLI_AUTH_KEY_CHARS];
+  char client_public[SLI_AUTH_KEY_CHARS], client_secret[SLI_AUTH_KEY_CHARS];
+  uint8_t client_bytes[32]; /* client_public, as clients show it */
+} sli_auth;
+
+sl_status sli_auth_init(sli_auth *auth, const char *key);
+void sli_auth_fini(sli_auth *auth);
+
+/* Before bind and connect. */
+void sli_auth_set_server(const sli_auth *auth, void *socket);
+void sli_auth_set_client(const sli_auth *auth, void *socket);
+
+/* Binds the socket at which libzmq asks; NULL with errno set. Before any server. */
+void *sli_auth_open_door(void *context);
+/* Answers one question, if there is one. */
+typedef enum sli_auth_answer { SLI_AUTH_NONE, SLI_AUTH_LET_IN, SLI_AUTH_REFUSED } sli_auth_answer;
+sli_auth_answer sli_auth_keep_door(const sli_auth *auth, void *door);
+
+#endif
