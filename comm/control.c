@@ -161,7 +161,8 @@ static void give_order(sli_control *c, sli_data_kind kind, int target, const cha
   SLI_CHECK(strlen(word) < SLI_FRAME_WORD_CHARS, "\"%s\" is longer than a word", word);
   SLI_CHECK(bytes <= SLI_FRAME_DATA_BYTES, "%zu bytes with word %s", bytes, word);
   sli_order *order = sli_calloc(1, sizeof *order);
-  *order = (sli_order){.kind = kind, .target = target, .data = sli_calloc(bytes, 1), .bytes = bytes};
+  *order = (sli_order){.kind = kind, .target = target, .data = sli_calloc(bytes, 1),
+                       .bytes = bytes};
   strcpy(order->word, word);
   if (bytes) memcpy(order->data, data, bytes);
   *c->orders_end = order;

@@ -30,10 +30,13 @@ typedef struct sli_control_options {
   int heartbeat_ms;        /* 0: 500 */
   int lost_ms;             /* 0: 1,500 */
   void *ctx;
-  /* A message between actors has come. */
+  /* A message between actors has come: aligned as any type needs. Perhaps before
+   * sli_control_join has returned here. */
   void (*on_message)(void *ctx, int process, const void *message);
   /* The job is over: by loss of a process, or by sli_control_abort somewhere.
-   * Once; after it nothing else comes. `culprit` is the process, text says why. */
+   * Once; after it nothing else comes. `culprit` is the process, the same one
+   * everywhere; text names it and says why. Not called if sli_control_join failed:
+   * then that says so. */
   void (*on_abort)(void *ctx, int culprit, const char *text);
   /* What sli_control_say sent, also this process's own words. */
   void (*on_word)(void *ctx, int from, const char *word, const void *data, size_t bytes);
@@ -47,10 +50,12 @@ void sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]);
 void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
                             char key[SLI_CONTROL_KEY_CHARS + 1]);
 
-/* Binds or connects, and starts the thread. Does not wait for others. */
+/* Binds or connects, and starts the thread. Does not wait for others. Callbacks
+ * must not take long (hearts beat on the same thread), and must not join, meet or
+ * close; send, say and abort are welcome there. */
 sl_status sli_control_open(const sli_control_options *options, sli_control **out);
-/* Blocks until all processes have joined. Fails with who is missing, who runs
- * another plan or version, or who was refused. */
+/* Blocks until all processes have joined. Fails with who is missing (SL_E_PEER), who
+ * runs another plan or version (SL_E_INPUT), or why this process was refused (also). */
 sl_status sli_control_join(sli_control *c);
 /* Says goodbye first; does not wait for others: see sli_control_meet. */
 void sli_control_close(sli_control *c);
@@ -66,14 +71,16 @@ const void *sli_control_address(const sli_control *c, int process, size_t *bytes
 void sli_control_send(sli_control *c, int process, const void *message);
 
 /* A word (up to 15 characters) with data, to one process, or to all (-1), itself
- * included; in order. Long data is cut and put together again. */
+ * included. All words go through process 0: those to all come in the same order
+ * everywhere. Long data (up to 64 MiB) is cut and put together again. */
 void sli_control_say(sli_control *c, int process, const char *word, const void *data,
                      size_t bytes);
 
 /* Blocks until all processes have called it with the same word; each brings data,
  * and process 0 gets everybody's: blobs[nprocesses], the caller's to free(), as
- * is each .data. Elsewhere blobs may be NULL. SL_E_FAILED-like status with the
- * culprit's name if the job is aborted meanwhile. */
+ * is each .data. Elsewhere blobs may be NULL; otherwise it is set to NULL there. If
+ * the job ends meanwhile, or one of the processes has left: SL_E_PEER (or what the
+ * end was), with the culprit's name. */
 typedef struct sli_control_blob {
   void *data;
   size_t bytes;
@@ -85,7 +92,9 @@ sl_status sli_control_meet(sli_control *c, const char *word, const void *data, s
 void sli_control_abort(sli_control *c, const char *text);
 
 /* Clock of a process less this one's (CLOCK_MONOTONIC), in ns: the offset of the
- * exchange with the shortest round trip so far (Mills, RFC 5905, section 8). */
+ * exchange with the shortest round trip so far, where old ones count as worse by 15
+ * ppm of their age (Mills, RFC 5905). 0 until there was one. Direct for process 0
+ * and for those whom this process sends messages to; others through process 0. */
 int64_t sli_control_clock_offset(const sli_control *c, int process);
 
 typedef struct sli_control_counts {

@@ -73,6 +73,9 @@ static uint64_t take64(const uint8_t **at) {
   return le64toh(value);
 }
 
+void sli_frame_put64(uint8_t *at, uint64_t value) { put64(&at, value); }
+uint64_t sli_frame_take64(const uint8_t *at) { return take64(&at); }
+
 /* ---- writing ------------------------------------------------------------------ */
 
 static void write_fixed(const sli_frame *frame, uint8_t **at) {
@@ -110,7 +113,7 @@ static void write_fixed(const sli_frame *frame, uint8_t **at) {
 
 void sli_frame_write(const sli_frame *frame, uint8_t *out) {
   size_t body_bytes = rows[frame->type].fixed_bytes + frame->tail_bytes;
-  SLI_CHECK(frame->tail_bytes <= rows[frame->type].most_bytes, "a %s frame with a tail of %zu bytes",
+  SLI_CHECK(frame->tail_bytes <= rows[frame->type].most_bytes, "a %s frame of %zu bytes",
             sli_frame_name(frame->type), frame->tail_bytes);
   put32(&out, MAGIC);
   put16(&out, SLI_FRAME_VERSION);

@@ -90,4 +90,8 @@ char *sli_frame_text(const sli_frame *frame, char out[SLI_FRAME_TEXT_BYTES + 1])
 
 const char *sli_frame_name(unsigned type);
 
+/* Numbers inside tails. */
+void sli_frame_put64(uint8_t *at, uint64_t value);
+uint64_t sli_frame_take64(const uint8_t *at);
+
 #endif

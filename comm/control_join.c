@@ -43,8 +43,8 @@ void sli_join_answer(sli_control *c, const sli_frame *frame) {
 /* ---- process 0 ------------------------------------------------------------------- */
 
 static void answer(sli_control *c, sli_frame_type type, sli_way *way, const char *text) {
-  sli_way_send(c, way, &(sli_frame){.type = type, .tail = text,
-                                    .tail_bytes = SLI_MIN(strlen(text), (size_t)SLI_FRAME_TEXT_BYTES)});
+  size_t bytes = SLI_MIN(strlen(text), (size_t)SLI_FRAME_TEXT_BYTES);
+  sli_way_send(c, way, &(sli_frame){.type = type, .tail = text, .tail_bytes = bytes});
 }
 
 static sli_way way_of(sli_control *c, const uint8_t *route, size_t route_bytes) {
@@ -123,8 +123,9 @@ static bool disagrees(sli_control *c, const sli_frame *f, sli_way *way) {
     fail_with(c, culprit, way, "process %u speaks version %u of the control protocol, process 0 %d",
               f->process, f->version, SLI_FRAME_VERSION);
   else if (f->hello.nprocesses != (uint32_t)c->nprocesses)
-    fail_with(c, culprit, way, "process %u on host %s expects %u processes, process 0 on host %s %d",
-              f->process, f->hello.host, f->hello.nprocesses, c->host, c->nprocesses);
+    fail_with(c, culprit, way,
+              "process %u on host %s expects %u processes, process 0 on host %s %d", f->process,
+              f->hello.host, f->hello.nprocesses, c->host, c->nprocesses);
   else if (f->process >= (uint32_t)c->nprocesses)
     fail_with(c, 0, way, "a process on host %s calls itself %u; there are %d", f->hello.host,
               f->process, c->nprocesses);
@@ -133,7 +134,8 @@ static bool disagrees(sli_control *c, const sli_frame *f, sli_way *way) {
               f->process, f->process ? peer->host : c->host, f->hello.host);
   else if (f->hello.plan_hash != c->plan_hash)
     fail_with(c, culprit, way,
-              "process %u on host %s runs another plan (%016llx) than process 0 on host %s (%016llx)",
+              "process %u on host %s runs another plan (%016llx) than process 0 on host %s "
+              "(%016llx)",
               f->process, f->hello.host, (unsigned long long)f->hello.plan_hash, c->host,
               (unsigned long long)c->plan_hash);
   else
@@ -163,11 +165,12 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
                     size_t route_bytes, const char *who) {
   char text[SLI_FRAME_TEXT_BYTES];
   sli_way way = way_of(c, route, route_bytes);
-  const sli_peer *known = frame->process < (uint32_t)c->nprocesses ? &c->peers[frame->process] : NULL;
-  if (c->joined && known && known->instance == frame->instance) {
+  bool exists = frame->process < (uint32_t)c->nprocesses;
+  sli_peer *known = &c->peers[exists ? frame->process : 0];
+  if (c->joined && exists && known->instance == frame->instance) {
     /* Said before the answer came, unless it is an old one said again. */
     if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, who, "HELLO");
-    else c->peers[frame->process].hub.seen = frame->sequence;
+    else known->hub.seen = frame->sequence;
     return;
   }
   if (is_astray(c, frame, &way, who) || disagrees(c, frame, &way)) return;
@@ -185,24 +188,14 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
 /* Per process: instance, bytes of address (8 each, little-endian), host, direct, address. */
 enum { ROW_BYTES = 16 + SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS };
 
-static void put_number(uint8_t *at, uint64_t value) {
-  for (int b = 0; b < 8; b++) at[b] = (uint8_t)(value >> 8 * b);
-}
-
-static uint64_t get_number(const uint8_t *at) {
-  uint64_t value = 0;
-  for (int b = 7; b >= 0; b--) value = value << 8 | at[b];
-  return value;
-}
-
 static uint8_t *write_table(const sli_control *c, size_t *bytes) {
   *bytes = 0;
   for (int k = 0; k < c->nprocesses; k++) *bytes += ROW_BYTES + c->peers[k].address_bytes;
   uint8_t *table = sli_calloc(*bytes, 1), *at = table;
   for (int k = 0; k < c->nprocesses; k++) {
     const sli_peer *peer = &c->peers[k];
-    put_number(at, peer->instance);
-    put_number(at + 8, peer->address_bytes);
+    sli_frame_put64(at, peer->instance);
+    sli_frame_put64(at + 8, peer->address_bytes);
     memcpy(at + 16, peer->host, sizeof peer->host);
     memcpy(at + 16 + sizeof peer->host, peer->direct, sizeof peer->direct);
     if (peer->address_bytes) memcpy(at + ROW_BYTES, peer->address, peer->address_bytes);
@@ -229,9 +222,9 @@ void sli_join_complete(sli_control *c) {
 
 static bool read_row(sli_peer *peer, const uint8_t **at, size_t *left) {
   if (*left < ROW_BYTES) return false;
-  uint64_t bytes = get_number(*at + 8);
+  uint64_t bytes = sli_frame_take64(*at + 8);
   if (bytes > *left - ROW_BYTES) return false;
-  peer->instance = get_number(*at);
+  peer->instance = sli_frame_take64(*at);
   memcpy(peer->host, *at + 16, sizeof peer->host);
   memcpy(peer->direct, *at + 16 + sizeof peer->host, sizeof peer->direct);
   peer->host[sizeof peer->host - 1] = peer->direct[sizeof peer->direct - 1] = 0;
@@ -272,7 +265,8 @@ void sli_join_overdue(sli_control *c) {
   } else if (c->waiting_for[0]) {
     sli_blame(c, SL_E_PEER, 0, "after %g s %.500s", seconds, c->waiting_for);
   } else {
-    sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->endpoint, seconds,
+    sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->endpoint,
+              seconds,
               !c->hub_ip[0]   ? "the host name is not known"
               : c->shaken     ? "it takes the key, but says nothing"
               : c->connected  ? "it does not take this job's key"

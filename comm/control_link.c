@@ -106,10 +106,8 @@ static void take_clocks(sli_control *c, const sli_frame *frame) {
   if (frame->tail_bytes != (size_t)c->nprocesses * 8) return;
   pthread_mutex_lock(&c->lock);
   for (int k = 0; k < c->nprocesses; k++) {
-    uint64_t value = 0;
-    for (int b = 7; b >= 0; b--) value = value << 8 | at[8 * k + b];
     if (k && k != c->self && !c->peers[k].out.exchanges)
-      c->offsets[k] = c->peers[0].hub.offset_ns + (int64_t)value;
+      c->offsets[k] = c->peers[0].hub.offset_ns + (int64_t)sli_frame_take64(at + 8 * k);
   }
   pthread_mutex_unlock(&c->lock);
 }
@@ -118,8 +116,7 @@ static void send_clocks(sli_control *c) {
   size_t bytes = (size_t)c->nprocesses * 8;
   uint8_t *tail = sli_calloc(bytes, 1);
   for (int k = 1; k < c->nprocesses; k++)
-    for (int b = 0; b < 8; b++)
-      tail[8 * k + b] = (uint8_t)((uint64_t)c->peers[k].hub.offset_ns >> 8 * b);
+    sli_frame_put64(tail + 8 * k, (uint64_t)c->peers[k].hub.offset_ns);
   for (int k = 1; k < c->nprocesses; k++)
     sli_way_send(c, &c->peers[k].hub,
                  &(sli_frame){.type = SLI_FRAME_CLOCKS, .tail = tail, .tail_bytes = bytes});

@@ -298,7 +298,8 @@ static void keep_door(sli_control *c) {
 static void receive(sli_control *c, void *socket) {
   if (socket == c->door) keep_door(c);
   else if (socket == c->hub_watch || socket == c->direct_watch) take_events(c, socket);
-  else if (socket == c->hub) sli_gate_receive(c, socket, sli_is_hub(c) ? SLI_AT_HUB : SLI_FROM_HUB, 0);
+  else if (socket == c->hub && sli_is_hub(c)) sli_gate_receive(c, socket, SLI_AT_HUB, 0);
+  else if (socket == c->hub) sli_gate_receive(c, socket, SLI_FROM_HUB, 0);
   else if (socket == c->direct) sli_gate_receive(c, socket, SLI_DIRECT_IN, 0);
   for (int i = 0; i < c->nouts; i++)
     if (socket == c->peers[c->outs[i]].out.socket)
