@@ -17,6 +17,7 @@
 
 #include "io/atomic.h"
 #include "tools/actorrun_control.h"
+#include "tools/actorrun_launch.h"
 
 /* When the process began: now, less the time it has computed, which until main
  * is loading and linking. (/proc counts in hundredths of a second.) */
@@ -309,17 +310,27 @@ static sl_status do_job(job *j) {
   return run_job(j);
 }
 
+/* Runs the job, unless the processes that do were started here. */
+static sl_status run_or_launch(job *j, int *exit_status) {
+  settings *s = j->settings;
+  sli_cluster cluster;
+  bool launched = false;
+  sl_status status = sli_cluster_detect((const char *(*)(const char *))getenv, &cluster);
+  if (!status) status = launch_run(s, &cluster, &launched, exit_status);
+  if (status || launched) return status;
+  progress_init(&j->progress, sl_arg_int(s->run, "steps"), sl_arg_flag(s->run, "quiet"));
+  return do_job(j);
+}
+
 int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "ctl")) return control_main_ctl(argc - 2, argv + 2);
   job j = {.process_start_ns = process_start_ns()};
   settings s;
+  int exit_status = 0;
   catch_signals();
   sl_status status = settings_read(&actorrun_tool, argc, argv, &s);
   j.settings = &s;
-  if (!status && !s.done) {
-    progress_init(&j.progress, sl_arg_int(s.run, "steps"), sl_arg_flag(s.run, "quiet"));
-    status = do_job(&j);
-  }
+  if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
@@ -327,5 +338,5 @@ int main(int argc, char **argv) {
   progress_fini(&j.progress);
   machine_fini(&j.machine);
   settings_fini(&s);
-  return sl_status_exit(status);
+  return status ? sl_status_exit(status) : exit_status;
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tools/actorrun_launch.h"
+
 static const sl_option options[] = {
     {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
      "activations a device may hold; 0: any number", 0, 1e9},
@@ -15,6 +17,16 @@ static const sl_option options[] = {
     {"keep", SL_OPTION_INT, "2", "checkpoints that stay: the newest", 1, 1e6},
     {"resume", SL_OPTION_FLAG, "0", "go on from the newest whole checkpoint in DIR, if there is "
      "one, up to --steps in all; the number of stages may be another", 0, 0},
+    {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N "
+     "for short", 1, 4096},
+    {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed, from the "
+     "newest checkpoint in DIR", 0, 1e6},
+    {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, "
+     "on the host of --node-rank 0; actorrun is then started on each", 0, 0},
+    {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536},
+    {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535},
+    {"rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not "
+     "given", 0, 0},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0},
     {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what (see actortrace)",
      0, 0},
@@ -70,7 +82,8 @@ static sl_status read(settings *s) {
   s->chunks = (int)sl_arg_int(s->run, "chunks");
   bool searched = !strcmp(s->schedule, "auto"); /* chunks too */
   if (!s->chunks && !searched) s->chunks = sl_schedule_chunks(s->schedule);
-  return check_together(s);
+  status = check_together(s);
+  return status ? status : launch_check(s);
 }
 
 const tool actorrun_tool = {.name = "actorrun",

@@ -8,6 +8,7 @@
 #include "tools/common_machine.h"
 #include "tools/common_plan.h"
 #include "tools/common_settings.h"
+#include "tools/common_words.h"
 
 /* ---- settings ---------------------------------------------------------------------- */
 
@@ -139,21 +140,12 @@ bool interrupted(void);
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* The words after "actorrun" that make this point's plan; `to` grows. */
-typedef struct words {
-  size_t count, capacity;
-  char **items;
-} words;
-void words_add(words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void words_fini(words *w);
 /* Quoted for a shell, on one line; the caller's to free(). */
 char *words_line(const words *w);
 
-/* Options that say the devices, then the model and its options, are added around
- * what is the point's own. */
+/* The words after "actorrun" that make this point's plan: options that say the
+ * devices, then the model and its options, around what is the point's own. */
 void command_words(const tuning *t, const point *p, words *to);
-/* The model and its options. */
-void model_words(const tuning *t, words *to);
 char *command_line(const tuning *t, const point *p);
 
 /* "act.b=3,3,2,1": the quotas with the name of quota i of a point, or NULL if an

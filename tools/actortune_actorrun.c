@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -16,23 +15,7 @@
 
 extern char **environ;
 
-/* ---- words ------------------------------------------------------------------------------ */
-
-void words_add(words *w, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  char *text = NULL;
-  SLI_CHECK(vasprintf(&text, format, args) >= 0, "no memory for a word");
-  va_end(args);
-  SLI_GROW(w->items, w->count + 1, w->capacity); /* and a NULL behind them */
-  w->items[w->count++] = text;
-}
-
-void words_fini(words *w) {
-  for (size_t i = 0; i < w->count; i++) free(w->items[i]);
-  free(w->items);
-  *w = (words){0};
-}
+/* ---- the line ------------------------------------------------------------------------------ */
 
 static bool is_plain(const char *word) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -66,22 +49,6 @@ char *words_line(const words *w) {
 }
 
 /* ---- a point's words ------------------------------------------------------------------------ */
-
-/* Every value that was given for an option, as it was given. */
-static void add_given(const sl_option *o, const sl_args *args, words *to) {
-  const char *value;
-  for (int i = 0; (value = sl_arg_given(args, o->name, i)); i++) {
-    if (o->kind == SL_OPTION_FLAG && !sl_arg_flag(args, o->name)) continue;
-    words_add(to, "--%s", o->name);
-    if (o->kind != SL_OPTION_FLAG) words_add(to, "%s", value);
-  }
-}
-
-void model_words(const tuning *t, words *to) {
-  words_add(to, "%s", t->settings->model_word);
-  for (const sl_option *o = t->settings->model->options; o && o->name; o++)
-    add_given(o, t->settings->model_args, to);
-}
 
 /* So many digits that the same number is read back. */
 static void add_seconds(char *text, size_t size, const char *name, double value) {
@@ -176,7 +143,7 @@ void command_words(const tuning *t, const point *p, words *to) {
   const config *c = &t->configs[p->config];
   const settings *s = &c->settings;
   for (const sl_option *o = s->options; o->name; o++)
-    if (!is_told_apart(o)) add_given(o, s->run, to);
+    if (!is_told_apart(o)) words_given(o, s->run, to);
   words_add(to, "--stages");
   words_add(to, "%d", s->stages);
   words_add(to, "--microbatches");
@@ -193,7 +160,7 @@ void command_words(const tuning *t, const point *p, words *to) {
   cost_words(&s->cost, to);
   if (c->profile_path) words_add(to, "--profile"), words_add(to, "%s", c->profile_path);
   memory_words(t, to);
-  model_words(t, to);
+  words_model(t->settings, to);
 }
 
 char *command_line(const tuning *t, const point *p) {

@@ -101,7 +101,7 @@ static void measuring_words(const tuning *t, const config *c, words *w) {
   words_add(w, "--steps");
   words_add(w, "%lld", (long long)sl_arg_int(s->run, "measure"));
   words_add(w, "--quiet");
-  model_words(t, w);
+  words_model(t->settings, w);
 }
 
 /* One run's report. */

@@ -306,14 +306,14 @@ static sl_status unknown_option(const settings *s, const char *word) {
 
 /* Takes one option from the front of the words. */
 static sl_status take_option(settings *s, int nwords, char **words, int *used) {
+  static char help[] = "--help", processes[] = "--processes"; /* -h and -n */
+  char *full = !strcmp(words[0], "-h") ? help : !strcmp(words[0], "-n") ? processes : NULL;
   sl_status status = SL_OK;
   *used = 0;
-  if (!strcmp(words[0], "-h")) {
-    *used = 1;
-    return sl_args_set(s->run, "help", "1");
-  }
-  if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
-  if (!status && !*used) status = sl_args_take(s->run, nwords, words, used);
+  if (full)
+    status = sl_args_take(s->run, nwords, (char *[]){full, nwords > 1 ? words[1] : NULL}, used);
+  else if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
+  if (!full && !status && !*used) status = sl_args_take(s->run, nwords, words, used);
   if (!status && !*used) status = unknown_option(s, words[0]);
   return status;
 }

@@ -1,0 +1,17 @@
+/* The cores of one machine for several processes. */
+#ifndef SLUICE_PLACEMENT_SHARE_H
+#define SLUICE_PLACEMENT_SHARE_H
+
+#include <sluice/placement.h>
+
+/* The cores [*first, *end) of part `part` of `parts`: runs of neighbours, as even as
+ * can be, disjoint. With fewer cores than parts each part is one core, and some have
+ * the same. */
+void sli_share_range(int cores, int part, int parts, int *first, int *end);
+
+/* Binds the calling process, which must have a single thread, to its part of this
+ * computer: what it starts, and what placement sees from then on, has only that. Does
+ * nothing where the system refuses. */
+void sli_share_take(const sl_machine *machine, int part, int parts);
+
+#endif

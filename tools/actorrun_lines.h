@@ -1,0 +1,43 @@
+/* What the processes of a job say, passed on line by line. */
+#ifndef SLUICE_TOOLS_ACTORRUN_LINES_H
+#define SLUICE_TOOLS_ACTORRUN_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One standard stream of one process. */
+typedef struct stream {
+  int from, to;    /* a pipe that does not block, or -1; where it is passed on to */
+  int process;
+  bool errors;     /* "actorrun: ..." is what ended the process; kept, see lines_show */
+  size_t count, capacity;
+  char *text;      /* a line that is not whole yet */
+} stream;
+
+/* What was kept. */
+typedef struct kept_line {
+  int process;
+  char *text;
+} kept_line;
+
+typedef struct lines {
+  int quiet;       /* the process whose lines get no "[N] " in front */
+  bool live;       /* process `quiet` may have a live line on our terminal */
+  size_t count, capacity;
+  kept_line *kept;
+} lines;
+
+void lines_init(lines *l, int quiet);
+void lines_fini(lines *l);
+
+/* Passes on what is there; closes the stream at its end. */
+void stream_pass(stream *s, lines *l);
+/* Passes on the rest, what is no whole line too. */
+void stream_end(stream *s, lines *l);
+
+/* Shows what was kept, each text once, with all who said it. */
+void lines_show(lines *l);
+/* Did all of `processes` processes end with one and the same text? */
+bool lines_agree(const lines *l, int processes);
+
+#endif
