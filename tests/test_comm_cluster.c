@@ -1,9 +1,6 @@
 /* Who a process is follows from what its starter left in the environment: real ones,
  * as Slurm 22.05, Open MPI 4.1.4 and torchrun leave them. Halves and nonsense are
- * errors that name the variable.
- *
- * With the word "print" it shows what it sees of its own environment instead, for
- * the tests that run the real starters. */
+ * errors that name the variable. */
 #include "comm/cluster.h"
 
 #include <fcntl.h>
@@ -321,19 +318,7 @@ static void tasks_of_nodes_are_read(void) {
   CHECK(!sli_hostlist_tasks("2(x", 0) && !sli_hostlist_tasks("2x3", 0), "malformed");
 }
 
-static int print_what_is_seen(void) {
-  sli_cluster c;
-  if (sli_cluster_detect((const char *(*)(const char *))getenv, &c)) {
-    fprintf(stderr, "%s\n", sl_detail());
-    return 2;
-  }
-  printf("process %d of %d, local %d of %d, endpoint %s, job %s, key %s, starter %s\n", c.process,
-         c.nprocesses, c.local, c.nlocal, c.endpoint, c.job, c.key, c.starter ? c.starter : "none");
-  return 0;
-}
-
-int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "print")) return print_what_is_seen();
+int main(void) {
   char folder[] = "/tmp/test_comm_cluster.XXXXXX", command[64];
   CHECK(mkdtemp(folder), "mkdtemp: %m");
   snprintf(always, sizeof always, "HOME=%s", folder);

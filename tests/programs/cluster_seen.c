@@ -1,0 +1,16 @@
+/* Prints what a process sees of the job it belongs to. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/cluster.h"
+
+int main(void) {
+  sli_cluster c;
+  if (sli_cluster_detect((const char *(*)(const char *))getenv, &c)) {
+    fprintf(stderr, "%s\n", sl_detail());
+    return 2;
+  }
+  printf("process %d of %d, local %d of %d, endpoint %s, job %s, key %s, starter %s\n", c.process,
+         c.nprocesses, c.local, c.nlocal, c.endpoint, c.job, c.key, c.starter ? c.starter : "none");
+  return 0;
+}

@@ -1,0 +1,53 @@
+#!/bin/bash
+# `mpirun -n 4 actorrun ...` with the real Open MPI is one job of four processes: they
+# agree on who they are, where they meet and on the key, and the losses are those of
+# one process.
+set -euo pipefail
+if ! type -P mpirun >/dev/null; then
+  echo "skipped: mpirun is not installed"
+  exit 0
+fi
+mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: mpirun is not Open MPI's"; exit 0; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HOME=$work TMPDIR=$work
+unset XDG_CONFIG_HOME
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+fail() { echo "test_tools_mpirun: $*" >&2; exit 1; }
+
+run=(timeout 60)
+seen=$SLUICE_BUILD/tests/cluster_seen
+"${run[@]}" mpirun -n 4 "$seen" >"$work/seen" || fail "mpirun"
+sort -o "$work/seen" "$work/seen"
+cat "$work/seen"
+for process in 0 1 2 3; do
+  grep -q "^process $process of 4, local $process of 4, endpoint 127.0.0.1:.* mpirun$" \
+    "$work/seen" || fail "process $process is missing"
+done
+[[ $(grep -o 'endpoint.*' "$work/seen" | sort -u | wc -l) == 1 ]] || fail "they do not agree"
+"${run[@]}" mpirun -n 1 "$seen" | grep -q "^process 0 of 1, .* endpoint , " || fail "mpirun -n 1"
+
+# Another host, as far as mpirun can tell: reached by an agent that stays here.
+cat >"$work/agent" <<'END'
+#!/bin/bash
+shift
+exec bash -c "$*"
+END
+chmod +x "$work/agent"
+host=$(uname -n)
+OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
+  "${run[@]}" mpirun -n 4 --host "$host:2,elsewhere:2" "$seen" >"$work/seen" ||
+  fail "mpirun on two hosts"
+[[ $(grep -c "endpoint ${host%%.*}[^ ]*:2.*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
+  fail "two hosts: $(cat "$work/seen")"
+
+actorrun=$SLUICE_BUILD/bin/actorrun
+job=(--stages 4 --microbatches 4 --steps 5 --quiet)
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
+       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+"$actorrun" "${job[@]}" --report "$work/one.json" "${model[@]}"
+"${run[@]}" mpirun -n 4 "$actorrun" "${job[@]}" --report "$work/four.json" "${model[@]}" ||
+  fail "mpirun actorrun"
+hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
+cmp <(hexes "$work/one.json") <(hexes "$work/four.json") || fail "the losses differ"
