@@ -23,7 +23,7 @@ typedef const char *getter(const char *name);
 
 enum { MOST_PROCESSES = 1 << 20, FIRST_PORT = 20000, PORTS = 12000 /* below the ephemeral ones */ };
 
-/* ---- values ------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------ */
 
 static bool is_set(getter *get, const char *name) {
   const char *text = get(name);
@@ -82,7 +82,7 @@ static sl_status read_places(getter *get, const names *n, sli_cluster *c) {
   return status ? status : read_int(get, n->starter, n->local, 0, c->nlocal - 1, &c->local);
 }
 
-/* ---- endpoints ----------------------------------------------------------------------- */
+/* ---- endpoints --------------------------------------------------------------------------- */
 
 sl_status sli_cluster_check_endpoint(const char *name, const char *endpoint) {
   const char *colon = strrchr(endpoint, ':');
@@ -123,7 +123,7 @@ static sl_status misplaced(const sli_cluster *c, const char *host) {
                  "HOST:PORT, set for all processes, says where it is (%s)", host, c->starter);
 }
 
-/* ---- actorrun -------------------------------------------------------------------------- */
+/* ---- actorrun ---------------------------------------------------------------------------- */
 
 static bool by_actorrun(getter *get) {
   return is_set(get, "SLUICE_PROCESS") || is_set(get, "SLUICE_PROCESSES");
@@ -144,7 +144,7 @@ static sl_status read_actorrun(getter *get, sli_cluster *c) {
   return SL_OK;
 }
 
-/* ---- Open MPI -------------------------------------------------------------------------- */
+/* ---- Open MPI ---------------------------------------------------------------------------- */
 
 static bool by_open_mpi(getter *get) {
   return is_set(get, "OMPI_COMM_WORLD_RANK") || is_set(get, "OMPI_COMM_WORLD_SIZE");
@@ -251,7 +251,7 @@ static sl_status read_slurm(getter *get, sli_cluster *c) {
   return slurm_endpoint(get, port_of((uint64_t)job * 61 + (uint64_t)step), c);
 }
 
-/* ---- torchrun --------------------------------------------------------------------------- */
+/* ---- torchrun ---------------------------------------------------------------------------- */
 
 static bool by_torchrun(getter *get) { return is_set(get, "TORCHELASTIC_RUN_ID"); }
 static bool by_torchruns_names(getter *get) {
@@ -284,7 +284,7 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
   return SL_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------- */
 
 static const struct {
   bool (*is)(getter *get);

@@ -13,7 +13,7 @@
 #include "comm/hostlist.h"
 #include "test.h"
 
-/* ---- made-up environments -------------------------------------------------------------- */
+/* ---- made-up environments ---------------------------------------------------------------- */
 
 /* "NAME=VALUE NAME=VALUE": `now`, and what it leaves open `always`. */
 static char now[4096], always[4096];
@@ -175,7 +175,7 @@ static void bad_ones_name_the_variable(void) {
   }
 }
 
-/* ---- keys --------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------- */
 
 static void key_of(const char *words, char key[48]) {
   sli_cluster c;
@@ -288,8 +288,8 @@ static void malformed_lists_are_refused(void) {
                                     "n[0-999999999]", "a[0-9999]b[0-9999]", "n[99999999999]"};
   char host[64];
   for (size_t i = 0; i < SLI_COUNT(bad); i++)
-    CHECK(sli_hostlist_at(bad[i], 0, host, sizeof host) == SL_E_INPUT && !sli_hostlist_count(bad[i]),
-          "%s is refused", bad[i]);
+    CHECK(sli_hostlist_at(bad[i], 0, host, sizeof host) == SL_E_INPUT &&
+          !sli_hostlist_count(bad[i]), "%s is refused", bad[i]);
   CHECK(sli_hostlist_at("n[1-2]", 2, host, sizeof host) == SL_E_INPUT, "beyond the end");
   CHECK(sli_hostlist_at("n[1-2]", 0, host, 2) == SL_E_INPUT, "no room");
 }

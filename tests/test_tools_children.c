@@ -17,7 +17,7 @@
 static char folder[] = "/tmp/test_tools_children.XXXXXX";
 static const char key[] = "0123456789abcdefghij0123456789abcdefghij";
 
-/* ---- a launcher of its own ---------------------------------------------------------------- */
+/* ---- a launcher of its own --------------------------------------------------------------- */
 
 typedef struct launched {
   pid_t pid;
@@ -98,7 +98,7 @@ static int count_text(const char *text, const char *what) {
   return n;
 }
 
-/* ---- places -------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------ */
 
 static void each_is_told_its_place(void) {
   children_end end = finish(begin(
@@ -152,7 +152,7 @@ static void processes_have_cores_of_their_own(void) {
   CHECK((strcmp(a, b) != 0) == (cores > 1), "%d cores: %s and %s", cores, a, b);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------- */
 
 static void lines_are_whole_and_in_order(void) {
   enum { PROCESSES = 4, LINES = 300 };
@@ -194,7 +194,7 @@ static void what_several_say_is_shown_once(void) {
         strstr(said("err"), "[3,1] actorrun: 2 is gone\n"), "%s", said("err"));
 }
 
-/* ---- ends -------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 static void the_first_that_fails_gives_the_status(void) {
   static const int statuses[][2] = {{1, 1}, {2, 2}, {3, 3}, {7, 1}, {127, 1}};
@@ -245,7 +245,7 @@ static void a_program_that_is_not_there_is_named(void) {
         "%s", said("err"));
 }
 
-/* ---- signals --------------------------------------------------------------------------------- */
+/* ---- signals ----------------------------------------------------------------------------- */
 
 #define COUNT_SIGNALS                                                                           \
   "n=0; trap 'n=$((n+1)); echo signal' INT TERM; echo ready; "

@@ -56,7 +56,7 @@ typedef struct children {
   uint64_t interrupt_ns;
 } children;
 
-/* ---- starting -------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 static void set_number(const char *name, int v) {
   char text[16];
@@ -128,7 +128,7 @@ static int make_key_file(const char *key) {
   return fd;
 }
 
-/* ---- ending ---------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------------ */
 
 static void signal_all(const children *c, int signal_number) {
   for (int i = 0; i < c->options->count; i++)
@@ -204,7 +204,7 @@ static void take_signals(children *c) {
   take_ends(c);
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all --------------------------------------------------------------------------------- */
 
 /* Waits for signals, words, or the time of the next stage. */
 static void wait_and_take(children *c, struct pollfd *polls) {

@@ -68,7 +68,7 @@ static sl_status refuse(const char *option, const sli_cluster *cluster) {
                  cluster->process, cluster->nprocesses, cluster->starter);
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------- */
 
 /* The command line of every process. */
 static sl_status make_words(const settings *s, bool again, words *out) {
@@ -84,7 +84,7 @@ static sl_status make_words(const settings *s, bool again, words *out) {
   return SL_OK;
 }
 
-/* ---- where they meet ----------------------------------------------------------------------- */
+/* ---- where they meet --------------------------------------------------------------------- */
 
 typedef struct meeting {
   char endpoint[256], job[64], key[48];
@@ -124,7 +124,7 @@ static sl_status meet(const settings *s, meeting *m) {
   return sli_cluster_key((const char *(*)(const char *))getenv, m->job, m->key);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------- */
 
 static sl_status run_once(const settings *s, int incarnation, children_end *end) {
   meeting m = {0};
