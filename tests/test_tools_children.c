@@ -84,18 +84,16 @@ static char *said(const char *name) {
   return text;
 }
 
-static void wait_for_text(const char *name, const char *text) {
-  for (int i = 0; i < 400; i++) {
-    if (access(in_folder(name), F_OK) == 0 && strstr(said(name), text)) return;
-    usleep(10000);
-  }
-  CHECK(0, "%s never said %s: %s", name, text, said(name));
-}
-
 static int count_text(const char *text, const char *what) {
   int n = 0;
   for (; (text = strstr(text, what)); text += strlen(what)) n++;
   return n;
+}
+
+static void wait_for_count(const char *text, int n) {
+  for (int i = 0; i < 400; i++, usleep(10000))
+    if (access(in_folder("out"), F_OK) == 0 && count_text(said("out"), text) >= n) return;
+  CHECK(0, "not %d times %s: %s", n, text, said("out"));
 }
 
 /* ---- places ------------------------------------------------------------------------------ */
@@ -253,7 +251,7 @@ static void a_program_that_is_not_there_is_named(void) {
 static void two_signals_of_one_moment_are_one(void) {
   launched l = begin(COUNT_SIGNALS "i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i+1)); "
                      "[ $n -gt 0 ] && i=$((i+2)); done; exit 0", 3);
-  for (int i = 1; i < 3; i++) wait_for_text("out", i == 1 ? "[1] ready" : "[2] ready");
+  wait_for_count("ready\n", 3);
   kill(l.pid, SIGINT);
   usleep(20000);
   kill(l.pid, SIGINT);
@@ -264,9 +262,9 @@ static void two_signals_of_one_moment_are_one(void) {
 
 static void a_second_signal_kills(void) {
   launched l = begin(COUNT_SIGNALS "while true; do sleep 0.05; done", 2);
-  wait_for_text("out", "[1] ready");
+  wait_for_count("ready\n", 2);
   kill(l.pid, SIGTERM);
-  wait_for_text("out", "[1] signal");
+  wait_for_count("signal\n", 2);
   usleep(250000);
   kill(l.pid, SIGTERM);
   children_end end = finish(l);
@@ -287,9 +285,7 @@ static bool is_alive(pid_t pid) {
 static void none_outlives_a_killed_launcher(void) {
   launched l = begin("echo pid $$; exec sleep 60", 3);
   pid_t pids[3];
-  wait_for_text("out", "[1] pid");
-  wait_for_text("out", "[2] pid");
-  for (int i = 0; i < 400 && count_text(said("out"), "pid ") < 3; i++) usleep(10000);
+  wait_for_count("pid ", 3);
   const char *at = said("out");
   for (int i = 0; i < 3; i++, at++) {
     at = strstr(at, "pid ");

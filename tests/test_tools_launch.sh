@@ -87,9 +87,9 @@ finish 8000 || fail "Ctrl-C: status $?: $(cat "$work/err")"
 grep -q "^stopped after step " "$work/out" || fail "Ctrl-C: $(tail -n 3 "$work/out")"
 
 # One process, so that each checkpoint has one writer; killed once, then left alone.
-steps=60
+steps=30
 "$actorrun" --steps $steps --quiet --report "$work/whole.json" "${model[@]}"
-"$actorrun" --restarts 2 --steps $steps --checkpoint "$work/run" --every 5 --jitter 3000 \
+"$actorrun" --restarts 2 --steps $steps --checkpoint "$work/run" --every 3 --jitter 2000 \
   --report "$work/restarted.json" "${model[@]}" >"$work/out" 2>"$work/err" &
 launcher=$!
 for _ in $(seq 300); do compgen -G "$work/run/step-*" >/dev/null && break; sleep 0.02; done
