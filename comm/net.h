@@ -3,11 +3,19 @@
  *
  * A process has one net. What it sends was granted by the receiver before (a free
  * slot of the register that the header names), so a message always has a place
- * to go, nothing is buffered beyond that, and the order of grants is the order on
- * the link.
+ * to go, and nothing is buffered beyond that. Messages to one peer may overtake
+ * each other (a short one comes with its data, a long one is fetched), so the
+ * header says which register and key it is, and the receiver counts on nothing
+ * else.
+ *
+ * The end: a peer that closes its net is lost to the others, and what it sent
+ * last may be lost with it. So processes agree that all has arrived before any of
+ * them closes (sli_control_meet).
  *
  * Threads: one thread owns a net and calls everything but sli_net_wake and
- * sli_net_traffic. Callbacks come from inside sli_net_progress and sli_net_send. */
+ * sli_net_traffic; it may hand the net over to another thread. Callbacks come from
+ * inside sli_net_progress and sli_net_wait, in no other call; they may send, ask
+ * for fences and wake, and call nothing else here. */
 #ifndef SLUICE_COMM_NET_H
 #define SLUICE_COMM_NET_H
 
@@ -22,23 +30,29 @@ typedef struct sli_net_events {
   void *(*place)(void *ctx, int peer, const void *header, size_t bytes);
   /* The data is there (bytes 0: there is none, and `place` was not asked). */
   void (*arrived)(void *ctx, int peer, const void *header, size_t bytes);
-  /* A peer is gone or does not answer; once for each. */
+  /* A peer is gone or does not answer; once for each. Nothing comes from it after
+   * that, and what is sent to it goes nowhere. */
   void (*lost)(void *ctx, int peer, const char *why);
 } sli_net_events;
 
 typedef struct sli_net sli_net;
 
-/* `npeers`: processes, this one included; `self` is its number. May block. */
+/* `npeers`: processes, this one included; `self` is its number. May block.
+ * UCX's own environment variables (UCX_TLS, UCX_NET_DEVICES, ...) hold. */
 sl_status sli_net_open(int self, int npeers, const sli_net_events *events, sli_net **out);
-/* Ends what is under way with error, without waiting for peers. close(NULL) is nothing. */
+/* Ends what is under way with error, without waiting for peers: what this process
+ * sent last may not arrive. close(NULL) is nothing. */
 void sli_net_close(sli_net *net);
 
 /* What others need to reach this process: plain bytes, valid while the net is. */
 const void *sli_net_address(const sli_net *net, size_t *bytes);
+/* Does not block, nor wait for the peer; once for each peer, before anything is
+ * sent to it. Its messages may come from before that on. */
 sl_status sli_net_connect(sli_net *net, int peer, const void *address, size_t bytes);
 
 /* Starts a message; the header is copied, the data must stay until it is done.
- * True if it is already; else *fence names it. Never blocks. */
+ * True if it is already; else *fence names it. Never blocks. To a lost peer it is
+ * done at once. */
 bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, size_t bytes,
                   uint64_t *fence);
 /* Is the message complete on this side: may its data be overwritten? True once
@@ -47,12 +61,15 @@ bool sli_net_done(sli_net *net, uint64_t fence);
 
 /* Moves everything on as far as it goes; returns whether anything happened. */
 bool sli_net_progress(sli_net *net);
-/* Sleeps until there may be something to do, sli_net_wake, or the time is over. */
+/* Spins a little, then sleeps, until something happened, sli_net_wake, or the time
+ * is over. May return early. What there was to do is done: the caller looks at its
+ * fences and calls sli_net_progress as after any other progress. */
 void sli_net_wait(sli_net *net, uint64_t timeout_ns);
 /* Any thread; async-signal-safe. A wake before a wait makes the wait return. */
 void sli_net_wake(sli_net *net);
 
-/* Bytes of data sent to and received from a peer so far. Any thread. */
+/* Bytes of data sent to and received from a peer so far. Any thread. A message
+ * counts as sent when it starts, as received when it arrived. */
 typedef struct sli_net_traffic_counts {
   uint64_t sent_bytes, received_bytes, sent, received; /* the last two: messages */
 } sli_net_traffic_counts;
