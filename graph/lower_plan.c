@@ -47,9 +47,8 @@ static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
   return g->rate == SLI_PER_STORE ? 2 * l->p + g->device : 2 * g->device + g->host;
 }
 
-/* Neighbours along the pipeline share a process. */
-static int process_of(const sli_lowering *l, int device) {
-  return (int)((int64_t)device * SLI_MAX(l->options->processes, 1) / l->p);
+int sl_device_process(int device, int devices, int processes) {
+  return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
 }
 
 static sl_status add_devices(sli_lowering *l) {
@@ -68,7 +67,7 @@ static sl_status add_devices(sli_lowering *l) {
     for (int i = 0; i < l->ngroups; i++)
       if (l->groups[i].device == d) workspace = SLI_MAX(workspace, l->groups[i].workspace_bytes);
     sl_plan_add_device(l->plan, (sl_device){.name = sl_plan_format(l->plan, "%s:%d", name, d),
-                                            .kind = name, .process = process_of(l, d),
+                                            .kind = name, .process = sl_device_process(d, l->p, l->options->processes),
                                             .threads = SLI_MAX(o->threads, 1),
                                             .budget_bytes = o->budget_bytes,
                                             .workspace_bytes = workspace});

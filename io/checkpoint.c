@@ -119,10 +119,19 @@ sl_status sli_checkpoints_open(const char *dir, int keep, sli_checkpoints **out)
   return SL_OK;
 }
 
+sl_status sli_checkpoints_share(const char *dir, sli_checkpoints **out) {
+  if (mkdir(dir, 0777) && errno != EEXIST)
+    return sl_fail(SL_E_USAGE, "cannot make the directory %s: %s", dir, strerror(errno));
+  sli_checkpoints *c = sli_calloc(1, sizeof *c);
+  *c = (sli_checkpoints){sli_strdup(dir), -1, 1};
+  *out = c;
+  return SL_OK;
+}
+
 void sli_checkpoints_close(sli_checkpoints *c) {
   if (!c) return;
-  remove_half_made(c);
-  close(c->fd); /* and with it the lock */
+  if (c->fd >= 0) remove_half_made(c);
+  if (c->fd >= 0) close(c->fd); /* and with it the lock */
   free(c->dir);
   free(c);
 }
@@ -406,7 +415,7 @@ sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out) {
     sli_log("checkpoint step-%lld is not whole and not used: %s", (long long)steps[tried],
             sl_detail());
   }
-  for (int i = 0; i < tried - 1 && found; i++) set_aside(c, steps[i]);
+  for (int i = 0; i < tried - 1 && found && c->fd >= 0; i++) set_aside(c, steps[i]);
   free(steps);
   if (n && !found)
     return sl_fail(SL_E_INPUT, "none of the %d checkpoints in %s is whole", n, c->dir);

@@ -29,6 +29,9 @@ typedef struct sli_checkpoints sli_checkpoints;
  * made. The newest `keep` checkpoints are kept. SL_E_USAGE names DIR if it cannot
  * be written to, or another run does. */
 sl_status sli_checkpoints_open(const char *dir, int keep, sli_checkpoints **out);
+/* The same directory, for the other processes of the run that has it open: they
+ * write shards and read. */
+sl_status sli_checkpoints_share(const char *dir, sli_checkpoints **out);
 void sli_checkpoints_close(sli_checkpoints *c);
 /* The newest checkpoint's step, whole or not; -1: there is none. */
 int64_t sli_checkpoints_newest(const sli_checkpoints *c);

@@ -374,3 +374,69 @@ sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *t
                                       sli_written *out) {
   return write_file(path, tensors, count, out);
 }
+
+/* ---- one file by several processes ---------------------------------------------- */
+
+/* The length and the padded header, as they stand at the begin of a file. */
+static char *whole_header(const sli_tensor_data *tensors, int count, size_t *bytes) {
+  char *header = make_header(tensors, count);
+  size_t text = strlen(header), padded = text + (-text & 7);
+  char *out = sli_calloc(1, 8 + padded);
+  for (int i = 0; i < 8; i++) out[i] = (char)((uint64_t)padded >> 8 * i);
+  memset(out + 8, ' ', padded);
+  memcpy(out + 8, header, text);
+  free(header);
+  *bytes = 8 + padded;
+  return out;
+}
+
+/* All of it, at an offset; short writes go on. */
+static bool write_at(int fd, const void *data, size_t bytes, size_t offset) {
+  while (bytes) {
+    ssize_t n = pwrite(fd, data, bytes, (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data = (const char *)data + n;
+    bytes -= (size_t)n;
+    offset += (size_t)n;
+  }
+  return true;
+}
+
+static sl_status end_part(const char *path, int fd, bool good) {
+  int error = errno;
+  if (fd >= 0 && good && fsync(fd)) good = false, error = errno;
+  if (fd >= 0) close(fd);
+  return good ? SL_OK : sl_fail(SL_E_IO, "writing %s failed: %s", path, strerror(error));
+}
+
+sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *tensors, int count) {
+  size_t header, bytes;
+  char *text = whole_header(tensors, count, &header);
+  bytes = header;
+  for (int i = 0; i < count; i++) bytes += count_elements(&tensors[i]) * sizeof(float);
+  int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+  int full = fd < 0 ? 0 : posix_fallocate(fd, 0, (off_t)bytes); /* a full disk is found now */
+  if (full) errno = full;
+  sl_status status = end_part(path, fd, fd >= 0 && !full && write_at(fd, text, header, 0));
+  free(text);
+  return status;
+}
+
+sl_status sli_safetensors_write_part(const char *path, const sli_tensor_data *tensors, int count) {
+  size_t at;
+  free(whole_header(tensors, count, &at));
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  bool good = fd >= 0;
+  for (int i = 0; i < count && good; i++) {
+    size_t bytes = count_elements(&tensors[i]) * sizeof(float);
+    if (tensors[i].data) good = write_at(fd, tensors[i].data, bytes, at);
+    at += bytes;
+  }
+  return end_part(path, fd, good);
+}
+
+sl_status sli_safetensors_end_parts(const char *path, const char *as) {
+  if (rename(path, as)) return sl_fail(SL_E_IO, "writing %s failed: %s", as, strerror(errno));
+  return SL_OK;
+}

@@ -63,4 +63,11 @@ typedef struct sli_written {
 sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *tensors, int count,
                                       sli_written *out);
 
+/* The same file by several processes that share a file system: one begins it, under
+ * another name; all write what they have (data not NULL) of the same list; one gives
+ * it its name. */
+sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *tensors, int count);
+sl_status sli_safetensors_write_part(const char *path, const sli_tensor_data *tensors, int count);
+sl_status sli_safetensors_end_parts(const char *path, const char *as);
+
 #endif

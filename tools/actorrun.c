@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "io/atomic.h"
+#include "placement/share.h"
 #include "tools/actorrun_control.h"
 #include "tools/actorrun_launch.h"
 
@@ -154,13 +156,15 @@ static sl_status make_runtime(job *j) {
   sl_runtime_options options = {.clock = s->clock,
                                 .workers = (int)sl_arg_int(s->run, "workers"),
                                 .no_data = !data,
+                                .peers = j->processes ? processes_peers(j->processes) : NULL,
+                                .process = s->process,
                                 .first_step = checkpoints_start(j->checkpoints),
                                 .trace_records = trace_room(j),
                                 .watchdog_seconds = watchdog,
                                 .jitter_seed = jitter_ns ? seed + 1 : 0,
                                 .jitter_ns = jitter_ns,
-                                .bind = data ? sl_placement_bind : NULL,
-                                .bind_arg = j->machine.placement};
+                                .bind = data ? machine_bind : NULL,
+                                .bind_arg = &j->machine};
   sl_status status = sl_runtime_create(j->plan, &options, &j->rt);
   if (status) return status;
   sl_lowered_attach(j->lowered, j->rt);
@@ -183,7 +187,8 @@ static sl_status run_steps(job *j) {
   atomic_store_explicit(&running, j->rt, memory_order_release);
   j->progress.rt = j->rt;
   progress_start(&j->progress);
-  sl_status status = sl_runtime_run(j->rt, steps);
+  sl_status status = j->processes ? processes_run(j->processes, steps)
+                                  : sl_runtime_run(j->rt, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */
   atomic_store_explicit(&running, NULL, memory_order_relaxed);
   control_close(control);
@@ -251,26 +256,46 @@ static void print_end(const job *j) {
 /* The last checkpoint and --save: if one fails, the other is tried all the same. */
 static sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
-  sl_status status = checkpoints_finish(j->checkpoints, j->lowered, j->rt);
+  sl_status status = checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
   if (!save) return status;
-  if (!status) return weights_save(save, j->lowered, j->rt);
+  if (!status) return weights_save(save, j->lowered, j->rt, j->processes);
+  if (j->processes) return status;
   char *failure = sli_strdup(sl_detail());
-  if (weights_save(save, j->lowered, j->rt)) sli_log("%s", sl_detail());
+  if (weights_save(save, j->lowered, j->rt, NULL)) sli_log("%s", sl_detail());
   sl_fail(status, "%s", failure);
   free(failure);
   return status;
 }
 
-static sl_status run_job(job *j) {
-  const sl_args *run = j->settings->run;
-  sl_status status = make_runtime(j);
-  if (status) return status;
-  status = run_steps(j);
+/* Everything a single process does with its part of the job, and process 0 of several
+ * with what all have told it. */
+static sl_status run_alone(job *j) {
+  sl_status status = run_steps(j);
   if (!status) print_end(j);
   if (!status) status = keep_values(j);
   status = keep_figures(j, status);
-  if (!status && sl_arg_int(run, "generate") && !j->stopped) status = generate(j);
+  if (!status && sl_arg_int(j->settings->run, "generate") && !j->stopped) status = generate(j);
   return status;
+}
+
+static sl_status run_among_others(job *j) {
+  sl_status status = processes_attach(j->processes, j->lowered, j->rt,
+                                      checkpoints_start(j->checkpoints));
+  if (!status) status = run_steps(j);
+  if (!status) status = processes_gather(j->processes);
+  if (!status && !j->settings->process) print_end(j);
+  if (!status) status = keep_values(j);
+  if (!j->settings->process) status = keep_figures(j, status);
+  return processes_end(j->processes, status);
+}
+
+static sl_status run_job(job *j) {
+  sl_status status = SL_OK;
+  if (j->settings->processes > 1) status = processes_open(&j->cluster, j->plan, &j->processes);
+  if (!status) status = make_runtime(j);
+  if (status && j->processes) return processes_end(j->processes, status);
+  if (status) return status;
+  return j->processes ? run_among_others(j) : run_alone(j);
 }
 
 /* A file that cannot be written is found out before the work, not after it. */
@@ -299,15 +324,53 @@ static sl_status do_job(job *j) {
     return SL_OK;
   }
   bool dry = sl_arg_flag(s->run, "dry-run");
-  if (!dry) status = check_files(s);
+  if (!dry && !s->process) status = check_files(s);
   if (!dry && !status) status = checkpoints_open(s, &j->checkpoints);
   if (!status) status = plan_job(j);
-  if (status) return status;
+  if (status || (dry && s->process)) return status;
   if (dry) {
     print_summary_of_plan(j);
     return SL_OK;
   }
   return run_job(j);
+}
+
+/* May this process run on every core there is? */
+static bool placement_is_open(void) {
+  cpu_set_t mask;
+  return !sched_getaffinity(0, sizeof mask, &mask) &&
+         CPU_COUNT(&mask) == sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* What does not go over several processes is said before any work is done. */
+static sl_status check_cluster(const settings *s) {
+  if (s->processes == 1) return SL_OK;
+  if (s->clock == SL_CLOCK_VIRTUAL)
+    return sl_fail(SL_E_USAGE, "--clock virtual needs no more than one process, not %d",
+                   s->processes);
+  if (sl_arg_int(s->run, "generate"))
+    return sl_fail(SL_E_USAGE, "--generate runs in one process, not %d: --save the values, and "
+                   "--init a run of one with them", s->processes);
+  return SL_OK;
+}
+
+/* The place of this process in its job. Whoever started several on one host and left
+ * all its cores to each has them shared out here. */
+static sl_status join_cluster(job *j, const sli_cluster *cluster) {
+  settings *s = j->settings;
+  int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
+  j->cluster = *cluster;
+  s->process = cluster->process;
+  s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
+  if (s->devices.count < s->processes && !sl_arg_given(s->run, "stages", 0) &&
+      !sl_arg_given(s->run, "devices", 0))
+    s->stages = s->devices.count = s->processes;
+  sl_machine *machine;
+  if (cluster->nlocal > 1 && placement_is_open() && !sl_machine_create(NULL, &machine)) {
+    sli_share_take(machine, cluster->local, cluster->nlocal);
+    sl_machine_destroy(machine);
+  }
+  return check_cluster(s);
 }
 
 /* Runs the job, unless the processes that do were started here. */
@@ -317,8 +380,10 @@ static sl_status run_or_launch(job *j, int *exit_status) {
   bool launched = false;
   sl_status status = sli_cluster_detect((const char *(*)(const char *))getenv, &cluster);
   if (!status) status = launch_run(s, &cluster, &launched, exit_status);
+  if (!status && !launched) status = join_cluster(j, &cluster);
   if (status || launched) return status;
-  progress_init(&j->progress, sl_arg_int(s->run, "steps"), sl_arg_flag(s->run, "quiet"));
+  bool quiet = sl_arg_flag(s->run, "quiet") || s->process;
+  progress_init(&j->progress, sl_arg_int(s->run, "steps"), quiet);
   return do_job(j);
 }
 
@@ -332,6 +397,7 @@ int main(int argc, char **argv) {
   j.settings = &s;
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  processes_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
   checkpoints_close(j.checkpoints);

@@ -7,6 +7,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
+#include "tools/actorrun_processes.h"
 #include "tools/common_machine.h"
 #include "tools/common_plan.h"
 #include "tools/common_settings.h"
@@ -17,7 +18,8 @@ extern const tool actorrun_tool;
 
 /* Reads all parameters of the model from a file. */
 sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
-sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt);
+sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                       processes *others);
 struct sli_stored_tensor;
 /* Does a stored tensor have this shape? */
 bool stored_as(const struct sli_stored_tensor *t, const sl_type *type);
@@ -67,6 +69,8 @@ typedef struct checkpoints checkpoints;
 typedef struct job {
   settings *settings;
   checkpoints *checkpoints;  /* of --checkpoint, or NULL */
+  sli_cluster cluster;       /* what started this process */
+  processes *processes;      /* NULL: there is only this one */
   machine machine;
   planned made;
   sl_lowered *lowered; /* of `made` */
@@ -94,8 +98,9 @@ sl_status checkpoints_load(const checkpoints *c, const sl_lowered *lowered, sl_r
 /* on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
 sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt);
 sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
-/* Writes the last one, unless that step's is there. Between runs. */
-sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt);
+/* Writes the last one, unless that step's is there. Between runs; by all processes. */
+sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                             processes *others);
 
 struct cJSON;
 /* The values in force of a table of options, by name. */

@@ -18,7 +18,7 @@ struct checkpoints {
   sli_checkpoints *files;
   sli_checkpoint *from;  /* what the run goes on from, or NULL */
   cJSON *about;          /* this run; read only once it runs */
-  int64_t last;          /* newest step committed: the commit actor's, then main's */
+  int64_t every;         /* steps from one to the next while the run goes on */
 };
 
 _Static_assert(sizeof(sli_shard) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
@@ -96,7 +96,7 @@ static sl_status compare_runs(const checkpoints *c, const settings *s) {
 /* ---- opening ------------------------------------------------------------------------- */
 
 static sl_status find_start(checkpoints *c, const settings *s, const char *dir) {
-  bool quiet = sl_arg_flag(s->run, "quiet");
+  bool quiet = sl_arg_flag(s->run, "quiet") || s->process;
   int64_t newest = sli_checkpoints_newest(c->files);
   if (!sl_arg_flag(s->run, "resume")) {
     if (newest < 0) return SL_OK;
@@ -119,9 +119,11 @@ sl_status checkpoints_open(const settings *s, checkpoints **out) {
   if (!*dir) return SL_OK;
   checkpoints *c = sli_calloc(1, sizeof *c);
   c->about = describe_run(s);
-  sl_status status = sli_checkpoints_open(dir, (int)sl_arg_int(s->run, "keep"), &c->files);
+  sl_status status = s->process
+                         ? sli_checkpoints_share(dir, &c->files)
+                         : sli_checkpoints_open(dir, (int)sl_arg_int(s->run, "keep"), &c->files);
   if (!status) status = find_start(c, s, dir);
-  c->last = checkpoints_start(c);
+  c->every = sl_arg_int(s->run, "every");
   if (status) checkpoints_close(c);
   else *out = c;
   return status;
@@ -223,27 +225,61 @@ sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts,
   const sli_shard **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
   for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
   sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);
-  if (!status) c->last = steps;
   free(shards);
   return status;
 }
 
-sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
+/* Receipts of the stages that lie in this process; n of them. */
+static sl_status store_here(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                            char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_status status = SL_OK;
+  for (int s = 0; s < sl_lowered_stages(lowered) && !status; s++) {
+    sl_stage_state state = {.steps = sl_runtime_steps(rt), .stage = s};
+    state.ntensors = sl_lowered_state(lowered, rt, s, &state.tensors);
+    if (state.ntensors) status = checkpoints_store(c, &state, receipts[(*n)++]);
+  }
+  return status;
+}
+
+static int by_stage(const void *a, const void *b) {
+  const sli_shard *const *x = a, *const *y = b;
+  return (*x)->stage - (*y)->stage;
+}
+
+/* Process 0 gets all receipts. */
+static sl_status collect(processes *others, int nprocesses, int stages,
+                         char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sli_control_blob *blobs = NULL;
+  sl_status status = processes_meet(others, "stored", receipts, (size_t)*n * sizeof *receipts,
+                                    &blobs);
+  if (!blobs) return status;
+  *n = 0;
+  for (int i = 0; i < nprocesses; i++) {
+    size_t count = SLI_MIN(blobs[i].bytes / sizeof *receipts, (size_t)(stages - *n));
+    memcpy(receipts[*n], blobs[i].data, count * sizeof *receipts);
+    *n += (int)count;
+    free(blobs[i].data);
+  }
+  free(blobs);
+  return status;
+}
+
+sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                             processes *others) {
   int64_t steps = sl_runtime_steps(rt);
-  if (!c || steps <= c->last) return SL_OK;
+  if (!c || steps <= SLI_MAX(checkpoints_start(c), steps - steps % c->every)) return SL_OK;
   int stages = sl_lowered_stages(lowered), n = 0;
   char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)stages, sizeof *receipts);
-  const void **list = sli_calloc((size_t)stages, sizeof *list);
-  sl_status status = SL_OK;
-  for (int s = 0; s < stages && !status; s++) {
-    sl_stage_state state = {.steps = steps, .stage = s};
-    state.ntensors = sl_lowered_state(lowered, rt, s, &state.tensors);
-    if (!state.ntensors) continue;
-    list[n] = receipts[n];
-    status = checkpoints_store(c, &state, receipts[n++]);
+  sl_status status = store_here(c, lowered, rt, receipts, &n);
+  if (!status && others)
+    status = collect(others, sl_lowered_plan(lowered)->nprocesses, stages, receipts, &n);
+  if (!status && (!others || !processes_self(others))) {
+    const void **list = sli_calloc((size_t)stages, sizeof *list);
+    for (int i = 0; i < n; i++) list[i] = receipts[i];
+    qsort(list, (size_t)n, sizeof *list, by_stage);
+    status = checkpoints_commit(c, steps, n, list);
+    free(list);
   }
-  if (!status) status = checkpoints_commit(c, steps, n, list);
-  free(list);
   free(receipts);
   return status;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/safetensors.h"
 
@@ -55,7 +56,8 @@ sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *
   for (int i = 0; i < n && !status; i++) {
     const sli_stored_tensor *t = find(file, params[i].name);
     status = check(path, &params[i], t);
-    if (!status) status = sli_safetensors_read(file, t, sl_param_data(lowered, rt, i));
+    float *data = sl_param_data(lowered, rt, i);
+    if (!status && data) status = sli_safetensors_read(file, t, data);
     if (t) used[t - sli_safetensors_at(file, 0)] = true;
   }
   if (!status) mention_unused(path, file, used);
@@ -64,7 +66,23 @@ sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *
   return status;
 }
 
-sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
+/* Every process writes its own into one file, which appears when all have. */
+static sl_status save_together(const char *path, const sli_tensor_data *tensors, int n,
+                               processes *others) {
+  char *parts = sli_format("%s.parts", path);
+  bool first = processes_self(others) == 0;
+  sl_status status = first ? sli_safetensors_begin_parts(parts, tensors, n) : SL_OK;
+  if (!status) status = processes_meet(others, "save", NULL, 0, NULL);
+  if (!status) status = sli_safetensors_write_part(parts, tensors, n);
+  if (!status) status = processes_meet(others, "saved", NULL, 0, NULL);
+  if (!status && first) status = sli_safetensors_end_parts(parts, path);
+  if (status && first) unlink(parts);
+  free(parts);
+  return status;
+}
+
+sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                       processes *others) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
   sli_tensor_data *tensors = sli_calloc((size_t)n, sizeof *tensors);
@@ -72,7 +90,8 @@ sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *
     tensors[i] = (sli_tensor_data){.name = params[i].name, .ndim = params[i].type.ndim,
                                    .dim = params[i].type.dim,
                                    .data = sl_param_data(lowered, rt, i)};
-  sl_status status = sli_safetensors_write(path, tensors, n);
+  sl_status status = others ? save_together(path, tensors, n, others)
+                            : sli_safetensors_write(path, tensors, n);
   free(tensors);
   return status;
 }

@@ -8,12 +8,15 @@
 
 typedef struct machine {
   sl_machine *machine;
-  sl_placement *placement;
+  sl_placement *placement; /* of this process's devices; NULL: they need no cores */
+  int first;               /* of the devices of this process */
 } machine;
 
-/* Places the settings' devices, filling in their thread count if it was left
- * open. Devices that are not CPUs need no cores. */
+/* Places those of the settings' devices that this process drives, filling in their
+ * thread count if it was left open. Devices that are not CPUs need no cores. */
 sl_status machine_place(settings *s, machine *out);
+/* For sl_runtime_options.bind; `m` is the machine. */
+void machine_bind(void *m, int device, int thread);
 void machine_fini(machine *m);
 
 #endif

@@ -111,6 +111,9 @@ typedef struct sl_lower_options {
   void *store_ctx;
 } sl_lower_options;
 
+/* Which of `processes` drives a device: neighbours along the pipeline share one. */
+int sl_device_process(int device, int devices, int processes);
+
 typedef struct sl_lowered sl_lowered; /* owns the plan; the graph must outlive it */
 
 /* Derives gradients (training), cuts the graph into stages, groups ops into

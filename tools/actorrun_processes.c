@@ -1,0 +1,303 @@
+/* One process of a job among the others.
+ *
+ * Three threads meet here. The runtime's carrier owns the data plane while a run
+ * goes on; before and after it, `mover` does, so that what others still fetch is
+ * brought to them. The control plane's thread passes on messages and words. And
+ * `watcher` looks, some times a second, whether this process wants to stop.
+ *
+ * A stop takes three words, as no process knows how far the others are. "stop":
+ * somebody wishes it, and tells process 0. "hold", from process 0 to all: begin no
+ * further step, and answer with "begun": how many there are. "end", from process 0:
+ * all finish the latest of those, and end. */
+#include "tools/actorrun_processes.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "comm/net.h"
+
+struct processes {
+  int self, count;
+  sli_control *control;
+  sli_net *net;
+  sl_peers peers;
+  const sl_lowered *lowered;
+  _Atomic(sl_runtime *) rt;   /* release by attach, acquire by callbacks */
+  pthread_t watcher, mover;
+  bool watches, moves;
+  atomic_bool run_over, closing, closed;
+  /* Process 0, on the control plane's thread. */
+  bool holding;
+  int told;                   /* how many have said how many steps they have begun */
+  int64_t begun;              /* the most */
+  /* Of the first loss; set by whoever sees it, read after the run. */
+  atomic_bool lost;
+  char why[512];
+};
+
+/* ---- the end of everything ------------------------------------------------------------ */
+
+/* The job is over. Any thread; the first word counts. */
+static void give_up(processes *p, const char *text) {
+  if (!atomic_exchange(&p->lost, true)) snprintf(p->why, sizeof p->why, "%s", text);
+  sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
+  if (rt) sl_runtime_abort(rt, SL_E_PEER, text);
+}
+
+static void on_abort(void *ctx, int culprit, const char *text) {
+  (void)culprit;
+  give_up(ctx, text);
+}
+
+/* ---- messages and data ------------------------------------------------------------------ */
+
+static void tell(void *ctx, int process, const void *message) {
+  sli_control_send(((processes *)ctx)->control, process, message);
+}
+
+static bool send_data(void *ctx, int process, const void *message, const void *data, size_t bytes,
+                      uint64_t *fence) {
+  return sli_net_send(((processes *)ctx)->net, process, message, data, bytes, fence);
+}
+
+static bool is_done(void *ctx, uint64_t fence) {
+  return sli_net_done(((processes *)ctx)->net, fence);
+}
+
+static bool progress(void *ctx) { return sli_net_progress(((processes *)ctx)->net); }
+static void wait(void *ctx, uint64_t ns) { sli_net_wait(((processes *)ctx)->net, ns); }
+static void wake(void *ctx) { sli_net_wake(((processes *)ctx)->net); }
+
+/* What no process of this job would send. */
+static void refuse(processes *p, int from) {
+  char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
+  sli_control_abort(p->control, text);
+  free(text);
+}
+
+static void on_message(void *ctx, int from, const void *message) {
+  processes *p = ctx;
+  sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
+  if (rt && sl_runtime_deliver(rt, message)) refuse(p, from);
+}
+
+static void *on_place(void *ctx, int from, const void *message, size_t bytes) {
+  processes *p = ctx;
+  (void)from;
+  sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
+  return rt ? sl_runtime_place(rt, message, bytes) : NULL;
+}
+
+static void on_arrived(void *ctx, int from, const void *message, size_t bytes) {
+  processes *p = ctx;
+  sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
+  if (!rt || sl_runtime_arrived(rt, message, bytes)) refuse(p, from);
+}
+
+static void on_lost(void *ctx, int peer, const char *why) {
+  processes *p = ctx;
+  if (atomic_load(&p->closing) || atomic_load(&p->lost)) return;
+  char *text = sli_format("process %d is gone: %s", peer, why);
+  give_up(p, text);
+  sli_control_abort(p->control, text);
+  free(text);
+}
+
+/* ---- words ---------------------------------------------------------------------------- */
+
+static void begin_hold(processes *p) {
+  if (p->holding) return;
+  p->holding = true;
+  sli_control_say(p->control, -1, "hold", NULL, 0);
+}
+
+static void take_begun(processes *p, const void *data, size_t bytes) {
+  int64_t begun;
+  if (bytes != sizeof begun) return;
+  memcpy(&begun, data, sizeof begun);
+  p->begun = SLI_MAX(p->begun, begun);
+  if (++p->told == p->count) sli_control_say(p->control, -1, "end", &p->begun, sizeof p->begun);
+}
+
+static void answer_hold(processes *p, sl_runtime *rt) {
+  int64_t begun = sl_runtime_hold(rt);
+  sli_control_say(p->control, 0, "begun", &begun, sizeof begun);
+}
+
+/* An earlier change of the same register may still be on its way: then once more. */
+static void change_quota(const processes *p, sl_runtime *rt, const char *data, size_t bytes) {
+  sl_quota quota = {.stage = SL_NONE};
+  char name[64] = "";
+  if (bytes >= 128 || data[bytes - 1] ||
+      sscanf(data, "%63s %d %d", name, &quota.stage, &quota.slots) != 3)
+    return;
+  quota.name = name;
+  for (int tries = 0; tries < 200; tries++) {
+    sl_status status = sl_lowered_set_quota(p->lowered, rt, &quota);
+    if (!status) return;
+    if (status != SL_E_STOPPED) break;
+    usleep(1000);
+  }
+  sli_log("quota %s: %s", name, sl_detail());
+}
+
+static void on_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
+  processes *p = ctx;
+  (void)from;
+  sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
+  int64_t steps;
+  if (!rt) return;
+  if (!strcmp(word, "stop")) begin_hold(p);
+  else if (!strcmp(word, "hold")) answer_hold(p, rt);
+  else if (!strcmp(word, "begun")) take_begun(p, data, bytes);
+  else if (!strcmp(word, "quota") && bytes) change_quota(p, rt, data, bytes);
+  else if (!strcmp(word, "end") && bytes == sizeof steps)
+    memcpy(&steps, data, bytes), sl_runtime_end_at(rt, steps);
+}
+
+sl_status processes_set_quota(processes *p, const sl_quota *quota) {
+  char text[128];
+  int n = snprintf(text, sizeof text, "%s %d %d", quota->name, quota->stage, quota->slots);
+  sli_control_say(p->control, -1, "quota", text, (size_t)n + 1);
+  return SL_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------- */
+
+static sl_status open_planes(processes *p, const sli_cluster *c, const sl_plan *plan) {
+  sli_net_events events = {p, on_place, on_arrived, on_lost};
+  sl_status status = sli_net_open(p->self, p->count, &events, &p->net);
+  if (status) return status;
+  sli_control_options options = {.process = p->self, .nprocesses = p->count,
+                                 .endpoint = c->endpoint, .job = c->job, .key = c->key,
+                                 .incarnation = c->incarnation, .plan_hash = plan->hash,
+                                 .ctx = p, .on_message = on_message, .on_abort = on_abort,
+                                 .on_word = on_word};
+  options.address = sli_net_address(p->net, &options.address_bytes);
+  status = sli_control_open(&options, &p->control);
+  if (!status) status = sli_control_join(p->control);
+  for (int i = 0; i < p->count && !status; i++) {
+    size_t bytes;
+    if (i == p->self) continue;
+    const void *address = sli_control_address(p->control, i, &bytes);
+    status = sli_net_connect(p->net, i, address, bytes);
+  }
+  return status;
+}
+
+sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, processes **out) {
+  processes *p = sli_calloc(1, sizeof *p);
+  p->self = cluster->process;
+  p->count = cluster->nprocesses;
+  p->peers = (sl_peers){p, tell, send_data, is_done, progress, wait, wake};
+  sl_status status = open_planes(p, cluster, plan);
+  if (status) processes_close(p);
+  else *out = p;
+  return status;
+}
+
+void processes_close(processes *p) {
+  if (!p) return;
+  atomic_store(&p->closing, true);
+  atomic_store(&p->closed, true);
+  if (p->moves) {
+    sli_net_wake(p->net);
+    pthread_join(p->mover, NULL);
+  }
+  sli_control_close(p->control);
+  sli_net_close(p->net);
+  free(p);
+}
+
+int processes_self(const processes *p) { return p->self; }
+
+const sl_peers *processes_peers(processes *p) { return &p->peers; }
+
+static sl_status check_first_steps(const processes *p, const sli_control_blob *blobs) {
+  for (int i = 1; i < p->count; i++)
+    if (blobs[i].bytes != blobs[0].bytes || memcmp(blobs[i].data, blobs[0].data, blobs[0].bytes))
+      return sl_fail(SL_E_INPUT, "process %d would go on from another step than process 0: do all "
+                     "see the same checkpoints?", i);
+  return SL_OK;
+}
+
+static void free_blobs(const processes *p, sli_control_blob *blobs) {
+  for (int i = 0; blobs && i < p->count; i++) free(blobs[i].data);
+  free(blobs);
+}
+
+sl_status processes_attach(processes *p, const sl_lowered *lowered, sl_runtime *rt,
+                           int64_t first_step) {
+  sli_control_blob *blobs = NULL;
+  p->lowered = lowered;
+  atomic_store_explicit(&p->rt, rt, memory_order_release);
+  sl_status status = processes_meet(p, "steps", &first_step, sizeof first_step, &blobs);
+  if (!status && blobs) status = check_first_steps(p, blobs);
+  free_blobs(p, blobs);
+  return status ? status : processes_meet(p, "ready", NULL, 0, NULL);
+}
+
+/* ---- running -------------------------------------------------------------------------- */
+
+static void *watch(void *arg) {
+  processes *p = arg;
+  bool told = false;
+  while (!atomic_load(&p->run_over)) {
+    if (!told && sl_runtime_wants_stop(p->rt)) {
+      sli_control_say(p->control, 0, "stop", NULL, 0);
+      told = true;
+    }
+    usleep(20000);
+  }
+  return NULL;
+}
+
+static void *move(void *arg) {
+  processes *p = arg;
+  while (!atomic_load(&p->closed)) sli_net_wait(p->net, 100000000);
+  return NULL;
+}
+
+sl_status processes_run(processes *p, int64_t steps) {
+  p->watches = !pthread_create(&p->watcher, NULL, watch, p);
+  sl_status status = sl_runtime_run(p->rt, steps);
+  atomic_store(&p->run_over, true);
+  if (p->watches) pthread_join(p->watcher, NULL);
+  p->moves = !pthread_create(&p->mover, NULL, move, p);
+  return status;
+}
+
+/* ---- together ------------------------------------------------------------------------- */
+
+sl_status processes_meet(processes *p, const char *word, const void *data, size_t bytes,
+                         sli_control_blob **blobs) {
+  sl_status status = sli_control_meet(p->control, word, data, bytes, blobs);
+  return status && atomic_load(&p->lost) ? sl_fail(status, "%s", p->why) : status;
+}
+
+sl_status processes_gather(processes *p) {
+  void *bytes;
+  size_t size = sl_runtime_export(p->rt, &bytes);
+  sli_control_blob *blobs = NULL;
+  sl_status status = processes_meet(p, "figures", bytes, size, &blobs);
+  free(bytes);
+  for (int i = 1; blobs && i < p->count && !status; i++)
+    status = sl_runtime_import(p->rt, blobs[i].data, blobs[i].bytes,
+                               sli_control_clock_offset(p->control, i));
+  free_blobs(p, blobs);
+  return status;
+}
+
+sl_status processes_end(processes *p, sl_status status) {
+  if (atomic_load(&p->lost)) return sl_fail(SL_E_PEER, "%s", p->why);
+  if (status) {
+    sli_control_abort(p->control, sl_detail());
+    return status;
+  }
+  atomic_store(&p->closing, true); /* from now on it is no loss if one goes */
+  return sli_control_meet(p->control, "end", NULL, 0, NULL);
+}
