@@ -139,11 +139,13 @@ static uint64_t busy_since(const sl_runtime *rt, const worker *w, uint64_t since
 
 double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns) {
   uint64_t now = sli_now_ns(), busy = 0;
+  int32_t here = 0;
+  for (int32_t d = 0; d < rt->plan->ndevices; d++) here += !is_away(rt, d);
   for (int32_t i = 0; i < rt->nworkers; i++) {
     const worker *w = &rt->workers[i];
     busy += busy_since(rt, w, SLI_MAX(since_ns, w->clock.base_ns) - w->clock.base_ns);
   }
-  return bubble((double)busy, (double)(now - since_ns) * rt->plan->ndevices);
+  return bubble((double)busy, (double)(now - since_ns) * here);
 }
 
 /* ---- durations of actors -------------------------------------------------------- */

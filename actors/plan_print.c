@@ -56,10 +56,11 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
           plan->nregs);
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
-    fprintf(out, "device %s kind %s threads %d arena %zu workspace %zu", d->name, d->kind,
-            d->threads, d->arena_bytes, d->workspace_bytes);
-    if (plan->nprocesses > 1) fprintf(out, " process %d", d->process);
-    fputc('\n', out);
+    /* How many threads a device has is its own process's affair. */
+    bool alone = plan->nprocesses == 1;
+    fprintf(out, "device %s kind %s %s %d arena %zu workspace %zu\n", d->name, d->kind,
+            alone ? "threads" : "process", alone ? d->threads : d->process, d->arena_bytes,
+            d->workspace_bytes);
   }
   for (int32_t i = 0; i < plan->nqueues; i++) {
     const sl_queue *q = &plan->queues[i];

@@ -183,7 +183,7 @@ typedef struct sl_figures {
 } sl_figures;
 sl_figures sl_runtime_figures(const sl_runtime *rt);
 
-/* How idle all devices together were since a moment of CLOCK_MONOTONIC, 0..1, as
+/* How idle all devices of this process together were since a moment of CLOCK_MONOTONIC, 0..1, as
  * far as the newest half of the trace rings reaches back. Any thread, while a
  * run goes on. */
 double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns);
