@@ -34,6 +34,7 @@ struct processes {
   bool holding;
   int told;                   /* how many have said how many steps they have begun */
   int64_t begun;              /* the most */
+  atomic_int gone;            /* process 0: others that know of the common end */
   /* Of the first loss; set by whoever sees it, read after the run. */
   atomic_bool lost;
   char why[512];
@@ -151,7 +152,8 @@ static void on_word(void *ctx, int from, const char *word, const void *data, siz
   sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
   int64_t steps;
   if (!rt) return;
-  if (!strcmp(word, "stop")) begin_hold(p);
+  if (!strcmp(word, "gone")) atomic_fetch_add(&p->gone, 1);
+  else if (!strcmp(word, "stop")) begin_hold(p);
   else if (!strcmp(word, "hold")) answer_hold(p, rt);
   else if (!strcmp(word, "begun")) take_begun(p, data, bytes);
   else if (!strcmp(word, "quota") && bytes) change_quota(p, rt, data, bytes);
@@ -292,6 +294,12 @@ sl_status processes_gather(processes *p) {
   return status;
 }
 
+/* Process 0, through which all words go, is the last. */
+static void leave(processes *p) {
+  if (p->self) sli_control_say(p->control, 0, "gone", NULL, 0);
+  for (int ms = 0; !p->self && atomic_load(&p->gone) < p->count - 1 && ms < 1000; ms++) usleep(1000);
+}
+
 sl_status processes_end(processes *p, sl_status status) {
   if (atomic_load(&p->lost)) return sl_fail(SL_E_PEER, "%s", p->why);
   if (status) {
@@ -299,5 +307,7 @@ sl_status processes_end(processes *p, sl_status status) {
     return status;
   }
   atomic_store(&p->closing, true); /* from now on it is no loss if one goes */
-  return sli_control_meet(p->control, "end", NULL, 0, NULL);
+  status = sli_control_meet(p->control, "end", NULL, 0, NULL);
+  if (!status) leave(p);
+  return status;
 }
