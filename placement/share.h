@@ -14,4 +14,9 @@ void sli_share_range(int cores, int part, int parts, int *first, int *end);
  * nothing where the system refuses. */
 void sli_share_take(const sl_machine *machine, int part, int parts);
 
+/* The same for process `local` of the `nlocal` that something else has started here,
+ * if their cores must overlap: when all of them, bound like this one, would need more
+ * than this computer has. What is left to others stays as it is. */
+void sli_share_take_among(int local, int nlocal);
+
 #endif

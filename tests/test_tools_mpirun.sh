@@ -42,7 +42,17 @@ OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
 [[ $(grep -c "endpoint ${host%%.*}[^ ]*:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
   fail "two hosts: $(cat "$work/seen")"
 
+# Cores are shared out where mpirun has not bound the processes.
 actorrun=$SLUICE_BUILD/bin/actorrun
+cores() { sed -n 's/^machine: \([0-9]*\) core.*/\1/p'; }
+all=$("$actorrun" --show-placement | cores)
+OMPI_MCA_hwloc_base_binding_policy=none "${run[@]}" mpirun -n 2 "$actorrun" --show-placement |
+  cores >"$work/cores"
+while read -r some; do
+  ((some <= (all + 1) / 2)) || fail "of $all cores two processes have $some each"
+done <"$work/cores"
+[[ $(grep -c . "$work/cores") == 2 ]] || fail "no placement"
+
 job=(--stages 4 --microbatches 4 --steps 5 --quiet)
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")

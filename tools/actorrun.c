@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -335,13 +334,6 @@ static sl_status do_job(job *j) {
   return run_job(j);
 }
 
-/* May this process run on every core there is? */
-static bool placement_is_open(void) {
-  cpu_set_t mask;
-  return !sched_getaffinity(0, sizeof mask, &mask) &&
-         CPU_COUNT(&mask) == sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 /* What does not go over several processes is said before any work is done. */
 static sl_status check_cluster(const settings *s) {
   if (s->processes == 1) return SL_OK;
@@ -354,8 +346,8 @@ static sl_status check_cluster(const settings *s) {
   return SL_OK;
 }
 
-/* The place of this process in its job. Whoever started several on one host and left
- * all its cores to each has them shared out here. */
+/* The place of this process in its job. Our launcher has shared out the cores of a host;
+ * others may have. */
 static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   settings *s = j->settings;
   int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
@@ -365,11 +357,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   if (s->devices.count < s->processes && !sl_arg_given(s->run, "stages", 0) &&
       !sl_arg_given(s->run, "devices", 0))
     s->stages = s->devices.count = s->processes;
-  sl_machine *machine;
-  if (cluster->nlocal > 1 && placement_is_open() && !sl_machine_create(NULL, &machine)) {
-    sli_share_take(machine, cluster->local, cluster->nlocal);
-    sl_machine_destroy(machine);
-  }
+  if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return check_cluster(s);
 }
 

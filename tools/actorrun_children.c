@@ -76,6 +76,7 @@ static void set_environment(const children *c, int i) {
   setenv("SLUICE_ENDPOINT", o->endpoint, 1);
   setenv("SLUICE_JOB", o->job, 1);
   setenv("SLUICE_KEY_FILE", path, 1);
+  setenv("SLUICE_BOUND", "1", 1); /* to cores of its own */
   unsetenv("SLUICE_KEY");
 }
 
