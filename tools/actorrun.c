@@ -35,6 +35,7 @@ static uint64_t process_start_ns(void) {
  * complete. `interrupted` belongs to the handler; relaxed, a flag by itself. */
 static _Atomic(sl_runtime *) running;
 static atomic_bool interrupted;
+static bool speaks = true; /* for the job: process 0; set before `running` */
 
 /* The first signal ends the run after its step, the second ends everything. */
 static void on_signal(int signal_number) {
@@ -45,7 +46,7 @@ static void on_signal(int signal_number) {
     return;
   }
   static const char text[] = "\nfinishing the step; once more to end at once\n";
-  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {} /* nothing to be done about it */
+  if (speaks && write(STDERR_FILENO, text, sizeof text - 1) < 0) {} /* nothing to be done about it */
   sl_runtime_stop(rt);
 }
 
@@ -370,6 +371,7 @@ static sl_status run_or_launch(job *j, int *exit_status) {
   if (!status) status = launch_run(s, &cluster, &launched, exit_status);
   if (!status && !launched) status = join_cluster(j, &cluster);
   if (status || launched) return status;
+  speaks = !s->process;
   bool quiet = sl_arg_flag(s->run, "quiet") || s->process;
   progress_init(&j->progress, sl_arg_int(s->run, "steps"), quiet);
   return do_job(j);
