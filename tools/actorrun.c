@@ -46,7 +46,8 @@ static void on_signal(int signal_number) {
     return;
   }
   static const char text[] = "\nfinishing the step; once more to end at once\n";
-  if (speaks && write(STDERR_FILENO, text, sizeof text - 1) < 0) {} /* nothing to be done about it */
+  /* Nothing is to be done about it if that fails. */
+  if (speaks && write(STDERR_FILENO, text, sizeof text - 1) < 0) {}
   sl_runtime_stop(rt);
 }
 
