@@ -27,6 +27,9 @@ static sl_status check_options(const sli_control_options *o) {
   if (!o->job || !*o->job || strlen(o->job) >= SLI_FRAME_NAME_CHARS)
     return sl_fail(SL_E_USAGE, "the job's name must have 1 to %d characters: \"%s\"",
                    SLI_FRAME_NAME_CHARS - 1, o->job ? o->job : "");
+  for (const char *at = o->job; *at; at++)
+    if (*at < ' ' || *at > '~')
+      return sl_fail(SL_E_USAGE, "the job's name must be printable ASCII: \"%s\"", o->job);
   if (o->address_bytes > 4096)
     return sl_fail(SL_E_UNSUPPORTED, "the data plane's address has %zu bytes, more than 4096",
                    o->address_bytes);

@@ -130,7 +130,13 @@ void sli_frame_write(const sli_frame *frame, uint8_t *out) {
 
 /* ---- reading ------------------------------------------------------------------ */
 
-static bool is_closed(const char *text, size_t count) { return memchr(text, 0, count) != NULL; }
+/* Ends within its field, and is fit to be printed. */
+static bool is_name(const char *text, size_t count) {
+  size_t length = strnlen(text, count);
+  for (size_t i = 0; i < length; i++)
+    if (text[i] < ' ' || text[i] > '~') return false;
+  return length < count;
+}
 
 static const char *parse_hello(const uint8_t *at, sli_frame *out) {
   out->hello.nprocesses = take32(&at);
@@ -140,10 +146,10 @@ static const char *parse_hello(const uint8_t *at, sli_frame *out) {
   take(&at, out->hello.host, sizeof out->hello.host);
   take(&at, out->hello.direct, sizeof out->hello.direct);
   if (zero) return "a field that must be zero is not";
-  if (!is_closed(out->hello.job, sizeof out->hello.job) ||
-      !is_closed(out->hello.host, sizeof out->hello.host) ||
-      !is_closed(out->hello.direct, sizeof out->hello.direct))
-    return "a name without end";
+  if (!is_name(out->hello.job, sizeof out->hello.job) ||
+      !is_name(out->hello.host, sizeof out->hello.host) ||
+      !is_name(out->hello.direct, sizeof out->hello.direct))
+    return "a name that is none";
   return NULL;
 }
 
@@ -156,7 +162,7 @@ static const char *parse_data(const uint8_t *at, sli_frame *out) {
   uint64_t offset = out->data.offset_bytes = take64(&at);
   if (!out->data.kind || out->data.kind >= SLI_DATA_KINDS) return "an unknown kind of data";
   if (out->data.target < -1) return "a target that cannot be";
-  if (!is_closed(out->data.word, sizeof out->data.word)) return "a word without end";
+  if (!is_name(out->data.word, sizeof out->data.word)) return "a word that is none";
   if (total > SLI_FRAME_DATA_BYTES) return "too much data";
   if (offset > total || out->tail_bytes > total - offset) return "a part beyond the whole";
   if (!out->tail_bytes && total) return "an empty part";

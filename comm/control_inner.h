@@ -11,6 +11,7 @@
 #include "comm/control_address.h"
 #include "comm/control_auth.h"
 #include "comm/control_frame.h"
+#include "comm/control_listen.h"
 
 enum { SLI_ROUTE_BYTES = 16 };
 
@@ -20,6 +21,7 @@ typedef struct sli_way {
   uint8_t route[SLI_ROUTE_BYTES];
   size_t route_bytes; /* at a ROUTER: which of its peers; else 0 */
   uint64_t sent, seen; /* sequence numbers of the last frames */
+  uint64_t opened_ns;  /* by us; 0: by the other side */
   uint64_t heard_ns;   /* when the last one came; 0: never */
   bool closed;         /* the connection is known to be gone */
   int exchanges;       /* of clocks */
@@ -107,6 +109,7 @@ struct sli_control {
 
   void *context, *door, *hub, *direct;
   void *hub_watch, *direct_watch; /* monitors */
+  sli_listener hub_listener, direct_listener;
   int wake_fd;
   pthread_t thread;
   sli_peer *peers;
@@ -119,7 +122,7 @@ struct sli_control {
   bool connected, shaken;
   char waiting_for[SLI_FRAME_TEXT_BYTES + 1];
 
-  uint64_t opened_ns, beat_ns, look_ns, looked_ns, hello_ns, resolve_ns, probe_ns, probe_until_ns;
+  uint64_t opened_ns, beat_ns, look_ns, looked_ns, hello_ns, resolve_ns, probe_ns, probe_until_ns, tend_ns;
   uint64_t hub_closed_ns;
   int beats;
   /* We have told process 0 who is to blame, and wait for its word until then. */
@@ -146,6 +149,9 @@ struct sli_control {
       refused;
 };
 
+/* Once the job runs nobody needs to come to process 0. */
+enum { SLI_LATE_PER_SECOND = 100 };
+
 static inline bool sli_is_hub(const sli_control *c) { return c->self == 0; }
 
 /* control_thread.c */
@@ -156,7 +162,8 @@ sli_way *sli_way_to(sli_control *c, int process); /* for messages; NULL: it has 
 
 /* control_link.c */
 bool sli_way_send(sli_control *c, sli_way *way, sli_frame *frame);
-void sli_gate_receive(sli_control *c, void *socket, sli_gate gate, int process);
+/* Takes some frames, so that others get their turn; whether there may be more. */
+bool sli_gate_receive(sli_control *c, void *socket, sli_gate gate, int process);
 void sli_refuse(sli_control *c, sli_refusal kind, const char *who, const char *why);
 void sli_beat(sli_control *c, uint64_t now_ns); /* PINGs to everybody */
 void sli_look(sli_control *c, uint64_t now_ns); /* who is silent? */

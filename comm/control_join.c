@@ -205,6 +205,7 @@ static uint8_t *write_table(const sli_control *c, size_t *bytes) {
 }
 
 static void set_joined(sli_control *c) {
+  sli_listener_set_rate(&c->hub_listener, SLI_LATE_PER_SECOND);
   pthread_mutex_lock(&c->lock);
   c->joined = true;
   pthread_cond_broadcast(&c->changed);

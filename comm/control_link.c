@@ -11,7 +11,9 @@
 
 #include "comm/control_inner.h"
 
-enum { RECEIVE_AT_ONCE = 256, DRIFT_PPM = 15, QUICK_EXCHANGES = 8 };
+#define CONNECT_NS UINT64_C(30000000000) /* for a direct link to come up */
+
+enum { RECEIVE_AT_ONCE = 256, RECEIVE_NS = 5000000, DRIFT_PPM = 15, QUICK_EXCHANGES = 8 };
 
 static const char *const refusals[SLI_REFUSALS] = {
     [SLI_REFUSED_CONNECTION] = "a connection that does not hold the job's key",
@@ -136,10 +138,25 @@ void sli_beat(sli_control *c, uint64_t now_ns) {
   if (sli_is_hub(c) && c->joined && c->nprocesses > 2 && c->beats++ % 10 == 2) send_clocks(c);
 }
 
+/* A connection may be known to be closed before all that came over it is read. */
+static void drain(sli_control *c, int k, const sli_way *way) {
+  sli_gate gate = way == &c->peers[k].out ? SLI_DIRECT_OUT
+                  : way == &c->peers[k].in ? SLI_DIRECT_IN
+                  : sli_is_hub(c)          ? SLI_AT_HUB
+                                           : SLI_FROM_HUB;
+  for (int i = 0; i < 100 && sli_gate_receive(c, way->socket, gate, k); i++) continue;
+}
+
 static void look_at(sli_control *c, int k, const sli_way *way, const char *how, uint64_t now_ns) {
   char name[128];
   uint64_t lost_ns = (uint64_t)c->options.lost_ms * 1000000;
-  if (!way->socket || !way->heard_ns) return;
+  if (!way->socket) return;
+  if (!way->heard_ns && way->opened_ns && now_ns > way->opened_ns + CONNECT_NS)
+    sli_blame(c, SL_E_PEER, k, "%s cannot be reached directly, at %s, for %.0f s",
+              sli_peer_name(c, k, name), c->peers[k].direct, CONNECT_NS * 1e-9);
+  if (!way->heard_ns) return;
+  if (way->closed) drain(c, k, way);
+  if (c->peers[k].left || !way->socket) return;
   if (way->closed)
     sli_blame(c, SL_E_PEER, k, "%s is gone: its connection%s is closed",
               sli_peer_name(c, k, name), how);
@@ -231,7 +248,7 @@ static void take_frame(sli_control *c, int process, sli_way *way, sli_gate gate,
 
 /* The way that a frame came, if its sender may use it. */
 static sli_way *find_way(sli_control *c, sli_gate gate, int process, const uint8_t *route,
-                         size_t route_bytes, const sli_frame *frame) {
+                         size_t route_bytes, int fd, const sli_frame *frame) {
   if (frame->process >= (uint32_t)c->nprocesses || frame->process == (uint32_t)c->self) return NULL;
   sli_peer *peer = &c->peers[frame->process];
   sli_way *way = gate == SLI_DIRECT_IN    ? &peer->in
@@ -253,13 +270,14 @@ static sli_way *find_way(sli_control *c, sli_gate gate, int process, const uint8
     way->route_bytes = route_bytes;
     memcpy(way->route, route, route_bytes);
     way->closed = false;
+    sli_listener_know(&c->direct_listener, fd);
   }
   return way;
 }
 
 static void check_frame(sli_control *c, sli_gate gate, int process, const uint8_t *route,
-                        size_t route_bytes, const sli_frame *frame, const char *who) {
-  sli_way *way = find_way(c, gate, process, route, route_bytes, frame);
+                        size_t route_bytes, int fd, const sli_frame *frame, const char *who) {
+  sli_way *way = find_way(c, gate, process, route, route_bytes, fd, frame);
   char name[128];
   if (!way) {
     sli_refuse(c, SLI_REFUSED_UNKNOWN, who, sli_frame_name(frame->type));
@@ -285,6 +303,8 @@ static void take_message(sli_control *c, sli_gate gate, int process, const uint8
   atomic_fetch_add_explicit(&c->frames_received, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&c->bytes_received, zmq_msg_size(message), memory_order_relaxed);
   bool hello = gate == SLI_AT_HUB && frame.type == SLI_FRAME_HELLO;
+  int fd = hello || gate == SLI_DIRECT_IN ? zmq_msg_get(message, ZMQ_SRCFD) : -1;
+  if (hello) sli_listener_know(&c->hub_listener, fd);
   if (hello && (!wrong || frame.version != SLI_FRAME_VERSION))
     sli_hello_take(c, &frame, route, route_bytes, who);
   else if (wrong && frame.version && frame.version != SLI_FRAME_VERSION)
@@ -294,7 +314,7 @@ static void take_message(sli_control *c, sli_gate gate, int process, const uint8
   else if (frame.incarnation != (uint32_t)c->incarnation && frame.type != SLI_FRAME_REFUSE)
     sli_refuse(c, SLI_REFUSED_INCARNATION, who, NULL);
   else
-    check_frame(c, gate, process, route, route_bytes, &frame, who);
+    check_frame(c, gate, process, route, route_bytes, fd, &frame, who);
 }
 
 /* Receives one frame with all its parts; false if there is none. */
@@ -325,6 +345,11 @@ static bool receive_one(sli_control *c, void *socket, sli_gate gate, int process
   return true;
 }
 
-void sli_gate_receive(sli_control *c, void *socket, sli_gate gate, int process) {
-  for (int i = 0; i < RECEIVE_AT_ONCE && receive_one(c, socket, gate, process); i++) continue;
+bool sli_gate_receive(sli_control *c, void *socket, sli_gate gate, int process) {
+  uint64_t until_ns = sli_now_ns() + RECEIVE_NS;
+  for (int i = 0; i < RECEIVE_AT_ONCE; i++) {
+    if (!receive_one(c, socket, gate, process)) return false;
+    if (sli_now_ns() > until_ns) return true;
+  }
+  return true;
 }

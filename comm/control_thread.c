@@ -2,6 +2,7 @@
  * which looks at ZMQ_EVENTS itself before it believes a quiet ZMQ_FD (those are
  * edge-triggered), until a frame comes, another thread writes to the eventfd, or
  * a timer is due. Each turn: take what came, send what waits, look at the clock. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,6 @@ static void *open_socket(sli_control *c, int type) {
   if (type == ZMQ_ROUTER) {
     sli_auth_set_server(&c->auth, socket);
     set(socket, ZMQ_ROUTER_MANDATORY, 1);
-    set(socket, ZMQ_BACKLOG, 1024);
   } else {
     sli_auth_set_client(&c->auth, socket);
     set(socket, ZMQ_RECONNECT_IVL, 20);
@@ -63,34 +63,12 @@ static void *open_watch(sli_control *c, void *socket, const char *name, int even
   return watch;
 }
 
-enum {
-  REFUSED_EVENTS = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                   ZMQ_EVENT_HANDSHAKE_FAILED_AUTH,
-};
-
-static int bound_port(void *socket) {
-  char text[SLI_ENDPOINT_CHARS + 16];
-  size_t size = sizeof text;
-  if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, text, &size)) return 0;
-  const char *colon = strrchr(text, ':');
-  return colon ? atoi(colon + 1) : 0;
-}
-
-static bool bind_to(void *socket, const char *host, int port) {
-  char text[SLI_ENDPOINT_CHARS];
-  return !zmq_bind(socket, sli_endpoint_write(text, "tcp://", host, port));
-}
-
 /* An address is bound as it is. A name may mean one address here and another
  * elsewhere, so it binds all; localhost means here everywhere. */
 static sl_status bind_hub(sli_control *c) {
-  bool local = !strcmp(c->hub_host, "localhost");
-  const char *host = local ? "127.0.0.1" : sli_host_is_address(c->hub_host) ? c->hub_host : "*";
-  if (!bind_to(c->hub, host, c->hub_port))
-    return sl_fail(SL_E_IO, "process 0 cannot listen at %s:%d: %s", c->hub_host, c->hub_port,
-                   zmq_strerror(zmq_errno()));
-  c->hub_port = bound_port(c->hub);
-  if (local) bind_to(c->hub, "::1", c->hub_port); /* where there is no IPv6, nobody comes by it */
+  if (!sli_listener_open(&c->hub_listener, c->hub, c->hub_host, &c->hub_port, c->nprocesses))
+    return sl_fail(SL_E_IO, "process 0 cannot listen at %s: %s", c->endpoint,
+                   zmq_strerror(errno));
   sli_endpoint_write(c->endpoint, "", strcmp(c->hub_host, "*") ? c->hub_host : c->host,
                      c->hub_port);
   return SL_OK;
@@ -107,7 +85,7 @@ sl_status sli_control_bind(sli_control *c) {
   if (!sli_is_hub(c)) return SL_OK;
   c->hub = open_socket(c, ZMQ_ROUTER);
   c->hub_watch = open_watch(c, c->hub, "inproc://watch.hub",
-                            REFUSED_EVENTS | ZMQ_EVENT_DISCONNECTED);
+                            ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
   return bind_hub(c);
 }
 
@@ -122,15 +100,18 @@ static void connect_to(sli_control *c, sli_way *way, const char *host, int port)
 static void bind_direct(sli_control *c, const char *here) {
   bool beside = sli_host_is_loopback(here) && !sli_host_is_loopback(c->hub_host);
   char text[SLI_ENDPOINT_CHARS];
+  int port = 0;
   c->direct = open_socket(c, ZMQ_ROUTER);
-  c->direct_watch = open_watch(c, c->direct, "inproc://watch.direct", REFUSED_EVENTS);
-  if (!bind_to(c->direct, beside ? "*" : here, 0)) {
+  c->direct_watch = open_watch(c, c->direct, "inproc://watch.direct",
+                               ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
+  if (!sli_listener_open(&c->direct_listener, c->direct, beside ? "*" : here, &port,
+                         c->nprocesses)) {
     snprintf(text, sizeof text, "process %d on host %s cannot listen at %s: %s", c->self, c->host,
-             here, zmq_strerror(zmq_errno()));
+             here, zmq_strerror(errno));
     sli_end(c, SL_E_IO, c->self, text);
     return;
   }
-  sli_endpoint_write(text, "", beside ? "" : here, bound_port(c->direct));
+  sli_endpoint_write(text, "", beside ? "" : here, port);
   snprintf(c->peers[c->self].direct, SLI_FRAME_DIRECT_CHARS, "%.*s", SLI_FRAME_DIRECT_CHARS - 1,
            text);
 }
@@ -144,7 +125,6 @@ static void connect_hub(sli_control *c) {
   }
   bind_direct(c, here);
   c->hub = c->peers[0].hub.socket = open_socket(c, ZMQ_DEALER);
-  set(c->hub, ZMQ_IMMEDIATE, 1); /* no HELLO waits for a process 0 that is not there */
   c->hub_watch = open_watch(c, c->hub, "inproc://watch.hub",
                             ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                                 ZMQ_EVENT_DISCONNECTED);
@@ -157,7 +137,12 @@ static void connect_direct(sli_control *c, int process) {
   char host[SLI_HOST_CHARS];
   int port;
   peer->out.socket = open_socket(c, ZMQ_DEALER);
-  peer->out.heard_ns = sli_now_ns(); /* silence counts from here */
+  /* The way to process 0 tells how long a connection may take, and to try again
+   * soon gets through a door that strangers keep busy. */
+  set(peer->out.socket, ZMQ_CONNECT_TIMEOUT,
+      200 + (int)(8 * c->peers[0].hub.error_ns / 1000000));
+  set(peer->out.socket, ZMQ_RECONNECT_IVL_MAX, 0);
+  peer->out.opened_ns = sli_now_ns();
   c->outs[c->nouts++] = process;
   if (colon == peer->direct) connect_to(c, &peer->out, c->hub_ip, atoi(colon + 1));
   else if (sli_endpoint_parse(peer->direct, host, &port) == SL_OK)
@@ -191,32 +176,52 @@ void sli_control_close_sockets(sli_control *c) {
   close_socket(&c->hub);
   close_socket(&c->direct);
   close_socket(&c->door);
+  sli_listener_close(&c->hub_listener);
+  sli_listener_close(&c->direct_listener);
 }
 
 /* ---- what the monitors say ------------------------------------------------------- */
 
-static void take_event(sli_control *c, int event, const char *where) {
-  if (event & REFUSED_EVENTS) sli_refuse(c, SLI_REFUSED_CONNECTION, where, NULL);
+/* Of the connection to process 0. */
+static void take_hub_event(sli_control *c, int event) {
   if (event == ZMQ_EVENT_CONNECTED) c->connected = true;
   if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
     c->shaken = true;
     c->hello_ns = 0;
   }
-  if (event != ZMQ_EVENT_DISCONNECTED) return;
-  if (sli_is_hub(c)) c->probe_until_ns = sli_now_ns() + ms(PROBE_FOR_MS);
-  else if (c->joined && !c->hub_closed_ns) c->hub_closed_ns = sli_now_ns();
+  if (event == ZMQ_EVENT_DISCONNECTED) c->shaken = false;
+  if (event == ZMQ_EVENT_DISCONNECTED && c->joined && !c->hub_closed_ns)
+    c->hub_closed_ns = sli_now_ns();
+}
+
+/* Of one of ours that listens. */
+static void take_event(sli_control *c, sli_listener *listener, int event, int fd,
+                       const char *where) {
+  if (event == ZMQ_EVENT_ACCEPTED) {
+    sli_listener_count(listener, sli_now_ns());
+  } else if (event == ZMQ_EVENT_DISCONNECTED && !sli_listener_forget(listener, fd)) {
+    sli_refuse(c, SLI_REFUSED_CONNECTION, where, NULL);
+  } else if (event == ZMQ_EVENT_DISCONNECTED && listener == &c->hub_listener) {
+    c->probe_until_ns = sli_now_ns() + ms(PROBE_FOR_MS);
+  }
 }
 
 static void take_events(sli_control *c, void *watch) {
+  sli_listener *listener = watch == c->direct_watch ? &c->direct_listener
+                           : sli_is_hub(c)          ? &c->hub_listener
+                                                    : NULL;
   for (int i = 0; i < EVENTS_AT_ONCE; i++) {
     uint8_t event[6];
     uint16_t number;
+    int32_t fd;
     char where[SLI_ENDPOINT_CHARS];
     if (zmq_recv(watch, event, sizeof event, ZMQ_DONTWAIT) < 0) return;
     int count = zmq_recv(watch, where, sizeof where - 1, ZMQ_DONTWAIT);
     where[SLI_MAX(0, SLI_MIN(count, (int)sizeof where - 1))] = 0;
     memcpy(&number, event, sizeof number);
-    take_event(c, number, where);
+    memcpy(&fd, event + sizeof number, sizeof fd);
+    if (listener) take_event(c, listener, number, fd, where);
+    else take_hub_event(c, number);
   }
 }
 
@@ -279,7 +284,8 @@ static bool serve(sli_control *c, int *dirty) {
 static int watch_sockets(sli_control *c) {
   int count = 0;
   c->items[count++] = (zmq_pollitem_t){.fd = c->wake_fd, .events = ZMQ_POLLIN};
-  void *sockets[] = {c->door, c->hub, c->hub_watch, c->direct_watch, c->joined ? c->direct : NULL};
+  /* What happened to connections first, then what they said. */
+  void *sockets[] = {c->door, c->hub_watch, c->direct_watch, c->hub, c->joined ? c->direct : NULL};
   for (size_t i = 0; i < SLI_COUNT(sockets); i++)
     if (sockets[i]) c->items[count++] = (zmq_pollitem_t){.socket = sockets[i],
                                                          .events = ZMQ_POLLIN};
@@ -312,8 +318,8 @@ static void seek_hub(sli_control *c, uint64_t now) {
     connect_hub(c);
     c->resolve_ns = sli_now_ns() + ms(RESOLVE_MS);
   }
-  if (c->hub && now >= c->hello_ns) {
-    sli_hello_send(c);
+  if (c->shaken && now >= c->hello_ns) {
+    sli_hello_send(c); /* not before: it would wait in the socket, and others behind it */
     c->hello_ns = now + ms(HELLO_MS);
   }
 }
@@ -335,12 +341,16 @@ static void look_at_clock(sli_control *c, uint64_t now) {
       now > c->opened_ns + ms(c->options.join_ms))
     sli_join_overdue(c);
   if (c->verdict_ns && now > c->verdict_ns) sli_verdict_overdue(c);
+  uint64_t hub = sli_listener_tend(&c->hub_listener, now);
+  uint64_t direct = sli_listener_tend(&c->direct_listener, now);
+  c->tend_ns = hub && direct ? SLI_MIN(hub, direct) : SLI_MAX(hub, direct);
 }
 
 static long sleep_ms(const sli_control *c, uint64_t now) {
   uint64_t next = SLI_MIN(c->beat_ns, c->look_ns);
   if (!sli_is_hub(c) && !c->joined && !c->ended)
-    next = SLI_MIN(next, c->hub ? c->hello_ns : c->resolve_ns);
+    next = SLI_MIN(next, c->shaken ? c->hello_ns : c->hub ? next : c->resolve_ns);
+  if (c->tend_ns) next = SLI_MIN(next, c->tend_ns);
   if (now < c->probe_until_ns) next = SLI_MIN(next, c->probe_ns);
   if (c->verdict_ns && !c->ended) next = SLI_MIN(next, c->verdict_ns + 1);
   if (c->hub_closed_ns && !c->ended) next = SLI_MIN(next, c->hub_closed_ns + ms(HUB_GRACE_MS) + 1);
