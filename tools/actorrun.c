@@ -56,6 +56,7 @@ static void catch_signals(void) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  signal(SIGXFSZ, SIG_IGN); /* a file too long is an error like others: who writes it says so */
 }
 
 /* ---- plan ---------------------------------------------------------------------------------- */

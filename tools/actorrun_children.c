@@ -10,7 +10,7 @@
  * count as one: some tools signal both the process and its group. Ctrl-Z stops all.
  *
  * Ends. When one fails the others notice by themselves; those that do not within the
- * grace time get SIGTERM, and SIGKILL two seconds later. The job's status is that of
+ * grace time get SIGTERM, and SIGKILL a little later, one that is stopped at once. The job's status is that of
  * the process that failed first, and one that was killed by a signal we did not send is
  * the culprit before any that only noticed. */
 #include "tools/actorrun_children.h"
@@ -33,7 +33,7 @@
 #include "placement/share.h"
 #include "tools/actorrun_lines.h"
 
-enum { GRACE_MS = 3000, KILL_MS = 2000, DOUBLE_MS = 200 };
+enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200 };
 enum { GRACE, ASKED, KILLED }; /* what happens to the others after one failed */
 
 typedef struct child {
@@ -136,8 +136,22 @@ static void signal_all(const children *c, int signal_number) {
     if (c->all[i].pid) kill(c->all[i].pid, signal_number);
 }
 
+/* The state is behind the name, which is in parentheses and may hold any. */
+static bool is_stopped(pid_t pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[SLI_MAX(n, 0)] = 0;
+  const char *state = strrchr(text, ')');
+  return state && !strncmp(state, ") T", 3);
+}
+
 static void end_others(children *c) {
   if (c->failed) return;
+  for (int i = 0; i < c->options->count; i++)
+    if (c->all[i].pid && is_stopped(c->all[i].pid)) kill(c->all[i].pid, SIGKILL);
   int grace_ms = c->options->grace_ms ? c->options->grace_ms : GRACE_MS;
   c->failed = true;
   c->stage = GRACE;
