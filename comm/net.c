@@ -3,8 +3,8 @@
  * A message is one UCX active message: our head (below) as its header, the data as
  * its payload. UCX decides how it travels. A short one is copied into the
  * transport's buffers and arrives whole ("eager"); we copy it to its place. Of a
- * long one only the head arrives ("rendezvous"); we name the place and UCX moves
- * the data there, on one host by a single copy from memory to memory.
+ * long one only the head arrives ("rendezvous"); we name the place, and the data
+ * comes right there, piece by piece, however the transport moves it.
  *
  * UCX knows endpoints, not process numbers, and lets anybody connect who can reach
  * a port. So a head says who sends, and repeats a random word of the receiver's
@@ -24,8 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <ucp/api/ucp.h>
 
+#include "comm/ucx.h"
 #include "comm/waker.h"
 
 enum {
@@ -81,11 +81,13 @@ struct sli_net {
   peer peers[];
 };
 
-static uint64_t add(_Atomic uint64_t *counter, uint64_t by) {
+/* The owner: nobody else writes. */
+static void add(_Atomic uint64_t *counter, uint64_t by) {
   uint64_t now = atomic_load_explicit(counter, memory_order_relaxed) + by;
   atomic_store_explicit(counter, now, memory_order_relaxed);
-  return now;
 }
+
+static const char *say(ucs_status_t status) { return sli_ucx.ucs_status_string(status); }
 
 static int number_of(const peer *p) { return (int)(p - p->net->peers); }
 
@@ -131,9 +133,9 @@ static void arrive(peer *p, const head *h, size_t bytes) {
 
 static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *arg) {
   transfer *t = arg;
-  if (request) ucp_request_free(request);
+  if (request) sli_ucx.ucp_request_free(request);
   if (status)
-    fail_peer(t->peer, "a message of %zu bytes broke off: %s", t->bytes, ucs_status_string(status));
+    fail_peer(t->peer, "a message of %zu bytes broke off: %s", t->bytes, say(status));
   else
     arrive(t->peer, &t->head, bytes);
   give_transfer(t->peer->net, t);
@@ -150,7 +152,8 @@ static ucs_status_t fetch(peer *p, const head *h, void *what, size_t bytes, void
       .user_data = t,
       .memory_type = UCS_MEMORY_TYPE_HOST,
   };
-  ucs_status_ptr_t request = ucp_am_recv_data_nbx(p->net->worker, what, place, bytes, &param);
+  ucs_status_ptr_t request =
+      sli_ucx.ucp_am_recv_data_nbx(p->net->worker, what, place, bytes, &param);
   if (!UCS_PTR_IS_PTR(request)) on_fetched(NULL, UCS_PTR_STATUS(request), bytes, t);
   return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_INPROGRESS;
 }
@@ -191,8 +194,8 @@ static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes,
 static void on_sent(void *request, ucs_status_t status, void *arg) {
   transfer *t = arg;
   if (status && status != UCS_ERR_CANCELED)
-    fail_peer(t->peer, "sending to it failed: %s", ucs_status_string(status));
-  ucp_request_free(request);
+    fail_peer(t->peer, "sending to it failed: %s", say(status));
+  sli_ucx.ucp_request_free(request);
   t->done = true;
 }
 
@@ -212,10 +215,10 @@ bool sli_net_send(sli_net *net, int peer_, const void *header, const void *data,
       .user_data = t,
       .memory_type = UCS_MEMORY_TYPE_HOST,
   };
-  ucs_status_ptr_t request =
-      ucp_am_send_nbx(p->endpoint, MESSAGE_ID, &t->head, sizeof t->head, data, bytes, &param);
+  ucs_status_ptr_t request = sli_ucx.ucp_am_send_nbx(p->endpoint, MESSAGE_ID, &t->head,
+                                                     sizeof t->head, data, bytes, &param);
   if (UCS_PTR_IS_ERR(request)) {
-    fail_peer(p, "sending to it failed: %s", ucs_status_string(UCS_PTR_STATUS(request)));
+    fail_peer(p, "sending to it failed: %s", say(UCS_PTR_STATUS(request)));
   } else {
     add(&p->sent, 1);
     add(&p->sent_bytes, bytes);
@@ -238,59 +241,17 @@ bool sli_net_done(sli_net *net, uint64_t fence) {
 
 /* ---- opening ----------------------------------------------------------------------- */
 
-/* Is one of these transports wanted? UCX warns of settings that nothing uses. */
-static bool is_wanted(const char *const *transports) {
-  const char *chosen = getenv("UCX_TLS");
-  if (!chosen || strstr(chosen, "all") || strchr(chosen, '^')) return true;
-  for (; *transports; transports++)
-    if (strstr(chosen, *transports)) return true;
-  return false;
-}
-
-/* What we would have otherwise than UCX. The user's environment goes before. */
-static void adjust(ucp_config_t *config) {
-  static const struct {
-    const char *variable, *name, *value, *transports[6];
-  } settings[] = {
-      /* To see within a second that a peer died. */
-      {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "200ms", {""}},
-      {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s", {"tcp"}},
-      {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s", {"tcp"}},
-      /* Else shared memory is not for peers that may die. */
-      {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y", {"sm", "shm", "mm", "posix", "sysv"}},
-  };
-  for (size_t i = 0; i < SLI_COUNT(settings); i++) {
-    if (getenv(settings[i].variable) || !is_wanted(settings[i].transports)) continue;
-    /* A UCX that does not know one does without. */
-    (void)ucp_config_modify(config, settings[i].name, settings[i].value);
-  }
-}
-
-static ucs_status_t open_context(sli_net *net) {
-  ucp_config_t *config;
-  ucs_status_t status = ucp_config_read(NULL, NULL, &config);
-  if (status) return status;
-  adjust(config);
-  status = ucp_init(&(ucp_params_t){.field_mask = UCP_PARAM_FIELD_FEATURES |
-                                                  UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-                                    .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
-                                    .estimated_num_eps = (size_t)net->npeers},
-                    config, &net->context);
-  ucp_config_release(config);
-  return status;
-}
-
 static ucs_status_t open_worker(sli_net *net) {
-  ucs_status_t status = ucp_worker_create(
+  ucs_status_t status = sli_ucx.ucp_worker_create(
       net->context,
       /* One thread at a time, but not always the same one. */
       &(ucp_worker_params_t){.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                              .thread_mode = UCS_THREAD_MODE_SERIALIZED},
       &net->worker);
   if (status) return status;
-  status = ucp_worker_get_efd(net->worker, &net->worker_fd);
+  status = sli_ucx.ucp_worker_get_efd(net->worker, &net->worker_fd);
   if (status) return status;
-  return ucp_worker_set_am_recv_handler(
+  return sli_ucx.ucp_worker_set_am_recv_handler(
       net->worker,
       &(ucp_am_handler_param_t){.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
                                               UCP_AM_HANDLER_PARAM_FIELD_CB |
@@ -303,12 +264,12 @@ static ucs_status_t open_worker(sli_net *net) {
 static ucs_status_t make_address(sli_net *net) {
   ucp_address_t *ucx;
   size_t bytes;
-  ucs_status_t status = ucp_worker_get_address(net->worker, &ucx, &bytes);
+  ucs_status_t status = sli_ucx.ucp_worker_get_address(net->worker, &ucx, &bytes);
   if (status) return status;
   net->address_bytes = sizeof *net->address + bytes;
   net->address = sli_calloc(1, net->address_bytes);
   memcpy(net->address->ucx, ucx, bytes);
-  ucp_worker_release_address(net->worker, ucx);
+  sli_ucx.ucp_worker_release_address(net->worker, ucx);
   ssize_t got = getrandom(&net->address->word, sizeof net->address->word, 0);
   return got == sizeof net->address->word ? UCS_OK : UCS_ERR_IO_ERROR;
 }
@@ -330,14 +291,12 @@ sl_status sli_net_open(int self, int npeers, const sli_net_events *events, sli_n
   for (int i = 0; i < npeers; i++) net->peers[i].net = net;
   net->waker.fd = -1;
   sl_status status = sli_waker_init(&net->waker);
-  const char *what = "it could not start";
-  ucs_status_t ucs = status ? UCS_OK : open_context(net);
-  if (!status && !ucs) {
-    what = "its worker could not start";
-    ucs = open_worker(net);
+  if (!status) status = sli_ucx_open(npeers, &net->context);
+  if (!status) {
+    ucs_status_t ucs = open_worker(net);
+    if (!ucs) ucs = make_address(net);
+    if (ucs) status = sl_fail(SL_E_IO, "UCX opens no way to this process: %s", say(ucs));
   }
-  if (!status && !ucs) ucs = make_address(net);
-  if (ucs) status = sl_fail(SL_E_IO, "UCX: %s: %s", what, ucs_status_string(ucs));
   if (status) {
     sli_net_close(net);
     return status;
@@ -353,7 +312,7 @@ const void *sli_net_address(const sli_net *net, size_t *bytes) {
 
 static void on_error(void *arg, ucp_ep_h endpoint, ucs_status_t status) {
   (void)endpoint;
-  fail_peer(arg, "the connection to it broke: %s", ucs_status_string(status));
+  fail_peer(arg, "the connection to it broke: %s", say(status));
 }
 
 sl_status sli_net_connect(sli_net *net, int peer_, const void *address_, size_t bytes) {
@@ -365,7 +324,7 @@ sl_status sli_net_connect(sli_net *net, int peer_, const void *address_, size_t 
   /* A copy: where the caller's lies may not be aligned. */
   address *a = sli_calloc(1, bytes);
   memcpy(a, address_, bytes);
-  ucs_status_t status = ucp_ep_create(
+  ucs_status_t status = sli_ucx.ucp_ep_create(
       net->worker,
       &(ucp_ep_params_t){.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                        UCP_EP_PARAM_FIELD_ERR_HANDLER |
@@ -378,7 +337,7 @@ sl_status sli_net_connect(sli_net *net, int peer_, const void *address_, size_t 
   free(a);
   if (status)
     return sl_fail(SL_E_IO, "process %d cannot be reached: UCX: %s", peer_,
-                   ucs_status_string(status));
+                   say(status));
   return SL_OK;
 }
 
@@ -389,7 +348,7 @@ static ucs_status_ptr_t close_endpoint(peer *p) {
   if (!p->endpoint) return NULL;
   ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                .flags = UCP_EP_CLOSE_FLAG_FORCE};
-  ucs_status_ptr_t request = ucp_ep_close_nbx(p->endpoint, &param);
+  ucs_status_ptr_t request = sli_ucx.ucp_ep_close_nbx(p->endpoint, &param);
   p->endpoint = NULL;
   return UCS_PTR_IS_PTR(request) ? request : NULL;
 }
@@ -400,11 +359,11 @@ static void close_endpoints(sli_net *net) {
   uint64_t end = sli_now_ns() + CLOSE_NS;
   for (int i = 0; i < net->npeers; i++) {
     if (!requests[i]) continue;
-    while (ucp_request_check_status(requests[i]) == UCS_INPROGRESS && sli_now_ns() < end)
-      ucp_worker_progress(net->worker);
-    ucp_request_free(requests[i]);
+    while (sli_ucx.ucp_request_check_status(requests[i]) == UCS_INPROGRESS && sli_now_ns() < end)
+      sli_ucx.ucp_worker_progress(net->worker);
+    sli_ucx.ucp_request_free(requests[i]);
   }
-  while (ucp_worker_progress(net->worker) && sli_now_ns() < end) continue;
+  while (sli_ucx.ucp_worker_progress(net->worker) && sli_now_ns() < end) continue;
   free(requests);
 }
 
@@ -413,9 +372,9 @@ void sli_net_close(sli_net *net) {
   net->closing = true;
   if (net->worker) {
     close_endpoints(net);
-    ucp_worker_destroy(net->worker);
+    sli_ucx.ucp_worker_destroy(net->worker);
   }
-  if (net->context) ucp_cleanup(net->context);
+  if (net->context) sli_ucx.ucp_cleanup(net->context);
   if (net->waker.fd >= 0) sli_waker_fini(&net->waker);
   for (transfer *t = net->transfers, *next; t; t = next) {
     next = t->next;
@@ -434,14 +393,13 @@ static void tell_failures(sli_net *net) {
     if (!p->failed || p->told) continue;
     p->told = true;
     ucs_status_ptr_t request = close_endpoint(p);
-    if (request) ucp_request_free(request);
+    if (request) sli_ucx.ucp_request_free(request);
     net->events.lost(net->events.ctx, i, p->why);
   }
 }
 
 bool sli_net_progress(sli_net *net) {
-  bool happened = false;
-  while (ucp_worker_progress(net->worker)) happened = true;
+  bool happened = sli_ucx.ucp_worker_progress(net->worker);
   if (!net->any_failed) return happened;
   tell_failures(net);
   return true;
@@ -469,12 +427,12 @@ void sli_net_wait(sli_net *net, uint64_t timeout_ns) {
   if (spent >= timeout_ns) return;
   /* Armed, the worker's fd becomes readable with the next event; busy, there is one
    * that nobody has looked at. */
-  ucs_status_t status = ucp_worker_arm(net->worker);
+  ucs_status_t status = sli_ucx.ucp_worker_arm(net->worker);
   if (status == UCS_ERR_BUSY) {
     sli_net_progress(net);
     return;
   }
-  SLI_CHECK(!status, "UCX cannot sleep: %s", ucs_status_string(status));
+  SLI_CHECK(!status, "UCX cannot sleep: %s", say(status));
   sli_waker_sleep(&net->waker, net->worker_fd, timeout_ns - spent);
   sli_net_progress(net);
 }

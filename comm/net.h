@@ -59,7 +59,7 @@ bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, 
  * for each fence, which is invalid from then on. */
 bool sli_net_done(sli_net *net, uint64_t fence);
 
-/* Moves everything on as far as it goes; returns whether anything happened. */
+/* Moves things on a little; returns whether anything happened: then there may be more. */
 bool sli_net_progress(sli_net *net);
 /* Spins a little, then sleeps, until something happened, sli_net_wake, or the time
  * is over. May return early. What there was to do is done: the caller looks at its

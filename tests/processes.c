@@ -50,7 +50,8 @@ static bool write_blob(int fd, const void *data, size_t bytes) {
 /* ---- in the process ------------------------------------------------------------------ */
 
 static void read_blobs(process *p, process_blob *all) {
-  for (int i = 0; i < p->n; i++) CHECK(read_blob(p->down, &all[i]), "process %d: no answer", p->self);
+  for (int i = 0; i < p->n; i++)
+    CHECK(read_blob(p->down, &all[i]), "process %d: no answer", p->self);
 }
 
 void process_exchange(process *p, const void *data, size_t bytes, process_blob *all) {
@@ -92,7 +93,10 @@ static bool reap(child *c) {
   int status;
   CHECK(waitpid(c->pid, &status, 0) == c->pid, "waitpid");
   c->pid = 0;
-  return status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  if (status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) return true;
+  fprintf(stderr, "a process ended with %s %d\n", WIFSIGNALED(status) ? "signal" : "status",
+          WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+  return false;
 }
 
 /* Once all that live have said something: everybody gets everything. */
@@ -114,8 +118,9 @@ static bool serve(child *children, int n) {
   bool well = true;
   for (int alive = n; alive;) {
     struct pollfd fds[PROCESSES_MOST];
-    for (int i = 0; i < n; i++) fds[i] = (struct pollfd){children[i].pid ? children[i].up : -1, POLLIN, 0};
-    CHECK(poll(fds, (nfds_t)n, -1) > 0, "poll");
+    for (int i = 0; i < PROCESSES_MOST; i++)
+      fds[i] = (struct pollfd){i < n && children[i].pid ? children[i].up : -1, POLLIN, 0};
+    CHECK(poll(fds, PROCESSES_MOST, -1) > 0, "poll");
     for (int i = 0; i < n; i++) {
       if (!fds[i].revents) continue;
       children[i].said = read_blob(children[i].up, &children[i].blob);

@@ -11,6 +11,11 @@
 #include "tests/processes.h"
 #include "tests/test.h"
 
+/* Of a process that closes late, UCX may still try to answer one that is gone, and
+ * forgets the addresses it made for that. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libuct.so\n"; }
+
 static const uint64_t second_ns = 1000000000;
 
 static uint64_t seed;
@@ -44,7 +49,7 @@ static size_t size_of(uint64_t key) {
   return top / 2 + mix(r) % (top / 2 + 1);
 }
 
-static uint64_t word_of(uint64_t key, size_t i) { return mix(key + i); }
+static uint64_t word_of(uint64_t key, size_t i) { return (key + i) * UINT64_C(0x9e3779b97f4a7c15); }
 
 static void fill(void *data, uint64_t key, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 8) {
@@ -334,14 +339,15 @@ static void idling(process *p) {
   node *n = open_connected(p);
   send_filled(n, 1 - p->self, 1 << 20, 5);
   wait_for(n, 1, 0);
-  uint64_t end = sli_now_ns() + second_ns, before = cpu_ns();
+  uint64_t end = sli_now_ns() + second_ns / 2, before = cpu_ns();
   int waits = 0;
   for (uint64_t now; (now = sli_now_ns()) < end; waits++) sli_net_wait(n->net, end - now);
   uint64_t spent = cpu_ns() - before, late = sli_now_ns() - end;
-  CHECK(spent < second_ns / 20, "a second of waiting costs %.1f ms of CPU", (double)spent * 1e-6);
+  CHECK(spent < second_ns / 40, "half a second of waiting costs %.1f ms of CPU",
+        (double)spent * 1e-6);
   CHECK(late < second_ns / 5, "a wait ends when its time is over, not %.1f ms later",
         (double)late * 1e-6);
-  printf("idle: %.2f ms of CPU in a second, %d waits\n", (double)spent * 1e-6, waits);
+  printf("idle: %.2f ms of CPU in half a second, %d waits\n", (double)spent * 1e-6, waits);
   close_node(n);
 }
 
@@ -453,9 +459,9 @@ static void strange(process *p) {
 
 static void check_all(const char *transports) {
   if (transports) setenv("UCX_TLS", transports, 1);
-  messages_to_each = 120;
+  messages_to_each = 60;
   CHECK(processes_run(2, random_traffic), "two processes send each other anything");
-  messages_to_each = 25;
+  messages_to_each = 12;
   CHECK(processes_run(4, random_traffic), "four processes send each other anything");
   CHECK(processes_run(2, waking), "a wait is ended from outside");
   CHECK(processes_run(2, idling), "waiting costs nothing");

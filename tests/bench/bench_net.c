@@ -1,7 +1,7 @@
 /* What sli_net costs beside UCX itself, between two processes on this machine:
  * the round trip of 8 bytes and the bandwidth of messages of 16 MiB, two under way.
  *
- *   net       sli_net
+ *   net       sli_net by a loop around sli_net_progress; `waiting`: around sli_net_wait
  *   ucx       UCX by a loop of its own, for peers that may die, like sli_net
  *   ucx_bare  UCX as it comes, for peers that do not
  *
@@ -24,12 +24,12 @@ enum {
   LONG_BYTES = 16 << 20,
 };
 
-typedef struct line line;
+typedef struct line line; /* to the other process */
 typedef struct line_kind {
   const char *name;
   void (*open)(line *l, process *p);
   void (*send)(line *l, const void *data, size_t bytes); /* while outstanding < UNDER_WAY */
-  void (*progress)(line *l);                             /* NULL outstanding when complete */
+  void (*progress)(line *l);                             /* counts outstanding down */
   void (*wait)(line *l);                                 /* the same, may sleep */
 } line_kind;
 
@@ -271,6 +271,7 @@ static void print(double trips[KINDS][ROUNDS], double streams[KINDS][ROUNDS], do
     printf("bandwidth_over_%s\t%.2f\tratio\n", kinds[k].name, rate[0] / rate[k]);
   }
   printf("net_round_trip_8_waiting\t%.0f\tns\n", median(sleepy));
+  printf("round_trip_waiting_over_ucx\t%.2f\tratio\n", sleepy[ROUNDS / 2] / trip[1]);
   printf("memcpy_16M\t%.2f\tGB/s\n", median(copies) * 1e-9);
 }
 

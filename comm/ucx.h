@@ -1,0 +1,45 @@
+/* UCX, loaded when first needed and set up the way Sluice wants it. */
+#ifndef SLUICE_COMM_UCX_H
+#define SLUICE_COMM_UCX_H
+
+#include <ucp/api/ucp.h>
+
+#include "base/base.h"
+
+#define SLI_UCX_FUNCTIONS(X)                                                              \
+  X(ucp_am_recv_data_nbx)                                                                 \
+  X(ucp_am_send_nbx)                                                                      \
+  X(ucp_cleanup)                                                                          \
+  X(ucp_config_modify)                                                                    \
+  X(ucp_config_read)                                                                      \
+  X(ucp_config_release)                                                                   \
+  X(ucp_ep_close_nbx)                                                                     \
+  X(ucp_ep_create)                                                                        \
+  X(ucp_init_version)                                                                     \
+  X(ucp_request_check_status)                                                             \
+  X(ucp_request_free)                                                                     \
+  X(ucp_worker_arm)                                                                       \
+  X(ucp_worker_create)                                                                    \
+  X(ucp_worker_destroy)                                                                   \
+  X(ucp_worker_get_address)                                                               \
+  X(ucp_worker_get_efd)                                                                   \
+  X(ucp_worker_progress)                                                                  \
+  X(ucp_worker_release_address)                                                           \
+  X(ucp_worker_set_am_recv_handler)                                                       \
+  X(ucs_status_string)
+
+/* UCX's functions under their own names: sli_ucx.ucp_worker_progress(...). */
+typedef struct sli_ucx_functions {
+#define X(function) __typeof__(function) *function;
+  SLI_UCX_FUNCTIONS(X)
+#undef X
+} sli_ucx_functions;
+
+/* Filled by the first sli_ucx_open, and never unloaded. */
+extern sli_ucx_functions sli_ucx;
+
+/* A context for active messages between `nprocesses`; ucp_cleanup it. Not while
+ * other threads read or change the environment. */
+sl_status sli_ucx_open(int nprocesses, ucp_context_h *out);
+
+#endif
