@@ -174,7 +174,7 @@ static void lines_are_whole_and_in_order(void) {
 
 static void the_first_ones_words_are_unchanged(void) {
   finish(begin("[ $SLUICE_PROCESS = 0 ] && printf 'a\\n\\n b\\tc\\rd'; [ $SLUICE_PROCESS = 1 ] && "
-               "printf end; true", 2));
+               "sleep 0.2 && printf end; true", 2));
   const char *out = said("out");
   CHECK(strstr(out, "a\n\n b\tc\rd") && strstr(out, "[1] end\n"), "%s", out);
 }
