@@ -76,6 +76,7 @@ typedef struct sl_firing {
 typedef struct sl_queue_config {
   int threads;         /* size of the team */
   size_t scratch_bytes; /* largest scratch of any call that will run here */
+  int device;          /* which of its kind: a GPU's number */
   /* Called by every thread of the team as it starts (binds it to its core). */
   void (*bind)(void *arg, int thread);
   void *bind_arg;
@@ -110,6 +111,13 @@ typedef struct sl_queue_ops {
 
   /* When a fence will complete, if that can be known; else UINT64_MAX. */
   uint64_t (*due)(void *queue, uint64_t fence);
+
+  /* How programs are made ready for queues of this kind, on device number `device`, and
+   * how large the largest scratch of their calls is. NULL: by sl_program_prepare,
+   * sl_program_release and sl_program_scratch. */
+  sl_status (*prepare)(sl_program *program, int device);
+  void (*release)(sl_program *program);
+  size_t (*scratch)(const sl_program *program, int threads);
 } sl_queue_ops;
 
 extern const sl_queue_ops sl_queue_cpu;   /* a team of cores; launch runs the program */

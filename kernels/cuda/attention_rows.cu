@@ -1,0 +1,252 @@
+/* The rows of attention: views of separate and of packed tensors, whole and in pieces,
+ * for the kernels of attention.cu. What the rows mean is said in kernels/cpu/attention.c
+ * and attention_piece.c. */
+#include "kernels/cuda/attention.cuh"
+
+namespace {
+
+using namespace sli;
+
+int64_t kv_heads(const sl_call *call) {
+  return call->attrs->kv_heads > 0 ? call->attrs->kv_heads : call->attrs->heads;
+}
+
+/* The sizes of a call, of whole sequences or of a piece, with o [B, n, Hq*D]. */
+template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, int64_t q0) {
+  attention<T> a = {};
+  a.batch = o->dim[0];
+  a.queries = o->dim[1];
+  a.q0 = q0;
+  a.keys = q0 + a.queries;
+  a.heads = call->attrs->heads;
+  a.kv_heads = kv_heads(call);
+  a.dim = o->dim[2] / a.heads;
+  a.o_row = o->dim[2];
+  a.o_batch = a.queries * a.o_row;
+  return a;
+}
+
+template <typename T> void rows_of_q(attention<T> &a, int64_t row) {
+  a.q_row = a.dq_row = row;
+  a.q_batch = a.dq_batch = a.queries * row;
+}
+
+/* o, lse and do are inputs i, i + 1 and i + 2. */
+template <typename T> void backward_inputs(const sl_call *call, attention<T> &a, int i) {
+  a.o = (const T *)call->in[i];
+  a.lse = (float *)call->in[i + 1];
+  a.dout = (const T *)call->in[i + 2];
+  a.delta = (float *)call->scratch;
+}
+
+/* ---- whole sequences -------------------------------------------------------------------- */
+
+template <typename T> attention<T> separate(const sl_call *call) {
+  attention<T> a = sizes<T>(call, &call->in_type[0], 0);
+  rows_of_q(a, call->in_type[0].dim[2]);
+  a.kv_row = call->in_type[1].dim[2];
+  a.kv_batch = a.queries * a.kv_row;
+  a.q = (const T *)call->in[0];
+  a.k = (const T *)call->in[1];
+  a.v = (const T *)call->in[2];
+  return a;
+}
+
+template <typename T> attention<T> packed(const sl_call *call, const sl_type *o) {
+  attention<T> a = sizes<T>(call, o, 0);
+  rows_of_q(a, call->in_type[0].dim[2]);
+  a.kv_row = a.q_row;
+  a.kv_batch = a.q_batch;
+  a.q = (const T *)call->in[0];
+  a.k = a.q + a.heads * a.dim;
+  a.v = a.k + a.kv_heads * a.dim;
+  return a;
+}
+
+template <typename T> void forward(const sl_call *call, attention<T> a, void *stream) {
+  a.out = (T *)call->out[0];
+  a.lse = (float *)call->out[1];
+  attend(a, stream);
+}
+
+/* ---- pieces -------------------------------------------------------------------------------- */
+
+/* Rows of `width` elements from here to there, in `batch` sequences. Strides in elements. */
+template <typename T> struct block {
+  const T *from;
+  T *to;
+  int64_t from_row, from_batch, to_row, to_batch, width;
+};
+
+template <typename T, int N> __global__ void move(block<T> m) {
+  const T *from = m.from + blockIdx.y * m.from_batch + blockIdx.x * m.from_row;
+  T *to = m.to + blockIdx.y * m.to_batch + blockIdx.x * m.to_row;
+  for (int64_t c = (int64_t)threadIdx.x * N; c < m.width; c += (int64_t)blockDim.x * N)
+    *reinterpret_cast<pack<T, N> *>(to + c) = *reinterpret_cast<const pack<T, N> *>(from + c);
+}
+
+/* Whether all rows begin where packs do. */
+template <typename T> bool is_aligned(const block<T> &m) {
+  int64_t together = m.from_row | m.from_batch | m.to_row | m.to_batch | m.width;
+  return together % wide<T> == 0 && ((uintptr_t)m.from | (uintptr_t)m.to) % 16 == 0;
+}
+
+template <typename T>
+void move_rows(const attention<T> &a, const block<T> &m, void *stream) {
+  if (!m.to) return;
+  dim3 grid((unsigned)a.queries, (unsigned)a.batch);
+  if (is_aligned(m))
+    launch(stream, grid, threads_for(m.width / wide<T>), 0, move<T, wide<T>>, m);
+  else launch(stream, grid, threads_for(m.width), 0, move<T, 1>, m);
+}
+
+/* The record's strides, and its keys and values. */
+template <typename T>
+attention<T> piece(const sl_call *call, const sl_type *o, const void *record) {
+  attention<T> a = sizes<T>(call, o, call->tick.row);
+  a.kv_row = 2 * a.kv_heads * a.dim;
+  a.kv_batch = call->attrs->length * a.kv_row;
+  a.k = (const T *)record;
+  a.v = a.k + a.kv_heads * a.dim;
+  return a;
+}
+
+/* k or v of the piece goes into the record. */
+template <typename T>
+void keep(const attention<T> &a, const T *x, int64_t row, T *record, void *stream) {
+  block<T> m = {x, record + a.q0 * a.kv_row, row, a.queries * row, a.kv_row, a.kv_batch,
+                a.kv_heads * a.dim};
+  move_rows(a, m, stream);
+}
+
+/* What the record holds for the piece leaves as dk or dv. */
+template <typename T>
+void give(const attention<T> &a, const T *record, T *x, int64_t row, void *stream) {
+  block<T> m = {record + a.q0 * a.kv_row, x, a.kv_row, a.kv_batch, row, a.queries * row,
+                a.kv_heads * a.dim};
+  move_rows(a, m, stream);
+}
+
+template <typename T> void piece_forward(const sl_call *call, void *stream) {
+  attention<T> a = piece<T>(call, &call->out_type[0], call->out[2]);
+  int64_t own = a.kv_heads * a.dim;
+  T *record = (T *)call->out[2];
+  rows_of_q(a, a.o_row);
+  a.q = (const T *)call->in[0];
+  keep(a, (const T *)call->in[1], own, record, stream);
+  keep(a, (const T *)call->in[2], own, record + own, stream);
+  forward(call, a, stream);
+}
+
+template <typename T> void packed_piece_forward(const sl_call *call, void *stream) {
+  attention<T> a = piece<T>(call, &call->out_type[0], call->out[2]);
+  int64_t own = a.kv_heads * a.dim, row = call->in_type[0].dim[2];
+  T *record = (T *)call->out[2];
+  rows_of_q(a, row);
+  a.q = (const T *)call->in[0];
+  const T *k = a.q + a.heads * a.dim;
+  keep(a, k, row, record, stream);
+  keep(a, k + own, row, record + own, stream);
+  move_rows(a, {a.q, (T *)call->out[3], row, a.q_batch, a.o_row, a.o_batch, a.o_row}, stream);
+  forward(call, a, stream);
+}
+
+/* in: q, kv, o, lse, do. dq has rows dq_row apart, dk and dv kv_row. */
+template <typename T>
+void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk, T *dv,
+                    int64_t kv_row, void *stream) {
+  attention<T> a = piece<T>(call, &call->in_type[2], call->in[1]);
+  int64_t own = a.kv_heads * a.dim;
+  rows_of_q(a, a.o_row);
+  a.dq_row = dq_row;
+  a.dq_batch = a.queries * dq_row;
+  a.q = (const T *)call->in[0];
+  backward_inputs(call, a, 2);
+  a.dq = dq;
+  a.dk = record;
+  a.dv = record + own;
+  a.add_kv = a.keys < call->attrs->length;
+  attend_b(a, stream);
+  give(a, record, dk, kv_row, stream);
+  give(a, record + own, dv, kv_row, stream);
+}
+
+} // namespace
+
+void sli_cuda_attention(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    forward(call, separate<decltype(element)>(call), stream);
+  });
+}
+
+void sli_cuda_attention_packed(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    forward(call, packed<decltype(element)>(call, &call->out_type[0]), stream);
+  });
+}
+
+/* A number a row of queries and head. */
+size_t sli_cuda_attention_b_scratch(const sl_call *call) {
+  const sl_type *lse = &call->in_type[call->nin - 2];
+  return (size_t)sl_type_elements(lse) * sizeof(float);
+}
+
+void sli_cuda_attention_b(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    attention<T> a = separate<T>(call);
+    backward_inputs(call, a, 3);
+    a.dq = (T *)call->out[0];
+    a.dk = (T *)call->out[1];
+    a.dv = (T *)call->out[2];
+    attend_b(a, stream);
+  });
+}
+
+void sli_cuda_attention_packed_b(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    attention<T> a = packed<T>(call, &call->in_type[1]);
+    backward_inputs(call, a, 1);
+    a.dq = (T *)call->out[0];
+    a.dk = a.dq + a.heads * a.dim;
+    a.dv = a.dk + a.kv_heads * a.dim;
+    attend_b(a, stream);
+  });
+}
+
+void sli_cuda_attention_piece(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype,
+                [&](auto element) { piece_forward<decltype(element)>(call, stream); });
+}
+
+void sli_cuda_attention_packed_piece(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype,
+                [&](auto element) { packed_piece_forward<decltype(element)>(call, stream); });
+}
+
+void sli_cuda_attention_piece_b(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    piece_backward<T>(call, (T *)call->out[3], (T *)call->out[0], call->in_type[0].dim[2],
+                      (T *)call->out[1], (T *)call->out[2], call->out_type[1].dim[2], stream);
+  });
+}
+
+void sli_cuda_attention_packed_piece_b(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    int64_t row = call->out_type[0].dim[2], queries = call->in_type[0].dim[2];
+    T *dq = (T *)call->out[0], *dk = dq ? dq + queries : NULL;
+    T *dv = dq ? dk + (row - queries) / 2 : NULL;
+    piece_backward<T>(call, (T *)call->out[1], dq, row, dk, dv, row, stream);
+  });
+}
+
+sl_status sli_cuda_attention_prepare(const sl_call *call, void **state) {
+  int64_t heads = call->attrs->heads, width = call->in_type[0].dim[2];
+  bool is_packed = call->nin == 1 || call->op == &sl_op_attention_packed_b;
+  *state = NULL;
+  return prepare_attend(call->in_type[0].dtype,
+                        width / (is_packed ? heads + 2 * kv_heads(call) : heads));
+}

@@ -1,0 +1,34 @@
+/* cuBLASLt, loaded when the first product is made: it is large, and a CPU run of a build
+ * with CUDA does without it. */
+#ifndef SLUICE_CUDA_BLAS_H
+#define SLUICE_CUDA_BLAS_H
+
+#include <cublasLt.h>
+
+#include <sluice/status.h>
+
+#define SLI_BLAS_FUNCTIONS(X)                                                        \
+  X(cublasLtCreate)                                                                  \
+  X(cublasLtDestroy)                                                                 \
+  X(cublasLtGetStatusString)                                                         \
+  X(cublasLtMatmul)                                                                  \
+  X(cublasLtMatmulAlgoGetHeuristic)                                                  \
+  X(cublasLtMatmulDescCreate)                                                        \
+  X(cublasLtMatmulDescDestroy)                                                       \
+  X(cublasLtMatmulDescSetAttribute)                                                  \
+  X(cublasLtMatmulPreferenceCreate)                                                  \
+  X(cublasLtMatmulPreferenceDestroy)                                                 \
+  X(cublasLtMatmulPreferenceSetAttribute)                                            \
+  X(cublasLtMatrixLayoutCreate)                                                      \
+  X(cublasLtMatrixLayoutDestroy)
+
+typedef struct sli_blas {
+#define X(name) __typeof__(&name) name;
+  SLI_BLAS_FUNCTIONS(X)
+#undef X
+} sli_blas;
+
+/* The library, the same every time. Any thread. */
+sl_status sli_blas_load(const sli_blas **blas);
+
+#endif

@@ -1,0 +1,112 @@
+/* GPUs and their memory, through the CUDA runtime. The runtime is linked statically and
+ * looks for the driver when it is first called, so that a build with CUDA starts, and
+ * trains on CPUs, where there is none. */
+#include <sluice/cuda.h>
+
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/device.h"
+
+/* What is missing where the runtime gives `error`, and what to do about it. */
+static sl_status missing(cudaError_t error) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (!driver)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "there is no NVIDIA driver: install one (nvidia-smi shows whether it works), in "
+                   "a container let it in from the host, or use --devices cpu");
+  if (driver < runtime)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "the NVIDIA driver is too old: it knows CUDA %d.%d and this build needs %d.%d; "
+                   "install a newer driver, build with an older toolkit, or use --devices cpu",
+                   driver / 1000, driver % 100 / 10, runtime / 1000, runtime % 100 / 10);
+  return sl_fail(SL_E_UNSUPPORTED,
+                 "no GPU can be used (%s): look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
+                 "--devices cpu", cudaGetErrorString(error));
+}
+
+sl_status sl_cuda_count(int *count) {
+  int n = 0;
+  cudaError_t error = cudaGetDeviceCount(&n);
+  if (error || n < 1) return missing(error ? error : cudaErrorNoDevice);
+  *count = n;
+  return SL_OK;
+}
+
+sl_status sli_cuda_use(int device) {
+  int count;
+  sl_status status = sl_cuda_count(&count);
+  if (status) return status;
+  if (device < 0 || device >= count)
+    return sl_fail(SL_E_USAGE, "there is no GPU %d: there %s %d, counted from 0", device,
+                   count > 1 ? "are" : "is", count);
+  return sli_cuda_check(cudaSetDevice(device), device, "cannot be used");
+}
+
+sl_status sli_cuda_check(cudaError_t error, int device, const char *what) {
+  if (!error) return SL_OK;
+  cudaGetLastError(); /* said here: forget it */
+  return sl_fail(error == cudaErrorMemoryAllocation ? SL_E_MEMORY : SL_E_DEVICE, "GPU %d %s: %s",
+                 device, what, cudaGetErrorString(error));
+}
+
+sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
+  sl_cuda_device d = {0};
+  struct cudaDeviceProp properties;
+  sl_status status = sli_cuda_use(device);
+  if (status) return status;
+  cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  if (!error) error = cudaDeviceGetPCIBusId(d.pci, sizeof d.pci, device);
+  if (!error) error = cudaMemGetInfo(&d.free_bytes, &d.memory_bytes);
+  if (error) return sli_cuda_check(error, device, "cannot be described");
+  snprintf(d.name, sizeof d.name, "%.*s", (int)sizeof d.name - 1, properties.name);
+  d.major = properties.major;
+  d.minor = properties.minor;
+  d.multiprocessors = properties.multiProcessorCount;
+  *description = d;
+  return SL_OK;
+}
+
+/* ---- memory ----------------------------------------------------------------------- */
+
+sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
+  void *p = NULL;
+  char what[64];
+  sl_status status = sli_cuda_use(device);
+  if (status) return status;
+  snprintf(what, sizeof what, "has no %zu bytes left", bytes);
+  status = sli_cuda_check(cudaMalloc(&p, bytes), device, what);
+  if (!status) *memory = p;
+  return status;
+}
+
+void sl_cuda_memory_destroy(void *memory) {
+  if (memory) cudaFree(memory);
+}
+
+sl_status sl_cuda_pinned_create(size_t bytes, void **memory) {
+  void *p = NULL;
+  int count;
+  sl_status status = sl_cuda_count(&count);
+  if (status) return status;
+  cudaError_t error = cudaHostAlloc(&p, bytes, cudaHostAllocPortable);
+  if (error)
+    return sl_fail(SL_E_MEMORY, "the host cannot pin %zu bytes: %s", bytes,
+                   cudaGetErrorString(error));
+  *memory = p;
+  return SL_OK;
+}
+
+void sl_cuda_pinned_destroy(void *memory) {
+  if (memory) cudaFreeHost(memory);
+}
+
+sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
+  cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+  if (!error) return SL_OK;
+  return sl_fail(SL_E_DEVICE, "copying %zu bytes to or from a GPU: %s", bytes,
+                 cudaGetErrorString(error));
+}

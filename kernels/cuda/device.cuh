@@ -1,0 +1,166 @@
+/* What the CUDA files share: element types, 16-byte accesses, sums over warps and
+ * blocks in a fixed order, launching.
+ *
+ * Kernels read and write through packs of N elements: 16 bytes where rows allow
+ * it, else one element. Everything is computed in float. A kernel's work is cut by
+ * its shapes alone and its sums are taken in a fixed order, without atomics: the
+ * same call gives the same bits.
+ *
+ * The files compile for the host as well, against the header in tests/emulated
+ * that stands in for the runtime's: there every thread of a block is a fiber. So
+ * they keep to one-dimensional blocks and to what that header has. */
+#ifndef SLUICE_CUDA_DEVICE_CUH
+#define SLUICE_CUDA_DEVICE_CUH
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include <sluice/ops.h>
+#include <sluice/optimizer.h>
+
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/rows.h"
+
+namespace sli {
+
+/* ---- elements --------------------------------------------------------------------- */
+
+struct bf16 {
+  uint16_t bits;
+};
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(bf16 x) { return sli_bf16_to_float(x.bits); }
+
+__device__ inline uint16_t round_bf16(float x) {
+#ifdef __CUDA_ARCH__
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+#else
+  return sli_bf16_from_float(x);
+#endif
+}
+
+__device__ inline void assign(float &to, float x) { to = x; }
+__device__ inline void assign(bf16 &to, float x) { to.bits = round_bf16(x); }
+
+/* Elements of one 16-byte access. */
+template <typename T> constexpr int wide = 16 / (int)sizeof(T);
+
+template <typename T, int N> struct alignas(sizeof(T) * N) pack {
+  T v[N];
+};
+
+template <int N, typename T> __device__ inline void load(float (&to)[N], const T *from) {
+  pack<T, N> p = *reinterpret_cast<const pack<T, N> *>(from);
+#pragma unroll
+  for (int i = 0; i < N; i++) to[i] = to_float(p.v[i]);
+}
+
+template <int N, typename T> __device__ inline void store(T *to, const float (&from)[N]) {
+  pack<T, N> p;
+#pragma unroll
+  for (int i = 0; i < N; i++) assign(p.v[i], from[i]);
+  *reinterpret_cast<pack<T, N> *>(to) = p;
+}
+
+/* ---- sums ------------------------------------------------------------------------- */
+
+constexpr int WARP = 32, BLOCK = 256;
+constexpr unsigned ALL = 0xffffffffu;
+
+/* The same in every lane. */
+template <typename S> __device__ inline S warp_sum(S x) {
+#pragma unroll
+  for (int k = WARP / 2; k; k /= 2) x += __shfl_xor_sync(ALL, x, k);
+  return x;
+}
+
+/* The same in every thread of a block of whole warps, up to 1024 threads. */
+template <typename S> __device__ inline S block_sum(S x) {
+  __shared__ S of_warp[WARP];
+  x = warp_sum(x);
+  __syncthreads(); /* the last sum has been read */
+  if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = x;
+  __syncthreads();
+  S total = of_warp[0];
+  for (unsigned w = 1; w < blockDim.x / WARP; w++) total += of_warp[w];
+  return total;
+}
+
+/* ---- shared memory ----------------------------------------------------------------- */
+
+/* What a launch gave the kernel beyond its own arrays. */
+#ifdef __CUDACC__
+#define SLI_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#else
+#define SLI_SHARED(name) unsigned char *name = emulated_shared
+#endif
+
+/* ---- launching -------------------------------------------------------------------- */
+
+inline int64_t chunks(int64_t total, int64_t chunk) { return (total + chunk - 1) / chunk; }
+
+/* Threads of a block that goes along `n` packs. */
+inline unsigned threads_for(int64_t n) {
+  int64_t warps = chunks(n, WARP);
+  return (unsigned)(warps < 1 ? 1 : warps > BLOCK / WARP ? BLOCK / WARP : warps) * WARP;
+}
+
+template <typename... P, typename... A>
+void launch(void *stream, dim3 grid, unsigned threads, size_t shared, void (*kernel)(P...),
+            A... args) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
+  config.stream = (cudaStream_t)stream;
+  cudaLaunchKernelEx(&config, kernel, P(args)...);
+}
+
+inline dim3 grid_of(int64_t blocks) { return dim3((unsigned)blocks); }
+
+/* Calls f(T()) with the type of the elements. */
+template <typename F> void with_elements(sl_dtype dtype, F f) {
+  if (dtype == SL_BF16) f(bf16());
+  else f(float());
+}
+
+/* Calls f with wide packs where a row of `width` elements holds a whole number of
+ * them, else with packs of one. */
+template <int N> struct count {
+  static constexpr int value = N;
+};
+template <typename T, typename F> void with_packs(int64_t width, F f) {
+  if (width % wide<T> == 0) f(count<wide<T>>());
+  else f(count<1>());
+}
+
+/* ---- shared by files ----------------------------------------------------------------- */
+
+struct parts {
+  const void *of[SLI_CUDA_PARTS];
+  int count;
+};
+
+/* The sum of a gradient's parts at `at`, from part `from` on. */
+template <int N, typename T> __device__ inline void add_up(float (&g)[N], const parts &p,
+                                                           int64_t at) {
+  load<N>(g, (const T *)p.of[0] + at);
+  for (int k = 1; k < p.count; k++) {
+    float x[N];
+    load<N>(x, (const T *)p.of[k] + at);
+#pragma unroll
+    for (int n = 0; n < N; n++) g[n] += x[n];
+  }
+}
+
+/* *to = the sum of `count` doubles / divisor (squares.cu). */
+void sum_all(void *stream, const void *partial, int64_t count, double divisor, void *to);
+
+inline bool accumulates(const sl_call *call, int output) { return call->accumulate >> output & 1; }
+
+} // namespace sli
+
+#endif

@@ -1,0 +1,166 @@
+/* Ops that work element by element. */
+#include "kernels/cuda/device.cuh"
+
+namespace {
+
+using namespace sli;
+
+template <int IN, int OUT> struct arrays {
+  const void *in[IN];
+  void *out[OUT]; /* NULL: nobody reads it */
+};
+
+/* What a functor F does: F::in inputs to F::out outputs, with a scalar that it may
+ * read from the device. */
+template <typename F, typename T, int N>
+__device__ inline void map_pack(const F &f, const arrays<F::in, F::out> &a, int64_t at) {
+  float x[F::in][N], y[F::out][N];
+#pragma unroll
+  for (int i = 0; i < F::in; i++) load<N>(x[i], (const T *)a.in[i] + at);
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    float from[F::in], to[F::out];
+#pragma unroll
+    for (int i = 0; i < F::in; i++) from[i] = x[i][n];
+    f(from, to);
+#pragma unroll
+    for (int o = 0; o < F::out; o++) y[o][n] = to[o];
+  }
+#pragma unroll
+  for (int o = 0; o < F::out; o++)
+    if (a.out[o]) store<N>((T *)a.out[o] + at, y[o]);
+}
+
+template <typename F, typename T>
+__global__ void map(F f, arrays<F::in, F::out> a, int64_t n) {
+  constexpr int N = wide<T>;
+  int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * N;
+  f.begin();
+  if (at + N <= n) map_pack<F, T, N>(f, a, at);
+  else
+    for (; at < n; at++) map_pack<F, T, 1>(f, a, at);
+}
+
+template <typename F> void map_all(const sl_call *call, void *stream, F f,
+                                   const arrays<F::in, F::out> &a) {
+  int64_t n = sl_type_elements(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(chunks(n, BLOCK * wide<T>)), BLOCK, 0, map<F, T>, f, a, n);
+  });
+}
+
+template <typename F> void map_call(const sl_call *call, void *stream, F f) {
+  arrays<F::in, F::out> a;
+  for (int i = 0; i < F::in; i++) a.in[i] = call->in[i];
+  for (int o = 0; o < F::out; o++) a.out[o] = call->out[o];
+  map_all(call, stream, f, a);
+}
+
+template <int IN, int OUT> struct functor {
+  static constexpr int in = IN, out = OUT;
+  __device__ void begin() {}
+};
+
+#define FUNCTOR(name, in_, out_, body)                                               \
+  struct name : functor<in_, out_> {                                                 \
+    __device__ void operator()(const float *x, float *y) const { body; }             \
+  }
+
+FUNCTOR(add, 2, 1, y[0] = x[0] + x[1]);
+FUNCTOR(mul, 2, 1, y[0] = x[0] * x[1]);
+FUNCTOR(mul_b, 3, 2, (y[0] = x[2] * x[1], y[1] = x[2] * x[0]));
+FUNCTOR(gelu, 1, 1, y[0] = sli_gelu(x[0]));
+FUNCTOR(gelu_b, 2, 1, y[0] = sli_gelu_b(x[0], x[1]));
+FUNCTOR(relu, 1, 1, y[0] = sli_relu(x[0]));
+FUNCTOR(relu_b, 2, 1, y[0] = x[0] > 0.0f ? x[1] : 0.0f);
+FUNCTOR(tanh_of, 1, 1, y[0] = tanhf(x[0]));
+FUNCTOR(tanh_b, 2, 1, y[0] = x[1] * (1.0f - x[0] * x[0]));
+FUNCTOR(swiglu, 2, 1, y[0] = sli_swiglu(x[0], x[1]));
+FUNCTOR(swiglu_b, 3, 2, sli_swiglu_b(x[0], x[1], x[2], &y[0], &y[1]));
+
+/* dy = (y - t) 2 dloss / n */
+struct mse_b : functor<2, 1> {
+  const float *dloss;
+  float elements, scale;
+  __device__ void begin() { scale = 2.0f * *dloss / elements; }
+  __device__ void operator()(const float *x, float *y) const { y[0] = (x[0] - x[1]) * scale; }
+};
+
+/* ---- from type to type ------------------------------------------------------------ */
+
+__global__ void round_all(const float *from, bf16 *to, int64_t n) {
+  constexpr int N = 4;
+  int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * N;
+  float x[N];
+  if (at + N <= n) {
+    load<N>(x, from + at);
+    store<N>(to + at, x);
+  } else {
+    for (; at < n; at++) assign(to[at], from[at]);
+  }
+}
+
+template <typename T> __global__ void fill_all(T *to, T value, int64_t n) {
+  int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (at < n) to[at] = value;
+}
+
+template <typename T> void fill_with(const sl_call *call, void *stream, T value) {
+  int64_t n = sl_type_elements(&call->out_type[0]);
+  launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, fill_all<T>, (T *)call->out[0], value, n);
+}
+
+} // namespace
+
+#define LAUNCHER(name, functor_)                                                     \
+  void sli_cuda_##name(const sl_call *call, void *stream) { map_call(call, stream, functor_()); }
+LAUNCHER(add, add)
+LAUNCHER(mul, mul)
+LAUNCHER(mul_b, mul_b)
+LAUNCHER(gelu, gelu)
+LAUNCHER(gelu_b, gelu_b)
+LAUNCHER(relu, relu)
+LAUNCHER(relu_b, relu_b)
+LAUNCHER(tanh, tanh_of)
+LAUNCHER(tanh_b, tanh_b)
+LAUNCHER(swiglu, swiglu)
+LAUNCHER(swiglu_b, swiglu_b)
+
+void sli_cuda_mse_b(const sl_call *call, void *stream) {
+  mse_b f;
+  f.dloss = (const float *)call->in[2];
+  f.elements = (float)sl_type_elements(&call->in_type[0]);
+  f.scale = 0;
+  map_call(call, stream, f);
+}
+
+/* Between any two memories: the runtime tells them apart by their addresses. */
+void sli_cuda_copy(const sl_call *call, void *stream) {
+  if (accumulates(call, 0))
+    return map_all(call, stream, add(), {{call->in[0], call->out[0]}, {call->out[0]}});
+  cudaMemcpyAsync(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0]), cudaMemcpyDefault,
+                  (cudaStream_t)stream);
+}
+
+void sli_cuda_fill(const sl_call *call, void *stream) {
+  float value = call->attrs->value;
+  switch (call->out_type[0].dtype) {
+    case SL_F64: return fill_with(call, stream, (double)value);
+    case SL_I32: return fill_with(call, stream, (int32_t)value);
+    case SL_BF16: return fill_with(call, stream, bf16{sli_bf16_from_float(value)});
+    default: return fill_with(call, stream, value);
+  }
+}
+
+void sli_cuda_round(const float *from, void *to, int64_t count, void *stream) {
+  launch(stream, grid_of(chunks(count, BLOCK * 4)), BLOCK, 0, round_all, from, (bf16 *)to, count);
+}
+
+/* A GPU's favourite order is the weight's own: both outputs are the rounded weight. */
+void sli_cuda_pack(const sl_call *call, void *stream) {
+  for (int o = 0; o < 2; o++)
+    if (call->out[o])
+      sli_cuda_round((const float *)call->in[0], call->out[o],
+                     sl_type_elements(&call->in_type[0]), stream);
+}

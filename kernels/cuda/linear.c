@@ -1,0 +1,257 @@
+/* Rows of the linear map and its gradients, by cuBLASLt.
+ *
+ * The library thinks in columns: a row-major matrix is its transpose. So C = A B is asked
+ * for as C^T = B^T A^T, with our B as its left operand, and a bias along our rows is the
+ * bias along columns that it knows.
+ *
+ * A product is in float (in TF32 where the environment variable SLUICE_CUDA_TF32 is 1), or
+ * its operands are bf16 and its sums float. Operands that come as float although the
+ * product is in bf16 are rounded into the scratch first. The scratch after them is the
+ * library's workspace.
+ *
+ * Which of its kernels runs is settled in prepare(), among those that give the same bits
+ * every time: none that adds up parts of a sum in the order they arrive. */
+#include <cuda_runtime.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+
+#include "base/base.h"
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/rows.h"
+
+enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
+enum { LEFT, RIGHT, BIAS, OPERANDS }; /* A, B */
+
+typedef struct product {
+  const sli_blas *blas;
+  cublasLtHandle_t handle;
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t left, right, result;
+  cublasLtMatmulAlgo_t algorithm;
+  int input[OPERANDS];    /* which input of the call; -1: none */
+  bool rounded[OPERANDS]; /* is rounded to bf16 first */
+} product;
+
+/* What a row asks for: C[m, n] = op(A) op(B) [+ bias]. */
+typedef struct shape {
+  int64_t m, n, k;
+  bool a_transposed, b_transposed; /* stored the other way round */
+  int input[OPERANDS];
+  bool bf16;
+} shape;
+
+static bool has(const sl_call *call, int i) {
+  return i < call->nin && call->in_type[i].ndim >= 0;
+}
+
+static shape shape_of(const sl_call *call) {
+  const sl_op *op = call->op;
+  int64_t rows = sl_type_rows(&call->in_type[0]), in = sl_type_last(&call->in_type[0]);
+  bool transposed = call->attrs->transposed, is_bf16 = call->in_type[0].dtype == SL_BF16;
+  if (op == &sl_op_linear_w) {
+    const sl_type *dw = &call->out_type[0];
+    int left = transposed ? 0 : 1;
+    return (shape){.m = dw->dim[0], .n = dw->dim[1], .k = rows, .a_transposed = true,
+                   .input = {left, 1 - left, -1}, .bf16 = call->attrs->bf16 || is_bf16};
+  }
+  bool forward = op == &sl_op_linear;
+  int packed = forward ? 3 : 2;
+  return (shape){.m = rows, .n = sl_type_last(&call->out_type[0]), .k = in,
+                 .b_transposed = transposed != forward,
+                 .input = {0, has(call, packed) ? packed : 1, forward && has(call, 2) ? 2 : -1},
+                 .bf16 = has(call, packed) || is_bf16 || call->in_type[1].dtype == SL_BF16};
+}
+
+/* ---- the scratch ------------------------------------------------------------------- */
+
+static size_t rounded_bytes(const sl_call *call, const shape *s, int operand) {
+  int i = s->input[operand];
+  bool to_bf16 = operand == BIAS ? call->out_type[0].dtype == SL_BF16 : s->bf16;
+  if (i < 0 || !to_bf16 || call->in_type[i].dtype == SL_BF16) return 0;
+  size_t bytes = (size_t)sl_type_elements(&call->in_type[i]) * sizeof(uint16_t);
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+size_t sli_cuda_linear_scratch(const sl_call *call) {
+  shape s = shape_of(call);
+  size_t bytes = WORKSPACE_BYTES;
+  for (int operand = 0; operand < OPERANDS; operand++) bytes += rounded_bytes(call, &s, operand);
+  return bytes;
+}
+
+/* ---- one handle for each device ------------------------------------------------------- */
+
+enum { MAX_DEVICES = 64 };
+
+static sl_status handle_for_device(const sli_blas *blas, cublasLtHandle_t *handle) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static cublasLtHandle_t handles[MAX_DEVICES]; /* live as long as the process */
+  int device = 0;
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  cudaGetDevice(&device);
+  if (device >= MAX_DEVICES) return sl_fail(SL_E_UNSUPPORTED, "GPU %d is one too many", device);
+  pthread_mutex_lock(&lock);
+  if (!handles[device]) status = blas->cublasLtCreate(&handles[device]);
+  *handle = handles[device];
+  pthread_mutex_unlock(&lock);
+  if (!status) return SL_OK;
+  return sl_fail(SL_E_DEVICE, "cuBLASLt does not start on GPU %d: %s", device,
+                 blas->cublasLtGetStatusString(status));
+}
+
+/* ---- preparing -------------------------------------------------------------------------- */
+
+static cudaDataType_t type_of(sl_dtype dtype) {
+  return dtype == SL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static bool wants_tf32(void) {
+  const char *wanted = getenv("SLUICE_CUDA_TF32");
+  return wanted && !strcmp(wanted, "1");
+}
+
+/* The library's matrix for our row-major [rows, columns]. */
+static cublasStatus_t describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
+                               cudaDataType_t type, int64_t rows, int64_t columns) {
+  return blas->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)columns, (uint64_t)rows, columns);
+}
+
+static cublasStatus_t set(product *p, cublasLtMatmulDescAttributes_t attribute, int32_t value) {
+  return p->blas->cublasLtMatmulDescSetAttribute(p->desc, attribute, &value, sizeof value);
+}
+
+static cublasStatus_t make_operation(product *p, const sl_call *call, const shape *s) {
+  cublasComputeType_t compute =
+      !s->bf16 && wants_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublasStatus_t status = p->blas->cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F);
+  if (!status)
+    status = set(p, CUBLASLT_MATMUL_DESC_TRANSA, s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (!status)
+    status = set(p, CUBLASLT_MATMUL_DESC_TRANSB, s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (status || p->input[BIAS] < 0) return status;
+  status = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (status) return status;
+  return set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)type_of(call->out_type[0].dtype));
+}
+
+static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape *s) {
+  cudaDataType_t type = s->bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  cublasStatus_t status = describe(p->blas, &p->left, type, s->a_transposed ? s->k : s->m,
+                                   s->a_transposed ? s->m : s->k);
+  if (!status)
+    status = describe(p->blas, &p->right, type, s->b_transposed ? s->n : s->k,
+                      s->b_transposed ? s->k : s->n);
+  if (!status)
+    status = describe(p->blas, &p->result, type_of(call->out_type[0].dtype), s->m, s->n);
+  return status;
+}
+
+/* What the kernel may rely on and must not do. */
+static cublasStatus_t make_preference(const sli_blas *blas, cublasLtMatmulPreference_t *made) {
+  uint64_t workspace = WORKSPACE_BYTES;
+  uint32_t alignment = PLACE_ALIGNMENT, reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  const struct {
+    cublasLtMatmulPreferenceAttributes_t attribute;
+    const void *value;
+    size_t size;
+  } settings[] = {
+      {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+      {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment, sizeof alignment},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &alignment, sizeof alignment},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment, sizeof alignment},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment, sizeof alignment},
+  };
+  cublasStatus_t status = blas->cublasLtMatmulPreferenceCreate(made);
+  for (size_t i = 0; i < SLI_COUNT(settings) && !status; i++)
+    status = blas->cublasLtMatmulPreferenceSetAttribute(*made, settings[i].attribute,
+                                                        settings[i].value, settings[i].size);
+  return status;
+}
+
+static cublasStatus_t choose_algorithm(product *p) {
+  cublasLtMatmulPreference_t preference = NULL;
+  cublasLtMatmulHeuristicResult_t found;
+  int count = 0;
+  cublasStatus_t status = make_preference(p->blas, &preference);
+  if (!status)
+    status = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->right, p->left,
+                                                     p->result, p->result, preference, 1, &found,
+                                                     &count);
+  if (preference) p->blas->cublasLtMatmulPreferenceDestroy(preference);
+  if (!status && !count) status = CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!status) p->algorithm = found.algo;
+  return status;
+}
+
+void sli_cuda_linear_release(void *state) {
+  product *p = state;
+  if (!p) return;
+  if (p->desc) p->blas->cublasLtMatmulDescDestroy(p->desc);
+  if (p->left) p->blas->cublasLtMatrixLayoutDestroy(p->left);
+  if (p->right) p->blas->cublasLtMatrixLayoutDestroy(p->right);
+  if (p->result) p->blas->cublasLtMatrixLayoutDestroy(p->result);
+  free(p);
+}
+
+sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
+  shape s = shape_of(call);
+  const sli_blas *blas;
+  cublasLtHandle_t handle = NULL;
+  sl_status status = sli_blas_load(&blas);
+  if (!status) status = handle_for_device(blas, &handle);
+  if (status) return status;
+  product *p = sli_calloc(1, sizeof *p);
+  p->blas = blas;
+  p->handle = handle;
+  for (int i = 0; i < OPERANDS; i++) {
+    p->input[i] = s.input[i];
+    p->rounded[i] = rounded_bytes(call, &s, i) > 0;
+  }
+  cublasStatus_t made = make_operation(p, call, &s);
+  if (!made) made = make_layouts(p, call, &s);
+  if (!made) made = choose_algorithm(p);
+  if (!made) {
+    *state = p;
+    return SL_OK;
+  }
+  sli_cuda_linear_release(p);
+  return sl_fail(SL_E_DEVICE, "cuBLASLt has no product [%lld, %lld] x [%lld, %lld]%s%s: %s",
+                 (long long)s.m, (long long)s.k, (long long)s.k, (long long)s.n,
+                 s.bf16 ? " in bf16" : "", s.input[BIAS] < 0 ? "" : " with bias",
+                 blas->cublasLtGetStatusString(made));
+}
+
+/* ---- launching ----------------------------------------------------------------------------- */
+
+/* The operand as the library reads it; *scratch moves behind what it takes. */
+static const void *operand(const sl_call *call, const product *p, int which, char **scratch,
+                           void *stream) {
+  int i = p->input[which];
+  if (i < 0 || !p->rounded[which]) return i < 0 ? NULL : call->in[i];
+  int64_t count = sl_type_elements(&call->in_type[i]);
+  void *to = *scratch;
+  sli_cuda_round(call->in[i], to, count, stream);
+  *scratch += (count * (int64_t)sizeof(uint16_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return to;
+}
+
+void sli_cuda_linear(const sl_call *call, void *stream) {
+  product *p = call->state;
+  char *scratch = call->scratch;
+  const void *left = operand(call, p, LEFT, &scratch, stream);
+  const void *right = operand(call, p, RIGHT, &scratch, stream);
+  const void *bias = operand(call, p, BIAS, &scratch, stream);
+  float one = 1, keep = call->accumulate & 1 ? 1 : 0;
+  if (bias)
+    p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                            sizeof bias);
+  cublasStatus_t status = p->blas->cublasLtMatmul(
+      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, call->out[0], p->result,
+      call->out[0], p->result, &p->algorithm, scratch, WORKSPACE_BYTES, (cudaStream_t)stream);
+  SLI_CHECK(!status, "cuBLASLt failed in %s: %s", call->op->name,
+            p->blas->cublasLtGetStatusString(status));
+}

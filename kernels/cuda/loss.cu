@@ -1,0 +1,112 @@
+/* Cross entropy, one block a row. The rows' shares of the loss wait in the scratch, in
+ * double, and are added up in order.
+ *
+ * A row may begin anywhere (vocabularies are odd), so a block goes along the 16-byte
+ * packs of memory that the row touches and leaves out what is not the row's. */
+#include "kernels/cuda/device.cuh"
+
+namespace {
+
+using namespace sli;
+
+template <typename T, typename F>
+__device__ inline void along_memory(const T *row, int64_t width, F f) {
+  constexpr int N = wide<T>;
+  int64_t before = (int64_t)((uintptr_t)row / sizeof(T) % N); /* elements of others */
+  for (int64_t p = threadIdx.x; p * N < before + width; p += BLOCK) {
+    int64_t c = p * N - before;
+    float x[N];
+    if (c >= 0 && c + N <= width) {
+      load<N>(x, row + c);
+      f(c, x, 0, N);
+    } else {
+      int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
+      for (int n = begin; n < end; n++) x[n] = to_float(row[c + n]);
+      f(c, x, begin, end);
+    }
+  }
+}
+
+/* The join of all threads' sums, the same in every thread. */
+__device__ inline sli_soft block_join(sli_soft s) {
+  __shared__ sli_soft of_warp[BLOCK / WARP];
+#pragma unroll
+  for (int k = WARP / 2; k; k /= 2) {
+    sli_soft other = {__shfl_xor_sync(ALL, s.top, k), __shfl_xor_sync(ALL, s.total, k)};
+    s = sli_soft_join(s, other);
+  }
+  __syncthreads();
+  if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = s;
+  __syncthreads();
+  s = of_warp[0];
+  for (int w = 1; w < BLOCK / WARP; w++) s = sli_soft_join(s, of_warp[w]);
+  return s;
+}
+
+/* One block a row. */
+template <typename T>
+__global__ void cross_entropy(const T *logits, const int32_t *targets, float *lse,
+                              double *partial, int64_t vocab) {
+  constexpr int N = wide<T>;
+  const T *row = logits + blockIdx.x * vocab;
+  sli_soft s = {SLI_LOWEST, 0};
+  along_memory(row, vocab, [&](int64_t, const float(&x)[N], int begin, int end) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+      if (n >= begin && n < end) s = sli_soft_add(s, x[n]);
+  });
+  s = block_join(s);
+  if (threadIdx.x) return;
+  float l = s.top + logf(s.total);
+  int32_t target = targets[blockIdx.x];
+  bool known = target >= 0 && target < vocab;
+  partial[blockIdx.x] = known ? (double)l - (double)to_float(row[target]) : (double)NAN;
+  if (lse) lse[blockIdx.x] = l;
+}
+
+/* One block a row; dlogits may be logits. */
+template <typename T>
+__global__ void cross_entropy_b(const T *logits, const int32_t *targets, const float *lse,
+                                const float *dloss, T *dlogits, int64_t rows, int64_t vocab) {
+  constexpr int N = wide<T>;
+  T *to = dlogits + blockIdx.x * vocab;
+  float scale = *dloss / (float)rows, l = lse[blockIdx.x];
+  int64_t target = targets[blockIdx.x];
+  along_memory(logits + blockIdx.x * vocab, vocab,
+               [&](int64_t c, const float(&x)[N], int begin, int end) {
+    float d[N] = {};
+#pragma unroll
+    for (int n = 0; n < N; n++)
+      if (n >= begin && n < end) d[n] = expf(x[n] - l) * scale - (c + n == target ? scale : 0.0f);
+    if (end - begin == N) return store<N>(to + c, d);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+      if (n >= begin && n < end) assign(to[c + n], d[n]);
+  });
+}
+
+} // namespace
+
+size_t sli_cuda_cross_entropy_scratch(const sl_call *call) {
+  return (size_t)sl_type_rows(&call->in_type[0]) * sizeof(double);
+}
+
+void sli_cuda_cross_entropy(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(rows), BLOCK, 0, cross_entropy<T>, (const T *)call->in[0],
+           (const int32_t *)call->in[1], (float *)call->out[1], (double *)call->scratch, vocab);
+  });
+  if (call->out[0]) sum_all(stream, call->scratch, rows, (double)rows, call->out[0]);
+}
+
+void sli_cuda_cross_entropy_b(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(rows), BLOCK, 0, cross_entropy_b<T>, (const T *)call->in[0],
+           (const int32_t *)call->in[1], (const float *)call->in[2], (const float *)call->in[3],
+           (T *)call->out[0], rows, vocab);
+  });
+}

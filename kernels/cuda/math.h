@@ -1,0 +1,104 @@
+/* What one thread computes on one number: plain functions of floats, in the part
+ * of the language that C and CUDA share, so that the same text is tested on the
+ * host. */
+#ifndef SLUICE_CUDA_MATH_H
+#define SLUICE_CUDA_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define SLI_HD __host__ __device__
+#else
+#define SLI_HD
+#endif
+
+/* 1 / (1 + e^-x): e^-x may be infinite, the quotient then is 0. */
+SLI_HD static inline float sli_sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
+/* gelu(x) = x s(2u) with u = c (x + a x^3), because (1 + tanh u)/2 = s(2u). */
+#define SLI_GELU_2C 1.5957691216057308f
+#define SLI_GELU_A 0.044715f
+
+SLI_HD static inline float sli_gelu(float x) {
+  return x * sli_sigmoid(SLI_GELU_2C * x * (1.0f + SLI_GELU_A * x * x));
+}
+
+SLI_HD static inline float sli_gelu_b(float x, float dy) {
+  float s = sli_sigmoid(SLI_GELU_2C * x * (1.0f + SLI_GELU_A * x * x));
+  float slope = SLI_GELU_2C * (1.0f + 3.0f * SLI_GELU_A * x * x);
+  return dy * s * (1.0f + x * (1.0f - s) * slope);
+}
+
+SLI_HD static inline float sli_relu(float x) {
+  return x < 0.0f ? 0.0f : x; /* NaN stays */
+}
+
+SLI_HD static inline float sli_swiglu(float gate, float up) {
+  return gate * sli_sigmoid(gate) * up;
+}
+
+SLI_HD static inline void sli_swiglu_b(float gate, float up, float dy, float *dgate, float *dup) {
+  float s = sli_sigmoid(gate);
+  *dgate = dy * up * s * (1.0f + gate * (1.0f - s));
+  *dup = dy * gate * s;
+}
+
+/* A softmax's sum on the way: `total` of e^(x - top) over what was seen. */
+typedef struct sli_soft {
+  float top, total;
+} sli_soft;
+
+/* Below every finite number but not infinite: x - top never is inf - inf. */
+#define SLI_LOWEST -3.4028235e38f
+
+SLI_HD static inline sli_soft sli_soft_add(sli_soft s, float x) {
+  if (x > s.top) return (sli_soft){x, s.total * expf(s.top - x) + 1.0f};
+  s.total += expf(x - s.top);
+  return s;
+}
+
+SLI_HD static inline sli_soft sli_soft_join(sli_soft a, sli_soft b) {
+  float top = a.top > b.top ? a.top : b.top;
+  return (sli_soft){top, a.total * expf(a.top - top) + b.total * expf(b.top - top)};
+}
+
+/* One step's numbers of AdamW; see sl_op_adamw. */
+typedef struct sli_adamw {
+  float beta1, beta2, eps;
+  float keep; /* 1 - lr decay, or 1 */
+  float rate; /* lr / (1 - beta1^t) */
+  float root; /* 1 / sqrt(1 - beta2^t) */
+} sli_adamw;
+
+SLI_HD static inline void sli_adamw_step(const sli_adamw *a, float g, float *p, float *m,
+                                         float *v) {
+  *m = a->beta1 * *m + (1.0f - a->beta1) * g;
+  *v = a->beta2 * *v + (1.0f - a->beta2) * g * g;
+  *p = *p * a->keep - a->rate * *m / (sqrtf(*v) * a->root + a->eps);
+}
+
+/* ---- bf16 ------------------------------------------------------------------------ */
+
+SLI_HD static inline float sli_bf16_to_float(uint16_t bits) {
+  union {
+    uint32_t bits;
+    float value;
+  } u = {(uint32_t)bits << 16};
+  return u.value;
+}
+
+/* To nearest, ties to even; the carry may reach the exponent, as it should. A NaN
+ * is cut, and stays one by a bit that is set. */
+SLI_HD static inline uint16_t sli_bf16_from_float(float x) {
+  union {
+    float value;
+    uint32_t bits;
+  } u = {x};
+  if ((u.bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u.bits >> 16 | 0x40);
+  return (uint16_t)((u.bits + 0x7fffu + (u.bits >> 16 & 1)) >> 16);
+}
+
+#endif

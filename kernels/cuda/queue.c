@@ -1,0 +1,187 @@
+/* The CUDA queue: a stream.
+ *
+ * A launch enqueues the kernels of a program and an event behind them. Fences count the
+ * launches from 1 on; launch n records event n mod RING, so an event is used again only
+ * when its firing is complete: whoever would be RING firings ahead sleeps until the
+ * oldest is done. The runtime's own bound (run_ahead of the plan's queue) is far lower,
+ * so that does not happen in its hands.
+ *
+ * All calls of a stream run in order, so they share one scratch. */
+#include <sluice/cuda.h>
+
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/program.h"
+
+enum { RING = SL_CUDA_RUN_AHEAD };
+
+typedef struct cuda_queue {
+  int device;
+  cudaStream_t stream;
+  cudaEvent_t events[RING];
+  cudaEvent_t before, after; /* a measured call */
+  void *scratch;
+  uint64_t launched;         /* the last fence given */
+  uint64_t completed;        /* the last fence known to be complete */
+} cuda_queue;
+
+static void must(const cuda_queue *q, cudaError_t error, const char *op) {
+  SLI_CHECK(!error, "GPU %d failed, seen after %s: %s", q->device, op, cudaGetErrorString(error));
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+static void cuda_close(void *queue) {
+  cuda_queue *q = queue;
+  if (!q) return;
+  if (q->stream) cudaStreamSynchronize(q->stream);
+  for (int i = 0; i < RING; i++)
+    if (q->events[i]) cudaEventDestroy(q->events[i]);
+  if (q->before) cudaEventDestroy(q->before);
+  if (q->after) cudaEventDestroy(q->after);
+  if (q->stream) cudaStreamDestroy(q->stream);
+  sl_cuda_memory_destroy(q->scratch);
+  free(q);
+}
+
+static cudaError_t make_events(cuda_queue *q) {
+  cudaError_t error = cudaSuccess;
+  for (int i = 0; i < RING && !error; i++)
+    error = cudaEventCreateWithFlags(&q->events[i], cudaEventDisableTiming | cudaEventBlockingSync);
+  if (!error) error = cudaEventCreateWithFlags(&q->before, cudaEventBlockingSync);
+  if (!error) error = cudaEventCreateWithFlags(&q->after, cudaEventBlockingSync);
+  return error;
+}
+
+static sl_status cuda_open(const sl_queue_config *config, void **queue) {
+  if (config->bind) config->bind(config->bind_arg, 0);
+  sl_status status = sli_cuda_use(config->device);
+  if (status) return status;
+  cuda_queue *q = sli_calloc(1, sizeof *q);
+  q->device = config->device;
+  cudaError_t error = cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, 0);
+  if (!error) error = make_events(q);
+  status = sli_cuda_check(error, q->device, "gave no stream");
+  if (!status && config->scratch_bytes)
+    status = sl_cuda_memory_create(q->device, config->scratch_bytes, &q->scratch);
+  if (status) cuda_close(q);
+  else *queue = q;
+  return status;
+}
+
+/* ---- launching ----------------------------------------------------------------------- */
+
+static inline void *place_address(sl_place place, void *const *bases) {
+  return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;
+}
+
+/* What a call would write is not wanted this time. */
+static inline bool is_left_out(const sl_program_call *c, void *const *out) {
+  for (int o = 0; o < c->nout; o++)
+    if (out[o]) return false;
+  return c->nout > 0;
+}
+
+static void launch_call(cuda_queue *q, const sl_program_call *c, const sl_firing *firing,
+                        const sl_tick *tick) {
+  const sli_cuda_call *made = c->state;
+  const void *in[c->nin + 1];
+  void *out[c->nout + 1];
+  uint32_t accumulate = c->accumulate;
+  for (int i = 0; i < c->nin; i++) in[i] = place_address(c->in[i], firing->bases);
+  for (int o = 0; o < c->nout; o++) {
+    out[o] = place_address(c->out[o], firing->bases);
+    if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
+  }
+  if (is_left_out(c, out)) return;
+  made->launch(&(sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
+                          .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
+                          .accumulate = accumulate, .state = made->state, .scratch = q->scratch,
+                          .tick = *tick}, q->stream);
+  must(q, cudaGetLastError(), c->op->name);
+}
+
+/* Only while durations are measured: waits for the call. */
+static void measure_call(cuda_queue *q, const sl_program_call *c, const sl_firing *firing,
+                         const sl_tick *tick) {
+  float ms = 0;
+  must(q, cudaEventRecord(q->before, q->stream), c->op->name);
+  launch_call(q, c, firing, tick);
+  must(q, cudaEventRecord(q->after, q->stream), c->op->name);
+  must(q, cudaEventSynchronize(q->after), c->op->name);
+  must(q, cudaEventElapsedTime(&ms, q->before, q->after), c->op->name);
+  if (c->time->calls++) c->time->ns += (uint64_t)(1e6 * (double)ms);
+}
+
+static void launch_program(cuda_queue *q, const sl_program *program, const sl_firing *firing) {
+  const sl_program_call *calls = program->calls;
+  sl_tick tick = firing->tick;
+  if (program->pieces) {
+    const sl_program_piece *piece = &program->pieces[tick.piece];
+    calls += piece->variant * program->ncalls;
+    tick.row = piece->row;
+    tick.rows = piece->rows;
+  }
+  for (int i = 0; i < program->ncalls; i++)
+    if (calls[i].time) measure_call(q, &calls[i], firing, &tick);
+    else launch_call(q, &calls[i], firing, &tick);
+}
+
+/* An event is free once the firing that used it last is complete. */
+static cudaEvent_t next_event(cuda_queue *q) {
+  cudaEvent_t event = q->events[++q->launched % RING];
+  if (q->launched <= RING || q->launched - RING <= q->completed) return event;
+  must(q, cudaEventSynchronize(event), "a firing of long ago");
+  q->completed = q->launched - RING;
+  return event;
+}
+
+static bool cuda_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                        uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)now_ns, (void)duration_ns;
+  cuda_queue *q = queue;
+  if (!program) return true;
+  must(q, cudaSetDevice(q->device), "choosing it");
+  cudaEvent_t event = next_event(q);
+  launch_program(q, program, firing);
+  must(q, cudaEventRecord(event, q->stream), "a launch");
+  *fence = q->launched;
+  return false;
+}
+
+static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
+  (void)now_ns;
+  cuda_queue *q = queue;
+  if (fence <= q->completed) return true;
+  cudaError_t error = cudaEventQuery(q->events[fence % RING]);
+  if (error == cudaErrorNotReady) return false;
+  must(q, error, "a firing");
+  q->completed = fence;
+  return true;
+}
+
+static uint64_t cuda_due(void *queue, uint64_t fence) {
+  (void)queue, (void)fence;
+  return UINT64_MAX;
+}
+
+void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
+  cuda_queue *q = queue, *of = other;
+  if (q == of || fence <= of->completed) return;
+  must(q, cudaSetDevice(q->device), "choosing it");
+  must(q, cudaStreamWaitEvent(q->stream, of->events[fence % RING], 0), "waiting");
+}
+
+const sl_queue_ops sl_queue_cuda = {
+    .name = "cuda",
+    .open = cuda_open,     /* makes a stream, allocates the scratch */
+    .close = cuda_close,   /* waits for the stream */
+    .launch = cuda_launch, /* enqueues; sleeps only where it is RING firings ahead */
+    .done = cuda_done,
+    .due = cuda_due,
+    .prepare = sli_cuda_program_prepare,
+    .release = sli_cuda_program_release,
+    .scratch = sli_cuda_program_scratch,
+};

@@ -1,0 +1,62 @@
+/* The CUDA side of the table of ops: one row for each op that a GPU can run. */
+#ifndef SLUICE_CUDA_ROWS_H
+#define SLUICE_CUDA_ROWS_H
+
+#include <sluice/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sli_cuda_row {
+  const sl_op *op;
+  /* Bytes of call->scratch, in the device's memory. NULL: none. */
+  size_t (*scratch)(const sl_call *call);
+  /* Makes call->state from types and attrs for the calling thread's device, and
+   * refuses what launch() could not do. Both may be NULL. */
+  sl_status (*prepare)(const sl_call *call, void **state);
+  void (*release)(void *state);
+  /* Enqueues the op. Checks nothing, never waits. */
+  void (*launch)(const sl_call *call, void *stream);
+} sli_cuda_row;
+
+extern const sli_cuda_row sli_cuda_rows[]; /* ends with op NULL */
+const sli_cuda_row *sli_cuda_row_find(const sl_op *op); /* NULL: there is none */
+
+enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
+
+/* The launchers of rows.c's table; attention_*.cu, update.cu and so on. */
+#define SLI_CUDA_LAUNCHERS(X)                                                        \
+  X(add) X(mul) X(mul_b) X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b)       \
+  X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack)                                      \
+  X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w)    \
+  X(bias_w) X(embedding) X(embedding_w) X(position) X(position_w) X(rotary) X(rotary_b) \
+  X(cross_entropy) X(cross_entropy_b) X(mse) X(mse_b) X(sumsq) X(clip) X(adamw)      \
+  X(attention) X(attention_b) X(attention_packed) X(attention_packed_b)              \
+  X(attention_piece) X(attention_piece_b)                                            \
+  X(attention_packed_piece) X(attention_packed_piece_b)                              \
+  X(linear) /* and linear_b and linear_w */
+#define X(name) void sli_cuda_##name(const sl_call *call, void *stream);
+SLI_CUDA_LAUNCHERS(X)
+#undef X
+
+size_t sli_cuda_sums_scratch(const sl_call *call);          /* *_w of norms, bias_w */
+size_t sli_cuda_cross_entropy_scratch(const sl_call *call);
+size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
+size_t sli_cuda_clip_scratch(const sl_call *call);
+size_t sli_cuda_attention_b_scratch(const sl_call *call);
+size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
+
+sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
+void sli_cuda_rotary_release(void *state);
+sl_status sli_cuda_linear_prepare(const sl_call *call, void **state);
+void sli_cuda_linear_release(void *state);
+
+/* Rounds `count` floats to bf16. */
+void sli_cuda_round(const float *from, void *to, int64_t count, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

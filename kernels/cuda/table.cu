@@ -1,0 +1,234 @@
+/* Rows looked up in tables, the gradients of the tables, and rotary positions. */
+#include <stdlib.h>
+
+#include "kernels/cuda/device.cuh"
+
+namespace {
+
+using namespace sli;
+
+/* ---- embedding ---------------------------------------------------------------------- */
+
+template <typename T, int N>
+__global__ void embed(const int32_t *ids, const float *table, T *y, int64_t vocab,
+                      int64_t width) {
+  int64_t r = blockIdx.x, id = ids[r];
+  for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
+    float x[N];
+    if (id >= 0 && id < vocab) load<N>(x, table + id * width + c);
+    else
+      for (int n = 0; n < N; n++) x[n] = NAN;
+    store<N>(y + r * width + c, x);
+  }
+}
+
+/* Whether `id` stands in ids[begin, end); the same in every thread of the block. */
+__device__ inline bool is_among(const int32_t *ids, int64_t begin, int64_t end, int32_t id) {
+  for (int64_t r = begin; r < end; r += BLOCK) {
+    bool here = r + threadIdx.x < end && ids[r + threadIdx.x] == id;
+    if (__syncthreads_or(here)) return true;
+  }
+  return false;
+}
+
+/* Block r adds up the gradients of all rows with the id of row r, in order, if r is
+ * the first of them; else it has nothing to do. The threads look at BLOCK ids at a
+ * time and leave a mark for each that fits, one bit a lane. */
+template <typename T, int N>
+__global__ void embed_w(const int32_t *ids, const T *dy, float *dtable, int64_t rows,
+                        int64_t vocab, int64_t width) {
+  __shared__ unsigned marks[BLOCK / WARP];
+  int64_t first = blockIdx.x;
+  int32_t id = ids[first];
+  if (id < 0 || id >= vocab || is_among(ids, 0, first, id)) return;
+  for (int64_t r0 = first; r0 < rows; r0 += BLOCK) {
+    unsigned fits = __ballot_sync(ALL, r0 + threadIdx.x < rows && ids[r0 + threadIdx.x] == id);
+    __syncthreads(); /* the last marks have been read */
+    if (threadIdx.x % WARP == 0) marks[threadIdx.x / WARP] = fits;
+    __syncthreads();
+    for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += BLOCK * N) {
+      float sum[N], d[N];
+      load<N>(sum, dtable + id * width + c);
+      for (int w = 0; w < BLOCK / WARP; w++)
+        for (unsigned left = marks[w]; left; left &= left - 1) {
+          load<N>(d, dy + (r0 + w * WARP + __ffs((int)left) - 1) * width + c);
+#pragma unroll
+          for (int n = 0; n < N; n++) sum[n] += d[n];
+        }
+      store<N>(dtable + id * width + c, sum);
+    }
+  }
+}
+
+/* ---- positions ------------------------------------------------------------------------ */
+
+/* One block a row of x [B, T, C]; table from the piece's first row on. */
+template <typename T, int N>
+__global__ void add_position(const T *x, const float *table, T *y, int64_t length,
+                             int64_t width) {
+  int64_t r = blockIdx.x;
+  for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
+    float v[N], t[N];
+    load<N>(v, x + r * width + c);
+    load<N>(t, table + r % length * width + c);
+#pragma unroll
+    for (int n = 0; n < N; n++) v[n] += t[n];
+    store<N>(y + r * width + c, v);
+  }
+}
+
+/* One block a row of the table: the sum over the batch, in order. */
+template <typename T, int N>
+__global__ void sum_position(const T *dy, float *dtable, bool add, int64_t batch, int64_t first,
+                             int64_t length, int64_t width) {
+  int64_t t = (int64_t)blockIdx.x - first;
+  bool here = t >= 0 && t < length;
+  if (add && !here) return;
+  for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
+    float sum[N] = {}, d[N];
+    if (add) load<N>(sum, dtable + blockIdx.x * width + c);
+    for (int64_t b = 0; here && b < batch; b++) {
+      load<N>(d, dy + (b * length + t) * width + c);
+#pragma unroll
+      for (int n = 0; n < N; n++) sum[n] += d[n];
+    }
+    store<N>(dtable + blockIdx.x * width + c, sum);
+  }
+}
+
+/* ---- rotary ----------------------------------------------------------------------------- */
+
+/* cos and sin of position t, pair j, in the device's memory. */
+struct angles {
+  int64_t pairs;
+  float *cos, *sin; /* [positions, pairs] */
+};
+
+/* One block a row of x [B, T, H*D]: turns pairs (j, j + D/2) of each head. */
+template <typename T, int N>
+__global__ void turn(const T *x, T *y, angles a, int64_t first, int64_t length, int64_t width,
+                     float direction) {
+  int64_t r = blockIdx.x, at = (first + r % length) * a.pairs;
+  for (int64_t i = (int64_t)threadIdx.x * N; i < width / 2; i += (int64_t)blockDim.x * N) {
+    int64_t j = i % a.pairs, left = r * width + i / a.pairs * 2 * a.pairs + j;
+    float c[N], s[N], u[N], v[N], u2[N], v2[N];
+    load<N>(c, a.cos + at + j);
+    load<N>(s, a.sin + at + j);
+    load<N>(u, x + left);
+    load<N>(v, x + left + a.pairs);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      u2[n] = u[n] * c[n] - v[n] * direction * s[n];
+      v2[n] = v[n] * c[n] + u[n] * direction * s[n];
+    }
+    store<N>(y + left, u2);
+    store<N>(y + left + a.pairs, v2);
+  }
+}
+
+void turn_all(const sl_call *call, void *stream, float direction) {
+  const sl_type *x = &call->in_type[0];
+  const angles *a = (const angles *)call->state;
+  with_elements(x->dtype, [&](auto element) {
+    using T = decltype(element);
+    with_packs<T>(a->pairs, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(stream, grid_of(sl_type_rows(x)), threads_for(x->dim[2] / 2 / N), 0, turn<T, N>,
+             (const T *)call->in[0], (T *)call->out[0], *a, call->tick.row, x->dim[1], x->dim[2],
+             direction);
+    });
+  });
+}
+
+} // namespace
+
+void sli_cuda_embedding(const sl_call *call, void *stream) {
+  int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
+  with_elements(call->out_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    with_packs<T>(width, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(stream, grid_of(sl_type_elements(&call->in_type[0])), threads_for(width / N), 0,
+             embed<T, N>, (const int32_t *)call->in[0], (const float *)call->in[1],
+             (T *)call->out[0], vocab, width);
+    });
+  });
+}
+
+void sli_cuda_embedding_w(const sl_call *call, void *stream) {
+  int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
+  int64_t rows = sl_type_elements(&call->in_type[0]);
+  if (!accumulates(call, 0))
+    cudaMemsetAsync(call->out[0], 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
+  with_elements(call->in_type[1].dtype, [&](auto element) {
+    using T = decltype(element);
+    with_packs<T>(width, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(stream, grid_of(rows), BLOCK, 0, embed_w<T, N>, (const int32_t *)call->in[0],
+             (const T *)call->in[1], (float *)call->out[0], rows, vocab, width);
+    });
+  });
+}
+
+void sli_cuda_position(const sl_call *call, void *stream) {
+  const sl_type *x = &call->in_type[0];
+  int64_t width = x->dim[2];
+  with_elements(x->dtype, [&](auto element) {
+    using T = decltype(element);
+    with_packs<T>(width, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(stream, grid_of(sl_type_rows(x)), threads_for(width / N), 0, add_position<T, N>,
+             (const T *)call->in[0], (const float *)call->in[1] + call->tick.row * width,
+             (T *)call->out[0], x->dim[1], width);
+    });
+  });
+}
+
+void sli_cuda_position_w(const sl_call *call, void *stream) {
+  const sl_type *dy = &call->in_type[0];
+  int64_t width = dy->dim[2];
+  with_elements(dy->dtype, [&](auto element) {
+    using T = decltype(element);
+    with_packs<T>(width, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(stream, grid_of(call->out_type[0].dim[0]), threads_for(width / N), 0,
+             sum_position<T, N>, (const T *)call->in[0], (float *)call->out[0],
+             accumulates(call, 0), dy->dim[0], call->tick.row, dy->dim[1], width);
+    });
+  });
+}
+
+sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
+  const sl_type *x = &call->in_type[0];
+  int64_t positions = call->attrs->length ? call->attrs->length : x->dim[1];
+  int64_t pairs = x->dim[2] / call->attrs->heads / 2, count = positions * pairs;
+  double theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
+  angles *a = (angles *)calloc(1, sizeof *a);
+  float *host = (float *)malloc(2 * (size_t)count * sizeof *host);
+  if (!a || !host || cudaMalloc((void **)&a->cos, 2 * (size_t)count * sizeof *host)) {
+    free(a);
+    free(host);
+    return sl_fail(SL_E_MEMORY, "no memory for a table of %lld angles", (long long)count);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    double angle = (double)(i / pairs) * pow(theta, -(double)(i % pairs) / (double)pairs);
+    host[i] = (float)cos(angle);
+    host[count + i] = (float)sin(angle);
+  }
+  cudaError_t error = cudaMemcpy(a->cos, host, 2 * (size_t)count * sizeof *host,
+                                 cudaMemcpyHostToDevice);
+  free(host);
+  a->pairs = pairs;
+  a->sin = a->cos + count;
+  *state = a;
+  if (!error) return SL_OK;
+  return sl_fail(SL_E_DEVICE, "the table of angles: %s", cudaGetErrorString(error));
+}
+
+void sli_cuda_rotary_release(void *state) {
+  if (state) cudaFree(((angles *)state)->cos);
+  free(state);
+}
+
+void sli_cuda_rotary(const sl_call *call, void *stream) { turn_all(call, stream, 1); }
+void sli_cuda_rotary_b(const sl_call *call, void *stream) { turn_all(call, stream, -1); }

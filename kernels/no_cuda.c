@@ -1,0 +1,53 @@
+/* What a build without CUDA says of GPUs. */
+#include <sluice/cuda.h>
+
+static sl_status refuse(void) {
+  return sl_fail(SL_E_UNSUPPORTED,
+                 "this build of Sluice has no CUDA: use --devices cpu, or build it with "
+                 "-DSLUICE_CUDA=ON where the CUDA toolkit is installed (docs/cuda.md)");
+}
+
+sl_status sl_cuda_count(int *count) {
+  (void)count;
+  return refuse();
+}
+
+sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
+  (void)device, (void)description;
+  return refuse();
+}
+
+sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
+  (void)device, (void)bytes, (void)memory;
+  return refuse();
+}
+
+sl_status sl_cuda_pinned_create(size_t bytes, void **memory) {
+  (void)bytes, (void)memory;
+  return refuse();
+}
+
+sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
+  (void)to, (void)from, (void)bytes;
+  return refuse();
+}
+
+/* There never is one. */
+void sl_cuda_memory_destroy(void *memory) { (void)memory; }
+void sl_cuda_pinned_destroy(void *memory) { (void)memory; }
+void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
+  (void)queue, (void)other, (void)fence;
+}
+
+static sl_status refuse_queue(const sl_queue_config *config, void **queue) {
+  (void)config, (void)queue;
+  return refuse();
+}
+
+static sl_status refuse_program(sl_program *program, int device) {
+  (void)program, (void)device;
+  return refuse();
+}
+
+const sl_queue_ops sl_queue_cuda = {.name = "cuda", .open = refuse_queue,
+                                    .prepare = refuse_program};

@@ -1,0 +1,199 @@
+/* cuBLASLt as its documentation has it, plainly: column-major matrices, operands that may
+ * be transposed, alpha and beta, a bias along columns. Shapes, alignments and workspaces
+ * that the library would refuse are refused. */
+#include "tests/emulated/cublasLt.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/math.h"
+
+struct emulated_handle {
+  int unused;
+};
+
+struct emulated_desc {
+  int32_t transposed_a, transposed_b, epilogue, bias_type;
+  const void *bias;
+};
+
+struct emulated_layout {
+  cudaDataType_t type;
+  int64_t rows, columns, ld;
+};
+
+struct emulated_preference {
+  uint64_t workspace;
+  uint32_t alignment; /* the least of all; 256 where nothing is said */
+};
+
+static void *made(size_t bytes) {
+  emulated_live++;
+  return calloc(1, bytes);
+}
+
+static cublasStatus_t gone(void *object) {
+  emulated_live--;
+  free(object);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  *handle = calloc(1, sizeof **handle); /* lives as long as the process */
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  free(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : status ? "invalid" : "success";
+}
+
+/* ---- descriptions -------------------------------------------------------------------- */
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  (void)compute;
+  if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *desc = made(sizeof **desc);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return gone(desc); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes) {
+  struct {
+    void *to;
+    size_t bytes;
+  } fields[] = {[CUBLASLT_MATMUL_DESC_TRANSA] = {&desc->transposed_a, 4},
+                [CUBLASLT_MATMUL_DESC_TRANSB] = {&desc->transposed_b, 4},
+                [CUBLASLT_MATMUL_DESC_EPILOGUE] = {&desc->epilogue, 4},
+                [CUBLASLT_MATMUL_DESC_BIAS_POINTER] = {&desc->bias, sizeof desc->bias},
+                [CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = {&desc->bias_type, 4}};
+  if (bytes != fields[attribute].bytes) return CUBLAS_STATUS_INVALID_VALUE;
+  memcpy(fields[attribute].to, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+  if (ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
+  *layout = made(sizeof **layout);
+  **layout = (struct emulated_layout){type, (int64_t)rows, (int64_t)columns, ld};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return gone(layout); }
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  *preference = made(sizeof **preference);
+  (*preference)->alignment = 256;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return gone(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
+  bool is_workspace = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+  if (bytes != (is_workspace ? sizeof(uint64_t) : sizeof(uint32_t)))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (is_workspace) memcpy(&preference->workspace, value, bytes);
+  else if (attribute != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+    memcpy(&preference->alignment, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- products --------------------------------------------------------------------------- */
+
+/* The sizes of op(x). */
+static int64_t op_rows(const struct emulated_layout *x, bool transposed) {
+  return transposed ? x->columns : x->rows;
+}
+
+static bool fits(const struct emulated_desc *desc, const struct emulated_layout *a,
+                 const struct emulated_layout *b, const struct emulated_layout *d) {
+  return a->type == b->type && op_rows(a, desc->transposed_a) == d->rows &&
+         op_rows(a, !desc->transposed_a) == op_rows(b, desc->transposed_b) &&
+         op_rows(b, !desc->transposed_b) == d->columns &&
+         (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc->bias_type == (int)d->type);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t *results,
+                                              int *found) {
+  (void)c, (void)wanted;
+  *found = handle && fits(desc, a, b, d) && preference->alignment <= 64;
+  if (*found) results[0].algo.workspace = preference->workspace;
+  return *found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static float get(const void *x, cudaDataType_t type, int64_t i) {
+  return type == CUDA_R_16BF ? sli_bf16_to_float(((const uint16_t *)x)[i])
+                             : ((const float *)x)[i];
+}
+
+static void put(void *x, cudaDataType_t type, int64_t i, float value) {
+  if (type == CUDA_R_16BF) ((uint16_t *)x)[i] = sli_bf16_from_float(value);
+  else ((float *)x)[i] = value;
+}
+
+/* Element (row, column) of op(x). */
+static float element(const void *x, const struct emulated_layout *layout, bool transposed,
+                     int64_t row, int64_t column) {
+  return get(x, layout->type, transposed ? row * layout->ld + column : column * layout->ld + row);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream) {
+  (void)stream, (void)c_layout;
+  bool aligned = !((uintptr_t)a % 64 | (uintptr_t)b % 64 | (uintptr_t)d % 64 |
+                   (uintptr_t)workspace % 256);
+  if (!handle || !aligned || algorithm->workspace > workspace_bytes)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  memset(workspace, 0xff, workspace_bytes < 4096 ? workspace_bytes : 4096);
+  float scale = *(const float *)alpha, keep = *(const float *)beta;
+  int64_t depth = op_rows(a_layout, !desc->transposed_a);
+  for (int64_t column = 0; column < d_layout->columns; column++)
+    for (int64_t row = 0; row < d_layout->rows; row++) {
+      float total = 0;
+      for (int64_t k = 0; k < depth; k++)
+        total += element(a, a_layout, desc->transposed_a, row, k) *
+                 element(b, b_layout, desc->transposed_b, k, column);
+      int64_t at = column * d_layout->ld + row;
+      total = scale * total + (keep != 0 ? keep * get(c, d_layout->type, at) : 0);
+      if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS)
+        total += get(desc->bias, (cudaDataType_t)desc->bias_type, row);
+      put(d, d_layout->type, at, total);
+    }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/* What kernels/cuda/blas.c finds in the library. */
+sl_status sli_blas_load(const sli_blas **blas) {
+  static const sli_blas all = {
+#define X(name) .name = name,
+      SLI_BLAS_FUNCTIONS(X)
+#undef X
+  };
+  *blas = &all;
+  return SL_OK;
+}

@@ -1,0 +1,175 @@
+/* Stands in for the CUDA runtime's header where there is no GPU, so that the files of
+ * kernels/cuda compile for the host and their kernels really run there.
+ *
+ * A launch runs its blocks one after another; every thread of a block is a fiber, and
+ * fibers change over at barriers and at what a warp does together (shuffles, ballots,
+ * products of the tensor cores). Shared memory is made anew for each launch with just
+ * the bytes that were asked for, and holds NaNs before each block. In which order
+ * threads run between barriers can be set, which shows what depends on it.
+ *
+ * "The device's memory" is the host's, and streams run what they are given at once;
+ * only an event says "not ready" when first asked, as a device would. What a real
+ * device does beyond that is not modelled: tests/gpu is for that. */
+#ifndef SLUICE_TESTS_EMULATED_CUDA_RUNTIME_H
+#define SLUICE_TESTS_EMULATED_CUDA_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the runtime, as far as we call it ---------------------------------------------- */
+
+typedef enum cudaError {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorNotReady = 600
+} cudaError_t;
+
+typedef struct emulated_stream *cudaStream_t;
+typedef struct emulated_event *cudaEvent_t;
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDefault = 4 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum {
+  cudaStreamNonBlocking = 1,
+  cudaEventDisableTiming = 2,
+  cudaEventBlockingSync = 1,
+  cudaHostAllocPortable = 1,
+  cudaHostAllocDefault = 0,
+};
+
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem, sharedMemPerBlockOptin;
+  int major, minor, multiProcessorCount;
+};
+
+const char *cudaGetErrorString(cudaError_t error);
+const char *cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
+
+/* ---- what tests set -------------------------------------------------------------------- */
+
+/* How many devices there are; -1: no driver. */
+extern int emulated_devices;
+/* Threads run from the last to the first between barriers. */
+extern int emulated_backwards;
+/* Live allocations, of memory, streams and events together. */
+extern int emulated_live;
+
+#ifdef __cplusplus
+}
+
+/* ---- the language ------------------------------------------------------------------------ */
+
+#include <math.h>
+#include <string.h>
+
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __align__(n) alignas(n)
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+extern dim3 emulated_thread, emulated_block, emulated_block_size, emulated_grid;
+extern unsigned char *emulated_shared;
+#define threadIdx emulated_thread
+#define blockIdx emulated_block
+#define blockDim emulated_block_size
+#define gridDim emulated_grid
+
+/* Returns when all threads of the block have come. */
+void emulated_barrier();
+/* Gives up to 64 bytes to the other lanes of the caller's warp, and returns, when all have,
+ * what they gave; valid until the next exchange but one. */
+const void *emulated_exchange(const void *mine, size_t bytes);
+inline const void *emulated_of_lane(const void *all, int lane) {
+  return (const char *)all + lane * 128;
+}
+
+inline void __syncthreads() { emulated_barrier(); }
+bool __syncthreads_or(bool here);
+
+template <typename S> S __shfl_xor_sync(unsigned, S x, int k) {
+  const void *all = emulated_exchange(&x, sizeof x);
+  memcpy(&x, emulated_of_lane(all, (int)(threadIdx.x % 32) ^ k), sizeof x);
+  return x;
+}
+
+unsigned __ballot_sync(unsigned lanes, bool here);
+inline int __ffs(int x) { return __builtin_ffs(x); }
+
+inline float __uint_as_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+uint32_t emulated_round_tf32(float x);
+
+/* ---- launching ------------------------------------------------------------------------------ */
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+};
+
+void emulated_launch(const cudaLaunchConfig_t *config, const void *kernel,
+                     const std::function<void()> &run);
+
+template <typename... P>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), P... args) {
+  emulated_launch(config, (const void *)kernel, [=] { kernel(args...); });
+  return cudaSuccess;
+}
+
+#endif
+#endif

@@ -1,0 +1,445 @@
+/* Fibers, and a runtime whose device is the host; see cuda_runtime.h. */
+#include "tests/emulated/cuda_runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include <map>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+int emulated_devices = 1, emulated_backwards, emulated_live;
+dim3 emulated_thread, emulated_block, emulated_block_size, emulated_grid;
+unsigned char *emulated_shared;
+
+#define REQUIRE(condition, ...)                                                      \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      fprintf(stderr, "emulated device: " __VA_ARGS__);                              \
+      fputc('\n', stderr);                                                           \
+      abort();                                                                       \
+    }                                                                                \
+  } while (0)
+
+/* ---- changing stacks --------------------------------------------------------------------
+ *
+ * swapcontext() asks the system each time, which is most of what a run would take; so
+ * where we can we do without it: what has to be kept is a few registers. */
+
+#if defined(__x86_64__)
+struct context {
+  void *sp;
+};
+extern "C" void emulated_switch(void **from, void *to);
+asm(".text\n"
+    ".type emulated_switch, @function\n"
+    "emulated_switch:\n"
+    "  push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
+    "  mov %rsp, (%rdi)\n"
+    "  mov %rsi, %rsp\n"
+    "  pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n"
+    "  ret\n"
+    ".size emulated_switch, . - emulated_switch\n");
+
+static void change(context *from, context *to) { emulated_switch(&from->sp, to->sp); }
+
+/* The first change pops six registers and returns into `main`, which finds the stack as a
+ * call leaves it. */
+static void begin_at(context *c, void *stack, size_t bytes, void (*main)()) {
+  void **top = (void **)((char *)stack + bytes) - 1;
+  *--top = (void *)main;
+  c->sp = top - 6;
+  memset(c->sp, 0, 6 * sizeof *top);
+}
+#else
+typedef ucontext_t context;
+static void change(context *from, context *to) { swapcontext(from, to); }
+static void begin_at(context *c, void *stack, size_t bytes, void (*main)()) {
+  getcontext(c);
+  c->uc_stack.ss_sp = stack;
+  c->uc_stack.ss_size = bytes;
+  c->uc_link = NULL;
+  makecontext(c, main, 0);
+}
+#endif
+
+/* ---- fibers ---------------------------------------------------------------------------
+ *
+ * A fiber that comes to a barrier waits there until all of its block or of its warp that
+ * still run have come. The scheduler resumes whoever may go on, thread by thread. */
+
+namespace {
+
+enum { STACK_BYTES = 128 << 10, LANE_BYTES = 64, WARP = 32 };
+
+struct fiber {
+  ::context context;
+  void *stack;
+  enum { READY, AT_WARP, AT_BLOCK, DONE } state;
+  unsigned exchanges; /* how many its warp has had */
+};
+
+std::vector<fiber> fibers; /* kept from launch to launch */
+context scheduler;
+int running, threads;
+const std::function<void()> *body;
+std::vector<unsigned char> lanes;
+
+#if defined(__SANITIZE_ADDRESS__)
+const void *scheduler_stack;
+size_t scheduler_bytes;
+void leave(void **fake, const void *stack, size_t bytes) {
+  __sanitizer_start_switch_fiber(fake, stack, bytes);
+}
+void arrive(void *fake, const void **stack, size_t *bytes) {
+  __sanitizer_finish_switch_fiber(fake, stack, bytes);
+}
+#else
+const void *scheduler_stack;
+size_t scheduler_bytes;
+void leave(void **, const void *, size_t) {}
+void arrive(void *, const void **, size_t *) {}
+#endif
+
+/* From a fiber to the scheduler. */
+void wait_in(int state) {
+  fiber &f = fibers[running];
+  f.state = (decltype(f.state))state;
+  void *fake = NULL;
+  leave(state == fiber::DONE ? NULL : &fake, scheduler_stack, scheduler_bytes);
+  change(&f.context, &scheduler);
+  arrive(fake, &scheduler_stack, &scheduler_bytes);
+}
+
+void fiber_main() {
+  arrive(NULL, &scheduler_stack, &scheduler_bytes);
+  (*body)();
+  wait_in(fiber::DONE);
+}
+
+void start(fiber &f) {
+  if (!f.stack) f.stack = malloc(STACK_BYTES);
+  begin_at(&f.context, f.stack, STACK_BYTES, fiber_main);
+  f.state = fiber::READY;
+  f.exchanges = 0;
+}
+
+void resume(int i) {
+  running = i;
+  emulated_thread = dim3((unsigned)i, 0, 0);
+  void *fake = NULL;
+  leave(&fake, fibers[i].stack, STACK_BYTES);
+  change(&scheduler, &fibers[i].context);
+  arrive(fake, NULL, NULL);
+}
+
+/* Whether threads begin..end-1 all wait in this state, or are done. */
+bool have_come(int begin, int end, int state) {
+  for (int i = begin; i < end; i++)
+    if (fibers[i].state != state && fibers[i].state != fiber::DONE) return false;
+  return true;
+}
+
+bool let_go(int begin, int end, int state) {
+  bool any = false;
+  if (!have_come(begin, end, state)) return false;
+  for (int i = begin; i < end; i++)
+    if (fibers[i].state == state) fibers[i].state = fiber::READY, any = true;
+  return any;
+}
+
+/* One round of a warp: all its threads up to the next place where they wait. */
+bool run_warp(int begin, int end) {
+  bool any = false;
+  for (int k = begin; k < end; k++) {
+    int i = emulated_backwards ? begin + end - 1 - k : k;
+    if (fibers[i].state == fiber::READY) resume(i), any = true;
+  }
+  return let_go(begin, end, fiber::AT_WARP) || any;
+}
+
+void run_block() {
+  for (int i = 0; i < threads; i++) start(fibers[i]);
+  for (;;) {
+    bool any = false;
+    int warps = (threads + WARP - 1) / WARP;
+    for (int k = 0; k < warps; k++) {
+      int w = emulated_backwards ? warps - 1 - k : k, end = (w + 1) * WARP;
+      while (run_warp(w * WARP, end < threads ? end : threads)) any = true;
+    }
+    if (have_come(0, threads, fiber::DONE)) return;
+    REQUIRE(let_go(0, threads, fiber::AT_BLOCK) || any,
+            "the threads of a block wait for each other at different places");
+  }
+}
+
+std::map<const void *, size_t> allowed; /* bytes of shared memory, where raised */
+
+} // namespace
+
+void emulated_barrier() { wait_in(fiber::AT_BLOCK); }
+
+/* Where thread k leaves what it gives to exchange number n: there are two places in turn,
+ * so that who is late to read finds what it needs when others give to the next one. */
+static void *place(int k, unsigned n) {
+  return &lanes[((size_t)k * 2 + n % 2) * LANE_BYTES];
+}
+
+const void *emulated_exchange(const void *mine, size_t bytes) {
+  unsigned n = fibers[running].exchanges++;
+  memcpy(place(running, n), mine, bytes);
+  wait_in(fiber::AT_WARP);
+  return place(running / WARP * WARP, n);
+}
+
+void emulated_launch(const cudaLaunchConfig_t *config, const void *kernel,
+                     const std::function<void()> &run) {
+  dim3 g = config->gridDim;
+  threads = (int)config->blockDim.x;
+  size_t most = allowed.count(kernel) ? allowed[kernel] : 48 << 10;
+  REQUIRE(threads >= 1 && threads <= 1024, "a block of %d threads", threads);
+  REQUIRE(g.x >= 1 && g.x <= 0x7fffffffu && g.y >= 1 && g.y <= 65535 && g.z >= 1 && g.z <= 65535,
+          "a grid of %u x %u x %u", g.x, g.y, g.z);
+  REQUIRE(config->dynamicSmemBytes <= most, "a kernel gets %zu bytes of shared memory, not %zu",
+          most, config->dynamicSmemBytes);
+  if ((int)fibers.size() < threads) fibers.resize((size_t)threads);
+  lanes.resize((size_t)(threads + WARP) * 2 * LANE_BYTES);
+  emulated_shared = (unsigned char *)aligned_alloc(
+      16, (config->dynamicSmemBytes + 15) / 16 * 16 + (config->dynamicSmemBytes ? 0 : 16));
+  emulated_block_size = config->blockDim;
+  emulated_grid = g;
+  body = &run;
+  for (unsigned z = 0; z < g.z; z++)
+    for (unsigned y = 0; y < g.y; y++)
+      for (unsigned x = 0; x < g.x; x++) {
+        emulated_block = dim3(x, y, z);
+        memset(emulated_shared, 0xff, config->dynamicSmemBytes);
+        run_block();
+      }
+  free(emulated_shared);
+}
+
+/* ---- what a warp or a block does together ------------------------------------------------ */
+
+bool __syncthreads_or(bool here) {
+  static bool any;
+  emulated_barrier(); /* the last one has been read */
+  any = false;
+  emulated_barrier();
+  any |= here;
+  emulated_barrier();
+  return any;
+}
+
+unsigned __ballot_sync(unsigned, bool here) {
+  const void *all = emulated_exchange(&here, sizeof here);
+  unsigned bits = 0;
+  for (int k = 0; k < WARP; k++) bits |= (unsigned)*(const bool *)emulated_of_lane(all, k) << k;
+  return bits;
+}
+
+uint32_t emulated_round_tf32(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (bits + 0x1000) & ~0x1fffu; /* to nearest, ties away */
+}
+
+namespace {
+
+struct operands {
+  uint32_t a[4], b[2];
+};
+
+/* The lanes that hold row m of A are those of group m % 8, in its registers m / 8 and
+ * m / 8 + 2; those that hold column n of B are those of group n. Which numbers of the
+ * inner dimension a register holds is the same in A and B, so a sum over all registers is
+ * the product (PTX ISA, "Matrix fragments for mma.m16n8k16" and "... m16n8k8"). */
+const operands *of_lane(const void *all, int group, int member) {
+  return (const operands *)emulated_of_lane(all, group * 4 + member);
+}
+
+float upper(uint32_t bits) { return __uint_as_float(bits & 0xffff0000u); }
+float lower(uint32_t bits) { return __uint_as_float(bits << 16); }
+
+float bf16_product(uint32_t a, uint32_t b) { return lower(a) * lower(b) + upper(a) * upper(b); }
+float tf32_product(uint32_t a, uint32_t b) {
+  return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);
+}
+
+template <typename F>
+void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], F product) {
+  int lane = (int)(threadIdx.x % WARP);
+  operands mine;
+  memcpy(mine.a, a, sizeof a);
+  memcpy(mine.b, b, sizeof b);
+  const void *all = emulated_exchange(&mine, sizeof mine);
+  for (int i = 0; i < 4; i++) {
+    int m = lane / 4 + i / 2 * 8, n = lane % 4 * 2 + i % 2;
+    float total = 0;
+    for (int t = 0; t < 4; t++)
+      for (int half = 0; half < 2; half++)
+        total += product(of_lane(all, m % 8, t)->a[m / 8 + 2 * half], of_lane(all, n, t)->b[half]);
+    d[i] += total;
+  }
+}
+
+} // namespace
+
+void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  mma(d, a, b, bf16_product);
+}
+
+void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  mma(d, a, b, tf32_product);
+}
+
+/* ---- the runtime -------------------------------------------------------------------------- */
+
+struct emulated_stream {
+  int priority;
+};
+
+struct emulated_event {
+  bool asked;
+};
+
+namespace {
+int current_device;
+
+cudaError_t allocate(void **memory, size_t bytes) {
+  if (bytes > (size_t)1 << 40) return cudaErrorMemoryAllocation;
+  *memory = aligned_alloc(256, (bytes + 256) / 256 * 256);
+  if (!*memory) return cudaErrorMemoryAllocation;
+  emulated_live++;
+  return cudaSuccess;
+}
+
+cudaError_t release(void *memory) {
+  if (memory) emulated_live--;
+  free(memory);
+  return cudaSuccess;
+}
+} // namespace
+
+const char *cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorNotReady: return "device not ready";
+    default: return "invalid argument";
+  }
+}
+
+const char *cudaGetErrorName(cudaError_t error) { return cudaGetErrorString(error); }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  *count = emulated_devices > 0 ? emulated_devices : 0;
+  if (emulated_devices < 0) return cudaErrorInsufficientDriver;
+  return emulated_devices ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  if (device < 0 || device >= emulated_devices) return cudaErrorInvalidValue;
+  *properties = cudaDeviceProp();
+  snprintf(properties->name, sizeof properties->name, "Emulated %d", device);
+  properties->totalGlobalMem = (size_t)1 << 32;
+  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
+  snprintf(id, (size_t)length, "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int *version) {
+  return *version = emulated_devices < 0 ? 0 : 13000, cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= emulated_devices) return cudaErrorInvalidValue;
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *device) { return *device = current_device, cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+  *free_bytes = (size_t)3 << 30;
+  *total_bytes = (size_t)1 << 32;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) { return allocate(memory, bytes); }
+cudaError_t cudaFree(void *memory) { return release(memory); }
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) { return allocate(memory, bytes); }
+cudaError_t cudaFreeHost(void *memory) { return release(memory); }
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
+  memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
+  memset(to, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority) {
+  emulated_live++;
+  *stream = new emulated_stream{priority};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  emulated_live--;
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+  emulated_live++;
+  *event = new emulated_event{true};
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  emulated_live--;
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->asked = false;
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  bool ready = event->asked;
+  event->asked = true;
+  return ready ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  event->asked = true;
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+  return *ms = 0.001f, cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute, int value) {
+  if (value > 227 << 10) return cudaErrorInvalidValue;
+  allowed[kernel] = (size_t)value;
+  return cudaSuccess;
+}

@@ -1,0 +1,477 @@
+/* Every row that a GPU runs gives what its CPU row gives, within the precision of its
+ * types, the same bits every time, and writes nothing beside its outputs: at odd shapes
+ * and even ones, with absent outputs, adding to what is there, in pieces, on f32 tensors
+ * and on bf16 ones.
+ *
+ *   test_kernels [SEED]
+ *
+ * Built against tests/emulated the same claims are checked where there is no GPU, on the
+ * smaller shapes, with the threads of a block in two orders. */
+#include <unistd.h>
+
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/rows.h"
+#include "tests/gpu/device_call.h"
+
+#ifdef SLUICE_EMULATED
+extern int emulated_backwards;
+#else
+static int emulated_backwards; /* a GPU's threads run as they please */
+#endif
+
+enum { ABSENT = -1 };
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+#define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
+
+typedef struct claim {
+  const sl_op *op;
+  sl_attrs attrs;
+  int nin;
+  sl_type in[4];
+  int below; /* ids are in [0, below) */
+} claim;
+
+/* Forward rows; those of their gradients follow from the rules. */
+static const claim claims[] = {
+    {&sl_op_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
+    {&sl_op_linear, {0}, 3, {F32(2, 3, 16), F32(24, 16), NOTHING}, 0},
+    {&sl_op_linear, {.transposed = true}, 3, {F32(7, 33), F32(33, 5), F32(5)}, 0},
+    {&sl_op_linear, {.transposed = true}, 2, {F32(1, 7), F32(7, 64)}, 0},
+    {&sl_op_embedding, {0}, 2, {I32(3, 7), F32(5, 33)}, 7},
+    {&sl_op_embedding, {0}, 2, {I32(300), F32(6, 72)}, 5},
+    {&sl_op_position, {0}, 2, {F32(2, 7, 33), F32(9, 33)}, 0},
+    {&sl_op_position, {0}, 2, {F32(3, 4, 64), F32(4, 64)}, 0},
+    {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_copy, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_mul, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_gelu, {0}, 1, {F32(71, 33)}, 0},
+    {&sl_op_relu, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_tanh, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_swiglu, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_layernorm, {0}, 3, {F32(7, 33), F32(33), F32(33)}, 0},
+    {&sl_op_layernorm, {.eps = 0.1f}, 3, {F32(71, 2, 1160), F32(1160), F32(1160)}, 0},
+    {&sl_op_rmsnorm, {0}, 2, {F32(7, 33), F32(33)}, 0},
+    {&sl_op_rmsnorm, {.eps = 0.1f}, 2, {F32(2, 37, 136), F32(136)}, 0},
+    {&sl_op_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
+    {&sl_op_rotary, {.heads = 2, .theta = 500}, 1, {F32(1, 5, 64)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
+    {&sl_op_attention, {.heads = 2}, 3, {F32(2, 7, 14), F32(2, 7, 14), F32(2, 7, 14)}, 0},
+    {&sl_op_attention, {.heads = 4, .kv_heads = 2}, 3,
+     {F32(1, 66, 64), F32(1, 66, 32), F32(1, 66, 32)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 133, 72), F32(1, 133, 72), F32(1, 133, 72)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 70, 200), F32(1, 70, 200), F32(1, 70, 200)}, 0},
+    {&sl_op_attention_packed, {.heads = 2}, 1, {F32(2, 7, 42)}, 0},
+    {&sl_op_attention_packed, {.heads = 3, .kv_heads = 1}, 1, {F32(1, 67, 320)}, 0},
+    {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
+    {&sl_op_cross_entropy, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
+    {&sl_op_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
+    {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
+#ifndef SLUICE_EMULATED
+    {&sl_op_linear, {0}, 3, {F32(2048, 768), F32(3072, 768), F32(3072)}, 0},
+    {&sl_op_embedding, {0}, 2, {I32(8, 1024), F32(50257, 768)}, 50257},
+    {&sl_op_layernorm, {0}, 3, {F32(4096, 768), F32(768), F32(768)}, 0},
+    {&sl_op_rmsnorm, {0}, 2, {F32(4096, 4096), F32(4096)}, 0},
+    {&sl_op_attention_packed, {.heads = 12}, 1, {F32(2, 1024, 3 * 768)}, 0},
+    {&sl_op_attention, {.heads = 8, .kv_heads = 2}, 3,
+     {F32(2, 700, 1024), F32(2, 700, 256), F32(2, 700, 256)}, 0},
+    {&sl_op_attention, {.heads = 2}, 3,
+     {F32(1, 500, 512), F32(1, 500, 512), F32(1, 500, 512)}, 0},
+    {&sl_op_cross_entropy, {0}, 2, {F32(1024, 50257), I32(1024)}, 50257},
+    {&sl_op_gelu, {0}, 1, {F32(4096, 3072)}, 0},
+#endif
+};
+
+/* ---- what bf16 tensors are ------------------------------------------------------------
+ *
+ * Data may be bf16, statistics and weights of norms and tables stay f32. Bits say which
+ * inputs and outputs are data; rows that are not named have nothing else. */
+static const struct {
+  const sl_op *op;
+  uint32_t in, out;
+} data_of[] = {
+    {&sl_op_linear, 3, 1},       {&sl_op_linear_w, 3, 0},
+    {&sl_op_layernorm, 1, 1},    {&sl_op_layernorm_b, 17, 1}, {&sl_op_layernorm_w, 9, 0},
+    {&sl_op_rmsnorm, 1, 1},      {&sl_op_rmsnorm_b, 9, 1},    {&sl_op_rmsnorm_w, 5, 0},
+    {&sl_op_bias_w, 1, 0},       {&sl_op_embedding, 0, 1},    {&sl_op_embedding_w, 2, 0},
+    {&sl_op_position, 1, 1},     {&sl_op_position_w, 1, 0},
+    {&sl_op_attention, 7, 1},    {&sl_op_attention_b, 47, 7},
+    {&sl_op_attention_packed, 1, 1}, {&sl_op_attention_packed_b, 11, 1},
+    {&sl_op_attention_piece, 7, 5},  {&sl_op_attention_piece_b, 23, 15},
+    {&sl_op_attention_packed_piece, 1, 13}, {&sl_op_attention_packed_piece_b, 23, 3},
+    {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
+    {&sl_op_mse, 3, 0},          {&sl_op_mse_b, 3, 1},
+    {&sl_op_sumsq, 255, 0},      {&sl_op_clip, 0, 0},         {&sl_op_adamw, 0, 0},
+    {&sl_op_pack, 0, 0},
+};
+
+static void find_data(const sl_op *op, uint32_t *in, uint32_t *out) {
+  *in = *out = 255;
+  for (size_t i = 0; i < sizeof data_of / sizeof *data_of; i++)
+    if (data_of[i].op == op) *in = data_of[i].in, *out = data_of[i].out;
+}
+
+/* A copy of x, an array of type *type, rounded to bf16; *type follows. */
+static void *to_bf16(const void *x, sl_type *type) {
+  int64_t n = sl_type_elements(type);
+  type->dtype = SL_BF16;
+  uint16_t *to = array_create(type);
+  for (int64_t i = 0; i < n; i++) to[i] = sli_bf16_from_float(((const float *)x)[i]);
+  return to;
+}
+
+static void round_array(void *x, const sl_type *type) {
+  for (int64_t i = 0; x && type->dtype == SL_F32 && i < sl_type_elements(type); i++)
+    ((float *)x)[i] = sli_bf16_to_float(sli_bf16_from_float(((float *)x)[i]));
+}
+
+static double element(const void *x, const sl_type *type, int64_t i) {
+  if (type->dtype == SL_BF16) return (double)sli_bf16_to_float(((const uint16_t *)x)[i]);
+  return array_get(x, type, i);
+}
+
+/* ---- one call on both ------------------------------------------------------------------- */
+
+static void check_close(const kernel *k, int o, const void *got, const sl_type *type,
+                        double tolerance) {
+  char text[SL_TYPE_TEXT];
+  for (int64_t i = 0; i < sl_type_elements(type); i++) {
+    double g = element(got, type, i), want = element(k->out[o], &k->out_type[o], i);
+    CHECK(fabs(g - want) <= tolerance * (1 + fabs(want)) || (isnan(g) && isnan(want)),
+          "%s(%s...) on %s: output %d, element %lld is %.9g, on the CPU %.9g", k->op->name,
+          sl_type_format(text, &k->in_type[0]), sl_dtype_name(type->dtype), o, (long long)i, g,
+          want);
+  }
+}
+
+/* The call on the device, twice, with these types; k holds what the CPU made of it. */
+static void check_device(const kernel *k, const kernel *on_device, void *const *initial,
+                         double tolerance) {
+  void *once[MAX_OUT] = {0}, *again[MAX_OUT] = {0};
+  device_call d;
+  for (int o = 0; o < k->nout; o++) {
+    once[o] = array_create(&on_device->out_type[o]);
+    again[o] = array_create(&on_device->out_type[o]);
+  }
+  device_call_create(&d, on_device);
+  device_call_run(&d, on_device, initial, once);
+  emulated_backwards = 1;
+  device_call_run(&d, on_device, initial, again);
+  emulated_backwards = 0;
+  device_call_destroy(&d);
+  for (int o = 0; o < k->nout; o++) {
+    const sl_type *type = &on_device->out_type[o];
+    if (k->out[o]) {
+      check_close(k, o, once[o], type, tolerance);
+      CHECK(!memcmp(once[o], again[o], sl_type_bytes(type)), "%s gives other bits the second time",
+            k->op->name);
+    }
+    free(once[o]);
+    free(again[o]);
+  }
+}
+
+/* The same call with its data in bf16. */
+static void check_device_bf16(const kernel *k, void *const *initial) {
+  kernel b = *k;
+  void *start[MAX_OUT] = {0};
+  uint32_t in, out;
+  find_data(k->op, &in, &out);
+  for (int i = 0; i < k->nin; i++)
+    if (k->in[i] && (in >> i & 1) && k->in_type[i].dtype == SL_F32)
+      b.in[i] = to_bf16(k->in[i], &b.in_type[i]);
+  for (int o = 0; o < k->nout; o++)
+    if (k->out[o] && (out >> o & 1)) start[o] = to_bf16(initial[o], &b.out_type[o]);
+    else start[o] = initial[o];
+  check_device(k, &b, start, 0.03);
+  for (int i = 0; i < k->nin; i++)
+    if (b.in[i] != k->in[i]) free(b.in[i]);
+  for (int o = 0; o < k->nout; o++)
+    if (start[o] != initial[o]) free(start[o]);
+}
+
+/* Runs the call on the CPU, leaving what it gives in k, and compares. */
+static void check_call(kernel *k, double tolerance, bool bf16) {
+  void *initial[MAX_OUT] = {0};
+  for (int o = 0; o < k->nout; o++) {
+    if (!k->out[o]) continue;
+    initial[o] = array_create(&k->out_type[o]);
+    memcpy(initial[o], k->out[o], sl_type_bytes(&k->out_type[o]));
+  }
+  kernel_run(k, NULL);
+  check_device(k, k, initial, tolerance);
+  if (bf16) check_device_bf16(k, initial);
+  for (int o = 0; o < k->nout; o++) free(initial[o]);
+}
+
+/* Each output alone, and each that accumulates added to what is there. */
+static void check_variants(kernel *k) {
+  for (int o = 0; o < k->nout && k->nout > 1; o++) {
+    kernel alone = *k;
+    for (int p = 0; p < k->nout; p++)
+      if (p != o) alone.out[p] = NULL;
+    check_call(&alone, 2e-5, false);
+  }
+  for (int o = 0; o < k->nout; o++) {
+    if (!(k->op->accumulates >> o & 1)) continue;
+    k->accumulate = 1u << o;
+    check_call(k, 2e-5, true);
+    k->accumulate = 0;
+  }
+}
+
+/* ---- gradient rules -------------------------------------------------------------------------- */
+
+static kernel rule_create(const kernel *forward, const sl_grad_rule *rule) {
+  sl_type types[MAX_IN] = {0};
+  const void *data[MAX_IN];
+  int n = 0;
+  for (; rule->in[n].kind != SL_ARG_NONE; n++) {
+    int index = rule->in[n].index;
+    bool is_in = rule->in[n].kind == SL_ARG_IN, is_out = rule->in[n].kind == SL_ARG_OUT;
+    types[n] = is_in ? forward->in_type[index] : forward->out_type[index];
+    data[n] = is_in ? forward->in[index] : is_out ? forward->out[index] : NULL;
+    if (!is_in && !is_out) types[n].dtype = SL_F32;
+  }
+  kernel k = kernel_create(rule->op, forward->attrs, n, types, rule->nof);
+  for (int i = 0; i < n; i++) {
+    if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
+    else array_random(k.in[i], &types[i], 0);
+  }
+  return k;
+}
+
+static void check_rule(const kernel *forward, const sl_grad_rule *rule, bool bf16) {
+  for (int j = 0; j < rule->nof; j++)
+    if (rule->of[j] >= forward->nin || !forward->in[rule->of[j]]) return;
+  kernel k = rule_create(forward, rule);
+  k.tick = forward->tick;
+  for (int i = 0; bf16 && i < k.nin; i++) round_array(k.in[i], &k.in_type[i]);
+  check_call(&k, 2e-5, bf16);
+  if (!bf16) check_variants(&k);
+  kernel_destroy(&k);
+}
+
+static void check_claim(const claim *c, bool bf16) {
+  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout);
+  for (int i = 0; i < k.nin; i++) {
+    if (k.in[i]) array_random(k.in[i], &k.in_type[i], c->below);
+    if (bf16) round_array(k.in[i], &k.in_type[i]);
+  }
+  check_call(&k, 2e-5, bf16);
+  if (!bf16) check_variants(&k);
+  for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++)
+    if (rule->op) check_rule(&k, rule, bf16);
+  kernel_destroy(&k);
+}
+
+/* ---- sequences in pieces ------------------------------------------------------------------------ */
+
+typedef struct cut {
+  const sl_op *op;
+  sl_attrs attrs;
+  int64_t batch, widths[3];
+  int nin;
+  int npieces;
+  int64_t rows[4];
+} cut;
+
+static const cut cuts[] = {
+    {&sl_op_attention_piece, {.heads = 4, .kv_heads = 2, .length = 73}, 2, {32, 16, 16}, 3, 3,
+     {5, 60, 8}},
+    {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}},
+    {&sl_op_attention_packed_piece, {.heads = 2, .kv_heads = 1, .length = 71}, 2, {64}, 1, 2,
+     {65, 6}},
+#ifndef SLUICE_EMULATED
+    {&sl_op_attention_packed_piece, {.heads = 12, .length = 1024}, 2, {3 * 768}, 1, 4,
+     {256, 256, 256, 256}},
+#endif
+};
+
+static void carry(kernel *to, int o, const kernel *from, int p) {
+  memcpy(to->out[o], from->out[p], sl_type_bytes(&to->out_type[o]));
+}
+
+/* Forward piece by piece with one record of keys and values, backward in reverse with one
+ * record of their gradients; the device begins every piece where the CPU does. */
+static void check_cut(const cut *c, bool bf16) {
+  kernel forward[4], last = {0};
+  const sl_grad_rule *rule = &c->op->grad[0];
+  int record = rule->op->nout - 1;
+  int64_t row = 0;
+  for (int p = 0; p < c->npieces; row += c->rows[p++]) {
+    sl_type types[3];
+    for (int i = 0; i < c->nin; i++) types[i] = F32(c->batch, c->rows[p], c->widths[i]);
+    forward[p] = kernel_create(c->op, c->attrs, c->nin, types, c->op->nout);
+    forward[p].tick = (sl_tick){.piece = p, .row = row, .rows = c->rows[p]};
+    for (int i = 0; i < c->nin; i++) {
+      array_random(forward[p].in[i], &types[i], 0);
+      if (bf16) round_array(forward[p].in[i], &types[i]);
+    }
+    if (p) carry(&forward[p], 2, &forward[p - 1], 2);
+    check_call(&forward[p], 2e-5, bf16);
+  }
+  for (int p = c->npieces - 1; p >= 0; p--) {
+    carry(&forward[p], 2, &forward[c->npieces - 1], 2); /* the whole record */
+    kernel k = kernel_create(rule->op, c->attrs, 5,
+                             (const sl_type[]){c->nin == 1 ? forward[p].out_type[3] : forward[p].in_type[0],
+                                               forward[p].out_type[2], forward[p].out_type[0],
+                                               forward[p].out_type[1], forward[p].out_type[0]},
+                             rule->op->nout);
+    const void *in[] = {c->nin == 1 ? forward[p].out[3] : forward[p].in[0], forward[p].out[2],
+                        forward[p].out[0], forward[p].out[1]};
+    for (int i = 0; i < 4; i++) memcpy(k.in[i], in[i], sl_type_bytes(&k.in_type[i]));
+    array_random(k.in[4], &k.in_type[4], 0);
+    for (int i = 0; bf16 && i < 5; i++)
+      if (i != 3) round_array(k.in[i], &k.in_type[i]);
+    k.tick = forward[p].tick;
+    if (last.op) carry(&k, record, &last, record);
+    check_call(&k, 2e-5, bf16);
+    if (last.op) kernel_destroy(&last);
+    last = k;
+  }
+  kernel_destroy(&last);
+  for (int p = 0; p < c->npieces; p++) kernel_destroy(&forward[p]);
+}
+
+/* Rows that look at where a piece begins. */
+static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_type *in) {
+  kernel k = kernel_create(op, attrs, nin, in, op->nout);
+  for (int i = 0; i < nin; i++) array_random(k.in[i], &in[i], 0);
+  k.tick = (sl_tick){.piece = 1, .row = 4, .rows = in[0].dim[1]};
+  check_call(&k, 2e-5, false);
+  for (const sl_grad_rule *rule = op->grad; rule->nof; rule++)
+    if (rule->op) check_rule(&k, rule, false);
+  kernel_destroy(&k);
+}
+
+/* ---- products in bf16 of f32 tensors --------------------------------------------------------------- */
+
+/* The device's linear with a weight that its pack rounded gives what plain f32 products of
+ * rounded numbers do: the CPU's own rows may not know bf16. */
+static void check_packed(bool transposed) {
+  sl_attrs attrs = {.transposed = transposed, .rows = 9, .bf16 = true};
+  sl_type w = transposed ? F32(40, 24) : F32(24, 40);
+  sl_type packed_type = SL_TYPE(SL_BF16, 64, 64);
+  kernel pack = {.op = &sl_op_pack, .attrs = attrs, .nin = 1, .nout = 2, .in_type = {w},
+                 .out_type = {packed_type, packed_type}};
+  pack.in[0] = array_create(&w);
+  array_random(pack.in[0], &w, 0);
+  for (int o = 0; o < 2; o++) pack.out[o] = array_create(&packed_type);
+  device_call d;
+  device_call_create(&d, &pack);
+  device_call_run(&d, &pack, pack.out, pack.out);
+  device_call_destroy(&d);
+  for (int backward = 0; backward < 2; backward++) {
+    sl_type x = backward ? F32(9, 24) : F32(9, 40);
+    kernel plain = kernel_create(backward ? &sl_op_linear_b : &sl_op_linear,
+                                 (sl_attrs){.transposed = transposed}, 2,
+                                 (const sl_type[]){x, w}, 1);
+    array_random(plain.in[0], &x, 0);
+    kernel packed = plain;
+    int at = backward ? 2 : 3;
+    packed.nin = at + 1;
+    packed.in[2] = NULL;
+    packed.in_type[2] = NOTHING;
+    packed.in_type[at] = packed_type;
+    packed.in[at] = pack.out[backward];
+    void *result[1] = {array_create(&plain.out_type[0])};
+    device_call_create(&d, &packed);
+    device_call_run(&d, &packed, result, result);
+    device_call_destroy(&d);
+    memcpy(plain.in[1], pack.in[0], sl_type_bytes(&w));
+    for (int i = 0; i < 2; i++) round_array(plain.in[i], &plain.in_type[i]);
+    kernel_run(&plain, NULL);
+    check_close(&plain, 0, result[0], &plain.out_type[0], 2e-6);
+    free(result[0]);
+    kernel_destroy(&plain);
+  }
+  free(pack.in[0]);
+  for (int o = 0; o < 2; o++) free(pack.out[o]);
+}
+
+/* linear_w with attrs.bf16 rounds its operands. */
+static void check_rounded_gradient(bool transposed) {
+  sl_type types[] = {F32(9, 40), F32(9, 24)};
+  kernel k = kernel_create(&sl_op_linear_w, (sl_attrs){.transposed = transposed}, 2, types, 1);
+  for (int i = 0; i < 2; i++) array_random(k.in[i], &types[i], 0);
+  kernel rounding = k;
+  rounding.attrs.bf16 = true;
+  void *result[1] = {array_create(&k.out_type[0])};
+  device_call d;
+  device_call_create(&d, &rounding);
+  device_call_run(&d, &rounding, result, result);
+  device_call_destroy(&d);
+  for (int i = 0; i < 2; i++) round_array(k.in[i], &types[i]);
+  kernel_run(&k, NULL);
+  check_close(&k, 0, result[0], &k.out_type[0], 2e-6);
+  free(result[0]);
+  kernel_destroy(&k);
+}
+
+/* ---- the update, constants --------------------------------------------------------------------------- */
+
+static void check_update(int64_t n) {
+  sl_optimizer o = {.lr = 1e-2f, .min_lr = 1e-3f, .warmup = 3, .decay_steps = 20, .beta1 = 0.9f,
+                    .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .clip = 1};
+  sl_attrs attrs = {.user = &o};
+  sl_type g = n % 2 ? F32(n) : F32(2, n / 2), f64 = SL_SCALAR(SL_F64);
+  kernel squares = kernel_create(&sl_op_sumsq, attrs, 2, (const sl_type[]){g, g}, 1);
+  for (int i = 0; i < 2; i++) array_random(squares.in[i], &g, 0);
+  check_call(&squares, 1e-9, false);
+  kernel clip = kernel_create(&sl_op_clip, attrs, 3, (const sl_type[]){f64, f64, f64}, 2);
+  for (int i = 0; i < 3; i++) *(double *)clip.in[i] = i + *(double *)squares.out[0];
+  check_call(&clip, 1e-7, false);
+  check_variants(&clip);
+  kernel adamw = kernel_create(&sl_op_adamw, attrs, 3, (const sl_type[]){SL_SCALAR(SL_F32), g, g}, 3);
+  memcpy(adamw.in[0], clip.out[0], sizeof(float));
+  for (int i = 0; i < 2; i++) memcpy(adamw.in[i + 1], squares.in[i], sl_type_bytes(&g));
+  for (int i = 0; i < 3; i++) array_random(adamw.out[i], &g, 0);
+  for (int64_t i = 0; i < n; i++) ((float *)adamw.out[2])[i] = fabsf(((float *)adamw.out[2])[i]);
+  adamw.tick.step = 5;
+  check_call(&adamw, 2e-6, false);
+  kernel_destroy(&squares);
+  kernel_destroy(&clip);
+  kernel_destroy(&adamw);
+}
+
+static void check_fill(sl_dtype dtype) {
+  sl_type type = SL_TYPE(dtype, 7, 43);
+  kernel k = kernel_create(&sl_op_fill, (sl_attrs){.user = &type, .value = 3.25f}, 0, NULL, 1);
+  check_call(&k, 0, false);
+  kernel_destroy(&k);
+}
+
+static void check_every_row_is_there(void) {
+  static const sl_op *const on_the_host[] = {&sl_op_source, &sl_op_report};
+  for (int i = 0; sl_ops[i]; i++) {
+    bool known = sli_cuda_row_find(sl_ops[i]);
+    for (size_t j = 0; j < 2; j++) known |= sl_ops[i] == on_the_host[j];
+    CHECK(known, "%s has no CUDA row", sl_ops[i]->name);
+  }
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  need_gpu();
+  printf("seed %llu\n", (unsigned long long)seed);
+  fflush(stdout);
+  seed_random(seed);
+  check_every_row_is_there();
+  for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) check_claim(&claims[i], bf16);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) check_cut(&cuts[i], bf16);
+    check_packed(bf16);
+    check_rounded_gradient(bf16);
+  }
+  check_positions(&sl_op_position, (sl_attrs){.length = 12}, 2,
+                  (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
+  check_positions(&sl_op_rotary, (sl_attrs){.heads = 2, .length = 12}, 1,
+                  (const sl_type[]){F32(2, 5, 32)});
+  check_update(16384 * 2 + 3);
+  check_update(70);
+  for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) check_fill((sl_dtype)dtype);
+  return 0;
+}
