@@ -266,16 +266,15 @@ float upper(uint32_t bits) { return __uint_as_float(bits & 0xffff0000u); }
 float lower(uint32_t bits) { return __uint_as_float(bits << 16); }
 
 float bf16_product(uint32_t a, uint32_t b) { return lower(a) * lower(b) + upper(a) * upper(b); }
-float tf32_product(uint32_t a, uint32_t b) {
-  return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);
-}
+float tf32_product(uint32_t a, uint32_t b) { return __uint_as_float(a) * __uint_as_float(b); }
 
+/* Of the operands the bits in `mask` count. */
 template <typename F>
-void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], F product) {
+void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], uint32_t mask, F product) {
   int lane = (int)(threadIdx.x % WARP);
   operands mine;
-  memcpy(mine.a, a, sizeof a);
-  memcpy(mine.b, b, sizeof b);
+  for (int i = 0; i < 4; i++) mine.a[i] = a[i] & mask;
+  for (int i = 0; i < 2; i++) mine.b[i] = b[i] & mask;
   const void *all = emulated_exchange(&mine, sizeof mine);
   for (int i = 0; i < 4; i++) {
     int m = lane / 4 + i / 2 * 8, n = lane % 4 * 2 + i % 2;
@@ -290,11 +289,11 @@ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], F produc
 } // namespace
 
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  mma(d, a, b, bf16_product);
+  mma(d, a, b, ~0u, bf16_product);
 }
 
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  mma(d, a, b, tf32_product);
+  mma(d, a, b, ~0x1fffu, tf32_product);
 }
 
 /* ---- the runtime -------------------------------------------------------------------------- */

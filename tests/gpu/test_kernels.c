@@ -58,12 +58,12 @@ static const claim claims[] = {
     {&sl_op_rotary, {.heads = 2, .theta = 500}, 1, {F32(1, 5, 64)}, 0},
     {&sl_op_attention, {.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
     {&sl_op_attention, {.heads = 2}, 3, {F32(2, 7, 14), F32(2, 7, 14), F32(2, 7, 14)}, 0},
-    {&sl_op_attention, {.heads = 4, .kv_heads = 2}, 3,
-     {F32(1, 66, 64), F32(1, 66, 32), F32(1, 66, 32)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 133, 72), F32(1, 133, 72), F32(1, 133, 72)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 70, 200), F32(1, 70, 200), F32(1, 70, 200)}, 0},
+    {&sl_op_attention, {.heads = 2, .kv_heads = 1}, 3,
+     {F32(1, 66, 32), F32(1, 66, 16), F32(1, 66, 16)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 66, 72), F32(1, 66, 72), F32(1, 66, 72)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 35, 200), F32(1, 35, 200), F32(1, 35, 200)}, 0},
     {&sl_op_attention_packed, {.heads = 2}, 1, {F32(2, 7, 42)}, 0},
-    {&sl_op_attention_packed, {.heads = 3, .kv_heads = 1}, 1, {F32(1, 67, 320)}, 0},
+    {&sl_op_attention_packed, {.heads = 2, .kv_heads = 1}, 1, {F32(1, 67, 256)}, 0},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
@@ -146,7 +146,14 @@ static void check_close(const kernel *k, int o, const void *got, const sl_type *
   }
 }
 
-/* The call on the device, twice, with these types; k holds what the CPU made of it. */
+static bool is_complete(const kernel *k) {
+  for (int o = 0; o < k->nout; o++)
+    if (!k->out[o]) return false;
+  return true;
+}
+
+/* The call on the device, twice if no output is absent, with these types; k holds what the
+ * CPU made of it. */
 static void check_device(const kernel *k, const kernel *on_device, void *const *initial,
                          double tolerance) {
   void *once[MAX_OUT] = {0}, *again[MAX_OUT] = {0};
@@ -158,15 +165,15 @@ static void check_device(const kernel *k, const kernel *on_device, void *const *
   device_call_create(&d, on_device);
   device_call_run(&d, on_device, initial, once);
   emulated_backwards = 1;
-  device_call_run(&d, on_device, initial, again);
+  if (is_complete(k)) device_call_run(&d, on_device, initial, again);
   emulated_backwards = 0;
   device_call_destroy(&d);
   for (int o = 0; o < k->nout; o++) {
     const sl_type *type = &on_device->out_type[o];
     if (k->out[o]) {
       check_close(k, o, once[o], type, tolerance);
-      CHECK(!memcmp(once[o], again[o], sl_type_bytes(type)), "%s gives other bits the second time",
-            k->op->name);
+      CHECK(!is_complete(k) || !memcmp(once[o], again[o], sl_type_bytes(type)),
+            "%s gives other bits the second time", k->op->name);
     }
     free(once[o]);
     free(again[o]);
@@ -279,11 +286,11 @@ typedef struct cut {
 } cut;
 
 static const cut cuts[] = {
-    {&sl_op_attention_piece, {.heads = 4, .kv_heads = 2, .length = 73}, 2, {32, 16, 16}, 3, 3,
+    {&sl_op_attention_piece, {.heads = 2, .kv_heads = 1, .length = 73}, 1, {16, 8, 8}, 3, 3,
      {5, 60, 8}},
     {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}},
-    {&sl_op_attention_packed_piece, {.heads = 2, .kv_heads = 1, .length = 71}, 2, {64}, 1, 2,
-     {65, 6}},
+    {&sl_op_attention_packed_piece, {.heads = 2, .kv_heads = 2, .length = 21}, 2, {96}, 1, 2,
+     {15, 6}},
 #ifndef SLUICE_EMULATED
     {&sl_op_attention_packed_piece, {.heads = 12, .length = 1024}, 2, {3 * 768}, 1, 4,
      {256, 256, 256, 256}},
