@@ -6,9 +6,11 @@
 #include <ucontext.h>
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -78,7 +80,7 @@ enum { STACK_BYTES = 128 << 10, LANE_BYTES = 64, WARP = 32 };
 
 struct fiber {
   ::context context;
-  void *stack;
+  std::unique_ptr<char[]> stack;
   enum { READY, AT_WARP, AT_BLOCK, DONE } state;
   unsigned exchanges; /* how many its warp has had */
 };
@@ -98,11 +100,16 @@ void leave(void **fake, const void *stack, size_t bytes) {
 void arrive(void *fake, const void **stack, size_t *bytes) {
   __sanitizer_finish_switch_fiber(fake, stack, bytes);
 }
+/* The last fiber that had this stack ended without returning from its first functions. */
+void forget_frames(void *stack) {
+  __asan_unpoison_memory_region((char *)stack + STACK_BYTES - 4096, 4096);
+}
 #else
 const void *scheduler_stack;
 size_t scheduler_bytes;
 void leave(void **, const void *, size_t) {}
 void arrive(void *, const void **, size_t *) {}
+void forget_frames(void *) {}
 #endif
 
 /* From a fiber to the scheduler. */
@@ -122,8 +129,9 @@ void fiber_main() {
 }
 
 void start(fiber &f) {
-  if (!f.stack) f.stack = malloc(STACK_BYTES);
-  begin_at(&f.context, f.stack, STACK_BYTES, fiber_main);
+  if (!f.stack) f.stack.reset(new char[STACK_BYTES]);
+  forget_frames(f.stack.get());
+  begin_at(&f.context, f.stack.get(), STACK_BYTES, fiber_main);
   f.state = fiber::READY;
   f.exchanges = 0;
 }
@@ -132,7 +140,7 @@ void resume(int i) {
   running = i;
   emulated_thread = dim3((unsigned)i, 0, 0);
   void *fake = NULL;
-  leave(&fake, fibers[i].stack, STACK_BYTES);
+  leave(&fake, fibers[i].stack.get(), STACK_BYTES);
   change(&scheduler, &fibers[i].context);
   arrive(fake, NULL, NULL);
 }
@@ -250,50 +258,41 @@ uint32_t emulated_round_tf32(float x) {
 
 namespace {
 
-struct operands {
-  uint32_t a[4], b[2];
+/* A lane's share of the operands as numbers: of rows g and g + 8 of A and of column g of
+ * B, g = lane / 4, at K places of the inner dimension. Which places these are is the same
+ * for A and B, so a sum over the four lanes of a group is the product (PTX ISA, "Matrix
+ * fragments for mma.m16n8k16" and "... m16n8k8"). */
+template <int K> struct operands {
+  float a[2][K], b[K];
 };
 
-/* The lanes that hold row m of A are those of group m % 8, in its registers m / 8 and
- * m / 8 + 2; those that hold column n of B are those of group n. Which numbers of the
- * inner dimension a register holds is the same in A and B, so a sum over all registers is
- * the product (PTX ISA, "Matrix fragments for mma.m16n8k16" and "... m16n8k8"). */
-const operands *of_lane(const void *all, int group, int member) {
-  return (const operands *)emulated_of_lane(all, group * 4 + member);
+template <int K> void mma(float (&d)[4], const operands<K> &mine) {
+  int lane = (int)(threadIdx.x % WARP);
+  const void *all = emulated_exchange(&mine, sizeof mine);
+  for (int column = 0; column < 2; column++)
+    for (int t = 0; t < 4; t++) {
+      auto left = (const operands<K> *)emulated_of_lane(all, lane / 4 * 4 + t);
+      auto right = (const operands<K> *)emulated_of_lane(all, (lane % 4 * 2 + column) * 4 + t);
+      for (int half = 0; half < 2; half++)
+        for (int k = 0; k < K; k++) d[half * 2 + column] += left->a[half][k] * right->b[k];
+    }
 }
 
 float upper(uint32_t bits) { return __uint_as_float(bits & 0xffff0000u); }
 float lower(uint32_t bits) { return __uint_as_float(bits << 16); }
-
-float bf16_product(uint32_t a, uint32_t b) { return lower(a) * lower(b) + upper(a) * upper(b); }
-float tf32_product(uint32_t a, uint32_t b) { return __uint_as_float(a) * __uint_as_float(b); }
-
-/* Of the operands the bits in `mask` count. */
-template <typename F>
-void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], uint32_t mask, F product) {
-  int lane = (int)(threadIdx.x % WARP);
-  operands mine;
-  for (int i = 0; i < 4; i++) mine.a[i] = a[i] & mask;
-  for (int i = 0; i < 2; i++) mine.b[i] = b[i] & mask;
-  const void *all = emulated_exchange(&mine, sizeof mine);
-  for (int i = 0; i < 4; i++) {
-    int m = lane / 4 + i / 2 * 8, n = lane % 4 * 2 + i % 2;
-    float total = 0;
-    for (int t = 0; t < 4; t++)
-      for (int half = 0; half < 2; half++)
-        total += product(of_lane(all, m % 8, t)->a[m / 8 + 2 * half], of_lane(all, n, t)->b[half]);
-    d[i] += total;
-  }
-}
+float tf32(uint32_t bits) { return __uint_as_float(bits & ~0x1fffu); }
 
 } // namespace
 
+/* Registers 0 and 2 of A belong to row g, 1 and 3 to row g + 8; each holds two numbers. */
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  mma(d, a, b, ~0u, bf16_product);
+  mma<4>(d, {{{lower(a[0]), upper(a[0]), lower(a[2]), upper(a[2])},
+              {lower(a[1]), upper(a[1]), lower(a[3]), upper(a[3])}},
+             {lower(b[0]), upper(b[0]), lower(b[1]), upper(b[1])}});
 }
 
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  mma(d, a, b, ~0x1fffu, tf32_product);
+  mma<2>(d, {{{tf32(a[0]), tf32(a[2])}, {tf32(a[1]), tf32(a[3])}}, {tf32(b[0]), tf32(b[1])}});
 }
 
 /* ---- the runtime -------------------------------------------------------------------------- */
