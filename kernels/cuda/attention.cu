@@ -57,7 +57,7 @@ __device__ inline void gather(float (&o)[COLUMNS][4], const float (&p)[ROWS][4],
   }
 }
 
-/* ---- forward ------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------ */
 
 /* Scores to probabilities relative to the new maximum, in powers of 2. Returns what
  * earlier ones have to be multiplied with. */
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(tile<T, D>::threads) backward_q(attention<T> a
   write_rows(to, a.dq_row, warp_row, nq, 0, a.dim, false, dq);
 }
 
-/* ---- launching --------------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------ */
 
 template <typename T, int D> constexpr size_t forward_bytes = 3 * tile<T, D>::bytes;
 template <typename T, int D>

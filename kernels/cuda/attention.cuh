@@ -27,7 +27,7 @@ template <typename T> void attend_b(const attention<T> &a, void *stream);
 /* Lets the kernels for heads of this size have the shared memory they need. */
 sl_status prepare_attend(sl_dtype dtype, int64_t dim);
 
-/* ---- tiles ------------------------------------------------------------------------- */
+/* ---- tiles ------------------------------------------------ */
 
 /* D: room for a head. A warp owns 16 rows of a tile. Rows in shared memory are 16 bytes
  * longer than they need be, so that a column's elements lie in different banks. */

@@ -39,7 +39,7 @@ template <typename T> void backward_inputs(const sl_call *call, attention<T> &a,
   a.delta = (float *)call->scratch;
 }
 
-/* ---- whole sequences -------------------------------------------------------------------- */
+/* ---- whole sequences ------------------------------------------------ */
 
 template <typename T> attention<T> separate(const sl_call *call) {
   attention<T> a = sizes<T>(call, &call->in_type[0], 0);
@@ -69,7 +69,7 @@ template <typename T> void forward(const sl_call *call, attention<T> a, void *st
   attend(a, stream);
 }
 
-/* ---- pieces -------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------ */
 
 /* Rows of `width` elements from here to there, in `batch` sequences. Strides in elements. */
 template <typename T> struct block {

@@ -70,7 +70,7 @@ sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
   return SL_OK;
 }
 
-/* ---- memory ----------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------ */
 
 sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
   void *p = NULL;

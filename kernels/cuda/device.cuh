@@ -23,7 +23,7 @@
 
 namespace sli {
 
-/* ---- elements --------------------------------------------------------------------- */
+/* ---- elements ------------------------------------------------ */
 
 struct bf16 {
   uint16_t bits;
@@ -65,7 +65,7 @@ template <int N, typename T> __device__ inline void store(T *to, const float (&f
   *reinterpret_cast<pack<T, N> *>(to) = p;
 }
 
-/* ---- sums ------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------ */
 
 constexpr int WARP = 32, BLOCK = 256;
 constexpr unsigned ALL = 0xffffffffu;
@@ -89,7 +89,7 @@ template <typename S> __device__ inline S block_sum(S x) {
   return total;
 }
 
-/* ---- shared memory ----------------------------------------------------------------- */
+/* ---- shared memory ------------------------------------------------ */
 
 /* What a launch gave the kernel beyond its own arrays. */
 #ifdef __CUDACC__
@@ -98,7 +98,7 @@ template <typename S> __device__ inline S block_sum(S x) {
 #define SLI_SHARED(name) unsigned char *name = emulated_shared
 #endif
 
-/* ---- launching -------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------ */
 
 inline int64_t chunks(int64_t total, int64_t chunk) { return (total + chunk - 1) / chunk; }
 
@@ -137,7 +137,7 @@ template <typename T, typename F> void with_packs(int64_t width, F f) {
   else f(count<1>());
 }
 
-/* ---- shared by files ----------------------------------------------------------------- */
+/* ---- shared by files ------------------------------------------------ */
 
 struct parts {
   const void *of[SLI_CUDA_PARTS];

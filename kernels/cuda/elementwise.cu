@@ -87,7 +87,7 @@ struct mse_b : functor<2, 1> {
   __device__ void operator()(const float *x, float *y) const { y[0] = (x[0] - x[1]) * scale; }
 };
 
-/* ---- from type to type ------------------------------------------------------------ */
+/* ---- from type to type ------------------------------------------------ */
 
 __global__ void round_all(const float *from, bf16 *to, int64_t n) {
   constexpr int N = 4;

@@ -65,7 +65,7 @@ static shape shape_of(const sl_call *call) {
                  .bf16 = has(call, packed) || is_bf16 || call->in_type[1].dtype == SL_BF16};
 }
 
-/* ---- the scratch ------------------------------------------------------------------- */
+/* ---- the scratch ------------------------------------------------ */
 
 static size_t rounded_bytes(const sl_call *call, const shape *s, int operand) {
   int i = s->input[operand];
@@ -82,7 +82,7 @@ size_t sli_cuda_linear_scratch(const sl_call *call) {
   return bytes;
 }
 
-/* ---- one handle for each device ------------------------------------------------------- */
+/* ---- one handle for each device ------------------------------------------------ */
 
 enum { MAX_DEVICES = 64 };
 
@@ -102,7 +102,7 @@ static sl_status handle_for_device(const sli_blas *blas, cublasLtHandle_t *handl
                  blas->cublasLtGetStatusString(status));
 }
 
-/* ---- preparing -------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------ */
 
 static cudaDataType_t type_of(sl_dtype dtype) {
   return dtype == SL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -225,7 +225,7 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
                  blas->cublasLtGetStatusString(made));
 }
 
-/* ---- launching ----------------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------ */
 
 /* The operand as the library reads it; *scratch moves behind what it takes. */
 static const void *operand(const sl_call *call, const product *p, int which, char **scratch,

@@ -80,7 +80,7 @@ SLI_HD static inline void sli_adamw_step(const sli_adamw *a, float g, float *p, 
   *p = *p * a->keep - a->rate * *m / (sqrtf(*v) * a->root + a->eps);
 }
 
-/* ---- bf16 ------------------------------------------------------------------------ */
+/* ---- bf16 ------------------------------------------------ */
 
 SLI_HD static inline float sli_bf16_to_float(uint16_t bits) {
   union {

@@ -31,7 +31,7 @@ static void must(const cuda_queue *q, cudaError_t error, const char *op) {
   SLI_CHECK(!error, "GPU %d failed, seen after %s: %s", q->device, op, cudaGetErrorString(error));
 }
 
-/* ---- opening ------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------ */
 
 static void cuda_close(void *queue) {
   cuda_queue *q = queue;
@@ -71,7 +71,7 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
   return status;
 }
 
-/* ---- launching ----------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------ */
 
 static inline void *place_address(sl_place place, void *const *bases) {
   return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;

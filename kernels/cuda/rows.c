@@ -58,7 +58,7 @@ const sli_cuda_row *sli_cuda_row_find(const sl_op *op) {
   return NULL;
 }
 
-/* ---- programs ----------------------------------------------------------------------- */
+/* ---- programs ------------------------------------------------ */
 
 static int call_count(const sl_program *program) {
   return program->ncalls * SLI_MAX(program->nvariants, 1);

@@ -7,7 +7,7 @@ namespace {
 
 using namespace sli;
 
-/* ---- embedding ---------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------ */
 
 template <typename T, int N>
 __global__ void embed(const int32_t *ids, const float *table, T *y, int64_t vocab,
@@ -60,7 +60,7 @@ __global__ void embed_w(const int32_t *ids, const T *dy, float *dtable, int64_t 
   }
 }
 
-/* ---- positions ------------------------------------------------------------------------ */
+/* ---- positions ------------------------------------------------ */
 
 /* One block a row of x [B, T, C]; table from the piece's first row on. */
 template <typename T, int N>
@@ -96,7 +96,7 @@ __global__ void sum_position(const T *dy, float *dtable, bool add, int64_t batch
   }
 }
 
-/* ---- rotary ----------------------------------------------------------------------------- */
+/* ---- rotary ------------------------------------------------ */
 
 /* cos and sin of position t, pair j, in the device's memory. */
 struct angles {

@@ -54,7 +54,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : status ? "invalid" : "success";
 }
 
-/* ---- descriptions -------------------------------------------------------------------- */
+/* ---- descriptions ------------------------------------------------ */
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
@@ -114,7 +114,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- products --------------------------------------------------------------------------- */
+/* ---- products ------------------------------------------------ */
 
 /* The sizes of op(x). */
 static int64_t op_rows(const struct emulated_layout *x, bool transposed) {

@@ -295,7 +295,7 @@ void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
   mma<2>(d, {{{tf32(a[0]), tf32(a[2])}, {tf32(a[1]), tf32(a[3])}}, {tf32(b[0]), tf32(b[1])}});
 }
 
-/* ---- the runtime -------------------------------------------------------------------------- */
+/* ---- the runtime ------------------------------------------------ */
 
 struct emulated_stream {
   int priority;

@@ -132,7 +132,7 @@ static double element(const void *x, const sl_type *type, int64_t i) {
   return array_get(x, type, i);
 }
 
-/* ---- one call on both ------------------------------------------------------------------- */
+/* ---- one call on both ------------------------------------------------ */
 
 static void check_close(const kernel *k, int o, const void *got, const sl_type *type,
                         double tolerance) {
@@ -229,7 +229,7 @@ static void check_variants(kernel *k) {
   }
 }
 
-/* ---- gradient rules -------------------------------------------------------------------------- */
+/* ---- gradient rules ------------------------------------------------ */
 
 static kernel rule_create(const kernel *forward, const sl_grad_rule *rule) {
   sl_type types[MAX_IN] = {0};
@@ -274,7 +274,7 @@ static void check_claim(const claim *c, bool bf16) {
   kernel_destroy(&k);
 }
 
-/* ---- sequences in pieces ------------------------------------------------------------------------ */
+/* ---- sequences in pieces ------------------------------------------------ */
 
 typedef struct cut {
   const sl_op *op;
@@ -364,7 +364,7 @@ static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_t
   kernel_destroy(&k);
 }
 
-/* ---- products in bf16 of f32 tensors --------------------------------------------------------------- */
+/* ---- products in bf16 of f32 tensors ------------------------------------------------ */
 
 /* The call on the device alone; what it writes replaces the outputs. */
 static void run_on_device(kernel *k) {
@@ -429,7 +429,7 @@ static void check_rounded_gradient(bool transposed) {
   kernel_destroy(&k);
 }
 
-/* ---- the update, constants --------------------------------------------------------------------------- */
+/* ---- the update, constants ------------------------------------------------ */
 
 static void check_update(int64_t n) {
   sl_optimizer o = {.lr = 1e-2f, .min_lr = 1e-3f, .warmup = 3, .decay_steps = 20, .beta1 = 0.9f,

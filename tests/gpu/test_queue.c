@@ -67,7 +67,7 @@ static void *device_create(void) {
   return x;
 }
 
-/* ---- one queue -------------------------------------------------------------------------- */
+/* ---- one queue ------------------------------------------------ */
 
 static void check_order(void) {
   void *queue = queue_create(), *x = device_create(), *y = device_create();
@@ -120,7 +120,7 @@ static void check_measuring(void) {
   sl_cuda_memory_destroy(y);
 }
 
-/* ---- several ------------------------------------------------------------------------------ */
+/* ---- several ------------------------------------------------ */
 
 /* One queue brings data in, the next works on them, a third takes them out; the host waits
  * for the last one alone. */
@@ -150,7 +150,7 @@ static void check_waits(void) {
   sl_cuda_pinned_destroy(result);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------- */
+/* ---- refusals ------------------------------------------------ */
 
 static void check_says(sl_status got, sl_status want, const char *word) {
   CHECK(got == want && strstr(sl_detail(), word), "status %d, '%s' lacks '%s'", got, sl_detail(),
