@@ -82,18 +82,27 @@ finish 6000 || status=$?
 for pid in "${pids[@]}"; do [[ ! -d /proc/$pid ]] || fail "process $pid is left"; done
 
 begin
+read -r -a pids <<<"$(children "$launcher")"
+kill -STOP "${pids[3]}"
+status=0
+finish 6000 || status=$?
+((status == 1)) || fail "status $status after a process was stopped"
+tail -n 1 "$work/err" | grep -q "process 3 " || fail "the culprit is not named: $(cat "$work/err")"
+
+begin
 kill -INT "$launcher"
 finish 8000 || fail "Ctrl-C: status $?: $(cat "$work/err")"
 grep -q "^stopped after step " "$work/out" || fail "Ctrl-C: $(tail -n 3 "$work/out")"
 
-# One process, so that each checkpoint has one writer; killed once, then left alone.
-steps=30
-"$actorrun" --steps $steps --quiet --report "$work/whole.json" "${model[@]}"
-"$actorrun" --restarts 2 --steps $steps --checkpoint "$work/run" --every 3 --jitter 2000 \
+# Killed once, then left alone.
+steps=60
+"$actorrun" "${job[@]}" --steps $steps --quiet --report "$work/whole.json" "${model[@]}"
+"$actorrun" -n 4 --restarts 2 "${job[@]}" --steps $steps --checkpoint "$work/run" --every 3 --jitter 2000 \
   --report "$work/restarted.json" "${model[@]}" >"$work/out" 2>"$work/err" &
 launcher=$!
 for _ in $(seq 300); do compgen -G "$work/run/step-*" >/dev/null && break; sleep 0.02; done
-kill -9 "$(children "$launcher")"
+read -r -a pids <<<"$(children "$launcher")"
+kill -9 "${pids[1]}"
 finish 60000 || fail "--restarts: status $?: $(cat "$work/err")"
 grep -q "^actorrun: starting again, 1 of 2, from the newest checkpoint$" "$work/err" ||
   fail "--restarts: $(cat "$work/err")"

@@ -10,9 +10,9 @@
  * count as one: some tools signal both the process and its group. Ctrl-Z stops all.
  *
  * Ends. When one fails the others notice by themselves; those that do not within the
- * grace time get SIGTERM, and SIGKILL a little later, one that is stopped at once. The job's status is that of
- * the process that failed first, and one that was killed by a signal we did not send is
- * the culprit before any that only noticed. */
+ * grace time get SIGTERM, and SIGKILL a little later; one that is stopped gets that at
+ * once. The job's status is that of the process that failed first, and one that was
+ * killed by a signal we did not send is the culprit before any that only noticed. */
 #include "tools/actorrun_children.h"
 
 #include <errno.h>
@@ -37,7 +37,9 @@ enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200 };
 enum { GRACE, ASKED, KILLED }; /* what happens to the others after one failed */
 
 typedef struct child {
-  pid_t pid; /* 0: it has ended */
+  pid_t pid;    /* 0: it has ended */
+  bool stopped; /* by somebody's SIGSTOP; it cannot end by itself */
+  bool ours;    /* we have killed it for that */
   stream out, err;
 } child;
 
@@ -136,22 +138,8 @@ static void signal_all(const children *c, int signal_number) {
     if (c->all[i].pid) kill(c->all[i].pid, signal_number);
 }
 
-/* The state is behind the name, which is in parentheses and may hold any. */
-static bool is_stopped(pid_t pid) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-  if (fd >= 0) close(fd);
-  text[SLI_MAX(n, 0)] = 0;
-  const char *state = strrchr(text, ')');
-  return state && !strncmp(state, ") T", 3);
-}
-
 static void end_others(children *c) {
   if (c->failed) return;
-  for (int i = 0; i < c->options->count; i++)
-    if (c->all[i].pid && is_stopped(c->all[i].pid)) kill(c->all[i].pid, SIGKILL);
   int grace_ms = c->options->grace_ms ? c->options->grace_ms : GRACE_MS;
   c->failed = true;
   c->stage = GRACE;
@@ -166,8 +154,8 @@ static void next_stage(children *c) {
 }
 
 /* A signal that is not the user's or ours, while the job was not being ended. */
-static bool is_violent(const children *c, int status) {
-  return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE;
+static bool is_violent(const children *c, int i, int status) {
+  return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE && !c->all[i].ours;
 }
 
 static void take_end(children *c, int i, int status) {
@@ -176,7 +164,7 @@ static void take_end(children *c, int i, int status) {
   c->alive--;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-  if (end->culprit < 0 || (is_violent(c, status) && !end->signal)) {
+  if (end->culprit < 0 || (is_violent(c, i, status) && !end->signal)) {
     end->culprit = c->options->first + i;
     end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     end->status = code <= 3 ? code : 1;
@@ -184,9 +172,27 @@ static void take_end(children *c, int i, int status) {
   end_others(c);
 }
 
+static void kill_stopped(const children *c) {
+  for (int i = 0; i < c->options->count; i++)
+    if (c->all[i].pid && c->all[i].stopped && !c->all[i].ours) {
+      c->all[i].ours = true;
+      kill(c->all[i].pid, SIGKILL);
+    }
+}
+
+static void take_news(children *c, int i) {
+  child *x = &c->all[i];
+  int status;
+  while (x->pid && waitpid(x->pid, &status, WNOHANG | WUNTRACED | WCONTINUED) > 0) {
+    if (WIFSTOPPED(status)) x->stopped = true;
+    else if (WIFCONTINUED(status)) x->stopped = false;
+    else take_end(c, i, status);
+  }
+}
+
 static void take_ends(children *c) {
-  for (int i = 0, status; i < c->options->count; i++)
-    if (c->all[i].pid && waitpid(c->all[i].pid, &status, WNOHANG) > 0) take_end(c, i, status);
+  for (int i = 0; i < c->options->count; i++) take_news(c, i);
+  if (c->failed) kill_stopped(c);
 }
 
 /* ---- the user's signals ------------------------------------------------------------------ */
@@ -278,7 +284,7 @@ children_end children_run(const children_options *options) {
     }
   supervise(&c);
   lines_show(&c.lines);
-  c.end.said = lines_agree(&c.lines, options->count);
+  c.end.said = lines_said(&c.lines, c.end.culprit);
   lines_fini(&c.lines);
   close(c.signals);
   close(c.key);

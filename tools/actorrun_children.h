@@ -9,7 +9,7 @@ typedef struct children_options {
   int count, first, total; /* here; the number of the first here; of the whole job */
   const char *endpoint, *job, *key;
   int incarnation;
-  int grace_ms;           /* for the others to end by themselves after one failed; 0: 3,000 */
+  int grace_ms;           /* for the others to end by themselves after one failed; 0: 1,000 */
 } children_options;
 
 typedef struct children_end {
@@ -18,7 +18,7 @@ typedef struct children_end {
   int signal;             /* that ended it, or 0 */
   int interrupted;        /* signal by which the user ended the job, or 0 */
   bool killed;            /* the user did not wait for its end */
-  bool said;              /* all that is to be said of it was said by the processes */
+  bool said;              /* the culprit has said why itself */
 } children_end;
 
 /* Runs them, passes on what they say and the user's signals, and returns when all

@@ -37,7 +37,7 @@ void stream_end(stream *s, lines *l);
 
 /* Shows what was kept, each text once, with all who said it. */
 void lines_show(lines *l);
-/* Did all of `processes` processes end with one and the same text? */
-bool lines_agree(const lines *l, int processes);
+/* Was something kept that this process said? */
+bool lines_said(const lines *l, int process);
 
 #endif
