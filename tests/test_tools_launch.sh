@@ -87,7 +87,7 @@ kill -STOP "${pids[3]}"
 status=0
 finish 6000 || status=$?
 ((status == 1)) || fail "status $status after a process was stopped"
-tail -n 1 "$work/err" | grep -q "process 3 " || fail "the culprit is not named: $(cat "$work/err")"
+tail -n 1 "$work/err" | grep -q "process 3 was stopped" || fail "the culprit is not named: $(cat "$work/err")"
 
 begin
 kill -INT "$launcher"

@@ -172,12 +172,14 @@ static void take_end(children *c, int i, int status) {
   end_others(c);
 }
 
-static void kill_stopped(const children *c) {
-  for (int i = 0; i < c->options->count; i++)
-    if (c->all[i].pid && c->all[i].stopped && !c->all[i].ours) {
-      c->all[i].ours = true;
-      kill(c->all[i].pid, SIGKILL);
-    }
+/* What failed before only noticed that this one is silent. */
+static void kill_stopped(children *c, int i) {
+  c->all[i].ours = true;
+  kill(c->all[i].pid, SIGKILL);
+  if (c->end.signal || c->end.stopped) return;
+  c->end.culprit = c->options->first + i;
+  c->end.status = 1;
+  c->end.stopped = true;
 }
 
 static void take_news(children *c, int i) {
@@ -192,7 +194,8 @@ static void take_news(children *c, int i) {
 
 static void take_ends(children *c) {
   for (int i = 0; i < c->options->count; i++) take_news(c, i);
-  if (c->failed) kill_stopped(c);
+  for (int i = 0; i < c->options->count && c->failed; i++)
+    if (c->all[i].pid && c->all[i].stopped && !c->all[i].ours) kill_stopped(c, i);
 }
 
 /* ---- the user's signals ------------------------------------------------------------------ */
@@ -284,7 +287,7 @@ children_end children_run(const children_options *options) {
     }
   supervise(&c);
   lines_show(&c.lines);
-  c.end.said = lines_said(&c.lines, c.end.culprit);
+  c.end.said = lines_shared(&c.lines, c.end.culprit);
   lines_fini(&c.lines);
   close(c.signals);
   close(c.key);

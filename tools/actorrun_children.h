@@ -18,7 +18,8 @@ typedef struct children_end {
   int signal;             /* that ended it, or 0 */
   int interrupted;        /* signal by which the user ended the job, or 0 */
   bool killed;            /* the user did not wait for its end */
-  bool said;              /* the culprit has said why itself */
+  bool stopped;           /* it was stopped and so lost to the others */
+  bool said;              /* what the culprit said of its end others said too */
 } children_end;
 
 /* Runs them, passes on what they say and the user's signals, and returns when all

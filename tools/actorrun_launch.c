@@ -150,6 +150,8 @@ static void tell(const children_end *end) {
   if (end->signal)
     fprintf(stderr, "actorrun: process %d was killed by signal %d (%s)\n", end->culprit,
             end->signal, strsignal(end->signal));
+  else if (end->stopped)
+    fprintf(stderr, "actorrun: process %d was stopped (SIGSTOP) and is killed\n", end->culprit);
   else if (end->culprit >= 0 && !end->said)
     fprintf(stderr, "actorrun: process %d ended with status %d\n", end->culprit, end->status);
 }

@@ -140,8 +140,9 @@ void lines_show(lines *l) {
       write_line(l, STDERR_FILENO, who, l->kept[i].text, strlen(l->kept[i].text), true);
 }
 
-bool lines_said(const lines *l, int process) {
+bool lines_shared(const lines *l, int process) {
   for (size_t i = 0; i < l->count; i++)
-    if (l->kept[i].process == process) return true;
+    for (size_t k = 0; k < l->count && l->kept[i].process == process; k++)
+      if (l->kept[k].process != process && !strcmp(l->kept[k].text, l->kept[i].text)) return true;
   return false;
 }

@@ -37,7 +37,7 @@ void stream_end(stream *s, lines *l);
 
 /* Shows what was kept, each text once, with all who said it. */
 void lines_show(lines *l);
-/* Was something kept that this process said? */
-bool lines_said(const lines *l, int process);
+/* Was something kept that this process said, and another one too? */
+bool lines_shared(const lines *l, int process);
 
 #endif
