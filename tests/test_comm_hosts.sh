@@ -27,7 +27,7 @@ read -r us < <(awk '$1 == "round_trip" { print $2 }' <<<"$figures")
 read -r mbit < <(awk '$1 == "rate" { print $2 }' <<<"$figures")
 # There and back; the rest is what two schedulers add. A busy machine is slower.
 ((us >= 2 * delay_us && us < 2 * delay_us + 2000)) || fail "a round trip takes $us us"
-((mbit <= rate_mbit && mbit > rate_mbit / 3)) || fail "$mbit Mbit/s"
+((mbit <= rate_mbit && mbit > rate_mbit / 10)) || fail "$mbit Mbit/s"
 
 hosts_cut
 if on hostb timeout 2 "$probe" ask hosta 5002 2>/dev/null; then fail "the link is not cut"; fi
