@@ -8,8 +8,11 @@
  * so that a group's memory is known. */
 #include "comm/collective.h"
 
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum {
   SCRATCH_BYTES = 4 << 20,
@@ -39,9 +42,39 @@ size_t sli_group_share(int nmembers, int member, size_t count) {
 
 /* ---- a group ------------------------------------------------------------------------- */
 
+static bool can_bind(const struct addrinfo *address) {
+  int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool can = fd >= 0 && !bind(fd, address->ai_addr, address->ai_addrlen);
+  if (fd >= 0) close(fd);
+  return can;
+}
+
+/* The numeric address behind a name of this host: Gloo does not survive names that
+ * are nobody's. */
+static sl_status find_address(const char *host, char *out, size_t out_bytes) {
+  char own[256] = "";
+  if (!host) {
+    gethostname(own, sizeof own - 1);
+    host = own;
+  }
+  struct addrinfo *all, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  int error = getaddrinfo(host, NULL, &hints, &all);
+  if (error) return sl_fail(SL_E_INPUT, "host %s: %s", host, gai_strerror(error));
+  const struct addrinfo *a = all;
+  while (a && !can_bind(a)) a = a->ai_next;
+  if (a) error = getnameinfo(a->ai_addr, a->ai_addrlen, out, (socklen_t)out_bytes, NULL, 0,
+                             NI_NUMERICHOST);
+  bool found = a && !error;
+  freeaddrinfo(all);
+  return found ? SL_OK : sl_fail(SL_E_INPUT, "host %s is not this one", host);
+}
+
 static sl_status connect_members(sli_group *g, const sli_group_options *o) {
   sli_mesh_error error;
-  g->mesh = sli_mesh_open(g->self, g->nmembers, g->name, o->host, &o->store,
+  char address[128];
+  sl_status status = find_address(o->host, address, sizeof address);
+  if (status) return status;
+  g->mesh = sli_mesh_open(g->self, g->nmembers, g->name, address, &o->store,
                           o->open_ms ? o->open_ms : 60000, &error);
   if (g->mesh) return SL_OK;
   return sl_fail(SL_E_IO, "group %s: process %d could not join: %s", g->name, g->members[g->self],

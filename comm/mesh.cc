@@ -105,10 +105,10 @@ void sli_mesh::forget() {
 
 void sli_mesh_close(sli_mesh *mesh) { delete mesh; }
 
-sli_mesh *sli_mesh_open(int self, int nmembers, const char *name, const char *host,
+sli_mesh *sli_mesh_open(int self, int nmembers, const char *name, const char *address,
                         const sli_store *store, int open_ms, sli_mesh_error *error) try {
   gloo::transport::tcp::attr attr;
-  if (host) attr.hostname = host;
+  attr.hostname = address;
   auto device = gloo::transport::tcp::CreateDevice(attr);
   auto mesh = std::make_unique<sli_mesh>(self, nmembers);
   mesh->gloo.setTimeout(std::chrono::milliseconds(open_ms));

@@ -35,8 +35,9 @@ typedef struct sli_mesh_part {
   size_t in_bytes;
 } sli_mesh_part;
 
-/* Blocks until all members have opened it. NULL, and the error, if it fails. */
-sli_mesh *sli_mesh_open(int self, int nmembers, const char *name, const char *host,
+/* Blocks until all members have opened it. `address`: of this host, numeric. NULL,
+ * and the error, if it fails. */
+sli_mesh *sli_mesh_open(int self, int nmembers, const char *name, const char *address,
                         const sli_store *store, int open_ms, sli_mesh_error *error);
 void sli_mesh_close(sli_mesh *mesh);
 
