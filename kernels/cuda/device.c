@@ -12,6 +12,7 @@
 /* What is missing where the runtime gives `error`, and what to do about it. */
 static sl_status missing(cudaError_t error) {
   int driver = 0, runtime = 0;
+  cudaGetLastError(); /* said here: forget it */
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (!driver)
@@ -93,11 +94,13 @@ sl_status sl_cuda_pinned_create(size_t bytes, void **memory) {
   sl_status status = sl_cuda_count(&count);
   if (status) return status;
   cudaError_t error = cudaHostAlloc(&p, bytes, cudaHostAllocPortable);
-  if (error)
-    return sl_fail(SL_E_MEMORY, "the host cannot pin %zu bytes: %s", bytes,
-                   cudaGetErrorString(error));
-  *memory = p;
-  return SL_OK;
+  if (!error) {
+    *memory = p;
+    return SL_OK;
+  }
+  cudaGetLastError();
+  return sl_fail(SL_E_MEMORY, "the host cannot pin %zu bytes: %s", bytes,
+                 cudaGetErrorString(error));
 }
 
 void sl_cuda_pinned_destroy(void *memory) {
@@ -107,6 +110,7 @@ void sl_cuda_pinned_destroy(void *memory) {
 sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
   if (!error) return SL_OK;
+  cudaGetLastError();
   return sl_fail(SL_E_DEVICE, "copying %zu bytes to or from a GPU: %s", bytes,
                  cudaGetErrorString(error));
 }

@@ -156,7 +156,10 @@ static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
   cuda_queue *q = queue;
   if (fence <= q->completed) return true;
   cudaError_t error = cudaEventQuery(q->events[fence % RING]);
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError(); /* it counts as one: forget it */
+    return false;
+  }
   must(q, error, "a firing");
   q->completed = fence;
   return true;

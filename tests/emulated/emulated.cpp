@@ -335,12 +335,23 @@ const char *cudaGetErrorString(cudaError_t error) {
 }
 
 const char *cudaGetErrorName(cudaError_t error) { return cudaGetErrorString(error); }
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+
+/* What the runtime remembers until it is asked: "not ready" too. */
+static cudaError_t last_error;
+static cudaError_t remember(cudaError_t error) {
+  if (error) last_error = error;
+  return error;
+}
+cudaError_t cudaGetLastError(void) {
+  cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
 
 cudaError_t cudaGetDeviceCount(int *count) {
   *count = emulated_devices > 0 ? emulated_devices : 0;
-  if (emulated_devices < 0) return cudaErrorInsufficientDriver;
-  return emulated_devices ? cudaSuccess : cudaErrorNoDevice;
+  if (emulated_devices < 0) return remember(cudaErrorInsufficientDriver);
+  return remember(emulated_devices ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
@@ -375,9 +386,11 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void **memory, size_t bytes) { return allocate(memory, bytes); }
+cudaError_t cudaMalloc(void **memory, size_t bytes) { return remember(allocate(memory, bytes)); }
 cudaError_t cudaFree(void *memory) { return release(memory); }
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) { return allocate(memory, bytes); }
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
+  return remember(allocate(memory, bytes));
+}
 cudaError_t cudaFreeHost(void *memory) { return release(memory); }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
   memcpy(to, from, bytes);
@@ -426,7 +439,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   bool ready = event->asked;
   event->asked = true;
-  return ready ? cudaSuccess : cudaErrorNotReady;
+  return remember(ready ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   event->asked = true;
