@@ -61,6 +61,12 @@ static void add_link(sli_lowering *l, const char *name, int from, int to, size_t
   b->inputs[b->ninputs++] = at;
 }
 
+/* A slot of `written`. */
+typedef struct letter {
+  char receipt[SL_RECEIPT_BYTES];
+  uint64_t stored; /* 1: the stage is; 0: it could not be, and nothing is committed */
+} letter;
+
 void sli_lower_store(sli_lowering *l) {
   if (!l->stores || !l->options->store_every || l->g->options.infer) return;
   l->store = true;
@@ -70,7 +76,7 @@ void sli_lower_store(sli_lowering *l) {
     if (update == SL_NONE) continue; /* a stage without parameters */
     int store = add_group(l, sli_arena_format(&l->arena, "store%d", s), s, l->device_of[s]);
     add_link(l, "store", update, store, 0);
-    add_link(l, "written", store, commit, SL_RECEIPT_BYTES);
+    add_link(l, "written", store, commit, sizeof(letter));
   }
 }
 
@@ -245,20 +251,24 @@ static void run_store(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   stage_store *s = &all->stages[user->stage];
-  memset(call->out[0], 0, SL_RECEIPT_BYTES);
+  letter *to = call->out[0];
+  *to = (letter){0};
   if (has_failed(all) || !all->options.on_store) return;
   for (int i = 0; i < s->count; i++)
     s->tensors[i] = (sl_state_tensor){s->items[i].name, s->items[i].type,
                                       (char *)call->in[0] + s->items[i].image};
   sl_stage_state state = {call->tick.step + 1, s->stage, s->count, s->tensors};
-  sl_status status = all->options.on_store(all->options.store_ctx, &state, call->out[0]);
+  sl_status status = all->options.on_store(all->options.store_ctx, &state, to->receipt);
   if (status) fail(all, status);
+  else to->stored = 1;
 }
 
 static void run_commit(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   if (has_failed(all) || !all->options.on_stored) return;
+  for (int i = 0; i < call->nin; i++) /* stages may be stored by other processes */
+    if (!((const letter *)call->in[i])->stored) return;
   sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
                                             call->nin, call->in);
   if (status) fail(all, status);

@@ -104,6 +104,7 @@ goes_on
 
 # One process may write no file as long as a shard is: its disk is full.
 begin
+for _ in $(seq 500); do [[ -e kept/step-$every ]] && break; sleep 0.01; done
 prlimit --pid "${pids[1]}" --fsize=10000
 ended "a full disk" 1 "$(now_ms)"
 grep -qi "too large" out || fail "it does not say what was wrong"
