@@ -1,7 +1,8 @@
 /* The data plane over UCX: one context, one worker, one endpoint to each peer.
  *
  * A message is one UCX active message: our head (below) as its header, the data as
- * its payload. UCX decides how it travels. A short one is copied into the
+ * its payload; or, as that takes fewer steps, no header and the head with the few
+ * bytes of data as payload. UCX decides how it travels. A short one is copied into the
  * transport's buffers and arrives whole ("eager"); we copy it to its place. Of a
  * long one only the head arrives ("rendezvous"); we name the place, and the data
  * comes right there, piece by piece, however the transport moves it.
@@ -30,6 +31,7 @@
 
 enum {
   MESSAGE_ID = 1,
+  SHORT_BYTES = 64,             /* data up to this travels in one piece with its head */
   SPIN_NS = 20000,              /* about what falling asleep and waking up costs */
   CLOSE_NS = 500 * 1000 * 1000, /* how long endpoints may take to go */
 };
@@ -60,6 +62,7 @@ typedef struct peer {
 /* A message under way, in or out. They are kept for the next ones. */
 typedef struct transfer {
   head head;
+  uint8_t data[SHORT_BYTES]; /* right behind the head */
   peer *peer;
   size_t bytes;
   bool used, done;
@@ -122,6 +125,8 @@ static __attribute__((format(printf, 2, 3))) void fail_peer(peer *p, const char 
   p->failed = p->net->any_failed = true;
 }
 
+_Static_assert(offsetof(transfer, data) == sizeof(head), "head and data are one piece");
+
 /* ---- receiving --------------------------------------------------------------------- */
 
 static void arrive(peer *p, const head *h, size_t bytes) {
@@ -158,9 +163,10 @@ static ucs_status_t fetch(peer *p, const head *h, void *what, size_t bytes, void
   return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_INPROGRESS;
 }
 
-static peer *find_sender(sli_net *net, const head *h, size_t head_bytes) {
-  if (head_bytes == sizeof *h && h->word == net->address->word && h->sender >= 0 &&
-      h->sender < net->npeers && h->sender != net->self && !h->zero)
+/* NULL if it does not come from one of us. */
+static peer *find_sender(sli_net *net, const head *h) {
+  if (h->word == net->address->word && h->sender >= 0 && h->sender < net->npeers &&
+      h->sender != net->self && !h->zero)
     return &net->peers[h->sender];
   if (!net->is_stranger_logged) sli_log("a stranger's message to the data plane was dropped");
   net->is_stranger_logged = true;
@@ -170,9 +176,16 @@ static peer *find_sender(sli_net *net, const head *h, size_t head_bytes) {
 static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes, void *data,
                                size_t bytes, const ucp_am_recv_param_t *param) {
   sli_net *net = arg;
-  head h = {0};
-  memcpy(&h, header, SLI_MIN(head_bytes, sizeof h));
-  peer *p = find_sender(net, &h, head_bytes);
+  bool is_fetched = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+  if (!head_bytes && !is_fetched && bytes >= sizeof(head)) {
+    header = data;
+    head_bytes = sizeof(head);
+    data = (uint8_t *)data + sizeof(head);
+    bytes -= sizeof(head);
+  }
+  head h = {.sender = -1};
+  if (head_bytes == sizeof h) memcpy(&h, header, sizeof h);
+  peer *p = find_sender(net, &h);
   if (!p || p->failed || net->closing) return UCS_OK;
   if (!bytes) {
     arrive(p, &h, 0);
@@ -183,7 +196,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes,
     fail_peer(p, "it sent a message of %zu bytes that there can not be", bytes);
     return UCS_OK;
   }
-  if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) return fetch(p, &h, data, bytes, place);
+  if (is_fetched) return fetch(p, &h, data, bytes, place);
   memcpy(place, data, bytes);
   arrive(p, &h, bytes);
   return UCS_OK;
@@ -199,6 +212,23 @@ static void on_sent(void *request, ucs_status_t status, void *arg) {
   t->done = true;
 }
 
+static ucs_status_ptr_t start(transfer *t, const void *data) {
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .cb.send = on_sent,
+      .user_data = t,
+      .memory_type = UCS_MEMORY_TYPE_HOST,
+  };
+  ucp_ep_h endpoint = t->peer->endpoint;
+  if (t->bytes > SHORT_BYTES)
+    return sli_ucx.ucp_am_send_nbx(endpoint, MESSAGE_ID, &t->head, sizeof t->head, data, t->bytes,
+                                   &param);
+  if (t->bytes) memcpy(t->data, data, t->bytes);
+  return sli_ucx.ucp_am_send_nbx(endpoint, MESSAGE_ID, NULL, 0, t, sizeof t->head + t->bytes,
+                                 &param);
+}
+
 bool sli_net_send(sli_net *net, int peer_, const void *header, const void *data, size_t bytes,
                   uint64_t *fence) {
   SLI_CHECK(peer_ >= 0 && peer_ < net->npeers, "there is no peer %d", peer_);
@@ -208,15 +238,7 @@ bool sli_net_send(sli_net *net, int peer_, const void *header, const void *data,
   transfer *t = take_transfer(net, p, bytes);
   t->head = (head){.word = p->word, .sender = net->self};
   memcpy(t->head.header, header, sizeof t->head.header);
-  ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-      .cb.send = on_sent,
-      .user_data = t,
-      .memory_type = UCS_MEMORY_TYPE_HOST,
-  };
-  ucs_status_ptr_t request = sli_ucx.ucp_am_send_nbx(p->endpoint, MESSAGE_ID, &t->head,
-                                                     sizeof t->head, data, bytes, &param);
+  ucs_status_ptr_t request = start(t, data);
   if (UCS_PTR_IS_ERR(request)) {
     fail_peer(p, "sending to it failed: %s", say(UCS_PTR_STATUS(request)));
   } else {
