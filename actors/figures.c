@@ -21,13 +21,6 @@ static double median(double *values, size_t n) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* Does a firing count as work of its device? Loading, reporting and links have
- * queues of their own; a device's figures are those of its passes. */
-static bool is_work(const sl_actor *a) {
-  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W ||
-         a->cls == SL_CLASS_R;
-}
-
 int64_t sli_first_whole_step(const sl_runtime *rt) {
   int64_t from = rt->first_step;
   for (int32_t i = 0; i < rt->nworkers; i++) {
@@ -52,7 +45,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   for (size_t i = 0; i < n; i++) {
     const sl_actor *a = &plan->actors[records[i].actor];
     int64_t step = sl_plan_tick(plan, records[i].actor, records[i].firing).step - from;
-    if (step < 0 || step >= count || !is_work(a)) continue;
+    if (step < 0 || step >= count || !sli_is_work(a)) continue;
     span *s = &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device];
     if (!s->busy && !s->last) s->first = records[i].start_ns;
     s->first = SLI_MIN(s->first, records[i].start_ns);
@@ -132,7 +125,7 @@ static uint64_t busy_since(const sl_runtime *rt, const worker *w, uint64_t since
   while (fired-- > oldest) {
     const sl_trace_record *r = &w->ring[fired & w->ring_mask];
     if (r->end_ns <= since) break;
-    if (is_work(&rt->plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
+    if (sli_is_work(&rt->plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
   }
   return busy;
 }

@@ -24,7 +24,7 @@
 #include "base/base.h"
 
 /* READY: a slot is complete. FREE: a consumer is done with one. QUOTA: the
- * register is to have `slot` slots from now on. WANTED: the producer waits for a
+ * register has been asked to have another number of slots. WANTED: the producer waits for a
  * slot in step `key`; to lazy W alone. */
 typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA, SLI_WANTED } sli_message_kind;
 

@@ -44,11 +44,11 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
   if (!status) status = prove_change(rt, n, changes);
   for (int i = 0; i < n && !status; i++) {
     reg *r = &rt->regs[changes[i].reg];
-    if (atomic_exchange_explicit(&r->asked, true, memory_order_acquire))
-      return sl_fail(SL_E_STOPPED, "register %s has not taken its last change yet",
-                     rt->plan->regs[r->id].name);
     rt->quotas[r->id] = changes[i].slots;
-    sli_message m = {.reg = r->id, .slot = changes[i].slots, .kind = SLI_QUOTA};
+    if (r->worker->process >= 0) continue; /* its own process is told too */
+    atomic_store(&r->wanted, changes[i].slots);
+    if (atomic_exchange(&r->asked, true)) continue; /* the one under way takes it along */
+    sli_message m = {.reg = r->id, .kind = SLI_QUOTA};
     if (sli_mailbox_push(&r->worker->mailbox, &m, &r->worker->sleeping))
       sli_worker_wake(r->worker);
   }
@@ -56,3 +56,7 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
 }
 
 int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg_id) { return rt->quotas[reg_id]; }
+
+int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg_id) {
+  return atomic_load_explicit(&rt->regs[reg_id].quota, memory_order_relaxed);
+}

@@ -173,7 +173,7 @@ static void make_actor(sl_runtime *rt, int32_t i) {
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
                .grouped = from->rank_group != 0,
-               .fired = fired, .every = sli_every(from), .step = firing_step(from, fired),
+               .fired = fired, .done = fired, .every = sli_every(from), .step = firing_step(from, fired),
                .tick = &ticks->ring[fired % ticks->count],
                .tick_number = sl_plan_tick(rt->plan, i, fired).number,
                .in = allot_own(rt, w, (size_t)from->nin, sizeof *a->in),
@@ -272,6 +272,7 @@ static void make_queue(sl_runtime *rt, int32_t i, const int32_t *home) {
   const sl_queue *from = &rt->plan->queues[i];
   queue *q = &rt->queues[i];
   q->id = i;
+  q->flying = SL_NONE;
   q->ops = from->ops;
   q->launch = from->ops->launch;
   q->plan = from;
@@ -376,6 +377,7 @@ static void make_workers(sl_runtime *rt) {
     w->rt = rt;
     w->id = i;
     w->process = SL_NONE;
+    w->current = SL_NONE;
     w->real = rt->threads;
     w->clock = rt->clock;
     w->unusual = true;
@@ -737,6 +739,16 @@ void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail) {
   keep_failure(rt, status, detail);
   atomic_fetch_or(&rt->gate, SLI_GATE_CLOSED | SLI_GATE_ABORTED);
   wake_all(rt);
+}
+
+int64_t sl_runtime_begun(const sl_runtime *rt) {
+  return (int64_t)(atomic_load_explicit(&rt->gate, memory_order_relaxed) >> SLI_GATE_BITS);
+}
+
+uint64_t sl_runtime_fired(const sl_runtime *rt) {
+  uint64_t sum = 0;
+  for (int32_t i = 0; i < rt->nworkers; i++) sum += worker_fired(&rt->workers[i]);
+  return sum;
 }
 
 int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }

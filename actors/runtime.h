@@ -100,11 +100,15 @@ struct reg {
   int32_t newest;        /* slot of the newest initial key */
   int32_t least_free;
   bool counted;          /* taking or freeing a slot changes a pool or an activation count */
-  int32_t kept, quota;
+  int32_t kept;
+  _Atomic int32_t quota; /* slots there are; whoever looks on reads it too, relaxed */
   int32_t nretired, made; /* slots out of use; slots that have ever been in use */
   int32_t *retired;      /* stack */
-  _Atomic bool asked;    /* a QUOTA message is under way: set (acquire) by who sends it,
-                            cleared (release) by the worker that has taken it */
+  /* A QUOTA message is under way: set by who sends it, after `wanted`; cleared by the
+   * worker that takes it, before it reads `wanted`. Both by an exchange (acquire and
+   * release), so a change that finds it set is in what the worker reads. */
+  _Atomic bool asked;
+  _Atomic int32_t wanted;
   /* Read by the consumers' workers too, and never changed. */
   _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
   in_port *only;         /* the one consumer, if it is alone, on the worker, and slots need
@@ -133,6 +137,7 @@ struct actor {
   uint64_t duration_ns;
   const tick_step *tick; /* of the next firing */
   int64_t fired;         /* firings so far */
+  _Atomic int64_t done;  /* those that are complete; whoever looks on reads it, relaxed */
   int64_t every;         /* steps from one in which it fires to the next */
   const sl_program *program; /* NULL: nothing to run */
   int64_t tick_number, step; /* of the next firing */
@@ -187,6 +192,10 @@ struct queue {
   worker *worker;
   int32_t inflight, run_ahead, head;
   flight *flights;       /* ring of run_ahead */
+  /* The oldest firing under way, or SL_NONE, and since when it is the oldest. Relaxed, for
+   * whoever looks on. */
+  _Atomic int32_t flying;
+  _Atomic uint64_t flying_ns;
   const sl_queue_ops *ops;
   const sl_queue *plan;
   struct device *device;
@@ -212,6 +221,10 @@ struct worker {
   bool unusual;            /* the next firing is the first, or jitter is on */
   bool plain;              /* nothing unusual, nothing selective, no firing that completed
                               later, a fast clock */
+  /* The actor whose program it runs, or the last one, or SL_NONE: it looks for news; and
+   * when it last had some. Relaxed, for whoever looks on. */
+  _Atomic int32_t current;
+  _Atomic uint64_t woke_ns;
   queue *last;             /* on the ring of queues with something to start, or NULL */
   int32_t nawaited;        /* queues among timers and polled */
   int32_t ntimers, npolled;
@@ -276,8 +289,8 @@ struct sl_runtime {
   sli_arena memory;
   int64_t first_step;    /* the run began with it */
   int64_t steps;         /* completed, those before the first included */
-  int32_t *quotas;       /* [nregs] as last asked for; who changes quotas alone */
-  int64_t goal;          /* steps to have completed at the end of this run */
+  _Atomic int32_t *quotas; /* [nregs] as last asked for; written by who changes quotas alone */
+  _Atomic int64_t goal;  /* steps to have completed at the end of this run */
   _Atomic uint64_t gate; /* newest step begun << SLI_GATE_BITS + flags: one word, so that
                             a stop and a step's begin cannot miss each other */
   _Atomic uint32_t reopened; /* counts: a held run may go on to its end */
@@ -321,6 +334,13 @@ int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
 
 /* processes.c */
 void sli_visitors_free(sl_runtime *rt);
+
+/* Is a firing work of its device? Loading, reporting and links have queues of
+ * their own; a device's figures are those of its passes. */
+static inline bool sli_is_work(const sl_actor *a) {
+  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W ||
+         a->cls == SL_CLASS_R;
+}
 
 /* figures.c: the first step of which all records are there. */
 int64_t sli_first_whole_step(const sl_runtime *rt);

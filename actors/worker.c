@@ -82,7 +82,9 @@ static inline void satisfy(worker *w, actor *a, int32_t cause) {
 
 /* ---- slots ---------------------------------------------------------------------- */
 
-static inline int32_t slots_used(const reg *r) { return r->quota - (int32_t)r->nfree; }
+static inline int32_t slots_used(const reg *r) {
+  return atomic_load_explicit(&r->quota, memory_order_relaxed) - (int32_t)r->nfree;
+}
 
 /* A pooled register may take a slot of those kept for it, or of what the pool
  * has left beyond all that is kept. */
@@ -184,11 +186,12 @@ static void watch_returns(reg *r) {
   r->only = NULL;
 }
 
-/* Gives a register its new number of slots. More: a credit is a slot that comes
+/* Gives a register the number of slots last asked for. More: a credit is a slot that comes
  * free. Fewer: free slots retire at once, but for the one that the producer, if
  * it is not waiting, counts on; others as they come back. */
-static void set_quota(worker *w, reg *r, int32_t slots) {
-  int32_t more = slots - (r->quota - r->owed);
+static void set_quota(worker *w, reg *r) {
+  atomic_exchange(&r->asked, false);
+  int32_t more = atomic_load(&r->wanted) - (r->quota - r->owed);
   for (; more > 0 && r->owed; more--) r->owed--;
   for (; more > 0; more--) {
     r->quota++;
@@ -198,7 +201,6 @@ static void set_quota(worker *w, reg *r, int32_t slots) {
   r->owed += -SLI_MIN(more, 0);
   while (r->owed && r->nfree > 1) retire_slot(r, r->free[--r->nfree]);
   if (r->owed) watch_returns(r);
-  atomic_store_explicit(&r->asked, false, memory_order_release);
 }
 
 /* A slot is complete. On the consumer's worker. */
@@ -268,7 +270,7 @@ void sli_worker_take(worker *w, const sli_message *m) {
     return;
   }
   if (UNLIKELY(m->kind == SLI_QUOTA)) {
-    set_quota(w, r, m->slot);
+    set_quota(w, r);
     return;
   }
   const group *g = &r->far[m->group];
@@ -412,7 +414,7 @@ static NOINLINE uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t ca
 
 _Static_assert(sizeof(sl_trace_record) == 32, "a record ends with the word of its cause");
 
-static inline void record(worker *w, queue *q, const actor *a, int64_t firing, uint32_t cause,
+static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_t cause,
                           uint64_t start, uint64_t end) {
   uint64_t fired = worker_fired(w);
   sl_trace_record *t = &w->ring[fired & w->ring_mask];
@@ -422,6 +424,7 @@ static inline void record(worker *w, queue *q, const actor *a, int64_t firing, u
   t->actor = a->id;
   memcpy(&t->actor + 1, &cause, sizeof cause); /* wait and reg */
   q->busy_until_ns = end;
+  atomic_store_explicit(&a->done, firing + 1, memory_order_relaxed);
   /* release: pairs with the acquire of who reads records while the run is on */
   atomic_store_explicit(&w->fired, fired + 1, memory_order_release);
 }
@@ -475,6 +478,13 @@ static uint64_t unusual_firing(worker *w) {
 
 static void set_timer(worker *w, queue *q, uint64_t fence);
 
+/* Tells whoever looks on which firing is the oldest under way, since when. */
+static void show_flying(queue *q, uint64_t since) {
+  int32_t id = q->inflight ? q->flights[q->head].actor->id : SL_NONE;
+  atomic_store_explicit(&q->flying_ns, since, memory_order_relaxed);
+  atomic_store_explicit(&q->flying, id, memory_order_relaxed);
+}
+
 static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
                               uint64_t fence) {
   int32_t at = q->head + q->inflight++;
@@ -488,6 +498,7 @@ static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uin
   f->cause = a->cause;
   f->nnotices = 0;
   w->plain = false;
+  if (q->inflight == 1) show_flying(q, start);
   advance(w, a, f, false);
   if (q->inflight == 1) set_timer(w, q, fence);
   return q->inflight < q->run_ahead;
@@ -501,6 +512,7 @@ static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
   if (a->binds) bind(a);
   if (!plain && w->unusual) duration += unusual_firing(w);
   uint64_t start = w->now_ns;
+  atomic_store_explicit(&w->current, a->id, memory_order_relaxed);
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->firing, start, duration, &fence)))
     return take_off(w, q, a, start, duration, fence);
   if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
@@ -561,6 +573,7 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
                                     : SLI_MAX(f->start_ns, q->busy_until_ns);
   uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE : cause_of_gap(q, f->since_ns, f->cause);
   record(w, q, f->actor, f->firing, cause, start, end);
+  show_flying(q, end);
   for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
     if (n->kind == SLI_READY) tell_ready(w, n->reg, n->reg->nsame, n->key, n->slot);
     else tell_free(w, n->reg, n->key, n->slot);
@@ -761,6 +774,11 @@ static void sleep_for_news(worker *w, uint64_t timeout_ns) {
   atomic_store_explicit(&w->sleeping, 0, memory_order_relaxed);
 }
 
+static void note_news(worker *w) {
+  w->now_ns = sli_clock_now(&w->clock);
+  atomic_store_explicit(&w->woke_ns, w->now_ns, memory_order_relaxed);
+}
+
 /* Looks for a message for a while, then sleeps until one or a timer comes. The
  * time to spend looking doubles when news came so soon that looking for it was,
  * or would have been, cheaper than a sleep and a wake; else it halves. While a
@@ -769,16 +787,17 @@ static void sleep_for_news(worker *w, uint64_t timeout_ns) {
 static void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);
+  atomic_store_explicit(&w->current, SL_NONE, memory_order_relaxed);
   bool must_ask = w->npolled && !w->peers;
   uint64_t timer_in = until_timer(w), spin = must_ask ? 0 : w->spin_ns;
   if (w->rt->oversubscribed) spin = SPIN_LEAST;
   if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in)) || must_ask) {
-    w->now_ns = sli_clock_now(&w->clock);
+    note_news(w);
     return;
   }
   if (timer_in == UINT64_MAX) sleep_for_news(w, UINT64_MAX);
   else if (timer_in > spin) sleep_for_news(w, timer_in - spin);
-  w->now_ns = sli_clock_now(&w->clock);
+  note_news(w);
   w->spin_ns = w->now_ns - start < SPIN_MOST ? SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST)
                                              : SLI_MAX(w->spin_ns / 2, (uint64_t)SPIN_LEAST);
 }

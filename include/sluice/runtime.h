@@ -107,15 +107,23 @@ void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail);
 /* Gives registers new quotas while a run goes on or between runs; on the real
  * clock, and within quota_most. The plan with them is proved first: SL_E_STUCK as
  * sl_plan_prove, and nothing is changed. A raised quota counts at once, a lowered
- * one as slots come back. Results never depend on quotas. One thread at a time,
- * any thread. SL_E_STOPPED: an earlier change has not been taken yet. */
+ * one as slots come back; of several changes soon after another the last one may be
+ * the only one that is seen. Results never depend on quotas. One thread at a time,
+ * any thread. Where several processes run the plan, all make the same changes in the
+ * same order. */
 typedef struct sl_quota_change {
   int32_t reg, slots;
 } sl_quota_change;
 sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *changes);
-/* As last asked for. The thread that changes quotas. */
+/* As last asked for, and the slots there are: more while slots to be retired are in
+ * use. The latter of registers written in this process. Any thread. */
 int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg);
+int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg);
 
+/* Steps begun in this process, those before first_step included. Any thread. */
+int64_t sl_runtime_begun(const sl_runtime *rt);
+/* Firings completed in this process by this run. Any thread. */
+uint64_t sl_runtime_fired(const sl_runtime *rt);
 /* Steps completed, those before first_step included. Between runs. */
 int64_t sl_runtime_steps(const sl_runtime *rt);
 /* The address of a slot. Between runs. NULL with no_data, or in another process. */
