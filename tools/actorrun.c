@@ -17,8 +17,10 @@
 
 #include "io/atomic.h"
 #include "placement/share.h"
+#include "tools/actorrun_client.h"
 #include "tools/actorrun_control.h"
 #include "tools/actorrun_launch.h"
+#include "tools/actorrun_status.h"
 
 /* When the process began: now, less the time it has computed, which until main
  * is loading and linking. (/proc counts in hundredths of a second.) */
@@ -182,18 +184,17 @@ static sl_status make_runtime(job *j) {
 static sl_status run_steps(job *j) {
   int64_t steps = steps_left(j);
   if (!steps) return SL_OK;
-  /* A run that nobody can steer is still a run. */
-  control *control = NULL;
-  if (j->settings->clock == SL_CLOCK_REAL && control_open(j->lowered, j->rt, &control))
-    sli_log("no control socket: %s", sl_detail());
   atomic_store_explicit(&running, j->rt, memory_order_release);
   j->progress.rt = j->rt;
   progress_start(&j->progress);
+  /* A run that nobody can steer is still a run. */
+  if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());
   sl_status status = j->processes ? processes_run(j->processes, steps)
                                   : sl_runtime_run(j->rt, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */
   atomic_store_explicit(&running, NULL, memory_order_relaxed);
-  control_close(control);
+  control_close(j->control);
+  j->control = NULL;
   progress_close(&j->progress);
   j->stopped = status == SL_E_STOPPED;
   return j->stopped ? SL_OK : status;
@@ -281,7 +282,7 @@ static sl_status run_alone(job *j) {
 }
 
 static sl_status run_among_others(job *j) {
-  sl_status status = processes_attach(j->processes, j->lowered, j->rt,
+  sl_status status = processes_attach(j->processes, j->rt,
                                       checkpoints_start(j->checkpoints));
   if (!status) status = run_steps(j);
   if (!status) status = processes_gather(j->processes);
@@ -295,6 +296,7 @@ static sl_status run_job(job *j) {
   sl_status status = SL_OK;
   if (j->settings->processes > 1) status = processes_open(&j->cluster, j->plan, &j->processes);
   if (!status) status = make_runtime(j);
+  if (!status && j->settings->clock == SL_CLOCK_REAL) status = control_open(j, &j->control);
   if (status && j->processes) return processes_end(j->processes, status);
   if (status) return status;
   return j->processes ? run_among_others(j) : run_alone(j);
@@ -380,7 +382,8 @@ static sl_status run_or_launch(job *j, int *exit_status) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "ctl")) return control_main_ctl(argc - 2, argv + 2);
+  if (argc > 1 && !strcmp(argv[1], "ctl")) return client_main_ctl(argc - 2, argv + 2);
+  if (argc > 1 && !strcmp(argv[1], "status")) return status_main(argc - 2, argv + 2);
   job j = {.process_start_ns = process_start_ns()};
   settings s;
   int exit_status = 0;
@@ -389,6 +392,7 @@ int main(int argc, char **argv) {
   j.settings = &s;
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  control_close(j.control);
   processes_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);

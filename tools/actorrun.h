@@ -2,6 +2,7 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_H
 #define SLUICE_TOOLS_ACTORRUN_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include <sluice/sluice.h>
@@ -34,8 +35,9 @@ typedef struct step_record {
   uint64_t end_ns, cpu_ns; /* at its end; what the process had computed by then */
 } step_record;
 
-/* Written by on_step on a worker's thread while a run goes on, read by the main
- * thread between runs. */
+/* Written by on_step on a worker's thread while a run goes on, read there, by the main
+ * thread between runs, and by progress_now, for which `lock` is held while records and
+ * start change. */
 typedef struct progress {
   int64_t steps;          /* of the whole run */
   int64_t items;          /* per step */
@@ -49,13 +51,24 @@ typedef struct progress {
   bool line_open;         /* the terminal's cursor is on the live line */
   size_t count, capacity;
   step_record *records;   /* one per finished step */
+  pthread_mutex_t lock;
 } progress;
+
+/* How far a run is. */
+typedef struct progress_look {
+  int64_t done, steps;    /* of the whole run; done: -1 before the first step's end, and where
+                             nobody counts */
+  double loss, rate;      /* of the last step; items per second lately */
+  double step_seconds, elapsed_seconds;
+} progress_look;
 
 void progress_init(progress *p, int64_t steps, bool quiet);
 void progress_fini(progress *p);
 void progress_start(progress *p);
 /* The on_step of sl_lower_options; ctx is the progress. */
 void progress_step(void *ctx, const sl_step_report *report);
+/* Any thread, while the run goes on. */
+progress_look progress_now(progress *p);
 /* Leaves the live line, so that other text can follow. */
 void progress_close(progress *p);
 double progress_step_seconds(const progress *p, size_t index);
@@ -65,12 +78,14 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 /* ---- one run -------------------------------------------------------------------------- */
 
 typedef struct checkpoints checkpoints;
+typedef struct control control;
 
 typedef struct job {
   settings *settings;
   checkpoints *checkpoints;  /* of --checkpoint, or NULL */
   sli_cluster cluster;       /* what started this process */
   processes *processes;      /* NULL: there is only this one */
+  control *control;          /* NULL: no real clock */
   machine machine;
   planned made;
   sl_lowered *lowered; /* of `made` */
@@ -91,6 +106,8 @@ sl_status checkpoints_open(const settings *s, checkpoints **out);
 void checkpoints_close(checkpoints *c);
 /* The step the run begins with. */
 int64_t checkpoints_start(const checkpoints *c);
+/* The steps of the newest that this run goes on from or has written, 0: none. Any thread. */
+int64_t checkpoints_newest(const checkpoints *c);
 /* What the plan adds to the record beside each checkpoint. Before the run. */
 void checkpoints_describe(checkpoints *c, const job *j);
 /* Fills in all that the run goes on from. */

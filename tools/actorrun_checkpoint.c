@@ -9,6 +9,7 @@
 #include "tools/actorrun.h"
 
 #include <cjson/cJSON.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct checkpoints {
   sli_checkpoint *from;  /* what the run goes on from, or NULL */
   cJSON *about;          /* this run; read only once it runs */
   int64_t every;         /* steps from one to the next while the run goes on */
+  _Atomic int64_t newest;
 };
 
 _Static_assert(sizeof(sli_shard) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
@@ -226,7 +228,13 @@ sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts,
   for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
   sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);
   free(shards);
+  if (!status) atomic_store_explicit(&c->newest, steps, memory_order_relaxed);
   return status;
+}
+
+int64_t checkpoints_newest(const checkpoints *c) {
+  return c ? SLI_MAX(atomic_load_explicit(&c->newest, memory_order_relaxed), checkpoints_start(c))
+           : 0;
 }
 
 /* Receipts of the stages that lie in this process; n of them. */

@@ -25,10 +25,12 @@ struct processes {
   sli_control *control;
   sli_net *net;
   sl_peers peers;
-  const sl_lowered *lowered;
   _Atomic(sl_runtime *) rt;   /* release by attach, acquire by callbacks */
   pthread_t watcher, mover;
   bool watches, moves;
+  pthread_mutex_t listening;  /* over the next two */
+  processes_listener *listener;
+  void *listener_ctx;
   atomic_bool run_over, closing, closed;
   /* Process 0, on the control plane's thread. */
   bool holding;
@@ -129,43 +131,48 @@ static void answer_hold(processes *p, sl_runtime *rt) {
   sli_control_say(p->control, 0, "begun", &begun, sizeof begun);
 }
 
-/* An earlier change of the same register may still be on its way: then once more. */
-static void change_quota(const processes *p, sl_runtime *rt, const char *data, size_t bytes) {
-  sl_quota quota = {.stage = SL_NONE};
-  char name[64] = "";
-  if (bytes >= 128 || data[bytes - 1] ||
-      sscanf(data, "%63s %d %d", name, &quota.stage, &quota.slots) != 3)
-    return;
-  quota.name = name;
-  for (int tries = 0; tries < 200; tries++) {
-    sl_status status = sl_lowered_set_quota(p->lowered, rt, &quota);
-    if (!status) return;
-    if (status != SL_E_STOPPED) break;
-    usleep(1000);
-  }
-  sli_log("quota %s: %s", name, sl_detail());
+/* Is it a word of whoever listens? */
+static bool hear(processes *p, int from, const char *word, const void *data, size_t bytes) {
+  pthread_mutex_lock(&p->listening);
+  bool heard = p->listener && p->listener(p->listener_ctx, from, word, data, bytes);
+  pthread_mutex_unlock(&p->listening);
+  return heard;
 }
 
 static void on_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
   processes *p = ctx;
-  (void)from;
   sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
   int64_t steps;
-  if (!rt) return;
+  if (hear(p, from, word, data, bytes) || !rt) return;
   if (!strcmp(word, "gone")) atomic_fetch_add(&p->gone, 1);
   else if (!strcmp(word, "stop")) begin_hold(p);
   else if (!strcmp(word, "hold")) answer_hold(p, rt);
   else if (!strcmp(word, "begun")) take_begun(p, data, bytes);
-  else if (!strcmp(word, "quota") && bytes) change_quota(p, rt, data, bytes);
   else if (!strcmp(word, "end") && bytes == sizeof steps)
     memcpy(&steps, data, bytes), sl_runtime_end_at(rt, steps);
 }
 
-sl_status processes_set_quota(processes *p, const sl_quota *quota) {
-  char text[128];
-  int n = snprintf(text, sizeof text, "%s %d %d", quota->name, quota->stage, quota->slots);
-  sli_control_say(p->control, -1, "quota", text, (size_t)n + 1);
-  return SL_OK;
+void processes_listen(processes *p, processes_listener *listener, void *ctx) {
+  pthread_mutex_lock(&p->listening);
+  p->listener = listener;
+  p->listener_ctx = ctx;
+  pthread_mutex_unlock(&p->listening);
+}
+
+void processes_say(processes *p, int process, const char *word, const void *data, size_t bytes) {
+  sli_control_say(p->control, process, word, data, bytes);
+}
+
+processes_traffic processes_count_traffic(const processes *p) {
+  sli_control_counts control = sli_control_count(p->control);
+  processes_traffic all = {.control_sent = control.sent, .control_received = control.received};
+  for (int i = 0; i < p->count; i++) {
+    if (i == p->self) continue;
+    sli_net_traffic_counts one = sli_net_traffic(p->net, i);
+    all.sent_bytes += one.sent_bytes;
+    all.received_bytes += one.received_bytes;
+  }
+  return all;
 }
 
 /* ---- opening -------------------------------------------------------------------------- */
@@ -195,6 +202,7 @@ sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, proces
   processes *p = sli_calloc(1, sizeof *p);
   p->self = cluster->process;
   p->count = cluster->nprocesses;
+  pthread_mutex_init(&p->listening, NULL);
   p->peers = (sl_peers){p, tell, send_data, is_done, progress, wait, wake};
   sl_status status = open_planes(p, cluster, plan);
   if (status) processes_close(p);
@@ -212,10 +220,13 @@ void processes_close(processes *p) {
   }
   sli_control_close(p->control);
   sli_net_close(p->net);
+  pthread_mutex_destroy(&p->listening);
   free(p);
 }
 
 int processes_self(const processes *p) { return p->self; }
+
+int processes_count(const processes *p) { return p->count; }
 
 const sl_peers *processes_peers(processes *p) { return &p->peers; }
 
@@ -232,10 +243,8 @@ static void free_blobs(const processes *p, sli_control_blob *blobs) {
   free(blobs);
 }
 
-sl_status processes_attach(processes *p, const sl_lowered *lowered, sl_runtime *rt,
-                           int64_t first_step) {
+sl_status processes_attach(processes *p, sl_runtime *rt, int64_t first_step) {
   sli_control_blob *blobs = NULL;
-  p->lowered = lowered;
   atomic_store_explicit(&p->rt, rt, memory_order_release);
   sl_status status = processes_meet(p, "steps", &first_step, sizeof first_step, &blobs);
   if (!status && blobs) status = check_first_steps(p, blobs);

@@ -13,7 +13,8 @@ static const uint64_t redraw_ns = 50000000;            /* on a terminal */
 static const uint64_t silence_ns = UINT64_C(20000000000); /* longest, elsewhere */
 
 void progress_init(progress *p, int64_t steps, bool quiet) {
-  *p = (progress){.steps = steps, .quiet = quiet, .terminal = isatty(STDOUT_FILENO)};
+  *p = (progress){.steps = steps, .quiet = quiet, .terminal = isatty(STDOUT_FILENO),
+                  .lock = PTHREAD_MUTEX_INITIALIZER};
 }
 
 void progress_fini(progress *p) {
@@ -28,8 +29,10 @@ static uint64_t cpu_now_ns(void) {
 }
 
 void progress_start(progress *p) {
+  pthread_mutex_lock(&p->lock);
   p->start_ns = p->drawn_ns = sli_now_ns();
   p->start_cpu_ns = cpu_now_ns();
+  pthread_mutex_unlock(&p->lock);
 }
 
 double progress_step_seconds(const progress *p, size_t index) {
@@ -42,16 +45,35 @@ double progress_step_cpu_seconds(const progress *p, size_t index) {
   return (double)(p->records[index].cpu_ns - before) * 1e-9;
 }
 
-/* Items per second over the last steps: ten of them and two seconds, if there
- * are so many; the first step, which warms up, counts only while it is alone. */
-static double recent_rate(const progress *p) {
+/* Seconds of one of the last steps: ten of them and two seconds, if there are so
+ * many; the first step, which warms up, counts only while it is alone. */
+static double recent_step(const progress *p) {
   size_t last = p->count - 1, first = last;
   uint64_t end = p->records[last].end_ns;
   while (first > 1 && (last - first < 10 || end - p->records[first - 1].end_ns < 2000000000u))
     first--;
   uint64_t begin = first ? p->records[first - 1].end_ns : p->start_ns;
-  double seconds = (double)(end - begin) * 1e-9;
-  return seconds > 0 ? (double)p->items * (double)(last - first + 1) / seconds : 0;
+  return (double)(end - begin) * 1e-9 / (double)(last - first + 1);
+}
+
+static double recent_rate(const progress *p) {
+  double seconds = recent_step(p);
+  return seconds > 0 ? (double)p->items / seconds : 0;
+}
+
+progress_look progress_now(progress *p) {
+  progress_look look = {.steps = p->steps, .done = -1};
+  pthread_mutex_lock(&p->lock);
+  if (p->start_ns) look.elapsed_seconds = (double)(sli_now_ns() - p->start_ns) * 1e-9;
+  if (p->count) {
+    const step_record *last = &p->records[p->count - 1];
+    look.done = last->report.step + 1;
+    look.loss = last->report.loss;
+    look.step_seconds = recent_step(p);
+    look.rate = recent_rate(p);
+  }
+  pthread_mutex_unlock(&p->lock);
+  return look;
 }
 
 static int format_line(const progress *p, char *out, size_t bytes) {
@@ -93,8 +115,10 @@ static bool plain_line_due(const progress *p, int64_t step, uint64_t now) {
 void progress_step(void *ctx, const sl_step_report *report) {
   progress *p = ctx;
   uint64_t now = sli_now_ns();
+  pthread_mutex_lock(&p->lock);
   SLI_GROW(p->records, p->count, p->capacity);
   p->records[p->count++] = (step_record){*report, now, cpu_now_ns()};
+  pthread_mutex_unlock(&p->lock);
   if (p->quiet) return;
   bool due = p->terminal ? now - p->drawn_ns > redraw_ns || report->step + 1 == p->steps
                          : plain_line_due(p, report->step, now);

@@ -87,7 +87,8 @@ static sl_status read(settings *s) {
 }
 
 const tool actorrun_tool = {.name = "actorrun",
-                            .usage = "       actorrun ctl PID quota [NAME[@STAGE]=N]\n",
+                            .usage = "       actorrun status [--json] [PID]\n"
+                                     "       actorrun ctl PID quota [NAME[@STAGE]=N]\n",
                             .purpose = "Trains a model over a pipeline of devices.",
                             .options = options,
                             .read = read,
