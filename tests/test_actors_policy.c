@@ -77,8 +77,8 @@ static void *change_quotas(void *arg) {
     state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
     int32_t reg = (int32_t)(state >> 33) % (STAGES - 1), slots = 1 + (int32_t)(state >> 45) % MOST;
     sl_status status = sl_runtime_set_quotas(c->rt, 1, &(sl_quota_change){reg, slots});
-    CHECK(!status || status == SL_E_STOPPED, "%s", sl_detail());
-    c->changed += !status;
+    CHECK(!status, "%s", sl_detail());
+    c->changed++;
   }
   return NULL;
 }
