@@ -287,12 +287,24 @@ static bool is_running(const sl_look *look, int32_t actor) {
   return look->queues[look->plan->actors[actor].queue].running == actor;
 }
 
+/* Has somebody had it? Then it was there, whatever its producer's number says: it may be
+ * older, or not known. */
+static bool was_taken(const sl_look *look, int32_t reg, int64_t key) {
+  const struct sli_look_memory *m = look->memory;
+  for (int32_t i = m->first[reg]; i < m->first[reg + 1]; i++) {
+    const reader *c = &m->readers[i];
+    int64_t n = firing_of(&look->plan->maps[c->map], key, SL_FIRST);
+    if (n >= 0 && n < look->fired[c->actor]) return true;
+  }
+  return false;
+}
+
 static bool is_ready(const sl_look *look, int32_t reg, int64_t key) {
   const sl_register *r = &look->plan->regs[reg];
   const sl_port *out = sli_plan_output(look->plan, reg);
   if (key < r->initial || !out) return true;
   int64_t n = firing_of(&look->plan->maps[out->map], key, SL_LAST);
-  return n >= 0 && n < look->fired[r->producer];
+  return (n >= 0 && n < look->fired[r->producer]) || was_taken(look, reg, key);
 }
 
 /* The consumer that still has a key, SL_NONE if all are done with it. */

@@ -18,12 +18,14 @@ job=(--stages 4 --microbatches 8 --steps 1000000 --quiet)
 sockets=$work/sluice-$(id -u)
 status() { "$actorrun" status "$@" >"$work/out" 2>"$work/err"; }
 
-# until_says TEXT ARGUMENTS...: asks until the answer has a line like that.
+# until_says TEXT ARGUMENTS...: asks until the answer has a line like that, and nobody is
+# too busy to answer.
 until_says() {
   local text=$1
   shift
   for _ in $(seq 100); do
-    status "$@" && grep -q -- "$text" "$work/out" && return
+    status "$@" && grep -q -- "$text" "$work/out" && ! grep -q " silent\|silent\":.true" "$work/out" &&
+      return
     sleep 0.1
   done
   fail "status $*: no \"$text\": $(cat "$work/out" "$work/err")"
@@ -51,18 +53,19 @@ says "^$alone  gpt  1f1b, 4 devices$"
 says "^step [0-9]*/1000000  loss [0-9.]*  [0-9]* tokens/s  bubble [0-9]* %$"
 says "^running for .* left; "
 says "^ *0  .* $alone  cpu:0 .. cpu:3 "
-for device in 0 1 2 3; do says "^cpu:$device  .* \(runs\|waits\|ready\) .*of step"; done
+for device in 0 1 2 3; do says "^cpu:$device  .* \(runs\|waits\|ready\) .* [0-9]*\.[0-7]"; done
 
 "$actorrun" -n 4 --schedule zb-h1 "${job[@]}" "${model[@]}" >"$work/log" 2>&1 &
 launcher=$!
 jobs_to_end+=("$launcher")
-# Through the launcher; when all have answered, through each of them.
-until_says "^ *3 .*cpu:3  *[0-9]" "$launcher"
+# Through the launcher, then through each of them.
+until_says "^step .*loss" "$launcher"
 says "gpt  zb-h1, 4 devices in 4 processes, started by actorrun"
 pids=$(sed -nE 's/^ *[0-3]  [^ ]+ +([0-9]+)  cpu:.*/\1/p' "$work/out")
 [[ $(wc -w <<<"$pids") == 4 ]] || fail "not four processes: $(cat "$work/out")"
 for pid in $pids; do until_says "^$pid  gpt  zb-h1" "$pid"; done
-until_says '"sent_bytes":.[1-9]' --json "$launcher"
+until_says '"left_seconds":' --json "$launcher"
+says '"sent_bytes":.[1-9]'
 [[ $(grep -c '"steps_begun"' "$work/out") == 4 ]] || fail "--json: $(cat "$work/out")"
 for key in model schedule step loss loss_hex tokens_per_second bubble left_seconds plan_hash; do
   says "^.\"$key\":"

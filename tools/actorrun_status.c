@@ -52,6 +52,28 @@ static bool is_told_of(const cJSON *jobs, pid_t pid) {
   return false;
 }
 
+static int count_silent(const cJSON *job) {
+  int n = 0;
+  const cJSON *process;
+  cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes"))
+    n += cJSON_IsTrue(cJSON_GetObjectItem(process, "silent"));
+  return n;
+}
+
+/* Adds a job, or what is told of one that is there already, if it is more. */
+static void add_job(cJSON *jobs, cJSON *job) {
+  const cJSON *name = cJSON_GetObjectItem(job, "job");
+  for (int i = 0; name && i < cJSON_GetArraySize(jobs); i++) {
+    cJSON *there = cJSON_GetArrayItem(jobs, i);
+    const cJSON *other = cJSON_GetObjectItem(there, "job");
+    if (!other || strcmp(other->valuestring, name->valuestring)) continue;
+    if (count_silent(job) < count_silent(there)) cJSON_ReplaceItemInArray(jobs, i, job);
+    else cJSON_Delete(job);
+    return;
+  }
+  cJSON_AddItemToArray(jobs, job);
+}
+
 /* All jobs that have a process here, each once; who does not answer is named. */
 static cJSON *ask_all(void) {
   cJSON *jobs = cJSON_CreateArray(), *job;
@@ -60,7 +82,7 @@ static cJSON *ask_all(void) {
   for (size_t i = 0; i < n; i++) {
     if (is_told_of(jobs, pids[i])) continue;
     sl_status status = ask(pids[i], &job);
-    if (!status) cJSON_AddItemToArray(jobs, job);
+    if (!status) add_job(jobs, job);
     else if (status == SL_E_PEER) fprintf(stderr, "actorrun: %s\n", sl_detail());
   }
   free(pids);
@@ -80,7 +102,7 @@ static void show_all(bool json) {
   }
   if (!cJSON_GetArraySize(jobs)) printf("no job of this user runs on this machine\n");
   cJSON_ArrayForEach(job, jobs) {
-    if (job->prev && job != jobs->child) printf("\n");
+    if (job != jobs->child) printf("\n");
     status_show(job, false, &style, stdout);
   }
   cJSON_Delete(jobs);

@@ -147,10 +147,12 @@ static void fill_devices(char cell[CELL], const cJSON *process) {
 }
 
 static void fill_row(row *r, const cJSON *process) {
+  bool silent = cJSON_IsTrue(cJSON_GetObjectItem(process, "silent"));
   for (int c = 0; c < COLUMNS; c++) {
     double value = number_of(process, columns[c].key);
     char *cell = r->cell[c], bytes[32];
     if (!strcmp(columns[c].key, "devices")) fill_devices(cell, process);
+    else if (silent && !strcmp(columns[c].key, "steps_begun")) strcpy(cell, "silent");
     else if (columns[c].kind == WORD) snprintf(cell, CELL, "%s", text_of(process, columns[c].key));
     else if (!has(process, columns[c].key)) continue;
     else if (columns[c].kind == COUNT) snprintf(cell, CELL, "%.0f", value);
@@ -196,7 +198,6 @@ static void show_processes(line *l, const cJSON *processes) {
   cJSON_ArrayForEach(process, processes) {
     bool silent = cJSON_IsTrue(cJSON_GetObjectItem(process, "silent"));
     show_row(l, &rows[i++], widths, silent ? RED : PLAIN);
-    if (silent) put(l, RED, "  silent");
     end_line(l);
   }
   free(rows);
@@ -204,33 +205,39 @@ static void show_processes(line *l, const cJSON *processes) {
 
 /* ---- who waits for whom ---------------------------------------------------------------------- */
 
-static void put_tick(line *l, const cJSON *device) {
-  put(l, PLAIN, " of step %.0f", number_of(device, "step"));
-  put(l, PLAIN, ", microbatch %.0f", number_of(device, "microbatch"));
-  if (has(device, "piece")) put(l, PLAIN, ", piece %.0f", number_of(device, "piece"));
+/* " B1 482.3": step and microbatch, and the piece if there are several. */
+static void put_pass(line *l, const cJSON *device) {
+  if (!has(device, "step")) return;
+  put(l, PLAIN, "  %s %.0f.%.0f", text_of(device, "actor"), number_of(device, "step"),
+      number_of(device, "microbatch"));
+  if (has(device, "piece")) put(l, PLAIN, ".%.0f", number_of(device, "piece"));
 }
 
-/* Whom it waits for, and where that leads to. */
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcmp(text + n - m, end);
+}
+
+/* Whom it waits for, and where that leads to. What carries a register has its name. */
 static void put_helper(line *l, const cJSON *waits) {
   const cJSON *end = cJSON_GetObjectItem(waits, "in_the_end");
-  if (!*text_of(waits, "on")) return;
-  put(l, PLAIN, " from %s on %s", text_of(waits, "on"), text_of(waits, "device"));
-  if (strcmp(text_of(end, "actor"), text_of(waits, "on")))
-    put(l, PLAIN, ", that is from %s on %s", text_of(end, "actor"), text_of(end, "device"));
-  bool bad = !strcmp(text_of(end, "state"), "silent") || !strcmp(text_of(end, "state"), "circle");
-  put(l, bad ? RED : DIM, " (%s)", text_of(end, "state"));
+  const char *on = text_of(waits, "on"), *device = text_of(waits, "device");
+  const char *state = text_of(end, "state"), *last = text_of(end, "actor");
+  if (!*on) return;
+  if (!ends_with(on, text_of(waits, "register"))) put(l, PLAIN, " from %s on %s", on, device);
+  else put(l, PLAIN, " from %s", device);
+  if (strcmp(device, text_of(end, "device")))
+    put(l, PLAIN, ", in the end from %s", text_of(end, "device"));
+  if (!strcmp(state, "silent")) put(l, RED, " (silent)");
+  else if (!strcmp(state, "circle")) put(l, RED, " (a circle)");
+  else put(l, DIM, " (%s %s)", last, state);
 }
 
 static void put_wait(line *l, const cJSON *device) {
   const cJSON *waits = cJSON_GetObjectItem(device, "waits");
   const char *why = text_of(waits, "why");
-  char text[32];
-  put(l, YELLOW, "waits");
-  put(l, PLAIN, " %s: %s", format_seconds(text, number_of(device, "seconds")),
-      text_of(device, "actor"));
-  put_tick(l, device);
   if (!strcmp(why, "credit"))
-    put(l, PLAIN, " lacks a slot of %s (all %.0f are taken)", text_of(waits, "register"),
+    put(l, PLAIN, " lacks a slot of %s (%.0f taken)", text_of(waits, "register"),
         number_of(waits, "slots"));
   else if (!strcmp(why, "policy")) put(l, PLAIN, " is put off");
   else put(l, PLAIN, " lacks %s", text_of(waits, "register"));
@@ -243,14 +250,14 @@ static void show_device(line *l, const cJSON *device, int name_width) {
   put(l, PLAIN, "%-*s  ", name_width, text_of(device, "device"));
   if (has(device, "bubble")) put(l, PLAIN, "%5.0f %%  ", 100 * number_of(device, "bubble"));
   else put(l, PLAIN, "%7s  ", "");
-  if (!strcmp(state, "silent")) put(l, RED, "process %.0f is silent", number_of(device, "process"));
-  else if (!strcmp(state, "waits")) put_wait(l, device);
-  else {
-    bool runs = !strcmp(state, "runs");
-    put(l, runs ? GREEN : PLAIN, "%s", runs ? "runs" : "ready");
-    put(l, PLAIN, " %s: %s", format_seconds(text, number_of(device, "seconds")),
-        text_of(device, "actor"));
-    if (has(device, "step")) put_tick(l, device);
+  if (!strcmp(state, "silent")) {
+    put(l, RED, "process %.0f is silent", number_of(device, "process"));
+  } else {
+    bool runs = !strcmp(state, "runs"), waits = !strcmp(state, "waits");
+    put(l, runs ? GREEN : waits ? YELLOW : PLAIN, "%-5s", state);
+    put(l, PLAIN, " %7s", format_seconds(text, number_of(device, "seconds")));
+    put_pass(l, device);
+    if (waits) put_wait(l, device);
   }
   end_line(l);
 }
@@ -259,7 +266,7 @@ static void show_devices(line *l, const cJSON *devices) {
   int width = 6;
   const cJSON *device;
   cJSON_ArrayForEach(device, devices) width = SLI_MAX(width, (int)strlen(text_of(device, "device")));
-  put(l, DIM, "%-*s   bubble  now", width, "device");
+  put(l, DIM, "%-*s   bubble  now            pass and its step.microbatch", width, "device");
   end_line(l);
   cJSON_ArrayForEach(device, devices) show_device(l, device, width);
 }
