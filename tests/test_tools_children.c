@@ -105,7 +105,7 @@ static void each_is_told_its_place(void) {
   CHECK(end.status == 0 && end.culprit == -1, "all is well: status %d", end.status);
   const char *out = said("out");
   for (int i = 0; i < 3; i++) {
-    char line[200], head[8] = "";
+    char line[200], head[16] = "";
     if (i) snprintf(head, sizeof head, "[%d] ", i);
     snprintf(line, sizeof line, "%s%d of 3, %d of 3, 127.0.0.1:4711 job-1 2 %s\n", head, i, i, key);
     CHECK(strstr(out, line), "%s is missing in\n%s", line, out);
