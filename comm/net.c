@@ -19,12 +19,12 @@
  * that nobody needs, since `lost` says it all. */
 #include "comm/net.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "comm/ucx.h"
 #include "comm/waker.h"
@@ -296,12 +296,8 @@ static ucs_status_t make_address(sli_net *net) {
   return got == sizeof net->address->word ? UCS_OK : UCS_ERR_IO_ERROR;
 }
 
-/* Where there is but one core, spinning only keeps the others from theirs. */
-static uint64_t choose_spin(void) {
-  cpu_set_t mine;
-  bool is_alone = !sched_getaffinity(0, sizeof mine, &mine) && CPU_COUNT(&mine) == 1;
-  return is_alone ? 0 : SPIN_NS;
-}
+/* Where there is but one core, spinning only keeps the others from it. */
+static uint64_t choose_spin(void) { return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0; }
 
 sl_status sli_net_open(int self, int npeers, const sli_net_events *events, sli_net **out) {
   SLI_CHECK(npeers > 0 && self >= 0 && self < npeers, "process %d of %d", self, npeers);

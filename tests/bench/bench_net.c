@@ -5,7 +5,8 @@
  *   ucx       UCX by a loop of its own, for peers that may die, like sli_net
  *   ucx_bare  UCX as it comes, for peers that do not
  *
- * All in one run, in turns; medians over the rounds. */
+ * All in one run, in turns; medians over the rounds; each process has a core. */
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucp/api/ucp.h>
@@ -275,7 +276,19 @@ static void print(double trips[KINDS][ROUNDS], double streams[KINDS][ROUNDS], do
   printf("memcpy_16M\t%.2f\tGB/s\n", median(copies) * 1e-9);
 }
 
+/* To a core of its own, as mpirun does. */
+static void take_core(int self) {
+  cpu_set_t all, one;
+  CHECK(!sched_getaffinity(0, sizeof all, &all), "cores");
+  int nth = self % CPU_COUNT(&all), cpu = 0;
+  while (!CPU_ISSET(cpu, &all) || nth--) cpu++;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  CHECK(!sched_setaffinity(0, sizeof one, &one), "core %d", cpu);
+}
+
 static void run(process *p) {
+  take_core(p->self);
   line lines[KINDS] = {0};
   double trips[KINDS][ROUNDS], streams[KINDS][ROUNDS], sleepy[ROUNDS], copies[ROUNDS];
   char *data[UNDER_WAY], *places[UNDER_WAY];
