@@ -10,7 +10,7 @@
 
 /* One send under way. */
 typedef struct parcel {
-  struct parcel *next;
+  struct parcel *next, *older; /* on the receiver's list, on the sender's of all */
   char message[SL_MESSAGE_BYTES];
   const void *data;
   size_t bytes;
@@ -28,6 +28,7 @@ typedef struct process {
   parcel *first, **last;
   sl_peers peers;
   size_t sent[MOST_PROCESSES];
+  parcel *newest; /* an abort leaves some that nobody takes */
 } process;
 
 struct loopback {
@@ -56,6 +57,8 @@ static bool send(void *ctx, int to, const void *message, const void *data, size_
   x->data = data;
   x->bytes = bytes;
   x->from = p->self;
+  x->older = p->newest;
+  p->newest = x;
   p->sent[to] += bytes;
   pthread_mutex_lock(&other->lock);
   *other->last = x;
@@ -68,10 +71,7 @@ static bool send(void *ctx, int to, const void *message, const void *data, size_
 
 static bool done(void *ctx, uint64_t fence) {
   (void)ctx;
-  parcel *x = (void *)(uintptr_t)fence;
-  if (!atomic_load(&x->done)) return false;
-  free(x);
-  return true;
+  return atomic_load(&((parcel *)(uintptr_t)fence)->done);
 }
 
 static bool progress(void *ctx) {
@@ -122,6 +122,10 @@ loopback *loopback_create(int count) {
 
 void loopback_destroy(loopback *x) {
   for (int i = 0; i < x->count; i++) {
+    for (parcel *older, *at = x->of[i].newest; at; at = older) {
+      older = at->older;
+      free(at);
+    }
     pthread_mutex_destroy(&x->of[i].lock);
     pthread_cond_destroy(&x->of[i].news);
   }
