@@ -842,8 +842,9 @@ void sli_worker_run(worker *w) {
       if (start_one(w, false)) continue;
     }
     if (UNLIKELY(look_at_gates(w))) continue;
-    if (finished(w)) return;
+    if (finished(w)) break;
     if (w->real) wait_for_news(w);
-    else if (!jump(w)) return; /* stuck: the caller sees what has not fired */
+    else if (!jump(w)) break; /* stuck: the caller sees what has not fired */
   }
+  atomic_store_explicit(&w->current, SL_NONE, memory_order_relaxed);
 }

@@ -209,11 +209,23 @@ static void add_device(cJSON *to, const job *j, const sl_look *look, int32_t dev
   if (waits) add_wait(one, j, look, &wait);
 }
 
-static void add_progress(cJSON *to, const job *j, const sli_control_blob *first) {
+/* Steps that all actors known of have completed, but for those that sit steps out. */
+static int64_t steps_done(const sl_look *look) {
+  int64_t least = INT64_MAX;
+  for (int32_t i = 0; i < look->plan->nactors; i++) {
+    const sl_actor *a = &look->plan->actors[i];
+    if (a->every <= 1 && look->fired[i] >= 0)
+      least = SLI_MIN(least, look->fired[i] / a->firings_per_step);
+  }
+  return least == INT64_MAX ? 0 : least;
+}
+
+static void add_progress(cJSON *to, const job *j, const sl_look *look,
+                         const sli_control_blob *first) {
   part p = {.progress = {.done = -1, .steps = j->progress.steps}};
   if (first->data) memcpy(&p, first->data, sizeof p);
   const progress_look *l = &p.progress;
-  int64_t done = SLI_MAX(l->done, checkpoints_start(j->checkpoints));
+  int64_t done = l->done < 0 ? steps_done(look) : l->done;
   if (first->data) add_number(to, "step", (double)done);
   add_number(to, "steps", (double)l->steps);
   if (l->elapsed_seconds > 0) add_number(to, "elapsed_seconds", l->elapsed_seconds);
@@ -253,7 +265,7 @@ static cJSON *describe(const job *j, const sl_look *look, const sli_control_blob
   if (j->cluster.starter) cJSON_AddStringToObject(root, "starter", j->cluster.starter);
   if (j->processes) cJSON_AddStringToObject(root, "job", j->cluster.job);
   cJSON_AddStringToObject(root, "plan_hash", hash);
-  add_progress(root, j, &answers[0]);
+  add_progress(root, j, look, &answers[0]);
   add_bubble(root, j, look, -1);
   add_checkpoint(root, j, answers, n);
   cJSON *processes = cJSON_AddArrayToObject(root, "processes");

@@ -123,10 +123,10 @@ static sl_status show_one(const char *word, bool json) {
 
 static int help(FILE *out, int exit_status) {
   fprintf(out, "Usage: actorrun status [--json] [PID]\n\n"
-               "Shows the running jobs of this user on this machine, or that of a process in full:\n"
-               "how far it is, its processes, and what each device runs or waits for. PID may be\n"
-               "any process of the job, or the actorrun that has started them. --json: the same\n"
-               "as one JSON object.\n");
+               "Shows the running jobs of this user on this machine, or that of a process in\n"
+               "full: how far it is, its processes, and what each device runs or waits for.\n"
+               "PID may be any process of the job, or the actorrun that has started them.\n"
+               "--json: the same as one JSON object.\n");
   return exit_status;
 }
 

@@ -59,7 +59,9 @@ static void put(line *l, colour c, const char *format, ...) {
   int n = (int)strlen(text), room = l->style->width ? l->style->width - l->at : n;
   if (room <= 0) return;
   bool paint = c != PLAIN && l->style->colour;
-  fprintf(l->out, "%s%.*s%s", paint ? codes[c] : "", SLI_MIN(n, room), text, paint ? "\033[0m" : "");
+  if (paint) fputs(codes[c], l->out);
+  fprintf(l->out, "%.*s", SLI_MIN(n, room), text);
+  if (paint) fputs("\033[0m", l->out);
   l->at += n;
 }
 
@@ -265,7 +267,8 @@ static void show_device(line *l, const cJSON *device, int name_width) {
 static void show_devices(line *l, const cJSON *devices) {
   int width = 6;
   const cJSON *device;
-  cJSON_ArrayForEach(device, devices) width = SLI_MAX(width, (int)strlen(text_of(device, "device")));
+  cJSON_ArrayForEach(device, devices)
+    width = SLI_MAX(width, (int)strlen(text_of(device, "device")));
   put(l, DIM, "%-*s   bubble  now            pass and its step.microbatch", width, "device");
   end_line(l);
   cJSON_ArrayForEach(device, devices) show_device(l, device, width);
