@@ -109,14 +109,22 @@ static void add_figures(cJSON *root, const job *j) {
 }
 
 /* The same figures from the virtual clock: with the durations of --profile or
- * --cost, or else with those that this run has measured. */
+ * --cost, or else with those that this run has measured. A run on that clock is
+ * its own prediction. */
+static sl_status predict(const job *j, const double *seconds, sl_figures *out) {
+  bool itself = j->settings->clock == SL_CLOCK_VIRTUAL && !sl_arg_float(j->settings->run, "jitter");
+  if (!itself) return sl_plan_predict(j->plan, seconds, out);
+  *out = sl_runtime_figures(j->rt);
+  return SL_OK;
+}
+
 static void add_predicted(cJSON *root, const job *j) {
   const settings *s = j->settings;
   bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
   double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
   if (own) sl_runtime_durations(j->rt, seconds);
   sl_figures figures;
-  sl_status status = sl_plan_predict(j->plan, seconds, &figures);
+  sl_status status = predict(j, seconds, &figures);
   free(seconds);
   if (status) return;
   cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
