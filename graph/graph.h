@@ -17,6 +17,10 @@ struct sl_tensor {
   int output;          /* which of the producer's outputs */
   bool param;
   bool needs_grad;     /* a parameter, or computed from one */
+  int rank;            /* which of its stage's devices makes it, 0 where there is one */
+  const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
+                          several devices: which part of the whole this is; NULL: all. What
+                          devices have of one whole goes by one name */
   /* parameters only: */
   int param_index;     /* order of creation */
   sl_init init;
@@ -46,6 +50,7 @@ struct sli_node {
   sl_here at;
   sl_class cls;
   int block;           /* -1: no stage of its own (the clip, reports) */
+  int rank;            /* which of its stage's devices runs it */
   int phase;
   bool per_step;       /* fires once a step instead of once a tick */
   uint32_t accumulate_span; /* outputs summed over the step's ticks */

@@ -60,6 +60,35 @@ bool sl_type_equal(const sl_type *a, const sl_type *b);
 enum { SL_TYPE_TEXT = 128 };
 char *sl_type_format(char *out, const sl_type *type);
 
+/* ---- parts -------------------------------------------------------------- */
+
+/* Part of an array: along one dim, up to three ranges of positions one behind the other
+ * (the queries, keys and values of some heads are three ranges of a packed tensor). axis
+ * SL_PART_ALL: all of it. SL_PART_FLAT: ranges of its elements in row-major order; such a
+ * part is an array of one dim. */
+enum { SL_PART_RANGES = 3, SL_PART_ALL = -1, SL_PART_FLAT = -2 };
+typedef struct sl_part {
+  int axis, nranges;
+  int64_t begin[SL_PART_RANGES], count[SL_PART_RANGES];
+} sl_part;
+
+/* A part of a part of an array that nobody need hold as a whole: what one device has of a
+ * parameter. */
+enum { SL_SHARD_PARTS = 2 };
+typedef struct sl_shard {
+  sl_type whole;
+  sl_part parts[SL_SHARD_PARTS]; /* the first of the whole, the second of the first */
+} sl_shard;
+
+sl_type sl_part_type(const sl_type *whole, const sl_part *part);
+/* Copy a part out of a whole array, and into it. Arrays are dense; any thread. */
+void sl_part_take(const sl_type *whole, const sl_part *part, const void *from, void *to);
+void sl_part_put(const sl_type *whole, const sl_part *part, const void *from, void *to);
+/* The same for shards; `whole` is the whole array. */
+sl_type sl_shard_type(const sl_shard *shard);
+void sl_shard_take(const sl_shard *shard, const void *whole, void *to);
+void sl_shard_put(const sl_shard *shard, const void *from, void *whole);
+
 /* ---- classes ------------------------------------------------------------ */
 
 /* What kind of pass a piece of work belongs to. Pass order and colours follow
@@ -97,7 +126,13 @@ typedef struct sl_attrs {
                       the graph; 0 where they are not cut */
   bool bf16;       /* linear_w: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
-  const void *user; /* source, adamw, user rows: a record that outlives the run */
+  int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
+                      embedding_w: the first row of this part of the table; position,
+                      position_w, rotary, rotary_b: the first position (besides the
+                      tick's); cross_entropy_part, cross_entropy_b: the first column */
+  bool partial;    /* embedding, embedding_w, cross_entropy_b: the table or the logits are a
+                      part of the whole, and ids and targets may lie outside it */
+  const void *user; /* source, adamw, slice, join, user rows: a record that outlives the run */
 } sl_attrs;
 
 /* Where in the stream of work a call stands. */
@@ -179,6 +214,28 @@ typedef enum sl_pieces {
   SL_PIECES_MEAN
 } sl_pieces;
 
+/* How an array lies along a row of R devices: each has all of it, each has a summand of it,
+ * or each has a part along one dim. OneFlow's SBP: Yuan et al., arXiv 2110.15032. */
+typedef enum sl_sbp_kind { SL_BROADCAST, SL_PARTIAL, SL_SPLIT } sl_sbp_kind;
+typedef struct sl_sbp {
+  sl_sbp_kind kind;
+  int dim; /* SL_SPLIT: which, else 0 */
+} sl_sbp;
+
+/* One way in which R devices can share a call: each runs it on what it has of the inputs
+ * and gets what `out` says of the outputs. That must hold of the way back too, where the
+ * gradient of a broadcast array is partial, that of a partial one broadcast, that of a
+ * split one split alike. */
+enum { SL_SIGNATURE_ARGS = 8, SL_SIGNATURES = 12 };
+typedef struct sl_signature {
+  sl_sbp in[SL_SIGNATURE_ARGS], out[SL_SIGNATURE_ARGS];
+  bool heads;      /* attrs.heads and kv_heads are shared out with input 0's split dim */
+  int first;       /* 1 + the input whose split tells attrs.first (and attrs.partial); 0: none */
+  /* A call in two parts: row `local` runs on each device, its only output, split along its
+   * last dim, is joined everywhere, and `joined` makes the outputs of it. NULL: one call. */
+  const struct sl_op *local, *joined;
+} sl_signature;
+
 typedef struct sl_op {
   const char *name;          /* "linear"; unique in the table */
   int min_in, max_in;        /* max_in -1: any number */
@@ -217,6 +274,10 @@ typedef struct sl_op {
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */
   const struct sl_op *pieced;
+  /* Fills out[SL_SIGNATURES] with ways to share a call beyond those that follow from
+   * `pieces` (a split along a dim that may be cut) and from having everything everywhere.
+   * Returns how many. Forward rows only; the way back follows. NULL: none. */
+  int (*signatures)(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 

@@ -40,7 +40,8 @@ const char *sl_cpu_bf16(void);
 /* ---- tables -------------------------------------------------------------- */
 
 /* embedding(ids i32 [...], table [V, C]) -> [..., C]: row ids[r] of the table.
- * An id outside [0, V) gives a row of NaN, so that the loss shows it.
+ * An id outside [0, V) gives a row of NaN, so that the loss shows it. With attrs.partial
+ * the table is rows attrs.first .. of a larger one: other ids give zeros.
  * embedding_w(ids, dy [..., C], table) -> dtable [V, C] (acc). The table is
  * read for its type only. */
 extern const sl_op sl_op_embedding, sl_op_embedding_w;
@@ -71,6 +72,21 @@ extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
 
 /* copy(x) -> x (acc). */
 extern const sl_op sl_op_copy;
+
+/* ---- parts and sums ------------------------------------------------------- */
+
+/* slice(x), attrs.user = sl_part -> that part of x. Any dtype. */
+extern const sl_op sl_op_slice;
+
+/* join(p0, p1, ...), attrs.user = sl_joint -> the whole they are parts of. Any dtype. */
+typedef struct sl_joint {
+  sl_type type;         /* of the whole */
+  const sl_part *parts; /* [nin] */
+} sl_joint;
+extern const sl_op sl_op_join;
+
+/* sum(x0, x1, ...) -> (x0 + x1) + ... in this order (acc); f32 or f64, all of one type. */
+extern const sl_op sl_op_sum;
 
 /* ---- norms --------------------------------------------------------------- */
 
@@ -130,6 +146,13 @@ extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b;
  * cross_entropy_b(logits, targets, lse, dloss scalar) -> dlogits =
  * (softmax - onehot) dloss / R. */
 extern const sl_op sl_op_cross_entropy, sl_op_cross_entropy_b;
+
+/* Cross entropy where each device has some columns of the logits, attrs.first .. :
+ * cross_entropy_part(logits [..., v], targets) -> part [..., 3]: the row's largest logit,
+ * the sum of exp(x - largest), and the target's logit, 0 if it is not among the columns.
+ * cross_entropy_join(parts [..., 3 R]) -> loss, lse as cross_entropy. A target that is in no
+ * part is not noticed. cross_entropy_b with attrs.partial gives the columns' dlogits. */
+extern const sl_op sl_op_cross_entropy_part, sl_op_cross_entropy_join;
 
 /* mse(y, t) -> loss f64 scalar, the mean of (y - t)^2 over all elements.
  * mse_b(y, t, dloss scalar) -> dy. */

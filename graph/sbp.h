@@ -1,0 +1,135 @@
+/* Pass 3: sharing a stage out over several devices.
+ *
+ * Each stage of the pipeline lies on a grid of devices: D for the data, and for each of
+ * those T for the tensors. What one call does is shared along the two axes by signatures
+ * (sl_signature), one for each axis. Three steps:
+ *
+ *   signatures  what the ways to share each forward node are        signatures.c
+ *   choice      one of them for each forward node, by cost          sbp_search.c
+ *   expansion   a node for each device, and between producers and consumers that see a
+ *               tensor differently the slices, sums and joins that make one of the other
+ *                                                                   expand.c, boxing.c
+ *
+ * Nothing behind these knows of signatures: a collective is nodes that read what other
+ * devices have made, so it has registers, quotas and a place in the proof like all else. */
+#ifndef SLUICE_GRAPH_SBP_H
+#define SLUICE_GRAPH_SBP_H
+
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+/* The axes of a grid. A device's rank is data * T + tensor. A dim split along both is
+ * split along SLI_AXIS_TENSOR first. */
+enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXES };
+
+/* What two devices that are neighbours along an axis can do together: for costs. */
+typedef struct sli_axis_link {
+  double seconds, bytes_per_second; /* a message's way; the wire, each way at once */
+} sli_axis_link;
+
+typedef struct sli_grid {
+  int size[SLI_AXES]; /* 1: not shared along this axis */
+  sli_axis_link link[SLI_AXES];
+} sli_grid;
+
+static inline int sli_grid_ranks(const sli_grid *grid) {
+  return grid->size[SLI_AXIS_DATA] * grid->size[SLI_AXIS_TENSOR];
+}
+
+/* ---- dims ------------------------------------------------------------------------
+ *
+ * A dim is shared out by units: a head's numbers stay together, and a dim that is a row of
+ * segments (queries, keys, values) is shared out segment by segment. Member m of R has
+ * units [mU/R, (m+1)U/R) of each segment. */
+typedef struct sli_dim {
+  int nsegments;                    /* 1 where nothing else is said */
+  int64_t segment[SL_PART_RANGES];  /* their lengths; the sum is the dim's */
+  int64_t units;                    /* U, which divides each; R must be no more */
+} sli_dim;
+
+/* The dims of every tensor: [ntensors][SL_MAX_DIMS]. Attention says what its inputs are
+ * made of, and that goes on through whatever keeps columns apart. The caller's to free(). */
+sl_status sli_dims_find(const sl_graph *g, sli_dim **out);
+
+/* Member m's part of a tensor split along `dim`; empty if R is more than its units. */
+sl_part sli_dim_part(const sli_dim *dims, int dim, int size, int member);
+
+/* ---- signatures -------------------------------------------------------------------- */
+
+/* All ways to share a forward node among `size` devices that its dims allow, the first of
+ * them everything everywhere. out[SL_SIGNATURES]; returns how many. */
+int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node, int size,
+                   sl_signature *out);
+
+static inline bool sli_sbp_equal(sl_sbp a, sl_sbp b) { return a.kind == b.kind && a.dim == b.dim; }
+/* How the gradient lies of what lies so. */
+static inline sl_sbp sli_sbp_adjoint(sl_sbp a) {
+  if (a.kind == SL_SPLIT) return a;
+  return (sl_sbp){a.kind == SL_PARTIAL ? SL_BROADCAST : SL_PARTIAL, 0};
+}
+/* "B", "P", "S0" */
+enum { SLI_SBP_TEXT = 8 };
+const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);
+
+/* Bytes one of R devices receives to have a tensor of `bytes` bytes as b instead of a:
+ * B->S, B->P: 0; S->B: (R-1)/R bytes (all-gather); P->S: (R-1)/R (reduce-scatter); P->B:
+ * 2 (R-1)/R (both); S->S': (R-1)/R^2 (all-to-all). */
+double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
+
+/* ---- choice ------------------------------------------------------------------------- */
+
+/* What the user has said: the tensor (a parameter, or an op's first output) of this name
+ * lies so along an axis. */
+typedef struct sli_sbp_given {
+  const char *name;
+  int axis;
+  sl_sbp sbp;
+} sli_sbp_given;
+
+/* For one axis: a signature for each forward node (by id; other nodes' are unset), and how
+ * each parameter lies when its update is done. */
+typedef struct sli_choice {
+  sl_signature *of;      /* [nnodes] */
+  sl_sbp *params;        /* [nparams] */
+  double seconds;        /* of a microbatch, forward and back, by the cost model */
+  double compute_seconds, boxing_seconds, boxing_bytes; /* parts of it; one device's */
+  char *runner_up;       /* the best that shares something else otherwise, as text: what, and
+                            its cost; NULL: there is none */
+} sli_choice;
+void sli_choice_free(sli_choice *choice);
+
+/* The data axis: what comes from sources is split along dim 0, and everything computed from
+ * it; parameters are everywhere. An op that cannot be is an error that names it. */
+sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                          sli_choice *out);
+
+/* The tensor axis: the cheapest choice for a microbatch by dynamic programming over the
+ * forward nodes. `share` is how much of a call's rows one of the data axis's devices has.
+ * With free_sources sources may be split too (an axis for whatever is cheapest); else each
+ * device has the same data. */
+sl_status sli_choose_tensor(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                            bool free_sources, int ngiven, const sli_sbp_given *given,
+                            sli_choice *out);
+
+/* What was chosen, and why, as a table for people. */
+void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice *data,
+                      const sli_choice *tensor, FILE *out);
+
+/* ---- expansion ------------------------------------------------------------------------ */
+
+/* What of a parameter and its gradient is shared out along the data axis: ZeRO's stages
+ * (Rajbhandari et al., arXiv 1910.02054). */
+typedef enum sli_sharding {
+  SLI_SHARD_NOTHING,
+  SLI_SHARD_OPTIMIZER,
+  SLI_SHARD_GRADIENTS,
+  SLI_SHARD_PARAMETERS
+} sli_sharding;
+
+/* Puts the nodes and tensors of all devices in place of the graph's. */
+sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                          const sli_choice *data, const sli_choice *tensor,
+                          sli_sharding sharding);
+
+#endif
