@@ -75,17 +75,21 @@ extern const sl_op sl_op_copy;
 
 /* ---- parts and sums ------------------------------------------------------- */
 
-/* slice(x), attrs.user = sl_part -> that part of x. Any dtype. */
+/* slice(x), attrs.user = sl_part -> that part of x, which may not be empty. Any dtype. */
 extern const sl_op sl_op_slice;
 
-/* join(p0, p1, ...), attrs.user = sl_joint -> the whole they are parts of. Any dtype. */
+/* join(p0, p1, ...), attrs.user = sl_joint -> the whole they are parts of. Any dtype. The
+ * parts may come in any order and have ranges anywhere, but all along one dim (or all
+ * SL_PART_FLAT), and each position is in just one of them. Where the inputs are shorter than
+ * `type` along another dim, so is the whole: pieces of sequences. */
 typedef struct sl_joint {
   sl_type type;         /* of the whole */
   const sl_part *parts; /* [nin] */
 } sl_joint;
 extern const sl_op sl_op_join;
 
-/* sum(x0, x1, ...) -> (x0 + x1) + ... in this order (acc); f32 or f64, all of one type. */
+/* sum(x0, x1, ...) -> (x0 + x1) + ... in this order (acc: the sum is added to what is there);
+ * f32 or f64, all of one type. */
 extern const sl_op sl_op_sum;
 
 /* ---- norms --------------------------------------------------------------- */

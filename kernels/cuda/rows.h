@@ -28,7 +28,7 @@ enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
 /* The launchers of rows.c's table; attention_*.cu, update.cu and so on. */
 #define SLI_CUDA_LAUNCHERS(X)                                                        \
   X(add) X(mul) X(mul_b) X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b)       \
-  X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack)                                      \
+  X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack) X(slice) X(join) X(sum)              \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w)    \
   X(bias_w) X(embedding) X(embedding_w) X(position) X(position_w) X(rotary) X(rotary_b) \
   X(cross_entropy) X(cross_entropy_b) X(mse) X(mse_b) X(sumsq) X(clip) X(adamw)      \
@@ -47,6 +47,9 @@ size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
 
+sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_join_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_sum_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);

@@ -400,6 +400,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t) {
   return cudaMemcpy(to, from, bytes, kind);
 }
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, enum cudaMemcpyKind, cudaStream_t) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  for (size_t row = 0; row < height; row++)
+    memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+  return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
   memset(to, value, bytes);
   return cudaSuccess;

@@ -463,6 +463,51 @@ static void check_fill(sl_dtype dtype) {
   kernel_destroy(&k);
 }
 
+/* Two parts of x, the first of two ranges around the second: sliced, and joined again. */
+static void check_parts(sl_type x, int axis) {
+  int64_t n = axis < 0 ? sl_type_elements(&x) : x.dim[axis], third = n / 3;
+  const sl_part parts[] = {
+      {axis, 2, {0, n - third - 1}, {third, third + 1}},
+      {axis, 1, {third}, {n - 2 * third - 1}},
+  };
+  sl_joint joint = {x, parts};
+  sl_type types[2];
+  for (int p = 0; p < 2; p++) {
+    kernel slice = kernel_create(&sl_op_slice, (sl_attrs){.user = &parts[p]}, 1, &x, 1);
+    array_random(slice.in[0], &x, 1000);
+    check_call(&slice, 0, false);
+    types[p] = slice.out_type[0];
+    kernel_destroy(&slice);
+  }
+  kernel join = kernel_create(&sl_op_join, (sl_attrs){.user = &joint}, 2, types, 1);
+  for (int p = 0; p < 2; p++) array_random(join.in[p], &types[p], 1000);
+  check_call(&join, 0, false);
+  kernel_destroy(&join);
+}
+
+static void check_sum(sl_type x, int summands) {
+  sl_type types[MAX_IN];
+  for (int i = 0; i < summands; i++) types[i] = x;
+  kernel k = kernel_create(&sl_op_sum, (sl_attrs){0}, summands, types, 1);
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    for (int i = 0; i < summands; i++) array_random(k.in[i], &x, 0);
+    k.accumulate = (uint32_t)accumulate;
+    check_call(&k, 0, false);
+  }
+  kernel_destroy(&k);
+}
+
+static void check_parts_and_sums(void) {
+  static const sl_dtype dtypes[] = {SL_F32, SL_F64, SL_I32};
+  for (int t = 0; t < 3; t++)
+    for (int axis = SL_PART_FLAT; axis < 3; axis++)
+      if (axis != SL_PART_ALL) check_parts(SL_TYPE(dtypes[t], 5, 7, 12), axis);
+  check_sum(SL_SCALAR(SL_F64), 4);
+  check_sum(SL_TYPE(SL_F64, 1001), 3);
+  check_sum(F32(5, 411), 1);
+  check_sum(F32(16, 128), 8);
+}
+
 static void check_every_row_is_there(void) {
   static const sl_op *const on_the_host[] = {&sl_op_source, &sl_op_report};
   for (int i = 0; sl_ops[i]; i++) {
@@ -491,6 +536,7 @@ int main(int argc, char **argv) {
                   (const sl_type[]){F32(2, 5, 32)});
   check_update(16384 * 2 + 3);
   check_update(70);
+  check_parts_and_sums();
   for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) check_fill((sl_dtype)dtype);
   return 0;
 }

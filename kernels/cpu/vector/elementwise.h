@@ -12,6 +12,19 @@ static void add_chunk(void *arg, int i) {
   FOR_EACH(call, i, at, n) store(y + at, load(a + at, n) + load(b + at, n), n);
 }
 
+/* ((x0 + x1) + ...), in registers all the way. */
+static void sum_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *const *x = (const float *const *)call->in;
+  float *y = call->out[0];
+  bool add = sli_accumulates(call, 0);
+  FOR_EACH(call, i, at, n) {
+    vec s = load(x[0] + at, n);
+    for (int k = 1; k < call->nin; k++) s += load(x[k] + at, n);
+    store(y + at, add ? load(y + at, n) + s : s, n);
+  }
+}
+
 static void mul_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *a = call->in[0], *b = call->in[1];

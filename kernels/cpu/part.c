@@ -1,0 +1,182 @@
+/* Rows that take tensors apart and put them together: what has to happen between devices
+ * that share a tensor in one way and devices that share it in another. */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+#include "kernels/part.h"
+
+enum { CHUNK_BYTES = 4 * SLI_CHUNK_ELEMENTS };
+
+/* A byte is read, and a byte is written. */
+static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                      double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in;
+  *flops = 0;
+  *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
+}
+
+/* ---- slice ------------------------------------------------------------------------- */
+
+static sl_status want_positions(const sl_type *part) {
+  return sl_type_elements(part) ? SL_OK : sli_misfit(part, "a part may not be empty");
+}
+
+static sl_status slice_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_part *part = attrs->user;
+  (void)nin;
+  if (!part) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_part");
+  SLI_TRY(sli_part_check(&in[0], part));
+  out[0] = sl_part_type(&in[0], part);
+  return want_positions(&out[0]);
+}
+
+typedef struct slicing {
+  const sl_call *call;
+  sli_cut cut;
+} slicing;
+
+static void slice_chunk(void *arg, int i) {
+  const slicing *s = arg;
+  sli_range r = sli_chunk_range(s->cut.rows * s->cut.part, CHUNK_BYTES, i);
+  sli_cut_take(&s->cut, r.begin, r.end, s->call->in[0], (char *)s->call->out[0] + r.begin);
+}
+
+static void slice_cpu(const sl_call *call) {
+  slicing s = {call, sli_part_cut(&call->in_type[0], call->attrs->user)};
+  sl_team_for(call->team, sli_chunk_count(s.cut.rows * s.cut.part, CHUNK_BYTES), slice_chunk, &s);
+}
+
+/* ---- join -------------------------------------------------------------------------- */
+
+/* The joint's type, as short as the inputs are. */
+static sl_type joint_type(const sl_joint *joint, const sl_type *in) {
+  sl_type type = joint->type;
+  for (int d = 0; d < type.ndim && joint->parts[0].axis >= 0 && in->ndim == type.ndim; d++)
+    if (d != joint->parts[0].axis) type.dim[d] = SLI_MIN(type.dim[d], in->dim[d]);
+  return type;
+}
+
+static bool overlap(const sli_cut *a, const sli_cut *b) {
+  for (int r = 0; r < a->nranges; r++)
+    for (int s = 0; s < b->nranges; s++) {
+      int64_t begin = SLI_MAX(a->begin[r], b->begin[s]);
+      int64_t end = SLI_MIN(a->begin[r] + a->count[r], b->begin[s] + b->count[s]);
+      if (begin < end) return true;
+    }
+  return false;
+}
+
+/* Each byte of the whole is in one of the parts. */
+static sl_status want_tiling(const sl_type *whole, int nparts, const sl_part *parts) {
+  int64_t bytes = 0;
+  sli_cut first = sli_part_cut(whole, &parts[0]);
+  for (int p = 0; p < nparts; p++) {
+    sli_cut cut = sli_part_cut(whole, &parts[p]);
+    if (cut.rows != first.rows)
+      return sli_misfit(whole, "parts 0 and %d must be along one dim to be joined", p);
+    for (int q = 0; q < p; q++) {
+      sli_cut other = sli_part_cut(whole, &parts[q]);
+      if (overlap(&cut, &other)) return sli_misfit(whole, "parts %d and %d may not overlap", q, p);
+    }
+    bytes += cut.part;
+  }
+  return bytes == first.whole ? SL_OK : sli_misfit(whole, "parts must make up the whole");
+}
+
+static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_joint *joint = attrs->user;
+  if (!joint) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_joint");
+  sl_type whole = joint_type(joint, &in[0]);
+  for (int p = 0; p < nin; p++) {
+    char name[32];
+    snprintf(name, sizeof name, "part %d", p);
+    SLI_TRY(sli_part_check(&whole, &joint->parts[p]));
+    sl_type part = sl_part_type(&whole, &joint->parts[p]);
+    SLI_TRY(sli_want(name, &in[p], &part));
+    SLI_TRY(want_positions(&part));
+  }
+  out[0] = whole;
+  return want_tiling(&whole, nin, joint->parts);
+}
+
+/* Chunks of the first input, then chunks of the second, ... */
+static void join_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const sl_joint *joint = call->attrs->user;
+  int p = 0;
+  for (;; p++) {
+    int n = sli_chunk_count((int64_t)sl_type_bytes(&call->in_type[p]), CHUNK_BYTES);
+    if (i < n) break;
+    i -= n;
+  }
+  sli_cut cut = sli_part_cut(&call->out_type[0], &joint->parts[p]);
+  sli_range r = sli_chunk_range(cut.rows * cut.part, CHUNK_BYTES, i);
+  sli_cut_put(&cut, r.begin, r.end, (const char *)call->in[p] + r.begin, call->out[0]);
+}
+
+static void join_cpu(const sl_call *call) {
+  int n = 0;
+  for (int p = 0; p < call->nin; p++)
+    n += sli_chunk_count((int64_t)sl_type_bytes(&call->in_type[p]), CHUNK_BYTES);
+  sl_team_for(call->team, n, join_chunk, (void *)call);
+}
+
+/* ---- sum --------------------------------------------------------------------------- */
+
+static sl_status sum_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs;
+  sl_dtype dtype = in[0].dtype == SL_F64 ? SL_F64 : SL_F32;
+  SLI_TRY(sli_want_array("summand 0", &in[0], dtype, in[0].ndim ? -1 : 0));
+  for (int i = 1; i < nin; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "summand %d", i);
+    SLI_TRY(sli_want(name, &in[i], &in[0]));
+  }
+  out[0] = in[0];
+  return SL_OK;
+}
+
+static void sum_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                     double *flops, double *bytes) {
+  (void)attrs;
+  *flops = (double)nin * (double)sl_type_elements(&in[0]);
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+static void sum_f64_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const double *const *x = (const double *const *)call->in;
+  double *y = call->out[0];
+  sli_range r = sli_elements(&call->in_type[0], i);
+  for (int64_t e = r.begin; e < r.end; e++) {
+    double s = x[0][e];
+    for (int k = 1; k < call->nin; k++) s += x[k][e];
+    y[e] = sli_accumulates(call, 0) ? y[e] + s : s;
+  }
+}
+
+static void sum_cpu(const sl_call *call) {
+  bool f64 = call->in_type[0].dtype == SL_F64;
+  sli_for_elements(call, &call->in_type[0], f64 ? sum_f64_chunk : sli_cpu()->sum);
+}
+
+const sl_op sl_op_slice = {
+    .name = "slice", .min_in = 1, .max_in = 1, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .infer = slice_infer, .cost = move_cost, .cpu = slice_cpu,
+};
+
+const sl_op sl_op_join = {
+    .name = "join", .min_in = 1, .max_in = -1, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .infer = join_infer, .cost = move_cost, .cpu = join_cpu,
+};
+
+const sl_op sl_op_sum = {
+    .name = "sum", .min_in = 1, .max_in = -1, .nout = 1,
+    .pieces = SL_PIECES_ELEMENTS,
+    .infer = sum_infer, .cost = sum_cost, .cpu = sum_cpu,
+    .accumulates = 1,
+};

@@ -1,0 +1,122 @@
+/* Parts and sums of tensors. A part is taken or put by one copy for each of its ranges, which
+ * the runtime carries out between any two memories: what another device has made is sliced
+ * where it lies. */
+#include "kernels/cuda/device.cuh"
+#include "kernels/part.h"
+
+namespace {
+
+using namespace sli;
+
+/* Copies a part out of the whole, or into it: range r of all rows at once. */
+void move(const sli_cut &cut, const char *from, char *to, bool put, cudaStream_t stream) {
+  size_t whole = (size_t)cut.whole, part = (size_t)cut.part, at = 0;
+  for (int r = 0; r < cut.nranges; at += (size_t)cut.count[r++]) {
+    size_t begin = (size_t)cut.begin[r], count = (size_t)cut.count[r];
+    if (!count) continue;
+    const char *source = from + (put ? at : begin);
+    char *target = to + (put ? begin : at);
+    if (cut.rows == 1) cudaMemcpyAsync(target, source, count, cudaMemcpyDefault, stream);
+    else
+      cudaMemcpy2DAsync(target, put ? whole : part, source, put ? part : whole, count,
+                        (size_t)cut.rows, cudaMemcpyDefault, stream);
+  }
+}
+
+/* What a copy of rows can have from one to the next. */
+constexpr int64_t PITCH = INT32_MAX;
+
+sl_status want_pitch(const sl_type *whole, const sl_part *part) {
+  sli_cut cut = sli_part_cut(whole, part);
+  if (cut.rows == 1 || cut.whole <= PITCH) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU takes parts of rows of up to %lld bytes, not %lld",
+                 (long long)PITCH, (long long)cut.whole);
+}
+
+/* ---- sums ------------------------------------------------ */
+
+constexpr int SUMMANDS = 64;
+
+struct summands {
+  const void *of[SUMMANDS];
+  int count;
+};
+
+template <typename T, int N>
+__device__ inline void sum_pack(const summands &x, T *y, bool add, int64_t at) {
+  float sum[N], more[N];
+  load<N>(sum, (const T *)x.of[0] + at);
+  for (int k = 1; k < x.count; k++) {
+    load<N>(more, (const T *)x.of[k] + at);
+#pragma unroll
+    for (int n = 0; n < N; n++) sum[n] += more[n];
+  }
+  if (add) {
+    load<N>(more, y + at);
+#pragma unroll
+    for (int n = 0; n < N; n++) sum[n] += more[n];
+  }
+  store<N>(y + at, sum);
+}
+
+template <typename T> __global__ void sum_arrays(summands x, T *y, bool add, int64_t n) {
+  constexpr int N = wide<T>;
+  int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * N;
+  if (at + N <= n) sum_pack<T, N>(x, y, add, at);
+  else
+    for (; at < n; at++) sum_pack<T, 1>(x, y, add, at);
+}
+
+__global__ void sum_doubles(summands x, double *y, bool add, int64_t n) {
+  int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (at >= n) return;
+  double sum = ((const double *)x.of[0])[at];
+  for (int k = 1; k < x.count; k++) sum += ((const double *)x.of[k])[at];
+  y[at] = add ? y[at] + sum : sum;
+}
+
+} // namespace
+
+sl_status sli_cuda_slice_prepare(const sl_call *call, void **state) {
+  *state = NULL;
+  return want_pitch(&call->in_type[0], (const sl_part *)call->attrs->user);
+}
+
+void sli_cuda_slice(const sl_call *call, void *stream) {
+  sli_cut cut = sli_part_cut(&call->in_type[0], (const sl_part *)call->attrs->user);
+  move(cut, (const char *)call->in[0], (char *)call->out[0], false, (cudaStream_t)stream);
+}
+
+sl_status sli_cuda_join_prepare(const sl_call *call, void **state) {
+  *state = NULL;
+  return want_pitch(&call->out_type[0], ((const sl_joint *)call->attrs->user)->parts);
+}
+
+void sli_cuda_join(const sl_call *call, void *stream) {
+  const sl_joint *joint = (const sl_joint *)call->attrs->user;
+  for (int p = 0; p < call->nin; p++)
+    move(sli_part_cut(&call->out_type[0], &joint->parts[p]), (const char *)call->in[p],
+         (char *)call->out[0], true, (cudaStream_t)stream);
+}
+
+sl_status sli_cuda_sum_prepare(const sl_call *call, void **state) {
+  *state = NULL;
+  if (call->nin <= SUMMANDS) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU adds at most %d arrays, not %d", SUMMANDS, call->nin);
+}
+
+void sli_cuda_sum(const sl_call *call, void *stream) {
+  int64_t n = sl_type_elements(&call->in_type[0]);
+  bool add = accumulates(call, 0);
+  summands x = {};
+  x.count = call->nin;
+  for (int i = 0; i < call->nin; i++) x.of[i] = call->in[i];
+  if (call->in_type[0].dtype == SL_F64)
+    return launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, sum_doubles, x,
+                  (double *)call->out[0], add, n);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(chunks(n, BLOCK * wide<T>)), BLOCK, 0, sum_arrays<T>, x,
+           (T *)call->out[0], add, n);
+  });
+}

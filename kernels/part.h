@@ -1,0 +1,36 @@
+/* Where the bytes of a part lie in the whole. */
+#ifndef SLUICE_PART_H
+#define SLUICE_PART_H
+
+#include <sluice/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The whole as `rows` stretches of `whole` bytes; of each the part has `part` bytes, which
+ * are ranges of it, one behind the other. */
+typedef struct sli_cut {
+  int64_t rows, whole, part; /* whole, part, begin, count: bytes */
+  int nranges;
+  int64_t begin[SL_PART_RANGES], count[SL_PART_RANGES];
+} sli_cut;
+
+/* SL_OK if there is such a part of such an array. */
+sl_status sli_part_check(const sl_type *whole, const sl_part *part);
+
+/* Of a part that there is. */
+sli_cut sli_part_cut(const sl_type *whole, const sl_part *part);
+
+/* Where byte `at` of the part lies in the whole, and how many from there on lie so too. */
+int64_t sli_cut_find(const sli_cut *cut, int64_t at, int64_t *run);
+
+/* Copies bytes [begin, end) of the part out of the whole, or into it; `part` points to the
+ * first of them. */
+void sli_cut_take(const sli_cut *cut, int64_t begin, int64_t end, const void *whole, void *part);
+void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *part, void *whole);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
