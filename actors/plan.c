@@ -18,10 +18,17 @@ sl_plan *sl_plan_create(int microbatches, int pieces) {
   return plan;
 }
 
+/* As its queue's kind does, who also made it ready. */
+static void release_program(const sl_plan *plan, const sl_actor *a) {
+  bool known = a->queue >= 0 && a->queue < plan->nqueues;
+  const sl_queue_ops *ops = known ? plan->queues[a->queue].ops : NULL;
+  (ops && ops->release ? ops->release : sl_program_release)(a->program);
+}
+
 void sl_plan_destroy(sl_plan *plan) {
   if (!plan) return;
   for (int32_t i = 0; i < plan->nactors; i++)
-    if (plan->actors[i].program) sl_program_release(plan->actors[i].program);
+    if (plan->actors[i].program) release_program(plan, &plan->actors[i]);
   free(plan->actors);
   free(plan->regs);
   free(plan->pools);
@@ -248,27 +255,44 @@ static void count_processes(sl_plan *plan) {
     plan->nprocesses = SLI_MAX(plan->nprocesses, plan->devices[d].process + 1);
 }
 
+static const sl_memory_ops *const own_memory[SL_SPACE_COUNT] = {&sl_memory_host, &sl_memory_host,
+                                                                &sl_memory_disk};
+
+const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
+  const sl_memory_ops *memory = device->room[space].memory;
+  return memory ? memory : own_memory[space];
+}
+
 /* Registers one after another, each with its slots side by side. */
 static void lay_out(sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++)
-    plan->devices[d].arena_bytes = plan->devices[d].reserve_bytes =
-        sli_align(plan->devices[d].workspace_bytes);
+    for (int s = 0; s < SL_SPACE_COUNT; s++) {
+      sl_room *room = &plan->devices[d].room[s];
+      room->arena_bytes = room->reserve_bytes = sli_align(room->workspace_bytes);
+    }
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
     r->slot_stride = sli_align(r->slot_bytes);
-    sl_device *d = &plan->devices[r->device];
-    r->offset = d->reserve_bytes - sli_align(d->workspace_bytes);
-    d->arena_bytes += (size_t)r->quota * r->slot_stride;
-    d->reserve_bytes += (size_t)sli_quota_most(r) * r->slot_stride;
+    sl_room *room = &plan->devices[r->device].room[r->space];
+    r->offset = room->reserve_bytes - sli_align(room->workspace_bytes);
+    room->arena_bytes += (size_t)r->quota * r->slot_stride;
+    room->reserve_bytes += (size_t)sli_quota_most(r) * r->slot_stride;
   }
 }
 
-size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
-  size_t sum = memory == SL_MEMORY_WORKSPACE ? sli_align(plan->devices[device].workspace_bytes) : 0;
-  for (int32_t i = 0; i < plan->nregs; i++)
-    if (plan->regs[i].device == device && plan->regs[i].memory == memory)
-      sum += (size_t)plan->regs[i].quota * plan->regs[i].slot_stride;
+size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_memory memory) {
+  const sl_room *room = &plan->devices[device].room[space];
+  size_t sum = memory == SL_MEMORY_WORKSPACE ? sli_align(room->workspace_bytes) : 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (r->device == device && r->space == space && r->memory == memory)
+      sum += (size_t)r->quota * r->slot_stride;
+  }
   return sum;
+}
+
+size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
+  return sli_plan_memory(plan, device, SL_SPACE_DEVICE, memory);
 }
 
 static int larger_register(const void *a, const void *b, void *regs) {
@@ -282,7 +306,8 @@ static int larger_register(const void *a, const void *b, void *regs) {
 static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t size) {
   int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
   for (int32_t i = 0; i < plan->nregs; i++)
-    if (plan->regs[i].device == device) order[count++] = i;
+    if (plan->regs[i].device == device && plan->regs[i].space == SL_SPACE_DEVICE)
+      order[count++] = i;
   qsort_r(order, (size_t)count, sizeof *order, larger_register, plan->regs);
   size_t used = 0;
   text[0] = 0;
@@ -298,13 +323,14 @@ static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t
 static sl_status check_budgets(const sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++) {
     const sl_device *device = &plan->devices[d];
-    if (!device->budget_bytes || device->arena_bytes <= device->budget_bytes) continue;
+    size_t bytes = device->room[SL_SPACE_DEVICE].arena_bytes;
+    if (!device->budget_bytes || bytes <= device->budget_bytes) continue;
     char need[32], have[32], holders[512];
     name_holders(plan, d, holders, sizeof holders);
     return sl_fail(SL_E_BUDGET,
                    "device %s needs %s but its budget is %s; largest holders: %s; fewer slots of "
                    "these, or more and smaller microbatches, would fit",
-                   device->name, sli_format_bytes(need, (double)device->arena_bytes),
+                   device->name, sli_format_bytes(need, (double)bytes),
                    sli_format_bytes(have, (double)device->budget_bytes), holders);
   }
   return SL_OK;

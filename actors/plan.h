@@ -43,6 +43,11 @@ static inline int32_t sli_register_kept(const sl_register *r) {
  * (plan_check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);
 
+/* What a device's memory of that space is made by. */
+const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space);
+/* Bytes a device gives to one use in one space. */
+size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_memory memory);
+
 /* The output port of a register's producer, or NULL. */
 const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
 

@@ -13,6 +13,8 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
     return sl_fail(SL_E_INPUT, "register %s has no producer and no initial slot", r->name);
   if (r->device < 0 || r->device >= plan->ndevices)
     return sl_fail(SL_E_INPUT, "register %s: device %d of %d", r->name, r->device, plan->ndevices);
+  if ((unsigned)r->space >= SL_SPACE_COUNT)
+    return sl_fail(SL_E_INPUT, "register %s: there is no space %d", r->name, (int)r->space);
   if (r->pool != SL_NONE && (r->pool < 0 || r->pool >= plan->npools))
     return sl_fail(SL_E_INPUT, "register %s: pool %d of %d", r->name, r->pool, plan->npools);
   return SL_OK;

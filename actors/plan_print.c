@@ -11,6 +11,15 @@ const char *sl_memory_name(sl_memory memory) {
   return (unsigned)memory < SL_MEMORY_COUNT ? memory_names[memory] : "?";
 }
 
+const char *sl_space_name(sl_space space) {
+  static const char *const names[SL_SPACE_COUNT] = {
+#define X(name, text) [SL_SPACE_##name] = text,
+      SL_SPACE_TABLE(X)
+#undef X
+  };
+  return (unsigned)space < SL_SPACE_COUNT ? names[space] : "?";
+}
+
 static void print_map(const sl_plan *plan, int32_t map, FILE *out) {
   const sl_map *m = &plan->maps[map];
   fprintf(out, "map %d period %u stride %lld:", map, m->period, (long long)m->stride);
@@ -50,6 +59,16 @@ static void print_program(const sl_plan *plan, const sl_program *program, FILE *
   }
 }
 
+static void print_rooms(const sl_device *d, FILE *out) {
+  for (int s = 0; s < SL_SPACE_COUNT; s++) {
+    const sl_room *room = &d->room[s];
+    if (s != SL_SPACE_DEVICE && !room->arena_bytes) continue;
+    if (s != SL_SPACE_DEVICE) fprintf(out, " %s", sl_space_name((sl_space)s));
+    fprintf(out, " arena %zu workspace %zu", room->arena_bytes, room->workspace_bytes);
+  }
+  fputc('\n', out);
+}
+
 void sl_plan_print(const sl_plan *plan, FILE *out) {
   fprintf(out, "plan: %d microbatches of %d pieces, %d devices, %d queues, %d actors, %d registers\n",
           plan->microbatches, plan->pieces, plan->ndevices, plan->nqueues, plan->nactors,
@@ -58,9 +77,9 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     const sl_device *d = &plan->devices[i];
     /* How many threads a device has is its own process's affair. */
     bool alone = plan->nprocesses == 1;
-    fprintf(out, "device %s kind %s %s %d arena %zu workspace %zu\n", d->name, d->kind,
-            alone ? "threads" : "process", alone ? d->threads : d->process, d->arena_bytes,
-            d->workspace_bytes);
+    fprintf(out, "device %s kind %s %s %d", d->name, d->kind, alone ? "threads" : "process",
+            alone ? d->threads : d->process);
+    print_rooms(d, out);
   }
   for (int32_t i = 0; i < plan->nqueues; i++) {
     const sl_queue *q = &plan->queues[i];
@@ -70,6 +89,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
       fprintf(out, " %c%d", sl_class_letter((sl_class)c), q->class_order[c]);
     if (q->lazy_w) fprintf(out, " lazy-w watermark %d", q->watermark);
     if (q->look_ahead > 0) fprintf(out, " look-ahead %g", q->look_ahead);
+    if (q->space) fprintf(out, " space %s", sl_space_name(q->space));
     if (q->apart) fprintf(out, " apart");
     if (q->order) fprintf(out, " fixed:");
     for (int32_t o = 0; o < q->norder; o++) fprintf(out, " %s", plan->actors[q->order[o]].name);
@@ -84,6 +104,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
             plan->devices[r->device].name, r->quota_name, r->quota, r->slot_bytes, r->offset,
             sl_memory_name(r->memory));
     if (r->initial) fprintf(out, " initial %d", r->initial);
+    if (r->space) fprintf(out, " space %s", sl_space_name(r->space));
     if (r->held) fprintf(out, " held");
     if (r->pool != SL_NONE) fprintf(out, " pool %s", plan->pools[r->pool].name);
     fputc('\n', out);
@@ -103,16 +124,25 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
   }
 }
 
-void sl_plan_print_memory(const sl_plan *plan, FILE *out) {
+static void print_room(const sl_plan *plan, int32_t device, sl_space space, FILE *out) {
   char text[32];
+  const char *name = plan->devices[device].name;
+  int width = fprintf(out, space ? "%s %s" : "%s", name, sl_space_name(space));
+  fprintf(out, "%*s", SLI_MAX(10 - width, 0), "");
+  for (int m = 0; m < SL_MEMORY_COUNT; m++) {
+    double bytes = (double)sli_plan_memory(plan, device, space, (sl_memory)m);
+    fprintf(out, " %12s", sli_format_bytes(text, bytes));
+  }
+  double total = (double)plan->devices[device].room[space].arena_bytes;
+  fprintf(out, " %12s\n", sli_format_bytes(text, total));
+}
+
+void sl_plan_print_memory(const sl_plan *plan, FILE *out) {
   fprintf(out, "%-10s", "device");
   for (int m = 0; m < SL_MEMORY_COUNT; m++) fprintf(out, " %12s", memory_names[m]);
   fprintf(out, " %12s\n", "total");
-  for (int32_t d = 0; d < plan->ndevices; d++) {
-    fprintf(out, "%-10s", plan->devices[d].name);
-    for (int m = 0; m < SL_MEMORY_COUNT; m++)
-      fprintf(out, " %12s",
-              sli_format_bytes(text, (double)sl_plan_memory(plan, d, (sl_memory)m)));
-    fprintf(out, " %12s\n", sli_format_bytes(text, (double)plan->devices[d].arena_bytes));
-  }
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    for (int s = 0; s < SL_SPACE_COUNT; s++)
+      if (s == SL_SPACE_DEVICE || plan->devices[d].room[s].arena_bytes)
+        print_room(plan, d, (sl_space)s, out);
 }

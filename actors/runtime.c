@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Memory that any worker may read. Arrays of things that belong to different
@@ -417,44 +416,6 @@ static void make_state(sl_runtime *rt) {
   make_mailboxes(rt);
 }
 
-/* ---- memory ------------------------------------------------------------------- */
-
-/* One mapping per device. The system clears a page for who touches it first, and
- * puts it near: so most are left to the device's own threads and the first step,
- * which writes them anyway. */
-static sl_status map_arenas(sl_runtime *rt) {
-  for (int32_t d = 0; d < rt->plan->ndevices; d++) {
-    size_t bytes = rt->plan->devices[d].reserve_bytes;
-    if (!bytes || rt->options.no_data || is_away(rt, d)) continue;
-    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena == MAP_FAILED) {
-      char text[32];
-      return sl_fail(SL_E_MEMORY, "device %s: no %s of memory", rt->plan->devices[d].name,
-                     sli_format_bytes(text, (double)bytes));
-    }
-    madvise(arena, bytes, MADV_HUGEPAGE);
-    rt->devices[d].arena = arena;
-  }
-  for (int32_t i = 0; i < rt->plan->nregs; i++) {
-    uint8_t *arena = rt->devices[rt->plan->regs[i].device].arena;
-    if (arena) rt->regs[i].base = (uintptr_t)arena + rt->plan->regs[i].offset;
-  }
-  return SL_OK;
-}
-
-/* Slots that are filled from outside before the run would else lie near whoever
- * fills them. */
-static void touch_initial(worker *w) {
-  for (int32_t i = 0; i < w->rt->plan->nregs; i++) {
-    const sl_register *r = &w->rt->plan->regs[i];
-    const device *d = &w->rt->devices[r->device];
-    if (d->worker != w || !d->arena) continue;
-    size_t end = r->offset + (size_t)r->initial * r->slot_stride;
-    for (size_t at = r->offset; at < end; at += 4096) d->arena[at] = 0;
-  }
-}
-
 /* ---- workers --------------------------------------------------------------------- */
 
 typedef struct binding {
@@ -472,12 +433,15 @@ static int team_size(const sl_runtime *rt, const queue *q) {
   return SLI_MAX(threads, 1);
 }
 
+/* The largest scratch of what runs on a queue. */
 static size_t scratch_of(const sl_runtime *rt, const queue *q) {
+  size_t (*scratch)(const sl_program *, int) =
+      q->ops->scratch ? q->ops->scratch : sl_program_scratch;
   size_t most = 0;
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const actor *a = &rt->actors[i];
     if (a->queue == q && a->program)
-      most = SLI_MAX(most, sl_program_scratch(a->program, team_size(rt, q)));
+      most = SLI_MAX(most, scratch(a->program, team_size(rt, q)));
   }
   return most;
 }
@@ -494,25 +458,20 @@ static sl_status open_queue(worker *w, queue *q) {
   binding *b = allot(rt, 1, sizeof *b);
   *b = (binding){rt, q->plan->device};
   sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
+                            .device = rt->plan->devices[q->plan->device].number,
                             .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = b,
                             .peers = rt->options.peers, .process = leads_to(rt, q)};
   return q->ops->open(&config, &q->impl);
 }
 
-/* Opens the worker's queues and points every actor at the workspace. Runs one
- * worker at a time: the order is fixed and the arena needs no lock. */
+/* Opens the worker's queues, which binds it, and then makes the arenas of its devices, so
+ * that they lie near. Runs one worker at a time: the order is fixed and the arena needs
+ * no lock. */
 static void open_worker(worker *w) {
-  sl_runtime *rt = w->rt;
   for (int32_t i = 0; i < w->nqueues && !w->status; i++)
-    if ((w->status = open_queue(w, w->queues[i]))) w->detail = sli_strdup(sl_detail());
-  for (int32_t i = 0; i < w->nactors; i++) {
-    actor *a = w->actors[i];
-    const sl_device *d = &rt->plan->devices[a->queue->plan->device];
-    if (a->queue->device->arena)
-      a->bases[a->plan->nin + a->plan->nout] =
-          a->queue->device->arena + d->reserve_bytes - sli_align(d->workspace_bytes);
-  }
-  touch_initial(w);
+    w->status = open_queue(w, w->queues[i]);
+  if (!w->status) w->status = sli_arenas_create(w->rt, w);
+  if (w->status) w->detail = sli_strdup(sl_detail());
 }
 
 static void *worker_main(void *arg) {
@@ -554,6 +513,8 @@ static void wait_for_workers(sl_runtime *rt, bool watch) {
 }
 
 static sl_status start_workers(sl_runtime *rt) {
+  sl_status status = sli_arenas_create(rt, NULL);
+  if (status) return status;
   for (int32_t i = 0; i < rt->nworkers; i++) {
     worker *w = &rt->workers[i];
     if (!rt->threads) {
@@ -568,6 +529,7 @@ static sl_status start_workers(sl_runtime *rt) {
     }
     if (w->status) return sl_fail(w->status, "%s", w->detail);
   }
+  sli_arenas_point(rt);
   for (int32_t i = 0; i < rt->plan->nactors; i++)
     if (rt->actors[i].queue->worker->process < 0)
       sli_actor_start(rt->actors[i].queue->worker, &rt->actors[i]);
@@ -593,6 +555,20 @@ static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *opt
   return SL_OK;
 }
 
+/* Those of this process, as the kind of their queue does it. */
+static sl_status prepare_programs(sl_runtime *rt) {
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < rt->plan->nactors && !status; i++) {
+    const actor *a = &rt->actors[i];
+    const sl_queue *q = a->queue->plan;
+    if (!a->program || q->ops->timed || is_away(rt, q->device)) continue;
+    status = q->ops->prepare
+                 ? q->ops->prepare(a->plan->program, rt->plan->devices[q->device].number)
+                 : sl_program_prepare(a->plan->program);
+  }
+  return status;
+}
+
 sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,
                             sl_runtime **out) {
   sl_status status = check_queues(plan, options);
@@ -614,10 +590,7 @@ sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *optio
   sli_clock_init(&rt->clock);
   make_state(rt);
   make_rings(rt);
-  status = map_arenas(rt);
-  for (int32_t i = 0; i < plan->nactors && !status && !options->no_data; i++)
-    if (rt->actors[i].program && !plan->queues[plan->actors[i].queue].ops->timed)
-      status = sl_program_prepare(plan->actors[i].program);
+  status = prepare_programs(rt);
   if (!status) status = start_workers(rt);
   if (status) {
     sl_runtime_destroy(rt);
@@ -642,8 +615,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
   }
   for (int32_t i = 0; i < rt->plan->nqueues; i++)
     if (rt->queues[i].impl) rt->queues[i].ops->close(rt->queues[i].impl);
-  for (int32_t d = 0; d < rt->plan->ndevices; d++)
-    if (rt->devices[d].arena) munmap(rt->devices[d].arena, rt->plan->devices[d].reserve_bytes);
+  sli_arenas_destroy(rt);
   for (int32_t i = 0; rt->away && i < rt->plan->nprocesses; i++)
     sli_arena_fini(&rt->away[i].memory);
   sli_visitors_free(rt);
@@ -752,16 +724,6 @@ uint64_t sl_runtime_fired(const sl_runtime *rt) {
 }
 
 int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }
-
-void *sl_runtime_slot(sl_runtime *rt, int32_t r, int32_t slot) {
-  const reg *from = &rt->regs[r];
-  return from->base ? slot_address(from, slot) : NULL;
-}
-
-void *sl_runtime_newest(sl_runtime *rt, int32_t r) {
-  const out_port *p = rt->regs[r].producer;
-  return sl_runtime_slot(rt, r, p && p->slot >= 0 ? p->slot : rt->regs[r].newest);
-}
 
 double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device) {
   return rt->devices[device].peak;

@@ -203,7 +203,7 @@ struct queue {
 };
 
 typedef struct device {
-  _Alignas(SLI_CACHE_LINE) uint8_t *arena;
+  _Alignas(SLI_CACHE_LINE) void *arenas[SL_SPACE_COUNT];
   double held, peak;     /* activations; the worker of its compute queue */
   worker *worker;        /* NULL: of another process */
 } device;
@@ -331,6 +331,12 @@ void sli_worker_run(worker *w);           /* one run, to its end */
 void sli_worker_wake(worker *w);          /* any thread, signal-safe */
 void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
 int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
+
+/* arenas.c */
+/* Those of the worker's devices; NULL: of devices without one. */
+sl_status sli_arenas_create(sl_runtime *rt, const worker *w);
+void sli_arenas_point(sl_runtime *rt); /* tells registers and actors where they are */
+void sli_arenas_destroy(sl_runtime *rt);
 
 /* processes.c */
 void sli_visitors_free(sl_runtime *rt);

@@ -109,7 +109,7 @@ struct entry_item {
 struct register_item {
   uint32_t name, quota_name;
   int32_t quota, pool, kept, initial, held, device;
-  uint32_t memory;
+  uint16_t memory, space;
   int32_t quota_most;
   uint64_t slot_bytes;
   double activation;
@@ -229,7 +229,8 @@ static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) 
                                  .initial = r->initial,
                                  .held = r->held,
                                  .device = r->device,
-                                 .memory = r->memory,
+                                 .memory = (uint16_t)r->memory,
+                                 .space = (uint16_t)r->space,
                                  .slot_bytes = r->slot_bytes,
                                  .activation = r->activation};
     PUT(im, REGISTERS, item);
@@ -259,7 +260,8 @@ static void put_plan(image *im, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
     struct device_item item = {.name = put_text(im, d->name), .kind = put_text(im, d->kind),
-                               .threads = d->threads, .workspace_bytes = d->workspace_bytes};
+                               .threads = d->threads,
+                               .workspace_bytes = d->room[SL_SPACE_DEVICE].workspace_bytes};
     PUT(im, DEVICES, item);
   }
   put_queues(im, plan);
@@ -509,7 +511,8 @@ static sl_status read_queues(reading *r) {
     struct device_item d;
     get_item(r, DEVICES, (uint64_t)i, &d);
     sl_device device = {.name = get_text(r, d.name), .kind = get_text(r, d.kind),
-                        .threads = d.threads, .workspace_bytes = d.workspace_bytes};
+                        .threads = d.threads,
+                        .room[SL_SPACE_DEVICE].workspace_bytes = d.workspace_bytes};
     if (!device.name || !device.kind || d.threads < 0 || d.workspace_bytes > SIZE_MAX / 4)
       return impossible(r, DEVICES, (uint64_t)i);
     sl_plan_add_device(r->plan, device);
@@ -578,11 +581,13 @@ static sl_status read_registers(reading *r) {
                        .held = g.held,
                        .device = g.device,
                        .memory = (sl_memory)g.memory,
+                       .space = (sl_space)g.space,
                        .slot_bytes = g.slot_bytes,
                        .activation = g.activation};
     if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 ||
         g.quota_most < 0 || g.quota_most > 1 << 24 || g.initial > g.quota || g.kept < 0 ||
         !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
+        g.space >= SL_SPACE_COUNT ||
         g.slot_bytes > SIZE_MAX >> 32 || !none_or_in_table(g.pool, r->plan->npools) ||
         !(g.activation >= 0))
       return impossible(r, REGISTERS, (uint64_t)i);

@@ -70,7 +70,7 @@ static sl_status add_devices(sli_lowering *l) {
                                             .kind = name, .process = sl_device_process(d, l->p, l->options->processes),
                                             .threads = SLI_MAX(o->threads, 1),
                                             .budget_bytes = o->budget_bytes,
-                                            .workspace_bytes = workspace});
+                                            .room[SL_SPACE_DEVICE].workspace_bytes = workspace});
   }
   for (int d = 0; d < l->p; d++) add_queues(l, kind, d);
   add_store_queues(l, kind);

@@ -65,7 +65,7 @@ static void catch_signals(void) {
 
 size_t job_memory_bytes(const sl_plan *plan) {
   size_t bytes = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) bytes += plan->devices[d].arena_bytes;
+  for (int32_t d = 0; d < plan->ndevices; d++) bytes += sl_device_bytes(&plan->devices[d]);
   return bytes;
 }
 
@@ -230,7 +230,7 @@ static void print_devices(const job *j, const sl_figures *figures) {
     }
     const sl_device_figures *f = &figures->devices[d];
     char memory[32];
-    sli_format_bytes(memory, (double)j->plan->devices[d].arena_bytes);
+    sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d]));
     printf("  %-8s busy %.4g s of %.4g s  bubble %.1f %%  activations %.4g  memory %s\n",
            j->plan->devices[d].name, f->busy_seconds, f->span_seconds, 100 * f->bubble_fraction,
            sl_runtime_peak_activations(j->rt, d), memory);

@@ -42,7 +42,7 @@ static bool is_here(const job *j, int32_t device) {
 static uint64_t arena_bytes(const job *j) {
   uint64_t bytes = 0;
   for (int32_t d = 0; d < j->plan->ndevices; d++)
-    if (is_here(j, d)) bytes += j->plan->devices[d].arena_bytes;
+    if (is_here(j, d)) bytes += sl_device_bytes(&j->plan->devices[d]);
   return bytes;
 }
 

@@ -93,7 +93,7 @@ static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures
   for (int use = 0; use < SL_MEMORY_COUNT; use++)
     add_number(bytes, sl_memory_name((sl_memory)use),
                (double)sl_plan_memory(j->plan, d, (sl_memory)use));
-  add_number(bytes, "total", (double)j->plan->devices[d].arena_bytes);
+  add_number(bytes, "total", (double)sl_device_bytes(&j->plan->devices[d]));
   cJSON_AddItemToArray(devices, device);
 }
 

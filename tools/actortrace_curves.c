@@ -44,7 +44,7 @@ static size_t sum_up(sample *all, size_t n, int64_t start) {
 
 sample *bytes_curve(const analysis *a, int32_t device, size_t *count) {
   sample *all = sli_calloc(2 * a->nholds + 1, sizeof *all);
-  int64_t start = (int64_t)a->plan->devices[device].workspace_bytes;
+  int64_t start = (int64_t)a->plan->devices[device].room[SL_SPACE_DEVICE].workspace_bytes;
   size_t n = 0;
   for (int32_t r = 0; r < a->plan->nregs; r++)
     if (a->plan->regs[r].device == device)

@@ -112,7 +112,8 @@ static void print_plan(FILE *out, const analysis *a) {
   for (int32_t i = 0; i < plan->ndevices; i++) {
     fputs(i ? ",[" : "[", out);
     put_json(out, plan->devices[i].name);
-    fprintf(out, ",%zu,%zu]", plan->devices[i].arena_bytes, plan->devices[i].workspace_bytes);
+    fprintf(out, ",%zu,%zu]", sl_device_bytes(&plan->devices[i]),
+            plan->devices[i].room[SL_SPACE_DEVICE].workspace_bytes);
   }
   fputs("],\n\"queues\":[", out);
   for (int32_t i = 0; i < plan->nqueues; i++) {

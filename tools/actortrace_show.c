@@ -228,7 +228,7 @@ static void print_devices(const shower *s) {
     if (!is_shown(s, d)) continue;
     account x = sum_accounts(s, d);
     print_device(s, names, s->plan->devices[d].name, &x, steps, peak_bytes(s->a, d),
-                 s->plan->devices[d].arena_bytes);
+                 sl_device_bytes(&s->plan->devices[d]));
     busy += x.busy_ns;
     longest = SLI_MAX(longest, account_span(&x));
     devices++;

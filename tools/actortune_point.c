@@ -104,7 +104,8 @@ static void keep_failure(point *p, sl_status status) {
 
 static size_t largest_device(const sl_plan *plan) {
   size_t most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, plan->devices[d].arena_bytes);
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
   return most;
 }
 
@@ -153,7 +154,7 @@ static void drop_unused(const settings *s, list *quotas, const sl_plan *plan,
 /* What the largest device needs with these quotas. */
 static size_t bytes_with(const settings *s, const list *quotas, const sl_plan *plan) {
   size_t *bytes = sli_calloc((size_t)plan->ndevices, sizeof *bytes), most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) bytes[d] = plan->devices[d].arena_bytes;
+  for (int32_t d = 0; d < plan->ndevices; d++) bytes[d] = sl_device_bytes(&plan->devices[d]);
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
     const quota_value *q = quota_of(s, quotas, plan, r);

@@ -86,6 +86,21 @@ typedef enum sl_memory {
 } sl_memory;
 const char *sl_memory_name(sl_memory memory);
 
+/* Where a register's slots lie: in its device's own memory, in the host's (as the device
+ * reaches it best: pinned), or on the host's disk. */
+#define SL_SPACE_TABLE(X)                                                      \
+  X(DEVICE, "device")                                                          \
+  X(HOST, "host")                                                              \
+  X(DISK, "disk")
+
+typedef enum sl_space {
+#define X(name, text) SL_SPACE_##name,
+  SL_SPACE_TABLE(X)
+#undef X
+  SL_SPACE_COUNT
+} sl_space;
+const char *sl_space_name(sl_space space);
+
 typedef struct sl_register {
   const char *name;       /* "act.b@2" */
   const char *quota_name; /* the knob it answers to: "act.b" */
@@ -97,9 +112,10 @@ typedef struct sl_register {
   int32_t initial;        /* keys 0..initial-1 are ready at the start (a delay edge) */
   bool held;              /* one slot, held by its producer for ever: private state */
   int32_t device;         /* where its slots live */
+  sl_space space;         /* in which memory of that device */
   sl_memory memory;
   size_t slot_bytes;
-  size_t offset;          /* of slot 0 in the device's arena; slot i follows at
+  size_t offset;          /* of slot 0 in the arena of that space; slot i follows at
                              i * slot_stride */
   size_t slot_stride;
   double activation;      /* share of a microbatch's activations one slot stands for */
@@ -119,6 +135,7 @@ typedef struct sl_queue {
   const char *name;
   int32_t device;
   const sl_queue_ops *ops;
+  sl_space space;                        /* where its programs have their workspace */
   int32_t threads;                       /* of its team; 0: the device's */
   int32_t run_ahead;                     /* unfinished firings it may hold, >= 1 */
   uint8_t class_order[SL_CLASS_COUNT];   /* smaller first */
@@ -136,17 +153,29 @@ typedef struct sl_queue {
   bool apart; /* has a worker of its own: what blocks there holds nothing else up */
 } sl_queue;
 
-typedef struct sl_device {
-  const char *name;   /* "cpu:0" */
-  const char *kind;   /* "cpu", "timed", "null" */
-  int process;        /* that drives it */
-  int threads;
-  size_t budget_bytes; /* 0: no budget */
-  size_t arena_bytes;  /* registers and workspace; derived by sl_plan_finish */
+/* What a device has of one space. */
+typedef struct sl_room {
+  const sl_memory_ops *memory; /* NULL: the host's, or on disk a file's */
+  size_t workspace_bytes; /* largest program's; at the end of the reserve */
+  size_t arena_bytes;   /* registers and workspace; derived by sl_plan_finish */
   size_t reserve_bytes; /* the same with every register at quota_most: address space, of
                            which only what is in use takes memory; derived */
-  size_t workspace_bytes; /* largest program's; at the end of the reserve */
+} sl_room;
+
+typedef struct sl_device {
+  const char *name;   /* "cpu:0" */
+  const char *kind;   /* "cpu", "cuda", "timed", "null" */
+  int process;        /* that drives it */
+  int number;         /* which of its kind it is for that process: a GPU's */
+  int threads;
+  size_t budget_bytes; /* of its own memory; 0: no budget */
+  sl_room room[SL_SPACE_COUNT];
 } sl_device;
+
+/* Bytes of a device's own memory that its registers and workspace take. */
+static inline size_t sl_device_bytes(const sl_device *device) {
+  return device->room[SL_SPACE_DEVICE].arena_bytes;
+}
 
 typedef struct sl_plan {
   int32_t nactors, nregs, npools, nqueues, ndevices, nmaps;
@@ -197,7 +226,7 @@ sl_status sl_plan_finish(sl_plan *plan);
 void sl_plan_print(const sl_plan *plan, FILE *out);
 /* The table of who holds how many bytes, per device. */
 void sl_plan_print_memory(const sl_plan *plan, FILE *out);
-/* Bytes a device gives to one use. */
+/* Bytes a device gives to one use, of its own memory. */
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
 
 /* Key that firing n has at a port with this map, and its flags. */

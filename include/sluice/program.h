@@ -72,6 +72,21 @@ typedef struct sl_firing {
   const sl_move *move;  /* of a link, else NULL */
 } sl_firing;
 
+/* Memory that registers lie in. All may block; any thread. */
+typedef struct sl_memory_ops {
+  const char *name;
+  bool fixed; /* all that is reserved is taken: there are no pages to be taken when used */
+  bool far;   /* the host does not reach it by address: only copy() does */
+  /* In one piece, zeroed, on a device of that number or for it; near the calling thread. */
+  sl_status (*create)(int device, size_t bytes, void **memory);
+  void (*destroy)(void *memory, size_t bytes);
+  /* Between this memory and the host's, or within it, and waits. */
+  sl_status (*copy)(void *to, const void *from, size_t bytes);
+} sl_memory_ops;
+
+extern const sl_memory_ops sl_memory_host; /* pages of the process */
+extern const sl_memory_ops sl_memory_disk; /* pages of a file without a name in TMPDIR */
+
 /* Settings of a queue, from the plan. */
 typedef struct sl_queue_config {
   int threads;         /* size of the team */

@@ -126,11 +126,20 @@ int64_t sl_runtime_begun(const sl_runtime *rt);
 uint64_t sl_runtime_fired(const sl_runtime *rt);
 /* Steps completed, those before first_step included. Between runs. */
 int64_t sl_runtime_steps(const sl_runtime *rt);
-/* The address of a slot. Between runs. NULL with no_data, or in another process. */
+/* The address of a slot, in the memory of its register's space: a GPU's is not the host's
+ * to follow. Between runs. NULL with no_data, or in another process. */
 void *sl_runtime_slot(sl_runtime *rt, int32_t reg, int32_t slot);
 /* The slot that holds the newest complete key of a register (a parameter's
- * current version), or the held slot. Between runs. */
+ * current version), or the held slot: its address, and its number. Between runs. */
 void *sl_runtime_newest(sl_runtime *rt, int32_t reg);
+int32_t sl_runtime_newest_slot(const sl_runtime *rt, int32_t reg);
+/* Copies `bytes` of a slot from `offset` on, out of it or into it, wherever it lies.
+ * Between runs. SL_E_DEVICE if the device fails; SL_E_UNSUPPORTED where sl_runtime_slot
+ * is NULL. */
+sl_status sl_runtime_read(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset,
+                          size_t bytes, void *to);
+sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes,
+                           const void *from);
 
 /* ---- what happened -------------------------------------------------------- */
 
