@@ -5,7 +5,7 @@
  * (sl_signature), one for each axis. Three steps:
  *
  *   signatures  what the ways to share each forward node are        signatures.c
- *   choice      one of them for each forward node, by cost          sbp_search.c
+ *   choice      one of them for each forward node, by cost          sbp_data.c, sbp_search.c
  *   expansion   a node for each device, and between producers and consumers that see a
  *               tensor differently the slices, sums and joins that make one of the other
  *                                                                   expand.c, boxing.c
@@ -49,7 +49,9 @@ typedef struct sli_dim {
 } sli_dim;
 
 /* The dims of every tensor: [ntensors][SL_MAX_DIMS]. Attention says what its inputs are
- * made of, and that goes on through whatever keeps columns apart. The caller's to free(). */
+ * made of, and that goes on through whatever keeps columns apart. Only those of forward
+ * tensors, parameters and parameters' gradients say more than lengths. The caller's to
+ * free(). */
 sl_status sli_dims_find(const sl_graph *g, sli_dim **out);
 
 /* Member m's part of a tensor split along `dim`; empty if R is more than its units. */
@@ -73,8 +75,8 @@ enum { SLI_SBP_TEXT = 8 };
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);
 
 /* Bytes one of R devices receives to have a tensor of `bytes` bytes as b instead of a:
- * B->S, B->P: 0; S->B: (R-1)/R bytes (all-gather); P->S: (R-1)/R (reduce-scatter); P->B:
- * 2 (R-1)/R (both); S->S': (R-1)/R^2 (all-to-all). */
+ * B->S, B->P: 0; S->B, and from there to P: (R-1)/R bytes (all-gather); P->S: (R-1)/R
+ * (reduce-scatter); P->B: 2 (R-1)/R (both); S->S': (R-1)/R^2 (all-to-all). */
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
 /* ---- choice ------------------------------------------------------------------------- */
