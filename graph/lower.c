@@ -19,11 +19,11 @@ struct sl_lowered {
   sl_graph *g;
   sl_lower_options options;
   char *schedule;
-  int chunks;
+  int chunks, stages, ranks;
   const char *products;
   sl_plan *plan;
   int nparams;
-  sl_param_info *params;
+  const sl_param_info *params;
   int nquotas;
   sl_quota *quotas;
   sl_runtime *rt; /* where failures go */
@@ -95,19 +95,6 @@ static void add_reports(sl_lowered *l) {
 
 /* ---- what the result offers ------------------------------------------------------- */
 
-static void keep_params(sl_lowered *to, const sli_lowering *l) {
-  const sl_graph *g = l->g;
-  to->params = sli_arena_alloc(&to->arena, (size_t)g->nparams * sizeof *to->params);
-  for (int i = 0; i < g->nparams; i++) {
-    const sl_tensor *t = g->params[i];
-    const sli_home *home = &l->homes[t->id];
-    if (home->bundle == SL_NONE) continue; /* inference does not read it */
-    to->params[to->nparams++] =
-        (sl_param_info){t->name, t->type, t->init, l->bundles[home->bundle].reg, home->offset,
-                        l->stage_of[t->home]};
-  }
-}
-
 static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->p) * sizeof *to->quotas);
   for (int d = 0; d < l->p; d++) { /* stage d lies on device d */
@@ -140,6 +127,7 @@ sl_status sli_lower_once(sli_lowering *l) {
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
+  sli_lower_replicas(l);
   sli_lower_store(l);
   status = sli_lower_quotas(l);
   if (status) return status;
@@ -208,7 +196,7 @@ static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
   sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
-                    .k = SLI_MAX(g->options.pieces, 1)};
+                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
   sl_status status = check_options(options, &l);
   if (status) return status;
   sl_lowered *to = sli_calloc(1, sizeof *to);
@@ -220,7 +208,9 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   if (!status) {
     to->schedule = sli_format(is_auto(options) ? "auto (%s)" : "%s", l.schedule->name);
     to->chunks = l.v;
-    keep_params(to, &l);
+    to->stages = l.stages;
+    to->ranks = l.ranks;
+    to->nparams = sli_params_keep(&l, &to->arena, &to->params);
     keep_quotas(to, &l);
     sli_stores_keep(to->stores, &l);
   }
@@ -252,10 +242,12 @@ void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) {
   sli_stores_attach(l->stores, rt);
 }
 
-int sl_lowered_stages(const sl_lowered *l) { return sli_stores_stages(l->stores); }
+int sl_lowered_stages(const sl_lowered *l) { return l->stages; }
+int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
 
-int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, const sl_state_tensor **out) {
-  return sli_stores_state(l->stores, l->plan, rt, stage, out);
+int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
+                     const sl_state_tensor **out) {
+  return sli_stores_state(l->stores, l->plan, rt, stage, rank, out);
 }
 
 void sl_lowered_quotas(const sl_lowered *l,
@@ -322,33 +314,4 @@ sl_status sl_lowered_set_quota(const sl_lowered *l, sl_runtime *rt, const sl_quo
 int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {
   *out = l->params;
   return l->nparams;
-}
-
-float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
-  const sl_param_info *p = &l->params[index];
-  char *slot = sl_runtime_newest(rt, p->reg);
-  return slot ? (float *)(slot + p->offset) : NULL;
-}
-
-void sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
-  for (int i = 0; i < l->nparams; i++) {
-    const sl_register *r = &l->plan->regs[l->params[i].reg];
-    const void *newest = sl_runtime_newest(rt, l->params[i].reg);
-    for (int32_t s = 0; s < r->initial; s++) {
-      void *slot = sl_runtime_slot(rt, l->params[i].reg, s);
-      if (slot && slot != newest) memcpy(slot, newest, r->slot_bytes);
-    }
-  }
-}
-
-void sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
-  sli_init_item *items = sli_calloc((size_t)l->nparams, sizeof *items);
-  int count = 0;
-  for (int i = 0; i < l->nparams; i++) {
-    const sl_param_info *p = &l->params[i];
-    float *data = sl_param_data(l, rt, i);
-    if (data) items[count++] = (sli_init_item){&p->type, p->init, p->name, data};
-  }
-  sli_init_all(count, items, seed);
-  free(items);
 }

@@ -14,7 +14,10 @@
  *     update1 -> store@1 -> store1 -> written@1 -> commit
  *
  * Where parameters have two slots, both versions are kept: the next step reads
- * the older one. */
+ * the older one.
+ *
+ * Where a stage lies on several devices, all this is done on each of them that has
+ * something which none of lower rank has. */
 #include "graph/lower.h"
 
 #include <stdatomic.h>
@@ -23,27 +26,46 @@
 
 /* ---- groups and bundles ---------------------------------------------------------- */
 
-static int update_group(const sli_lowering *l, int stage) {
-  for (int i = 0; i < l->ngroups; i++)
-    if (l->groups[i].phase == SLI_PHASE_UPDATE && l->groups[i].stage == stage) return i;
+static int update_group(const sli_lowering *l, int stage, int rank) {
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->phase == SLI_PHASE_UPDATE && g->stage == stage && g->rank == rank) return i;
+  }
   return SL_NONE;
-}
-
-/* Is this bundle part of what its stage goes on from? */
-static bool is_state(const sli_bundle *b) {
-  return b->producer != SL_NONE &&
-         (b->memory == SL_MEMORY_OPTIMIZER || b->memory == SL_MEMORY_PARAMETERS);
 }
 
 static int versions(const sli_bundle *b) { return b->held ? 1 : b->initial; }
 
-static int add_group(sli_lowering *l, const char *name, int stage, int device) {
+/* Marks what checkpoints hold something of. Parameters that nobody updates are not. */
+static void mark_stored(sli_lowering *l) {
+  for (int i = 0; i < l->g->ntensors; i++) {
+    const sl_tensor *t = l->g->tensors[i];
+    if (sli_lower_state_stage(l, t) == SL_NONE || l->replica[i]) continue;
+    sli_bundle *b = &l->bundles[l->homes[i].bundle];
+    b->stored = b->producer != SL_NONE;
+  }
+}
+
+static bool updates_stored(const sli_lowering *l, int group) {
+  for (int i = 0; i < l->nbundles; i++)
+    if (l->bundles[i].producer == group && l->bundles[i].stored) return true;
+  return false;
+}
+
+static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
   SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
   l->groups[l->ngroups] = (sli_group){
-      .name = name, .cls = SL_CLASS_L, .stage = stage, .device = device,
+      .name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
+      .device = stage == SL_NONE ? 0 : sli_lower_device(l, stage, rank),
       .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage], .rate = SLI_PER_STORE,
       .host = true};
   return l->ngroups++;
+}
+
+/* "store0", where each stage has one device, or "store0.1". */
+static const char *name_at(sli_lowering *l, const char *name, const sli_group *g) {
+  if (l->ranks == 1) return sli_arena_format(&l->arena, "%s%d", name, g->stage);
+  return sli_arena_format(&l->arena, "%s%d.%d", name, g->stage, g->rank);
 }
 
 static void add_link(sli_lowering *l, const char *name, int from, int to, size_t bytes) {
@@ -52,7 +74,7 @@ static void add_link(sli_lowering *l, const char *name, int from, int to, size_t
   int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers), at = l->nbundles++;
   consumers[0] = to;
   l->bundles[at] = (sli_bundle){
-      .name = sli_arena_format(&l->arena, "%s@%d", name, a->stage), .quota_name = name,
+      .name = name_at(l, sli_arena_format(&l->arena, "%s@", name), a), .quota_name = name,
       .producer = from, .nconsumers = 1, .consumers = consumers, .rate = SLI_PER_STORE,
       .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes};
   SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
@@ -64,20 +86,25 @@ static void add_link(sli_lowering *l, const char *name, int from, int to, size_t
 /* A slot of `written`. */
 typedef struct letter {
   char receipt[SL_RECEIPT_BYTES];
-  uint64_t stored; /* 1: the stage is; 0: it could not be, and nothing is committed */
+  uint64_t stored; /* 1: the state is; 0: it could not be, and nothing is committed */
 } letter;
+
+static void add_store(sli_lowering *l, int stage, int rank, int commit) {
+  int update = update_group(l, stage, rank);
+  if (update == SL_NONE || !updates_stored(l, update)) return;
+  int store = add_group(l, NULL, stage, rank);
+  l->groups[store].name = name_at(l, "store", &l->groups[store]);
+  add_link(l, "store", update, store, 0);
+  add_link(l, "written", store, commit, sizeof(letter));
+}
 
 void sli_lower_store(sli_lowering *l) {
   if (!l->stores || !l->options->store_every || l->g->options.infer) return;
   l->store = true;
+  mark_stored(l);
   int commit = add_group(l, "commit", SL_NONE, 0);
-  for (int s = 0; s < l->stages; s++) {
-    int update = update_group(l, s);
-    if (update == SL_NONE) continue; /* a stage without parameters */
-    int store = add_group(l, sli_arena_format(&l->arena, "store%d", s), s, l->device_of[s]);
-    add_link(l, "store", update, store, 0);
-    add_link(l, "written", store, commit, sizeof(letter));
-  }
+  for (int s = 0; s < l->stages; s++)
+    for (int r = 0; r < l->ranks; r++) add_store(l, s, r, commit);
 }
 
 void sli_lower_store_sizes(sli_lowering *l) {
@@ -86,7 +113,7 @@ void sli_lower_store_sizes(sli_lowering *l) {
     if (to->rate != SLI_PER_STORE || l->groups[to->producer].rate == SLI_PER_STORE) continue;
     for (int k = 0; k < l->nbundles; k++) {
       sli_bundle *b = &l->bundles[k];
-      if (b->producer != to->producer || !is_state(b)) continue;
+      if (b->producer != to->producer || !b->stored) continue;
       b->image = to->bytes;
       to->bytes += (size_t)versions(b) * b->bytes;
     }
@@ -95,31 +122,32 @@ void sli_lower_store_sizes(sli_lowering *l) {
 
 /* ---- what is kept, by name --------------------------------------------------------- */
 
-/* One tensor a stage goes on from: where it lies, and where its copy does. */
+/* One tensor a device goes on from: where it lies, and where its copy does. */
 typedef struct item {
   const char *name;
   sl_type type;
+  const sl_shard *shard;
+  bool replica;
   int32_t reg;
   int version;    /* of its register's initial ones; the last is the newest */
   size_t offset;  /* within the register's slot */
   size_t image;   /* within the slot of `store` */
 } item;
 
-typedef struct stage_store {
-  sli_stores *of;
-  int stage, count;
+typedef struct device_store {
+  int stage, rank, count;
   size_t capacity;
   item *items;
-  sl_state_tensor *tensors; /* [count] scratch of the stage's store actor */
-} stage_store;
+  sl_state_tensor *tensors; /* [count] scratch of the store actor */
+} device_store;
 
 struct sli_stores {
   sl_lower_options options;
   sl_runtime *rt;     /* where failures go */
-  atomic_bool failed; /* a stage could not be stored: set by its thread, nothing is committed
+  atomic_bool failed; /* a state could not be stored: set by its thread, nothing is committed
                          after it; relaxed, the receipts order the rest */
-  int nstages;
-  stage_store *stages;
+  int stages, ranks;
+  device_store *all;  /* [stages][ranks] */
 };
 
 sli_stores *sli_stores_create(const sl_lower_options *options) {
@@ -130,49 +158,49 @@ sli_stores *sli_stores_create(const sl_lower_options *options) {
 
 void sli_stores_destroy(sli_stores *s) {
   if (!s) return;
-  for (int i = 0; i < s->nstages; i++) {
-    free(s->stages[i].items);
-    free(s->stages[i].tensors);
+  for (int i = 0; i < s->stages * s->ranks; i++) {
+    free(s->all[i].items);
+    free(s->all[i].tensors);
   }
-  free(s->stages);
+  free(s->all);
   free(s);
 }
 
 void sli_stores_attach(sli_stores *s, sl_runtime *rt) { s->rt = rt; }
 
-/* Not part of a stage, but there to be read: parameters in inference. */
-static int tensor_stage(const sli_lowering *l, const sl_tensor *t, const sli_bundle *b) {
-  if (t->param) return l->stage_of[t->home];
-  return is_state(b) ? l->groups[b->producer].stage : SL_NONE;
+static device_store *store_of(const sli_stores *s, int stage, int rank) {
+  return &s->all[stage * s->ranks + rank];
 }
 
-static void keep_tensor(stage_store *s, sl_graph *g, const sl_tensor *t, const sli_bundle *b,
-                        size_t offset) {
+static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
+  const sli_home *home = &l->homes[t->id];
+  const sli_bundle *b = &l->bundles[home->bundle];
+  sli_arena *arena = &l->g->arena;
   int n = versions(b);
   for (int v = 0; v < n; v++) {
     SLI_GROW(s->items, (size_t)s->count, s->capacity);
-    const char *name = sli_arena_strdup(&g->arena, t->name);
-    for (int older = v; older + 1 < n; older++)
-      name = sli_arena_format(&g->arena, "%s:previous", name);
-    s->items[s->count++] = (item){name, t->type, b->reg, v, offset,
-                                  b->image + (size_t)v * b->bytes + offset};
+    const char *name = sli_arena_strdup(arena, t->name);
+    for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
+    s->items[s->count++] = (item){name, t->type, t->shard, l->replica[t->id], b->reg, v,
+                                  home->offset, b->image + (size_t)v * b->bytes + home->offset};
   }
 }
 
+/* Parameters in inference are not stored, but are there to be read. */
 void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
-  s->nstages = l->stages;
-  s->stages = sli_calloc((size_t)l->stages, sizeof *s->stages);
-  for (int i = 0; i < l->stages; i++) s->stages[i] = (stage_store){.of = s, .stage = i};
+  int n = l->stages * l->ranks;
+  s->stages = l->stages;
+  s->ranks = l->ranks;
+  s->all = sli_calloc((size_t)n, sizeof *s->all);
+  for (int i = 0; i < n; i++)
+    s->all[i] = (device_store){.stage = i / l->ranks, .rank = i % l->ranks};
   for (int i = 0; i < l->g->ntensors; i++) {
     const sl_tensor *t = l->g->tensors[i];
-    const sli_home *home = &l->homes[i];
-    if (home->bundle == SL_NONE) continue;
-    const sli_bundle *b = &l->bundles[home->bundle];
-    int stage = tensor_stage(l, t, b);
-    if (stage != SL_NONE) keep_tensor(&s->stages[stage], l->g, t, b, home->offset);
+    int stage = sli_lower_state_stage(l, t);
+    if (stage != SL_NONE) keep_tensor(store_of(s, stage, t->rank), l, t);
   }
-  for (int i = 0; i < l->stages; i++)
-    s->stages[i].tensors = sli_calloc((size_t)s->stages[i].count, sizeof(sl_state_tensor));
+  for (int i = 0; i < n; i++)
+    s->all[i].tensors = sli_calloc((size_t)s->all[i].count, sizeof(sl_state_tensor));
 }
 
 /* ---- programs --------------------------------------------------------------------- */
@@ -189,7 +217,7 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
   int target = sli_group_port(g, to, true);
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    if (b->producer != group || !is_state(b) || !b->bytes) continue;
+    if (b->producer != group || !b->stored || !b->bytes) continue;
     for (int v = 0; v < versions(b); v++) {
       bool newest = v + 1 == versions(b);
       sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
@@ -208,7 +236,7 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
 int sli_lower_store_calls(const sli_lowering *l, int group) {
   int n = 0;
   for (int i = 0; i < l->nbundles && l->store; i++)
-    if (l->bundles[i].producer == group && is_state(&l->bundles[i]))
+    if (l->bundles[i].producer == group && l->bundles[i].stored)
       n += versions(&l->bundles[i]);
   return n;
 }
@@ -228,7 +256,7 @@ sl_program *sli_lower_store_program(sli_lowering *l, int group) {
   }
   bool commit = g->stage == SL_NONE;
   struct sli_store_user *user = sl_plan_alloc(plan, sizeof *user);
-  *user = (struct sli_store_user){l->stores, g->stage};
+  *user = (struct sli_store_user){l->stores, g->stage, g->rank};
   *program = (sl_program){.ncalls = 1, .calls = sl_plan_alloc(plan, sizeof(sl_program_call)),
                           .nbases = ports + 1, .nvariants = 1};
   program->calls[0] = (sl_program_call){
@@ -250,14 +278,17 @@ static bool has_failed(sli_stores *s) {
 static void run_store(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
-  stage_store *s = &all->stages[user->stage];
+  device_store *s = store_of(all, user->stage, user->rank);
   letter *to = call->out[0];
   *to = (letter){0};
   if (has_failed(all) || !all->options.on_store) return;
-  for (int i = 0; i < s->count; i++)
-    s->tensors[i] = (sl_state_tensor){s->items[i].name, s->items[i].type,
-                                      (char *)call->in[0] + s->items[i].image};
-  sl_stage_state state = {call->tick.step + 1, s->stage, s->count, s->tensors};
+  sl_stage_state state = {call->tick.step + 1, s->stage, s->rank, 0, s->tensors};
+  for (int i = 0; i < s->count; i++) {
+    const item *it = &s->items[i];
+    if (!it->replica)
+      s->tensors[state.ntensors++] = (sl_state_tensor){
+          it->name, it->type, it->shard, false, (char *)call->in[0] + it->image};
+  }
   sl_status status = all->options.on_store(all->options.store_ctx, &state, to->receipt);
   if (status) fail(all, status);
   else to->stored = 1;
@@ -267,7 +298,7 @@ static void run_commit(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   if (has_failed(all) || !all->options.on_stored) return;
-  for (int i = 0; i < call->nin; i++) /* stages may be stored by other processes */
+  for (int i = 0; i < call->nin; i++) /* others may be stored by other processes */
     if (!((const letter *)call->in[i])->stored) return;
   sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
                                             call->nin, call->in);
@@ -290,16 +321,15 @@ static void *version_slot(sl_runtime *rt, const sl_register *r, const item *it) 
   return sl_runtime_slot(rt, it->reg, (at + 1 + it->version) % r->initial);
 }
 
-int sli_stores_stages(const sli_stores *s) { return s->nstages; }
-
-int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, int stage,
+int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, int stage, int rank,
                      const sl_state_tensor **out) {
-  const stage_store *from = &s->stages[stage];
-  if (!sl_runtime_slot(rt, from->items[0].reg, 0)) return 0;
+  const device_store *from = store_of(s, stage, rank);
+  if (!from->count || !sl_runtime_slot(rt, from->items[0].reg, 0)) return 0;
   for (int i = 0; i < from->count; i++) {
     const item *it = &from->items[i];
-    from->tensors[i] = (sl_state_tensor){
-        it->name, it->type, (char *)version_slot(rt, &plan->regs[it->reg], it) + it->offset};
+    char *slot = version_slot(rt, &plan->regs[it->reg], it);
+    from->tensors[i] =
+        (sl_state_tensor){it->name, it->type, it->shard, it->replica, slot + it->offset};
   }
   *out = from->tensors;
   return from->count;

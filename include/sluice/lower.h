@@ -51,23 +51,27 @@ typedef struct sl_hardware {
   double link_seconds, link_bytes_per_second; /* 0 bytes per second: any number */
 } sl_hardware;
 
-/* One tensor that a stage of the pipeline needs to go on after a step: a
+/* One tensor that a device needs for a stage of the pipeline to go on after a step: a
  * parameter ("NAME"), its optimizer's state ("NAME:m", "NAME:v"), or, where
- * parameters have two slots, its version before ("NAME:previous"). */
+ * parameters have two slots, its version before ("NAME:previous"). Where a stage lies on
+ * several devices each may have all of it or a part. */
 typedef struct sl_state_tensor {
   const char *name;
-  sl_type type;
+  sl_type type;          /* of what is here */
+  const sl_shard *shard; /* which part of the whole that is; NULL: all */
+  bool replica;          /* a device of lower rank has the same: no need to store it */
   void *data;
 } sl_state_tensor;
 
 typedef struct sl_stage_state {
   int64_t steps; /* completed */
   int stage;     /* along the model */
+  int rank;      /* which of the stage's devices, 0 where there is one */
   int ntensors;
   const sl_state_tensor *tensors;
 } sl_stage_state;
 
-/* What a stage's writer tells the one who completes the checkpoint. */
+/* What the writer of a device's state tells the one who completes the checkpoint. */
 enum { SL_RECEIPT_BYTES = 64 };
 
 typedef struct sl_lower_options {
@@ -101,10 +105,12 @@ typedef struct sl_lower_options {
   void *ctx;
   /* Checkpoints: after every store_every-th step (0: never) a copy of each stage's
    * state is handed to on_store, beside the passes: training waits for it only if
-   * the next copy is due and no slot of register `store` is free. Stages may call
-   * at once, each on its thread, which may block. `receipt` is plain data,
-   * SL_RECEIPT_BYTES zeroed; when all stages of a step have left theirs, on_stored
-   * gets them, steps in order. A status other than SL_OK ends the run with it. */
+   * the next copy is due and no slot of register `store` is free. Where a stage lies
+   * on several devices, each that has something of its own hands over that, and no
+   * replicas. Devices may call at once, each on its thread, which may block. `receipt`
+   * is plain data, SL_RECEIPT_BYTES zeroed; when all of a step have left theirs,
+   * on_stored gets them, steps in order. A status other than SL_OK ends the run with
+   * it. */
   int64_t store_every;
   sl_status (*on_store)(void *ctx, const sl_stage_state *state, void *receipt);
   sl_status (*on_stored)(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
@@ -139,21 +145,44 @@ sl_status sl_lowered_set_quota(const sl_lowered *lowered, sl_runtime *rt, const 
  * this runtime. Call once after sl_runtime_create. */
 void sl_lowered_attach(sl_lowered *lowered, sl_runtime *rt);
 
-/* The graph's parameters, in order of creation, and where they lie. */
+/* One place where a parameter's values lie, or a part of them. */
+typedef struct sl_param_place {
+  int32_t reg;           /* parameter register; its newest slot holds the values */
+  size_t offset;         /* within the slot */
+  const sl_shard *shard; /* which part of the whole lies here; NULL: all */
+  int rank;              /* which of its stage's devices */
+  int device;
+  bool replica;          /* a place before it has the same */
+} sl_param_place;
+
+/* The graph's parameters, in order of creation, and where they lie: in one place, or,
+ * where a stage lies on several devices, in one on each that has it or a part. Places that
+ * are not replicas hold each value once. */
 typedef struct sl_param_info {
   const char *name;
-  sl_type type;
+  sl_type type;          /* of the whole */
   sl_init init;
-  int32_t reg;     /* parameter register; its newest slot holds the values */
-  size_t offset;   /* within the slot */
   int stage;
+  int nplaces;
+  const sl_param_place *places; /* by rank */
 } sl_param_info;
 int sl_lowered_params(const sl_lowered *lowered, const sl_param_info **out);
-/* Current address of a parameter's values in a runtime, NULL if they lie in another
- * process. Between runs. */
+
+/* Values of parameters in a runtime, between runs. What lies in other processes is neither
+ * read nor written. */
+
+/* Where the values at a place are; NULL if it lies in another process. */
+float *sl_param_place_data(const sl_param_place *place, sl_runtime *rt);
+/* Where all values of a parameter are in a row; NULL if no place in this process has them
+ * all. What is written there must be set too where there is more than one place. */
 float *sl_param_data(const sl_lowered *lowered, sl_runtime *rt, int index);
+/* Gathers a parameter's values from the places in this process. Returns whether that is all
+ * of them; the rest of whole[] is left alone. */
+bool sl_param_get(const sl_lowered *lowered, sl_runtime *rt, int index, float *whole);
+/* Gives a parameter's values to all places in this process. `whole` may be sl_param_data(). */
+void sl_param_set(const sl_lowered *lowered, sl_runtime *rt, int index, const float *whole);
 /* Fills every parameter by its init rule (Philox 4x32-10, keyed by seed and
- * name: the same at every stage count). */
+ * name: the same at every stage count, on any devices). */
 void sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
 
 /* Makes the values just set those of every version a first step may read; needed
@@ -162,12 +191,13 @@ void sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
 
 /* ---- what a run goes on from ---------------------------------------------- */
 
-/* Stages along the model. */
+/* Stages along the model, and devices of each. */
 int sl_lowered_stages(const sl_lowered *lowered);
-/* What stage `stage` needs to go on, in place, to be read or written between
- * runs. The list is valid until the next call for that stage. Returns how many; 0
+int sl_lowered_ranks(const sl_lowered *lowered);
+/* What a device of a stage needs to go on, in place, to be read or written between
+ * runs. The list is valid until the next call for that device. Returns how many; 0
  * if it lies in another process. */
-int sl_lowered_state(const sl_lowered *lowered, sl_runtime *rt, int stage,
+int sl_lowered_state(const sl_lowered *lowered, sl_runtime *rt, int stage, int rank,
                      const sl_state_tensor **out);
 
 /* ---- the schedule table --------------------------------------------------- */
