@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "io/atomic.h"
+#include "io/file.h"
 
 enum { FORMAT_VERSION = 1 };
 
@@ -39,7 +40,10 @@ static char *step_path(const sli_checkpoints *c, int64_t step, const char *suffi
   return sli_format("%s/step-%lld%s", c->dir, (long long)step, suffix);
 }
 
-static char *shard_name(int stage) { return sli_format("stage-%03d.safetensors", stage); }
+static char *shard_name(int stage, int rank) {
+  if (rank < 0) return sli_format("stage-%03d.safetensors", stage);
+  return sli_format("stage-%03d.rank-%03d.safetensors", stage, rank);
+}
 
 /* Removes a directory of files; what cannot be removed stays. */
 static void remove_folder(const char *path) {
@@ -146,28 +150,29 @@ int64_t sli_checkpoints_newest(const sli_checkpoints *c) {
 
 /* ---- writing ------------------------------------------------------------------ */
 
-sl_status sli_checkpoints_write(sli_checkpoints *c, int64_t step, int stage,
-                                const sli_tensor_data *tensors, int count, sli_shard *out) {
-  char *folder = step_path(c, step, ".tmp"), *name = shard_name(stage);
+sl_status sli_checkpoints_write(sli_checkpoints *c, int64_t step, int stage, int rank,
+                                const sli_tensor_data *tensors, int count, sli_shard_file *out) {
+  char *folder = step_path(c, step, ".tmp"), *name = shard_name(stage, rank);
   char *path = sli_format("%s/%s", folder, name);
   sli_written written;
   sl_status status = SL_OK;
   if (mkdir(folder, 0777) && errno != EEXIST)
     status = sl_fail(SL_E_IO, "cannot make the directory %s: %s", folder, strerror(errno));
   if (!status) status = sli_safetensors_write_known(path, tensors, count, &written);
-  if (!status) *out = (sli_shard){step, stage, count, written.bytes, written.hash};
+  if (!status) *out = (sli_shard_file){step, stage, rank, count, written.bytes, written.hash};
   free(path);
   free(name);
   free(folder);
   return status;
 }
 
-static cJSON *shard_record(const sli_shard *s) {
-  char text[32], *name = shard_name(s->stage);
+static cJSON *shard_record(const sli_shard_file *s) {
+  char text[32], *name = shard_name(s->stage, s->rank);
   snprintf(text, sizeof text, "%016llx", (unsigned long long)s->checksum);
   cJSON *record = cJSON_CreateObject();
   cJSON_AddStringToObject(record, "file", name);
   cJSON_AddNumberToObject(record, "stage", s->stage);
+  if (s->rank >= 0) cJSON_AddNumberToObject(record, "rank", s->rank);
   cJSON_AddNumberToObject(record, "tensors", s->tensors);
   cJSON_AddNumberToObject(record, "bytes", (double)s->bytes);
   cJSON_AddStringToObject(record, "fnv1a64", text);
@@ -185,7 +190,7 @@ static void checksum_text(const cJSON *item, char out[32]) {
 }
 
 static char *manifest_text(int64_t step, const cJSON *about, int nshards,
-                           const sli_shard *const *shards) {
+                           const sli_shard_file *const *shards) {
   cJSON *root = cJSON_CreateObject(), *body = cJSON_AddObjectToObject(root, "checkpoint");
   cJSON_AddNumberToObject(body, "version", FORMAT_VERSION);
   cJSON_AddNumberToObject(body, "step", (double)step);
@@ -247,7 +252,7 @@ static void remove_old(const sli_checkpoints *c) {
 }
 
 sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const cJSON *about,
-                                 int nshards, const sli_shard *const *shards) {
+                                 int nshards, const sli_shard_file *const *shards) {
   char *folder = step_path(c, step, ".tmp"), *path = sli_format("%s/manifest.json", folder);
   char *text = manifest_text(step, about, nshards, shards);
   sl_status status = write_text(path, text);
@@ -262,27 +267,6 @@ sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const cJSON *
 }
 
 /* ---- reading ------------------------------------------------------------------- */
-
-static sl_status read_text(const char *path, char **out) {
-  FILE *file = fopen(path, "rb");
-  if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
-  char *text = NULL;
-  size_t size = 0, got;
-  do {
-    text = sli_realloc(text, size + 65537, 1);
-    got = fread(text + size, 1, 65536, file);
-    size += got;
-  } while (got);
-  text[size] = 0;
-  bool bad = ferror(file);
-  fclose(file);
-  if (!bad) {
-    *out = text;
-    return SL_OK;
-  }
-  free(text);
-  return sl_fail(SL_E_INPUT, "%s cannot be read", path);
-}
 
 static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(object, name);
@@ -307,7 +291,7 @@ static sl_status check_manifest(const char *path, const cJSON *root) {
 
 static sl_status read_manifest(sli_checkpoint *c) {
   char *path = sli_format("%s/manifest.json", c->path), *text = NULL;
-  sl_status status = read_text(path, &text);
+  sl_status status = sli_file_read(path, &text);
   if (!status) {
     c->manifest = cJSON_Parse(text);
     status = c->manifest ? check_manifest(path, c->manifest)
@@ -426,6 +410,10 @@ sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out) {
 const char *sli_checkpoint_path(const sli_checkpoint *c) { return c->path; }
 int64_t sli_checkpoint_step(const sli_checkpoint *c) { return c->step; }
 int sli_checkpoint_shards(const sli_checkpoint *c) { return c->nshards; }
+
+const sli_safetensors *sli_checkpoint_shard(const sli_checkpoint *c, int index) {
+  return c->files[index];
+}
 
 const cJSON *sli_checkpoint_about(const sli_checkpoint *c) {
   return member(member(c->manifest, "checkpoint"), "about");

@@ -1,6 +1,7 @@
 /* Checkpoints: a directory of directories, each the state of a run after a step.
  *
- *     DIR/step-200/stage-000.safetensors   one shard per stage of the pipeline
+ *     DIR/step-200/stage-000.safetensors   one shard per stage of the pipeline, or per
+ *                                          device of each: stage-000.rank-001.safetensors
  *     DIR/step-200/manifest.json           what run it is, and the shards' checksums
  *     DIR/latest                           the name of the newest, for people
  *
@@ -37,22 +38,22 @@ void sli_checkpoints_close(sli_checkpoints *c);
 int64_t sli_checkpoints_newest(const sli_checkpoints *c);
 
 /* Plain data: it travels from who wrote the shard to who writes the manifest. */
-typedef struct sli_shard {
+typedef struct sli_shard_file {
   int64_t step;
-  int32_t stage, tensors;
+  int32_t stage, rank, tensors; /* rank -1: the stage has one device */
   uint64_t bytes, checksum; /* of the file, FNV-1a */
-} sli_shard;
+} sli_shard_file;
 
 /* Writes one shard of the checkpoint after `step` steps. Any thread, different
- * stages at once. SL_E_IO names the file; what is half made, by others maybe, goes
+ * stages and ranks at once. SL_E_IO names the file; what is half made, by others maybe, goes
  * when the directory is closed. */
-sl_status sli_checkpoints_write(sli_checkpoints *c, int64_t step, int stage,
-                                const sli_tensor_data *tensors, int count, sli_shard *out);
+sl_status sli_checkpoints_write(sli_checkpoints *c, int64_t step, int stage, int rank,
+                                const sli_tensor_data *tensors, int count, sli_shard_file *out);
 /* All shards are written: the manifest, with `about` under "about" (which stays
  * the caller's), the name, and the removal of what is older than the newest K.
  * After an error the older ones are untouched. */
 sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const struct cJSON *about,
-                                 int nshards, const sli_shard *const *shards);
+                                 int nshards, const sli_shard_file *const *shards);
 
 /* ---- reading ---------------------------------------------------------------- */
 
@@ -69,6 +70,7 @@ void sli_checkpoint_close(sli_checkpoint *checkpoint);
 const char *sli_checkpoint_path(const sli_checkpoint *checkpoint);
 int64_t sli_checkpoint_step(const sli_checkpoint *checkpoint);
 int sli_checkpoint_shards(const sli_checkpoint *checkpoint);
+const sli_safetensors *sli_checkpoint_shard(const sli_checkpoint *checkpoint, int index);
 const struct cJSON *sli_checkpoint_about(const sli_checkpoint *checkpoint);
 /* The tensor of this name and the file it lies in; NULL if there is none. */
 const sli_stored_tensor *sli_checkpoint_tensor(const sli_checkpoint *checkpoint, const char *name,

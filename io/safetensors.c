@@ -246,6 +246,16 @@ const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const
   return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, by_name);
 }
 
+int sli_safetensors_from(const sli_safetensors *file, const char *name) {
+  int low = 0, high = file->count;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (strcmp(file->tensors[middle].name, name) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /* IEEE half to single: normal numbers move the exponent's bias from 15 to 127;
  * subnormals are whole multiples of 2^-24; infinities and NaNs stay. */
 static float half_to_float(uint16_t h) {
@@ -333,8 +343,14 @@ static char *make_header(const sli_tensor_data *tensors, int count) {
   return text;
 }
 
+/* Where values come from that are not in memory beforehand. */
+typedef struct value_source {
+  sli_tensor_values *values;
+  void *ctx;
+} value_source;
+
 static sl_status write_all(sli_atomic_file *file, const char *header,
-                           const sli_tensor_data *tensors, int count) {
+                           const sli_tensor_data *tensors, int count, const value_source *from) {
   static const char spaces[8] = "        ";
   size_t text = strlen(header), padding = -text & 7;
   unsigned char length[8];
@@ -342,19 +358,22 @@ static sl_status write_all(sli_atomic_file *file, const char *header,
   sl_status status = sli_atomic_write(file, length, 8);
   if (!status) status = sli_atomic_write(file, header, text);
   if (!status) status = sli_atomic_write(file, spaces, padding);
-  for (int i = 0; i < count && !status; i++)
-    status = sli_atomic_write(file, tensors[i].data, count_elements(&tensors[i]) * sizeof(float));
+  for (int i = 0; i < count && !status; i++) {
+    const float *data = tensors[i].data;
+    if (!data && from) data = from->values(from->ctx, i);
+    status = sli_atomic_write(file, data, count_elements(&tensors[i]) * sizeof(float));
+  }
   return status;
 }
 
 static sl_status write_file(const char *path, const sli_tensor_data *tensors, int count,
-                            sli_written *out) {
+                            const value_source *from, sli_written *out) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
   if (status) return status;
   file.hashed = out;
   char *header = make_header(tensors, count);
-  status = write_all(&file, header, tensors, count);
+  status = write_all(&file, header, tensors, count, from);
   free(header);
   if (status) {
     sli_atomic_abandon(&file);
@@ -367,15 +386,27 @@ static sl_status write_file(const char *path, const sli_tensor_data *tensors, in
 }
 
 sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count) {
-  return write_file(path, tensors, count, NULL);
+  return write_file(path, tensors, count, NULL, NULL);
+}
+
+sl_status sli_safetensors_write_each(const char *path, const sli_tensor_data *tensors, int count,
+                                     sli_tensor_values *values, void *ctx) {
+  return write_file(path, tensors, count, &(value_source){values, ctx}, NULL);
 }
 
 sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *tensors, int count,
                                       sli_written *out) {
-  return write_file(path, tensors, count, out);
+  return write_file(path, tensors, count, NULL, out);
 }
 
 /* ---- one file by several processes ---------------------------------------------- */
+
+struct sli_tensor_parts {
+  char *path;
+  int fd;
+  int error;       /* the first, or 0 */
+  size_t *offsets; /* of the tensors in the file */
+};
 
 /* The length and the padded header, as they stand at the begin of a file. */
 static char *whole_header(const sli_tensor_data *tensors, int count, size_t *bytes) {
@@ -403,11 +434,8 @@ static bool write_at(int fd, const void *data, size_t bytes, size_t offset) {
   return true;
 }
 
-static sl_status end_part(const char *path, int fd, bool good) {
-  int error = errno;
-  if (fd >= 0 && good && fsync(fd)) good = false, error = errno;
-  if (fd >= 0) close(fd);
-  return good ? SL_OK : sl_fail(SL_E_IO, "writing %s failed: %s", path, strerror(error));
+static sl_status failed(const char *path, int error) {
+  return sl_fail(SL_E_IO, "writing %s failed: %s", path, strerror(error));
 }
 
 sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *tensors, int count) {
@@ -416,27 +444,47 @@ sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *t
   bytes = header;
   for (int i = 0; i < count; i++) bytes += count_elements(&tensors[i]) * sizeof(float);
   int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-  int full = fd < 0 ? 0 : posix_fallocate(fd, 0, (off_t)bytes); /* a full disk is found now */
-  if (full) errno = full;
-  sl_status status = end_part(path, fd, fd >= 0 && !full && write_at(fd, text, header, 0));
+  int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes); /* a full disk is found now */
+  if (!error && (!write_at(fd, text, header, 0) || fsync(fd))) error = errno;
+  if (fd >= 0) close(fd);
   free(text);
+  return error ? failed(path, error) : SL_OK;
+}
+
+sl_status sli_safetensors_open_parts(const char *path, const sli_tensor_data *tensors, int count,
+                                     sli_tensor_parts **out) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return failed(path, errno);
+  sli_tensor_parts *parts = sli_calloc(1, sizeof *parts);
+  *parts = (sli_tensor_parts){.path = sli_strdup(path), .fd = fd,
+                              .offsets = sli_calloc((size_t)count, sizeof *parts->offsets)};
+  size_t at;
+  free(whole_header(tensors, count, &at));
+  for (int i = 0; i < count; i++) {
+    parts->offsets[i] = at;
+    at += count_elements(&tensors[i]) * sizeof(float);
+  }
+  *out = parts;
+  return SL_OK;
+}
+
+void sli_safetensors_write_part(sli_tensor_parts *parts, int tensor, int64_t first, int64_t count,
+                                const float *data) {
+  size_t at = parts->offsets[tensor] + (size_t)first * sizeof *data;
+  if (!parts->error && !write_at(parts->fd, data, (size_t)count * sizeof *data, at))
+    parts->error = errno ? errno : EIO;
+}
+
+sl_status sli_safetensors_close_parts(sli_tensor_parts *parts) {
+  if (!parts->error && fsync(parts->fd)) parts->error = errno;
+  if (close(parts->fd) && !parts->error) parts->error = errno;
+  sl_status status = parts->error ? failed(parts->path, parts->error) : SL_OK;
+  free(parts->offsets);
+  free(parts->path);
+  free(parts);
   return status;
 }
 
-sl_status sli_safetensors_write_part(const char *path, const sli_tensor_data *tensors, int count) {
-  size_t at;
-  free(whole_header(tensors, count, &at));
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  bool good = fd >= 0;
-  for (int i = 0; i < count && good; i++) {
-    size_t bytes = count_elements(&tensors[i]) * sizeof(float);
-    if (tensors[i].data) good = write_at(fd, tensors[i].data, bytes, at);
-    at += bytes;
-  }
-  return end_part(path, fd, good);
-}
-
 sl_status sli_safetensors_end_parts(const char *path, const char *as) {
-  if (rename(path, as)) return sl_fail(SL_E_IO, "writing %s failed: %s", as, strerror(errno));
-  return SL_OK;
+  return rename(path, as) ? failed(as, errno) : SL_OK;
 }

@@ -29,6 +29,9 @@ void sli_safetensors_close(sli_safetensors *file);
 /* Tensors in order of their names. */
 int sli_safetensors_count(const sli_safetensors *file);
 const sli_stored_tensor *sli_safetensors_at(const sli_safetensors *file, int index);
+/* The first whose name is not less than that, in the order of strcmp; count if there is
+ * none. */
+int sli_safetensors_from(const sli_safetensors *file, const char *name);
 /* NULL if the file has none of that name. */
 const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const char *name);
 
@@ -56,6 +59,12 @@ typedef struct sli_tensor_data {
  * SL_E_IO names the file. */
 sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count);
 
+/* The same, where not all values need be in memory at once: those of tensors whose data is
+ * NULL are asked for when their turn comes, and are used until the next are asked for. */
+typedef const float *sli_tensor_values(void *ctx, int index);
+sl_status sli_safetensors_write_each(const char *path, const sli_tensor_data *tensors, int count,
+                                     sli_tensor_values *values, void *ctx);
+
 /* The same, and what the file holds: its length and FNV-1a checksum. */
 typedef struct sli_written {
   uint64_t bytes, hash;
@@ -64,10 +73,17 @@ sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *t
                                       sli_written *out);
 
 /* The same file by several processes that share a file system: one begins it, under
- * another name; all write what they have (data not NULL) of the same list; one gives
- * it its name. */
+ * another name; all open it with the same list, write what they have, whose first failure
+ * close reports, and close it; one gives it its name. Their `data` is not looked at. */
 sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *tensors, int count);
-sl_status sli_safetensors_write_part(const char *path, const sli_tensor_data *tensors, int count);
+typedef struct sli_tensor_parts sli_tensor_parts;
+sl_status sli_safetensors_open_parts(const char *path, const sli_tensor_data *tensors, int count,
+                                     sli_tensor_parts **out);
+/* So many of a tensor's elements from `first` on. */
+void sli_safetensors_write_part(sli_tensor_parts *parts, int tensor, int64_t first, int64_t count,
+                                const float *data);
+/* After it the parts are on the disk. */
+sl_status sli_safetensors_close_parts(sli_tensor_parts *parts);
 sl_status sli_safetensors_end_parts(const char *path, const char *as);
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/common_file.h"
+#include "io/file.h"
 
 extern char **environ;
 
@@ -202,7 +202,7 @@ static sl_status child_failed(const char *what, const char *log, int wait_status
   static const sl_status kinds[] = {SL_E_IO, SL_E_IO, SL_E_INPUT, SL_E_BUDGET};
   char *text = NULL;
   int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1;
-  if (file_read(log, &text)) text = sli_strdup("");
+  if (sli_file_read(log, &text)) text = sli_strdup("");
   for (size_t n = strlen(text); n && text[n - 1] == '\n';) text[--n] = 0;
   const char *last = strrchr(text, '\n');
   last = last ? last + 1 : text;

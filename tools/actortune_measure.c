@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "io/atomic.h"
-#include "tools/common_file.h"
+#include "io/file.h"
 
 enum { RUNS = 3 };
 
@@ -29,7 +29,7 @@ static int number_of(const cJSON *options, const char *name) {
 
 static sl_status read_size(const char *path, size *out) {
   char *text;
-  sl_status status = file_read(path, &text);
+  sl_status status = sli_file_read(path, &text);
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);
@@ -109,7 +109,7 @@ static sl_status run_once(const words *w, cJSON **out) {
   char *path = NULL, *text = NULL;
   sl_status status = actorrun_run(w, "measuring", &path);
   if (status) return status;
-  status = file_read(path, &text);
+  status = sli_file_read(path, &text);
   cJSON *root = status ? NULL : cJSON_Parse(text);
   if (!status && !root) status = sl_fail(SL_E_INPUT, "%s: not JSON", path);
   unlink(path);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/common_file.h"
+#include "io/file.h"
 
 typedef struct measured {
   double seconds, bytes, resident;
@@ -19,7 +19,7 @@ static double number_at(const cJSON *from, const char *name) {
 
 static sl_status read_report(const char *path, measured *out) {
   char *text;
-  sl_status status = file_read(path, &text);
+  sl_status status = sli_file_read(path, &text);
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "tools/common_file.h"
+#include "io/file.h"
 
 /* Shipped files lie beside the tools, in ../share/sluice/machines. */
 static sl_status find_file(const char *word, char *path, size_t size) {
@@ -66,7 +66,7 @@ sl_status hardware_read(const char *word, sl_dtype dtype, sl_hardware *out) {
   char path[PATH_MAX + 64], *text;
   sl_hardware hardware = {0};
   sl_status status = find_file(word, path, sizeof path);
-  if (!status) status = file_read(path, &text);
+  if (!status) status = sli_file_read(path, &text);
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tools/common_file.h"
+#include "io/file.h"
 
 typedef struct entry {
   char *name;
@@ -49,7 +49,7 @@ sl_status profile_make(const cJSON *report, const char *path, profile **out) {
 
 sl_status profile_read(const char *path, profile **out) {
   char *text = NULL;
-  sl_status status = file_read(path, &text);
+  sl_status status = sli_file_read(path, &text);
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);

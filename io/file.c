@@ -1,13 +1,15 @@
-#include "tools/common_file.h"
+#include "io/file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 
-sl_status file_read(const char *path, char **out) {
+sl_status sli_file_read(const char *path, char **out) {
   FILE *file = fopen(path, "rb");
-  if (!file) return sl_fail(SL_E_INPUT, "%s: %m", path);
+  if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
   char *text = NULL;
   size_t size = 0, got;
   do {
@@ -16,12 +18,12 @@ sl_status file_read(const char *path, char **out) {
     size += got;
   } while (got);
   text[size] = 0;
-  bool bad = ferror(file);
+  int error = ferror(file) ? errno : 0;
   fclose(file);
-  if (!bad) {
+  if (!error) {
     *out = text;
     return SL_OK;
   }
   free(text);
-  return sl_fail(SL_E_INPUT, "%s: cannot be read", path);
+  return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
 }
