@@ -27,6 +27,7 @@ struct sl_tensor {
   int home;            /* block of the first use: where it is updated; -1 unused */
   int ngrads;          /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
+  bool replica;        /* a device of lower rank has the same */
   /* during sli_pass_gradients: */
   sl_tensor *grad;     /* sum of the contributions seen so far */
   int nsums;

@@ -127,7 +127,6 @@ sl_status sli_lower_once(sli_lowering *l) {
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
-  sli_lower_replicas(l);
   sli_lower_store(l);
   status = sli_lower_quotas(l);
   if (status) return status;

@@ -22,7 +22,7 @@ typedef struct sli_group {
   const char *name;      /* "F2", "load0", "clip" */
   sl_class cls;
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
-  int rank;              /* which of its stage's devices */
+  int rank;              /* which of the stage's devices */
   int phase;
   sli_rate rate;
   bool host;             /* runs beside the passes, on the device's host queue */
@@ -87,7 +87,7 @@ typedef struct sli_lowering {
   const sli_tune *tune;  /* NULL: the row as it is */
   bool split;
   int p, v, stages;      /* devices, chunks, p * v */
-  int ranks;             /* devices of each stage: of those above each stands for so many */
+  int ranks;             /* devices of each stage */
   int m, k;
   int *stage_of;         /* [g->nblocks] */
   int *device_of, *chunk_of; /* [stages] */
@@ -99,7 +99,6 @@ typedef struct sli_lowering {
   size_t bundle_capacity;
   sli_bundle *bundles;
   sli_home *homes;       /* [g->ntensors] */
-  bool *replica;         /* [g->ntensors] of parameters and state: a lower rank has the same */
   int *act_b, *act_w;    /* [stages] credits */
   int *pools;            /* [p] credits of a device together, 0: no pool */
   int *watermarks;       /* [p] W a device may hold back, -1: not lazy */
@@ -110,7 +109,7 @@ typedef struct sli_lowering {
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
 } sli_lowering;
 
-/* The device of the plan that is the stage's of this rank. */
+/* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
   return l->device_of[stage] * l->ranks + rank;
 }
@@ -125,7 +124,6 @@ sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_loweri
 sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
-void sli_lower_replicas(sli_lowering *l);        /* which state is there more than once */
 void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
 void sli_lower_store_sizes(sli_lowering *l);     /* which depend on quotas */
@@ -156,10 +154,8 @@ void sli_stores_attach(sli_stores *stores, sl_runtime *rt);
 int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *rt, int stage,
                      int rank, const sl_state_tensor **out);
 
-/* Is this tensor a parameter, or the optimizer's state? Its stage, or SL_NONE. */
-int sli_lower_state_stage(const sli_lowering *l, const sl_tensor *t);
-/* Are they the same part? Either may be NULL: all. */
-bool sli_shard_equal(const sl_shard *a, const sl_shard *b);
+/* Does the host address the memory of a register? */
+bool sli_register_near(const sl_plan *plan, int32_t reg);
 
 /* What sl_lowered_params() gives. Returns how many. */
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);

@@ -26,21 +26,23 @@
 
 /* ---- groups and bundles ---------------------------------------------------------- */
 
-static int update_group(const sli_lowering *l, int stage, int rank) {
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
-    if (g->phase == SLI_PHASE_UPDATE && g->stage == stage && g->rank == rank) return i;
-  }
-  return SL_NONE;
-}
-
 static int versions(const sli_bundle *b) { return b->held ? 1 : b->initial; }
 
-/* Marks what checkpoints hold something of. Parameters that nobody updates are not. */
+/* The stage of a parameter or of the optimizer's state; SL_NONE: it is neither. */
+static int state_stage(const sli_lowering *l, const sl_tensor *t) {
+  int bundle = l->homes[t->id].bundle;
+  if (bundle == SL_NONE) return SL_NONE;
+  if (t->param) return l->stage_of[t->home];
+  const sli_bundle *b = &l->bundles[bundle];
+  bool state = b->producer != SL_NONE && b->memory == SL_MEMORY_OPTIMIZER;
+  return state ? l->groups[b->producer].stage : SL_NONE;
+}
+
+/* Marks what checkpoints hold something of: all that is updated and no replica. */
 static void mark_stored(sli_lowering *l) {
   for (int i = 0; i < l->g->ntensors; i++) {
     const sl_tensor *t = l->g->tensors[i];
-    if (sli_lower_state_stage(l, t) == SL_NONE || l->replica[i]) continue;
+    if (t->replica || state_stage(l, t) == SL_NONE) continue;
     sli_bundle *b = &l->bundles[l->homes[i].bundle];
     b->stored = b->producer != SL_NONE;
   }
@@ -62,19 +64,23 @@ static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
   return l->ngroups++;
 }
 
-/* "store0", where each stage has one device, or "store0.1". */
-static const char *name_at(sli_lowering *l, const char *name, const sli_group *g) {
-  if (l->ranks == 1) return sli_arena_format(&l->arena, "%s%d", name, g->stage);
-  return sli_arena_format(&l->arena, "%s%d.%d", name, g->stage, g->rank);
+/* "@0", "@0#1" on the stage's second device. */
+static const char *name_at(sli_lowering *l, const char *name, int stage, int rank) {
+  return rank ? sli_arena_format(&l->arena, "%s%d#%d", name, stage, rank)
+              : sli_arena_format(&l->arena, "%s%d", name, stage);
 }
 
-static void add_link(sli_lowering *l, const char *name, int from, int to, size_t bytes) {
+/* The number tells registers of one name apart: 1, 2, ... */
+static void add_link(sli_lowering *l, const char *name, int number, int from, int to,
+                     size_t bytes) {
   SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
   sli_group *a = &l->groups[from], *b = &l->groups[to];
   int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers), at = l->nbundles++;
+  const char *full = number == 1 ? sli_arena_format(&l->arena, "%s@", name)
+                                 : sli_arena_format(&l->arena, "%s.%d@", name, number);
   consumers[0] = to;
   l->bundles[at] = (sli_bundle){
-      .name = name_at(l, sli_arena_format(&l->arena, "%s@", name), a), .quota_name = name,
+      .name = name_at(l, full, a->stage, a->rank), .quota_name = name,
       .producer = from, .nconsumers = 1, .consumers = consumers, .rate = SLI_PER_STORE,
       .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes};
   SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
@@ -89,13 +95,17 @@ typedef struct letter {
   uint64_t stored; /* 1: the state is; 0: it could not be, and nothing is committed */
 } letter;
 
+/* The updates of a stage on one of its devices may be several groups, one for each block. */
 static void add_store(sli_lowering *l, int stage, int rank, int commit) {
-  int update = update_group(l, stage, rank);
-  if (update == SL_NONE || !updates_stored(l, update)) return;
-  int store = add_group(l, NULL, stage, rank);
-  l->groups[store].name = name_at(l, "store", &l->groups[store]);
-  add_link(l, "store", update, store, 0);
-  add_link(l, "written", store, commit, sizeof(letter));
+  int store = SL_NONE, updates = l->ngroups;
+  for (int i = 0; i < updates; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->phase != SLI_PHASE_UPDATE || g->stage != stage || g->rank != rank) continue;
+    if (!updates_stored(l, i)) continue;
+    if (store == SL_NONE) store = add_group(l, name_at(l, "store", stage, rank), stage, rank);
+    add_link(l, "store", l->groups[store].ninputs + 1, i, store, 0);
+  }
+  if (store != SL_NONE) add_link(l, "written", 1, store, commit, sizeof(letter));
 }
 
 void sli_lower_store(sli_lowering *l) {
@@ -131,7 +141,8 @@ typedef struct item {
   int32_t reg;
   int version;    /* of its register's initial ones; the last is the newest */
   size_t offset;  /* within the register's slot */
-  size_t image;   /* within the slot of `store` */
+  int input;      /* of the store actor: which `store` has its copy */
+  size_t image;   /* within the slot of that */
 } item;
 
 typedef struct device_store {
@@ -172,17 +183,28 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
   return &s->all[stage * s->ranks + rank];
 }
 
+/* Which input of its store group has the copies of what a group updates. */
+static int store_input(const sli_lowering *l, int update) {
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->rate != SLI_PER_STORE || g->stage == SL_NONE) continue;
+    for (int k = 0; k < g->ninputs; k++)
+      if (l->bundles[g->inputs[k]].producer == update) return k;
+  }
+  return SL_NONE;
+}
+
 static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
   const sli_home *home = &l->homes[t->id];
   const sli_bundle *b = &l->bundles[home->bundle];
   sli_arena *arena = &l->g->arena;
-  int n = versions(b);
+  int n = versions(b), input = store_input(l, b->producer);
   for (int v = 0; v < n; v++) {
     SLI_GROW(s->items, (size_t)s->count, s->capacity);
     const char *name = sli_arena_strdup(arena, t->name);
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
-    s->items[s->count++] = (item){name, t->type, t->shard, l->replica[t->id], b->reg, v,
-                                  home->offset, b->image + (size_t)v * b->bytes + home->offset};
+    s->items[s->count++] = (item){name, t->type, t->shard, t->replica, b->reg, v, home->offset,
+                                  input, b->image + (size_t)v * b->bytes + home->offset};
   }
 }
 
@@ -196,7 +218,7 @@ void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
     s->all[i] = (device_store){.stage = i / l->ranks, .rank = i % l->ranks};
   for (int i = 0; i < l->g->ntensors; i++) {
     const sl_tensor *t = l->g->tensors[i];
-    int stage = sli_lower_state_stage(l, t);
+    int stage = state_stage(l, t);
     if (stage != SL_NONE) keep_tensor(store_of(s, stage, t->rank), l, t);
   }
   for (int i = 0; i < n; i++)
@@ -285,9 +307,10 @@ static void run_store(const sl_call *call) {
   sl_stage_state state = {call->tick.step + 1, s->stage, s->rank, 0, s->tensors};
   for (int i = 0; i < s->count; i++) {
     const item *it = &s->items[i];
-    if (!it->replica)
-      s->tensors[state.ntensors++] = (sl_state_tensor){
-          it->name, it->type, it->shard, false, (char *)call->in[0] + it->image};
+    if (it->replica) continue;
+    s->tensors[state.ntensors++] = (sl_state_tensor){
+        .name = it->name, .type = it->type, .shard = it->shard,
+        .data = (const char *)call->in[it->input] + it->image};
   }
   sl_status status = all->options.on_store(all->options.store_ctx, &state, to->receipt);
   if (status) fail(all, status);
@@ -306,19 +329,16 @@ static void run_commit(const sl_call *call) {
 }
 
 /* They may block: their queue has a thread of its own. */
-static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = 1, .nout = 1,
+static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = -1, .nout = 1,
                                .cpu = run_store};
 static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .cpu = run_commit};
 
 /* ---- between runs -------------------------------------------------------------------- */
 
 /* The slot of a version: the slots of a register that is always full take turns. */
-static void *version_slot(sl_runtime *rt, const sl_register *r, const item *it) {
-  if (r->held || r->producer == SL_NONE) return sl_runtime_slot(rt, it->reg, 0);
-  const void *newest = sl_runtime_newest(rt, it->reg);
-  int32_t at = 0;
-  while (sl_runtime_slot(rt, it->reg, at) != newest) at++;
-  return sl_runtime_slot(rt, it->reg, (at + 1 + it->version) % r->initial);
+static int32_t version_slot(const sl_runtime *rt, const sl_register *r, const item *it) {
+  if (r->held || r->producer == SL_NONE) return 0;
+  return (sl_runtime_newest_slot(rt, it->reg) + 1 + it->version) % r->initial;
 }
 
 int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, int stage, int rank,
@@ -327,9 +347,12 @@ int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, i
   if (!from->count || !sl_runtime_slot(rt, from->items[0].reg, 0)) return 0;
   for (int i = 0; i < from->count; i++) {
     const item *it = &from->items[i];
-    char *slot = version_slot(rt, &plan->regs[it->reg], it);
-    from->tensors[i] =
-        (sl_state_tensor){it->name, it->type, it->shard, it->replica, slot + it->offset};
+    int32_t slot = version_slot(rt, &plan->regs[it->reg], it);
+    const char *data = sl_runtime_slot(rt, it->reg, slot);
+    from->tensors[i] = (sl_state_tensor){
+        .name = it->name, .type = it->type, .shard = it->shard, .replica = it->replica,
+        .data = sli_register_near(plan, it->reg) ? data + it->offset : NULL, .reg = it->reg,
+        .slot = slot, .offset = it->offset};
   }
   *out = from->tensors;
   return from->count;

@@ -360,8 +360,9 @@ static sl_status write_all(sli_atomic_file *file, const char *header,
   if (!status) status = sli_atomic_write(file, spaces, padding);
   for (int i = 0; i < count && !status; i++) {
     const float *data = tensors[i].data;
-    if (!data && from) data = from->values(from->ctx, i);
-    status = sli_atomic_write(file, data, count_elements(&tensors[i]) * sizeof(float));
+    if (!data && from) status = from->values(from->ctx, i, &data);
+    if (!status)
+      status = sli_atomic_write(file, data, count_elements(&tensors[i]) * sizeof(float));
   }
   return status;
 }

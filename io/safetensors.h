@@ -60,8 +60,9 @@ typedef struct sli_tensor_data {
 sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count);
 
 /* The same, where not all values need be in memory at once: those of tensors whose data is
- * NULL are asked for when their turn comes, and are used until the next are asked for. */
-typedef const float *sli_tensor_values(void *ctx, int index);
+ * NULL are asked for when their turn comes, and are used until the next are asked for. A
+ * status other than SL_OK ends it. */
+typedef sl_status sli_tensor_values(void *ctx, int index, const float **out);
 sl_status sli_safetensors_write_each(const char *path, const sli_tensor_data *tensors, int count,
                                      sli_tensor_values *values, void *ctx);
 

@@ -108,23 +108,40 @@ sl_type sl_shard_type(const sl_shard *shard) {
   return type;
 }
 
-/* Calls sli_cut_take or sli_cut_put of the first part for every run of the second. */
-static void walk_shard(const sl_shard *shard, const char *from, char *to, bool put) {
+void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx) {
   sl_type first = sl_part_type(&shard->whole, &shard->parts[0]);
   must_fit(&first, &shard->parts[1]);
   sli_cut outer = sli_part_cut(&shard->whole, &shard->parts[0]);
   sli_cut inner = sli_part_cut(&first, &shard->parts[1]);
   for (int64_t at = 0, run; at < inner.rows * inner.part; at += run) {
     int64_t begin = sli_cut_find(&inner, at, &run);
-    if (put) sli_cut_put(&outer, begin, begin + run, from + at, to);
-    else sli_cut_take(&outer, begin, begin + run, from, to + at);
+    for (int64_t done = 0, bytes; done < run; done += bytes) {
+      int64_t whole = sli_cut_find(&outer, begin + done, &bytes);
+      bytes = SLI_MIN(bytes, run - done);
+      fn(ctx, at + done, whole, bytes);
+    }
   }
 }
 
+typedef struct copying {
+  const char *from;
+  char *to;
+} copying;
+
+static void take_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes) {
+  const copying *c = ctx;
+  memcpy(c->to + part, c->from + whole, (size_t)bytes);
+}
+
+static void put_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes) {
+  const copying *c = ctx;
+  memcpy(c->to + whole, c->from + part, (size_t)bytes);
+}
+
 void sl_shard_take(const sl_shard *shard, const void *whole, void *to) {
-  walk_shard(shard, whole, to, false);
+  sli_shard_walk(shard, take_stretch, &(copying){whole, to});
 }
 
 void sl_shard_put(const sl_shard *shard, const void *from, void *whole) {
-  walk_shard(shard, from, whole, true);
+  sli_shard_walk(shard, put_stretch, &(copying){from, whole});
 }

@@ -17,7 +17,7 @@ static char dir[64];
 
 static float values[2][6];
 
-static sli_shard write_shard(sli_checkpoints *c, int64_t step, int stage) {
+static sli_shard_file write_shard(sli_checkpoints *c, int64_t step, int stage) {
   static const int64_t shape[] = {2, 3};
   const char *names[] = {stage ? "b" : "a", stage ? "b:m" : "a:m"};
   sli_tensor_data tensors[2];
@@ -25,18 +25,18 @@ static sli_shard write_shard(sli_checkpoints *c, int64_t step, int stage) {
     for (int i = 0; i < 6; i++) values[t][i] = (float)(step * 100 + stage * 10 + t * 3 + i);
     tensors[t] = (sli_tensor_data){names[t], 2, shape, values[t]};
   }
-  sli_shard shard;
-  CHECK(!sli_checkpoints_write(c, step, stage, tensors, 2, &shard), "%s", sl_detail());
+  sli_shard_file shard;
+  CHECK(!sli_checkpoints_write(c, step, stage, -1, tensors, 2, &shard), "%s", sl_detail());
   return shard;
 }
 
 static void write_step(sli_checkpoints *c, int64_t step) {
-  sli_shard shards[2];
+  sli_shard_file shards[2];
   for (int s = 0; s < 2; s++) shards[s] = write_shard(c, step, s);
   cJSON *about = cJSON_CreateObject();
   cJSON_AddNumberToObject(about, "lr", 0.1);
   cJSON_AddStringToObject(about, "model", "test");
-  CHECK(!sli_checkpoints_commit(c, step, about, 2, (const sli_shard *[]){&shards[0], &shards[1]}),
+  CHECK(!sli_checkpoints_commit(c, step, about, 2, (const sli_shard_file *[]){&shards[0], &shards[1]}),
         "%s", sl_detail());
   cJSON_Delete(about);
 }

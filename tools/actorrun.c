@@ -176,8 +176,8 @@ static sl_status make_runtime(job *j) {
   if (options.first_step) return checkpoints_load(j->checkpoints, j->lowered, j->rt);
   const char *init = settings_text(s, "init");
   if (init) status = weights_load(init, j->lowered, j->rt);
-  else sl_params_init(j->lowered, j->rt, seed);
-  if (!status) sl_params_spread(j->lowered, j->rt);
+  else status = sl_params_init(j->lowered, j->rt, seed);
+  if (!status) status = sl_params_spread(j->lowered, j->rt);
   return status;
 }
 

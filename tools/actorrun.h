@@ -21,12 +21,9 @@ extern const tool actorrun_tool;
 sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
                        processes *others);
-struct sli_stored_tensor;
-/* Does a stored tensor have this shape? */
-bool stored_as(const struct sli_stored_tensor *t, const sl_type *type);
 /* Copies values by name; both models have the same parameters. */
-void weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
-                  sl_runtime *to_rt);
+sl_status weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
+                       sl_runtime *to_rt);
 
 /* ---- progress --------------------------------------------------------------------- */
 

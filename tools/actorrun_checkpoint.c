@@ -13,17 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/checkpoint.h"
+#include "tools/actorrun_parts.h"
 
 struct checkpoints {
   sli_checkpoints *files;
   sli_checkpoint *from;  /* what the run goes on from, or NULL */
   cJSON *about;          /* this run; read only once it runs */
+  int ranks;             /* devices of each stage of this run */
   int64_t every;         /* steps from one to the next while the run goes on */
   _Atomic int64_t newest;
 };
 
-_Static_assert(sizeof(sli_shard) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
+_Static_assert(sizeof(sli_shard_file) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
 
 /* ---- what decides the results ------------------------------------------------------ */
 
@@ -97,6 +98,15 @@ static sl_status compare_runs(const checkpoints *c, const settings *s) {
 
 /* ---- opening ------------------------------------------------------------------------- */
 
+static void print_start(const checkpoints *c) {
+  const cJSON *about = sli_checkpoint_about(c->from);
+  const cJSON *stages = member(about, "stages"), *ranks = member(about, "devices_per_stage");
+  printf("going on from %s, written by %d stages", sli_checkpoint_path(c->from),
+         cJSON_IsNumber(stages) ? stages->valueint : sli_checkpoint_shards(c->from));
+  if (cJSON_IsNumber(ranks)) printf(" of %d devices", ranks->valueint);
+  putchar('\n');
+}
+
 static sl_status find_start(checkpoints *c, const settings *s, const char *dir) {
   bool quiet = sl_arg_flag(s->run, "quiet") || s->process;
   int64_t newest = sli_checkpoints_newest(c->files);
@@ -109,8 +119,7 @@ static sl_status find_start(checkpoints *c, const settings *s, const char *dir) 
   if (!status && c->from) status = compare_runs(c, s);
   if (status || quiet) return status;
   if (c->from)
-    printf("going on from %s, written by %d stages\n", sli_checkpoint_path(c->from),
-           sli_checkpoint_shards(c->from));
+    print_start(c);
   else
     printf("no checkpoint in %s yet: starting anew\n", dir);
   return SL_OK;
@@ -149,6 +158,8 @@ void checkpoints_describe(checkpoints *c, const job *j) {
   snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->plan->hash);
   cJSON_AddStringToObject(c->about, "plan_hash", hash);
   cJSON_AddNumberToObject(c->about, "stages", sl_lowered_stages(j->lowered));
+  c->ranks = sl_lowered_ranks(j->lowered);
+  if (c->ranks > 1) cJSON_AddNumberToObject(c->about, "devices_per_stage", c->ranks);
   /* Both follow from the step: the data by counting, and random numbers by being
    * functions of the seed and where they are drawn. */
   cJSON *data = cJSON_AddObjectToObject(c->about, "data");
@@ -161,28 +172,71 @@ void checkpoints_describe(checkpoints *c, const job *j) {
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
-static sl_status load_tensor(const checkpoints *c, const sl_state_tensor *to) {
-  const char *path = sli_checkpoint_path(c->from);
-  const sli_safetensors *file = NULL;
-  const sli_stored_tensor *t = sli_checkpoint_tensor(c->from, to->name, &file);
-  char wanted[SL_TYPE_TEXT], found[256];
-  sl_type_format(wanted, &to->type);
-  if (!t)
-    return sl_fail(SL_E_INPUT, "%s has no tensor %s, which the model needs as %s", path, to->name,
-                   wanted);
-  if (!stored_as(t, &to->type))
-    return sl_fail(SL_E_SHAPE, "%s: tensor %s is %s, but the model needs %s", path, to->name,
-                   sli_stored_format(found, t), wanted);
-  return sli_safetensors_read(file, t, to->data);
+/* The tensor that was read last, whole, for all devices that have a part of it. */
+typedef struct reading {
+  const checkpoints *c;
+  sl_runtime *rt;
+  const char *name;
+  float *whole;
+} reading;
+
+static sl_status write_state(sl_runtime *rt, const sl_state_tensor *to, const void *values) {
+  return sl_runtime_write(rt, to->reg, to->slot, to->offset, sl_type_bytes(&to->type), values);
 }
 
+static sl_status assemble(reading *r, const char *name, const sl_type *whole) {
+  if (r->name && !strcmp(r->name, name)) return SL_OK;
+  free(r->whole);
+  r->whole = sli_calloc(1, sl_type_bytes(whole));
+  r->name = name;
+  return parts_assemble(r->c->from, name, whole, r->whole);
+}
+
+/* Stored exactly as it is wanted, it goes straight to its place. */
+static const void *find_stored(const reading *r, const sl_state_tensor *to) {
+  char *part = to->shard ? part_format(to->name, to->shard) : NULL;
+  const sli_safetensors *file;
+  const sli_stored_tensor *t = sli_checkpoint_tensor(r->c->from, part ? part : to->name, &file);
+  free(part);
+  bool fits = t && !strcmp(t->dtype, "F32") && !stored_check("", to->name, &to->type, t);
+  return fits ? sli_safetensors_bytes(file, t) : NULL;
+}
+
+static sl_status load_tensor(reading *r, const sl_state_tensor *to) {
+  const void *stored = find_stored(r, to);
+  if (stored) return write_state(r->rt, to, stored);
+  sl_status status = assemble(r, to->name, to->shard ? &to->shard->whole : &to->type);
+  if (status || !to->shard) return status ? status : write_state(r->rt, to, r->whole);
+  float *part = sli_calloc(1, sl_type_bytes(&to->type));
+  sl_shard_take(to->shard, r->whole, part);
+  status = write_state(r->rt, to, part);
+  free(part);
+  return status;
+}
+
+static int by_name(const void *a, const void *b) {
+  const sl_state_tensor *const *x = a, *const *y = b;
+  return strcmp((*x)->name, (*y)->name);
+}
+
+/* In order of their names, so that what devices have of one tensor comes together. */
 sl_status checkpoints_load(const checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
-  sl_status status = SL_OK;
-  for (int s = 0; s < sl_lowered_stages(lowered); s++) {
-    const sl_state_tensor *tensors;
-    int n = sl_lowered_state(lowered, rt, s, &tensors);
-    for (int i = 0; i < n && !status; i++) status = load_tensor(c, &tensors[i]);
+  const sl_state_tensor **all = NULL, *tensors;
+  size_t count = 0, capacity = 0;
+  int ranks = sl_lowered_ranks(lowered), devices = sl_lowered_stages(lowered) * ranks;
+  for (int d = 0; d < devices; d++) {
+    int n = sl_lowered_state(lowered, rt, d / ranks, d % ranks, &tensors);
+    for (int i = 0; i < n; i++) {
+      SLI_GROW(all, count, capacity);
+      all[count++] = &tensors[i];
+    }
   }
+  if (count) qsort(all, count, sizeof *all, by_name);
+  reading r = {.c = c, .rt = rt};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < count && !status; i++) status = load_tensor(&r, all[i]);
+  free(r.whole);
+  free(all);
   return status;
 }
 
@@ -200,31 +254,43 @@ static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor
                  t->name, (long long)state->steps);
 }
 
+static sl_status write_shard(checkpoints *c, const sl_stage_state *state, int rank,
+                             void *receipt) {
+  int n = state->ntensors;
+  sli_tensor_data *tensors = sli_calloc((size_t)n, sizeof *tensors);
+  char **names = sli_calloc((size_t)n, sizeof *names);
+  for (int i = 0; i < n; i++) {
+    const sl_state_tensor *t = &state->tensors[i];
+    names[i] = t->shard ? part_format(t->name, t->shard) : NULL;
+    tensors[i] = (sli_tensor_data){.name = names[i] ? names[i] : t->name, .ndim = t->type.ndim,
+                                   .dim = t->type.dim, .data = t->data};
+  }
+  sli_shard_file shard;
+  sl_status status =
+      sli_checkpoints_write(c->files, state->steps, state->stage, rank, tensors, n, &shard);
+  if (!status) memcpy(receipt, &shard, sizeof shard);
+  for (int i = 0; i < n; i++) free(names[i]);
+  free(names);
+  free(tensors);
+  return status;
+}
+
 /* The on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
 sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt) {
   checkpoints *c = ctx;
-  sli_tensor_data *tensors = sli_calloc((size_t)state->ntensors, sizeof *tensors);
   sl_status status = SL_OK;
   for (int i = 0; i < state->ntensors && !status; i++) {
     const sl_state_tensor *t = &state->tensors[i];
     SLI_CHECK(t->type.dtype == SL_F32, "%s is not kept as f32", t->name);
-    tensors[i] = (sli_tensor_data){.name = t->name, .ndim = t->type.ndim, .dim = t->type.dim,
-                                   .data = t->data};
     status = check_finite(state, t);
   }
-  sli_shard shard;
-  if (!status)
-    status = sli_checkpoints_write(c->files, state->steps, state->stage, tensors,
-                                   state->ntensors, &shard);
-  if (!status) memcpy(receipt, &shard, sizeof shard);
-  free(tensors);
-  return status;
+  return status ? status : write_shard(c, state, c->ranks > 1 ? state->rank : -1, receipt);
 }
 
 sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts,
                              const void *const *receipts) {
   checkpoints *c = ctx;
-  const sli_shard **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
+  const sli_shard_file **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
   for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
   sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);
   free(shards);
@@ -237,25 +303,59 @@ int64_t checkpoints_newest(const checkpoints *c) {
            : 0;
 }
 
-/* Receipts of the stages that lie in this process; n of them. */
-static sl_status store_here(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                            char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+/* What a device has of its own, from memory that the host does not address too. *copies is
+ * the caller's to free(). */
+static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int n,
+                            sl_state_tensor *own, int *nown, char **copies) {
+  size_t bytes = 0, at = 0;
+  for (int i = 0; i < n; i++)
+    if (!tensors[i].replica && !tensors[i].data) bytes += sl_type_bytes(&tensors[i].type);
+  *copies = bytes ? sli_calloc(1, bytes) : NULL;
   sl_status status = SL_OK;
-  for (int s = 0; s < sl_lowered_stages(lowered) && !status; s++) {
-    sl_stage_state state = {.steps = sl_runtime_steps(rt), .stage = s};
-    state.ntensors = sl_lowered_state(lowered, rt, s, &state.tensors);
-    if (state.ntensors) status = checkpoints_store(c, &state, receipts[(*n)++]);
+  for (int i = 0; i < n && !status; i++) {
+    if (tensors[i].replica) continue;
+    sl_state_tensor *t = &own[(*nown)++];
+    *t = tensors[i];
+    if (t->data) continue;
+    t->data = *copies + at;
+    status = sl_runtime_read(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type), *copies + at);
+    at += sl_type_bytes(&t->type);
   }
   return status;
 }
 
+static sl_status store_device(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                              int device, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_stage_state state = {.steps = sl_runtime_steps(rt), .stage = device / c->ranks,
+                          .rank = device % c->ranks};
+  const sl_state_tensor *tensors;
+  int count = sl_lowered_state(lowered, rt, state.stage, state.rank, &tensors);
+  sl_state_tensor *own = sli_calloc((size_t)count, sizeof *own);
+  char *copies = NULL;
+  sl_status status = read_state(rt, tensors, count, own, &state.ntensors, &copies);
+  state.tensors = own;
+  if (!status && state.ntensors) status = checkpoints_store(c, &state, receipts[(*n)++]);
+  free(copies);
+  free(own);
+  return status;
+}
+
+/* Receipts of the devices that lie in this process; n of them. */
+static sl_status store_here(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                            char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_status status = SL_OK;
+  for (int d = 0; d < sl_lowered_stages(lowered) * c->ranks && !status; d++)
+    status = store_device(c, lowered, rt, d, receipts, n);
+  return status;
+}
+
 static int by_stage(const void *a, const void *b) {
-  const sli_shard *const *x = a, *const *y = b;
-  return (*x)->stage - (*y)->stage;
+  const sli_shard_file *const *x = a, *const *y = b;
+  return (*x)->stage != (*y)->stage ? (*x)->stage - (*y)->stage : (*x)->rank - (*y)->rank;
 }
 
 /* Process 0 gets all receipts. */
-static sl_status collect(processes *others, int nprocesses, int stages,
+static sl_status collect(processes *others, int nprocesses, int most,
                          char (*receipts)[SL_RECEIPT_BYTES], int *n) {
   sli_control_blob *blobs = NULL;
   sl_status status = processes_meet(others, "stored", receipts, (size_t)*n * sizeof *receipts,
@@ -263,7 +363,7 @@ static sl_status collect(processes *others, int nprocesses, int stages,
   if (!blobs) return status;
   *n = 0;
   for (int i = 0; i < nprocesses; i++) {
-    size_t count = SLI_MIN(blobs[i].bytes / sizeof *receipts, (size_t)(stages - *n));
+    size_t count = SLI_MIN(blobs[i].bytes / sizeof *receipts, (size_t)(most - *n));
     memcpy(receipts[*n], blobs[i].data, count * sizeof *receipts);
     *n += (int)count;
     free(blobs[i].data);
@@ -276,13 +376,13 @@ sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runti
                              processes *others) {
   int64_t steps = sl_runtime_steps(rt);
   if (!c || steps <= SLI_MAX(checkpoints_start(c), steps - steps % c->every)) return SL_OK;
-  int stages = sl_lowered_stages(lowered), n = 0;
-  char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)stages, sizeof *receipts);
+  int most = sl_lowered_stages(lowered) * c->ranks, n = 0;
+  char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)most, sizeof *receipts);
   sl_status status = store_here(c, lowered, rt, receipts, &n);
   if (!status && others)
-    status = collect(others, sl_lowered_plan(lowered)->nprocesses, stages, receipts, &n);
+    status = collect(others, sl_lowered_plan(lowered)->nprocesses, most, receipts, &n);
   if (!status && (!others || !processes_self(others))) {
-    const void **list = sli_calloc((size_t)stages, sizeof *list);
+    const void **list = sli_calloc((size_t)most, sizeof *list);
     for (int i = 0; i < n; i++) list[i] = receipts[i];
     qsort(list, (size_t)n, sizeof *list, by_stage);
     status = checkpoints_commit(c, steps, n, list);

@@ -156,8 +156,8 @@ static sl_status write_with(writer *w, sl_graph *g, const job *j) {
   if (!status) status = sl_runtime_create(sl_lowered_plan(lowered), &run, &rt);
   if (!status) {
     sl_lowered_attach(lowered, rt);
-    weights_copy(j->lowered, j->rt, lowered, rt);
-    status = write_tokens(w, rt, sl_arg_int(s->run, "generate"));
+    status = weights_copy(j->lowered, j->rt, lowered, rt);
+    if (!status) status = write_tokens(w, rt, sl_arg_int(s->run, "generate"));
   }
   sl_runtime_destroy(rt);
   sl_lowered_destroy(lowered);

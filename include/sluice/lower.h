@@ -60,7 +60,9 @@ typedef struct sl_state_tensor {
   sl_type type;          /* of what is here */
   const sl_shard *shard; /* which part of the whole that is; NULL: all */
   bool replica;          /* a device of lower rank has the same: no need to store it */
-  void *data;
+  const void *data;      /* NULL: in memory that the host does not address */
+  int32_t reg, slot;     /* between runs: where that is, for sl_runtime_read() ... */
+  size_t offset;         /* ... and sl_runtime_write(); within the slot */
 } sl_state_tensor;
 
 typedef struct sl_stage_state {
@@ -149,9 +151,9 @@ void sl_lowered_attach(sl_lowered *lowered, sl_runtime *rt);
 typedef struct sl_param_place {
   int32_t reg;           /* parameter register; its newest slot holds the values */
   size_t offset;         /* within the slot */
-  const sl_shard *shard; /* which part of the whole lies here; NULL: all */
-  int rank;              /* which of its stage's devices */
-  int device;
+  sl_type type;          /* of what lies here */
+  const sl_shard *shard; /* which part of the whole that is; NULL: all */
+  int rank, device;      /* which of its stage's devices; of all */
   bool replica;          /* a place before it has the same */
 } sl_param_place;
 
@@ -169,32 +171,33 @@ typedef struct sl_param_info {
 int sl_lowered_params(const sl_lowered *lowered, const sl_param_info **out);
 
 /* Values of parameters in a runtime, between runs. What lies in other processes is neither
- * read nor written. */
+ * read nor written. SL_E_DEVICE if a device fails. */
 
-/* Where the values at a place are; NULL if it lies in another process. */
-float *sl_param_place_data(const sl_param_place *place, sl_runtime *rt);
-/* Where all values of a parameter are in a row; NULL if no place in this process has them
- * all. What is written there must be set too where there is more than one place. */
+/* Does anything of it lie in this process? */
+bool sl_param_here(const sl_lowered *lowered, sl_runtime *rt, int index);
+/* Where all its values are in a row, in memory of this process that the host addresses; NULL
+ * if nowhere. Where there is more than one place, what is written there must be set, too. */
 float *sl_param_data(const sl_lowered *lowered, sl_runtime *rt, int index);
-/* Gathers a parameter's values from the places in this process. Returns whether that is all
- * of them; the rest of whole[] is left alone. */
-bool sl_param_get(const sl_lowered *lowered, sl_runtime *rt, int index, float *whole);
+/* Gathers a parameter's values from the places in this process; *all: that was all of them.
+ * The rest of whole[] is left alone. */
+sl_status sl_param_get(const sl_lowered *lowered, sl_runtime *rt, int index, float *whole,
+                       bool *all);
 /* Gives a parameter's values to all places in this process. `whole` may be sl_param_data(). */
-void sl_param_set(const sl_lowered *lowered, sl_runtime *rt, int index, const float *whole);
+sl_status sl_param_set(const sl_lowered *lowered, sl_runtime *rt, int index, const float *whole);
 /* Fills every parameter by its init rule (Philox 4x32-10, keyed by seed and
  * name: the same at every stage count, on any devices). */
-void sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
+sl_status sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
 
 /* Makes the values just set those of every version a first step may read; needed
  * before a first run with parameters in two slots (quota param=2). */
-void sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
+sl_status sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
 
 /* ---- what a run goes on from ---------------------------------------------- */
 
 /* Stages along the model, and devices of each. */
 int sl_lowered_stages(const sl_lowered *lowered);
 int sl_lowered_ranks(const sl_lowered *lowered);
-/* What a device of a stage needs to go on, in place, to be read or written between
+/* What a device of a stage needs to go on, where it lies, to be read or written between
  * runs. The list is valid until the next call for that device. Returns how many; 0
  * if it lies in another process. */
 int sl_lowered_state(const sl_lowered *lowered, sl_runtime *rt, int stage, int rank,
