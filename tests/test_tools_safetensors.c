@@ -63,6 +63,62 @@ static void what_is_written_is_read_back(void) {
   sli_safetensors_close(file);
 }
 
+/* ---- values that are not there at once ------------------------------------------------- */
+
+static const float pair[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
+static const sli_tensor_data two[] = {{"a", 1, (int64_t[]){4}, pair[0]},
+                                      {"b", 2, (int64_t[]){2, 2}, pair[1]}};
+
+static sl_status give(void *ctx, int index, const float **out) {
+  *out = pair[index];
+  return index == *(int *)ctx ? sl_fail(SL_E_DEVICE, "no value %d", index) : SL_OK;
+}
+
+static void check_is_two(const char *what) {
+  sli_safetensors *file;
+  CHECK(!sli_safetensors_open(path, &file), "%s: %s", what, sl_detail());
+  CHECK(sli_safetensors_count(file) == 2 && sli_safetensors_from(file, "aa") == 1 &&
+        sli_safetensors_from(file, "c") == 2, "%s: the tensors are in order", what);
+  for (int i = 0; i < 2; i++) {
+    float back[4];
+    CHECK(!sli_safetensors_read(file, sli_safetensors_at(file, i), back) &&
+          !memcmp(back, pair[i], sizeof back), "%s: values of tensor %d", what, i);
+  }
+  sli_safetensors_close(file);
+}
+
+static void values_may_come_one_after_another(void) {
+  sli_tensor_data asked[] = {two[0], two[1]};
+  asked[1].data = NULL;
+  int fails = 1;
+  unlink(path);
+  CHECK(sli_safetensors_write_each(path, asked, 2, give, &fails) == SL_E_DEVICE &&
+        access(path, F_OK), "nothing is written when a value cannot be had");
+  fails = -1;
+  CHECK(!sli_safetensors_write_each(path, asked, 2, give, &fails), "writing: %s", sl_detail());
+  check_is_two("one after another");
+}
+
+static void parts_make_one_file(void) {
+  char parts[80];
+  snprintf(parts, sizeof parts, "%s.parts", path);
+  unlink(path);
+  sli_tensor_parts *first, *second;
+  CHECK(sli_safetensors_open_parts(parts, two, 2, &first) == SL_E_IO && strstr(sl_detail(), parts),
+        "one has to begin it: %s", sl_detail());
+  CHECK(!sli_safetensors_begin_parts(parts, two, 2), "%s", sl_detail());
+  CHECK(!sli_safetensors_open_parts(parts, two, 2, &first), "%s", sl_detail());
+  CHECK(!sli_safetensors_open_parts(parts, two, 2, &second), "%s", sl_detail());
+  sli_safetensors_write_part(first, 0, 0, 3, pair[0]);
+  sli_safetensors_write_part(second, 1, 1, 3, pair[1] + 1);
+  sli_safetensors_write_part(second, 0, 3, 1, pair[0] + 3);
+  sli_safetensors_write_part(first, 1, 0, 1, pair[1]);
+  CHECK(!sli_safetensors_close_parts(first) && !sli_safetensors_close_parts(second), "%s",
+        sl_detail());
+  CHECK(!sli_safetensors_end_parts(parts, path), "%s", sl_detail());
+  check_is_two("parts");
+}
+
 static void half_types_are_converted(void) {
   write_file("{\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[0,12]},"
              "\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[12,18]}}", 18);
@@ -211,6 +267,8 @@ int main(void) {
   snprintf(path, sizeof path, "%s/sluice-test-%ld.safetensors", folder, (long)getpid());
   snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
   what_is_written_is_read_back();
+  values_may_come_one_after_another();
+  parts_make_one_file();
   half_types_are_converted();
   each_damage_has_its_message();
   random_damage_never_crashes();
