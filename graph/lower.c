@@ -139,6 +139,8 @@ static bool is_auto(const sl_lower_options *o) {
 }
 
 static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
+  sl_status status = sli_kind_find(o->devices.kind, &l->kind);
+  if (status) return status;
   l->p = o->stages ? o->stages : 1;
   l->v = o->chunks;
   if (l->p < 1 || l->v < 0)
@@ -172,9 +174,8 @@ static sl_status prepare_training(sl_graph *g) {
 }
 
 /* How products are computed, as asked for and as far as the devices can. */
-static const char *choose_products(const sl_lower_options *o) {
-  bool cpu = !o->devices.kind || !strcmp(o->devices.kind, "cpu");
-  const char *bf16 = o->dtype == SL_BF16 && cpu ? sl_cpu_bf16() : NULL;
+static const char *choose_products(const sli_lowering *l) {
+  const char *bf16 = l->options->dtype == SL_BF16 && l->kind->bf16 ? l->kind->bf16() : NULL;
   return bf16 ? bf16 : sl_dtype_name(SL_F32);
 }
 
@@ -184,7 +185,7 @@ static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   sl_graph *g = l->g;
   sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g);
   if (status) return status;
-  to->products = choose_products(l->options);
+  to->products = choose_products(l);
   if (strcmp(to->products, sl_dtype_name(SL_F32))) sli_pass_products(g);
   add_reports(to);
   if (!is_auto(l->options)) return sli_lower_once(l);
@@ -276,7 +277,8 @@ static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quot
 
 /* What crosses to and from a stage must be able to hold what the stage holds. */
 static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
-  static const char *const followers[] = {"fwd", "bwd", "dy", "load", "kv"};
+  static const char *const followers[] = {"fwd", "bwd", "dy", "load", "kv", "h2d",
+                                           "d2h", "d2d"};
   int given = n;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];

@@ -11,6 +11,7 @@
 #include <sluice/lower.h>
 
 #include "graph/graph.h"
+#include "graph/kinds.h"
 #include "graph/schedules.h"
 
 /* How often something happens: once per tick, per microbatch, per step, or every
@@ -84,6 +85,7 @@ typedef struct sli_lowering {
   sl_graph *g;
   const sl_lower_options *options;
   const sli_schedule *schedule;
+  const sli_kind *kind;  /* of the devices */
   const sli_tune *tune;  /* NULL: the row as it is */
   bool split;
   int p, v, stages;      /* devices, chunks, p * v */
@@ -159,6 +161,24 @@ bool sli_register_near(const sl_plan *plan, int32_t reg);
 
 /* What sl_lowered_params() gives. Returns how many. */
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
+
+/* Where a group works: in its device's own memory, or the host's. */
+sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
+
+/* Firing to tick, which is also the key of what spans no more than a tick. */
+int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g);
+
+/* What lies out of a reader's reach comes by links: in other processes, on modelled
+ * devices with a crossing time, and in memory the reader does not address. */
+typedef struct sli_links sli_links;
+sli_links *sli_links_create(sli_lowering *l); /* of the lowering's arena */
+/* The register through which a group reads a bundle. */
+int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g);
+/* Do copies between spaces answer to this quota here? */
+bool sli_lower_copies(const sli_lowering *l, const char *quota_name);
+
+/* The last that the user gives for a quota at a stage, or 0. */
+int sli_lower_given(const sli_lowering *l, const char *name, int stage);
 
 /* The bundles that a group's node arguments refer to, by port: inputs first. */
 int sli_group_port(const sli_group *group, int bundle, bool output);

@@ -61,7 +61,8 @@ static double score_of(const sli_lowering *l, const sl_figures *f) {
 }
 
 static void lowering_of(const search *s, const candidate *c, sli_lowering *l) {
-  *l = (sli_lowering){.g = s->origin->g, .options = s->origin->options, .m = s->origin->m,
+  *l = (sli_lowering){.g = s->origin->g, .options = s->origin->options, .kind = s->origin->kind,
+                      .m = s->origin->m,
                       .k = s->origin->k, .p = s->origin->p, .v = c->v,
                       .stages = s->origin->p * c->v, .ranks = s->origin->ranks,
                       .schedule = c->row, .split = c->row->split, .tune = &c->tune,

@@ -4,24 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct kind {
-  const char *name;
-  const sl_queue_ops *compute, *host;
-} kinds[] = {{"cpu", &sl_queue_cpu, &sl_queue_cpu},
-             {"timed", &sl_queue_timed, &sl_queue_null},
-             {"null", &sl_queue_null, &sl_queue_null}};
-
-static const struct kind *find_kind(const char *name) {
-  for (size_t i = 0; i < SLI_COUNT(kinds); i++)
-    if (!strcmp(kinds[i].name, name)) return &kinds[i];
-  return NULL;
-}
-
 /* ---- devices and queues --------------------------------------------------------- */
 
-static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
+/* Beside passes that are only launched, the host has a thread of its own: they never wait
+ * for it. */
+static void add_queues(sli_lowering *l, int device) {
+  const sli_kind *kind = l->kind;
   sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
-                .ops = kind->compute, .run_ahead = 1, .look_ahead = l->options->look_ahead};
+                .ops = kind->compute, .run_ahead = kind->run_ahead, .look_ahead = l->options->look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
     sli_schedule_order(l->schedule, l->m % l->p, (sl_class)c, 0, &order, &rank);
@@ -32,15 +22,17 @@ static void add_queues(sli_lowering *l, const struct kind *kind, int device) {
   sl_plan_add_queue(l->plan, q);
   sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "host@%d", device),
                                         .device = device, .ops = kind->host, .threads = 1,
-                                        .run_ahead = 1});
+                                        .space = sli_kind_host_space(kind), .run_ahead = 1,
+                                        .apart = kind->copy != NULL});
 }
 
 /* Storing has a queue and a thread of its own: it waits for disks. */
-static void add_store_queues(sli_lowering *l, const struct kind *kind) {
+static void add_store_queues(sli_lowering *l) {
   for (int d = 0; d < l->p && l->store; d++)
     sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "store@%d", d),
-                                          .device = d, .ops = kind->host, .threads = 1,
-                                          .run_ahead = 1, .apart = true});
+                                          .device = d, .ops = l->kind->host, .threads = 1,
+                                          .space = sli_kind_host_space(l->kind), .run_ahead = 1,
+                                          .apart = true});
 }
 
 static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
@@ -51,29 +43,34 @@ int sl_device_process(int device, int devices, int processes) {
   return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
 }
 
+static void add_device(sli_lowering *l, int d) {
+  const sl_device_options *o = &l->options->devices;
+  sl_device device = {.name = sl_plan_format(l->plan, "%s:%d", l->kind->name, d),
+                      .kind = l->kind->name,
+                      .process = sl_device_process(d, l->p, l->options->processes),
+                      .number = o->nnumbers ? o->numbers[d % o->nnumbers] : 0,
+                      .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
+  for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->kind->memory[s];
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    size_t *workspace = &device.room[sli_lower_space(l, g)].workspace_bytes;
+    if (g->device == d) *workspace = SLI_MAX(*workspace, g->workspace_bytes);
+  }
+  sl_plan_add_device(l->plan, device);
+}
+
 static sl_status add_devices(sli_lowering *l) {
   const sl_device_options *o = &l->options->devices;
-  const char *name = o->kind ? o->kind : "cpu";
-  const struct kind *kind = find_kind(name);
-  if (!kind) return sl_fail(SL_E_USAGE, "unknown device kind '%s'", name);
+  const char *name = l->kind->name;
   if (o->count && o->count != l->p)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->p, l->p);
   if (l->options->processes > l->p)
     return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
                    "least one (--stages)", l->options->processes, l->p);
-  for (int d = 0; d < l->p; d++) {
-    size_t workspace = 0;
-    for (int i = 0; i < l->ngroups; i++)
-      if (l->groups[i].device == d) workspace = SLI_MAX(workspace, l->groups[i].workspace_bytes);
-    sl_plan_add_device(l->plan, (sl_device){.name = sl_plan_format(l->plan, "%s:%d", name, d),
-                                            .kind = name, .process = sl_device_process(d, l->p, l->options->processes),
-                                            .threads = SLI_MAX(o->threads, 1),
-                                            .budget_bytes = o->budget_bytes,
-                                            .room[SL_SPACE_DEVICE].workspace_bytes = workspace});
-  }
-  for (int d = 0; d < l->p; d++) add_queues(l, kind, d);
-  add_store_queues(l, kind);
+  for (int d = 0; d < l->p; d++) add_device(l, d);
+  for (int d = 0; d < l->p; d++) add_queues(l, d);
+  add_store_queues(l);
   return SL_OK;
 }
 
@@ -84,6 +81,15 @@ static void add_pools(sli_lowering *l) {
     sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d), l->pools[d]});
 }
 
+sl_space sli_lower_space(const sli_lowering *l, const sli_group *g) {
+  return g->host ? sli_kind_host_space(l->kind) : SL_SPACE_DEVICE;
+}
+
+/* Where what is made lies: where its maker works. */
+static sl_space bundle_space(const sli_lowering *l, const sli_bundle *b) {
+  return b->producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b->producer]);
+}
+
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[b->device];
   b->reg = sl_plan_add_register(
@@ -92,7 +98,8 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .pool = pooled ? b->device : SL_NONE,
                              .kept = pooled ? l->k : 0, /* a microbatch's worth */
                              .initial = b->held ? 0 : b->initial, .held = b->held,
-                             .device = b->device, .memory = b->memory, .slot_bytes = b->bytes,
+                             .device = b->device, .space = bundle_space(l, b),
+                             .memory = b->memory, .slot_bytes = b->bytes,
                              .activation = b->activation});
 }
 
@@ -105,116 +112,11 @@ static bool is_reversed(const sli_lowering *l, const sli_group *g) {
 }
 
 /* Firing to tick, which is also the key of what spans no more than a tick. */
-static int32_t tick_map(sli_lowering *l, const sli_group *g) {
+int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g) {
   if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
   sl_map_entry entries[l->k];
   for (int i = 0; i < l->k; i++) entries[i] = (sl_map_entry){l->k - 1 - i, SL_FIRST | SL_LAST};
   return sl_plan_add_map(l->plan, (uint32_t)l->k, l->k, entries);
-}
-
-/* ---- links -------------------------------------------------------------------------- */
-
-/* What another process reads goes over a link: one more actor, and a register at
- * its far end. So does, on modelled devices with a crossing time, what another
- * device reads, in up to two hops: the wire, which takes one thing after another,
- * and the way, which takes time but no turn. */
-typedef struct link {
-  int bundle, device;
-  int32_t reg;
-} link;
-
-typedef struct links {
-  int count;
-  size_t capacity;
-  link *items;
-  int32_t *queues; /* [2 * p * p] wire and way by source and destination, or SL_NONE */
-} links;
-
-double sli_lower_crossing(const sli_lowering *l) {
-  const sl_lower_options *o = l->options;
-  if (o->cost.comm > 0) return o->cost.comm;
-  return o->hardware ? o->hardware->link_seconds : 0;
-}
-
-static double wire_seconds(const sl_lower_options *o, size_t bytes) {
-  if (o->cost.comm > 0 || !o->hardware || !(o->hardware->link_bytes_per_second > 0)) return 0;
-  return (double)bytes / o->hardware->link_bytes_per_second;
-}
-
-static bool between_processes(const sli_lowering *l, int from, int to) {
-  return l->plan->devices[from].process != l->plan->devices[to].process;
-}
-
-static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
-  const sl_lower_options *o = l->options;
-  if (b->producer != SL_NONE && between_processes(l, b->device, device)) return true;
-  return (sli_lower_crossing(l) > 0 || wire_seconds(o, b->bytes) > 0) && b->rate == SLI_PER_TICK &&
-         b->producer != SL_NONE && !l->groups[b->producer].host && b->device != device;
-}
-
-static int32_t link_queue(sli_lowering *l, links *x, bool wire, int from, int to) {
-  bool real = between_processes(l, from, to);
-  const char *name = real ? "link" : wire ? "wire" : "way";
-  const sl_queue_ops *ops = real ? &sl_queue_link : wire ? &sl_queue_timed : &sl_queue_delay;
-  int32_t *q = &x->queues[(wire * l->p + from) * l->p + to];
-  if (*q == SL_NONE)
-    *q = sl_plan_add_queue(
-        l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", name, from, to),
-                            .device = from, .ops = ops,
-                            .run_ahead = wire ? 1 : l->m * l->k});
-  return *q;
-}
-
-/* One hop: from the register before it to the one behind it, in the order in
- * which the data is made. */
-static int32_t add_hop(sli_lowering *l, links *x, int32_t from, const sli_bundle *b, bool wire,
-                       int device, double seconds) {
-  const sli_group *by = &l->groups[b->producer];
-  bool sparse = b->rate == SLI_PER_STORE, per_step = b->rate >= SLI_PER_STEP;
-  int32_t every = sparse ? (int32_t)l->options->store_every : 1, ticks = l->m * l->k;
-  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
-  sl_register far = l->plan->regs[from];
-  int source = far.device;
-  far.name = sl_plan_format(l->plan, "%s%s%d", far.name, wire ? "~" : ">", device);
-  far.device = wire ? source : device;
-  far.activation = 0;
-  far.initial = 0;
-  far.pool = SL_NONE;
-  if (wire) far.slot_bytes = 0; /* it is on the wire */
-  int32_t reg = sl_plan_add_register(l->plan, far);
-  int32_t keys = per_step ? sl_plan_map_each(l->plan) : tick_map(l, by);
-  sl_plan_add_actor(l->plan, (sl_actor){.name = sl_plan_format(l->plan, "send:%s", far.name),
-                                        .cls = SL_CLASS_C,
-                                        .queue = link_queue(l, x, wire, source, device),
-                                        .stage = by->stage, .chunk = SL_NONE,
-                                        .ticks = per_step ? sl_plan_add_map(l->plan, 1, every * ticks,
-                                                                            &last) : keys,
-                                        .firings_per_step = per_step ? 1 : ticks,
-                                        .every = every, .nin = 1,
-                                        .in = &(sl_port){from, keys}, .nout = 1,
-                                        .out = &(sl_port){reg, keys}, .seconds = seconds});
-  return reg;
-}
-
-static int32_t add_link(sli_lowering *l, links *x, int bundle, int device) {
-  const sli_bundle *b = &l->bundles[bundle];
-  bool real = between_processes(l, b->device, device);
-  double wire = wire_seconds(l->options, b->bytes), way = sli_lower_crossing(l);
-  int32_t reg = b->reg;
-  if (wire > 0 && !real) reg = add_hop(l, x, reg, b, true, device, wire);
-  reg = add_hop(l, x, reg, b, false, device, real ? wire + way : way);
-  l->plan->regs[reg].slot_bytes = b->bytes;
-  SLI_GROW(x->items, (size_t)x->count, x->capacity);
-  x->items[x->count++] = (link){bundle, device, reg};
-  return reg;
-}
-
-/* The register through which a device reads a bundle. */
-static int32_t near_register(sli_lowering *l, links *x, int bundle, int device) {
-  if (!crosses(l, &l->bundles[bundle], device)) return l->bundles[bundle].reg;
-  for (int i = 0; i < x->count; i++)
-    if (x->items[i].bundle == bundle && x->items[i].device == device) return x->items[i].reg;
-  return add_link(l, x, bundle, device);
 }
 
 /* ---- ports ------------------------------------------------------------------------------ */
@@ -240,16 +142,16 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->k);
-  return tick_map(l, g);
+  return sli_lower_tick_map(l, g);
 }
 
-static sl_port *group_ports(sli_lowering *l, links *x, const sli_group *g, bool output) {
+static sl_port *group_ports(sli_lowering *l, sli_links *x, const sli_group *g, bool output) {
   int count = output ? g->noutputs : g->ninputs;
   const int *bundles = output ? g->outputs : g->inputs;
   sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
   for (int i = 0; i < count; i++) {
     const sli_bundle *b = &l->bundles[bundles[i]];
-    int32_t reg = output ? b->reg : near_register(l, x, bundles[i], g->device);
+    int32_t reg = output ? b->reg : sli_lower_near(l, x, bundles[i], g);
     ports[i] = (sl_port){reg, port_map(l, g, b, output)};
   }
   return ports;
@@ -412,7 +314,7 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
-static void add_actor(sli_lowering *l, links *x, int group) {
+static void add_actor(sli_lowering *l, sli_links *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
   int32_t ticks = l->m * l->k;
@@ -421,7 +323,7 @@ static void add_actor(sli_lowering *l, links *x, int group) {
   sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
-                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last) : tick_map(l, g),
+                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last) : sli_lower_tick_map(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
                 .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};
@@ -433,14 +335,11 @@ sl_status sli_lower_plan(sli_lowering *l) {
   l->plan = sl_plan_create(l->m, l->k);
   sl_status status = add_devices(l);
   if (status) return status;
-  int pairs = 2 * l->p * l->p;
-  links x = {.queues = sli_arena_alloc(&l->arena, (size_t)pairs * sizeof *x.queues)};
-  for (int i = 0; i < pairs; i++) x.queues[i] = SL_NONE;
+  sli_links *x = sli_links_create(l);
   add_pools(l);
   add_pieces(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
-  for (int i = 0; i < l->ngroups; i++) add_actor(l, &x, i);
-  free(x.items);
+  for (int i = 0; i < l->ngroups; i++) add_actor(l, x, i);
   status = sl_plan_finish(l->plan);
   if (!status) status = sli_lower_order(l);
   return status ? status : sl_plan_finish(l->plan); /* again: the order is checked and hashed */

@@ -44,8 +44,7 @@ static bool names(const sl_quota *q, const char *name, int stage) {
   return (both || !strcmp(q->name, name)) && (q->stage == SL_NONE || q->stage == stage);
 }
 
-/* The last quota given for this knob, or 0. */
-static int given(const sli_lowering *l, const char *name, int stage) {
+int sli_lower_given(const sli_lowering *l, const char *name, int stage) {
   int slots = 0;
   for (int i = 0; i < l->options->nquotas; i++)
     if (names(&l->options->quotas[i], name, stage)) slots = l->options->quotas[i].slots;
@@ -75,7 +74,7 @@ static sl_status check_given(const sli_lowering *l) {
     bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->split);
     for (int b = 0; b < l->nbundles && !found; b++)
       found = names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
-    if (found) continue;
+    if (found || (q->stage < l->stages && sli_lower_copies(l, q->name))) continue;
     char stage[32] = "";
     if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
     return sl_fail(SL_E_USAGE, "no register answers to quota %s%s here; --plan FILE lists them",
@@ -86,7 +85,7 @@ static sl_status check_given(const sli_lowering *l) {
 
 static void given_credits(sli_lowering *l) {
   for (int s = 0; s < l->stages; s++) {
-    int b = given(l, "act.b", s), w = given(l, "act.w", s);
+    int b = sli_lower_given(l, "act.b", s), w = sli_lower_given(l, "act.w", s);
     if (b) l->act_b[s] = b;
     if (w) l->act_w[s] = w;
   }
@@ -186,10 +185,11 @@ static sl_status buffer_parameters(sli_lowering *l, int bundle) {
   return SL_OK;
 }
 
-/* How far a quota may be raised while the run goes on: address space is kept,
- * and room in tables. The largest plans are only ever predicted. */
+/* How far a quota may be raised while the run goes on: address space is kept, where that
+ * costs nothing, and room in tables. The largest plans are only ever predicted. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
-  if (l->p > 128) return b->quota;
+  const sl_memory_ops *memory = l->kind->memory[SL_SPACE_DEVICE];
+  if (l->p > 128 || (memory && memory->fixed)) return b->quota;
   int step = b->rate == SLI_PER_TICK ? l->m * l->k : l->m;
   return SLI_MAX(b->quota, SLI_MIN(4 * b->quota + 8, 2 * step));
 }
@@ -201,7 +201,7 @@ sl_status sli_lower_quotas(sli_lowering *l) {
   given_credits(l);
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
-    int slots = given(l, b->quota_name, bundle_stage(l, b));
+    int slots = sli_lower_given(l, b->quota_name, bundle_stage(l, b));
     /* "load" is the prefetch depth: slots beyond what the pipeline holds */
     if (slots && !strcmp(b->quota_name, "load")) slots += most_credits(l);
     b->quota = slots ? slots : derived(l, b);

@@ -39,6 +39,13 @@ void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   (void)queue, (void)other, (void)fence;
 }
 
+static sl_status refuse_memory(int device, size_t bytes, void **memory) {
+  (void)device, (void)bytes, (void)memory;
+  return refuse();
+}
+
+static void destroy_nothing(void *memory, size_t bytes) { (void)memory, (void)bytes; }
+
 static sl_status refuse_queue(const sl_queue_config *config, void **queue) {
   (void)config, (void)queue;
   return refuse();
@@ -51,3 +58,8 @@ static sl_status refuse_program(sl_program *program, int device) {
 
 const sl_queue_ops sl_queue_cuda = {.name = "cuda", .open = refuse_queue,
                                     .prepare = refuse_program};
+const sl_memory_ops sl_memory_cuda = {.name = "cuda", .fixed = true, .far = true,
+                                      .create = refuse_memory, .destroy = destroy_nothing,
+                                      .copy = sl_cuda_copy};
+const sl_memory_ops sl_memory_pinned = {.name = "pinned", .fixed = true, .create = refuse_memory,
+                                        .destroy = destroy_nothing, .copy = sl_cuda_copy};

@@ -118,6 +118,8 @@ sl_status sl_placement_create(const sl_machine *machine, int devices, int thread
 
 void sl_placement_destroy(sl_placement *placement) {
   if (!placement) return;
+  for (int d = 0; placement->pci && d < placement->devices; d++) free(placement->pci[d]);
+  free(placement->pci);
   free(placement->core);
   free(placement);
 }

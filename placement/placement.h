@@ -20,6 +20,7 @@ struct sl_placement {
   int devices, threads;
   bool shared;
   int *core; /* [devices][threads] */
+  char **pci; /* [devices] addresses of the GPUs that are driven; NULL: these are CPUs */
 };
 
 /* The cores below an object of the topology are a run [*first, *end). */

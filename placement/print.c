@@ -69,7 +69,7 @@ static void append_caches(char *text, const sl_placement *placement, int device,
       if (other != device && device_is_in(placement, other, reach))
         hwloc_bitmap_set(others, (unsigned)other);
     if (!hwloc_bitmap_iszero(others)) {
-      append(text, " with cpu:");
+      append(text, " with %s:", placement->pci ? "cuda" : "cpu");
       append_set(text, others);
     }
     hwloc_bitmap_free(others);
@@ -83,7 +83,7 @@ static void print_device(const sl_placement *placement, int device, FILE *out) {
   collect(placement, device, cores, pus, nodes);
   char name[32], cores_text[TEXT] = "", pus_text[TEXT] = "", nodes_text[TEXT] = "",
        caches[TEXT] = "";
-  snprintf(name, sizeof name, "cpu:%d", device);
+  snprintf(name, sizeof name, "%s:%d", placement->pci ? "cuda" : "cpu", device);
   append_set(cores_text, cores);
   append_set(pus_text, pus);
   append_set(nodes_text, nodes);
@@ -91,6 +91,8 @@ static void print_device(const sl_placement *placement, int device, FILE *out) {
   append_caches(caches, placement, device, pus, HWLOC_OBJ_L2CACHE);
   fprintf(out, "%-8s %7d  %-10s %-10s %-5s %s\n", name, placement->threads, cores_text,
           pus_text, nodes_text, *caches ? caches : "unknown");
+  if (placement->pci && *placement->pci[device])
+    fprintf(out, "%-8s drives the GPU at %s\n", "", placement->pci[device]);
   hwloc_bitmap_free(cores);
   hwloc_bitmap_free(pus);
   hwloc_bitmap_free(nodes);

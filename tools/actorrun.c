@@ -156,7 +156,7 @@ static sl_status make_runtime(job *j) {
   uint64_t jitter_ns = (uint64_t)(sl_arg_float(s->run, "jitter") * 1000);
   uint64_t seed = (uint64_t)sl_arg_int(s->run, "seed");
   double watchdog = sl_arg_float(s->run, "watchdog");
-  bool data = !strcmp(s->devices.kind, "cpu");
+  bool data = sl_device_computes(s->devices.kind);
   sl_runtime_options options = {.clock = s->clock,
                                 .workers = (int)sl_arg_int(s->run, "workers"),
                                 .no_data = !data,
@@ -321,13 +321,14 @@ static sl_status plan_job(job *j) {
 
 static sl_status do_job(job *j) {
   settings *s = j->settings;
-  sl_status status = machine_place(s, &j->machine);
+  bool dry = sl_arg_flag(s->run, "dry-run"), show = sl_arg_flag(s->run, "show-placement");
+  sl_status status = dry && !show && strcmp(s->devices.kind, "cpu") /* devices need not be here */
+                         ? SL_OK : machine_place(s, &j->machine);
   if (status) return status;
-  if (sl_arg_flag(s->run, "show-placement")) {
+  if (show) {
     if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);
     return SL_OK;
   }
-  bool dry = sl_arg_flag(s->run, "dry-run");
   if (!dry && !s->process) status = check_files(s);
   if (!dry && !status) status = checkpoints_open(s, &j->checkpoints);
   if (!status) status = plan_job(j);

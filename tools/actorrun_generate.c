@@ -140,10 +140,12 @@ static sl_status write_tokens(writer *w, sl_runtime *rt, int64_t count) {
   return SL_OK;
 }
 
-/* One device with all the threads of the training devices together. */
+/* One CPU device with all the threads of the training devices together, or where those
+ * are no CPUs with all cores. */
 static sl_status write_with(writer *w, sl_graph *g, const job *j) {
   const settings *s = j->settings;
-  int threads = s->devices.threads * s->devices.count;
+  int threads = s->devices.threads ? s->devices.threads * s->devices.count
+                                   : sl_placement_default(j->machine.machine, 1);
   sl_lower_options options = {.stages = 1, .chunks = 1,
                               .devices = {.kind = "cpu", .count = 1, .threads = threads},
                               .seed = w->seed, .on_output = take_output, .ctx = w};

@@ -54,7 +54,7 @@ static sl_status read_budget(settings *s) {
 
 /* What makes sense only together, or not together. */
 static sl_status check_together(const settings *s) {
-  bool data = !strcmp(s->devices.kind, "cpu");
+  bool data = sl_device_computes(s->devices.kind);
   static const char *const need_data[] = {"init", "save", "checkpoint"};
   for (size_t i = 0; i < SLI_COUNT(need_data) && !data; i++)
     if (settings_text(s, need_data[i]))

@@ -1,6 +1,9 @@
 #include "tools/common_machine.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include <sluice/cuda.h>
 
 #include "base/base.h"
 
@@ -12,17 +15,58 @@ static int count_devices(const settings *s, int *first) {
   return count;
 }
 
-sl_status machine_place(settings *s, machine *out) {
-  machine m = {0};
-  if (strcmp(s->devices.kind, "cpu")) {
-    *out = m;
-    return SL_OK;
-  }
-  int count = SLI_MAX(count_devices(s, &m.first), 1);
-  sl_status status = sl_machine_create(NULL, &m.machine);
+static sl_status place_cpus(settings *s, int count, machine *m) {
+  sl_status status = sl_machine_create(NULL, &m->machine);
   if (!status && !s->devices.threads)
-    s->devices.threads = sl_placement_default(m.machine, count);
-  if (!status) status = sl_placement_create(m.machine, count, s->devices.threads, &m.placement);
+    s->devices.threads = sl_placement_default(m->machine, count);
+  return status ? status
+                : sl_placement_create(m->machine, count, s->devices.threads, &m->placement);
+}
+
+/* Which GPUs there are is known now: all of them, in turn, unless some were named. */
+static sl_status find_gpus(settings *s) {
+  int count;
+  sl_status status = sl_cuda_count(&count);
+  if (status) return status;
+  for (int i = 0; i < s->devices.nnumbers; i++)
+    if (s->numbers[i] >= count)
+      return sl_fail(SL_E_USAGE, "--devices %s: there is no GPU %d: there %s %d, counted from 0",
+                     sl_arg_text(s->run, "devices"), s->numbers[i], count > 1 ? "are" : "is",
+                     count);
+  if (s->devices.nnumbers) return SL_OK;
+  s->numbers = sli_calloc((size_t)count, sizeof *s->numbers);
+  for (int i = 0; i < count; i++) s->numbers[i] = i;
+  s->devices.numbers = s->numbers;
+  s->devices.nnumbers = count;
+  return SL_OK;
+}
+
+static sl_status place_gpus(settings *s, int count, machine *m) {
+  sl_status status = find_gpus(s);
+  if (!status) status = sl_machine_create_gpus(NULL, &m->machine);
+  if (status) return status;
+  sl_cuda_device *gpus = sli_calloc((size_t)count, sizeof *gpus);
+  const char **pci = sli_calloc((size_t)count, sizeof *pci);
+  for (int d = 0; d < count && !status; d++) {
+    status = sl_cuda_describe(s->numbers[(m->first + d) % s->devices.nnumbers], &gpus[d]);
+    pci[d] = gpus[d].pci;
+  }
+  if (!status) status = sl_placement_create_near(m->machine, count, pci, &m->placement);
+  free(pci);
+  free(gpus);
+  return status;
+}
+
+sl_status machine_place(settings *s, machine *out) {
+  static const struct {
+    const char *kind;
+    sl_status (*place)(settings *s, int count, machine *m);
+  } rows[] = {{"cpu", place_cpus}, {"cuda", place_gpus}};
+  machine m = {0};
+  int count = SLI_MAX(count_devices(s, &m.first), 1);
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(rows) && !status; i++)
+    if (!strcmp(s->devices.kind, rows[i].kind)) status = rows[i].place(s, count, &m);
   if (status)
     machine_fini(&m);
   else

@@ -13,7 +13,8 @@ typedef struct machine {
 } machine;
 
 /* Places those of the settings' devices that this process drives, filling in their
- * thread count if it was left open. Devices that are not CPUs need no cores. */
+ * thread count, or which GPUs they are, if that was left open. Modelled devices need no
+ * cores. */
 sl_status machine_place(settings *s, machine *out);
 /* For sl_runtime_options.bind; `m` is the machine. */
 void machine_bind(void *m, int device, int thread);

@@ -15,8 +15,9 @@
 
 static const sl_option plan_options[] = {
     {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; all cores "
-     "are shared out if T is left out), timed:N (modelled durations, no data) or null:N (no work "
-     "at all)", 0, 0},
+     "are shared out if T is left out), cuda[:N,N,...] (GPUs by number, all if none is named; "
+     "more stages than that take turns), timed:N (modelled durations, no data) or null:N (no "
+     "work at all)", 0, 0},
     {"stages", SL_OPTION_INT, "0", "pipeline devices the model is cut over; 0: one per device, "
      "or 1", 0, 1 << 16},
     {"chunks", SL_OPTION_INT, "0", "chunks of the model each device holds; 0: as many as the "
@@ -116,20 +117,51 @@ static bool read_count(const char **text, int *out) {
   return true;
 }
 
-static sl_status read_devices(const char *spec, sl_device_options *out) {
-  static const char *const kinds[] = {"cpu", "timed", "null"};
-  for (size_t i = 0; i < SLI_COUNT(kinds); i++) {
-    size_t n = strlen(kinds[i]);
-    if (strncmp(spec, kinds[i], n)) continue;
-    sl_device_options devices = {.kind = kinds[i]};
-    const char *at = spec + n;
-    bool good = !*at || (*at++ == ':' && read_count(&at, &devices.count));
-    if (good && i == 0 && *at == 'x') at++, good = read_count(&at, &devices.threads);
-    if (!good || *at) break;
-    *out = devices;
-    return SL_OK;
+/* "0,2,0,2": GPUs by number. */
+static bool read_numbers(const char **text, int *out, int *count) {
+  for (int n = 0;; n++, ++*text) {
+    char *end;
+    errno = 0;
+    long v = isdigit((unsigned char)**text) ? strtol(*text, &end, 10) : -1;
+    if (v < 0 || errno || v > 1 << 20) return false;
+    out[n] = (int)v;
+    *count = n + 1;
+    *text = end;
+    if (*end != ',') return true;
   }
-  return sl_fail(SL_E_USAGE, "--devices %s: not cpu[:N[xT]], timed[:N] or null[:N]", spec);
+}
+
+/* What stands behind the colon, for each kind of device. */
+static bool read_cpus(const char **text, settings *s) {
+  if (!read_count(text, &s->devices.count)) return false;
+  return **text != 'x' || (++*text, read_count(text, &s->devices.threads));
+}
+
+static bool read_gpus(const char **text, settings *s) {
+  s->devices.numbers = s->numbers = sli_calloc(strlen(*text) + 1, sizeof *s->numbers);
+  return read_numbers(text, s->numbers, &s->devices.nnumbers);
+}
+
+static bool read_models(const char **text, settings *s) {
+  return read_count(text, &s->devices.count);
+}
+
+static sl_status read_devices(const char *spec, settings *s) {
+  static const struct {
+    const char *name;
+    bool (*read)(const char **text, settings *s);
+  } kinds[] = {{"cpu", read_cpus}, {"cuda", read_gpus}, {"timed", read_models},
+               {"null", read_models}};
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++) {
+    size_t n = strlen(kinds[i].name);
+    if (strncmp(spec, kinds[i].name, n)) continue;
+    s->devices.kind = kinds[i].name;
+    const char *at = spec + n;
+    if (!*at || (*at++ == ':' && kinds[i].read(&at, s) && !*at)) return SL_OK;
+    break;
+  }
+  return sl_fail(SL_E_USAGE, "--devices %s: not cpu[:N[xT]], cuda[:N,N,...], timed[:N] or null[:N]",
+                 spec);
 }
 
 bool settings_size(const char *text, const char **end, size_t *out) {
@@ -266,7 +298,7 @@ static sl_status check_words(const settings *s) {
 /* On the virtual clock there are no CPU devices: they are modelled ones. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
-  if (s->clock == SL_CLOCK_REAL || strcmp(s->devices.kind, "cpu")) return SL_OK;
+  if (s->clock == SL_CLOCK_REAL || !sl_device_computes(s->devices.kind)) return SL_OK;
   if (sl_arg_given(s->run, "devices", 0))
     return sl_fail(SL_E_USAGE, "--clock virtual runs on timed or null devices, not on %s",
                    sl_arg_text(s->run, "devices"));
@@ -276,7 +308,7 @@ static sl_status read_clock(settings *s) {
 
 static sl_status read_texts(settings *s) {
   sl_status status = check_words(s);
-  if (!status) status = read_devices(sl_arg_text(s->run, "devices"), &s->devices);
+  if (!status) status = read_devices(sl_arg_text(s->run, "devices"), s);
   if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->cost);
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
@@ -287,7 +319,11 @@ static sl_status read_texts(settings *s) {
   if (status) return status;
   s->devices.budget_bytes = s->hardware.memory_bytes;
   s->stages = (int)sl_arg_int(s->run, "stages");
-  if (!s->stages) s->stages = s->devices.count ? s->devices.count : 1;
+  int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
+  if (!s->stages) s->stages = SLI_MAX(devices, 1);
+  if (s->devices.nnumbers > s->stages)
+    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages", sl_arg_text(s->run, "devices"),
+                   s->devices.nnumbers, s->stages);
   if (!s->devices.count) s->devices.count = s->stages;
   return s->tool->read(s);
 }
@@ -368,5 +404,6 @@ void settings_fini(settings *s) {
   for (int i = 0; i < s->nnames; i++) free(s->quota_names[i]);
   free(s->quota_names);
   free(s->quotas);
+  free(s->numbers);
   free(s->options);
 }

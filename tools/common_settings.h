@@ -36,6 +36,7 @@ struct settings {
   bool done;              /* help or the like was printed: nothing is left to do */
   /* What is planned, from the options' texts. */
   sl_device_options devices;
+  int *numbers;           /* devices.numbers */
   int processes, process; /* that run the job, and which of them this is */
   int stages;
   int chunks;             /* on each device; 0: the search of --schedule auto decides */

@@ -24,12 +24,13 @@ typedef struct sl_cuda_device {
 sl_status sl_cuda_count(int *count);
 sl_status sl_cuda_describe(int device, sl_cuda_device *description);
 
-/* A device's arena, in one piece, and host memory that devices reach by themselves
- * (pinned), on the NUMA node of the calling thread. Both may block. */
+/* A device's memory, in one piece, and host memory that devices reach by themselves
+ * (pinned), on the NUMA node of the calling thread. Both are zeroed and may block. */
 sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory);
 void sl_cuda_memory_destroy(void *memory);
 sl_status sl_cuda_pinned_create(size_t bytes, void **memory);
 void sl_cuda_pinned_destroy(void *memory);
+extern const sl_memory_ops sl_memory_cuda, sl_memory_pinned;
 
 /* Copies between any two memories, host's and devices', and waits. */
 sl_status sl_cuda_copy(void *to, const void *from, size_t bytes);

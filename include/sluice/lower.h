@@ -29,8 +29,10 @@ typedef struct sl_step_report {
 
 /* How devices are made up. */
 typedef struct sl_device_options {
-  const char *kind; /* "cpu", "timed" or "null" */
+  const char *kind; /* "cpu", "cuda", "timed" or "null" */
   int count;        /* 0: one per pipeline device */
+  int nnumbers;     /* GPUs: which ones, from the first device on, and again from the start */
+  const int *numbers; /* if there are more devices; several may lie on one. 0: the first */
   int threads;      /* of each CPU device; 0: 1 */
   size_t budget_bytes; /* each; 0: none */
 } sl_device_options;
@@ -119,6 +121,9 @@ typedef struct sl_lower_options {
   void *store_ctx;
 } sl_lower_options;
 
+/* Do devices of this kind compute on values? Others only take time. */
+bool sl_device_computes(const char *kind);
+
 /* Which of `processes` drives a device: neighbours along the pipeline share one. */
 int sl_device_process(int device, int devices, int processes);
 
@@ -132,7 +137,7 @@ const sl_plan *sl_lowered_plan(const sl_lowered *lowered);
 /* The schedule as used: its name. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
 int sl_lowered_chunks(const sl_lowered *lowered);
-/* How matrix products are computed: "f32", or sl_cpu_bf16()'s word. */
+/* How matrix products are computed: "f32", or the devices' word for bf16. */
 const char *sl_lowered_products(const sl_lowered *lowered);
 /* Calls fn for each quota in force, in a stable order. */
 void sl_lowered_quotas(const sl_lowered *lowered,

@@ -27,6 +27,8 @@ typedef struct sl_machine sl_machine;
  * `lstopo FILE.xml` wrote down. Anything else: a synthetic one, such as
  * "node:2 l3:1 core:4 pu:2" (hwloc's notation). */
 sl_status sl_machine_create(const char *description, sl_machine **out);
+/* The same, which takes longer, with what is plugged into it: where its GPUs are. */
+sl_status sl_machine_create_gpus(const char *description, sl_machine **out);
 void sl_machine_destroy(sl_machine *machine);
 
 /* Cores are numbered from 0 along the machine, neighbours next to each other.
@@ -47,6 +49,10 @@ typedef struct sl_placement sl_placement;
  * sl_placement_shared() says so. */
 sl_status sl_placement_create(const sl_machine *machine, int devices, int threads,
                               sl_placement **out);
+/* Gives each of `devices` devices, which drive GPUs, one core near its GPU, whose PCI
+ * address is pci[device] ("0000:3b:00.0"; NULL or not found: any core). */
+sl_status sl_placement_create_near(const sl_machine *machine, int devices, const char *const *pci,
+                                   sl_placement **out);
 void sl_placement_destroy(sl_placement *placement);
 
 /* The core of one thread of one device. */

@@ -80,7 +80,11 @@ sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
   if (status) return status;
   snprintf(what, sizeof what, "has no %zu bytes left", bytes);
   status = sli_cuda_check(cudaMalloc(&p, bytes), device, what);
-  if (!status) *memory = p;
+  if (status) return status;
+  status = sli_cuda_check(cudaMemset(p, 0, bytes), device, "cannot clear its memory");
+  if (!status) status = sli_cuda_check(cudaDeviceSynchronize(), device, "fails");
+  if (status) cudaFree(p);
+  else *memory = p;
   return status;
 }
 
@@ -95,6 +99,7 @@ sl_status sl_cuda_pinned_create(size_t bytes, void **memory) {
   if (status) return status;
   cudaError_t error = cudaHostAlloc(&p, bytes, cudaHostAllocPortable);
   if (!error) {
+    memset(p, 0, bytes);
     *memory = p;
     return SL_OK;
   }
@@ -114,3 +119,24 @@ sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   return sl_fail(SL_E_DEVICE, "copying %zu bytes to or from a GPU: %s", bytes,
                  cudaGetErrorString(error));
 }
+
+static void memory_destroy(void *memory, size_t bytes) {
+  (void)bytes;
+  sl_cuda_memory_destroy(memory);
+}
+
+static sl_status pinned_create(int device, size_t bytes, void **memory) {
+  sl_status status = sli_cuda_use(device); /* whose context it is made in */
+  return status ? status : sl_cuda_pinned_create(bytes, memory);
+}
+
+static void pinned_destroy(void *memory, size_t bytes) {
+  (void)bytes;
+  sl_cuda_pinned_destroy(memory);
+}
+
+const sl_memory_ops sl_memory_cuda = {.name = "cuda", .fixed = true, .far = true,
+                                      .create = sl_cuda_memory_create,
+                                      .destroy = memory_destroy, .copy = sl_cuda_copy};
+const sl_memory_ops sl_memory_pinned = {.name = "pinned", .fixed = true, .create = pinned_create,
+                                        .destroy = pinned_destroy, .copy = sl_cuda_copy};
