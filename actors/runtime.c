@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* Memory that any worker may read. Arrays of things that belong to different
@@ -478,6 +479,7 @@ static void *worker_main(void *arg) {
   worker *w = arg;
   sl_runtime *rt = w->rt;
   uint32_t seen = 0;
+  prctl(PR_SET_TIMERSLACK, 1000); /* ns: a short sleep is to be short */
   open_worker(w);
   for (;;) {
     uint32_t left = atomic_fetch_sub_explicit(&rt->active, 1, memory_order_acq_rel) - 1;

@@ -237,6 +237,7 @@ struct worker {
   uint64_t firings_per_step; /* of its actors that fire in every step */
   uint64_t messages, wakes, random;
   uint64_t spin_ns;        /* how long to look before sleeping; adapts */
+  uint64_t ask_ns;         /* how long completions were left alone last; 0: one has come */
   int32_t id;
   int32_t process;         /* stands for all workers of another process; -1: a worker here */
   const sl_peers *peers;   /* of the carrier: it moves them on; else NULL */

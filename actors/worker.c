@@ -499,6 +499,7 @@ static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uin
   f->nnotices = 0;
   w->plain = false;
   if (q->inflight == 1) show_flying(q, start);
+  if (w->real) w->now_ns = sli_clock_now(&w->clock);
   advance(w, a, f, false);
   if (q->inflight == 1) set_timer(w, q, fence);
   return q->inflight < q->run_ahead;
@@ -566,6 +567,7 @@ static void set_timer(worker *w, queue *q, uint64_t fence) {
 
 static void retire_head(worker *w, queue *q, uint64_t end) {
   flight *f = &q->flights[q->head];
+  w->ask_ns = 0;
   if (++q->head == q->run_ahead) q->head = 0;
   q->inflight--;
   uint64_t start = q->ops->overlaps ? f->start_ns
@@ -590,6 +592,7 @@ static void retire(worker *w) {
     retire_head(w, t.queue, t.due_ns);
     if (t.queue->inflight) set_timer(w, t.queue, t.queue->flights[t.queue->head].fence);
   }
+  if (w->npolled && w->real) w->now_ns = sli_clock_now(&w->clock);
   for (int32_t i = 0; i < w->npolled; i++) {
     queue *q = w->polled[i];
     while (q->inflight && q->ops->done(q->impl, q->flights[q->head].fence, w->now_ns))
@@ -779,19 +782,32 @@ static void note_news(worker *w) {
   atomic_store_explicit(&w->woke_ns, w->now_ns, memory_order_relaxed);
 }
 
+/* A queue that must be asked for its completions is left alone for a while between two
+ * questions, the longer the longer none has come. Messages are seen meanwhile. */
+static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
+  enum { ASK_FIRST = 1000, ASK_MOST = 50000, SPIN_MOST = 10000 };
+  w->ask_ns = w->ask_ns ? SLI_MIN(2 * w->ask_ns, (uint64_t)ASK_MOST) : ASK_FIRST;
+  uint64_t wait = SLI_MIN(w->ask_ns, timer_in);
+  if (wait <= SPIN_MOST && !w->rt->oversubscribed) look_for_news(w, start, wait);
+  else sleep_for_news(w, wait);
+  note_news(w);
+}
+
 /* Looks for a message for a while, then sleeps until one or a timer comes. The
  * time to spend looking doubles when news came so soon that looking for it was,
- * or would have been, cheaper than a sleep and a wake; else it halves. While a
- * queue must be asked for its completions there is no sleep, but for links, whose
- * completions are news themselves. */
+ * or would have been, cheaper than a sleep and a wake; else it halves. Completions of
+ * links are news themselves; other queues may have to be asked. */
 static void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);
   atomic_store_explicit(&w->current, SL_NONE, memory_order_relaxed);
-  bool must_ask = w->npolled && !w->peers;
-  uint64_t timer_in = until_timer(w), spin = must_ask ? 0 : w->spin_ns;
+  uint64_t timer_in = until_timer(w), spin = w->spin_ns;
+  if (w->npolled && !w->peers && timer_in) {
+    wait_to_ask(w, start, timer_in);
+    return;
+  }
   if (w->rt->oversubscribed) spin = SPIN_LEAST;
-  if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in)) || must_ask) {
+  if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in))) {
     note_news(w);
     return;
   }

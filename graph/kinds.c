@@ -11,7 +11,7 @@ static const char *cuda_bf16(void) { return "bf16"; }
 
 static const sli_kind kinds[] = {
     {"cpu", .compute = &sl_queue_cpu, .host = &sl_queue_cpu, .run_ahead = 1, .computes = true,
-     .bf16 = sl_cpu_bf16},
+     .times_calls = true, .bf16 = sl_cpu_bf16},
     {"cuda", .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
      .memory = {&sl_memory_cuda, &sl_memory_pinned}, .run_ahead = 2, .computes = true,
      .bf16 = cuda_bf16},

@@ -13,6 +13,7 @@ typedef struct sli_kind {
   const sl_memory_ops *memory[SL_SPACE_COUNT]; /* NULL: the process's */
   int run_ahead;               /* of passes */
   bool computes;               /* on values; else only time passes */
+  bool times_calls;            /* measures every call, which costs it next to nothing */
   const char *(*bf16)(void);   /* how it multiplies bf16, NULL: it does not */
 } sli_kind;
 

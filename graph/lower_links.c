@@ -204,8 +204,7 @@ static sl_program *copy_program(sli_lowering *l, const char *name, size_t bytes)
   for (int i = 0; i < 2; i++) places[i] = (sl_place){i, 0};
   *type = SL_TYPE(SL_F32, (int64_t)(bytes / sizeof(float)));
   *call = (sl_program_call){.op = &sl_op_copy, .name = name, .nin = 1, .nout = 1, .in_type = type,
-                            .out_type = type, .in = &places[0], .out = &places[1],
-                            .time = sl_plan_alloc(plan, sizeof(sl_call_time))};
+                            .out_type = type, .in = &places[0], .out = &places[1]};
   *program = (sl_program){.ncalls = 1, .calls = call, .nbases = 3, .nvariants = 1};
   return program;
 }

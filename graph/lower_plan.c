@@ -176,8 +176,9 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
   for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = n->accumulate_span,
-                            .time = sl_plan_alloc(plan, sizeof(sl_call_time))};
+                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
+  if (l->kind->times_calls || l->groups[group].host)
+    call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
 
 /* What an update in place would find in its slot, when it writes another one

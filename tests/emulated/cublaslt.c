@@ -157,6 +157,41 @@ static float element(const void *x, const struct emulated_layout *layout, bool t
   return get(x, layout->type, transposed ? row * layout->ld + column : column * layout->ld + row);
 }
 
+/* A product on its way. */
+typedef struct product {
+  struct emulated_desc desc;
+  struct emulated_layout a_layout, b_layout, d_layout;
+  const void *a, *b, *c;
+  void *d, *workspace;
+  size_t workspace_bytes;
+  float scale, keep;
+} product;
+
+static float dot(const product *p, int64_t row, int64_t column) {
+  int64_t depth = op_rows(&p->a_layout, !p->desc.transposed_a);
+  float total = 0;
+  for (int64_t k = 0; k < depth; k++)
+    total += element(p->a, &p->a_layout, p->desc.transposed_a, row, k) *
+             element(p->b, &p->b_layout, p->desc.transposed_b, k, column);
+  return total;
+}
+
+static void run(void *arg) {
+  product *p = arg;
+  const struct emulated_layout *d = &p->d_layout;
+  memset(p->workspace, 0xff, p->workspace_bytes < 4096 ? p->workspace_bytes : 4096);
+  for (int64_t column = 0; column < d->columns; column++)
+    for (int64_t row = 0; row < d->rows; row++) {
+      int64_t at = column * d->ld + row;
+      float total = p->scale * dot(p, row, column);
+      if (p->keep != 0) total += p->keep * get(p->c, d->type, at);
+      if (p->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
+        total += get(p->desc.bias, (cudaDataType_t)p->desc.bias_type, row);
+      put(p->d, d->type, at, total);
+    }
+  free(p);
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                               const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
                               const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
@@ -164,26 +199,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
-  (void)stream, (void)c_layout;
+  (void)c_layout;
   bool aligned = !((uintptr_t)a % 64 | (uintptr_t)b % 64 | (uintptr_t)d % 64 |
                    (uintptr_t)workspace % 256);
   if (!handle || !aligned || algorithm->workspace > workspace_bytes)
     return CUBLAS_STATUS_INVALID_VALUE;
-  memset(workspace, 0xff, workspace_bytes < 4096 ? workspace_bytes : 4096);
-  float scale = *(const float *)alpha, keep = *(const float *)beta;
-  int64_t depth = op_rows(a_layout, !desc->transposed_a);
-  for (int64_t column = 0; column < d_layout->columns; column++)
-    for (int64_t row = 0; row < d_layout->rows; row++) {
-      float total = 0;
-      for (int64_t k = 0; k < depth; k++)
-        total += element(a, a_layout, desc->transposed_a, row, k) *
-                 element(b, b_layout, desc->transposed_b, k, column);
-      int64_t at = column * d_layout->ld + row;
-      total = scale * total + (keep != 0 ? keep * get(c, d_layout->type, at) : 0);
-      if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS)
-        total += get(desc->bias, (cudaDataType_t)desc->bias_type, row);
-      put(d, d_layout->type, at, total);
-    }
+  product *p = malloc(sizeof *p);
+  *p = (product){*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, workspace, workspace_bytes,
+                 *(const float *)alpha, *(const float *)beta};
+  emulated_call(stream, run, p);
   return CUBLAS_STATUS_SUCCESS;
 }
 

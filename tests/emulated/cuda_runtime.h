@@ -7,9 +7,9 @@
  * the bytes that were asked for, and holds NaNs before each block. In which order
  * threads run between barriers can be set, which shows what depends on it.
  *
- * "The device's memory" is the host's, and streams run what they are given at once;
- * only an event says "not ready" when first asked, as a device would. What a real
- * device does beyond that is not modelled: tests/gpu is for that. */
+ * "The device's memory" is the host's. Streams run what they are given later, in any order
+ * that events allow (runtime.cpp). What a real device does beyond that is not modelled:
+ * tests/gpu is for that. */
 #ifndef SLUICE_TESTS_EMULATED_CUDA_RUNTIME_H
 #define SLUICE_TESTS_EMULATED_CUDA_RUNTIME_H
 
@@ -96,6 +96,8 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
 extern int emulated_devices;
 /* Threads run from the last to the first between barriers. */
 extern int emulated_backwards;
+/* Puts a call at the end of a stream. */
+void emulated_call(cudaStream_t stream, void (*run)(void *), void *arg);
 /* Live allocations, of memory, streams and events together. */
 extern int emulated_live;
 

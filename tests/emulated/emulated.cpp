@@ -1,11 +1,10 @@
-/* Fibers, and a runtime whose device is the host; see cuda_runtime.h. */
-#include "tests/emulated/cuda_runtime.h"
+/* Kernels on fibers; see cuda_runtime.h. */
+#include "tests/emulated/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
 
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -14,18 +13,9 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-int emulated_devices = 1, emulated_backwards, emulated_live;
+int emulated_backwards;
 dim3 emulated_thread, emulated_block, emulated_block_size, emulated_grid;
 unsigned char *emulated_shared;
-
-#define REQUIRE(condition, ...)                                                      \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      fprintf(stderr, "emulated device: " __VA_ARGS__);                              \
-      fputc('\n', stderr);                                                           \
-      abort();                                                                       \
-    }                                                                                \
-  } while (0)
 
 /* ---- changing stacks --------------------------------------------------------------------
  *
@@ -185,8 +175,6 @@ void run_block() {
   }
 }
 
-std::map<const void *, size_t> allowed; /* bytes of shared memory, where raised */
-
 } // namespace
 
 void emulated_barrier() { wait_in(fiber::AT_BLOCK); }
@@ -204,31 +192,38 @@ const void *emulated_exchange(const void *mine, size_t bytes) {
   return place(running / WARP * WARP, n);
 }
 
-void emulated_launch(const cudaLaunchConfig_t *config, const void *kernel,
-                     const std::function<void()> &run) {
-  dim3 g = config->gridDim;
-  threads = (int)config->blockDim.x;
-  size_t most = allowed.count(kernel) ? allowed[kernel] : 48 << 10;
-  REQUIRE(threads >= 1 && threads <= 1024, "a block of %d threads", threads);
-  REQUIRE(g.x >= 1 && g.x <= 0x7fffffffu && g.y >= 1 && g.y <= 65535 && g.z >= 1 && g.z <= 65535,
-          "a grid of %u x %u x %u", g.x, g.y, g.z);
-  REQUIRE(config->dynamicSmemBytes <= most, "a kernel gets %zu bytes of shared memory, not %zu",
-          most, config->dynamicSmemBytes);
+/* All threads of all blocks, block after block. */
+static void run_grid(const cudaLaunchConfig_t &config, const std::function<void()> &run) {
+  dim3 g = config.gridDim;
+  threads = (int)config.blockDim.x;
   if ((int)fibers.size() < threads) fibers.resize((size_t)threads);
   lanes.resize((size_t)(threads + WARP) * 2 * LANE_BYTES);
   emulated_shared = (unsigned char *)aligned_alloc(
-      16, (config->dynamicSmemBytes + 15) / 16 * 16 + (config->dynamicSmemBytes ? 0 : 16));
-  emulated_block_size = config->blockDim;
+      16, (config.dynamicSmemBytes + 15) / 16 * 16 + (config.dynamicSmemBytes ? 0 : 16));
+  emulated_block_size = config.blockDim;
   emulated_grid = g;
   body = &run;
   for (unsigned z = 0; z < g.z; z++)
     for (unsigned y = 0; y < g.y; y++)
       for (unsigned x = 0; x < g.x; x++) {
         emulated_block = dim3(x, y, z);
-        memset(emulated_shared, 0xff, config->dynamicSmemBytes);
+        memset(emulated_shared, 0xff, config.dynamicSmemBytes);
         run_block();
       }
   free(emulated_shared);
+}
+
+void emulated_launch(const cudaLaunchConfig_t *config, const void *kernel,
+                     const std::function<void()> &run) {
+  dim3 g = config->gridDim, block = config->blockDim;
+  size_t most = emulated_shared_bytes(kernel);
+  REQUIRE(block.x >= 1 && block.x <= 1024, "a block of %u threads", block.x);
+  REQUIRE(g.x >= 1 && g.x <= 0x7fffffffu && g.y >= 1 && g.y <= 65535 && g.z >= 1 && g.z <= 65535,
+          "a grid of %u x %u x %u", g.x, g.y, g.z);
+  REQUIRE(config->dynamicSmemBytes <= most, "a kernel gets %zu bytes of shared memory, not %zu",
+          most, config->dynamicSmemBytes);
+  cudaLaunchConfig_t kept = *config;
+  emulated_enqueue(config->stream, [kept, run] { run_grid(kept, run); });
 }
 
 /* ---- what a warp or a block does together ------------------------------------------------ */
@@ -293,176 +288,4 @@ void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   mma<2>(d, {{{tf32(a[0]), tf32(a[2])}, {tf32(a[1]), tf32(a[3])}}, {tf32(b[0]), tf32(b[1])}});
-}
-
-/* ---- the runtime ------------------------------------------------ */
-
-struct emulated_stream {
-  int priority;
-};
-
-struct emulated_event {
-  bool asked;
-};
-
-namespace {
-int current_device;
-
-cudaError_t allocate(void **memory, size_t bytes) {
-  if (bytes > (size_t)1 << 40) return cudaErrorMemoryAllocation;
-  *memory = aligned_alloc(256, (bytes + 256) / 256 * 256);
-  if (!*memory) return cudaErrorMemoryAllocation;
-  emulated_live++;
-  return cudaSuccess;
-}
-
-cudaError_t release(void *memory) {
-  if (memory) emulated_live--;
-  free(memory);
-  return cudaSuccess;
-}
-} // namespace
-
-const char *cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
-    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-    case cudaErrorNotReady: return "device not ready";
-    default: return "invalid argument";
-  }
-}
-
-const char *cudaGetErrorName(cudaError_t error) { return cudaGetErrorString(error); }
-
-/* What the runtime remembers until it is asked: "not ready" too. */
-static cudaError_t last_error;
-static cudaError_t remember(cudaError_t error) {
-  if (error) last_error = error;
-  return error;
-}
-cudaError_t cudaGetLastError(void) {
-  cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
-
-cudaError_t cudaGetDeviceCount(int *count) {
-  *count = emulated_devices > 0 ? emulated_devices : 0;
-  if (emulated_devices < 0) return remember(cudaErrorInsufficientDriver);
-  return remember(emulated_devices ? cudaSuccess : cudaErrorNoDevice);
-}
-
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
-  if (device < 0 || device >= emulated_devices) return cudaErrorInvalidValue;
-  *properties = cudaDeviceProp();
-  snprintf(properties->name, sizeof properties->name, "Emulated %d", device);
-  properties->totalGlobalMem = (size_t)1 << 32;
-  properties->sharedMemPerBlockOptin = 227 << 10;
-  properties->major = 9;
-  properties->multiProcessorCount = 4;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
-  snprintf(id, (size_t)length, "0000:%02x:00.0", device + 1);
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
-cudaError_t cudaDriverGetVersion(int *version) {
-  return *version = emulated_devices < 0 ? 0 : 13000, cudaSuccess;
-}
-cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= emulated_devices) return cudaErrorInvalidValue;
-  current_device = device;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDevice(int *device) { return *device = current_device, cudaSuccess; }
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
-  *free_bytes = (size_t)3 << 30;
-  *total_bytes = (size_t)1 << 32;
-  return cudaSuccess;
-}
-
-cudaError_t cudaMalloc(void **memory, size_t bytes) { return remember(allocate(memory, bytes)); }
-cudaError_t cudaFree(void *memory) { return release(memory); }
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
-  return remember(allocate(memory, bytes));
-}
-cudaError_t cudaFreeHost(void *memory) { return release(memory); }
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
-  memcpy(to, from, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
-}
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                              size_t width, size_t height, enum cudaMemcpyKind, cudaStream_t) {
-  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
-  for (size_t row = 0; row < height; row++)
-    memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
-  return cudaSuccess;
-}
-cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-  memset(to, value, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize(void) { return cudaSuccess; }
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
-  memset(to, value, bytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority) {
-  emulated_live++;
-  *stream = new emulated_stream{priority};
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  emulated_live--;
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
-  emulated_live++;
-  *event = new emulated_event{true};
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  emulated_live--;
-  delete event;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->asked = false;
-  return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  bool ready = event->asked;
-  event->asked = true;
-  return remember(ready ? cudaSuccess : cudaErrorNotReady);
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  event->asked = true;
-  return cudaSuccess;
-}
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
-  return *ms = 0.001f, cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute, int value) {
-  if (value > 227 << 10) return cudaErrorInvalidValue;
-  allowed[kernel] = (size_t)value;
-  return cudaSuccess;
 }

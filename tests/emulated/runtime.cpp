@@ -1,0 +1,372 @@
+/* The runtime of the emulated device: memory, streams and events.
+ *
+ * What a stream is given waits in it until somebody asks the device how far it is, or
+ * waits for it. Each question lets a few operations run, of streams drawn at random, so
+ * that streams overtake each other as much as they may: who reads what another stream
+ * writes without waiting for its event finds old data before long. Streams and events are
+ * those of the real thing: an event stands for all that was in its stream when it was
+ * recorded, and a stream that waits for it goes no further until then.
+ *
+ * With SLUICE_EMULATED_GUARD set, the device's memory can be touched by operations alone:
+ * the host that follows an address of the device crashes, as it would. */
+#include "tests/emulated/device.h"
+
+#include <sys/mman.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+int emulated_devices = 1, emulated_live;
+
+namespace {
+
+/* Held in every call: threads of a process share the device. */
+std::recursive_mutex device;
+using lock = std::lock_guard<std::recursive_mutex>;
+
+thread_local int current_device;
+thread_local cudaError_t last_error; /* what the runtime remembers: "not ready" too */
+
+cudaError_t remember(cudaError_t error) {
+  if (error) last_error = error;
+  return error;
+}
+
+/* ---- memory ------------------------------------------------ */
+
+enum { PAGE = 4096 };
+std::map<void *, size_t> guarded; /* the device's memory, while it is guarded: in bytes */
+int touching;
+
+bool is_guarding() {
+  static const bool on = getenv("SLUICE_EMULATED_GUARD") != NULL;
+  return on;
+}
+
+void protect(int how) {
+  for (auto &m : guarded) mprotect(m.first, m.second, how);
+}
+
+/* While one of these lives, the device's memory may be touched. */
+struct touch {
+  touch() {
+    if (!touching++) protect(PROT_READ | PROT_WRITE);
+  }
+  ~touch() {
+    if (!--touching) protect(PROT_NONE);
+  }
+};
+
+/* What was there before is nobody's business. */
+void *device_allocate(size_t bytes) {
+  if (!is_guarding()) return aligned_alloc(256, (bytes + 256) / 256 * 256);
+  size_t pages = (bytes + PAGE - 1) / PAGE * PAGE;
+  void *memory = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+  guarded[memory] = pages;
+  return memory;
+}
+
+cudaError_t allocated(void **to, void *memory) {
+  if (!memory) return cudaErrorMemoryAllocation;
+  emulated_live++;
+  *to = memory;
+  return cudaSuccess;
+}
+
+/* ---- streams ------------------------------------------------ */
+
+/* One recording of an event. */
+struct mark {
+  bool passed = false;
+};
+
+struct operation {
+  std::function<void()> run;
+  std::shared_ptr<mark> wait; /* not before this has passed */
+};
+
+} // namespace
+
+struct emulated_stream {
+  std::deque<operation> operations;
+};
+
+struct emulated_event {
+  std::shared_ptr<mark> recorded;
+};
+
+namespace {
+
+std::vector<emulated_stream *> streams;
+std::map<const void *, size_t> allowed; /* bytes of shared memory, where raised */
+uint64_t state = 88172645463325252u;
+
+uint64_t draw(uint64_t below) { /* xorshift64 */
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state % below;
+}
+
+bool can_go(const emulated_stream *s) {
+  return !s->operations.empty() &&
+         (!s->operations.front().wait || s->operations.front().wait->passed);
+}
+
+/* Runs the next operation of a stream that can go on, drawn at random. */
+bool advance() {
+  std::vector<emulated_stream *> ready;
+  for (emulated_stream *s : streams)
+    if (can_go(s)) ready.push_back(s);
+  if (ready.empty()) return false;
+  emulated_stream *s = ready[draw(ready.size())];
+  operation next = std::move(s->operations.front());
+  s->operations.pop_front();
+  if (next.run) next.run();
+  return true;
+}
+
+template <typename F> void run_until(F done) {
+  touch now;
+  while (!done()) REQUIRE(advance(), "a stream waits for what never comes");
+}
+
+void finish(emulated_stream *s) {
+  run_until([s] { return s->operations.empty(); });
+}
+
+void finish_all() {
+  run_until([] {
+    for (emulated_stream *s : streams)
+      if (!s->operations.empty()) return false;
+    return true;
+  });
+}
+
+} // namespace
+
+void emulated_enqueue(cudaStream_t stream, std::function<void()> run) {
+  lock l(device);
+  REQUIRE(stream, "something is launched without a stream");
+  stream->operations.push_back({std::move(run), NULL});
+}
+
+void emulated_call(cudaStream_t stream, void (*run)(void *), void *arg) {
+  emulated_enqueue(stream, [=] { run(arg); });
+}
+
+size_t emulated_shared_bytes(const void *kernel) {
+  lock l(device);
+  return allowed.count(kernel) ? allowed[kernel] : 48 << 10;
+}
+
+/* ---- devices ------------------------------------------------ */
+
+const char *cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorNotReady: return "device not ready";
+    default: return "invalid argument";
+  }
+}
+
+const char *cudaGetErrorName(cudaError_t error) { return cudaGetErrorString(error); }
+
+cudaError_t cudaGetLastError(void) {
+  cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
+
+static bool exists(int number) { return number >= 0 && number < emulated_devices; }
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  *count = emulated_devices > 0 ? emulated_devices : 0;
+  if (emulated_devices < 0) return remember(cudaErrorInsufficientDriver);
+  return remember(emulated_devices ? cudaSuccess : cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number) {
+  if (!exists(number)) return cudaErrorInvalidValue;
+  *properties = cudaDeviceProp();
+  snprintf(properties->name, sizeof properties->name, "Emulated %d", number);
+  properties->totalGlobalMem = (size_t)1 << 32;
+  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int number) {
+  snprintf(id, (size_t)length, "0000:%02x:00.0", number + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int *version) {
+  return *version = emulated_devices < 0 ? 0 : 13000, cudaSuccess;
+}
+cudaError_t cudaSetDevice(int number) {
+  if (!exists(number)) return cudaErrorInvalidValue;
+  current_device = number;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *number) { return *number = current_device, cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+  *free_bytes = (size_t)3 << 30;
+  *total_bytes = (size_t)1 << 32;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void) {
+  lock l(device);
+  finish_all();
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute, int value) {
+  lock l(device);
+  if (value > 227 << 10) return cudaErrorInvalidValue;
+  allowed[kernel] = (size_t)value;
+  return cudaSuccess;
+}
+
+/* ---- memory's functions ------------------------------------------------ */
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+  lock l(device);
+  if (bytes > (size_t)1 << 40) return remember(cudaErrorMemoryAllocation);
+  return remember(allocated(memory, device_allocate(bytes)));
+}
+
+cudaError_t cudaFree(void *memory) {
+  lock l(device);
+  finish_all();
+  if (!memory) return cudaSuccess;
+  emulated_live--;
+  if (!guarded.count(memory)) return free(memory), cudaSuccess;
+  munmap(memory, guarded[memory]);
+  guarded.erase(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
+  lock l(device);
+  if (bytes > (size_t)1 << 40) return remember(cudaErrorMemoryAllocation);
+  return remember(allocated(memory, aligned_alloc(256, (bytes + 256) / 256 * 256)));
+}
+
+cudaError_t cudaFreeHost(void *memory) {
+  lock l(device);
+  emulated_live -= memory != NULL;
+  free(memory);
+  return cudaSuccess;
+}
+
+/* Waits for no stream: ours do not wait for the default one. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
+  lock l(device);
+  touch now;
+  memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+  lock l(device);
+  touch now;
+  memset(to, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind,
+                            cudaStream_t stream) {
+  emulated_enqueue(stream, [=] { memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, enum cudaMemcpyKind,
+                              cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  emulated_enqueue(stream, [=] {
+    for (size_t row = 0; row < height; row++)
+      memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+  emulated_enqueue(stream, [=] { memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+/* ---- streams' and events' functions ------------------------------------------------ */
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
+  lock l(device);
+  emulated_live++;
+  *stream = new emulated_stream;
+  streams.push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  lock l(device);
+  finish(stream);
+  for (size_t i = 0; i < streams.size(); i++)
+    if (streams[i] == stream) streams.erase(streams.begin() + (ptrdiff_t)i--);
+  emulated_live--;
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  lock l(device);
+  finish(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  lock l(device);
+  if (event->recorded) stream->operations.push_back({NULL, event->recorded});
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+  lock l(device);
+  emulated_live++;
+  *event = new emulated_event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  lock l(device);
+  emulated_live--;
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  lock l(device);
+  std::shared_ptr<mark> here(new mark);
+  event->recorded = here;
+  emulated_enqueue(stream, [here] { here->passed = true; });
+  return cudaSuccess;
+}
+
+/* An answer takes the device as long as one to eight operations. */
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  lock l(device);
+  bool passed = !event->recorded || event->recorded->passed;
+  touch now;
+  for (uint64_t n = 1 + draw(8); n-- && advance();) {}
+  return remember(passed ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  lock l(device);
+  run_until([event] { return !event->recorded || event->recorded->passed; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+  return *ms = 0.001f, cudaSuccess;
+}
