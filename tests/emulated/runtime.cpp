@@ -7,6 +7,7 @@
  * those of the real thing: an event stands for all that was in its stream when it was
  * recorded, and a stream that waits for it goes no further until then.
  *
+ * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver).
  * With SLUICE_EMULATED_GUARD set, the device's memory can be touched by operations alone:
  * the host that follows an address of the device crashes, as it would. */
 #include "tests/emulated/device.h"
@@ -19,7 +20,12 @@
 #include <mutex>
 #include <vector>
 
-int emulated_devices = 1, emulated_live;
+static int devices_by_environment() {
+  const char *text = getenv("SLUICE_EMULATED_GPUS");
+  return text ? atoi(text) : 1;
+}
+
+int emulated_devices = devices_by_environment(), emulated_live;
 
 namespace {
 

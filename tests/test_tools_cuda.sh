@@ -1,0 +1,80 @@
+#!/bin/bash
+# actorrun on GPUs, which are emulated here: losses are those of the CPU but for the last
+# bits, and have the same bits on one GPU, four stages of one GPU, several GPUs, and
+# several processes, whatever the timing; what is missing or wrong is said.
+set -euo pipefail
+actorrun=$SLUICE_BUILD/tests/emulated_actorrun
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HOME=$work TMPDIR=$work
+unset XDG_CONFIG_HOME
+fail() { echo "test_tools_cuda: $*" >&2; exit 1; }
+if [[ ! -x $actorrun ]]; then
+  echo "skipped: this build has no emulated GPU (with CUDA, or the thread sanitizer)"
+  exit 0
+fi
+
+model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3
+       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+run() { # report options...
+  local report=$1
+  shift
+  "$actorrun" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" "${model[@]}"
+}
+hexes() { grep -o '"loss_hex":[^,]*' "$work/$1"; }
+same() { cmp <(hexes "$1") <(hexes "$2") || fail "$1 and $2 differ in their losses"; }
+# Losses of two reports, at most this far from each other, relatively.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |
+    awk -F'[:\t]' -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++
+                                  if (d > most * $2) { print $2, $4; bad = 1 } }
+                                END { exit bad || n != 2 }' ||
+    fail "$1 and $2 are more than $3 from each other"
+}
+
+run cpu
+run one --devices cuda
+near cpu one 1e-5
+run four --devices cuda:0,0,0,0 --schedule zb-h1 --jitter 100
+same one four
+SLUICE_EMULATED_GPUS=2 run two --devices cuda --stages 4 --quota h2d=1 --quota d2h@3=1
+same one two
+run processes --devices cuda -n 2 --stages 2
+same one processes
+run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
+near cpu pieces 1e-5
+run bf16 --devices cuda --dtype bf16
+near cpu bf16 0.02
+
+# A plan needs no GPU: copies are actors, with quotas of their own.
+"$actorrun" --devices cuda --stages 2 --dry-run --plan "$work/plan" "${model[@]}" >"$work/out"
+grep -q '^register .* quota h2d=' "$work/plan" || fail "nothing is copied to the device"
+grep -q '^actor copy:report.* C on d2h@1 ' "$work/plan" || fail "losses do not leave by a copy"
+grep -q '^cuda:0 host' "$work/out" || fail "the host's memory is not shown: $(cat "$work/out")"
+
+# Values come and go.
+"$actorrun" --devices cuda --steps 1 --quiet --save "$work/w.safetensors" "${model[@]}"
+"$actorrun" --steps 1 --quiet --init "$work/w.safetensors" "${model[@]}"
+run resumed --devices cuda --stages 2 --checkpoint "$work/points" --every 1
+run again --devices cuda --checkpoint "$work/points" --resume --steps 3
+[[ $(hexes again | wc -l) == 1 ]] || fail "--resume did not go on"
+
+refuse() { # text words...
+  local text=$1 status=0
+  shift
+  "$actorrun" --steps 1 "$@" "${model[@]}" >"$work/out" 2>&1 || status=$?
+  ((status == 2)) || fail "$*: status $status: $(cat "$work/out")"
+  grep -q -- "$text" "$work/out" || fail "$*: $(cat "$work/out")"
+}
+SLUICE_EMULATED_GPUS=-1 refuse "no NVIDIA driver: install one.* or use --devices cpu" --devices cuda
+SLUICE_EMULATED_GPUS=0 refuse "no GPU can be used.* or use --devices cpu" --devices cuda
+refuse "there is no GPU 3: there is 1" --devices cuda:0,3
+refuse "3 GPUs for 2 stages" --devices cuda:0,0,0 --stages 2
+refuse "not cpu" --devices cuda:
+refuse "not cpu" --devices cuda:-1
+refuse "not cpu" --devices cuda:0,
+refuse "quota h2d@7" --devices cuda --quota h2d@7=2
+refuse "no register answers to quota h2d" --quota h2d=2
+refuse "virtual" --devices cuda --clock virtual
+actorrun=$SLUICE_BUILD/bin/actorrun
+refuse "has no CUDA: use --devices cpu, or build it with -DSLUICE_CUDA=ON" --devices cuda
