@@ -36,8 +36,8 @@ static void write_step(sli_checkpoints *c, int64_t step) {
   cJSON *about = cJSON_CreateObject();
   cJSON_AddNumberToObject(about, "lr", 0.1);
   cJSON_AddStringToObject(about, "model", "test");
-  CHECK(!sli_checkpoints_commit(c, step, about, 2, (const sli_shard_file *[]){&shards[0], &shards[1]}),
-        "%s", sl_detail());
+  const sli_shard_file *list[] = {&shards[0], &shards[1]};
+  CHECK(!sli_checkpoints_commit(c, step, about, 2, list), "%s", sl_detail());
   cJSON_Delete(about);
 }
 
