@@ -23,6 +23,17 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
 /* Bytes of all present arguments. */
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
 
+/* For signatures, where what is not set is SL_BROADCAST. */
+static inline sl_sbp sli_split(int dim) {
+  return (sl_sbp){SL_SPLIT, dim};
+}
+static inline sl_sbp sli_split_last(const sl_type *type) {
+  return sli_split(type->ndim - 1);
+}
+static inline sl_sbp sli_partial(void) {
+  return (sl_sbp){SL_PARTIAL, 0};
+}
+
 #define SLI_TRY(expression)                                                    \
   do {                                                                         \
     sl_status status_ = (expression);                                          \

@@ -225,14 +225,19 @@ typedef struct sl_sbp {
 /* One way in which R devices can share a call: each runs it on what it has of the inputs
  * and gets what `out` says of the outputs. That must hold of the way back too, where the
  * gradient of a broadcast array is partial, that of a partial one broadcast, that of a
- * split one split alike. */
+ * split one split alike. What is not set of in and out is broadcast, so what says nothing of
+ * an input or an output holds of one that is absent too. Inputs that are split along one dim
+ * by heads, or that are a row of segments, are split by heads, segment by segment. */
 enum { SL_SIGNATURE_ARGS = 8, SL_SIGNATURES = 12 };
 typedef struct sl_signature {
   sl_sbp in[SL_SIGNATURE_ARGS], out[SL_SIGNATURE_ARGS];
   bool heads;      /* attrs.heads and kv_heads are shared out with input 0's split dim */
   int first;       /* 1 + the input whose split tells attrs.first (and attrs.partial); 0: none */
   /* A call in two parts: row `local` runs on each device, its only output, split along its
-   * last dim, is joined everywhere, and `joined` makes the outputs of it. NULL: one call. */
+   * last dim, is joined everywhere, and `joined` makes the outputs of it. NULL: one call.
+   * The way back is that of the op itself, with attrs.first and attrs.partial, and `joined`'s
+   * outputs for its own; but what every device has made of all parts counts once, so the
+   * gradients of the outputs must be broadcast, not partial. */
   const struct sl_op *local, *joined;
 } sl_signature;
 

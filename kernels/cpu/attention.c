@@ -71,6 +71,29 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
+/* Sequences or heads are shared out. */
+static int attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  sl_sbp sequences = sli_split(0), columns = sli_split(2);
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sequences, sequences, sequences},
+                            .out = {sequences, sequences}};
+  out[n++] = (sl_signature){.in = {columns, columns, columns}, .out = {columns, sli_split(1)},
+                            .heads = true};
+  return n;
+}
+
+static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  sl_sbp sequences = sli_split(0), columns = sli_split(2);
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sequences}, .out = {sequences, sequences}};
+  out[n++] = (sl_signature){.in = {columns}, .out = {columns, sli_split(1)}, .heads = true};
+  return n;
+}
+
 /* Two products forward and five backward over the causal half of the scores. */
 static double attention_flops(const sl_type *o, int products) {
   return products * (double)sl_type_elements(o) * (double)(o->dim[1] + 1);
@@ -171,6 +194,7 @@ const sl_op sl_op_attention = {
     .name = "attention", .min_in = 3, .max_in = 3, .nout = 2,
     .pieced = &sl_op_attention_piece,
     .infer = attention_infer, .cost = attention_cost, .cpu = attention_cpu,
+    .signatures = attention_signatures,
     .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
               .nof = 3, .of = {0, 1, 2}}},
@@ -185,6 +209,7 @@ const sl_op sl_op_attention_packed = {
     .name = "attention_packed", .min_in = 1, .max_in = 1, .nout = 2,
     .pieced = &sl_op_attention_packed_piece,
     .infer = packed_infer, .cost = attention_cost, .cpu = packed_cpu,
+    .signatures = packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

@@ -79,6 +79,24 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
+/* What whole sequences' rows say, of the record and of q as well: both are by heads in their
+ * last dim, the record first k's and then v's. */
+static int with_record(int n, sl_signature *out, int outputs) {
+  for (int i = 0; i < n; i++)
+    for (int o = 2; o < outputs; o++) out[i].out[o] = out[i].out[0];
+  return n;
+}
+
+static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                            sl_signature *out) {
+  return with_record(sl_op_attention.signatures(attrs, nin, in, out), out, 3);
+}
+
+static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  return with_record(sl_op_attention_packed.signatures(attrs, nin, in, out), out, 4);
+}
+
 /* Of a piece as long and as far along as the average: the pieces' sum is the
  * whole's cost. Half of the record is there then. */
 static void cost(const sl_attrs *attrs, const sl_type *o, int products, double *flops,
@@ -248,6 +266,7 @@ const sl_op sl_op_attention_piece = {
     .name = "attention_piece", .min_in = 3, .max_in = 3, .nout = 3,
     .pieces = SL_PIECES_STATE, .updates = 4,
     .infer = piece_infer, .cost = piece_cost, .cpu = piece_cpu,
+    .signatures = piece_signatures,
     .grad = {{.op = &sl_op_attention_piece_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
               .nof = 3, .of = {0, 1, 2}}},
@@ -263,6 +282,7 @@ const sl_op sl_op_attention_packed_piece = {
     .name = "attention_packed_piece", .min_in = 1, .max_in = 1, .nout = 4,
     .pieces = SL_PIECES_STATE, .updates = 4,
     .infer = packed_infer, .cost = piece_cost, .cpu = packed_cpu,
+    .signatures = packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_piece_b, .cls = SL_CLASS_B,
               .in = {SL_OUT(3), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
               .nof = 1, .of = {0}}},

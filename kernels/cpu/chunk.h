@@ -23,7 +23,7 @@ typedef void sli_chunk_fn(void *call, int i);
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_b)                                                  \
-  X(cross_entropy) X(cross_entropy_b) X(mse) X(mse_b)                          \
+  X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
   X(sumsq) X(adamw)                                                            \
   X(round_bf16)
 
@@ -98,6 +98,11 @@ void sli_sum_rows(const sl_call *call, sli_chunk_fn *fn);
 
 static inline bool sli_accumulates(const sl_call *call, int output) {
   return call->accumulate >> output & 1;
+}
+
+/* Where the call's rows begin in their sequences. */
+static inline int64_t sli_first_position(const sl_call *call) {
+  return call->tick.row + call->attrs->first;
 }
 
 /* ---- attention, shared by its rows and its chunks ---------------------------- */

@@ -11,6 +11,12 @@ static sl_status copy_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
+static int copy_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  return 1;
+}
+
 SLI_COST(copy_cost, 0, 1, 1)
 
 static void copy_chunk(void *arg, int i) {
@@ -31,6 +37,7 @@ const sl_op sl_op_copy = {
     .name = "copy", .min_in = 1, .max_in = 1, .nout = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = copy_infer, .cost = copy_cost, .cpu = copy_cpu,
+    .signatures = copy_signatures,
     .accumulates = 1,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

@@ -21,6 +21,13 @@ static sl_status infer_two(const sl_attrs *attrs, int nin, const sl_type *in, sl
   return infer_same(nin, in, 2, out);
 }
 
+/* A sum of what are summands on both sides. */
+static int add_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_partial(), sli_partial()}, .out = {sli_partial()}};
+  return 1;
+}
+
 SLI_COST(cost_1, 0, 1, 1)
 SLI_COST(cost_tanh, 0, 1, 20)
 SLI_COST(cost_2, 0, 2, 2)
@@ -46,6 +53,7 @@ const sl_op sl_op_add = {
     .name = "add", .min_in = 2, .max_in = 2, .nout = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_1, .cpu = add_cpu,
+    .signatures = add_signatures,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
              {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {1}}},
 };

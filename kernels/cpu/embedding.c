@@ -25,12 +25,13 @@ static sl_status embedding_w_infer(const sl_attrs *attrs, int nin, const sl_type
 }
 
 static sl_status position_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
+  int64_t end = attrs->first + in[0].dim[1];
+  (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
-  if (in[1].dim[0] < in[0].dim[1] || in[1].dim[1] != in[0].dim[2])
+  if (in[1].dim[0] < end || in[1].dim[1] != in[0].dim[2])
     return sli_misfit(&in[1], "table must be f32[n, %lld] with n >= %lld",
-                      (long long)in[0].dim[2], (long long)in[0].dim[1]);
+                      (long long)in[0].dim[2], (long long)end);
   out[0] = in[0];
   return SL_OK;
 }
@@ -41,6 +42,29 @@ static sl_status position_w_infer(const sl_attrs *attrs, int nin, const sl_type 
   SLI_TRY(position_infer(attrs, nin, in, &dy));
   out[0] = in[1];
   return SL_OK;
+}
+
+/* The vocabulary is shared out, or the columns. */
+static int embedding_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                sl_signature *out) {
+  (void)attrs, (void)nin;
+  int n = 0;
+  out[n++] = (sl_signature){.in = {[1] = sli_split(0)}, .out = {sli_partial()}, .first = 2};
+  out[n++] = (sl_signature){.in = {[1] = sli_split(1)}, .out = {sli_split(in[0].ndim)}};
+  return n;
+}
+
+/* Sequences, positions or columns are shared out; or it adds what are summands on both
+ * sides. */
+static int position_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                               sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
+  out[n++] = (sl_signature){.in = {sli_split(1)}, .out = {sli_split(1)}, .first = 1};
+  out[n++] = (sl_signature){.in = {sli_split(2), sli_split(1)}, .out = {sli_split(2)}};
+  out[n++] = (sl_signature){.in = {sli_partial(), sli_partial()}, .out = {sli_partial()}};
+  return n;
 }
 
 /* Only the rows that are looked up move. */
@@ -74,6 +98,7 @@ const sl_op sl_op_embedding = {
     .name = "embedding", .min_in = 2, .max_in = 2, .nout = 1,
     .pieces = SL_PIECES_ROWS, .whole = 2,
     .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
+    .signatures = embedding_signatures,
     .grad = {{.op = &sl_op_embedding_w, .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
 };
@@ -89,6 +114,7 @@ const sl_op sl_op_position = {
     .name = "position", .min_in = 2, .max_in = 2, .nout = 1,
     .pieces = SL_PIECES_POSITIONS, .whole = 2,
     .infer = position_infer, .cost = position_cost, .cpu = position_cpu,
+    .signatures = position_signatures,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
              {.op = &sl_op_position_w, .cls = SL_CLASS_W,
               .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},

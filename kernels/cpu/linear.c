@@ -50,6 +50,20 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
+/* The output features are shared out, or the input features. */
+static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  int to = attrs->transposed ? 1 : 0;
+  sl_sbp last = sli_split_last(&in[0]);
+  out[0] = (sl_signature){.in = {[1] = sli_split(to)}, .out = {last}};
+  out[1] = (sl_signature){.in = {last, sli_split(1 - to)}, .out = {sli_partial()}};
+  if (has(nin, in, 2)) {
+    out[0].in[2] = sli_split(0);
+    out[1].in[2] = sli_partial();
+  }
+  return 2;
+}
+
 static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
   int64_t n = sl_type_last(&in[0]);
@@ -240,6 +254,7 @@ const sl_op sl_op_linear = {
     .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,
     .prepare = linear_prepare, .release = release, .cpu = linear_cpu,
+    .signatures = linear_signatures,
     .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}},
              {.op = &sl_op_linear_w, .cls = SL_CLASS_W,

@@ -1,4 +1,6 @@
 /* Rows of the losses. Partial sums of chunks meet in chunk order. */
+#include <math.h>
+
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
 
@@ -33,6 +35,33 @@ static sl_status cross_entropy_b_infer(const sl_attrs *attrs, int nin, const sl_
   return SL_OK;
 }
 
+/* The columns are shared out. */
+static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_signature *out) {
+  (void)attrs, (void)nin;
+  out[0] = (sl_signature){.in = {sli_split_last(&in[0])}, .first = 1,
+                          .local = &sl_op_cross_entropy_part,
+                          .joined = &sl_op_cross_entropy_join};
+  return 1;
+}
+
+static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  out[0] = sli_type_with_last(&in[0], 3);
+  return SL_OK;
+}
+
+static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("parts", &in[0], SL_F32, -1));
+  if (sl_type_last(&in[0]) % 3) return sli_misfit(&in[0], "parts must be f32[..., 3 * n]");
+  out[0] = SL_SCALAR(SL_F64);
+  out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
 static sl_status mse_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("y", &in[0], SL_F32, -1));
@@ -51,6 +80,8 @@ static sl_status mse_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 
 SLI_COST(cross_entropy_cost, 0, 2, 15)
 SLI_COST(cross_entropy_b_cost, 0, 1, 15)
+SLI_COST(cross_entropy_part_cost, 0, 1, 15)
+SLI_COST(cross_entropy_join_cost, 0, 2, 10)
 SLI_COST(mse_cost, 0, 1, 3)
 SLI_COST(mse_b_cost, 0, 1, 2)
 
@@ -84,6 +115,40 @@ static void cross_entropy_b_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy_b);
 }
 
+static void cross_entropy_part_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy_part);
+}
+
+static void cross_entropy_join_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *parts = call->in[0]; /* [R, n, 3] */
+  float *lse = call->out[1];        /* [R] */
+  double *partial = call->scratch, total = 0;
+  int64_t width = sl_type_last(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *p = parts + r * width;
+    float m = p[0];
+    double sum = 0, target = 0;
+    for (int64_t c = 3; c < width; c += 3) m = p[c] > m ? p[c] : m;
+    for (int64_t c = 0; c < width; c += 3) {
+      sum += (double)p[c + 1] * exp((double)p[c] - (double)m);
+      target += (double)p[c + 2];
+    }
+    float l = (float)((double)m + log(sum));
+    total += (double)l - target;
+    if (lse) lse[r] = l;
+  }
+  partial[i] = total;
+}
+
+static void cross_entropy_join_cpu(const sl_call *call) {
+  const sl_type *parts = &call->in_type[0];
+  sli_for_rows(call, parts, cross_entropy_join_chunk);
+  double *loss = call->out[0];
+  if (loss) *loss = add_up(call->scratch, row_chunks(parts)) / (double)sl_type_rows(parts);
+}
+
 static size_t mse_scratch(const sl_call *call, int threads) {
   (void)threads;
   return (size_t)element_chunks(&call->in_type[0]) * sizeof(double);
@@ -105,6 +170,7 @@ const sl_op sl_op_cross_entropy = {
     .pieces = SL_PIECES_MEAN,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
     .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
+    .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
@@ -113,6 +179,19 @@ const sl_op sl_op_cross_entropy_b = {
     .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost, .cpu = cross_entropy_b_cpu,
+};
+
+const sl_op sl_op_cross_entropy_part = {
+    .name = "cross_entropy_part", .min_in = 2, .max_in = 2, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .infer = part_infer, .cost = cross_entropy_part_cost, .cpu = cross_entropy_part_cpu,
+};
+
+const sl_op sl_op_cross_entropy_join = {
+    .name = "cross_entropy_join", .min_in = 1, .max_in = 1, .nout = 2,
+    .pieces = SL_PIECES_MEAN,
+    .infer = join_infer, .cost = cross_entropy_join_cost,
+    .scratch = cross_entropy_scratch, .cpu = cross_entropy_join_cpu,
 };
 
 const sl_op sl_op_mse = {

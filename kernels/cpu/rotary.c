@@ -15,11 +15,23 @@ static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
+/* Sequences, positions or heads are shared out. */
+static int rotary_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
+  out[n++] = (sl_signature){.in = {sli_split(1)}, .out = {sli_split(1)}, .first = 1};
+  out[n++] = (sl_signature){.in = {sli_split(2)}, .out = {sli_split(2)}, .heads = true};
+  return n;
+}
+
 SLI_COST(rotary_cost, 0, 1, 3)
 
 static sl_status rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
-  int64_t positions = call->attrs->length ? call->attrs->length : x->dim[1];
+  int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
+  int64_t positions = call->attrs->first + length;
   int64_t pairs = x->dim[2] / call->attrs->heads / 2;
   size_t count = (size_t)(positions * pairs);
   sli_rotary *r = malloc(sizeof *r + 2 * count * sizeof(float));
@@ -49,6 +61,7 @@ const sl_op sl_op_rotary = {
     .pieces = SL_PIECES_POSITIONS,
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_cpu,
+    .signatures = rotary_signatures,
     .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

@@ -159,6 +159,11 @@ template <int N, typename T> __device__ inline void add_up(float (&g)[N], const 
 /* *to = the sum of `count` doubles / divisor (squares.cu). */
 void sum_all(void *stream, const void *partial, int64_t count, double divisor, void *to);
 
+/* Where the call's rows begin in their sequences. */
+inline int64_t first_position(const sl_call *call) {
+  return call->tick.row + call->attrs->first;
+}
+
 inline bool accumulates(const sl_call *call, int output) { return call->accumulate >> output & 1; }
 
 } // namespace sli

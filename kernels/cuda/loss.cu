@@ -43,19 +43,24 @@ __device__ inline sli_soft block_join(sli_soft s) {
   return s;
 }
 
-/* One block a row. */
-template <typename T>
-__global__ void cross_entropy(const T *logits, const int32_t *targets, float *lse,
-                              double *partial, int64_t vocab) {
+/* The softmax's sum over a row, the same in every thread. */
+template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t width) {
   constexpr int N = wide<T>;
-  const T *row = logits + blockIdx.x * vocab;
   sli_soft s = {SLI_LOWEST, 0};
-  along_memory(row, vocab, [&](int64_t, const float(&x)[N], int begin, int end) {
+  along_memory(row, width, [&](int64_t, const float(&x)[N], int begin, int end) {
 #pragma unroll
     for (int n = 0; n < N; n++)
       if (n >= begin && n < end) s = sli_soft_add(s, x[n]);
   });
-  s = block_join(s);
+  return block_join(s);
+}
+
+/* One block a row. */
+template <typename T>
+__global__ void cross_entropy(const T *logits, const int32_t *targets, float *lse,
+                              double *partial, int64_t vocab) {
+  const T *row = logits + blockIdx.x * vocab;
+  sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
   float l = s.top + logf(s.total);
   int32_t target = targets[blockIdx.x];
@@ -64,14 +69,47 @@ __global__ void cross_entropy(const T *logits, const int32_t *targets, float *ls
   if (lse) lse[blockIdx.x] = l;
 }
 
+/* One block a row of some of the columns. */
+template <typename T>
+__global__ void cross_entropy_part(const T *logits, const int32_t *targets, float *part,
+                                   int64_t first, int64_t vocab) {
+  const T *row = logits + blockIdx.x * vocab;
+  sli_soft s = row_soft(row, vocab);
+  if (threadIdx.x) return;
+  int64_t target = targets[blockIdx.x] - first;
+  float *to = part + 3 * (int64_t)blockIdx.x;
+  to[0] = s.top;
+  to[1] = s.total;
+  to[2] = target >= 0 && target < vocab ? to_float(row[target]) : 0.0f;
+}
+
+/* One thread a row of parts [R, width / 3, 3]. */
+__global__ void cross_entropy_join(const float *parts, float *lse, double *partial, int64_t rows,
+                                   int64_t width) {
+  int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (r >= rows) return;
+  const float *p = parts + r * width;
+  float top = p[0];
+  double total = 0, target = 0;
+  for (int64_t c = 3; c < width; c += 3) top = p[c] > top ? p[c] : top;
+  for (int64_t c = 0; c < width; c += 3) {
+    total += (double)p[c + 1] * exp((double)p[c] - (double)top);
+    target += (double)p[c + 2];
+  }
+  float l = (float)((double)top + log(total));
+  partial[r] = (double)l - target;
+  if (lse) lse[r] = l;
+}
+
 /* One block a row; dlogits may be logits. */
 template <typename T>
 __global__ void cross_entropy_b(const T *logits, const int32_t *targets, const float *lse,
-                                const float *dloss, T *dlogits, int64_t rows, int64_t vocab) {
+                                const float *dloss, T *dlogits, int64_t rows, int64_t first,
+                                int64_t vocab) {
   constexpr int N = wide<T>;
   T *to = dlogits + blockIdx.x * vocab;
   float scale = *dloss / (float)rows, l = lse[blockIdx.x];
-  int64_t target = targets[blockIdx.x];
+  int64_t target = targets[blockIdx.x] - first;
   along_memory(logits + blockIdx.x * vocab, vocab,
                [&](int64_t c, const float(&x)[N], int begin, int end) {
     float d[N] = {};
@@ -107,6 +145,22 @@ void sli_cuda_cross_entropy_b(const sl_call *call, void *stream) {
     using T = decltype(element);
     launch(stream, grid_of(rows), BLOCK, 0, cross_entropy_b<T>, (const T *)call->in[0],
            (const int32_t *)call->in[1], (const float *)call->in[2], (const float *)call->in[3],
-           (T *)call->out[0], rows, vocab);
+           (T *)call->out[0], rows, call->attrs->first, vocab);
   });
+}
+
+void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(rows), BLOCK, 0, cross_entropy_part<T>, (const T *)call->in[0],
+           (const int32_t *)call->in[1], (float *)call->out[0], call->attrs->first, vocab);
+  });
+}
+
+void sli_cuda_cross_entropy_join(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
+  launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, cross_entropy_join,
+         (const float *)call->in[0], (float *)call->out[1], (double *)call->scratch, rows, width);
+  if (call->out[0]) sum_all(stream, call->scratch, rows, (double)rows, call->out[0]);
 }

@@ -47,6 +47,7 @@ const sli_cuda_row sli_cuda_rows[] = {
     ROW(attention_packed_piece, ATTENTION),
     ROW(attention_packed_piece_b, ATTENTION, SCRATCH(attention_b)),
     ROW(cross_entropy, SCRATCH(cross_entropy)), ROW(cross_entropy_b),
+    ROW(cross_entropy_part), ROW(cross_entropy_join, SCRATCH(cross_entropy)),
     ROW(mse, SCRATCH(chunks)), ROW(mse_b),
     ROW(sumsq, .prepare = parts_prepare, SCRATCH(chunks)),
     ROW(clip, SCRATCH(clip)),

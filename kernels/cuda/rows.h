@@ -31,7 +31,8 @@ enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
   X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack) X(slice) X(join) X(sum)              \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w)    \
   X(bias_w) X(embedding) X(embedding_w) X(position) X(position_w) X(rotary) X(rotary_b) \
-  X(cross_entropy) X(cross_entropy_b) X(mse) X(mse_b) X(sumsq) X(clip) X(adamw)      \
+  X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(cross_entropy_join)    \
+  X(mse) X(mse_b) X(sumsq) X(clip) X(adamw)                                          \
   X(attention) X(attention_b) X(attention_packed) X(attention_packed_b)              \
   X(attention_piece) X(attention_piece_b)                                            \
   X(attention_packed_piece) X(attention_packed_piece_b)                              \

@@ -10,14 +10,14 @@ using namespace sli;
 /* ---- embedding ------------------------------------------------ */
 
 template <typename T, int N>
-__global__ void embed(const int32_t *ids, const float *table, T *y, int64_t vocab,
-                      int64_t width) {
-  int64_t r = blockIdx.x, id = ids[r];
+__global__ void embed(const int32_t *ids, const float *table, T *y, int64_t first, int64_t vocab,
+                      int64_t width, float other) {
+  int64_t r = blockIdx.x, id = ids[r] - first;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float x[N];
     if (id >= 0 && id < vocab) load<N>(x, table + id * width + c);
     else
-      for (int n = 0; n < N; n++) x[n] = NAN;
+      for (int n = 0; n < N; n++) x[n] = other;
     store<N>(y + r * width + c, x);
   }
 }
@@ -36,26 +36,27 @@ __device__ inline bool is_among(const int32_t *ids, int64_t begin, int64_t end, 
  * time and leave a mark for each that fits, one bit a lane. */
 template <typename T, int N>
 __global__ void embed_w(const int32_t *ids, const T *dy, float *dtable, int64_t rows,
-                        int64_t vocab, int64_t width) {
+                        int64_t first, int64_t vocab, int64_t width) {
   __shared__ unsigned marks[BLOCK / WARP];
-  int64_t first = blockIdx.x;
-  int32_t id = ids[first];
-  if (id < 0 || id >= vocab || is_among(ids, 0, first, id)) return;
-  for (int64_t r0 = first; r0 < rows; r0 += BLOCK) {
+  int64_t own = blockIdx.x;
+  int32_t id = ids[own];
+  if (id < first || id - first >= vocab || is_among(ids, 0, own, id)) return;
+  float *sums = dtable + (id - first) * width;
+  for (int64_t r0 = own; r0 < rows; r0 += BLOCK) {
     unsigned fits = __ballot_sync(ALL, r0 + threadIdx.x < rows && ids[r0 + threadIdx.x] == id);
     __syncthreads(); /* the last marks have been read */
     if (threadIdx.x % WARP == 0) marks[threadIdx.x / WARP] = fits;
     __syncthreads();
     for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += BLOCK * N) {
       float sum[N], d[N];
-      load<N>(sum, dtable + id * width + c);
+      load<N>(sum, sums + c);
       for (int w = 0; w < BLOCK / WARP; w++)
         for (unsigned left = marks[w]; left; left &= left - 1) {
           load<N>(d, dy + (r0 + w * WARP + __ffs((int)left) - 1) * width + c);
 #pragma unroll
           for (int n = 0; n < N; n++) sum[n] += d[n];
         }
-      store<N>(dtable + id * width + c, sum);
+      store<N>(sums + c, sum);
     }
   }
 }
@@ -134,8 +135,8 @@ void turn_all(const sl_call *call, void *stream, float direction) {
     with_packs<T>(a->pairs, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_rows(x)), threads_for(x->dim[2] / 2 / N), 0, turn<T, N>,
-             (const T *)call->in[0], (T *)call->out[0], *a, call->tick.row, x->dim[1], x->dim[2],
-             direction);
+             (const T *)call->in[0], (T *)call->out[0], *a, first_position(call), x->dim[1],
+             x->dim[2], direction);
     });
   });
 }
@@ -144,13 +145,14 @@ void turn_all(const sl_call *call, void *stream, float direction) {
 
 void sli_cuda_embedding(const sl_call *call, void *stream) {
   int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
+  float other = call->attrs->partial ? 0.0f : NAN;
   with_elements(call->out_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_elements(&call->in_type[0])), threads_for(width / N), 0,
              embed<T, N>, (const int32_t *)call->in[0], (const float *)call->in[1],
-             (T *)call->out[0], vocab, width);
+             (T *)call->out[0], call->attrs->first, vocab, width, other);
     });
   });
 }
@@ -165,7 +167,7 @@ void sli_cuda_embedding_w(const sl_call *call, void *stream) {
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(rows), BLOCK, 0, embed_w<T, N>, (const int32_t *)call->in[0],
-             (const T *)call->in[1], (float *)call->out[0], rows, vocab, width);
+             (const T *)call->in[1], (float *)call->out[0], rows, call->attrs->first, vocab, width);
     });
   });
 }
@@ -178,7 +180,7 @@ void sli_cuda_position(const sl_call *call, void *stream) {
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_rows(x)), threads_for(width / N), 0, add_position<T, N>,
-             (const T *)call->in[0], (const float *)call->in[1] + call->tick.row * width,
+             (const T *)call->in[0], (const float *)call->in[1] + first_position(call) * width,
              (T *)call->out[0], x->dim[1], width);
     });
   });
@@ -193,14 +195,15 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(call->out_type[0].dim[0]), threads_for(width / N), 0,
              sum_position<T, N>, (const T *)call->in[0], (float *)call->out[0],
-             accumulates(call, 0), dy->dim[0], call->tick.row, dy->dim[1], width);
+             accumulates(call, 0), dy->dim[0], first_position(call), dy->dim[1], width);
     });
   });
 }
 
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
-  int64_t positions = call->attrs->length ? call->attrs->length : x->dim[1];
+  int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
+  int64_t positions = call->attrs->first + length;
   int64_t pairs = x->dim[2] / call->attrs->heads / 2, count = positions * pairs;
   double theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
   angles *a = (angles *)calloc(1, sizeof *a);

@@ -46,7 +46,26 @@ static void cross_entropy_b_chunk(void *arg, int i) {
     float *dx = dlogits + r * vocab;
     for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
       store(dx + c, vexp(load(x + c, n) - lse[r]) * scale, n);
-    if (targets[r] >= 0 && targets[r] < vocab) dx[targets[r]] -= scale;
+    int64_t target = targets[r] - call->attrs->first;
+    if (target >= 0 && target < vocab) dx[target] -= scale;
+  }
+}
+
+static void cross_entropy_part_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *logits = call->in[0];   /* [R, V] */
+  const int32_t *targets = call->in[1]; /* [R] */
+  float *part = call->out[0];          /* [R, 3] */
+  int64_t vocab = sl_type_last(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *x = logits + r * vocab;
+    float m = row_max(x, vocab);
+    if (m == -INFINITY) m = -FLT_MAX; /* all columns masked: their sum is 0, not NaN */
+    int64_t target = targets[r] - call->attrs->first;
+    part[3 * r] = m;
+    part[3 * r + 1] = row_exp_sum(x, vocab, m);
+    part[3 * r + 2] = target >= 0 && target < vocab ? x[target] : 0;
   }
 }
 

@@ -1,5 +1,6 @@
 /* Everything from outside that vector/ needs: included before a level is
  * switched on, so that no foreign inline function is compiled for it. */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

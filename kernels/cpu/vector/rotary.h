@@ -5,7 +5,7 @@ static inline void turn(const sl_call *call, int i, float direction) {
   const float *x = call->in[0]; /* [B, T, H*D] */
   float *y = call->out[0];      /* [B, T, H*D] */
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
-  int64_t pairs = angles->pairs, first = call->tick.row;
+  int64_t pairs = angles->pairs, first = sli_first_position(call);
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *cosines = angles->cos + (first + r % length) * pairs;

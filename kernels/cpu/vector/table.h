@@ -8,12 +8,14 @@ static void embedding_chunk(void *arg, int i) {
   const float *table = call->in[1];  /* [V, C] */
   float *y = call->out[0];           /* [R, C] */
   int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
+  float other = call->attrs->partial ? 0 : NAN;
   sli_range rows = sli_rows(&call->out_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
-    if (ids[r] >= 0 && ids[r] < vocab)
-      memcpy(y + r * width, table + ids[r] * width, (size_t)width * sizeof *y);
+    int64_t id = ids[r] - call->attrs->first;
+    if (id >= 0 && id < vocab)
+      memcpy(y + r * width, table + id * width, (size_t)width * sizeof *y);
     else
-      for (int64_t c = 0; c < width; c++) y[r * width + c] = NAN;
+      for (int64_t c = 0; c < width; c++) y[r * width + c] = other;
   }
 }
 
@@ -38,9 +40,10 @@ static void embedding_w_chunk(void *arg, int i) {
   int64_t rows = sl_type_elements(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
   if (!sli_accumulates(call, 0)) zero_columns(dtable, vocab, width, columns);
-  for (int64_t r = 0; r < rows; r++)
-    if (ids[r] >= 0 && ids[r] < vocab)
-      add_columns(dtable + ids[r] * width, dy + r * width, columns);
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t id = ids[r] - call->attrs->first;
+    if (id >= 0 && id < vocab) add_columns(dtable + id * width, dy + r * width, columns);
+  }
 }
 
 static void position_chunk(void *arg, int i) {
@@ -49,7 +52,7 @@ static void position_chunk(void *arg, int i) {
   float *y = call->out[0];                            /* [B, T, C] */
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
   sli_range rows = sli_rows(&call->in_type[0], i);
-  table += call->tick.row * width;
+  table += sli_first_position(call) * width;
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *xr = x + r * width, *tr = table + r % length * width;
     float *yr = y + r * width;
@@ -66,7 +69,7 @@ static void position_w_chunk(void *arg, int i) {
   int64_t rows = sl_type_rows(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
   if (!sli_accumulates(call, 0)) zero_columns(dtable, call->out_type[0].dim[0], width, columns);
-  dtable += call->tick.row * width;
+  dtable += sli_first_position(call) * width;
   for (int64_t r = 0; r < rows; r++)
     add_columns(dtable + r % length * width, dy + r * width, columns);
 }
