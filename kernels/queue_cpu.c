@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "kernels/bind.h"
 #include "kernels/cpu/team.h"
 
 typedef struct cpu_queue {
@@ -35,46 +36,23 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
   return SL_OK;
 }
 
-static inline void *place_address(sl_place place, void *const *bases) {
-  return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;
-}
-
-/* What a call would write is not wanted this time. */
-static inline bool is_left_out(const sl_program_call *c, void *const *out) {
-  for (int o = 0; o < c->nout; o++)
-    if (out[o]) return false;
-  return c->nout > 0;
-}
-
 static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing,
                      const sl_tick *tick) {
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
-  uint32_t accumulate = c->accumulate;
-  for (int i = 0; i < c->nin; i++) in[i] = place_address(c->in[i], firing->bases);
-  for (int o = 0; o < c->nout; o++) {
-    out[o] = place_address(c->out[o], firing->bases);
-    if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
-  }
-  if (is_left_out(c, out)) return;
-  c->op->cpu(&(sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
-                        .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
-                        .accumulate = accumulate, .state = c->state, .scratch = q->scratch,
-                        .team = q->team, .tick = *tick});
+  sl_call call;
+  if (!sli_call_bind(c, firing, tick, in, out, &call)) return;
+  call.scratch = q->scratch;
+  call.team = q->team;
+  c->op->cpu(&call);
 }
 
 /* Apart, so that a firing with nothing to run costs next to nothing. */
 static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
                                                   const sl_firing *firing) {
   uint64_t start = sli_now_ns();
-  const sl_program_call *calls = program->calls;
-  sl_tick tick = firing->tick;
-  if (program->pieces) {
-    const sl_program_piece *piece = &program->pieces[tick.piece];
-    calls += piece->variant * program->ncalls;
-    tick.row = piece->row;
-    tick.rows = piece->rows;
-  }
+  sl_tick tick;
+  const sl_program_call *calls = sli_program_calls(program, firing, &tick);
   for (int i = 0; i < program->ncalls; i++) {
     sl_call_time *time = calls[i].time;
     run_call(q, &calls[i], firing, &tick);

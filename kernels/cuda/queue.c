@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "kernels/bind.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/program.h"
 
@@ -73,33 +74,16 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
 
 /* ---- launching ------------------------------------------------ */
 
-static inline void *place_address(sl_place place, void *const *bases) {
-  return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;
-}
-
-/* What a call would write is not wanted this time. */
-static inline bool is_left_out(const sl_program_call *c, void *const *out) {
-  for (int o = 0; o < c->nout; o++)
-    if (out[o]) return false;
-  return c->nout > 0;
-}
-
 static void launch_call(cuda_queue *q, const sl_program_call *c, const sl_firing *firing,
                         const sl_tick *tick) {
   const sli_cuda_call *made = c->state;
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
-  uint32_t accumulate = c->accumulate;
-  for (int i = 0; i < c->nin; i++) in[i] = place_address(c->in[i], firing->bases);
-  for (int o = 0; o < c->nout; o++) {
-    out[o] = place_address(c->out[o], firing->bases);
-    if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
-  }
-  if (is_left_out(c, out)) return;
-  made->launch(&(sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
-                          .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
-                          .accumulate = accumulate, .state = made->state, .scratch = q->scratch,
-                          .tick = *tick}, q->stream);
+  sl_call call;
+  if (!sli_call_bind(c, firing, tick, in, out, &call)) return;
+  call.state = made->state;
+  call.scratch = q->scratch;
+  made->launch(&call, q->stream);
   must(q, cudaGetLastError(), c->op->name);
 }
 
@@ -116,14 +100,8 @@ static void measure_call(cuda_queue *q, const sl_program_call *c, const sl_firin
 }
 
 static void launch_program(cuda_queue *q, const sl_program *program, const sl_firing *firing) {
-  const sl_program_call *calls = program->calls;
-  sl_tick tick = firing->tick;
-  if (program->pieces) {
-    const sl_program_piece *piece = &program->pieces[tick.piece];
-    calls += piece->variant * program->ncalls;
-    tick.row = piece->row;
-    tick.rows = piece->rows;
-  }
+  sl_tick tick;
+  const sl_program_call *calls = sli_program_calls(program, firing, &tick);
   for (int i = 0; i < program->ncalls; i++)
     if (calls[i].time) measure_call(q, &calls[i], firing, &tick);
     else launch_call(q, &calls[i], firing, &tick);

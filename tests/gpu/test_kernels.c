@@ -41,7 +41,10 @@ static const claim claims[] = {
     {&sl_op_linear, {.transposed = true}, 2, {F32(1, 7), F32(7, 64)}, 0},
     {&sl_op_embedding, {0}, 2, {I32(3, 7), F32(5, 33)}, 7},
     {&sl_op_embedding, {0}, 2, {I32(300), F32(6, 72)}, 5},
+    {&sl_op_embedding, {.first = 3, .partial = true}, 2, {I32(3, 7), F32(5, 33)}, 11},
+    {&sl_op_embedding, {.first = 40, .partial = true}, 2, {I32(300), F32(6, 72)}, 50},
     {&sl_op_position, {0}, 2, {F32(2, 7, 33), F32(9, 33)}, 0},
+    {&sl_op_position, {.first = 2}, 2, {F32(2, 7, 64), F32(9, 64)}, 0},
     {&sl_op_position, {0}, 2, {F32(3, 4, 64), F32(4, 64)}, 0},
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_copy, {0}, 1, {F32(7, 33)}, 0},
@@ -56,6 +59,7 @@ static const claim claims[] = {
     {&sl_op_rmsnorm, {.eps = 0.1f}, 2, {F32(2, 37, 136), F32(136)}, 0},
     {&sl_op_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_rotary, {.heads = 2, .theta = 500}, 1, {F32(1, 5, 64)}, 0},
+    {&sl_op_rotary, {.heads = 3, .first = 9}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_attention, {.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
     {&sl_op_attention, {.heads = 2}, 3, {F32(1, 7, 14), F32(1, 7, 14), F32(1, 7, 14)}, 0},
     {&sl_op_attention, {.heads = 2, .kv_heads = 1}, 3,
@@ -67,6 +71,9 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
+    {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
 #ifndef SLUICE_EMULATED
@@ -102,6 +109,7 @@ static const struct {
     {&sl_op_attention_piece, 7, 5},  {&sl_op_attention_piece_b, 23, 15},
     {&sl_op_attention_packed_piece, 1, 13}, {&sl_op_attention_packed_piece_b, 23, 3},
     {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
+    {&sl_op_cross_entropy_part, 1, 0},
     {&sl_op_mse, 3, 0},          {&sl_op_mse_b, 3, 1},
     {&sl_op_sumsq, 255, 0},      {&sl_op_clip, 0, 0},         {&sl_op_adamw, 0, 0},
     {&sl_op_pack, 0, 0},
@@ -508,6 +516,21 @@ static void check_parts_and_sums(void) {
   check_sum(F32(16, 128), 8);
 }
 
+/* What n devices have found out about their columns, made a loss. */
+static void check_loss_of_parts(int64_t rows, int n) {
+  sl_type type = F32(rows, 3 * n);
+  kernel k = kernel_create(&sl_op_cross_entropy_join, (sl_attrs){0}, 1, &type, 2);
+  float *parts = k.in[0];
+  array_random(parts, &type, 0);
+  for (int64_t p = 0; p < rows * n; p++) {
+    parts[3 * p + 1] = 1 + fabsf(parts[3 * p + 1]);            /* a sum has its largest: 1 */
+    parts[3 * p + 2] = p % n ? 0 : parts[3 * p] - parts[3 * p + 1];
+  }
+  check_call(&k, 2e-6, false);
+  check_variants(&k);
+  kernel_destroy(&k);
+}
+
 static void check_every_row_is_there(void) {
   static const sl_op *const on_the_host[] = {&sl_op_source, &sl_op_report};
   for (int i = 0; sl_ops[i]; i++) {
@@ -530,13 +553,15 @@ int main(int argc, char **argv) {
     check_packed(bf16);
     check_rounded_gradient(bf16);
   }
-  check_positions(&sl_op_position, (sl_attrs){.length = 12}, 2,
+  check_positions(&sl_op_position, (sl_attrs){.length = 12, .first = 3}, 2,
                   (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
-  check_positions(&sl_op_rotary, (sl_attrs){.heads = 2, .length = 12}, 1,
+  check_positions(&sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
                   (const sl_type[]){F32(2, 5, 32)});
   check_update(16384 * 2 + 3);
   check_update(70);
   check_parts_and_sums();
+  check_loss_of_parts(7, 1);
+  check_loss_of_parts(300, 3);
   for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) check_fill((sl_dtype)dtype);
   return 0;
 }

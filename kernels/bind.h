@@ -1,0 +1,40 @@
+/* From a program's calls to calls with addresses: what all queues that run programs do. */
+#ifndef SLUICE_BIND_H
+#define SLUICE_BIND_H
+
+#include <sluice/program.h>
+
+/* The calls of this firing's piece, program->ncalls of them, and the tick they are told. */
+static inline const sl_program_call *sli_program_calls(const sl_program *program,
+                                                       const sl_firing *firing, sl_tick *tick) {
+  *tick = firing->tick;
+  if (!program->pieces) return program->calls;
+  const sl_program_piece *piece = &program->pieces[tick->piece];
+  tick->row = piece->row;
+  tick->rows = piece->rows;
+  return program->calls + piece->variant * program->ncalls;
+}
+
+static inline void *sli_place_address(sl_place place, void *const *bases) {
+  return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;
+}
+
+/* Fills in[nin] and out[nout], and all of *call but its scratch and team. False: what the
+ * call would write is not wanted this time. */
+static inline bool sli_call_bind(const sl_program_call *c, const sl_firing *firing,
+                                 const sl_tick *tick, const void **in, void **out, sl_call *call) {
+  uint32_t accumulate = c->accumulate;
+  bool wanted = !c->nout;
+  for (int i = 0; i < c->nin; i++) in[i] = sli_place_address(c->in[i], firing->bases);
+  for (int o = 0; o < c->nout; o++) {
+    out[o] = sli_place_address(c->out[o], firing->bases);
+    wanted |= out[o] != NULL;
+    if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
+  }
+  *call = (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
+                    .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
+                    .accumulate = accumulate, .state = c->state, .tick = *tick};
+  return wanted;
+}
+
+#endif
