@@ -35,7 +35,8 @@ static void check_element(const sl_type *type, const void *whole, int64_t e, con
                           int64_t p, const char *what) {
   size_t size = sl_dtype_bytes(type->dtype);
   char text[SL_TYPE_TEXT];
-  CHECK(!memcmp((const char *)whole + (size_t)e * size, (const char *)part + (size_t)p * size, size),
+  const char *want = (const char *)whole + (size_t)e * size;
+  CHECK(!memcmp(want, (const char *)part + (size_t)p * size, size),
         "%s: element %lld of %s", what, (long long)e, sl_type_format(text, type));
 }
 

@@ -375,7 +375,7 @@ static void check_signature(const claim *c, const sl_signature *how) {
   whole_destroy(&w);
 }
 
-/* ---- what rows know of being a part ------------------------------------------------------------ */
+/* ---- what rows know of being a part -------------------------------------------------------- */
 
 /* With the same log of the sum, the gradients of some columns have the whole's bits; a target
  * that is elsewhere changes nothing. */
@@ -438,7 +438,7 @@ static void check_other_ids(void) {
   }
 }
 
-/* ---- all of it, on one level ---------------------------------------------------------------------- */
+/* ---- all of it, on one level -------------------------------------------------------------- */
 
 static void check_all(uint64_t seed) {
   seed_random(seed);
@@ -459,7 +459,8 @@ static void check_all(uint64_t seed) {
 static void check_every_row_with_signatures_is_claimed(void) {
   for (int i = 0; sl_ops[i]; i++) {
     bool claimed = !sl_ops[i]->signatures;
-    for (size_t j = 0; j < sizeof claims / sizeof *claims; j++) claimed |= claims[j].op == sl_ops[i];
+    for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
+      claimed |= claims[j].op == sl_ops[i];
     CHECK(claimed, "%s has signatures and no claim here", sl_ops[i]->name);
   }
 }
