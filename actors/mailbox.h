@@ -28,18 +28,22 @@
  * slot in step `key`; to lazy W alone. */
 typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA, SLI_WANTED } sli_message_kind;
 
+/* Is the firing that the message is about only launched? Then `fence` is the end of its
+ * fence: whoever is told makes its queue wait for it. */
+enum { SLI_FENCED = 1 };
+
 /* Plain data, 32 bytes, handles instead of pointers: it may cross processes.
- * `flags`, `priority`, `extent` and `fence` belong to the layout of a message
- * between processes and devices; within a process a message is sent when its
- * slot is complete and they are zero. */
+ * `priority` and `extent` belong to the layout of a message between processes and
+ * devices; they are zero. */
 typedef struct sli_message {
   int64_t key;       /* explicit, never derived by the receiver */
   int32_t reg;
   int32_t slot;
   uint8_t kind;      /* sli_message_kind */
-  uint8_t flags;     /* more, last, empty, cancel */
+  uint8_t flags;     /* SLI_FENCED; more, last, empty, cancel */
   uint16_t priority; /* within the class */
-  uint32_t group;    /* READY: which group of the register's consumers */
+  uint32_t group;    /* READY: which group of the register's consumers; FREE: fenced, which
+                        of them */
   uint32_t extent;   /* valid rows */
   uint32_t fence;
 } sli_message;

@@ -121,12 +121,14 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   uint32_t size = sli_ready_size(plan, from->reg, &plan->maps[from->map]);
   int32_t producer = plan->regs[from->reg].producer;
   bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
+  size_t bytes = size * sizeof(int32_t);
+  if (a->queue->ops->wait) bytes += (size + 1) * sizeof(uint64_t);
   a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
                         .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .wanted = INT64_MIN,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
-                        .ready = allot_own(rt, a->queue->worker, size, sizeof(int32_t))};
+                        .ready = allot_own(rt, a->queue->worker, 1, bytes)};
   /* It is not asked about initial slots before its first key. */
   int64_t first = sli_first_key(plan, from->reg, rt->first_step);
   for (int64_t key = sli_map_first(&plan->maps[from->map], a->fired);
@@ -203,6 +205,26 @@ static void make_lazy(sl_runtime *rt, actor *w) {
   }
 }
 
+/* May the two ends tell each other at launch? */
+static bool can_wait(const in_port *p) {
+  const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
+  return from && from->queue != to->queue && from->binds && to->binds &&
+         from->queue->ops == to->queue->ops && to->queue->ops->wait &&
+         from->queue->worker->process < 0 && to->queue->worker->process < 0;
+}
+
+static void mark_waiting(sl_runtime *rt, actor *a) {
+  for (in_port *p = a->in; p < a->in_end; p++) {
+    if (!(p->waits = can_wait(p))) continue;
+    reg *r = p->reg;
+    size_t rows = (size_t)sli_quota_most(&rt->plan->regs[r->id]) + 1;
+    if (!r->fences)
+      r->fences = allot_own(rt, r->worker, rows * (size_t)r->nconsumers, sizeof *r->fences);
+    a->waits = a->queue->selective = true;
+    r->producer->actor->waits = r->producer->actor->queue->selective = true;
+  }
+}
+
 /* How far a consumer is from the producer: 0 the same queue, in order behind
  * it; 1 another one of the same worker; 2 another worker. */
 static int distance(const reg *r, const in_port *p) {
@@ -213,8 +235,12 @@ static int distance(const reg *r, const in_port *p) {
 static void add_far(reg *r, in_port **at) {
   worker *to = (*at)->actor->queue->worker;
   group *last = r->nfar ? &r->far[r->nfar - 1] : NULL;
-  if (last && last->worker == to) last->nports++;
-  else r->far[r->nfar++] = (group){to, at, 1};
+  if (!last || last->worker != to) {
+    last = &r->far[r->nfar++];
+    *last = (group){to, at, 0, true};
+  }
+  last->nports++;
+  last->waits &= (*at)->waits;
 }
 
 /* Sorts the consumers of every register by distance, far ones by worker. */
@@ -230,7 +256,8 @@ static void link_consumers(sl_runtime *rt) {
         int how = distance(r, in);
         if (how == 2) how += in->actor->queue->worker->id;
         if (how != far) continue;
-        in_port **at = &r->consumers[count[r->id]++];
+        in->number = count[r->id]++;
+        in_port **at = &r->consumers[in->number];
         *at = in;
         if (far >= 2) add_far(r, at);
         else r->nsame += far == 0, r->nlocal++;
@@ -410,6 +437,7 @@ static void make_state(sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
+  for (int32_t i = 0; i < plan->nactors; i++) mark_waiting(rt, &rt->actors[i]);
   for (int32_t i = 0; i < plan->nqueues; i++) make_flights(rt, i, most_notices(rt, i));
   make_worker_lists(rt);
   link_consumers(rt);

@@ -52,10 +52,14 @@ typedef struct in_port {
   walk at;
   bool waiting;    /* its key is needed and not ready */
   bool early;      /* its slot may go back at launch: the producer queues up behind */
+  bool waits;      /* it may be told at launch, and so may the producer: one queue waits for
+                      the other on the device */
   uint32_t mask;
   int64_t wanted;  /* a lazy W's: the key whose slot the producer waits for */
   int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
-  int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready */
+  int32_t number;  /* among the register's consumers */
+  int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready. If it waits, behind
+                      them, by the same, the fences, and the latest of these */
   actor *actor;
   reg *reg;
 } in_port;
@@ -74,6 +78,7 @@ typedef struct group {
   worker *worker;
   in_port **ports;
   int32_t nports;
+  bool waits;            /* all of them */
 } group;
 
 /* Registers of one device that share slots. Each may always hold as many as are
@@ -104,6 +109,8 @@ struct reg {
   _Atomic int32_t quota; /* slots there are; whoever looks on reads it too, relaxed */
   int32_t nretired, made; /* slots out of use; slots that have ever been in use */
   int32_t *retired;      /* stack */
+  uint64_t *fences;      /* [slots + 1][nconsumers] of the firings that read a slot last, until
+                            it is taken; then the latest of each consumer. NULL: none waits */
   /* A QUOTA message is under way: set by who sends it, after `wanted`; cleared by the
    * worker that takes it, before it reads `wanted`. Both by an exchange (acquire and
    * release), so a change that finds it set is in what the worker reads. */
@@ -147,6 +154,7 @@ struct actor {
   bool gated;            /* waits for its next step to begin */
   bool hurries;          /* some output is lazy: tells when it waits */
   bool binds;            /* its queue looks at data */
+  bool waits;            /* some of its ports do */
   const actor *backward; /* of a lazy W: the B of its stage, else NULL */
   sl_firing firing;      /* of the launch under way */
   sl_move *move;         /* of a link that leads to another process */
@@ -180,6 +188,7 @@ struct queue {
   bool selective;        /* pools, lazy W, a fixed order or look-ahead may forbid an actor
                             that could fire, or lazy W have to be told */
   bool passed;           /* look-ahead: has let the other queues go first */
+  bool held;             /* what could go waits for firings of other queues: look again */
   int32_t in_order;      /* position in a fixed order */
   uint64_t look_ahead_ns;
   int32_t nactors;
@@ -241,6 +250,7 @@ struct worker {
   int32_t id;
   int32_t process;         /* stands for all workers of another process; -1: a worker here */
   const sl_peers *peers;   /* of the carrier: it moves them on; else NULL */
+  bool held;               /* a queue is */
   uint32_t reopened;       /* rt->reopened as last seen */
   pthread_t thread;
   int32_t nqueues, nactors;
@@ -307,6 +317,10 @@ struct sl_runtime {
 
 static inline bool is_away(const sl_runtime *rt, int32_t device) {
   return rt->options.peers && rt->plan->devices[device].process != rt->options.process;
+}
+
+static inline uint64_t *port_fences(const in_port *p) {
+  return (uint64_t *)(p->ready + p->mask + 1);
 }
 
 static inline void *slot_address(const reg *r, int32_t slot) {

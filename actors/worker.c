@@ -12,8 +12,12 @@
  * others through their worker's mailbox.
  *
  * On an asynchronous queue the walk happens at launch, for the order on one
- * queue is the order of launches: consumers on the same queue hear at once,
- * everyone else when the firing has completed.
+ * queue is the order of launches: consumers on the same queue hear at once.
+ * So do those on other queues of its kind, if it can make queues wait for each
+ * other on the device: the message brings the firing's fence, and who launches what
+ * reads the slot has its queue wait for that first. The same goes for slots that come
+ * back, before they are written again. Everyone else hears when the firing has
+ * completed.
  *
  * Among the actors that can fire on a queue the choice is by class order, rank
  * and age, all plain numbers made when the actor became able to fire. */
@@ -217,6 +221,83 @@ static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) 
   *entry = slot + 1;
 }
 
+/* ---- fences ------------------------------------------------------------------------- */
+
+/* A fence of which a message brought the end; `latest` is the one before it of the same
+ * queue, which lies less than half a turn of that end behind. */
+static uint64_t whole_fence(uint64_t *latest, uint32_t end) {
+  *latest += (uint64_t)(int64_t)(int32_t)(end - (uint32_t)*latest);
+  return *latest;
+}
+
+/* What makes this key is under way on another queue. */
+static void fence_key(in_port *p, int64_t key, uint64_t fence) {
+  uint64_t *fences = port_fences(p);
+  fences[key & p->mask] = fences[p->mask + 1] = fence;
+}
+
+static uint64_t *slot_fence(const reg *r, int32_t slot, int32_t consumer) {
+  return &r->fences[(size_t)slot * (size_t)r->nconsumers + (size_t)consumer];
+}
+
+static uint64_t *latest_of(const worker *w, const reg *r, int32_t consumer) {
+  return slot_fence(r, sli_quota_most(&w->rt->plan->regs[r->id]), consumer);
+}
+
+/* The fence of what a port is about to take, 0 if there is none. */
+static inline uint64_t input_fence(const in_port *p) {
+  return p->waits && (p->at.now->flags & SL_FIRST) ? port_fences(p)[p->at.key & p->mask] : 0;
+}
+
+/* Before a launch: the queue waits for those who made what is read, and for those who read
+ * what was in the slots that are written. */
+static NOINLINE void wait_on_device(const actor *a) {
+  const queue *q = a->queue;
+  for (const in_port *p = a->in; p < a->in_end; p++) {
+    uint64_t fence = input_fence(p);
+    if (fence) q->ops->wait(q->impl, p->reg->producer->actor->queue->impl, fence);
+  }
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const reg *r = p->reg;
+    if (!r->fences || !(p->at.now->flags & SL_FIRST)) continue;
+    for (int32_t c = 0; c < r->nconsumers; c++) {
+      uint64_t *fence = slot_fence(r, p->slot, c);
+      if (*fence) q->ops->wait(q->impl, r->consumers[c]->actor->queue->impl, *fence);
+      *fence = 0;
+    }
+  }
+}
+
+/* How far a firing is: complete, or next of all on its queue, or behind something else. */
+enum { COMPLETE, NEXT, BEHIND };
+static int progress_of(const queue *q, uint64_t fence) {
+  if (!fence || q->ops->passed(q->impl, fence)) return COMPLETE;
+  return q->ops->passed(q->impl, fence - 1) ? NEXT : BEHIND;
+}
+
+/* The same of all that an actor would wait for on the device. */
+static int readiness(const actor *a) {
+  int far = COMPLETE;
+  for (const in_port *p = a->in; p < a->in_end; p++)
+    if (p->waits) far = SLI_MAX(far, progress_of(p->reg->producer->actor->queue, input_fence(p)));
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const reg *r = p->reg;
+    bool takes = r->fences && (p->at.now->flags & SL_FIRST);
+    for (int32_t c = 0; takes && c < r->nconsumers; c++)
+      far = SLI_MAX(far, progress_of(r->consumers[c]->actor->queue,
+                                     *slot_fence(r, r->free[r->nfree - 1], c)));
+  }
+  return far;
+}
+
+/* A slot that is still read is to be taken after those that are not. */
+static void put_last(reg *r) {
+  if (r->nfree < 2) return;
+  int32_t slot = r->free[r->nfree - 1];
+  memmove(&r->free[1], &r->free[0], (r->nfree - 1) * sizeof slot);
+  r->free[0] = slot;
+}
+
 /* ---- messages --------------------------------------------------------------------- */
 
 static void send(worker *from, worker *to, const sli_message *message) {
@@ -236,13 +317,56 @@ static void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
   else send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE});
 }
 
-/* Tells the consumers from number `from` on. */
-static void tell_ready(worker *w, reg *r, int32_t from, int64_t key, int32_t slot) {
+/* Tells all consumers. */
+static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
   if (UNLIKELY(r->carried)) return;
   for (int32_t g = 0; g < r->nfar; g++)
     send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
                                              .kind = SLI_READY, .group = (uint32_t)g});
-  for (int32_t i = from; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
+  for (int32_t i = 0; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
+}
+
+/* At launch: those who can wait for it. Whether there are others. */
+static bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot, uint64_t fence) {
+  bool others = false;
+  for (int32_t g = 0; g < r->nfar; g++)
+    if (!r->far[g].waits) others = true;
+    else send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
+                                                  .kind = SLI_READY, .flags = SLI_FENCED,
+                                                  .group = (uint32_t)g, .fence = (uint32_t)fence});
+  for (int32_t i = 0; i < r->nlocal; i++) {
+    in_port *p = r->consumers[i];
+    others |= i >= r->nsame && !p->waits;
+    if (i >= r->nsame && !p->waits) continue;
+    if (p->waits) fence_key(p, key, fence);
+    slot_ready(w, p, key, slot);
+  }
+  return others;
+}
+
+/* At completion: those who could not. */
+static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
+  if (UNLIKELY(r->carried)) return;
+  for (int32_t g = 0; g < r->nfar; g++)
+    if (!r->far[g].waits)
+      send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
+                                               .kind = SLI_READY, .group = (uint32_t)g});
+  for (int32_t i = r->nsame; i < r->nlocal; i++)
+    if (!r->consumers[i]->waits) slot_ready(w, r->consumers[i], key, slot);
+}
+
+/* At launch: the producer, who can wait for it. */
+static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, uint64_t fence) {
+  reg *r = p->reg;
+  if (r->worker != w) {
+    send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE,
+                                      .flags = SLI_FENCED, .group = (uint32_t)p->number,
+                                      .fence = (uint32_t)fence});
+    return;
+  }
+  *slot_fence(r, slot, p->number) = *latest_of(w, r, p->number) = fence;
+  slot_free(w, r, slot);
+  put_last(r);
 }
 
 /* The producer waits for a slot: the one that a lazy W has is not to be put off. */
@@ -265,8 +389,12 @@ static void tell_wanted(worker *w, const actor *a) {
 
 void sli_worker_take(worker *w, const sli_message *m) {
   reg *r = &w->rt->regs[m->reg];
+  bool fenced = m->flags & SLI_FENCED;
   if (m->kind == SLI_FREE) {
+    int32_t c = (int32_t)m->group;
+    if (UNLIKELY(fenced)) *slot_fence(r, m->slot, c) = whole_fence(latest_of(w, r, c), m->fence);
     slot_free(w, r, m->slot);
+    if (UNLIKELY(fenced)) put_last(r);
     return;
   }
   if (UNLIKELY(m->kind == SLI_QUOTA)) {
@@ -275,7 +403,10 @@ void sli_worker_take(worker *w, const sli_message *m) {
   }
   const group *g = &r->far[m->group];
   for (int32_t i = 0; i < g->nports; i++) {
-    if (LIKELY(m->kind == SLI_READY)) slot_ready(w, g->ports[i], m->key, m->slot);
+    in_port *p = g->ports[i];
+    if (UNLIKELY(fenced))
+      fence_key(p, m->key, whole_fence(&port_fences(p)[p->mask + 1], m->fence));
+    if (LIKELY(m->kind == SLI_READY)) slot_ready(w, p, m->key, m->slot);
     else want(w, g->ports[i], m->key);
   }
 }
@@ -369,10 +500,9 @@ static inline void announce(worker *w, out_port *p, flight *f) {
     r->pending[slot] = 1;
     slot_free(w, r, slot);
   } else if (!f) {
-    tell_ready(w, r, 0, p->at.key, slot);
-  } else {
-    for (int32_t i = 0; i < r->nsame; i++) slot_ready(w, r->consumers[i], p->at.key, slot);
-    if (r->nsame < r->nconsumers) note(f, SLI_READY, r, p->at.key, slot);
+    tell_ready(w, r, p->at.key, slot);
+  } else if (tell_ready_early(w, r, p->at.key, slot, f->fence)) {
+    note(f, SLI_READY, r, p->at.key, slot);
   }
 }
 
@@ -381,6 +511,7 @@ static inline void give_back(worker *w, in_port *p, flight *f) {
   *entry = 0;
   if (LIKELY(p->reg->only && (!f || p->early))) add_free(w, p->reg, slot);
   else if (!f || p->early) tell_free(w, p->reg, p->at.key, slot);
+  else if (p->waits) tell_free_early(w, p, p->at.key, slot, f->fence);
   else note(f, SLI_FREE, p->reg, p->at.key, slot);
 }
 
@@ -511,6 +642,7 @@ static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
   for (out_port *p = a->out; p < a->out_end; p++)
     if (p->at.now->flags & SL_FIRST) take_slot(p);
   if (a->binds) bind(a);
+  if (!plain && UNLIKELY(a->waits)) wait_on_device(a);
   if (!plain && w->unusual) duration += unusual_firing(w);
   uint64_t start = w->now_ns;
   atomic_store_explicit(&w->current, a->id, memory_order_relaxed);
@@ -577,7 +709,7 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
   record(w, q, f->actor, f->firing, cause, start, end);
   show_flying(q, end);
   for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
-    if (n->kind == SLI_READY) tell_ready(w, n->reg, n->reg->nsame, n->key, n->slot);
+    if (n->kind == SLI_READY) tell_ready_late(w, n->reg, n->key, n->slot);
     else tell_free(w, n->reg, n->key, n->slot);
   if (q->inflight + 1 == q->run_ahead) q->listed = false;
   if (q->nrunnable) list_queue(w, q);
@@ -663,24 +795,42 @@ static int32_t refusal(const worker *w, const queue *q, const actor *a) {
   return pools_allow(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
 }
 
+/* From here on it is this that keeps an actor which could fire. */
+static void keep_back(const worker *w, actor *a, int32_t cause) {
+  a->cause = cause;
+  a->since_ns = w->now_ns + 1;
+}
+
+/* Puts runnable actor i last. */
+static void bring(queue *q, int32_t i) {
+  actor *a = q->runnable[i];
+  if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
+  memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
+  q->runnable[q->nrunnable - 1] = a;
+}
+
 /* Puts the best actor last on a queue where not every one that could fire may:
  * a pool can be empty, weight gradients can be held back, an order be fixed, or
- * something better about to come. */
-static bool bring_allowed(const worker *w, queue *q) {
-  for (int32_t i = q->nrunnable - 1; i >= 0; i--) {
+ * something better about to come. To launch what still waits on the device is to decide
+ * early: it goes after all that does not wait, and only if what it waits for is next on
+ * its own queue; else the queue looks again soon. */
+static bool bring_allowed(worker *w, queue *q) {
+  int32_t next = SL_NONE;
+  for (int32_t i = (int32_t)q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
     int32_t cause = refusal(w, q, a);
-    if (cause) { /* from here on it is this that keeps it */
-      a->cause = cause;
-      a->since_ns = w->now_ns + 1;
-      continue;
+    int far = !cause && a->waits ? readiness(a) : COMPLETE;
+    if (!cause && far == COMPLETE) {
+      bring(q, i);
+      return true;
     }
-    if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
-    memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - i) * sizeof a);
-    q->runnable[q->nrunnable - 1] = a;
-    return true;
+    if (cause) keep_back(w, a, cause);
+    else if (far == NEXT && next == SL_NONE) next = i;
+    else if (far == BEHIND) q->held = w->held = true;
   }
-  return false;
+  if (next == SL_NONE) return false;
+  bring(q, next);
+  return true;
 }
 
 /* Starts the best firing of the queue whose turn it is. The queue stays listed
@@ -782,6 +932,16 @@ static void note_news(worker *w) {
   atomic_store_explicit(&w->woke_ns, w->now_ns, memory_order_relaxed);
 }
 
+/* What was held may go on by now. */
+static void look_at_held(worker *w) {
+  w->held = false;
+  for (int32_t i = 0; i < w->nqueues; i++) {
+    queue *q = w->queues[i];
+    if (q->held && q->nrunnable) list_queue(w, q);
+    q->held = false;
+  }
+}
+
 /* A queue that must be asked for its completions is left alone for a while between two
  * questions, the longer the longer none has come. Messages are seen meanwhile. */
 static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
@@ -791,6 +951,7 @@ static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   if (wait <= SPIN_MOST && !w->rt->oversubscribed) look_for_news(w, start, wait);
   else sleep_for_news(w, wait);
   note_news(w);
+  if (w->held) look_at_held(w);
 }
 
 /* Looks for a message for a while, then sleeps until one or a timer comes. The
@@ -802,7 +963,7 @@ static void wait_for_news(worker *w) {
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);
   atomic_store_explicit(&w->current, SL_NONE, memory_order_relaxed);
   uint64_t timer_in = until_timer(w), spin = w->spin_ns;
-  if (w->npolled && !w->peers && timer_in) {
+  if (((w->npolled && !w->peers) || w->held) && timer_in) {
     wait_to_ask(w, start, timer_in);
     return;
   }

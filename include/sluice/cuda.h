@@ -50,7 +50,7 @@ enum { SL_CUDA_RUN_AHEAD = 64 };
 
 /* What `queue` starts from now on waits on the device until the firing behind `fence` of
  * `other` is complete; the host does not wait. Both are open queues of sl_queue_cuda, on
- * any devices, and owned by the calling worker. */
+ * any devices; the calling worker owns `queue`. */
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence);
 
 #ifdef __cplusplus

@@ -127,6 +127,13 @@ typedef struct sl_queue_ops {
   /* When a fence will complete, if that can be known; else UINT64_MAX. */
   uint64_t (*due)(void *queue, uint64_t fence);
 
+  /* NULL, or: what is started from now on waits, on the device, for the firing behind
+   * `fence` of `other`, an open queue of the same kind; the host does not. Then firings
+   * may be started whose inputs are still being made. */
+  void (*wait)(void *queue, void *other, uint64_t fence);
+  /* With it: had that firing completed when done() was asked last? Any worker. */
+  bool (*passed)(void *queue, uint64_t fence);
+
   /* How programs are made ready for queues of this kind, on device number `device`, and
    * how large the largest scratch of their calls is. NULL: by sl_program_prepare,
    * sl_program_release and sl_program_scratch. */

@@ -9,6 +9,7 @@
  * All calls of a stream run in order, so they share one scratch. */
 #include <sluice/cuda.h>
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -25,7 +26,8 @@ typedef struct cuda_queue {
   cudaEvent_t before, after; /* a measured call */
   void *scratch;
   uint64_t launched;         /* the last fence given */
-  uint64_t completed;        /* the last fence known to be complete */
+  _Atomic uint64_t completed; /* the last fence known to be complete: written by the owner;
+                                 release, and acquire where others read it */
 } cuda_queue;
 
 static void must(const cuda_queue *q, cudaError_t error, const char *op) {
@@ -107,12 +109,17 @@ static void launch_program(cuda_queue *q, const sl_program *program, const sl_fi
     else launch_call(q, &calls[i], firing, &tick);
 }
 
+static bool cuda_passed(void *queue, uint64_t fence) {
+  const cuda_queue *q = queue;
+  return fence <= atomic_load_explicit(&q->completed, memory_order_acquire);
+}
+
 /* An event is free once the firing that used it last is complete. */
 static cudaEvent_t next_event(cuda_queue *q) {
   cudaEvent_t event = q->events[++q->launched % RING];
-  if (q->launched <= RING || q->launched - RING <= q->completed) return event;
+  if (q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
   must(q, cudaEventSynchronize(event), "a firing of long ago");
-  q->completed = q->launched - RING;
+  atomic_store_explicit(&q->completed, q->launched - RING, memory_order_release);
   return event;
 }
 
@@ -132,14 +139,14 @@ static bool cuda_launch(void *queue, const sl_program *program, const sl_firing 
 static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
   (void)now_ns;
   cuda_queue *q = queue;
-  if (fence <= q->completed) return true;
+  if (cuda_passed(q, fence)) return true;
   cudaError_t error = cudaEventQuery(q->events[fence % RING]);
   if (error == cudaErrorNotReady) {
     cudaGetLastError(); /* it counts as one: forget it */
     return false;
   }
   must(q, error, "a firing");
-  q->completed = fence;
+  atomic_store_explicit(&q->completed, fence, memory_order_release);
   return true;
 }
 
@@ -148,9 +155,12 @@ static uint64_t cuda_due(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
+/* Should the event be recorded again meanwhile, its firing is complete and the wait is for
+ * a later one, which is longer than need be but comes to an end: what a stream waits for
+ * has always been launched before. */
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   cuda_queue *q = queue, *of = other;
-  if (q == of || fence <= of->completed) return;
+  if (q == of || cuda_passed(of, fence)) return;
   must(q, cudaSetDevice(q->device), "choosing it");
   must(q, cudaStreamWaitEvent(q->stream, of->events[fence % RING], 0), "waiting");
 }
@@ -162,6 +172,8 @@ const sl_queue_ops sl_queue_cuda = {
     .launch = cuda_launch, /* enqueues; sleeps only where it is RING firings ahead */
     .done = cuda_done,
     .due = cuda_due,
+    .wait = sl_cuda_queue_wait,
+    .passed = cuda_passed,
     .prepare = sli_cuda_program_prepare,
     .release = sli_cuda_program_release,
     .scratch = sli_cuda_program_scratch,
