@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tests/actors_streams.h"
 #include "tests/test.h"
 
 enum { MOST_ACTORS = 10, MOST_PORTS = 40, MOST_STEPS = 8 };
@@ -239,6 +240,7 @@ static const sl_queue_ops *choose_queue(random_plan *r, random_queues queues) {
                                                  &sl_queue_null};
   int which = random_below(&r->random, 4);
   if (queues == QUEUES_TIMED) return modelled[which];
+  if (queues == QUEUES_STREAMS && which) return &stream_queue;
   return queues == QUEUES_LATER && which ? &later_queue : &sl_queue_cpu;
 }
 

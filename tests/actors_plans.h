@@ -18,6 +18,7 @@ typedef struct random_plan random_plan;
 typedef enum random_queues {
   QUEUES_CPU,   /* data, complete at once */
   QUEUES_LATER, /* data, complete later at times nobody knows */
+  QUEUES_STREAMS, /* the same, and wait for each other by themselves */
   QUEUES_TIMED  /* no data, take a random time, one after another or side by side */
 } random_queues;
 

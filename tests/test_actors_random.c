@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "tests/actors_plans.h"
+#include "tests/actors_streams.h"
 #include "tests/test.h"
 
 static int accepted, refused;
@@ -66,9 +67,12 @@ int main(int argc, char **argv) {
     check_modelled(seed, seed);
     check_data(seed, seed, QUEUES_CPU, 1 + (int)(seed % 4));
     check_data(seed, seed + 1, QUEUES_LATER, 1 + (int)(seed / 4 % 4));
+    check_data(seed, seed + 2, QUEUES_STREAMS, 1 + (int)(seed / 4 % 4));
   }
   printf("seeds %" PRIu64 " to %" PRIu64 ": %d plans accepted, %d refused\n", first, first + count - 1,
          accepted, refused);
+  CHECK(count < 100 || streams_waits() > count, "streams waited %lu times for another",
+        streams_waits());
   CHECK(count < 1000 || (accepted > 300 && refused > 300), "the plans are all of one kind");
   return 0;
 }

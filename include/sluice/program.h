@@ -129,7 +129,7 @@ typedef struct sl_queue_ops {
 
   /* NULL, or: what is started from now on waits, on the device, for the firing behind
    * `fence` of `other`, an open queue of the same kind; the host does not. Then firings
-   * may be started whose inputs are still being made. */
+   * may be started whose inputs are still being made. Fences count launches from 1. */
   void (*wait)(void *queue, void *other, uint64_t fence);
   /* With it: had that firing completed when done() was asked last? Any worker. */
   bool (*passed)(void *queue, uint64_t fence);
