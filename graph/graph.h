@@ -162,6 +162,7 @@ double sli_node_seconds(const sli_node *node);
 void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes);
 double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out);
+extern const double sli_core_flops_per_second, sli_core_bytes_per_second;
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);

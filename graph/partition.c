@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double flops_per_second = 5e10, bytes_per_second = 1e10;
+const double sli_core_flops_per_second = 5e10, sli_core_bytes_per_second = 1e10;
 
 void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes) {
@@ -32,7 +32,7 @@ void sli_node_cost(const sli_node *node, double *flops, double *bytes) {
 double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out) {
   double flops, bytes;
   sli_call_cost(node, in, out, &flops, &bytes);
-  return flops / flops_per_second + bytes / bytes_per_second;
+  return flops / sli_core_flops_per_second + bytes / sli_core_bytes_per_second;
 }
 
 double sli_node_seconds(const sli_node *node) {

@@ -25,12 +25,14 @@ enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXES };
 
 /* What two devices that are neighbours along an axis can do together: for costs. */
 typedef struct sli_axis_link {
-  double seconds, bytes_per_second; /* a message's way; the wire, each way at once */
+  double seconds, bytes_per_second; /* a message's way; the wire, each way at once (0: it
+                                       takes no time) */
 } sli_axis_link;
 
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 1: not shared along this axis */
   sli_axis_link link[SLI_AXES];
+  double flops_per_second, bytes_per_second; /* of a device; 0: of one core */
 } sli_grid;
 
 static inline int sli_grid_ranks(const sli_grid *grid) {

@@ -86,9 +86,16 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   }
   if (!status && p.size > 1) status = check_loss(&p);
   free(p.lies);
-  if (status) sli_choice_free(&choice);
-  else *out = choice;
-  return status;
+  if (status) {
+    sli_choice_free(&choice);
+    return status;
+  }
+  sli_costs costs;
+  sli_costs_init(&costs, g, dims, grid, SLI_AXIS_DATA);
+  sli_costs_sum(&costs, NULL, &choice);
+  sli_costs_fini(&costs);
+  *out = choice;
+  return SL_OK;
 }
 
 void sli_choice_free(sli_choice *choice) {
