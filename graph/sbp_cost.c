@@ -299,53 +299,65 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
 
 /* ---- all of it -------------------------------------------------------------------------------------- */
 
-static sli_cost reading_all(const sli_costs *c, const sli_node *n, const sl_signature *s,
-                            sli_seen *seen, bool *met, sli_choice *choice) {
-  sli_cost sum = {0};
+/* A choice in the course of being added up. */
+typedef struct sum {
+  const sli_costs *c;
+  sli_choice *choice;
+  sli_seen *seen; /* [ntensors] */
+  bool *met;      /* [nparams] it is known how they lie */
+} sum;
+
+static sli_cost meet_param(sum *s, const sl_tensor *t, sli_reading r) {
+  sl_sbp *lies = &s->choice->params[t->param_index];
+  if (!s->met[t->param_index]) *lies = sli_code_sbp(sli_param_lies(r.want));
+  s->met[t->param_index] = true;
+  s->seen[t->id].lies = (uint8_t)sli_sbp_code(*lies);
+  return sli_cost_update(s->c, t, *lies);
+}
+
+static sli_cost add_node(sum *s, const sli_node *n, bool *read) {
+  const sl_signature *way = &s->choice->of[n->id];
+  sli_cost cost = sli_cost_node(s->c, n, way);
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     if (!t) continue;
-    sli_reading r = sli_reading_of(c, n, s, i);
-    if (t->param && !met[t->param_index]) {
-      sl_sbp *lies = &choice->params[t->param_index];
-      met[t->param_index] = true;
-      *lies = sli_code_sbp(sli_param_lies(r.want));
-      seen[t->id].lies = (uint8_t)sli_sbp_code(*lies);
-    }
-    sli_cost_add(&sum, sli_cost_reading(c, t, r, &seen[t->id]));
+    sli_reading r = sli_reading_of(s->c, n, way, i);
+    if (t->param && !read[t->id]) sli_cost_add(&cost, meet_param(s, t, r));
+    read[t->id] = true;
+    sli_cost_add(&cost, sli_cost_reading(s->c, t, r, &s->seen[t->id]));
   }
-  return sum;
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o]) s->seen[n->out[o]->id].lies = (uint8_t)sli_sbp_code(sli_signature_out(way, o));
+  return cost;
 }
 
-double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice) {
+static void begin_block(const sum *s) {
+  for (int t = 0; t < s->c->g->ntensors; t++) s->seen[t].forward = s->seen[t].back = 0;
+}
+
+double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice, sli_cost *each) {
   const sl_graph *g = c->g;
-  sli_cost sum = {0};
-  sli_seen *seen = sli_calloc((size_t)g->ntensors, sizeof *seen);
-  bool *met = sli_calloc((size_t)g->nparams + 1, sizeof *met);
-  for (int p = 0; p < g->nparams && fixed; p++) {
-    met[p] = fixed[p];
-    seen[g->params[p]->id].lies = (uint8_t)sli_sbp_code(choice->params[p]);
-  }
+  size_t ntensors = (size_t)g->ntensors + 1;
+  sum s = {c, choice, sli_calloc(ntensors, sizeof *s.seen),
+           sli_calloc((size_t)g->nparams + 1, sizeof *s.met)};
+  bool *read = sli_calloc(ntensors, sizeof *read);
+  sli_cost total = {0};
+  if (fixed) memcpy(s.met, fixed, (size_t)g->nparams * sizeof *fixed);
   for (int i = 0, block = -1; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    const sl_signature *s = &choice->of[i];
     if (!sli_is_shared(n)) continue;
-    if (n->cls == SL_CLASS_F && n->block != block) {
-      for (int t = 0; t < g->ntensors; t++) seen[t].forward = seen[t].back = 0;
-      block = n->block;
-    }
-    sli_cost_add(&sum, sli_cost_node(c, n, s));
-    sli_cost_add(&sum, reading_all(c, n, s, seen, met, choice));
-    for (int o = 0; o < n->nout; o++)
-      if (n->out[o]) seen[n->out[o]->id].lies = (uint8_t)sli_sbp_code(sli_signature_out(s, o));
+    if (n->cls == SL_CLASS_F && n->block != block) begin_block(&s);
+    if (n->cls == SL_CLASS_F) block = n->block;
+    sli_cost cost = add_node(&s, n, read);
+    sli_cost_add(&total, cost);
+    if (each) each[i] = cost;
   }
-  for (int p = 0; p < g->nparams; p++)
-    sli_cost_add(&sum, sli_cost_update(c, g->params[p], choice->params[p]));
-  choice->compute_seconds = sum.compute_seconds;
-  choice->boxing_seconds = sum.boxing_seconds;
-  choice->boxing_bytes = sum.boxing_bytes;
-  choice->seconds = sum.compute_seconds + sum.boxing_seconds;
-  free(seen);
-  free(met);
-  return sli_cost_weight(c, sum);
+  choice->compute_seconds = total.compute_seconds;
+  choice->boxing_seconds = total.boxing_seconds;
+  choice->boxing_bytes = total.boxing_bytes;
+  choice->seconds = total.compute_seconds + total.boxing_seconds;
+  free(s.seen);
+  free(s.met);
+  free(read);
+  return sli_cost_weight(c, total);
 }

@@ -92,7 +92,7 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   }
   sli_costs costs;
   sli_costs_init(&costs, g, dims, grid, SLI_AXIS_DATA);
-  sli_costs_sum(&costs, NULL, &choice);
+  sli_costs_sum(&costs, NULL, &choice, NULL);
   sli_costs_fini(&costs);
   *out = choice;
   return SL_OK;

@@ -92,8 +92,19 @@ static inline uint8_t sli_param_lies(uint8_t want) { return want == 1 ? 0 : want
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen);
 
 /* The whole of a choice whose signatures are set: params[] that are not fixed[] (NULL: none
- * are) are made to lie as their first readers want, and the figures filled in. Returns its
- * weight. */
-double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice);
+ * are) are made to lie as their first readers want, and the figures filled in; each[nnodes],
+ * unless NULL, takes what each node adds. Returns the weight of all. */
+double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice, sli_cost *each);
+
+/* ---- texts ------------------------------------------------------------------------ */
+
+/* How a node has its inputs or its outputs: "B S1", "-" for what is absent. */
+enum { SLI_SIGNATURE_TEXT = SL_SIGNATURE_ARGS * SLI_SBP_TEXT };
+char *sli_signature_format(char out[SLI_SIGNATURE_TEXT], const sli_node *node,
+                           const sl_signature *s, bool inputs);
+
+/* "1.25 ms" */
+enum { SLI_SECONDS_TEXT = 32 };
+char *sli_seconds_format(char out[SLI_SECONDS_TEXT], double seconds);
 
 #endif
