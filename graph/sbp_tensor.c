@@ -18,7 +18,7 @@ static void take(const sli_ways *w, const int *way, sli_choice *out) {
 /* ---- the runner-up -----------------------------------------------------------------
  *
  * What is alike but for one small thing says nothing. So each linear map is asked in turn,
- * in all blocks that have it, to be shared in any way but the one chosen. */
+ * in all blocks that have it, to have its weight lie in any way but the one chosen. */
 
 typedef struct runner_up {
   const sli_ways *ways;
@@ -48,18 +48,25 @@ static bool is_seen(const sli_ways *w, int k) {
   return false;
 }
 
+static uint32_t other_ways(const sli_ways *w, int k, int chosen) {
+  uint32_t others = 0;
+  for (int a = 0; a < w->nways[k]; a++)
+    if (!sli_sbp_equal(w->of[k][a].signature.in[1], w->of[k][chosen].signature.in[1]))
+      others |= 1u << a;
+  return others;
+}
+
 static void try_without(runner_up *r, int k) {
   const sli_ways *w = r->ways;
-  int last = -1;
+  int last = k;
   for (int j = 0; j < w->count; j++) {
     r->allowed[j] = UINT32_MAX;
-    if (w->nodes[j]->op != &sl_op_linear || w->nways[j] < 2 ||
-        !same_place(w->nodes[k]->name, w->nodes[j]->name))
+    if (w->nodes[j]->op != &sl_op_linear || !same_place(w->nodes[k]->name, w->nodes[j]->name))
       continue;
-    r->allowed[j] = ~(1u << r->chosen[j]);
+    r->allowed[j] = other_ways(w, j, r->chosen[j]);
     last = j;
   }
-  double weight = last < 0 ? INFINITY : sli_ways_search(w, r->allowed, r->best, r->way);
+  double weight = sli_ways_search(w, r->allowed, r->best, r->way);
   if (weight >= r->best) return;
   r->best = weight;
   r->first = k;
