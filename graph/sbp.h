@@ -5,7 +5,7 @@
  * (sl_signature), one for each axis. Three steps:
  *
  *   signatures  what the ways to share each forward node are        signatures.c
- *   choice      one of them for each forward node, by cost          sbp_data.c, sbp_search.c
+ *   choice      one of them for each forward node, by cost          sbp_data.c, sbp_tensor.c
  *   expansion   a node for each device, and between producers and consumers that see a
  *               tensor differently the slices, sums and joins that make one of the other
  *                                                                   expand.c, boxing.c

@@ -1,8 +1,9 @@
 /* What a choice of signatures costs.
  *
  * Calls: each device runs every call on what it has, so a call's time follows from its row's
- * cost at local shapes; the way back is the calls of the row's gradient rules at the local
- * shapes of their arguments. Where parts are uneven the largest counts.
+ * cost at local shapes, by arithmetic or by traffic, whichever takes longer; the way back is
+ * the calls of the row's gradient rules at the local shapes of their arguments. Where parts
+ * are uneven the largest counts.
  *
  * Boxing: between how a tensor lies and how a reader wants it, and for the gradient from how
  * the reader gives it to how the maker wants it. A reader that repeats what all do (it has
@@ -36,7 +37,7 @@ double sli_cost_weight(const sli_costs *c, sli_cost cost) {
          cost.memory_bytes * memory_weight / bytes_rate(c);
 }
 
-/* ---- life ------------------------------------------------------------------------------ */
+/* ---- life ---------------------------------------------------------------------------------- */
 
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                     int axis) {
@@ -55,7 +56,7 @@ void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const 
 
 void sli_costs_fini(sli_costs *c) { free(c->has_rows); }
 
-/* ---- shapes ------------------------------------------------------------------------------ */
+/* ---- shapes -------------------------------------------------------------------------------- */
 
 static int64_t share_of(int64_t count, int size) { return (count + size - 1) / size; }
 
@@ -110,7 +111,7 @@ static double call_seconds(const sli_costs *c, const sl_op *op, const sl_attrs *
       if (in[i].ndim >= 0) bytes += (double)sl_type_bytes(&in[i]);
     for (int o = 0; o < nout; o++) bytes += (double)sl_type_bytes(&out[o]);
   }
-  return flops / flops_rate(c) + bytes / bytes_rate(c);
+  return SLI_MAX(flops / flops_rate(c), bytes / bytes_rate(c));
 }
 
 static sl_type gradient_type(sl_type type) {
@@ -134,9 +135,9 @@ static double rule_seconds(const sli_costs *c, const sli_node *n, const local *l
   sl_type in[SLI_MAX(SL_GRAD_ARGS, rule->op->max_in)], out[nout];
   for (; nin < SL_GRAD_ARGS && rule->in[nin].kind; nin++) {
     sl_grad_arg arg = rule->in[nin];
-    if (arg.kind == SL_ARG_IN) in[nin] = arg.index < n->nin ? l->in[arg.index] : *sl_tensor_type(NULL);
+    if (arg.kind == SL_ARG_DOUT) in[nin] = gradient_type(l->out[arg.index]);
     else if (arg.kind == SL_ARG_OUT) in[nin] = l->out[arg.index];
-    else in[nin] = gradient_type(l->out[arg.index]);
+    else in[nin] = arg.index < n->nin ? l->in[arg.index] : *sl_tensor_type(NULL);
   }
   for (int i = nin; i < rule->op->max_in; i++) in[i] = *sl_tensor_type(NULL);
   for (int o = 0; o < nout; o++)
@@ -153,7 +154,7 @@ static double backward_seconds(const sli_costs *c, const sli_node *n, const loca
   return seconds;
 }
 
-/* ---- boxing ---------------------------------------------------------------------------------- */
+/* ---- boxing -------------------------------------------------------------------------------- */
 
 /* How often all must have heard of each other. */
 static int phases(sl_sbp a, sl_sbp b) {
@@ -168,7 +169,7 @@ static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
   return (sli_cost){.boxing_seconds = wire + phases(a, b) * link->seconds, .boxing_bytes = moved};
 }
 
-/* ---- a node ------------------------------------------------------------------------------------ */
+/* ---- a node -------------------------------------------------------------------------------- */
 
 /* What each finds in its part, what all of that is, and what follows from it. */
 static sli_cost two_calls(const sli_costs *c, const sli_node *n, const sl_signature *s,
@@ -217,7 +218,7 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
   return cost;
 }
 
-/* ---- readings ------------------------------------------------------------------------------------ */
+/* ---- readings ------------------------------------------------------------------------------ */
 
 static bool is_repeated(const sl_signature *s) {
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
@@ -297,7 +298,7 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   return cost;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------- */
+/* ---- all of it ----------------------------------------------------------------------------- */
 
 /* A choice in the course of being added up. */
 typedef struct sum {

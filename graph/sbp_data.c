@@ -65,8 +65,9 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
 static sl_status check_loss(const pass *p) {
   const sl_tensor *loss = p->g->loss;
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
-  return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED, "the loss %s does not depend on rows of "
-                           "data: there is nothing to share out over %d devices", loss->name, p->size);
+  return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED,
+                           "the loss %s does not depend on rows of data: there is nothing to "
+                           "share out over %d devices", loss->name, p->size);
 }
 
 sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid,

@@ -53,7 +53,7 @@ static int64_t slot_length(const pass *p, int slot) {
   return p->g->tensors[slot / SL_MAX_DIMS]->type.dim[slot % SL_MAX_DIMS];
 }
 
-/* ---- classes ---------------------------------------------------------------------- */
+/* ---- classes ------------------------------------------------------------------------------- */
 
 static bool is_packed(const sl_op *op) {
   return op == &sl_op_attention_packed || op == &sl_op_attention_packed_piece;
@@ -91,7 +91,7 @@ static void tie_all(pass *p) {
   }
 }
 
-/* ---- what nodes say ------------------------------------------------------------------ */
+/* ---- what nodes say ------------------------------------------------------------------------ */
 
 static void say_units(pass *p, int slot, int64_t units) {
   int64_t *at = &p->units[find(p->tied, slot)];
@@ -167,7 +167,7 @@ static void say_all(pass *p) {
   }
 }
 
-/* ---- the result ------------------------------------------------------------------------ */
+/* ---- the result ---------------------------------------------------------------------------- */
 
 static sli_dim dim_of(pass *p, int slot) {
   int64_t length = slot_length(p, slot);

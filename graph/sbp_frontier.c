@@ -107,8 +107,9 @@ static void look_ahead(const sli_ways *w, sli_frontier *p) {
 
 void sli_frontier_init(sli_frontier *p, const sli_ways *w) {
   size_t n = (size_t)w->costs.g->ntensors + 1;
-  *p = (sli_frontier){.place = sli_calloc(n, sizeof *p->place), .first = sli_calloc(n, sizeof *p->first),
-              .last = sli_calloc(n, sizeof *p->last)};
+  *p = (sli_frontier){.place = sli_calloc(n, sizeof *p->place),
+                      .first = sli_calloc(n, sizeof *p->first),
+                      .last = sli_calloc(n, sizeof *p->last)};
   find_life(w, p);
   find_places(w, p);
   look_ahead(w, p);

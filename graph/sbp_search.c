@@ -47,7 +47,7 @@ typedef struct search {
   const sli_ways *ways;
   const uint32_t *allowed;
   double limit;
-  sli_frontier plan;
+  sli_frontier frontier;
   states before, after;
   size_t table_size;
   int *table;             /* of the states after, by contents; 1 +, 0: free */
@@ -57,7 +57,7 @@ typedef struct search {
   double base;            /* of the weights of states */
 } search;
 
-/* ---- states ------------------------------------------------------------------------------ */
+/* ---- states -------------------------------------------------------------------------------- */
 
 static void states_fini(states *s) {
   free(s->seen);
@@ -87,7 +87,7 @@ static size_t hash_of(const sli_seen *seen, size_t width) {
 }
 
 static void rehash(search *s, size_t size) {
-  size_t width = (size_t)s->plan.width;
+  size_t width = (size_t)s->frontier.width;
   s->table_size = size;
   s->table = sli_realloc(s->table, size, sizeof *s->table);
   memset(s->table, 0, size * sizeof *s->table);
@@ -102,7 +102,7 @@ static void rehash(search *s, size_t size) {
  * behind the last of the states after. */
 static void offer(search *s, const sli_seen *seen, double weight, struct origin from) {
   states *to = &s->after;
-  size_t width = (size_t)s->plan.width, mask = s->table_size - 1, at = hash_of(seen, width) & mask;
+  size_t width = (size_t)s->frontier.width, mask = s->table_size - 1, at = hash_of(seen, width) & mask;
   for (; s->table[at]; at = (at + 1) & mask) {
     int i = s->table[at] - 1;
     if (memcmp(&to->seen[(size_t)i * width], seen, width * sizeof *seen)) continue;
@@ -132,7 +132,7 @@ static bool begins_at(const search *s, int k, int i) {
   const sli_node *n = s->ways->nodes[k];
   for (int j = 0; j < i; j++)
     if (n->in[j] == n->in[i]) return false;
-  return n->in[i]->param && s->plan.first[n->in[i]->id] == k;
+  return n->in[i]->param && s->frontier.first[n->in[i]->id] == k;
 }
 
 /* Node k reads, in one of its ways; returns what that and the way itself weigh. */
@@ -142,8 +142,8 @@ static double read_inputs(const search *s, int k, const sli_way *way, sli_seen *
   double weight = way->weight;
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
-    if (!t || s->plan.place[t->id] < 0) continue;
-    sli_seen *at = &seen[s->plan.place[t->id]];
+    if (!t || s->frontier.place[t->id] < 0) continue;
+    sli_seen *at = &seen[s->frontier.place[t->id]];
     sli_reading r = sli_way_in(way, i);
     if (begins_at(s, k, i)) weight += begin_param(s, t, r, at);
     weight += sli_cost_weight(c, sli_cost_reading(c, t, r, at));
@@ -155,7 +155,7 @@ static double read_inputs(const search *s, int k, const sli_way *way, sli_seen *
  * ask of the rest is forgotten. */
 static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen *seen) {
   const sli_node *n = s->ways->nodes[k];
-  const sli_frontier *p = &s->plan;
+  const sli_frontier *p = &s->frontier;
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && p->place[n->in[i]->id] >= 0 && p->last[n->in[i]->id] == k)
       seen[p->place[n->in[i]->id]] = (sli_seen){0};
@@ -171,7 +171,7 @@ static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen 
 }
 
 static void try_ways(search *s, int k, int state) {
-  size_t width = (size_t)s->plan.width;
+  size_t width = (size_t)s->frontier.width;
   for (int a = 0; a < s->ways->nways[k]; a++) {
     const sli_way *way = &s->ways->of[k][a];
     if (!(s->allowed[k] >> a & 1)) continue;
@@ -185,11 +185,11 @@ static void try_ways(search *s, int k, int state) {
   }
 }
 
-/* ---- which to keep ---------------------------------------------------------------------------- */
+/* ---- which to keep ------------------------------------------------------------------------- */
 
 /* What no state need weigh more than: that of the best after boxing whatever it takes. */
 static double most_weight(const search *s, int k) {
-  const sli_frontier *p = &s->plan;
+  const sli_frontier *p = &s->frontier;
   double most = INFINITY;
   for (int i = 0; i < s->after.count; i++) {
     double weight = s->after.weight[i];
@@ -219,7 +219,7 @@ static double cheapest(const search *s, double most) {
 
 static void keep(search *s, int k) {
   states *to = &s->after;
-  size_t width = (size_t)s->plan.width;
+  size_t width = (size_t)s->frontier.width;
   double most = cheapest(s, most_weight(s, k));
   int kept = 0;
   for (int i = 0; i < to->count; i++) {
@@ -237,7 +237,7 @@ static void keep(search *s, int k) {
   s->after = was;
 }
 
-/* ---- blocks that repeat -------------------------------------------------------------------------- */
+/* ---- blocks that repeat -------------------------------------------------------------------- */
 
 static bool same_ways(const search *s, int a, int b) {
   const sli_ways *w = s->ways;
@@ -254,7 +254,7 @@ static bool same_ways(const search *s, int a, int b) {
   return true;
 }
 
-static int place_of(const search *s, const sl_tensor *t) { return t ? s->plan.place[t->id] : -1; }
+static int place_of(const search *s, const sl_tensor *t) { return t ? s->frontier.place[t->id] : -1; }
 
 static bool same_inputs(const search *s, int a, int b) {
   const sli_node *n = s->ways->nodes[a], *m = s->ways->nodes[b];
@@ -263,16 +263,16 @@ static bool same_inputs(const search *s, int a, int b) {
     if (place_of(s, t) != place_of(s, u)) return false;
     if (place_of(s, t) < 0) continue;
     if (t->param || u->param || !sl_type_equal(&t->type, &u->type)) return false;
-    if ((s->plan.last[t->id] == a) != (s->plan.last[u->id] == b)) return false;
+    if ((s->frontier.last[t->id] == a) != (s->frontier.last[u->id] == b)) return false;
   }
   return true;
 }
 
 static bool same_nodes(const search *s, int a, int b) {
   const sli_node *n = s->ways->nodes[a], *m = s->ways->nodes[b];
-  size_t width = (size_t)s->plan.width;
+  size_t width = (size_t)s->frontier.width;
   if (n->op != m->op || n->nin != m->nin || n->nout != m->nout) return false;
-  if (memcmp(&s->plan.wants[(size_t)a * width], &s->plan.wants[(size_t)b * width], width))
+  if (memcmp(&s->frontier.wants[(size_t)a * width], &s->frontier.wants[(size_t)b * width], width))
     return false;
   for (int o = 0; o < n->nout; o++)
     if (place_of(s, n->out[o]) != place_of(s, m->out[o])) return false;
@@ -292,7 +292,7 @@ static bool same_states(const search *s, const span *x) {
   const states *now = &s->before;
   double most = 0;
   if (now->count != x->count) return false;
-  if (memcmp(now->seen, x->seen, (size_t)(now->count * s->plan.width) * sizeof *now->seen))
+  if (memcmp(now->seen, x->seen, (size_t)(now->count * s->frontier.width) * sizeof *now->seen))
     return false;
   for (int i = 0; i < now->count; i++) most = SLI_MAX(most, x->weight[i]);
   for (int i = 0; i < now->count; i++)
@@ -303,7 +303,7 @@ static bool same_states(const search *s, const span *x) {
 /* Takes the least weight out of the states' weights, and notes the states. */
 static void begin_span(search *s, span *x) {
   states *now = &s->before;
-  size_t count = (size_t)now->count, cells = count * (size_t)s->plan.width;
+  size_t count = (size_t)now->count, cells = count * (size_t)s->frontier.width;
   double least = INFINITY;
   for (int i = 0; i < now->count; i++) least = SLI_MIN(least, now->weight[i]);
   for (int i = 0; i < now->count; i++) now->weight[i] -= least;
@@ -319,7 +319,7 @@ static void begin_span(search *s, span *x) {
 /* What became of `like`, whose end is known, becomes of x. */
 static void repeat(search *s, const span *like, const span *x) {
   const span *next = like + 1;
-  size_t count = (size_t)next->count, width = (size_t)s->plan.width;
+  size_t count = (size_t)next->count, width = (size_t)s->frontier.width;
   for (int k = 0; k < x->end - x->begin; k++) s->layers[x->begin + k] = s->layers[like->begin + k];
   states_grow(&s->before, count, width);
   memcpy(s->before.seen, next->seen, count * width * sizeof *next->seen);
@@ -328,7 +328,7 @@ static void repeat(search *s, const span *like, const span *x) {
   s->base += next->base - like->base;
 }
 
-/* ---- the search --------------------------------------------------------------------------------- */
+/* ---- the search ---------------------------------------------------------------------------- */
 
 static void step(search *s, int k) {
   s->after.count = 0;
@@ -358,7 +358,7 @@ static void begin(search *s) {
     if (!k || sli_starts_block(w, k)) s->spans[s->nspans++].begin = k;
     s->spans[s->nspans - 1].end = k + 1;
   }
-  states_grow(&s->before, 0, (size_t)s->plan.width);
+  states_grow(&s->before, 0, (size_t)s->frontier.width);
   s->before.count = 1;
   s->before.weight[0] = 0;
   rehash(s, 1024);
@@ -387,12 +387,12 @@ static void search_fini(search *s) {
   free(s->table);
   states_fini(&s->before);
   states_fini(&s->after);
-  sli_frontier_fini(&s->plan);
+  sli_frontier_fini(&s->frontier);
 }
 
 double sli_ways_search(const sli_ways *w, const uint32_t *allowed, double limit, int *way) {
   search s = {.ways = w, .allowed = allowed, .limit = limit};
-  sli_frontier_init(&s.plan, w);
+  sli_frontier_init(&s.frontier, w);
   begin(&s);
   for (int j = 0; j < s.nspans; j++) step_span(&s, j);
   double weight = finish(&s, way);

@@ -117,7 +117,7 @@ static char *find_runner_up(const sli_ways *w, const int *chosen, double chosen_
   return text;
 }
 
-/* ---- the choice ------------------------------------------------------------------------ */
+/* ---- the choice ---------------------------------------------------------------------------- */
 
 sl_status sli_choose_tensor(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                             bool free_sources, int ngiven, const sli_sbp_given *given,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the user has said -------------------------------------------------------- */
+/* ---- what the user has said ---------------------------------------------------------------- */
 
 static int least(int a, int b, int c) { return SLI_MIN(SLI_MIN(a, b), c); }
 
@@ -113,7 +113,7 @@ static sl_status give(sli_ways *w, const sli_sbp_given *given) {
   return unknown_name(w, given);
 }
 
-/* ---- candidates ---------------------------------------------------------------------- */
+/* ---- candidates ---------------------------------------------------------------------------- */
 
 /* Rows of data may be shared out along the other axis as well. */
 static bool leaves_rows(const sli_costs *c, const sl_tensor *t, sl_sbp sbp) {

@@ -11,7 +11,7 @@
 static const sl_sbp partial = {SL_PARTIAL, 0};
 static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
-/* ---- what follows from promises ------------------------------------------------------- */
+/* ---- what follows from promises ------------------------------------------------------------ */
 
 static bool is_whole(const sl_op *op, int i) { return i < 32 && op->whole >> i & 1; }
 
@@ -80,7 +80,7 @@ static bool promised(const sli_node *n, int dim, sl_signature *out) {
   }
 }
 
-/* ---- all of them ------------------------------------------------------------------------ */
+/* ---- all of them --------------------------------------------------------------------------- */
 
 static bool same_layouts(const sl_signature *a, const sl_signature *b) {
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
@@ -159,7 +159,7 @@ int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node,
   return count;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------ */
+/* ---- layouts ------------------------------------------------------------------------------- */
 
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
   if (a.kind == SL_SPLIT) snprintf(out, SLI_SBP_TEXT, "S%d", a.dim & 7);

@@ -127,7 +127,8 @@ static void parts_are_disjoint_and_all_there_is(void) {
       sl_part p = sli_dim_part(&packed, 0, size, m);
       CHECK(p.axis == 0 && p.nranges == 3, "three ranges");
       for (int s = 0; s < 3; s++) {
-        CHECK(p.begin[s] == end[s], "of %d, %d: range %d begins at %d", size, m, s, (int)p.begin[s]);
+        CHECK(p.begin[s] == end[s], "of %d, %d: range %d begins at %d", size, m, s,
+              (int)p.begin[s]);
         end[s] += p.count[s];
       }
       CHECK(p.count[0] * 2 == p.count[1] * 3 && p.count[1] == p.count[2], "units stay together");
@@ -168,7 +169,8 @@ static void check_signatures(const sl_graph *g, const sli_dim *dims, const char 
   }
   while (expected[found]) found++;
   CHECK(count == found, "%s on %d devices: %d signatures, expected %d", node, size, count, found);
-  CHECK(!strcmp(text_of(n, &all[0]), expected[0]), "%s: the first is %s", node, text_of(n, &all[0]));
+  CHECK(!strcmp(text_of(n, &all[0]), expected[0]), "%s: the first is %s", node,
+        text_of(n, &all[0]));
 }
 #define SIGNATURES(node, size, ...)                                            \
   check_signatures(g, dims, node, size, (const char *const[]){__VA_ARGS__, NULL})
@@ -273,8 +275,9 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   sli_dim *dims = dims_of(g);
   sli_choice choice;
   CHECK(sli_choose_data(g, dims, &(sli_grid){.size = {5, 1}}, &choice) == SL_E_USAGE &&
-            strstr(sl_detail(), "the data of embedding/source.1 cannot be shared out over 5 devices: its "
-                   "output 0, i32[4, 16], has too few rows"), "%s", sl_detail());
+            strstr(sl_detail(), "the data of embedding/source.1 cannot be shared out over 5 "
+                   "devices: its output 0, i32[4, 16], has too few rows"),
+        "%s", sl_detail());
   free(dims);
   sl_graph_destroy(g);
 
