@@ -109,7 +109,7 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                           sli_choice *out);
 
 /* The tensor axis: the cheapest choice for a microbatch by dynamic programming over the
- * forward nodes. `share` is how much of a call's rows one of the data axis's devices has.
+ * forward nodes, with as many rows of data as one of the data axis's devices has.
  * With free_sources sources may be split too (an axis for whatever is cheapest); else each
  * device has the same data. */
 sl_status sli_choose_tensor(sl_graph *g, const sli_dim *dims, const sli_grid *grid,

@@ -102,7 +102,8 @@ static void rehash(search *s, size_t size) {
  * behind the last of the states after. */
 static void offer(search *s, const sli_seen *seen, double weight, struct origin from) {
   states *to = &s->after;
-  size_t width = (size_t)s->frontier.width, mask = s->table_size - 1, at = hash_of(seen, width) & mask;
+  size_t width = (size_t)s->frontier.width, mask = s->table_size - 1;
+  size_t at = hash_of(seen, width) & mask;
   for (; s->table[at]; at = (at + 1) & mask) {
     int i = s->table[at] - 1;
     if (memcmp(&to->seen[(size_t)i * width], seen, width * sizeof *seen)) continue;
@@ -254,7 +255,9 @@ static bool same_ways(const search *s, int a, int b) {
   return true;
 }
 
-static int place_of(const search *s, const sl_tensor *t) { return t ? s->frontier.place[t->id] : -1; }
+static int place_of(const search *s, const sl_tensor *t) {
+  return t ? s->frontier.place[t->id] : -1;
+}
 
 static bool same_inputs(const search *s, int a, int b) {
   const sli_node *n = s->ways->nodes[a], *m = s->ways->nodes[b];

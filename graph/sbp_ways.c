@@ -133,7 +133,7 @@ static void find_ways(sli_ways *w, int i, bool free_sources) {
   const sli_node *n = w->nodes[i];
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(w->costs.g, w->costs.dims, n, w->costs.size, all);
-  if (n->op == &sl_op_source && !free_sources) count = 1;
+  if (w->costs.size == 1 || (n->op == &sl_op_source && !free_sources)) count = 1;
   for (int s = 0; s < count; s++)
     if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];
 }
@@ -184,7 +184,7 @@ sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli
   }
   sl_status status = SL_OK;
   for (int s = 0; s < ngiven && !status; s++)
-    if (given[s].axis == SLI_AXIS_TENSOR) status = give(w, &given[s]);
+    if (given[s].axis == SLI_AXIS_TENSOR && w->costs.size > 1) status = give(w, &given[s]);
   for (int i = 0; i < w->count && !status; i++) price(w, i);
   if (status) sli_ways_fini(w);
   return status;

@@ -176,7 +176,9 @@ static void a_wide_batch_is_shared_by_rows(void) {
   CHECK(c.boxing_bytes == expected, "%g bytes, expected %g", c.boxing_bytes, expected);
   CHECK(fabs(c.boxing_seconds - (expected / 1e10 + 3 * 2e-5 / 2)) < 1e-12, "%g s",
         c.boxing_seconds);
-  CHECK(c.runner_up && strstr(c.runner_up, " more"), "%s", c.runner_up);
+  CHECK(c.runner_up && strstr(c.runner_up, " of main as ") &&
+            strstr(c.runner_up, ", not S0 B -> S0: ") && strstr(c.runner_up, " % more"), "%s",
+        c.runner_up);
   sli_choice_free(&c);
   sl_graph_destroy(g);
 }
@@ -260,6 +262,16 @@ static void it_goes_with_pieces_and_with_data(void) {
   g = shipped_graph("gpt", gpt, 4, 1); /* two rows each, one of each half */
   c = choose(g, grid_of(2, 2, 1e-5, 1e10), false, 0, NULL);
   check_gpt(g, &c);
+  sli_choice_free(&c);
+  sl_graph_destroy(g);
+}
+
+static void one_device_has_nothing_to_share(void) {
+  sl_graph *g = shipped_graph("gpt", gpt, 4, 1);
+  const sli_sbp_given given = {"h.0/gelu.1", SLI_AXIS_TENSOR, S0};
+  sli_choice c = choose(g, grid_of(4, 1, 1e-5, 1e10), true, 1, &given);
+  check_node(g, &c, "h.1/linear.1", "B B B -> B");
+  CHECK(!c.boxing_bytes && !c.runner_up && c.seconds == c.compute_seconds, "nothing is boxed");
   sli_choice_free(&c);
   sl_graph_destroy(g);
 }
@@ -365,6 +377,7 @@ int main(void) {
   a_big_gpt_is_shared_as_megatron_has_it();
   a_big_llama_is_shared_as_megatron_has_it();
   it_goes_with_pieces_and_with_data();
+  one_device_has_nothing_to_share();
   many_layers_take_no_time();
   what_is_given_is_kept();
   what_cannot_be_is_said_with_its_reason();
