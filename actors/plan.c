@@ -273,6 +273,17 @@ static void lay_out(sl_plan *plan) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
     r->slot_stride = sli_align(r->slot_bytes);
+    if (!r->shares) continue;
+    sl_register *leader = &plan->regs[r->shares - 1];
+    leader->slot_stride = SLI_MAX(leader->slot_stride, r->slot_stride);
+  }
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    sl_register *r = &plan->regs[i];
+    if (r->shares) {
+      r->offset = plan->regs[r->shares - 1].offset;
+      r->slot_stride = plan->regs[r->shares - 1].slot_stride;
+      continue;
+    }
     sl_room *room = &plan->devices[r->device].room[r->space];
     r->offset = room->reserve_bytes - sli_align(room->workspace_bytes);
     room->arena_bytes += (size_t)r->quota * r->slot_stride;
@@ -285,7 +296,7 @@ size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_m
   size_t sum = memory == SL_MEMORY_WORKSPACE ? sli_align(room->workspace_bytes) : 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
-    if (r->device == device && r->space == space && r->memory == memory)
+    if (r->device == device && r->space == space && r->memory == memory && !r->shares)
       sum += (size_t)r->quota * r->slot_stride;
   }
   return sum;
@@ -306,7 +317,8 @@ static int larger_register(const void *a, const void *b, void *regs) {
 static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t size) {
   int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
   for (int32_t i = 0; i < plan->nregs; i++)
-    if (plan->regs[i].device == device && plan->regs[i].space == SL_SPACE_DEVICE)
+    if (plan->regs[i].device == device && plan->regs[i].space == SL_SPACE_DEVICE &&
+        !plan->regs[i].shares)
       order[count++] = i;
   qsort_r(order, (size_t)count, sizeof *order, larger_register, plan->regs);
   size_t used = 0;

@@ -31,6 +31,27 @@ static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
                  plan->devices[written].name);
 }
 
+/* Registers with the same slots are written by one worker, and alike in all that slots are. */
+static sl_status check_shares(const sl_plan *plan, int32_t reg) {
+  const sl_register *r = &plan->regs[reg];
+  if (!r->shares) return SL_OK;
+  if (r->shares < 0 || r->shares > reg)
+    return sl_fail(SL_E_INPUT, "register %s shares the slots of register %d, which is not before it",
+                   r->name, r->shares - 1);
+  const sl_register *leader = &plan->regs[r->shares - 1];
+  if (leader->shares || r->initial || r->held || r->pool != SL_NONE || r->activation > 0 ||
+      leader->initial || leader->held || leader->pool != SL_NONE || leader->activation > 0 ||
+      sli_quota_most(r) != r->quota || sli_quota_most(leader) != leader->quota ||
+      r->quota != leader->quota || r->device != leader->device || r->space != leader->space)
+    return sl_fail(SL_E_INPUT, "registers %s and %s cannot have the same slots", r->name,
+                   leader->name);
+  if (r->producer == SL_NONE || leader->producer == SL_NONE ||
+      plan->actors[r->producer].queue != plan->actors[leader->producer].queue)
+    return sl_fail(SL_E_INPUT, "registers %s and %s have the same slots, but are not written on one "
+                   "queue", r->name, leader->name);
+  return SL_OK;
+}
+
 static bool gives_back(const sl_map *map) {
   for (uint32_t i = 0; i < map->period; i++)
     if (map->entries[i].flags & SL_LAST) return true;
@@ -99,6 +120,7 @@ sl_status sli_plan_check(const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nregs && !status; i++) {
     status = check_register(plan, &plan->regs[i]);
     if (!status) status = check_counted(plan, &plan->regs[i]);
+    if (!status) status = check_shares(plan, i);
   }
   for (int32_t i = 0; i < plan->nactors && !status; i++) {
     const sl_actor *a = &plan->actors[i];

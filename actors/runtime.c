@@ -92,6 +92,15 @@ static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
   if (i == p->nqueues) p->queues[p->nqueues++] = q;
 }
 
+/* Into the ring of those that have the same slots. */
+static void join_ring(sl_runtime *rt, reg *r, int32_t leader) {
+  reg *first = &rt->regs[leader];
+  if (!first->ring) first->ring = first;
+  r->ring = first->ring;
+  first->ring = r;
+  r->counted = first->counted = true;
+}
+
 static void make_reg(sl_runtime *rt, int32_t i) {
   const sl_plan *plan = rt->plan;
   const sl_register *r = &plan->regs[i];
@@ -114,6 +123,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   to->least_free = (int32_t)to->nfree;
   to->newest = SLI_MAX(r->initial - 1, 0);
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
+  if (q && r->shares) join_ring(rt, to, r->shares - 1);
 }
 
 static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {

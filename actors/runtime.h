@@ -104,7 +104,9 @@ struct reg {
   int32_t nsame, nlocal; /* ... then the others */
   int32_t newest;        /* slot of the newest initial key */
   int32_t least_free;
-  bool counted;          /* taking or freeing a slot changes a pool or an activation count */
+  bool counted;          /* taking or freeing a slot changes a pool, an activation count, or
+                            registers that have the same slots */
+  struct reg *ring;      /* the next of those that have the same slots, or NULL */
   int32_t kept;
   _Atomic int32_t quota; /* slots there are; whoever looks on reads it too, relaxed */
   int32_t nretired, made; /* slots out of use; slots that have ever been in use */

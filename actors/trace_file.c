@@ -111,10 +111,11 @@ struct register_item {
   int32_t quota, pool, kept, initial, held, device;
   uint16_t memory, space;
   int32_t quota_most;
+  int32_t shares, unused;
   uint64_t slot_bytes;
   double activation;
 };
-_Static_assert(sizeof(struct register_item) == 56, "no padding");
+_Static_assert(sizeof(struct register_item) == 64, "no padding");
 
 struct port_item {
   int32_t reg, map;
@@ -231,6 +232,7 @@ static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) 
                                  .device = r->device,
                                  .memory = (uint16_t)r->memory,
                                  .space = (uint16_t)r->space,
+                                 .shares = r->shares,
                                  .slot_bytes = r->slot_bytes,
                                  .activation = r->activation};
     PUT(im, REGISTERS, item);
@@ -582,12 +584,13 @@ static sl_status read_registers(reading *r) {
                        .device = g.device,
                        .memory = (sl_memory)g.memory,
                        .space = (sl_space)g.space,
+                       .shares = g.shares,
                        .slot_bytes = g.slot_bytes,
                        .activation = g.activation};
     if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 ||
         g.quota_most < 0 || g.quota_most > 1 << 24 || g.initial > g.quota || g.kept < 0 ||
         !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
-        g.space >= SL_SPACE_COUNT ||
+        g.space >= SL_SPACE_COUNT || g.shares < 0 || g.shares > i ||
         g.slot_bytes > SIZE_MAX >> 32 || !none_or_in_table(g.pool, r->plan->npools) ||
         !(g.activation >= 0))
       return impossible(r, REGISTERS, (uint64_t)i);

@@ -97,8 +97,22 @@ static inline bool pool_allows(const reg *r) {
   return !p || slots_used(r) < r->kept || p->used + p->kept < p->quota;
 }
 
+/* A slot of several registers is taken. The others' producers are waiting for something
+ * else; those without a slot left wait for one too. */
+static void take_from_others(reg *r) {
+  for (reg *s = r->ring; s != r; s = s->ring) {
+    out_port *p = s->producer;
+    if (--s->nfree || p->waiting) continue;
+    SLI_CHECK(p->actor->missing, "actors %s and %s share slots, but do not take turns",
+              r->producer->actor->plan->name, p->actor->plan->name);
+    p->waiting = true;
+    p->actor->missing++;
+  }
+}
+
 /* After a slot has been taken ... */
 static void count_taken(reg *r) {
+  if (r->ring) take_from_others(r);
   if (r->pool) {
     r->pool->used++;
     r->pool->kept -= slots_used(r) <= r->kept;
@@ -107,8 +121,11 @@ static void count_taken(reg *r) {
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
 
+static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot);
+
 /* ... and after one has come back. */
-static void count_freed(worker *w, reg *r) {
+static void count_freed(worker *w, reg *r, int32_t slot) {
+  for (reg *s = r->ring; s && s != r; s = s->ring) add_free(w, s, slot);
   r->device->held -= r->activation;
   if (!r->pool) return;
   r->pool->used--;
@@ -180,7 +197,7 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
   } else {
     add_free(w, r, slot);
   }
-  if (r->counted) count_freed(w, r);
+  if (r->counted) count_freed(w, r, slot);
 }
 
 /* From now on slots come back the long way, by slot_free(), which retires them. */

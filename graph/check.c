@@ -65,8 +65,9 @@ static void check_node(const sl_graph *g, int id) {
   SLI_CHECK(n->id == id, "node %s has number %d, stands at %d", n->name, n->id, id);
   SLI_CHECK(n->block < g->nblocks && (n->block >= 0 || n->phase == SLI_PHASE_CLIP),
             "node %s is in block %d of %d", n->name, n->block, g->nblocks);
-  SLI_CHECK((n->cls == SL_CLASS_U) == (n->phase != SLI_PHASE_MAIN) &&
-                n->per_step == (n->phase != SLI_PHASE_MAIN),
+  bool update = n->phase != SLI_PHASE_MAIN;
+  SLI_CHECK((n->cls == SL_CLASS_U) <= update && n->per_step == update &&
+                (!update || n->cls == SL_CLASS_U || n->cls == SL_CLASS_C),
             "node %s: class %c in phase %d", n->name, sl_class_letter(n->cls), n->phase);
   check_inputs(g, n);
   check_outputs(g, n);
@@ -111,9 +112,11 @@ static void check_training(const sl_graph *g) {
   for (int i = 0; i < g->nparams; i++) {
     const sl_tensor *p = g->params[i];
     SLI_CHECK(p->ngrads > 0 && p->home >= 0, "parameter %s is not trained", p->name);
-    for (int u = 0; u < p->ngrads; u++)
-      SLI_CHECK(p->grads[u]->producer->accumulate_span >> p->grads[u]->output & 1,
+    for (int u = 0; u < p->ngrads; u++) {
+      const sli_node *n = p->grads[u]->producer;
+      SLI_CHECK(n->per_step || n->accumulate_span >> p->grads[u]->output & 1,
                 "gradient %s is not summed over the step", p->grads[u]->name);
+    }
   }
 }
 

@@ -191,6 +191,8 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
   sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule), n->block,
                                   nin, in, rule->op->nout);
   node->at = n->at;
+  node->rule = rule;
+  node->about = n;
   if (sli_node_infer(node)) return misfit(g, n, rule->op, sl_detail());
   for (int j = 0; j < rule->nof; j++) {
     int i = rule->of[j];
@@ -287,10 +289,11 @@ static sl_status check_params(sl_graph *g, int nforward) {
 
 /* ---- update ----------------------------------------------------------------- */
 
-static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int phase,
-                            int nin, sl_tensor *const *in) {
+static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int rank,
+                            int phase, int nin, sl_tensor *const *in) {
   const sl_attrs attrs = {.user = &g->optimizer};
   sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_U, block, nin, in, op->nout);
+  n->rank = rank;
   n->phase = phase;
   n->per_step = true;
   sl_status status = sli_node_infer(n);
@@ -298,28 +301,41 @@ static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int 
   return n;
 }
 
+/* "wte:adamw", "wte:adamw#3" on the fourth device of a stage. */
+static const char *update_name(sl_graph *g, const sl_tensor *param, const char *what) {
+  return param->rank ? sli_arena_format(&g->arena, "%s:%s#%d", param->name, what, param->rank)
+                     : sli_arena_format(&g->arena, "%s:%s", param->name, what);
+}
+
 static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
+  static const char *const moments[] = {NULL, "m", "v"};
   sl_tensor *in[1 + param->ngrads];
   in[0] = scale;
   memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
-  const char *name = sli_arena_format(&g->arena, "%s:adamw", param->name);
-  sli_node *n = add_update(g, &sl_op_adamw, name, param->home, SLI_PHASE_UPDATE,
-                           1 + param->ngrads, in);
+  sli_node *n = add_update(g, &sl_op_adamw, update_name(g, param, "adamw"), param->home, param->rank,
+                           SLI_PHASE_UPDATE, 1 + param->ngrads, in);
   n->out[0] = param;
-  sli_node_output(g, n, 1, sli_arena_format(&g->arena, "%s:m", param->name));
-  sli_node_output(g, n, 2, sli_arena_format(&g->arena, "%s:v", param->name));
+  for (int o = 1; o <= 2; o++) {
+    sl_tensor *t = sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%s", param->name,
+                                                             moments[o]));
+    t->rank = param->rank;
+    t->shard = param->shard;
+    t->replica = param->replica;
+  }
 }
 
-static void add_updates(sl_graph *g) {
+void sli_graph_add_updates(sl_graph *g) {
   sl_tensor **squares = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *squares);
+  int count = 0;
   for (int i = 0; i < g->nparams; i++) {
     const sl_tensor *param = g->params[i];
-    const char *name = sli_arena_format(&g->arena, "%s:norm", param->name);
-    sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, SLI_PHASE_NORM, param->ngrads,
-                             param->grads);
-    squares[i] = sli_node_output(g, n, 0, name);
+    if (param->replica) continue;
+    const char *name = update_name(g, param, "norm");
+    sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
+                             param->ngrads, param->grads);
+    squares[count++] = sli_node_output(g, n, 0, name);
   }
-  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, SLI_PHASE_CLIP, g->nparams, squares);
+  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP, count, squares);
   sl_tensor *scale = sli_node_output(g, clip, 0, "clip:scale");
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) add_step(g, g->params[i], scale);
@@ -370,7 +386,7 @@ sl_status sli_pass_gradients(sl_graph *g) {
   if (status) return status;
   g->noutputs = 0; /* inference's business */
   prune(g);
-  add_updates(g);
+  sli_graph_add_updates(g);
 #ifndef NDEBUG
   sli_graph_check(g);
 #endif

@@ -18,6 +18,7 @@ struct sl_tensor {
   bool param;
   bool needs_grad;     /* a parameter, or computed from one */
   int rank;            /* which of its stage's devices makes it, 0 where there is one */
+  bool brief;          /* the whole of what devices share out, for the moment it is needed */
   const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
                           several devices: which part of the whole this is; NULL: all. What
                           devices have of one whole goes by one name */
@@ -61,6 +62,9 @@ struct sli_node {
   sl_type *in_type;    /* [nin], ndim -1 where absent */
   sl_type *out_type;   /* [nout], also of outputs that are not wanted */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
+  /* what a rule of the gradients made: the rule, and the forward node it is about */
+  const sl_grad_rule *rule;
+  const sli_node *about;
   sli_shapes *shapes;  /* [variants] by length, the longest first: its types are
                           those above; NULL where sequences are not cut */
 };
@@ -85,6 +89,11 @@ struct sl_graph {
   uint64_t *param_hashes; /* of the names, to find a second one of a name soon */
   size_t hash_capacity;
   sl_tensor *loss;
+  int nlosses;          /* where devices have parts of the loss: each part, and its share of */
+  struct sli_loss {     /* the mean; else 0 */
+    sl_tensor *tensor;
+    double share;
+  } *losses;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   sl_optimizer optimizer;
   /* where sequences are cut, else 0 and NULL: */
@@ -130,6 +139,10 @@ void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
  * parameter gets one gradient tensor per use, accumulated over the step, so
  * that the sums are the same wherever the uses are placed. */
 sl_status sli_pass_gradients(sl_graph *g);
+
+/* Part of it: the update nodes (norm, clip, adamw) of all parameters, each of which has its
+ * gradients. A replica's norm is another device's. */
+void sli_graph_add_updates(sl_graph *g);
 
 /* Before and after the gradients where sequences are cut in pieces: decides the
  * lengths and exchanges rows; works out the shapes of each length. */

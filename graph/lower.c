@@ -1,6 +1,8 @@
 /* Lowering, from end to end, and what the result offers. */
 #include "graph/lower.h"
 
+#include "graph/sbp.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +38,17 @@ struct sl_lowered {
 
 /* ---- reports ------------------------------------------------------------------ */
 
+/* The loss of a tick: of all devices that have a part, each by its share. */
+static double whole_loss(const sl_graph *g, int n, const void *const *values) {
+  if (!g->nlosses) return *(const double *)values[0];
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += g->losses[i].share * *(const double *)values[i];
+  return sum;
+}
+
 static void take_loss(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  (void)n;
   sl_lowered *l = ctx;
-  double loss = *(const double *)values[0], *sum = &l->loss[tick->step % PENDING_STEPS];
+  double loss = whole_loss(l->g, n, values), *sum = &l->loss[tick->step % PENDING_STEPS];
   double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
   *sum = tick->microbatch || tick->piece ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !l->rt) return;
@@ -68,27 +77,35 @@ static void take_output(void *ctx, const sl_tick *tick, int n, const void *const
   if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
 }
 
-static void add_report(sl_graph *g, const char *name, sl_tensor *t, const sl_sink *sink,
-                       bool per_step) {
+static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
+                       const sl_sink *sink, bool per_step) {
   sl_attrs attrs = {.user = sink};
-  sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, 1, &t, 0);
+  sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
   n->per_step = per_step;
+}
+
+static void add_loss_report(sl_lowered *l) {
+  sl_graph *g = l->g;
+  int count = SLI_MAX(g->nlosses, 1);
+  sl_tensor *parts[count];
+  for (int i = 0; i < count; i++) parts[i] = g->nlosses ? g->losses[i].tensor : g->loss;
+  l->loss_sink = (sl_sink){take_loss, l};
+  add_report(g, "report:loss", count, parts, &l->loss_sink, false);
 }
 
 static void add_reports(sl_lowered *l) {
   sl_graph *g = l->g;
   if (!g->options.infer) {
-    l->loss_sink = (sl_sink){take_loss, l};
     l->norm_sink = (sl_sink){take_norm, l};
-    add_report(g, "report:loss", g->loss, &l->loss_sink, false);
-    add_report(g, "report:norm", g->grad_norm, &l->norm_sink, true);
+    add_loss_report(l);
+    add_report(g, "report:norm", 1, &g->grad_norm, &l->norm_sink, true);
     return;
   }
   l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
   for (int i = 0; i < g->noutputs; i++) {
     output_sink *o = &l->outputs[i];
     *o = (output_sink){{take_output, o}, l, g->outputs[i].name, g->outputs[i].tensor->type};
-    add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), g->outputs[i].tensor,
+    add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
                &o->sink, false);
   }
 }
@@ -105,6 +122,7 @@ static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
     if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
+    if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
     to->quotas[to->nquotas++] =
         (sl_quota){sli_arena_strdup(&to->arena, b->quota_name), l->groups[b->producer].stage,
                    b->quota};
@@ -127,6 +145,7 @@ sl_status sli_lower_once(sli_lowering *l) {
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
+  sli_lower_lanes(l);
   sli_lower_store(l);
   status = sli_lower_quotas(l);
   if (status) return status;
@@ -167,10 +186,71 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
   return SL_OK;
 }
 
-static sl_status prepare_training(sl_graph *g) {
+/* ---- several devices for a stage --------------------------------------------------- */
+
+static const struct sharding {
+  const char *name;
+  sli_sharding what;
+} shardings[] = {{"nothing", SLI_SHARD_NOTHING},
+                 {"optimizer", SLI_SHARD_OPTIMIZER},
+                 {"gradients", SLI_SHARD_GRADIENTS},
+                 {"parameters", SLI_SHARD_PARAMETERS}};
+
+static sl_status find_sharding(const char *name, sli_sharding *out) {
+  for (size_t i = 0; i < SLI_COUNT(shardings); i++)
+    if (!name || !strcmp(shardings[i].name, name)) {
+      *out = shardings[i].what;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown shard '%s': nothing, optimizer, gradients and parameters are "
+                 "known", name);
+}
+
+static const struct grain {
+  const char *name;
+  bool by_block;
+} grains[] = {{"pass", false}, {"layer", true}};
+
+static sl_status find_grain(const char *name, bool *by_block) {
+  for (size_t i = 0; i < SLI_COUNT(grains); i++)
+    if (!strcmp(grains[i].name, name)) {
+      *by_block = grains[i].by_block;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
+}
+
+static sl_status check_grid(const sl_lower_options *o, sli_lowering *l) {
+  int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1);
+  l->ranks = data * tensor;
+  l->devices = l->p * l->ranks;
+  sl_status status = find_sharding(o->shard, &l->sharding);
+  l->by_block = data > 1; /* what is exchanged goes on its way block by block */
+  if (!status && o->grain) status = find_grain(o->grain, &l->by_block);
+  return status;
+}
+
+static sl_status share_out(sl_graph *g, const sli_lowering *l) {
+  const sl_lower_options *o = l->options;
+  sli_grid grid = {.size = {SLI_MAX(o->data_parallel, 1), SLI_MAX(o->tensor, 1)}};
+  sli_choice data = {0}, tensor = {0};
+  sli_dim *dims = NULL;
+  sl_status status = sli_dims_find(g, &dims);
+  if (!status && grid.size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, &grid, &data);
+  if (!status && grid.size[SLI_AXIS_TENSOR] > 1)
+    status = sli_choose_tensor(g, dims, &grid, false, o->ngiven, o->given, &tensor);
+  if (!status) status = sli_pass_expand(g, dims, &grid, &data, &tensor, l->sharding);
+  sli_choice_free(&data);
+  sli_choice_free(&tensor);
+  free(dims);
+  return status;
+}
+
+static sl_status prepare_training(sl_graph *g, const sli_lowering *l) {
   sl_status status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
-  return status ? status : sli_pass_pieces(g);
+  if (!status) status = sli_pass_pieces(g);
+  return status || l->ranks == 1 ? status : share_out(g, l);
 }
 
 /* How products are computed, as asked for and as far as the devices can. */
@@ -183,7 +263,7 @@ static const char *choose_products(const sli_lowering *l) {
 static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   enum { MOST_CHUNKS = 3 };
   sl_graph *g = l->g;
-  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g);
+  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, l);
   if (status) return status;
   to->products = choose_products(l);
   if (strcmp(to->products, sl_dtype_name(SL_F32))) sli_pass_products(g);
@@ -198,6 +278,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
                     .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
   sl_status status = check_options(options, &l);
+  if (!status) status = check_grid(options, &l);
   if (status) return status;
   sl_lowered *to = sli_calloc(1, sizeof *to);
   to->g = g;

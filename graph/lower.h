@@ -12,6 +12,7 @@
 
 #include "graph/graph.h"
 #include "graph/kinds.h"
+#include "graph/sbp.h"
 #include "graph/schedules.h"
 
 /* How often something happens: once per tick, per microbatch, per step, or every
@@ -25,6 +26,8 @@ typedef struct sli_group {
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
   int rank;              /* which of the stage's devices */
   int phase;
+  int level, part;       /* see lower_group.c */
+  bool back;             /* of the way back */
   sli_rate rate;
   bool host;             /* runs beside the passes, on the device's host queue */
   int nnodes;
@@ -50,6 +53,10 @@ typedef struct sli_bundle {
   bool held;
   int initial;
   int quota, quota_most;
+  bool brief;            /* one block's, not to be there for all at once: see lower_lanes.c */
+  bool turn;             /* no data: hands on whose turn it is */
+  int leader;            /* the bundle before it that has the same slots, or SL_NONE */
+  bool credit;           /* stands for the activations of its stage */
   double activation;
   size_t bytes;
   bool stored;           /* checkpoints hold something of it */
@@ -88,11 +95,13 @@ typedef struct sli_lowering {
   const sli_kind *kind;  /* of the devices */
   const sli_tune *tune;  /* NULL: the row as it is */
   bool split;
-  int p, v, stages;      /* devices, chunks, p * v */
-  int ranks;             /* devices of each stage */
+  int p, v, stages;      /* devices along the pipeline, chunks, p * v */
+  int ranks, devices;    /* devices of each stage, and all of them: p * ranks */
+  sli_sharding sharding;
+  bool by_block;         /* the grain: groups end with their block */
   int m, k;
   int *stage_of;         /* [g->nblocks] */
-  int *device_of, *chunk_of; /* [stages] */
+  int *device_of, *chunk_of; /* [stages] along the pipeline */
   int ngroups;
   size_t group_capacity;
   sli_group *groups;
@@ -102,8 +111,8 @@ typedef struct sli_lowering {
   sli_bundle *bundles;
   sli_home *homes;       /* [g->ntensors] */
   int *act_b, *act_w;    /* [stages] credits */
-  int *pools;            /* [p] credits of a device together, 0: no pool */
-  int *watermarks;       /* [p] W a device may hold back, -1: not lazy */
+  int *pools;            /* [p] credits of each device of a stage together, 0: no pool */
+  int *watermarks;       /* [p] W such a device may hold back, -1: not lazy */
   sli_stores *stores;    /* the result's; NULL: a trial */
   bool store;            /* the plan has store actors */
   sli_arena arena;
@@ -126,6 +135,7 @@ sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_loweri
 sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
 void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
 void sli_lower_store_sizes(sli_lowering *l);     /* which depend on quotas */
@@ -133,6 +143,11 @@ sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
 
 /* Fixes the order of passes, if the user or the schedule wants it. */
 sl_status sli_lower_order(sli_lowering *l);
+
+/* The device of a stage with this rank. */
+static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
+  return l->device_of[stage] * l->ranks + rank;
+}
 
 /* What the schedule's formulas see at a stage. */
 sli_at sli_lower_at(const sli_lowering *l, int stage);

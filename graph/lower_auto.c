@@ -56,7 +56,7 @@ static int64_t plan_firings(const sl_plan *plan) {
  * steps, which all candidates share. */
 static double score_of(const sli_lowering *l, const sl_figures *f) {
   double budget = l->options->activations;
-  if (budget > 0 && peak_activations(f, l->p) > budget + 1e-9) return INFINITY;
+  if (budget > 0 && peak_activations(f, l->devices) > budget + 1e-9) return INFINITY;
   return f->bubble_fraction + 1e-6 * f->step_seconds / (1e-9 + f->devices[0].busy_seconds);
 }
 
@@ -65,8 +65,9 @@ static void lowering_of(const search *s, const candidate *c, sli_lowering *l) {
                       .m = s->origin->m,
                       .k = s->origin->k, .p = s->origin->p, .v = c->v,
                       .stages = s->origin->p * c->v, .ranks = s->origin->ranks,
-                      .schedule = c->row, .split = c->row->split, .tune = &c->tune,
-                      .stores = s->origin->stores};
+                      .devices = s->origin->devices, .by_block = s->origin->by_block,
+                      .sharding = s->origin->sharding, .schedule = c->row,
+                      .split = c->row->split, .tune = &c->tune, .stores = s->origin->stores};
 }
 
 static void evaluate(search *s, candidate *c) {
@@ -108,7 +109,7 @@ static passes stage_passes(const sli_lowering *l, int stage) {
   passes t = {0};
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    if (g->stage != stage || g->phase) continue;
+    if (g->stage != stage || g->phase || g->rank) continue;
     if (g->cls == SL_CLASS_F) t.f += g->seconds;
     if (g->cls == SL_CLASS_B) t.b += g->seconds;
     if (g->cls == SL_CLASS_W) t.w += g->seconds;

@@ -22,7 +22,7 @@ typedef struct traits {
   sli_rate rate;
   sl_memory memory;
   const char *quota_name;
-  bool held;
+  bool held, brief;
   int initial;
   int device;
 } traits;
@@ -96,13 +96,15 @@ static uses find_uses(sli_lowering *l) {
 
 /* ---- traits ----------------------------------------------------------------------- */
 
-static bool any_reader(const sli_lowering *l, const traits *t, sl_class cls, int stage) {
-  for (int i = 0; i < t->nconsumers; i++) {
-    const sli_group *g = &l->groups[t->consumers[i]];
-    if (g->cls == cls && g->stage == stage) return true;
-  }
+static bool any_reader(const sli_lowering *l, const traits *t, bool (*is)(const sli_group *g)) {
+  for (int i = 0; i < t->nconsumers; i++)
+    if (is(&l->groups[t->consumers[i]])) return true;
   return false;
 }
+
+static bool is_back(const sli_group *g) { return g->back; }
+static bool is_weight(const sli_group *g) { return g->cls == SL_CLASS_W; }
+static bool is_beside(const sli_group *g) { return g->cls == SL_CLASS_L; }
 
 static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   for (int i = 0; i < t->nconsumers; i++)
@@ -110,28 +112,30 @@ static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   return false;
 }
 
-/* The knob a per-tick bundle answers to. */
+/* The knob a per-tick bundle answers to. What the groups of one way on one stage hand to
+ * each other is "inner". */
 static const char *tick_quota_name(const sli_lowering *l, const traits *t) {
   const sli_group *from = &l->groups[t->producer];
   if (from->cls == SL_CLASS_L) return "load";
-  for (int i = 0; i < t->nconsumers; i++)
-    if (l->groups[t->consumers[i]].cls == SL_CLASS_L) return "report";
-  if (from->cls == SL_CLASS_F) {
-    if (leaves_stage(l, t, from->stage)) return "fwd";
-    return any_reader(l, t, SL_CLASS_W, from->stage) ? "act.w" : "act.b";
-  }
-  return leaves_stage(l, t, from->stage) ? "bwd" : "dy";
+  if (any_reader(l, t, is_beside)) return "report";
+  if (leaves_stage(l, t, from->stage)) return from->back ? "bwd" : "fwd";
+  if (any_reader(l, t, is_weight)) return from->back ? "dy" : "act.w";
+  return !from->back && any_reader(l, t, is_back) ? "act.b" : "inner";
 }
 
 /* In a split backward, W comes after B on every tick, so what B and W both read
- * is given up when W is done, and travels with what only W reads. */
+ * is given up when W is done, and travels with what only W reads: where each is one
+ * group. */
 static void widen_to_stage(sli_lowering *l, traits *t) {
   if (strcmp(t->quota_name, "act.w")) return;
-  int stage = l->groups[t->producer].stage, *both = sli_arena_alloc(&l->arena, 2 * sizeof *both);
-  int n = 0;
+  const sli_group *from = &l->groups[t->producer];
+  int *both = sli_arena_alloc(&l->arena, 2 * sizeof *both), n = 0;
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    if (g->stage == stage && (g->cls == SL_CLASS_B || g->cls == SL_CLASS_W) && n < 2) both[n++] = i;
+    if (g->stage != from->stage || g->rank != from->rank || g->phase) continue;
+    if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
+    if (n == 2) return;
+    both[n++] = i;
   }
   t->consumers = both;
   t->nconsumers = n;
@@ -147,6 +151,11 @@ static void mark_record(sli_lowering *l, traits *t) {
   t->quota_name = update ? "state" : t->held ? "dkv" : "kv";
 }
 
+/* A parameter, as those have it together who have parts of it. */
+static bool is_gathered(const sl_tensor *t) {
+  return t->producer->cls == SL_CLASS_C && t->producer->in[0]->param;
+}
+
 static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
   traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
@@ -156,17 +165,22 @@ static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *ten
     t.memory = SL_MEMORY_PARAMETERS;
     t.quota_name = "param";
     t.initial = 1;
-    t.device = l->device_of[l->stage_of[tensor->home]];
+    t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
     return t;
   }
   const sli_group *from = &l->groups[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
-  if (from->phase == SLI_PHASE_PACK) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "packed";
+  if (is_gathered(tensor)) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "gather";
+  else if (from->phase == SLI_PHASE_PACK) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "packed";
+  else if (tensor->brief && !u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
   else if (u->state[id]) mark_record(l, &t);
   else if (u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
+  else if (t.rate == SLI_PER_STEP && from->cls == SL_CLASS_C)
+    t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
   else if (t.rate == SLI_PER_STEP) t.quota_name = "step";
   else t.quota_name = tick_quota_name(l, &t);
+  t.brief = tensor->brief && t.rate == SLI_PER_TICK;
   widen_to_stage(l, &t);
   return t;
 }
@@ -175,22 +189,25 @@ static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *ten
 
 static bool same_traits(const sli_bundle *b, const traits *t) {
   return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
-         b->memory == t->memory && b->held == t->held && b->device == t->device &&
+         b->memory == t->memory && b->held == t->held && b->brief == t->brief && b->device == t->device &&
          !strcmp(b->quota_name, t->quota_name) &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
 
 static const char *bundle_name(sli_lowering *l, const traits *t) {
-  int stage = SL_NONE, twins = 0;
-  if (t->producer != SL_NONE) stage = l->groups[t->producer].stage;
+  static const sli_group none = {.stage = SL_NONE};
+  const sli_group *from = t->producer == SL_NONE ? &none : &l->groups[t->producer];
+  int twins = 0;
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    int other = b->producer == SL_NONE ? SL_NONE : l->groups[b->producer].stage;
-    twins += other == stage && !strcmp(b->quota_name, t->quota_name);
+    const sli_group *other = b->producer == SL_NONE ? &none : &l->groups[b->producer];
+    twins += other->stage == from->stage && other->rank == from->rank &&
+             !strcmp(b->quota_name, t->quota_name);
   }
-  char at[16] = "";
-  if (stage != SL_NONE) snprintf(at, sizeof at, "@%d", stage);
+  char at[32] = "";
+  if (from->rank) snprintf(at, sizeof at, "@%d#%d", from->stage, from->rank);
+  else if (from->stage != SL_NONE) snprintf(at, sizeof at, "@%d", from->stage);
   return twins ? sli_arena_format(&l->arena, "%s.%d%s", t->quota_name, twins + 1, at)
                : sli_arena_format(&l->arena, "%s%s", t->quota_name, at);
 }
@@ -206,7 +223,8 @@ static int add_bundle(sli_lowering *l, const traits *t) {
   l->bundles[at] = (sli_bundle){.name = bundle_name(l, t), .quota_name = t->quota_name,
                                 .producer = t->producer, .nconsumers = t->nconsumers,
                                 .consumers = t->consumers, .rate = t->rate, .memory = t->memory,
-                                .device = t->device, .held = t->held, .initial = t->initial};
+                                .device = t->device, .held = t->held, .brief = t->brief,
+                                .leader = SL_NONE, .initial = t->initial};
   l->nbundles++;
   if (t->producer != SL_NONE) {
     sli_group *g = &l->groups[t->producer];
@@ -235,29 +253,37 @@ static void bundle_tensor(sli_lowering *l, const uses *u, const sl_tensor *tenso
 }
 
 /* A schedule's credits exist even where nothing is kept for a backward pass: a
- * register of no bytes carries them. */
+ * register of no bytes carries them. One register of a stage stands for its activations:
+ * that from the first group of its forward pass to the last of its way back. */
 static void add_credit(sli_lowering *l, int forward, int backward, const char *name) {
   traits t = {.producer = forward, .nconsumers = 1, .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
               .memory = SL_MEMORY_ACTIVATIONS, .quota_name = name,
               .device = l->groups[forward].device};
   t.consumers[0] = backward;
   widen_to_stage(l, &t);
-  if (find_bundle(l, &t) == SL_NONE) add_bundle(l, &t);
+  int at = find_bundle(l, &t);
+  if (at == SL_NONE) at = add_bundle(l, &t);
+  l->bundles[at].credit = true;
 }
 
-static int stage_group(const sli_lowering *l, sl_class cls, int stage) {
-  for (int i = 0; i < l->ngroups; i++)
-    if (l->groups[i].cls == cls && l->groups[i].stage == stage) return i;
-  return SL_NONE;
+/* The first or the last of a class on a device of a stage. */
+static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank, bool last) {
+  int at = SL_NONE;
+  for (int i = 0; i < l->ngroups && (last || at == SL_NONE); i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->cls == cls && g->stage == stage && g->rank == rank) at = i;
+  }
+  return at;
 }
 
 static void add_credits(sli_lowering *l) {
-  for (int s = 0; s < l->stages; s++) {
-    int f = stage_group(l, SL_CLASS_F, s), b = stage_group(l, SL_CLASS_B, s);
-    int w = stage_group(l, SL_CLASS_W, s);
-    if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, "act.b");
-    if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, "act.w");
-  }
+  for (int s = 0; s < l->stages; s++)
+    for (int r = 0; r < l->ranks; r++) {
+      int f = stage_group(l, SL_CLASS_F, s, r, false), b = stage_group(l, SL_CLASS_B, s, r, true);
+      int w = stage_group(l, SL_CLASS_W, s, r, true);
+      if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, "act.b");
+      if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, "act.w");
+    }
 }
 
 /* ---- workspace ------------------------------------------------------------------------ */

@@ -28,7 +28,7 @@ static const char *const copy_names[WAYS] = {[INTO] = "h2d", [OUT_OF] = "d2h", [
 struct sli_links {
   int count, capacity;
   link *items;     /* in the lowering's arena */
-  int32_t *queues; /* [WAYS * p * p] by way, source and destination, or SL_NONE */
+  int32_t *queues; /* [WAYS * devices^2] by way, source and destination, or SL_NONE */
 };
 
 /* One hop, from a register to the one it makes. */
@@ -44,7 +44,7 @@ typedef struct hop {
 
 sli_links *sli_links_create(sli_lowering *l) {
   sli_links *x = sli_arena_alloc(&l->arena, sizeof *x);
-  int ways = WAYS * l->p * l->p;
+  int ways = WAYS * l->devices * l->devices;
   x->queues = sli_arena_alloc(&l->arena, (size_t)ways * sizeof *x->queues);
   for (int i = 0; i < ways; i++) x->queues[i] = SL_NONE;
   return x;
@@ -83,6 +83,7 @@ static int32_t add_hop(sli_lowering *l, int32_t from, const sli_bundle *b, const
   far.activation = 0;
   far.initial = 0;
   far.pool = SL_NONE;
+  far.shares = 0;
   far.slot_bytes = h->on_the_way ? 0 : b->bytes;
   if (h->quota_name) {
     int given = sli_lower_given(l, h->quota_name, by->stage);
@@ -128,7 +129,7 @@ static int32_t keep_link(sli_lowering *l, sli_links *x, int32_t from, int32_t to
 }
 
 static int32_t *queue_at(sli_lowering *l, sli_links *x, way way, int from, int to) {
-  return &x->queues[((int)way * l->p + from) * l->p + to];
+  return &x->queues[((int)way * l->devices + from) * l->devices + to];
 }
 
 /* ---- between devices and processes ------------------------------------------------- */

@@ -68,9 +68,9 @@ static sl_status read_line(sli_lowering *l, const char *path, int line, char *te
   char *at = text + strspn(text, " \t\r\n"), *end;
   if (!*at) return SL_OK;
   long device = strtol(at, &end, 10);
-  if (end == at || *end != ':' || device < 0 || device >= l->p)
+  if (end == at || *end != ':' || device < 0 || device >= l->devices)
     return sl_fail(SL_E_INPUT, "%s:%d: a line begins with a device, 0: to %d:", path, line,
-                   l->p - 1);
+                   l->devices - 1);
   if (l->plan->queues[2 * device].order)
     return sl_fail(SL_E_INPUT, "%s:%d: device %ld has an order already", path, line, device);
   return read_passes(l, path, line, (int)device, end + 1);
@@ -97,12 +97,12 @@ typedef struct order {
 } order;
 
 static void get_orders(const sli_lowering *l, order *out) {
-  for (int d = 0; d < l->p; d++)
+  for (int d = 0; d < l->devices; d++)
     out[d] = (order){l->plan->queues[2 * d].norder, l->plan->queues[2 * d].order};
 }
 
 static void set_orders(sli_lowering *l, const order *from) {
-  for (int d = 0; d < l->p; d++) {
+  for (int d = 0; d < l->devices; d++) {
     l->plan->queues[2 * d].norder = from[d].n;
     l->plan->queues[2 * d].order = from[d].actors;
   }
@@ -140,7 +140,7 @@ static double *equal_seconds(const sli_lowering *l) {
 }
 
 static sl_status choose(sli_lowering *l, bool latency) {
-  order *best = sli_calloc((size_t)l->p, sizeof *best);
+  order *best = sli_calloc((size_t)l->devices, sizeof *best);
   double *equal = equal_seconds(l), bubble = predicted_bubble(l->plan);
   get_orders(l, best);
   sl_status status = latency ? try_order(l, NULL, best, &bubble) : SL_OK;

@@ -17,8 +17,9 @@ static void add_queues(sli_lowering *l, int device) {
     sli_schedule_order(l->schedule, l->m % l->p, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
-  q.lazy_w = l->watermarks[device] >= 0;
-  q.watermark = SLI_MAX(l->watermarks[device], 0);
+  int watermark = l->watermarks[device / l->ranks];
+  q.lazy_w = watermark >= 0;
+  q.watermark = SLI_MAX(watermark, 0);
   sl_plan_add_queue(l->plan, q);
   sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "host@%d", device),
                                         .device = device, .ops = kind->host, .threads = 1,
@@ -26,9 +27,17 @@ static void add_queues(sli_lowering *l, int device) {
                                         .apart = kind->copy != NULL});
 }
 
+/* What devices exchange goes beside their passes. */
+static void add_exchange_queues(sli_lowering *l) {
+  for (int d = 0; d < l->devices && l->ranks > 1; d++)
+    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "exchange@%d", d),
+                                          .device = d, .ops = l->kind->compute,
+                                          .run_ahead = l->kind->run_ahead});
+}
+
 /* Storing has a queue and a thread of its own: it waits for disks. */
 static void add_store_queues(sli_lowering *l) {
-  for (int d = 0; d < l->p && l->store; d++)
+  for (int d = 0; d < l->devices && l->store; d++)
     sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "store@%d", d),
                                           .device = d, .ops = l->kind->host, .threads = 1,
                                           .space = sli_kind_host_space(l->kind), .run_ahead = 1,
@@ -36,7 +45,9 @@ static void add_store_queues(sli_lowering *l) {
 }
 
 static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
-  return g->rate == SLI_PER_STORE ? 2 * l->p + g->device : 2 * g->device + g->host;
+  int beside = 2 * l->devices, exchanges = l->ranks > 1 ? l->devices : 0;
+  if (g->rate == SLI_PER_STORE) return beside + exchanges + g->device;
+  return g->cls == SL_CLASS_C ? beside + g->device : 2 * g->device + g->host;
 }
 
 int sl_device_process(int device, int devices, int processes) {
@@ -47,7 +58,7 @@ static void add_device(sli_lowering *l, int d) {
   const sl_device_options *o = &l->options->devices;
   sl_device device = {.name = sl_plan_format(l->plan, "%s:%d", l->kind->name, d),
                       .kind = l->kind->name,
-                      .process = sl_device_process(d, l->p, l->options->processes),
+                      .process = sl_device_process(d, l->devices, l->options->processes),
                       .number = o->nnumbers ? o->numbers[d % o->nnumbers] : 0,
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->kind->memory[s];
@@ -62,14 +73,18 @@ static void add_device(sli_lowering *l, int d) {
 static sl_status add_devices(sli_lowering *l) {
   const sl_device_options *o = &l->options->devices;
   const char *name = l->kind->name;
-  if (o->count && o->count != l->p)
+  if (o->count && o->count != l->devices && l->ranks > 1)
+    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices each "
+                   "need %d", o->count, name, l->p, l->ranks, l->devices);
+  if (o->count && o->count != l->devices)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->p, l->p);
-  if (l->options->processes > l->p)
+  if (l->options->processes > l->devices)
     return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
-                   "least one (--stages)", l->options->processes, l->p);
-  for (int d = 0; d < l->p; d++) add_device(l, d);
-  for (int d = 0; d < l->p; d++) add_queues(l, d);
+                   "least one (--stages)", l->options->processes, l->devices);
+  for (int d = 0; d < l->devices; d++) add_device(l, d);
+  for (int d = 0; d < l->devices; d++) add_queues(l, d);
+  add_exchange_queues(l);
   add_store_queues(l);
   return SL_OK;
 }
@@ -77,8 +92,9 @@ static sl_status add_devices(sli_lowering *l) {
 /* ---- registers -------------------------------------------------------------------- */
 
 static void add_pools(sli_lowering *l) {
-  for (int d = 0; d < l->p && l->pools[d]; d++)
-    sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d), l->pools[d]});
+  for (int d = 0; d < l->devices && l->pools[d / l->ranks]; d++)
+    sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d),
+                                        l->pools[d / l->ranks]});
 }
 
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g) {
@@ -91,7 +107,7 @@ static sl_space bundle_space(const sli_lowering *l, const sli_bundle *b) {
 }
 
 static void add_register(sli_lowering *l, sli_bundle *b) {
-  bool pooled = b->activation > 0 && l->pools[b->device];
+  bool pooled = b->activation > 0 && l->pools[b->device / l->ranks];
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
                              .quota_most = b->quota_most,
@@ -100,6 +116,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .space = bundle_space(l, b),
                              .memory = b->memory, .slot_bytes = b->bytes,
+                             .shares = b->leader == SL_NONE ? 0 : l->bundles[b->leader].reg + 1,
                              .activation = b->activation});
 }
 
@@ -108,7 +125,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
 /* The way back goes through the pieces of a microbatch from the last to the
  * first, for a piece's gradient needs those of the later ones. */
 static bool is_reversed(const sli_lowering *l, const sli_group *g) {
-  return l->k > 1 && g->rate == SLI_PER_TICK && (g->cls == SL_CLASS_B || g->cls == SL_CLASS_W);
+  return l->k > 1 && g->rate == SLI_PER_TICK && g->back;
 }
 
 /* Firing to tick, which is also the key of what spans no more than a tick. */
@@ -136,6 +153,7 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   sl_plan *plan = l->plan;
   uint32_t ticks = (uint32_t)(l->m * l->k);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
+  if (b->turn) return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);

@@ -121,13 +121,14 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
 static int derived(const sli_lowering *l, const sli_bundle *b) {
   const char *name = b->quota_name;
   int ticks = l->m * l->k, stage = bundle_stage(l, b);
-  if (b->rate >= SLI_PER_STEP || b->held) return SLI_MAX(b->initial, 1);
+  if (b->rate >= SLI_PER_STEP || b->held || b->turn) return SLI_MAX(b->initial, 1);
   if (b->rate == SLI_PER_MICROBATCH) return microbatches_begun(l, stage);
   if (!strcmp(name, "act.b")) return l->act_b[stage];
   if (!strcmp(name, "act.w")) return l->act_w[stage];
   if (!strcmp(name, "dy")) return clamp(l->act_w[stage], ticks);
   if (!strcmp(name, "load")) return 2 + most_credits(l);
   if (!strcmp(name, "report")) return 4;
+  if (!strcmp(name, "inner") || !strcmp(name, "gather") || !strcmp(name, "reduce")) return clamp(2, ticks);
   return clamp(crossing(l, b), ticks);
 }
 
@@ -205,8 +206,8 @@ sl_status sli_lower_quotas(sli_lowering *l) {
     /* "load" is the prefetch depth: slots beyond what the pipeline holds */
     if (slots && !strcmp(b->quota_name, "load")) slots += most_credits(l);
     b->quota = slots ? slots : derived(l, b);
-    if (b->rate < SLI_PER_STEP && !b->held) b->quota_most = most_slots(l, b);
-    if (!strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
+    if (b->rate < SLI_PER_STEP && !b->held && !b->brief && !b->turn) b->quota_most = most_slots(l, b);
+    if (b->credit && !strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
       b->activation = 1.0 / (l->v * l->k);
     if (b->memory == SL_MEMORY_PARAMETERS && (status = buffer_parameters(l, i))) return status;
   }

@@ -17,6 +17,8 @@
 
 #include <stdio.h>
 
+#include <sluice/lower.h>
+
 #include "graph/graph.h"
 
 /* The axes of a grid. A device's rank is data * T + tensor. A dim split along both is
@@ -83,14 +85,6 @@ double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
 /* ---- choice ------------------------------------------------------------------------- */
 
-/* What the user has said: the tensor (a parameter, or an op's first output) of this name
- * lies so along an axis. */
-typedef struct sli_sbp_given {
-  const char *name;
-  int axis;
-  sl_sbp sbp;
-} sli_sbp_given;
-
 /* For one axis: a signature for each forward node (by id; other nodes' are unset), and how
  * each parameter lies when its update is done. */
 typedef struct sli_choice {
@@ -113,7 +107,7 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
  * With free_sources sources may be split too (an axis for whatever is cheapest); else each
  * device has the same data. */
 sl_status sli_choose_tensor(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                            bool free_sources, int ngiven, const sli_sbp_given *given,
+                            bool free_sources, int ngiven, const sl_given_sbp *given,
                             sli_choice *out);
 
 /* What was chosen, and why, as a table for people. */

@@ -20,6 +20,7 @@ typedef struct interp {
   void **data;   /* [pieces][ntensors] */
   void **state;  /* [variants][nnodes], of op->prepare */
   void *scratch; /* large enough for every node */
+  bool *back;    /* [nnodes] of the way back */
 } interp;
 
 static inline void *interp_memory(size_t bytes) {
@@ -76,6 +77,23 @@ static inline void interp_prepare(interp *in, const sli_node *n, int piece, size
   if (n->op->scratch) *scratch = SLI_MAX(*scratch, n->op->scratch(&call, 1));
 }
 
+/* Which nodes are of the way back: its passes, and exchanges of what these make or read. */
+static inline void interp_find_ways(interp *in) {
+  const sl_graph *g = in->g;
+  in->back = calloc((size_t)g->nnodes + 1, 1);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    in->back[i] = n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
+    for (int a = 0; a < n->nin && n->cls == SL_CLASS_C; a++)
+      in->back[i] |= n->in[a]->producer && in->back[n->in[a]->producer->id];
+  }
+  for (int i = g->nnodes - 1; i >= 0; i--)
+    for (int a = 0; a < g->nodes[i]->nin && in->back[i]; a++) {
+      const sl_tensor *t = g->nodes[i]->in[a];
+      if (t && t->producer && t->producer->cls == SL_CLASS_C) in->back[t->producer->id] = true;
+    }
+}
+
 /* Room for every tensor, state for every node; parameters by their init rules. */
 static inline interp interp_create(sl_graph *g, uint64_t seed) {
   interp in = {.g = g, .pieces = g->options.pieces, .variants = SLI_MAX(g->nvariants, 1)};
@@ -94,6 +112,7 @@ static inline interp interp_create(sl_graph *g, uint64_t seed) {
   for (int k = 0; k < in.pieces; k++)
     for (int i = 0; i < g->nnodes; i++) interp_prepare(&in, g->nodes[i], k, &scratch);
   in.scratch = interp_memory(scratch);
+  interp_find_ways(&in);
   return in;
 }
 
@@ -108,6 +127,7 @@ static inline void interp_destroy(interp *in) {
   free(in->data);
   free(in->state);
   free(in->scratch);
+  free(in->back);
 }
 
 static inline void interp_node(interp *in, int i, sl_tick tick) {
@@ -131,21 +151,40 @@ static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch
   return tick;
 }
 
-/* Adds the loss of a microbatch, each piece by its share of the positions. */
+static inline double interp_scalar(const interp *in, const sl_tensor *t, int piece) {
+  const void *p = interp_place(in, t, piece);
+  return t->type.dtype == SL_F64 ? *(const double *)p : (double)*(const float *)p;
+}
+
+/* Adds the loss of a microbatch, each piece by its share of the positions, and of devices
+ * that have parts of it, each by its share of the rows. */
 static inline void interp_add_loss(const interp *in, double *sum) {
+  const sl_graph *g = in->g;
   for (int k = 0; k < in->pieces; k++) {
-    const void *loss = interp_place(in, in->g->loss, k);
-    double share = in->pieces == 1 ? 1 : (double)in->g->lengths[k] / (double)in->g->length;
-    *sum += share * (in->g->loss->type.dtype == SL_F64 ? *(const double *)loss
-                                                       : (double)*(const float *)loss);
+    double share = in->pieces == 1 ? 1 : (double)g->lengths[k] / (double)g->length;
+    if (!g->nlosses) *sum += share * interp_scalar(in, g->loss, k);
+    for (int i = 0; i < g->nlosses; i++)
+      *sum += share * g->losses[i].share * interp_scalar(in, g->losses[i].tensor, k);
   }
 }
 
 static inline void interp_way(interp *in, int64_t step, int microbatch, int piece, bool back) {
+  for (int i = 0; i < in->g->nnodes; i++)
+    if (!in->g->nodes[i]->per_step && in->back[i] == back)
+      interp_node(in, i, interp_tick(in, step, microbatch, piece));
+}
+
+/* What runs once a step: before the rest of it, to make the gradients whole, to update. */
+typedef enum interp_part { INTERP_BEFORE, INTERP_WHOLE, INTERP_UPDATE } interp_part;
+
+static inline void interp_once(interp *in, int64_t step, interp_part part) {
+  sl_tick tick = interp_tick(in, step, in->g->options.microbatches - 1, in->pieces - 1);
   for (int i = 0; i < in->g->nnodes; i++) {
     const sli_node *n = in->g->nodes[i];
-    bool forth = n->cls == SL_CLASS_F || n->cls == SL_CLASS_L;
-    if (!n->per_step && forth != back) interp_node(in, i, interp_tick(in, step, microbatch, piece));
+    interp_part is = n->phase == SLI_PHASE_PACK ? INTERP_BEFORE
+                     : n->cls == SL_CLASS_C     ? INTERP_WHOLE
+                                                : INTERP_UPDATE;
+    if (n->per_step && is == part) interp_node(in, i, tick);
   }
 }
 
@@ -153,6 +192,7 @@ static inline void interp_way(interp *in, int64_t step, int microbatch, int piec
 static inline double interp_forward(interp *in, int64_t step) {
   int M = in->g->options.microbatches;
   double sum = 0;
+  interp_once(in, step, INTERP_BEFORE);
   for (int m = 0; m < M; m++) {
     for (int k = 0; k < in->pieces; k++) interp_way(in, step, m, k, false);
     interp_add_loss(in, &sum);
@@ -165,20 +205,20 @@ static inline double interp_forward(interp *in, int64_t step) {
 static inline double interp_backward(interp *in, int64_t step) {
   int M = in->g->options.microbatches;
   double sum = 0;
+  interp_once(in, step, INTERP_BEFORE);
   for (int m = 0; m < M; m++) {
     for (int k = 0; k < in->pieces; k++) interp_way(in, step, m, k, false);
     for (int k = in->pieces - 1; k >= 0; k--) interp_way(in, step, m, k, true);
     interp_add_loss(in, &sum);
   }
+  interp_once(in, step, INTERP_WHOLE);
   return sum / M;
 }
 
 /* A whole step of training. */
 static inline double interp_step(interp *in, int64_t step) {
   double loss = interp_backward(in, step);
-  for (int i = 0; i < in->g->nnodes; i++)
-    if (in->g->nodes[i]->per_step)
-      interp_node(in, i, interp_tick(in, step, in->g->options.microbatches - 1, in->pieces - 1));
+  interp_once(in, step, INTERP_UPDATE);
   return loss;
 }
 

@@ -360,9 +360,12 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   j->cluster = *cluster;
   s->process = cluster->process;
   s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
+  int ranks = s->data_parallel * s->tensor;
   if (s->devices.count < s->processes && !sl_arg_given(s->run, "stages", 0) &&
-      !sl_arg_given(s->run, "devices", 0))
-    s->stages = s->devices.count = s->processes;
+      !sl_arg_given(s->run, "devices", 0)) {
+    s->stages = (s->processes + ranks - 1) / ranks;
+    s->devices.count = s->stages * ranks;
+  }
   if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return check_cluster(s);
 }

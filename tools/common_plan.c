@@ -35,6 +35,12 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
   planned p = {0};
   bool bf16 = !strcmp(sl_arg_text(s->run, "dtype"), "bf16");
   sl_lower_options options = {.stages = s->stages,
+                              .data_parallel = s->data_parallel,
+                              .tensor = s->tensor,
+                              .shard = sl_arg_text(s->run, "shard"),
+                              .grain = settings_text(s, "grain"),
+                              .ngiven = s->ngiven,
+                              .given = s->given,
                               .processes = s->processes,
                               .chunks = s->chunks,
                               .placement = settings_text(s, "placement"),

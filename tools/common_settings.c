@@ -24,6 +24,18 @@ static const sl_option plan_options[] = {
      "schedule is for, or 1", 0, 1 << 16},
     {"placement", SL_OPTION_TEXT, "", "`ORDER` of the chunks: line, loop or vee; the schedule's "
      "own if not given", 0, 0},
+    {"data-parallel", SL_OPTION_INT, "1", "devices (or groups of --tensor devices) of each stage "
+     "that share out the rows of a microbatch", 1, 1 << 16},
+    {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
+     "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
+    {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel devices share out instead of each "
+     "having all, `WHAT`: nothing, optimizer, gradients (and optimizer), or parameters (and both)",
+     0, 0},
+    {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter, or what an op makes, lies along "
+     "both axes of a stage's devices: S0, S1, ... (split along that dim), B (broadcast), P (partial "
+     "sums), - (as is best); may be repeated", 0, 0},
+    {"grain", SL_OPTION_TEXT, "", "`SIZE` of an actor: pass (a stage's whole pass) or layer; layer "
+     "with --data-parallel, so that gradients are exchanged while others are made, else pass", 0, 0},
     {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
     {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
      "positions", 1, 1 << 20},
@@ -286,6 +298,8 @@ static sl_status check_words(const settings *s) {
   } checks[] = {{"placement", {"", "line", "loop", "vee"}},
                 {"backward", {"", "fused", "split"}},
                 {"cut", {"even", "balanced"}},
+                {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
+                {"grain", {"", "pass", "layer"}},
                 {"clock", {"real", "virtual"}},
                 {"dtype", {"fp32", "bf16"}}};
   sl_status status = SL_OK;
@@ -293,6 +307,64 @@ static sl_status check_words(const settings *s) {
     status = settings_check_word(checks[i].option, sl_arg_text(s->run, checks[i].option),
                                  checks[i].words);
   return status;
+}
+
+/* "S0", "B", "P" up to *end, or "-": *found is false. */
+static bool read_sbp(const char *text, const char **end, sl_sbp *out, bool *found) {
+  *found = *text != '-';
+  *end = text + 1;
+  *out = (sl_sbp){*text == 'P' ? SL_PARTIAL : *text == 'S' ? SL_SPLIT : SL_BROADCAST, 0};
+  if (*text != 'S') return *text && strchr("BP-", *text);
+  out->dim = text[1] - '0';
+  *end = text + 2;
+  return out->dim >= 0 && out->dim < SL_MAX_DIMS;
+}
+
+/* "wte.weight=B,S0" */
+static sl_status read_given(settings *s, const char *text) {
+  const char *equals = strrchr(text, '='), *at = equals ? equals + 1 : text;
+  bool good = equals && equals > text;
+  char *name = sli_format("%.*s", equals ? (int)(equals - text) : 0, text);
+  s->given_names[s->ngiven_names++] = name;
+  for (int axis = 0; axis < 2 && good; axis++) {
+    sl_sbp sbp;
+    bool found;
+    good = read_sbp(at, &at, &sbp, &found) && *at == (axis ? 0 : ',');
+    if (good && found) s->given[s->ngiven++] = (sl_given_sbp){name, axis, sbp};
+    at++;
+  }
+  if (good) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--sbp %s: not NAME=DATA,TENSOR with S0..S%d, B, P or - for each", text,
+                 SL_MAX_DIMS - 1);
+}
+
+static sl_status read_grid(settings *s) {
+  size_t texts = 0;
+  while (sl_arg_given(s->run, "sbp", (int)texts)) texts++;
+  s->given = sli_calloc(2 * texts, sizeof *s->given);
+  s->given_names = sli_calloc(texts, sizeof *s->given_names);
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < texts && !status; i++)
+    status = read_given(s, sl_arg_given(s->run, "sbp", (int)i));
+  s->data_parallel = (int)sl_arg_int(s->run, "data-parallel");
+  s->tensor = (int)sl_arg_int(s->run, "tensor");
+  if (!status && s->data_parallel == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
+    status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says",
+                     sl_arg_text(s->run, "shard"));
+  return status;
+}
+
+/* As many stages as there are devices for, or as many devices as the stages need. */
+static sl_status count_devices(settings *s) {
+  int ranks = s->data_parallel * s->tensor;
+  int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
+  s->stages = (int)sl_arg_int(s->run, "stages");
+  if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);
+  if (!s->devices.count) s->devices.count = s->stages * ranks;
+  if (s->devices.nnumbers > s->devices.count)
+    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d devices", sl_arg_text(s->run, "devices"),
+                   s->devices.nnumbers, s->devices.count);
+  return SL_OK;
 }
 
 /* On the virtual clock there are no CPU devices: they are modelled ones. */
@@ -315,16 +387,11 @@ static sl_status read_texts(settings *s) {
   if (!status && settings_text(s, "machine"))
     status = hardware_read(settings_text(s, "machine"), SL_F32, &s->hardware);
   if (!status) status = read_quotas(s);
+  if (!status) status = read_grid(s);
   if (!status) status = read_clock(s);
   if (status) return status;
   s->devices.budget_bytes = s->hardware.memory_bytes;
-  s->stages = (int)sl_arg_int(s->run, "stages");
-  int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
-  if (!s->stages) s->stages = SLI_MAX(devices, 1);
-  if (s->devices.nnumbers > s->stages)
-    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages", sl_arg_text(s->run, "devices"),
-                   s->devices.nnumbers, s->stages);
-  if (!s->devices.count) s->devices.count = s->stages;
+  if ((status = count_devices(s))) return status;
   return s->tool->read(s);
 }
 
@@ -402,6 +469,9 @@ void settings_fini(settings *s) {
   sl_args_destroy(s->run);
   sl_args_destroy(s->model_args);
   for (int i = 0; i < s->nnames; i++) free(s->quota_names[i]);
+  for (int i = 0; i < s->ngiven_names; i++) free(s->given_names[i]);
+  free(s->given_names);
+  free(s->given);
   free(s->quota_names);
   free(s->quotas);
   free(s->numbers);

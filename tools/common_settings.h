@@ -39,6 +39,11 @@ struct settings {
   int *numbers;           /* devices.numbers */
   int processes, process; /* that run the job, and which of them this is */
   int stages;
+  int data_parallel, tensor; /* devices of each stage: a grid */
+  int ngiven;
+  sl_given_sbp *given;    /* the names belong to given_names */
+  int ngiven_names;
+  char **given_names;
   int chunks;             /* on each device; 0: the search of --schedule auto decides */
   int microbatches, pieces;
   const char *schedule;

@@ -78,10 +78,30 @@ typedef struct sl_stage_state {
 /* What the writer of a device's state tells the one who completes the checkpoint. */
 enum { SL_RECEIPT_BYTES = 64 };
 
+/* The parameter, or an op's first output, of this name lies so along an axis of the grid:
+ * 0 data, 1 tensor. */
+typedef struct sl_given_sbp {
+  const char *name;
+  int axis;
+  sl_sbp sbp;
+} sl_given_sbp;
+
 typedef struct sl_lower_options {
   int stages;              /* P pipeline devices [1] */
   int chunks;              /* V chunks on each; 0: the schedule's */
   const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
+  /* Each stage lies on a grid of devices: data_parallel times, each with other rows of every
+   * microbatch, and each of those times on `tensor` devices that share the tensors. A
+   * stage's device s is rank data * tensor + t of its grid. */
+  int data_parallel;       /* D [1] */
+  int tensor;              /* T [1] */
+  const char *shard;       /* what the data_parallel devices share out instead of each having
+                              all: "nothing", "optimizer" (its state), "gradients" (these
+                              too), "parameters" (all three); NULL: nothing */
+  const char *grain;       /* what of a stage is one actor of a class: "pass" (all of it) or
+                              "layer" (a block); NULL: layer with data_parallel, else pass */
+  int ngiven;              /* how tensors lie, as the user wants them */
+  const sl_given_sbp *given;
   int processes;           /* that drive the devices, as many each as comes out even [1] */
   const char *schedule;    /* name of a row of the schedule table; NULL: "1f1b" */
   const char *order;       /* "derive", or a file with the order of passes of each

@@ -118,6 +118,10 @@ typedef struct sl_register {
   size_t offset;          /* of slot 0 in the arena of that space; slot i follows at
                              i * slot_stride */
   size_t slot_stride;
+  /* 1 + a register before it whose slots it uses too, 0: it has its own. Their producers take
+   * turns: while one may take a slot, each other waits for something that comes after. So
+   * they run out of slots as one register would, and the largest slot is large enough. */
+  int32_t shares;
   double activation;      /* share of a microbatch's activations one slot stands for */
   /* Derived by sl_plan_finish: */
   int32_t producer;       /* actor, or SL_NONE */

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* A reader takes every file of its version. */
-enum { SL_TRACE_VERSION = 2 };
+enum { SL_TRACE_VERSION = 3 };
 
 /* One firing: the runtime's record and where in the stream of work it stood. */
 typedef struct sl_trace_firing {

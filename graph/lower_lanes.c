@@ -1,0 +1,73 @@
+/* Lanes: registers that are briefly full, one after another, in the same slots.
+ *
+ * Where parameters or gradients are shared out, each block of a stage needs its own whole
+ * for a moment, and it would be for nothing if each had memory for that. What the blocks
+ * make for the same purpose is a lane: its registers have the same slots. For that to be
+ * safe whatever the timing, the groups that fill them must come in a fixed order, so they
+ * hand a turn around, a register of no bytes from each to the next, and from the last back
+ * to the first, where one is waiting at the start. A lane with two slots fills one while
+ * the other is read. */
+#include "graph/lower.h"
+
+#include <stdlib.h>
+
+/* What fills one lane: the groups of a device that do the same for one block each. */
+static bool same_lane(const sli_lowering *l, int a, int b) {
+  const sli_group *x = &l->groups[a], *y = &l->groups[b];
+  return x->stage == y->stage && x->rank == y->rank && x->cls == y->cls && x->back == y->back &&
+         x->nodes[0]->op == y->nodes[0]->op;
+}
+
+/* The brief bundle of a group that comes number `nth` among them, or SL_NONE. */
+static int nth_brief(const sli_lowering *l, int group, int nth) {
+  const sli_group *g = &l->groups[group];
+  for (int i = 0; i < g->noutputs; i++)
+    if (l->bundles[g->outputs[i]].brief && !nth--) return g->outputs[i];
+  return SL_NONE;
+}
+
+static void add_turn(sli_lowering *l, int from, int to, bool first) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  sli_group *a = &l->groups[from], *b = &l->groups[to];
+  int *reader = sli_arena_alloc(&l->arena, sizeof *reader), at = l->nbundles++;
+  reader[0] = to;
+  l->bundles[at] = (sli_bundle){.name = sli_arena_format(&l->arena, "turn:%s", b->name),
+                                .quota_name = "turn", .producer = from, .nconsumers = 1,
+                                .consumers = reader, .rate = SLI_PER_TICK,
+                                .memory = SL_MEMORY_ACTIVATIONS, .device = a->device,
+                                .initial = first, .turn = true, .leader = SL_NONE};
+  SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
+  a->outputs[a->noutputs++] = at;
+  SLI_GROW(b->inputs, (size_t)b->ninputs, b->input_capacity);
+  b->inputs[b->ninputs++] = at;
+}
+
+/* The lane that begins with this group, if it does. */
+static void make_lane(sli_lowering *l, int first, bool *done) {
+  int *groups = sli_calloc((size_t)l->ngroups, sizeof *groups), n = 0;
+  for (int i = first; i < l->ngroups; i++) {
+    if (done[i] || nth_brief(l, i, 0) == SL_NONE || !same_lane(l, first, i)) continue;
+    groups[n++] = i;
+    done[i] = true;
+  }
+  for (int nth = 0, any = 1; any; nth++) {
+    int leader = SL_NONE;
+    any = 0;
+    for (int i = 0; i < n; i++) {
+      int at = nth_brief(l, groups[i], nth);
+      if (at == SL_NONE) continue;
+      l->bundles[at].leader = leader;
+      if (leader == SL_NONE) leader = at;
+      any = 1;
+    }
+  }
+  for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
+  free(groups);
+}
+
+void sli_lower_lanes(sli_lowering *l) {
+  bool *done = sli_calloc((size_t)l->ngroups, sizeof *done);
+  for (int i = 0; i < l->ngroups; i++)
+    if (!done[i] && nth_brief(l, i, 0) != SL_NONE) make_lane(l, i, done);
+  free(done);
+}
