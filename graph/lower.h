@@ -120,11 +120,6 @@ typedef struct sli_lowering {
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
 } sli_lowering;
 
-/* The device of a stage with this rank. */
-static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
-  return l->device_of[stage] * l->ranks + rank;
-}
-
 /* All passes below, for one schedule; the plan is the caller's to destroy, also
  * after a failure. sli_lower_free drops everything else. */
 sl_status sli_lower_once(sli_lowering *l);
