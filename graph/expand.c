@@ -585,6 +585,31 @@ static void keep_losses(sli_expansion *x) {
   g->loss = a->on[0];
 }
 
+/* ---- what nobody needs ------------------------------------------------------------------------------- */
+
+static void prune(sl_graph *g) {
+  int nroots = g->nlosses, n = 0;
+  for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
+  sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
+  for (int i = 0; i < g->nlosses; i++) roots[n++] = g->losses[i].tensor;
+  for (int p = 0; p < g->nparams; p++)
+    for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
+  sli_graph_prune(g, nroots, roots);
+}
+
+/* Parameters that no node reads, and another device has as well: a bias that only the first
+ * of those who have a summand adds is not kept by the others. */
+static void drop_unread(sl_graph *g) {
+  int kept = 0;
+  for (int p = 0; p < g->nparams; p++) {
+    sl_tensor *t = g->params[p];
+    if (t->replica && t->home < 0) continue;
+    t->param_index = kept;
+    g->params[kept++] = t;
+  }
+  g->nparams = kept;
+}
+
 /* ---- the pass --------------------------------------------------------------------------------------- */
 
 /* Takes the logical graph out of g, so that the devices' can take its place. */
@@ -625,6 +650,9 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   if (!status) status = box_gradients(&x);
   if (!status) {
     keep_losses(&x);
+    prune(g);
+    drop_unread(g);
+    prune(g); /* what it takes to update those, too */
     sli_graph_add_updates(g);
   }
   free(x.logical);

@@ -42,6 +42,29 @@ static void add_turn(sli_lowering *l, int from, int to, bool first) {
   b->inputs[b->ninputs++] = at;
 }
 
+/* As the data goes: block by block, there and back, and level by level within a block. */
+static int by_turn(const void *a, const void *b, void *lowering) {
+  const sli_lowering *l = lowering;
+  const sli_group *x = &l->groups[*(const int *)a], *y = &l->groups[*(const int *)b];
+  if (x->part != y->part) return x->back ? y->part - x->part : x->part - y->part;
+  return x->level != y->level ? x->level - y->level : *(const int *)a - *(const int *)b;
+}
+
+/* The bundles that come number `nth` of each group have the slots of the first of them.
+ * False if there are none. */
+static bool share_slots(sli_lowering *l, const int *groups, int n, int nth) {
+  int leader = SL_NONE;
+  for (int i = 0; i < n; i++) {
+    int at = nth_brief(l, groups[i], nth);
+    if (at != SL_NONE && (leader == SL_NONE || at < leader)) leader = at;
+  }
+  for (int i = 0; i < n; i++) {
+    int at = nth_brief(l, groups[i], nth);
+    if (at != SL_NONE && at != leader) l->bundles[at].leader = leader;
+  }
+  return leader != SL_NONE;
+}
+
 /* The lane that begins with this group, if it does. */
 static void make_lane(sli_lowering *l, int first, bool *done) {
   int *groups = sli_calloc((size_t)l->ngroups, sizeof *groups), n = 0;
@@ -50,17 +73,8 @@ static void make_lane(sli_lowering *l, int first, bool *done) {
     groups[n++] = i;
     done[i] = true;
   }
-  for (int nth = 0, any = 1; any; nth++) {
-    int leader = SL_NONE;
-    any = 0;
-    for (int i = 0; i < n; i++) {
-      int at = nth_brief(l, groups[i], nth);
-      if (at == SL_NONE) continue;
-      l->bundles[at].leader = leader;
-      if (leader == SL_NONE) leader = at;
-      any = 1;
-    }
-  }
+  qsort_r(groups, (size_t)n, sizeof *groups, by_turn, l);
+  for (int nth = 0; share_slots(l, groups, n, nth); nth++) {}
   for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
   free(groups);
 }

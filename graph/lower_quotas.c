@@ -128,7 +128,8 @@ static int derived(const sli_lowering *l, const sli_bundle *b) {
   if (!strcmp(name, "dy")) return clamp(l->act_w[stage], ticks);
   if (!strcmp(name, "load")) return 2 + most_credits(l);
   if (!strcmp(name, "report")) return 4;
-  if (!strcmp(name, "inner") || !strcmp(name, "gather") || !strcmp(name, "reduce")) return clamp(2, ticks);
+  if (!strcmp(name, "inner")) return 1;
+  if (!strcmp(name, "gather") || !strcmp(name, "reduce")) return clamp(2, ticks);
   return clamp(crossing(l, b), ticks);
 }
 

@@ -120,7 +120,7 @@ static char *find_runner_up(const sli_ways *w, const int *chosen, double chosen_
 /* ---- the choice ---------------------------------------------------------------------------- */
 
 sl_status sli_choose_tensor(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                            bool free_sources, int ngiven, const sli_sbp_given *given,
+                            bool free_sources, int ngiven, const sl_given_sbp *given,
                             sli_choice *out) {
   sli_ways w;
   sl_status status = sli_ways_init(&w, g, dims, grid, free_sources, ngiven, given);

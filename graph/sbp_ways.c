@@ -42,7 +42,7 @@ static void note_name(nearest *n, const char *wanted, const char *name) {
   }
 }
 
-static sl_status unknown_name(const sli_ways *w, const sli_sbp_given *given) {
+static sl_status unknown_name(const sli_ways *w, const sl_given_sbp *given) {
   const sl_graph *g = w->costs.g;
   nearest n = {0};
   for (int p = 0; p < g->nparams; p++) note_name(&n, given->name, g->params[p]->name);
@@ -58,7 +58,7 @@ static sl_status unknown_name(const sli_ways *w, const sli_sbp_given *given) {
   return SL_E_USAGE;
 }
 
-static sl_status impossible(const sli_ways *w, const sli_sbp_given *given, const char *what,
+static sl_status impossible(const sli_ways *w, const sl_given_sbp *given, const char *what,
                             const sl_tensor *t) {
   char sbp[SLI_SBP_TEXT], type[SL_TYPE_TEXT];
   const char *why = "no way to have it so is known";
@@ -79,7 +79,7 @@ static sl_status impossible(const sli_ways *w, const sli_sbp_given *given, const
                  sbp, size, why);
 }
 
-static sl_status give_param(sli_ways *w, const sli_sbp_given *given, const sl_tensor *t) {
+static sl_status give_param(sli_ways *w, const sl_given_sbp *given, const sl_tensor *t) {
   bool fits = given->sbp.kind != SL_PARTIAL;
   if (given->sbp.kind == SL_SPLIT)
     fits = given->sbp.dim < t->type.ndim &&
@@ -90,7 +90,7 @@ static sl_status give_param(sli_ways *w, const sli_sbp_given *given, const sl_te
   return SL_OK;
 }
 
-static sl_status give_node(sli_ways *w, const sli_sbp_given *given, int i) {
+static sl_status give_node(sli_ways *w, const sl_given_sbp *given, int i) {
   int kept = 0;
   for (int a = 0; a < w->nways[i]; a++)
     if (sli_sbp_equal(w->of[i][a].signature.out[0], given->sbp)) w->of[i][kept++] = w->of[i][a];
@@ -104,7 +104,7 @@ static sl_status give_node(sli_ways *w, const sli_sbp_given *given, int i) {
   return SL_OK;
 }
 
-static sl_status give(sli_ways *w, const sli_sbp_given *given) {
+static sl_status give(sli_ways *w, const sl_given_sbp *given) {
   const sl_graph *g = w->costs.g;
   for (int p = 0; p < g->nparams; p++)
     if (!strcmp(g->params[p]->name, given->name)) return give_param(w, given, g->params[p]);
@@ -164,7 +164,7 @@ static void price(sli_ways *w, int i) {
 }
 
 sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                        bool free_sources, int ngiven, const sli_sbp_given *given) {
+                        bool free_sources, int ngiven, const sl_given_sbp *given) {
   *w = (sli_ways){0};
   sli_costs_init(&w->costs, g, dims, grid, SLI_AXIS_TENSOR);
   w->costs.rows_last = !free_sources;

@@ -29,7 +29,7 @@ typedef struct sli_ways {
 
 /* An error names what the user has said and cannot be. */
 sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                        bool free_sources, int ngiven, const sli_sbp_given *given);
+                        bool free_sources, int ngiven, const sl_given_sbp *given);
 void sli_ways_fini(sli_ways *w);
 
 /* The least weight: way[count] one for each node, of those in allowed[count] (bit i: way i).
