@@ -61,8 +61,11 @@ const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {
 }
 
 static void input_types(const sli_expansion *x, const sli_making *m, int variant, sl_type *in) {
-  for (int i = 0; i < SLI_MAX(m->nin, m->op->max_in); i++)
-    in[i] = i < m->nin && m->in[i] ? *sli_expand_type(x, m->in[i], variant) : *sl_tensor_type(NULL);
+  for (int i = 0; i < SLI_MAX(m->nin, m->op->max_in); i++) {
+    bool there = i < m->nin && m->in[i], typed = i < m->nin && m->unread;
+    in[i] = there ? *sli_expand_type(x, m->in[i], variant)
+            : typed ? m->unread[variant * m->nin + i] : *sl_tensor_type(NULL);
+  }
 }
 
 static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) {
@@ -92,6 +95,7 @@ sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out)
   n->phase = m->at.phase;
   n->per_step = m->at.phase != SLI_PHASE_MAIN;
   sl_status status = SL_OK;
+  if (m->unread) input_types(x, m, 0, n->in_type);
   if (g->nvariants && !n->per_step) status = add_shapes(x, m, n);
   else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
   else status = sli_node_infer(n);
@@ -238,6 +242,27 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
   return status;
 }
 
+/* How a backward node wants what it reads. */
+static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
+  sl_grad_arg arg = n->rule->in[i];
+  sbp_of *of = arg.kind == SL_ARG_IN ? input_sbp : arg.kind == SL_ARG_OUT ? output_sbp
+                                                                         : wanted_gradient;
+  return layout_of(x, n->about, of, arg.index);
+}
+
+/* [nvariants][nin] of a device: the types of inputs that nobody reads. */
+static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank) {
+  if (!n->op->unread) return NULL;
+  sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)(x->nvariants * n->nin) * sizeof *types);
+  for (int v = 0; v < x->nvariants; v++)
+    for (int i = 0; i < n->nin; i++)
+      types[v * n->nin + i] =
+          n->op->unread >> i & 1
+              ? sli_local_type(x, n->in[i], argument_layout(x, n, i), rank, v)
+              : *sl_tensor_type(NULL);
+  return types;
+}
+
 /* The nodes of all devices, and their outputs as arrays that lie as said. */
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
@@ -248,6 +273,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     for (int i = 0; i < n->nin; i++) from[i] = in[i] ? in[i]->on[r] : NULL;
     sli_making m = {.op = op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
                     .nin = n->nin, .in = from, .nout = nout, .where = n->at,
+                    .unread = n->rule ? unread_types(x, n, r) : NULL,
                     .attrs = local_attrs(x, n, forward, r)};
     sli_node *node;
     status = sli_expand_node(x, &m, &node);
@@ -355,13 +381,6 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
-  sl_grad_arg arg = n->rule->in[i];
-  sbp_of *of = arg.kind == SL_ARG_IN ? input_sbp : arg.kind == SL_ARG_OUT ? output_sbp
-                                                                         : wanted_gradient;
-  return layout_of(x, n->about, of, arg.index);
-}
-
 /* Is a gradient shared out every tick, so that nobody sums all of it over the step? */
 static bool is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
   return x->shared[grad->id] && lies.axis[SLI_AXIS_DATA].kind == SL_PARTIAL;
@@ -384,8 +403,10 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 1];
   sli_layout lies[n->nout + 1];
   sl_status status = SL_OK;
-  for (int i = 0; i < n->nin && !status; i++)
-    status = box_input(x, n->in[i], argument_layout(x, n, i), moment_of(n), &in[i]);
+  for (int i = 0; i < n->nin && !status; i++) {
+    bool unread = n->op->unread >> i & 1;
+    status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(n), &in[i]);
+  }
   for (int o = 0; o < n->nout; o++)
     lies[o] = o < n->rule->nof ? layout_of(x, n->about, given_gradient, n->rule->of[o])
                                : (sli_layout){{broadcast, broadcast}}; /* a record: private */

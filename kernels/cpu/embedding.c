@@ -106,6 +106,7 @@ const sl_op sl_op_embedding = {
 const sl_op sl_op_embedding_w = {
     .name = "embedding_w", .min_in = 3, .max_in = 3, .nout = 1,
     .pieces = SL_PIECES_ROWS,
+    .unread = 4,
     .infer = embedding_w_infer, .cost = embedding_w_cost, .cpu = embedding_w_cpu,
     .accumulates = 1,
 };
@@ -121,7 +122,7 @@ const sl_op sl_op_position = {
 };
 
 const sl_op sl_op_position_w = {
-    .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1,
+    .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1, .unread = 2,
     .pieces = SL_PIECES_ROWS,
     .infer = position_w_infer, .cost = position_cost, .cpu = position_w_cpu,
     .accumulates = 1,
