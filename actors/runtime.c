@@ -199,9 +199,23 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   make_link(rt, a);
 }
 
-/* A lazy W looks at the B of its stage, on its own queue. */
+/* Does somebody wait for what it makes before the step is over? */
+static bool is_awaited(const sl_runtime *rt, const actor *w) {
+  bool awaited = false;
+  for (int32_t p = 0; p < w->plan->nout; p++) {
+    const sl_map *map = &rt->plan->maps[w->plan->out[p].map];
+    for (uint32_t i = 0, n = 0; i < map->period; i++) {
+      n += map->entries[i].flags & SL_LAST ? 1 : 0;
+      awaited |= n * (uint32_t)w->plan->firings_per_step > map->period;
+    }
+  }
+  return awaited;
+}
+
+/* A lazy W looks at the B of its stage, on its own queue. It sums over the step: what others
+ * wait for in every tick is not put off. */
 static void make_lazy(sl_runtime *rt, actor *w) {
-  if (w->plan->cls != SL_CLASS_W || !w->queue->plan->lazy_w) return;
+  if (w->plan->cls != SL_CLASS_W || !w->queue->plan->lazy_w || is_awaited(rt, w)) return;
   w->queue->selective = true;
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const actor *b = &rt->actors[i];
