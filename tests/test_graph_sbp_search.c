@@ -20,7 +20,7 @@ static sli_grid grid_of(int data, int tensor, double seconds, double bytes_per_s
 }
 
 static sli_choice choose(sl_graph *g, sli_grid grid, bool free_sources, int ngiven,
-                         const sli_sbp_given *given) {
+                         const sl_given_sbp *given) {
   sli_dim *dims;
   sli_choice choice;
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
@@ -298,7 +298,7 @@ static void many_layers_take_no_time(void) {
 static void what_is_given_is_kept(void) {
   sl_graph *g = wide_batch();
   sli_grid grid = grid_of(1, 4, 1e-5, 1e10);
-  const sli_sbp_given given[] = {{"w0", SLI_AXIS_TENSOR, S0}, {"w1", SLI_AXIS_TENSOR, S1},
+  const sl_given_sbp given[] = {{"w0", SLI_AXIS_TENSOR, S0}, {"w1", SLI_AXIS_TENSOR, S1},
                                  {"main/linear.2", SLI_AXIS_TENSOR, P},
                                  {"w2", SLI_AXIS_DATA, S1}};
   sli_choice free_choice = choose(g, grid, true, 0, NULL), c = choose(g, grid, true, 4, given);
@@ -312,7 +312,7 @@ static void what_is_given_is_kept(void) {
   sl_graph_destroy(g);
 }
 
-static void check_error(sl_graph *g, sli_sbp_given given, sl_status status, const char *text) {
+static void check_error(sl_graph *g, sl_given_sbp given, sl_status status, const char *text) {
   sli_grid grid = grid_of(1, 4, 0, 0);
   sli_dim *dims;
   sli_choice c;
@@ -325,19 +325,19 @@ static void check_error(sl_graph *g, sli_sbp_given given, sl_status status, cons
 
 static void what_cannot_be_is_said_with_its_reason(void) {
   sl_graph *g = shipped_graph("gpt", gpt, 4, 1);
-  check_error(g, (sli_sbp_given){"h.0/gelo.1", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
+  check_error(g, (sl_given_sbp){"h.0/gelo.1", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
               "no parameter or op is called h.0/gelo.1; the nearest are h.0/gelu.1, h.1/gelu.1, "
               "h.2/gelu.1");
-  check_error(g, (sli_sbp_given){"h.0/layernorm.1", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
+  check_error(g, (sl_given_sbp){"h.0/layernorm.1", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
               "op layernorm h.0/layernorm.1 f32[2, 128, 2048] cannot lie as S2 on 4 devices: no "
               "way to have it so is known");
-  check_error(g, (sli_sbp_given){"h.0/gelu.1", SLI_AXIS_TENSOR, S0}, SL_E_USAGE,
+  check_error(g, (sl_given_sbp){"h.0/gelu.1", SLI_AXIS_TENSOR, S0}, SL_E_USAGE,
               "op gelu h.0/gelu.1 f32[2, 128, 8192] cannot lie as S0 on 4 devices: its dim 0 is "
               "of 2 units");
-  check_error(g, (sli_sbp_given){"transformer.wpe.weight", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
+  check_error(g, (sl_given_sbp){"transformer.wpe.weight", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
               "parameter transformer.wpe.weight f32[128, 2048] cannot lie as S2 on 4 devices: it "
               "has no dim 2");
-  check_error(g, (sli_sbp_given){"transformer.wpe.weight", SLI_AXIS_TENSOR, P}, SL_E_USAGE,
+  check_error(g, (sl_given_sbp){"transformer.wpe.weight", SLI_AXIS_TENSOR, P}, SL_E_USAGE,
               "parameter transformer.wpe.weight f32[128, 2048] cannot lie as P on 4 devices: no "
               "way to have it so is known");
   sl_graph_destroy(g);

@@ -189,6 +189,7 @@ static void check_join_of_pieces(void) {
 
 static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *team) {
   sl_type types[MAX_IN];
+  memset(types, 0, sizeof types);
   for (int i = 0; i < summands; i++) types[i] = n ? SL_TYPE(dtype, n) : SL_SCALAR(dtype);
   kernel k = kernel_create(&sl_op_sum, (sl_attrs){0}, summands, types, 1);
   for (int i = 0; i < summands; i++) array_random(k.in[i], &types[i], 0);

@@ -362,8 +362,8 @@ static sl_status count_devices(settings *s) {
   if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);
   if (!s->devices.count) s->devices.count = s->stages * ranks;
   if (s->devices.nnumbers > s->devices.count)
-    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d devices", sl_arg_text(s->run, "devices"),
-                   s->devices.nnumbers, s->devices.count);
+    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages%s", sl_arg_text(s->run, "devices"),
+                   s->devices.nnumbers, s->stages, ranks > 1 ? " with their grids" : "");
   return SL_OK;
 }
 
