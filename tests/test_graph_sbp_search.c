@@ -268,7 +268,7 @@ static void it_goes_with_pieces_and_with_data(void) {
 
 static void one_device_has_nothing_to_share(void) {
   sl_graph *g = shipped_graph("gpt", gpt, 4, 1);
-  const sli_sbp_given given = {"h.0/gelu.1", SLI_AXIS_TENSOR, S0};
+  const sl_given_sbp given = {"h.0/gelu.1", SLI_AXIS_TENSOR, S0};
   sli_choice c = choose(g, grid_of(4, 1, 1e-5, 1e10), true, 1, &given);
   check_node(g, &c, "h.1/linear.1", "B B B -> B");
   CHECK(!c.boxing_bytes && !c.runner_up && c.seconds == c.compute_seconds, "nothing is boxed");
