@@ -5,7 +5,8 @@
  *     B -> S   a slice of one's own
  *     B -> P   the first member's is the sum, the others' are zeros
  *     S -> B   join what all have                              (all-gather)
- *     P -> S   slices for all, and the sum of those for one    (reduce-scatter)
+ *     P -> S   slices for all, and the sum of those for one;
+ *              or the sum of that part of what all have        (reduce-scatter)
  *     P -> B   the same along no dim in particular, and a join (all-reduce)
  *     S -> S   slices for all, and a join                      (all-to-all)
  *
@@ -81,11 +82,17 @@ static const sl_part *parts_of(const boxing *b, int rank, int dim, int member) {
   return parts;
 }
 
-static sl_status slice(boxing *b, int rank, sl_tensor *t, int dim, int member, sl_class cls,
-                       sl_tensor **out) {
+/* [nvariants], for each the part of it. */
+static const sl_attrs *part_attrs(const boxing *b, int rank, int dim, int member) {
   const sl_part *parts = parts_of(b, rank, dim, member);
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
   for (int v = 0; v < b->x->nvariants; v++) attrs[v].user = &parts[v];
+  return attrs;
+}
+
+static sl_status slice(boxing *b, int rank, sl_tensor *t, int dim, int member, sl_class cls,
+                       sl_tensor **out) {
+  const sl_attrs *attrs = part_attrs(b, rank, dim, member);
   const char *what = sli_arena_format(&b->x->g->arena, "slice%d", member);
   return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, out);
 }
@@ -151,6 +158,23 @@ static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
   return status;
 }
 
+static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->x->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    int member = sli_rank_member(b->x->grid, r, b->axis);
+    row_of(b, r, b->from->on, in);
+    status = add_node(b, &sl_op_sum_part, "sum", SL_CLASS_C, true, r, b->members, in,
+                      part_attrs(b, r, dim, member), &sums[r]);
+  }
+  return status;
+}
+
+/* Each device's part of the sum: of slices that come to it, or of what it can see itself. */
+static sl_status sum_parts(boxing *b, int dim, sl_tensor **sums) {
+  return b->x->grid->apart[b->axis] ? sum_slices(b, dim, sums) : sum_in_place(b, dim, sums);
+}
+
 static sl_status box_sum_whole(boxing *b) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->x->ranks && !status; r++) {
@@ -181,7 +205,7 @@ static sl_status join_all(boxing *b, int dim, sl_tensor *const *on) {
 
 static sl_status box_all_reduce(boxing *b) {
   sl_tensor **sums = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->ranks * sizeof *sums);
-  sl_status status = sum_slices(b, -1, sums);
+  sl_status status = sum_parts(b, -1, sums);
   return status ? status : join_all(b, -1, sums);
 }
 
@@ -230,7 +254,7 @@ static sl_status box_axis(boxing *b) {
       for (int r = 0; r < b->x->ranks && !status; r++) status = box_zeros(b, r);
       return status;
     case SL_PARTIAL:
-      if (to.kind == SL_SPLIT) return sum_slices(b, to.dim, b->to->on);
+      if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
       return is_small(b) ? box_sum_whole(b) : box_all_reduce(b);
     case SL_SPLIT:
       if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);

@@ -1,7 +1,7 @@
 /* Lowering, from end to end, and what the result offers. */
 #include "graph/lower.h"
 
-#include "graph/sbp.h"
+#include "graph/expand.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -230,9 +230,23 @@ static sl_status check_grid(const sl_lower_options *o, sli_lowering *l) {
   return status;
 }
 
+/* Do devices of one stage that differ along an axis lie in memories of their own? */
+static bool is_apart(const sli_lowering *l, const sli_grid *grid, int axis) {
+  if (l->kind->copy) return true;
+  int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
+  int reach = stride * (grid->size[axis] - 1);
+  for (int d = 0; d + reach < l->devices; d++)
+    if (!sli_rank_member(grid, d % l->ranks, axis) &&
+        sl_device_process(d, l->devices, l->options->processes) !=
+            sl_device_process(d + reach, l->devices, l->options->processes))
+      return true;
+  return false;
+}
+
 static sl_status share_out(sl_graph *g, const sli_lowering *l) {
   const sl_lower_options *o = l->options;
   sli_grid grid = {.size = {SLI_MAX(o->data_parallel, 1), SLI_MAX(o->tensor, 1)}};
+  for (int a = 0; a < SLI_AXES; a++) grid.apart[a] = is_apart(l, &grid, a);
   sli_choice data = {0}, tensor = {0};
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);

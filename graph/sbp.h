@@ -34,6 +34,7 @@ typedef struct sli_axis_link {
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 1: not shared along this axis */
   sli_axis_link link[SLI_AXES];
+  bool apart[SLI_AXES]; /* devices along it do not address each other's memory */
   double flops_per_second, bytes_per_second; /* of a device; 0: of one core */
 } sli_grid;
 

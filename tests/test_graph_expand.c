@@ -209,7 +209,7 @@ static void check_one(uint64_t seed) {
   making a, b;
   sl_graph *one = build(seed, &a), *all = build(seed, &b);
   const int *size = sizes[chance((int)SLI_COUNT(sizes))];
-  sli_grid grid = {.size = {size[0], size[1]}};
+  sli_grid grid = {.size = {size[0], size[1]}, .apart = {chance(2), chance(2)}};
   sli_sharding sharding = size[0] > 1 ? (sli_sharding)chance(4) : SLI_SHARD_NOTHING;
   share_out(all, &grid, sharding);
   interp x = interp_create(one, 5), y = interp_create(all, 5);

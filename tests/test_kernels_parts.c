@@ -214,6 +214,34 @@ static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *t
   kernel_destroy(&k);
 }
 
+/* The sum of a part has the bits of that part of the sum. */
+static void check_sum_part(sl_dtype dtype, int summands, struct sl_team *team) {
+  sl_type whole = SL_TYPE(dtype, 3 + below(9), 2 + below(30), 2 + below(200));
+  sl_part part = random_part(&whole);
+  sl_type types[MAX_IN], type = sl_part_type(&whole, &part);
+  if (!sl_type_elements(&type)) return;
+  for (int i = 0; i < MAX_IN; i++) types[i] = whole;
+  kernel all = kernel_create(&sl_op_sum, (sl_attrs){0}, summands, types, 1);
+  kernel some = kernel_create(&sl_op_sum_part, (sl_attrs){.user = &part}, summands, types, 1);
+  for (int i = 0; i < summands; i++) {
+    array_random(all.in[i], &whole, 0);
+    memcpy(some.in[i], all.in[i], sl_type_bytes(&whole));
+  }
+  void *before = array_create(&whole);
+  array_random(before, &whole, 0);
+  all.accumulate = some.accumulate = (uint32_t)below(2);
+  memcpy(all.out[0], before, sl_type_bytes(&whole));
+  sl_part_take(&whole, &part, before, some.out[0]);
+  kernel_run(&all, team);
+  kernel_run(&some, team);
+  sl_part_take(&whole, &part, all.out[0], before);
+  CHECK(!memcmp(before, some.out[0], sl_type_bytes(&type)), "a part of a sum of %d %s arrays",
+        summands, sl_dtype_name(dtype));
+  free(before);
+  kernel_destroy(&all);
+  kernel_destroy(&some);
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
@@ -281,6 +309,8 @@ int main(int argc, char **argv) {
     check_sum(SL_F32, 1 + below(40), summands, NULL);
     check_sum(summands % 2 ? SL_F32 : SL_F64, 30000 + below(9999), summands, team);
   }
+  for (int round = 0; round < 60; round++)
+    check_sum_part(round % 2 ? SL_F32 : SL_F64, 1 + (int)below(MAX_IN), round % 3 ? team : NULL);
   check_join_of_pieces();
   check_misfits();
   sli_team_destroy(team);

@@ -92,6 +92,10 @@ extern const sl_op sl_op_join;
  * f32 or f64, all of one type. */
 extern const sl_op sl_op_sum;
 
+/* sum_part(x0, x1, ...), attrs.user = sl_part -> that part of their sum (acc), for CPUs: what
+ * slices and a sum of them give, where all arrays can be read. At most 64. */
+extern const sl_op sl_op_sum_part;
+
 /* ---- norms --------------------------------------------------------------- */
 
 /* layernorm(x [..., C], g [C], b [C]) -> y [..., C], mean [...], rstd [...]:

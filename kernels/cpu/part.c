@@ -162,6 +162,57 @@ static void sum_cpu(const sl_call *call) {
   sli_for_elements(call, &call->in_type[0], f64 ? sum_f64_chunk : sli_cpu()->sum);
 }
 
+/* ---- the sum of one part ------------------------------------------------------------- */
+
+enum { MOST_SUMMANDS = 64 };
+
+static sl_status sum_part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type whole;
+  SLI_TRY(sum_infer(attrs, nin, in, &whole));
+  if (nin > MOST_SUMMANDS)
+    return sl_fail(SL_E_SHAPE, "at most %d arrays can be summed, not %d", MOST_SUMMANDS, nin);
+  return slice_infer(attrs, 1, &whole, out);
+}
+
+static void sum_part_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                          double *flops, double *bytes) {
+  (void)attrs, (void)in;
+  *flops = (double)nin * (double)sl_type_elements(out);
+  *bytes = (double)(nin + 1) * (double)sl_type_bytes(out);
+}
+
+/* A stretch that lies in one piece in the whole: an ordinary sum of so much. */
+static void sum_stretch(const sl_call *call, int64_t whole, int64_t part, int64_t bytes) {
+  const void *in[MOST_SUMMANDS];
+  void *out = (char *)call->out[0] + part;
+  sl_dtype dtype = call->in_type[0].dtype;
+  sl_type type = SL_TYPE(dtype, bytes / (int64_t)sl_dtype_bytes(dtype));
+  for (int k = 0; k < call->nin; k++) in[k] = (const char *)call->in[k] + whole;
+  sl_call one = *call;
+  one.in_type = one.out_type = &type;
+  one.in = in;
+  one.out = &out;
+  void (*sum)(void *arg, int i) = dtype == SL_F64 ? sum_f64_chunk : sli_cpu()->sum;
+  int n = sli_chunk_count(sl_type_elements(&type), SLI_CHUNK_ELEMENTS);
+  for (int i = 0; i < n; i++) sum(&one, i);
+}
+
+static void sum_part_chunk(void *arg, int i) {
+  const slicing *s = arg;
+  sli_range r = sli_chunk_range(s->cut.rows * s->cut.part, CHUNK_BYTES, i);
+  for (int64_t run, at = r.begin; at < r.end; at += run) {
+    int64_t whole = sli_cut_find(&s->cut, at, &run);
+    run = SLI_MIN(run, r.end - at);
+    sum_stretch(s->call, whole, at, run);
+  }
+}
+
+static void sum_part_cpu(const sl_call *call) {
+  slicing s = {call, sli_part_cut(&call->in_type[0], call->attrs->user)};
+  sl_team_for(call->team, sli_chunk_count(s.cut.rows * s.cut.part, CHUNK_BYTES), sum_part_chunk,
+              &s);
+}
+
 const sl_op sl_op_slice = {
     .name = "slice", .min_in = 1, .max_in = 1, .nout = 1,
     .pieces = SL_PIECES_ROWS,
@@ -178,5 +229,12 @@ const sl_op sl_op_sum = {
     .name = "sum", .min_in = 1, .max_in = -1, .nout = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = sum_infer, .cost = sum_cost, .cpu = sum_cpu,
+    .accumulates = 1,
+};
+
+const sl_op sl_op_sum_part = {
+    .name = "sum_part", .min_in = 1, .max_in = -1, .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .infer = sum_part_infer, .cost = sum_part_cost, .cpu = sum_part_cpu,
     .accumulates = 1,
 };
