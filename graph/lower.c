@@ -112,6 +112,14 @@ static void add_reports(sl_lowered *l) {
 
 /* ---- what the result offers ------------------------------------------------------- */
 
+static bool is_kept(const sl_lowered *to, const sl_quota *quota) {
+  for (int i = 0; i < to->nquotas; i++)
+    if (to->quotas[i].stage == quota->stage && to->quotas[i].slots == quota->slots &&
+        !strcmp(to->quotas[i].name, quota->name))
+      return true;
+  return false;
+}
+
 static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->p) * sizeof *to->quotas);
   for (int d = 0; d < l->p; d++) { /* stage d lies on device d */
@@ -121,11 +129,12 @@ static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
+    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held || b->turn) continue;
     if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
-    to->quotas[to->nquotas++] =
-        (sl_quota){sli_arena_strdup(&to->arena, b->quota_name), l->groups[b->producer].stage,
-                   b->quota};
+    sl_quota quota = {b->quota_name, l->groups[b->producer].stage, b->quota};
+    if (is_kept(to, &quota)) continue;
+    quota.name = sli_arena_strdup(&to->arena, quota.name);
+    to->quotas[to->nquotas++] = quota;
   }
 }
 
@@ -252,7 +261,8 @@ static sl_status share_out(sl_graph *g, const sli_lowering *l) {
   sl_status status = sli_dims_find(g, &dims);
   if (!status && grid.size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, &grid, &data);
   if (!status && grid.size[SLI_AXIS_TENSOR] > 1)
-    status = sli_choose_tensor(g, dims, &grid, false, o->ngiven, o->given, &tensor);
+    status = sli_choose_tensor(g, dims, &grid, o->free_data, o->ngiven, o->given, &tensor);
+  if (!status && o->sharing) sli_choice_print(g, &grid, &data, &tensor, o->sharing);
   if (!status) status = sli_pass_expand(g, dims, &grid, &data, &tensor, l->sharding);
   sli_choice_free(&data);
   sli_choice_free(&tensor);

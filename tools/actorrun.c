@@ -77,7 +77,8 @@ static sl_status make_plan(job *j) {
                                                    ? sl_arg_int(s->run, "every") : 0,
                                 .on_store = checkpoints_store,
                                 .on_stored = checkpoints_commit,
-                                .store_ctx = j->checkpoints};
+                                .store_ctx = j->checkpoints,
+                                .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
   sl_status status = plan_make(s, &run, &j->made);
   if (status) return status;
   j->lowered = j->made.lowered;
@@ -321,7 +322,8 @@ static sl_status plan_job(job *j) {
 
 static sl_status do_job(job *j) {
   settings *s = j->settings;
-  bool dry = sl_arg_flag(s->run, "dry-run"), show = sl_arg_flag(s->run, "show-placement");
+  bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
+  bool dry = sl_arg_flag(s->run, "dry-run") || sharing;
   sl_status status = dry && !show && strcmp(s->devices.kind, "cpu") /* devices need not be here */
                          ? SL_OK : machine_place(s, &j->machine);
   if (status) return status;
@@ -333,6 +335,11 @@ static sl_status do_job(job *j) {
   if (!dry && !status) status = checkpoints_open(s, &j->checkpoints);
   if (!status) status = plan_job(j);
   if (status || (dry && s->process)) return status;
+  if (sharing) {
+    if (s->data_parallel * s->tensor == 1)
+      printf("each stage lies on one device: nothing is shared (--data-parallel, --tensor)\n");
+    return SL_OK;
+  }
   if (dry) {
     print_summary_of_plan(j);
     return SL_OK;

@@ -33,6 +33,8 @@ static const sl_option options[] = {
     {"plan", SL_OPTION_TEXT, "", "`FILE` for the plan as text", 0, 0},
     {"dry-run", SL_OPTION_FLAG, "0", "stop before anything is allocated: show the plan, its "
      "memory and that it can finish", 0, 0},
+    {"show-sbp", SL_OPTION_FLAG, "0", "show how the devices of a stage share each op, what it costs "
+     "and what came second, and stop", 0, 0},
     {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0},
     {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9},
     {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "

@@ -37,6 +37,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
   sl_lower_options options = {.stages = s->stages,
                               .data_parallel = s->data_parallel,
                               .tensor = s->tensor,
+                              .free_data = s->free_data,
+                              .sharing = run ? run->sharing : NULL,
                               .shard = sl_arg_text(s->run, "shard"),
                               .grain = settings_text(s, "grain"),
                               .ngiven = s->ngiven,

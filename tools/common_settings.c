@@ -28,6 +28,8 @@ static const sl_option plan_options[] = {
      "that share out the rows of a microbatch", 1, 1 << 16},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
      "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
+    {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "
+     "cheapest, rows of data or tensors: instead of the two above", 1, 1 << 16},
     {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel devices share out instead of each "
      "having all, `WHAT`: nothing, optimizer, gradients (and optimizer), or parameters (and both)",
      0, 0},
@@ -348,6 +350,12 @@ static sl_status read_grid(settings *s) {
     status = read_given(s, sl_arg_given(s->run, "sbp", (int)i));
   s->data_parallel = (int)sl_arg_int(s->run, "data-parallel");
   s->tensor = (int)sl_arg_int(s->run, "tensor");
+  int parallel = (int)sl_arg_int(s->run, "parallel");
+  if (!status && parallel > 1 && s->data_parallel * s->tensor > 1)
+    status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "
+                     "would say: not both", parallel);
+  s->free_data = parallel > 1;
+  if (s->free_data) s->tensor = parallel;
   if (!status && s->data_parallel == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
     status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says",
                      sl_arg_text(s->run, "shard"));

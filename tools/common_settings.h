@@ -40,6 +40,7 @@ struct settings {
   int processes, process; /* that run the job, and which of them this is */
   int stages;
   int data_parallel, tensor; /* devices of each stage: a grid */
+  bool free_data;         /* those of `tensor` may share the rows of the data too */
   int ngiven;
   sl_given_sbp *given;    /* the names belong to given_names */
   int ngiven_names;

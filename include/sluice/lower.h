@@ -2,6 +2,8 @@
 #ifndef SLUICE_LOWER_H
 #define SLUICE_LOWER_H
 
+#include <stdio.h>
+
 #include <sluice/graph.h>
 #include <sluice/plan.h>
 #include <sluice/runtime.h>
@@ -95,6 +97,9 @@ typedef struct sl_lower_options {
    * stage's device s is rank data * tensor + t of its grid. */
   int data_parallel;       /* D [1] */
   int tensor;              /* T [1] */
+  bool free_data;          /* devices that share tensors may share the rows of the data too, if
+                              that is cheapest */
+  FILE *sharing;           /* gets a table of how each op is shared out, and why; may be NULL */
   const char *shard;       /* what the data_parallel devices share out instead of each having
                               all: "nothing", "optimizer" (its state), "gradients" (these
                               too), "parameters" (all three); NULL: nothing */
