@@ -344,7 +344,7 @@ static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
 }
 
 /* At launch: those who can wait for it. Whether there are others. */
-static bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot, uint64_t fence) {
+static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot, uint64_t fence) {
   bool others = false;
   for (int32_t g = 0; g < r->nfar; g++)
     if (!r->far[g].waits) others = true;
@@ -364,12 +364,13 @@ static bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot, uint6
 /* At completion: those who could not. */
 static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
   if (UNLIKELY(r->carried)) return;
+  bool some = r->fences; /* have been told */
   for (int32_t g = 0; g < r->nfar; g++)
-    if (!r->far[g].waits)
+    if (!some || !r->far[g].waits)
       send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
                                                .kind = SLI_READY, .group = (uint32_t)g});
   for (int32_t i = r->nsame; i < r->nlocal; i++)
-    if (!r->consumers[i]->waits) slot_ready(w, r->consumers[i], key, slot);
+    if (!some || !r->consumers[i]->waits) slot_ready(w, r->consumers[i], key, slot);
 }
 
 /* At launch: the producer, who can wait for it. */
@@ -518,6 +519,9 @@ static inline void announce(worker *w, out_port *p, flight *f) {
     slot_free(w, r, slot);
   } else if (!f) {
     tell_ready(w, r, p->at.key, slot);
+  } else if (LIKELY(!r->fences)) {
+    for (int32_t i = 0; i < r->nsame; i++) slot_ready(w, r->consumers[i], p->at.key, slot);
+    if (r->nsame < r->nconsumers) note(f, SLI_READY, r, p->at.key, slot);
   } else if (tell_ready_early(w, r, p->at.key, slot, f->fence)) {
     note(f, SLI_READY, r, p->at.key, slot);
   }
