@@ -48,10 +48,13 @@ static sl_status select_source(hwloc_topology_t topology, const char *descriptio
   return SL_OK;
 }
 
-static sl_status load(const char *description, bool gpus, hwloc_topology_t *out) {
+static sl_status load(const char *description, hwloc_topology_t *out) {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "hwloc does not start");
-  if (gpus) hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  /* What is plugged into a described machine costs nothing to know; near.c asks the system
+   * about this one. */
+  if (description)
+    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   sl_status status = select_source(topology, description);
   if (!status && hwloc_topology_load(topology))
     status = sl_fail(SL_E_INPUT, "hwloc cannot read the machine%s%s: %s",
@@ -93,9 +96,9 @@ static hwloc_obj_t find_locality(const sl_machine *machine, int node) {
   return object ? object : hwloc_get_root_obj(machine->topology);
 }
 
-static sl_status create(const char *description, bool gpus, sl_machine **out) {
+sl_status sl_machine_create(const char *description, sl_machine **out) {
   hwloc_topology_t topology = NULL;
-  sl_status status = load(description, gpus, &topology);
+  sl_status status = load(description, &topology);
   if (status) return status;
   sl_machine *machine = sli_calloc(1, sizeof *machine);
   machine->topology = topology;
@@ -112,14 +115,6 @@ static sl_status create(const char *description, bool gpus, sl_machine **out) {
   for (int i = 0; i < machine->nnodes; i++) machine->locality[i] = find_locality(machine, i);
   *out = machine;
   return SL_OK;
-}
-
-sl_status sl_machine_create(const char *description, sl_machine **out) {
-  return create(description, false, out);
-}
-
-sl_status sl_machine_create_gpus(const char *description, sl_machine **out) {
-  return create(description, true, out);
 }
 
 void sl_machine_destroy(sl_machine *machine) {

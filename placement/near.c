@@ -5,19 +5,46 @@
  * that drives none yet, while there are any. */
 #include "placement/placement.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
+static bool is_empty(const sl_machine *machine, hwloc_obj_t part) {
+  int first, end;
+  sli_machine_range(machine, part, &first, &end);
+  return first == end;
+}
+
+/* The processors that this system says are near, as the part that has them all. */
+static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
+  char path[128] = "/sys/bus/pci/devices/", list[4096] = "";
+  size_t at = strlen(path);
+  for (; *pci && at < 60; pci++) path[at++] = (char)tolower((unsigned char)*pci);
+  snprintf(path + at, sizeof path - at, "/local_cpulist");
+  FILE *file = hwloc_topology_is_thissystem(machine->topology) ? fopen(path, "r") : NULL;
+  bool found = file && fgets(list, sizeof list, file);
+  if (file) fclose(file);
+  if (!found) return NULL;
+  hwloc_bitmap_t near = hwloc_bitmap_alloc();
+  hwloc_bitmap_list_sscanf(near, list);
+  hwloc_bitmap_and(near, near, hwloc_topology_get_topology_cpuset(machine->topology));
+  hwloc_obj_t part = hwloc_bitmap_iszero(near)
+                         ? NULL : hwloc_get_obj_covering_cpuset(machine->topology, near);
+  hwloc_bitmap_free(near);
+  return part;
+}
+
 /* The part of the machine that a PCI device hangs from; all of it where it is unknown. */
 static hwloc_obj_t part_of(const sl_machine *machine, const char *pci) {
   hwloc_obj_t device = pci ? hwloc_get_pcidev_by_busidstring(machine->topology, pci) : NULL;
-  hwloc_obj_t part = device ? hwloc_get_non_io_ancestor_obj(machine->topology, device) : NULL;
-  int first, end;
-  while (part && hwloc_obj_type_is_memory(part->type)) part = part->parent;
-  if (part) sli_machine_range(machine, part, &first, &end);
-  return part && first < end ? part : hwloc_get_root_obj(machine->topology);
+  hwloc_obj_t part = device ? hwloc_get_non_io_ancestor_obj(machine->topology, device)
+                     : pci ? ask_system(machine, pci) : NULL;
+  while (part && (hwloc_obj_type_is_memory(part->type) || is_empty(machine, part)))
+    part = part->parent;
+  return part ? part : hwloc_get_root_obj(machine->topology);
 }
 
 static int least_used(const sl_machine *machine, hwloc_obj_t part, const int *used) {

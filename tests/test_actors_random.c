@@ -55,7 +55,7 @@ static void check_data(uint64_t seed, uint64_t quotas, random_queues queues, int
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { COUNT = 400 };
+enum { COUNT = 300 };
 #else
 enum { COUNT = 1500 };
 #endif

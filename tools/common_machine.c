@@ -43,7 +43,7 @@ static sl_status find_gpus(settings *s) {
 
 static sl_status place_gpus(settings *s, int count, machine *m) {
   sl_status status = find_gpus(s);
-  if (!status) status = sl_machine_create_gpus(NULL, &m->machine);
+  if (!status) status = sl_machine_create(NULL, &m->machine);
   if (status) return status;
   sl_cuda_device *gpus = sli_calloc((size_t)count, sizeof *gpus);
   const char **pci = sli_calloc((size_t)count, sizeof *pci);

@@ -27,8 +27,6 @@ typedef struct sl_machine sl_machine;
  * `lstopo FILE.xml` wrote down. Anything else: a synthetic one, such as
  * "node:2 l3:1 core:4 pu:2" (hwloc's notation). */
 sl_status sl_machine_create(const char *description, sl_machine **out);
-/* The same, which takes longer, with what is plugged into it: where its GPUs are. */
-sl_status sl_machine_create_gpus(const char *description, sl_machine **out);
 void sl_machine_destroy(sl_machine *machine);
 
 /* Cores are numbered from 0 along the machine, neighbours next to each other.
