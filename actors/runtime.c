@@ -229,10 +229,11 @@ static void make_lazy(sl_runtime *rt, actor *w) {
   }
 }
 
-/* May the two ends tell each other at launch? */
+/* May the two ends tell each other at launch? Not where others write the slots too: they do
+ * not know who read them. */
 static bool can_wait(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
-  return from && from->queue != to->queue && from->binds && to->binds &&
+  return from && !p->reg->ring && from->queue != to->queue && from->binds && to->binds &&
          from->queue->ops == to->queue->ops && to->queue->ops->wait &&
          from->queue->worker->process < 0 && to->queue->worker->process < 0;
 }

@@ -344,7 +344,8 @@ static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
 }
 
 /* At launch: those who can wait for it. Whether there are others. */
-static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot, uint64_t fence) {
+static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot,
+                                      uint64_t fence) {
   bool others = false;
   for (int32_t g = 0; g < r->nfar; g++)
     if (!r->far[g].waits) others = true;

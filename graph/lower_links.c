@@ -70,12 +70,8 @@ static double wire_seconds(const sl_lower_options *o, size_t bytes) {
 
 /* ---- one hop ------------------------------------------------------------------------ */
 
-/* In the order in which the data is made. */
-static int32_t add_hop(sli_lowering *l, int32_t from, const sli_bundle *b, const hop *h) {
-  const sli_group *by = &l->groups[b->producer];
-  bool sparse = b->rate == SLI_PER_STORE, per_step = b->rate >= SLI_PER_STEP;
-  int32_t every = sparse ? (int32_t)l->options->store_every : 1, ticks = l->m * l->k;
-  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
+/* The register at the far end: like the one before, but for where it is. */
+static int32_t add_end(sli_lowering *l, int32_t from, const sli_bundle *b, const hop *h) {
   sl_register far = l->plan->regs[from];
   far.name = sl_plan_format(l->plan, "%s%s", far.name, h->mark);
   far.device = h->device;
@@ -86,23 +82,30 @@ static int32_t add_hop(sli_lowering *l, int32_t from, const sli_bundle *b, const
   far.shares = 0;
   far.slot_bytes = h->on_the_way ? 0 : b->bytes;
   if (h->quota_name) {
-    int given = sli_lower_given(l, h->quota_name, by->stage);
+    int given = sli_lower_given(l, h->quota_name, l->groups[b->producer].stage);
     far.quota_name = h->quota_name;
     if (given) far.quota = given;
   }
-  int32_t reg = sl_plan_add_register(l->plan, far);
-  int32_t keys = per_step ? sl_plan_map_each(l->plan) : sli_lower_tick_map(l, by);
-  sl_plan_add_actor(l->plan, (sl_actor){.name = sl_plan_format(l->plan, "%s:%s",
-                                                               h->program ? "copy" : "send", far.name),
-                                        .cls = SL_CLASS_C, .queue = h->queue,
-                                        .stage = by->stage, .chunk = SL_NONE,
-                                        .ticks = per_step ? sl_plan_add_map(l->plan, 1, every * ticks,
-                                                                            &last) : keys,
-                                        .firings_per_step = per_step ? 1 : ticks,
-                                        .every = every, .nin = 1,
-                                        .in = &(sl_port){from, keys}, .nout = 1,
-                                        .out = &(sl_port){reg, keys}, .program = h->program,
-                                        .seconds = h->seconds});
+  return sl_plan_add_register(l->plan, far);
+}
+
+/* In the order in which the data is made. */
+static int32_t add_hop(sli_lowering *l, int32_t from, const sli_bundle *b, const hop *h) {
+  sl_plan *plan = l->plan;
+  const sli_group *by = &l->groups[b->producer];
+  bool sparse = b->rate == SLI_PER_STORE, per_step = b->rate >= SLI_PER_STEP;
+  int32_t every = sparse ? (int32_t)l->options->store_every : 1, ticks = l->m * l->k;
+  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
+  int32_t reg = add_end(l, from, b, h);
+  int32_t keys = per_step ? sl_plan_map_each(plan) : sli_lower_tick_map(l, by);
+  const char *what = h->program ? "copy" : "send";
+  sl_actor a = {.name = sl_plan_format(plan, "%s:%s", what, plan->regs[reg].name),
+                .cls = SL_CLASS_C, .queue = h->queue, .stage = by->stage, .chunk = SL_NONE,
+                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last) : keys,
+                .firings_per_step = per_step ? 1 : ticks, .every = every,
+                .nin = 1, .in = &(sl_port){from, keys}, .nout = 1, .out = &(sl_port){reg, keys},
+                .program = h->program, .seconds = h->seconds};
+  sl_plan_add_actor(plan, a);
   return reg;
 }
 
@@ -190,7 +193,8 @@ static bool is_far(const sl_memory_ops *memory) { return memory && memory->far; 
 /* Do those who work in this space of this device address that register? */
 static bool reaches(const sli_lowering *l, int device, sl_space space, int32_t reg) {
   const sl_register *r = &l->plan->regs[reg];
-  const sl_memory_ops *here = memory_of(l, device, space), *there = memory_of(l, r->device, r->space);
+  const sl_memory_ops *here = memory_of(l, device, space);
+  const sl_memory_ops *there = memory_of(l, r->device, r->space);
   if (!is_far(here) && !is_far(there)) return true;
   return here == there && l->plan->devices[device].number == l->plan->devices[r->device].number;
 }

@@ -11,7 +11,8 @@
 static void add_queues(sli_lowering *l, int device) {
   const sli_kind *kind = l->kind;
   sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
-                .ops = kind->compute, .run_ahead = kind->run_ahead, .look_ahead = l->options->look_ahead};
+                .ops = kind->compute, .run_ahead = kind->run_ahead,
+                .look_ahead = l->options->look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
     sli_schedule_order(l->schedule, l->m % l->p, (sl_class)c, 0, &order, &rank);
@@ -342,7 +343,8 @@ static void add_actor(sli_lowering *l, sli_links *x, int group) {
   sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
-                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last) : sli_lower_tick_map(l, g),
+                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last)
+                                  : sli_lower_tick_map(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
                 .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};

@@ -41,7 +41,8 @@ SLUICE_EMULATED_GPUS=2 run two --devices cuda --stages 4 --quota h2d=1 --quota d
 same one two
 run processes --devices cuda -n 2 --stages 2
 same one processes
-SLUICE_EMULATED_GPUS=2 run grid --devices cuda --data-parallel 2 --tensor 2 --shard optimizer
+SLUICE_EMULATED_GPUS=2 run grid --devices cuda --microbatches 1 --data-parallel 2 \
+  --tensor 2 --shard optimizer
 near cpu grid 1e-5
 run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 near cpu pieces 1e-5
