@@ -1,0 +1,101 @@
+#include "tests/grids.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/loopback.h"
+#include "tests/test.h"
+
+const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g) {
+  char more[GRID_TEXT] = "";
+  if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
+  if (g->processes > 1)
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
+  snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s", m->name,
+           SLI_MAX(g->data, 1), SLI_MAX(g->tensor, 1), g->shard ? g->shard : "nothing",
+           g->schedule ? g->schedule : "1f1b", SLI_MAX(g->stages, 1), g->workers,
+           (unsigned long long)g->jitter_seed, more);
+  return out;
+}
+
+static void take_step(void *ctx, const sl_step_report *report) {
+  grid_losses *l = ctx;
+  CHECK(report->step == l->count && l->count < GRID_STEPS, "steps are reported in order");
+  l->loss[l->count] = report->loss;
+  l->norm[l->count++] = report->grad_norm;
+}
+
+void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses) {
+  char *words[64] = {"--data"};
+  const char *source = getenv("SLUICE_SOURCE");
+  char *text = words[1] = sli_format("%s/tests/reference/text.txt", source ? source : ".");
+  for (int i = 0; m->words[i]; i++) {
+    CHECK(i < 60, "so many words");
+    words[i + 2] = m->words[i];
+  }
+  sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
+                            .data_parallel = g->data, .tensor = g->tensor, .shard = g->shard,
+                            .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
+                            .on_step = losses ? take_step : NULL, .ctx = losses};
+  char name[GRID_TEXT];
+  CHECK(!lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &lower),
+        "%s: %s", grid_format(name, m, g), sl_detail());
+  free(text);
+}
+
+/* ---- training ------------------------------------------------------------------------ */
+
+/* One process: its copy of the plan, and its runtime. */
+typedef struct member {
+  pthread_t thread;
+  lowered_model model;
+  grid_losses losses;
+  sl_runtime *rt;
+  sl_status status;
+} member;
+
+static void start(const grid_model *m, const grid *g, loopback *processes, int self, member *p) {
+  char name[GRID_TEXT];
+  grid_lower(&p->model, m, g, &p->losses);
+  CHECK(self || !sl_plan_prove(p->model.plan), "%s: %s", grid_format(name, m, g), sl_detail());
+  sl_runtime_options options = {.process = self, .workers = g->workers, .watchdog_seconds = 20,
+                                .jitter_seed = g->jitter_seed, .jitter_ns = 5000,
+                                .peers = processes ? loopback_peers(processes, self) : NULL};
+  CHECK(!sl_runtime_create(p->model.plan, &options, &p->rt), "%s: %s", grid_format(name, m, g),
+        sl_detail());
+  if (processes) loopback_attach(processes, self, p->rt);
+  sl_lowered_attach(p->model.lowered, p->rt);
+  CHECK(!sl_params_init(p->model.lowered, p->rt, 1), "%s", sl_detail());
+}
+
+static void *run(void *arg) {
+  member *p = arg;
+  p->status = sl_runtime_run(p->rt, GRID_STEPS);
+  if (p->status) fprintf(stderr, "%s\n", sl_detail());
+  return NULL;
+}
+
+static void finish(const grid_model *m, const grid *g, member *p) {
+  char name[GRID_TEXT];
+  CHECK(!p->status, "%s: %s", grid_format(name, m, g), sl_status_text(p->status));
+  for (int32_t r = 0; r < p->model.plan->nregs; r++)
+    CHECK(sl_runtime_peak_slots(p->rt, r) <= p->model.plan->regs[r].quota, "%s: %s is too full",
+          grid_format(name, m, g), p->model.plan->regs[r].name);
+}
+
+grid_losses grid_train(const grid_model *m, const grid *g) {
+  member all[MOST_PROCESSES] = {0};
+  int n = SLI_MAX(g->processes, 1);
+  loopback *processes = n > 1 ? loopback_create(n) : NULL;
+  for (int i = 0; i < n; i++) start(m, g, processes, i, &all[i]);
+  for (int i = 1; i < n; i++) CHECK(!pthread_create(&all[i].thread, NULL, run, &all[i]), "no thread");
+  run(&all[0]);
+  for (int i = 1; i < n; i++) pthread_join(all[i].thread, NULL);
+  for (int i = 0; i < n; i++) finish(m, g, &all[i]);
+  for (int i = 0; i < n; i++) sl_runtime_destroy(all[i].rt);
+  for (int i = 0; i < n; i++) lowered_model_fini(&all[i].model);
+  if (processes) loopback_destroy(processes);
+  CHECK(all[0].losses.count == GRID_STEPS, "all steps are reported");
+  return all[0].losses;
+}
