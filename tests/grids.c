@@ -10,6 +10,7 @@
 const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g) {
   char more[GRID_TEXT] = "";
   if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
+  if (g->given) strcat(more, ", tensors as given");
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s", m->name,
@@ -21,9 +22,19 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
 
 static void take_step(void *ctx, const sl_step_report *report) {
   grid_losses *l = ctx;
-  CHECK(report->step == l->count && l->count < GRID_STEPS, "steps are reported in order");
+  CHECK(report->step == l->count && l->count < l->most, "steps are reported in order");
   l->loss[l->count] = report->loss;
   l->norm[l->count++] = report->grad_norm;
+}
+
+/* Has some device only a part of a parameter? */
+static bool shares_parameters(const sl_lowered *lowered) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  for (int p = 0; p < n; p++)
+    for (int i = 0; i < params[p].nplaces; i++)
+      if (params[p].places[i].shard) return true;
+  return false;
 }
 
 void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses) {
@@ -36,11 +47,14 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
   }
   sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
                             .data_parallel = g->data, .tensor = g->tensor, .shard = g->shard,
+                            .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
                             .on_step = losses ? take_step : NULL, .ctx = losses};
   char name[GRID_TEXT];
   CHECK(!lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &lower),
         "%s: %s", grid_format(name, m, g), sl_detail());
+  if (g->tensor > 1 || g->shard)
+    CHECK(shares_parameters(x->lowered), "%s: some parameter is shared out", grid_format(name, m, g));
   free(text);
 }
 
@@ -57,6 +71,7 @@ typedef struct member {
 
 static void start(const grid_model *m, const grid *g, loopback *processes, int self, member *p) {
   char name[GRID_TEXT];
+  p->losses.most = g->steps ? g->steps : GRID_STEPS;
   grid_lower(&p->model, m, g, &p->losses);
   CHECK(self || !sl_plan_prove(p->model.plan), "%s: %s", grid_format(name, m, g), sl_detail());
   sl_runtime_options options = {.process = self, .workers = g->workers, .watchdog_seconds = 20,
@@ -71,7 +86,7 @@ static void start(const grid_model *m, const grid *g, loopback *processes, int s
 
 static void *run(void *arg) {
   member *p = arg;
-  p->status = sl_runtime_run(p->rt, GRID_STEPS);
+  p->status = sl_runtime_run(p->rt, p->losses.most);
   if (p->status) fprintf(stderr, "%s\n", sl_detail());
   return NULL;
 }
@@ -96,6 +111,6 @@ grid_losses grid_train(const grid_model *m, const grid *g) {
   for (int i = 0; i < n; i++) sl_runtime_destroy(all[i].rt);
   for (int i = 0; i < n; i++) lowered_model_fini(&all[i].model);
   if (processes) loopback_destroy(processes);
-  CHECK(all[0].losses.count == GRID_STEPS, "all steps are reported");
+  CHECK(all[0].losses.count == all[0].losses.most, "all steps are reported");
   return all[0].losses;
 }

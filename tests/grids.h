@@ -24,10 +24,13 @@ typedef struct grid {
   int workers;
   uint64_t jitter_seed;
   int processes;
+  int ngiven;             /* how tensors lie, where that is not searched for */
+  const sl_given_sbp *given;
+  int steps;              /* 0: GRID_STEPS */
 } grid;
 
 typedef struct grid_losses {
-  int count;
+  int count, most;
   double loss[GRID_STEPS], norm[GRID_STEPS];
 } grid_losses;
 
@@ -38,7 +41,7 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
 /* Lowers the model as said, for the given process's run; ends the test if that cannot be. */
 void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses);
 
-/* Trains it for GRID_STEPS, from the same values whatever the grid. Ends the test unless the
+/* Trains it, from the same values whatever the grid. Ends the test unless the
  * plan can be proved, runs to its end, and no register goes over its quota. */
 grid_losses grid_train(const grid_model *m, const grid *g);
 
