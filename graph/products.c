@@ -18,12 +18,12 @@ typedef struct packing {
 
 typedef struct pass {
   sl_graph *g;
-  packing **packings; /* [nparams] by weight */
+  packing **packings; /* [ntensors] by weight */
   int npacks;
 } pass;
 
 static sli_node *find_pack(const pass *p, const sli_node *reader, const sl_attrs *attrs) {
-  for (const packing *k = p->packings[reader->in[1]->param_index]; k; k = k->next)
+  for (const packing *k = p->packings[reader->in[1]->id]; k; k = k->next)
     if (k->node->block == reader->block && k->node->attrs.rows == attrs->rows &&
         k->node->attrs.transposed == attrs->transposed)
       return k->node;
@@ -36,13 +36,14 @@ static sli_node *add_pack(pass *p, const sli_node *reader, const sl_attrs *attrs
   sli_node *n = sli_graph_node(p->g, &sl_op_pack, name, attrs, SL_CLASS_U, reader->block, 1,
                                &weight, sl_op_pack.nout);
   n->at = reader->at;
+  n->rank = reader->rank;
   n->phase = SLI_PHASE_PACK;
   n->per_step = true;
   sl_status status = sli_node_infer(n);
   SLI_CHECK(!status, "pack node %s: %s", name, sl_detail());
   packing *k = sli_arena_alloc(&p->g->arena, sizeof *k);
-  *k = (packing){n, weight, p->packings[weight->param_index]};
-  p->packings[weight->param_index] = k;
+  *k = (packing){n, weight, p->packings[weight->id]};
+  p->packings[weight->id] = k;
   return n;
 }
 
@@ -62,26 +63,35 @@ static void read_packed(pass *p, sli_node *reader, int which, int at) {
   reader->nin = at + 1;
 }
 
-/* Packing stands before all that was there, for its readers. */
-static void move_to_front(sl_graph *g, int before) {
-  int added = g->nnodes - before;
+/* Packing stands right behind what makes the weight: parameters are there before all else. */
+static void move_forward(sl_graph *g, int before) {
+  int n = 0;
   sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);
-  memcpy(nodes, g->nodes + before, (size_t)added * sizeof *nodes);
-  memcpy(nodes + added, g->nodes, (size_t)before * sizeof *nodes);
+  for (int i = -1; i < before; i++) {
+    const sli_node *maker = i < 0 ? NULL : (nodes[n++] = g->nodes[i]);
+    for (int k = before; k < g->nnodes && (!maker || maker->phase == SLI_PHASE_PACK); k++)
+      if (g->nodes[k]->in[0]->producer == maker) nodes[n++] = g->nodes[k];
+  }
   memcpy(g->nodes, nodes, (size_t)g->nnodes * sizeof *nodes);
   for (int i = 0; i < g->nnodes; i++) g->nodes[i]->id = i;
 }
 
+/* Is it there for a whole step: a parameter, or what devices have joined of one? */
+static bool stays(const sl_tensor *weight) {
+  return weight->param || (weight->producer->per_step && weight->producer->phase == SLI_PHASE_PACK);
+}
+
 void sli_pass_products(sl_graph *g) {
   int before = g->nnodes;
-  pass p = {.g = g, .packings = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof(packing *))};
+  size_t ntensors = (size_t)g->ntensors;
+  pass p = {.g = g, .packings = sli_arena_alloc(&g->arena, ntensors * sizeof(packing *))};
   for (int i = 0; i < before; i++) {
     sli_node *n = g->nodes[i];
     if (n->op == &sl_op_linear_w) n->attrs.bf16 = true;
-    if (n->op == &sl_op_linear && n->in[1]->param) read_packed(&p, n, 0, 3);
-    if (n->op == &sl_op_linear_b && n->in[1]->param) read_packed(&p, n, 1, 2);
+    if (n->op == &sl_op_linear && stays(n->in[1])) read_packed(&p, n, 0, 3);
+    if (n->op == &sl_op_linear_b && stays(n->in[1])) read_packed(&p, n, 1, 2);
   }
-  move_to_front(g, before);
+  move_forward(g, before);
 #ifndef NDEBUG
   sli_graph_check(g);
 #endif
