@@ -119,7 +119,7 @@ static const char *tick_quota_name(const sli_lowering *l, const traits *t) {
   if (from->cls == SL_CLASS_L) return "load";
   if (any_reader(l, t, is_beside)) return "report";
   if (leaves_stage(l, t, from->stage)) return from->back ? "bwd" : "fwd";
-  if (any_reader(l, t, is_weight)) return from->back ? "dy" : "act.w";
+  if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C) return from->back ? "dy" : "act.w";
   return !from->back && any_reader(l, t, is_back) ? "act.b" : "inner";
 }
 

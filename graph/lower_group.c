@@ -4,12 +4,11 @@
  * same rate, is one group, as far as nothing else comes in between. Two things do:
  *
  * - What devices exchange. A tensor that others must see before a pass can go on cuts the
- *   pass in two, and the exchange itself is cut wherever it needs what another device has
- *   made. So nodes have levels: one more at each change between passing and exchanging, and
- *   at each crossing from device to device. A group holds nodes of one level, so groups
- *   cannot wait for each other in a circle. What an exchange of the way back reads of the
- *   way forth has been there for long; it comes as late as its readers allow, or its
- *   results would fill memory.
+ *   pass in two. So nodes have levels: one more at each step into an exchange, within it and
+ *   out of it. A group holds nodes of one level, so groups cannot wait for each other in a
+ *   circle; and an exchange's groups do one thing each: slice, sum, or join. What an exchange
+ *   of the way back reads of the way forth has been there for long; it comes as late as its
+ *   readers allow, or its results would fill memory.
  * - The grain, if it is finer than a stage: then each block is a group of its own, and its
  *   gradients can be exchanged while earlier blocks are still on their way back. */
 #include "graph/lower.h"
@@ -64,7 +63,7 @@ static bool same_way(const levels *x, const sli_node *a, const sli_node *b) {
 
 /* From one node to another of the same way: 1 if no group may hold both. */
 static int level_between(const sli_node *from, const sli_node *to) {
-  return is_exchange(from) != is_exchange(to) || from->rank != to->rank;
+  return is_exchange(from) || is_exchange(to);
 }
 
 static const sli_node *maker(const sli_node *n, int input) {
@@ -128,6 +127,7 @@ static void put_off(levels *x) {
 
 /* What all nodes of a group have in common. */
 typedef struct kin {
+  const sl_op *op; /* of an exchange */
   sl_class cls;
   int stage, rank, phase, level, part;
   bool back;
@@ -139,14 +139,15 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
-  return (kin){.cls = group_class(l, n), .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block],
+  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n), .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block],
                .rank = n->rank, .phase = n->phase, .level = x->level[n->id],
                .part = part_of(l, n), .back = x->back[n->id]};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
-         g->level == k->level && g->part == k->part && g->back == k->back;
+         g->level == k->level && g->part == k->part && g->back == k->back &&
+         (!k->op || g->nodes[0]->op == k->op);
 }
 
 /* Sources and reports stay single, but for what is cut from a source; everything else joins
