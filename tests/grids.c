@@ -8,7 +8,7 @@
 #include "tests/test.h"
 
 const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g) {
-  char more[GRID_TEXT] = "";
+  char more[GRID_TEXT / 3] = "";
   if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
   if (g->given) strcat(more, ", tensors as given");
   if (g->processes > 1)

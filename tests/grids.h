@@ -35,7 +35,7 @@ typedef struct grid_losses {
 } grid_losses;
 
 /* "gpt, 2 x 2, gradients, zb-v, 2 stages, 3 processes" */
-enum { GRID_TEXT = 160 };
+enum { GRID_TEXT = 240 };
 const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g);
 
 /* Lowers the model as said, for the given process's run; ends the test if that cannot be. */
