@@ -133,9 +133,12 @@ typedef struct kin {
   bool back;
 } kin;
 
-/* Which part of its stage a node belongs to, where the grain is finer than that. */
+/* Which part of its stage a node belongs to, where the grain is finer than that. What a pass
+ * waits for in every tick is told apart by level alone: whoever reads two results of one
+ * level gets them from one group. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
-  return l->by_block && !is_host(n) ? n->block : 0;
+  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->brief;
+  return l->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {

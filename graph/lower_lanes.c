@@ -84,8 +84,31 @@ static bool share_slots(sli_lowering *l, const int *groups, int n, const char *n
   return leader != SL_NONE;
 }
 
-/* The lane that begins with this group, if it does. */
-static void make_lane(sli_lowering *l, int first, const char *name, bool *done) {
+/* Groups [n] of one lane, in order. */
+static void close_lane(sli_lowering *l, const int *groups, int n, const char *name) {
+  for (int nth = 0; share_slots(l, groups, n, name, nth); nth++) {}
+  for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
+}
+
+/* Of the groups [n] that do the same, in order, takes those that make one lane, and returns how
+ * many are left. What passes from level to level is given up when all groups of the next
+ * level have read it, and these may need each other's results: so there is a level between
+ * any two in a lane, and one slot is enough. */
+static int take_lane(sli_lowering *l, int *groups, int n, const char *name, bool passing) {
+  int *lane = sli_calloc((size_t)n, sizeof *lane), taken = 0, left = 0;
+  for (int i = 0; i < n; i++) {
+    int level = l->groups[groups[i]].level;
+    bool fits = !passing || !taken || level > l->groups[lane[taken - 1]].level + 1;
+    if (fits) lane[taken++] = groups[i];
+    else groups[left++] = groups[i];
+  }
+  close_lane(l, lane, taken, name);
+  free(lane);
+  return left;
+}
+
+/* The lanes of all groups that do the same as this one. */
+static void make_lanes(sli_lowering *l, int first, const char *name, bool passing, bool *done) {
   int *groups = sli_calloc((size_t)l->ngroups, sizeof *groups), n = 0;
   for (int i = first; i < l->ngroups; i++) {
     if (done[i] || nth_brief(l, i, name, 0) == SL_NONE || !same_lane(l, first, i)) continue;
@@ -93,19 +116,18 @@ static void make_lane(sli_lowering *l, int first, const char *name, bool *done) 
     done[i] = true;
   }
   qsort_r(groups, (size_t)n, sizeof *groups, by_turn, l);
-  for (int nth = 0; share_slots(l, groups, n, name, nth); nth++) {}
-  for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
+  while (n) n = take_lane(l, groups, n, name, passing);
   free(groups);
 }
 
 void sli_lower_lanes(sli_lowering *l) {
-  static const char *const names[] = {"inner", "gather", "reduce"};
+  static const char *const names[] = {"inner" /* passing */, "gather", "reduce"};
   for (int i = 0; i < l->nbundles; i++) l->bundles[i].brief |= is_passing(l, &l->bundles[i]);
   for (size_t k = 0; k < SLI_COUNT(names); k++) {
     const char *name = names[k];
     bool *done = sli_calloc((size_t)l->ngroups, sizeof *done);
     for (int i = 0; i < l->ngroups; i++)
-      if (!done[i] && nth_brief(l, i, name, 0) != SL_NONE) make_lane(l, i, name, done);
+      if (!done[i] && nth_brief(l, i, name, 0) != SL_NONE) make_lanes(l, i, name, !k, done);
     free(done);
   }
 }
