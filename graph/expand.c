@@ -54,7 +54,7 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
   return type;
 }
 
-/* ---- nodes ------------------------------------------------------------------------ */
+/* ---- nodes ---------------------------------------------------------------------- */
 
 const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {
   return rank ? sli_arena_format(&x->g->arena, "%s#%d", name, rank) : name;
@@ -100,8 +100,8 @@ sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out)
   else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
   else status = sli_node_infer(n);
   if (status)
-    return sli_graph_fail_at(g, m->where, status, "op %s, shared out over %d devices: on device %d, "
-                             "%s", m->name, x->ranks, m->rank, sl_detail());
+    return sli_graph_fail_at(g, m->where, status, "op %s, shared out over %d devices: on device %d,"
+                             " %s", m->name, x->ranks, m->rank, sl_detail());
   *out = n;
   return SL_OK;
 }
@@ -122,39 +122,11 @@ sl_tensor *sli_expand_output(sli_expansion *x, sli_node *n, int o, const char *n
   return t;
 }
 
-/* ---- signatures -------------------------------------------------------------------- */
+/* ---- signatures ----------------------------------------------------------------- */
 
 static const sl_signature *signature(const sli_expansion *x, const sli_node *forward, int axis) {
   static const sl_signature everywhere;
   return x->grid->size[axis] > 1 ? &x->choice[axis]->of[forward->id] : &everywhere;
-}
-
-static sl_sbp input_sbp(const sl_signature *s, int i) {
-  return i < SL_SIGNATURE_ARGS ? s->in[i] : broadcast;
-}
-
-static sl_sbp output_sbp(const sl_signature *s, int o) {
-  return o < SL_SIGNATURE_ARGS ? s->out[o] : broadcast;
-}
-
-/* Does each device run the whole call? */
-static bool is_repeated(const sl_signature *s) {
-  for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
-    if (s->in[i].kind != SL_BROADCAST || s->out[i].kind != SL_BROADCAST) return false;
-  return true;
-}
-
-/* How the gradient of an output is wanted, and how that of an input comes back. */
-static sl_sbp wanted_gradient(const sl_signature *s, int o) {
-  sl_sbp y = output_sbp(s, o);
-  return y.kind == SL_PARTIAL ? broadcast : y;
-}
-
-static sl_sbp given_gradient(const sl_signature *s, int i) {
-  sl_sbp in = input_sbp(s, i);
-  if (in.kind == SL_PARTIAL) return broadcast;
-  if (in.kind == SL_BROADCAST && !is_repeated(s)) return (sl_sbp){SL_PARTIAL, 0};
-  return in;
 }
 
 typedef sl_sbp sbp_of(const sl_signature *s, int i);
@@ -165,7 +137,7 @@ static sli_layout layout_of(const sli_expansion *x, const sli_node *forward, sbp
   return lies;
 }
 
-/* ---- attributes of a share ------------------------------------------------------------ */
+/* ---- attributes of a share ------------------------------------------------------ */
 
 /* The units of its dim that a member has. */
 static int64_t units_of(const sli_dim *dim, int size, int member) {
@@ -196,7 +168,8 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
 }
 
 /* [nvariants] */
-static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward, int rank) {
+static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward,
+                             int rank) {
   sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
   for (int v = 0; v < x->nvariants; v++) {
     attrs[v] = n->shapes ? n->shapes[v].attrs : n->attrs;
@@ -205,7 +178,7 @@ static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node
   return attrs;
 }
 
-/* ---- forward ---------------------------------------------------------------------------- */
+/* ---- forward -------------------------------------------------------------------- */
 
 static sli_moment moment_of(const sli_node *n) {
   return (sli_moment){n->cls, n->block, n->phase};
@@ -225,9 +198,9 @@ static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want
 }
 
 static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tensor *t) {
-  return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, a mean over rows that "
-                           "lie on several devices: only the loss can be one", n->name, n->op->name,
-                           t->name);
+  return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, a mean over rows"
+                           " that lie on several devices: only the loss can be one", n->name,
+                           n->op->name, t->name);
 }
 
 static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_array **in) {
@@ -237,7 +210,7 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
     if (t && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output)
       for (int a = 0; a < SLI_AXES; a++)
         if (x->arrays[t->id]->lies.axis[a].kind == SL_PARTIAL) return refuse_mean(x, n, t);
-    status = box_input(x, t, layout_of(x, n, input_sbp, i), moment_of(n), &in[i]);
+    status = box_input(x, t, layout_of(x, n, sli_signature_in, i), moment_of(n), &in[i]);
   }
   return status;
 }
@@ -245,8 +218,8 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
 /* How a backward node wants what it reads. */
 static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
   sl_grad_arg arg = n->rule->in[i];
-  sbp_of *of = arg.kind == SL_ARG_IN ? input_sbp : arg.kind == SL_ARG_OUT ? output_sbp
-                                                                         : wanted_gradient;
+  sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
+                                                                         : sli_gradient_wanted;
   return layout_of(x, n->about, of, arg.index);
 }
 
@@ -338,9 +311,10 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 1], *out[n->nout + 1];
   sl_status status = box_forward_inputs(x, n, in);
   if (status) return status;
-  for (int o = 0; o < n->nout; o++)
-    out[o] = n->out[o] ? sli_array_add(x, n->out[o], layout_of(x, n, output_sbp, o), moment_of(n))
-                       : NULL;
+  for (int o = 0; o < n->nout; o++) {
+    sli_layout lies = layout_of(x, n, sli_signature_out, o);
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies, moment_of(n)) : NULL;
+  }
   note_share(x, n);
   for (int a = 0; a < SLI_AXES; a++)
     if (signature(x, n, a)->local) return expand_in_two(x, n, a, in, out);
@@ -370,7 +344,7 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   }
   for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
     sli_array *as_wanted;
-    sl_status status = n->out[o] ? sli_box(x, n->out[o], layout_of(x, n, output_sbp, o),
+    sl_status status = n->out[o] ? sli_box(x, n->out[o], layout_of(x, n, sli_signature_out, o),
                                            moment_of(n), &as_wanted)
                                  : SL_OK;
     if (status) return status;
@@ -379,7 +353,7 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   return SL_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------ */
+/* ---- backward ------------------------------------------------------------------- */
 
 /* Is a gradient shared out every tick, so that nobody sums all of it over the step? */
 static bool is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
@@ -408,7 +382,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
     status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(n), &in[i]);
   }
   for (int o = 0; o < n->nout; o++)
-    lies[o] = o < n->rule->nof ? layout_of(x, n->about, given_gradient, n->rule->of[o])
+    lies[o] = o < n->rule->nof ? layout_of(x, n->about, sli_gradient_given, n->rule->of[o])
                                : (sli_layout){{broadcast, broadcast}}; /* a record: private */
   return status ? status : make_backward(x, n, in, lies);
 }
@@ -483,7 +457,7 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
   return expand_linear(x, n);
 }
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* ---- parameters ----------------------------------------------------------------- */
 
 /* Along the data axis: the first dim with something for everyone. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
@@ -594,7 +568,7 @@ static sl_status box_gradients(sli_expansion *x) {
   return SL_OK;
 }
 
-/* ---- the loss ----------------------------------------------------------------------------------- */
+/* ---- the loss ------------------------------------------------------------------- */
 
 static void keep_losses(sli_expansion *x) {
   sl_graph *g = x->g;
@@ -606,7 +580,7 @@ static void keep_losses(sli_expansion *x) {
   g->loss = a->on[0];
 }
 
-/* ---- what nobody needs ------------------------------------------------------------------------------- */
+/* ---- what nobody needs ---------------------------------------------------------- */
 
 static void prune(sl_graph *g) {
   int nroots = g->nlosses, n = 0;
@@ -631,7 +605,7 @@ static void drop_unread(sl_graph *g) {
   g->nparams = kept;
 }
 
-/* ---- the pass --------------------------------------------------------------------------------------- */
+/* ---- the pass ------------------------------------------------------------------- */
 
 /* Takes the logical graph out of g, so that the devices' can take its place. */
 static void take_over(sli_expansion *x) {

@@ -58,7 +58,7 @@ typedef struct sli_making {
   sl_class cls;          /* the node's own */
   int rank, nin, nout;
   sl_tensor *const *in;
-  const sl_type *unread; /* [nvariants][nin] of inputs that are NULL, there for their types; or NULL */
+  const sl_type *unread; /* [nvariants][nin] of inputs that are NULL but have a type; or NULL */
   const sl_attrs *attrs; /* [nvariants] */
   const sl_type *out;    /* [nvariants][nout]; NULL: inferred */
   sl_here where;

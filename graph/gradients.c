@@ -312,8 +312,8 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
   sl_tensor *in[1 + param->ngrads];
   in[0] = scale;
   memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
-  sli_node *n = add_update(g, &sl_op_adamw, update_name(g, param, "adamw"), param->home, param->rank,
-                           SLI_PHASE_UPDATE, 1 + param->ngrads, in);
+  sli_node *n = add_update(g, &sl_op_adamw, update_name(g, param, "adamw"), param->home,
+                           param->rank, SLI_PHASE_UPDATE, 1 + param->ngrads, in);
   n->out[0] = param;
   for (int o = 1; o <= 2; o++) {
     sl_tensor *t = sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%s", param->name,

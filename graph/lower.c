@@ -291,7 +291,7 @@ static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   if (status) return status;
   to->products = choose_products(l);
   if (strcmp(to->products, sl_dtype_name(SL_F32)) && l->sharding == SLI_SHARD_PARAMETERS)
-    return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights that are packed once a step, but "
+    return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step, but "
                    "with --shard parameters no device has them for a step: --shard gradients, or "
                    "--dtype fp32");
   if (strcmp(to->products, sl_dtype_name(SL_F32))) sli_pass_products(g);

@@ -189,7 +189,8 @@ static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *ten
 
 static bool same_traits(const sli_bundle *b, const traits *t) {
   return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
-         b->memory == t->memory && b->held == t->held && b->brief == t->brief && b->device == t->device &&
+         b->memory == t->memory && b->held == t->held && b->brief == t->brief &&
+         b->device == t->device &&
          !strcmp(b->quota_name, t->quota_name) &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
@@ -256,7 +257,8 @@ static void bundle_tensor(sli_lowering *l, const uses *u, const sl_tensor *tenso
  * register of no bytes carries them. One register of a stage stands for its activations:
  * that from the first group of its forward pass to the last of its way back. */
 static void add_credit(sli_lowering *l, int forward, int backward, const char *name) {
-  traits t = {.producer = forward, .nconsumers = 1, .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
+  traits t = {.producer = forward, .nconsumers = 1,
+              .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
               .memory = SL_MEMORY_ACTIVATIONS, .quota_name = name,
               .device = l->groups[forward].device};
   t.consumers[0] = backward;
@@ -351,7 +353,11 @@ void sli_lower_bundle(sli_lowering *l) {
     if (used) bundle_tensor(l, &u, t);
   }
   add_credits(l);
-  for (int i = 0; i < l->ngroups; i++) lay_out_workspace(l, i, &u);
+  for (int i = 0; i < l->ngroups; i++) {
+    lay_out_workspace(l, i, &u); /* one for a device, used by its passes */
+    SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,
+              "exchange %s keeps something to itself", l->groups[i].name);
+  }
 }
 
 int sli_group_port(const sli_group *group, int bundle, bool output) {

@@ -21,7 +21,8 @@ static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
 
 /* Cut from what a source gives: part of loading. */
 static bool is_loaded(const sli_node *n) {
-  return n->cls == SL_CLASS_L && n->nin && n->in[0]->producer && n->in[0]->producer->cls == SL_CLASS_L;
+  const sli_node *from = n->nin && n->in[0] ? n->in[0]->producer : NULL;
+  return n->cls == SL_CLASS_L && from && from->cls == SL_CLASS_L;
 }
 
 /* Loading, reporting and the clip run beside the passes: a pass must not wait
@@ -142,8 +143,8 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
-  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n), .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block],
-               .rank = n->rank, .phase = n->phase, .level = x->level[n->id],
+  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
+               .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank, .phase = n->phase, .level = x->level[n->id],
                .part = part_of(l, n), .back = x->back[n->id]};
 }
 

@@ -70,11 +70,21 @@ int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node,
                    sl_signature *out);
 
 static inline bool sli_sbp_equal(sl_sbp a, sl_sbp b) { return a.kind == b.kind && a.dim == b.dim; }
-/* How the gradient lies of what lies so. */
-static inline sl_sbp sli_sbp_adjoint(sl_sbp a) {
-  if (a.kind == SL_SPLIT) return a;
-  return (sl_sbp){a.kind == SL_PARTIAL ? SL_BROADCAST : SL_PARTIAL, 0};
+/* How a signature has an input or an output; those beyond SL_SIGNATURE_ARGS are everywhere. */
+static inline sl_sbp sli_signature_in(const sl_signature *s, int i) {
+  return i < SL_SIGNATURE_ARGS ? s->in[i] : (sl_sbp){SL_BROADCAST, 0};
 }
+static inline sl_sbp sli_signature_out(const sl_signature *s, int o) {
+  return o < SL_SIGNATURE_ARGS ? s->out[o] : (sl_sbp){SL_BROADCAST, 0};
+}
+
+/* The way back. How the gradient of output o is wanted: that of a summand by everyone, any
+ * other as the output lies. And how that of input i comes back: in the same parts; the same
+ * everywhere for a summand; as summands where all had the input and each used it for its own
+ * share; and whole where each device ran the whole call. */
+sl_sbp sli_gradient_wanted(const sl_signature *s, int o);
+sl_sbp sli_gradient_given(const sl_signature *s, int i);
+
 /* "B", "P", "S0" */
 enum { SLI_SBP_TEXT = 8 };
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);

@@ -220,12 +220,6 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
 
 /* ---- readings ------------------------------------------------------------------------------ */
 
-static bool is_repeated(const sl_signature *s) {
-  for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
-    if (s->in[i].kind != SL_BROADCAST || s->out[i].kind != SL_BROADCAST) return false;
-  return true;
-}
-
 static bool read_again(const sli_costs *c, const sli_node *n, int i) {
   for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
@@ -237,9 +231,7 @@ static bool read_again(const sli_costs *c, const sli_node *n, int i) {
 }
 
 sli_reading sli_reading_of(const sli_costs *c, const sli_node *n, const sl_signature *s, int i) {
-  sl_sbp want = sli_signature_in(s, i), gradient = want;
-  if (want.kind == SL_PARTIAL) gradient = broadcast;
-  if (want.kind == SL_BROADCAST && !is_repeated(s)) gradient = (sl_sbp){SL_PARTIAL, 0};
+  sl_sbp want = sli_signature_in(s, i), gradient = sli_gradient_given(s, i);
   bool any = wants_gradient(c, n->in[i]);
   return (sli_reading){.want = (uint8_t)sli_sbp_code(want),
                        .gradient = (uint8_t)(any ? sli_sbp_code(gradient) : SLI_SBP_CODES),

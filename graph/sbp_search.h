@@ -14,14 +14,6 @@ static inline bool sli_is_shared(const sli_node *n) {
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
-/* How a signature has an input or an output; those beyond SL_SIGNATURE_ARGS are everywhere. */
-static inline sl_sbp sli_signature_in(const sl_signature *s, int i) {
-  return i < SL_SIGNATURE_ARGS ? s->in[i] : (sl_sbp){SL_BROADCAST, 0};
-}
-static inline sl_sbp sli_signature_out(const sl_signature *s, int o) {
-  return o < SL_SIGNATURE_ARGS ? s->out[o] : (sl_sbp){SL_BROADCAST, 0};
-}
-
 /* ---- costs ----------------------------------------------------------------------- */
 
 /* What a choice for one axis is judged by. */
