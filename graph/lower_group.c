@@ -132,6 +132,7 @@ typedef struct kin {
   sl_class cls;
   int stage, rank, phase, level, part;
   bool back;
+  bool brief; /* of an exchange: of what devices share out; no pass waits for gradients' */
 } kin;
 
 /* Which part of its stage a node belongs to, where the grain is finer than that. What a pass
@@ -145,13 +146,14 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank, .phase = n->phase, .level = x->level[n->id],
-               .part = part_of(l, n), .back = x->back[n->id]};
+               .part = part_of(l, n), .back = x->back[n->id],
+               .brief = is_exchange(n) && n->out[0]->brief};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
          g->level == k->level && g->part == k->part && g->back == k->back &&
-         (!k->op || g->nodes[0]->op == k->op);
+         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->brief));
 }
 
 /* Sources and reports stay single, but for what is cut from a source; everything else joins
