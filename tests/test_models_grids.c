@@ -82,7 +82,7 @@ static int close_to_one_device(void) {
   for (size_t i = 0; i < SLI_COUNT(models); i++) {
     const grid_model *m = &models[i].model;
     grid_losses one = grid_train(m, &(grid){0});
-    CHECK(one.loss[GRID_STEPS - 1] < 0.999 * one.loss[0], "%s learns: %g, then %g", m->name, one.loss[0],
+    CHECK(GRID_STEPS < 20 || one.loss[GRID_STEPS - 1] < 0.99 * one.loss[0], "%s learns: %g, then %g", m->name, one.loss[0],
           one.loss[GRID_STEPS - 1]);
     for (size_t l = i % 2; l < SLI_COUNT(layouts); l += 2 * LESS, cases++) {
       grid_losses all = grid_train(m, &layouts[l]);
