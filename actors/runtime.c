@@ -790,6 +790,9 @@ int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t r) {
 
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
   sl_runtime_counts c = {.first_firing_ns = atomic_load(&rt->first_firing_ns)};
+  const sl_peers *peers = rt->options.peers;
+  if (peers && peers->sent) c.sent_bytes = peers->sent(peers->ctx);
+  sli_count_moved(rt, c.moved_bytes);
   for (int32_t i = 0; i < rt->nworkers; i++) {
     c.firings += worker_fired(&rt->workers[i]);
     c.messages += rt->workers[i].messages;
@@ -799,6 +802,8 @@ sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
     c.firings += v->counts.firings;
     c.messages += v->counts.messages;
     c.wakes += v->counts.wakes;
+    for (int t = 0; t < SL_TRAFFIC_COUNT; t++) c.moved_bytes[t] += v->counts.moved_bytes[t];
+    c.sent_bytes += v->counts.sent_bytes;
   }
   return c;
 }

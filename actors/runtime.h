@@ -368,6 +368,9 @@ static inline bool sli_is_work(const sl_actor *a) {
 /* figures.c: the first step of which all records are there. */
 int64_t sli_first_whole_step(const sl_runtime *rt);
 
+/* moved.c: adds what has fired in this process. */
+void sli_count_moved(const sl_runtime *rt, uint64_t bytes[SL_TRAFFIC_COUNT]);
+
 /* trace.c: the records of all workers, in no order. */
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
 

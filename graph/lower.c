@@ -232,6 +232,7 @@ static sl_status find_grain(const char *name, bool *by_block) {
 static sl_status check_grid(const sl_lower_options *o, sli_lowering *l) {
   int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1);
   l->ranks = data * tensor;
+  l->tensor = tensor;
   l->devices = l->p * l->ranks;
   sl_status status = find_sharding(o->shard, &l->sharding);
   l->by_block = data > 1; /* what is exchanged goes on its way block by block */
@@ -304,7 +305,7 @@ static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
   sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
-                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
+                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
   sl_status status = check_options(options, &l);
   if (!status) status = check_grid(options, &l);
   if (status) return status;

@@ -58,7 +58,7 @@ typedef struct sli_bundle {
   int leader;            /* the bundle before it that has the same slots, or SL_NONE */
   bool credit;           /* stands for the activations of its stage */
   double activation;
-  size_t bytes;
+  size_t bytes, payload_bytes; /* the latter without what aligns tensors */
   bool stored;           /* checkpoints hold something of it */
   size_t image;          /* of what is stored: offset of its copy in the slot of `store` */
   int32_t reg;
@@ -97,6 +97,7 @@ typedef struct sli_lowering {
   bool split;
   int p, v, stages;      /* devices along the pipeline, chunks, p * v */
   int ranks, devices;    /* devices of each stage, and all of them: p * ranks */
+  int tensor;            /* devices of a stage that have the same rows of data */
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
   int m, k;

@@ -251,6 +251,7 @@ static void bundle_tensor(sli_lowering *l, const uses *u, const sl_tensor *tenso
   sli_bundle *b = &l->bundles[at];
   l->homes[tensor->id] = (sli_home){at, t.producer, b->bytes};
   b->bytes += aligned(sl_type_bytes(&tensor->type));
+  b->payload_bytes += sl_type_bytes(&tensor->type);
 }
 
 /* A schedule's credits exist even where nothing is kept for a backward pass: a

@@ -81,6 +81,7 @@ static int32_t add_end(sli_lowering *l, int32_t from, const sli_bundle *b, const
   far.pool = SL_NONE;
   far.shares = 0;
   far.slot_bytes = h->on_the_way ? 0 : b->bytes;
+  far.payload_bytes = h->on_the_way ? 0 : b->payload_bytes;
   if (h->quota_name) {
     int given = sli_lower_given(l, h->quota_name, l->groups[b->producer].stage);
     far.quota_name = h->quota_name;

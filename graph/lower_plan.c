@@ -60,6 +60,7 @@ static void add_device(sli_lowering *l, int d) {
   sl_device device = {.name = sl_plan_format(l->plan, "%s:%d", l->kind->name, d),
                       .kind = l->kind->name,
                       .process = sl_device_process(d, l->devices, l->options->processes),
+                      .at = {d / l->ranks, d % l->ranks / l->tensor, d % l->tensor},
                       .number = o->nnumbers ? o->numbers[d % o->nnumbers] : 0,
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->kind->memory[s];
@@ -107,6 +108,12 @@ static sl_space bundle_space(const sli_lowering *l, const sli_bundle *b) {
   return b->producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b->producer]);
 }
 
+static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
+  bool aside = b->producer != SL_NONE && l->groups[b->producer].stage == SL_NONE;
+  for (int i = 0; i < b->nconsumers; i++) aside |= l->groups[b->consumers[i]].stage == SL_NONE;
+  return aside;
+}
+
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[b->device / l->ranks];
   b->reg = sl_plan_add_register(
@@ -117,6 +124,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .space = bundle_space(l, b),
                              .memory = b->memory, .slot_bytes = b->bytes,
+                             .payload_bytes = b->payload_bytes, .aside = is_aside(l, b),
                              .shares = b->leader == SL_NONE ? 0 : l->bundles[b->leader].reg + 1,
                              .activation = b->activation});
 }

@@ -99,6 +99,14 @@ static void finish(const grid_model *m, const grid *g, member *p) {
           grid_format(name, m, g), p->model.plan->regs[r].name);
 }
 
+/* Process 0 learns what another one did. */
+static void import(member *to, const member *from) {
+  void *bytes;
+  size_t size = sl_runtime_export(from->rt, &bytes);
+  CHECK(!sl_runtime_import(to->rt, bytes, size, 0), "%s", sl_detail());
+  free(bytes);
+}
+
 grid_losses grid_train(const grid_model *m, const grid *g) {
   member all[MOST_PROCESSES] = {0};
   int n = SLI_MAX(g->processes, 1);
@@ -108,6 +116,10 @@ grid_losses grid_train(const grid_model *m, const grid *g) {
   run(&all[0]);
   for (int i = 1; i < n; i++) pthread_join(all[i].thread, NULL);
   for (int i = 0; i < n; i++) finish(m, g, &all[i]);
+  for (int i = 1; i < n; i++) import(&all[0], &all[i]);
+  all[0].losses.counts = sl_runtime_count(all[0].rt);
+  for (int i = 0; i < n * n && processes; i++)
+    all[0].losses.carried_bytes += loopback_bytes(processes, i / n, i % n);
   for (int i = 0; i < n; i++) sl_runtime_destroy(all[i].rt);
   for (int i = 0; i < n; i++) lowered_model_fini(&all[i].model);
   if (processes) loopback_destroy(processes);

@@ -36,6 +36,8 @@ typedef struct grid {
 typedef struct grid_losses {
   int count, most;
   double loss[GRID_STEPS], norm[GRID_STEPS];
+  sl_runtime_counts counts; /* of all processes */
+  uint64_t carried_bytes;   /* from process to process */
 } grid_losses;
 
 /* "gpt, 2 x 2, gradients, zb-v, 2 stages, 3 processes" */

@@ -107,6 +107,13 @@ static void wait(void *ctx, uint64_t timeout_ns) {
   pthread_mutex_unlock(&p->lock);
 }
 
+static uint64_t sent(void *ctx) {
+  const process *p = ctx;
+  uint64_t sum = 0;
+  for (int i = 0; i < p->all->count; i++) sum += p->sent[i];
+  return sum;
+}
+
 loopback *loopback_create(int count) {
   loopback *x = sli_calloc(1, sizeof *x);
   x->count = count;
@@ -115,7 +122,7 @@ loopback *loopback_create(int count) {
     *p = (process){.all = x, .self = i, .last = &p->first};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->news, NULL);
-    p->peers = (sl_peers){p, tell, send, done, progress, wait, wake};
+    p->peers = (sl_peers){p, tell, send, done, progress, wait, wake, sent};
   }
   return x;
 }

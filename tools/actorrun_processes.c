@@ -75,6 +75,8 @@ static bool progress(void *ctx) { return sli_net_progress(((processes *)ctx)->ne
 static void wait(void *ctx, uint64_t ns) { sli_net_wait(((processes *)ctx)->net, ns); }
 static void wake(void *ctx) { sli_net_wake(((processes *)ctx)->net); }
 
+static uint64_t sent(void *ctx) { return processes_count_traffic(ctx).sent_bytes; }
+
 /* What no process of this job would send. */
 static void refuse(processes *p, int from) {
   char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
@@ -203,7 +205,7 @@ sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, proces
   p->self = cluster->process;
   p->count = cluster->nprocesses;
   pthread_mutex_init(&p->listening, NULL);
-  p->peers = (sl_peers){p, tell, send_data, is_done, progress, wait, wake};
+  p->peers = (sl_peers){p, tell, send_data, is_done, progress, wait, wake, sent};
   sl_status status = open_planes(p, cluster, plan);
   if (status) processes_close(p);
   else *out = p;

@@ -160,6 +160,18 @@ static void add_ops(cJSON *root, const job *j) {
   }
 }
 
+/* By what it is moved for, of a step: over all devices, and to each. */
+static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *counts) {
+  int64_t steps = sl_runtime_steps(j->rt) - checkpoints_start(j->checkpoints);
+  if (steps < 1) return;
+  cJSON *moved = cJSON_AddObjectToObject(runtime, "moved_bytes_per_step");
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
+    add_number(moved, sl_traffic_name((sl_traffic)t),
+               (double)counts->moved_bytes[t] / (double)steps);
+  if (j->processes) add_number(runtime, "sent_bytes_per_step",
+                               (double)counts->sent_bytes / (double)steps);
+}
+
 static void add_runtime(cJSON *root, const job *j) {
   sl_runtime_counts counts = sl_runtime_count(j->rt);
   struct rusage usage;
@@ -168,6 +180,7 @@ static void add_runtime(cJSON *root, const job *j) {
   add_number(runtime, "firings", (double)counts.firings);
   add_number(runtime, "messages", (double)counts.messages);
   add_number(runtime, "wakes", (double)counts.wakes);
+  add_moved(runtime, j, &counts);
   add_number(runtime, "plan_seconds", (double)j->plan_ns * 1e-9);
   if (counts.first_firing_ns > j->process_start_ns)
     add_number(runtime, "start_seconds",

@@ -277,6 +277,7 @@ typedef struct sl_op {
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
   uint32_t unread; /* bit i: input i is there for its type, a call may have NULL in its place */
+  bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */
   const struct sl_op *pieced;

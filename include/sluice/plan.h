@@ -115,6 +115,7 @@ typedef struct sl_register {
   sl_space space;         /* in which memory of that device */
   sl_memory memory;
   size_t slot_bytes;
+  size_t payload_bytes;   /* of these, without what only aligns tensors; 0: all */
   size_t offset;          /* of slot 0 in the arena of that space; slot i follows at
                              i * slot_stride */
   size_t slot_stride;
@@ -123,6 +124,7 @@ typedef struct sl_register {
    * they run out of slots as one register would, and the largest slot is large enough. */
   int32_t shares;
   double activation;      /* share of a microbatch's activations one slot stands for */
+  bool aside;             /* of no pass: a loss, a norm, the clip's factor */
   /* Derived by sl_plan_finish: */
   int32_t producer;       /* actor, or SL_NONE */
   int32_t nconsumers;     /* input ports that read it */
@@ -166,12 +168,16 @@ typedef struct sl_room {
                            which only what is in use takes memory; derived */
 } sl_room;
 
+/* Where devices lie: along the pipeline, and in the grid of those that share a stage. */
+enum { SL_AT_STAGE, SL_AT_DATA, SL_AT_TENSOR, SL_AT_AXES };
+
 typedef struct sl_device {
   const char *name;   /* "cpu:0" */
   const char *kind;   /* "cpu", "cuda", "timed", "null" */
   int process;        /* that drives it */
   int number;         /* which of its kind it is for that process: a GPU's */
   int threads;
+  int at[SL_AT_AXES];
   size_t budget_bytes; /* of its own memory; 0: no budget */
   sl_room room[SL_SPACE_COUNT];
 } sl_device;
@@ -232,6 +238,26 @@ void sl_plan_print(const sl_plan *plan, FILE *out);
 void sl_plan_print_memory(const sl_plan *plan, FILE *out);
 /* Bytes a device gives to one use, of its own memory. */
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
+
+/* What is moved between devices for: on along the pipeline, or between those that share a
+ * stage's tensors, or its data; and losses, norms and the clip. */
+#define SL_TRAFFIC_TABLE(X)                                                    \
+  X(PIPELINE, "pipeline")                                                      \
+  X(TENSOR, "tensor")                                                          \
+  X(DATA, "data")                                                              \
+  X(ASIDE, "aside")
+
+typedef enum sl_traffic {
+#define X(name, text) SL_TRAFFIC_##name,
+  SL_TRAFFIC_TABLE(X)
+#undef X
+  SL_TRAFFIC_COUNT
+} sl_traffic;
+const char *sl_traffic_name(sl_traffic traffic);
+
+/* Bytes that a step moves to each device: what its calls read of registers on other devices,
+ * as often as they read it, and what links and copies bring. to[ndevices]. */
+void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]);
 
 /* Key that firing n has at a port with this map, and its flags. */
 static inline int64_t sl_map_key(const sl_map *map, int64_t n, uint32_t *flags) {

@@ -39,6 +39,7 @@ typedef struct sl_peers {
   bool (*progress)(void *ctx);  /* calls _place and _arrived; false: nothing happened */
   void (*wait)(void *ctx, uint64_t timeout_ns); /* for progress, or a wake */
   void (*wake)(void *ctx);      /* any thread, async-signal-safe */
+  uint64_t (*sent)(void *ctx);  /* bytes of data sent so far; any thread. NULL: not counted */
 } sl_peers;
 
 typedef struct sl_runtime_options {
@@ -179,6 +180,8 @@ typedef struct sl_runtime_counts {
   uint64_t firings, messages; /* messages between workers */
   uint64_t wakes;             /* futex wakes */
   uint64_t first_firing_ns;   /* CLOCK_MONOTONIC time of the first firing */
+  uint64_t moved_bytes[SL_TRAFFIC_COUNT]; /* between devices, by what has fired */
+  uint64_t sent_bytes;        /* to other processes, by the peers' own count */
 } sl_runtime_counts;
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt);
 

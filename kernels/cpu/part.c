@@ -215,7 +215,7 @@ static void sum_part_cpu(const sl_call *call) {
 
 const sl_op sl_op_slice = {
     .name = "slice", .min_in = 1, .max_in = 1, .nout = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .part = true,
     .infer = slice_infer, .cost = move_cost, .cpu = slice_cpu,
 };
 
@@ -234,7 +234,7 @@ const sl_op sl_op_sum = {
 
 const sl_op sl_op_sum_part = {
     .name = "sum_part", .min_in = 1, .max_in = -1, .nout = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .part = true,
     .infer = sum_part_infer, .cost = sum_part_cost, .cpu = sum_part_cpu,
     .accumulates = 1,
 };
