@@ -13,8 +13,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->given) strcat(more, ", tensors as given");
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
-  snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s", m->name,
-           SLI_MAX(g->data, 1), SLI_MAX(g->tensor, 1), g->shard ? g->shard : "nothing",
+  snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s",
+           m->name, SLI_MAX(g->data, 1), SLI_MAX(g->tensor, 1), g->shard ? g->shard : "nothing",
            g->schedule ? g->schedule : "1f1b", SLI_MAX(g->stages, 1), g->workers,
            (unsigned long long)g->jitter_seed, more);
   return out;
@@ -54,7 +54,8 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
   CHECK(!lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &lower),
         "%s: %s", grid_format(name, m, g), sl_detail());
   if (g->tensor > 1 || g->shard)
-    CHECK(shares_parameters(x->lowered), "%s: some parameter is shared out", grid_format(name, m, g));
+    CHECK(shares_parameters(x->lowered), "%s: some parameter is shared out",
+          grid_format(name, m, g));
   free(text);
 }
 
@@ -112,7 +113,8 @@ grid_losses grid_train(const grid_model *m, const grid *g) {
   int n = SLI_MAX(g->processes, 1);
   loopback *processes = n > 1 ? loopback_create(n) : NULL;
   for (int i = 0; i < n; i++) start(m, g, processes, i, &all[i]);
-  for (int i = 1; i < n; i++) CHECK(!pthread_create(&all[i].thread, NULL, run, &all[i]), "no thread");
+  for (int i = 1; i < n; i++)
+    CHECK(!pthread_create(&all[i].thread, NULL, run, &all[i]), "no thread");
   run(&all[0]);
   for (int i = 1; i < n; i++) pthread_join(all[i].thread, NULL);
   for (int i = 0; i < n; i++) finish(m, g, &all[i]);

@@ -45,9 +45,11 @@ static void compare(const grid_model *m, const grid *g, const grid_losses *one,
   for (int i = 0; i < all->count; i++) {
     furthest = fmax(furthest, fabs(all->loss[i] / one->loss[i] - 1));
     CHECK(fabs(all->loss[i] - one->loss[i]) <= within * fabs(one->loss[i]),
-          "%s, step %d: loss %.9g, not %.9g", grid_format(name, m, g), i, all->loss[i], one->loss[i]);
+          "%s, step %d: loss %.9g, not %.9g", grid_format(name, m, g), i, all->loss[i],
+          one->loss[i]);
     CHECK(fabs(all->norm[i] - one->norm[i]) <= 10 * within * fabs(one->norm[i]),
-          "%s, step %d: norm %.9g, not %.9g", grid_format(name, m, g), i, all->norm[i], one->norm[i]);
+          "%s, step %d: norm %.9g, not %.9g", grid_format(name, m, g), i, all->norm[i],
+          one->norm[i]);
   }
 }
 
@@ -82,8 +84,8 @@ static int close_to_one_device(void) {
   for (size_t i = 0; i < SLI_COUNT(models); i++) {
     const grid_model *m = &models[i].model;
     grid_losses one = grid_train(m, &(grid){0});
-    CHECK(GRID_STEPS < 20 || one.loss[GRID_STEPS - 1] < 0.99 * one.loss[0], "%s learns: %g, then %g", m->name, one.loss[0],
-          one.loss[GRID_STEPS - 1]);
+    CHECK(GRID_STEPS < 20 || one.loss[GRID_STEPS - 1] < 0.99 * one.loss[0],
+          "%s learns: %g, then %g", m->name, one.loss[0], one.loss[GRID_STEPS - 1]);
     for (size_t l = i % 2; l < SLI_COUNT(layouts); l += 2 * LESS, cases++) {
       grid_losses all = grid_train(m, &layouts[l]);
       compare(m, &layouts[l], &one, &all, 1e-6);
@@ -130,7 +132,8 @@ static const sl_given_sbp llama_pairs[] = {
 };
 
 static int close_as_given(void) {
-  static const grid shapes[] = {{.tensor = 2}, {.tensor = 3}, {.tensor = 2, .data = 2, .stages = 2}};
+  static const grid shapes[] = {
+      {.tensor = 2}, {.tensor = 3}, {.tensor = 2, .data = 2, .stages = 2}};
   int cases = 0;
   for (size_t i = 0; i < SLI_COUNT(models); i++) {
     const grid_model *m = &models[i].model;
@@ -157,8 +160,8 @@ static void same_bits(const grid_model *m, const grid *g, const grid_losses *wan
   grid_losses got = grid_train(m, g);
   for (int i = 0; i < got.count; i++)
     CHECK(got.loss[i] == want->loss[i] && got.norm[i] == want->norm[i],
-          "%s, step %d: loss %a and norm %a, not %a and %a", grid_format(name, m, g), i, got.loss[i],
-          got.norm[i], want->loss[i], want->norm[i]);
+          "%s, step %d: loss %a and norm %a, not %a and %a", grid_format(name, m, g), i,
+          got.loss[i], got.norm[i], want->loss[i], want->norm[i]);
 }
 
 static const grid equal_layouts[] = {
