@@ -59,6 +59,53 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
   free(text);
 }
 
+/* ---- a GPT ----------------------------------------------------------------------------- */
+
+grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words) {
+  static char *const names[] = {"--width", "--heads", "--context",
+                                "--vocab", "--batch"};
+  const int64_t values[] = {s->width, s->heads, s->context, s->vocab, s->batch};
+  *words = (gpt_words){.of = {"--layers", "2"}};
+  _Static_assert(GPT_LAYERS == 2, "as said here");
+  for (int i = 0; i < 5; i++) {
+    snprintf(words->number[i], sizeof words->number[i], "%lld", (long long)values[i]);
+    words->of[2 + 2 * i] = names[i];
+    words->of[3 + 2 * i] = words->number[i];
+  }
+  return (grid_model){"gpt", words->of, microbatches, 1};
+}
+
+static void lie(gpt_lying *l, const char *block, const char *name, sl_sbp sbp) {
+  snprintf(l->names[l->n], sizeof l->names[0], "%s%s", block, name);
+  l->all[l->n] = (sl_given_sbp){l->names[l->n], 1, sbp};
+  l->n++;
+}
+
+void gpt_lie_in_pairs(gpt_lying *l, sl_sbp between) {
+  const sl_sbp columns = {SL_SPLIT, 2}, sum = {SL_PARTIAL, 0};
+  l->n = 0;
+  lie(l, "transformer.wte", ".weight", (sl_sbp){SL_SPLIT, 0});
+  lie(l, "embedding", "/embedding.1", sum);
+  lie(l, "embedding", "/position.1", between);
+  for (int i = 0; i < GPT_LAYERS; i++) {
+    char block[16];
+    snprintf(block, sizeof block, "h.%d", i);
+    lie(l, block, "/layernorm.1", between);
+    lie(l, block, "/linear.1", columns);
+    lie(l, block, "/attention_packed.1", columns);
+    lie(l, block, "/linear.2", sum);
+    lie(l, block, "/add.1", between);
+    lie(l, block, "/layernorm.2", between);
+    lie(l, block, "/linear.3", columns);
+    lie(l, block, "/gelu.1", columns);
+    lie(l, block, "/linear.4", sum);
+    lie(l, block, "/add.2", between);
+  }
+  lie(l, "head", "/layernorm.1", between);
+  lie(l, "head", "/linear.1", columns);
+  lie(l, "head", "/cross_entropy.1", (sl_sbp){SL_BROADCAST, 0});
+}
+
 /* ---- training ------------------------------------------------------------------------ */
 
 /* One process: its copy of the plan, and its runtime. */

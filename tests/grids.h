@@ -3,6 +3,7 @@
 #ifndef SLUICE_TESTS_GRIDS_H
 #define SLUICE_TESTS_GRIDS_H
 
+#include "tests/gpt_params.h"
 #include "tests/schedules.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -17,6 +18,13 @@ typedef struct grid_model {
   char *const *words; /* as on its command line, "--data" excepted */
   int microbatches, pieces;
 } grid_model;
+
+/* A GPT of that shape; `words` are its options. */
+typedef struct gpt_words {
+  char *of[16];
+  char number[5][16];
+} gpt_words;
+grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words);
 
 /* How its stages lie on devices, and when what runs. What is 0 or NULL is as if the option
  * were not given. */
@@ -50,5 +58,15 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
 /* Trains it, from the same values whatever the grid. Ends the test unless the
  * plan can be proved, runs to its end, and no register goes over its quota. */
 grid_losses grid_train(const grid_model *m, const grid *g);
+
+/* How a GPT's tensors lie along the tensor axis: matrices in pairs, by columns and by rows, the
+ * vocabulary too, and norms and residuals `between` these as said. */
+enum { GPT_LIES = 16 * GPT_BLOCKS };
+typedef struct gpt_lying {
+  int n;
+  sl_given_sbp all[GPT_LIES];
+  char names[GPT_LIES][64];
+} gpt_lying;
+void gpt_lie_in_pairs(gpt_lying *l, sl_sbp between);
 
 #endif

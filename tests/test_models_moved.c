@@ -8,49 +8,12 @@
 #include "tests/grids.h"
 #include "tests/test.h"
 
-enum { LAYERS = 2, MICROBATCHES = 2, STEPS = 2, SMALL_BYTES = 4096 };
+enum { MICROBATCHES = 2, STEPS = 2, SMALL_BYTES = 4096 };
 
-typedef struct shape {
-  uint64_t width, heads, context, vocab, batch;
-} shape;
-
-static const shape shapes[] = {
+static const gpt_shape shapes[] = {
     {.width = 32, .heads = 4, .context = 16, .vocab = 256, .batch = 8},
     {.width = 33, .heads = 3, .context = 11, .vocab = 251, .batch = 10}, /* nothing divides */
 };
-
-/* ---- a GPT's parameters ------------------------------------------------------------- */
-
-typedef struct param {
-  const char *name;
-  uint64_t elements;
-  uint64_t uses;  /* that give it a gradient, each in a block of its own */
-  uint64_t again; /* uses that read it on the way back too */
-} param;
-
-typedef void each_param(void *ctx, const param *p);
-
-static void layer_params(const shape *s, each_param *fn, void *ctx) {
-  uint64_t c = s->width;
-  const param all[] = {
-      {"ln_1.weight", c, 1, 1},          {"ln_1.bias", c, 1, 0},
-      {"attn.c_attn.weight", 3 * c * c, 1, 1}, {"attn.c_attn.bias", 3 * c, 1, 0},
-      {"attn.c_proj.weight", c * c, 1, 1}, {"attn.c_proj.bias", c, 1, 0},
-      {"ln_2.weight", c, 1, 1},          {"ln_2.bias", c, 1, 0},
-      {"mlp.c_fc.weight", 4 * c * c, 1, 1}, {"mlp.c_fc.bias", 4 * c, 1, 0},
-      {"mlp.c_proj.weight", 4 * c * c, 1, 1}, {"mlp.c_proj.bias", c, 1, 0},
-  };
-  for (size_t i = 0; i < SLI_COUNT(all); i++) fn(ctx, &all[i]);
-}
-
-/* The table is looked up in, and read again as the classifier. */
-static void gpt_params(const shape *s, each_param *fn, void *ctx) {
-  fn(ctx, &(param){"wte.weight", s->vocab * s->width, 2, 1});
-  fn(ctx, &(param){"wpe.weight", s->context * s->width, 1, 0});
-  for (int i = 0; i < LAYERS; i++) layer_params(s, fn, ctx);
-  fn(ctx, &(param){"ln_f.weight", s->width, 1, 1});
-  fn(ctx, &(param){"ln_f.bias", s->width, 1, 0});
-}
 
 /* ---- collectives, over all devices -------------------------------------------------- */
 
@@ -62,31 +25,11 @@ static uint64_t all_reduce(uint64_t ranks, uint64_t bytes) {
 
 /* ---- running ------------------------------------------------------------------------ */
 
-typedef struct words {
-  char *of[16];
-  char number[5][16];
-} words;
-
-static grid_model gpt(const shape *s, words *w) {
-  static const char *const names[] = {"--width", "--heads", "--context", "--vocab", "--batch"};
-  const uint64_t values[] = {s->width, s->heads, s->context, s->vocab, s->batch};
-  int n = 0;
-  w->of[n++] = (char *)"--layers";
-  w->of[n++] = (char *)"2";
-  for (int i = 0; i < 5; i++) {
-    snprintf(w->number[i], sizeof w->number[i], "%llu", (unsigned long long)values[i]);
-    w->of[n++] = (char *)names[i];
-    w->of[n++] = w->number[i];
-  }
-  w->of[n] = NULL;
-  return (grid_model){"gpt", w->of, MICROBATCHES, 1};
-}
-
 /* Of a step; and what the plan says is what has fired. */
-static uint64_t moved(const shape *s, const grid *g, sl_traffic traffic) {
-  words w;
+static uint64_t moved(const gpt_shape *s, const grid *g, sl_traffic traffic) {
+  gpt_words w;
   char name[GRID_TEXT];
-  grid_model m = gpt(s, &w);
+  grid_model m = gpt_model(s, MICROBATCHES, &w);
   grid given = *g;
   given.steps = STEPS;
   grid_losses l = grid_train(&m, &given);
@@ -106,11 +49,11 @@ static uint64_t moved(const shape *s, const grid *g, sl_traffic traffic) {
   return l.counts.moved_bytes[traffic] / STEPS;
 }
 
-static void check(const char *what, const shape *s, const grid *g, sl_traffic traffic,
+static void check(const char *what, const gpt_shape *s, const grid *g, sl_traffic traffic,
                   uint64_t want) {
   uint64_t got = moved(s, g, traffic);
-  CHECK(got == want, "%s, width %llu, %d x %d, shard %s: %llu bytes of a step move, not %llu", what,
-        (unsigned long long)s->width, g->data, g->tensor, g->shard ? g->shard : "nothing",
+  CHECK(got == want, "%s, width %lld, %d x %d, shard %s: %llu bytes of a step move, not %llu", what,
+        (long long)s->width, g->data, g->tensor, g->shard ? g->shard : "nothing",
         (unsigned long long)got, (unsigned long long)want);
 }
 
@@ -124,16 +67,16 @@ typedef struct volume {
 
 /* Gradients: all of each, once a step, for everyone; or a part for each, once a step or in every
  * microbatch. Parameters: for each block that reads them, once a step or whenever it does. */
-static void add_param(void *ctx, const param *p) {
+static void add_param(void *ctx, const gpt_param *p) {
   volume *v = ctx;
-  uint64_t n = p->elements * sizeof(float), ticks = MICROBATCHES;
-  uint64_t gathers = v->sharding < 3 ? p->uses : ticks * (p->uses + p->again);
-  uint64_t scattered = reduce_scatter(v->ranks, n);
-  if (v->apart) gathers = 1;
+  uint64_t n = (uint64_t)gpt_elements(p) * sizeof(float), ticks = MICROBATCHES;
+  uint64_t uses = (uint64_t)p->nuses, reads = uses, scattered = reduce_scatter(v->ranks, n);
+  for (int u = 0; u < p->nuses; u++) reads += p->use[u].again;
+  uint64_t gathers = v->apart ? 1 : v->sharding < 3 ? uses : ticks * reads;
   switch (v->sharding) {
-    case 0: v->bytes += p->uses * all_reduce(v->ranks, n); break;
-    case 1: v->bytes += p->uses * scattered + gathers * all_gather(v->ranks, n); break;
-    default: v->bytes += ticks * p->uses * scattered + gathers * all_gather(v->ranks, n);
+    case 0: v->bytes += uses * all_reduce(v->ranks, n); break;
+    case 1: v->bytes += uses * scattered + gathers * all_gather(v->ranks, n); break;
+    default: v->bytes += ticks * uses * scattered + gathers * all_gather(v->ranks, n);
   }
 }
 
@@ -151,74 +94,35 @@ static void data_moves_gradients_and_parameters(void) {
 
 /* ---- tensors ------------------------------------------------------------------------ */
 
-typedef struct lying {
-  int n;
-  sl_given_sbp all[16 * LAYERS + 16];
-  char names[16 * LAYERS + 16][64];
-} lying;
-
-static void lie(lying *l, const char *block, const char *name, sl_sbp sbp) {
-  snprintf(l->names[l->n], sizeof l->names[0], "%s%s", block, name);
-  l->all[l->n] = (sl_given_sbp){l->names[l->n], 1, sbp};
-  l->n++;
-}
-
-/* Matrices in pairs, by columns and by rows; the vocabulary too. Norms and residuals lie
- * `between` these. */
-static void lie_in_pairs(lying *l, sl_sbp between) {
-  const sl_sbp columns = {SL_SPLIT, 2}, sum = {SL_PARTIAL, 0};
-  l->n = 0;
-  lie(l, "transformer.wte", ".weight", (sl_sbp){SL_SPLIT, 0});
-  lie(l, "embedding", "/embedding.1", sum);
-  lie(l, "embedding", "/position.1", between);
-  for (int i = 0; i < LAYERS; i++) {
-    char block[16];
-    snprintf(block, sizeof block, "h.%d", i);
-    lie(l, block, "/layernorm.1", between);
-    lie(l, block, "/linear.1", columns);
-    lie(l, block, "/attention_packed.1", columns);
-    lie(l, block, "/linear.2", sum);
-    lie(l, block, "/add.1", between);
-    lie(l, block, "/layernorm.2", between);
-    lie(l, block, "/linear.3", columns);
-    lie(l, block, "/gelu.1", columns);
-    lie(l, block, "/linear.4", sum);
-    lie(l, block, "/add.2", between);
-  }
-  lie(l, "head", "/layernorm.1", between);
-  lie(l, "head", "/linear.1", columns);
-  lie(l, "head", "/cross_entropy.1", (sl_sbp){SL_BROADCAST, 0});
-}
-
 /* In every microbatch, of activations: forward after each pair and after the embedding, back
  * before each pair and before the classifier; and three numbers a token for the loss. */
-static uint64_t pairs_volume(const shape *s, uint64_t ranks) {
+static uint64_t pairs_volume(const gpt_shape *s, uint64_t ranks) {
   uint64_t tokens = s->batch / MICROBATCHES * s->context, each = tokens * s->width * sizeof(float);
-  return MICROBATCHES * ((4 * LAYERS + 2) * all_reduce(ranks, each) +
+  return MICROBATCHES * ((4 * GPT_LAYERS + 2) * all_reduce(ranks, each) +
                          all_gather(ranks, ranks * tokens * 3 * sizeof(float)));
 }
 
 /* Along the sequence each of these is a reduce-scatter and an all-gather, forward and back, and
  * what a matrix's gradient reads is gathered again. Gradients of norms and of the table of
  * positions are sums over the devices' positions, once a step. */
-static uint64_t sequence_volume(const shape *s, uint64_t ranks) {
+static uint64_t sequence_volume(const gpt_shape *s, uint64_t ranks) {
   uint64_t tokens = s->batch / MICROBATCHES * s->context, each = tokens * s->width * sizeof(float);
   uint64_t turn = reduce_scatter(ranks, each) + all_gather(ranks, each);
-  uint64_t step = 2 * (2 * LAYERS + 1) * all_reduce(ranks, s->width * sizeof(float)) +
+  uint64_t step = 2 * (2 * GPT_LAYERS + 1) * all_reduce(ranks, s->width * sizeof(float)) +
                   all_reduce(ranks, s->context * s->width * sizeof(float));
-  return MICROBATCHES * ((4 * LAYERS + 2) * turn + (2 * LAYERS + 1) * all_gather(ranks, each) +
+  return MICROBATCHES * ((4 * GPT_LAYERS + 2) * turn + (2 * GPT_LAYERS + 1) * all_gather(ranks, each) +
                          all_gather(ranks, ranks * tokens * 3 * sizeof(float))) + step;
 }
 
 static void tensors_move_activations(void) {
-  static lying l;
+  static gpt_lying l;
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int ranks = 2; ranks <= 3; ranks++) {
       grid g = {.data = 1, .tensor = ranks, .given = l.all};
-      lie_in_pairs(&l, (sl_sbp){SL_BROADCAST, 0});
+      gpt_lie_in_pairs(&l, (sl_sbp){SL_BROADCAST, 0});
       g.ngiven = l.n;
       check("pairs", &shapes[i], &g, SL_TRAFFIC_TENSOR, pairs_volume(&shapes[i], (uint64_t)ranks));
-      lie_in_pairs(&l, (sl_sbp){SL_SPLIT, 1});
+      gpt_lie_in_pairs(&l, (sl_sbp){SL_SPLIT, 1});
       g.ngiven = l.n;
       check("sequences", &shapes[i], &g, SL_TRAFFIC_TENSOR,
             sequence_volume(&shapes[i], (uint64_t)ranks));
@@ -243,10 +147,10 @@ static uint64_t linked_bytes(const sl_plan *plan) {
 static void processes_send_what_is_moved(void) {
   static const char *const shardings[] = {NULL, "optimizer", "gradients", "parameters"};
   for (int i = 0; i < 4; i++) {
-    words w;
+    gpt_words w;
     char name[GRID_TEXT];
     grid g = {.data = 2, .shard = shardings[i], .processes = 2, .steps = STEPS};
-    grid_model m = gpt(&shapes[0], &w);
+    grid_model m = gpt_model(&shapes[0], MICROBATCHES, &w);
     grid_losses l = grid_train(&m, &g);
     lowered_model x;
     grid_lower(&x, &m, &g, NULL);
@@ -272,7 +176,7 @@ static void processes_send_what_is_moved(void) {
  * table that both ends use, with its gradient. */
 static void pipelines_pass_activations_on(void) {
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) {
-    const shape *s = &shapes[i];
+    const gpt_shape *s = &shapes[i];
     uint64_t tokens = s->batch / MICROBATCHES * s->context;
     uint64_t each = tokens * s->width * sizeof(float);
     grid g = {.data = 1, .tensor = 1, .stages = 2, .processes = 2};
