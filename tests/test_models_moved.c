@@ -110,7 +110,8 @@ static uint64_t sequence_volume(const gpt_shape *s, uint64_t ranks) {
   uint64_t turn = reduce_scatter(ranks, each) + all_gather(ranks, each);
   uint64_t step = 2 * (2 * GPT_LAYERS + 1) * all_reduce(ranks, s->width * sizeof(float)) +
                   all_reduce(ranks, s->context * s->width * sizeof(float));
-  return MICROBATCHES * ((4 * GPT_LAYERS + 2) * turn + (2 * GPT_LAYERS + 1) * all_gather(ranks, each) +
+  return MICROBATCHES * ((4 * GPT_LAYERS + 2) * turn +
+                         (2 * GPT_LAYERS + 1) * all_gather(ranks, each) +
                          all_gather(ranks, ranks * tokens * 3 * sizeof(float))) + step;
 }
 
