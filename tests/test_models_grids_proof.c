@@ -12,7 +12,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { DRAWS = 12 };
 #else
-enum { DRAWS = 60 };
+enum { DRAWS = 40 };
 #endif
 
 static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
