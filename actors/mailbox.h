@@ -45,7 +45,7 @@ typedef struct sli_message {
   uint32_t group;    /* READY: which group of the register's consumers; FREE: fenced, which
                         of them */
   uint32_t extent;   /* valid rows */
-  uint32_t fence;
+  uint32_t fence;    /* READY of a link: its number there */
 } sli_message;
 _Static_assert(sizeof(sli_message) <= 48, "a message and its sequence number share a line");
 

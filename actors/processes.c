@@ -55,14 +55,25 @@ sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
   return SL_OK;
 }
 
-static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t bytes) {
-  if (m->kind != SLI_READY || m->reg < 0 || m->reg >= rt->plan->nregs)
+sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out) {
+  const sli_message *m = message;
+  if (m->kind != SLI_READY || m->reg < 0 || m->reg >= rt->plan->nregs ||
+      !rt->regs[m->reg].carried)
     return refuse(m, "no link carries it");
   const sl_register *r = &rt->plan->regs[m->reg];
-  if (!rt->regs[m->reg].carried || is_away(rt, r->device)) return refuse(m, "it does not lie here");
+  *out = (sl_parcel){.link = rt->plan->actors[r->producer].queue, .number = m->fence,
+                     .bytes = rt->options.no_data ? 0 : r->slot_bytes};
+  return SL_OK;
+}
+
+static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t bytes) {
+  sl_parcel parcel;
+  sl_status status = sl_runtime_parcel(rt, m, &parcel);
+  if (status) return status;
+  const sl_register *r = &rt->plan->regs[m->reg];
+  if (is_away(rt, r->device)) return refuse(m, "it does not lie here");
   if (m->slot < 0 || m->slot >= sli_quota_most(r)) return refuse(m, "there is no such slot");
-  size_t whole = rt->options.no_data ? 0 : r->slot_bytes;
-  return bytes == whole ? SL_OK : refuse(m, "its data has another size");
+  return bytes == parcel.bytes ? SL_OK : refuse(m, "its data has another size");
 }
 
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {
@@ -176,12 +187,14 @@ void sli_visitors_free(sl_runtime *rt) {
  * theirs. */
 typedef struct link_queue {
   const sl_peers *peers;
+  sl_status (*copy)(void *to, const void *from, size_t bytes);
   int process;
+  uint32_t carried; /* messages so far */
 } link_queue;
 
 static sl_status link_open(const sl_queue_config *config, void **queue) {
   link_queue *q = sli_calloc(1, sizeof *q);
-  *q = (link_queue){config->peers, config->process};
+  *q = (link_queue){config->peers, config->copy, config->process, 0};
   *queue = q;
   return SL_OK;
 }
@@ -191,13 +204,15 @@ static void link_close(void *queue) { free(queue); }
 static bool link_launch(void *queue, const sl_program *program, const sl_firing *firing,
                         uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
   (void)program, (void)now_ns, (void)duration_ns;
-  const link_queue *q = queue;
+  link_queue *q = queue;
   const sl_move *move = firing->move;
   if (!q->peers) { /* all are one process's */
-    if (move->bytes) memcpy(firing->bases[1], firing->bases[0], move->bytes);
+    sl_status status = move->bytes ? q->copy(firing->bases[1], firing->bases[0], move->bytes) : SL_OK;
+    SLI_CHECK(!status, "a link broke: %s", sl_detail());
     return true;
   }
-  sli_message m = {.key = move->key, .reg = move->reg, .slot = move->slot, .kind = SLI_READY};
+  sli_message m = {.key = move->key, .reg = move->reg, .slot = move->slot, .kind = SLI_READY,
+                   .fence = ++q->carried};
   return q->peers->send(q->peers->ctx, q->process, &m, firing->bases[0], move->bytes, fence);
 }
 

@@ -500,11 +500,13 @@ static size_t scratch_of(const sl_runtime *rt, const queue *q) {
   return most;
 }
 
-/* The process a link's actors write to. */
-static int leads_to(const sl_runtime *rt, const queue *q) {
-  const sl_plan *plan = rt->plan;
-  if (q->ops != &sl_queue_link || !q->nactors) return 0;
-  return plan->devices[plan->regs[q->actors[0]->plan->out[0].reg].device].process;
+/* Where a link's actors write to. */
+static void set_end(const sl_runtime *rt, const queue *q, sl_queue_config *config) {
+  if (q->ops != &sl_queue_link || !q->nactors) return;
+  const sl_register *r = &rt->plan->regs[q->actors[0]->plan->out[0].reg];
+  const sl_device *d = &rt->plan->devices[r->device];
+  config->process = d->process;
+  config->copy = sli_room_memory(d, r->space)->copy;
 }
 
 static sl_status open_queue(worker *w, queue *q) {
@@ -514,7 +516,8 @@ static sl_status open_queue(worker *w, queue *q) {
   sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
                             .device = rt->plan->devices[q->plan->device].number,
                             .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = b,
-                            .peers = rt->options.peers, .process = leads_to(rt, q)};
+                            .peers = rt->options.peers};
+  set_end(rt, q, &config);
   return q->ops->open(&config, &q->impl);
 }
 

@@ -6,6 +6,7 @@
 #include <sluice/lower.h>
 
 #include "base/base.h"
+#include "comm/nccl.h"
 
 static const char *cuda_bf16(void) { return "bf16"; }
 
@@ -13,8 +14,8 @@ static const sli_kind kinds[] = {
     {"cpu", .compute = &sl_queue_cpu, .host = &sl_queue_cpu, .run_ahead = 1, .computes = true,
      .times_calls = true, .bf16 = sl_cpu_bf16},
     {"cuda", .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
-     .memory = {&sl_memory_cuda, &sl_memory_pinned}, .run_ahead = 2, .computes = true,
-     .bf16 = cuda_bf16},
+     .memory = {&sl_memory_cuda, &sl_memory_pinned}, .direct = sli_nccl_find, .run_ahead = 2,
+     .computes = true, .bf16 = cuda_bf16},
     {"timed", .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1},
     {"null", .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1}};
 

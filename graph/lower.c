@@ -166,8 +166,18 @@ static bool is_auto(const sl_lower_options *o) {
   return o->schedule && !strcmp(o->schedule, "auto");
 }
 
+/* Only where there are several processes is the library looked for. */
+static sl_status check_links(const sl_lower_options *o, sli_lowering *l) {
+  sl_gpu_links links = o->devices.links;
+  if (!l->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
+  sl_status status = l->kind->direct();
+  l->direct = !status;
+  return links == SL_LINKS_DIRECT ? status : SL_OK;
+}
+
 static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
   sl_status status = sli_kind_find(o->devices.kind, &l->kind);
+  if (!status) status = check_links(o, l);
   if (status) return status;
   l->p = o->stages ? o->stages : 1;
   l->v = o->chunks;

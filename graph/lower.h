@@ -93,6 +93,7 @@ typedef struct sli_lowering {
   const sl_lower_options *options;
   const sli_schedule *schedule;
   const sli_kind *kind;  /* of the devices */
+  bool direct;           /* links may lead from one's own memory into another's */
   const sli_tune *tune;  /* NULL: the row as it is */
   bool split;
   int p, v, stages;      /* devices along the pipeline, chunks, p * v */

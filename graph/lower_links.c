@@ -6,7 +6,8 @@
  * its own, beside the passes, into a register with a quota of its own ("h2d" into a
  * device, "d2h" out of one, "d2d" from one to another), so that data comes early and
  * leaves late without a stall. Both together are hops one after another: out of the
- * device, to the other process, into its device.
+ * device, to the other process, into its device. Where the kind of the devices knows a
+ * direct way from one's memory into the other's, that is the only hop.
  *
  * On modelled devices with a crossing time, what another device reads takes up to two
  * hops: the wire, which takes one thing after another, and the way, which takes time but
@@ -22,7 +23,7 @@ typedef struct link {
   sl_space space;
 } link;
 
-typedef enum way { WAY, WIRE, INTO, OUT_OF, BETWEEN, WAYS } way;
+typedef enum way { WAY, WIRE, DIRECT, INTO, OUT_OF, BETWEEN, WAYS } way;
 static const char *const copy_names[WAYS] = {[INTO] = "h2d", [OUT_OF] = "d2h", [BETWEEN] = "d2d"};
 
 struct sli_links {
@@ -152,7 +153,7 @@ static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
 
 static int32_t link_queue(sli_lowering *l, sli_links *x, way way, int from, int to) {
   bool real = between_processes(l, from, to);
-  const char *name = real ? "link" : way == WIRE ? "wire" : "way";
+  const char *name = way == DIRECT ? "direct" : real ? "link" : way == WIRE ? "wire" : "way";
   const sl_queue_ops *ops = real ? &sl_queue_link
                             : way == WIRE ? &sl_queue_timed : &sl_queue_delay;
   int32_t *q = queue_at(l, x, way, from, to);
@@ -238,6 +239,27 @@ static int32_t copy(sli_lowering *l, sli_links *x, int32_t from, const sli_bundl
   return keep_link(l, x, from, add_hop(l, from, b, &h));
 }
 
+/* ---- from one's memory into another's ---------------------------------------------------- */
+
+/* Can a link take the register out of far memory into that of a device of another process? */
+static bool is_direct(const sli_lowering *l, int32_t reg, int device, sl_space space) {
+  const sl_register *r = &l->plan->regs[reg];
+  const sl_device *from = &l->plan->devices[r->device], *to = &l->plan->devices[device];
+  return l->direct && is_far(memory_of(l, r->device, r->space)) &&
+         is_far(memory_of(l, device, space)) &&
+         (l->options->devices.links == SL_LINKS_DIRECT || from->number != to->number);
+}
+
+static int32_t cross_directly(sli_lowering *l, sli_links *x, int32_t reg, const sli_bundle *b,
+                              int device, sl_space space) {
+  int32_t there = find_link(x, reg, device, space);
+  if (there != SL_NONE) return there;
+  hop h = {.queue = link_queue(l, x, DIRECT, b->device, device), .device = device, .space = space,
+           .mark = sl_plan_format(l->plan, ">%d", device),
+           .seconds = wire_seconds(l->options, b->bytes) + sli_lower_crossing(l)};
+  return keep_link(l, x, reg, add_hop(l, reg, b, &h));
+}
+
 /* ---- all hops ---------------------------------------------------------------------------- */
 
 int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g) {
@@ -247,6 +269,8 @@ int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_grou
   if (crosses(l, b, g->device)) {
     sl_space host = sli_kind_host_space(l->kind);
     bool real = between_processes(l, b->device, g->device);
+    if (real && is_direct(l, reg, g->device, space))
+      return cross_directly(l, x, reg, b, g->device, space);
     if (real && !reaches(l, b->device, host, reg)) reg = copy(l, x, reg, b, b->device, host);
     reg = cross(l, x, reg, b, g->device);
   }

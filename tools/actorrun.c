@@ -19,6 +19,7 @@
 #include "placement/share.h"
 #include "tools/actorrun_client.h"
 #include "tools/actorrun_control.h"
+#include "tools/actorrun_lanes.h"
 #include "tools/actorrun_launch.h"
 #include "tools/actorrun_status.h"
 
@@ -379,6 +380,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
     s->stages = (s->processes + ranks - 1) / ranks;
     s->devices.count = s->stages * ranks;
   }
+  lanes_prepare(s);
   if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return check_cluster(s);
 }

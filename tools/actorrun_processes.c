@@ -19,12 +19,15 @@
 
 #include "base/base.h"
 #include "comm/net.h"
+#include "tools/actorrun_lanes.h"
 
 struct processes {
   int self, count;
   sli_control *control;
   sli_net *net;
   sl_peers peers;
+  const sl_plan *plan;
+  lanes *lanes;               /* NULL: no link leads from GPU to GPU, or not attached yet */
   _Atomic(sl_runtime *) rt;   /* release by attach, acquire by callbacks */
   pthread_t watcher, mover;
   bool watches, moves;
@@ -64,15 +67,28 @@ static void tell(void *ctx, int process, const void *message) {
 
 static bool send_data(void *ctx, int process, const void *message, const void *data, size_t bytes,
                       uint64_t *fence) {
-  return sli_net_send(((processes *)ctx)->net, process, message, data, bytes, fence);
+  processes *p = ctx;
+  if (lanes_send(p->lanes, process, message, data, fence)) return false;
+  return sli_net_send(p->net, process, message, data, bytes, fence);
 }
 
 static bool is_done(void *ctx, uint64_t fence) {
-  return sli_net_done(((processes *)ctx)->net, fence);
+  processes *p = ctx;
+  return lanes_own(fence) ? lanes_done(p->lanes, fence) : sli_net_done(p->net, fence);
 }
 
-static bool progress(void *ctx) { return sli_net_progress(((processes *)ctx)->net); }
-static void wait(void *ctx, uint64_t ns) { sli_net_wait(((processes *)ctx)->net, ns); }
+static bool progress(void *ctx) {
+  processes *p = ctx;
+  bool moved = sli_net_progress(p->net);
+  return lanes_progress(p->lanes) || moved;
+}
+
+static void wait(void *ctx, uint64_t ns) {
+  processes *p = ctx;
+  uint64_t patience = lanes_patience_ns(p->lanes);
+  sli_net_wait(p->net, SLI_MIN(ns, patience));
+}
+
 static void wake(void *ctx) { sli_net_wake(((processes *)ctx)->net); }
 
 static uint64_t sent(void *ctx) { return processes_count_traffic(ctx).sent_bytes; }
@@ -100,7 +116,21 @@ static void *on_place(void *ctx, int from, const void *message, size_t bytes) {
 static void on_arrived(void *ctx, int from, const void *message, size_t bytes) {
   processes *p = ctx;
   sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
-  if (!rt || sl_runtime_arrived(rt, message, bytes)) refuse(p, from);
+  bool announced = false;
+  sl_status status = bytes ? SL_OK : lanes_hear_of(p->lanes, from, message, &announced);
+  if (announced) return;
+  if (!rt || status || sl_runtime_arrived(rt, message, bytes)) refuse(p, from);
+}
+
+/* What a lane says, or what it brought. */
+static void on_lane_lost(void *ctx, const char *text) {
+  processes *p = ctx;
+  give_up(p, text);
+  sli_control_abort(p->control, text);
+}
+
+static void say_for_lanes(void *ctx, int process, const void *data, size_t bytes) {
+  sli_control_say(((processes *)ctx)->control, process, "lane", data, bytes);
 }
 
 static void on_lost(void *ctx, int peer, const char *why) {
@@ -146,6 +176,7 @@ static void on_word(void *ctx, int from, const char *word, const void *data, siz
   sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
   int64_t steps;
   if (hear(p, from, word, data, bytes) || !rt) return;
+  if (!strcmp(word, "lane") && lanes_hear(p->lanes, from, data, bytes)) refuse(p, from);
   if (!strcmp(word, "gone")) atomic_fetch_add(&p->gone, 1);
   else if (!strcmp(word, "stop")) begin_hold(p);
   else if (!strcmp(word, "hold")) answer_hold(p, rt);
@@ -174,6 +205,9 @@ processes_traffic processes_count_traffic(const processes *p) {
     all.sent_bytes += one.sent_bytes;
     all.received_bytes += one.received_bytes;
   }
+  sli_nccl_traffic lanes = lanes_count_traffic(p->lanes);
+  all.sent_bytes += lanes.sent_bytes;
+  all.received_bytes += lanes.received_bytes;
   return all;
 }
 
@@ -204,6 +238,7 @@ sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, proces
   processes *p = sli_calloc(1, sizeof *p);
   p->self = cluster->process;
   p->count = cluster->nprocesses;
+  p->plan = plan;
   pthread_mutex_init(&p->listening, NULL);
   p->peers = (sl_peers){p, tell, send_data, is_done, progress, wait, wake, sent};
   sl_status status = open_planes(p, cluster, plan);
@@ -221,6 +256,7 @@ void processes_close(processes *p) {
     pthread_join(p->mover, NULL);
   }
   sli_control_close(p->control);
+  lanes_close(p->lanes);
   sli_net_close(p->net);
   pthread_mutex_destroy(&p->listening);
   free(p);
@@ -240,6 +276,18 @@ static sl_status check_first_steps(const processes *p, const sli_control_blob *b
   return SL_OK;
 }
 
+/* Until all ways between GPUs are open. */
+static sl_status connect_lanes(const processes *p) {
+  bool ready = false;
+  sl_status status = SL_OK;
+  while (!status && !ready) {
+    if (atomic_load(&p->lost)) return sl_fail(SL_E_PEER, "%s", p->why);
+    status = lanes_connect(p->lanes, &ready);
+    if (!ready) usleep(200);
+  }
+  return status;
+}
+
 static void free_blobs(const processes *p, sli_control_blob *blobs) {
   for (int i = 0; blobs && i < p->count; i++) free(blobs[i].data);
   free(blobs);
@@ -247,10 +295,14 @@ static void free_blobs(const processes *p, sli_control_blob *blobs) {
 
 sl_status processes_attach(processes *p, sl_runtime *rt, int64_t first_step) {
   sli_control_blob *blobs = NULL;
+  lanes_events events = {p, say_for_lanes, on_lane_lost};
+  sl_status status = lanes_open(p->plan, rt, p->self, p->net, &events, &p->lanes);
+  if (status) return status;
   atomic_store_explicit(&p->rt, rt, memory_order_release);
-  sl_status status = processes_meet(p, "steps", &first_step, sizeof first_step, &blobs);
+  status = processes_meet(p, "steps", &first_step, sizeof first_step, &blobs);
   if (!status && blobs) status = check_first_steps(p, blobs);
   free_blobs(p, blobs);
+  if (!status) status = connect_lanes(p);
   return status ? status : processes_meet(p, "ready", NULL, 0, NULL);
 }
 

@@ -18,6 +18,8 @@ static const sl_option plan_options[] = {
      "are shared out if T is left out), cuda[:N,N,...] (GPUs by number, all if none is named; "
      "more stages than that take turns), timed:N (modelled durations, no data) or null:N (no "
      "work at all)", 0, 0},
+    {"nccl", SL_OPTION_TEXT, "auto", "between GPUs of several processes, `WHEN`: auto (where the "
+     "GPUs have different numbers and the library is found), on, or off (over the host)", 0, 0},
     {"stages", SL_OPTION_INT, "0", "pipeline devices the model is cut over; 0: one per device, "
      "or 1", 0, 1 << 16},
     {"chunks", SL_OPTION_INT, "0", "chunks of the model each device holds; 0: as many as the "
@@ -178,6 +180,11 @@ static sl_status read_devices(const char *spec, settings *s) {
                  spec);
 }
 
+static sl_gpu_links read_links(const char *when) {
+  if (!strcmp(when, "auto")) return SL_LINKS_AUTO;
+  return !strcmp(when, "on") ? SL_LINKS_DIRECT : SL_LINKS_HOST;
+}
+
 bool settings_size(const char *text, const char **end, size_t *out) {
   char *at;
   double v = strtod(text, &at);
@@ -303,6 +310,7 @@ static sl_status check_words(const settings *s) {
                 {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
                 {"grain", {"", "pass", "layer"}},
                 {"clock", {"real", "virtual"}},
+                {"nccl", {"auto", "on", "off"}},
                 {"dtype", {"fp32", "bf16"}}};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(checks) && !status; i++)
@@ -389,6 +397,7 @@ static sl_status read_clock(settings *s) {
 static sl_status read_texts(settings *s) {
   sl_status status = check_words(s);
   if (!status) status = read_devices(sl_arg_text(s->run, "devices"), s);
+  if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
   if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->cost);
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);

@@ -29,6 +29,11 @@ typedef struct sl_step_report {
   float lr;
 } sl_step_report;
 
+/* How data goes from a GPU to one of another process: directly (NCCL), through the host's
+ * memory, or AUTO: directly where the two have different numbers and the library is found.
+ * No GPU can be both ends of a direct way; numbers do not tell GPUs of several hosts apart. */
+typedef enum sl_gpu_links { SL_LINKS_AUTO, SL_LINKS_DIRECT, SL_LINKS_HOST } sl_gpu_links;
+
 /* How devices are made up. */
 typedef struct sl_device_options {
   const char *kind; /* "cpu", "cuda", "timed" or "null" */
@@ -37,6 +42,7 @@ typedef struct sl_device_options {
   const int *numbers; /* if there are more devices; several may lie on one. 0: the first */
   int threads;      /* of each CPU device; 0: 1 */
   size_t budget_bytes; /* each; 0: none */
+  sl_gpu_links links;  /* SL_E_UNSUPPORTED if they are to be direct and cannot */
 } sl_device_options;
 
 /* Modelled durations of one chunk's passes, and of a stage boundary crossing,

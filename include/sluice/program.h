@@ -95,8 +95,9 @@ typedef struct sl_queue_config {
   /* Called by every thread of the team as it starts (binds it to its core). */
   void (*bind)(void *arg, int thread);
   void *bind_arg;
-  const struct sl_peers *peers; /* of a link: how to reach the process it leads to */
-  int process;
+  const struct sl_peers *peers; /* of a link: how to reach the process it leads to; NULL: it is */
+  int process;                  /* this one, and `copy` carries what the link does */
+  sl_status (*copy)(void *to, const void *from, size_t bytes);
 } sl_queue_config;
 
 /* One kind of queue. All functions are called by the worker that owns the

@@ -88,6 +88,15 @@ sl_status sl_runtime_deliver(sl_runtime *rt, const void *message);
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes);
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes);
 
+/* What a message of send() is about, at either end, for those who know several ways from
+ * one process to another. Any thread. */
+typedef struct sl_parcel {
+  int32_t link;    /* the queue that carries it */
+  uint32_t number; /* of the messages that it has carried: 1, 2, 3, ... */
+  size_t bytes;    /* of data */
+} sl_parcel;
+sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out);
+
 /* What a runtime knows of its own part of a run, and another one of the same plan
  * is to know: records, peaks, counts. Between runs. `out` is plain bytes, the caller's
  * to free(). `ahead_ns` is how much the other process's clock (CLOCK_MONOTONIC) was

@@ -1,0 +1,32 @@
+/* NCCL, loaded when first asked for: it is large, and only processes that share GPUs'
+ * work use it. */
+#ifndef SLUICE_COMM_CUDA_LIBRARY_H
+#define SLUICE_COMM_CUDA_LIBRARY_H
+
+#include <nccl.h>
+
+#include <sluice/status.h>
+
+#define SLI_NCCL_FUNCTIONS(X)                                                        \
+  X(ncclCommAbort)                                                                   \
+  X(ncclCommDestroy)                                                                 \
+  X(ncclCommFinalize)                                                                \
+  X(ncclCommGetAsyncError)                                                           \
+  X(ncclCommInitRankConfig)                                                          \
+  X(ncclGetErrorString)                                                              \
+  X(ncclGetLastError)                                                                \
+  X(ncclGetUniqueId)                                                                 \
+  X(ncclGetVersion)                                                                  \
+  X(ncclRecv)                                                                        \
+  X(ncclSend)
+
+typedef struct sli_nccl_library {
+#define X(name) __typeof__(&name) name;
+  SLI_NCCL_FUNCTIONS(X)
+#undef X
+} sli_nccl_library;
+
+/* The library, the same every time. Any thread. */
+sl_status sli_nccl_load(const sli_nccl_library **library);
+
+#endif

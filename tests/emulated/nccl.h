@@ -1,0 +1,41 @@
+/* Stands in for NCCL's header where there is none: the part that comm/cuda uses, done by
+ * nccl.cpp. The numbers of the names are our own. */
+#ifndef SLUICE_TESTS_EMULATED_NCCL_H
+#define SLUICE_TESTS_EMULATED_NCCL_H
+
+#include "tests/emulated/cuda_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NCCL_VERSION_CODE 22800
+#define NCCL_UNIQUE_ID_BYTES 128
+
+typedef struct emulated_communicator *ncclComm_t;
+typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
+typedef enum { ncclSuccess, ncclUnhandledCudaError, ncclSystemError, ncclInvalidUsage,
+               ncclRemoteError, ncclInProgress } ncclResult_t;
+typedef enum { ncclUint8 = 1 } ncclDataType_t;
+typedef struct { int blocking, minCTAs, maxCTAs; } ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER {1, 0, 0}
+
+ncclResult_t ncclGetVersion(int *version);
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+const char *ncclGetErrorString(ncclResult_t result);
+const char *ncclGetLastError(ncclComm_t comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
