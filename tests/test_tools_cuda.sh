@@ -39,7 +39,7 @@ run four --devices cuda:0,0,0,0 --schedule zb-h1 --jitter 100
 same one four
 SLUICE_EMULATED_GPUS=2 run two --devices cuda --stages 4 --quota h2d=1 --quota d2h@3=1
 same one two
-run processes --devices cuda -n 2 --stages 2
+run processes --devices cuda -n 2 --stages 2 # over the host: NCCL takes no GPU twice
 same one processes
 SLUICE_EMULATED_GPUS=2 run grid --devices cuda --microbatches 1 --data-parallel 2 \
   --tensor 2 --shard optimizer

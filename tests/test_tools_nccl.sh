@@ -86,7 +86,7 @@ plant "not the next number" '{ n += $1 == last || NR == 1; last = NR == 1 ? $1 :
                              $1 == last && n == 2 { held = $0; next } { print }
                              $1 == last && n == 3 && held { print held; held = "" }'
 plant "another size" 'NR == 4 { $6++ } { print }'
-plant "nobody meets it" 'NR != 1 { line[NR] = $0 } END { for (i = 2; i < NR; i++) print line[i] }'
+plant "nobody meets it" 'NR > 1 { print held } { held = $0 }'
 plant "under way" 'NR == 6 { $10 = 1 } { print }'
 plant "two threads" 'NR % 2 { $8++ } { print }'
 plant "another stream" 'NR == 8 { $9 = "0x1" } { print }'

@@ -1,4 +1,5 @@
-/* NCCL between emulated GPUs of several processes, for communicators of two.
+/* NCCL between emulated GPUs of several processes, for communicators of two (or one, which
+ * has nobody to send to).
  *
  * Each has a file, which both ends map: who is there, how many operations each direction has
  * begun and finished, and the bytes of the one under way. An operation stands in its stream
@@ -213,7 +214,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
-  if (ranks != 2 || rank < 0 || rank > 1 || config->blocking || config->maxCTAs < 1)
+  if (ranks < 1 || ranks > 2 || rank < 0 || rank >= ranks || config->blocking || config->maxCTAs < 1)
     return ncclInvalidUsage;
   communicator c(new emulated_communicator());
   c->name = id.internal;
@@ -226,6 +227,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
   c->both = (shared *)memory;
   c->failed = is_to("error", true, 0);
   if (!is_to("stall", true, 0)) c->both->device[rank] = 1 + c->device;
+  if (ranks == 1) c->both->device[1] = -1; /* nobody */
   std::lock_guard<std::mutex> l(listing);
   live[*comm = c.get()] = c;
   return ncclInProgress;

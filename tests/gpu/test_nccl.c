@@ -1,0 +1,216 @@
+/* Lanes between the GPUs of two processes carry everything, in the order of its numbers,
+ * in whatever order it is announced; a communicator of one rank comes and goes; what the
+ * library refuses is said.
+ *
+ *   gpu_test_nccl [SEED] */
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/cuda/library.h"
+#include "comm/nccl.h"
+#include "tests/gpu/device_call.h"
+#include "tests/processes.h"
+
+#ifdef SLUICE_EMULATED
+extern int emulated_devices;
+#endif
+
+enum { MESSAGES = 40, MOST_BYTES = 1 << 20 };
+
+static uint64_t seed = 1;
+
+typedef struct side {
+  process *process;
+  sli_nccl *nccl;
+  process_blob said;  /* to the other one, not brought there yet */
+  char *out, *in;     /* device memory, MESSAGES * MOST_BYTES */
+  uint32_t arrived;
+} side;
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
+
+/* Of message `number` of process `from`: sometimes nothing at all. */
+static size_t size_of(int from, uint32_t number) {
+  uint64_t r = mix(seed + (uint64_t)from * 7919 + number);
+  return r % 8 ? r / 8 % ((size_t)1 << (r / 64 % 21)) : 0;
+}
+
+static void fill(char *data, int from, uint32_t number) {
+  for (size_t i = 0; i < size_of(from, number); i++)
+    data[i] = (char)mix(seed ^ (uint64_t)from << 40 ^ (uint64_t)number << 24 ^ i);
+}
+
+/* ---- callbacks -------------------------------------------------------------------------- */
+
+static void say(void *ctx, int to, const void *data, size_t bytes) {
+  side *s = ctx;
+  CHECK(to == 1 - s->process->self && !s->said.bytes, "one lane leads from here");
+  s->said = (process_blob){malloc(bytes), bytes};
+  memcpy(s->said.data, data, bytes);
+}
+
+static void arrived(void *ctx, int lane, const void *tag) {
+  side *s = ctx;
+  uint32_t number;
+  memcpy(&number, tag, sizeof number);
+  CHECK(number == ++s->arrived, "lane %d: message %u came as number %u", lane, number, s->arrived);
+}
+
+static void lost(void *ctx, const char *text) {
+  (void)ctx;
+  CHECK(false, "%s", text);
+}
+
+/* ---- two processes ------------------------------------------------------------------------ */
+
+/* Carries what is said, until both are ready or one has failed. */
+static sl_status connect_both(side *s) {
+  process_blob all[PROCESSES_MOST];
+  bool ready = false, both = false;
+  sl_status status = SL_OK;
+  while (!both) {
+    status = sli_nccl_connect(s->nccl, &ready);
+    uint8_t state[512] = {status ? 2 : ready};
+    memcpy(state + 1, s->said.data ? s->said.data : "", s->said.bytes);
+    process_exchange(s->process, state, 1 + s->said.bytes, all);
+    free(s->said.data);
+    s->said = (process_blob){0};
+    const uint8_t *other = all[1 - s->process->self].data;
+    size_t bytes = all[1 - s->process->self].bytes;
+    if (!status && bytes && other[0] == 2) status = sl_fail(SL_E_PEER, "the other one failed");
+    if (bytes > 1)
+      CHECK(!sli_nccl_hear(s->nccl, 1 - s->process->self, other + 1, bytes - 1), "%s", sl_detail());
+    both = status || (ready && bytes && other[0] == 1);
+    for (int i = 0; i < s->process->n; i++) free(all[i].data);
+  }
+  return status;
+}
+
+static void announce_all(side *s) {
+  uint32_t order[MESSAGES];
+  for (uint32_t i = 0; i < MESSAGES; i++) {
+    uint32_t k = (uint32_t)(mix(seed + 31 * i) % (i + 1));
+    order[i] = order[k];
+    order[k] = i + 1;
+  }
+  for (int i = 0; i < MESSAGES; i++) {
+    uint32_t tag[SLI_NCCL_TAG_BYTES / 4] = {order[i]};
+    sli_nccl_receive(s->nccl, s->process->self == 0, order[i],
+                     s->in + (size_t)(order[i] - 1) * MOST_BYTES,
+                     size_of(1 - s->process->self, order[i]), tag);
+  }
+}
+
+static void check_data(const side *s) {
+  int from = 1 - s->process->self;
+  char *want = malloc(MOST_BYTES), *got = malloc(MOST_BYTES);
+  for (uint32_t n = 1; n <= MESSAGES; n++) {
+    size_t bytes = size_of(from, n);
+    fill(want, from, n);
+    if (bytes)
+      CHECK(!sl_cuda_copy(got, s->in + (size_t)(n - 1) * MOST_BYTES, bytes), "%s", sl_detail());
+    CHECK(!memcmp(want, got, bytes), "message %u of process %d is another", n, from);
+  }
+  free(want);
+  free(got);
+}
+
+static void exchange_messages(side *s) {
+  int self = s->process->self, out = self != 0;
+  char *data = malloc(MOST_BYTES);
+  size_t total = 0;
+  for (uint32_t n = 1; n <= MESSAGES; n++) {
+    char *to = s->out + (size_t)(n - 1) * MOST_BYTES;
+    fill(data, self, n);
+    if (size_of(self, n))
+      CHECK(!sl_cuda_copy(to, data, size_of(self, n)), "%s", sl_detail());
+    CHECK(sli_nccl_send(s->nccl, out, to, size_of(self, n)) == n, "messages have numbers");
+    total += size_of(self, n);
+  }
+  free(data);
+  announce_all(s);
+  while (s->arrived < MESSAGES || !sli_nccl_done(s->nccl, out, MESSAGES)) {
+    sli_nccl_progress(s->nccl);
+    uint64_t ns = sli_nccl_patience_ns(s->nccl);
+    if (ns != UINT64_MAX) usleep((unsigned)(ns / 1000));
+  }
+  CHECK(sli_nccl_count(s->nccl).sent_bytes == total, "what is sent is counted");
+  CHECK(sli_nccl_patience_ns(s->nccl) == UINT64_MAX, "nothing is under way");
+  check_data(s);
+}
+
+static void open_side(side *s, int gpus) {
+  int self = s->process->self, here = self % gpus, there = (1 - self) % gpus;
+  sli_nccl_lane lanes[2] = {{.id = 3}, {.id = 8}};
+  for (int i = 0; i < 2; i++)
+    lanes[i] = (sli_nccl_lane){lanes[i].id, 1 - self, here, there, i == self};
+  sli_nccl_options options = {.self = self, .nlanes = 2, .lanes = lanes, .ctx = s, .say = say,
+                              .arrived = arrived, .lost = lost};
+  void *memory[2];
+  for (int i = 0; i < 2; i++)
+    CHECK(!sl_cuda_memory_create(here, (size_t)MESSAGES * MOST_BYTES, &memory[i]), "%s",
+          sl_detail());
+  s->out = memory[0];
+  s->in = memory[1];
+  CHECK(!sli_nccl_open(&options, &s->nccl), "%s", sl_detail());
+}
+
+static void run_side(process *p) {
+  int gpus;
+#ifdef SLUICE_EMULATED
+  emulated_devices = 2;
+#endif
+  if (sl_cuda_count(&gpus)) exit(0);
+  side s = {.process = p};
+  open_side(&s, gpus);
+  sl_status status = connect_both(&s);
+  if (!status) exchange_messages(&s);
+  else if (!p->self && gpus == 1) printf("two processes on one GPU: %s\n", sl_detail());
+  else CHECK(gpus == 1, "%s", sl_detail());
+  if (!status) process_meet(p, NULL, NULL);
+  sli_nccl_close(s.nccl);
+  sl_cuda_memory_destroy(s.out);
+  sl_cuda_memory_destroy(s.in);
+}
+
+/* ---- one rank --------------------------------------------------------------------------- */
+
+static void run_alone(process *p) {
+  const sli_nccl_library *nccl;
+  ncclUniqueId id;
+  ncclComm_t comm;
+  ncclResult_t result = ncclInProgress;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  (void)p;
+  need_gpu();
+  config.blocking = 0;
+  config.maxCTAs = 1;
+  CHECK(!sli_nccl_load(&nccl), "%s", sl_detail());
+  CHECK(!nccl->ncclGetUniqueId(&id), "a name");
+  result = nccl->ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+  CHECK(result == ncclInProgress || !result, "one rank: %s", nccl->ncclGetErrorString(result));
+  for (result = ncclInProgress; result == ncclInProgress; usleep(1000))
+    CHECK(!nccl->ncclCommGetAsyncError(comm, &result), "it can be asked");
+  CHECK(!result, "one rank: %s", nccl->ncclGetLastError(comm));
+  nccl->ncclCommFinalize(comm);
+  for (result = ncclInProgress; result == ncclInProgress; usleep(1000))
+    CHECK(!nccl->ncclCommGetAsyncError(comm, &result), "it can be asked");
+  CHECK(!nccl->ncclCommDestroy(comm), "it goes");
+}
+
+/* CUDA does not survive a fork: this process does not touch it. */
+int main(int argc, char **argv) {
+  if (argc > 1) seed = strtoull(argv[1], NULL, 10);
+  printf("seed %llu\n", (unsigned long long)seed);
+  if (sli_nccl_find()) {
+    printf("skipped: %s\n", sl_detail());
+    return 0;
+  }
+  CHECK(processes_run(1, run_alone), "a communicator of one rank");
+  CHECK(processes_run(2, run_side), "two processes");
+  return 0;
+}
