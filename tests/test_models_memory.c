@@ -1,0 +1,204 @@
+/* Memory falls as sharing says, to the byte: what each device gives to parameters, gradients and
+ * the optimizer's state follows from the shapes of the parameters, the devices D and T, and what
+ * is shared out. docs/parallel.md has the formulas in words. */
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/grids.h"
+#include "tests/test.h"
+
+enum { MICROBATCHES = 2, SMALL_BYTES = 4096, LANE_SLOTS = 2 };
+
+typedef enum sharing { NOTHING, OPTIMIZER, GRADIENTS, PARAMETERS, SHARINGS } sharing;
+static const char *const sharing_names[] = {"nothing", "optimizer", "gradients", "parameters"};
+
+static const gpt_shape shapes[] = {
+    {.width = 32, .heads = 4, .context = 16, .vocab = 256, .batch = 8},
+    {.width = 33, .heads = 3, .context = 11, .vocab = 251, .batch = 12}, /* nothing divides */
+};
+
+/* ---- what a device has of a parameter -------------------------------------------------- */
+
+typedef struct place {
+  int data, tensor;   /* D, T */
+  int d, t;           /* which of them */
+  sharing sharing;
+  bool sequences;     /* norms lie along the sequence */
+} place;
+
+static int64_t share_of(int64_t n, int size, int member) {
+  return n * (member + 1) / size - n * member / size;
+}
+
+/* The part along the tensor axis. */
+static void tensor_part(const gpt_param *p, const place *at, int member, int64_t dim[2]) {
+  memcpy(dim, p->dim, 2 * sizeof *dim);
+  if (at->tensor == 1) return;
+  if (p->lies == GPT_ON_THE_FIRST && member) dim[0] = 0;
+  if (p->lies != GPT_BY_DIM_0 && p->lies != GPT_BY_DIM_1) return;
+  int split = p->lies == GPT_BY_DIM_1;
+  dim[split] = dim[split] / p->units * share_of(p->units, at->tensor, member);
+}
+
+/* The first dim of which every device has something. */
+static int shard_dim(const gpt_param *p, const place *at) {
+  for (int i = 0; i < 2; i++) {
+    bool enough = true;
+    for (int t = 0; t < at->tensor; t++) {
+      int64_t dim[2];
+      tensor_part(p, at, p->lies == GPT_ON_THE_FIRST ? 0 : t, dim);
+      enough &= dim[i] >= at->data;
+    }
+    if (enough) return i;
+  }
+  CHECK(false, "a parameter too small for %d devices", at->data);
+  return 0;
+}
+
+static int64_t aligned_bytes(int64_t elements) { return (elements * 4 + 63) / 64 * 64; }
+
+/* All of it that the members of the data axis have together, and a device's shard. */
+static int64_t local_elements(const gpt_param *p, const place *at) {
+  int64_t dim[2];
+  tensor_part(p, at, at->t, dim);
+  return dim[0] * dim[1];
+}
+
+static int64_t shard_elements(const gpt_param *p, const place *at) {
+  int64_t dim[2];
+  tensor_part(p, at, at->t, dim);
+  if (at->sharing == NOTHING || at->data == 1 || !dim[0]) return dim[0] * dim[1];
+  int split = shard_dim(p, at);
+  dim[split] = share_of(dim[split], at->data, at->d);
+  return dim[0] * dim[1];
+}
+
+/* ---- all of a device's ------------------------------------------------------------------- */
+
+typedef struct budget {
+  place at;
+  int64_t param, gather, grad, reduce, state;
+  int64_t zeros;   /* in place of what the first of those who make summands adds */
+  int64_t forth[GPT_BLOCKS], back[GPT_BLOCKS], grads[GPT_BLOCKS]; /* whole, by block */
+} budget;
+
+/* What is summed over the data axis once a step: a part of each sum, and all parts joined; few
+ * numbers (as the first device has them) are summed by all. */
+static int64_t all_reduced(const gpt_param *p, const budget *b) {
+  int64_t n = local_elements(p, &b->at), whole = aligned_bytes(n), first[2];
+  tensor_part(p, &b->at, 0, first);
+  if (first[0] * first[1] * 4 <= SMALL_BYTES) return whole;
+  return aligned_bytes(share_of(n, b->at.data, b->at.d)) + whole;
+}
+
+static void count_use(budget *b, const gpt_param *p, const gpt_use *use) {
+  int64_t whole = aligned_bytes(local_elements(p, &b->at));
+  int64_t shard = aligned_bytes(shard_elements(p, &b->at));
+  bool at_once = b->at.data > 1 && b->at.sharing >= GRADIENTS;
+  b->grad += at_once ? shard : whole;
+  b->forth[use->block] += whole;
+  b->back[use->block] += use->again ? whole : 0;
+  b->grads[use->block] += whole;
+  if (b->at.tensor > 1 && b->at.sequences && p->lies == GPT_EVERYWHERE) b->reduce += whole;
+  if (b->at.data == 1 || at_once) return;
+  b->reduce += b->at.sharing == NOTHING ? all_reduced(p, b) : shard;
+}
+
+static void count_param(void *ctx, const gpt_param *p) {
+  budget *b = ctx;
+  if (!local_elements(p, &b->at)) {
+    b->zeros += aligned_bytes(gpt_elements(p));
+    return;
+  }
+  int64_t shard = aligned_bytes(shard_elements(p, &b->at));
+  b->param += shard;
+  b->state += 2 * shard;
+  for (int u = 0; u < p->nuses; u++) count_use(b, p, &p->use[u]);
+}
+
+/* Slots of a lane are as large as the largest block. */
+static int64_t lane(const int64_t of[GPT_BLOCKS]) {
+  int64_t most = 0;
+  for (int i = 0; i < GPT_BLOCKS; i++) most = SLI_MAX(most, of[i]);
+  return LANE_SLOTS * most;
+}
+
+static budget count_budget(const gpt_shape *s, place at) {
+  budget b = {.at = at};
+  gpt_params(s, count_param, &b);
+  if (at.data == 1 || at.sharing == NOTHING) return b;
+  if (at.sharing >= GRADIENTS) b.reduce += lane(b.grads);
+  if (at.sharing == PARAMETERS) b.gather = lane(b.forth) + lane(b.back);
+  else for (int i = 0; i < GPT_BLOCKS; i++) b.gather += b.forth[i];
+  return b;
+}
+
+/* ---- against plans ------------------------------------------------------------------------- */
+
+static void check_one(const char *what, const sl_plan *plan, int32_t device, sl_memory memory,
+                      int64_t want) {
+  int64_t got = (int64_t)sl_plan_memory(plan, device, memory);
+  CHECK(got == want, "%s, device %d: %lld bytes for %s, not %lld", what, device, (long long)got,
+        sl_memory_name(memory), (long long)want);
+}
+
+/* With both axes a block's passes are cut by what they exchange, and so are the lanes: there
+ * only what does not lie in lanes is counted. */
+static int64_t outside_lanes(const sl_plan *plan, int32_t device, const char *quota) {
+  int64_t sum = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (r->device == device && !strcmp(r->quota_name, quota))
+      sum += (int64_t)r->quota * (int64_t)r->slot_stride;
+  }
+  return sum;
+}
+
+static void check_parts(const char *what, const sl_plan *plan, int32_t device, const budget *b) {
+  const struct {
+    const char *quota;
+    int64_t bytes;
+  } all[] = {{"param", b->param}, {"grad", b->grad}, {"state", b->state}};
+  for (size_t i = 0; i < SLI_COUNT(all); i++) {
+    int64_t got = outside_lanes(plan, device, all[i].quota);
+    CHECK(got == all[i].bytes, "%s, device %d: %lld bytes for %s, not %lld", what, device,
+          (long long)got, all[i].quota, (long long)all[i].bytes);
+  }
+}
+
+static void check_grid(const gpt_shape *s, int data, int tensor, sharing sharing, bool sequences) {
+  static gpt_lying lying;
+  gpt_words words;
+  char name[GRID_TEXT];
+  grid_model m = gpt_model(s, MICROBATCHES, &words);
+  grid g = {.data = data, .tensor = tensor, .shard = sharing_names[sharing]};
+  if (data == 1 || sharing == NOTHING) g.shard = NULL;
+  if (tensor > 1) {
+    gpt_lie_in_pairs(&lying, sequences ? (sl_sbp){SL_SPLIT, 1} : (sl_sbp){SL_BROADCAST, 0});
+    g.ngiven = lying.n;
+    g.given = lying.all;
+  }
+  lowered_model x;
+  grid_lower(&x, &m, &g, NULL);
+  grid_format(name, &m, &g);
+  for (int32_t i = 0; i < x.plan->ndevices; i++) {
+    budget b = count_budget(s, (place){data, tensor, i / tensor, i % tensor, sharing, sequences});
+    check_parts(name, x.plan, i, &b);
+    check_one(name, x.plan, i, SL_MEMORY_OPTIMIZER, b.state);
+    if (tensor > 1 && data > 1 && sharing >= GRADIENTS) continue;
+    check_one(name, x.plan, i, SL_MEMORY_PARAMETERS, b.param + b.gather + b.zeros);
+    check_one(name, x.plan, i, SL_MEMORY_GRADIENTS, b.grad + b.reduce);
+  }
+  lowered_model_fini(&x);
+}
+
+int main(void) {
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (int data = 1; data <= 4; data++)
+      for (int tensor = 1; tensor <= 3; tensor++)
+        for (int what = NOTHING; what < (data > 1 ? SHARINGS : OPTIMIZER); what++) {
+          check_grid(&shapes[i], data, tensor, (sharing)what, false);
+          if (tensor > 1 && data == 1) check_grid(&shapes[i], data, tensor, (sharing)what, true);
+        }
+  return 0;
+}
