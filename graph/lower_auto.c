@@ -61,13 +61,12 @@ static double score_of(const sli_lowering *l, const sl_figures *f) {
 }
 
 static void lowering_of(const search *s, const candidate *c, sli_lowering *l) {
-  *l = (sli_lowering){.g = s->origin->g, .options = s->origin->options, .kind = s->origin->kind,
-                      .m = s->origin->m,
-                      .k = s->origin->k, .p = s->origin->p, .v = c->v,
-                      .stages = s->origin->p * c->v, .ranks = s->origin->ranks,
-                      .devices = s->origin->devices, .by_block = s->origin->by_block,
-                      .sharding = s->origin->sharding, .schedule = c->row,
-                      .split = c->row->split, .tune = &c->tune, .stores = s->origin->stores};
+  const sli_lowering *o = s->origin;
+  *l = (sli_lowering){.g = o->g, .options = o->options, .kind = o->kind, .m = o->m, .k = o->k,
+                      .p = o->p, .v = c->v, .stages = o->p * c->v, .ranks = o->ranks,
+                      .tensor = o->tensor, .devices = o->devices, .by_block = o->by_block,
+                      .sharding = o->sharding, .schedule = c->row, .split = c->row->split,
+                      .tune = &c->tune, .stores = o->stores};
 }
 
 static void evaluate(search *s, candidate *c) {
