@@ -35,24 +35,46 @@ static sli_moment boxing_moment(const boxing *b, bool near) {
   return at;
 }
 
-static const sl_attrs *alike(const boxing *b, const void *user) {
+static const sl_attrs *same_attrs(const boxing *b, const void *user) {
   int n = b->x->nvariants;
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)n * sizeof *attrs);
   for (int v = 0; v < n; v++) attrs[v].user = user;
   return attrs;
 }
 
+/* Bytes of other devices that a call reads: of a joint all that is not its own part, of a sum
+ * so much of each summand as it makes. */
+static double remote_bytes(const boxing *b, const sli_node *n, const sl_type *in,
+                           const sl_type *out) {
+  if (n->nin != b->members || n->cls != SL_CLASS_C) return 0;
+  int own = sli_rank_share(b->x->grid, n->rank, b->axis);
+  if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
+  return (double)(n->nin - 1) * (double)sl_type_bytes(out);
+}
+
+static void note_remote(const boxing *b, sli_node *n) {
+  n->remote_axis = b->axis;
+  n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
+  for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
+    sli_shapes *s = &n->shapes[v];
+    s->remote_bytes = remote_bytes(b, n, s->in, s->out);
+  }
+}
+
+/* `type` [nvariants]: what comes of it; NULL: as the row says. */
 static sl_status add_node(boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
                           int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
-                          sl_tensor **out) {
+                          const sl_type *type, sl_tensor **out) {
   sli_expansion *x = b->x;
   const char *name = sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->of->name, what,
                                       x->nboxes);
   sli_node *n;
   sli_making m = {.op = op, .name = name, .at = boxing_moment(b, near), .cls = cls, .rank = rank,
-                  .nin = nin, .nout = 1, .in = in, .attrs = attrs, .where = b->from->of->at};
+                  .nin = nin, .nout = 1, .in = in, .attrs = attrs, .out = type,
+                  .where = b->from->of->at};
   sl_status status = sli_expand_node(x, &m, &n);
   if (status) return status;
+  note_remote(b, n);
   *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, rank));
   for (int i = 0; i < nin; i++)
     (*out)->brief |= in[i]->brief || (in[i]->param && m.at.phase == SLI_PHASE_MAIN);
@@ -94,10 +116,11 @@ static sl_status slice(boxing *b, int rank, sl_tensor *t, int dim, int member, s
                        sl_tensor **out) {
   const sl_attrs *attrs = part_attrs(b, rank, dim, member);
   const char *what = sli_arena_format(&b->x->g->arena, "slice%d", member);
-  return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, out);
+  return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, NULL, out);
 }
 
-/* A join of the members' parts, of `whole` [nvariants]. */
+/* A join of the members' parts, of `whole` [nvariants]. Where one device stands for all, what
+ * it has in place of their parts may be larger. */
 static sl_status join(boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
                       const sl_part *const *parts, sl_class cls, sl_tensor **out) {
   sli_arena *arena = &b->x->g->arena;
@@ -109,7 +132,8 @@ static sl_status join(boxing *b, int rank, sl_tensor *const *in, const sl_type *
     *joint = (sl_joint){whole[v], all};
     attrs[v].user = joint;
   }
-  return add_node(b, &sl_op_join, "join", cls, false, rank, b->members, in, attrs, out);
+  return add_node(b, &sl_op_join, "join", cls, false, rank, b->members, in, attrs,
+                  b->x->grid->alike ? whole : NULL, out);
 }
 
 /* ---- conversions, for one device ---------------------------------------------------- */
@@ -131,7 +155,7 @@ static sl_status box_zeros(boxing *b, int rank) {
     types[v] = *sli_expand_type(x, b->from->on[rank], v);
     attrs[v].user = &types[v];
   }
-  return add_node(b, &sl_op_fill, "zeros", own_class(b), false, rank, 0, NULL, attrs,
+  return add_node(b, &sl_op_fill, "zeros", own_class(b), false, rank, 0, NULL, attrs, NULL,
                   &b->to->on[rank]);
 }
 
@@ -144,6 +168,15 @@ static sl_status cut_for_all(boxing *b, int dim, sl_tensor **slices) {
   return status;
 }
 
+/* What all have cut for this device. */
+static void slices_for(const boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
+  const sli_grid *grid = b->x->grid;
+  int own = sli_rank_member(grid, rank, b->axis);
+  for (int m = 0; m < b->members; m++)
+    out[m] = grid->alike ? slices[m]
+                         : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->axis, m)];
+}
+
 static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
   sli_expansion *x = b->x;
   sl_tensor **slices = sli_arena_alloc(&x->g->arena,
@@ -151,9 +184,10 @@ static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
   sl_status status = cut_for_all(b, dim, slices);
   for (int r = 0; r < x->ranks && !status; r++) {
     sl_tensor *in[b->members];
-    row_of(b, r, &slices[sli_rank_member(x->grid, r, b->axis) * x->ranks], in);
+    slices_for(b, r, slices, in);
+    const sl_type *part = sli_expand_type(x, in[sli_rank_share(x->grid, r, b->axis)], 0);
     status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, true, r, b->members, in,
-                      alike(b, NULL), &sums[r]);
+                      same_attrs(b, NULL), x->grid->alike ? part : NULL, &sums[r]);
   }
   return status;
 }
@@ -162,10 +196,10 @@ static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->x->ranks && !status; r++) {
     sl_tensor *in[b->members];
-    int member = sli_rank_member(b->x->grid, r, b->axis);
+    int member = sli_rank_share(b->x->grid, r, b->axis);
     row_of(b, r, b->from->on, in);
     status = add_node(b, &sl_op_sum_part, "sum", SL_CLASS_C, true, r, b->members, in,
-                      part_attrs(b, r, dim, member), &sums[r]);
+                      part_attrs(b, r, dim, member), NULL, &sums[r]);
   }
   return status;
 }
@@ -180,8 +214,8 @@ static sl_status box_sum_whole(boxing *b) {
   for (int r = 0; r < b->x->ranks && !status; r++) {
     sl_tensor *in[b->members];
     row_of(b, r, b->from->on, in);
-    status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, false, r, b->members, in, alike(b, NULL),
-                      &b->to->on[r]);
+    status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, false, r, b->members, in, same_attrs(b, NULL),
+                      NULL, &b->to->on[r]);
   }
   return status;
 }
@@ -220,7 +254,7 @@ static sl_status box_all_to_all(boxing *b, int from, int to) {
     sl_tensor *in[b->members];
     const sl_part *parts[b->members];
     sl_type whole[x->nvariants];
-    row_of(b, r, &slices[sli_rank_member(x->grid, r, b->axis) * x->ranks], in);
+    slices_for(b, r, slices, in);
     for (int v = 0; v < x->nvariants; v++)
       whole[v] = sli_local_type(x, b->from->of, b->to->lies, r, v);
     for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, from, m);
@@ -239,7 +273,7 @@ static bool is_small(const boxing *b) {
 static sl_status box_own_slices(boxing *b, int dim) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->x->ranks && !status; r++)
-    status = slice(b, r, b->from->on[r], dim, sli_rank_member(b->x->grid, r, b->axis), own_class(b),
+    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->axis), own_class(b),
                    &b->to->on[r]);
   return status;
 }

@@ -94,6 +94,7 @@ sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const cha
 int sl_graph_microbatches(const sl_graph *g) { return g->options.microbatches; }
 int sl_graph_stages(const sl_graph *g) { return SLI_MAX(g->options.stages, 1); }
 bool sl_graph_infer(const sl_graph *g) { return g->options.infer; }
+bool sl_graph_reads_data(const sl_graph *g) { return !g->options.infer && !g->options.no_data; }
 void *sl_graph_alloc(sl_graph *g, size_t bytes) { return sli_arena_alloc(&g->arena, bytes); }
 
 int64_t sl_microbatch_rows(sl_graph *g, int64_t batch) {

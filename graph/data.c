@@ -15,7 +15,7 @@ typedef struct token_rows {
   sl_source source;
   sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
   int64_t rows, context, batch;
-  const sli_tokens *file; /* NULL for inference */
+  const sli_tokens *file; /* NULL for inference, and where nothing is read */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
 } token_rows;
@@ -48,6 +48,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *path, int64_t 
   if (g->options.infer)
     return r->feed ? SL_OK
                    : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
+  if (g->options.no_data && (!path || !*path)) return SL_OK;
   if (!path || !*path) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
   sli_tokens *file;
   sl_status status = sli_tokens_open(path, r->context, vocab, &file);

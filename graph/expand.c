@@ -10,7 +10,12 @@
  * Parameters lie as their updates want them: as their first reader does, and along the
  * data axis in shards where the optimizer's state is to be shared out. Their gradients are
  * boxed into that, once a step or, where they are not to be kept whole, every tick.
- * Updates are then added anew, one for each device that has a parameter or a part of it. */
+ * Updates are then added anew, one for each device that has a parameter or a part of it.
+ *
+ * For predictions one device can stand for all of its stage (grid->alike): only rank 0's
+ * nodes are made, and what they would read of others is what it has in that place itself.
+ * All devices do the same at the same time where they have parts of one size, so it fires
+ * when it would among the others, and takes as long. */
 #include "graph/expand.h"
 
 #include <stdlib.h>
@@ -48,7 +53,7 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
     sl_sbp along = lies.axis[order[i]];
     if (along.kind != SL_SPLIT) continue;
     sl_part part = sli_axis_part(x, t, order[i], along.dim,
-                                 sli_rank_member(x->grid, rank, order[i]), &type);
+                                 sli_rank_share(x->grid, rank, order[i]), &type);
     type = sl_part_type(&type, &part);
   }
   return type;
@@ -76,7 +81,7 @@ static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) 
   for (int v = 0; v < x->nvariants && !status; v++) {
     sli_shapes *s = &n->shapes[v];
     *s = (sli_shapes){m->attrs[v], sli_arena_alloc(arena, nin * sizeof *s->in),
-                      sli_arena_alloc(arena, (size_t)m->nout * sizeof *s->out)};
+                      sli_arena_alloc(arena, (size_t)m->nout * sizeof *s->out), 0};
     input_types(x, m, v, s->in);
     if (m->out) memcpy(s->out, m->out + v * m->nout, (size_t)m->nout * sizeof *s->out);
     else status = m->op->infer(&s->attrs, m->nin, s->in, s->out);
@@ -155,7 +160,7 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
                      sl_attrs *attrs) {
   for (int a = 0; a < SLI_AXES; a++) {
     const sl_signature *s = signature(x, forward, a);
-    int size = x->grid->size[a], member = sli_rank_member(x->grid, rank, a);
+    int size = x->grid->size[a], member = sli_rank_share(x->grid, rank, a);
     if (s->heads)
       share_heads(&x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim], size, member, attrs);
     if (!s->first) continue;
@@ -270,7 +275,7 @@ static void note_share(sli_expansion *x, const sli_node *n) {
     const sl_signature *s = signature(x, n, a);
     if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
     for (int r = 0; r < x->ranks; r++) {
-      sl_part part = sli_axis_part(x, n->in[0], a, s->in[0].dim, sli_rank_member(x->grid, r, a),
+      sl_part part = sli_axis_part(x, n->in[0], a, s->in[0].dim, sli_rank_share(x->grid, r, a),
                                    &n->in_type[0]);
       x->share[r] *= (double)part.count[0] / (double)n->in_type[0].dim[s->in[0].dim];
     }
@@ -483,7 +488,7 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
     sl_sbp along = lies.axis[order[i]];
     if (along.kind != SL_SPLIT) continue;
     shard->parts[i] = sli_axis_part(x, param, order[i], along.dim,
-                                    sli_rank_member(x->grid, rank, order[i]), &type);
+                                    sli_rank_share(x->grid, rank, order[i]), &type);
     type = sl_part_type(&type, &shard->parts[i]);
     any = true;
   }
@@ -635,7 +640,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                           const sli_choice *data, const sli_choice *tensor,
                           sli_sharding sharding) {
   sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = {data, tensor},
-                     .sharding = sharding, .ranks = sli_grid_ranks(grid),
+                     .sharding = sharding, .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
                      .nvariants = SLI_MAX(g->nvariants, 1)};
   sl_status status = SL_OK;
   take_over(&x);

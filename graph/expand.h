@@ -78,14 +78,21 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
 sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
                       const sl_type *base);
 
-/* A device's place along an axis, and the device at another place of that axis. */
+/* A device's place along an axis, and the device at another place of that axis: where all
+ * are alike, itself. */
 static inline int sli_rank_member(const sli_grid *grid, int rank, int axis) {
   int tensor = grid->size[SLI_AXIS_TENSOR];
   return axis == SLI_AXIS_TENSOR ? rank % tensor : rank / tensor;
 }
 static inline int sli_rank_at(const sli_grid *grid, int rank, int axis, int member) {
+  if (grid->alike) return rank;
   int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
   return rank + (member - sli_rank_member(grid, rank, axis)) * stride;
+}
+/* Whose parts a device has: where one stands for all, those of the last member of a row,
+ * which are the largest. */
+static inline int sli_rank_share(const sli_grid *grid, int rank, int axis) {
+  return grid->alike ? grid->size[axis] - 1 : sli_rank_member(grid, rank, axis);
 }
 static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
   return sli_sbp_equal(a->axis[0], b->axis[0]) && sli_sbp_equal(a->axis[1], b->axis[1]);

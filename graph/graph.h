@@ -42,6 +42,7 @@ enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE,
 typedef struct sli_shapes {
   sl_attrs attrs;
   sl_type *in, *out;
+  double remote_bytes;
 } sli_shapes;
 
 struct sli_node {
@@ -55,6 +56,8 @@ struct sli_node {
   int rank;            /* which of its stage's devices runs it */
   int phase;
   bool per_step;       /* fires once a step instead of once a tick */
+  int remote_axis;     /* along which axis of the grid are the devices whose ... */
+  double remote_bytes; /* ... parts a call reads: bytes that are not its own device's */
   uint32_t accumulate_span; /* outputs summed over the step's ticks */
   int nin, nout;
   sl_tensor **in;      /* NULL: absent optional input */

@@ -8,15 +8,16 @@
 #include "base/base.h"
 #include "comm/nccl.h"
 
-static const char *cuda_bf16(void) { return "bf16"; }
+static const char *always_bf16(void) { return "bf16"; }
 
 static const sli_kind kinds[] = {
     {"cpu", .compute = &sl_queue_cpu, .host = &sl_queue_cpu, .run_ahead = 1, .computes = true,
      .times_calls = true, .bf16 = sl_cpu_bf16},
     {"cuda", .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
      .memory = {&sl_memory_cuda, &sl_memory_pinned}, .direct = sli_nccl_find, .run_ahead = 2,
-     .computes = true, .bf16 = cuda_bf16},
-    {"timed", .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1},
+     .computes = true, .bf16 = always_bf16},
+    {"timed", .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1,
+     .bf16 = always_bf16},
     {"null", .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1}};
 
 sl_status sli_kind_find(const char *name, const sli_kind **out) {

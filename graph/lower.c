@@ -1,8 +1,6 @@
 /* Lowering, from end to end, and what the result offers. */
 #include "graph/lower.h"
 
-#include "graph/expand.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +19,9 @@ struct sl_lowered {
   sl_graph *g;
   sl_lower_options options;
   char *schedule;
-  int chunks, stages, ranks;
+  int chunks, stages, ranks, alike;
+  const sl_traffic *traffic; /* [devices] */
+  double flops;
   const char *products;
   sl_plan *plan;
   int nparams;
@@ -241,51 +241,58 @@ static sl_status find_grain(const char *name, bool *by_block) {
 
 static sl_status check_grid(const sl_lower_options *o, sli_lowering *l) {
   int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1);
-  l->ranks = data * tensor;
-  l->tensor = tensor;
+  l->grid = (sli_grid){.size = {data, tensor}, .alike = o->alike && data * tensor > 1};
+  l->ranks = l->grid.alike ? 1 : data * tensor;
+  l->tensor = l->grid.alike ? 1 : tensor;
   l->devices = l->p * l->ranks;
+  sli_lower_grid(l);
   sl_status status = find_sharding(o->shard, &l->sharding);
   l->by_block = data > 1; /* what is exchanged goes on its way block by block */
   if (!status && o->grain) status = find_grain(o->grain, &l->by_block);
   return status;
 }
 
-/* Do devices of one stage that differ along an axis lie in memories of their own? */
-static bool is_apart(const sli_lowering *l, const sli_grid *grid, int axis) {
-  if (l->kind->copy) return true;
-  int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
-  int reach = stride * (grid->size[axis] - 1);
-  for (int d = 0; d + reach < l->devices; d++)
-    if (!sli_rank_member(grid, d % l->ranks, axis) &&
-        sl_device_process(d, l->devices, l->options->processes) !=
-            sl_device_process(d + reach, l->devices, l->options->processes))
-      return true;
-  return false;
-}
-
 static sl_status share_out(sl_graph *g, const sli_lowering *l) {
   const sl_lower_options *o = l->options;
-  sli_grid grid = {.size = {SLI_MAX(o->data_parallel, 1), SLI_MAX(o->tensor, 1)}};
-  for (int a = 0; a < SLI_AXES; a++) grid.apart[a] = is_apart(l, &grid, a);
+  const sli_grid *grid = &l->grid;
   sli_choice data = {0}, tensor = {0};
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
-  if (!status && grid.size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, &grid, &data);
-  if (!status && grid.size[SLI_AXIS_TENSOR] > 1)
-    status = sli_choose_tensor(g, dims, &grid, o->free_data, o->ngiven, o->given, &tensor);
-  if (!status && o->sharing) sli_choice_print(g, &grid, &data, &tensor, o->sharing);
-  if (!status) status = sli_pass_expand(g, dims, &grid, &data, &tensor, l->sharding);
+  if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, &data);
+  if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
+    status = sli_choose_tensor(g, dims, grid, o->free_data, o->ngiven, o->given, &tensor);
+  if (!status && o->sharing) sli_choice_print(g, grid, &data, &tensor, o->sharing);
+  if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, l->sharding);
   sli_choice_free(&data);
   sli_choice_free(&tensor);
   free(dims);
   return status;
 }
 
-static sl_status prepare_training(sl_graph *g, const sli_lowering *l) {
+/* What the passes of a step compute, however it is shared out. */
+static double count_flops(const sl_graph *g, const sli_lowering *l) {
+  double sum = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->cls == SL_CLASS_L || n->cls == SL_CLASS_U) continue;
+    for (int k = 0; k < l->k; k++) {
+      double flops, bytes;
+      int v = 0;
+      while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
+      sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
+                    n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
+      sum += flops * l->m;
+    }
+  }
+  return sum;
+}
+
+static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
   sl_status status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
-  return status || l->ranks == 1 ? status : share_out(g, l);
+  if (!status) l->flops = count_flops(g, l);
+  return status || sli_grid_ranks(&l->grid) == 1 ? status : share_out(g, l);
 }
 
 /* How products are computed, as asked for and as far as the devices can. */
@@ -330,6 +337,9 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
     to->chunks = l.v;
     to->stages = l.stages;
     to->ranks = l.ranks;
+    to->alike = l.grid.alike ? sli_grid_ranks(&l.grid) : 1;
+    to->flops = l.flops;
+    to->traffic = sli_lower_traffic(&l, &to->arena);
     to->nparams = sli_params_keep(&l, &to->arena, &to->params);
     keep_quotas(to, &l);
     sli_stores_keep(to->stores, &l);
@@ -364,6 +374,9 @@ void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) {
 
 int sl_lowered_stages(const sl_lowered *l) { return l->stages; }
 int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
+int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
+double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
+const sl_traffic *sl_lowered_traffic(const sl_lowered *l) { return l->traffic; }
 
 int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
                      const sl_state_tensor **out) {

@@ -97,11 +97,13 @@ typedef struct sli_lowering {
   const sli_tune *tune;  /* NULL: the row as it is */
   bool split;
   int p, v, stages;      /* devices along the pipeline, chunks, p * v */
-  int ranks, devices;    /* devices of each stage, and all of them: p * ranks */
-  int tensor;            /* devices of a stage that have the same rows of data */
+  sli_grid grid;         /* of each stage */
+  int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
+  int tensor;            /* planned devices of a stage that have the same rows of data */
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
   int m, k;
+  double flops;          /* of a step, forward and back, as one device would do it */
   int *stage_of;         /* [g->nblocks] */
   int *device_of, *chunk_of; /* [stages] along the pipeline */
   int ngroups;
@@ -152,8 +154,15 @@ sli_at sli_lower_at(const sli_lowering *l, int stage);
 /* What one call of a node takes, as far as is known. */
 double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
 
-/* Seconds on the way between two devices, without the wire. */
+/* What devices exchange on modelled hardware: lower_exchange.c. sli_lower_grid() completes
+ * l->grid, whose sizes are set. */
+void sli_lower_grid(sli_lowering *l);
+sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to); /* two devices' */
+/* Seconds on the way from stage to stage, without the wire. */
 double sli_lower_crossing(const sli_lowering *l);
+/* Of what a group receives from other devices of its stage, by all its nodes. */
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
+const sl_traffic *sli_lower_traffic(const sli_lowering *l, sli_arena *arena); /* [devices] */
 
 /* Programs of checkpoints: the calls that copy what a group updates (how many at
  * most, and themselves), and the whole program of a store or commit group. */

@@ -9,9 +9,11 @@
  * device, to the other process, into its device. Where the kind of the devices knows a
  * direct way from one's memory into the other's, that is the only hop.
  *
- * On modelled devices with a crossing time, what another device reads takes up to two
- * hops: the wire, which takes one thing after another, and the way, which takes time but
- * no turn. */
+ * On modelled devices with a crossing time, what another stage's device reads takes up to
+ * two hops: the wire, which takes one thing after another, and the way, which takes time but
+ * no turn. It goes to the device of the same rank, once; what its neighbours there read of
+ * it is an exchange like all others between devices of a stage, whose readers take the time
+ * themselves (lower_exchange.c). */
 #include "graph/lower.h"
 
 #include <string.h>
@@ -58,15 +60,8 @@ bool sli_lower_copies(const sli_lowering *l, const char *quota_name) {
   return known;
 }
 
-double sli_lower_crossing(const sli_lowering *l) {
-  const sl_lower_options *o = l->options;
-  if (o->cost.comm > 0) return o->cost.comm;
-  return o->hardware ? o->hardware->link_seconds : 0;
-}
-
-static double wire_seconds(const sl_lower_options *o, size_t bytes) {
-  if (o->cost.comm > 0 || !o->hardware || !(o->hardware->link_bytes_per_second > 0)) return 0;
-  return (double)bytes / o->hardware->link_bytes_per_second;
+static double wire_seconds(const sl_hardware_link *link, size_t bytes) {
+  return link->bytes_per_second > 0 ? (double)bytes / link->bytes_per_second : 0;
 }
 
 /* ---- one hop ------------------------------------------------------------------------ */
@@ -143,12 +138,22 @@ static bool between_processes(const sli_lowering *l, int from, int to) {
   return l->plan->devices[from].process != l->plan->devices[to].process;
 }
 
+/* On modelled devices: where what a device of another stage reads arrives. */
+static int arrival(const sli_lowering *l, const sli_bundle *b, int device) {
+  return device - device % l->ranks + b->device % l->ranks;
+}
+
+/* What once a step goes to other stages takes time where a machine is modelled. */
+static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
+  bool often = b->rate == SLI_PER_TICK || (l->options->hardware && b->rate == SLI_PER_STEP);
+  if (!often || l->groups[b->producer].host || arrival(l, b, device) == b->device) return false;
+  sl_hardware_link link = sli_lower_link(l, b->device, arrival(l, b, device));
+  return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
+}
+
 static bool crosses(const sli_lowering *l, const sli_bundle *b, int device) {
-  const sl_lower_options *o = l->options;
   if (b->producer == SL_NONE) return false;
-  if (between_processes(l, b->device, device)) return true;
-  return (sli_lower_crossing(l) > 0 || wire_seconds(o, b->bytes) > 0) && b->rate == SLI_PER_TICK &&
-         !l->groups[b->producer].host && b->device != device;
+  return between_processes(l, b->device, device) || takes_time(l, b, device);
 }
 
 static int32_t link_queue(sli_lowering *l, sli_links *x, way way, int from, int to) {
@@ -167,10 +172,13 @@ static int32_t link_queue(sli_lowering *l, sli_links *x, way way, int from, int 
 
 /* To the host's memory of another process, where that is not the device's own; or to
  * another modelled device. */
-static int32_t cross(sli_lowering *l, sli_links *x, int32_t reg, const sli_bundle *b, int device) {
-  bool real = between_processes(l, b->device, device);
+static int32_t cross(sli_lowering *l, sli_links *x, int32_t reg, const sli_bundle *b, int reader) {
+  bool real = between_processes(l, b->device, reader);
+  int device = real ? reader : arrival(l, b, reader);
   sl_space space = real ? sli_kind_host_space(l->kind) : SL_SPACE_DEVICE;
-  double wire = wire_seconds(l->options, b->bytes), way = sli_lower_crossing(l);
+  sl_hardware_link link = sli_lower_link(l, b->device, device);
+  bool neighbours = b->device / l->ranks == device / l->ranks; /* their readers take the time */
+  double wire = neighbours ? 0 : wire_seconds(&link, b->bytes), way = neighbours ? 0 : link.seconds;
   int32_t from = reg, there = find_link(x, reg, device, space);
   if (there != SL_NONE) return there;
   if (wire > 0 && !real)

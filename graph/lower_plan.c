@@ -30,7 +30,7 @@ static void add_queues(sli_lowering *l, int device) {
 
 /* What devices exchange goes beside their passes. */
 static void add_exchange_queues(sli_lowering *l) {
-  for (int d = 0; d < l->devices && l->ranks > 1; d++)
+  for (int d = 0; d < l->devices && sli_grid_ranks(&l->grid) > 1; d++)
     sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "exchange@%d", d),
                                           .device = d, .ops = l->kind->compute,
                                           .run_ahead = l->kind->run_ahead});
@@ -46,7 +46,7 @@ static void add_store_queues(sli_lowering *l) {
 }
 
 static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
-  int beside = 2 * l->devices, exchanges = l->ranks > 1 ? l->devices : 0;
+  int beside = 2 * l->devices, exchanges = sli_grid_ranks(&l->grid) > 1 ? l->devices : 0;
   if (g->rate == SLI_PER_STORE) return beside + exchanges + g->device;
   return g->cls == SL_CLASS_C ? beside + g->device : 2 * g->device + g->host;
 }
@@ -55,9 +55,16 @@ int sl_device_process(int device, int devices, int processes) {
   return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
 }
 
+/* "timed:3"; "timed:24-31" where one stands for several. */
+static const char *device_name(const sli_lowering *l, int d) {
+  int n = l->grid.alike ? sli_grid_ranks(&l->grid) : 1;
+  return n > 1 ? sl_plan_format(l->plan, "%s:%d-%d", l->kind->name, d * n, d * n + n - 1)
+               : sl_plan_format(l->plan, "%s:%d", l->kind->name, d);
+}
+
 static void add_device(sli_lowering *l, int d) {
   const sl_device_options *o = &l->options->devices;
-  sl_device device = {.name = sl_plan_format(l->plan, "%s:%d", l->kind->name, d),
+  sl_device device = {.name = device_name(l, d),
                       .kind = l->kind->name,
                       .process = sl_device_process(d, l->devices, l->options->processes),
                       .at = {d / l->ranks, d % l->ranks / l->tensor, d % l->tensor},
@@ -75,10 +82,11 @@ static void add_device(sli_lowering *l, int d) {
 static sl_status add_devices(sli_lowering *l) {
   const sl_device_options *o = &l->options->devices;
   const char *name = l->kind->name;
-  if (o->count && o->count != l->devices && l->ranks > 1)
+  int ranks = sli_grid_ranks(&l->grid), all = l->p * ranks;
+  if (o->count && o->count != all && ranks > 1)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices each "
-                   "need %d", o->count, name, l->p, l->ranks, l->devices);
-  if (o->count && o->count != l->devices)
+                   "need %d", o->count, name, l->p, ranks, all);
+  if (o->count && o->count != all)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->p, l->p);
   if (l->options->processes > l->devices)
@@ -312,7 +320,7 @@ static double pass_seconds(const sli_lowering *l, const sli_group *g) {
   }
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_lower_seconds(l, g->nodes[i]);
-  return seconds;
+  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }
 
 /* ---- actors -------------------------------------------------------------------------------------- */

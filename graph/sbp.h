@@ -25,10 +25,10 @@
  * split along SLI_AXIS_TENSOR first. */
 enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXES };
 
-/* What two devices that are neighbours along an axis can do together: for costs. */
+/* What the devices of a row along an axis can do together: for costs. */
 typedef struct sli_axis_link {
-  double seconds, bytes_per_second; /* a message's way; the wire, each way at once (0: it
-                                       takes no time) */
+  double seconds, bytes_per_second; /* of an exchange among all, whatever its size; what each
+                                       receives of it (0: that takes no time) */
 } sli_axis_link;
 
 typedef struct sli_grid {
@@ -36,6 +36,8 @@ typedef struct sli_grid {
   sli_axis_link link[SLI_AXES];
   bool apart[SLI_AXES]; /* devices along it do not address each other's memory */
   double flops_per_second, bytes_per_second; /* of a device; 0: of one core */
+  double op_seconds; /* and for any call, whatever its size */
+  bool alike; /* only rank 0 is there, and stands for all; see expand.c */
 } sli_grid;
 
 static inline int sli_grid_ranks(const sli_grid *grid) {

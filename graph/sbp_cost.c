@@ -111,7 +111,7 @@ static double call_seconds(const sli_costs *c, const sl_op *op, const sl_attrs *
       if (in[i].ndim >= 0) bytes += (double)sl_type_bytes(&in[i]);
     for (int o = 0; o < nout; o++) bytes += (double)sl_type_bytes(&out[o]);
   }
-  return SLI_MAX(flops / flops_rate(c), bytes / bytes_rate(c));
+  return SLI_MAX(flops / flops_rate(c), bytes / bytes_rate(c)) + c->grid->op_seconds;
 }
 
 static sl_type gradient_type(sl_type type) {

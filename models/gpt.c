@@ -83,7 +83,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .width = sl_arg_int(args, "width"),
              .vocab = sl_arg_int(args, "vocab")};
   if (!s.positions) s.positions = s.context;
-  if (!*sl_arg_text(args, "data") && !sl_graph_infer(g))
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
     sl_graph_fail(g, SL_E_USAGE, "gpt needs something to learn: --data FILE");
   if (s.width % s.heads)
     sl_graph_fail(g, SL_E_USAGE, "gpt: --width %lld is not a multiple of --heads %d",

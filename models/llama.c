@@ -88,7 +88,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .eps = (float)sl_arg_float(args, "eps")};
   if (!s.kv_heads) s.kv_heads = s.heads;
   if (!s.ffn) s.ffn = (s.width * 8 / 3 + 63) / 64 * 64;
-  if (!*sl_arg_text(args, "data") && !sl_graph_infer(g))
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
     sl_graph_fail(g, SL_E_USAGE, "llama needs something to learn: --data FILE");
   if (s.width % s.heads)
     sl_graph_fail(g, SL_E_USAGE, "llama: --width %lld is not a multiple of --heads %d",

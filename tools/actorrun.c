@@ -255,10 +255,9 @@ static void print_end(const job *j) {
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
            p->records[p->count - 1].report.loss, (long long)p->count);
-  if (figures.step_seconds > 0)
-    printf("a step takes %.4g s (%.0f %s/s), bubble %.1f %%\n", figures.step_seconds,
-           (double)p->items / figures.step_seconds, p->word, 100 * figures.bubble_fraction);
+  print_step(j, &figures);
   print_devices(j, &figures);
+  if (j->settings->clock == SL_CLOCK_VIRTUAL) print_modelled(j, &figures);
   free(figures.devices);
 }
 
@@ -349,7 +348,7 @@ static sl_status do_job(job *j) {
   }
   if (dry) {
     print_summary_of_plan(j);
-    return SL_OK;
+    return s->clock == SL_CLOCK_VIRTUAL ? predict_plan(j) : SL_OK;
   }
   return run_job(j);
 }

@@ -122,6 +122,25 @@ void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *
 
 size_t job_memory_bytes(const sl_plan *plan);
 
+/* ---- predictions ------------------------------------------------------------------------ */
+
+/* What links carry in a step by the plan: between devices of a stage that share tensors,
+ * between those that share data, and from stage to stage; all together, and what the device
+ * that receives most of it does. */
+enum { TRAFFIC_LINKS = 3 };
+extern const char *const traffic_names[TRAFFIC_LINKS];
+typedef struct traffic_sum {
+  int alike; /* devices that one of the plan stands for */
+  double all[TRAFFIC_LINKS], most[TRAFFIC_LINKS];
+} traffic_sum;
+traffic_sum traffic_of(const job *j);
+
+/* Runs the plan on the virtual clock and prints its figures. */
+sl_status predict_plan(const job *j);
+/* The line about a step, and those about arithmetic and links, for the end of a run. */
+void print_step(const job *j, const sl_figures *figures);
+void print_modelled(const job *j, const sl_figures *figures);
+
 /* Writes --report. `failure`: the text of what ended the run early, or NULL. */
 sl_status report_write(const char *path, const job *j, const char *failure);
 

@@ -94,11 +94,25 @@ static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures
     add_number(bytes, sl_memory_name((sl_memory)use),
                (double)sl_plan_memory(j->plan, d, (sl_memory)use));
   add_number(bytes, "total", (double)sl_device_bytes(&j->plan->devices[d]));
+  const sl_traffic *t = &sl_lowered_traffic(j->lowered)[d];
+  const double link_bytes[] = {t->tensor_bytes, t->data_bytes, t->pipeline_bytes};
+  cJSON *links = cJSON_AddObjectToObject(device, "step_bytes");
+  for (int i = 0; i < TRAFFIC_LINKS; i++) add_number(links, traffic_names[i], link_bytes[i]);
   cJSON_AddItemToArray(devices, device);
+}
+
+/* By the plan: what links carry and passes compute, all devices together. */
+static void add_step_of_plan(cJSON *root, const job *j) {
+  traffic_sum t = traffic_of(j);
+  add_number(root, "alike", t.alike);
+  add_number(root, "step_flops", sl_lowered_flops(j->lowered));
+  cJSON *links = cJSON_AddObjectToObject(root, "step_bytes");
+  for (int i = 0; i < TRAFFIC_LINKS; i++) add_number(links, traffic_names[i], t.all[i]);
 }
 
 static void add_figures(cJSON *root, const job *j) {
   sl_figures figures = sl_runtime_figures(j->rt);
+  add_step_of_plan(root, j);
   add_number(root, "bubble_fraction", figures.bubble_fraction);
   add_number(root, "step_seconds", figures.step_seconds);
   add_number(root, "tokens_per_second",

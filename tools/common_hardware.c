@@ -35,6 +35,26 @@ static sl_status read_field(const char *path, const cJSON *from, const char *nam
   return SL_OK;
 }
 
+/* What may be left out. */
+static sl_status read_option(const char *path, const cJSON *from, const char *name, double *out) {
+  return cJSON_HasObjectItem(from, name) ? read_field(path, from, name, out) : SL_OK;
+}
+
+/* Devices in hosts, where they are. */
+static sl_status read_host(const char *path, const cJSON *root, sl_hardware *out) {
+  double devices = 1, efficiency = 1;
+  sl_status status = read_option(path, root, "devices_per_host", &devices);
+  out->host_link = out->link;
+  if (!status) status = read_option(path, root, "link_efficiency", &efficiency);
+  if (!status) status = read_option(path, root, "host_link_seconds", &out->host_link.seconds);
+  if (!status)
+    status = read_option(path, root, "host_link_bytes_per_second", &out->host_link.bytes_per_second);
+  out->devices_per_host = (int)SLI_MIN(SLI_MAX(devices, 1), 1 << 20);
+  out->link.bytes_per_second *= efficiency;
+  out->host_link.bytes_per_second *= efficiency;
+  return status;
+}
+
 static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dtype,
                                sl_hardware *out) {
   const cJSON *rates = cJSON_GetObjectItemCaseSensitive(root, "flops_per_second");
@@ -49,8 +69,8 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
                 {root, "bytes_efficiency", &bytes_efficiency},
                 {root, "op_seconds", &out->op_seconds},
                 {root, "memory_bytes", &memory},
-                {root, "link_seconds", &out->link_seconds},
-                {root, "link_bytes_per_second", &out->link_bytes_per_second}};
+                {root, "link_seconds", &out->link.seconds},
+                {root, "link_bytes_per_second", &out->link.bytes_per_second}};
   for (size_t i = 0; i < SLI_COUNT(fields); i++) {
     sl_status status = read_field(path, fields[i].from, fields[i].name, fields[i].to);
     if (status) return status;
@@ -58,6 +78,8 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
   out->flops_per_second *= flops_efficiency;
   out->bytes_per_second *= bytes_efficiency;
   out->memory_bytes = (size_t)memory;
+  sl_status status = read_host(path, root, out);
+  if (status) return status;
   if (out->flops_per_second > 0 && out->bytes_per_second > 0) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);
 }

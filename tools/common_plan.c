@@ -18,7 +18,8 @@ static sl_status make_graph(const settings *s, planned *out) {
                               .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
                               .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
                               .infer = s->infer,
-                              .feed_tokens = feed_zeros};
+                              .feed_tokens = feed_zeros,
+                              .no_data = !sl_device_computes(s->devices.kind)};
   out->graph = sl_graph_create(&options);
   sl_status status = s->model->build(out->graph, s->model_args);
   if (!status) status = sl_graph_status(out->graph);
@@ -31,13 +32,19 @@ static double most_activations(const settings *s) {
   return searched ? sl_arg_float(s->run, "activations") : 0;
 }
 
+/* Large grids are predicted by one device of each, which is as good, and soon done. */
+static bool one_for_all(const settings *s) {
+  enum { MOST_DEVICES = 64 };
+  return s->clock == SL_CLOCK_VIRTUAL && s->stages * s->data_parallel * s->tensor > MOST_DEVICES;
+}
+
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out) {
   planned p = {0};
-  bool bf16 = !strcmp(sl_arg_text(s->run, "dtype"), "bf16");
   sl_lower_options options = {.stages = s->stages,
                               .data_parallel = s->data_parallel,
                               .tensor = s->tensor,
                               .free_data = s->free_data,
+                              .alike = one_for_all(s),
                               .sharing = run ? run->sharing : NULL,
                               .shard = sl_arg_text(s->run, "shard"),
                               .grain = settings_text(s, "grain"),
@@ -58,7 +65,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .hardware = s->hardware.flops_per_second > 0 ? &s->hardware : NULL,
                               .op_seconds = s->profile ? profile_seconds : NULL,
                               .op_seconds_ctx = s->profile,
-                              .dtype = bf16 ? SL_BF16 : SL_F32,
+                              .dtype = settings_dtype(s),
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
                               .on_step = run ? run->on_step : NULL,
                               .ctx = run ? run->ctx : NULL,

@@ -301,6 +301,10 @@ const char *settings_text(const settings *s, const char *name) {
   return *text ? text : NULL;
 }
 
+sl_dtype settings_dtype(const settings *s) {
+  return strcmp(sl_arg_text(s->run, "dtype"), "bf16") ? SL_F32 : SL_BF16;
+}
+
 static sl_status check_words(const settings *s) {
   static const struct {
     const char *option, *words[5];
@@ -402,7 +406,7 @@ static sl_status read_texts(settings *s) {
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
-    status = hardware_read(settings_text(s, "machine"), SL_F32, &s->hardware);
+    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->hardware);
   if (!status) status = read_quotas(s);
   if (!status) status = read_grid(s);
   if (!status) status = read_clock(s);

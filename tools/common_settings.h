@@ -65,6 +65,8 @@ void settings_fini(settings *s);
 
 /* The text of an option, or NULL if it is empty. */
 const char *settings_text(const settings *s, const char *name);
+/* Of products: --dtype. */
+sl_dtype settings_dtype(const settings *s);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status settings_check_word(const char *option, const char *text, const char *const *words);
 /* "512M", "8G", "1.5GiB", up to *end; false if it is none. */

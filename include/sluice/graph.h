@@ -53,6 +53,7 @@ typedef struct sl_graph_options {
   bool infer;
   void (*feed_tokens)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
+  bool no_data;     /* nothing is computed, only planned or timed: files need not be given */
 } sl_graph_options;
 
 sl_graph *sl_graph_create(const sl_graph_options *options);
@@ -65,6 +66,8 @@ sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...)
 int sl_graph_microbatches(const sl_graph *g);
 int sl_graph_stages(const sl_graph *g);
 bool sl_graph_infer(const sl_graph *g);
+/* Does the model need something to learn? */
+bool sl_graph_reads_data(const sl_graph *g);
 /* Pieces the sequences are cut into, and *lengths[pieces], NULL before the graph
  * is lowered and where sequences are not cut. */
 int sl_graph_pieces(const sl_graph *g, const int64_t **lengths);

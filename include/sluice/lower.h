@@ -51,14 +51,23 @@ typedef struct sl_cost {
   double F, B, W, comm;
 } sl_cost;
 
-/* Hardware one may not have: what a device and a link between two can do. An op
- * takes the longer of its arithmetic and its traffic, plus op_seconds (the
- * roofline model: Williams et al., CACM 52(4), 2009); what crosses a link takes
- * its bytes' time on the wire, one after another, and link_seconds on the way. */
+/* What one device can send to another: a message's way, and bytes each way at once (0: any
+ * number). */
+typedef struct sl_hardware_link {
+  double seconds, bytes_per_second;
+} sl_hardware_link;
+
+/* Hardware one may not have: what devices and links can do. An op takes the longer of its
+ * arithmetic and its traffic, plus op_seconds (the roofline model: Williams et al., CACM
+ * 52(4), 2009); what crosses from stage to stage takes its bytes' time on the wire, one after
+ * another, and the link's seconds on the way; what the devices of a stage exchange, see
+ * docs/tuning.md. Devices are numbered host by host. */
 typedef struct sl_hardware {
   double flops_per_second, bytes_per_second, op_seconds;
   size_t memory_bytes;
-  double link_seconds, link_bytes_per_second; /* 0 bytes per second: any number */
+  int devices_per_host;        /* 0: 1 */
+  sl_hardware_link link;       /* between hosts, of each device */
+  sl_hardware_link host_link;  /* between devices of a host */
 } sl_hardware;
 
 /* One tensor that a device needs for a stage of the pipeline to go on after a step: a
@@ -103,6 +112,9 @@ typedef struct sl_lower_options {
    * stage's device s is rank data * tensor + t of its grid. */
   int data_parallel;       /* D [1] */
   int tensor;              /* T [1] */
+  bool alike;              /* for predictions: of each stage one device is planned, which stands
+                              for all of its grid. That is exact where all have parts of the
+                              same size; where not, it is the one with the largest parts */
   bool free_data;          /* devices that share tensors may share the rows of the data too, if
                               that is cheapest */
   FILE *sharing;           /* gets a table of how each op is shared out, and why; may be NULL */
@@ -165,6 +177,18 @@ typedef struct sl_lowered sl_lowered; /* owns the plan; the graph must outlive i
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out);
 void sl_lowered_destroy(sl_lowered *lowered);
 const sl_plan *sl_lowered_plan(const sl_lowered *lowered);
+/* How many devices each device of the plan stands for: 1 unless all of a grid are alike. */
+int sl_lowered_alike(const sl_lowered *lowered);
+
+/* What a device receives in a step: from devices of its stage along the two axes of the grid,
+ * and from other stages. Loading, reports and the clip do not count. */
+typedef struct sl_traffic {
+  double tensor_bytes, data_bytes, pipeline_bytes;
+} sl_traffic;
+const sl_traffic *sl_lowered_traffic(const sl_lowered *lowered); /* [plan->ndevices] */
+/* What the passes of a step compute, forward and back, by the ops' costs: on all devices
+ * together, but once where several do the same. 0 for inference. */
+double sl_lowered_flops(const sl_lowered *lowered);
 /* The schedule as used: its name. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
 int sl_lowered_chunks(const sl_lowered *lowered);

@@ -164,7 +164,7 @@ static void sum_cpu(const sl_call *call) {
 
 /* ---- the sum of one part ------------------------------------------------------------- */
 
-enum { MOST_SUMMANDS = 64 };
+enum { MOST_SUMMANDS = 1024 };
 
 static sl_status sum_part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   sl_type whole;

@@ -1,0 +1,72 @@
+/* What a plan would do on devices one may not have: --dry-run on the virtual clock, and the
+ * lines about links and arithmetic that follow every run on it. */
+#include <stdlib.h>
+
+#include "tools/actorrun.h"
+
+traffic_sum traffic_of(const job *j) {
+  const sl_traffic *each = sl_lowered_traffic(j->lowered);
+  traffic_sum sum = {.alike = sl_lowered_alike(j->lowered)};
+  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+    const double bytes[] = {each[d].tensor_bytes, each[d].data_bytes, each[d].pipeline_bytes};
+    for (size_t i = 0; i < SLI_COUNT(bytes); i++) {
+      sum.all[i] += bytes[i] * sum.alike;
+      sum.most[i] = SLI_MAX(sum.most[i], bytes[i]);
+    }
+  }
+  return sum;
+}
+
+const char *const traffic_names[TRAFFIC_LINKS] = {"tensor", "data", "pipeline"};
+
+static void print_traffic(const job *j) {
+  traffic_sum t = traffic_of(j);
+  for (int i = 0; i < TRAFFIC_LINKS; i++) {
+    char all[32], most[32];
+    sli_format_bytes(all, t.all[i]);
+    sli_format_bytes(most, t.most[i]);
+    if (t.all[i] > 0)
+      printf("  %-8s links carry %s in a step, %s to one device at most\n", traffic_names[i], all,
+             most);
+  }
+}
+
+/* Memory of the device that has most. */
+static size_t most_memory(const sl_plan *plan) {
+  size_t most = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
+  return most;
+}
+
+void print_step(const job *j, const sl_figures *f) {
+  if (!(f->step_seconds > 0)) return;
+  printf("a step takes %.4g s (%.0f %s/s), bubble %.1f %%\n", f->step_seconds,
+         (double)j->made.items / f->step_seconds, j->made.word, 100 * f->bubble_fraction);
+}
+
+void print_modelled(const job *j, const sl_figures *f) {
+  if (!(f->step_seconds > 0)) return;
+  int alike = sl_lowered_alike(j->lowered);
+  int devices = j->plan->ndevices * alike;
+  double flops = sl_lowered_flops(j->lowered);
+  if (flops > 0)
+    printf("  passes compute %.4g flop in a step: %.4g Tflop/s a device\n", flops,
+           1e-12 * flops / f->step_seconds / devices);
+  print_traffic(j);
+  if (alike > 1)
+    printf("  each device above stands for the %d of its stage, which are alike\n", alike);
+}
+
+sl_status predict_plan(const job *j) {
+  sl_figures f;
+  sl_status status = sl_plan_predict(j->plan, NULL, &f);
+  if (status) return status;
+  char memory[32];
+  sli_format_bytes(memory, (double)most_memory(j->plan));
+  printf("\n");
+  print_step(j, &f);
+  printf("  memory of a device: %s at most\n", memory);
+  print_modelled(j, &f);
+  free(f.devices);
+  return SL_OK;
+}
