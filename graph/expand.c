@@ -208,6 +208,27 @@ static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tenso
                            n->op->name, t->name);
 }
 
+/* Of an optional input that all have and one is to add, the others need no zeros: absent is
+ * zero. */
+static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
+  return n->cls == SL_CLASS_F && i >= n->op->min_in && n->in[i] &&
+         layout_of(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
+         x->arrays[n->in[i]->id]->lies.axis[axis].kind == SL_BROADCAST;
+}
+
+static bool is_absent(const sli_expansion *x, const sli_node *n, int i, int rank) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (sli_rank_member(x->grid, rank, a) && is_added_once(x, n, i, a)) return true;
+  return false;
+}
+
+static sli_layout wanted_layout(const sli_expansion *x, const sli_node *n, int i) {
+  sli_layout want = layout_of(x, n, sli_signature_in, i);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (is_added_once(x, n, i, a)) want.axis[a] = broadcast;
+  return want;
+}
+
 static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_array **in) {
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
@@ -215,7 +236,7 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
     if (t && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output)
       for (int a = 0; a < SLI_AXES; a++)
         if (x->arrays[t->id]->lies.axis[a].kind == SL_PARTIAL) return refuse_mean(x, n, t);
-    status = box_input(x, t, layout_of(x, n, sli_signature_in, i), moment_of(n), &in[i]);
+    status = box_input(x, t, wanted_layout(x, n, i), moment_of(n), &in[i]);
   }
   return status;
 }
@@ -248,7 +269,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
   sl_status status = SL_OK;
   for (int r = 0; r < x->ranks && !status; r++) {
     sl_tensor *from[n->nin + 1];
-    for (int i = 0; i < n->nin; i++) from[i] = in[i] ? in[i]->on[r] : NULL;
+    for (int i = 0; i < n->nin; i++) from[i] = in[i] && !is_absent(x, n, i, r) ? in[i]->on[r] : NULL;
     sli_making m = {.op = op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
                     .nin = n->nin, .in = from, .nout = nout, .where = n->at,
                     .unread = n->rule ? unread_types(x, n, r) : NULL,

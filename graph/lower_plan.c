@@ -332,9 +332,17 @@ static bool is_source(const sli_lowering *l, const sli_group *g) {
   return true;
 }
 
+/* Exchanges go tick by tick, and within a tick as the data goes, not as chance has it. */
+static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  a->rank = (int32_t)(g - l->groups);
+  a->rank_group = 1;
+  a->rank_stride = l->ngroups;
+}
+
 /* The schedule's word on when this group goes before others of its device. */
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
-  if (g->stage == SL_NONE || g->host || g->phase) return;
+  if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE) set_turn(l, g, a);
+  if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
   const sli_schedule *row = l->schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;

@@ -225,7 +225,8 @@ typedef struct sl_sbp {
 /* One way in which R devices can share a call: each runs it on what it has of the inputs
  * and gets what `out` says of the outputs. That must hold of the way back too, where the
  * gradient of a broadcast array is partial, that of a partial one broadcast, that of a
- * split one split alike. What is not set is broadcast. Where dims of several arrays are split,
+ * split one split alike. What is not set is broadcast. An optional input that is partial is
+ * zero where it is absent. Where dims of several arrays are split,
  * they are split at the same places: of heads, where the dim is made of heads, and segment by
  * segment, where it is a row of segments. */
 enum { SL_SIGNATURE_ARGS = 8, SL_SIGNATURES = 12 };
