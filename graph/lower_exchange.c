@@ -22,9 +22,9 @@
 #include "graph/expand.h"
 #include "graph/lower.h"
 
-/* For devices that are processes or threads of one machine: measured roughly, so that a
- * choice that is free elsewhere is not taken to be free. */
-static const sli_axis_link beside = {2e-6, 1e10}, apart = {5e-5, 4e9};
+/* Of devices nobody has described: as cores of one machine have it, roughly. How many
+ * processes drive them is of no account, for what is learned must not depend on that. */
+static const sli_axis_link beside = {2e-6, 1e10};
 
 /* ---- links --------------------------------------------------------------------------- */
 
@@ -97,7 +97,7 @@ void sli_lower_grid(sli_lowering *l) {
   sli_grid *grid = &l->grid;
   for (int a = 0; a < SLI_AXES; a++) {
     grid->apart[a] = is_apart(l, a);
-    grid->link[a] = h ? modelled_link(l, a) : grid->apart[a] ? apart : beside;
+    grid->link[a] = h ? modelled_link(l, a) : beside;
   }
   if (!h) return;
   grid->flops_per_second = h->flops_per_second;

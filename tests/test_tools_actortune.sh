@@ -63,7 +63,6 @@ refused 2 "no MODEL was given"
 refused 2 "unknown option --verfy; did you mean --verify?" --verfy 3 gpt
 refused 2 "unknown option --dry-run" --dry-run gpt $small
 refused 2 "unknown model gtp; did you mean gpt?" gtp
-refused 2 "gpt needs something to learn: --data FILE" --devices timed:4 gpt
 refused 2 "--microbatches 8,: not a list" --microbatches 8, gpt $small
 refused 2 "--microbatches 0: not a list" --microbatches 0 gpt $small
 refused 2 "--microbatches 8..4: not a list" --microbatches 8..4 gpt $small
