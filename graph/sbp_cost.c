@@ -206,12 +206,25 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
   return cost;
 }
 
+/* Of a parameter's gradient over the other axis, the data's: once a step, of what a device
+ * has of it. */
+static sli_cost summing(const sli_costs *c, double bytes) {
+  int size = c->grid->size[SLI_AXIS_DATA];
+  if (c->axis == SLI_AXIS_DATA || size == 1) return (sli_cost){0};
+  const sli_axis_link *link = &c->grid->link[SLI_AXIS_DATA];
+  double moved = sli_boxing_bytes((sl_sbp){SL_PARTIAL, 0}, broadcast, size, bytes);
+  double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;
+  double seconds = (wire + 2 * link->seconds) / c->g->options.microbatches;
+  return (sli_cost){.boxing_seconds = seconds};
+}
+
 /* The step reads parameter and moments and writes them, and the gradient is read twice. */
 sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies) {
   sl_type type = local_type(c, &param->type, param, lies);
   double bytes = (double)sl_type_bytes(&type);
   sli_cost cost = {.memory_bytes = bytes};
   if (wants_gradient(c, param)) {
+    cost = summing(c, bytes);
     cost.compute_seconds = 8 * bytes / bytes_rate(c) / c->g->options.microbatches;
     cost.memory_bytes = 4 * bytes;
   }
