@@ -245,6 +245,7 @@ static sl_status check_grid(const sl_lower_options *o, sli_lowering *l) {
   l->ranks = l->grid.alike ? 1 : data * tensor;
   l->tensor = l->grid.alike ? 1 : tensor;
   l->devices = l->p * l->ranks;
+  l->two_exchanges = data > 1 && tensor > 1 && !l->kind->computes;
   sli_lower_grid(l);
   sl_status status = find_sharding(o->shard, &l->sharding);
   l->by_block = data > 1; /* what is exchanged goes on its way block by block */

@@ -26,7 +26,7 @@ typedef struct sli_group {
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
   int rank;              /* which of the stage's devices */
   int phase;
-  int level, part;       /* see lower_group.c */
+  int level, part, axis; /* see lower_group.c */
   bool back;             /* of the way back */
   sli_rate rate;
   bool host;             /* runs beside the passes, on the device's host queue */
@@ -98,6 +98,7 @@ typedef struct sli_lowering {
   bool split;
   int p, v, stages;      /* devices along the pipeline, chunks, p * v */
   sli_grid grid;         /* of each stage */
+  bool two_exchanges;    /* what goes along one axis of the grid does not wait for the other's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
   int tensor;            /* planned devices of a stage that have the same rows of data */
   sli_sharding sharding;

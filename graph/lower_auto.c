@@ -63,7 +63,7 @@ static double score_of(const sli_lowering *l, const sl_figures *f) {
 static void lowering_of(const search *s, const candidate *c, sli_lowering *l) {
   const sli_lowering *o = s->origin;
   *l = (sli_lowering){.g = o->g, .options = o->options, .kind = o->kind, .m = o->m, .k = o->k,
-                      .flops = o->flops, .grid = o->grid,
+                      .flops = o->flops, .grid = o->grid, .two_exchanges = o->two_exchanges,
                       .p = o->p, .v = c->v, .stages = o->p * c->v, .ranks = o->ranks,
                       .tensor = o->tensor, .devices = o->devices, .by_block = o->by_block,
                       .sharding = o->sharding, .schedule = c->row, .split = c->row->split,

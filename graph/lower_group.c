@@ -131,6 +131,7 @@ typedef struct kin {
   const sl_op *op; /* of an exchange */
   sl_class cls;
   int stage, rank, phase, level, part;
+  int axis; /* of an exchange, where each axis has a queue */
   bool back;
   bool brief; /* of an exchange: of what devices share out; no pass waits for gradients' */
 } kin;
@@ -145,14 +146,16 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
-               .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank, .phase = n->phase, .level = x->level[n->id],
-               .part = part_of(l, n), .back = x->back[n->id],
+               .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
+               .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
+               .axis = l->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
+               .back = x->back[n->id],
                .brief = is_exchange(n) && n->out[0]->brief};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
-         g->level == k->level && g->part == k->part && g->back == k->back &&
+         g->level == k->level && g->part == k->part && g->axis == k->axis && g->back == k->back &&
          (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->brief));
 }
 
@@ -185,7 +188,7 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
   bool about_all = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
   l->groups[l->ngroups] = (sli_group){
       .name = group_name(l, n, k), .cls = k->cls, .stage = k->stage, .rank = k->rank,
-      .level = k->level, .part = k->part, .back = k->back || is_backward(n),
+      .level = k->level, .part = k->part, .axis = k->axis, .back = k->back || is_backward(n),
       .device = about_all ? 0 : sli_lower_device(l, k->stage, k->rank),
       .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
       .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n)};

@@ -28,12 +28,20 @@ static void add_queues(sli_lowering *l, int device) {
                                         .apart = kind->copy != NULL});
 }
 
+static int exchange_queues(const sli_lowering *l) {
+  if (sli_grid_ranks(&l->grid) == 1) return 0;
+  return l->two_exchanges ? 2 * l->devices : l->devices;
+}
+
 /* What devices exchange goes beside their passes. */
 static void add_exchange_queues(sli_lowering *l) {
-  for (int d = 0; d < l->devices && sli_grid_ranks(&l->grid) > 1; d++)
-    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "exchange@%d", d),
-                                          .device = d, .ops = l->kind->compute,
+  for (int i = 0; i < exchange_queues(l); i++) {
+    const char *name = i < l->devices ? "exchange" : "exchange.tensor";
+    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d", name,
+                                                                 i % l->devices),
+                                          .device = i % l->devices, .ops = l->kind->compute,
                                           .run_ahead = l->kind->run_ahead});
+  }
 }
 
 /* Storing has a queue and a thread of its own: it waits for disks. */
@@ -46,9 +54,9 @@ static void add_store_queues(sli_lowering *l) {
 }
 
 static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
-  int beside = 2 * l->devices, exchanges = sli_grid_ranks(&l->grid) > 1 ? l->devices : 0;
-  if (g->rate == SLI_PER_STORE) return beside + exchanges + g->device;
-  return g->cls == SL_CLASS_C ? beside + g->device : 2 * g->device + g->host;
+  int beside = 2 * l->devices, tensor = g->axis == SLI_AXIS_TENSOR ? l->devices : 0;
+  if (g->rate == SLI_PER_STORE) return beside + exchange_queues(l) + g->device;
+  return g->cls == SL_CLASS_C ? beside + tensor + g->device : 2 * g->device + g->host;
 }
 
 int sl_device_process(int device, int devices, int processes) {

@@ -210,7 +210,7 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
  * has of it. */
 static sli_cost summing(const sli_costs *c, double bytes) {
   int size = c->grid->size[SLI_AXIS_DATA];
-  if (c->axis == SLI_AXIS_DATA || size == 1) return (sli_cost){0};
+  if (c->axis == SLI_AXIS_DATA || size == 1 || c->size == 1) return (sli_cost){0};
   const sli_axis_link *link = &c->grid->link[SLI_AXIS_DATA];
   double moved = sli_boxing_bytes((sl_sbp){SL_PARTIAL, 0}, broadcast, size, bytes);
   double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;

@@ -131,7 +131,7 @@ int main(void) {
       {"gpt", "1f1b", "nothing", 2, 2, 2, 4, 1},     {"gpt", "1f1b", "optimizer", 2, 1, 4, 2, 1},
       {"gpt", "gpipe", "gradients", 2, 1, 2, 4, 1},  {"llama", "1f1b", "parameters", 2, 2, 2, 4, 1},
       {"llama", "zb-h1", "nothing", 4, 4, 1, 8, 1},  {"gpt", "interleaved", "nothing", 2, 2, 1, 4, 1},
-      {"llama", "seq1f1b", "nothing", 2, 2, 2, 2, 4}, {"llama", "zb-v", "optimizer", 2, 4, 2, 4, 1}};
+      {"llama", "seq1f1b", "nothing", 2, 2, 2, 2, 4}, {"llama", "zb-h2", "optimizer", 2, 4, 2, 4, 1}};
   for (size_t i = 0; i < SLI_COUNT(settings); i++) compare(&settings[i]);
   return 0;
 }
