@@ -20,7 +20,7 @@ struct sl_lowered {
   sl_lower_options options;
   char *schedule;
   int chunks, stages, ranks, alike;
-  const sl_traffic *traffic; /* [devices] */
+  uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
   double flops;
   const char *products;
   sl_plan *plan;
@@ -340,7 +340,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
     to->ranks = l.ranks;
     to->alike = l.grid.alike ? sli_grid_ranks(&l.grid) : 1;
     to->flops = l.flops;
-    to->traffic = sli_lower_traffic(&l, &to->arena);
+    to->exchanged = sli_lower_exchanged(&l, &to->arena);
     to->nparams = sli_params_keep(&l, &to->arena, &to->params);
     keep_quotas(to, &l);
     sli_stores_keep(to->stores, &l);
@@ -377,7 +377,14 @@ int sl_lowered_stages(const sl_lowered *l) { return l->stages; }
 int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
 int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
 double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
-const sl_traffic *sl_lowered_traffic(const sl_lowered *l) { return l->traffic; }
+
+void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
+  sl_plan_moved(l->plan, to);
+  for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
+    to[d][SL_TRAFFIC_TENSOR] = l->exchanged[d][SLI_AXIS_TENSOR];
+    to[d][SL_TRAFFIC_DATA] = l->exchanged[d][SLI_AXIS_DATA];
+  }
+}
 
 int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
                      const sl_state_tensor **out) {

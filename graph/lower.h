@@ -163,7 +163,8 @@ sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to); /* two
 double sli_lower_crossing(const sli_lowering *l);
 /* Of what a group receives from other devices of its stage, by all its nodes. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
-const sl_traffic *sli_lower_traffic(const sli_lowering *l, sli_arena *arena); /* [devices] */
+/* What a step moves to each device from others of its stage. [devices] */
+uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
 
 /* Programs of checkpoints: the calls that copy what a group updates (how many at
  * most, and themselves), and the whole program of a store or commit group. */

@@ -18,13 +18,14 @@
  * where h of the row's members sit behind h network links of a host: rings that leave a host
  * over all of them move min(host link, h * network link). */
 #include <math.h>
+#include <stdlib.h>
 
 #include "graph/expand.h"
 #include "graph/lower.h"
 
-/* Of devices nobody has described: as cores of one machine have it, roughly. How many
+/* Of devices nobody has described: cores read what others have made where it lies. How many
  * processes drive them is of no account, for what is learned must not depend on that. */
-static const sli_axis_link beside = {2e-6, 1e10};
+static const sli_axis_link beside = {0, 1e10};
 
 /* ---- links --------------------------------------------------------------------------- */
 
@@ -132,39 +133,16 @@ static double firings(const sli_lowering *l, sli_rate rate) {
   return rate == SLI_PER_TICK ? l->m * l->k : rate == SLI_PER_MICROBATCH ? l->m : 1;
 }
 
-static void count_exchanges(const sli_lowering *l, sl_traffic *traffic) {
+uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES] {
+  double(*sum)[SLI_AXES] = sli_calloc((size_t)l->devices, sizeof *sum);
+  uint64_t(*to)[SLI_AXES] = sli_arena_alloc(arena, (size_t)l->devices * sizeof *to);
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    for (int n = 0; n < g->nnodes; n++) {
-      double bytes = received(l, g->nodes[n]) * firings(l, g->rate);
-      if (g->nodes[n]->remote_axis == SLI_AXIS_TENSOR) traffic[g->device].tensor_bytes += bytes;
-      else traffic[g->device].data_bytes += bytes;
-    }
+    for (int n = 0; n < g->nnodes; n++)
+      sum[g->device][g->nodes[n]->remote_axis] += received(l, g->nodes[n]) * firings(l, g->rate);
   }
-}
-
-/* What goes from one stage's devices to another's goes once to each place along the pipeline
- * where it is read. */
-static void count_crossings(const sli_lowering *l, sl_traffic *traffic) {
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
-    if (b->producer == SL_NONE || b->turn || b->rate == SLI_PER_STORE) continue;
-    if (l->groups[b->producer].host) continue;
-    for (int p = 0; p < l->p; p++) {
-      bool read = false;
-      for (int c = 0; c < b->nconsumers && p != b->device / l->ranks; c++) {
-        const sli_group *to = &l->groups[b->consumers[c]];
-        read |= !to->host && to->device / l->ranks == p;
-      }
-      if (read) traffic[p * l->ranks + b->device % l->ranks].pipeline_bytes +=
-          (double)b->bytes * firings(l, b->rate);
-    }
-  }
-}
-
-const sl_traffic *sli_lower_traffic(const sli_lowering *l, sli_arena *arena) {
-  sl_traffic *traffic = sli_arena_alloc(arena, (size_t)l->devices * sizeof *traffic);
-  count_exchanges(l, traffic);
-  count_crossings(l, traffic);
-  return traffic;
+  for (int d = 0; d < l->devices; d++)
+    for (int a = 0; a < SLI_AXES; a++) to[d][a] = (uint64_t)llround(sum[d][a]);
+  free(sum);
+  return to;
 }

@@ -107,45 +107,41 @@ static void check_axes(void) {
   forget(&m);
 }
 
-static void expect(const char *what, double got, double want) {
-  CHECK(got == want, "%s: %.0f bytes, not %.0f", what, got, want);
+/* To every device of the first stage. */
+static void expect(const char *what, const made *m, sl_traffic traffic, double want) {
+  uint64_t(*to)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)m->plan->ndevices, sizeof *to);
+  sl_lowered_moved(m->lowered, to);
+  for (int d = 0; d < 4; d++)
+    CHECK((double)to[d][traffic] == want, "%s: device %d gets %.0f bytes for %s, not %.0f", what, d,
+          (double)to[d][traffic], sl_traffic_name(traffic), want);
+  free(to);
 }
 
 static void check_bytes(void) {
   const double W = 4.0 * WIDTH * HIDDEN, Y = 4.0 * ROWS * WIDTH, H = 4.0 * ROWS * HIDDEN;
   made m = make(1, 4, 1, "nothing", &machine);
-  const sl_traffic *t = sl_lowered_traffic(m.lowered);
-  for (int d = 0; d < 4; d++) {
-    expect("data parallel, gradients", t[d].data_bytes, 2 * 2 * 3 * W / 4);
-    expect("data parallel, tensor links", t[d].tensor_bytes, 0);
-    expect("data parallel, stages", t[d].pipeline_bytes, 0);
-  }
+  expect("gradients", &m, SL_TRAFFIC_DATA, 2 * 2 * 3 * W / 4);
+  expect("gradients", &m, SL_TRAFFIC_TENSOR, 0);
+  expect("gradients", &m, SL_TRAFFIC_PIPELINE, 0);
   forget(&m);
   /* sums of shards, and parameters gathered for each step */
   m = make(1, 4, 1, "optimizer", &machine);
-  expect("optimizer shared out", sl_lowered_traffic(m.lowered)[1].data_bytes, 2 * 2 * 3 * W / 4);
+  expect("optimizer shared out", &m, SL_TRAFFIC_DATA, 2 * 2 * 3 * W / 4);
   forget(&m);
   m = make(1, 4, 1, "gradients", &machine); /* every tick */
-  expect("gradients shared out", sl_lowered_traffic(m.lowered)[1].data_bytes,
-         2 * (MICROBATCHES * 3 * W / 4 + 3 * W / 4));
+  expect("gradients shared out", &m, SL_TRAFFIC_DATA, 2 * (MICROBATCHES * 3 * W / 4 + 3 * W / 4));
   forget(&m);
   /* w1 and w2 forward, w2 again on the way back: w1 has no input gradient to make */
   m = make(1, 4, 1, "parameters", &machine);
-  expect("parameters shared out", sl_lowered_traffic(m.lowered)[1].data_bytes,
-         MICROBATCHES * (2 + 2 + 1) * 3 * W / 4);
+  expect("parameters shared out", &m, SL_TRAFFIC_DATA, MICROBATCHES * (2 + 2 + 1) * 3 * W / 4);
   forget(&m);
   /* rows of the sum for the loss, the same again on the way back, and the gradient joined */
   m = make(1, 1, 4, "nothing", &machine);
-  t = sl_lowered_traffic(m.lowered);
-  for (int d = 0; d < 4; d++) {
-    expect("columns, then rows", t[d].tensor_bytes, MICROBATCHES * 3 * 3 * Y / 4);
-    expect("columns, then rows: data links", t[d].data_bytes, 0);
-  }
+  expect("columns, then rows", &m, SL_TRAFFIC_TENSOR, MICROBATCHES * 3 * 3 * Y / 4);
+  expect("columns, then rows", &m, SL_TRAFFIC_DATA, 0);
   forget(&m);
-  m = make(2, 2, 2, "nothing", &machine); /* hidden numbers cross in parts, there and back */
-  t = sl_lowered_traffic(m.lowered);
-  for (int d = 0; d < 8; d++)
-    expect("between stages", t[d].pipeline_bytes, MICROBATCHES * H / 4);
+  m = make(2, 2, 2, "nothing", &machine); /* gradients of hidden numbers cross in parts */
+  expect("between stages", &m, SL_TRAFFIC_PIPELINE, MICROBATCHES * H / 4);
   forget(&m);
 }
 

@@ -124,16 +124,12 @@ size_t job_memory_bytes(const sl_plan *plan);
 
 /* ---- predictions ------------------------------------------------------------------------ */
 
-/* What links carry in a step by the plan: between devices of a stage that share tensors,
- * between those that share data, and from stage to stage; all together, and what the device
- * that receives most of it does. */
-enum { TRAFFIC_LINKS = 3 };
-extern const char *const traffic_names[TRAFFIC_LINKS];
-typedef struct traffic_sum {
-  int alike; /* devices that one of the plan stands for */
-  double all[TRAFFIC_LINKS], most[TRAFFIC_LINKS];
-} traffic_sum;
-traffic_sum traffic_of(const job *j);
+/* What a step of the plan moves between devices: all together, and what the device that
+ * receives most of it does. */
+typedef struct moved_sum {
+  double all[SL_TRAFFIC_COUNT], most[SL_TRAFFIC_COUNT];
+} moved_sum;
+moved_sum moved_in_step(const job *j);
 
 /* Runs the plan on the virtual clock and prints its figures. */
 sl_status predict_plan(const job *j);

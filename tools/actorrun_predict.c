@@ -4,30 +4,29 @@
 
 #include "tools/actorrun.h"
 
-traffic_sum traffic_of(const job *j) {
-  const sl_traffic *each = sl_lowered_traffic(j->lowered);
-  traffic_sum sum = {.alike = sl_lowered_alike(j->lowered)};
-  for (int32_t d = 0; d < j->plan->ndevices; d++) {
-    const double bytes[] = {each[d].tensor_bytes, each[d].data_bytes, each[d].pipeline_bytes};
-    for (size_t i = 0; i < SLI_COUNT(bytes); i++) {
-      sum.all[i] += bytes[i] * sum.alike;
-      sum.most[i] = SLI_MAX(sum.most[i], bytes[i]);
+moved_sum moved_in_step(const job *j) {
+  int32_t n = j->plan->ndevices;
+  uint64_t(*to)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)n, sizeof *to);
+  moved_sum sum = {0};
+  sl_lowered_moved(j->lowered, to);
+  for (int32_t d = 0; d < n; d++)
+    for (int t = 0; t < SL_TRAFFIC_COUNT; t++) {
+      sum.all[t] += (double)to[d][t] * sl_lowered_alike(j->lowered);
+      sum.most[t] = SLI_MAX(sum.most[t], (double)to[d][t]);
     }
-  }
+  free(to);
   return sum;
 }
 
-const char *const traffic_names[TRAFFIC_LINKS] = {"tensor", "data", "pipeline"};
-
-static void print_traffic(const job *j) {
-  traffic_sum t = traffic_of(j);
-  for (int i = 0; i < TRAFFIC_LINKS; i++) {
+static void print_moved(const job *j) {
+  moved_sum sum = moved_in_step(j);
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++) {
     char all[32], most[32];
-    sli_format_bytes(all, t.all[i]);
-    sli_format_bytes(most, t.most[i]);
-    if (t.all[i] > 0)
-      printf("  %-8s links carry %s in a step, %s to one device at most\n", traffic_names[i], all,
-             most);
+    sli_format_bytes(all, sum.all[t]);
+    sli_format_bytes(most, sum.most[t]);
+    if (sum.all[t] > 0 && t != SL_TRAFFIC_ASIDE)
+      printf("  %-8s links carry %s in a step, %s to one device at most\n",
+             sl_traffic_name((sl_traffic)t), all, most);
   }
 }
 
@@ -52,7 +51,7 @@ void print_modelled(const job *j, const sl_figures *f) {
   if (flops > 0)
     printf("  passes compute %.4g flop in a step: %.4g Tflop/s a device\n", flops,
            1e-12 * flops / f->step_seconds / devices);
-  print_traffic(j);
+  print_moved(j);
   if (alike > 1)
     printf("  each device above stands for the %d of its stage, which are alike\n", alike);
 }

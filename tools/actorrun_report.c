@@ -94,25 +94,11 @@ static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures
     add_number(bytes, sl_memory_name((sl_memory)use),
                (double)sl_plan_memory(j->plan, d, (sl_memory)use));
   add_number(bytes, "total", (double)sl_device_bytes(&j->plan->devices[d]));
-  const sl_traffic *t = &sl_lowered_traffic(j->lowered)[d];
-  const double link_bytes[] = {t->tensor_bytes, t->data_bytes, t->pipeline_bytes};
-  cJSON *links = cJSON_AddObjectToObject(device, "step_bytes");
-  for (int i = 0; i < TRAFFIC_LINKS; i++) add_number(links, traffic_names[i], link_bytes[i]);
   cJSON_AddItemToArray(devices, device);
-}
-
-/* By the plan: what links carry and passes compute, all devices together. */
-static void add_step_of_plan(cJSON *root, const job *j) {
-  traffic_sum t = traffic_of(j);
-  add_number(root, "alike", t.alike);
-  add_number(root, "step_flops", sl_lowered_flops(j->lowered));
-  cJSON *links = cJSON_AddObjectToObject(root, "step_bytes");
-  for (int i = 0; i < TRAFFIC_LINKS; i++) add_number(links, traffic_names[i], t.all[i]);
 }
 
 static void add_figures(cJSON *root, const job *j) {
   sl_figures figures = sl_runtime_figures(j->rt);
-  add_step_of_plan(root, j);
   add_number(root, "bubble_fraction", figures.bubble_fraction);
   add_number(root, "step_seconds", figures.step_seconds);
   add_number(root, "tokens_per_second",
@@ -132,6 +118,17 @@ static sl_status predict(const job *j, const double *seconds, sl_figures *out) {
   return SL_OK;
 }
 
+/* By the plan: what is moved, and what passes compute, on all devices together; and how many
+ * each of those that are listed stands for. */
+static void add_step_of_plan(cJSON *predicted, const job *j) {
+  moved_sum sum = moved_in_step(j);
+  add_number(predicted, "alike", sl_lowered_alike(j->lowered));
+  add_number(predicted, "flops_per_step", sl_lowered_flops(j->lowered));
+  cJSON *moved = cJSON_AddObjectToObject(predicted, "moved_bytes_per_step");
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
+    add_number(moved, sl_traffic_name((sl_traffic)t), sum.all[t]);
+}
+
 static void add_predicted(cJSON *root, const job *j) {
   const settings *s = j->settings;
   bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
@@ -146,6 +143,7 @@ static void add_predicted(cJSON *root, const job *j) {
                           own ? "measured" : s->profile ? "profile" : "modelled");
   add_number(predicted, "bubble_fraction", figures.bubble_fraction);
   add_number(predicted, "step_seconds", figures.step_seconds);
+  add_step_of_plan(predicted, j);
   cJSON *devices = cJSON_AddArrayToObject(predicted, "devices");
   for (int32_t d = 0; d < j->plan->ndevices; d++) {
     cJSON *device = cJSON_CreateObject();

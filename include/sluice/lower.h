@@ -180,12 +180,9 @@ const sl_plan *sl_lowered_plan(const sl_lowered *lowered);
 /* How many devices each device of the plan stands for: 1 unless all of a grid are alike. */
 int sl_lowered_alike(const sl_lowered *lowered);
 
-/* What a device receives in a step: from devices of its stage along the two axes of the grid,
- * and from other stages. Loading, reports and the clip do not count. */
-typedef struct sl_traffic {
-  double tensor_bytes, data_bytes, pipeline_bytes;
-} sl_traffic;
-const sl_traffic *sl_lowered_traffic(const sl_lowered *lowered); /* [plan->ndevices] */
+/* sl_plan_moved(), with what one device that stands for all would receive of the others.
+ * to[plan->ndevices]. */
+void sl_lowered_moved(const sl_lowered *lowered, uint64_t (*to)[SL_TRAFFIC_COUNT]);
 /* What the passes of a step compute, forward and back, by the ops' costs: on all devices
  * together, but once where several do the same. 0 for inference. */
 double sl_lowered_flops(const sl_lowered *lowered);
