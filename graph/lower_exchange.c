@@ -39,7 +39,7 @@ static int number_of(const sli_lowering *l, int device) {
 sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to) {
   const sl_lower_options *o = l->options;
   if (o->cost.comm > 0) return (sl_hardware_link){o->cost.comm, 0};
-  if (!o->hardware) return (sl_hardware_link){0};
+  if (!o->hardware) return (sl_hardware_link){0, 0};
   int n = per_host(o->hardware);
   bool host = number_of(l, from) / n == number_of(l, to) / n;
   return host ? o->hardware->host_link : o->hardware->link;

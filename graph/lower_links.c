@@ -143,11 +143,17 @@ static int arrival(const sli_lowering *l, const sli_bundle *b, int device) {
   return device - device % l->ranks + b->device % l->ranks;
 }
 
+/* Between devices of one stage the readers take the time. */
+static sl_hardware_link link_to(const sli_lowering *l, const sli_bundle *b, int device) {
+  if (b->device / l->ranks == device / l->ranks) return (sl_hardware_link){0, 0};
+  return sli_lower_link(l, b->device, device);
+}
+
 /* What once a step goes to other stages takes time where a machine is modelled. */
 static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
   bool often = b->rate == SLI_PER_TICK || (l->options->hardware && b->rate == SLI_PER_STEP);
-  if (!often || l->groups[b->producer].host || arrival(l, b, device) == b->device) return false;
-  sl_hardware_link link = sli_lower_link(l, b->device, arrival(l, b, device));
+  if (!often || l->groups[b->producer].host) return false;
+  sl_hardware_link link = link_to(l, b, arrival(l, b, device));
   return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
 }
 
@@ -176,9 +182,8 @@ static int32_t cross(sli_lowering *l, sli_links *x, int32_t reg, const sli_bundl
   bool real = between_processes(l, b->device, reader);
   int device = real ? reader : arrival(l, b, reader);
   sl_space space = real ? sli_kind_host_space(l->kind) : SL_SPACE_DEVICE;
-  sl_hardware_link link = sli_lower_link(l, b->device, device);
-  bool neighbours = b->device / l->ranks == device / l->ranks; /* their readers take the time */
-  double wire = neighbours ? 0 : wire_seconds(&link, b->bytes), way = neighbours ? 0 : link.seconds;
+  sl_hardware_link link = link_to(l, b, device);
+  double wire = wire_seconds(&link, b->bytes), way = link.seconds;
   int32_t from = reg, there = find_link(x, reg, device, space);
   if (there != SL_NONE) return there;
   if (wire > 0 && !real)
@@ -262,9 +267,10 @@ static int32_t cross_directly(sli_lowering *l, sli_links *x, int32_t reg, const 
                               int device, sl_space space) {
   int32_t there = find_link(x, reg, device, space);
   if (there != SL_NONE) return there;
+  sl_hardware_link way = link_to(l, b, device);
   hop h = {.queue = link_queue(l, x, DIRECT, b->device, device), .device = device, .space = space,
            .mark = sl_plan_format(l->plan, ">%d", device),
-           .seconds = wire_seconds(l->options, b->bytes) + sli_lower_crossing(l)};
+           .seconds = wire_seconds(&way, b->bytes) + way.seconds};
   return keep_link(l, x, reg, add_hop(l, reg, b, &h));
 }
 
