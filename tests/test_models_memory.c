@@ -78,7 +78,6 @@ static int64_t shard_elements(const gpt_param *p, const place *at) {
 typedef struct budget {
   place at;
   int64_t param, gather, grad, reduce, state;
-  int64_t zeros;   /* in place of what the first of those who make summands adds */
   int64_t forth[GPT_BLOCKS], back[GPT_BLOCKS], grads[GPT_BLOCKS]; /* whole, by block */
 } budget;
 
@@ -106,10 +105,7 @@ static void count_use(budget *b, const gpt_param *p, const gpt_use *use) {
 
 static void count_param(void *ctx, const gpt_param *p) {
   budget *b = ctx;
-  if (!local_elements(p, &b->at)) {
-    b->zeros += aligned_bytes(gpt_elements(p));
-    return;
-  }
+  if (!local_elements(p, &b->at)) return; /* what the first of those who make summands adds */
   int64_t shard = aligned_bytes(shard_elements(p, &b->at));
   b->param += shard;
   b->state += 2 * shard;
@@ -186,7 +182,7 @@ static void check_grid(const gpt_shape *s, int data, int tensor, sharing sharing
     check_parts(name, x.plan, i, &b);
     check_one(name, x.plan, i, SL_MEMORY_OPTIMIZER, b.state);
     if (tensor > 1 && data > 1 && sharing >= GRADIENTS) continue;
-    check_one(name, x.plan, i, SL_MEMORY_PARAMETERS, b.param + b.gather + b.zeros);
+    check_one(name, x.plan, i, SL_MEMORY_PARAMETERS, b.param + b.gather);
     check_one(name, x.plan, i, SL_MEMORY_GRADIENTS, b.grad + b.reduce);
   }
   lowered_model_fini(&x);
