@@ -75,6 +75,47 @@ __global__ void sum_doubles(summands x, double *y, bool add, int64_t n) {
   y[at] = add ? y[at] + sum : sum;
 }
 
+/* One range of a part, in elements: `width` of each row, `begin` into the whole's. */
+struct range {
+  int64_t whole, part, begin, at, width;
+};
+
+/* What numbers are added up in. */
+__device__ inline double widen(double x) { return x; }
+template <typename T> __device__ inline float widen(T x) { return to_float(x); }
+using sli::assign;
+__device__ inline void assign(double &to, double x) { to = x; }
+
+template <typename T> __global__ void sum_range(summands x, T *y, bool add, range r, int64_t n) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x, row = i / r.width, e = i % r.width;
+  if (i >= n) return;
+  int64_t from = row * r.whole + r.begin + e;
+  T *to = y + row * r.part + r.at + e;
+  auto sum = widen(((const T *)x.of[0])[from]);
+  for (int k = 1; k < x.count; k++) sum += widen(((const T *)x.of[k])[from]);
+  assign(*to, add ? sum + widen(*to) : sum);
+}
+
+template <typename T> void sum_ranges(const sl_call *call, const summands &x, void *stream) {
+  sli_cut cut = sli_part_cut(&call->in_type[0], (const sl_part *)call->attrs->user);
+  int64_t size = (int64_t)sizeof(T), at = 0;
+  for (int r = 0; r < cut.nranges; at += cut.count[r++]) {
+    int64_t n = cut.rows * cut.count[r] / size;
+    range of = {cut.whole / size, cut.part / size, cut.begin[r] / size, at / size,
+                cut.count[r] / size};
+    if (n)
+      launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, sum_range<T>, x, (T *)call->out[0],
+             accumulates(call, 0), of, n);
+  }
+}
+
+summands summands_of(const sl_call *call) {
+  summands x = {};
+  x.count = call->nin;
+  for (int i = 0; i < call->nin; i++) x.of[i] = call->in[i];
+  return x;
+}
+
 } // namespace
 
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state) {
@@ -108,9 +149,7 @@ sl_status sli_cuda_sum_prepare(const sl_call *call, void **state) {
 void sli_cuda_sum(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->in_type[0]);
   bool add = accumulates(call, 0);
-  summands x = {};
-  x.count = call->nin;
-  for (int i = 0; i < call->nin; i++) x.of[i] = call->in[i];
+  summands x = summands_of(call);
   if (call->in_type[0].dtype == SL_F64)
     return launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, sum_doubles, x,
                   (double *)call->out[0], add, n);
@@ -118,5 +157,13 @@ void sli_cuda_sum(const sl_call *call, void *stream) {
     using T = decltype(element);
     launch(stream, grid_of(chunks(n, BLOCK * wide<T>)), BLOCK, 0, sum_arrays<T>, x,
            (T *)call->out[0], add, n);
+  });
+}
+
+void sli_cuda_sum_part(const sl_call *call, void *stream) {
+  summands x = summands_of(call);
+  if (call->in_type[0].dtype == SL_F64) return sum_ranges<double>(call, x, stream);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    sum_ranges<decltype(element)>(call, x, stream);
   });
 }

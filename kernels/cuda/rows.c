@@ -37,7 +37,7 @@ const sli_cuda_row sli_cuda_rows[] = {
     ROW(add), ROW(mul), ROW(mul_b), ROW(gelu), ROW(gelu_b), ROW(relu), ROW(relu_b),
     ROW(tanh), ROW(tanh_b), ROW(swiglu), ROW(swiglu_b), ROW(copy), ROW(fill),
     ROW(slice, .prepare = sli_cuda_slice_prepare), ROW(join, .prepare = sli_cuda_join_prepare),
-    ROW(sum, .prepare = sli_cuda_sum_prepare),
+    ROW(sum, .prepare = sli_cuda_sum_prepare), ROW(sum_part),
     ROW(layernorm), ROW(layernorm_b), ROW(layernorm_w, SCRATCH(sums)),
     ROW(rmsnorm), ROW(rmsnorm_b), ROW(rmsnorm_w, SCRATCH(sums)),
     ROW(rotary, ROTARY), ROW(rotary_b, ROTARY),

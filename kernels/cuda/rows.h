@@ -28,7 +28,7 @@ enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
 /* The launchers of rows.c's table; attention_*.cu, update.cu and so on. */
 #define SLI_CUDA_LAUNCHERS(X)                                                        \
   X(add) X(mul) X(mul_b) X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b)       \
-  X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack) X(slice) X(join) X(sum)              \
+  X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack) X(slice) X(join) X(sum) X(sum_part)  \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w)    \
   X(bias_w) X(embedding) X(embedding_w) X(position) X(position_w) X(rotary) X(rotary_b) \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(cross_entropy_join)    \

@@ -505,6 +505,20 @@ static void check_sum(sl_type x, int summands) {
   kernel_destroy(&k);
 }
 
+/* The sum of one part, of one range or two, of arrays that are there whole. */
+static void check_sum_part(sl_type x, int axis, int nranges) {
+  int64_t n = axis < 0 ? sl_type_elements(&x) : x.dim[axis];
+  sl_part part = {axis, nranges, {1, n - n / 3}, {n / 3, n / 3}};
+  sl_type types[] = {x, x, x};
+  kernel k = kernel_create(&sl_op_sum_part, (sl_attrs){.user = &part}, 3, types, 1);
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    for (int i = 0; i < 3; i++) array_random(k.in[i], &x, 0);
+    k.accumulate = (uint32_t)accumulate;
+    check_call(&k, 0, false);
+  }
+  kernel_destroy(&k);
+}
+
 static void check_parts_and_sums(void) {
   static const sl_dtype dtypes[] = {SL_F32, SL_F64, SL_I32};
   for (int t = 0; t < 3; t++)
@@ -514,6 +528,11 @@ static void check_parts_and_sums(void) {
   check_sum(SL_TYPE(SL_F64, 1001), 3);
   check_sum(F32(5, 411), 1);
   check_sum(F32(16, 128), 8);
+  for (int axis = SL_PART_FLAT; axis < 3; axis++) {
+    if (axis == SL_PART_ALL) continue;
+    check_sum_part(F32(5, 7, 12), axis, 1);
+    check_sum_part(SL_TYPE(SL_F64, 5, 7, 12), axis, 2);
+  }
 }
 
 /* What n devices have found out about their columns, made a loss. */
