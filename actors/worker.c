@@ -26,6 +26,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -597,7 +598,7 @@ static void bind(actor *a) {
   }
   a->firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
                                    .microbatch = t->microbatch, .piece = t->piece},
-                          .bases = a->bases, .first = a->first, .move = a->move};
+                          .name = a->plan->name, .bases = a->bases, .first = a->first, .move = a->move};
   if (a->move) a->move->key = a->out->at.key, a->move->slot = a->out->slot;
 }
 
@@ -631,6 +632,16 @@ static uint64_t unusual_firing(worker *w) {
 
 static void set_timer(worker *w, queue *q, uint64_t fence);
 
+/* The device has failed: so has the run. `a` is the actor of which it was seen. */
+static void look_for_failure(worker *w, const queue *q, const actor *a) {
+  const char *why = q->ops->failure ? q->ops->failure(q->impl) : NULL;
+  if (LIKELY(!why)) return;
+  char *text = sli_format("actor %s on %s: %s", a->plan->name,
+                          w->rt->plan->devices[q->plan->device].name, why);
+  sl_runtime_abort(w->rt, SL_E_DEVICE, text);
+  free(text);
+}
+
 /* Tells whoever looks on which firing is the oldest under way, since when. */
 static void show_flying(queue *q, uint64_t since) {
   int32_t id = q->inflight ? q->flights[q->head].actor->id : SL_NONE;
@@ -640,6 +651,7 @@ static void show_flying(queue *q, uint64_t since) {
 
 static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
                               uint64_t fence) {
+  look_for_failure(w, q, a);
   int32_t at = q->head + q->inflight++;
   flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
   f->actor = a;
@@ -751,7 +763,10 @@ static void retire(worker *w) {
     queue *q = w->polled[i];
     while (q->inflight && q->ops->done(q->impl, q->flights[q->head].fence, w->now_ns))
       retire_head(w, q, w->now_ns);
-    if (q->inflight) continue;
+    if (q->inflight) {
+      look_for_failure(w, q, q->flights[q->head].actor);
+      continue;
+    }
     w->polled[i--] = w->polled[--w->npolled];
     w->nawaited--;
   }

@@ -64,6 +64,15 @@ run again --devices cuda --checkpoint "$work/points" --resume --steps 3
 [[ $(hexes again | wc -l) == 1 ]] || fail "--resume did not go on"
 unset SLUICE_EMULATED_GUARD
 
+# A device that fails ends the run, which names it and an actor.
+for n in 1 40; do
+  status=0
+  SLUICE_EMULATED_BROKEN=$n timeout 60 "$actorrun" --devices cuda --stages 2 --microbatches 2 \
+    --steps 2 --quiet "${model[@]}" >"$work/out" 2>&1 || status=$?
+  grep -q "actor .* on cuda:[01]: GPU 0 failed, seen after .*: an illegal memory access" "$work/out" &&
+    ((status == 1)) || fail "a device failed: status $status: $(cat "$work/out")"
+done
+
 refuse() { # text words...
   local text=$1 status=0
   shift

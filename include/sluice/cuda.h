@@ -43,8 +43,8 @@ sl_status sl_cuda_copy(void *to, const void *from, size_t bytes);
  *
  * Bases lie in the device's memory, those of copies in pinned memory as well. A program is
  * made ready by .prepare, not by sl_program_prepare, and then launched by one thread at a
- * time. A failure of the device ends the process with a message that names the op after
- * which it was seen. */
+ * time. A failure of the device ends the queue (.failure): the text names the op after which
+ * it was seen. */
 extern const sl_queue_ops sl_queue_cuda;
 enum { SL_CUDA_RUN_AHEAD = 64 };
 

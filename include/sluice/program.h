@@ -66,6 +66,7 @@ typedef struct sl_move {
  * looks at it later makes a copy. */
 typedef struct sl_firing {
   sl_tick tick;
+  const char *name;     /* of the actor, for profilers; may be NULL */
   void *const *bases;   /* NULL: the port sits this firing out; a call without any output
                            left is not run */
   const uint8_t *first; /* [nbases] 1: this firing is the first to write that slot */
@@ -134,6 +135,10 @@ typedef struct sl_queue_ops {
   void (*wait)(void *queue, void *other, uint64_t fence);
   /* With it: had that firing completed when done() was asked last? Any worker. */
   bool (*passed)(void *queue, uint64_t fence);
+
+  /* NULL, or: what the device has failed with, as text, or NULL. Looked at after launches and
+   * while firings do not complete: once it has, nothing else is started or completes. */
+  const char *(*failure)(void *queue);
 
   /* How programs are made ready for queues of this kind, on device number `device`, and
    * how large the largest scratch of their calls is. NULL: by sl_program_prepare,

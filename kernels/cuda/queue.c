@@ -10,12 +10,14 @@
 #include <sluice/cuda.h>
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/program.h"
+#include "kernels/cuda/ranges.h"
 
 enum { RING = SL_CUDA_RUN_AHEAD };
 
@@ -28,10 +30,21 @@ typedef struct cuda_queue {
   uint64_t launched;         /* the last fence given */
   _Atomic uint64_t completed; /* the last fence known to be complete: written by the owner;
                                  release, and acquire where others read it */
+  bool failed;
+  char why[200];             /* the first failure */
 } cuda_queue;
 
-static void must(const cuda_queue *q, cudaError_t error, const char *op) {
-  SLI_CHECK(!error, "GPU %d failed, seen after %s: %s", q->device, op, cudaGetErrorString(error));
+/* The device does not recover: from the first failure on the queue does nothing. */
+static void must(cuda_queue *q, cudaError_t error, const char *op) {
+  if (!error || q->failed) return;
+  q->failed = true;
+  snprintf(q->why, sizeof q->why, "GPU %d failed, seen after %s: %s", q->device, op,
+           cudaGetErrorString(error));
+}
+
+static const char *cuda_failure(void *queue) {
+  const cuda_queue *q = queue;
+  return q->failed ? q->why : NULL;
 }
 
 /* ---- opening ------------------------------------------------ */
@@ -117,7 +130,7 @@ static bool cuda_passed(void *queue, uint64_t fence) {
 /* An event is free once the firing that used it last is complete. */
 static cudaEvent_t next_event(cuda_queue *q) {
   cudaEvent_t event = q->events[++q->launched % RING];
-  if (q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
+  if (q->failed || q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
   must(q, cudaEventSynchronize(event), "a firing of long ago");
   atomic_store_explicit(&q->completed, q->launched - RING, memory_order_release);
   return event;
@@ -130,8 +143,10 @@ static bool cuda_launch(void *queue, const sl_program *program, const sl_firing 
   if (!program) return true;
   must(q, cudaSetDevice(q->device), "choosing it");
   cudaEvent_t event = next_event(q);
-  launch_program(q, program, firing);
-  must(q, cudaEventRecord(event, q->stream), "a launch");
+  sli_range_begin(firing->name);
+  if (!q->failed) launch_program(q, program, firing);
+  sli_range_end();
+  if (!q->failed) must(q, cudaEventRecord(event, q->stream), "a launch");
   *fence = q->launched;
   return false;
 }
@@ -140,12 +155,14 @@ static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
   (void)now_ns;
   cuda_queue *q = queue;
   if (cuda_passed(q, fence)) return true;
+  if (q->failed) return false;
   cudaError_t error = cudaEventQuery(q->events[fence % RING]);
   if (error == cudaErrorNotReady) {
     cudaGetLastError(); /* it counts as one: forget it */
     return false;
   }
   must(q, error, "a firing");
+  if (q->failed) return false;
   atomic_store_explicit(&q->completed, fence, memory_order_release);
   return true;
 }
@@ -160,7 +177,7 @@ static uint64_t cuda_due(void *queue, uint64_t fence) {
  * has always been launched before. */
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   cuda_queue *q = queue, *of = other;
-  if (q == of || cuda_passed(of, fence)) return;
+  if (q == of || q->failed || cuda_passed(of, fence)) return;
   must(q, cudaSetDevice(q->device), "choosing it");
   must(q, cudaStreamWaitEvent(q->stream, of->events[fence % RING], 0), "waiting");
 }
@@ -174,6 +191,7 @@ const sl_queue_ops sl_queue_cuda = {
     .due = cuda_due,
     .wait = sl_cuda_queue_wait,
     .passed = cuda_passed,
+    .failure = cuda_failure,
     .prepare = sli_cuda_program_prepare,
     .release = sli_cuda_program_release,
     .scratch = sli_cuda_program_scratch,

@@ -28,7 +28,8 @@ typedef enum cudaError {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
-  cudaErrorNotReady = 600
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700
 } cudaError_t;
 
 typedef struct emulated_stream *cudaStream_t;

@@ -7,7 +7,8 @@
  * those of the real thing: an event stands for all that was in its stream when it was
  * recorded, and a stream that waits for it goes no further until then.
  *
- * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver).
+ * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver). With
+ * SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that they have failed, for good.
  * With SLUICE_EMULATED_GUARD set, the device's memory can be touched by operations alone:
  * the host that follows an address of the device crashes, as it would. */
 #include "tests/emulated/device.h"
@@ -119,6 +120,15 @@ uint64_t seed_by_environment() {
 
 uint64_t state = seed_by_environment();
 
+/* A device that failed does not recover: nothing that it was asked after that comes. */
+bool has_failed(bool records) {
+  static const char *text = getenv("SLUICE_EMULATED_BROKEN");
+  static long left = text ? atol(text) : 0;
+  if (!text) return false;
+  left -= records;
+  return left <= 0;
+}
+
 uint64_t draw(uint64_t below) { /* xorshift64 */
   state ^= state << 13;
   state ^= state >> 7;
@@ -209,6 +219,7 @@ const char *cudaGetErrorString(cudaError_t error) {
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     default: return "invalid argument";
   }
 }
@@ -384,6 +395,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   lock l(device);
+  if (has_failed(true)) return remember(cudaErrorIllegalAddress);
   std::shared_ptr<mark> here(new mark);
   event->recorded = here;
   emulated_enqueue(stream, [here] { here->passed = true; });
@@ -393,6 +405,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 /* An answer takes the device as long as one to eight operations. */
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   lock l(device);
+  if (has_failed(false)) return remember(cudaErrorIllegalAddress);
   bool passed = !event->recorded || event->recorded->passed;
   touch now;
   for (uint64_t n = 1 + draw(8); n-- && advance();) {}
