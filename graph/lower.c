@@ -260,6 +260,7 @@ static sl_status share_out(sl_graph *g, const sli_lowering *l) {
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
   if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, &data);
+  if (!status && data.of) status = sli_check_data(g, &data, o->ngiven, o->given);
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
     status = sli_choose_tensor(g, dims, grid, o->free_data, o->ngiven, o->given, &tensor);
   if (!status && o->sharing) sli_choice_print(g, grid, &data, &tensor, o->sharing);
@@ -288,8 +289,24 @@ static double count_flops(const sl_graph *g, const sli_lowering *l) {
   return sum;
 }
 
+/* What is said of how tensors lie along an axis needs devices along that axis. */
+static sl_status check_given(const sl_lower_options *o) {
+  static const char *const axes[SLI_AXES] = {"data axis (--data-parallel)",
+                                             "tensor axis (--tensor)"};
+  const int sizes[SLI_AXES] = {SLI_MAX(o->data_parallel, 1), SLI_MAX(o->tensor, 1)};
+  for (int i = 0; i < o->ngiven; i++) {
+    const sl_given_sbp *given = &o->given[i];
+    char text[SLI_SBP_TEXT];
+    if (sizes[given->axis] == 1 && given->sbp.kind != SL_BROADCAST)
+      return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s",
+                     given->name, sli_sbp_format(text, given->sbp), axes[given->axis]);
+  }
+  return SL_OK;
+}
+
 static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
-  sl_status status = sli_pass_cut(g);
+  sl_status status = check_given(l->options);
+  if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) l->flops = count_flops(g, l);

@@ -115,6 +115,10 @@ void sli_choice_free(sli_choice *choice);
 sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                           sli_choice *out);
 
+/* Is that what the user has said of it? */
+sl_status sli_check_data(const sl_graph *g, const sli_choice *data, int ngiven,
+                         const sl_given_sbp *given);
+
 /* The tensor axis: the cheapest choice for a microbatch by dynamic programming over the
  * forward nodes, with as many rows of data as one of the data axis's devices has.
  * With free_sources sources may be split too (an axis for whatever is cheapest); else each

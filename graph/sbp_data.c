@@ -1,5 +1,6 @@
 /* The data axis: nothing to choose, and much that may be impossible. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph/sbp_search.h"
 
@@ -97,6 +98,35 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   sli_costs_fini(&costs);
   *out = choice;
   return SL_OK;
+}
+
+/* ---- what the user has said -------------------------------------------------------- */
+
+static sl_status check_given(const sl_graph *g, const sli_choice *data, const sl_given_sbp *given) {
+  char want[SLI_SBP_TEXT], is[SLI_SBP_TEXT];
+  sl_sbp lies = {SL_BROADCAST, 0};
+  const char *why = "--shard says how parameters do";
+  bool known = false;
+  for (int p = 0; p < g->nparams; p++) known |= !strcmp(g->params[p]->name, given->name);
+  for (int i = 0; i < g->nnodes && !known; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!sli_is_shared(n) || strcmp(n->name, given->name)) continue;
+    lies = sli_signature_out(&data->of[i], 0);
+    why = "what comes from rows is split into rows";
+    known = true;
+  }
+  if (!known) return sl_fail(SL_E_USAGE, "no parameter or op is called %s", given->name);
+  if (sli_sbp_equal(lies, given->sbp)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s lies as %s along the data axis, and cannot as %s: %s", given->name,
+                 sli_sbp_format(is, lies), sli_sbp_format(want, given->sbp), why);
+}
+
+sl_status sli_check_data(const sl_graph *g, const sli_choice *data, int ngiven,
+                         const sl_given_sbp *given) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < ngiven && !status; i++)
+    if (given[i].axis == SLI_AXIS_DATA) status = check_given(g, data, &given[i]);
+  return status;
 }
 
 void sli_choice_free(sli_choice *choice) {

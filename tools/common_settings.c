@@ -352,6 +352,8 @@ static sl_status read_given(settings *s, const char *text) {
                  SL_MAX_DIMS - 1);
 }
 
+enum { MOST_DEVICES = 1 << 16 };
+
 static sl_status read_grid(settings *s) {
   size_t texts = 0;
   while (sl_arg_given(s->run, "sbp", (int)texts)) texts++;
@@ -366,6 +368,10 @@ static sl_status read_grid(settings *s) {
   if (!status && parallel > 1 && s->data_parallel * s->tensor > 1)
     status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "
                      "would say: not both", parallel);
+  if (!status && (int64_t)s->data_parallel * s->tensor > MOST_DEVICES)
+    status = sl_fail(SL_E_USAGE, "--data-parallel %d times --tensor %d: at most %d devices can share "
+                     "a stage", s->data_parallel, s->tensor, MOST_DEVICES);
+  if (status) return status;
   s->free_data = parallel > 1;
   if (s->free_data) s->tensor = parallel;
   if (!status && s->data_parallel == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
@@ -380,6 +386,9 @@ static sl_status count_devices(settings *s) {
   int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
   s->stages = (int)sl_arg_int(s->run, "stages");
   if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);
+  if ((int64_t)s->stages * ranks > MOST_DEVICES)
+    return sl_fail(SL_E_USAGE, "%d stages of %d devices each: at most %d devices are possible",
+                   s->stages, ranks, MOST_DEVICES);
   if (!s->devices.count) s->devices.count = s->stages * ranks;
   if (s->devices.nnumbers > s->devices.count)
     return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages%s", sl_arg_text(s->run, "devices"),
