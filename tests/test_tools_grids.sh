@@ -43,7 +43,7 @@ near() { # two reports: losses differ by less than 1e-5 of them
 }
 # moved REPORT KIND: bytes of a step
 moved() {
-  sed -n '/"moved_bytes_per_step"/,/}/p' "$1" | grep -oE "\"$2\":[^,}]*" | grep -oE '[0-9.]+$'
+  sed -n '/"runtime"/,/}/p' "$1" | grep -oE "\"$2\":[^,}]*" | grep -oE '[0-9.]+$'
 }
 sent() { grep -oE '"sent_bytes_per_step":[^,}]*' "$1" | grep -oE '[0-9.]+$'; }
 
