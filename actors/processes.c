@@ -207,8 +207,9 @@ static bool link_launch(void *queue, const sl_program *program, const sl_firing 
   link_queue *q = queue;
   const sl_move *move = firing->move;
   if (!q->peers) { /* all are one process's */
-    sl_status status = move->bytes ? q->copy(firing->bases[1], firing->bases[0], move->bytes) : SL_OK;
-    SLI_CHECK(!status, "a link broke: %s", sl_detail());
+    void *const *ends = firing->bases;
+    SLI_CHECK(!move->bytes || !q->copy(ends[1], ends[0], move->bytes), "a link broke: %s",
+              sl_detail());
     return true;
   }
   sli_message m = {.key = move->key, .reg = move->reg, .slot = move->slot, .kind = SLI_READY,

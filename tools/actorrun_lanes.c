@@ -38,7 +38,8 @@ static void add_lane(lanes *l, const sl_plan *plan, const sl_actor *a, int self)
   const sl_device *from = &plan->devices[plan->queues[a->queue].device];
   const sl_device *to = &plan->devices[r->device];
   bool sends = from->process == self;
-  if (l->of_link[a->queue] != SL_NONE || !is_far(plan, r) || (!sends && to->process != self)) return;
+  if (l->of_link[a->queue] != SL_NONE || !is_far(plan, r)) return;
+  if (!sends && to->process != self) return;
   l->of_link[a->queue] = l->count;
   l->ends[l->count++] = (sli_nccl_lane){.id = a->queue, .sends = sends,
                                         .process = sends ? to->process : from->process,

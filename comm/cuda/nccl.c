@@ -68,7 +68,8 @@ sl_status sli_nccl_find(void) {
 static sl_status blame(const sli_nccl *n, const way *w, sl_status status, const char *why) {
   char *text = sli_strdup(why);
   const sli_nccl_lane *p = &w->plan;
-  int here = n->options.self, from = p->sends ? here : p->process, to = p->sends ? p->process : here;
+  int here = n->options.self;
+  int from = p->sends ? here : p->process, to = p->sends ? p->process : here;
   sl_fail(status, "NCCL from process %d (GPU %d) to process %d (GPU %d): %s", from,
           p->sends ? p->device : p->other_device, to, p->sends ? p->other_device : p->device, text);
   free(text);

@@ -147,7 +147,7 @@ void read_all(int fd, void *data, size_t bytes) {
 }
 
 /* One step of a send or a receive; true: it is over. The file has room for one message. */
-bool move_send(emulated_communicator &c, const void *data, size_t bytes, uint64_t number) {
+bool move_send(emulated_communicator &c, void *data, size_t bytes, uint64_t number) {
   std::atomic<uint64_t> &sent = c.both->sent[c.rank], &taken = c.both->taken[c.rank];
   if (sent < number && taken == number - 1) {
     write_all(c.fd, data, bytes);
@@ -178,7 +178,7 @@ ncclResult_t issue(ncclComm_t comm, bool sends, void *data, size_t bytes, cudaSt
     emulated_enqueue_when(stream, [=, over = false]() mutable {
       if (over || c->aborted) return true;
       if (stalls || emulated_draw(3)) return false;
-      over = sends ? move_send(*c, data, bytes, number) : move_receive(*c, data, bytes, number);
+      over = (sends ? move_send : move_receive)(*c, data, bytes, number);
       c->under_way -= over;
       return over;
     });
@@ -214,8 +214,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
-  if (ranks < 1 || ranks > 2 || rank < 0 || rank >= ranks || config->blocking || config->maxCTAs < 1)
-    return ncclInvalidUsage;
+  if (ranks < 1 || ranks > 2 || rank < 0 || rank >= ranks) return ncclInvalidUsage;
+  if (config->blocking || config->maxCTAs < 1) return ncclInvalidUsage;
   communicator c(new emulated_communicator());
   c->name = id.internal;
   c->rank = rank;
