@@ -231,6 +231,16 @@ if command -v script >/dev/null; then
 fi
 
 # ---- no data ---------------------------------------------------------------------------
+# Grids that are large enough are seen by one device of each stage; no data is needed.
+large="--layers 4 --width 256 --heads 8 --context 64 --batch 64"
+run 0 --dry-run --clock virtual --machine a100-sxm-80gb --stages 2 --tensor 8 --data-parallel 8 \
+  --microbatches 4 gpt $large
+says "timed:64-127" out; says "a step takes" out; says "Tflop/s a device" out
+says "tensor   links carry" out; says "data     links carry" out; says "pipeline links carry" out
+says "stands for the 64 of its stage" out
+run 0 --clock virtual --machine a100-sxm-80gb --tensor 2 --data-parallel 2 --steps 2 \
+  --report r.json gpt $large
+says '"moved_bytes_per_step"' r.json; says '"alike":	1' r.json
 run 0 --clock virtual --stages 4 --microbatches 4 --steps 3 --cost F=1,B=2,W=0 --report r.json \
   gpt $small
 says '"virtual"' r.json

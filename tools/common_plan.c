@@ -34,7 +34,7 @@ static double most_activations(const settings *s) {
 
 /* Large grids are predicted by one device of each, which is as good, and soon done. */
 static bool one_for_all(const settings *s) {
-  enum { MOST_DEVICES = 64 };
+  enum { MOST_DEVICES = 16 };
   return s->clock == SL_CLOCK_VIRTUAL && s->stages * s->data_parallel * s->tensor > MOST_DEVICES;
 }
 

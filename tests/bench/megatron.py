@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Predicted throughputs beside those published of Megatron-LM.
+
+    SLUICE_BUILD=build/release tests/bench/megatron.py [--rows N] [-- actorrun's options]
+
+Rows are Table 1 of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+Clusters Using Megatron-LM" (arXiv 2104.04473). The paper's Tflop/s a GPU count what is computed,
+with the forward pass done twice, for activations are recomputed:
+
+    F = 96 B s l h^2 (1 + s/6h + V/16lh)
+
+Sluice keeps activations, so what it would compute is a quarter less (the same with 72 and 12), in
+a shorter step; both are rates at which a GPU computes, which is what is compared. Nothing is set
+row by row: machines/a100-sxm-80gb.json, one sequence a device and microbatch, interleaved with as
+many chunks as divide the layers, 2 before 3, where there is a pipeline.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+SEQUENCE, VOCABULARY = 2048, 51200
+# parameters (10^9), heads, hidden size, layers, tensor, pipeline, GPUs, batch, Tflop/s a GPU
+ROWS = [(1.7, 24, 2304, 24, 1, 1, 32, 512, 137), (3.6, 32, 3072, 30, 2, 1, 64, 512, 138),
+        (7.5, 32, 4096, 36, 4, 1, 128, 512, 142), (18.4, 48, 6144, 40, 8, 1, 256, 1024, 135),
+        (39.1, 64, 8192, 48, 8, 2, 512, 1536, 138), (76.1, 80, 10240, 60, 8, 4, 1024, 1792, 140),
+        (145.6, 96, 12288, 80, 8, 8, 1536, 2304, 148),
+        (310.1, 128, 16384, 96, 8, 16, 1920, 2160, 155),
+        (529.6, 128, 20480, 105, 8, 35, 2520, 2520, 163),
+        (1008.0, 160, 25600, 128, 8, 64, 3072, 3072, 163)]
+
+
+def flops(batch, hidden, layers, forwards):
+    """Of a step that does the forward pass so often, and the backward pass once."""
+    passes = forwards + 2
+    per_layer = 24 * batch * SEQUENCE * hidden**2 * (1 + SEQUENCE / (6 * hidden))
+    return passes * layers * per_layer + 6 * batch * SEQUENCE * hidden * VOCABULARY
+
+
+def chunks_of(layers, pipeline):
+    if pipeline == 1:
+        return 1
+    return next((v for v in (2, 3) if layers % (pipeline * v) == 0), 1)
+
+
+def command(row, report, more):
+    _, heads, hidden, layers, tensor, pipeline, gpus, batch, _ = row
+    data, chunks = gpus // (tensor * pipeline), chunks_of(layers, pipeline)
+    schedule = ["--schedule", "interleaved", "--chunks", str(chunks)] if chunks > 1 else []
+    return [os.environ["SLUICE_BUILD"] + "/bin/actorrun", "--clock", "virtual", "--machine",
+            "a100-sxm-80gb", "--dtype", "bf16", "--memory", "100T", "--steps", "3", "--quiet",
+            "--report", report, "--stages", str(pipeline), "--tensor", str(tensor),
+            "--data-parallel", str(data), "--microbatches", str(batch // data), *schedule, *more,
+            "gpt", "--layers", str(layers), "--width", str(hidden), "--heads", str(heads),
+            "--context", str(SEQUENCE), "--vocab", str(VOCABULARY), "--batch", str(batch)]
+
+
+def predict(row, more):
+    with tempfile.TemporaryDirectory() as folder:
+        report = folder + "/report.json"
+        words = command(row, report, more)
+        start = time.monotonic()
+        subprocess.run(words, check=True)
+        with open(report) as file:
+            return json.load(file), time.monotonic() - start
+
+
+def show(row, more):
+    size, _, hidden, layers, tensor, pipeline, gpus, batch, published = row
+    report, took = predict(row, more)
+    step = report["predicted"]["step_seconds"]
+    rate = flops(batch, hidden, layers, 1) / step / gpus * 1e-12
+    published_step = flops(batch, hidden, layers, 2) / gpus / published * 1e-12
+    memory = max(d["peak_bytes"]["total"] for d in report["devices"]) / 2**30
+    print(f"| {size:g} | {tensor} x {pipeline} x {gpus // (tensor * pipeline)} | {published} |"
+          f" {rate:.0f} | {100 * (rate / published - 1):+.0f} % | {published_step:.1f} s |"
+          f" {step:.1f} s | {100 * report['bubble_fraction']:.0f} % | {memory:.0f} GiB |"
+          f" {took:.1f} s |", flush=True)
+
+
+def main():
+    words = sys.argv[1:]
+    more = words[words.index("--") + 1:] if "--" in words else []
+    count = int(words[words.index("--rows") + 1]) if "--rows" in words else len(ROWS)
+    print("| 10^9 parameters | T x P x D | published Tflop/s | predicted | off | published step |"
+          " predicted | bubble | memory | took |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for row in ROWS[:count]:
+        show(row, more)
+
+
+main()
