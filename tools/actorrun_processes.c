@@ -363,7 +363,14 @@ static void leave(processes *p) {
   for (int ms = 0; !p->self && atomic_load(&p->gone) < p->count - 1 && ms < 1000; ms++) usleep(1000);
 }
 
+/* A meeting that is broken off ends before the reason is known. */
+static void await_reason(const processes *p) {
+  enum { PATIENCE_MS = 2000 };
+  for (int ms = 0; ms < PATIENCE_MS && !atomic_load(&p->lost); ms++) usleep(1000);
+}
+
 sl_status processes_end(processes *p, sl_status status) {
+  if (status == SL_E_STOPPED) await_reason(p);
   if (atomic_load(&p->lost)) return sl_fail(SL_E_PEER, "%s", p->why);
   if (status) {
     sli_control_abort(p->control, sl_detail());

@@ -192,7 +192,7 @@ ncclResult_t issue(ncclComm_t comm, bool sends, void *data, size_t bytes, cudaSt
 /* Has the other end come? */
 bool meets(emulated_communicator &c) {
   if (c.has_met || !c.both->device[1 - c.rank]) return c.has_met;
-  c.failed = c.both->device[0] == c.both->device[1]; /* as the real one does */
+  c.failed |= c.both->device[0] == c.both->device[1]; /* as the real one does */
   if (!c.rank) unlink(c.name.c_str());
   return c.has_met = true;
 }
