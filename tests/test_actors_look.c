@@ -82,6 +82,11 @@ static void wait_until_settled(const sl_runtime *rt, sl_look *look) {
   }
   usleep(50000);
   sl_runtime_look(rt, look);
+  /* until it has hung for longer than it took to get there, however slow the machine */
+  for (int ms = 0; ms < 20000 && look->idle[HANGS] >= 0.4; ms += 10) {
+    usleep(10000);
+    sl_runtime_look(rt, look);
+  }
 }
 
 static void check_wait(const sl_look *look, int32_t queue, sl_wait why, int32_t reg, int32_t on) {
