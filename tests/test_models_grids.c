@@ -12,7 +12,7 @@
 #if defined(__SANITIZE_THREAD__)
 enum { LESS = 11 }; /* sanitizers take their time: fewer of the cases */
 #elif defined(__SANITIZE_ADDRESS__)
-enum { LESS = 4 };
+enum { LESS = 8 };
 #else
 enum { LESS = 1 };
 #endif
