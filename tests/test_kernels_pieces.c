@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "tests/kernel_call.h"
+#include "tests/kernel_levels.h"
 #include "tests/reference_kernels.h"
 
 enum { MOST_PIECES = 6 };
@@ -312,15 +313,6 @@ int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
   printf("seed %llu\n", (unsigned long long)seed);
   fflush(stdout);
-  for (int level = 0; level <= 2; level++) {
-    pid_t child = fork();
-    if (!child) {
-      setenv("SLUICE_CPU_LEVEL", (const char[]){(char)('0' + level), 0}, 1);
-      check_all(seed);
-      exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0, "level %d failed", level);
-  }
+  on_every_level(check_all, seed);
   return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "tests/kernel_call.h"
+#include "tests/kernel_levels.h"
 #include "tests/reference_kernels.h"
 
 enum { ABSENT = -1 };
@@ -261,15 +262,6 @@ int main(int argc, char **argv) {
   printf("seed %llu\n", (unsigned long long)seed);
   fflush(stdout);
   check_every_row_with_gradients_is_claimed();
-  for (int level = 0; level <= 2; level++) {
-    pid_t child = fork();
-    if (!child) {
-      setenv("SLUICE_CPU_LEVEL", (const char[]){(char)('0' + level), 0}, 1);
-      check_all(seed);
-      exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0, "level %d failed", level);
-  }
+  on_every_level(check_all, seed);
   return 0;
 }

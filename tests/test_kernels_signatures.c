@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "tests/kernel_call.h"
+#include "tests/kernel_levels.h"
 
 enum { MOST_MEMBERS = 4, ABSENT = -1 };
 
@@ -470,15 +471,6 @@ int main(int argc, char **argv) {
   printf("seed %llu\n", (unsigned long long)seed);
   fflush(stdout);
   check_every_row_with_signatures_is_claimed();
-  for (int level = 0; level <= 2; level++) {
-    pid_t child = fork();
-    if (!child) {
-      setenv("SLUICE_CPU_LEVEL", (const char[]){(char)('0' + level), 0}, 1);
-      check_all(seed);
-      exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0, "level %d failed", level);
-  }
+  on_every_level(check_all, seed);
   return 0;
 }
