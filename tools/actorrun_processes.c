@@ -41,7 +41,8 @@ struct processes {
   int64_t begun;              /* the most */
   atomic_int gone;            /* process 0: others that know of the common end */
   /* Of the first loss; set by whoever sees it, read after the run. */
-  atomic_bool lost;
+  atomic_bool losing; /* somebody writes `why`: the first to know */
+  atomic_bool lost;   /* and it is written */
   char why[512];
 };
 
@@ -49,7 +50,10 @@ struct processes {
 
 /* The job is over. Any thread; the first word counts. */
 static void give_up(processes *p, const char *text) {
-  if (!atomic_exchange(&p->lost, true)) snprintf(p->why, sizeof p->why, "%s", text);
+  if (!atomic_exchange(&p->losing, true)) {
+    snprintf(p->why, sizeof p->why, "%s", text);
+    atomic_store(&p->lost, true);
+  }
   sl_runtime *rt = atomic_load_explicit(&p->rt, memory_order_acquire);
   if (rt) sl_runtime_abort(rt, SL_E_PEER, text);
 }
