@@ -4,15 +4,21 @@
 
 #include <sluice/program.h>
 
-/* The calls of this firing's piece, program->ncalls of them, and the tick they are told. */
-static inline const sl_program_call *sli_program_calls(const sl_program *program,
-                                                       const sl_firing *firing, sl_tick *tick) {
+/* The variant for this firing's piece, and the tick its calls are told. */
+static inline int sli_program_variant(const sl_program *program, const sl_firing *firing,
+                                      sl_tick *tick) {
   *tick = firing->tick;
-  if (!program->pieces) return program->calls;
+  if (!program->pieces) return 0;
   const sl_program_piece *piece = &program->pieces[tick->piece];
   tick->row = piece->row;
   tick->rows = piece->rows;
-  return program->calls + piece->variant * program->ncalls;
+  return piece->variant;
+}
+
+/* Its calls, program->ncalls of them. */
+static inline const sl_program_call *sli_program_calls(const sl_program *program,
+                                                       const sl_firing *firing, sl_tick *tick) {
+  return program->calls + sli_program_variant(program, firing, tick) * program->ncalls;
 }
 
 static inline void *sli_place_address(sl_place place, void *const *bases) {

@@ -53,6 +53,7 @@ typedef struct sl_program {
   int nbases; /* how many bases its places refer to; the last one is the workspace */
   int nvariants;           /* the same calls with other shapes; 0: 1 */
   const sl_program_piece *pieces; /* by tick.piece; NULL: sequences are not cut */
+  void *state; /* of the kind of queue that prepared it; NULL: none */
 } sl_program;
 
 /* Where a link carries what it reads: a slot that lies in another process. */

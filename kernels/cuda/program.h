@@ -1,4 +1,4 @@
-/* Programs made ready for a GPU (rows.c), as the queue sees them. */
+/* Programs made ready for a GPU, as the queue sees them. */
 #ifndef SLUICE_CUDA_PROGRAM_H
 #define SLUICE_CUDA_PROGRAM_H
 
@@ -10,6 +10,24 @@ typedef struct sli_cuda_call {
   void (*release)(void *state);
   void *state; /* the row's own */
 } sli_cuda_call;
+
+/* What is launched as one: a call, or several that are fused. */
+typedef struct sli_cuda_step {
+  int ncalls;
+  const sl_program_call **calls;
+} sli_cuda_step;
+
+/* Of one variant, in the order they are launched in. */
+typedef struct sli_cuda_steps {
+  int count;
+  sli_cuda_step *steps;
+} sli_cuda_steps;
+
+/* A program's state. */
+typedef struct sli_cuda_program {
+  int nvariants;
+  sli_cuda_steps *variants; /* as sli_program_variant() counts them */
+} sli_cuda_program;
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device);
 void sli_cuda_program_release(sl_program *program);

@@ -102,24 +102,35 @@ static void launch_call(cuda_queue *q, const sl_program_call *c, const sl_firing
   must(q, cudaGetLastError(), c->op->name);
 }
 
-/* Only while durations are measured: waits for the call. */
-static void measure_call(cuda_queue *q, const sl_program_call *c, const sl_firing *firing,
+static void launch_step(cuda_queue *q, const sli_cuda_step *step, const sl_firing *firing,
+                        const sl_tick *tick) {
+  for (int i = 0; i < step->ncalls; i++) launch_call(q, step->calls[i], firing, tick);
+}
+
+/* Only while durations are measured: waits for the step, whose time counts as its first
+ * call's; the others took none. */
+static void measure_step(cuda_queue *q, const sli_cuda_step *step, const sl_firing *firing,
                          const sl_tick *tick) {
+  const char *name = step->calls[0]->op->name;
   float ms = 0;
-  must(q, cudaEventRecord(q->before, q->stream), c->op->name);
-  launch_call(q, c, firing, tick);
-  must(q, cudaEventRecord(q->after, q->stream), c->op->name);
-  must(q, cudaEventSynchronize(q->after), c->op->name);
-  must(q, cudaEventElapsedTime(&ms, q->before, q->after), c->op->name);
-  if (c->time->calls++) c->time->ns += (uint64_t)(1e6 * (double)ms);
+  must(q, cudaEventRecord(q->before, q->stream), name);
+  launch_step(q, step, firing, tick);
+  must(q, cudaEventRecord(q->after, q->stream), name);
+  must(q, cudaEventSynchronize(q->after), name);
+  must(q, cudaEventElapsedTime(&ms, q->before, q->after), name);
+  for (int i = 0; i < step->ncalls; i++) {
+    sl_call_time *time = step->calls[i]->time;
+    if (time && time->calls++ && !i) time->ns += (uint64_t)(1e6 * (double)ms);
+  }
 }
 
 static void launch_program(cuda_queue *q, const sl_program *program, const sl_firing *firing) {
+  const sli_cuda_program *made = program->state;
   sl_tick tick;
-  const sl_program_call *calls = sli_program_calls(program, firing, &tick);
-  for (int i = 0; i < program->ncalls; i++)
-    if (calls[i].time) measure_call(q, &calls[i], firing, &tick);
-    else launch_call(q, &calls[i], firing, &tick);
+  const sli_cuda_steps *steps = &made->variants[sli_program_variant(program, firing, &tick)];
+  for (int i = 0; i < steps->count; i++)
+    if (steps->steps[i].calls[0]->time) measure_step(q, &steps->steps[i], firing, &tick);
+    else launch_step(q, &steps->steps[i], firing, &tick);
 }
 
 static bool cuda_passed(void *queue, uint64_t fence) {
