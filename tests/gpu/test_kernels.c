@@ -3,9 +3,9 @@
  * and even ones, with absent outputs, adding to what is there, in pieces, on f32 tensors
  * and on bf16 ones.
  *
- *   test_kernels [SEED]
+ *   test_kernels [SEED [small]]
  *
- * Built against tests/emulated the same claims are checked where there is no GPU, on the
+ * With `small` the large shapes are left out. Built against tests/emulated the same claims are checked where there is no GPU, on the
  * smaller shapes, with the threads of a block in two orders. */
 #include <unistd.h>
 
@@ -15,8 +15,10 @@
 
 #ifdef SLUICE_EMULATED
 extern int emulated_backwards;
+enum { IS_EMULATED = 1 };
 #else
 static int emulated_backwards; /* a GPU's threads run as they please */
+enum { IS_EMULATED = 0 };
 #endif
 
 enum { ABSENT = -1 };
@@ -76,7 +78,9 @@ static const claim claims[] = {
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
-#ifndef SLUICE_EMULATED
+};
+
+static const claim large_claims[] = {
     {&sl_op_linear, {0}, 3, {F32(2048, 768), F32(3072, 768), F32(3072)}, 0},
     {&sl_op_embedding, {0}, 2, {I32(8, 1024), F32(50257, 768)}, 50257},
     {&sl_op_layernorm, {0}, 3, {F32(4096, 768), F32(768), F32(768)}, 0},
@@ -88,7 +92,6 @@ static const claim claims[] = {
      {F32(1, 500, 512), F32(1, 500, 512), F32(1, 500, 512)}, 0},
     {&sl_op_cross_entropy, {0}, 2, {F32(1024, 50257), I32(1024)}, 50257},
     {&sl_op_gelu, {0}, 1, {F32(4096, 3072)}, 0},
-#endif
 };
 
 /* ---- what bf16 tensors are ------------------------------------------------------------
@@ -299,11 +302,10 @@ static const cut cuts[] = {
     {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}},
     {&sl_op_attention_packed_piece, {.heads = 2, .kv_heads = 2, .length = 21}, 2, {96}, 1, 2,
      {15, 6}},
-#ifndef SLUICE_EMULATED
-    {&sl_op_attention_packed_piece, {.heads = 12, .length = 1024}, 2, {3 * 768}, 1, 4,
-     {256, 256, 256, 256}},
-#endif
 };
+
+static const cut large_cut = {&sl_op_attention_packed_piece, {.heads = 12, .length = 1024}, 2,
+                              {3 * 768}, 1, 4, {256, 256, 256, 256}};
 
 static void carry(kernel *to, int o, const kernel *from, int p) {
   memcpy(to->out[o], from->out[p], sl_type_bytes(&to->out_type[o]));
@@ -561,6 +563,7 @@ static void check_every_row_is_there(void) {
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  bool small = IS_EMULATED || (argc > 2 && !strcmp(argv[2], "small"));
   need_gpu();
   printf("seed %llu\n", (unsigned long long)seed);
   fflush(stdout);
@@ -568,7 +571,10 @@ int main(int argc, char **argv) {
   check_every_row_is_there();
   for (int bf16 = 0; bf16 < 2; bf16++) {
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) check_claim(&claims[i], bf16);
+    for (size_t i = 0; i < sizeof large_claims / sizeof *large_claims && !small; i++)
+      check_claim(&large_claims[i], bf16);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) check_cut(&cuts[i], bf16);
+    if (!small) check_cut(&large_cut, bf16);
     check_packed(bf16);
     check_rounded_gradient(bf16);
   }

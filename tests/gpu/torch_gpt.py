@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""GPT-2 in PyTorch, trained as actorrun trains its gpt: bf16 autocast, torch.compile,
+scaled_dot_product_attention, fused AdamW, a clip of the global gradient norm; the same
+order of the data, microbatches and learning rates. For bench_train.
+
+It trains in turns: each line on its input asks for one step and then so many more, which
+are timed together. It answers each step with `step<TAB>loss`, and then with the line
+`seconds<TAB>SECONDS`. What is compiled stays, so only the first turn waits for it; between
+turns the device's memory is given back but for weights and the optimizer's state.
+"""
+import argparse
+import json
+import struct
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--layers", type=int, default=12)
+    p.add_argument("--width", type=int, default=768)
+    p.add_argument("--heads", type=int, default=12)
+    p.add_argument("--context", type=int, default=1024)
+    p.add_argument("--vocab", type=int, default=50257)
+    p.add_argument("--batch", type=int, default=8, help="rows per step")
+    p.add_argument("--microbatches", type=int, default=1)
+    p.add_argument("--data", required=True, help="flat 16-bit tokens")
+    p.add_argument("--init", help="safetensors with GPT-2's names; else random")
+    p.add_argument("--lr", type=float, default=6e-4)
+    p.add_argument("--warmup", type=int, default=20)
+    p.add_argument("--weight-decay", type=float, default=0.1)
+    p.add_argument("--clip", type=float, default=1.0)
+    p.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    p.add_argument("--compile", choices=["on", "off"], default="on")
+    p.add_argument("--device", default="cuda")
+    return p.parse_args()
+
+
+# ---- the model ----------------------------------------------------------------
+
+class Block(nn.Module):
+    def __init__(self, o):
+        super().__init__()
+        self.heads = o.heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(o.width), nn.LayerNorm(o.width)
+        self.qkv, self.proj = nn.Linear(o.width, 3 * o.width), nn.Linear(o.width, o.width)
+        self.up, self.down = nn.Linear(o.width, 4 * o.width), nn.Linear(4 * o.width, o.width)
+
+    def forward(self, x):  # [B, T, C]
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+                   for y in self.qkv(self.ln_1(x)).split(c, dim=2))  # [B, H, T, C/H]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    def __init__(self, o):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(o.vocab, o.width), nn.Embedding(o.context, o.width)
+        self.blocks = nn.ModuleList(Block(o) for _ in range(o.layers))
+        self.ln_f = nn.LayerNorm(o.width)
+        for p in self.parameters():
+            if p.ndim == 2:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens, targets):  # [B, T]
+        x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+# ---- weights with the names that GPT-2's files have ------------------------------------
+
+NAMES = {"ln_1": "ln_1", "ln_2": "ln_2", "qkv": "attn.c_attn", "proj": "attn.c_proj",
+         "up": "mlp.c_fc", "down": "mlp.c_proj"}
+
+
+def stored_name(name):
+    """Of a parameter here; and whether the file has it transposed."""
+    if not name.startswith("blocks."):
+        return f"transformer.{name}", False
+    _, layer, part, kind = name.split(".")
+    linear = not part.startswith("ln") and kind == "weight"
+    return f"transformer.h.{layer}.{NAMES[part]}.{kind}", linear
+
+
+def read_safetensors(path):
+    """Arrays by name, f32 only."""
+    with open(path, "rb") as f:
+        length, = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(length))
+    data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    header.pop("__metadata__", None)
+    arrays = {}
+    for name, entry in header.items():
+        if entry["dtype"] != "F32":
+            sys.exit(f"torch_gpt: {path}: {name} is {entry['dtype']}, not F32")
+        begin, end = entry["data_offsets"]
+        arrays[name] = data[begin:end].view("<f4").reshape(entry["shape"])
+    return arrays
+
+
+def load_weights(model, path):
+    arrays = read_safetensors(path)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            name, transposed = stored_name(name)
+            if name not in arrays:
+                sys.exit(f"torch_gpt: {path} has no {name}")
+            x = torch.from_numpy(np.array(arrays[name]))
+            p.copy_(x.T if transposed else x)
+
+
+# ---- training --------------------------------------------------------------------
+
+class Trainer:
+    def __init__(self, o):
+        torch.manual_seed(1)
+        torch.set_float32_matmul_precision("high")
+        self.o, self.step, self.on_gpu = o, 0, o.device.startswith("cuda")
+        self.stream = torch.from_numpy(np.fromfile(o.data, "<u2").astype(np.int64))
+        model = GPT(o)
+        if o.init:
+            load_weights(model, o.init)
+        model.to(o.device)
+        self.params = list(model.parameters())
+        self.optimizer = torch.optim.AdamW(
+            [dict(params=[p for p in self.params if p.ndim >= 2], weight_decay=o.weight_decay),
+             dict(params=[p for p in self.params if p.ndim < 2], weight_decay=0.0)],
+            betas=(0.9, 0.95), eps=1e-8, fused=True)
+        self.model = torch.compile(model) if o.compile == "on" else model
+
+    def rows(self, first, count):
+        """Sequences first .. first+count-1 of the endless, unshuffled order."""
+        context = self.o.context
+        whole = (len(self.stream) - 1) // context
+        at = [i % whole * context for i in range(first, first + count)]
+        both = torch.stack([self.stream[a:a + context + 1] for a in at])
+        if self.on_gpu:
+            both = both.pin_memory()
+        both = both.to(self.o.device, non_blocking=True)
+        return both[:, :-1].contiguous(), both[:, 1:].contiguous()
+
+    def train_step(self):
+        """Returns the loss, which is still being computed."""
+        o, total = self.o, 0
+        each = o.batch // o.microbatches
+        for j in range(o.microbatches):
+            tokens, targets = self.rows(self.step * o.batch + j * each, each)
+            with torch.autocast("cuda" if self.on_gpu else "cpu", torch.bfloat16, enabled=o.dtype == "bf16"):
+                loss = self.model(tokens, targets)
+            (loss / o.microbatches).backward()
+            total = total + loss.detach() / o.microbatches
+        if o.clip > 0:
+            torch.nn.utils.clip_grad_norm_(self.params, o.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = o.lr * min(1.0, (self.step + 1) / max(o.warmup, 1))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return total
+
+    def turn(self, steps):
+        losses, first = [self.train_step()], self.step - 1
+        begin = self.now()
+        losses += [self.train_step() for _ in range(steps)]
+        seconds = self.now() - begin
+        for step, loss in enumerate(losses, first):
+            print(f"{step}\t{loss.item():.9g}")
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+        print(f"seconds\t{seconds:.9g}", flush=True)
+
+    def now(self):
+        """When all that was asked of the device is done."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def main():
+    trainer = Trainer(options())
+    for line in sys.stdin:
+        trainer.turn(int(line))
+
+
+if __name__ == "__main__":
+    main()
