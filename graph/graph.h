@@ -19,6 +19,7 @@ struct sl_tensor {
   bool needs_grad;     /* a parameter, or computed from one */
   int rank;            /* which of its stage's devices makes it, 0 where there is one */
   bool brief;          /* the whole of what devices share out, for the moment it is needed */
+  bool narrow;         /* is bf16 where devices compute on such; see sli_narrow_mark */
   const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
                           several devices: which part of the whole this is; NULL: all. What
                           devices have of one whole goes by one name */
@@ -159,6 +160,12 @@ sl_status sli_pass_outputs(sl_graph *g);
  * a parameter read it packed, and packs it once a step on the block that uses
  * it; weight gradients round their operands as they go. */
 void sli_pass_products(sl_graph *g);
+
+/* Pass 4, for devices that compute on bf16 tensors where products are to be in bf16: those
+ * that flow through the model become bf16. Comes when all nodes are there. Alone, the first
+ * half of it: says which they would be. */
+void sli_pass_narrow(sl_graph *g);
+void sli_narrow_mark(sl_graph *g);
 
 /* Part of both: keeps the nodes that `roots` are computed from, drops the rest,
  * and blocks left without forward nodes; numbers everything anew; puts a source

@@ -17,6 +17,7 @@ typedef struct sli_kind {
   bool computes;               /* on values; else only time passes */
   bool times_calls;            /* measures every call, which costs it next to nothing */
   const char *(*bf16)(void);   /* how it multiplies bf16, NULL: it does not */
+  bool narrow;                 /* with it, computes on tensors of bf16 */
 } sli_kind;
 
 /* NULL: the default. SL_E_USAGE if there is no such kind. */

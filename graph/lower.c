@@ -22,7 +22,7 @@ struct sl_lowered {
   int chunks, stages, ranks, alike;
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
   double flops;
-  const char *products;
+  const char *products, *tensors;
   sl_plan *plan;
   int nparams;
   const sl_param_info *params;
@@ -183,8 +183,6 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
   l->v = o->chunks;
   if (l->p < 1 || l->v < 0)
     return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
-  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
-    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
   if (o->store_every > INT32_MAX / ((int64_t)l->m * l->k) || o->store_every > MOST_STORE_EVERY)
     return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
                    "%d pieces", (long long)o->store_every, l->m, l->k);
@@ -310,13 +308,21 @@ static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) l->flops = count_flops(g, l);
-  return status || sli_grid_ranks(&l->grid) == 1 ? status : share_out(g, l);
+  if (status || sli_grid_ranks(&l->grid) == 1) return status;
+  if (l->narrow) sli_narrow_mark(g); /* what they are will say what their exchange costs */
+  return share_out(g, l);
 }
 
-/* How products are computed, as asked for and as far as the devices can. */
-static const char *choose_products(const sli_lowering *l) {
-  const char *bf16 = l->options->dtype == SL_BF16 && l->kind->bf16 ? l->kind->bf16() : NULL;
-  return bf16 ? bf16 : sl_dtype_name(SL_F32);
+/* What is multiplied, as asked for and as far as the devices can. */
+static sl_status check_dtype(const sl_lower_options *o, sli_lowering *l) {
+  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
+    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
+  l->bf16 = o->dtype == SL_BF16 && l->kind->bf16 ? l->kind->bf16() : NULL;
+  l->narrow = l->bf16 && l->kind->narrow;
+  if (!l->bf16 || l->narrow || l->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
+                 "with --shard parameters no device has them for a step: --shard gradients, or "
+                 "--dtype fp32");
 }
 
 /* Passes over the graph, once, and then the lowering itself. */
@@ -325,13 +331,9 @@ static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   sl_graph *g = l->g;
   sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, l);
   if (status) return status;
-  to->products = choose_products(l);
-  if (strcmp(to->products, sl_dtype_name(SL_F32)) && l->sharding == SLI_SHARD_PARAMETERS)
-    return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step, but "
-                   "with --shard parameters no device has them for a step: --shard gradients, or "
-                   "--dtype fp32");
-  if (strcmp(to->products, sl_dtype_name(SL_F32))) sli_pass_products(g);
+  if (l->bf16) sli_pass_products(g);
   add_reports(to);
+  if (l->narrow) sli_pass_narrow(g);
   if (!is_auto(l->options)) return sli_lower_once(l);
   const sli_lowering origin = *l;
   return sli_lower_auto(&origin, MOST_CHUNKS, l);
@@ -343,6 +345,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
                     .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
   sl_status status = check_options(options, &l);
   if (!status) status = check_grid(options, &l);
+  if (!status) status = check_dtype(options, &l);
   if (status) return status;
   sl_lowered *to = sli_calloc(1, sizeof *to);
   to->g = g;
@@ -357,6 +360,8 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
     to->ranks = l.ranks;
     to->alike = l.grid.alike ? sli_grid_ranks(&l.grid) : 1;
     to->flops = l.flops;
+    to->products = l.bf16 ? l.bf16 : sl_dtype_name(SL_F32);
+    to->tensors = sl_dtype_name(l.narrow ? SL_BF16 : SL_F32);
     to->exchanged = sli_lower_exchanged(&l, &to->arena);
     to->nparams = sli_params_keep(&l, &to->arena, &to->params);
     keep_quotas(to, &l);
@@ -384,6 +389,7 @@ const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
 const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
+const char *sl_lowered_tensors(const sl_lowered *l) { return l->tensors; }
 
 void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) {
   l->rt = rt;

@@ -93,6 +93,8 @@ typedef struct sli_lowering {
   const sl_lower_options *options;
   const sli_schedule *schedule;
   const sli_kind *kind;  /* of the devices */
+  const char *bf16;      /* how they multiply bf16, where they are to; else NULL */
+  bool narrow;           /* with it: what flows through the model is bf16 as well */
   bool direct;           /* links may lead from one's own memory into another's */
   const sli_tune *tune;  /* NULL: the row as it is */
   bool split;

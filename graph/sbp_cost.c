@@ -70,11 +70,22 @@ static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_ten
     type.dim[sbp.dim] = type.dim[sbp.dim] / units * share_of(units, c->size);
   }
   if (t && c->has_rows[t->id] && type.ndim) type.dim[0] = share_of(type.dim[0], c->share);
+  if (t && t->narrow) type.dtype = SL_BF16;
+  return type;
+}
+
+static sl_type gradient_type(sl_type type) {
+  if (type.dtype != SL_BF16) type.dtype = SL_F32;
   return type;
 }
 
 static double tensor_bytes(const sli_costs *c, const sl_tensor *t) {
   sl_type type = local_type(c, &t->type, t, broadcast);
+  return (double)sl_type_bytes(&type);
+}
+
+static double gradient_bytes(const sli_costs *c, const sl_tensor *t) {
+  sl_type type = gradient_type(local_type(c, &t->type, t, broadcast));
   return (double)sl_type_bytes(&type);
 }
 
@@ -112,11 +123,6 @@ static double call_seconds(const sli_costs *c, const sl_op *op, const sl_attrs *
     for (int o = 0; o < nout; o++) bytes += (double)sl_type_bytes(&out[o]);
   }
   return SLI_MAX(flops / flops_rate(c), bytes / bytes_rate(c)) + c->grid->op_seconds;
-}
-
-static sl_type gradient_type(sl_type type) {
-  type.dtype = SL_F32;
-  return type;
 }
 
 static bool wants_gradient(const sli_costs *c, const sl_tensor *t) {
@@ -171,11 +177,19 @@ static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
 
 /* ---- a node -------------------------------------------------------------------------------- */
 
+/* What the first of two calls gives, by its shape rule, which knows of f32 only. */
+static sl_status infer_part(const sli_node *n, const sl_signature *s, const local *l,
+                            sl_type *part) {
+  sl_type in[n->nin + 1];
+  for (int i = 0; i < n->nin; i++) in[i] = l->in[i], in[i].dtype = n->in_type[i].dtype;
+  return s->local->infer(&l->attrs, n->nin, in, part);
+}
+
 /* What each finds in its part, what all of that is, and what follows from it. */
 static sli_cost two_calls(const sli_costs *c, const sli_node *n, const sl_signature *s,
                           const local *l) {
   sl_type part;
-  sl_status status = s->local->infer(&l->attrs, n->nin, l->in, &part);
+  sl_status status = infer_part(n, s, l, &part);
   SLI_CHECK(!status && part.ndim, "op %s (%s): its row's %s does not fit: %s", n->name,
             n->op->name, s->local->name, sl_detail());
   sl_type all = part;
@@ -292,13 +306,11 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   seen->forward |= bit;
   if (r.again) seen->back |= bit;
   if (r.gradient >= SLI_SBP_CODES) return cost;
-  sl_type type = gradient_type(t->type);
-  double gradient_bytes = bytes / (double)sl_dtype_bytes(t->type.dtype) *
-                          (double)sl_dtype_bytes(type.dtype);
+  double sent_back = gradient_bytes(c, t);
   sl_sbp wanted = lies.kind == SL_PARTIAL ? broadcast : lies;
-  sli_cost before = gradients_cost(c, seen->gradients, wanted, gradient_bytes);
+  sli_cost before = gradients_cost(c, seen->gradients, wanted, sent_back);
   seen->gradients |= (uint8_t)(1 << r.gradient);
-  sli_cost_add(&cost, gradients_cost(c, seen->gradients, wanted, gradient_bytes));
+  sli_cost_add(&cost, gradients_cost(c, seen->gradients, wanted, sent_back));
   sli_cost_add(&cost, times(before, -1));
   return cost;
 }

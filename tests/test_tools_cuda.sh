@@ -46,8 +46,23 @@ SLUICE_EMULATED_GPUS=2 run grid --devices cuda --microbatches 1 --data-parallel 
 near cpu grid 1e-5
 run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 near cpu pieces 1e-5
+
+# With bf16 tensors, too; with the tensor axis sums of rounded parts are other bits.
 run bf16 --devices cuda --dtype bf16
-near cpu bf16 0.02
+grep -q '"tensors":.*"bf16"' "$work/bf16" || fail "tensors are not bf16"
+near cpu bf16 1e-3
+run bf16_four --devices cuda:0,0,0,0 --dtype bf16 --schedule zb-h1 --jitter 100
+same bf16 bf16_four
+run bf16_processes --devices cuda -n 2 --stages 2 --dtype bf16
+same bf16 bf16_processes
+run bf16_pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b --dtype bf16
+near cpu bf16_pieces 1e-3
+SLUICE_EMULATED_GPUS=2 run bf16_grid --devices cuda --microbatches 1 --data-parallel 2 \
+  --tensor 2 --shard optimizer --dtype bf16
+near cpu bf16_grid 1e-3
+SLUICE_EMULATED_GPUS=2 run bf16_shards --devices cuda --microbatches 1 --data-parallel 2 \
+  --shard parameters --dtype bf16
+near cpu bf16_shards 1e-3
 
 # A plan needs no GPU: copies are actors, with quotas of their own.
 "$actorrun" --devices cuda --stages 2 --dry-run --plan "$work/plan" "${model[@]}" >"$work/out"

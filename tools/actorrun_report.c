@@ -223,6 +223,7 @@ static cJSON *make_report(const job *j, const char *failure) {
   cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
   cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
   cJSON_AddStringToObject(root, "products", sl_lowered_products(j->lowered));
+  cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
   sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
   add_pieces(root, j);
   cJSON_AddStringToObject(root, "ended", failure ? "failed" : j->stopped ? "stopped" : "done");

@@ -66,7 +66,8 @@ static const sl_option plan_options[] = {
     {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
      "--report), at the same microbatch size", 0, 0},
     {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of what matrix products multiply: fp32, or bf16 "
-     "where the CPU has AMX or AVX512-BF16; weights and sums are fp32", 0, 0},
+     "where the CPU has AMX or AVX512-BF16, and on GPUs, where activations are bf16 as well; "
+     "weights and sums are fp32", 0, 0},
     {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15},
     {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
     {"help", SL_OPTION_FLAG, "0", "show this, or after MODEL its options", 0, 0},

@@ -143,7 +143,8 @@ typedef struct sl_lower_options {
   double (*op_seconds)(void *ctx, const char *name);
   void *op_seconds_ctx;
   sl_dtype dtype;          /* of products' operands: SL_F32, or SL_BF16 where the devices
-                              multiply bf16 (elsewhere f32). Weights, sums and everything
+                              multiply bf16 (elsewhere f32). On GPUs what flows through the
+                              model is bf16 then, too. Weights, sums over a step and everything
                               else are f32 */
   uint64_t seed;
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
@@ -191,6 +192,8 @@ const char *sl_lowered_schedule(const sl_lowered *lowered);
 int sl_lowered_chunks(const sl_lowered *lowered);
 /* How matrix products are computed: "f32", or the devices' word for bf16. */
 const char *sl_lowered_products(const sl_lowered *lowered);
+/* What flows through the model, and its gradients: "f32" or "bf16". */
+const char *sl_lowered_tensors(const sl_lowered *lowered);
 /* Calls fn for each quota in force, in a stable order. */
 void sl_lowered_quotas(const sl_lowered *lowered,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx);

@@ -278,6 +278,12 @@ typedef struct sl_op {
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
   uint32_t unread; /* bit i: input i is there for its type, a call may have NULL in its place */
+  /* Bit i: input or output i may be bf16 in place of f32, for devices that compute on bf16
+   * tensors: what flows through a model and its gradients; no weights, statistics or sums over
+   * a step. Bit 31 stands for all from there on. In one call all of them are of one type, but
+   * where `mixed`. For the CPU's kernels they are f32. */
+  uint32_t narrow_in, narrow_out;
+  bool mixed;
   bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */

@@ -192,6 +192,7 @@ static void packed_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_attention = {
     .name = "attention", .min_in = 3, .max_in = 3, .nout = 2,
+    .narrow_in = 7, .narrow_out = 1,
     .pieced = &sl_op_attention_piece,
     .infer = attention_infer, .cost = attention_cost, .cpu = attention_cpu,
     .signatures = attention_signatures,
@@ -202,11 +203,13 @@ const sl_op sl_op_attention = {
 
 const sl_op sl_op_attention_b = {
     .name = "attention_b", .min_in = 6, .max_in = 6, .nout = 3,
+    .narrow_in = 0x2f, .narrow_out = 7,
     .infer = attention_b_infer, .cost = attention_b_cost, .cpu = attention_b_cpu,
 };
 
 const sl_op sl_op_attention_packed = {
     .name = "attention_packed", .min_in = 1, .max_in = 1, .nout = 2,
+    .narrow_in = 1, .narrow_out = 1,
     .pieced = &sl_op_attention_packed_piece,
     .infer = packed_infer, .cost = attention_cost, .cpu = packed_cpu,
     .signatures = packed_signatures,
@@ -216,5 +219,6 @@ const sl_op sl_op_attention_packed = {
 
 const sl_op sl_op_attention_packed_b = {
     .name = "attention_packed_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .narrow_in = 0xb, .narrow_out = 1,
     .infer = packed_b_infer, .cost = packed_b_cost, .cpu = packed_b_cpu,
 };

@@ -264,6 +264,7 @@ static void packed_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_attention_piece = {
     .name = "attention_piece", .min_in = 3, .max_in = 3, .nout = 3,
+    .narrow_in = 7, .narrow_out = 5,
     .pieces = SL_PIECES_STATE, .updates = 4,
     .infer = piece_infer, .cost = piece_cost, .cpu = piece_cpu,
     .signatures = piece_signatures,
@@ -274,12 +275,14 @@ const sl_op sl_op_attention_piece = {
 
 const sl_op sl_op_attention_piece_b = {
     .name = "attention_piece_b", .min_in = 5, .max_in = 5, .nout = 4,
+    .narrow_in = 0x17, .narrow_out = 15,
     .pieces = SL_PIECES_STATE, .updates = 8,
     .infer = piece_b_infer, .cost = backward_cost, .cpu = piece_b_cpu,
 };
 
 const sl_op sl_op_attention_packed_piece = {
     .name = "attention_packed_piece", .min_in = 1, .max_in = 1, .nout = 4,
+    .narrow_in = 1, .narrow_out = 13,
     .pieces = SL_PIECES_STATE, .updates = 4,
     .infer = packed_infer, .cost = piece_cost, .cpu = packed_cpu,
     .signatures = packed_signatures,
@@ -290,6 +293,7 @@ const sl_op sl_op_attention_packed_piece = {
 
 const sl_op sl_op_attention_packed_piece_b = {
     .name = "attention_packed_piece_b", .min_in = 5, .max_in = 5, .nout = 2,
+    .narrow_in = 0x17, .narrow_out = 3,
     .pieces = SL_PIECES_STATE, .updates = 2,
     .infer = packed_b_infer, .cost = backward_cost, .cpu = packed_b_cpu,
 };

@@ -35,6 +35,7 @@ static void copy_cpu(const sl_call *call) {
 
 const sl_op sl_op_copy = {
     .name = "copy", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = copy_infer, .cost = copy_cost, .cpu = copy_cpu,
     .signatures = copy_signatures,

@@ -51,6 +51,7 @@ CPU(swiglu_b)
 
 const sl_op sl_op_add = {
     .name = "add", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_1, .cpu = add_cpu,
     .signatures = add_signatures,
@@ -60,6 +61,7 @@ const sl_op sl_op_add = {
 
 const sl_op sl_op_mul = {
     .name = "mul", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_1, .cpu = mul_cpu,
     .grad = {{.op = &sl_op_mul_b, .cls = SL_CLASS_B,
@@ -68,12 +70,14 @@ const sl_op sl_op_mul = {
 
 const sl_op sl_op_mul_b = {
     .name = "mul_b", .min_in = 3, .max_in = 3, .nout = 2,
+    .narrow_in = 7, .narrow_out = 3,
     .pieces = SL_PIECES_ROWS,
     .infer = infer_two, .cost = cost_2, .cpu = mul_b_cpu,
 };
 
 const sl_op sl_op_gelu = {
     .name = "gelu", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_tanh, .cpu = gelu_cpu,
     .grad = {{.op = &sl_op_gelu_b, .cls = SL_CLASS_B,
@@ -82,12 +86,14 @@ const sl_op sl_op_gelu = {
 
 const sl_op sl_op_gelu_b = {
     .name = "gelu_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = infer_one, .cost = cost_tanh, .cpu = gelu_b_cpu,
 };
 
 const sl_op sl_op_relu = {
     .name = "relu", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_1, .cpu = relu_cpu,
     .grad = {{.op = &sl_op_relu_b, .cls = SL_CLASS_B,
@@ -96,12 +102,14 @@ const sl_op sl_op_relu = {
 
 const sl_op sl_op_relu_b = {
     .name = "relu_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = infer_one, .cost = cost_1, .cpu = relu_b_cpu,
 };
 
 const sl_op sl_op_tanh = {
     .name = "tanh", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_tanh, .cpu = tanh_cpu,
     .grad = {{.op = &sl_op_tanh_b, .cls = SL_CLASS_B,
@@ -110,12 +118,14 @@ const sl_op sl_op_tanh = {
 
 const sl_op sl_op_tanh_b = {
     .name = "tanh_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = infer_one, .cost = cost_1, .cpu = tanh_b_cpu,
 };
 
 const sl_op sl_op_swiglu = {
     .name = "swiglu", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = infer_one, .cost = cost_tanh, .cpu = swiglu_cpu,
     .grad = {{.op = &sl_op_swiglu_b, .cls = SL_CLASS_B,
@@ -124,6 +134,7 @@ const sl_op sl_op_swiglu = {
 
 const sl_op sl_op_swiglu_b = {
     .name = "swiglu_b", .min_in = 3, .max_in = 3, .nout = 2,
+    .narrow_in = 7, .narrow_out = 3,
     .pieces = SL_PIECES_ROWS,
     .infer = infer_two, .cost = cost_swiglu_b, .cpu = swiglu_b_cpu,
 };

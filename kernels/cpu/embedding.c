@@ -96,6 +96,7 @@ static void position_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_embedding = {
     .name = "embedding", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .whole = 2,
     .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
     .signatures = embedding_signatures,
@@ -105,6 +106,7 @@ const sl_op sl_op_embedding = {
 
 const sl_op sl_op_embedding_w = {
     .name = "embedding_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .narrow_in = 2,
     .pieces = SL_PIECES_ROWS,
     .unread = 4,
     .infer = embedding_w_infer, .cost = embedding_w_cost, .cpu = embedding_w_cpu,
@@ -113,6 +115,7 @@ const sl_op sl_op_embedding_w = {
 
 const sl_op sl_op_position = {
     .name = "position", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_POSITIONS, .whole = 2,
     .infer = position_infer, .cost = position_cost, .cpu = position_cpu,
     .signatures = position_signatures,
@@ -123,6 +126,7 @@ const sl_op sl_op_position = {
 
 const sl_op sl_op_position_w = {
     .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1, .unread = 2,
+    .narrow_in = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = position_w_infer, .cost = position_cost, .cpu = position_w_cpu,
     .accumulates = 1,

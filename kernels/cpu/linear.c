@@ -251,6 +251,7 @@ static void bias_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_linear = {
     .name = "linear", .min_in = 2, .max_in = 4, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,
     .prepare = linear_prepare, .release = release, .cpu = linear_cpu,
@@ -265,6 +266,7 @@ const sl_op sl_op_linear = {
 
 const sl_op sl_op_linear_b = {
     .name = "linear_b", .min_in = 2, .max_in = 3, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS,
     .infer = linear_b_infer, .cost = linear_cost,
     .prepare = linear_b_prepare, .release = release, .cpu = linear_b_cpu,
@@ -272,6 +274,7 @@ const sl_op sl_op_linear_b = {
 
 const sl_op sl_op_linear_w = {
     .name = "linear_w", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .mixed = true,
     .pieces = SL_PIECES_ROWS,
     .infer = linear_w_infer, .cost = linear_w_cost,
     .scratch = linear_w_scratch,
@@ -287,6 +290,7 @@ const sl_op sl_op_pack = {
 
 const sl_op sl_op_bias_w = {
     .name = "bias_w", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = bias_w_infer, .cost = bias_w_cost,
     .scratch = sli_partials_scratch, .cpu = bias_w_cpu, .accumulates = 1,

@@ -167,6 +167,7 @@ static void mse_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
+    .narrow_in = 1,
     .pieces = SL_PIECES_MEAN,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
     .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
@@ -177,12 +178,14 @@ const sl_op sl_op_cross_entropy = {
 
 const sl_op sl_op_cross_entropy_b = {
     .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost, .cpu = cross_entropy_b_cpu,
 };
 
 const sl_op sl_op_cross_entropy_part = {
     .name = "cross_entropy_part", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = part_infer, .cost = cross_entropy_part_cost, .cpu = cross_entropy_part_cpu,
 };
@@ -196,6 +199,7 @@ const sl_op sl_op_cross_entropy_join = {
 
 const sl_op sl_op_mse = {
     .name = "mse", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3,
     .pieces = SL_PIECES_MEAN,
     .infer = mse_infer, .cost = mse_cost, .scratch = mse_scratch, .cpu = mse_cpu,
     .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_B,
@@ -204,6 +208,7 @@ const sl_op sl_op_mse = {
 
 const sl_op sl_op_mse_b = {
     .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = mse_b_infer, .cost = mse_b_cost, .cpu = mse_b_cpu,
 };

@@ -104,6 +104,7 @@ static void rmsnorm_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_layernorm = {
     .name = "layernorm", .min_in = 3, .max_in = 3, .nout = 3,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .whole = 6,
     .infer = layernorm_infer, .cost = layernorm_cost, .cpu = layernorm_cpu,
     .grad = {{.op = &sl_op_layernorm_b, .cls = SL_CLASS_B,
@@ -114,12 +115,14 @@ const sl_op sl_op_layernorm = {
 
 const sl_op sl_op_layernorm_b = {
     .name = "layernorm_b", .min_in = 5, .max_in = 5, .nout = 1,
+    .narrow_in = 0x11, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = layernorm_b_infer, .cost = layernorm_b_cost, .cpu = layernorm_b_cpu,
 };
 
 const sl_op sl_op_layernorm_w = {
     .name = "layernorm_w", .min_in = 4, .max_in = 4, .nout = 2,
+    .narrow_in = 9,
     .pieces = SL_PIECES_ROWS,
     .infer = layernorm_w_infer, .cost = layernorm_w_cost,
     .scratch = sli_partials_scratch, .cpu = layernorm_w_cpu, .accumulates = 3,
@@ -127,6 +130,7 @@ const sl_op sl_op_layernorm_w = {
 
 const sl_op sl_op_rmsnorm = {
     .name = "rmsnorm", .min_in = 2, .max_in = 2, .nout = 2,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .whole = 2,
     .infer = rmsnorm_infer, .cost = rmsnorm_cost, .cpu = rmsnorm_cpu,
     .grad = {{.op = &sl_op_rmsnorm_b, .cls = SL_CLASS_B,
@@ -137,12 +141,14 @@ const sl_op sl_op_rmsnorm = {
 
 const sl_op sl_op_rmsnorm_b = {
     .name = "rmsnorm_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .narrow_in = 9, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = rmsnorm_b_infer, .cost = rmsnorm_b_cost, .cpu = rmsnorm_b_cpu,
 };
 
 const sl_op sl_op_rmsnorm_w = {
     .name = "rmsnorm_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .narrow_in = 5,
     .pieces = SL_PIECES_ROWS,
     .infer = rmsnorm_w_infer, .cost = rmsnorm_w_cost,
     .scratch = sli_partials_scratch, .cpu = rmsnorm_w_cpu, .accumulates = 1,

@@ -215,18 +215,21 @@ static void sum_part_cpu(const sl_call *call) {
 
 const sl_op sl_op_slice = {
     .name = "slice", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .part = true,
     .infer = slice_infer, .cost = move_cost, .cpu = slice_cpu,
 };
 
 const sl_op sl_op_join = {
     .name = "join", .min_in = 1, .max_in = -1, .nout = 1,
+    .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = join_infer, .cost = move_cost, .cpu = join_cpu,
 };
 
 const sl_op sl_op_sum = {
     .name = "sum", .min_in = 1, .max_in = -1, .nout = 1,
+    .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = sum_infer, .cost = sum_cost, .cpu = sum_cpu,
     .accumulates = 1,
@@ -234,6 +237,7 @@ const sl_op sl_op_sum = {
 
 const sl_op sl_op_sum_part = {
     .name = "sum_part", .min_in = 1, .max_in = -1, .nout = 1,
+    .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .part = true,
     .infer = sum_part_infer, .cost = sum_part_cost, .cpu = sum_part_cpu,
     .accumulates = 1,

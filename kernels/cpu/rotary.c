@@ -58,6 +58,7 @@ static void rotary_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_rotary = {
     .name = "rotary", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_POSITIONS,
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_cpu,
@@ -68,6 +69,7 @@ const sl_op sl_op_rotary = {
 
 const sl_op sl_op_rotary_b = {
     .name = "rotary_b", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_b_cpu,
