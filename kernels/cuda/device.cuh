@@ -45,6 +45,23 @@ __device__ inline uint16_t round_bf16(float x) {
 __device__ inline void assign(float &to, float x) { to = x; }
 __device__ inline void assign(bf16 &to, float x) { to.bits = round_bf16(x); }
 
+/* x as an array of T would keep it. */
+template <typename T> __device__ inline float kept(float x) {
+  T t;
+  assign(t, x);
+  return to_float(t);
+}
+
+/* x + y as two instructions would give it: never part of a fused multiply-add, so that a
+ * product rounds the same whether it is written to memory before or not. */
+__device__ inline float plain_sum(float x, float y) {
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(x, y);
+#else
+  return x + y;
+#endif
+}
+
 /* Elements of one 16-byte access. */
 template <typename T> constexpr int wide = 16 / (int)sizeof(T);
 
@@ -140,8 +157,43 @@ template <typename T, typename F> void with_packs(int64_t width, F f) {
 /* ---- shared by files ------------------------------------------------ */
 
 struct parts {
-  const void *of[SLI_CUDA_PARTS];
+  const void *const *of;
   int count;
+};
+
+/* What a kernel is told of a run of calls: tables in its parameters, of which there are 4 KB
+ * on every device. Each call is a segment with `blocks` blocks of its own; what it has a
+ * varying number of lies in one pool of pointers. */
+constexpr size_t PARAMETER_BYTES = 4096;
+template <typename S, int SEGMENTS, int POINTERS> struct run {
+  S segments[SEGMENTS];
+  const void *pool[POINTERS];
+  int count, pointers;
+  unsigned blocks;
+
+  /* The segment of a block. */
+  __device__ const S &of_block(unsigned block) const {
+    int low = 0, high = count - 1;
+    while (low < high) {
+      int middle = (low + high + 1) / 2;
+      if (segments[middle].first_block <= block) low = middle;
+      else high = middle - 1;
+    }
+    return segments[low];
+  }
+  __device__ parts parts_of(const S &s) const { return {pool + s.first_part, s.nparts}; }
+
+  /* A segment with these parts and so many blocks; NULL: it does not fit any more. */
+  S *add(int nparts, const void *const *of, int64_t more_blocks) {
+    if (count == SEGMENTS || pointers + nparts > POINTERS) return nullptr;
+    S *s = &segments[count++];
+    s->first_part = (unsigned short)pointers;
+    s->nparts = (unsigned short)nparts;
+    s->first_block = blocks;
+    for (int i = 0; i < nparts; i++) pool[pointers++] = of[i];
+    blocks += (unsigned)more_blocks;
+    return s;
+  }
 };
 
 /* The sum of a gradient's parts at `at`, from part `from` on. */

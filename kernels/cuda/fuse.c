@@ -1,20 +1,255 @@
+/* Fusing: a peephole over a program's calls.
+ *
+ * A program made ready is a list of steps, at first one for each call. Where two steps
+ * match a row of the table below, they become one, if either of them may move to the other:
+ * if it changes places with all that stands between (order.c). The plan, the graph and
+ * memory know nothing of this.
+ *
+ * What the first of two calls hands to the second need not be written where nobody reads it
+ * afterwards: it lies in the workspace, and no later call reads it before it is overwritten.
+ * A slot of a register has readers elsewhere, and is always written.
+ *
+ * A fused kernel reads its inputs while it writes its outputs. Calls one by one may give an
+ * output the place of an input that was needed no longer, so that is looked at too: such
+ * places must be apart, or the very same where the row says that it reads an element before
+ * it writes there. */
 #include "kernels/cuda/fuse.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include <sluice/ops.h>
 
 #include "base/base.h"
+#include "kernels/bind.h"
+#include "kernels/cuda/order.h"
+#include "kernels/cuda/program.h"
+#include "kernels/cuda/rows.h"
 
-sl_status sli_cuda_fuse(const sl_program_call *calls, int ncalls, sli_cuda_steps *steps) {
-  *steps = (sli_cuda_steps){.count = ncalls, .steps = sli_calloc(ncalls, sizeof *steps->steps)};
-  for (int i = 0; i < ncalls; i++) {
+#define PAIR(first_, second_, input_, ...)                                             \
+  {.first = &sl_op_##first_, .second = &sl_op_##second_, .input = input_,              \
+   .launch = sli_cuda_##first_##_##second_, __VA_ARGS__}
+#define ROWWISE .in_place = true
+#define PRODUCT(name) .prepare = sli_cuda_##name##_prepare, .release = sli_cuda_linear_release
+
+static const sli_cuda_fused rows[] = {
+    PAIR(add, layernorm, 0, ROWWISE),
+    PAIR(add, rmsnorm, 0, ROWWISE),
+    PAIR(layernorm_b, add, 0, ROWWISE), PAIR(layernorm_b, add, 1, ROWWISE),
+    PAIR(rmsnorm_b, add, 0, ROWWISE), PAIR(rmsnorm_b, add, 1, ROWWISE),
+    PAIR(linear, gelu, 0, PRODUCT(linear_gelu)),
+    PAIR(linear_b, gelu_b, 1, PRODUCT(linear_b_gelu_b)),
+    {.first = &sl_op_sumsq, .launch = sli_cuda_sumsq_run, .scratch = sli_cuda_sumsq_run_scratch},
+    {.first = &sl_op_adamw, .launch = sli_cuda_adamw_run},
+};
+
+enum { LONGEST_RUN = 256 };
+
+/* ---- what would go wrong ------------------------------------------------ */
+
+static bool overwrites(const sl_program_call *c) {
+  return !(c->accumulate | c->accumulate_span | c->op->updates);
+}
+
+/* Input `input` of b is all of a's output, and nothing else of b has to do with that. */
+static bool hands_over(const sl_program_call *a, const sl_program_call *b, int input) {
+  sli_span span = sli_output_span(a, 0);
+  sl_place from = a->out[0], to = b->in[input];
+  if (from.base < 0 || from.base != to.base || from.offset != to.offset ||
+      !sl_type_equal(&a->out_type[0], &b->in_type[input]))
+    return false;
+  for (int i = 0; i < b->nin; i++)
+    if (i != input && sli_spans_overlap(sli_input_span(b, i), span)) return false;
+  return overwrites(a) && overwrites(b) && !sli_call_writes(b, span);
+}
+
+/* Output o of `writer` and input i of `reader` lie apart, or, if `in_place`, on each other. */
+static bool is_apart(const sl_program_call *writer, int o, const sl_program_call *reader, int i,
+                     bool in_place) {
+  sli_span out = sli_output_span(writer, o), in = sli_input_span(reader, i);
+  if (!sli_spans_overlap(out, in)) return true;
+  return in_place && out.begin == in.begin &&
+         sl_type_equal(&writer->out_type[o], &reader->in_type[i]);
+}
+
+static bool outputs_are_apart(const sl_program_call *writer, const sl_program_call *a,
+                              const sl_program_call *b, const sli_cuda_fused *row) {
+  for (int o = 0; o < writer->nout; o++) {
+    for (int i = 0; i < a->nin; i++)
+      if (!is_apart(writer, o, a, i, row->in_place)) return false;
+    for (int i = 0; i < b->nin; i++)
+      if (i != row->input && !is_apart(writer, o, b, i, row->in_place)) return false;
+  }
+  return true;
+}
+
+/* ---- steps ------------------------------------------------ */
+
+static bool steps_commute(const sli_cuda_step *s, const sli_cuda_step *t) {
+  for (int i = 0; i < s->ncalls; i++)
+    for (int j = 0; j < t->ncalls; j++)
+      if (!sli_calls_commute(s->calls[i], t->calls[j])) return false;
+  return true;
+}
+
+/* Where steps i and j can meet: i or j, or -1. */
+static int meeting_place(const sli_cuda_steps *all, int i, int j) {
+  bool later = true, earlier = true;
+  for (int k = i + 1; k < j; k++) {
+    earlier = earlier && steps_commute(&all->steps[k], &all->steps[j]);
+    later = later && steps_commute(&all->steps[k], &all->steps[i]);
+  }
+  return earlier ? i : later ? j : -1;
+}
+
+/* The later step's calls go to the earlier step, and that stands at `place` then. */
+static void merge(sli_cuda_steps *all, int i, int j, int place) {
+  sli_cuda_step merged = all->steps[i];
+  const sli_cuda_step *other = &all->steps[j];
+  size_t count = (size_t)(merged.ncalls + other->ncalls);
+  const sl_program_call **calls = sli_calloc(count, sizeof *calls);
+  memcpy(calls, merged.calls, (size_t)merged.ncalls * sizeof *calls);
+  memcpy(calls + merged.ncalls, other->calls, (size_t)other->ncalls * sizeof *calls);
+  free(merged.calls);
+  free(other->calls);
+  merged.calls = calls;
+  merged.ncalls = (int)count;
+  all->steps[place] = merged;
+  int gone = place == i ? j : i;
+  all->count--;
+  memmove(&all->steps[gone], &all->steps[gone + 1],
+          (size_t)(all->count - gone) * sizeof *all->steps);
+}
+
+/* Is what lies there read by a step from `from` on, but `except`, before it is overwritten? */
+static bool is_read(const sli_cuda_steps *all, int from, int except, sli_span span) {
+  for (int s = from; s < all->count; s++)
+    for (int i = 0; i < all->steps[s].ncalls && s != except; i++) {
+      if (sli_call_reads(all->steps[s].calls[i], span)) return true;
+      if (sli_call_covers(all->steps[s].calls[i], span)) return false;
+    }
+  return false;
+}
+
+/* ---- pairs ------------------------------------------------ */
+
+static bool prepare_pair(const sli_cuda_fused *row, const sl_program_call *a,
+                         const sl_program_call *b, bool kept, void **state) {
+  sl_call calls[] = {sli_cuda_shape(a), sli_cuda_shape(b)};
+  return !row->prepare || row->prepare(calls, kept, state);
+}
+
+static bool fuse_pair(sli_cuda_steps *all, int i, int j, const sli_cuda_fused *row,
+                      int32_t workspace) {
+  const sl_program_call *a = all->steps[i].calls[0], *b = all->steps[j].calls[0];
+  void *state = NULL;
+  if (!hands_over(a, b, row->input)) return false;
+  if (!outputs_are_apart(a, a, b, row) || !outputs_are_apart(b, a, b, row)) return false;
+  int place = meeting_place(all, i, j);
+  if (place < 0) return false;
+  bool kept = a->out[0].base != workspace ||
+              is_read(all, place == i ? i + 1 : j + 1, j, sli_output_span(a, 0));
+  if (!prepare_pair(row, a, b, kept, &state)) return false;
+  merge(all, i, j, place);
+  sli_cuda_step *step = &all->steps[place == i ? i : j - 1];
+  step->fused = row;
+  step->kept = kept;
+  step->state = state;
+  return true;
+}
+
+/* Step i and a later one that reads what it makes. */
+static bool fuse_from(sli_cuda_steps *all, int i, const sli_cuda_fused *row, int32_t workspace) {
+  const sl_program_call *a = all->steps[i].calls[0];
+  sli_span span = sli_output_span(a, 0);
+  for (int j = i + 1; j < all->count; j++) {
+    const sli_cuda_step *other = &all->steps[j];
+    if (!other->fused && other->calls[0]->op == row->second &&
+        fuse_pair(all, i, j, row, workspace))
+      return true;
+    for (int k = 0; k < other->ncalls; k++)
+      if (sli_call_writes(other->calls[k], span)) return false;
+  }
+  return false;
+}
+
+/* ---- runs ------------------------------------------------ */
+
+/* Step i and the next call of its op. */
+static bool extend_run(sli_cuda_steps *all, int i, const sli_cuda_fused *row) {
+  int j = i + 1;
+  while (j < all->count && (all->steps[j].fused || all->steps[j].calls[0]->op != row->first)) j++;
+  if (j == all->count || all->steps[i].ncalls == LONGEST_RUN) return false;
+  if (!steps_commute(&all->steps[i], &all->steps[j])) return false;
+  int place = meeting_place(all, i, j);
+  if (place < 0) return false;
+  merge(all, i, j, place);
+  all->steps[place == i ? i : j - 1].fused = row;
+  return true;
+}
+
+/* ---- the pass ------------------------------------------------ */
+
+static bool fuse_at(sli_cuda_steps *all, int i, int32_t workspace) {
+  const sli_cuda_step *step = &all->steps[i];
+  for (size_t r = 0; r < SLI_COUNT(rows); r++) {
+    const sli_cuda_fused *row = &rows[r];
+    if (step->calls[0]->op != row->first || (step->fused && step->fused != row)) continue;
+    if (!row->second && extend_run(all, i, row)) return true;
+    if (row->second && !step->fused && fuse_from(all, i, row, workspace)) return true;
+  }
+  return false;
+}
+
+static bool is_wanted(void) {
+  const char *wanted = getenv("SLUICE_CUDA_FUSE");
+  return !wanted || strcmp(wanted, "0");
+}
+
+void sli_cuda_fuse(const sl_program *program, int variant, sli_cuda_steps *steps) {
+  const sl_program_call *calls = program->calls + variant * program->ncalls;
+  int32_t workspace = program->nbases - 1;
+  bool wanted = is_wanted();
+  *steps = (sli_cuda_steps){.count = program->ncalls,
+                            .steps = sli_calloc((size_t)program->ncalls, sizeof *steps->steps)};
+  for (int i = 0; i < steps->count; i++) {
     sli_cuda_step *step = &steps->steps[i];
     *step = (sli_cuda_step){.ncalls = 1, .calls = sli_calloc(1, sizeof *step->calls)};
     step->calls[0] = &calls[i];
   }
-  return SL_OK;
+  for (int i = 0; wanted && i < steps->count;)
+    if (!fuse_at(steps, i, workspace)) i++; /* else another step may stand here now */
 }
 
 void sli_cuda_unfuse(sli_cuda_steps *steps) {
-  for (int i = 0; i < steps->count; i++) free(steps->steps[i].calls);
+  for (int i = 0; i < steps->count; i++) {
+    sli_cuda_step *step = &steps->steps[i];
+    if (step->fused && step->fused->release) step->fused->release(step->state);
+    free(step->calls);
+  }
   free(steps->steps);
+}
+
+/* ---- launching ------------------------------------------------ */
+
+bool sli_cuda_fused_launch(const sli_cuda_step *step, const sl_firing *firing, const sl_tick *tick,
+                           void *scratch, void *stream) {
+  int nin = 0, nout = 0, wanted = 0;
+  if (!step->fused) return false;
+  for (int i = 0; i < step->ncalls; i++) nin += step->calls[i]->nin, nout += step->calls[i]->nout;
+  const void *in[nin];
+  void *out[nout];
+  sl_call calls[step->ncalls];
+  nin = nout = 0;
+  for (int i = 0; i < step->ncalls; i++) {
+    const sl_program_call *c = step->calls[i];
+    if (!sli_call_bind(c, firing, tick, in + nin, out + nout, &calls[wanted])) continue;
+    calls[wanted++].scratch = scratch;
+    nin += c->nin;
+    nout += c->nout;
+  }
+  if (step->fused->second && wanted < 2) return false;
+  if (step->fused->second && !step->kept) out[0] = NULL;
+  if (wanted) step->fused->launch(step->fused, calls, wanted, step->state, stream);
+  return true;
 }

@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/fuse.h"
 #include "kernels/cuda/rows.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
@@ -31,6 +32,7 @@ typedef struct product {
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t left, right, result;
   cublasLtMatmulAlgo_t algorithm;
+  uint32_t epilogue;
   int input[OPERANDS];    /* which input of the call; -1: none */
   bool rounded[OPERANDS]; /* is rounded to bf16 first */
 } product;
@@ -119,8 +121,35 @@ static cublasStatus_t describe(const sli_blas *blas, cublasLtMatrixLayout_t *lay
   return blas->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)columns, (uint64_t)rows, columns);
 }
 
+/* Does the epilogue read or write what comes before GELU? */
+static bool has_aux(uint32_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+         epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
 static cublasStatus_t set(product *p, cublasLtMatmulDescAttributes_t attribute, int32_t value) {
   return p->blas->cublasLtMatmulDescSetAttribute(p->desc, attribute, &value, sizeof value);
+}
+
+static cublasStatus_t set_pointer(const product *p, cublasLtMatmulDescAttributes_t attribute,
+                                  const void *value) {
+  return p->blas->cublasLtMatmulDescSetAttribute(p->desc, attribute, &value, sizeof value);
+}
+
+/* What comes after the sums. A choice of kernels looks at pointers for their alignment. */
+static cublasStatus_t make_epilogue(product *p, const sl_call *call, const shape *s) {
+  const void *somewhere = (const void *)(uintptr_t)PLACE_ALIGNMENT;
+  int64_t aux_ld = s->n;
+  cublasStatus_t status = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, (int32_t)p->epilogue);
+  if (!status && p->input[BIAS] >= 0)
+    status = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)type_of(call->out_type[0].dtype));
+  if (!status && p->input[BIAS] >= 0)
+    status = set_pointer(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere);
+  if (status || !has_aux(p->epilogue)) return status;
+  status = p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                                   &aux_ld, sizeof aux_ld);
+  if (status) return status;
+  return set_pointer(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere);
 }
 
 static cublasStatus_t make_operation(product *p, const sl_call *call, const shape *s) {
@@ -131,10 +160,7 @@ static cublasStatus_t make_operation(product *p, const sl_call *call, const shap
     status = set(p, CUBLASLT_MATMUL_DESC_TRANSA, s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (!status)
     status = set(p, CUBLASLT_MATMUL_DESC_TRANSB, s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (status || p->input[BIAS] < 0) return status;
-  status = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-  if (status) return status;
-  return set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)type_of(call->out_type[0].dtype));
+  return status ? status : make_epilogue(p, call, s);
 }
 
 static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape *s) {
@@ -197,32 +223,75 @@ void sli_cuda_linear_release(void *state) {
   free(p);
 }
 
+/* On a failure *why says what it was, and there is no product. */
+static product *make_product(const sl_call *call, const shape *s, const sli_blas *blas,
+                             cublasLtHandle_t handle, uint32_t epilogue, cublasStatus_t *why) {
+  product *p = sli_calloc(1, sizeof *p);
+  p->blas = blas;
+  p->handle = handle;
+  p->epilogue = epilogue;
+  for (int i = 0; i < OPERANDS; i++) {
+    p->input[i] = s->input[i];
+    p->rounded[i] = rounded_bytes(call, s, i) > 0;
+  }
+  *why = make_operation(p, call, s);
+  if (!*why) *why = make_layouts(p, call, s);
+  if (!*why) *why = choose_algorithm(p);
+  if (!*why) return p;
+  sli_cuda_linear_release(p);
+  return NULL;
+}
+
 sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
   shape s = shape_of(call);
   const sli_blas *blas;
   cublasLtHandle_t handle = NULL;
+  cublasStatus_t why;
   sl_status status = sli_blas_load(&blas);
   if (!status) status = handle_for_device(blas, &handle);
   if (status) return status;
-  product *p = sli_calloc(1, sizeof *p);
-  p->blas = blas;
-  p->handle = handle;
-  for (int i = 0; i < OPERANDS; i++) {
-    p->input[i] = s.input[i];
-    p->rounded[i] = rounded_bytes(call, &s, i) > 0;
-  }
-  cublasStatus_t made = make_operation(p, call, &s);
-  if (!made) made = make_layouts(p, call, &s);
-  if (!made) made = choose_algorithm(p);
-  if (!made) {
+  product *p = make_product(call, &s, blas, handle, s.input[BIAS] < 0 ? CUBLASLT_EPILOGUE_DEFAULT
+                                                                      : CUBLASLT_EPILOGUE_BIAS,
+                            &why);
+  if (p) {
     *state = p;
     return SL_OK;
   }
-  sli_cuda_linear_release(p);
   return sl_fail(SL_E_DEVICE, "cuBLASLt has no product [%lld, %lld] x [%lld, %lld]%s%s: %s",
                  (long long)s.m, (long long)s.k, (long long)s.k, (long long)s.n,
                  s.bf16 ? " in bf16" : "", s.input[BIAS] < 0 ? "" : " with bias",
-                 blas->cublasLtGetStatusString(made));
+                 blas->cublasLtGetStatusString(why));
+}
+
+/* ---- with GELU ------------------------------------------------
+ *
+ * The library's GELU is the tanh form, as ours is, but is computed from the sums before
+ * they are rounded to bf16; what it hands out as auxiliary is rounded. */
+
+/* Rows of the auxiliary array must be multiples of so many elements. */
+enum { AUX_MULTIPLE = 8 };
+
+/* False: the library has no such product. */
+static bool prepare_with(const sl_call *call, uint32_t epilogue, void **state) {
+  shape s = shape_of(call);
+  const sli_blas *blas;
+  cublasLtHandle_t handle = NULL;
+  cublasStatus_t why;
+  if (has_aux(epilogue) && s.n % AUX_MULTIPLE) return false;
+  if (sli_blas_load(&blas) || handle_for_device(blas, &handle)) return false;
+  return (*state = make_product(call, &s, blas, handle, epilogue, &why));
+}
+
+bool sli_cuda_linear_gelu_prepare(const sl_call *calls, bool kept, void **state) {
+  static const uint32_t epilogues[2][2] = {
+      {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS},
+      {CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS}};
+  return prepare_with(calls, epilogues[kept][has(calls, 2)], state);
+}
+
+/* The gradient of GELU's output is not to be had from the library. */
+bool sli_cuda_linear_b_gelu_b_prepare(const sl_call *calls, bool kept, void **state) {
+  return !kept && prepare_with(calls, CUBLASLT_EPILOGUE_DGELU, state);
 }
 
 /* ---- launching ------------------------------------------------ */
@@ -239,19 +308,35 @@ static const void *operand(const sl_call *call, const product *p, int which, cha
   return to;
 }
 
-void sli_cuda_linear(const sl_call *call, void *stream) {
-  product *p = call->state;
+/* aux: see has_aux(). */
+static void multiply(const sl_call *call, const product *p, const void *aux, void *to,
+                     void *stream) {
   char *scratch = call->scratch;
   const void *left = operand(call, p, LEFT, &scratch, stream);
   const void *right = operand(call, p, RIGHT, &scratch, stream);
   const void *bias = operand(call, p, BIAS, &scratch, stream);
   float one = 1, keep = call->accumulate & 1 ? 1 : 0;
-  if (bias)
-    p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                            sizeof bias);
+  if (bias) set_pointer(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (aux) set_pointer(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
   cublasStatus_t status = p->blas->cublasLtMatmul(
-      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, call->out[0], p->result,
-      call->out[0], p->result, &p->algorithm, scratch, WORKSPACE_BYTES, (cudaStream_t)stream);
+      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, to, p->result, to,
+      p->result, &p->algorithm, scratch, WORKSPACE_BYTES, (cudaStream_t)stream);
   SLI_CHECK(!status, "cuBLASLt failed in %s: %s", call->op->name,
             p->blas->cublasLtGetStatusString(status));
+}
+
+void sli_cuda_linear(const sl_call *call, void *stream) {
+  multiply(call, call->state, NULL, call->out[0], stream);
+}
+
+void sli_cuda_linear_gelu(const sli_cuda_fused *row, const sl_call *calls, int ncalls, void *state,
+                          void *stream) {
+  (void)row, (void)ncalls;
+  multiply(&calls[0], state, calls[0].out[0], calls[1].out[0], stream);
+}
+
+void sli_cuda_linear_b_gelu_b(const sli_cuda_fused *row, const sl_call *calls, int ncalls,
+                              void *state, void *stream) {
+  (void)row, (void)ncalls;
+  multiply(&calls[0], state, calls[1].in[0], calls[1].out[0], stream);
 }

@@ -1,36 +1,68 @@
 /* Layer norm and RMS norm by rows, one block each, and the sums over rows of their
  * weights' gradients and of a bias's. Weights, means and reciprocal deviations are
- * float whatever the type of the data. */
+ * float whatever the type of the data.
+ *
+ * Fused, what is normalised is a sum of two arrays, and another gradient is added to the
+ * norm's own: each in the same kernel, with the bits of two. */
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/fuse.h"
 
 namespace {
 
 using namespace sli;
 
-/* Calls f(c, x) for this thread's share of a row. */
-template <int N, typename T, typename F>
-__device__ inline void along_row(const T *row, int64_t width, F f) {
+/* What is normalised: an array, */
+template <typename T> struct array {
+  using element = T;
+  const T *x;
+  template <int N> __device__ void get(float (&to)[N], int64_t at) const { load<N>(to, x + at); }
+  template <int N> __device__ void keep(const float (&)[N], int64_t) const {}
+  __device__ bool is_kept() const { return false; }
+};
+
+/* or the sum of two, which is written too where `sum` is not NULL. */
+template <typename T> struct sum_of_two {
+  using element = T;
+  const T *a, *b;
+  T *sum;
+  template <int N> __device__ void get(float (&to)[N], int64_t at) const {
+    float y[N];
+    load<N>(to, a + at);
+    load<N>(y, b + at);
+#pragma unroll
+    for (int n = 0; n < N; n++) to[n] = kept<T>(to[n] + y[n]);
+  }
+  template <int N> __device__ void keep(const float (&x)[N], int64_t at) const {
+    if (sum) store<N>(sum + at, x);
+  }
+  __device__ bool is_kept() const { return sum; }
+};
+
+/* Calls f(c, x) for this thread's share of the row of X that begins at `row`. */
+template <int N, typename X, typename F>
+__device__ inline void along_row(const X &from, int64_t row, int64_t width, F f) {
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float x[N];
-    load<N>(x, row + c);
+    from.template get<N>(x, row + c);
     f(c, x);
   }
 }
 
 /* Sum over a row of (x - shift)^2. */
-template <int N, typename T>
-__device__ inline float row_squares(const T *row, int64_t width, float shift) {
+template <int N, typename X>
+__device__ inline float row_squares(const X &from, int64_t row, int64_t width, float shift) {
   float total = 0;
-  along_row<N>(row, width, [&](int64_t, const float(&x)[N]) {
+  along_row<N>(from, row, width, [&](int64_t, const float(&x)[N]) {
 #pragma unroll
     for (int n = 0; n < N; n++) total += (x[n] - shift) * (x[n] - shift);
   });
   return block_sum(total);
 }
 
-template <int N, typename T> __device__ inline float row_sum(const T *row, int64_t width) {
+template <int N, typename X>
+__device__ inline float row_sum(const X &from, int64_t row, int64_t width) {
   float total = 0;
-  along_row<N>(row, width, [&](int64_t, const float(&x)[N]) {
+  along_row<N>(from, row, width, [&](int64_t, const float(&x)[N]) {
 #pragma unroll
     for (int n = 0; n < N; n++) total += x[n];
   });
@@ -38,20 +70,22 @@ template <int N, typename T> __device__ inline float row_sum(const T *row, int64
 }
 
 /* x [R, C], g [C], b [C] or NULL for RMS norm -> y [R, C], mean [R], rstd [R]. */
-template <typename T, int N>
-__global__ void norm(const T *x, const float *g, const float *b, T *y, float *mean, float *rstd,
-                     int64_t width, float eps) {
-  const T *xr = x + blockIdx.x * width;
-  float m = b ? row_sum<N>(xr, width) / (float)width : 0.0f;
-  float s = 1.0f / sqrtf(row_squares<N>(xr, width, m) / (float)width + eps);
-  if (y)
-    along_row<N>(xr, width, [&](int64_t c, const float(&v)[N]) {
+template <typename X, int N>
+__global__ void norm(X x, const float *g, const float *b, typename X::element *y, float *mean,
+                     float *rstd, int64_t width, float eps) {
+  int64_t row = blockIdx.x * width;
+  float m = b ? row_sum<N>(x, row, width) / (float)width : 0.0f;
+  float s = 1.0f / sqrtf(row_squares<N>(x, row, width, m) / (float)width + eps);
+  if (y || x.is_kept())
+    along_row<N>(x, row, width, [&](int64_t c, const float(&v)[N]) {
       float gain[N], bias[N] = {}, to[N];
+      x.template keep<N>(v, row + c);
+      if (!y) return;
       load<N>(gain, g + c);
       if (b) load<N>(bias, b + c);
 #pragma unroll
       for (int n = 0; n < N; n++) to[n] = (v[n] - m) * s * gain[n] + bias[n];
-      store<N>(y + blockIdx.x * width + c, to);
+      store<N>(y + row + c, to);
     });
   if (threadIdx.x) return;
   if (mean) mean[blockIdx.x] = m;
@@ -59,13 +93,13 @@ __global__ void norm(const T *x, const float *g, const float *b, T *y, float *me
 }
 
 /* With d = dy g and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)), where
- * RMS norm has neither of the means of x and d. */
-template <typename T, int N>
-__global__ void norm_b(const T *x, const float *g, const float *mean, const float *rstd,
-                       const T *dy, T *dx, int64_t width) {
+ * RMS norm has neither of the means of x and d. ADD: and sum = dx + other; dx may be NULL. */
+template <typename T, int N, bool ADD>
+__global__ void norm_b(array<T> x, const float *g, const float *mean, const float *rstd,
+                       const T *dy, T *dx, const T *other, T *sum, int64_t width) {
   int64_t row = blockIdx.x * width;
   float m = mean ? mean[blockIdx.x] : 0.0f, s = rstd[blockIdx.x], sum_d = 0, sum_dx = 0;
-  along_row<N>(x + row, width, [&](int64_t c, const float(&v)[N]) {
+  along_row<N>(x, row, width, [&](int64_t c, const float(&v)[N]) {
     float d[N], gain[N];
     load<N>(d, dy + row + c);
     load<N>(gain, g + c);
@@ -77,42 +111,67 @@ __global__ void norm_b(const T *x, const float *g, const float *mean, const floa
   });
   float d_mean = mean ? block_sum(sum_d) / (float)width : 0.0f;
   float slope = block_sum(sum_dx) * s * s / (float)width;
-  along_row<N>(x + row, width, [&](int64_t c, const float(&v)[N]) {
+  along_row<N>(x, row, width, [&](int64_t c, const float(&v)[N]) {
     float d[N], gain[N], to[N];
     load<N>(d, dy + row + c);
     load<N>(gain, g + c);
 #pragma unroll
     for (int n = 0; n < N; n++) to[n] = s * (d[n] * gain[n] - d_mean - (v[n] - m) * slope);
-    store<N>(dx + row + c, to);
+    if (!ADD || dx) store<N>(dx + row + c, to);
+    if (!ADD) return;
+    float more[N];
+    load<N>(more, other + row + c);
+#pragma unroll
+    for (int n = 0; n < N; n++) to[n] = plain_sum(kept<T>(to[n]), more[n]);
+    store<N>(sum + row + c, to);
   });
+}
+
+/* What a norm reads: its input, or the sum that a call of add makes. */
+auto input_of(const sl_call *call) {
+  return [=](auto element) {
+    using T = decltype(element);
+    return array<T>{(const T *)call->in[0]};
+  };
+}
+
+auto sum_of(const sl_call *add) {
+  return [=](auto element) {
+    using T = decltype(element);
+    return sum_of_two<T>{(const T *)add->in[0], (const T *)add->in[1], (T *)add->out[0]};
+  };
 }
 
 float eps_of(const sl_call *call) { return call->attrs->eps > 0 ? call->attrs->eps : 1e-5f; }
 
-/* Forward; mean NULL and b NULL for RMS norm. */
-void forward(const sl_call *call, void *stream, const void *b, void *mean, void *rstd) {
+/* Forward, of what from(T()) says; mean NULL and b NULL for RMS norm. */
+template <typename F>
+void forward(const sl_call *call, void *stream, const void *b, void *mean, void *rstd, F from) {
   int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
+    using X = decltype(from(element));
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      launch(stream, grid_of(rows), threads_for(width / N), 0, norm<T, N>,
-             (const T *)call->in[0], (const float *)call->in[1], (const float *)b,
-             (T *)call->out[0], (float *)mean, (float *)rstd, width, eps_of(call));
+      launch(stream, grid_of(rows), threads_for(width / N), 0, norm<X, N>, from(T()),
+             (const float *)call->in[1], (const float *)b, (T *)call->out[0], (float *)mean,
+             (float *)rstd, width, eps_of(call));
     });
   });
 }
 
+template <bool ADD>
 void backward(const sl_call *call, void *stream, const void *mean, const void *rstd,
-              const void *dy) {
+              const void *dy, const void *other, void *sum) {
   int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      launch(stream, grid_of(rows), threads_for(width / N), 0, norm_b<T, N>,
-             (const T *)call->in[0], (const float *)call->in[1], (const float *)mean,
-             (const float *)rstd, (const T *)dy, (T *)call->out[0], width);
+      launch(stream, grid_of(rows), threads_for(width / N), 0, norm_b<T, N, ADD>,
+             array<T>{(const T *)call->in[0]}, (const float *)call->in[1], (const float *)mean,
+             (const float *)rstd, (const T *)dy, (T *)call->out[0], (const T *)other, (T *)sum,
+             width);
     });
   });
 }
@@ -201,19 +260,46 @@ void sums(const sl_call *call, void *stream, const void *mean, const void *rstd,
 } // namespace
 
 void sli_cuda_layernorm(const sl_call *call, void *stream) {
-  forward(call, stream, call->in[2], call->out[1], call->out[2]);
+  forward(call, stream, call->in[2], call->out[1], call->out[2], input_of(call));
 }
 
 void sli_cuda_rmsnorm(const sl_call *call, void *stream) {
-  forward(call, stream, NULL, NULL, call->out[1]);
+  forward(call, stream, NULL, NULL, call->out[1], input_of(call));
 }
 
 void sli_cuda_layernorm_b(const sl_call *call, void *stream) {
-  backward(call, stream, call->in[2], call->in[3], call->in[4]);
+  backward<false>(call, stream, call->in[2], call->in[3], call->in[4], NULL, NULL);
 }
 
 void sli_cuda_rmsnorm_b(const sl_call *call, void *stream) {
-  backward(call, stream, NULL, call->in[2], call->in[3]);
+  backward<false>(call, stream, NULL, call->in[2], call->in[3], NULL, NULL);
+}
+
+/* Fused with the add before or after: calls[0], calls[1]. */
+
+void sli_cuda_add_layernorm(const sli_cuda_fused *, const sl_call *calls, int, void *,
+                            void *stream) {
+  const sl_call *c = &calls[1];
+  forward(c, stream, c->in[2], c->out[1], c->out[2], sum_of(&calls[0]));
+}
+
+void sli_cuda_add_rmsnorm(const sli_cuda_fused *, const sl_call *calls, int, void *,
+                          void *stream) {
+  forward(&calls[1], stream, NULL, NULL, calls[1].out[1], sum_of(&calls[0]));
+}
+
+void sli_cuda_layernorm_b_add(const sli_cuda_fused *row, const sl_call *calls, int, void *,
+                              void *stream) {
+  const void *const *in = calls[0].in;
+  backward<true>(&calls[0], stream, in[2], in[3], in[4], calls[1].in[1 - row->input],
+                 calls[1].out[0]);
+}
+
+void sli_cuda_rmsnorm_b_add(const sli_cuda_fused *row, const sl_call *calls, int, void *,
+                            void *stream) {
+  const void *const *in = calls[0].in;
+  backward<true>(&calls[0], stream, NULL, in[2], in[3], calls[1].in[1 - row->input],
+                 calls[1].out[0]);
 }
 
 size_t sli_cuda_sums_scratch(const sl_call *call) {

@@ -16,15 +16,9 @@ static int call_count(const sl_program *program) {
   return program->ncalls * SLI_MAX(program->nvariants, 1);
 }
 
-/* A call as prepare() and scratch() see it. */
-static sl_call shape_of(const sl_program_call *c) {
-  return (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
-                   .in_type = c->in_type, .out_type = c->out_type};
-}
-
 /* What c->state points to. */
 static sl_status make_state(const sl_program_call *c, sli_cuda_call *made) {
-  sl_call call = shape_of(c);
+  sl_call call = sli_cuda_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
   if (!row && !c->op->cuda)
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
@@ -50,23 +44,20 @@ static sl_status prepare_calls(sl_program *program) {
   return status;
 }
 
-static sl_status make_steps(sl_program *program) {
-  sl_status status = SL_OK;
+static void make_steps(sl_program *program) {
   sli_cuda_program *made = sli_calloc(1, sizeof *made);
   made->nvariants = SLI_MAX(program->nvariants, 1);
   made->variants = sli_calloc((size_t)made->nvariants, sizeof *made->variants);
+  for (int v = 0; v < made->nvariants; v++) sli_cuda_fuse(program, v, &made->variants[v]);
   program->state = made;
-  for (int v = 0; v < made->nvariants && !status; v++)
-    status = sli_cuda_fuse(program->calls + v * program->ncalls, program->ncalls,
-                           &made->variants[v]);
-  return status;
 }
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device) {
   if (program->state) return SL_OK;
   sl_status status = sli_cuda_use(device);
   if (!status) status = prepare_calls(program);
-  return status ? status : make_steps(program);
+  if (!status) make_steps(program);
+  return status;
 }
 
 static void release_steps(sl_program *program) {
@@ -89,16 +80,28 @@ void sli_cuda_program_release(sl_program *program) {
   }
 }
 
+static size_t call_scratch(const sl_program_call *c, int threads) {
+  sl_call call = sli_cuda_shape(c);
+  const sli_cuda_row *row = sli_cuda_row_find(c->op);
+  if (row) return row->scratch ? row->scratch(&call) : 0;
+  return c->op->scratch ? c->op->scratch(&call, threads) : 0;
+}
+
+static size_t step_scratch(const sli_cuda_step *step) {
+  if (!step->fused || !step->fused->scratch) return 0;
+  sl_call calls[step->ncalls];
+  for (int i = 0; i < step->ncalls; i++) calls[i] = sli_cuda_shape(step->calls[i]);
+  return step->fused->scratch(calls, step->ncalls);
+}
+
+/* Of the calls too: a step of which only a part is wanted goes call by call. */
 size_t sli_cuda_program_scratch(const sl_program *program, int threads) {
+  const sli_cuda_program *made = program->state;
   size_t most = 0;
-  for (int i = 0; i < call_count(program); i++) {
-    const sl_program_call *c = &program->calls[i];
-    sl_call call = shape_of(c);
-    const sli_cuda_row *row = sli_cuda_row_find(c->op);
-    size_t bytes = 0;
-    if (row && row->scratch) bytes = row->scratch(&call);
-    if (!row && c->op->scratch) bytes = c->op->scratch(&call, threads);
-    most = SLI_MAX(most, bytes);
-  }
+  for (int i = 0; i < call_count(program); i++)
+    most = SLI_MAX(most, call_scratch(&program->calls[i], threads));
+  for (int v = 0; made && v < made->nvariants; v++)
+    for (int i = 0; i < made->variants[v].count; i++)
+      most = SLI_MAX(most, step_scratch(&made->variants[v].steps[i]));
   return most;
 }

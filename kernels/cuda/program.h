@@ -13,8 +13,11 @@ typedef struct sli_cuda_call {
 
 /* What is launched as one: a call, or several that are fused. */
 typedef struct sli_cuda_step {
+  const struct sli_cuda_fused *fused; /* fuse.h; NULL: one call */
   int ncalls;
-  const sl_program_call **calls;
+  const sl_program_call **calls;      /* in the order they have in the program */
+  bool kept;                          /* of two: what the first hands to the second is written */
+  void *state;                        /* the fused row's own */
 } sli_cuda_step;
 
 /* Of one variant, in the order they are launched in. */
@@ -29,8 +32,15 @@ typedef struct sli_cuda_program {
   sli_cuda_steps *variants; /* as sli_program_variant() counts them */
 } sli_cuda_program;
 
+/* A call as prepare() and scratch() see it. */
+static inline sl_call sli_cuda_shape(const sl_program_call *c) {
+  return (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
+                   .in_type = c->in_type, .out_type = c->out_type};
+}
+
 sl_status sli_cuda_program_prepare(sl_program *program, int device);
 void sli_cuda_program_release(sl_program *program);
+/* Of a program that is prepared. */
 size_t sli_cuda_program_scratch(const sl_program *program, int threads);
 
 #endif

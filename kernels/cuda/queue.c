@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/fuse.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/ranges.h"
 
@@ -104,6 +105,8 @@ static void launch_call(cuda_queue *q, const sl_program_call *c, const sl_firing
 
 static void launch_step(cuda_queue *q, const sli_cuda_step *step, const sl_firing *firing,
                         const sl_tick *tick) {
+  if (sli_cuda_fused_launch(step, firing, tick, q->scratch, q->stream))
+    return must(q, cudaGetLastError(), step->calls[0]->op->name);
   for (int i = 0; i < step->ncalls; i++) launch_call(q, step->calls[i], firing, tick);
 }
 

@@ -1,6 +1,7 @@
 /* cuBLASLt as its documentation has it, plainly: column-major matrices, operands that may
- * be transposed, alpha and beta, a bias along columns. Shapes, alignments and workspaces
- * that the library would refuse are refused. */
+ * be transposed, alpha and beta, a bias along columns, GELU and its gradient, whose input is
+ * the auxiliary matrix, of the type of the result. Shapes, alignments and workspaces that the
+ * library would refuse are refused. */
 #include "tests/emulated/cublasLt.h"
 
 #include <stdbool.h>
@@ -17,7 +18,13 @@ struct emulated_handle {
 struct emulated_desc {
   int32_t transposed_a, transposed_b, epilogue, bias_type;
   const void *bias;
+  void *aux;
+  int64_t aux_ld;
 };
+
+/* Bits of an epilogue. */
+enum { WITH_BIAS = CUBLASLT_EPILOGUE_BIAS, WITH_GELU = CUBLASLT_EPILOGUE_GELU, WITH_AUX = 4,
+       WITH_GRADIENT = 8 };
 
 struct emulated_layout {
   cudaDataType_t type;
@@ -76,7 +83,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                 [CUBLASLT_MATMUL_DESC_TRANSB] = {&desc->transposed_b, 4},
                 [CUBLASLT_MATMUL_DESC_EPILOGUE] = {&desc->epilogue, 4},
                 [CUBLASLT_MATMUL_DESC_BIAS_POINTER] = {&desc->bias, sizeof desc->bias},
-                [CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = {&desc->bias_type, 4}};
+                [CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = {&desc->bias_type, 4},
+                [CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER] = {&desc->aux, sizeof desc->aux},
+                [CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD] = {&desc->aux_ld, 8}};
   if (bytes != fields[attribute].bytes) return CUBLAS_STATUS_INVALID_VALUE;
   memcpy(fields[attribute].to, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
@@ -121,12 +130,18 @@ static int64_t op_rows(const struct emulated_layout *x, bool transposed) {
   return transposed ? x->columns : x->rows;
 }
 
+static bool epilogue_fits(const struct emulated_desc *desc, const struct emulated_layout *d) {
+  bool bias = desc->epilogue & WITH_BIAS, aux = desc->epilogue & WITH_AUX;
+  if (bias && (desc->bias_type != (int)d->type || !desc->bias)) return false;
+  return !aux || (desc->aux_ld % 8 == 0 && desc->aux_ld >= d->rows && desc->aux &&
+                  (uintptr_t)desc->aux % 16 == 0);
+}
+
 static bool fits(const struct emulated_desc *desc, const struct emulated_layout *a,
                  const struct emulated_layout *b, const struct emulated_layout *d) {
   return a->type == b->type && op_rows(a, desc->transposed_a) == d->rows &&
          op_rows(a, !desc->transposed_a) == op_rows(b, desc->transposed_b) &&
-         op_rows(b, !desc->transposed_b) == d->columns &&
-         (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc->bias_type == (int)d->type);
+         op_rows(b, !desc->transposed_b) == d->columns && epilogue_fits(desc, d);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -176,6 +191,17 @@ static float dot(const product *p, int64_t row, int64_t column) {
   return total;
 }
 
+/* What becomes of a sum. */
+static float finish(const product *p, int64_t row, int64_t column, float x) {
+  const struct emulated_desc *desc = &p->desc;
+  cudaDataType_t type = p->d_layout.type;
+  int64_t at = column * desc->aux_ld + row;
+  if (desc->epilogue & WITH_BIAS) x += get(desc->bias, (cudaDataType_t)desc->bias_type, row);
+  if (desc->epilogue & WITH_GRADIENT) return sli_gelu_b(get(desc->aux, type, at), x);
+  if (desc->epilogue & WITH_AUX) put(desc->aux, type, at, x);
+  return desc->epilogue & WITH_GELU ? sli_gelu(x) : x;
+}
+
 static void run(void *arg) {
   product *p = arg;
   const struct emulated_layout *d = &p->d_layout;
@@ -185,9 +211,7 @@ static void run(void *arg) {
       int64_t at = column * d->ld + row;
       float total = p->scale * dot(p, row, column);
       if (p->keep != 0) total += p->keep * get(p->c, d->type, at);
-      if (p->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        total += get(p->desc.bias, (cudaDataType_t)p->desc.bias_type, row);
-      put(p->d, d->type, at, total);
+      put(p->d, d->type, at, finish(p, row, column, total));
     }
   free(p);
 }
@@ -202,7 +226,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   (void)c_layout;
   bool aligned = !((uintptr_t)a % 64 | (uintptr_t)b % 64 | (uintptr_t)d % 64 |
                    (uintptr_t)workspace % 256);
-  if (!handle || !aligned || algorithm->workspace > workspace_bytes)
+  if (!handle || !aligned || !epilogue_fits(desc, d_layout) || algorithm->workspace > workspace_bytes)
     return CUBLAS_STATUS_INVALID_VALUE;
   product *p = malloc(sizeof *p);
   *p = (product){*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, workspace, workspace_bytes,
