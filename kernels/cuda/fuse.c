@@ -121,12 +121,19 @@ static void merge(sli_cuda_steps *all, int i, int j, int place) {
           (size_t)(all->count - gone) * sizeof *all->steps);
 }
 
-/* Is what lies there read by a step from `from` on, but `except`, before it is overwritten? */
+/* Is any of what lies there read by a step from `from` on, but `except`, before it is
+ * overwritten? Of what is overwritten in part, the rest is looked after. */
 static bool is_read(const sli_cuda_steps *all, int from, int except, sli_span span) {
-  for (int s = from; s < all->count; s++)
+  for (int s = from; s < all->count && span.begin < span.end; s++)
     for (int i = 0; i < all->steps[s].ncalls && s != except; i++) {
-      if (sli_call_reads(all->steps[s].calls[i], span)) return true;
-      if (sli_call_covers(all->steps[s].calls[i], span)) return false;
+      const sl_program_call *c = all->steps[s].calls[i];
+      if (sli_call_reads(c, span)) return true;
+      for (int o = 0; o < c->nout; o++) {
+        sli_span out = sli_output_span(c, o), rest = {span.base, out.end, span.end};
+        if (!sli_spans_overlap(out, span)) continue;
+        if (is_read(all, s, except, rest)) return true;
+        span.end = SLI_MAX(out.begin, span.begin);
+      }
     }
   return false;
 }

@@ -38,14 +38,6 @@ bool sli_call_writes(const sl_program_call *c, sli_span span) {
   return false;
 }
 
-bool sli_call_covers(const sl_program_call *c, sli_span span) {
-  for (int o = 0; o < c->nout; o++) {
-    sli_span out = sli_output_span(c, o);
-    if (out.base == span.base && out.begin <= span.begin && span.end <= out.end) return true;
-  }
-  return false;
-}
-
 static bool is_known(const sl_program_call *c) { return c->nout > 0 && sli_cuda_row_find(c->op); }
 
 bool sli_calls_commute(const sl_program_call *a, const sl_program_call *b) {

@@ -17,8 +17,6 @@ bool sli_spans_overlap(sli_span a, sli_span b);
 /* Is any byte of it read: as an input, or because an output is added to or updated? */
 bool sli_call_reads(const sl_program_call *c, sli_span span);
 bool sli_call_writes(const sl_program_call *c, sli_span span);
-/* Are all of its bytes written? */
-bool sli_call_covers(const sl_program_call *c, sli_span span);
 
 /* Does the program do the same whichever of the two comes first? */
 bool sli_calls_commute(const sl_program_call *a, const sl_program_call *b);
