@@ -22,7 +22,7 @@ const sli_cuda_row sli_cuda_rows[] = {
     PRODUCT(linear), PRODUCT(linear_b), PRODUCT(linear_w),
     ROW(bias_w, SCRATCH(sums)),
     ROW(pack),
-    ROW(embedding), ROW(embedding_w), ROW(position), ROW(position_w),
+    ROW(embedding), ROW(embedding_w, SCRATCH(embedding_w)), ROW(position), ROW(position_w),
     ROW(add), ROW(mul), ROW(mul_b), ROW(gelu), ROW(gelu_b), ROW(relu), ROW(relu_b),
     ROW(tanh), ROW(tanh_b), ROW(swiglu), ROW(swiglu_b), ROW(copy), ROW(fill),
     ROW(slice, .prepare = sli_cuda_slice_prepare), ROW(join, .prepare = sli_cuda_join_prepare),

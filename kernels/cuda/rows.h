@@ -44,6 +44,7 @@ SLI_CUDA_LAUNCHERS(X)
 size_t sli_cuda_sums_scratch(const sl_call *call);          /* *_w of norms, bias_w */
 size_t sli_cuda_cross_entropy_scratch(const sl_call *call);
 size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
+size_t sli_cuda_embedding_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */

@@ -285,6 +285,31 @@ static void check_claim(const claim *c, bool bf16) {
   kernel_destroy(&k);
 }
 
+/* The gradient of a table, also where few ids have most of the places or a table has few
+ * of the ids; f32 sums of fewer than 128 places have the very bits of the CPU's. */
+static void check_embedding(int64_t places, int below, int64_t first, double tolerance) {
+  sl_type types[] = {I32(places), F32(places, 24), F32(below, 24)};
+  kernel k = kernel_create(&sl_op_embedding_w, (sl_attrs){.first = first, .partial = first > 0}, 3,
+                           types, 1);
+  array_random(k.in[0], &types[0], below + (int)first);
+  array_random(k.in[1], &types[1], 0);
+  check_call(&k, tolerance, true);
+  k.accumulate = 1;
+  check_call(&k, tolerance, false);
+  kernel_destroy(&k);
+}
+
+static void check_embeddings(bool small) {
+  check_embedding(127, 1, 0, 0);
+  check_embedding(2500, 100, 300, 0);
+  check_embedding(4097, 3, 0, 2e-5);
+  check_embedding(2049, 1, 0, 2e-5);
+  if (small) return;
+  check_embedding(30000, 30000, 0, 0);
+  check_embedding(30000, 7, 0, 1e-4);
+  check_embedding(30000, 1, 0, 1e-4);
+}
+
 /* ---- sequences in pieces ------------------------------------------------ */
 
 typedef struct cut {
@@ -582,6 +607,7 @@ int main(int argc, char **argv) {
                   (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
   check_positions(&sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
                   (const sl_type[]){F32(2, 5, 32)});
+  check_embeddings(small);
   check_update(16384 * 2 + 3);
   check_update(70);
   check_parts_and_sums();

@@ -1,4 +1,4 @@
-/* Rows looked up in tables, the gradients of the tables, and rotary positions. */
+/* Positions: the table that is added, its gradient, and rotary ones. */
 #include <stdlib.h>
 
 #include "kernels/cuda/device.cuh"
@@ -6,60 +6,6 @@
 namespace {
 
 using namespace sli;
-
-/* ---- embedding ------------------------------------------------ */
-
-template <typename T, int N>
-__global__ void embed(const int32_t *ids, const float *table, T *y, int64_t first, int64_t vocab,
-                      int64_t width, float other) {
-  int64_t r = blockIdx.x, id = ids[r] - first;
-  for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
-    float x[N];
-    if (id >= 0 && id < vocab) load<N>(x, table + id * width + c);
-    else
-      for (int n = 0; n < N; n++) x[n] = other;
-    store<N>(y + r * width + c, x);
-  }
-}
-
-/* Whether `id` stands in ids[begin, end); the same in every thread of the block. */
-__device__ inline bool is_among(const int32_t *ids, int64_t begin, int64_t end, int32_t id) {
-  for (int64_t r = begin; r < end; r += BLOCK) {
-    bool here = r + threadIdx.x < end && ids[r + threadIdx.x] == id;
-    if (__syncthreads_or(here)) return true;
-  }
-  return false;
-}
-
-/* Block r adds up the gradients of all rows with the id of row r, in order, if r is
- * the first of them; else it has nothing to do. The threads look at BLOCK ids at a
- * time and leave a mark for each that fits, one bit a lane. */
-template <typename T, int N>
-__global__ void embed_w(const int32_t *ids, const T *dy, float *dtable, int64_t rows,
-                        int64_t first, int64_t vocab, int64_t width) {
-  __shared__ unsigned marks[BLOCK / WARP];
-  int64_t own = blockIdx.x;
-  int32_t id = ids[own];
-  if (id < first || id - first >= vocab || is_among(ids, 0, own, id)) return;
-  float *sums = dtable + (id - first) * width;
-  for (int64_t r0 = own; r0 < rows; r0 += BLOCK) {
-    unsigned fits = __ballot_sync(ALL, r0 + threadIdx.x < rows && ids[r0 + threadIdx.x] == id);
-    __syncthreads(); /* the last marks have been read */
-    if (threadIdx.x % WARP == 0) marks[threadIdx.x / WARP] = fits;
-    __syncthreads();
-    for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += BLOCK * N) {
-      float sum[N], d[N];
-      load<N>(sum, sums + c);
-      for (int w = 0; w < BLOCK / WARP; w++)
-        for (unsigned left = marks[w]; left; left &= left - 1) {
-          load<N>(d, dy + (r0 + w * WARP + __ffs((int)left) - 1) * width + c);
-#pragma unroll
-          for (int n = 0; n < N; n++) sum[n] += d[n];
-        }
-      store<N>(sums + c, sum);
-    }
-  }
-}
 
 /* ---- positions ------------------------------------------------ */
 
@@ -142,35 +88,6 @@ void turn_all(const sl_call *call, void *stream, float direction) {
 }
 
 } // namespace
-
-void sli_cuda_embedding(const sl_call *call, void *stream) {
-  int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
-  float other = call->attrs->partial ? 0.0f : NAN;
-  with_elements(call->out_type[0].dtype, [&](auto element) {
-    using T = decltype(element);
-    with_packs<T>(width, [&](auto n) {
-      constexpr int N = decltype(n)::value;
-      launch(stream, grid_of(sl_type_elements(&call->in_type[0])), threads_for(width / N), 0,
-             embed<T, N>, (const int32_t *)call->in[0], (const float *)call->in[1],
-             (T *)call->out[0], call->attrs->first, vocab, width, other);
-    });
-  });
-}
-
-void sli_cuda_embedding_w(const sl_call *call, void *stream) {
-  int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
-  int64_t rows = sl_type_elements(&call->in_type[0]);
-  if (!accumulates(call, 0))
-    cudaMemsetAsync(call->out[0], 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
-  with_elements(call->in_type[1].dtype, [&](auto element) {
-    using T = decltype(element);
-    with_packs<T>(width, [&](auto n) {
-      constexpr int N = decltype(n)::value;
-      launch(stream, grid_of(rows), BLOCK, 0, embed_w<T, N>, (const int32_t *)call->in[0],
-             (const T *)call->in[1], (float *)call->out[0], rows, call->attrs->first, vocab, width);
-    });
-  });
-}
 
 void sli_cuda_position(const sl_call *call, void *stream) {
   const sl_type *x = &call->in_type[0];
