@@ -213,7 +213,6 @@ static void run(void *arg) {
       if (p->keep != 0) total += p->keep * get(p->c, d->type, at);
       put(p->d, d->type, at, finish(p, row, column, total));
     }
-  free(p);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -228,10 +227,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                    (uintptr_t)workspace % 256);
   if (!handle || !aligned || !epilogue_fits(desc, d_layout) || algorithm->workspace > workspace_bytes)
     return CUBLAS_STATUS_INVALID_VALUE;
-  product *p = malloc(sizeof *p);
-  *p = (product){*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, workspace, workspace_bytes,
-                 *(const float *)alpha, *(const float *)beta};
-  emulated_call(stream, run, p);
+  product p = {*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, workspace, workspace_bytes,
+               *(const float *)alpha, *(const float *)beta};
+  emulated_call(stream, run, &p, sizeof p);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -29,13 +29,17 @@ typedef enum cudaError {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorNotReady = 600,
-  cudaErrorIllegalAddress = 700
+  cudaErrorIllegalAddress = 700,
+  cudaErrorStreamCaptureUnsupported = 900
 } cudaError_t;
 
 typedef struct emulated_stream *cudaStream_t;
 typedef struct emulated_event *cudaEvent_t;
+typedef struct emulated_graph *cudaGraph_t;
+typedef struct emulated_exec *cudaGraphExec_t;
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum {
   cudaStreamNonBlocking = 1,
@@ -89,6 +93,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
 
 /* ---- what tests set -------------------------------------------------------------------- */
@@ -97,9 +109,11 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
 extern int emulated_devices;
 /* Threads run from the last to the first between barriers. */
 extern int emulated_backwards;
-/* Puts a call at the end of a stream. */
-void emulated_call(cudaStream_t stream, void (*run)(void *), void *arg);
-/* Live allocations, of memory, streams and events together. */
+/* How many captures from now on fail. */
+extern int emulated_bad_captures;
+/* Puts a call at the end of a stream, with a copy of the argument. */
+void emulated_call(cudaStream_t stream, void (*run)(void *), const void *arg, size_t bytes);
+/* Live allocations, of memory, streams, events and graphs together. */
 extern int emulated_live;
 
 #ifdef __cplusplus

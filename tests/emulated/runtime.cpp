@@ -1,4 +1,4 @@
-/* The runtime of the emulated device: memory, streams and events.
+/* The runtime of the emulated device: memory, streams, events and graphs.
  *
  * What a stream is given waits in it until somebody asks the device how far it is, or
  * waits for it. Each question lets a few operations run, of streams drawn at random, so
@@ -6,6 +6,10 @@
  * writes without waiting for its event finds old data before long. Streams and events are
  * those of the real thing: an event stands for all that was in its stream when it was
  * recorded, and a stream that waits for it goes no further until then.
+ *
+ * While a stream is captured, what it is given goes into a graph instead. A launch of that
+ * graph puts all of it into a stream, as it was then: arguments of kernels are those of the
+ * capture. What the runtime forbids meanwhile ends the program.
  *
  * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver). With
  * SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that they have failed, for good.
@@ -28,6 +32,7 @@ static int devices_by_environment() {
 }
 
 int emulated_devices = devices_by_environment(), emulated_live;
+int emulated_bad_captures;
 
 namespace {
 
@@ -100,8 +105,17 @@ struct operation {
 
 } // namespace
 
+struct emulated_graph {
+  std::vector<std::function<void()>> operations;
+};
+
+struct emulated_exec {
+  std::vector<std::function<void()>> operations;
+};
+
 struct emulated_stream {
   std::deque<operation> operations;
+  emulated_graph *captured; /* NULL: it is not */
 };
 
 struct emulated_event {
@@ -111,6 +125,17 @@ struct emulated_event {
 namespace {
 
 std::vector<emulated_stream *> streams;
+thread_local emulated_stream *capturing; /* by this thread */
+
+/* What waits, or may wait, for a device cannot be part of a graph. */
+void forbid_in_capture(const char *what) {
+  REQUIRE(!capturing, "%s while a stream is captured", what);
+}
+
+void forbid_capture_of(const emulated_stream *s, const char *what) {
+  REQUIRE(!s->captured, "%s a stream that is captured", what);
+}
+
 std::map<const void *, size_t> allowed; /* bytes of shared memory, where raised */
 
 uint64_t seed_by_environment() {
@@ -188,11 +213,14 @@ void finish_all() {
 void emulated_enqueue(cudaStream_t stream, std::function<void()> run) {
   lock l(device);
   REQUIRE(stream, "something is launched without a stream");
-  stream->operations.push_back({std::move(run), NULL, NULL});
+  REQUIRE(!stream->captured || stream == capturing, "another thread captures this stream");
+  if (stream->captured) stream->captured->operations.push_back(std::move(run));
+  else stream->operations.push_back({std::move(run), NULL, NULL});
 }
 
 void emulated_enqueue_when(cudaStream_t stream, std::function<bool()> ready) {
   lock l(device);
+  forbid_capture_of(stream, "another process is waited for in");
   stream->operations.push_back({NULL, NULL, std::move(ready)});
 }
 
@@ -201,8 +229,9 @@ uint64_t emulated_draw(uint64_t below) {
   return draw(below);
 }
 
-void emulated_call(cudaStream_t stream, void (*run)(void *), void *arg) {
-  emulated_enqueue(stream, [=] { run(arg); });
+void emulated_call(cudaStream_t stream, void (*run)(void *), const void *arg, size_t bytes) {
+  std::vector<char> kept((const char *)arg, (const char *)arg + bytes);
+  emulated_enqueue(stream, [=]() mutable { run(kept.data()); });
 }
 
 size_t emulated_shared_bytes(const void *kernel) {
@@ -220,6 +249,7 @@ const char *cudaGetErrorString(cudaError_t error) {
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when capturing";
     default: return "invalid argument";
   }
 }
@@ -273,6 +303,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
 }
 cudaError_t cudaDeviceSynchronize(void) {
   lock l(device);
+  forbid_in_capture("the device is waited for");
   finish_all();
   return cudaSuccess;
 }
@@ -287,12 +318,14 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute, int
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
   lock l(device);
+  forbid_in_capture("memory is made");
   if (bytes > (size_t)1 << 40) return remember(cudaErrorMemoryAllocation);
   return remember(allocated(memory, device_allocate(bytes)));
 }
 
 cudaError_t cudaFree(void *memory) {
   lock l(device);
+  forbid_in_capture("memory is given back");
   finish_all();
   if (!memory) return cudaSuccess;
   emulated_live--;
@@ -304,12 +337,14 @@ cudaError_t cudaFree(void *memory) {
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
   lock l(device);
+  forbid_in_capture("memory is made");
   if (bytes > (size_t)1 << 40) return remember(cudaErrorMemoryAllocation);
   return remember(allocated(memory, aligned_alloc(256, (bytes + 256) / 256 * 256)));
 }
 
 cudaError_t cudaFreeHost(void *memory) {
   lock l(device);
+  forbid_in_capture("memory is given back");
   emulated_live -= memory != NULL;
   free(memory);
   return cudaSuccess;
@@ -318,12 +353,14 @@ cudaError_t cudaFreeHost(void *memory) {
 /* Waits for no stream: ours do not wait for the default one. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
   lock l(device);
+  forbid_in_capture("memory is copied");
   touch now;
   memcpy(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
   lock l(device);
+  forbid_in_capture("memory is set");
   touch now;
   memset(to, value, bytes);
   return cudaSuccess;
@@ -353,12 +390,13 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
   lock l(device);
   emulated_live++;
-  *stream = new emulated_stream;
+  *stream = new emulated_stream();
   streams.push_back(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   lock l(device);
+  forbid_capture_of(stream, "there ends");
   finish(stream);
   for (size_t i = 0; i < streams.size(); i++)
     if (streams[i] == stream) streams.erase(streams.begin() + (ptrdiff_t)i--);
@@ -368,11 +406,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   lock l(device);
+  forbid_in_capture("a stream is waited for");
   finish(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   lock l(device);
+  forbid_capture_of(stream, "an event is waited for in");
   if (event->recorded) stream->operations.push_back({NULL, event->recorded, NULL});
   return cudaSuccess;
 }
@@ -395,6 +435,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   lock l(device);
+  forbid_capture_of(stream, "an event is recorded in");
   if (has_failed(true)) return remember(cudaErrorIllegalAddress);
   std::shared_ptr<mark> here(new mark);
   event->recorded = here;
@@ -405,6 +446,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 /* An answer takes the device as long as one to eight operations. */
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   lock l(device);
+  forbid_in_capture("an event is asked for");
   if (has_failed(false)) return remember(cudaErrorIllegalAddress);
   bool passed = !event->recorded || event->recorded->passed;
   touch now;
@@ -413,9 +455,67 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   lock l(device);
+  forbid_in_capture("an event is waited for");
   run_until([event] { return !event->recorded || event->recorded->passed; });
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
   return *ms = 0.001f, cudaSuccess;
+}
+
+/* ---- graphs' functions ------------------------------------------------ */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode) {
+  lock l(device);
+  forbid_in_capture("a capture begins");
+  forbid_capture_of(stream, "a capture begins of");
+  stream->captured = new emulated_graph;
+  capturing = stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  lock l(device);
+  REQUIRE(stream == capturing, "a capture ends that this thread has not begun");
+  emulated_graph *made = stream->captured;
+  stream->captured = NULL;
+  capturing = NULL;
+  *graph = NULL;
+  if (emulated_bad_captures && emulated_bad_captures--) {
+    delete made;
+    return remember(cudaErrorStreamCaptureUnsupported);
+  }
+  emulated_live++;
+  *graph = made;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  lock l(device);
+  emulated_live--;
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
+  lock l(device);
+  forbid_in_capture("a graph is made ready");
+  emulated_live++;
+  *exec = new emulated_exec{graph->operations};
+  return cudaSuccess;
+}
+
+/* One that runs is gone when it is through: its operations are in the stream. */
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  lock l(device);
+  emulated_live--;
+  delete exec;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  lock l(device);
+  forbid_capture_of(stream, "a graph is launched in");
+  for (auto &run : exec->operations) emulated_enqueue(stream, run);
+  return cudaSuccess;
 }
