@@ -801,7 +801,12 @@ sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
     c.messages += rt->workers[i].messages;
     c.wakes += rt->workers[i].wakes;
   }
+  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
+    const queue *q = &rt->queues[i];
+    if (q->impl && q->ops->replayed) c.replayed += q->ops->replayed(q->impl);
+  }
   for (const visitor *v = rt->visitors; v; v = v->next) {
+    c.replayed += v->counts.replayed;
     c.firings += v->counts.firings;
     c.messages += v->counts.messages;
     c.wakes += v->counts.wakes;

@@ -15,7 +15,7 @@ static const sli_kind kinds[] = {
      .times_calls = true, .bf16 = sl_cpu_bf16},
     {"cuda", .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
      .memory = {&sl_memory_cuda, &sl_memory_pinned}, .direct = sli_nccl_find, .run_ahead = 2,
-     .computes = true, .bf16 = always_bf16, .narrow = true},
+     .computes = true, .times_calls = true, .bf16 = always_bf16, .narrow = true},
     {"timed", .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1,
      .bf16 = always_bf16, .narrow = true},
     {"null", .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1}};

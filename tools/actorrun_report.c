@@ -190,6 +190,7 @@ static void add_runtime(cJSON *root, const job *j) {
   getrusage(RUSAGE_SELF, &usage);
   cJSON *runtime = cJSON_AddObjectToObject(root, "runtime");
   add_number(runtime, "firings", (double)counts.firings);
+  add_number(runtime, "replayed_firings", (double)counts.replayed);
   add_number(runtime, "messages", (double)counts.messages);
   add_number(runtime, "wakes", (double)counts.wakes);
   add_moved(runtime, j, &counts);

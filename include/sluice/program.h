@@ -20,8 +20,9 @@ typedef struct sl_place {
   size_t offset; /* bytes, a multiple of 64 */
 } sl_place;
 
-/* Time a call has taken so far, written by the queue that runs it. `ns` leaves
- * the first of the calls out, which warms up: the mean is ns / (calls - 1). */
+/* Time a call has taken so far, written by the queue that runs it, which may measure some of
+ * its calls only. `ns` leaves the first of these out, which warms up: the mean is
+ * ns / (calls - 1). */
 typedef struct sl_call_time {
   uint64_t ns, calls;
 } sl_call_time;
@@ -140,6 +141,9 @@ typedef struct sl_queue_ops {
   /* NULL, or: what the device has failed with, as text, or NULL. Looked at after launches and
    * while firings do not complete: once it has, nothing else is started or completes. */
   const char *(*failure)(void *queue);
+
+  /* NULL, or: how many of its firings were launched as one thing that was made before. */
+  uint64_t (*replayed)(void *queue);
 
   /* How programs are made ready for queues of this kind, on device number `device`, and
    * how large the largest scratch of their calls is. NULL: by sl_program_prepare,

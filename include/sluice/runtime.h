@@ -187,6 +187,7 @@ sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n);
 
 typedef struct sl_runtime_counts {
   uint64_t firings, messages; /* messages between workers */
+  uint64_t replayed;          /* firings launched as one thing that was made before */
   uint64_t wakes;             /* futex wakes */
   uint64_t first_firing_ns;   /* CLOCK_MONOTONIC time of the first firing */
   uint64_t moved_bytes[SL_TRAFFIC_COUNT]; /* between devices, by what has fired */

@@ -44,12 +44,20 @@ static sl_status prepare_calls(sl_program *program) {
   return status;
 }
 
+static bool is_timed(const sl_program *program) {
+  for (int i = 0; i < call_count(program); i++)
+    if (program->calls[i].time) return true;
+  return false;
+}
+
 static void make_steps(sl_program *program) {
   sli_cuda_program *made = sli_calloc(1, sizeof *made);
   made->nvariants = SLI_MAX(program->nvariants, 1);
+  made->is_timed = is_timed(program);
   made->variants = sli_calloc((size_t)made->nvariants, sizeof *made->variants);
   for (int v = 0; v < made->nvariants; v++) sli_cuda_fuse(program, v, &made->variants[v]);
   program->state = made;
+  made->graphs = sli_cuda_graphs_create(program, made->variants[0].count);
 }
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device) {
@@ -64,6 +72,7 @@ static void release_steps(sl_program *program) {
   sli_cuda_program *made = program->state;
   if (!made) return;
   for (int v = 0; v < made->nvariants; v++) sli_cuda_unfuse(&made->variants[v]);
+  sli_cuda_graphs_destroy(made->graphs);
   free(made->variants);
   free(made);
   program->state = NULL;

@@ -4,6 +4,8 @@
 
 #include <sluice/program.h>
 
+#include "kernels/cuda/graphs.h"
+
 /* A program call's state. */
 typedef struct sli_cuda_call {
   void (*launch)(const sl_call *call, void *stream);
@@ -30,6 +32,10 @@ typedef struct sli_cuda_steps {
 typedef struct sli_cuda_program {
   int nvariants;
   sli_cuda_steps *variants; /* as sli_program_variant() counts them */
+  sli_cuda_graphs *graphs;  /* NULL: it is launched step by step */
+  bool is_timed;            /* some call wants to know what it takes */
+  uint64_t fired;           /* firings, while some are still to be timed, */
+  int timed;                /* and how many of them were */
 } sli_cuda_program;
 
 /* A call as prepare() and scratch() see it. */

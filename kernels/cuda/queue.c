@@ -6,7 +6,8 @@
  * oldest is done. The runtime's own bound (run_ahead of the plan's queue) is far lower,
  * so that does not happen in its hands.
  *
- * All calls of a stream run in order, so they share one scratch. */
+ * All calls of a stream run in order, so they share one scratch. What a launch enqueues may
+ * go as a CUDA graph (graphs.c), or be timed (times.c). */
 #include <sluice/cuda.h>
 
 #include <stdatomic.h>
@@ -19,6 +20,7 @@
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/ranges.h"
+#include "kernels/cuda/times.h"
 
 enum { RING = SL_CUDA_RUN_AHEAD };
 
@@ -26,18 +28,20 @@ typedef struct cuda_queue {
   int device;
   cudaStream_t stream;
   cudaEvent_t events[RING];
-  cudaEvent_t before, after; /* a measured call */
   void *scratch;
+  sli_cuda_times *times;
   uint64_t launched;         /* the last fence given */
   _Atomic uint64_t completed; /* the last fence known to be complete: written by the owner;
                                  release, and acquire where others read it */
+  uint64_t replayed;         /* launches that were graphs */
   bool failed;
   char why[200];             /* the first failure */
 } cuda_queue;
 
-/* The device does not recover: from the first failure on the queue does nothing. */
+/* The device does not recover: from the first failure on the queue does nothing. But where
+ * a launch is captured, it is the capture that has failed. */
 static void must(cuda_queue *q, cudaError_t error, const char *op) {
-  if (!error || q->failed) return;
+  if (!error || q->failed || sli_cuda_capture_spoil()) return;
   q->failed = true;
   snprintf(q->why, sizeof q->why, "GPU %d failed, seen after %s: %s", q->device, op,
            cudaGetErrorString(error));
@@ -56,8 +60,7 @@ static void cuda_close(void *queue) {
   if (q->stream) cudaStreamSynchronize(q->stream);
   for (int i = 0; i < RING; i++)
     if (q->events[i]) cudaEventDestroy(q->events[i]);
-  if (q->before) cudaEventDestroy(q->before);
-  if (q->after) cudaEventDestroy(q->after);
+  sli_cuda_times_destroy(q->times);
   if (q->stream) cudaStreamDestroy(q->stream);
   sl_cuda_memory_destroy(q->scratch);
   free(q);
@@ -67,8 +70,6 @@ static cudaError_t make_events(cuda_queue *q) {
   cudaError_t error = cudaSuccess;
   for (int i = 0; i < RING && !error; i++)
     error = cudaEventCreateWithFlags(&q->events[i], cudaEventDisableTiming | cudaEventBlockingSync);
-  if (!error) error = cudaEventCreateWithFlags(&q->before, cudaEventBlockingSync);
-  if (!error) error = cudaEventCreateWithFlags(&q->after, cudaEventBlockingSync);
   return error;
 }
 
@@ -78,6 +79,7 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
   if (status) return status;
   cuda_queue *q = sli_calloc(1, sizeof *q);
   q->device = config->device;
+  q->times = sli_cuda_times_create();
   cudaError_t error = cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, 0);
   if (!error) error = make_events(q);
   status = sli_cuda_check(error, q->device, "gave no stream");
@@ -90,50 +92,68 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
 
 /* ---- launching ------------------------------------------------ */
 
-static void launch_call(cuda_queue *q, const sl_program_call *c, const sl_firing *firing,
-                        const sl_tick *tick) {
+/* A firing and its steps. */
+typedef struct work {
+  cuda_queue *q;
+  const sli_cuda_steps *steps;
+  const sl_firing *firing;
+  sl_tick tick;
+} work;
+
+/* False: nothing is to be done this time. */
+static bool launch_call(const work *w, const sl_program_call *c) {
   const sli_cuda_call *made = c->state;
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
   sl_call call;
-  if (!sli_call_bind(c, firing, tick, in, out, &call)) return;
+  if (!sli_call_bind(c, w->firing, &w->tick, in, out, &call)) return false;
   call.state = made->state;
-  call.scratch = q->scratch;
-  made->launch(&call, q->stream);
-  must(q, cudaGetLastError(), c->op->name);
+  call.scratch = w->q->scratch;
+  made->launch(&call, w->q->stream);
+  must(w->q, cudaGetLastError(), c->op->name);
+  return true;
 }
 
-static void launch_step(cuda_queue *q, const sli_cuda_step *step, const sl_firing *firing,
-                        const sl_tick *tick) {
-  if (sli_cuda_fused_launch(step, firing, tick, q->scratch, q->stream))
-    return must(q, cudaGetLastError(), step->calls[0]->op->name);
-  for (int i = 0; i < step->ncalls; i++) launch_call(q, step->calls[i], firing, tick);
+/* False: nothing is to be done this time. */
+static bool launch_step(const work *w, const sli_cuda_step *step) {
+  cuda_queue *q = w->q;
+  bool any = sli_cuda_fused_launch(step, w->firing, &w->tick, q->scratch, q->stream);
+  if (any) must(q, cudaGetLastError(), step->calls[0]->op->name);
+  else
+    for (int i = 0; i < step->ncalls; i++) any |= launch_call(w, step->calls[i]);
+  return any;
 }
 
-/* Only while durations are measured: waits for the step, whose time counts as its first
- * call's; the others took none. */
-static void measure_step(cuda_queue *q, const sli_cuda_step *step, const sl_firing *firing,
-                         const sl_tick *tick) {
-  const char *name = step->calls[0]->op->name;
-  float ms = 0;
-  must(q, cudaEventRecord(q->before, q->stream), name);
-  launch_step(q, step, firing, tick);
-  must(q, cudaEventRecord(q->after, q->stream), name);
-  must(q, cudaEventSynchronize(q->after), name);
-  must(q, cudaEventElapsedTime(&ms, q->before, q->after), name);
-  for (int i = 0; i < step->ncalls; i++) {
-    sl_call_time *time = step->calls[i]->time;
-    if (time && time->calls++ && !i) time->ns += (uint64_t)(1e6 * (double)ms);
+static void launch_steps(void *arg) {
+  const work *w = arg;
+  for (int i = 0; i < w->steps->count; i++) launch_step(w, &w->steps->steps[i]);
+}
+
+static void launch_timed(const work *w) {
+  cuda_queue *q = w->q;
+  must(q, sli_cuda_times_mark(q->times, q->stream, q->launched, NULL), "a mark");
+  for (int i = 0; i < w->steps->count && !q->failed; i++) {
+    const sli_cuda_step *step = &w->steps->steps[i];
+    if (!launch_step(w, step)) continue;
+    must(q, sli_cuda_times_mark(q->times, q->stream, q->launched, step), step->calls[0]->op->name);
   }
 }
 
 static void launch_program(cuda_queue *q, const sl_program *program, const sl_firing *firing) {
-  const sli_cuda_program *made = program->state;
-  sl_tick tick;
-  const sli_cuda_steps *steps = &made->variants[sli_program_variant(program, firing, &tick)];
-  for (int i = 0; i < steps->count; i++)
-    if (steps->steps[i].calls[0]->time) measure_step(q, &steps->steps[i], firing, &tick);
-    else launch_step(q, &steps->steps[i], firing, &tick);
+  sli_cuda_program *made = program->state;
+  work w = {.q = q, .firing = firing};
+  w.steps = &made->variants[sli_program_variant(program, firing, &w.tick)];
+  sli_cuda_launch how = {launch_steps, &w, q->stream, q->scratch};
+  bool replayed = false;
+  if (sli_cuda_times_want(made)) launch_timed(&w);
+  else if (!made->graphs) launch_steps(&w);
+  else must(q, sli_cuda_graphs_launch(made->graphs, firing, &how, &replayed), "launching a graph");
+  q->replayed += replayed;
+}
+
+static uint64_t cuda_replayed(void *queue) {
+  const cuda_queue *q = queue;
+  return q->replayed;
 }
 
 static bool cuda_passed(void *queue, uint64_t fence) {
@@ -141,12 +161,17 @@ static bool cuda_passed(void *queue, uint64_t fence) {
   return fence <= atomic_load_explicit(&q->completed, memory_order_acquire);
 }
 
+static void complete(cuda_queue *q, uint64_t fence) {
+  must(q, sli_cuda_times_read(q->times, fence), "timing");
+  atomic_store_explicit(&q->completed, fence, memory_order_release);
+}
+
 /* An event is free once the firing that used it last is complete. */
 static cudaEvent_t next_event(cuda_queue *q) {
   cudaEvent_t event = q->events[++q->launched % RING];
   if (q->failed || q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
   must(q, cudaEventSynchronize(event), "a firing of long ago");
-  atomic_store_explicit(&q->completed, q->launched - RING, memory_order_release);
+  if (!q->failed) complete(q, q->launched - RING);
   return event;
 }
 
@@ -177,7 +202,7 @@ static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
   }
   must(q, error, "a firing");
   if (q->failed) return false;
-  atomic_store_explicit(&q->completed, fence, memory_order_release);
+  complete(q, fence);
   return true;
 }
 
@@ -206,6 +231,7 @@ const sl_queue_ops sl_queue_cuda = {
     .wait = sl_cuda_queue_wait,
     .passed = cuda_passed,
     .failure = cuda_failure,
+    .replayed = cuda_replayed,
     .prepare = sli_cuda_program_prepare,
     .release = sli_cuda_program_release,
     .scratch = sli_cuda_program_scratch,

@@ -39,8 +39,8 @@ const sli_cuda_row sli_cuda_rows[] = {
     ROW(cross_entropy_part), ROW(cross_entropy_join, SCRATCH(cross_entropy)),
     ROW(mse, SCRATCH(chunks)), ROW(mse_b),
     ROW(sumsq, .prepare = parts_prepare, SCRATCH(chunks)),
-    ROW(clip, SCRATCH(clip)),
-    ROW(adamw, .prepare = parts_prepare),
+    ROW(clip, SCRATCH(clip), .varies = true),
+    ROW(adamw, .prepare = parts_prepare, .varies = true),
     {0},
 };
 

@@ -18,6 +18,9 @@ typedef struct sli_cuda_row {
   void (*release)(void *state);
   /* Enqueues the op. Checks nothing, never waits. */
   void (*launch)(const sl_call *call, void *stream);
+  /* What launch() enqueues depends on more than types, attrs, addresses, `accumulate` and
+   * tick.row: on the step, or on a record that may change. */
+  bool varies;
 } sli_cuda_row;
 
 extern const sli_cuda_row sli_cuda_rows[]; /* ends with op NULL */

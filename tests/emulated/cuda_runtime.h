@@ -43,6 +43,7 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum {
   cudaStreamNonBlocking = 1,
+  cudaEventDefault = 0,
   cudaEventDisableTiming = 2,
   cudaEventBlockingSync = 1,
   cudaHostAllocPortable = 1,

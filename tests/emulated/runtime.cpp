@@ -459,7 +459,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   run_until([event] { return !event->recorded || event->recorded->passed; });
   return cudaSuccess;
 }
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+  lock l(device);
+  for (cudaEvent_t e : {from, to}) {
+    if (!e->recorded) return remember(cudaErrorInvalidValue);
+    if (!e->recorded->passed) return remember(cudaErrorNotReady);
+  }
   return *ms = 0.001f, cudaSuccess;
 }
 

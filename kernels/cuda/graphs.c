@@ -1,0 +1,290 @@
+/* CUDA graphs: what a firing launches, as one thing.
+ *
+ * To launch a kernel costs the host some microseconds, and a program has dozens. A graph of
+ * them costs little more than one. It holds the arguments of its kernels, though, and these
+ * change from firing to firing: slots rotate. So a program keeps one graph for each
+ * combination that it meets. A combination is all that its launches depend on: the addresses
+ * of the bases that its places refer to, whether a slot that sums go to is written for the
+ * first time, the piece of the sequence, and the scratch. A row whose launch depends on more
+ * than that says so (sli_cuda_row.varies), and a program that has it is never captured; nor
+ * is one with a user's own op, of which nothing is known, or with a single step, where there
+ * is nothing to gain.
+ *
+ * The first firing of a combination is launched step by step, so that kernels are loaded and
+ * libraries have begun; the second one is captured and becomes a graph, which it launches,
+ * and so does every later one.
+ *
+ * There may be very many combinations: registers whose quotas have no common factor rotate
+ * past each other. A program keeps SLI_CUDA_GRAPHS of them. A new one takes the place of the
+ * one that was used least recently if that was long ago; otherwise it is launched step by
+ * step, for where more of them come round than there is room for, whoever always made room
+ * would always find what he has just thrown away. To put other addresses into a graph that
+ * exists is not cheaper: for products of cuBLASLt it takes a second capture, which makes all
+ * the launches.
+ *
+ * Whether a graph is worth it is not known in advance. So the first firings are launched step
+ * by step and timed, then as many by graphs, and what took the host less time, by the fastest
+ * of each, is how the program goes on. Graphs that lose are thrown away. Results have the
+ * same bits either way: the same kernels get the same arguments in the same order.
+ * SLUICE_CUDA_GRAPHS=0 makes no graphs, 1 uses them without timing.
+ *
+ * A capture can fail: the device or a library may refuse. Then the program is launched step
+ * by step from there on. Where what is wrong is not the capture, that shows it too. */
+#include "kernels/cuda/graphs.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "kernels/cuda/rows.h"
+
+enum { TRIES = 8, IDLE = 4 * SLI_CUDA_GRAPHS };
+
+/* What launches took the host. */
+typedef struct cost {
+  int count;
+  uint64_t least_ns;
+} cost;
+
+/* A combination that has been met. */
+typedef struct entry {
+  uint64_t hash;
+  uint64_t *words;
+  uint64_t used;        /* the launch that met it last */
+  cudaGraphExec_t exec; /* NULL: none yet */
+} entry;
+
+struct sli_cuda_graphs {
+  bool off;     /* launched step by step from now on */
+  bool settled; /* by graphs where there are any */
+  bool cut;     /* into pieces */
+  int nbases, nspans;
+  int *bases;   /* that its places refer to */
+  int *spans;   /* those where it matters who writes first */
+  size_t nwords;
+  uint64_t *words; /* of the combination at hand */
+  uint64_t launches;
+  cost by_step, by_graph;
+  int count;
+  entry entries[SLI_CUDA_GRAPHS];
+};
+
+/* ---- which programs ------------------------------------------------ */
+
+static const char *wanted(void) {
+  const char *text = getenv("SLUICE_CUDA_GRAPHS");
+  return text ? text : "auto";
+}
+
+static int call_count(const sl_program *program) {
+  return program->ncalls * SLI_MAX(program->nvariants, 1);
+}
+
+static bool can_capture(const sl_program *program) {
+  for (int i = 0; i < call_count(program); i++) {
+    const sli_cuda_row *row = sli_cuda_row_find(program->calls[i].op);
+    if (!row || row->varies) return false;
+  }
+  return true;
+}
+
+static void mark_used(const sl_place *places, int count, bool *used) {
+  for (int i = 0; i < count; i++)
+    if (places[i].base >= 0) used[places[i].base] = true;
+}
+
+static void mark_spans(const sl_program_call *c, bool *span) {
+  for (int o = 0; o < c->nout; o++)
+    if ((c->accumulate_span >> o & 1) && c->out[o].base >= 0) span[c->out[o].base] = true;
+}
+
+/* Which bases are marked; returns how many. */
+static int list(const bool *marks, int nbases, int *of) {
+  int count = 0;
+  for (int i = 0; i < nbases; i++)
+    if (marks[i]) of[count++] = i;
+  return count;
+}
+
+static void find_bases(sli_cuda_graphs *g, const sl_program *program) {
+  int n = program->nbases;
+  bool used[n + 1], span[n + 1];
+  memset(used, 0, sizeof used);
+  memset(span, 0, sizeof span);
+  for (int i = 0; i < call_count(program); i++) {
+    const sl_program_call *c = &program->calls[i];
+    mark_used(c->in, c->nin, used);
+    mark_used(c->out, c->nout, used);
+    mark_spans(c, span);
+  }
+  g->bases = sli_calloc((size_t)n + 1, sizeof *g->bases);
+  g->spans = sli_calloc((size_t)n + 1, sizeof *g->spans);
+  g->nbases = list(used, n, g->bases);
+  g->nspans = list(span, n, g->spans);
+}
+
+sli_cuda_graphs *sli_cuda_graphs_create(const sl_program *program, int steps) {
+  if (steps < 2 || !strcmp(wanted(), "0") || !can_capture(program)) return NULL;
+  sli_cuda_graphs *g = sli_calloc(1, sizeof *g);
+  g->settled = !strcmp(wanted(), "1");
+  g->cut = program->pieces != NULL;
+  find_bases(g, program);
+  g->nwords = 2 + (size_t)g->nbases + (size_t)g->nspans;
+  g->words = sli_calloc(g->nwords, sizeof *g->words);
+  return g;
+}
+
+static void drop(sli_cuda_graphs *g) {
+  for (int i = 0; i < g->count; i++) {
+    if (g->entries[i].exec) cudaGraphExecDestroy(g->entries[i].exec);
+    free(g->entries[i].words);
+  }
+  g->count = 0;
+}
+
+void sli_cuda_graphs_destroy(sli_cuda_graphs *g) {
+  if (!g) return;
+  drop(g);
+  free(g->bases);
+  free(g->spans);
+  free(g->words);
+  free(g);
+}
+
+static void turn_off(sli_cuda_graphs *g) {
+  drop(g);
+  g->off = true;
+}
+
+/* ---- combinations ------------------------------------------------ */
+
+/* Writes the combination to g->words; its hash. */
+static uint64_t note(sli_cuda_graphs *g, const sl_firing *firing, const void *scratch) {
+  uint64_t *w = g->words, hash = SLI_HASH_SEED;
+  *w++ = (uintptr_t)scratch;
+  *w++ = g->cut ? (uint64_t)firing->tick.piece : 0;
+  for (int i = 0; i < g->nbases; i++) *w++ = (uintptr_t)firing->bases[g->bases[i]];
+  for (int i = 0; i < g->nspans; i++) *w++ = firing->first[g->spans[i]];
+  for (size_t i = 0; i < g->nwords; i++) {
+    hash = (hash ^ g->words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+static bool is_noted(const sli_cuda_graphs *g, const entry *e, uint64_t hash) {
+  return e->hash == hash && !memcmp(e->words, g->words, g->nwords * sizeof *g->words);
+}
+
+/* A place for a combination that is new, or NULL. */
+static entry *make_room(sli_cuda_graphs *g) {
+  if (g->count < SLI_CUDA_GRAPHS) {
+    entry *e = &g->entries[g->count++];
+    e->words = sli_calloc(g->nwords, sizeof *e->words);
+    return e;
+  }
+  entry *oldest = g->entries;
+  for (int i = 1; i < g->count; i++)
+    if (g->entries[i].used < oldest->used) oldest = &g->entries[i];
+  if (g->launches - oldest->used < IDLE) return NULL;
+  if (oldest->exec) cudaGraphExecDestroy(oldest->exec); /* once it is through, if it runs */
+  oldest->exec = NULL;
+  return oldest;
+}
+
+/* The entry of this firing's combination; *again: it was there already. NULL: no room. */
+static entry *look_up(sli_cuda_graphs *g, const sl_firing *firing, const void *scratch,
+                      bool *again) {
+  uint64_t hash = note(g, firing, scratch);
+  entry *e = NULL;
+  g->launches++;
+  for (int i = 0; i < g->count && !e; i++)
+    if (is_noted(g, &g->entries[i], hash)) e = &g->entries[i];
+  *again = e != NULL;
+  if (!e) e = make_room(g);
+  if (!e) return NULL;
+  if (!*again) {
+    e->hash = hash;
+    memcpy(e->words, g->words, g->nwords * sizeof *g->words);
+  }
+  e->used = g->launches;
+  return e;
+}
+
+/* ---- capturing ------------------------------------------------ */
+
+static _Thread_local enum { IDLE_THREAD, CAPTURING, SPOILED } capturing;
+
+bool sli_cuda_capture_spoil(void) {
+  if (!capturing) return false;
+  capturing = SPOILED;
+  return true;
+}
+
+static void say_failed(const sl_firing *firing, cudaError_t error) {
+  static atomic_flag said = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&said)) return;
+  sli_log("no CUDA graph of what %s launches (%s); it goes on without, like others after it",
+          firing->name ? firing->name : "a program",
+          error ? cudaGetErrorString(error) : "something is not launched while capturing");
+}
+
+/* Makes e->exec. Nothing has been launched then. */
+static cudaError_t capture(entry *e, const sli_cuda_launch *how, bool *spoiled) {
+  cudaGraph_t graph = NULL;
+  cudaError_t error = cudaStreamBeginCapture(how->stream, cudaStreamCaptureModeThreadLocal);
+  if (!error) {
+    capturing = CAPTURING;
+    how->launch(how->arg);
+    *spoiled = capturing == SPOILED;
+    capturing = IDLE_THREAD;
+    error = cudaStreamEndCapture(how->stream, &graph);
+  }
+  if (!error && !*spoiled) error = cudaGraphInstantiate(&e->exec, graph, 0);
+  if (graph) cudaGraphDestroy(graph);
+  return error;
+}
+
+static bool make_graph(sli_cuda_graphs *g, entry *e, const sl_firing *firing,
+                       const sli_cuda_launch *how) {
+  bool spoiled = false;
+  cudaError_t error = capture(e, how, &spoiled);
+  if (!error && !spoiled) return true;
+  cudaGetLastError(); /* it is said here: forget it */
+  say_failed(firing, error);
+  turn_off(g);
+  return false;
+}
+
+/* ---- launching ------------------------------------------------ */
+
+static void count(cost *c, uint64_t since_ns) {
+  uint64_t ns = sli_now_ns() - since_ns;
+  c->least_ns = c->count++ ? SLI_MIN(c->least_ns, ns) : ns;
+}
+
+static void settle(sli_cuda_graphs *g) {
+  if (g->by_step.count < TRIES || g->by_graph.count < TRIES) return;
+  g->settled = true;
+  if (g->by_graph.least_ns >= g->by_step.least_ns) turn_off(g);
+}
+
+/* Neither by a graph nor by steps, in a firing that makes one, is timed. */
+cudaError_t sli_cuda_graphs_launch(sli_cuda_graphs *g, const sl_firing *firing,
+                                   const sli_cuda_launch *how, bool *replayed) {
+  *replayed = false;
+  if (g->off) return how->launch(how->arg), cudaSuccess;
+  bool times = !g->settled, again;
+  uint64_t begin = times ? sli_now_ns() : 0;
+  entry *e = look_up(g, firing, how->scratch, &again);
+  bool makes = again && !e->exec && (g->settled || g->by_step.count >= TRIES);
+  if (makes && !make_graph(g, e, firing, how)) return how->launch(how->arg), cudaSuccess;
+  *replayed = e && e->exec;
+  cudaError_t error = cudaSuccess;
+  if (*replayed) error = cudaGraphLaunch(e->exec, how->stream);
+  else how->launch(how->arg);
+  if (times && !makes) count(*replayed ? &g->by_graph : &g->by_step, begin);
+  if (times) settle(g);
+  return error;
+}

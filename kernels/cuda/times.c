@@ -1,0 +1,107 @@
+/* How long steps take on the device.
+ *
+ * Timed firings have an event before their first step and one behind each; two that follow
+ * each other tell how long the step between them took. Nobody waits for them: they are read
+ * once the firing is known to be complete, and used again.
+ *
+ * An event costs about as much as the launch of a kernel, and a timed firing cannot be a
+ * graph. So few are timed: the first three of a program (the first warms up and does not
+ * count), then one of 17, until there are MOST. 17 has no factor in common with the number
+ * of pieces or microbatches, so that all of them have their turn.
+ *
+ * A step of several calls counts as its first call's; the others took none. */
+#include "kernels/cuda/times.h"
+
+#include <stdlib.h>
+
+#include "base/base.h"
+
+enum { FIRST = 3, EVERY = 17, MOST = 16 };
+
+typedef struct mark {
+  cudaEvent_t event;
+  const sli_cuda_step *step; /* behind which it stands; NULL: before all of a firing */
+  uint64_t fence;
+} mark;
+
+struct sli_cuda_times {
+  mark *marks; /* not read yet: a ring of `most` places */
+  size_t first, count, most;
+  cudaEvent_t *spare;
+  size_t nspare, room; /* room for all events that there are */
+  cudaEvent_t before;  /* the one read last, while steps of its firing are to come */
+};
+
+sli_cuda_times *sli_cuda_times_create(void) { return sli_calloc(1, sizeof(sli_cuda_times)); }
+
+void sli_cuda_times_destroy(sli_cuda_times *t) {
+  if (!t) return;
+  for (size_t i = 0; i < t->count; i++) cudaEventDestroy(t->marks[(t->first + i) % t->most].event);
+  for (size_t i = 0; i < t->nspare; i++) cudaEventDestroy(t->spare[i]);
+  if (t->before) cudaEventDestroy(t->before);
+  free(t->marks);
+  free(t->spare);
+  free(t);
+}
+
+bool sli_cuda_times_want(sli_cuda_program *program) {
+  if (!program->is_timed || program->timed >= MOST) return false;
+  uint64_t n = program->fired++;
+  if (n >= FIRST && n % EVERY) return false;
+  program->timed++;
+  return true;
+}
+
+/* ---- marking ------------------------------------------------ */
+
+static void grow(sli_cuda_times *t) {
+  size_t most = t->most ? 2 * t->most : 64;
+  mark *marks = sli_calloc(most, sizeof *marks);
+  for (size_t i = 0; i < t->count; i++) marks[i] = t->marks[(t->first + i) % t->most];
+  free(t->marks);
+  t->marks = marks;
+  t->first = 0;
+  t->most = most;
+}
+
+cudaError_t sli_cuda_times_mark(sli_cuda_times *t, cudaStream_t stream, uint64_t fence,
+                                const sli_cuda_step *step) {
+  cudaEvent_t event = NULL;
+  cudaError_t error = cudaSuccess;
+  if (t->nspare) event = t->spare[--t->nspare];
+  else error = cudaEventCreateWithFlags(&event, cudaEventDefault);
+  if (error) return error;
+  if (t->count == t->most) grow(t);
+  t->marks[(t->first + t->count++) % t->most] = (mark){event, step, fence};
+  return cudaEventRecord(event, stream);
+}
+
+/* ---- reading ------------------------------------------------ */
+
+static void give_back(sli_cuda_times *t, cudaEvent_t event) {
+  if (!event) return;
+  SLI_GROW(t->spare, t->nspare, t->room);
+  t->spare[t->nspare++] = event;
+}
+
+static void add(const sli_cuda_step *step, float ms) {
+  for (int i = 0; i < step->ncalls; i++) {
+    sl_call_time *time = step->calls[i]->time;
+    if (time && time->calls++ && !i) time->ns += (uint64_t)(1e6 * (double)ms);
+  }
+}
+
+cudaError_t sli_cuda_times_read(sli_cuda_times *t, uint64_t completed) {
+  while (t->count && t->marks[t->first].fence <= completed) {
+    mark m = t->marks[t->first];
+    float ms = 0;
+    cudaError_t error = m.step ? cudaEventElapsedTime(&ms, t->before, m.event) : cudaSuccess;
+    if (error) return error;
+    if (m.step) add(m.step, ms);
+    give_back(t, t->before);
+    t->before = m.event;
+    t->first = (t->first + 1) % t->most;
+    t->count--;
+  }
+  return cudaSuccess;
+}
