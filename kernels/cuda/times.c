@@ -9,7 +9,8 @@
  * count), then one of 17, until there are MOST. 17 has no factor in common with the number
  * of pieces or microbatches, so that all of them have their turn.
  *
- * A step of several calls counts as its first call's; the others took none. */
+ * The time of a step of several calls is shared, by the bytes of their arguments, by those of
+ * the same op as the first one; others, which came with it, took none. */
 #include "kernels/cuda/times.h"
 
 #include <stdlib.h>
@@ -84,10 +85,23 @@ static void give_back(sli_cuda_times *t, cudaEvent_t event) {
   t->spare[t->nspare++] = event;
 }
 
+static double share_of(const sli_cuda_step *step, const sl_program_call *c) {
+  double bytes = 0;
+  if (c->op != step->calls[0]->op) return 0;
+  for (int i = 0; i < c->nin; i++)
+    if (c->in[i].base >= 0) bytes += (double)sl_type_bytes(&c->in_type[i]);
+  for (int o = 0; o < c->nout; o++)
+    if (c->out[o].base >= 0) bytes += (double)sl_type_bytes(&c->out_type[o]);
+  return bytes;
+}
+
 static void add(const sli_cuda_step *step, float ms) {
+  double all = 0;
+  for (int i = 0; i < step->ncalls; i++) all += share_of(step, step->calls[i]);
   for (int i = 0; i < step->ncalls; i++) {
     sl_call_time *time = step->calls[i]->time;
-    if (time && time->calls++ && !i) time->ns += (uint64_t)(1e6 * (double)ms);
+    if (time && time->calls++)
+      time->ns += (uint64_t)(1e6 * (double)ms * share_of(step, step->calls[i]) / all);
   }
 }
 

@@ -3,27 +3,35 @@
  *   chain1    8 actors in line on one queue, each one kernel of 256 bytes
  *   chain4    the same over four queues of one GPU, which wait for each other on the device
  *   launches  the same kernels on a bare queue, without a runtime: the bound
+ *   program   100 kernels in one program, launched one by one on a bare queue that is idle
+ *   graph     the same as a CUDA graph, of one combination of slots
+ *   graph8    and of eight in turn
  *
- * Nanoseconds of processor time (of all threads) a firing, and of wall time. */
+ * Nanoseconds of processor time (of all threads) a firing, and of wall time; for the last
+ * three, of the time that the launch takes, a kernel. */
+#include <stdlib.h>
 #include <time.h>
 
 #include <sluice/runtime.h>
 
 #include "tests/gpu/device_call.h"
 
-enum { ACTORS = 8, MICROBATCHES = 64, STEPS = 200, BYTES = 256 };
+enum { ACTORS = 8, MICROBATCHES = 64, STEPS = 200, BYTES = 256, KERNELS = 100, SLOTS = 8 };
 
 static const sl_type cell = {SL_F32, 1, {BYTES / 4}};
 
-static sl_program *copy_program(sl_plan *plan) {
+/* Kernels from base 0 to base 1 and back. */
+static sl_program *make_program(sl_plan *plan, int kernels) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
-  sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
+  sl_program_call *calls = sl_plan_alloc(plan, (size_t)kernels * sizeof *calls);
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   places[0] = (sl_place){0, 0};
   places[1] = (sl_place){1, 0};
-  *call = (sl_program_call){.op = &sl_op_gelu, .name = "y", .nin = 1, .nout = 1, .in_type = &cell,
-                            .out_type = &cell, .in = &places[0], .out = &places[1]};
-  *program = (sl_program){.ncalls = 1, .calls = call, .nbases = 3, .nvariants = 1};
+  for (int i = 0; i < kernels; i++)
+    calls[i] = (sl_program_call){.op = &sl_op_gelu, .name = "y", .nin = 1, .nout = 1,
+                                 .in_type = &cell, .out_type = &cell, .in = &places[i % 2],
+                                 .out = &places[1 - i % 2]};
+  *program = (sl_program){.ncalls = kernels, .calls = calls, .nbases = 3, .nvariants = 1};
   return program;
 }
 
@@ -53,7 +61,7 @@ static sl_plan *make_chain(int queues) {
                                        .firings_per_step = MICROBATCHES, .source = !a, .nin = 1,
                                        .in = &(sl_port){first, map}, .nout = 1,
                                        .out = &(sl_port){out, each},
-                                       .program = copy_program(plan)});
+                                       .program = make_program(plan, 1)});
     before = out;
   }
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
@@ -107,10 +115,41 @@ static void bench_launches(void) {
   sl_plan_destroy(plan);
 }
 
+/* What it takes to launch a program on an idle queue, over `slots` pairs of slots in turn, once
+ * its graphs are made. */
+static void bench_program(const char *name, const char *graphs, int slots) {
+  CHECK(!setenv("SLUICE_CUDA_GRAPHS", graphs, 1), "the environment is full");
+  sl_plan *plan = sl_plan_create(1, 1);
+  sl_program *program = make_program(plan, KERNELS);
+  void *queue, *memory;
+  CHECK(!sl_queue_cuda.prepare(program, 0), "%s", sl_detail());
+  CHECK(!sl_queue_cuda.open(&(sl_queue_config){.threads = 1}, &queue), "%s", sl_detail());
+  CHECK(!sl_cuda_memory_create(0, 2 * SLOTS * BYTES, &memory), "%s", sl_detail());
+  double spent = 0;
+  for (int i = 0; i < STEPS; i++) {
+    uint64_t fence = 0;
+    char *slot = (char *)memory + i % slots * 2 * BYTES;
+    sl_firing firing = {.bases = (void *[]){slot, slot + BYTES, NULL},
+                        .first = (const uint8_t[]){1, 1, 1}};
+    double begin = now(CLOCK_MONOTONIC);
+    sl_queue_cuda.launch(queue, program, &firing, 0, 0, &fence);
+    if (i >= STEPS / 2) spent += now(CLOCK_MONOTONIC) - begin;
+    while (!sl_queue_cuda.done(queue, fence, 0)) sched_yield();
+  }
+  printf("%s\t%.0f\tns host/kernel\n", name, spent / (STEPS / 2) / KERNELS);
+  sl_queue_cuda.close(queue);
+  sl_queue_cuda.release(program);
+  sl_cuda_memory_destroy(memory);
+  sl_plan_destroy(plan);
+}
+
 int main(void) {
   need_gpu();
   bench_chain("chain1", 1);
   bench_chain("chain4", 4);
   bench_launches();
+  bench_program("program", "0", 1);
+  bench_program("graph", "1", 1);
+  bench_program("graph8", "1", SLOTS);
   return 0;
 }
