@@ -101,7 +101,7 @@ static void add(const sli_cuda_step *step, float ms) {
   for (int i = 0; i < step->ncalls; i++) {
     sl_call_time *time = step->calls[i]->time;
     if (time && time->calls++)
-      time->ns += (uint64_t)(1e6 * (double)ms * share_of(step, step->calls[i]) / all);
+      time->ns += (uint64_t)(1e6 * (double)ms * share_of(step, step->calls[i]) / SLI_MAX(all, 1));
   }
 }
 
