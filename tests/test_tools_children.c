@@ -223,6 +223,15 @@ static void a_stopped_one_is_killed_at_once(void) {
   CHECK(sli_now_ns() - start < 2000000000, "no grace is given");
 }
 
+/* The others may wait for it without any noticing: they have not met yet. */
+static void one_that_stays_stopped_fails(void) {
+  uint64_t start = sli_now_ns();
+  children_end end = finish(begin("[ $SLUICE_PROCESS = 1 ] && kill -STOP $$; sleep 60", 3));
+  double seconds = (double)(sli_now_ns() - start) * 1e-9;
+  CHECK(end.culprit == 1 && end.stopped && end.status == 1, "culprit %d", end.culprit);
+  CHECK(seconds > 1.9 && seconds < 6, "it ended after %.1f s", seconds);
+}
+
 static void the_others_are_asked_and_then_killed(void) {
   uint64_t start = sli_now_ns();
   children_end end = finish(begin("[ $SLUICE_PROCESS = 0 ] && exit 3; "
@@ -321,6 +330,7 @@ int main(void) {
   the_first_that_fails_gives_the_status();
   a_killed_one_is_the_culprit();
   a_stopped_one_is_killed_at_once();
+  one_that_stays_stopped_fails();
   the_others_are_asked_and_then_killed();
   a_program_that_is_not_there_is_named();
   two_signals_of_one_moment_are_one();

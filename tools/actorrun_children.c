@@ -10,8 +10,9 @@
  * count as one: some tools signal both the process and its group. Ctrl-Z stops all.
  *
  * Ends. When one fails the others notice by themselves; those that do not within the
- * grace time get SIGTERM, and SIGKILL a little later; one that is stopped gets that at
- * once. The job's status is that of the process that failed first, and one that was
+ * grace time get SIGTERM, and SIGKILL a little later. One that somebody has stopped gets that
+ * at once, and fails by itself if it stays so: it may not have joined the others yet, who would
+ * wait for it. The job's status is that of the process that failed first, and one that was
  * killed by a signal we did not send is the culprit before any that only noticed. */
 #include "tools/actorrun_children.h"
 
@@ -33,12 +34,12 @@
 #include "placement/share.h"
 #include "tools/actorrun_lines.h"
 
-enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200 };
+enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200, STOPPED_MS = 2000 };
 enum { GRACE, ASKED, KILLED }; /* what happens to the others after one failed */
 
 typedef struct child {
   pid_t pid;    /* 0: it has ended */
-  bool stopped; /* by somebody's SIGSTOP; it cannot end by itself */
+  uint64_t stopped_ns; /* since when, by somebody's SIGSTOP: it cannot end by itself; 0: it runs */
   bool ours;    /* we have killed it for that */
   stream out, err;
 } child;
@@ -182,20 +183,30 @@ static void kill_stopped(children *c, int i) {
   c->end.stopped = true;
 }
 
+/* Stopped, and not killed for that yet. */
+static bool is_held(const child *x) { return x->pid && x->stopped_ns && !x->ours; }
+
+static uint64_t given_up_ns(const child *x) {
+  return x->stopped_ns + UINT64_C(1000000) * STOPPED_MS;
+}
+
 static void take_news(children *c, int i) {
   child *x = &c->all[i];
   int status;
   while (x->pid && waitpid(x->pid, &status, WNOHANG | WUNTRACED | WCONTINUED) > 0) {
-    if (WIFSTOPPED(status)) x->stopped = true;
-    else if (WIFCONTINUED(status)) x->stopped = false;
+    if (WIFSTOPPED(status)) x->stopped_ns = sli_now_ns();
+    else if (WIFCONTINUED(status)) x->stopped_ns = 0;
     else take_end(c, i, status);
   }
 }
 
 static void take_ends(children *c) {
   for (int i = 0; i < c->options->count; i++) take_news(c, i);
-  for (int i = 0; i < c->options->count && c->failed; i++)
-    if (c->all[i].pid && c->all[i].stopped && !c->all[i].ours) kill_stopped(c, i);
+  for (int i = 0; i < c->options->count; i++)
+    if (is_held(&c->all[i]) && (c->failed || sli_now_ns() >= given_up_ns(&c->all[i]))) {
+      kill_stopped(c, i);
+      end_others(c);
+    }
 }
 
 /* ---- the user's signals ------------------------------------------------------------------ */
@@ -230,22 +241,32 @@ static void take_signals(children *c) {
 
 /* ---- all --------------------------------------------------------------------------------- */
 
-/* Waits for signals, words, or the time of the next stage. */
+/* When there is something to do that nobody tells us of; 0: never. */
+static uint64_t due_ns(const children *c) {
+  uint64_t due = c->due_ns;
+  for (int i = 0; i < c->options->count; i++)
+    if (is_held(&c->all[i]) && (!due || given_up_ns(&c->all[i]) < due))
+      due = given_up_ns(&c->all[i]);
+  return due;
+}
+
+/* Waits for signals, words, or what is due. */
 static void wait_and_take(children *c, struct pollfd *polls) {
   int n = 0, count = c->options->count, wait_ms = -1;
-  uint64_t now = sli_now_ns();
+  uint64_t now = sli_now_ns(), due = due_ns(c);
   polls[n++] = (struct pollfd){.fd = c->signals, .events = POLLIN};
   for (int i = 0; i < count; i++) {
     polls[n++] = (struct pollfd){.fd = c->all[i].out.from, .events = POLLIN};
     polls[n++] = (struct pollfd){.fd = c->all[i].err.from, .events = POLLIN};
   }
-  if (c->due_ns) wait_ms = c->due_ns > now ? (int)((c->due_ns - now) / 1000000 + 1) : 0;
+  if (due) wait_ms = due > now ? (int)((due - now) / 1000000 + 1) : 0;
   if (poll(polls, (nfds_t)n, wait_ms) < 0) return;
   for (int i = 0; i < count; i++) {
     if (polls[1 + 2 * i].revents) stream_pass(&c->all[i].out, &c->lines);
     if (polls[2 + 2 * i].revents) stream_pass(&c->all[i].err, &c->lines);
   }
   if (polls[0].revents) take_signals(c);
+  else if (due) take_ends(c);
   if (c->due_ns && sli_now_ns() >= c->due_ns) next_stage(c);
 }
 
