@@ -39,7 +39,7 @@ sl_status profile_make(const cJSON *report, const char *path, profile **out) {
   const cJSON *ops = cJSON_GetObjectItemCaseSensitive(report, "ops");
   if (!cJSON_IsArray(ops) || !cJSON_GetArraySize(ops))
     return sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
-                   "CPU devices, of two microbatches or more)", path);
+                   "CPUs or GPUs, of two microbatches or more)", path);
   profile *p = sli_calloc(1, sizeof *p);
   sl_status status = read_entries(path, ops, p);
   if (status) profile_destroy(p);

@@ -225,9 +225,10 @@ bool sli_cuda_capture_spoil(void) {
 static void say_failed(const sl_firing *firing, cudaError_t error) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&said)) return;
-  sli_log("no CUDA graph of what %s launches (%s); it goes on without, like others after it",
+  sli_log("what %s launches cannot be a CUDA graph: %s. It is launched kernel by kernel; what "
+          "comes after it is not mentioned",
           firing->name ? firing->name : "a program",
-          error ? cudaGetErrorString(error) : "something is not launched while capturing");
+          error ? cudaGetErrorString(error) : "something did not start while capturing");
 }
 
 /* Makes e->exec. Nothing has been launched then. */
