@@ -367,6 +367,15 @@ static void add_update(little *l, const shape *s) {
   add_call(l, &sl_op_adamw, 2 + below(2), in, 3, out)->attrs.user = &optimizer;
 }
 
+/* Something is added to what lies in a register already. */
+static void add_to_register(little *l, const shape *s) {
+  int in = pick(l, s, DATA), to = pick(l, s, DATA);
+  if (l->arrays[to].place.base != MADE || to == in) return;
+  sl_program_call *c = add_call(l, &sl_op_copy, 1, &in, 1, &to);
+  if (below(2)) c->accumulate = 1;
+  else c->accumulate_span = 1; /* this firing is not the first */
+}
+
 /* The input whose place the output takes over, from its last reader on. */
 static int place_to_take(const little *l, int call, int out) {
   const array *a = &l->arrays[out];
@@ -415,8 +424,9 @@ static little *random_program(bool products) {
     for (int i = 0; i < 3; i++) add_array(l, role_type(&s, r), GIVEN);
   while (l->program.ncalls < calls) {
     size_t m = (size_t)below((int)(sizeof makers / sizeof *makers));
-    made_by[l->program.ncalls] = (size_t)-1;
+    made_by[l->program.ncalls] = (size_t)-1; /* of no maker */
     if (below(6) == 0) add_update(l, &s);
+    else if (below(6) == 0) add_to_register(l, &s);
     else if (products ? makers[m].products : makers[m].norms)
       made_by[l->program.ncalls] = m, add_maker(l, &s, m);
   }
@@ -512,6 +522,19 @@ static void check_runs(int n, bool copies) {
   finish(l);
   int saved = check_little(l, 0, true);
   CHECK(saved == 2 * (n - 1), "%d sums and updates: %d saved", n, saved);
+  destroy(l);
+}
+
+/* Two updates of one tensor are no run. */
+static void check_no_run(void) {
+  little *l = calloc(1, sizeof *l);
+  int scale = add_array(l, SL_SCALAR(SL_F32), GIVEN), in[] = {scale, 0}, out[3];
+  in[1] = add_array(l, SL_TYPE(SL_F32, 77), GIVEN);
+  for (int o = 0; o < 3; o++) out[o] = add_array(l, SL_TYPE(SL_F32, 77), MADE);
+  for (int i = 0; i < 2; i++)
+    add_call(l, &sl_op_adamw, 2, in, 3, out)->attrs.user = &optimizer;
+  finish(l);
+  CHECK(check_little(l, 0, true) == 0, "two updates of one tensor go one after the other");
   destroy(l);
 }
 
@@ -630,6 +653,7 @@ int main(int argc, char **argv) {
   check_random_programs(300);
   check_runs(3, false);
   check_runs(61, true);
+  check_no_run();
   check_time();
   check_variants();
   check_models();
