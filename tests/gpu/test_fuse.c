@@ -495,6 +495,7 @@ static void check_pairs(shape s) {
         check_pair(s, ln_b, add, input, base, read, true);
         check_pair(s, rms_b, add, input, base, read, true);
       }
+      if (s.width > 200) continue; /* products take long where they are emulated */
       check_pair(s, maker(&sl_op_linear, 2), gelu, 0, base, read, even || !kept);
       check_pair(s, maker(&sl_op_linear, 3), gelu, 0, base, read, even || !kept);
       check_pair(s, maker(&sl_op_linear_b, 2), gelu_b, 1, base, read, even && !kept);
@@ -648,9 +649,9 @@ int main(int argc, char **argv) {
     sl_dtype dtype = bf16 ? SL_BF16 : SL_F32;
     check_pairs((shape){.rows = 7, .width = 33, .dtype = dtype});
     check_pairs((shape){.rows = 5, .width = 136, .dtype = dtype});
-    check_pairs((shape){.rows = 2, .width = 1160, .dtype = dtype});
+    check_pairs((shape){.rows = 2, .width = bf16 ? 2088 : 1160, .dtype = dtype});
   }
-  check_random_programs(300);
+  check_random_programs(200);
   check_runs(3, false);
   check_runs(61, true);
   check_no_run();
