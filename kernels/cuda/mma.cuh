@@ -9,7 +9,11 @@
  * count are summed: nearly the precision of float (as in Markidis et al., arXiv
  * 1803.04014). A product does not care how its inner dimension is numbered, as long
  * as A and B agree; for float we let lane t hold 2t and 2t + 1, so that what a product
- * leaves in D can be the A of the next one in both types without moving. */
+ * leaves in D can be the A of the next one in both types without moving.
+ *
+ * Operands of bf16 come out of shared memory by `ldmatrix`: lanes 8j to 8j + 7 say where the
+ * eight rows of 16 bytes of matrix j lie, and lane l gets of each matrix the elements (g, 2t)
+ * and (g, 2t + 1), or, transposed, (2t, g) and (2t + 1, g). */
 #ifndef SLUICE_CUDA_MMA_CUH
 #define SLUICE_CUDA_MMA_CUH
 
@@ -35,6 +39,24 @@ __device__ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uin
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+template <bool TRANSPOSED>
+__device__ inline void load_matrices(uint32_t (&to)[4], const void *row) {
+  unsigned at = (unsigned)__cvta_generic_to_shared(row);
+  if constexpr (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+}
+
+/* Two numbers rounded to bf16, `low` in the lower half. */
+__device__ inline uint32_t round_pair(float low, float high) {
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
 __device__ inline uint32_t round_tf32(float x) {
   uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
@@ -46,6 +68,12 @@ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   emulated_mma_tf32(d, a, b);
+}
+template <bool TRANSPOSED> inline void load_matrices(uint32_t (&to)[4], const void *row) {
+  emulated_ldmatrix(to, row, TRANSPOSED);
+}
+inline uint32_t round_pair(float low, float high) {
+  return (uint32_t)round_bf16(high) << 16 | round_bf16(low);
 }
 inline uint32_t round_tf32(float x) { return emulated_round_tf32(x); }
 #endif
@@ -61,36 +89,35 @@ template <> struct mma<bf16> {
     uint32_t r[2];
   };
 
-  __device__ static uint32_t join(bf16 low, bf16 high) {
-    return (uint32_t)high.bits << 16 | low.bits;
-  }
-  __device__ static uint32_t pair(const bf16 *at) {
-    return *reinterpret_cast<const uint32_t *>(at);
-  }
-
   /* A(m, k) = tile[m, k] */
   __device__ static a rows(const bf16 *tile, int ld) {
-    const bf16 *at = tile + lane_row() * ld + lane_pair();
-    return {{pair(at), pair(at + 8 * ld), pair(at + 8), pair(at + 8 * ld + 8)}};
+    int lane = (int)(threadIdx.x % WARP);
+    a to;
+    load_matrices<false>(to.r, tile + lane % 16 * ld + lane / 16 * 8);
+    return to;
   }
-  /* B(k, n) = tile[n, k] */
-  __device__ static b columns(const bf16 *tile, int ld) {
-    const bf16 *at = tile + lane_row() * ld + lane_pair();
-    return {{pair(at), pair(at + 8)}};
+  /* Two operands side by side: B(k, n) = tile[n, k], n from 0 on and from 8 on */
+  __device__ static void columns(b (&to)[2], const bf16 *tile, int ld) {
+    int lane = (int)(threadIdx.x % WARP);
+    uint32_t r[4];
+    load_matrices<false>(r, tile + (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8);
+    to[0] = {{r[0], r[1]}};
+    to[1] = {{r[2], r[3]}};
   }
-  /* B(k, n) = tile[k, n] */
-  __device__ static b across(const bf16 *tile, int ld) {
-    const bf16 *at = tile + lane_pair() * ld + lane_row();
-    return {{join(at[0], at[ld]), join(at[8 * ld], at[9 * ld])}};
+  /* The same with B(k, n) = tile[k, n] */
+  __device__ static void across(b (&to)[2], const bf16 *tile, int ld) {
+    int lane = (int)(threadIdx.x % WARP);
+    uint32_t r[4];
+    load_matrices<true>(r, tile + lane % 16 * ld + lane / 16 * 8);
+    to[0] = {{r[0], r[1]}};
+    to[1] = {{r[2], r[3]}};
   }
   /* A = D of two products side by side */
   __device__ static a from(const float (*d)[4]) {
     a to;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      bf16 low = {round_bf16(d[i / 2][i % 2 * 2])}, high = {round_bf16(d[i / 2][i % 2 * 2 + 1])};
-      to.r[i] = join(low, high);
-    }
+    for (int i = 0; i < 4; i++)
+      to.r[i] = round_pair(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
     return to;
   }
   __device__ static void add(float (&d)[4], const a &x, const b &y) { mma_bf16(d, x.r, y.r); }
@@ -116,19 +143,17 @@ template <> struct mma<float> {
     for (int i = 0; i < 4; i++) split(to.high[i], to.low[i], at[i % 2 * 8 * ld + i / 2]);
     return to;
   }
-  __device__ static b columns(const float *tile, int ld) {
+  __device__ static void columns(b (&to)[2], const float *tile, int ld) {
     const float *at = tile + lane_row() * ld + lane_pair();
-    b to;
 #pragma unroll
-    for (int i = 0; i < 2; i++) split(to.high[i], to.low[i], at[i]);
-    return to;
+    for (int i = 0; i < 4; i++)
+      split(to[i / 2].high[i % 2], to[i / 2].low[i % 2], at[i / 2 * 8 * ld + i % 2]);
   }
-  __device__ static b across(const float *tile, int ld) {
+  __device__ static void across(b (&to)[2], const float *tile, int ld) {
     const float *at = tile + lane_pair() * ld + lane_row();
-    b to;
 #pragma unroll
-    for (int i = 0; i < 2; i++) split(to.high[i], to.low[i], at[i * ld]);
-    return to;
+    for (int i = 0; i < 4; i++)
+      split(to[i / 2].high[i % 2], to[i / 2].low[i % 2], at[i % 2 * ld + i / 2 * 8]);
   }
   __device__ static a from(const float (*d)[4]) {
     a to;

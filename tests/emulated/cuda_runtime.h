@@ -177,6 +177,15 @@ inline float __uint_as_float(uint32_t bits) {
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 uint32_t emulated_round_tf32(float x);
+/* ldmatrix of four matrices: each lane says where a row lies. */
+void emulated_ldmatrix(uint32_t (&to)[4], const void *row, bool transposed);
+
+/* cp.async: the copy is made when the thread waits for its group, and until then there are
+ * NaNs. */
+void emulated_copy_async(void *to, const void *from, int bytes, bool there);
+void emulated_commit_copies();
+/* For all groups but the newest few. */
+void emulated_wait_copies(unsigned newest);
 
 /* ---- launching ------------------------------------------------------------------------------ */
 

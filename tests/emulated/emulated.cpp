@@ -68,11 +68,22 @@ namespace {
 
 enum { STACK_BYTES = 128 << 10, LANE_BYTES = 64, WARP = 32 };
 
+/* Of cp.async, not made yet. */
+struct copy {
+  void *to;
+  const void *from;
+  int bytes;
+  bool there;
+  unsigned group;
+};
+
 struct fiber {
   ::context context;
   std::unique_ptr<char[]> stack;
   enum { READY, AT_WARP, AT_BLOCK, DONE } state;
   unsigned exchanges; /* how many its warp has had */
+  unsigned groups;    /* of copies that it has committed */
+  std::vector<copy> copies;
 };
 
 std::vector<fiber> fibers; /* kept from launch to launch */
@@ -123,7 +134,8 @@ void start(fiber &f) {
   forget_frames(f.stack.get());
   begin_at(&f.context, f.stack.get(), STACK_BYTES, fiber_main);
   f.state = fiber::READY;
-  f.exchanges = 0;
+  f.exchanges = f.groups = 0;
+  f.copies.clear();
 }
 
 void resume(int i) {
@@ -243,6 +255,39 @@ unsigned __ballot_sync(unsigned, bool here) {
   unsigned bits = 0;
   for (int k = 0; k < WARP; k++) bits |= (unsigned)*(const bool *)emulated_of_lane(all, k) << k;
   return bits;
+}
+
+void emulated_copy_async(void *to, const void *from, int bytes, bool there) {
+  fiber &f = fibers[running];
+  REQUIRE(((uintptr_t)to | (uintptr_t)from) % bytes == 0, "cp.async of %d bytes to %p from %p",
+          bytes, to, from);
+  f.copies.push_back({to, from, bytes, there, f.groups});
+  memset(to, 0xff, bytes);
+}
+
+void emulated_commit_copies() { fibers[running].groups++; }
+
+void emulated_wait_copies(unsigned newest) {
+  fiber &f = fibers[running];
+  size_t n = 0;
+  for (; n < f.copies.size() && f.copies[n].group + newest < f.groups; n++) {
+    const copy &c = f.copies[n];
+    if (c.there) memcpy(c.to, c.from, c.bytes);
+    else memset(c.to, 0, c.bytes);
+  }
+  f.copies.erase(f.copies.begin(), f.copies.begin() + n);
+}
+
+void emulated_ldmatrix(uint32_t (&to)[4], const void *row, bool transposed) {
+  REQUIRE((uintptr_t)row % 16 == 0, "ldmatrix of a row at %p", row);
+  int g = (int)(threadIdx.x % WARP / 4), t = (int)(threadIdx.x % 4);
+  const void *all = emulated_exchange(row, 16);
+  for (int j = 0; j < 4; j++)
+    for (int half = 0; half < 2; half++) {
+      int r = transposed ? 2 * t + half : g, c = transposed ? g : 2 * t + half;
+      uint32_t x = ((const uint16_t *)emulated_of_lane(all, 8 * j + r))[c];
+      to[j] = half ? to[j] | x << 16 : x;
+    }
 }
 
 uint32_t emulated_round_tf32(float x) {

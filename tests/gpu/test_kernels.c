@@ -68,6 +68,8 @@ static const claim claims[] = {
      {F32(1, 66, 32), F32(1, 66, 16), F32(1, 66, 16)}, 0},
     {&sl_op_attention, {.heads = 1}, 3, {F32(1, 17, 72), F32(1, 17, 72), F32(1, 17, 72)}, 0},
     {&sl_op_attention, {.heads = 1}, 3, {F32(1, 35, 200), F32(1, 35, 200), F32(1, 35, 200)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 150, 64), F32(1, 150, 64), F32(1, 150, 64)}, 0},
+    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 140, 72), F32(1, 140, 72), F32(1, 140, 72)}, 0},
     {&sl_op_attention_packed, {.heads = 2}, 1, {F32(2, 7, 42)}, 0},
     {&sl_op_attention_packed, {.heads = 2, .kv_heads = 1}, 1, {F32(1, 19, 256)}, 0},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},

@@ -1,0 +1,251 @@
+/* The gradients of attention (see attention.cu).
+ *
+ * P comes back as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and
+ * dS = P (dP - delta), scaled at the end as S was,
+ *
+ *   dV = P^T dO   dK = dS^T Q   dQ = dS K
+ *
+ * The first two are sums over queries and the last over keys, so there are two kernels:
+ * one has a block for each tile of keys, which goes through the queries that see it (of
+ * all query heads that share the key head, in order), the other one for each tile of
+ * queries, which goes through the keys. Both make S and dP anew: seven products instead
+ * of five, and nothing is ever added to by two blocks. */
+#include "kernels/cuda/attention_tiles.cuh"
+
+namespace {
+
+using namespace sli;
+
+/* Sizes follow from what registers and shared memory hold; an A100 has 163 KiB of it. */
+template <typename T, int D> struct cut : tiling<T, D, 4, 1, 32> {};
+template <> struct cut<bf16, 64> : tiling<bf16, 64, 4, 2, 32> {};
+template <> struct cut<float, 256> : tiling<float, 256, 2, 1, 16> {};
+
+/* One warp a row of o. */
+template <typename T> __global__ void dot_rows(attention<T> a) {
+  int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
+  if (row >= a.batch * a.heads * a.queries) return;
+  int64_t i = row % a.queries, h = row / a.queries % a.heads, b = row / a.queries / a.heads;
+  int64_t at = b * a.o_batch + i * a.o_row + h * a.dim;
+  float total = 0;
+  for (int64_t d = threadIdx.x % WARP; d < a.dim; d += WARP)
+    total += to_float(a.o[at + d]) * to_float(a.dout[at + d]);
+  total = warp_sum(total);
+  if (threadIdx.x % WARP == 0) a.delta[row] = total;
+}
+
+/* s becomes P, dp becomes dS. lse in powers of 2. */
+__device__ inline void score_gradient(float &s, float &dp, float scale, float lse, float delta) {
+  s = power_of_2(s * scale - lse);
+  dp = s * (dp - delta);
+}
+
+/* ---- of keys and values ------------------------------------------------ */
+
+/* Transposed scores, keys by queries: of each column's query lse and delta are in shared
+ * memory. */
+template <int COLUMNS>
+__device__ inline void gradients_by_key(float (&s)[COLUMNS][4], float (&dp)[COLUMNS][4],
+                                        float scale, const float *lse, const float *delta) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++) {
+    float l[2], d[2];
+    load<2>(l, lse + element_column(n, 0));
+    load<2>(d, delta + element_column(n, 0));
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      score_gradient(s[n][i], dp[n][i], scale, l[i % 2] * LOG2_E, d[i % 2]);
+  }
+}
+
+/* Takes out the scores of queries before their key; `ahead`: how far the band's first key is
+ * ahead of the tile's first query. */
+template <int COLUMNS> __device__ inline void mask_by_key(float (&s)[COLUMNS][4], int ahead) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (element_column(n, i) < ahead + element_row(i)) s[n][i] = -INFINITY;
+}
+
+/* A tile of queries that passes: of which head, and where it begins. */
+struct passing {
+  int head, i0;
+};
+
+/* It comes with its lse and delta; beyond the last query these do not matter, for its rows
+ * are zeros. */
+template <typename C, typename T>
+__device__ inline void load_queries(const attention<T> &a, passing p, T *q, float *lse) {
+  int64_t b = blockIdx.z, at = (b * a.heads + p.head) * a.queries + p.i0;
+  int i = (int)threadIdx.x, nq = (int)a.queries - p.i0;
+  if (i < C::passing) {
+    copy_async<4>(lse + i, a.lse + at + (i < nq ? i : 0), i < nq);
+    copy_async<4>(lse + 2 * C::passing + i, a.delta + at + (i < nq ? i : 0), i < nq);
+  }
+  load_passing<C>(q, a.q + b * a.q_batch + p.i0 * a.q_row + p.head * a.dim, a.q_row,
+                  a.dout + b * a.o_batch + p.i0 * a.o_row + p.head * a.dim, a.o_row, nq, a.dim);
+}
+
+/* Heads of 256 are too wide for one block's registers: then two blocks share a tile of
+ * keys, each with half of the columns of its dK and dV. */
+template <typename T, int D>
+__global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a) {
+  using C = cut<T, D>;
+  constexpr int BANDS = C::bands, ROWS = C::passing, LD = C::ld, PART = D > 128 ? 128 : D;
+  SLI_SHARED(shared);
+  T *k = (T *)shared, *v = k + C::own_tile, *q = v + C::own_tile, *dout = q + 2 * C::passing_tile;
+  float *lse = (float *)(dout + 2 * C::passing_tile), *delta = lse + 2 * ROWS;
+  int warp_row = own_row<C>(), c0 = (int)(blockIdx.x % (D / PART)) * PART;
+  int k0 = (int)blockIdx.x / (D / PART) * C::own, keys = (int)a.keys - k0, q0 = (int)a.q0;
+  int group = (int)(a.heads / a.kv_heads), end = ((int)blockIdx.y + 1) * group;
+  int begin = k0 > q0 ? (k0 - q0) / ROWS * ROWS : 0; /* earlier queries see none of it */
+  int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row;
+  float scale = 1 / sqrtf((float)a.dim);
+  float dk[BANDS][PART / 8][4] = {}, dv[BANDS][PART / 8][4] = {};
+
+  load_tile<C::own, C>(k, a.k + kv, a.kv_row, keys, a.dim);
+  load_tile<C::own, C>(v, a.v + kv, a.kv_row, keys, a.dim);
+  passing now = {end - group, begin};
+  load_queries<C>(a, now, q, lse);
+  for (int buffer = 0; now.head < end; buffer ^= 1) {
+    wait_for_copies();
+    __syncthreads(); /* this tile is there for all, and the one before has been read */
+    passing next = {now.head, now.i0 + ROWS};
+    if (next.i0 >= a.queries) next = {now.head + 1, begin};
+    if (next.head < end)
+      load_queries<C>(a, next, q + (buffer ^ 1) * C::passing_tile, lse + (buffer ^ 1) * ROWS);
+    int ahead = k0 + warp_row - (q0 + now.i0);
+    now = next;
+    if (ahead >= ROWS) continue;
+    float s[BANDS][ROWS / 8][4], dp[BANDS][ROWS / 8][4];
+    const T *q_now = q + buffer * C::passing_tile, *dout_now = dout + buffer * C::passing_tile;
+    scores<LD>(s, k + warp_row * LD, q_now); /* transposed: keys by queries */
+    scores<LD>(dp, v + warp_row * LD, dout_now);
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) {
+      if (ahead + 16 * BANDS > 1) mask_by_key(s[m], ahead + 16 * m);
+      gradients_by_key(s[m], dp[m], scale * LOG2_E, lse + buffer * ROWS, delta + buffer * ROWS);
+    }
+    gather<LD>(dv, s, dout_now + c0);
+    gather<LD>(dk, dp, q_now + c0);
+  }
+#pragma unroll
+  for (int m = 0; m < BANDS; m++) {
+    int r = warp_row + 16 * m;
+    multiply(dk[m], scale);
+    if (a.dk) write_band(a.dk + kv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dk[m]);
+    if (a.dv) write_band(a.dv + kv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dv[m]);
+  }
+}
+
+/* ---- of queries ------------------------------------------------ */
+
+/* Scores, queries by keys: lse, in powers of 2, and delta of the band's rows in this lane. */
+template <int COLUMNS>
+__device__ inline void gradients_by_query(float (&s)[COLUMNS][4], float (&dp)[COLUMNS][4],
+                                          float scale, const float (&lse)[2],
+                                          const float (&delta)[2]) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) score_gradient(s[n][i], dp[n][i], scale, lse[i / 2], delta[i / 2]);
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a) {
+  using C = cut<T, D>;
+  constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
+  SLI_SHARED(shared);
+  T *q = (T *)shared, *dout = q + C::own_tile, *k = dout + C::own_tile;
+  T *v = k + 2 * C::passing_tile;
+  int warp_row = own_row<C>(), buffer = 0;
+  int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
+  int64_t h = blockIdx.y, b = blockIdx.z;
+  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own), first = (int)(a.q0 + i0);
+  int limit = first + nq;
+  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim;
+  float scale = 1 / sqrtf((float)a.dim), lse[BANDS][2] = {}, delta[BANDS][2] = {};
+  float dq[BANDS][D / 8][4] = {};
+
+  load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
+  load_tile<C::own, C>(dout, a.dout + b * a.o_batch + i0 * a.o_row + h * a.dim, a.o_row, nq, a.dim);
+  load_passing<C>(k, a.k + kv, a.kv_row, a.v + kv, a.kv_row, limit, a.dim);
+#pragma unroll
+  for (int m = 0; m < 2 * BANDS; m++) {
+    int64_t r = warp_row + m / 2 * 16 + element_row(m % 2 * 2);
+    int64_t at = (b * a.heads + h) * a.queries + i0 + r;
+    if (r < nq) lse[m / 2][m % 2] = a.lse[at] * LOG2_E, delta[m / 2][m % 2] = a.delta[at];
+  }
+  for (int k0 = 0; k0 < limit; k0 += KEYS, buffer ^= C::passing_tile) {
+    wait_for_copies();
+    __syncthreads(); /* this tile is there for all, and the one before has been read */
+    int next = k0 + KEYS, ahead = first + warp_row - k0;
+    int64_t at = kv + next * a.kv_row;
+    if (next < limit)
+      load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
+                      limit - next, a.dim);
+    if (ahead + 16 * BANDS <= 0) continue;
+    float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
+    scores<LD>(s, q + warp_row * LD, k + buffer);
+    scores<LD>(dp, dout + warp_row * LD, v + buffer);
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) {
+      if (ahead < KEYS) mask(s[m], ahead + 16 * m);
+      gradients_by_query(s[m], dp[m], scale * LOG2_E, lse[m], delta[m]);
+    }
+    gather<LD>(dq, dp, k + buffer);
+  }
+  T *to = a.dq + b * a.dq_batch + i0 * a.dq_row + h * a.dim;
+#pragma unroll
+  for (int m = 0; m < BANDS; m++) {
+    multiply(dq[m], scale);
+    write_band(to, a.dq_row, warp_row + 16 * m, nq, 0, a.dim, false, dq[m]);
+  }
+}
+
+/* ---- launching ------------------------------------------------ */
+
+template <typename T, int D>
+constexpr size_t shared_bytes =
+    sizeof(T) * (2 * cut<T, D>::own_tile + 4 * cut<T, D>::passing_tile) +
+    4 * sizeof(float) * cut<T, D>::passing;
+
+template <typename T> cudaError_t allow_all(int64_t dim) {
+  return with_room(dim, [](auto room) {
+    constexpr int D = decltype(room)::value;
+    cudaError_t error = allow(backward_kv<T, D>, shared_bytes<T, D>);
+    return error ? error : allow(backward_q<T, D>, shared_bytes<T, D>);
+  });
+}
+
+} // namespace
+
+namespace sli {
+
+template <typename T> void attend_b(const attention<T> &a, void *stream) {
+  launch(stream, grid_of(chunks(a.batch * a.heads * a.queries, BLOCK / WARP)), BLOCK, 0,
+         dot_rows<T>, a);
+  with_room(a.dim, [&](auto room) {
+    constexpr int D = decltype(room)::value;
+    using C = cut<T, D>;
+    dim3 by_key((unsigned)(chunks(a.keys, C::own) * (D > 128 ? D / 128 : 1)), (unsigned)a.kv_heads,
+                (unsigned)a.batch);
+    dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
+    if (a.dk || a.dv)
+      launch(stream, by_key, C::threads, shared_bytes<T, D>, backward_kv<T, D>, a);
+    if (a.dq) launch(stream, by_query, C::threads, shared_bytes<T, D>, backward_q<T, D>, a);
+  });
+}
+
+template void attend_b(const attention<float> &, void *);
+template void attend_b(const attention<bf16> &, void *);
+
+sl_status prepare_attend_b(sl_dtype dtype, int64_t dim) {
+  cudaError_t error = dtype == SL_BF16 ? allow_all<bf16>(dim) : allow_all<float>(dim);
+  if (!error) return SL_OK;
+  return sl_fail(SL_E_DEVICE, "gradients of attention with heads of %lld: %s", (long long)dim,
+                 cudaGetErrorString(error));
+}
+
+} // namespace sli

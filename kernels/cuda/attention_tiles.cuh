@@ -1,0 +1,195 @@
+/* What the kernels of attention have in common: tiles, and products of them.
+ *
+ * A block owns a tile of queries of one head (or one of keys), which stays; the tiles of the
+ * other kind pass: while it computes with one, the next is on its way into the other of two
+ * buffers. A warp owns bands of 16 rows of the block's tile and never needs another warp's.
+ * What passes is read from shared memory once for all bands of a warp, so two bands halve that
+ * traffic where registers allow them.
+ *
+ * Heads are padded with zeros to D: 64, 128 or 256. Rows in shared memory are 16 bytes longer
+ * than they need be, so that eight of them at the same column lie in different banks. */
+#ifndef SLUICE_CUDA_ATTENTION_TILES_CUH
+#define SLUICE_CUDA_ATTENTION_TILES_CUH
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/copies.cuh"
+#include "kernels/cuda/mma.cuh"
+
+namespace sli {
+
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+__device__ inline float power_of_2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+
+/* ---- tiles ------------------------------------------------ */
+
+template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
+  static constexpr int threads = WARPS * WARP, bands = BANDS;
+  static constexpr int own = WARPS * BANDS * 16; /* rows of the block's tile */
+  static constexpr int passing = PASSING;        /* rows of those that pass */
+  static constexpr int ld = D + wide<T>;
+  static constexpr int own_tile = own * ld, passing_tile = PASSING * ld; /* elements */
+};
+
+/* Brings ROWS rows of `dim` elements into a tile, of which there are `rows`; the rest of it
+ * becomes zero. Where rows begin at multiples of 16 bytes that goes on in the background. */
+template <int ROWS, typename C, typename T>
+__device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
+  constexpr int N = wide<T>, PACKS = (C::ld - N) / N;
+  using packed = pack<T, N>;
+  static_assert(C::threads % PACKS == 0, "a thread stays in its column");
+  int c = (int)threadIdx.x % PACKS * N;
+  bool whole = dim % N == 0 && row % N == 0 && (uintptr_t)from % sizeof(packed) == 0;
+  if (whole) {
+#pragma unroll
+    for (int r = (int)threadIdx.x / PACKS; r < ROWS; r += C::threads / PACKS) {
+      bool there = r < rows && c < dim;
+      copy_async<16>(to + r * C::ld + c, there ? from + r * row + c : from, there);
+    }
+    return;
+  }
+  for (int r = (int)threadIdx.x / PACKS; r < ROWS; r += C::threads / PACKS) {
+    packed p = {};
+    for (int n = 0; n < N; n++)
+      if (r < rows && c + n < dim) p.v[n] = from[r * row + c + n];
+    *reinterpret_cast<packed *>(to + r * C::ld + c) = p;
+  }
+}
+
+/* Two tiles that pass together, of keys and values or of queries and gradients, from `x` and `y`
+ * on; in shared memory the second lies two tiles after the first. Ends the group of copies. */
+template <typename C, typename T>
+__device__ inline void load_passing(T *to, const T *x, int64_t x_row, const T *y, int64_t y_row,
+                                    int rows, int64_t dim) {
+  load_tile<C::passing, C>(to, x, x_row, rows, dim);
+  load_tile<C::passing, C>(to + 2 * C::passing_tile, y, y_row, rows, dim);
+  commit_copies();
+}
+
+/* Where this thread's elements of D number n lie in a band. */
+__device__ inline int element_row(int i) { return lane_row() + i / 2 * 8; }
+__device__ inline int element_column(int n, int i) { return n * 8 + lane_pair() + i % 2; }
+
+/* The warp's first row in its block's tile. */
+template <typename C> __device__ inline int own_row() {
+  return (int)threadIdx.x / WARP * C::bands * 16;
+}
+
+/* ---- products ------------------------------------------------ */
+
+/* S[16 BANDS, 8 COLUMNS] = A[16 BANDS, D] B[8 COLUMNS, D]^T, both in shared memory. */
+template <int LD, int BANDS, int COLUMNS, typename T>
+__device__ inline void scores(float (&s)[BANDS][COLUMNS][4], const T *a, const T *b) {
+  constexpr int D = LD - wide<T>, DEPTH = mma<T>::depth;
+#pragma unroll
+  for (int m = 0; m < BANDS; m++)
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[m][n][i] = 0;
+#pragma unroll(D > 64 ? 2 : 4)
+  for (int k = 0; k < D; k += DEPTH) {
+    typename mma<T>::a left[BANDS];
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) left[m] = mma<T>::rows(a + m * 16 * LD + k, LD);
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += 2) {
+      typename mma<T>::b right[2];
+      mma<T>::columns(right, b + n * 8 * LD + k, LD);
+#pragma unroll
+      for (int m = 0; m < BANDS; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) mma<T>::add(s[m][n + i], left[m], right[i]);
+    }
+  }
+}
+
+/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], P in registers. */
+template <int LD, int BANDS, int COLUMNS, int ROWS, typename T>
+__device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
+                              const T *b) {
+  constexpr int DEPTH = mma<T>::depth;
+#pragma unroll
+  for (int k = 0; k < ROWS * 8; k += DEPTH) {
+    typename mma<T>::a left[BANDS];
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) left[m] = mma<T>::from(&p[m][k / 8]);
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += 2) {
+      typename mma<T>::b right[2];
+      mma<T>::across(right, b + k * LD + n * 8, LD);
+#pragma unroll
+      for (int m = 0; m < BANDS; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) mma<T>::add(o[m][n + i], left[m], right[i]);
+    }
+  }
+}
+
+/* Takes out the scores of keys behind their query; `ahead`: how far the band's first query is
+ * ahead of the tile's first key. */
+template <int COLUMNS> __device__ inline void mask(float (&s)[COLUMNS][4], int ahead) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (element_column(n, i) > ahead + element_row(i)) s[n][i] = -INFINITY;
+}
+
+template <int COLUMNS> __device__ inline void multiply(float (&x)[COLUMNS][4], float factor) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[n][i] *= factor;
+}
+
+/* ---- leaving ------------------------------------------------ */
+
+/* Two neighbours of a row, as far as the row of `dim` has them; at once where all rows begin
+ * at even places. */
+template <typename T>
+__device__ inline void put_pair(T *row, int64_t dim, int c, bool add, float x, float y) {
+  if (dim % 2 == 0 && c < dim) {
+    float pair[2] = {x, y}, old[2];
+    if (add) {
+      load<2>(old, row + c);
+      pair[0] += old[0], pair[1] += old[1];
+    }
+    store<2>(row + c, pair);
+    return;
+  }
+  if (c < dim) assign(row[c], add ? to_float(row[c]) + x : x);
+  if (c + 1 < dim) assign(row[c + 1], add ? to_float(row[c + 1]) + y : y);
+}
+
+/* Writes a band's rows as far as they are below `rows`, from column c0 on. */
+template <int COLUMNS, typename T>
+__device__ inline void write_band(T *to, int64_t row, int r0, int rows, int c0, int64_t dim,
+                                  bool add, const float (&x)[COLUMNS][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    int r = r0 + element_row(2 * half);
+    if (r >= rows) continue;
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n++)
+      put_pair(to + r * row, dim, c0 + element_column(n, 0), add, x[n][2 * half],
+               x[n][2 * half + 1]);
+  }
+}
+
+template <typename... P> cudaError_t allow(void (*kernel)(P...), size_t bytes) {
+  return cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              (int)bytes);
+}
+
+} // namespace sli
+
+#endif
