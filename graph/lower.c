@@ -203,71 +203,7 @@ static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
   return SL_OK;
 }
 
-/* ---- several devices for a stage --------------------------------------------------- */
-
-static const struct sharding {
-  const char *name;
-  sli_sharding what;
-} shardings[] = {{"nothing", SLI_SHARD_NOTHING},
-                 {"optimizer", SLI_SHARD_OPTIMIZER},
-                 {"gradients", SLI_SHARD_GRADIENTS},
-                 {"parameters", SLI_SHARD_PARAMETERS}};
-
-static sl_status find_sharding(const char *name, sli_sharding *out) {
-  for (size_t i = 0; i < SLI_COUNT(shardings); i++)
-    if (!name || !strcmp(shardings[i].name, name)) {
-      *out = shardings[i].what;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown shard '%s': nothing, optimizer, gradients and parameters are "
-                 "known", name);
-}
-
-static const struct grain {
-  const char *name;
-  bool by_block;
-} grains[] = {{"pass", false}, {"layer", true}};
-
-static sl_status find_grain(const char *name, bool *by_block) {
-  for (size_t i = 0; i < SLI_COUNT(grains); i++)
-    if (!strcmp(grains[i].name, name)) {
-      *by_block = grains[i].by_block;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
-}
-
-static sl_status check_grid(const sl_lower_options *o, sli_lowering *l) {
-  int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1);
-  l->grid = (sli_grid){.size = {data, tensor}, .alike = o->alike && data * tensor > 1};
-  l->ranks = l->grid.alike ? 1 : data * tensor;
-  l->tensor = l->grid.alike ? 1 : tensor;
-  l->devices = l->p * l->ranks;
-  l->two_exchanges = data > 1 && tensor > 1 && !l->kind->computes;
-  sli_lower_grid(l);
-  sl_status status = find_sharding(o->shard, &l->sharding);
-  l->by_block = data > 1; /* what is exchanged goes on its way block by block */
-  if (!status && o->grain) status = find_grain(o->grain, &l->by_block);
-  return status;
-}
-
-static sl_status share_out(sl_graph *g, const sli_lowering *l) {
-  const sl_lower_options *o = l->options;
-  const sli_grid *grid = &l->grid;
-  sli_choice data = {0}, tensor = {0};
-  sli_dim *dims = NULL;
-  sl_status status = sli_dims_find(g, &dims);
-  if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, &data);
-  if (!status && data.of) status = sli_check_data(g, &data, o->ngiven, o->given);
-  if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
-    status = sli_choose_tensor(g, dims, grid, o->free_data, o->ngiven, o->given, &tensor);
-  if (!status && o->sharing) sli_choice_print(g, grid, &data, &tensor, o->sharing);
-  if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, l->sharding);
-  sli_choice_free(&data);
-  sli_choice_free(&tensor);
-  free(dims);
-  return status;
-}
+/* ---- passes over the graph ---------------------------------------------------------- */
 
 /* What the passes of a step compute, however it is shared out. */
 static double count_flops(const sl_graph *g, const sli_lowering *l) {
@@ -287,30 +223,15 @@ static double count_flops(const sl_graph *g, const sli_lowering *l) {
   return sum;
 }
 
-/* What is said of how tensors lie along an axis needs devices along that axis. */
-static sl_status check_given(const sl_lower_options *o) {
-  static const char *const axes[SLI_AXES] = {"data axis (--data-parallel)",
-                                             "tensor axis (--tensor)"};
-  const int sizes[SLI_AXES] = {SLI_MAX(o->data_parallel, 1), SLI_MAX(o->tensor, 1)};
-  for (int i = 0; i < o->ngiven; i++) {
-    const sl_given_sbp *given = &o->given[i];
-    char text[SLI_SBP_TEXT];
-    if (sizes[given->axis] == 1 && given->sbp.kind != SL_BROADCAST)
-      return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s",
-                     given->name, sli_sbp_format(text, given->sbp), axes[given->axis]);
-  }
-  return SL_OK;
-}
-
 static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
-  sl_status status = check_given(l->options);
+  sl_status status = sli_lower_check_given(l->options);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) l->flops = count_flops(g, l);
   if (status || sli_grid_ranks(&l->grid) == 1) return status;
   if (l->narrow) sli_narrow_mark(g); /* what they are will say what their exchange costs */
-  return share_out(g, l);
+  return sli_lower_share_out(l);
 }
 
 /* What is multiplied, as asked for and as far as the devices can. */
@@ -344,7 +265,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
                     .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
   sl_status status = check_options(options, &l);
-  if (!status) status = check_grid(options, &l);
+  if (!status) status = sli_lower_grid(&l);
   if (!status) status = check_dtype(options, &l);
   if (status) return status;
   sl_lowered *to = sli_calloc(1, sizeof *to);

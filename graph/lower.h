@@ -157,9 +157,15 @@ sli_at sli_lower_at(const sli_lowering *l, int stage);
 /* What one call of a node takes, as far as is known. */
 double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
 
-/* What devices exchange on modelled hardware: lower_exchange.c. sli_lower_grid() completes
+/* Several devices for a stage. Reads the options; refuses what they say of tensors if there is
+ * no such axis; chooses how calls are shared and has the graph expanded. */
+sl_status sli_lower_grid(sli_lowering *l);
+sl_status sli_lower_check_given(const sl_lower_options *options);
+sl_status sli_lower_share_out(const sli_lowering *l);
+
+/* What devices exchange on modelled hardware: lower_exchange.c. sli_lower_axis_links() completes
  * l->grid, whose sizes are set. */
-void sli_lower_grid(sli_lowering *l);
+void sli_lower_axis_links(sli_lowering *l);
 sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to); /* two devices' */
 /* Seconds on the way from stage to stage, without the wire. */
 double sli_lower_crossing(const sli_lowering *l);

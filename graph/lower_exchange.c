@@ -93,7 +93,7 @@ static bool is_apart(const sli_lowering *l, int axis) {
   return false;
 }
 
-void sli_lower_grid(sli_lowering *l) {
+void sli_lower_axis_links(sli_lowering *l) {
   const sl_hardware *h = l->options->hardware;
   sli_grid *grid = &l->grid;
   for (int a = 0; a < SLI_AXES; a++) {
