@@ -167,6 +167,9 @@ void sli_pass_products(sl_graph *g);
 void sli_pass_narrow(sl_graph *g);
 void sli_narrow_mark(sl_graph *g);
 
+/* With it: rows of logits become as long as products like them, where nobody minds. */
+void sli_pass_pad(sl_graph *g);
+
 /* Part of both: keeps the nodes that `roots` are computed from, drops the rest,
  * and blocks left without forward nodes; numbers everything anew; puts a source
  * into the block of its first reader; finds the parameters' homes. */

@@ -254,7 +254,10 @@ static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
   if (status) return status;
   if (l->bf16) sli_pass_products(g);
   add_reports(to);
-  if (l->narrow) sli_pass_narrow(g);
+  if (l->narrow) {
+    sli_pass_narrow(g);
+    sli_pass_pad(g);
+  }
   if (!is_auto(l->options)) return sli_lower_once(l);
   const sli_lowering origin = *l;
   return sli_lower_auto(&origin, MOST_CHUNKS, l);

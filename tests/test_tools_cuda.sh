@@ -14,7 +14,7 @@ if [[ ! -x $actorrun ]]; then
   exit 0
 fi
 
-model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3
+model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3 --vocab 259
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
 run() { # report options...
   local report=$1

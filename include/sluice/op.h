@@ -130,6 +130,8 @@ typedef struct sl_attrs {
                       embedding_w: the first row of this part of the table; position,
                       position_w, rotary, rotary_b: the first position (besides the
                       tick's); cross_entropy_part, cross_entropy_b: the first column */
+  int64_t columns; /* cross_entropy, _part and _b on GPUs: columns there are, where rows of the
+                      logits are longer than that; 0: as many as they are long */
   bool partial;    /* embedding, embedding_w, cross_entropy_b: the table or the logits are a
                       part of the whole, and ids and targets may lie outside it */
   const void *user; /* source, adamw, slice, join, user rows: a record that outlives the run */

@@ -38,9 +38,11 @@ typedef struct product {
   bool rounded[OPERANDS]; /* is rounded to bf16 first */
 } product;
 
-/* What a row asks for: C[m, n] = op(A) op(B) [+ bias]. */
+/* What a row asks for: C[m, n] = op(A) op(B) [+ bias]. Rows of x and y may be longer than what
+ * the weight has for them; what is behind that is left alone. */
 typedef struct shape {
   int64_t m, n, k;
+  int64_t lda, ldb, ldc;           /* elements from one row to the next, as stored */
   bool a_transposed, b_transposed; /* stored the other way round */
   int input[OPERANDS];
   bool bf16;
@@ -52,20 +54,22 @@ static bool has(const sl_call *call, int i) {
 
 static shape shape_of(const sl_call *call) {
   const sl_op *op = call->op;
-  int64_t rows = sl_type_rows(&call->in_type[0]), in = sl_type_last(&call->in_type[0]);
-  bool transposed = call->attrs->transposed, is_bf16 = call->in_type[0].dtype == SL_BF16;
+  const sl_type *in = call->in_type, *out = &call->out_type[0];
+  bool transposed = call->attrs->transposed, is_bf16 = in[0].dtype == SL_BF16;
   if (op == &sl_op_linear_w) {
-    const sl_type *dw = &call->out_type[0];
     int left = transposed ? 0 : 1;
-    return (shape){.m = dw->dim[0], .n = dw->dim[1], .k = rows, .a_transposed = true,
-                   .input = {left, 1 - left, -1}, .bf16 = call->attrs->bf16 || is_bf16};
+    return (shape){.m = out->dim[0], .n = out->dim[1], .k = sl_type_rows(&in[0]),
+                   .lda = sl_type_last(&in[left]), .ldb = sl_type_last(&in[1 - left]),
+                   .ldc = out->dim[1], .a_transposed = true, .input = {left, 1 - left, -1},
+                   .bf16 = call->attrs->bf16 || is_bf16};
   }
-  bool forward = op == &sl_op_linear;
+  bool forward = op == &sl_op_linear, turned = transposed != forward;
   int packed = forward ? 3 : 2;
-  return (shape){.m = rows, .n = sl_type_last(&call->out_type[0]), .k = in,
-                 .b_transposed = transposed != forward,
+  return (shape){.m = sl_type_rows(&in[0]), .n = in[1].dim[turned ? 0 : 1],
+                 .k = in[1].dim[turned ? 1 : 0], .lda = sl_type_last(&in[0]),
+                 .ldb = in[1].dim[1], .ldc = sl_type_last(out), .b_transposed = turned,
                  .input = {0, has(call, packed) ? packed : 1, forward && has(call, 2) ? 2 : -1},
-                 .bf16 = has(call, packed) || is_bf16 || call->in_type[1].dtype == SL_BF16};
+                 .bf16 = has(call, packed) || is_bf16 || in[1].dtype == SL_BF16};
 }
 
 /* ---- the scratch ------------------------------------------------ */
@@ -116,10 +120,13 @@ static bool wants_tf32(void) {
   return wanted && !strcmp(wanted, "1");
 }
 
-/* The library's matrix for our row-major [rows, columns]. */
+/* The library's matrix for our row-major [rows, columns], or, if it is `turned`, for what is
+ * stored as [columns, rows]. */
 static cublasStatus_t describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
-                               cudaDataType_t type, int64_t rows, int64_t columns) {
-  return blas->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)columns, (uint64_t)rows, columns);
+                               cudaDataType_t type, bool turned, int64_t rows, int64_t columns,
+                               int64_t ld) {
+  return blas->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)(turned ? rows : columns),
+                                          (uint64_t)(turned ? columns : rows), ld);
 }
 
 /* Does the epilogue read or write what comes before GELU? */
@@ -140,7 +147,7 @@ static cublasStatus_t set_pointer(const product *p, cublasLtMatmulDescAttributes
 /* What comes after the sums. A choice of kernels looks at pointers for their alignment. */
 static cublasStatus_t make_epilogue(product *p, const sl_call *call, const shape *s) {
   const void *somewhere = (const void *)(uintptr_t)PLACE_ALIGNMENT;
-  int64_t aux_ld = s->n;
+  int64_t aux_ld = s->ldc;
   cublasStatus_t status = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, (int32_t)p->epilogue);
   if (!status && p->input[BIAS] >= 0)
     status = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)type_of(call->out_type[0].dtype));
@@ -166,13 +173,12 @@ static cublasStatus_t make_operation(product *p, const sl_call *call, const shap
 
 static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape *s) {
   cudaDataType_t type = s->bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  cublasStatus_t status = describe(p->blas, &p->left, type, s->a_transposed ? s->k : s->m,
-                                   s->a_transposed ? s->m : s->k);
+  cublasStatus_t status =
+      describe(p->blas, &p->left, type, s->a_transposed, s->m, s->k, s->lda);
+  if (!status) status = describe(p->blas, &p->right, type, s->b_transposed, s->k, s->n, s->ldb);
   if (!status)
-    status = describe(p->blas, &p->right, type, s->b_transposed ? s->n : s->k,
-                      s->b_transposed ? s->k : s->n);
-  if (!status)
-    status = describe(p->blas, &p->result, type_of(call->out_type[0].dtype), s->m, s->n);
+    status = describe(p->blas, &p->result, type_of(call->out_type[0].dtype), false, s->m, s->n,
+                      s->ldc);
   return status;
 }
 
@@ -278,7 +284,7 @@ static bool prepare_with(const sl_call *call, uint32_t epilogue, void **state) {
   const sli_blas *blas;
   cublasLtHandle_t handle = NULL;
   cublasStatus_t why;
-  if (has_aux(epilogue) && s.n % AUX_MULTIPLE) return false;
+  if (has_aux(epilogue) && s.ldc % AUX_MULTIPLE) return false;
   if (sli_blas_load(&blas) || handle_for_device(blas, &handle)) return false;
   return (*state = make_product(call, &s, blas, handle, epilogue, &why));
 }

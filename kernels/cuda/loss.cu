@@ -2,7 +2,8 @@
  * double, and are added up in order.
  *
  * A row may begin anywhere (vocabularies are odd), so a block goes along the 16-byte
- * packs of memory that the row touches and leaves out what is not the row's. */
+ * packs of memory that the row touches and leaves out what is not the row's. It may also
+ * be longer than the vocabulary (attrs.columns); what is behind that is never looked at. */
 #include "kernels/cuda/device.cuh"
 
 namespace {
@@ -58,8 +59,8 @@ template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t 
 /* One block a row. */
 template <typename T>
 __global__ void cross_entropy(const T *logits, const int32_t *targets, float *lse,
-                              double *partial, int64_t vocab) {
-  const T *row = logits + blockIdx.x * vocab;
+                              double *partial, int64_t vocab, int64_t stride) {
+  const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
   float l = s.top + logf(s.total);
@@ -72,8 +73,8 @@ __global__ void cross_entropy(const T *logits, const int32_t *targets, float *ls
 /* One block a row of some of the columns. */
 template <typename T>
 __global__ void cross_entropy_part(const T *logits, const int32_t *targets, float *part,
-                                   int64_t first, int64_t vocab) {
-  const T *row = logits + blockIdx.x * vocab;
+                                   int64_t first, int64_t vocab, int64_t stride) {
+  const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
   int64_t target = targets[blockIdx.x] - first;
@@ -105,12 +106,12 @@ __global__ void cross_entropy_join(const float *parts, float *lse, double *parti
 template <typename T>
 __global__ void cross_entropy_b(const T *logits, const int32_t *targets, const float *lse,
                                 const float *dloss, T *dlogits, int64_t rows, int64_t first,
-                                int64_t vocab) {
+                                int64_t vocab, int64_t stride) {
   constexpr int N = wide<T>;
-  T *to = dlogits + blockIdx.x * vocab;
+  T *to = dlogits + blockIdx.x * stride;
   float scale = *dloss / (float)rows, l = lse[blockIdx.x];
   int64_t target = targets[blockIdx.x] - first;
-  along_memory(logits + blockIdx.x * vocab, vocab,
+  along_memory(logits + blockIdx.x * stride, vocab,
                [&](int64_t c, const float(&x)[N], int begin, int end) {
     float d[N] = {};
 #pragma unroll
@@ -123,6 +124,10 @@ __global__ void cross_entropy_b(const T *logits, const int32_t *targets, const f
   });
 }
 
+int64_t columns(const sl_call *call) {
+  return call->attrs->columns ? call->attrs->columns : sl_type_last(&call->in_type[0]);
+}
+
 } // namespace
 
 size_t sli_cuda_cross_entropy_scratch(const sl_call *call) {
@@ -130,31 +135,33 @@ size_t sli_cuda_cross_entropy_scratch(const sl_call *call) {
 }
 
 void sli_cuda_cross_entropy(const sl_call *call, void *stream) {
-  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  int64_t rows = sl_type_rows(&call->in_type[0]), stride = sl_type_last(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     launch(stream, grid_of(rows), BLOCK, 0, cross_entropy<T>, (const T *)call->in[0],
-           (const int32_t *)call->in[1], (float *)call->out[1], (double *)call->scratch, vocab);
+           (const int32_t *)call->in[1], (float *)call->out[1], (double *)call->scratch,
+           columns(call), stride);
   });
   if (call->out[0]) sum_all(stream, call->scratch, rows, (double)rows, call->out[0]);
 }
 
 void sli_cuda_cross_entropy_b(const sl_call *call, void *stream) {
-  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  int64_t rows = sl_type_rows(&call->in_type[0]), stride = sl_type_last(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     launch(stream, grid_of(rows), BLOCK, 0, cross_entropy_b<T>, (const T *)call->in[0],
            (const int32_t *)call->in[1], (const float *)call->in[2], (const float *)call->in[3],
-           (T *)call->out[0], rows, call->attrs->first, vocab);
+           (T *)call->out[0], rows, call->attrs->first, columns(call), stride);
   });
 }
 
 void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
-  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  int64_t rows = sl_type_rows(&call->in_type[0]), stride = sl_type_last(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     launch(stream, grid_of(rows), BLOCK, 0, cross_entropy_part<T>, (const T *)call->in[0],
-           (const int32_t *)call->in[1], (float *)call->out[0], call->attrs->first, vocab);
+           (const int32_t *)call->in[1], (float *)call->out[0], call->attrs->first,
+           columns(call), stride);
   });
 }
 

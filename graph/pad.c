@@ -1,0 +1,91 @@
+/* Rows of logits that are a little longer than the vocabulary.
+ *
+ * GPUs multiply matrices at full speed where rows begin at multiples of some bytes, and
+ * vocabularies are odd. Logits and their gradient pass through few hands: a product makes
+ * them, a loss reads them and makes the gradient, and two products read that. All of these
+ * can leave the end of each row alone, whatever is there; so where nobody else sees them,
+ * their rows are made longer. */
+#include "graph/graph.h"
+
+#include <sluice/ops.h>
+
+enum { ROW_BYTES = 128 };
+
+static int64_t padded(const sl_type *type) {
+  int64_t unit = ROW_BYTES / (int64_t)sl_dtype_bytes(type->dtype);
+  return (sl_type_last(type) + unit - 1) / unit * unit;
+}
+
+static bool is_loss(const sl_op *op) {
+  return op == &sl_op_cross_entropy || op == &sl_op_cross_entropy_part ||
+         op == &sl_op_cross_entropy_b;
+}
+
+/* Can a node leave the end of each row of its input alone? */
+static bool spares(const sli_node *n, int input) {
+  return (is_loss(n->op) && input == 0) || (n->op == &sl_op_linear_b && input == 0) ||
+         (n->op == &sl_op_linear_w && input == 1);
+}
+
+static bool all_spare(const sl_graph *g, const sl_tensor *t) {
+  for (int i = t->producer->id + 1; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == t && !spares(g->nodes[i], a)) return false;
+  return true;
+}
+
+static bool makes_gradient(const sli_node *n, const sl_tensor *logits) {
+  return n->op == &sl_op_cross_entropy_b && n->in[0] == logits && n->out[0];
+}
+
+static bool can_pad(const sl_graph *g, const sl_tensor *t) {
+  if (!t->narrow || !t->producer || t->producer->op != &sl_op_linear ||
+      padded(&t->type) == sl_type_last(&t->type) || !all_spare(g, t))
+    return false;
+  for (int i = t->producer->id + 1; i < g->nnodes; i++)
+    if (makes_gradient(g->nodes[i], t) && !all_spare(g, g->nodes[i]->out[0])) return false;
+  return true;
+}
+
+static void pad_type(sl_type *type) { type->dim[type->ndim - 1] = padded(type); }
+
+/* A tensor, wherever its type is written down. */
+static void pad_tensor(sl_graph *g, sl_tensor *t) {
+  pad_type(&t->type);
+  for (int i = t->producer->id; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin; a++) {
+      if (n->in[a] != t) continue;
+      n->in_type[a] = t->type;
+      for (int v = 0; n->shapes && v < g->nvariants; v++) pad_type(&n->shapes[v].in[a]);
+    }
+  }
+  sli_node *maker = t->producer;
+  maker->out_type[t->output] = t->type;
+  for (int v = 0; maker->shapes && v < g->nvariants; v++)
+    pad_type(&maker->shapes[v].out[t->output]);
+}
+
+static void tell_columns(const sl_graph *g, sli_node *n, int64_t columns) {
+  n->attrs.columns = columns;
+  for (int v = 0; n->shapes && v < g->nvariants; v++) n->shapes[v].attrs.columns = columns;
+}
+
+static void pad_logits(sl_graph *g, sl_tensor *logits) {
+  int64_t columns = sl_type_last(&logits->type);
+  for (int i = logits->producer->id + 1; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    if (!is_loss(n->op) || n->in[0] != logits) continue;
+    tell_columns(g, n, columns);
+    if (makes_gradient(n, logits)) pad_tensor(g, n->out[0]);
+  }
+  pad_tensor(g, logits);
+}
+
+void sli_pass_pad(sl_graph *g) {
+  for (int t = 0; t < g->ntensors; t++)
+    if (can_pad(g, g->tensors[t])) pad_logits(g, g->tensors[t]);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+}
