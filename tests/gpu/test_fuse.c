@@ -367,10 +367,10 @@ static void add_update(little *l, const shape *s) {
   add_call(l, &sl_op_adamw, 2 + below(2), in, 3, out)->attrs.user = &optimizer;
 }
 
-/* Something is added to what lies in a register already. */
-static void add_to_register(little *l, const shape *s) {
+/* Something is added to what has been made already. */
+static void add_to_made(little *l, const shape *s) {
   int in = pick(l, s, DATA), to = pick(l, s, DATA);
-  if (l->arrays[to].place.base != MADE || to == in) return;
+  if (l->arrays[to].place.base == GIVEN || to == in) return;
   sl_program_call *c = add_call(l, &sl_op_copy, 1, &in, 1, &to);
   if (below(2)) c->accumulate = 1;
   else c->accumulate_span = 1; /* this firing is not the first */
@@ -426,7 +426,7 @@ static little *random_program(bool products) {
     size_t m = (size_t)below((int)(sizeof makers / sizeof *makers));
     made_by[l->program.ncalls] = (size_t)-1; /* of no maker */
     if (below(6) == 0) add_update(l, &s);
-    else if (below(6) == 0) add_to_register(l, &s);
+    else if (below(6) == 0) add_to_made(l, &s);
     else if (products ? makers[m].products : makers[m].norms)
       made_by[l->program.ncalls] = m, add_maker(l, &s, m);
   }
