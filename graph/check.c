@@ -24,6 +24,10 @@ static void check_tensor(const sl_graph *g, int id) {
   }
 }
 
+static bool is_backward(const sli_node *n) {
+  return n && (n->cls == SL_CLASS_B || n->cls == SL_CLASS_W);
+}
+
 static void check_inputs(const sl_graph *g, const sli_node *n) {
   SLI_CHECK(n->nin >= n->op->min_in && (n->op->max_in < 0 || n->nin <= n->op->max_in),
             "node %s has %d inputs", n->name, n->nin);
@@ -39,6 +43,8 @@ static void check_inputs(const sl_graph *g, const sli_node *n) {
     SLI_CHECK(!t->producer || n->per_step || !t->producer->per_step ||
                   t->producer->phase == SLI_PHASE_PACK,
               "node %s, of every tick, reads %s, of every step", n->name, t->name);
+    SLI_CHECK(n->cls != SL_CLASS_F || !is_backward(t->producer),
+              "node %s, of the way forward, reads %s, of the way back", n->name, t->name);
   }
 }
 
@@ -51,6 +57,9 @@ static void check_outputs(const sl_graph *g, const sli_node *n) {
     if (!t) continue;
     any = true;
     bool in_place = n->op->updates >> o & 1;
+    SLI_CHECK(o >= SL_OVERS || !n->op->over[o] ||
+                  !((n->op->updates | n->op->accumulates) >> o & 1),
+              "op %s: output %d may lie over an input and adds to what is there", n->op->name, o);
     SLI_CHECK(t->id < g->ntensors && g->tensors[t->id] == t, "node %s makes %s, which is gone",
               n->name, t->name);
     SLI_CHECK(sl_type_equal(&t->type, &n->out_type[o]), "node %s: output %d has another type",
@@ -75,16 +84,18 @@ static void check_node(const sl_graph *g, int id) {
 }
 
 /* Forward along the blocks, then backward against them, then phase by phase;
- * packing may stand anywhere before its readers. */
+ * packing may stand anywhere before its readers, and gradients that are made on the way
+ * forward anywhere behind the forward nodes. */
 static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (n->cls == SL_CLASS_F) {
-      SLI_CHECK(!backward && !update && (!forward || forward->block <= n->block),
+      bool made = !sli_is_forward(n);
+      SLI_CHECK((made || !backward) && !update && (!forward || forward->block <= n->block),
                 "forward node %s comes too late", n->name);
       forward = n;
-    } else if (n->cls == SL_CLASS_B || n->cls == SL_CLASS_W) {
+    } else if (is_backward(n)) {
       SLI_CHECK(!update && (!backward || backward->block >= n->block),
                 "backward node %s comes too late", n->name);
       backward = n;

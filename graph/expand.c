@@ -211,7 +211,7 @@ static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tenso
 /* Of an optional input that all have and one is to add, the others need no zeros: absent is
  * zero. */
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
-  return n->cls == SL_CLASS_F && i >= n->op->min_in && n->in[i] &&
+  return sli_is_forward(n) && i >= n->op->min_in && n->in[i] &&
          layout_of(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
          x->arrays[n->in[i]->id]->lies.axis[axis].kind == SL_BROADCAST;
 }
@@ -456,6 +456,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
     sli_node *node;
     sl_status status = sli_expand_node(x, &m, &node);
     if (status) return status;
+    node->like = n->like;
     out->on[r] = sli_expand_output(x, node, 0, sli_expand_name(x, n->out[0]->name, r));
   }
   return SL_OK;
@@ -475,9 +476,9 @@ static void note_dims(sli_expansion *x, const sli_node *n) {
 }
 
 static sl_status expand_node(sli_expansion *x, const sli_node *n) {
-  if (n->cls == SL_CLASS_B || n->cls == SL_CLASS_W) note_dims(x, n);
   if (n->op == &sl_op_source) return expand_source(x, n);
-  if (n->cls == SL_CLASS_F) return expand_forward(x, n);
+  if (sli_is_forward(n)) return expand_forward(x, n);
+  note_dims(x, n);
   if (n->rule) return expand_rule(x, n);
   if (n->like) return expand_constant(x, n);
   return expand_linear(x, n);

@@ -13,6 +13,10 @@
  * would tie those stages together; so they meet only in the update, in the order
  * of use, and the result does not depend on where the pipeline is cut.
  *
+ * A loss's own gradient need not wait for the way back. What flows into it is known
+ * beforehand, a constant; so where its rule says so (SL_CLASS_F) the gradient is made
+ * right behind the loss, and the logits need not be kept.
+ *
  * The update has three phases, for the gradient norm is a barrier: every
  * parameter's sum of squares, then one clip over all of them, then the steps. */
 #include "graph/graph.h"
@@ -116,11 +120,32 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
   return SL_OK;
 }
 
-/* Backward work stands in class W only if nothing but parameters waits for it. */
-static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule) {
+/* Does anything of these wait for it: parameters, or what is computed from them? */
+static bool is_wanted_by(const sli_node *n, const sl_grad_rule *rule, bool params) {
   for (int j = 0; j < rule->nof; j++)
-    if (wanted(n, rule->of[j]) && !n->in[rule->of[j]]->param) return SL_CLASS_B;
-  return rule->cls;
+    if (wanted(n, rule->of[j]) && n->in[rule->of[j]]->param == params) return true;
+  return false;
+}
+
+/* Are the gradients that a rule takes constants, made where its node is? */
+static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule,
+                             sl_tensor *const *in) {
+  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
+    if (rule->in[a].kind == SL_ARG_DOUT &&
+        (!in[a]->producer->like || in[a]->producer->block != n->block))
+      return false;
+  return true;
+}
+
+/* Backward work stands in class W only if nothing but parameters waits for it. What is to be
+ * made on the way forward takes the constants along. */
+static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule, sl_tensor *const *in) {
+  bool inputs = is_wanted_by(n, rule, false);
+  if (rule->cls != SL_CLASS_F) return inputs ? SL_CLASS_B : rule->cls;
+  if (is_wanted_by(n, rule, true) || !is_known_forward(n, rule, in)) return SL_CLASS_B;
+  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
+    if (rule->in[a].kind == SL_ARG_DOUT) in[a]->producer->cls = SL_CLASS_F;
+  return SL_CLASS_F;
 }
 
 static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_tensor **out) {
@@ -188,8 +213,8 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
     if (status) return status;
   }
   const char *name = rule_name(g, n, rule);
-  sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule), n->block,
-                                  nin, in, rule->op->nout);
+  sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule, in),
+                                  n->block, nin, in, rule->op->nout);
   node->at = n->at;
   node->rule = rule;
   node->about = n;

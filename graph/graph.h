@@ -73,6 +73,12 @@ struct sli_node {
                           those above; NULL where sequences are not cut */
 };
 
+/* Of the model as it was written. Gradients can be made on the way forward as well; for
+ * those, how a call is shared out or what a block costs follows from this. */
+static inline bool sli_is_forward(const sli_node *n) {
+  return n->cls == SL_CLASS_F && !n->rule && !n->like;
+}
+
 typedef struct sli_block {
   const char *name;
   int stage;           /* forced stage, or -1 */

@@ -64,6 +64,19 @@ typedef struct sli_bundle {
   int32_t reg;
 } sli_bundle;
 
+/* Who has to do with each tensor. */
+typedef struct sli_uses {
+  int *producer;      /* [ntensors] group, or SL_NONE */
+  int *count;         /* [ntensors] reading groups */
+  int **groups;       /* [ntensors] ascending, without the producer */
+  int *first, *last;  /* [ntensors] node index within the producing group; first: of all that
+                         have this place, one after another */
+  int *over;          /* [ntensors] the tensor whose place it has: itself, unless one that is
+                         made of it lies over it */
+  bool *summed;       /* [ntensors] accumulated over the step */
+  bool *state;        /* [ntensors] updated in place by its producer */
+} sli_uses;
+
 /* Where a tensor lies: in a bundle's slots, or (bundle SL_NONE) in the workspace
  * of its group. */
 typedef struct sli_home {
@@ -137,6 +150,8 @@ sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_loweri
 sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+void sli_lower_over(const sli_lowering *l, sli_uses *u); /* part of it: who lies over whom */
+void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
 void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
 void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */

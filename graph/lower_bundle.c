@@ -1,7 +1,8 @@
 /* Tensors to bundles.
  *
  * A tensor read only inside the group that makes it lives in the group's
- * workspace, at an offset that tensors with disjoint lifetimes share. One that
+ * workspace, at an offset that tensors with disjoint lifetimes share, or where the output lies
+ * that is made of it in the same place (lower_over.c). One that
  * other groups read becomes part of a bundle: all tensors made by one group for
  * the same set of readers at the same rate travel together, because they become
  * ready together and are given up together. Parameters, gradient sums and
@@ -29,16 +30,7 @@ typedef struct traits {
 
 /* ---- who reads and writes ------------------------------------------------------ */
 
-typedef struct uses {
-  int *producer;      /* [ntensors] group, or SL_NONE */
-  int *count;         /* [ntensors] reading groups */
-  int **groups;       /* [ntensors] ascending, without the producer */
-  int *first, *last;  /* [ntensors] node index within the producing group */
-  bool *summed;       /* [ntensors] accumulated over the step */
-  bool *state;        /* [ntensors] updated in place by its producer */
-} uses;
-
-static void add_reader(sli_lowering *l, uses *u, int t, int group) {
+static void add_reader(sli_lowering *l, sli_uses *u, int t, int group) {
   if (u->producer[t] == group) return;
   for (int i = 0; i < u->count[t]; i++)
     if (u->groups[t][i] == group) return;
@@ -51,7 +43,7 @@ static void add_reader(sli_lowering *l, uses *u, int t, int group) {
   u->count[t]++;
 }
 
-static void find_producers(sli_lowering *l, uses *u) {
+static void find_producers(sli_lowering *l, sli_uses *u) {
   for (int t = 0; t < l->g->ntensors; t++) u->producer[t] = SL_NONE;
   for (int gi = 0; gi < l->ngroups; gi++)
     for (int i = 0; i < l->groups[gi].nnodes; i++) {
@@ -67,7 +59,7 @@ static void find_producers(sli_lowering *l, uses *u) {
     }
 }
 
-static void find_readers(sli_lowering *l, uses *u) {
+static void find_readers(sli_lowering *l, sli_uses *u) {
   for (int gi = 0; gi < l->ngroups; gi++)
     for (int i = 0; i < l->groups[gi].nnodes; i++) {
       const sli_node *n = l->groups[gi].nodes[i];
@@ -80,17 +72,19 @@ static void find_readers(sli_lowering *l, uses *u) {
     }
 }
 
-static uses find_uses(sli_lowering *l) {
+static sli_uses find_uses(sli_lowering *l) {
   size_t n = (size_t)l->g->ntensors;
-  uses u = {.producer = sli_arena_alloc(&l->arena, n * sizeof *u.producer),
-            .count = sli_arena_alloc(&l->arena, n * sizeof *u.count),
-            .groups = sli_arena_alloc(&l->arena, n * sizeof *u.groups),
-            .first = sli_arena_alloc(&l->arena, n * sizeof *u.first),
-            .last = sli_arena_alloc(&l->arena, n * sizeof *u.last),
-            .summed = sli_arena_alloc(&l->arena, n),
-            .state = sli_arena_alloc(&l->arena, n)};
+  sli_uses u = {.producer = sli_arena_alloc(&l->arena, n * sizeof *u.producer),
+                .count = sli_arena_alloc(&l->arena, n * sizeof *u.count),
+                .groups = sli_arena_alloc(&l->arena, n * sizeof *u.groups),
+                .first = sli_arena_alloc(&l->arena, n * sizeof *u.first),
+                .last = sli_arena_alloc(&l->arena, n * sizeof *u.last),
+                .over = sli_arena_alloc(&l->arena, n * sizeof *u.over),
+                .summed = sli_arena_alloc(&l->arena, n),
+                .state = sli_arena_alloc(&l->arena, n)};
   find_producers(l, &u);
   find_readers(l, &u);
+  sli_lower_over(l, &u);
   return u;
 }
 
@@ -156,7 +150,7 @@ static bool is_gathered(const sl_tensor *t) {
   return t->producer->cls == SL_CLASS_C && t->producer->in[0]->param;
 }
 
-static traits tensor_traits(sli_lowering *l, const uses *u, const sl_tensor *tensor) {
+static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
   traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
               .consumers = u->groups[id], .memory = SL_MEMORY_ACTIVATIONS};
@@ -244,7 +238,7 @@ static int find_bundle(const sli_lowering *l, const traits *t) {
   return SL_NONE;
 }
 
-static void bundle_tensor(sli_lowering *l, const uses *u, const sl_tensor *tensor) {
+static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   traits t = tensor_traits(l, u, tensor);
   int at = find_bundle(l, &t);
   if (at == SL_NONE) at = add_bundle(l, &t);
@@ -319,15 +313,24 @@ static size_t lowest_fit(const interval *placed, int count, const interval *x) {
   return offset;
 }
 
+/* Those that have another's place go where that has gone. */
+static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_tensor *t = g->nodes[i]->out[o];
+      if (t && u->over[t->id] != t->id) l->homes[t->id] = l->homes[u->over[t->id]];
+    }
+}
+
 /* Greedy by size: large tensors first, each at its lowest fit. */
-static void lay_out_workspace(sli_lowering *l, int group, const uses *u) {
+static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   sli_group *g = &l->groups[group];
   interval *all = sli_calloc((size_t)l->g->ntensors, sizeof *all);
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
-      if (t && l->homes[t->id].bundle == SL_NONE)
+      if (t && l->homes[t->id].bundle == SL_NONE && u->over[t->id] == t->id)
         all[count++] = (interval){t, u->first[t->id], u->last[t->id],
                                   aligned(sl_type_bytes(&t->type)), 0};
     }
@@ -337,6 +340,7 @@ static void lay_out_workspace(sli_lowering *l, int group, const uses *u) {
     g->workspace_bytes = SLI_MAX(g->workspace_bytes, all[i].offset + all[i].bytes);
     l->homes[all[i].tensor->id] = (sli_home){SL_NONE, group, all[i].offset};
   }
+  follow(l, g, u);
   free(all);
 }
 
@@ -344,7 +348,7 @@ static void lay_out_workspace(sli_lowering *l, int group, const uses *u) {
 
 void sli_lower_bundle(sli_lowering *l) {
   sl_graph *g = l->g;
-  uses u = find_uses(l);
+  sli_uses u = find_uses(l);
   l->homes = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->homes);
   for (int i = 0; i < g->ntensors; i++) {
     const sl_tensor *t = g->tensors[i];
@@ -359,6 +363,9 @@ void sli_lower_bundle(sli_lowering *l) {
     SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,
               "exchange %s keeps something to itself", l->groups[i].name);
   }
+#ifndef NDEBUG
+  sli_lower_check_places(l, &u);
+#endif
 }
 
 int sli_group_port(const sli_group *group, int bundle, bool output) {

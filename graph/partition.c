@@ -49,7 +49,7 @@ typedef struct cut {
 static double *cost_sums(const sl_graph *g) {
   double *sums = sli_calloc((size_t)g->nblocks + 1, sizeof *sums);
   for (int i = 0; i < g->nnodes; i++) {
-    if (g->nodes[i]->cls != SL_CLASS_F) continue;
+    if (!sli_is_forward(g->nodes[i])) continue;
     sums[g->nodes[i]->block + 1] += sli_node_seconds(g->nodes[i]);
   }
   for (int b = 0; b < g->nblocks; b++) sums[b + 1] += sums[b];

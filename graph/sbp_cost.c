@@ -247,10 +247,11 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
 
 /* ---- readings ------------------------------------------------------------------------------ */
 
+/* Whatever is made on the way forward finds it there. */
 static bool read_again(const sli_costs *c, const sli_node *n, int i) {
   for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
-    if (!rule->op || !rule_runs(c, n, rule)) continue;
+    if (!rule->op || rule->cls == SL_CLASS_F || !rule_runs(c, n, rule)) continue;
     for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
       if (rule->in[a].kind == SL_ARG_IN && rule->in[a].index == i) return true;
   }

@@ -6,7 +6,7 @@
 
 /* Is it one that signatures are for? */
 static inline bool sli_is_shared(const sli_node *n) {
-  return n->cls == SL_CLASS_F || n->op == &sl_op_source;
+  return sli_is_forward(n) || n->op == &sl_op_source;
 }
 
 /* All ways to share such a node, whatever the size and the units of its dims; 0 for other

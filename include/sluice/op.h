@@ -183,10 +183,15 @@ enum { SL_GRAD_ARGS = 8, SL_GRAD_OUTS = 4, SL_GRAD_RULES = 4 };
  * op's input of[j]." A rule runs only when one of those gradients is wanted;
  * outputs nobody wants are passed as NULL. An argument that names an input the
  * forward op was not given ends up NULL too. The attrs are the forward op's.
- * op == NULL: pass-through, the gradient of input of[0] is DOUT(0) itself. */
+ * op == NULL: pass-through, the gradient of input of[0] is DOUT(0) itself.
+ *
+ * The class is SL_CLASS_B or SL_CLASS_W, or SL_CLASS_F: made at once, on the way
+ * forward, where the gradients it takes are known by then. Those of a loss are, for
+ * they are its share of the step; so a loss can hand on the gradient of what it has
+ * read in place of that. Where they are not known, the rule is of class B. */
 typedef struct sl_grad_rule {
   const struct sl_op *op;
-  sl_class cls;                      /* SL_CLASS_B or SL_CLASS_W */
+  sl_class cls;
   sl_grad_arg in[SL_GRAD_ARGS];      /* ends at SL_ARG_NONE */
   int nof;                           /* how many of of[] count; 0 ends the list of rules */
   int of[SL_GRAD_OUTS];
@@ -244,6 +249,9 @@ typedef struct sl_signature {
   const struct sl_op *local, *joined;
 } sl_signature;
 
+/* Outputs that sl_op.over speaks of: the first ones. */
+enum { SL_OVERS = 2 };
+
 typedef struct sl_op {
   const char *name;          /* "linear"; unique in the table */
   int min_in, max_in;        /* max_in -1: any number */
@@ -277,6 +285,10 @@ typedef struct sl_op {
   uint32_t accumulates;
   /* Bit i: output i is updated in place (its old contents are read). */
   uint32_t updates;
+  /* Bit i of over[o]: output o may lie over input i, if they are of one type: nothing of
+   * that input is read once the place has been written, whichever thread does it, and
+   * whatever lies where of what the row allows. */
+  uint32_t over[SL_OVERS];
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
   uint32_t unread; /* bit i: input i is there for its type, a call may have NULL in its place */

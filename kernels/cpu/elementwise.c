@@ -52,7 +52,7 @@ CPU(swiglu_b)
 const sl_op sl_op_add = {
     .name = "add", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .pieces = SL_PIECES_ELEMENTS, .over = {3},
     .infer = infer_one, .cost = cost_1, .cpu = add_cpu,
     .signatures = add_signatures,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
@@ -62,7 +62,7 @@ const sl_op sl_op_add = {
 const sl_op sl_op_mul = {
     .name = "mul", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .pieces = SL_PIECES_ELEMENTS, .over = {3},
     .infer = infer_one, .cost = cost_1, .cpu = mul_cpu,
     .grad = {{.op = &sl_op_mul_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}},
@@ -71,14 +71,14 @@ const sl_op sl_op_mul = {
 const sl_op sl_op_mul_b = {
     .name = "mul_b", .min_in = 3, .max_in = 3, .nout = 2,
     .narrow_in = 7, .narrow_out = 3,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {7, 7},
     .infer = infer_two, .cost = cost_2, .cpu = mul_b_cpu,
 };
 
 const sl_op sl_op_gelu = {
     .name = "gelu", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .pieces = SL_PIECES_ELEMENTS, .over = {1},
     .infer = infer_one, .cost = cost_tanh, .cpu = gelu_cpu,
     .grad = {{.op = &sl_op_gelu_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -87,14 +87,14 @@ const sl_op sl_op_gelu = {
 const sl_op sl_op_gelu_b = {
     .name = "gelu_b", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {3},
     .infer = infer_one, .cost = cost_tanh, .cpu = gelu_b_cpu,
 };
 
 const sl_op sl_op_relu = {
     .name = "relu", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .pieces = SL_PIECES_ELEMENTS, .over = {1},
     .infer = infer_one, .cost = cost_1, .cpu = relu_cpu,
     .grad = {{.op = &sl_op_relu_b, .cls = SL_CLASS_B,
               .in = {SL_OUT(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -103,14 +103,14 @@ const sl_op sl_op_relu = {
 const sl_op sl_op_relu_b = {
     .name = "relu_b", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {3},
     .infer = infer_one, .cost = cost_1, .cpu = relu_b_cpu,
 };
 
 const sl_op sl_op_tanh = {
     .name = "tanh", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .pieces = SL_PIECES_ELEMENTS, .over = {1},
     .infer = infer_one, .cost = cost_tanh, .cpu = tanh_cpu,
     .grad = {{.op = &sl_op_tanh_b, .cls = SL_CLASS_B,
               .in = {SL_OUT(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -119,14 +119,14 @@ const sl_op sl_op_tanh = {
 const sl_op sl_op_tanh_b = {
     .name = "tanh_b", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {3},
     .infer = infer_one, .cost = cost_1, .cpu = tanh_b_cpu,
 };
 
 const sl_op sl_op_swiglu = {
     .name = "swiglu", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .pieces = SL_PIECES_ELEMENTS, .over = {3},
     .infer = infer_one, .cost = cost_tanh, .cpu = swiglu_cpu,
     .grad = {{.op = &sl_op_swiglu_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}},
@@ -135,6 +135,6 @@ const sl_op sl_op_swiglu = {
 const sl_op sl_op_swiglu_b = {
     .name = "swiglu_b", .min_in = 3, .max_in = 3, .nout = 2,
     .narrow_in = 7, .narrow_out = 3,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {7, 7},
     .infer = infer_two, .cost = cost_swiglu_b, .cpu = swiglu_b_cpu,
 };

@@ -172,14 +172,14 @@ const sl_op sl_op_cross_entropy = {
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
     .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
     .signatures = cross_entropy_signatures,
-    .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_B,
+    .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_cross_entropy_b = {
     .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {1},
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost, .cpu = cross_entropy_b_cpu,
 };
 
@@ -202,13 +202,13 @@ const sl_op sl_op_mse = {
     .narrow_in = 3,
     .pieces = SL_PIECES_MEAN,
     .infer = mse_infer, .cost = mse_cost, .scratch = mse_scratch, .cpu = mse_cpu,
-    .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_B,
+    .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_mse_b = {
     .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {3},
     .infer = mse_b_infer, .cost = mse_b_cost, .cpu = mse_b_cpu,
 };

@@ -59,7 +59,7 @@ static void rotary_b_cpu(const sl_call *call) {
 const sl_op sl_op_rotary = {
     .name = "rotary", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_POSITIONS,
+    .pieces = SL_PIECES_POSITIONS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_cpu,
     .signatures = rotary_signatures,
@@ -70,7 +70,7 @@ const sl_op sl_op_rotary = {
 const sl_op sl_op_rotary_b = {
     .name = "rotary_b", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,
+    .pieces = SL_PIECES_ROWS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .cpu = rotary_b_cpu,
 };
