@@ -135,9 +135,9 @@ static void check_bytes(void) {
   m = make(1, 4, 1, "parameters", &machine);
   expect("parameters shared out", &m, SL_TRAFFIC_DATA, MICROBATCHES * (2 + 2 + 1) * 3 * W / 4);
   forget(&m);
-  /* rows of the sum for the loss, the same again on the way back, and the gradient joined */
+  /* rows of the sum for the loss, whose gradient is made at once, and that gradient joined */
   m = make(1, 1, 4, "nothing", &machine);
-  expect("columns, then rows", &m, SL_TRAFFIC_TENSOR, MICROBATCHES * 3 * 3 * Y / 4);
+  expect("columns, then rows", &m, SL_TRAFFIC_TENSOR, MICROBATCHES * 2 * 3 * Y / 4);
   expect("columns, then rows", &m, SL_TRAFFIC_DATA, 0);
   forget(&m);
   m = make(2, 2, 2, "nothing", &machine); /* gradients of hidden numbers cross in parts */

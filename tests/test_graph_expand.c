@@ -134,7 +134,7 @@ static void choose_any(const sl_graph *g, const sli_dim *dims, int size, bool ro
   out->params = sli_calloc((size_t)g->nparams, sizeof *out->params);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->cls != SL_CLASS_F && n->op != &sl_op_source) continue;
+    if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
     sl_signature all[SL_SIGNATURES];
     int count = sli_signatures(g, dims, n, size, all);
     do out->of[i] = all[chance(count)]; while (!rows && splits_rows(n, &out->of[i]));

@@ -254,7 +254,7 @@ static void data_is_shared_by_rows_as_far_as_the_loss(void) {
       CHECK(!sli_choose_data(g, dims, &(sli_grid){.size = {3, 1}}, &choice), "%s", sl_detail());
       for (int i = 0; i < g->nnodes; i++) {
         const sli_node *n = g->nodes[i];
-        if (n->cls != SL_CLASS_F && n->op != &sl_op_source) continue;
+        if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
         for (int a = 0; a < n->nin; a++)
           CHECK(choice.of[i].in[a].kind == (n->in[a]->param ? SL_BROADCAST : SL_SPLIT) &&
                     !choice.of[i].in[a].dim, "%s: input %d", n->name, a);

@@ -31,6 +31,7 @@ typedef struct device_call {
   sl_program program;
   sl_program_call call;
   sl_place in[MAX_IN], out[MAX_OUT];
+  int over[MAX_OUT]; /* 1 + the input that an output lies over; 0: none */
   size_t bytes;
   void *arena;
   void *queue;
@@ -44,12 +45,15 @@ static inline sl_place device_place(device_call *d, const sl_type *type, bool pr
   return place;
 }
 
-/* For calls like k, whose absent arguments are NULL. d stays where it is. */
-static inline void device_call_create(device_call *d, const kernel *k) {
+/* For calls like k, whose absent arguments are NULL. d stays where it is. over[nout], or NULL:
+ * see d->over. */
+static inline void device_call_create_over(device_call *d, const kernel *k, const int *over) {
   const sl_queue_ops *ops = &sl_queue_cuda;
   *d = (device_call){0};
+  if (over) memcpy(d->over, over, (size_t)k->nout * sizeof *over);
   for (int i = 0; i < k->nin; i++) d->in[i] = device_place(d, &k->in_type[i], k->in[i]);
-  for (int o = 0; o < k->nout; o++) d->out[o] = device_place(d, &k->out_type[o], k->out[o]);
+  for (int o = 0; o < k->nout; o++)
+    d->out[o] = d->over[o] ? d->in[d->over[o] - 1] : device_place(d, &k->out_type[o], k->out[o]);
   d->bytes += GUARD_BYTES;
   d->call = (sl_program_call){.op = k->op, .name = k->op->name, .attrs = k->attrs, .nin = k->nin,
                               .nout = k->nout, .in_type = k->in_type, .out_type = k->out_type,
@@ -59,6 +63,10 @@ static inline void device_call_create(device_call *d, const kernel *k) {
   sl_queue_config config = {.scratch_bytes = ops->scratch(&d->program, 1)};
   CHECK(!ops->open(&config, &d->queue), "%s", sl_detail());
   CHECK(!sl_cuda_memory_create(0, d->bytes, &d->arena), "%s", sl_detail());
+}
+
+static inline void device_call_create(device_call *d, const kernel *k) {
+  device_call_create_over(d, k, NULL);
 }
 
 static inline void device_call_destroy(device_call *d) {
@@ -89,7 +97,8 @@ static inline void device_call_run(device_call *d, const kernel *k, void *const 
   for (int i = 0; i < k->nin; i++)
     if (k->in[i]) memcpy(before + d->in[i].offset, k->in[i], sl_type_bytes(&k->in_type[i]));
   for (int o = 0; o < k->nout; o++)
-    if (k->out[o]) memcpy(before + d->out[o].offset, initial[o], sl_type_bytes(&k->out_type[o]));
+    if (k->out[o] && !d->over[o])
+      memcpy(before + d->out[o].offset, initial[o], sl_type_bytes(&k->out_type[o]));
   CHECK(!sl_cuda_copy(d->arena, before, d->bytes), "%s", sl_detail());
   device_call_wait(d, device_call_launch(d, &k->tick));
   CHECK(!sl_cuda_copy(after, d->arena, d->bytes), "%s", sl_detail());

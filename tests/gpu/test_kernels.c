@@ -1,7 +1,7 @@
 /* Every row that a GPU runs gives what its CPU row gives, within the precision of its
  * types, the same bits every time, and writes nothing beside its outputs: at odd shapes
- * and even ones, with absent outputs, adding to what is there, in pieces, on f32 tensors
- * and on bf16 ones.
+ * and even ones, with absent outputs, over its inputs where it says that it can, adding to
+ * what is there, in pieces, on f32 tensors and on bf16 ones.
  *
  *   test_kernels [SEED [small]]
  *
@@ -165,6 +165,36 @@ static bool is_complete(const kernel *k) {
   return true;
 }
 
+/* With outputs over inputs as said, the same bits as each in its own place: `want`. */
+static void check_over(const kernel *k, void *const *initial, void *const *want, const int *over) {
+  void *got[MAX_OUT] = {0};
+  device_call d;
+  for (int o = 0; o < k->nout; o++) got[o] = array_create(&k->out_type[o]);
+  device_call_create_over(&d, k, over);
+  for (emulated_backwards = 0; emulated_backwards < 2; emulated_backwards++) {
+    device_call_run(&d, k, initial, got);
+    for (int o = 0; o < k->nout; o++)
+      CHECK(!memcmp(got[o], want[o], sl_type_bytes(&k->out_type[o])),
+            "%s on %s with outputs over inputs %d and %d: output %d differs", k->op->name,
+            sl_dtype_name(k->in_type[0].dtype), over[0] - 1, over[1] - 1, o);
+  }
+  emulated_backwards = 0;
+  device_call_destroy(&d);
+  for (int o = 0; o < k->nout; o++) free(got[o]);
+}
+
+static bool may_lie(const kernel *k, int o, int over) {
+  return !over || (o < k->nout && k->op->over[o] >> (over - 1) & 1 &&
+                   sl_type_equal(&k->out_type[o], &k->in_type[over - 1]));
+}
+
+static void check_every_over(const kernel *k, void *const *initial, void *const *want) {
+  for (int a = 0; a <= k->nin; a++)
+    for (int b = 0; b <= k->nin; b++)
+      if ((a || b) && a != b && may_lie(k, 0, a) && may_lie(k, 1, b))
+        check_over(k, initial, want, (const int[MAX_OUT]){a, b});
+}
+
 /* The call on the device, twice if no output is absent, with these types; k holds what the
  * CPU made of it. */
 static void check_device(const kernel *k, const kernel *on_device, void *const *initial,
@@ -181,6 +211,7 @@ static void check_device(const kernel *k, const kernel *on_device, void *const *
   if (is_complete(k)) device_call_run(&d, on_device, initial, again);
   emulated_backwards = 0;
   device_call_destroy(&d);
+  if (is_complete(k)) check_every_over(on_device, initial, once);
   for (int o = 0; o < k->nout; o++) {
     const sl_type *type = &on_device->out_type[o];
     if (k->out[o]) {
