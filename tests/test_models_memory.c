@@ -1,6 +1,7 @@
 /* Memory falls as sharing says, to the byte: what each device gives to parameters, gradients and
  * the optimizer's state follows from the shapes of the parameters, the devices D and T, and what
- * is shared out. docs/parallel.md has the formulas in words. */
+ * is shared out. And of activations, what is as wide as the vocabulary: the logits, whose
+ * gradient takes their place. docs/parallel.md has the formulas in words. */
 #include <string.h>
 
 #include "base/base.h"
@@ -188,6 +189,61 @@ static void check_grid(const gpt_shape *s, int data, int tensor, sharing sharing
   lowered_model_fini(&x);
 }
 
+/* ---- logits -------------------------------------------------------------------------------- */
+
+static void lower_with(lowered_model *x, gpt_shape s, int64_t vocab, const grid *g) {
+  gpt_words words;
+  s.vocab = vocab;
+  grid_model m = gpt_model(&s, MICROBATCHES, &words);
+  grid_lower(x, &m, g, NULL);
+}
+
+/* What a device has of the logits: its rows of a microbatch, and its columns. */
+static int64_t logits_bytes(const gpt_shape *s, int64_t vocab, const grid *g, int d, int t) {
+  int64_t rows = share_of(s->batch / MICROBATCHES, g->data, d);
+  return aligned_bytes(rows * s->context * share_of(vocab, g->tensor, t));
+}
+
+/* All that changes with the vocabulary, besides parameters, are `slots` arrays of logits on the
+ * last stage: enough of them to be told from everything else. */
+static void check_logits(const gpt_shape *s, grid g, int slots) {
+  static gpt_lying lying;
+  enum { SMALL = 4096, LARGE = 8205 };
+  lowered_model x, y;
+  if (g.tensor > 1) {
+    gpt_lie_in_pairs(&lying, (sl_sbp){SL_BROADCAST, 0});
+    g.ngiven = lying.n;
+    g.given = lying.all;
+  }
+  lower_with(&x, *s, SMALL, &g);
+  lower_with(&y, *s, LARGE, &g);
+  int ranks = g.data * g.tensor, first = x.plan->ndevices - ranks;
+  for (int32_t i = first; i < x.plan->ndevices; i++) {
+    int d = (i - first) / g.tensor, t = (i - first) % g.tensor;
+    int64_t want = slots * (logits_bytes(s, LARGE, &g, d, t) - logits_bytes(s, SMALL, &g, d, t));
+    int64_t got = (int64_t)sl_plan_memory(y.plan, i, SL_MEMORY_ACTIVATIONS) -
+                  (int64_t)sl_plan_memory(x.plan, i, SL_MEMORY_ACTIVATIONS);
+    CHECK(got == want, "%d x %d, %s, device %d: %lld bytes more for logits, not %lld", g.data,
+          g.tensor, g.schedule, i, (long long)got, (long long)want);
+    CHECK(x.plan->devices[i].room[SL_SPACE_DEVICE].workspace_bytes ==
+              y.plan->devices[i].room[SL_SPACE_DEVICE].workspace_bytes,
+          "%d x %d, %s, device %d: logits in the workspace", g.data, g.tensor, g.schedule, i);
+  }
+  lowered_model_fini(&x);
+  lowered_model_fini(&y);
+}
+
+static void logits_are_there_once(const gpt_shape *s) {
+  for (int data = 1; data <= 2; data++) {
+    check_logits(s, (grid){.data = data, .tensor = 1, .stages = 1, .schedule = "1f1b"}, 1);
+    check_logits(s, (grid){.data = data, .tensor = 1, .stages = 2, .schedule = "1f1b"}, 1);
+    check_logits(s, (grid){.data = data, .tensor = 1, .stages = 2, .schedule = "gpipe"}, 2);
+    check_logits(s, (grid){.data = data, .tensor = 1, .stages = 2, .schedule = "zb-h1"}, 2);
+    /* columns: what all must hear of before the gradient can be made lies beside it */
+    check_logits(s, (grid){.data = data, .tensor = 2, .stages = 1, .schedule = "1f1b"}, 2);
+  }
+}
+
 int main(void) {
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int data = 1; data <= 4; data++)
@@ -196,5 +252,6 @@ int main(void) {
           check_grid(&shapes[i], data, tensor, (sharing)what, false);
           if (tensor > 1 && data == 1) check_grid(&shapes[i], data, tensor, (sharing)what, true);
         }
+  logits_are_there_once(&shapes[0]);
   return 0;
 }
