@@ -6,8 +6,9 @@
  * memory know nothing of this.
  *
  * What the first of two calls hands to the second need not be written where nobody reads it
- * afterwards: it lies in the workspace, and no later call reads it before it is overwritten.
- * A slot of a register has readers elsewhere, and is always written.
+ * afterwards: the second writes there itself, or it lies in the workspace, and no later call
+ * reads it before it is overwritten. A slot of a register has readers elsewhere, and is
+ * always written.
  *
  * A fused kernel reads its inputs while it writes its outputs. Calls one by one may give an
  * output the place of an input that was needed no longer, so that is looked at too: such
@@ -51,7 +52,17 @@ static bool overwrites(const sl_program_call *c) {
   return !(c->accumulate | c->accumulate_span | c->op->updates);
 }
 
-/* Input `input` of b is all of a's output, and nothing else of b has to do with that. */
+/* Is an output of b just where that lies? Then b leaves nothing of what was there. */
+static bool takes_place(const sl_program_call *b, sli_span span) {
+  for (int o = 0; o < b->nout; o++) {
+    sli_span out = sli_output_span(b, o);
+    if (out.base == span.base && out.begin == span.begin && out.end == span.end) return true;
+  }
+  return false;
+}
+
+/* Input `input` of b is all of a's output, and nothing else of b has to do with that, unless
+ * an output takes its place. */
 static bool hands_over(const sl_program_call *a, const sl_program_call *b, int input) {
   sli_span span = sli_output_span(a, 0);
   sl_place from = a->out[0], to = b->in[input];
@@ -60,7 +71,7 @@ static bool hands_over(const sl_program_call *a, const sl_program_call *b, int i
     return false;
   for (int i = 0; i < b->nin; i++)
     if (i != input && sli_spans_overlap(sli_input_span(b, i), span)) return false;
-  return overwrites(a) && overwrites(b) && !sli_call_writes(b, span);
+  return overwrites(a) && overwrites(b) && (!sli_call_writes(b, span) || takes_place(b, span));
 }
 
 /* Output o of `writer` and input i of `reader` lie apart, or, if `in_place`, on each other. */
@@ -154,8 +165,9 @@ static bool fuse_pair(sli_cuda_steps *all, int i, int j, const sli_cuda_fused *r
   if (!outputs_are_apart(a, a, b, row) || !outputs_are_apart(b, a, b, row)) return false;
   int place = meeting_place(all, i, j);
   if (place < 0) return false;
-  bool kept = a->out[0].base != workspace ||
-              is_read(all, place == i ? i + 1 : j + 1, j, sli_output_span(a, 0));
+  sli_span span = sli_output_span(a, 0);
+  bool kept = !takes_place(b, span) && (a->out[0].base != workspace ||
+                                        is_read(all, place == i ? i + 1 : j + 1, j, span));
   if (!prepare_pair(row, a, b, kept, &state)) return false;
   merge(all, i, j, place);
   sli_cuda_step *step = &all->steps[place == i ? i : j - 1];
