@@ -225,7 +225,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   (void)c_layout;
   bool aligned = !((uintptr_t)a % 64 | (uintptr_t)b % 64 | (uintptr_t)d % 64 |
                    (uintptr_t)workspace % 256);
-  if (!handle || !aligned || !epilogue_fits(desc, d_layout) || algorithm->workspace > workspace_bytes)
+  if (!handle || !aligned || !epilogue_fits(desc, d_layout) ||
+      algorithm->workspace > workspace_bytes)
     return CUBLAS_STATUS_INVALID_VALUE;
   product p = {*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, workspace, workspace_bytes,
                *(const float *)alpha, *(const float *)beta};

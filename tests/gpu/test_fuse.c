@@ -482,7 +482,8 @@ static size_t maker(const sl_op *op, int nin) {
 }
 
 static void check_pairs(shape s) {
-  size_t add = maker(&sl_op_add, 2), ln = maker(&sl_op_layernorm, 3), rms = maker(&sl_op_rmsnorm, 2);
+  size_t add = maker(&sl_op_add, 2);
+  size_t ln = maker(&sl_op_layernorm, 3), rms = maker(&sl_op_rmsnorm, 2);
   size_t ln_b = maker(&sl_op_layernorm_b, 5), rms_b = maker(&sl_op_rmsnorm_b, 4);
   size_t gelu = maker(&sl_op_gelu, 1), gelu_b = maker(&sl_op_gelu_b, 2);
   bool even = s.width % 8 == 0;
@@ -567,7 +568,8 @@ static void check_time(void) {
 /* Variants are fused each for itself: the second has rows that the library's GELU refuses. */
 static void check_variants(void) {
   little *l = calloc(1, sizeof *l);
-  shape s[] = {{.rows = 4, .width = 16, .dtype = SL_F32}, {.rows = 4, .width = 13, .dtype = SL_F32}};
+  shape s[] = {{.rows = 4, .width = 16, .dtype = SL_F32},
+               {.rows = 4, .width = 13, .dtype = SL_F32}};
   for (int v = 0; v < 2; v++) {
     int in[] = {add_array(l, role_type(&s[v], DATA), GIVEN),
                 add_array(l, role_type(&s[v], WEIGHT), GIVEN)};
