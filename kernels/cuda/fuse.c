@@ -40,6 +40,7 @@ static const sli_cuda_fused rows[] = {
     PAIR(rmsnorm_b, add, 0, ROWWISE), PAIR(rmsnorm_b, add, 1, ROWWISE),
     PAIR(linear, gelu, 0, PRODUCT(linear_gelu)),
     PAIR(linear_b, gelu_b, 1, PRODUCT(linear_b_gelu_b)),
+    PAIR(cross_entropy, cross_entropy_b, 2, .output = 1, .same = 3, ROWWISE),
     {.first = &sl_op_sumsq, .launch = sli_cuda_sumsq_run, .scratch = sli_cuda_sumsq_run_scratch},
     {.first = &sl_op_adamw, .launch = sli_cuda_adamw_run},
 };
@@ -61,16 +62,25 @@ static bool takes_place(const sl_program_call *b, sli_span span) {
   return false;
 }
 
-/* Input `input` of b is all of a's output, and nothing else of b has to do with that, unless
- * an output takes its place. */
-static bool hands_over(const sl_program_call *a, const sl_program_call *b, int input) {
-  sli_span span = sli_output_span(a, 0);
-  sl_place from = a->out[0], to = b->in[input];
-  if (from.base < 0 || from.base != to.base || from.offset != to.offset ||
-      !sl_type_equal(&a->out_type[0], &b->in_type[input]))
+static bool is_same(sl_place a, const sl_type *a_type, sl_place b, const sl_type *b_type) {
+  return a.base >= 0 && a.base == b.base && a.offset == b.offset && sl_type_equal(a_type, b_type);
+}
+
+/* The row's input of b is all of that output of a, and nothing else of b has to do with it,
+ * unless an output takes its place. */
+static bool hands_over(const sl_program_call *a, const sl_program_call *b,
+                       const sli_cuda_fused *row) {
+  sli_span span = sli_output_span(a, row->output);
+  if (!is_same(a->out[row->output], &a->out_type[row->output], b->in[row->input],
+               &b->in_type[row->input]))
     return false;
+  for (int i = 0; i < a->nin; i++)
+    if ((row->same >> i & 1) && !is_same(a->in[i], &a->in_type[i], b->in[i], &b->in_type[i]))
+      return false;
+  for (int o = 0; o < a->nout; o++)
+    if (o != row->output && sli_call_writes(b, sli_output_span(a, o))) return false;
   for (int i = 0; i < b->nin; i++)
-    if (i != input && sli_spans_overlap(sli_input_span(b, i), span)) return false;
+    if (i != row->input && sli_spans_overlap(sli_input_span(b, i), span)) return false;
   return overwrites(a) && overwrites(b) && (!sli_call_writes(b, span) || takes_place(b, span));
 }
 
@@ -161,12 +171,12 @@ static bool fuse_pair(sli_cuda_steps *all, int i, int j, const sli_cuda_fused *r
                       int32_t workspace) {
   const sl_program_call *a = all->steps[i].calls[0], *b = all->steps[j].calls[0];
   void *state = NULL;
-  if (!hands_over(a, b, row->input)) return false;
+  if (!hands_over(a, b, row)) return false;
   if (!outputs_are_apart(a, a, b, row) || !outputs_are_apart(b, a, b, row)) return false;
   int place = meeting_place(all, i, j);
   if (place < 0) return false;
-  sli_span span = sli_output_span(a, 0);
-  bool kept = !takes_place(b, span) && (a->out[0].base != workspace ||
+  sli_span span = sli_output_span(a, row->output);
+  bool kept = !takes_place(b, span) && (a->out[row->output].base != workspace ||
                                         is_read(all, place == i ? i + 1 : j + 1, j, span));
   if (!prepare_pair(row, a, b, kept, &state)) return false;
   merge(all, i, j, place);
@@ -180,7 +190,7 @@ static bool fuse_pair(sli_cuda_steps *all, int i, int j, const sli_cuda_fused *r
 /* Step i and a later one that reads what it makes. */
 static bool fuse_from(sli_cuda_steps *all, int i, const sli_cuda_fused *row, int32_t workspace) {
   const sl_program_call *a = all->steps[i].calls[0];
-  sli_span span = sli_output_span(a, 0);
+  sli_span span = sli_output_span(a, row->output);
   for (int j = i + 1; j < all->count; j++) {
     const sli_cuda_step *other = &all->steps[j];
     if (!other->fused && other->calls[0]->op == row->second &&
@@ -268,7 +278,7 @@ bool sli_cuda_fused_launch(const sli_cuda_step *step, const sl_firing *firing, c
     nout += c->nout;
   }
   if (step->fused->second && wanted < 2) return false;
-  if (step->fused->second && !step->kept) out[0] = NULL;
+  if (step->fused->second && !step->kept) out[step->fused->output] = NULL;
   if (wanted) step->fused->launch(step->fused, calls, wanted, step->state, stream);
   return true;
 }

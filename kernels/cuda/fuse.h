@@ -14,13 +14,14 @@ struct sl_program;
 struct sli_cuda_step;
 struct sli_cuda_steps;
 
-/* One fused row: `first`, whose only output is input `input` of `second`; or, where there
+/* One fused row: `first`, whose output `output` is input `input` of `second`; or, where there
  * is no `second`, any number of calls of `first` that have nothing to do with each other. */
 typedef struct sli_cuda_fused {
   const sl_op *first, *second;
-  int input;
+  int output, input;
+  uint32_t same; /* bit i: input i is the same array for both */
   bool in_place; /* an output may lie where an input of the same type lies */
-  /* As of a plain row, with all calls. `kept`: the first call's output is written; where it
+  /* As of a plain row, with all calls. `kept`: what is handed over is written; where it
    * is not, its place in calls[0].out is NULL at the launch. False: these calls cannot be
    * fused after all. NULL: they can. */
   bool (*prepare)(const sl_call *calls, bool kept, void **state);
@@ -33,7 +34,7 @@ typedef struct sli_cuda_fused {
 /* The launchers of fuse.c's table. */
 #define SLI_CUDA_FUSED_LAUNCHERS(X) \
   X(add_layernorm) X(add_rmsnorm) X(layernorm_b_add) X(rmsnorm_b_add) X(linear_gelu) \
-  X(linear_b_gelu_b) X(sumsq_run) X(adamw_run)
+  X(linear_b_gelu_b) X(cross_entropy_cross_entropy_b) X(sumsq_run) X(adamw_run)
 #define X(name)                                                                        \
   void sli_cuda_##name(const sli_cuda_fused *row, const sl_call *calls, int ncalls,    \
                        void *state, void *stream);
