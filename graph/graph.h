@@ -65,6 +65,7 @@ struct sli_node {
   sl_tensor **out;     /* NULL: not wanted */
   sl_type *in_type;    /* [nin], ndim -1 where absent */
   sl_type *out_type;   /* [nout], also of outputs that are not wanted */
+  bool again;          /* a forward call made once more for the way back */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
   /* what a rule of the gradients made: the rule, and the forward node it is about */
   const sl_grad_rule *rule;
@@ -158,6 +159,10 @@ void sli_graph_add_updates(sl_graph *g);
  * lengths and exchanges rows; works out the shapes of each length. */
 sl_status sli_pass_cut(sl_graph *g);
 sl_status sli_pass_pieces(sl_graph *g);
+
+/* Has forward calls made again, right before the way back reads their results, instead of
+ * keeping these: all, or the cheap ones. */
+void sli_pass_recompute(sl_graph *g, bool full);
 
 /* Pass 2, inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);

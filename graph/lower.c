@@ -223,15 +223,27 @@ static double count_flops(const sl_graph *g, const sli_lowering *l) {
   return sum;
 }
 
+static sl_status recompute(sli_lowering *l) {
+  const char *what = l->options->recompute;
+  if (!what || !strcmp(what, "none")) return SL_OK;
+  bool full = !strcmp(what, "full");
+  if (!full && strcmp(what, "selective"))
+    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", what);
+  sli_pass_recompute(l->g, full);
+  return SL_OK;
+}
+
 static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
   sl_status status = sli_lower_check_given(l->options);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) l->flops = count_flops(g, l);
-  if (status || sli_grid_ranks(&l->grid) == 1) return status;
-  if (l->narrow) sli_narrow_mark(g); /* what they are will say what their exchange costs */
-  return sli_lower_share_out(l);
+  if (!status && sli_grid_ranks(&l->grid) > 1) {
+    if (l->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
+    status = sli_lower_share_out(l);
+  }
+  return status ? status : recompute(l);
 }
 
 /* What is multiplied, as asked for and as far as the devices can. */

@@ -43,7 +43,8 @@ typedef struct levels {
   const sli_lowering *l;
   int *level;   /* [nnodes] */
   bool *back;   /* [nnodes] of the way back: passes, and exchanges of what they make */
-  bool *early;  /* [nnodes] exchanges that wait for nothing of their own way, and constants */
+  bool *early;  /* [nnodes] exchanges that wait for nothing of their own way, what is made
+                   again, and constants */
 } levels;
 
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
@@ -71,9 +72,12 @@ static const sli_node *maker(const sli_node *n, int input) {
   return n->in[input] ? n->in[input]->producer : NULL;
 }
 
-/* An exchange is of the way back if it reads something of that, or is read by it. */
+/* An exchange is of the way back if it reads something of that, or is read by nothing else. */
 static void find_ways(levels *x) {
   const sl_graph *g = x->l->g;
+  struct readers {
+    bool back, forth;
+  } *of = sli_calloc((size_t)g->nnodes, sizeof *of);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     x->back[i] = n->phase == SLI_PHASE_MAIN && is_backward(n);
@@ -84,11 +88,15 @@ static void find_ways(levels *x) {
   }
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
-    for (int a = 0; a < n->nin && x->back[i]; a++) {
+    if (is_exchange(n) && n->phase == SLI_PHASE_MAIN) x->back[i] |= of[i].back && !of[i].forth;
+    for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
-      if (p && is_exchange(p) && p->phase == SLI_PHASE_MAIN) x->back[p->id] = true;
+      if (!p) continue;
+      of[p->id].back |= x->back[i];
+      of[p->id].forth |= !x->back[i] && is_leveled(n);
     }
   }
+  free(of);
 }
 
 static void find_levels(levels *x) {
@@ -96,7 +104,7 @@ static void find_levels(levels *x) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
-    x->early[i] = is_exchange(n) || !n->nin;
+    x->early[i] = is_exchange(n) || n->again || !n->nin;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p || !same_way(x, p, n)) continue;

@@ -48,6 +48,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .sharing = run ? run->sharing : NULL,
                               .shard = sl_arg_text(s->run, "shard"),
                               .grain = settings_text(s, "grain"),
+                              .recompute = sl_arg_text(s->run, "recompute"),
                               .ngiven = s->ngiven,
                               .given = s->given,
                               .processes = s->processes,

@@ -40,6 +40,9 @@ static const sl_option plan_options[] = {
      "sums), - (as is best); may be repeated", 0, 0},
     {"grain", SL_OPTION_TEXT, "", "`SIZE` of an actor: pass (a stage's whole pass) or layer; layer "
      "with --data-parallel, so that gradients are exchanged while others are made, else pass", 0, 0},
+    {"recompute", SL_OPTION_TEXT, "none", "activations that are computed again on the way back "
+     "instead of kept, `WHAT`: none, selective (by ops that cost next to nothing) or full (all of a "
+     "block but what it reads of others)", 0, 0},
     {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
     {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
      "positions", 1, 1 << 20},
@@ -314,6 +317,7 @@ static sl_status check_words(const settings *s) {
                 {"cut", {"even", "balanced"}},
                 {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
                 {"grain", {"", "pass", "layer"}},
+                {"recompute", {"none", "selective", "full"}},
                 {"clock", {"real", "virtual"}},
                 {"nccl", {"auto", "on", "off"}},
                 {"dtype", {"fp32", "bf16"}}};

@@ -132,6 +132,9 @@ typedef struct sl_lower_options {
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
   int nquotas;
   const sl_quota *quotas;
+  const char *recompute;   /* activations computed again instead of kept: "none" (NULL),
+                              "selective" (by calls that cost next to nothing) or "full" (all
+                              of a block) */
   sl_device_options devices;
   double look_ahead;       /* seconds a device idles for a better pass about to be ready */
   double activations;      /* schedule auto: most microbatches' worth of activations a

@@ -298,6 +298,7 @@ typedef struct sl_op {
    * where `mixed`. For the CPU's kernels they are f32. */
   uint32_t narrow_in, narrow_out;
   bool mixed;
+  bool cheap;     /* a forward row that costs little more than reading and writing its data */
   bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */

@@ -51,7 +51,7 @@ CPU(swiglu_b)
 
 const sl_op sl_op_add = {
     .name = "add", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1,
+    .narrow_in = 3, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ELEMENTS, .over = {3},
     .infer = infer_one, .cost = cost_1, .cpu = add_cpu,
     .signatures = add_signatures,
@@ -61,7 +61,7 @@ const sl_op sl_op_add = {
 
 const sl_op sl_op_mul = {
     .name = "mul", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1,
+    .narrow_in = 3, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ELEMENTS, .over = {3},
     .infer = infer_one, .cost = cost_1, .cpu = mul_cpu,
     .grad = {{.op = &sl_op_mul_b, .cls = SL_CLASS_B,
@@ -77,7 +77,7 @@ const sl_op sl_op_mul_b = {
 
 const sl_op sl_op_gelu = {
     .name = "gelu", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ELEMENTS, .over = {1},
     .infer = infer_one, .cost = cost_tanh, .cpu = gelu_cpu,
     .grad = {{.op = &sl_op_gelu_b, .cls = SL_CLASS_B,
@@ -93,7 +93,7 @@ const sl_op sl_op_gelu_b = {
 
 const sl_op sl_op_relu = {
     .name = "relu", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ELEMENTS, .over = {1},
     .infer = infer_one, .cost = cost_1, .cpu = relu_cpu,
     .grad = {{.op = &sl_op_relu_b, .cls = SL_CLASS_B,
@@ -109,7 +109,7 @@ const sl_op sl_op_relu_b = {
 
 const sl_op sl_op_tanh = {
     .name = "tanh", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ELEMENTS, .over = {1},
     .infer = infer_one, .cost = cost_tanh, .cpu = tanh_cpu,
     .grad = {{.op = &sl_op_tanh_b, .cls = SL_CLASS_B,
@@ -125,7 +125,7 @@ const sl_op sl_op_tanh_b = {
 
 const sl_op sl_op_swiglu = {
     .name = "swiglu", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1,
+    .narrow_in = 3, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ELEMENTS, .over = {3},
     .infer = infer_one, .cost = cost_tanh, .cpu = swiglu_cpu,
     .grad = {{.op = &sl_op_swiglu_b, .cls = SL_CLASS_B,

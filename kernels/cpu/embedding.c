@@ -96,7 +96,7 @@ static void position_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_embedding = {
     .name = "embedding", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_out = 1,
+    .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ROWS, .whole = 2,
     .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
     .signatures = embedding_signatures,
@@ -115,7 +115,7 @@ const sl_op sl_op_embedding_w = {
 
 const sl_op sl_op_position = {
     .name = "position", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_POSITIONS, .over = {1}, .whole = 2,
     .infer = position_infer, .cost = position_cost, .cpu = position_cpu,
     .signatures = position_signatures,

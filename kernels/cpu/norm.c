@@ -104,7 +104,7 @@ static void rmsnorm_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_layernorm = {
     .name = "layernorm", .min_in = 3, .max_in = 3, .nout = 3,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ROWS, .over = {1}, .whole = 6,
     .infer = layernorm_infer, .cost = layernorm_cost, .cpu = layernorm_cpu,
     .grad = {{.op = &sl_op_layernorm_b, .cls = SL_CLASS_B,
@@ -130,7 +130,7 @@ const sl_op sl_op_layernorm_w = {
 
 const sl_op sl_op_rmsnorm = {
     .name = "rmsnorm", .min_in = 2, .max_in = 2, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ROWS, .over = {1}, .whole = 2,
     .infer = rmsnorm_infer, .cost = rmsnorm_cost, .cpu = rmsnorm_cpu,
     .grad = {{.op = &sl_op_rmsnorm_b, .cls = SL_CLASS_B,

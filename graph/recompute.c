@@ -1,0 +1,168 @@
+/* Activations that are computed again instead of kept.
+ *
+ * What the way back reads of the way there is kept for as long as a microbatch is between the
+ * two, by every stage for every microbatch in its pipeline. Instead, a forward call can be made
+ * once more right before its results are read: then only what that call reads must be kept.
+ *
+ *   full        all calls of a block, from what the block reads of others (Chen et al., arXiv
+ *               1604.06174; a forward pass more)
+ *   selective   those that cost next to nothing, as their rows say (`cheap`), where what they
+ *               read is kept anyway (after Korthikanti et al., arXiv 2205.05198, whose attention
+ *               ours never keeps the scores of)
+ *
+ * The copies of a block's calls are part of its input gradient pass, and come right before the
+ * rest of it on the same device: so what they make lies in that pass's workspace, one block
+ * after the other. What is known to others is never made again: what leaves the block or the
+ * device, what devices exchange, records that a call keeps of its sequence, and gradients that
+ * are made on the way forward. The same calls on the same data give the same bits. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct pass {
+  sl_graph *g;
+  bool full;
+  bool *read;        /* [ntensors] by the way back: it is kept, or made again */
+  bool *shared;      /* [ntensors] by others than passes of its block on its device */
+  bool *can;         /* [nnodes] it may be made again, */
+  bool *wanted;      /* [nnodes] and is to be */
+  sl_tensor **again; /* [ntensors] what stands for it on the way back; NULL: itself */
+  int before;        /* nodes there were */
+} pass;
+
+static bool is_back(const sli_node *n) {
+  return (n->cls == SL_CLASS_B || n->cls == SL_CLASS_W) && n->phase == SLI_PHASE_MAIN;
+}
+
+static bool same_place(const sli_node *a, const sli_node *b) {
+  return a->block == b->block && a->rank == b->rank;
+}
+
+static void find_readers(pass *p) {
+  for (int i = 0; i < p->before; i++) {
+    const sli_node *n = p->g->nodes[i];
+    for (int a = 0; a < n->nin; a++) {
+      const sl_tensor *t = n->in[a];
+      if (!t || !t->producer) continue;
+      p->read[t->id] |= is_back(n);
+      p->shared[t->id] |= !same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n));
+    }
+  }
+}
+
+/* Is all there that the node reads, when it is to be made again? */
+static bool has_inputs(const pass *p, const sli_node *n) {
+  for (int a = 0; a < n->nin && !p->full; a++) {
+    const sl_tensor *t = n->in[a];
+    if (t && t->producer && !p->read[t->id] && !p->can[t->producer->id]) return false;
+  }
+  return true;
+}
+
+static bool can_repeat(const pass *p, const sli_node *n) {
+  if (n->cls != SL_CLASS_F || n->rule || n->op->updates || !(p->full || n->op->cheap)) return false;
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] && p->shared[n->out[o]->id]) return false;
+  return has_inputs(p, n);
+}
+
+static void want(pass *p, const sl_tensor *t) {
+  if (t && t->producer && p->can[t->producer->id]) p->wanted[t->producer->id] = true;
+}
+
+static void choose(pass *p) {
+  for (int i = 0; i < p->before; i++) p->can[i] = can_repeat(p, p->g->nodes[i]);
+  for (int i = p->before - 1; i >= 0; i--) {
+    const sli_node *n = p->g->nodes[i];
+    for (int a = 0; a < n->nin && (is_back(n) || p->wanted[i]); a++) want(p, n->in[a]);
+  }
+}
+
+/* ---- carrying it out ----------------------------------------------------------------- */
+
+static sl_type *copy_types(sl_graph *g, const sl_type *types, int count) {
+  sl_type *copy = sli_arena_alloc(&g->arena, (size_t)count * sizeof *copy);
+  return count ? memcpy(copy, types, (size_t)count * sizeof *copy) : copy;
+}
+
+static void copy_shapes(sl_graph *g, const sli_node *from, sli_node *to) {
+  int nin = SLI_MAX(from->nin, from->op->max_in);
+  if (!from->shapes) {
+    memcpy(to->out_type, from->out_type, (size_t)from->nout * sizeof *to->out_type);
+    return;
+  }
+  to->shapes = sli_arena_alloc(&g->arena, (size_t)g->nvariants * sizeof *to->shapes);
+  for (int v = 0; v < g->nvariants; v++) {
+    const sli_shapes *s = &from->shapes[v];
+    to->shapes[v] = (sli_shapes){s->attrs, copy_types(g, s->in, nin),
+                                 copy_types(g, s->out, from->nout), s->remote_bytes};
+  }
+  to->in_type = to->shapes[0].in;
+  to->out_type = to->shapes[0].out;
+}
+
+static void read_again(const pass *p, sli_node *n) {
+  for (int a = 0; a < n->nin; a++)
+    if (n->in[a] && p->again[n->in[a]->id]) n->in[a] = p->again[n->in[a]->id];
+}
+
+static void repeat(pass *p, const sli_node *n) {
+  sl_graph *g = p->g;
+  const char *name = sli_arena_format(&g->arena, "%s:again", n->name);
+  sli_node *copy = sli_graph_node(g, n->op, name, &n->attrs, SL_CLASS_B, n->block, n->nin, n->in,
+                                  n->nout);
+  copy->at = n->at;
+  copy->rank = n->rank;
+  copy->again = true;
+  copy_shapes(g, n, copy);
+  read_again(p, copy);
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o])
+      p->again[n->out[o]->id] =
+          sli_node_output(g, copy, o, sli_arena_format(&g->arena, "%s:again", n->out[o]->name));
+}
+
+/* Each copy comes before the rest of the way back of its block on its device. */
+static void put_in_place(pass *p) {
+  sl_graph *g = p->g;
+  int count = 0;
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);
+  bool *placed = sli_calloc((size_t)g->nnodes, sizeof *placed);
+  for (int i = 0; i < p->before; i++) {
+    for (int k = p->before; k < g->nnodes && is_back(g->nodes[i]); k++) {
+      if (placed[k] || !same_place(g->nodes[k], g->nodes[i])) continue;
+      nodes[count++] = g->nodes[k];
+      placed[k] = true;
+    }
+    nodes[count++] = g->nodes[i];
+  }
+  memcpy(g->nodes, nodes, (size_t)g->nnodes * sizeof *nodes);
+  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->id = i;
+  free(placed);
+}
+
+void sli_pass_recompute(sl_graph *g, bool full) {
+  size_t nnodes = (size_t)g->nnodes, ntensors = (size_t)g->ntensors;
+  pass p = {.g = g, .full = full, .before = g->nnodes,
+            .read = sli_calloc(ntensors, sizeof *p.read),
+            .shared = sli_calloc(ntensors, sizeof *p.shared),
+            .can = sli_calloc(nnodes, sizeof *p.can),
+            .wanted = sli_calloc(nnodes, sizeof *p.wanted),
+            .again = sli_calloc(ntensors, sizeof(sl_tensor *))};
+  find_readers(&p);
+  choose(&p);
+  for (int i = 0; i < p.before; i++)
+    if (p.wanted[i]) repeat(&p, g->nodes[i]);
+  for (int i = 0; i < p.before; i++)
+    if (is_back(g->nodes[i])) read_again(&p, g->nodes[i]);
+  put_in_place(&p);
+  free(p.read);
+  free(p.shared);
+  free(p.can);
+  free(p.wanted);
+  free(p.again);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+}
