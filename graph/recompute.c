@@ -14,7 +14,10 @@
  * rest of it on the same device: so what they make lies in that pass's workspace, one block
  * after the other. What is known to others is never made again: what leaves the block or the
  * device, what devices exchange, records that a call keeps of its sequence, and gradients that
- * are made on the way forward. The same calls on the same data give the same bits. */
+ * are made on the way forward. Of a parameter that devices share out, each block has the whole
+ * for a moment only, once on the way there and once on the way back: a call is made again only
+ * if all it reads of parameters comes on the way back too. The same calls on the same data give
+ * the same bits. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -51,11 +54,31 @@ static void find_readers(pass *p) {
   }
 }
 
+static bool same_inputs(const sli_node *a, const sli_node *b) {
+  return a->nin == b->nin && !memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in);
+}
+
+/* What has on the way back what `t` has on the way there; NULL: nothing. */
+static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
+  if (!t || !t->brief) return t;
+  const sli_node *n = t->producer;
+  for (int i = 0; i < p->before; i++) {
+    const sli_node *m = p->g->nodes[i];
+    if (m != n && m->op == n->op && m->cls == n->cls && same_place(m, n) && same_inputs(m, n) &&
+        m->out[t->output] && p->read[m->out[t->output]->id])
+      return m->out[t->output];
+  }
+  return NULL;
+}
+
 /* Is all there that the node reads, when it is to be made again? */
 static bool has_inputs(const pass *p, const sli_node *n) {
-  for (int a = 0; a < n->nin && !p->full; a++) {
-    const sl_tensor *t = n->in[a];
-    if (t && t->producer && !p->read[t->id] && !p->can[t->producer->id]) return false;
+  for (int a = 0; a < n->nin; a++) {
+    sl_tensor *t = n->in[a];
+    if (!t || !t->producer) continue;
+    if (t->brief ? !on_the_way_back(p, t)
+                 : !p->full && !p->read[t->id] && !p->can[t->producer->id])
+      return false;
   }
   return true;
 }
@@ -116,6 +139,7 @@ static void repeat(pass *p, const sli_node *n) {
   copy->rank = n->rank;
   copy->again = true;
   copy_shapes(g, n, copy);
+  for (int a = 0; a < n->nin; a++) copy->in[a] = on_the_way_back(p, copy->in[a]);
   read_again(p, copy);
   for (int o = 0; o < n->nout; o++)
     if (n->out[o])

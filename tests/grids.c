@@ -10,6 +10,7 @@
 const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g) {
   char more[GRID_TEXT / 3] = "";
   if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
+  if (g->recompute) snprintf(more, sizeof more, ", recompute %s", g->recompute);
   if (g->given) strcat(more, ", tensors as given");
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
@@ -46,6 +47,7 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
     words[i + 2] = m->words[i];
   }
   sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
+                            .recompute = g->recompute,
                             .data_parallel = g->data, .tensor = g->tensor, .shard = g->shard,
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
