@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PENDING_STEPS = 4, MOST_STORE_EVERY = 1000000 };
+enum { MOST_STORE_EVERY = 1000000 };
 
 /* One output that inference delivers. */
 typedef struct output_sink {
@@ -29,10 +29,9 @@ struct sl_lowered {
   int nquotas;
   sl_quota *quotas;
   sl_runtime *rt; /* where failures go */
-  sl_sink loss_sink, norm_sink;
+  sl_sink step_sink;
   output_sink *outputs;
   sli_stores *stores;
-  double loss[PENDING_STEPS]; /* sums of steps under way; the host queue's alone */
   sli_arena arena;
 };
 
@@ -46,11 +45,19 @@ static double whole_loss(const sl_graph *g, int n, const void *const *values) {
   return sum;
 }
 
-static void take_loss(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  sl_lowered *l = ctx;
-  double loss = whole_loss(l->g, n, values), *sum = &l->loss[tick->step % PENDING_STEPS];
+/* losses(part ...), attrs.user = sl_lowered -> the sum over a step's microbatches (acc). */
+static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static void losses_cpu(const sl_call *call) {
+  const sl_lowered *l = call->attrs->user;
+  const sl_tick *tick = &call->tick;
+  double loss = whole_loss(l->g, call->nin, call->in), *sum = call->out[0];
   double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
-  *sum = tick->microbatch || tick->piece ? *sum + share * loss : share * loss;
+  *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !l->rt) return;
   char text[128];
   snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g",
@@ -58,15 +65,17 @@ static void take_loss(void *ctx, const sl_tick *tick, int n, const void *const *
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
-static void take_norm(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
+                                .infer = losses_infer, .cpu = losses_cpu, .accumulates = 1};
+
+static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   (void)n;
   sl_lowered *l = ctx;
   if (!l->options.on_step) return;
-  sl_step_report report = {
-      .step = tick->step,
-      .loss = l->loss[tick->step % PENDING_STEPS] / l->plan->microbatches,
-      .grad_norm = *(const double *)values[0],
-      .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
+  sl_step_report report = {.step = tick->step,
+                           .loss = *(const double *)values[0] / l->plan->microbatches,
+                           .grad_norm = *(const double *)values[1],
+                           .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
   l->options.on_step(l->options.ctx, &report);
 }
 
@@ -84,21 +93,27 @@ static void add_report(sl_graph *g, const char *name, int count, sl_tensor *cons
   n->per_step = per_step;
 }
 
-static void add_loss_report(sl_lowered *l) {
+/* The sum of a step's losses, which come tick by tick. */
+static sl_tensor *add_losses(sl_lowered *l) {
   sl_graph *g = l->g;
   int count = SLI_MAX(g->nlosses, 1);
   sl_tensor *parts[count];
   for (int i = 0; i < count; i++) parts[i] = g->nlosses ? g->losses[i].tensor : g->loss;
-  l->loss_sink = (sl_sink){take_loss, l};
-  add_report(g, "report:loss", count, parts, &l->loss_sink, false);
+  const sl_attrs attrs = {.user = l};
+  sli_node *n = sli_graph_node(g, &losses_op, "report:loss", &attrs, SL_CLASS_L, -1, count, parts,
+                               1);
+  n->accumulate_span = 1;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
+  return sli_node_output(g, n, 0, "losses");
 }
 
 static void add_reports(sl_lowered *l) {
   sl_graph *g = l->g;
   if (!g->options.infer) {
-    l->norm_sink = (sl_sink){take_norm, l};
-    add_loss_report(l);
-    add_report(g, "report:norm", 1, &g->grad_norm, &l->norm_sink, true);
+    sl_tensor *values[] = {add_losses(l), g->grad_norm};
+    l->step_sink = (sl_sink){take_step, l};
+    add_report(g, "report:step", 2, values, &l->step_sink, true);
     return;
   }
   l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);

@@ -165,14 +165,15 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   const sli_group *from = &l->groups[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
+  bool beside = from->cls == SL_CLASS_L; /* losses are summed there */
   if (is_gathered(tensor)) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "gather";
   else if (from->phase == SLI_PHASE_PACK) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "packed";
   else if (tensor->brief && !u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
   else if (u->state[id]) mark_record(l, &t);
-  else if (u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
+  else if (u->summed[id] && !beside) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
   else if (t.rate == SLI_PER_STEP && from->cls == SL_CLASS_C)
     t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
-  else if (t.rate == SLI_PER_STEP) t.quota_name = "step";
+  else if (t.rate == SLI_PER_STEP) t.quota_name = beside ? "report" : "step";
   else t.quota_name = tick_quota_name(l, &t);
   t.brief = tensor->brief && t.rate == SLI_PER_TICK;
   widen_to_stage(l, &t);

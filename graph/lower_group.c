@@ -22,7 +22,7 @@ static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
 /* Cut from what a source gives: part of loading. */
 static bool is_loaded(const sli_node *n) {
   const sli_node *from = n->nin && n->in[0] ? n->in[0]->producer : NULL;
-  return n->cls == SL_CLASS_L && from && from->cls == SL_CLASS_L;
+  return n->cls == SL_CLASS_L && n->block >= 0 && from && from->cls == SL_CLASS_L;
 }
 
 /* Loading, reporting and the clip run beside the passes: a pass must not wait

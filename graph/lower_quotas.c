@@ -121,13 +121,13 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
 static int derived(const sli_lowering *l, const sli_bundle *b) {
   const char *name = b->quota_name;
   int ticks = l->m * l->k, stage = bundle_stage(l, b);
+  if (!strcmp(name, "report")) return 4;
   if (b->rate >= SLI_PER_STEP || b->held || b->turn) return SLI_MAX(b->initial, 1);
   if (b->rate == SLI_PER_MICROBATCH) return microbatches_begun(l, stage);
   if (!strcmp(name, "act.b")) return l->act_b[stage];
   if (!strcmp(name, "act.w")) return l->act_w[stage];
   if (!strcmp(name, "dy")) return clamp(l->act_w[stage], ticks);
   if (!strcmp(name, "load")) return 2 + most_credits(l);
-  if (!strcmp(name, "report")) return 4;
   if (!strcmp(name, "inner")) return 1;
   if (!strcmp(name, "gather") || !strcmp(name, "reduce")) return clamp(2, ticks);
   return clamp(crossing(l, b), ticks);

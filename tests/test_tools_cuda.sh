@@ -64,6 +64,18 @@ SLUICE_EMULATED_GPUS=2 run bf16_shards --devices cuda --microbatches 1 --data-pa
   --shard parameters --dtype bf16
 near cpu bf16_shards 1e-3
 
+# A step is reported when all of its losses have come, each by a copy of its own.
+for seed in 1 2 3 4 5 6; do
+  SLUICE_EMULATED_SEED=$seed run parts --devices cuda:0,0 --data-parallel 2 --jitter 50
+  ((seed > 1)) || cp "$work/parts" "$work/parts_1"
+  same parts_1 parts
+done
+"$actorrun" --devices cuda:0,0 --data-parallel 2 --dry-run --plan "$work/plan" "${model[@]}" \
+  >"$work/out"
+grep -q '^actor report:loss .* out report/' "$work/plan" &&
+  grep -q '^actor report:step .* in .*,report/' "$work/plan" ||
+  fail "a step can be reported before its losses"
+
 # A plan needs no GPU: copies are actors, with quotas of their own.
 "$actorrun" --devices cuda --stages 2 --dry-run --plan "$work/plan" "${model[@]}" >"$work/out"
 grep -q '^register .* quota h2d=' "$work/plan" || fail "nothing is copied to the device"
