@@ -66,7 +66,7 @@ near cpu bf16_shards 1e-3
 
 # A step is reported when all of its losses have come, each by a copy of its own.
 for seed in 1 2 3 4 5 6; do
-  SLUICE_EMULATED_SEED=$seed run parts --devices cuda:0,0 --data-parallel 2 --jitter 50
+  SLUICE_EMULATED_SEED=$seed run parts --devices cuda:0,0 --data-parallel 2 --microbatches 1 --jitter 50
   ((seed > 1)) || cp "$work/parts" "$work/parts_1"
   same parts_1 parts
 done
