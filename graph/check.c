@@ -72,7 +72,11 @@ static void check_outputs(const sl_graph *g, const sli_node *n) {
 static void check_node(const sl_graph *g, int id) {
   const sli_node *n = g->nodes[id];
   SLI_CHECK(n->id == id, "node %s has number %d, stands at %d", n->name, n->id, id);
-  if (n->op == &sl_op_report) return check_inputs(g, n); /* the lowering's, in no block */
+  if (n->cls == SL_CLASS_L && n->block < 0) { /* the lowering's reports, in no block */
+    check_inputs(g, n);
+    check_outputs(g, n);
+    return;
+  }
   SLI_CHECK(n->block < g->nblocks && (n->block >= 0 || n->phase == SLI_PHASE_CLIP),
             "node %s is in block %d of %d", n->name, n->block, g->nblocks);
   bool update = n->phase != SLI_PHASE_MAIN;

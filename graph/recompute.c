@@ -10,11 +10,11 @@
  *               read is kept anyway (after Korthikanti et al., arXiv 2205.05198, whose attention
  *               ours never keeps the scores of)
  *
- * The copies of a block's calls are part of its input gradient pass, and come right before the
- * rest of it on the same device: so what they make lies in that pass's workspace, one block
- * after the other. What is known to others is never made again: what leaves the block or the
- * device, what devices exchange, records that a call keeps of its sequence, and gradients that
- * are made on the way forward. Of a parameter that devices share out, each block has the whole
+ * The copies of a block's calls are part of its input gradient pass, on the same device, each
+ * right before the first call that reads what it makes: so that lies in the pass's workspace, one
+ * block's after the other's. What is known to others is never made again: what leaves the block
+ * or the device, what devices exchange, records that a call keeps of its sequence, and gradients
+ * that are made on the way forward. Of a parameter that devices share out, each block has the whole
  * for a moment only, once on the way there and once on the way back: a call is made again only
  * if all it reads of parameters comes on the way back too. The same calls on the same data give
  * the same bits. */
@@ -147,23 +147,33 @@ static void repeat(pass *p, const sli_node *n) {
           sli_node_output(g, copy, o, sli_arena_format(&g->arena, "%s:again", n->out[o]->name));
 }
 
-/* Each copy comes before the rest of the way back of its block on its device. */
+/* Nodes in a new order, as far as it goes. */
+typedef struct order {
+  sli_node **nodes;
+  int count;
+  bool *placed; /* [nnodes] by the old number */
+} order;
+
+/* A node, behind all that it reads. */
+static void place(order *o, sli_node *n) {
+  if (o->placed[n->id]) return;
+  o->placed[n->id] = true;
+  for (int a = 0; a < n->nin; a++)
+    if (n->in[a] && n->in[a]->producer) place(o, n->in[a]->producer);
+  o->nodes[o->count++] = n;
+}
+
+/* Each copy comes right before the first that reads it; else the order stays what it is. */
 static void put_in_place(pass *p) {
   sl_graph *g = p->g;
-  int count = 0;
-  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);
-  bool *placed = sli_calloc((size_t)g->nnodes, sizeof *placed);
-  for (int i = 0; i < p->before; i++) {
-    for (int k = p->before; k < g->nnodes && is_back(g->nodes[i]); k++) {
-      if (placed[k] || !same_place(g->nodes[k], g->nodes[i])) continue;
-      nodes[count++] = g->nodes[k];
-      placed[k] = true;
-    }
-    nodes[count++] = g->nodes[i];
-  }
-  memcpy(g->nodes, nodes, (size_t)g->nnodes * sizeof *nodes);
+  size_t n = (size_t)g->nnodes;
+  order o = {.nodes = sli_arena_alloc(&g->arena, n * sizeof *o.nodes),
+             .placed = sli_calloc(n, sizeof *o.placed)};
+  for (int i = 0; i < p->before; i++) place(&o, g->nodes[i]);
+  SLI_CHECK(o.count == g->nnodes, "%d of %d nodes are read", o.count, g->nnodes);
+  memcpy(g->nodes, o.nodes, n * sizeof *o.nodes);
   for (int i = 0; i < g->nnodes; i++) g->nodes[i]->id = i;
-  free(placed);
+  free(o.placed);
 }
 
 void sli_pass_recompute(sl_graph *g, bool full) {

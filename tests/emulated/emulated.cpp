@@ -306,7 +306,10 @@ template <int K> struct operands {
   float a[2][K], b[K];
 };
 
-template <int K> void mma(float (&d)[4], const operands<K> &mine) {
+/* By far the busiest code of all: it is not looked after by sanitizers. */
+template <int K>
+__attribute__((no_sanitize("address", "undefined"), optimize("O3")))
+void mma(float (&d)[4], const operands<K> &mine) {
   int lane = (int)(threadIdx.x % WARP);
   const void *all = emulated_exchange(&mine, sizeof mine);
   for (int column = 0; column < 2; column++)
