@@ -5,8 +5,9 @@
  *
  *   test_kernels [SEED [small]]
  *
- * With `small` the large shapes are left out. Built against tests/emulated the same claims are checked where there is no GPU, on the
- * smaller shapes, with the threads of a block in two orders. */
+ * With `small` the large shapes are left out. Built against tests/emulated the same claims are
+ * checked where there is no GPU, on the smaller shapes, with the threads of a block in two
+ * orders. */
 #include <unistd.h>
 
 #include "kernels/cuda/math.h"
