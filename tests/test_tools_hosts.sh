@@ -39,14 +39,18 @@ cmp <(hexes "$work/one.json") <(hexes "$work/a.json") || fail "by hand: the loss
 # What the processes on hostb are told; nobody answers them, so they wait.
 on hostb "${by_hand[@]}" --node-rank 1 --rdzv-id seen "${model[@]}" --steps 100000 \
   >/dev/null 2>&1 &
-for _ in $(seq 100); do
-  cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | grep '^SLUICE_' | sort -u >"$work/told"
+other=$!
+for _ in $(seq 100); do # processes may end meanwhile
+  { cat /proc/[0-9]*/environ 2>/dev/null || true; } | tr '\0' '\n' | grep '^SLUICE_' |
+    sort -u >"$work/told"
   grep -q SLUICE_PROCESS=2 "$work/told" && grep -q SLUICE_PROCESS=3 "$work/told" && break
   sleep 0.05
 done
 for told in PROCESS=2 PROCESS=3 PROCESSES=4 LOCAL=0 LOCAL=1 LOCALS=2 ENDPOINT=hosta:29400 JOB=seen; do
   grep -q "^SLUICE_$told\$" "$work/told" || fail "by hand: no $told in $(cat "$work/told")"
 done
+kill $other
+wait $other || true
 
 if ! type -P mpirun >/dev/null; then
   echo "mpirun is not installed: not tried"
