@@ -4,6 +4,17 @@
 
 #include <sluice/program.h>
 
+/* Of all variants. */
+static inline int sli_program_call_count(const sl_program *program) {
+  return program->ncalls * (program->nvariants ? program->nvariants : 1);
+}
+
+/* A call as prepare() and scratch() see it: types and attrs, no data. */
+static inline sl_call sli_call_shape(const sl_program_call *c) {
+  return (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
+                   .in_type = c->in_type, .out_type = c->out_type, .state = c->state};
+}
+
 /* The variant for this firing's piece, and the tick its calls are told. */
 static inline int sli_program_variant(const sl_program *program, const sl_firing *firing,
                                       sl_tick *tick) {

@@ -163,7 +163,7 @@ static bool is_read(const sli_cuda_steps *all, int from, int except, sli_span sp
 
 static bool prepare_pair(const sli_cuda_fused *row, const sl_program_call *a,
                          const sl_program_call *b, bool kept, void **state) {
-  sl_call calls[] = {sli_cuda_shape(a), sli_cuda_shape(b)};
+  sl_call calls[] = {sli_call_shape(a), sli_call_shape(b)};
   return !row->prepare || row->prepare(calls, kept, state);
 }
 

@@ -37,6 +37,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "kernels/bind.h"
 #include "kernels/cuda/rows.h"
 
 enum { TRIES = 8, IDLE = 4 * SLI_CUDA_GRAPHS };
@@ -77,12 +78,8 @@ static const char *wanted(void) {
   return text ? text : "auto";
 }
 
-static int call_count(const sl_program *program) {
-  return program->ncalls * SLI_MAX(program->nvariants, 1);
-}
-
 static bool can_capture(const sl_program *program) {
-  for (int i = 0; i < call_count(program); i++) {
+  for (int i = 0; i < sli_program_call_count(program); i++) {
     const sli_cuda_row *row = sli_cuda_row_find(program->calls[i].op);
     if (!row || row->varies) return false;
   }
@@ -112,7 +109,7 @@ static void find_bases(sli_cuda_graphs *g, const sl_program *program) {
   bool used[n + 1], span[n + 1];
   memset(used, 0, sizeof used);
   memset(span, 0, sizeof span);
-  for (int i = 0; i < call_count(program); i++) {
+  for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
     mark_used(c->in, c->nin, used);
     mark_used(c->out, c->nout, used);

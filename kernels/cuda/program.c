@@ -8,17 +8,14 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "kernels/bind.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/rows.h"
 
-static int call_count(const sl_program *program) {
-  return program->ncalls * SLI_MAX(program->nvariants, 1);
-}
-
 /* What c->state points to. */
 static sl_status make_state(const sl_program_call *c, sli_cuda_call *made) {
-  sl_call call = sli_cuda_shape(c);
+  sl_call call = sli_call_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
   if (!row && !c->op->cuda)
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
@@ -31,7 +28,7 @@ static sl_status make_state(const sl_program_call *c, sli_cuda_call *made) {
 
 static sl_status prepare_calls(sl_program *program) {
   sl_status status = SL_OK;
-  for (int i = 0; i < call_count(program) && !status; i++) {
+  for (int i = 0; i < sli_program_call_count(program) && !status; i++) {
     sl_program_call *c = &program->calls[i];
     if (c->state) continue;
     sli_cuda_call made = {0};
@@ -45,7 +42,7 @@ static sl_status prepare_calls(sl_program *program) {
 }
 
 static bool is_timed(const sl_program *program) {
-  for (int i = 0; i < call_count(program); i++)
+  for (int i = 0; i < sli_program_call_count(program); i++)
     if (program->calls[i].time) return true;
   return false;
 }
@@ -80,7 +77,7 @@ static void release_steps(sl_program *program) {
 
 void sli_cuda_program_release(sl_program *program) {
   release_steps(program);
-  for (int i = 0; i < call_count(program); i++) {
+  for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
     sli_cuda_call *made = c->state;
     if (made && made->release) made->release(made->state);
@@ -90,7 +87,7 @@ void sli_cuda_program_release(sl_program *program) {
 }
 
 static size_t call_scratch(const sl_program_call *c, int threads) {
-  sl_call call = sli_cuda_shape(c);
+  sl_call call = sli_call_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
   if (row) return row->scratch ? row->scratch(&call) : 0;
   return c->op->scratch ? c->op->scratch(&call, threads) : 0;
@@ -99,7 +96,7 @@ static size_t call_scratch(const sl_program_call *c, int threads) {
 static size_t step_scratch(const sli_cuda_step *step) {
   if (!step->fused || !step->fused->scratch) return 0;
   sl_call calls[step->ncalls];
-  for (int i = 0; i < step->ncalls; i++) calls[i] = sli_cuda_shape(step->calls[i]);
+  for (int i = 0; i < step->ncalls; i++) calls[i] = sli_call_shape(step->calls[i]);
   return step->fused->scratch(calls, step->ncalls);
 }
 
@@ -107,7 +104,7 @@ static size_t step_scratch(const sli_cuda_step *step) {
 size_t sli_cuda_program_scratch(const sl_program *program, int threads) {
   const sli_cuda_program *made = program->state;
   size_t most = 0;
-  for (int i = 0; i < call_count(program); i++)
+  for (int i = 0; i < sli_program_call_count(program); i++)
     most = SLI_MAX(most, call_scratch(&program->calls[i], threads));
   for (int v = 0; made && v < made->nvariants; v++)
     for (int i = 0; i < made->variants[v].count; i++)

@@ -38,12 +38,6 @@ typedef struct sli_cuda_program {
   int timed;                /* and how many of them were */
 } sli_cuda_program;
 
-/* A call as prepare() and scratch() see it. */
-static inline sl_call sli_cuda_shape(const sl_program_call *c) {
-  return (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
-                   .in_type = c->in_type, .out_type = c->out_type};
-}
-
 sl_status sli_cuda_program_prepare(sl_program *program, int device);
 void sli_cuda_program_release(sl_program *program);
 /* Of a program that is prepared. */
