@@ -262,6 +262,13 @@ sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const s
   return g->nodes[g->nnodes++] = n;
 }
 
+void sli_graph_reorder(sl_graph *g, sli_node *const *nodes) {
+  for (int i = 0; i < g->nnodes; i++) {
+    g->nodes[i] = nodes[i];
+    g->nodes[i]->id = i;
+  }
+}
+
 sl_status sli_node_infer(sli_node *node) {
   return node->op->infer(&node->attrs, node->nin, node->in_type, node->out_type);
 }

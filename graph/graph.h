@@ -128,6 +128,8 @@ struct sl_graph {
  * as scalars: sli_node_infer fills in the types, sli_node_output the tensors. */
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout);
+/* Puts the graph's nodes [nnodes] in another order, and numbers them by it. */
+void sli_graph_reorder(sl_graph *g, sli_node *const *nodes);
 /* Calls the row's shape rule. The caller says which op it was about. */
 sl_status sli_node_infer(sli_node *node);
 /* Makes output o exist: a new tensor of out_type[o]. */

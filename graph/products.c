@@ -72,8 +72,7 @@ static void move_forward(sl_graph *g, int before) {
     for (int k = before; k < g->nnodes && (!maker || maker->phase == SLI_PHASE_PACK); k++)
       if (g->nodes[k]->in[0]->producer == maker) nodes[n++] = g->nodes[k];
   }
-  memcpy(g->nodes, nodes, (size_t)g->nnodes * sizeof *nodes);
-  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->id = i;
+  sli_graph_reorder(g, nodes);
 }
 
 /* Is it there for a whole step: a parameter, or what devices have joined of one? */

@@ -171,8 +171,7 @@ static void put_in_place(pass *p) {
              .placed = sli_calloc(n, sizeof *o.placed)};
   for (int i = 0; i < p->before; i++) place(&o, g->nodes[i]);
   SLI_CHECK(o.count == g->nnodes, "%d of %d nodes are read", o.count, g->nnodes);
-  memcpy(g->nodes, o.nodes, n * sizeof *o.nodes);
-  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->id = i;
+  sli_graph_reorder(g, o.nodes);
   free(o.placed);
 }
 
