@@ -5,20 +5,10 @@
 
 #include <sluice/sluice.h>
 
-#include "base/philox.h"
+#include "tests/dice.h"
 #include "tests/graph_interp.h"
 
-/* ---- random numbers and data ------------------------------------------------------ */
-
-typedef struct dice {
-  uint64_t key, count;
-} dice;
-
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t words[4] = {(uint32_t)d->count++};
-  sli_philox(words, d->key);
-  return words[0] % sides;
-}
+/* ---- data ------------------------------------------------------------------------ */
 
 /* Data that depend on the tick only: floats around 0, integers below `below`. */
 typedef struct data {

@@ -6,22 +6,12 @@
 
 #include <sluice/sluice.h>
 
-#include "base/philox.h"
+#include "tests/dice.h"
 #include "tests/graph_interp.h"
 
 enum { MICROBATCHES = 2, STEPS = 3, ROWS = 2, POSITIONS = 6, WIDTH = 8, VOCAB = 11, DRAWS = 60 };
 
-/* ---- random numbers and data ------------------------------------------------------ */
-
-typedef struct dice {
-  uint64_t key, count;
-} dice;
-
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t words[4] = {(uint32_t)d->count++};
-  sli_philox(words, d->key);
-  return words[0] % sides;
-}
+/* ---- data ------------------------------------------------------------------------ */
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
