@@ -3,16 +3,8 @@
 # bits, and have the same bits on one GPU, four stages of one GPU, several GPUs, and
 # several processes, whatever the timing; what is missing or wrong is said.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/tests/emulated_actorrun
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
-fail() { echo "test_tools_cuda: $*" >&2; exit 1; }
-if [[ ! -x $actorrun ]]; then
-  echo "skipped: this build has no emulated GPU (with CUDA, or the thread sanitizer)"
-  exit 0
-fi
+# shellcheck source=tests/emulated.sh
+source "$SLUICE_SOURCE/tests/emulated.sh"
 
 model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3 --vocab 259
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
@@ -21,8 +13,6 @@ run() { # report options...
   shift
   "$actorrun" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" "${model[@]}"
 }
-hexes() { grep -o '"loss_hex":[^,]*' "$work/$1"; }
-same() { cmp <(hexes "$1") <(hexes "$2") || fail "$1 and $2 differ in their losses"; }
 # Losses of two reports, at most this far from each other, relatively.
 near() {
   paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |

@@ -3,16 +3,8 @@
 # same bits with and without, whatever rotates. The report says how many firings were graphs,
 # and how long calls took, which --profile reads.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/tests/emulated_actorrun
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
-fail() { echo "test_tools_cuda_graphs: $*" >&2; exit 1; }
-if [[ ! -x $actorrun ]]; then
-  echo "skipped: this build has no emulated GPU (with CUDA, or the thread sanitizer)"
-  exit 0
-fi
+# shellcheck source=tests/emulated.sh
+source "$SLUICE_SOURCE/tests/emulated.sh"
 
 model=(gpt --layers 1 --width 8 --heads 1 --context 4 --batch 8 --lr 1e-3 --warmup 3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
@@ -22,7 +14,6 @@ run() { # graphs report options...
   SLUICE_CUDA_GRAPHS=$graphs "$actorrun" --microbatches 8 --steps 3 --quiet \
     --report "$work/$report" "$@" "${model[@]}"
 }
-hexes() { grep -o '"loss_hex":[^,]*' "$work/$1"; }
 replayed() { grep -o '"replayed_firings":[^,]*' "$work/$1" | grep -o '[0-9]*$'; }
 alike() { # options...
   run 0 without "$@"

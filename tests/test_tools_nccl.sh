@@ -3,17 +3,9 @@
 # too: losses are those of one process, bit for bit, whatever the timing; what was issued is
 # in an order that cannot deadlock, and the checker knows one that can.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/tests/emulated_actorrun
+# shellcheck source=tests/emulated.sh
+source "$SLUICE_SOURCE/tests/emulated.sh"
 order=$SLUICE_BUILD/tests/nccl_order
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
-fail() { echo "test_tools_nccl: $*" >&2; exit 1; }
-if [[ ! -x $actorrun ]]; then
-  echo "skipped: this build has no emulated GPU (with CUDA, or the thread sanitizer)"
-  exit 0
-fi
 seed=${1:-$RANDOM}
 echo "seed $seed"
 
@@ -25,8 +17,6 @@ run() { # report options...
   timeout 60 "$actorrun" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" \
     "${model[@]}" || fail "$*: status $?"
 }
-hexes() { grep -o '"loss_hex":[^,]*' "$work/$1"; }
-same() { cmp <(hexes "$1") <(hexes "$2") || fail "$1 and $2 differ in their losses"; }
 
 # ---- losses and order -----------------------------------------------------------------
 

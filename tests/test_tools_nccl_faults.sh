@@ -2,16 +2,8 @@
 # A process with GPUs that dies, or stalls, or whose NCCL fails, while lanes are made or in the
 # middle, ends the job within seconds with its name. GPUs and NCCL are emulated.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/tests/emulated_actorrun
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
-fail() { echo "test_tools_nccl_faults: $*" >&2; exit 1; }
-if [[ ! -x $actorrun ]]; then
-  echo "skipped: this build has no emulated GPU (with CUDA, or the thread sanitizer)"
-  exit 0
-fi
+# shellcheck source=tests/emulated.sh
+source "$SLUICE_SOURCE/tests/emulated.sh"
 model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
 cd "$work"
