@@ -52,56 +52,16 @@ def options():
     return p.parse_args()
 
 
-def make_model(o):
-    import torch
-    import torch.nn as nn
-    import torch.nn.functional as F
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.ln1, self.ln2 = nn.LayerNorm(o.width), nn.LayerNorm(o.width)
-            self.qkv, self.proj = nn.Linear(o.width, 3 * o.width), nn.Linear(o.width, o.width)
-            self.up, self.down = nn.Linear(o.width, 4 * o.width), nn.Linear(4 * o.width, o.width)
-
-        def forward(self, x):  # [B, T, C]
-            b, t, c = x.shape
-            q, k, v = (y.view(b, t, o.heads, c // o.heads).transpose(1, 2)
-                       for y in self.qkv(self.ln1(x)).split(c, dim=2))  # [B, H, T, C/H]
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
-
-    class GPT(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.wte = nn.Embedding(o.vocab, o.width)
-            self.wpe = nn.Embedding(o.context, o.width)
-            self.blocks = nn.ModuleList(Block() for _ in range(o.layers))
-            self.ln = nn.LayerNorm(o.width)
-            for p in self.parameters():
-                if p.ndim == 2:
-                    nn.init.normal_(p, std=0.02)
-
-        def forward(self, tokens, targets):  # [B, T]
-            x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
-            for block in self.blocks:
-                x = block(x)
-            logits = F.linear(self.ln(x), self.wte.weight)
-            return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-    torch.manual_seed(1)
-    return GPT()
-
-
 def run_case(o):
     import torch
+    from torch_model import GPT
 
     dtype, threads, compiled = o.dtype[0], o.threads[0], o.compile[0]
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
-    model = make_model(o)
+    torch.manual_seed(1)
+    model = GPT(o)
     params = list(model.parameters())
     optimizer = torch.optim.AdamW(
         [dict(params=[p for p in params if p.ndim >= 2], weight_decay=0.1),

@@ -10,14 +10,16 @@ turns the device's memory is given back but for weights and the optimizer's stat
 """
 import argparse
 import json
+import pathlib
 import struct
 import sys
 import time
 
 import numpy as np
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
+from torch_model import GPT
 
 
 def options():
@@ -40,43 +42,6 @@ def options():
     p.add_argument("--compile", choices=["on", "off"], default="on")
     p.add_argument("--device", default="cuda")
     return p.parse_args()
-
-
-# ---- the model ----------------------------------------------------------------
-
-class Block(nn.Module):
-    def __init__(self, o):
-        super().__init__()
-        self.heads = o.heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(o.width), nn.LayerNorm(o.width)
-        self.qkv, self.proj = nn.Linear(o.width, 3 * o.width), nn.Linear(o.width, o.width)
-        self.up, self.down = nn.Linear(o.width, 4 * o.width), nn.Linear(4 * o.width, o.width)
-
-    def forward(self, x):  # [B, T, C]
-        b, t, c = x.shape
-        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-                   for y in self.qkv(self.ln_1(x)).split(c, dim=2))  # [B, H, T, C/H]
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    def __init__(self, o):
-        super().__init__()
-        self.wte, self.wpe = nn.Embedding(o.vocab, o.width), nn.Embedding(o.context, o.width)
-        self.blocks = nn.ModuleList(Block(o) for _ in range(o.layers))
-        self.ln_f = nn.LayerNorm(o.width)
-        for p in self.parameters():
-            if p.ndim == 2:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, tokens, targets):  # [B, T]
-        x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        logits = F.linear(self.ln_f(x), self.wte.weight)
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 # ---- weights with the names that GPT-2's files have ------------------------------------
