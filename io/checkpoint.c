@@ -399,7 +399,10 @@ sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out) {
     sli_log("checkpoint step-%lld is not whole and not used: %s", (long long)steps[tried],
             sl_detail());
   }
-  for (int i = 0; i < tried - 1 && found && c->fd >= 0; i++) set_aside(c, steps[i]);
+  if (found && c->fd >= 0) {
+    for (int i = 0; i < tried - 1; i++) set_aside(c, steps[i]);
+    remove_old(c); /* a kill may have come between a commit and this */
+  }
   free(steps);
   if (n && !found)
     return sl_fail(SL_E_INPUT, "none of the %d checkpoints in %s is whole", n, c->dir);

@@ -61,7 +61,8 @@ typedef struct sli_checkpoint sli_checkpoint;
 
 /* The newest checkpoint that is whole, *out NULL if there has never been one. A
  * damaged one is named on stderr, with what is wrong with it, set aside as
- * step-N.damaged, and the one before it is tried; SL_E_INPUT if all are damaged. */
+ * step-N.damaged, and the one before it is tried; SL_E_INPUT if all are damaged. The
+ * writer of the directory also removes what a run that was killed had not removed yet. */
 sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out);
 /* One checkpoint by the path of its directory; SL_E_INPUT says what is wrong. */
 sl_status sli_checkpoint_open(const char *path, sli_checkpoint **out);
