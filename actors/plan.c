@@ -273,15 +273,16 @@ static void lay_out(sl_plan *plan) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
     r->slot_stride = sli_align(r->slot_bytes);
-    if (!r->shares) continue;
-    sl_register *leader = &plan->regs[r->shares - 1];
+    if (!sli_memory_of(r)) continue;
+    sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
     leader->slot_stride = SLI_MAX(leader->slot_stride, r->slot_stride);
   }
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
-    if (r->shares) {
-      r->offset = plan->regs[r->shares - 1].offset;
-      r->slot_stride = plan->regs[r->shares - 1].slot_stride;
+    if (sli_memory_of(r)) {
+      const sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
+      r->offset = leader->offset;
+      r->slot_stride = leader->slot_stride;
       continue;
     }
     sl_room *room = &plan->devices[r->device].room[r->space];
@@ -296,7 +297,7 @@ size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_m
   size_t sum = memory == SL_MEMORY_WORKSPACE ? sli_align(room->workspace_bytes) : 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
-    if (r->device == device && r->space == space && r->memory == memory && !r->shares)
+    if (r->device == device && r->space == space && r->memory == memory && !sli_memory_of(r))
       sum += (size_t)r->quota * r->slot_stride;
   }
   return sum;
@@ -318,7 +319,7 @@ static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t
   int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
   for (int32_t i = 0; i < plan->nregs; i++)
     if (plan->regs[i].device == device && plan->regs[i].space == SL_SPACE_DEVICE &&
-        !plan->regs[i].shares)
+        !sli_memory_of(&plan->regs[i]))
       order[count++] = i;
   qsort_r(order, (size_t)count, sizeof *order, larger_register, plan->regs);
   size_t used = 0;

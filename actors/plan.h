@@ -39,6 +39,11 @@ static inline int32_t sli_register_kept(const sl_register *r) {
   return SLI_MAX(SLI_MAX(r->kept, 1), taken);
 }
 
+/* 1 + the register whose memory it has, 0: its own. */
+static inline int32_t sli_memory_of(const sl_register *r) {
+  return r->shares ? r->shares : r->over;
+}
+
 /* Whether the registers and pools of a plan whose ends are derived can be
  * (plan_check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);

@@ -52,6 +52,21 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
   return SL_OK;
 }
 
+/* One slot each, side by side in all that a place in memory is. */
+static sl_status check_over(const sl_plan *plan, int32_t reg) {
+  const sl_register *r = &plan->regs[reg];
+  if (!r->over) return SL_OK;
+  if (r->over < 0 || r->over > reg)
+    return sl_fail(SL_E_INPUT, "register %s lies over register %d, which is not before it", r->name,
+                   r->over - 1);
+  const sl_register *under = &plan->regs[r->over - 1];
+  if (under->shares || under->over || r->shares || r->initial || r->held || under->initial ||
+      under->held || sli_quota_most(r) != 1 || sli_quota_most(under) != 1 ||
+      r->device != under->device || r->space != under->space || r->space == SL_SPACE_DISK)
+    return sl_fail(SL_E_INPUT, "register %s cannot lie over %s", r->name, under->name);
+  return SL_OK;
+}
+
 static bool gives_back(const sl_map *map) {
   for (uint32_t i = 0; i < map->period; i++)
     if (map->entries[i].flags & SL_LAST) return true;
@@ -121,6 +136,7 @@ sl_status sli_plan_check(const sl_plan *plan) {
     status = check_register(plan, &plan->regs[i]);
     if (!status) status = check_counted(plan, &plan->regs[i]);
     if (!status) status = check_shares(plan, i);
+    if (!status) status = check_over(plan, i);
   }
   for (int32_t i = 0; i < plan->nactors && !status; i++) {
     const sl_actor *a = &plan->actors[i];

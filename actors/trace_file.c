@@ -111,7 +111,7 @@ struct register_item {
   int32_t quota, pool, kept, initial, held, device;
   uint16_t memory, space;
   int32_t quota_most;
-  int32_t shares, unused;
+  int32_t shares, over;
   uint64_t slot_bytes;
   double activation;
 };
@@ -233,6 +233,7 @@ static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) 
                                  .memory = (uint16_t)r->memory,
                                  .space = (uint16_t)r->space,
                                  .shares = r->shares,
+                                 .over = r->over,
                                  .slot_bytes = r->slot_bytes,
                                  .activation = r->activation};
     PUT(im, REGISTERS, item);
@@ -585,12 +586,13 @@ static sl_status read_registers(reading *r) {
                        .memory = (sl_memory)g.memory,
                        .space = (sl_space)g.space,
                        .shares = g.shares,
+                       .over = g.over,
                        .slot_bytes = g.slot_bytes,
                        .activation = g.activation};
     if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > 1 << 24 || g.initial < 0 ||
         g.quota_most < 0 || g.quota_most > 1 << 24 || g.initial > g.quota || g.kept < 0 ||
         !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
-        g.space >= SL_SPACE_COUNT || g.shares < 0 || g.shares > i ||
+        g.space >= SL_SPACE_COUNT || g.shares < 0 || g.shares > i || g.over < 0 || g.over > i ||
         g.slot_bytes > SIZE_MAX >> 32 || !none_or_in_table(g.pool, r->plan->npools) ||
         !(g.activation >= 0))
       return impossible(r, REGISTERS, (uint64_t)i);

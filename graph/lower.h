@@ -56,6 +56,8 @@ typedef struct sli_bundle {
   bool brief;            /* one block's, not to be there for all at once: see lower_lanes.c */
   bool turn;             /* no data: hands on whose turn it is */
   int leader;            /* the bundle before it that has the same slots, or SL_NONE */
+  int over;              /* the bundle before it in whose memory it can lie, or SL_NONE */
+  bool covered;          /* one does so */
   bool credit;           /* stands for the activations of its stage */
   double activation;
   size_t bytes, payload_bytes; /* the latter without what aligns tensors */

@@ -26,6 +26,7 @@ typedef struct traits {
   bool held, brief;
   int initial;
   int device;
+  int over;
 } traits;
 
 /* ---- who reads and writes ------------------------------------------------------ */
@@ -150,10 +151,37 @@ static bool is_gathered(const sl_tensor *t) {
   return t->producer->cls == SL_CLASS_C && t->producer->in[0]->param;
 }
 
+/* That of its inputs which was made on the same device. */
+static const sl_tensor *own_input(const sli_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i]->rank == n->rank) return n->in[i];
+  return NULL;
+}
+
+/* A gradient that all devices have summed, and each gets back whole: the bundle where this
+ * device's own summand lay, else SL_NONE. Who joins the parts has read what came of every reader
+ * of that summand, each of which made a part for somebody; and the next step's summand is
+ * made with weights that come of the whole. */
+static int summand_bundle(const sli_lowering *l, const sl_tensor *tensor, int device) {
+  const sli_node *join = tensor->producer, *sum = NULL;
+  const sl_tensor *t = join->op == &sl_op_join ? own_input(join) : NULL;
+  if (t) sum = t->producer;
+  if (!sum || (sum->op != &sl_op_sum && sum->op != &sl_op_sum_part)) return SL_NONE;
+  t = own_input(sum);
+  if (t && t->producer && t->producer->op == &sl_op_slice) t = t->producer->in[0];
+  int at = t ? l->homes[t->id].bundle : SL_NONE;
+  if (at == SL_NONE) return SL_NONE;
+  const sli_bundle *b = &l->bundles[at];
+  bool fits = b->memory == SL_MEMORY_GRADIENTS && b->rate == SLI_PER_STEP &&
+              b->device == device && b->over == SL_NONE;
+  for (int i = 0; i < b->nconsumers; i++) fits &= l->groups[b->consumers[i]].cls == SL_CLASS_C;
+  return fits ? at : SL_NONE;
+}
+
 static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
   traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
-              .consumers = u->groups[id], .memory = SL_MEMORY_ACTIVATIONS};
+              .consumers = u->groups[id], .memory = SL_MEMORY_ACTIVATIONS, .over = SL_NONE};
   if (tensor->param) {
     t.rate = SLI_PER_STEP;
     t.memory = SL_MEMORY_PARAMETERS;
@@ -176,6 +204,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   else if (t.rate == SLI_PER_STEP) t.quota_name = beside ? "report" : "step";
   else t.quota_name = tick_quota_name(l, &t);
   t.brief = tensor->brief && t.rate == SLI_PER_TICK;
+  t.over = summand_bundle(l, tensor, t.device);
   widen_to_stage(l, &t);
   return t;
 }
@@ -185,7 +214,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 static bool same_traits(const sli_bundle *b, const traits *t) {
   return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
          b->memory == t->memory && b->held == t->held && b->brief == t->brief &&
-         b->device == t->device &&
+         b->device == t->device && b->over == t->over &&
          !strcmp(b->quota_name, t->quota_name) &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
@@ -220,7 +249,7 @@ static int add_bundle(sli_lowering *l, const traits *t) {
                                 .producer = t->producer, .nconsumers = t->nconsumers,
                                 .consumers = t->consumers, .rate = t->rate, .memory = t->memory,
                                 .device = t->device, .held = t->held, .brief = t->brief,
-                                .leader = SL_NONE, .initial = t->initial};
+                                .leader = SL_NONE, .over = t->over, .initial = t->initial};
   l->nbundles++;
   if (t->producer != SL_NONE) {
     sli_group *g = &l->groups[t->producer];
@@ -256,7 +285,7 @@ static void add_credit(sli_lowering *l, int forward, int backward, const char *n
   traits t = {.producer = forward, .nconsumers = 1,
               .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
               .memory = SL_MEMORY_ACTIVATIONS, .quota_name = name,
-              .device = l->groups[forward].device};
+              .device = l->groups[forward].device, .over = SL_NONE};
   t.consumers[0] = backward;
   widen_to_stage(l, &t);
   int at = find_bundle(l, &t);

@@ -53,7 +53,8 @@ static void add_turn(sli_lowering *l, int from, int to, bool first) {
                                 .quota_name = "turn", .producer = from, .nconsumers = 1,
                                 .consumers = reader, .rate = SLI_PER_TICK,
                                 .memory = SL_MEMORY_ACTIVATIONS, .device = a->device,
-                                .initial = first, .turn = true, .leader = SL_NONE};
+                                .initial = first, .turn = true, .leader = SL_NONE,
+                                .over = SL_NONE};
   SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
   a->outputs[a->noutputs++] = at;
   SLI_GROW(b->inputs, (size_t)b->ninputs, b->input_capacity);

@@ -76,6 +76,7 @@ static int32_t add_end(sli_lowering *l, int32_t from, const sli_bundle *b, const
   far.initial = 0;
   far.pool = SL_NONE;
   far.shares = 0;
+  far.over = 0;
   far.slot_bytes = h->on_the_way ? 0 : b->bytes;
   far.payload_bytes = h->on_the_way ? 0 : b->payload_bytes;
   if (h->quota_name) {

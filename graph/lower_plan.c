@@ -130,6 +130,19 @@ static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
   return aside;
 }
 
+/* The register it lies over, as 1 + its number; 0 where either has several slots, or weights
+ * have, so that a step's gradients do not wait for those of the step before. */
+static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
+  if (b->over == SL_NONE) return 0;
+  sli_bundle *under = &l->bundles[b->over];
+  bool single = SLI_MAX(b->quota, b->quota_most) == 1 &&
+                SLI_MAX(under->quota, under->quota_most) == 1 &&
+                sli_lower_given(l, "param", l->groups[b->producer].stage) <= 1;
+  if (!single || under->covered) return 0;
+  under->covered = true;
+  return under->reg + 1;
+}
+
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[b->device / l->ranks];
   b->reg = sl_plan_add_register(
@@ -142,6 +155,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .memory = b->memory, .slot_bytes = b->bytes,
                              .payload_bytes = b->payload_bytes, .aside = is_aside(l, b),
                              .shares = b->leader == SL_NONE ? 0 : l->bundles[b->leader].reg + 1,
+                             .over = lies_over(l, b),
                              .activation = b->activation});
 }
 

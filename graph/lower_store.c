@@ -82,7 +82,8 @@ static void add_link(sli_lowering *l, const char *name, int number, int from, in
   l->bundles[at] = (sli_bundle){
       .name = name_at(l, full, a->stage, a->rank), .quota_name = name,
       .producer = from, .nconsumers = 1, .consumers = consumers, .rate = SLI_PER_STORE,
-      .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes, .leader = SL_NONE};
+      .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes, .leader = SL_NONE,
+      .over = SL_NONE};
   SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
   a->outputs[a->noutputs++] = at;
   SLI_GROW(b->inputs, (size_t)b->ninputs, b->input_capacity);

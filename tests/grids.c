@@ -48,6 +48,7 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
   }
   sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
                             .recompute = g->recompute,
+                            .nquotas = g->nquotas, .quotas = g->quotas,
                             .data_parallel = g->data, .tensor = g->tensor, .shard = g->shard,
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},

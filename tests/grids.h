@@ -36,6 +36,8 @@ typedef struct grid {
   int workers;
   uint64_t jitter_seed;
   int processes;
+  int nquotas;
+  sl_quota quotas[2];
   int ngiven;             /* how tensors lie, where that is not searched for */
   const sl_given_sbp *given;
   int steps;              /* 0: GRID_STEPS */

@@ -55,8 +55,67 @@ static void draw_grid(grid *g, grid_model *m) {
   if (g->data > 1) g->shard = ANY(NULL, "optimizer", "gradients", "parameters");
   m->microbatches = 1 + below(4);
   m->pieces = !strcmp(g->schedule, "seq1f1b") ? 2 : 1 + below(2);
+  if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"param", SL_NONE, 2};
+  if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"grad", SL_NONE, 2};
   g->processes = 1 + below(g->data * g->tensor * g->stages);
 }
+
+/* ---- what lies over another ---------------------------------------------------------------- */
+
+/* reached[actor * 2 + d]: it begins only when one of the marked firings is over, those of d
+ * steps before. Ways through a delay of more than one step are left out. */
+static void follow(const sl_plan *plan, bool *reached) {
+  for (bool more = true; more;) {
+    more = false;
+    for (int32_t a = 0; a < plan->nactors; a++)
+      for (int32_t i = 0; i < plan->actors[a].nin; i++) {
+        const sl_register *r = &plan->regs[plan->actors[a].in[i].reg];
+        for (int d = r->initial; r->producer != SL_NONE && d < 2; d++) {
+          if (!reached[r->producer * 2 + d - r->initial] || reached[a * 2 + d]) continue;
+          reached[a * 2 + d] = more = true;
+        }
+      }
+  }
+}
+
+/* Do all who read `reg` come before what `actor` does `steps` later? Each of them must. */
+static bool all_come_before(const sl_plan *plan, int32_t reg, int32_t actor, int steps) {
+  bool *reached = sli_calloc((size_t)plan->nactors * 2, sizeof *reached), all = true;
+  for (int32_t a = 0; a < plan->nactors; a++)
+    for (int32_t i = 0; i < plan->actors[a].nin; i++) {
+      if (plan->actors[a].in[i].reg != reg) continue;
+      memset(reached, 0, (size_t)plan->nactors * 2 * sizeof *reached);
+      reached[a * 2] = true;
+      follow(plan, reached);
+      all &= reached[actor * 2 + steps];
+    }
+  free(reached);
+  return all;
+}
+
+/* It is written after all have read what was there, and read before that is written again,
+ * whatever the timing. Returns how many there are. */
+static int check_over(const sl_plan *plan, const char *name) {
+  int count = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (!r->over) continue;
+    const sl_register *under = &plan->regs[r->over - 1];
+    CHECK(all_come_before(plan, r->over - 1, r->producer, 0), "%s: %s is written while %s is read",
+          name, r->name, under->name);
+    CHECK(all_come_before(plan, i, under->producer, 1), "%s: %s is read while %s is written", name,
+          r->name, under->name);
+    for (int32_t j = 0; j < i; j++)
+      CHECK(plan->regs[j].over != r->over, "%s: %s and %s both lie over %s", name,
+            plan->regs[j].name, r->name, under->name);
+    count++;
+  }
+  return count;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------- */
+
+static int over; /* registers that lay over others, in all plans */
 
 static void prove_one(uint64_t seed) {
   grid_model m = {0};
@@ -68,8 +127,9 @@ static void prove_one(uint64_t seed) {
   draw_model(&m, &w, m.microbatches * (g.data + below(g.data + 1)));
   lowered_model x;
   grid_lower(&x, &m, &g, NULL);
-  CHECK(!sl_plan_prove(x.plan), "seed %llu: %s: %s", (unsigned long long)seed,
-        grid_format(name, &m, &g), sl_detail());
+  grid_format(name, &m, &g);
+  CHECK(!sl_plan_prove(x.plan), "seed %llu: %s: %s", (unsigned long long)seed, name, sl_detail());
+  over += check_over(x.plan, name);
   lowered_model_fini(&x);
   for (int i = 0; i < w.n; i++) free(w.words[i]);
 }
@@ -79,5 +139,6 @@ int main(int argc, char **argv) {
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : DRAWS;
   printf("seeds %llu .. %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
   for (uint64_t seed = first; seed < first + count; seed++) prove_one(seed);
+  CHECK(over || count < DRAWS, "in no plan does anything lie over anything");
   return 0;
 }

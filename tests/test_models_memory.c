@@ -82,13 +82,13 @@ typedef struct budget {
   int64_t forth[GPT_BLOCKS], back[GPT_BLOCKS], grads[GPT_BLOCKS]; /* whole, by block */
 } budget;
 
-/* What is summed over the data axis once a step: a part of each sum, and all parts joined; few
- * numbers (as the first device has them) are summed by all. */
+/* What is summed over the data axis once a step: a part of each sum, and all parts joined, where
+ * the device's own summand was; few numbers (as the first device has them) are summed by all. */
 static int64_t all_reduced(const gpt_param *p, const budget *b) {
-  int64_t n = local_elements(p, &b->at), whole = aligned_bytes(n), first[2];
+  int64_t n = local_elements(p, &b->at), first[2];
   tensor_part(p, &b->at, 0, first);
-  if (first[0] * first[1] * 4 <= SMALL_BYTES) return whole;
-  return aligned_bytes(share_of(n, b->at.data, b->at.d)) + whole;
+  bool few = first[0] * first[1] * 4 <= SMALL_BYTES;
+  return aligned_bytes(few ? n : share_of(n, b->at.data, b->at.d));
 }
 
 static void count_use(budget *b, const gpt_param *p, const gpt_use *use) {

@@ -123,6 +123,10 @@ typedef struct sl_register {
    * turns: while one may take a slot, each other waits for something that comes after. So
    * they run out of slots as one register would, and the largest slot is large enough. */
   int32_t shares;
+  /* 1 + a register before it in whose memory it lies, 0: its own. Whoever writes it has read
+   * what came of all that was read of that one, and whoever writes that again has read what
+   * came of all that was read of this: so neither has to wait for the other. One slot each. */
+  int32_t over;
   double activation;      /* share of a microbatch's activations one slot stands for */
   bool aside;             /* of no pass: a loss, a norm, the clip's factor */
   /* Derived by sl_plan_finish: */
