@@ -37,8 +37,8 @@ static step *make_map(sl_runtime *rt, const sl_map *map) {
 
 typedef struct tick_ring {
   struct tick_ring *next;
-  int32_t map, firings;
-  int64_t every, count;
+  const sl_actor *of; /* the first that has it */
+  int64_t count;
   tick_step ring[];
 } tick_ring;
 
@@ -47,20 +47,26 @@ static int64_t firing_step(const sl_actor *a, int64_t n) {
   return (n / a->firings_per_step + 1) * sli_every(a) - 1;
 }
 
+/* Groups of ticks change an actor's rank from tick to tick. */
+static bool is_grouped(const sl_actor *a) { return a->rank_group != 0; }
+
+static bool have_the_same_ticks(const sl_actor *a, const sl_actor *b) {
+  return a->ticks == b->ticks && a->firings_per_step == b->firings_per_step &&
+         sli_every(a) == sli_every(b) && is_grouped(a) == is_grouped(b);
+}
+
 /* The ticks of an actor's map, as a ring that is whole both in periods of the
  * map and in steps. */
 static const tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
-  int32_t map = a->ticks, firings = a->firings_per_step;
-  int64_t every = sli_every(a);
   for (const tick_ring *t = rt->ticks; t; t = t->next)
-    if (t->map == map && t->firings == firings && t->every == every) return t;
+    if (have_the_same_ticks(t->of, a)) return t;
   const sl_plan *plan = rt->plan;
-  const sl_map *m = &plan->maps[map];
-  int64_t count = firings, per_step = (int64_t)plan->microbatches * plan->pieces;
+  const sl_map *m = &plan->maps[a->ticks];
+  int64_t firings = a->firings_per_step, count = firings;
+  int64_t per_step = (int64_t)plan->microbatches * plan->pieces;
   while (count % m->period || count / m->period * m->stride % per_step) count += firings;
   tick_ring *t = allot(rt, 1, sizeof *t + (size_t)count * sizeof *t->ring);
-  *t = (tick_ring){.next = rt->ticks, .map = map, .firings = firings, .every = every,
-                   .count = count};
+  *t = (tick_ring){.next = rt->ticks, .of = a, .count = count};
   for (int64_t i = 0; i < count; i++) {
     uint32_t flags;
     sl_tick tick = sli_tick(plan, sl_map_key(m, i, &flags));
@@ -68,7 +74,8 @@ static const tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
                              .microbatch = tick.microbatch, .piece = tick.piece,
                              .ahead = (int32_t)(tick.step - firing_step(a, i)),
                              .next = &t->ring[i + 1 < count ? i + 1 : 0],
-                             .last = (i + 1) % firings == 0};
+                             .last = (i + 1) % firings == 0,
+                             .turns = is_grouped(a) || (i + 1) % firings == 0};
   }
   rt->ticks = t;
   return t;
@@ -136,7 +143,6 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
                         .reg = &rt->regs[from->reg],
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
-                        .wanted = INT64_MIN,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot_own(rt, a->queue->worker, 1, bytes)};
   /* It is not asked about initial slots before its first key. */
@@ -184,7 +190,6 @@ static void make_actor(sl_runtime *rt, int32_t i) {
                .program = runs ? from->program : NULL, .binds = runs,
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
-               .grouped = from->rank_group != 0,
                .fired = fired, .done = fired, .every = sli_every(from), .step = firing_step(from, fired),
                .tick = &ticks->ring[fired % ticks->count],
                .tick_number = sl_plan_tick(rt->plan, i, fired).number,
@@ -222,7 +227,10 @@ static void make_lazy(sl_runtime *rt, actor *w) {
     if (b->plan->cls == SL_CLASS_B && b->plan->stage == w->plan->stage && b->queue == w->queue)
       w->backward = b;
   }
-  for (in_port *p = w->in; p < w->in_end && w->backward; p++) {
+  if (!w->backward) return;
+  w->wanted = allot_own(rt, w->queue->worker, (size_t)w->plan->nin, sizeof *w->wanted);
+  for (in_port *p = w->in; p < w->in_end; p++) {
+    w->wanted[p - w->in] = INT64_MIN;
     if (!p->reg->producer) continue;
     actor *maker = p->reg->producer->actor;
     p->reg->lazy = maker->hurries = maker->queue->selective = true;

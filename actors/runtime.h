@@ -46,6 +46,7 @@ typedef struct tick_step {
   int32_t microbatch, piece;
   int32_t ahead;          /* its step less the actor's own */
   bool last;              /* the last firing of the actor's step */
+  bool turns;             /* or after it the actor's rank may be another */
 } tick_step;
 
 typedef struct in_port {
@@ -55,14 +56,15 @@ typedef struct in_port {
   bool waits;      /* it may be told at launch, and so may the producer: one queue waits for
                       the other on the device */
   uint32_t mask;
-  int64_t wanted;  /* a lazy W's: the key whose slot the producer waits for */
   int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
   int32_t number;  /* among the register's consumers */
+  int32_t *entry;  /* in `ready`, of the key it is at */
   int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready. If it waits, behind
                       them, by the same, the fences, and the latest of these */
   actor *actor;
   reg *reg;
 } in_port;
+_Static_assert(sizeof(in_port) == SLI_CACHE_LINE, "a port is one line");
 
 typedef struct out_port {
   walk at;
@@ -135,8 +137,15 @@ struct reg {
 };
 
 struct actor {
-  /* Priority, the smaller first: class, rank, tick. */
-  _Alignas(SLI_CACHE_LINE) unsigned __int128 order;
+  /* Of the next firing: its tick, and the priority, the smaller first: class, rank, and
+   * in the low half the tick. */
+  _Alignas(SLI_CACHE_LINE) union {
+    unsigned __int128 order;
+    struct {
+      int64_t tick_number;
+      uint64_t rank;
+    };
+  };
   int32_t missing;       /* ports not satisfied, plus a closed gate */
   uint64_t since_ns;     /* when it became able to fire */
   int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
@@ -149,15 +158,15 @@ struct actor {
   _Atomic int64_t done;  /* those that are complete; whoever looks on reads it, relaxed */
   int64_t every;         /* steps from one in which it fires to the next */
   const sl_program *program; /* NULL: nothing to run */
-  int64_t tick_number, step; /* of the next firing */
-  uint64_t order_base;   /* class and rank */
+  int64_t step;          /* of the next firing */
+  uint64_t order_base;   /* class and rank, without what groups of ticks add */
   int32_t id;
-  bool grouped;          /* the rank has groups of ticks */
   bool gated;            /* waits for its next step to begin */
   bool hurries;          /* some output is lazy: tells when it waits */
   bool binds;            /* its queue looks at data */
   bool waits;            /* some of its ports do */
   const actor *backward; /* of a lazy W: the B of its stage, else NULL */
+  int64_t *wanted;       /* of a lazy W: [inputs] the key whose slot the producer waits for */
   sl_firing firing;      /* of the launch under way */
   sl_move *move;         /* of a link that leads to another process */
   void **bases;          /* [inputs, outputs, workspace] */

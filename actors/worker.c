@@ -59,20 +59,19 @@ static inline void list_queue(worker *w, queue *q) {
   w->last = q;
 }
 
-/* What the group of the tick, counted within its step, adds to the rank. */
-static uint64_t group_rank(const sl_runtime *rt, const actor *a) {
-  int64_t in_step = (int64_t)a->tick->microbatch * rt->plan->pieces + a->tick->piece;
-  return (uint64_t)((in_step + a->plan->rank_shift) / a->plan->rank_group * a->plan->rank_stride);
+/* The rank of the next firing: a group of ticks, counted within the step, goes before the
+ * next. */
+static void find_rank(const sl_runtime *rt, actor *a) {
+  const sl_actor *plan = a->plan;
+  int64_t in_step = (int64_t)a->tick->microbatch * rt->plan->pieces + a->tick->piece, group = 0;
+  if (plan->rank_group) group = (in_step + plan->rank_shift) / plan->rank_group;
+  a->rank = a->order_base + (uint64_t)(group * plan->rank_stride);
 }
 
 /* The runnable actors of a queue are kept in order, the next one last: most
  * newcomers belong near the end. */
 static inline void make_runnable(worker *w, actor *a) {
   queue *q = a->queue;
-  int64_t tick = a->tick_number;
-  uint64_t high = a->order_base;
-  if (UNLIKELY(a->grouped)) high += group_rank(w->rt, a);
-  a->order = (unsigned __int128)high << 64 | (uint64_t)tick;
   a->since_ns = w->now_ns;
   actor **at = q->runnable + q->nrunnable++;
   for (; at > q->runnable && at[-1]->order <= a->order; at--) *at = at[-1];
@@ -227,13 +226,13 @@ static void set_quota(worker *w, reg *r) {
 
 /* A slot is complete. On the consumer's worker. */
 static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) {
-  int32_t *entry = &p->ready[key & p->mask];
   if (LIKELY(p->waiting && p->at.key == key)) {
-    *entry = slot + 1;
+    *p->entry = slot + 1;
     p->waiting = false;
     satisfy(w, p->actor, p->cause);
     return;
   }
+  int32_t *entry = &p->ready[key & p->mask];
   SLI_CHECK(*entry == 0, "actor %s: key %lld of register %s arrived twice", p->actor->plan->name,
             (long long)key, w->rt->plan->regs[p->reg->id].name);
   *entry = slot + 1;
@@ -391,8 +390,8 @@ static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, ui
 
 /* The producer waits for a slot: the one that a lazy W has is not to be put off. */
 static void want(worker *w, in_port *p, int64_t step) {
-  if (p->actor->step < step) return; /* by then it is back */
-  p->wanted = p->at.key;
+  if (p->actor->step < step || !p->actor->wanted) return; /* by then it is back */
+  p->actor->wanted[p - p->actor->in] = p->at.key;
   if (p->actor->queue->nrunnable) list_queue(w, p->actor->queue);
 }
 
@@ -472,7 +471,9 @@ static inline void next_tick(worker *w, actor *a) {
   a->fired++;
   a->tick_number += t->delta;
   a->tick = t->next;
-  if (LIKELY(!t->last)) return;
+  if (LIKELY(!t->turns)) return;
+  find_rank(w->rt, a);
+  if (!t->last) return;
   a->step += a->every;
   ask_gate(w, a);
 }
@@ -480,7 +481,8 @@ static inline void next_tick(worker *w, actor *a) {
 /* ---- firing ---------------------------------------------------------------------- */
 
 static inline void look_at_input(in_port *p) {
-  if ((p->at.now->flags & SL_FIRST) && !p->ready[p->at.key & p->mask]) {
+  p->entry = &p->ready[p->at.key & p->mask];
+  if ((p->at.now->flags & SL_FIRST) && !*p->entry) {
     p->waiting = true;
     p->actor->missing++;
   }
@@ -495,6 +497,7 @@ static inline void look_at_output(out_port *p) {
 
 void sli_actor_start(worker *w, actor *a) {
   a->missing = 1;
+  find_rank(w->rt, a);
   for (in_port *p = a->in; p < a->in_end; p++) look_at_input(p);
   for (out_port *p = a->out; p < a->out_end; p++) look_at_output(p);
   a->cause = SL_WAIT_START;
@@ -530,8 +533,8 @@ static inline void announce(worker *w, out_port *p, flight *f) {
 }
 
 static inline void give_back(worker *w, in_port *p, flight *f) {
-  int32_t *entry = &p->ready[p->at.key & p->mask], slot = *entry - 1;
-  *entry = 0;
+  int32_t slot = *p->entry - 1;
+  *p->entry = 0;
   if (LIKELY(p->reg->only && (!f || p->early))) add_free(w, p->reg, slot);
   else if (!f || p->early) tell_free(w, p->reg, p->at.key, slot);
   else if (p->waits) tell_free_early(w, p, p->at.key, slot, f->fence);
@@ -591,7 +594,7 @@ static void bind(actor *a) {
   uint8_t *first = a->first;
   for (const in_port *p = a->in; p < a->in_end; p++, base++, first++)
     *base = p->at.now->flags & SL_SKIP
-                ? NULL : slot_address(p->reg, p->ready[p->at.key & p->mask] - 1);
+                ? NULL : slot_address(p->reg, *p->entry - 1);
   for (const out_port *p = a->out; p < a->out_end; p++, base++, first++) {
     *base = p->at.now->flags & SL_SKIP ? NULL : slot_address(p->reg, p->slot);
     *first = (p->at.now->flags & SL_FIRST) != 0;
@@ -779,7 +782,7 @@ static bool is_held_back(const actor *a) {
   const actor *b = a->backward;
   if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
   for (const in_port *p = a->in; p < a->in_end; p++)
-    if (p->wanted == p->at.key || (p->reg->device == a->queue->device && !pool_allows(p->reg)))
+    if (a->wanted[p - a->in] == p->at.key || (p->reg->device == a->queue->device && !pool_allows(p->reg)))
       return false;
   return true;
 }
@@ -805,9 +808,7 @@ static bool is_near(const worker *w, const queue *q, const in_port *p) {
 static bool better_is_near(const worker *w, const queue *q, const actor *a) {
   for (int32_t i = 0; i < q->nactors; i++) {
     const actor *b = q->actors[i];
-    if (b->missing != 1 || b->gated) continue;
-    uint64_t high = b->order_base + (b->grouped ? group_rank(w->rt, b) : 0);
-    if (((unsigned __int128)high << 64 | (uint64_t)b->tick_number) >= a->order) continue;
+    if (b->missing != 1 || b->gated || b->order >= a->order) continue;
     for (const in_port *p = b->in; p < b->in_end; p++)
       if (p->waiting && is_near(w, q, p)) return true;
   }
@@ -873,26 +874,24 @@ static bool bring_allowed(worker *w, queue *q) {
 /* Starts the best firing of the queue whose turn it is. The queue stays listed
  * meanwhile, so that what the firing makes runnable there need not list it; it
  * leaves the ring when it has no more to start, or takes no more. */
-static ALWAYS_INLINE bool start_one(worker *w, bool plain) {
-  if (!w->last) return false;
+static ALWAYS_INLINE void start_one(worker *w, bool plain) {
   queue *q = w->last->next;
   if (!plain && UNLIKELY(q->look_ahead_ns) && !q->passed) {
     q->passed = true; /* others go first: what they start is what there is to see */
     w->last = q;
-    return true;
+    return;
   }
-  q->passed = false;
+  if (!plain) q->passed = false;
   if (plain || !q->selective || bring_allowed(w, q)) {
     bool takes = fire(w, q, q->runnable[--q->nrunnable], plain);
     if (LIKELY(takes && q->nrunnable)) {
       w->last = q;
-      return true;
+      return;
     }
   }
   q->listed = q->inflight == q->run_ahead; /* a full one is listed when a firing retires */
   if (q == w->last) w->last = NULL;
   else w->last->next = q->next;
-  return true;
 }
 
 /* ---- nothing to do -------------------------------------------------------------------- */
@@ -1048,12 +1047,15 @@ void sli_worker_run(worker *w) {
   open_gates(w);
   for (;;) {
     if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
-    if (LIKELY(w->plain)) {
-      if (LIKELY(start_one(w, true))) continue;
-    } else {
-      if (w->peers) w->peers->progress(w->peers->ctx);
-      if (w->nawaited) retire(w);
-      if (start_one(w, false)) continue;
+    if (LIKELY(w->plain && w->last)) {
+      start_one(w, true);
+      continue;
+    }
+    if (w->peers) w->peers->progress(w->peers->ctx);
+    if (w->nawaited) retire(w);
+    if (w->last) {
+      start_one(w, false);
+      continue;
     }
     if (UNLIKELY(look_at_gates(w))) continue;
     if (finished(w)) break;
