@@ -50,22 +50,22 @@ typedef struct sli_message {
 _Static_assert(sizeof(sli_message) <= 48, "a message and its sequence number share a line");
 
 typedef struct sli_cell {
-  _Alignas(SLI_CACHE_LINE) _Atomic uint64_t sequence;
+  _Alignas(SLI_LINE_PAIR) _Atomic uint64_t sequence;
   sli_message message;
 } sli_cell;
 
 typedef struct sli_mailbox {
   sli_cell *cells;
   uint64_t mask;
-  _Alignas(SLI_CACHE_LINE) _Atomic uint64_t tail; /* pushers: next ticket */
-  _Alignas(SLI_CACHE_LINE) const sli_cell *next;  /* owner only: the cell to take ... */
+  _Alignas(SLI_LINE_PAIR) _Atomic uint64_t tail; /* pushers: next ticket */
+  _Alignas(SLI_LINE_PAIR) const sli_cell *next;  /* owner only: the cell to take ... */
   uint64_t wanted;                                /* ... when it has this sequence */
 } sli_mailbox;
 
 static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
   uint64_t size = 16;
   while (size < most_messages + 1) size *= 2;
-  box->cells = aligned_alloc(SLI_CACHE_LINE, size * sizeof *box->cells);
+  box->cells = aligned_alloc(SLI_LINE_PAIR, size * sizeof *box->cells);
   SLI_CHECK(box->cells, "no memory for a mailbox of %llu messages", (unsigned long long)size);
   for (uint64_t i = 0; i < size; i++) atomic_init(&box->cells[i].sequence, 0);
   box->mask = size - 1;

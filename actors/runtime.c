@@ -416,7 +416,7 @@ static int32_t *share_workers(const sl_runtime *rt) {
 }
 
 static worker *allot_workers(int32_t most) {
-  worker *workers = aligned_alloc(SLI_CACHE_LINE, (size_t)most * sizeof *workers);
+  worker *workers = aligned_alloc(SLI_LINE_PAIR, (size_t)most * sizeof *workers);
   SLI_CHECK(workers, "no memory for %d workers", most);
   memset(workers, 0, (size_t)most * sizeof *workers);
   return workers;

@@ -272,7 +272,7 @@ struct worker {
   sli_arena memory;        /* of what is its own: nobody else touches these cache lines */
   sl_status status;        /* of opening its queues */
   char *detail;
-  _Alignas(SLI_CACHE_LINE) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
+  _Alignas(SLI_LINE_PAIR) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
   sli_mailbox mailbox;
 };
 

@@ -14,6 +14,8 @@
 #define SLI_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SLI_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define SLI_CACHE_LINE 64
+/* Lines that processors fetch together: what others write lies further apart than that. */
+#define SLI_LINE_PAIR 128
 
 /* A broken invariant: says where and what, then aborts. Always compiled in. */
 noreturn void sli_broken(const char *file, int line, const char *format, ...)
