@@ -39,11 +39,13 @@ typedef struct sli_group {
   size_t workspace_bytes;
   double seconds;
   int32_t actor;
+  int before;            /* the group of this device made before it, or SL_NONE */
 } sli_group;
 
 /* Tensors that travel together: one register. */
 typedef struct sli_bundle {
   const char *name, *quota_name;
+  int twins;             /* of this name on its device, before it */
   int producer;          /* group, or SL_NONE: parameters nobody updates */
   int nconsumers;
   int *consumers;        /* groups, ascending */
@@ -128,6 +130,7 @@ typedef struct sli_lowering {
   size_t group_capacity;
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
+  int *newest;           /* [1 + stages][ranks] see lower_group.c */
   int nbundles;
   size_t bundle_capacity;
   sli_bundle *bundles;
@@ -227,6 +230,9 @@ bool sli_lower_copies(const sli_lowering *l, const char *quota_name);
 
 /* The last that the user gives for a quota at a stage, or 0. */
 int sli_lower_given(const sli_lowering *l, const char *name, int stage);
+
+/* Tensors that its nodes make, at most. */
+int sli_group_results(const sli_group *group);
 
 /* The bundles that a group's node arguments refer to, by port: inputs first. */
 int sli_group_port(const sli_group *group, int bundle, bool output);

@@ -220,21 +220,23 @@ static bool same_traits(const sli_bundle *b, const traits *t) {
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
 
-static const char *bundle_name(sli_lowering *l, const traits *t) {
+/* `twins`: how many there are already of its kind on its device. */
+static const char *bundle_name(sli_lowering *l, const traits *t, int *twins) {
   static const sli_group none = {.stage = SL_NONE};
   const sli_group *from = t->producer == SL_NONE ? &none : &l->groups[t->producer];
-  int twins = 0;
-  for (int i = 0; i < l->nbundles; i++) {
+  *twins = 0;
+  for (int i = l->nbundles - 1; i >= 0 && !*twins; i--) {
     const sli_bundle *b = &l->bundles[i];
     const sli_group *other = b->producer == SL_NONE ? &none : &l->groups[b->producer];
-    twins += other->stage == from->stage && other->rank == from->rank &&
-             !strcmp(b->quota_name, t->quota_name);
+    if (other->stage == from->stage && other->rank == from->rank &&
+        !strcmp(b->quota_name, t->quota_name))
+      *twins = b->twins + 1;
   }
   char at[32] = "";
   if (from->rank) snprintf(at, sizeof at, "@%d#%d", from->stage, from->rank);
   else if (from->stage != SL_NONE) snprintf(at, sizeof at, "@%d", from->stage);
-  return twins ? sli_arena_format(&l->arena, "%s.%d%s", t->quota_name, twins + 1, at)
-               : sli_arena_format(&l->arena, "%s%s", t->quota_name, at);
+  return *twins ? sli_arena_format(&l->arena, "%s.%d%s", t->quota_name, *twins + 1, at)
+                : sli_arena_format(&l->arena, "%s%s", t->quota_name, at);
 }
 
 static void add_port(int **ports, int *count, size_t *capacity, int bundle) {
@@ -244,8 +246,9 @@ static void add_port(int **ports, int *count, size_t *capacity, int bundle) {
 
 static int add_bundle(sli_lowering *l, const traits *t) {
   SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
-  int at = l->nbundles;
-  l->bundles[at] = (sli_bundle){.name = bundle_name(l, t), .quota_name = t->quota_name,
+  int at = l->nbundles, twins;
+  const char *name = bundle_name(l, t, &twins);
+  l->bundles[at] = (sli_bundle){.name = name, .twins = twins, .quota_name = t->quota_name,
                                 .producer = t->producer, .nconsumers = t->nconsumers,
                                 .consumers = t->consumers, .rate = t->rate, .memory = t->memory,
                                 .device = t->device, .held = t->held, .brief = t->brief,
@@ -263,8 +266,12 @@ static int add_bundle(sli_lowering *l, const traits *t) {
 }
 
 static int find_bundle(const sli_lowering *l, const traits *t) {
-  for (int i = 0; i < l->nbundles; i++)
-    if (same_traits(&l->bundles[i], t)) return i;
+  const sli_group *from = t->producer == SL_NONE ? NULL : &l->groups[t->producer];
+  int n = from ? from->noutputs : l->nbundles;
+  for (int i = 0; i < n; i++) {
+    int at = from ? from->outputs[i] : i;
+    if (same_traits(&l->bundles[at], t)) return at;
+  }
   return SL_NONE;
 }
 
@@ -355,7 +362,7 @@ static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
 /* Greedy by size: large tensors first, each at its lowest fit. */
 static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   sli_group *g = &l->groups[group];
-  interval *all = sli_calloc((size_t)l->g->ntensors, sizeof *all);
+  interval *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
@@ -396,6 +403,12 @@ void sli_lower_bundle(sli_lowering *l) {
 #ifndef NDEBUG
   sli_lower_check_places(l, &u);
 #endif
+}
+
+int sli_group_results(const sli_group *group) {
+  int n = 0;
+  for (int i = 0; i < group->nnodes; i++) n += group->nodes[i]->nout;
+  return n;
 }
 
 int sli_group_port(const sli_group *group, int bundle, bool output) {

@@ -167,12 +167,17 @@ static bool is_kin(const sli_group *g, const kin *k) {
          (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->brief));
 }
 
+/* The newest group on a device of a stage, or of all stages. */
+static int *newest_on(const sli_lowering *l, int stage, int rank) {
+  return &l->newest[(stage + 1) * l->ranks + rank];
+}
+
 /* Sources and reports stay single, but for what is cut from a source; everything else joins
  * its kin. The newest groups are the likeliest. */
 static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->group_of[n->in[0]->producer->id];
   if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
-  for (int i = l->ngroups - 1; i >= 0; i--)
+  for (int i = *newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->groups[i].before)
     if (!l->groups[i].host || n->block < 0)
       if (is_kin(&l->groups[i], k)) return i;
   return SL_NONE;
@@ -193,14 +198,15 @@ static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) 
  * the process that speaks for the job. */
 static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
   SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
+  int *newest = newest_on(l, k->stage, k->rank);
   bool about_all = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
   l->groups[l->ngroups] = (sli_group){
       .name = group_name(l, n, k), .cls = k->cls, .stage = k->stage, .rank = k->rank,
       .level = k->level, .part = k->part, .axis = k->axis, .back = k->back || is_backward(n),
       .device = about_all ? 0 : sli_lower_device(l, k->stage, k->rank),
       .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
-      .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n)};
-  return l->ngroups++;
+      .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n), .before = *newest};
+  return *newest = l->ngroups++;
 }
 
 /* ---- names ------------------------------------------------------------------------------ */
@@ -243,6 +249,9 @@ void sli_lower_group(sli_lowering *l) {
   find_ways(&x);
   find_levels(&x);
   put_off(&x);
+  int places = (l->stages + 1) * l->ranks;
+  l->newest = sli_arena_alloc(&l->arena, (size_t)places * sizeof *l->newest);
+  for (int i = 0; i < places; i++) l->newest[i] = SL_NONE;
   l->group_of = sli_arena_alloc(&l->arena, n * sizeof *l->group_of);
   for (int i = 0; i < g->nnodes; i++) {
     kin k = kin_of(l, &x, g->nodes[i]);

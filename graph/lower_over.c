@@ -102,7 +102,7 @@ static void check_pair(const sli_lowering *l, const sli_group *g, const span *no
 }
 
 static void check_group(const sli_lowering *l, const sli_uses *u, const sli_group *g) {
-  span *all = sli_calloc((size_t)l->g->ntensors, sizeof *all);
+  span *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {

@@ -49,8 +49,9 @@ static void mark_stored(sli_lowering *l) {
 }
 
 static bool updates_stored(const sli_lowering *l, int group) {
-  for (int i = 0; i < l->nbundles; i++)
-    if (l->bundles[i].producer == group && l->bundles[i].stored) return true;
+  const sli_group *g = &l->groups[group];
+  for (int i = 0; i < g->noutputs; i++)
+    if (l->bundles[g->outputs[i]].stored) return true;
   return false;
 }
 
@@ -122,9 +123,10 @@ void sli_lower_store_sizes(sli_lowering *l) {
   for (int i = 0; i < l->nbundles && l->store; i++) {
     sli_bundle *to = &l->bundles[i];
     if (to->rate != SLI_PER_STORE || l->groups[to->producer].rate == SLI_PER_STORE) continue;
-    for (int k = 0; k < l->nbundles; k++) {
-      sli_bundle *b = &l->bundles[k];
-      if (b->producer != to->producer || !b->stored) continue;
+    const sli_group *by = &l->groups[to->producer];
+    for (int k = 0; k < by->noutputs; k++) {
+      sli_bundle *b = &l->bundles[by->outputs[k]];
+      if (!b->stored) continue;
       b->image = to->bytes;
       to->bytes += (size_t)versions(b) * b->bytes;
     }
@@ -186,11 +188,11 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
 
 /* Which input of its store group has the copies of what a group updates. */
 static int store_input(const sli_lowering *l, int update) {
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
-    if (g->rate != SLI_PER_STORE || g->stage == SL_NONE) continue;
-    for (int k = 0; k < g->ninputs; k++)
-      if (l->bundles[g->inputs[k]].producer == update) return k;
+  const sli_group *g = &l->groups[update];
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    if (b->rate == SLI_PER_STORE)
+      return sli_group_port(&l->groups[b->consumers[0]], g->outputs[i], false);
   }
   return SL_NONE;
 }
@@ -199,7 +201,8 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
   const sli_home *home = &l->homes[t->id];
   const sli_bundle *b = &l->bundles[home->bundle];
   sli_arena *arena = &l->g->arena;
-  int n = versions(b), input = store_input(l, b->producer);
+  bool copied = l->store && b->producer != SL_NONE;
+  int n = versions(b), input = copied ? store_input(l, b->producer) : SL_NONE;
   for (int v = 0; v < n; v++) {
     SLI_GROW(s->items, (size_t)s->count, s->capacity);
     const char *name = sli_arena_strdup(arena, t->name);
@@ -238,14 +241,14 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
     if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) to = g->outputs[i];
   if (to == SL_NONE || g->rate == SLI_PER_STORE) return 0;
   int target = sli_group_port(g, to, true);
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
-    if (b->producer != group || !b->stored || !b->bytes) continue;
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    if (!b->stored || !b->bytes) continue;
     for (int v = 0; v < versions(b); v++) {
       bool newest = v + 1 == versions(b);
       sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
       sl_type *type = sl_plan_alloc(l->plan, sizeof *type);
-      places[0] = (sl_place){sli_group_port(g, i, newest), 0};
+      places[0] = (sl_place){sli_group_port(g, g->outputs[i], newest), 0};
       places[1] = (sl_place){target, b->image + (size_t)v * b->bytes};
       *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
       calls[n++] = (sl_program_call){
@@ -257,10 +260,10 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
 }
 
 int sli_lower_store_calls(const sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
   int n = 0;
-  for (int i = 0; i < l->nbundles && l->store; i++)
-    if (l->bundles[i].producer == group && l->bundles[i].stored)
-      n += versions(&l->bundles[i]);
+  for (int i = 0; i < g->noutputs && l->store; i++)
+    if (l->bundles[g->outputs[i]].stored) n += versions(&l->bundles[g->outputs[i]]);
   return n;
 }
 
