@@ -1,31 +1,13 @@
 # actorrun and actortrace as a user meets them: what they print, what they leave
 # behind and how they end, with good input and bad.
 set -u
-bin=$SLUICE_BUILD/bin
-reference=$SLUICE_SOURCE/tests/reference
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
 small="--layers 2 --width 32 --heads 2 --context 32 --batch 4 --data $reference/tokens.u16"
 
-die() {
-  echo "FAILED: $*" >&2
-  echo "--- standard output" >&2; cat out >&2
-  echo "--- standard error" >&2; cat err >&2
-  exit 1
-}
-
 # run STATUS WORDS...: actorrun ends with that status
-run() {
-  local want=$1 got
-  shift
-  "$bin/actorrun" "$@" >out 2>err
-  got=$?
-  [ $got -eq "$want" ] || die "actorrun $*: status $got, not $want"
-}
-
-says() { grep -qF -- "$1" "$2" || die "\"$1\" is not in what was said"; }
+run() { ends "$1" "$actorrun" "${@:2}"; }
 
 # refused STATUS TEXT WORDS...: ends with that status and one line that says TEXT
 refused() {
@@ -33,16 +15,14 @@ refused() {
   shift 2
   run "$status" "$@"
   says "$text" err
-  [ "$(grep -c '^actorrun: ' err)" -eq 1 ] || die "actorrun $*: one line says why"
+  [ "$(grep -c '^actorrun: ' err)" -eq 1 ] || fail "actorrun $*: one line says why"
 }
-
-losses() { grep -o '"loss_hex":[^,]*' "$1"; }
 
 # ---- help ------------------------------------------------------------------------------
 run 0 --help
 says "--microbatches" out; says "1f1b" out; says "llama" out
 run 0 gpt --help
-grep -q -- --kv-heads out && die "gpt has no --kv-heads"
+grep -q -- --kv-heads out && fail "gpt has no --kv-heads"
 says "--layers" out
 run 0 --version
 
@@ -100,7 +80,7 @@ says "compiling bad.c failed" err; says "bad.c:1" err
 printf 'int x;\n' >nothing.c
 refused 2 "nothing.c exports no model" nothing.c
 CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c
-[ -z "$(find . -name '*.tmp.*')" ] || die "temporaries are left"
+[ -z "$(find . -name '*.tmp.*')" ] || fail "temporaries are left"
 
 # ---- a run and what it leaves ----------------------------------------------------------
 run 0 --steps 3 --stages 2 --microbatches 2 --report r.json --trace t.trace --save w.safetensors \
@@ -110,28 +90,28 @@ for field in model options plan_hash clock schedule quotas steps loss_hex bubble
              step_seconds devices peak_activations peak_bytes firings plan_seconds start_seconds; do
   says "\"$field\"" r.json
 done
-[ "$(losses r.json | wc -l)" -eq 3 ] || die "the report has three losses"
-[ -s p.txt ] || die "the plan was written"
-"$bin/actortrace" rows t.trace >rows 2>err || die "actortrace rows"
+[ "$(hexes r.json | wc -l)" -eq 3 ] || fail "the report has three losses"
+[ -s p.txt ] || fail "the plan was written"
+"$bin/actortrace" rows t.trace >rows 2>err || fail "actortrace rows"
 [ "$(head -n 1 rows)" = "$(printf \
   'step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor')" ] ||
-  die "the rows have their header"
+  fail "the rows have their header"
 # Two forwards and two backwards on each of two devices in each of three steps.
 for device in 0 1; do
   for class in F B; do
     n=$(awk -v d=$device -v c=$class -F'\t' '$2 == d && $3 == c' rows | wc -l)
-    [ "$n" -eq 6 ] || die "device $device has 6 firings of class $class, not $n"
+    [ "$n" -eq 6 ] || fail "device $device has 6 firings of class $class, not $n"
   done
 done
 run 0 --steps 3 --microbatches 2 --report r1.json --init "$reference/hf_gpt2/model.safetensors" \
   gpt $small
-[ "$(losses r.json)" = "$(losses r1.json)" ] || die "two stages give one stage's losses"
+[ "$(hexes r.json)" = "$(hexes r1.json)" ] || fail "two stages give one stage's losses"
 
 # ---- pieces of sequences ---------------------------------------------------------------
 run 0 --steps 3 --microbatches 2 --pieces 3 --report r3.json gpt $small
 run 0 --steps 3 --microbatches 2 --pieces 3 --stages 2 --schedule zb-h1 --report r4.json gpt $small
-[ "$(losses r3.json)" = "$(losses r4.json)" ] || die "pieces give the same bits on two stages"
-tr -d ' \t\n' <r4.json | grep -q '"piece_lengths":\[11,11,10\]' || die "the report has the lengths"
+[ "$(hexes r3.json)" = "$(hexes r4.json)" ] || fail "pieces give the same bits on two stages"
+tr -d ' \t\n' <r4.json | grep -q '"piece_lengths":\[11,11,10\]' || fail "the report has the lengths"
 
 # In bf16 the losses are near those of fp32 where the CPU can do it, or is made
 # to, and do not depend on the stages; where it cannot they are fp32's.
@@ -145,12 +125,12 @@ for emulate in 0 1; do
     run 0 --steps 3 --dtype bf16 --stages $stages --microbatches 2 --report b$stages.json \
       --init "$reference/hf_gpt2/model.safetensors" gpt $small
   done
-  [ "$(losses b1.json)" = "$(losses b2.json)" ] || die "two stages give one stage's losses in bf16"
-  near b1.json r1.json || die "losses in bf16 are near those in fp32"
+  [ "$(hexes b1.json)" = "$(hexes b2.json)" ] || fail "two stages give one stage's losses in bf16"
+  near b1.json r1.json || fail "losses in bf16 are near those in fp32"
   if grep -q '"products":.*"f32"' b1.json; then
-    [ "$(losses b1.json)" = "$(losses r1.json)" ] || die "without bf16 it is fp32"
+    [ "$(hexes b1.json)" = "$(hexes r1.json)" ] || fail "without bf16 it is fp32"
   else
-    [ "$(losses b1.json)" != "$(losses r1.json)" ] || die "bf16 is something else than fp32"
+    [ "$(hexes b1.json)" != "$(hexes r1.json)" ] || fail "bf16 is something else than fp32"
   fi
 done
 unset SLUICE_CPU_BF16
@@ -158,12 +138,12 @@ refused 2 "--dtype fp16: it is one of fp32, bf16" --dtype fp16 gpt $small
 
 # Saved and loaded again, nothing has changed.
 run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small
-cmp -s w.safetensors w2.safetensors || die "loading and saving gives the same file"
+cmp -s w.safetensors w2.safetensors || fail "loading and saving gives the same file"
 
 # ---- bad traces ------------------------------------------------------------------------
 trace_refused() {
   "$bin/actortrace" "${@:3}" >out 2>err
-  [ $? -eq "$1" ] || die "actortrace ${*:3}: not status $1"
+  [ $? -eq "$1" ] || fail "actortrace ${*:3}: not status $1"
   says "$2" err
 }
 trace_refused 2 "no command"
@@ -175,12 +155,12 @@ head -c 40 t.trace >cut.trace
 trace_refused 2 "cut.trace is truncated" rows cut.trace
 head -c $(($(wc -c <t.trace) - 100)) t.trace >cut.trace
 trace_refused 0 "newest firings are missing" rows cut.trace
-[ "$(wc -l <out)" -eq $(($(wc -l <rows) - 2)) ] || die "all whole firings are there"
+[ "$(wc -l <out)" -eq $(($(wc -l <rows) - 2)) ] || fail "all whole firings are there"
 
 # ---- users' own graphs -----------------------------------------------------------------
 run 0 --steps 300 --report r.json "$SLUICE_SOURCE/examples/spiral.c"
 awk -F'[:,]' '/"loss":/ {last = $2} END {exit !(last < 0.3)}' r.json ||
-  die "the spirals are learned"
+  fail "the spirals are learned"
 run 0 --steps 2 --stages 2 "$SLUICE_SOURCE/models/gpt.c" $small
 cc -shared -fPIC -I"$SLUICE_SOURCE/include" -o spiral.so "$SLUICE_SOURCE/examples/spiral.c" -lm
 run 0 --steps 2 spiral.so
@@ -190,44 +170,44 @@ refused 2 "has no f32 output \"logits\"" --steps 1 --generate 3 spiral.so
 
 # ---- generation ------------------------------------------------------------------------
 run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature 0 gpt $small
-[ "$(wc -c <out)" -eq 15 ] || die "a prompt of 4, 10 more, a new line"
+[ "$(wc -c <out)" -eq 15 ] || fail "a prompt of 4, 10 more, a new line"
 cp out first
 run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature 0 gpt $small
-cmp -s out first || die "the likeliest text is always the same"
+cmp -s out first || fail "the likeliest text is always the same"
 refused 2 "it is a list of numbers" --steps 0 --generate 2 --prompt words gpt $small --vocab 300
 run 0 --steps 0 --generate 40 --prompt "1 2,299" llama $small --vocab 300
-[ "$(wc -w <out)" -eq 43 ] || die "numbers for a vocabulary that is not bytes"
+[ "$(wc -w <out)" -eq 43 ] || fail "numbers for a vocabulary that is not bytes"
 
 # ---- when a run goes wrong -------------------------------------------------------------
 cp w.safetensors kept.safetensors
 refused 1 "step" --steps 20 --save w.safetensors --report r.json gpt $small --lr 1e30 --clip 0 \
   --warmup 0
 says "the loss of step 1, microbatch 0, is" err
-cmp -s w.safetensors kept.safetensors || die "values that are not finite are not saved"
+cmp -s w.safetensors kept.safetensors || fail "values that are not finite are not saved"
 says '"failed"' r.json
 (ulimit -f 8; trap '' XFSZ; refused 1 "w.safetensors" --steps 1 --save w.safetensors gpt $small) ||
   exit 1
-cmp -s w.safetensors kept.safetensors || die "a full disk leaves the old file"
-[ -z "$(find . -name '*.tmp.*')" ] || die "temporaries are left"
+cmp -s w.safetensors kept.safetensors || fail "a full disk leaves the old file"
+[ -z "$(find . -name '*.tmp.*')" ] || fail "temporaries are left"
 refused 1 "No space left on device" --steps 1 --save /dev/full gpt $small
 
 # ---- Ctrl-C ----------------------------------------------------------------------------
-"$bin/actorrun" --steps 1000000 --stages 2 --microbatches 2 --save stopped.safetensors gpt $small \
+"$actorrun" --steps 1000000 --stages 2 --microbatches 2 --save stopped.safetensors gpt $small \
   >out 2>err &
 pid=$!
 for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
 kill -INT $pid
-wait $pid || die "Ctrl-C ends a run with status 0"
+wait $pid || fail "Ctrl-C ends a run with status 0"
 says "stopped after step" out
 run 0 --steps 0 --init stopped.safetensors --save w2.safetensors gpt $small
-cmp -s stopped.safetensors w2.safetensors || die "what was saved is whole"
+cmp -s stopped.safetensors w2.safetensors || fail "what was saved is whole"
 
 # ---- a terminal ------------------------------------------------------------------------
 if command -v script >/dev/null; then
   script -qec "'$bin/actorrun' --steps 40 gpt $small" /dev/null >out 2>err </dev/null ||
-    die "a run on a terminal"
+    fail "a run on a terminal"
   says "$(printf '\r')step 40/40" out
-  [ "$(grep -c 'step ' out)" -le 2 ] || die "one line is drawn again and again"
+  [ "$(grep -c 'step ' out)" -le 2 ] || fail "one line is drawn again and again"
 fi
 
 # ---- no data ---------------------------------------------------------------------------

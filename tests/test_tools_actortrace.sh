@@ -1,28 +1,12 @@
 # actortrace as a user meets it: pictures, tables, exports that independent
 # readers accept, a page that a browser shows, and words for damaged files.
 set -u
-bin=$SLUICE_BUILD/bin
 tests=$SLUICE_SOURCE/tests
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-die() {
-  echo "FAILED: $*" >&2
-  echo "--- standard output" >&2; head -50 out >&2
-  echo "--- standard error" >&2; cat err >&2
-  exit 1
-}
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
 # trace STATUS WORDS...: actortrace ends with that status
-trace() {
-  local want=$1 got
-  shift
-  "$bin/actortrace" "$@" >out 2>err
-  got=$?
-  [ $got -eq "$want" ] || die "actortrace $*: status $got, not $want"
-}
-says() { grep -qF -- "$1" "$2" || die "\"$1\" is not in what was said"; }
+trace() { ends "$1" "$bin/actortrace" "${@:2}"; }
 refused() {
   local status=$1 text=$2
   shift 2
@@ -30,8 +14,8 @@ refused() {
   says "$text" err
 }
 modelled() {
-  "$bin/actorrun" --quiet --devices timed:4 --stages 4 --microbatches 8 --clock virtual --steps 3 \
-    "$@" pipeline >out 2>err || die "actorrun $*"
+  "$actorrun" --quiet --devices timed:4 --stages 4 --microbatches 8 --clock virtual --steps 3 \
+    "$@" pipeline >out 2>err || fail "actorrun $*"
 }
 
 modelled --cost F=0.01,B=0.01,W=0.01,comm=0.002 --trace a.trace
@@ -58,14 +42,14 @@ escape=$(printf '\033')
 for width in 60 100 173; do
   trace 0 show --width $width a.trace
   picture=$(sed -n '/^timed:/p' out | head -4 | LC_ALL=C.UTF-8 wc -L)
-  [ "$picture" -eq "$width" ] || die "the picture is $picture columns wide, not $width"
+  [ "$picture" -eq "$width" ] || fail "the picture is $picture columns wide, not $width"
 done
-grep -q "$escape" out && die "colours go to a terminal only"
+grep -q "$escape" out && fail "colours go to a terminal only"
 says "Where the time went" out; says "critical path" out; says "One more slot would save" out
 trace 0 show --color --queues --device 1 --step 2 a.trace
-grep -q "$escape\[48;5;25;38;5;231mF0" out || die "forward is blue"
+grep -q "$escape\[48;5;25;38;5;231mF0" out || fail "forward is blue"
 says "step 2," out
-grep -q "^timed:0" out && die "--device shows one device"
+grep -q "^timed:0" out && fail "--device shows one device"
 trace 0 show v.trace
 
 # ---- tables -----------------------------------------------------------------------------
@@ -73,14 +57,14 @@ for t in a b v; do
   trace 0 reasons $t.trace
   awk -F'\t' 'NR == 1 { next } $3 == "span" { span[$1, $2] = $7; next } { sum[$1, $2] += $7 }
     END { for (k in span) { n++; if (sum[k] != span[k]) exit 1 } exit n != 12 }' out ||
-    die "busy and idle times add up to the span"
+    fail "busy and idle times add up to the span"
 done
 trace 0 rows --step 1 --device 2 a.trace
-awk -F'\t' 'NR > 1 && ($1 != 1 || $2 != 2) { exit 1 } END { exit NR < 17 }' out || die "rows are chosen"
+awk -F'\t' 'NR > 1 && ($1 != 1 || $2 != 2) { exit 1 } END { exit NR < 17 }' out || fail "rows are chosen"
 trace 0 diff a.trace b.trace
 says "the plans differ" out; says "send:fwd@0>1" out; says "By device" out
 trace 0 diff a.trace a.trace
-[ "$(grep -c '^the same$' out)" -eq 3 ] || die "nothing differs from itself"
+[ "$(grep -c '^the same$' out)" -eq 3 ] || fail "nothing differs from itself"
 
 # ---- a file cut short is shown as far as it goes --------------------------------------
 head -c $(($(stat -c %s a.trace) * 3 / 4)) a.trace >cut.trace
@@ -94,12 +78,12 @@ refused 2 "cut.trace is truncated" show cut.trace
 for kind in page svg chrome perfetto; do
   for t in a b v; do
     trace 0 $kind $t.trace -o $t.$kind
-    [ -s out ] && die "-o FILE leaves the standard output alone"
+    [ -s out ] && fail "-o FILE leaves the standard output alone"
     trace 0 $kind $t.trace
-    cmp -s out $t.$kind || die "$kind is the same each time"
+    cmp -s out $t.$kind || fail "$kind is the same each time"
   done
 done
-grep -qE 'https?://' a.page && die "the page asks nobody for anything"
+grep -qE 'https?://' a.page && fail "the page asks nobody for anything"
 
 skip() { echo "skipped: $*"; }
 if command -v python3 >/dev/null; then
@@ -110,16 +94,16 @@ if command -v python3 >/dev/null; then
       case $? in
         0) ;;
         77) skip "$kind: $(cat out)" ;;
-        *) die "$kind of $t.trace, read by another" ;;
+        *) fail "$kind of $t.trace, read by another" ;;
       esac
     done
   done
-  python3 "$tests/damage.py" "$bin/actortrace" a.trace 160 2>err || die "damaged files"
+  python3 "$tests/damage.py" "$bin/actortrace" a.trace 160 2>err || fail "damaged files"
 else
   skip "exports are not read back: there is no python3"
 fi
 if command -v rsvg-convert >/dev/null; then
-  rsvg-convert -o a.png a.svg 2>err && [ "$(stat -c %s a.png)" -gt 5000 ] || die "the figure is drawn"
+  rsvg-convert -o a.png a.svg 2>err && [ "$(stat -c %s a.png)" -gt 5000 ] || fail "the figure is drawn"
 else
   skip "the figure is not drawn: there is no rsvg-convert"
 fi
@@ -128,12 +112,12 @@ fi
 if command -v python3 >/dev/null &&
    { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then
   mv a.page a.html
-  python3 "$tests/page_in_chromium.py" a.html 2>err || die "the page"
-  "$bin/actorrun" --quiet --devices timed:8 --stages 8 --microbatches 128 --clock virtual \
+  python3 "$tests/page_in_chromium.py" a.html 2>err || fail "the page"
+  "$actorrun" --quiet --devices timed:8 --stages 8 --microbatches 128 --clock virtual \
     --cost F=0.01,B=0.01,W=0.01,comm=0.002 --schedule zb-h1 --steps 40 --trace large.trace pipeline \
-    >out 2>err || die "a large run"
+    >out 2>err || fail "a large run"
   trace 0 page large.trace -o large.html
-  python3 "$tests/page_in_chromium.py" large.html --large 2>err || die "a large page"
+  python3 "$tests/page_in_chromium.py" large.html --large 2>err || fail "a large page"
 else
   skip "the page is not looked at: there is no chromium"
 fi

@@ -1,38 +1,20 @@
 # actortune as a user meets it: its frontier is one, its commands make the plans it
 # speaks of, and what it predicts is what runs do.
 set -u
-bin=$SLUICE_BUILD/bin
-reference=$SLUICE_SOURCE/tests/reference
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
 small="--layers 4 --width 32 --heads 2 --context 32 --batch 8 --data $reference/tokens.u16"
 
-die() {
-  echo "FAILED: $*" >&2
-  echo "--- standard output" >&2; cat out >&2
-  echo "--- standard error" >&2; cat err >&2
-  exit 1
-}
-
 # tune STATUS WORDS...: actortune ends with that status
-tune() {
-  local want=$1 got
-  shift
-  "$bin/actortune" "$@" >out 2>err
-  got=$?
-  [ $got -eq "$want" ] || die "actortune $*: status $got, not $want"
-}
-
-says() { grep -qF -- "$1" "$2" || die "\"$1\" is not in what was said"; }
+tune() { ends "$1" "$bin/actortune" "${@:2}"; }
 
 refused() {
   local status=$1 text=$2
   shift 2
   tune "$status" "$@"
   says "$text" err
-  [ "$(grep -c '^actortune: ' err)" -eq 1 ] || die "actortune $*: one line says why"
+  [ "$(grep -c '^actortune: ' err)" -eq 1 ] || fail "actortune $*: one line says why"
 }
 
 # Rows of a CSV file without its header: point, bytes, seconds, ...; and the command.
@@ -49,13 +31,13 @@ close() {
 
 monotone() {
   rows "$1" | awk -F, 'NR > 1 && !($2 > bytes && $4 > rate) {exit 1}
-                       {bytes = $2; rate = $4}' || die "$1: more memory, more speed"
+                       {bytes = $2; rate = $4}' || fail "$1: more memory, more speed"
 }
 
 # ---- help and bad command lines ---------------------------------------------------------
 tune 0 --help
 says "--verify" out; says "--microbatches LIST" out; says "zb-v" out
-grep -q -- --dry-run out && die "actortune has no --dry-run"
+grep -q -- --dry-run out && fail "actortune has no --dry-run"
 tune 0 gpt --help
 says "--layers" out
 tune 0 --version
@@ -84,19 +66,19 @@ refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
 tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv \
   --json f.json --svg f.svg gpt $small
 says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out
-[ -s durations-m8.json ] || die "the durations were kept"
+[ -s durations-m8.json ] || fail "the durations were kept"
 monotone f.csv
-[ "$(rows f.csv | wc -l)" -ge 2 ] || die "there is something to choose from"
+[ "$(rows f.csv | wc -l)" -ge 2 ] || fail "there is something to choose from"
 [ "$(grep -c '^ *[0-9]*  actorrun ' out)" -eq "$(rows f.csv | wc -l)" ] ||
-  die "every point has its command"
-grep -q '</svg>' f.svg || die "the figure is whole"
-if command -v xmllint >/dev/null; then xmllint --noout f.svg || die "the figure is XML"; fi
+  fail "every point has its command"
+grep -q '</svg>' f.svg || fail "the figure is whole"
+if command -v xmllint >/dev/null; then xmllint --noout f.svg || fail "the figure is XML"; fi
 n=0
 while read -r command; do
   n=$((n + 1))
   row=$(rows f.csv | sed -n "${n}p")
   IFS=, read -r _ bytes seconds _ _ _ _ _ _ hash _ <<<"$row"
-  eval "$bin/$command --dry-run" >out 2>err || die "$command --dry-run"
+  eval "$bin/$command --dry-run" >out 2>err || fail "$command --dry-run"
   says "plan $hash" out
   # The table's last column against the point's bytes, to the table's digits.
   awk -v want="$bytes" '
@@ -104,13 +86,13 @@ while read -r command; do
                   half = unit * ($(NF - 1) < 100 ? 0.05 : 0.5)
                   if (bytes > most) {most = bytes; error = half}}
     END {d = most - want; if (d < 0) d = -d; exit !(d <= error * 1.001)}' out ||
-    die "$command: the memory table says otherwise than $bytes"
-  eval "$bin/$command --steps 2 --quiet --report r.json" >out 2>err || die "$command"
+    fail "$command: the memory table says otherwise than $bytes"
+  eval "$bin/$command --steps 2 --quiet --report r.json" >out 2>err || fail "$command"
   predicted=$(sed -n '/"predicted"/,$p' r.json >p.json && number p.json step_seconds)
-  close "$predicted" "$seconds" 1e-6 || die "$command: predicts $predicted s, not $seconds"
+  close "$predicted" "$seconds" 1e-6 || fail "$command: predicts $predicted s, not $seconds"
   peak=$(grep -A 8 '"peak_bytes"' r.json | sed -nE 's/.*"total":[[:space:]]*([0-9]+).*/\1/p' |
          sort -n | tail -n 1)
-  [ "$peak" = "$bytes" ] || die "$command: needs $peak bytes, not $bytes"
+  [ "$peak" = "$bytes" ] || fail "$command: needs $peak bytes, not $bytes"
 done < <(commands f.csv)
 
 # With the same durations the same is found.
@@ -118,14 +100,14 @@ tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m
   gpt $small
 tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv b.csv \
   --threads 1 gpt $small
-cmp -s a.csv b.csv || die "any number of threads finds the same"
+cmp -s a.csv b.csv || fail "any number of threads finds the same"
 refused 2 "no report was measured at --microbatches 4" --stages 4 --microbatches 4,8 \
   --profile durations-m8.json gpt $small
 
 # Without kept durations too, the command makes the plan.
 tune 0 --stages 4 --microbatches 8 --schedule 1f1b --effort 20 --measure 2 --csv k.csv gpt $small
 hash=$(rows k.csv | head -n 1 | cut -d, -f10)
-eval "$bin/$(commands k.csv | head -n 1) --dry-run" >out 2>err || die "a dry run"
+eval "$bin/$(commands k.csv | head -n 1) --dry-run" >out 2>err || fail "a dry run"
 says "plan $hash" out
 
 # ---- budgets ---------------------------------------------------------------------------------
@@ -133,7 +115,7 @@ least=$(rows a.csv | head -n 1 | cut -d, -f2) most=$(rows a.csv | tail -n 1 | cu
 tune 0 --stages 4 --microbatches 8 --effort 120 --profile durations-m8.json --csv c.csv \
   --memory "${least}B..${most}B" gpt $small
 rows c.csv | awk -F, -v least="$least" -v most="$most" \
-  '$2 > most || (NR > 1 && $2 <= least) {exit 1}' || die "points lie within the budgets"
+  '$2 > most || (NR > 1 && $2 <= least) {exit 1}' || fail "points lie within the budgets"
 says "--memory ${most}B" c.csv
 
 # ---- sweeps on modelled devices -----------------------------------------------------------------
@@ -147,12 +129,12 @@ n=0
 while read -r command; do
   n=$((n + 1))
   seconds=$(rows p.csv | sed -n "${n}p" | cut -d, -f3)
-  eval "$bin/$command --steps 3 --quiet --report v.json" >out 2>err || die "$command"
+  eval "$bin/$command --steps 3 --quiet --report v.json" >out 2>err || fail "$command"
   close "$(number v.json step_seconds)" "$seconds" 1e-6 ||
-    die "$command: a step takes $(number v.json step_seconds) s, not $seconds"
+    fail "$command: a step takes $(number v.json step_seconds) s, not $seconds"
 done < <(commands p.csv)
 # Without a limit the best of the published schedules is found: no bubble.
-rows p.csv | tail -n 1 | awk -F, '{exit !($5 < 0.02)}' || die "a plan without a bubble"
+rows p.csv | tail -n 1 | awk -F, '{exit !($5 < 0.02)}' || fail "a plan without a bubble"
 
 # More microbatches of the abstract pipeline are more work: speed is what compares.
 tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 4,8,16 --schedule 1f1b \
@@ -165,7 +147,7 @@ says "left out 1f1b, 1 chunks, 3 microbatches:" err
 tune 0 --devices timed:4 --microbatches 8 --quota act.b=2 --schedule 1f1b --effort 100 --csv q.csv \
   gpt $small
 [ "$(commands q.csv | grep -c -- '--quota act.b=2 ')" -eq "$(rows q.csv | wc -l)" ] ||
-  die "act.b=2 is in every command"
+  fail "act.b=2 is in every command"
 
 # ---- real time ----------------------------------------------------------------------------------
 # Durations so long, and plans so different, that a busy machine does not disturb
@@ -177,9 +159,9 @@ in_order() {
   pairs=$(sed -nE 's/^([0-9]+) of ([0-9]+) pairs.*/\1 \2/p' out)
   [ -n "$pairs" ] && [ "${pairs% *}" = "${pairs#* }" ]
 }
-in_order || in_order || in_order || die "plans are as fast, compared, as predicted"
+in_order || in_order || in_order || fail "plans are as fast, compared, as predicted"
 grep -E '^ +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB' out | grep -vq '+0.0%' &&
-  die "memory is what was predicted"
+  fail "memory is what was predicted"
 
 # ---- Ctrl-C, and a terminal ----------------------------------------------------------------------
 stopped_after() { # seconds
@@ -198,7 +180,7 @@ says "stopped before the end" out
 monotone i.csv
 if command -v script >/dev/null; then
   script -qec "'$bin/actortune' --devices timed:4 --microbatches 8 --effort 200 gpt $small" \
-    /dev/null >out 2>err </dev/null || die "a search on a terminal"
+    /dev/null >out 2>err </dev/null || fail "a search on a terminal"
   says "s left" out
 fi
 echo "all as it should be"

@@ -1,27 +1,13 @@
 # Where stages lie on several devices, a run goes on from its checkpoint bit for bit; on other
 # devices, or shared out otherwise, it goes on with the same losses up to rounding.
 set -u
-bin=$SLUICE_BUILD/bin
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-: >out; : >err
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
 model="gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8
        --data $SLUICE_SOURCE/tests/reference/tokens.u16"
 
-die() {
-  echo "FAILED: $*" >&2
-  echo "--- standard output" >&2; cat out >&2
-  echo "--- standard error" >&2; cat err >&2
-  exit 1
-}
-
-run() {
-  "$bin/actorrun" --microbatches 2 "$@" $model >out 2>err || die "actorrun $*: status $?"
-}
-
-says() { grep -qF -- "$1" "$2" || die "\"$1\" is not in what was said"; }
+run() { ends 0 "$actorrun" --microbatches 2 "$@" $model; }
 
 # losses REPORT...: step and loss of one report after another
 losses() {
@@ -41,7 +27,7 @@ near() {
 }
 
 # in_file NAME FILE: a shard's header has this entry
-in_file() { head -c 60000 "$2" | grep -aqF "\"$1\":{" || die "$2 has no $1"; }
+in_file() { head -c 60000 "$2" | grep -aqF "\"$1\":{" || fail "$2 has no $1"; }
 
 layouts=("--stages 1" "--data-parallel 2" "--data-parallel 2 --shard optimizer"
          "--data-parallel 2 --stages 2 --shard gradients" "--data-parallel 4 --shard parameters"
@@ -54,22 +40,22 @@ for i in ${!layouts[@]}; do
   run $layout --steps 4 --report a.json --checkpoint c$i --every 3
   cp -r c$i d
   run $layout --steps 6 --report b.json --save b.safetensors --checkpoint d --resume
-  cmp -s <(losses full$i.json) <(losses a.json b.json) || die "$layout: not the curve"
-  cmp -s full$i.safetensors b.safetensors || die "$layout: not the weights"
-  near full0.json full$i.json || die "$layout: far from one device"
+  cmp -s <(losses full$i.json) <(losses a.json b.json) || fail "$layout: not the curve"
+  cmp -s full$i.safetensors b.safetensors || fail "$layout: not the weights"
+  near full0.json full$i.json || fail "$layout: far from one device"
   rm -r d
 done
 
 # ---- what is stored --------------------------------------------------------------------
 [ "$(ls c1/step-4 | tr '\n' ' ')" = "manifest.json stage-000.rank-000.safetensors " ] ||
-  die "what all have is stored once: $(ls c1/step-4)"
+  fail "what all have is stored once: $(ls c1/step-4)"
 in_file transformer.wte.weight c1/step-4/stage-000.rank-000.safetensors
 in_file "transformer.wte.weight:m[256,16][0:128,:]" c2/step-4/stage-000.rank-000.safetensors
 in_file "transformer.wte.weight:m[256,16][128:256,:]" c2/step-4/stage-000.rank-001.safetensors
-[ "$(ls c3/step-4 | wc -l)" -eq 5 ] || die "a shard a device: $(ls c3/step-4)"
+[ "$(ls c3/step-4 | wc -l)" -eq 5 ] || fail "a shard a device: $(ls c3/step-4)"
 says '"devices_per_stage":' c3/step-4/manifest.json
-grep -q devices_per_stage c0/step-4/manifest.json && die "without a grid it is as it always was"
-[ "$(ls c0/step-4 | tr '\n' ' ')" = "manifest.json stage-000.safetensors " ] || die "so are files"
+grep -q devices_per_stage c0/step-4/manifest.json && fail "without a grid it is as it always was"
+[ "$(ls c0/step-4 | tr '\n' ' ')" = "manifest.json stage-000.safetensors " ] || fail "so are files"
 
 # ---- otherwise -------------------------------------------------------------------------
 for i in ${!layouts[@]}; do
@@ -78,20 +64,20 @@ for i in ${!layouts[@]}; do
     cp -r c$i d
     run ${layouts[k]} --steps 6 --report b.json --checkpoint d --resume
     says "going on from d/step-4, written by" out
-    near full$i.json b.json || die "${layouts[i]}, then ${layouts[k]}: far from the curve"
+    near full$i.json b.json || fail "${layouts[i]}, then ${layouts[k]}: far from the curve"
     rm -r d
   done
 done
-says "of 2 devices" <("$bin/actorrun" --microbatches 2 --steps 4 --checkpoint c1 --resume $model)
+says "of 2 devices" <("$actorrun" --microbatches 2 --steps 4 --checkpoint c1 --resume $model)
 
 # ---- weights ---------------------------------------------------------------------------
 for layout in "${layouts[@]}"; do
   run $layout --steps 0 --init full0.safetensors --save b.safetensors
-  cmp -s full0.safetensors b.safetensors || die "$layout: weights as they were read"
+  cmp -s full0.safetensors b.safetensors || fail "$layout: weights as they were read"
 done
 run ${layouts[4]} --steps 0 --seed 5 --save a.safetensors
 run --steps 0 --seed 5 --save b.safetensors
-cmp -s a.safetensors b.safetensors || die "weights begin the same on any devices"
+cmp -s a.safetensors b.safetensors || fail "weights begin the same on any devices"
 run ${layouts[2]} --steps 1 --init full0.safetensors --generate 5 --prompt 1
 
 # ---- several processes -----------------------------------------------------------------
@@ -101,11 +87,11 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 for i in 1 3 6; do
   run ${layouts[i]} --processes 2 --steps 4 --save a.safetensors --checkpoint d --every 3
   for file in c$i/step-[34]/*.safetensors; do
-    cmp -s $file d/${file#c$i/} || die "${layouts[i]}: $file is another of two processes"
+    cmp -s $file d/${file#c$i/} || fail "${layouts[i]}: $file is another of two processes"
   done
   run ${layouts[i]} --processes 2 --steps 6 --report b.json --save b.safetensors --checkpoint d \
     --resume
-  cmp -s full$i.safetensors b.safetensors || die "${layouts[i]}: not the weights of two processes"
+  cmp -s full$i.safetensors b.safetensors || fail "${layouts[i]}: not the weights of two processes"
   rm -r d
 done
 echo "all as it should be"

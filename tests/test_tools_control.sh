@@ -3,21 +3,18 @@
 # what cannot be is refused with a reason; nobody else's run is reachable. Of
 # several processes any one is asked, and all change or none.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/bin/actorrun
-work=$(mktemp -d)
-trap 'kill %1 2>/dev/null || :; rm -rf "$work"' EXIT
-export TMPDIR=$work
-unset XDG_RUNTIME_DIR
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
-fail() { echo "test_tools_control: $*" >&2; exit 1; }
 
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+       --data "$reference/tokens.u16")
 run=("$actorrun" --stages 4 --microbatches 8 --steps 100 --quiet)
 
 "${run[@]}" --report "$work/alone.json" "${model[@]}"
 "${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
 pid=$!
+to_end+=("$pid")
 for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
 ctl=("$actorrun" ctl "$pid")
 
@@ -45,7 +42,6 @@ refuse "not NAME=N" 2 quota act
 refuse "are known" 2 stop
 
 wait "$pid" || fail "the run failed"
-hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
 cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
 [[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
 refuse "no run of this user" 2 quota
@@ -55,6 +51,7 @@ run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --
 "${run[@]}" --report "$work/alone.json" "${model[@]}"
 "${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
 launcher=$!
+to_end+=("$launcher")
 sockets() { find "$work/sluice-$(id -u)" -type s -printf '%f\n'; }
 for _ in $(seq 200); do [[ $(sockets | grep -c .) == 4 ]] && break; sleep 0.05; done
 mapfile -t pids < <(sockets)

@@ -8,28 +8,16 @@
 # The kills' moments are random. Prints a line for each fault: what it was, how long
 # until the job had ended, and which step it went on from.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/bin/actorrun
 kills=${1:-3} seed=${2:-$RANDOM}
 RANDOM=$seed
-work=$(mktemp -d)
-running=
-clean_up() {
-  [[ -z $running ]] || kill -9 "$running" 2>/dev/null || true
-  rm -rf "$work"
-}
-trap clean_up EXIT
-export HOME=$work
-cd "$work"
-fail() {
-  echo "test_tools_faults (seed $seed): $*" >&2
-  cat "$work/out" >&2
-  exit 1
-}
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
+echo "seed $seed"
 
 steps=150 every=20
 job=(--stages 4 --microbatches 4 --steps "$steps" --quiet)
 model=(gpt --layers 4 --width 32 --heads 2 --context 32 --batch 4
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+       --data "$reference/tokens.u16")
 curve() { # REPORT: step and loss, line by line
   grep -oE '"(step|loss_hex)":[^,]*' "$1" | grep -oE '[0-9]+$|0x[^"]*' | paste - -
 }
@@ -45,6 +33,7 @@ begin() { # options...
   rm -rf kept
   "$actorrun" -n 4 "${job[@]}" --checkpoint kept --every "$every" "$@" "${model[@]}" >out 2>&1 &
   running=$!
+  to_end=("$running")
   for _ in $(seq 200); do
     read -ra pids < <(members) || true
     ((${#pids[@]} == 4)) && return
@@ -57,7 +46,7 @@ begin() { # options...
 ended() {
   local status=0 took
   wait "$running" || status=$?
-  running=
+  to_end=()
   took=$(($(now_ms) - $3))
   if ((status == 0)) && [[ -e kept/step-$steps ]]; then # there was nothing left to do
     said="$1 of process $2 after the last step"
@@ -91,7 +80,7 @@ for _ in $(seq "$kills"); do
   victim=$((RANDOM % 4))
   since=$(now_ms)
   if ! kill -9 "${pids[$victim]}" 2>/dev/null; then # it had already done everything
-    wait "$running" && running=
+    wait "$running" && to_end=()
     continue
   fi
   ended kill "$victim" "$since"

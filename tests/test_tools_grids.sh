@@ -3,39 +3,22 @@
 # figures of what is moved, the tools that look on and look back, a model of one's own, and
 # words for what cannot be.
 set -u
-bin=$SLUICE_BUILD/bin
-work=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null; rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_RUNTIME_DIR XDG_CONFIG_HOME
-cd "$work" || exit 1
-: >out; : >err
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 data=(--data "$SLUICE_SOURCE/tests/reference/tokens.u16")
 gpt=(gpt --layers 2 --width 16 --heads 4 --context 12 --batch 12 "${data[@]}")
 llama=(llama --layers 2 --width 24 --heads 6 --kv-heads 3 --ffn 40 --context 12 --batch 12
        "${data[@]}")
 
-die() {
-  echo "FAILED: $*" >&2
-  echo "--- standard output" >&2; head -50 out >&2
-  echo "--- standard error" >&2; head -50 err >&2
-  exit 1
-}
-says() { grep -qF -- "$1" "$2" || die "\"$1\" is not in what was said"; }
-
 # refused TEXT ARGUMENTS...
 refused() {
-  local text=$1 got=0
+  local text=$1
   shift
-  timeout 60 "$bin/actorrun" --quiet --steps 1 "$@" >out 2>err || got=$?
-  [ $got -eq 2 ] || die "actorrun $*: status $got, not 2"
+  ends 2 timeout 60 "$actorrun" --quiet --steps 1 "$@"
   says "$text" err
-  [ "$(wc -l <err)" -eq 1 ] || die "actorrun $*: one line is enough"
+  [ "$(wc -l <err)" -eq 1 ] || fail "actorrun $*: one line is enough"
 }
-run() { timeout 60 "$bin/actorrun" --quiet --microbatches 2 --steps 4 "$@" >out 2>err ||
-  die "actorrun $*: status $?"; }
-losses() { grep -oE '"loss_hex":[^,]*' "$1"; }
+run() { ends 0 timeout 60 "$actorrun" --quiet --microbatches 2 --steps 4 "$@"; }
 near() { # two reports: losses differ by less than 1e-5 of them
   paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
         <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |
@@ -58,10 +41,10 @@ same() {
   models $name
   run "$@" --report a.json "${model[@]}"
   [[ $* == *pieces* ]] && base=$name.pieces || base=$name.one
-  near a.json $base || die "$name $*: other losses than one device's"
+  near a.json $base || fail "$name $*: other losses than one device's"
   for n in $many; do
     together -n $n "$@" --report b.json "${model[@]}"
-    [ "$(losses a.json)" = "$(losses b.json)" ] || die "$name $*: -n $n has other losses"
+    [ "$(hexes a.json)" = "$(hexes b.json)" ] || fail "$name $*: -n $n has other losses"
   done
 }
 for name in gpt llama; do
@@ -79,45 +62,46 @@ same llama "2 4" --stages 2 --tensor 2 --data-parallel 2 --shard optimizer --sch
 # ---- what is moved -------------------------------------------------------------------------
 run --tensor 2 --data-parallel 2 --stages 2 --report a.json "${gpt[@]}"
 for kind in pipeline tensor data aside; do
-  [ "$(moved a.json $kind)" != 0 ] || die "nothing is moved for: $kind"
+  [ "$(moved a.json $kind)" != 0 ] || fail "nothing is moved for: $kind"
 done
-grep -q sent_bytes a.json && die "one process sends nothing"
+grep -q sent_bytes a.json && fail "one process sends nothing"
 together -n 4 --data-parallel 4 --report a.json "${gpt[@]}"
 [ "$(moved a.json pipeline)" = 0 ] && [ "$(moved a.json tensor)" = 0 ] ||
-  die "devices that share data alone have nothing else to move"
+  fail "devices that share data alone have nothing else to move"
 awk -v sent="$(sent a.json)" -v data="$(moved a.json data)" \
-  'BEGIN { exit !(sent > data && sent < 1.5 * data) }' || die "sent is what is moved, and alignment"
+  'BEGIN { exit !(sent > data && sent < 1.5 * data) }' || fail "sent is what is moved, and alignment"
 
 # ---- looking on and back ---------------------------------------------------------------------
-"$bin/actorrun" --quiet --steps 1000000 --microbatches 2 --data-parallel 2 --tensor 2 \
+"$actorrun" --quiet --steps 1000000 --microbatches 2 --data-parallel 2 --tensor 2 \
   --shard parameters "${gpt[@]}" >log 2>&1 &
 pid=$!
+to_end+=($pid)
 for _ in $(seq 100); do
-  "$bin/actorrun" status $pid >out 2>err && grep -q "loss" out && break
+  "$actorrun" status $pid >out 2>err && grep -q "loss" out && break
   sleep 0.1
 done
 says "gpt  1f1b, 4 devices" out
 for d in 0 1 2 3; do says "cpu:$d " out; done
-"$bin/actorrun" ctl $pid quota act.b=2 >out 2>err || die "ctl quota act.b=2: status $?"
-"$bin/actorrun" ctl $pid quota >out 2>err || die "ctl quota: status $?"
+"$actorrun" ctl $pid quota act.b=2 >out 2>err || fail "ctl quota act.b=2: status $?"
+"$actorrun" ctl $pid quota >out 2>err || fail "ctl quota: status $?"
 says "act.b@0#3    2 of at most" out
-"$bin/actorrun" ctl $pid quota gather=3 >out 2>err && die "what shares slots keeps them"
+"$actorrun" ctl $pid quota gather=3 >out 2>err && fail "what shares slots keeps them"
 says "no register answers to quota gather" err
 kill -INT $pid
-wait $pid || die "a run that is stopped ends well: $?"
-pid=
+wait $pid || fail "a run that is stopped ends well: $?"
+to_end=()
 
 run --data-parallel 2 --tensor 2 --shard parameters --trace t.trace "${gpt[@]}"
 for command in show page svg rows reasons chrome perfetto; do
-  "$bin/actortrace" $command t.trace >$command 2>err || die "actortrace $command: status $?"
-  [ -s $command ] || die "actortrace $command says nothing"
+  "$bin/actortrace" $command t.trace >$command 2>err || fail "actortrace $command: status $?"
+  [ -s $command ] || fail "actortrace $command says nothing"
 done
 says "on 4 devices, 4 steps of 2 microbatches" show
 says "One more slot would save" show # found by replaying the plan, lanes and all
-for actor in "join" "sum" "update"; do grep -q "	$actor" rows || die "rows: no $actor"; done
-[ "$(cut -f2 rows | sort -u | grep -c '^[0-3]$')" -eq 4 ] || die "rows: not four devices"
+for actor in "join" "sum" "update"; do grep -q "	$actor" rows || fail "rows: no $actor"; done
+[ "$(cut -f2 rows | sort -u | grep -c '^[0-3]$')" -eq 4 ] || fail "rows: not four devices"
 together -n 2 --data-parallel 2 --trace u.trace "${gpt[@]}"
-"$bin/actortrace" show u.trace >show 2>err || die "actortrace show of two processes"
+"$bin/actortrace" show u.trace >show 2>err || fail "actortrace show of two processes"
 says "send:" <(grep -o "send:" <("$bin/actortrace" rows u.trace) | head -1)
 
 # ---- a model of one's own ----------------------------------------------------------------------
@@ -167,12 +151,12 @@ sed 's/PROMISE/SL_PIECES_REFUSED/' own.c >silent.c
 sed 's/PROMISE/SL_PIECES_ELEMENTS/' own.c >open.c
 run --report one.json silent.c
 run --report a.json --tensor 2 silent.c
-near a.json one.json || die "an op without promises is run by every device"
+near a.json one.json || fail "an op without promises is run by every device"
 refused "silent.c:36: op all/twice.1 (twice) cannot be shared out over 2 devices by rows of data" \
   --data-parallel 2 silent.c
 for grid in "--data-parallel 2" "--data-parallel 3 --tensor 2 --shard parameters" "--tensor 3"; do
   run --report a.json $grid open.c
-  near a.json one.json || die "open.c $grid: other losses than one device's"
+  near a.json one.json || fail "open.c $grid: other losses than one device's"
 done
 
 # ---- what cannot be ------------------------------------------------------------------------------

@@ -11,21 +11,16 @@ if [[ $missing ]]; then
 fi
 hosts_enter "$@"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 # The leak checker itself crashes in what these starters start; processes that
 # actorrun starts are checked.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-fail() { echo "test_tools_hosts: $*" >&2; exit 1; }
 hosts_start 200 1000 || fail "the hosts do not come up"
 
-actorrun=$SLUICE_BUILD/bin/actorrun
 job=(--stages 4 --microbatches 4 --steps 5)
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
-hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
+       --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --quiet --report "$work/one.json" "${model[@]}"
 
 by_hand=(timeout 60 "$actorrun" --rdzv-endpoint hosta:29400 --nnodes 2 -n 2 "${job[@]}")

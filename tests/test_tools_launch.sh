@@ -3,17 +3,12 @@
 # error is shown once, a killed process ends the job with its name, Ctrl-C ends it in
 # order, and --restarts goes on from the last checkpoint.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/bin/actorrun
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
-fail() { echo "test_tools_launch: $*" >&2; exit 1; }
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
 job=(--stages 4 --microbatches 4)
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
-hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
+       --data "$reference/tokens.u16")
 # The processes of job $1.
 children() { cat "/proc/$1/task/$1/children"; }
 

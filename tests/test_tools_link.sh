@@ -11,14 +11,10 @@ if [[ $missing ]]; then
 fi
 hosts_enter "$@"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
-fail() { echo "test_tools_link: $*" >&2; exit 1; }
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 hosts_start 5000 1000 || fail "the hosts do not come up"
 
-actorrun=$SLUICE_BUILD/bin/actorrun
 cost=F=0.01,B=0.01,W=0.01,comm=0.005
 step() { sed -nE '/"predicted"/q; s/^\t"step_seconds":\t([0-9.e-]+),?$/\1/p' "$1"; }
 both() { # words...: process 0 on hosta, in the foreground, process 1 on hostb

@@ -9,15 +9,12 @@ if ! type -P mpirun >/dev/null; then
 fi
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: mpirun is not Open MPI's"; exit 0; }
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 # The leak checker itself crashes in what these starters start; processes that
 # actorrun starts are checked.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-fail() { echo "test_tools_mpirun: $*" >&2; exit 1; }
 
 run=(timeout 60)
 seen=$SLUICE_BUILD/tests/cluster_seen
@@ -46,7 +43,6 @@ OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
   fail "two hosts: $(cat "$work/seen")"
 
 # Cores are shared out where mpirun has not bound the processes.
-actorrun=$SLUICE_BUILD/bin/actorrun
 cores() { sed -n 's/^machine: \([0-9]*\) core.*/\1/p'; }
 all=$("$actorrun" --show-placement | cores)
 OMPI_MCA_hwloc_base_binding_policy=none "${run[@]}" mpirun -n 2 "$actorrun" --show-placement |
@@ -58,9 +54,8 @@ done <"$work/cores"
 
 job=(--stages 4 --microbatches 4 --steps 5 --quiet)
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+       --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --report "$work/one.json" "${model[@]}"
 "${run[@]}" mpirun -n 4 "$actorrun" "${job[@]}" --report "$work/four.json" "${model[@]}" ||
   fail "mpirun actorrun"
-hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
 cmp <(hexes "$work/one.json") <(hexes "$work/four.json") || fail "the losses differ"

@@ -11,14 +11,12 @@ if [[ $missing ]]; then
 fi
 slurm_enter "$@"
 
-work=$(mktemp -d)
-trap 'slurm_stop; rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_CONFIG_HOME
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
+trap 'slurm_stop; end_test' EXIT
 # The leak checker itself crashes in what these starters start; processes that
 # actorrun starts are checked.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-fail() { echo "test_tools_slurm: $*" >&2; exit 1; }
 
 slurm_start "$work/slurm" || fail "Slurm does not start"
 run=(timeout 60)
@@ -54,14 +52,12 @@ if type -P mpirun >/dev/null; then
     fail "mpirun in salloc: $(cat "$work/seen")"
 fi
 
-actorrun=$SLUICE_BUILD/bin/actorrun
 job=(--stages 4 --microbatches 4 --steps 5 --quiet)
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+       --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --report "$work/one.json" "${model[@]}"
 "${run[@]}" srun -N2 -n4 "$actorrun" "${job[@]}" --report "$work/four.json" "${model[@]}" ||
   fail "srun actorrun"
-hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
 cmp <(hexes "$work/one.json") <(hexes "$work/four.json") || fail "the losses differ"
 
 status=0

@@ -3,17 +3,12 @@
 # of them; who does not answer is silent and holds nobody up; what is left of dead runs is
 # cleared away.
 set -euo pipefail
-actorrun=$SLUICE_BUILD/bin/actorrun
-work=$(mktemp -d)
-jobs_to_end=()
-trap 'kill -9 "${jobs_to_end[@]}" 2>/dev/null || :; rm -rf "$work"' EXIT
-export HOME=$work TMPDIR=$work
-unset XDG_RUNTIME_DIR XDG_CONFIG_HOME
+# shellcheck source=tests/tool.sh
+source "$SLUICE_SOURCE/tests/tool.sh"
 
-fail() { echo "test_tools_status: $*" >&2; exit 1; }
 
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
-       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+       --data "$reference/tokens.u16")
 job=(--stages 4 --microbatches 8 --steps 1000000 --quiet)
 sockets=$work/sluice-$(id -u)
 status() { "$actorrun" status "$@" >"$work/out" 2>"$work/err"; }
@@ -47,7 +42,7 @@ refuse "Usage: actorrun status" --all
 
 "$actorrun" "${job[@]}" --checkpoint "$work/run" --every 5 "${model[@]}" &
 alone=$!
-jobs_to_end+=("$alone")
+to_end+=("$alone")
 until_says "checkpoint of step [0-9]*[05] in $work/run" "$alone"
 says "^$alone  gpt  1f1b, 4 devices$"
 says "^step [0-9]*/1000000  loss [0-9.]*  [0-9]* tokens/s  bubble [0-9]* %$"
@@ -57,7 +52,7 @@ for device in 0 1 2 3; do says "^cpu:$device  .* \(runs\|waits\|ready\) .* [0-9]
 
 "$actorrun" -n 4 --schedule zb-h1 "${job[@]}" "${model[@]}" >"$work/log" 2>&1 &
 launcher=$!
-jobs_to_end+=("$launcher")
+to_end+=("$launcher")
 # Through the launcher, then through each of them.
 until_says "^step .*loss" "$launcher"
 says "gpt  zb-h1, 4 devices in 4 processes, started by actorrun"

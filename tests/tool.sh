@@ -1,0 +1,40 @@
+# What the tests of the tools share: to be sourced. The test works in a folder that goes with
+# it, with nobody's settings; `out` and `err` there are what a tool said last.
+
+bin=$SLUICE_BUILD/bin
+actorrun=$bin/actorrun
+reference=$SLUICE_SOURCE/tests/reference
+work=$(mktemp -d)
+to_end=() # processes that are not to outlive the test
+end_test() {
+  ((${#to_end[@]} == 0)) || kill -9 "${to_end[@]}" 2>/dev/null || :
+  rm -rf "$work"
+}
+trap end_test EXIT
+export HOME=$work TMPDIR=$work
+unset XDG_RUNTIME_DIR XDG_CONFIG_HOME
+cd "$work" || exit 1
+: >out
+: >err
+
+fail() {
+  local name=${0##*/}
+  {
+    echo "${name%.sh}: $*"
+    echo "--- standard output"; head -50 "$work/out"
+    echo "--- standard error"; head -50 "$work/err"
+  } >&2
+  exit 1
+}
+
+# ends STATUS COMMAND...: it ends with that status.
+ends() {
+  local want=$1 got=0
+  shift
+  "$@" >out 2>err || got=$?
+  ((got == want)) || fail "$*: status $got, not $want"
+}
+says() { grep -qF -- "$1" "$2" || fail "\"$1\" is not in what was said"; }
+
+# Losses of a report, bit by bit.
+hexes() { grep -o '"loss_hex":[^,]*' "$1"; }
