@@ -15,8 +15,9 @@
  * looks from time to time whether the process still is (its keepalive; a zombie
  * still is, so somebody must reap it). Both end in on_error. A peer that is lost
  * is only marked there: the rest is done at the end of sli_net_progress, outside
- * of UCX's callbacks. What was under way to it completes by then, with an error
- * that nobody needs, since `lost` says it all. */
+ * of UCX's callbacks: its endpoint is closed, so nothing is read any more of what was
+ * under way to it, and that counts as complete. UCX may say so before, later, or, where the
+ * way broke in the middle of a long message, never. */
 #include "comm/net.h"
 
 #include <stdatomic.h>
@@ -66,6 +67,7 @@ typedef struct transfer {
   peer *peer;
   size_t bytes;
   bool used, done;
+  bool dropped; /* done for the owner, and maybe not for UCX */
   struct transfer *next_free, *next;
 } transfer;
 
@@ -106,7 +108,7 @@ static transfer *take_transfer(sli_net *net, peer *p, size_t bytes) {
   t->peer = p;
   t->bytes = bytes;
   t->used = true;
-  t->done = false;
+  t->done = t->dropped = false;
   return t;
 }
 
@@ -209,7 +211,8 @@ static void on_sent(void *request, ucs_status_t status, void *arg) {
   if (status && status != UCS_ERR_CANCELED)
     fail_peer(t->peer, "sending to it failed: %s", say(status));
   sli_ucx.ucp_request_free(request);
-  t->done = true;
+  if (t->dropped) give_transfer(t->peer->net, t);
+  else t->done = true;
 }
 
 static ucs_status_ptr_t start(transfer *t, const void *data) {
@@ -255,9 +258,11 @@ bool sli_net_send(sli_net *net, int peer_, const void *header, const void *data,
 
 bool sli_net_done(sli_net *net, uint64_t fence) {
   transfer *t = (transfer *)(uintptr_t)fence;
-  SLI_CHECK(t && t->used && t->peer->net == net, "a fence was asked for that there is not");
-  if (!t->done) return false;
-  give_transfer(net, t);
+  SLI_CHECK(t && t->used && !t->dropped && t->peer->net == net,
+            "a fence was asked for that there is not");
+  if (t->done) give_transfer(net, t);
+  else if (t->peer->told) t->dropped = true;
+  else return false;
   return true;
 }
 

@@ -56,7 +56,8 @@ sl_status sli_net_connect(sli_net *net, int peer, const void *address, size_t by
 bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, size_t bytes,
                   uint64_t *fence);
 /* Is the message complete on this side: may its data be overwritten? True once
- * for each fence, which is invalid from then on. */
+ * for each fence, which is invalid from then on. What was under way to a peer that is lost
+ * is done. */
 bool sli_net_done(sli_net *net, uint64_t fence);
 
 /* Moves things on a little; returns whether anything happened: then there may be more. */
