@@ -48,6 +48,13 @@ static void mark_stored(sli_lowering *l) {
   }
 }
 
+/* The bundle in which a group hands over copies of what it updates, or SL_NONE. */
+static int copies_of(const sli_lowering *l, const sli_group *g) {
+  for (int i = 0; i < g->noutputs; i++)
+    if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
+  return SL_NONE;
+}
+
 static bool updates_stored(const sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   for (int i = 0; i < g->noutputs; i++)
@@ -188,13 +195,9 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
 
 /* Which input of its store group has the copies of what a group updates. */
 static int store_input(const sli_lowering *l, int update) {
-  const sli_group *g = &l->groups[update];
-  for (int i = 0; i < g->noutputs; i++) {
-    const sli_bundle *b = &l->bundles[g->outputs[i]];
-    if (b->rate == SLI_PER_STORE)
-      return sli_group_port(&l->groups[b->consumers[0]], g->outputs[i], false);
-  }
-  return SL_NONE;
+  int copies = copies_of(l, &l->groups[update]);
+  if (copies == SL_NONE) return SL_NONE;
+  return sli_group_port(&l->groups[l->bundles[copies].consumers[0]], copies, false);
 }
 
 static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
@@ -236,9 +239,7 @@ static const sl_op store_op, commit_op;
 /* Copies of all that a group updates, for the steps in which they are wanted. */
 int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
   const sli_group *g = &l->groups[group];
-  int to = SL_NONE, n = 0;
-  for (int i = 0; i < g->noutputs && l->store; i++)
-    if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) to = g->outputs[i];
+  int to = copies_of(l, g), n = 0;
   if (to == SL_NONE || g->rate == SLI_PER_STORE) return 0;
   int target = sli_group_port(g, to, true);
   for (int i = 0; i < g->noutputs; i++) {

@@ -141,6 +141,24 @@ static void later_register(ring *r) { r->plan->regs[r->made[0]].shares = r->made
 static void other_device(ring *r) { r->plan->regs[r->made[1]].device = 1; }
 static void other_queue(ring *r) { r->plan->actors[1].queue = 1; }
 
+/* Over the first, whose slots it shared. */
+static void lie_over(ring *r) {
+  sl_register *over = &r->plan->regs[r->made[1]];
+  over->over = over->shares;
+  over->shares = 0;
+}
+static void two_slots_over(ring *r) {
+  lie_over(r);
+  r->plan->regs[r->made[0]].quota = 1;
+  r->plan->regs[r->made[1]].quota = 2;
+}
+static void other_device_over(ring *r) {
+  lie_over(r);
+  r->plan->regs[r->made[0]].quota = r->plan->regs[r->made[1]].quota = 1;
+  r->plan->regs[r->made[1]].device = 1;
+}
+static void later_over(ring *r) { r->plan->regs[r->made[0]].over = r->made[1] + 1; }
+
 int main(int argc, char **argv) {
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 60;
@@ -151,5 +169,8 @@ int main(int argc, char **argv) {
   refuse("which is not before it", later_register);
   refuse("cannot have the same slots", other_device);
   refuse("not written on one queue", other_queue);
+  refuse("lane1 cannot lie over lane0", two_slots_over);
+  refuse("lane1 cannot lie over lane0", other_device_over);
+  refuse("which is not before it", later_over);
   return 0;
 }

@@ -5,7 +5,7 @@ set -u
 source "$SLUICE_SOURCE/tests/tool.sh"
 
 model="gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8
-       --data $SLUICE_SOURCE/tests/reference/tokens.u16"
+       --data $reference/tokens.u16"
 
 run() { ends 0 "$actorrun" --microbatches 2 "$@" $model; }
 

@@ -6,7 +6,6 @@ set -euo pipefail
 # shellcheck source=tests/tool.sh
 source "$SLUICE_SOURCE/tests/tool.sh"
 
-
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 run=("$actorrun" --stages 4 --microbatches 8 --steps 100 --quiet)

@@ -5,7 +5,7 @@
 set -u
 # shellcheck source=tests/tool.sh
 source "$SLUICE_SOURCE/tests/tool.sh"
-data=(--data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+data=(--data "$reference/tokens.u16")
 gpt=(gpt --layers 2 --width 16 --heads 4 --context 12 --batch 12 "${data[@]}")
 llama=(llama --layers 2 --width 24 --heads 6 --kv-heads 3 --ffn 40 --context 12 --batch 12
        "${data[@]}")

@@ -200,8 +200,8 @@ static double measure(const bench *b, int64_t steps, bool once) {
 
 enum { BARE_TRIPS = 10000, BARE_SETTLED = 1000, TRIP_STEPS = 100, PAIRS = 101 };
 static struct {
-  _Alignas(128) _Atomic uint32_t there;
-  _Alignas(128) _Atomic uint32_t back;
+  _Alignas(SLI_LINE_PAIR) _Atomic uint32_t there;
+  _Alignas(SLI_LINE_PAIR) _Atomic uint32_t back;
 } bare;
 
 static void *bare_peer(void *arg) {
