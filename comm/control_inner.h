@@ -122,7 +122,7 @@ struct sli_control {
   bool connected, shaken;
   char waiting_for[SLI_FRAME_TEXT_BYTES + 1];
 
-  uint64_t opened_ns, looked_ns, hub_closed_ns, probe_until_ns;
+  uint64_t opened_ns, hub_closed_ns, probe_until_ns;
   uint64_t beat_ns, look_ns, hello_ns, resolve_ns, probe_ns, tend_ns; /* when next */
   int beats;
   /* We have told process 0 who is to blame, and wait for its word until then. */

@@ -165,19 +165,18 @@ static void look_at(sli_control *c, int k, const sli_way *way, const char *how, 
               (double)(now_ns - way->heard_ns) * 1e-9);
 }
 
-/* If we were not running ourselves, silence says nothing about others. */
-static void forgive(sli_control *c, uint64_t gap_ns) {
+/* While we do not get to run ourselves, silence says nothing about others: the time by
+ * which we are late to look does not count. */
+static void forgive(sli_control *c, uint64_t late_ns, uint64_t now_ns) {
   for (int k = 0; k < c->nprocesses; k++) {
     sli_way *ways[] = {&c->peers[k].hub, &c->peers[k].out, &c->peers[k].in};
     for (size_t i = 0; i < SLI_COUNT(ways); i++)
-      if (ways[i]->heard_ns) ways[i]->heard_ns += gap_ns;
+      if (ways[i]->heard_ns) ways[i]->heard_ns = SLI_MIN(ways[i]->heard_ns + late_ns, now_ns);
   }
 }
 
 void sli_look(sli_control *c, uint64_t now_ns) {
-  uint64_t gap_ns = now_ns - c->looked_ns;
-  if (c->looked_ns && gap_ns > (uint64_t)c->options.lost_ms * 1000000 / 2) forgive(c, gap_ns);
-  c->looked_ns = now_ns;
+  if (c->look_ns && now_ns > c->look_ns) forgive(c, now_ns - c->look_ns, now_ns);
   for (int k = 0; k < c->nprocesses; k++) {
     sli_peer *peer = &c->peers[k];
     if (k == c->self || !peer->here || peer->left) continue;

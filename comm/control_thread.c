@@ -329,7 +329,7 @@ static void look_at_clock(sli_control *c, uint64_t now) {
   if (now >= c->beat_ns || (now < c->probe_until_ns && now >= c->probe_ns)) {
     sli_beat(c, now);
     c->probe_ns = now + ms(PROBE_MS);
-    c->look_ns = now;
+    c->look_ns = SLI_MIN(c->look_ns, now);
     if (now >= c->beat_ns) c->beat_ns = now + ms(c->options.heartbeat_ms);
   }
   if (c->hub_closed_ns && now > c->hub_closed_ns + ms(HUB_GRACE_MS)) c->peers[0].hub.closed = true;

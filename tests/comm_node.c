@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct message {
   uint64_t number, rest[3];
@@ -25,7 +26,9 @@ static void note_word(void *ctx, int from, const char *word, const void *data, s
   *w = (node_word){.from = from, .bytes = bytes, .hash = sli_hash(SLI_HASH_SEED, data, bytes)};
   strncpy(w->word, word, sizeof w->word - 1);
   pthread_cond_broadcast(&n->changed);
+  int word_ms = n->word_ms;
   pthread_mutex_unlock(&n->lock);
+  if (word_ms) usleep((useconds_t)word_ms * 1000);
 }
 
 static void note_abort(void *ctx, int culprit, const char *text) {

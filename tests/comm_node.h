@@ -25,6 +25,7 @@ typedef struct node {
   bool displaced;
   node_word words[64];
   int nwords;
+  int word_ms; /* for which a word keeps the control thread; set before the first */
   int aborts, culprit;
   uint64_t aborted_ns;
   char text[1100];

@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdnoreturn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -157,6 +159,68 @@ static void test_the_dead_and_the_silent_are_noticed_by_all(void) {
   check_victim(0, SIGKILL, "SIGKILL");
   check_victim(3, SIGSTOP, "SIGSTOP");
   check_victim(0, SIGSTOP, "SIGSTOP");
+}
+
+/* ---- processes that do not get to run ------------------------------------------------ */
+
+enum { SHORT_MS = 800, BUSY_MS = 175, STOPPED_MS = 920 };
+
+static sli_control_options hasty(int process, const char *endpoint) {
+  sli_control_options options = options_of(process, 2, endpoint);
+  options.heartbeat_ms = 100;
+  options.lost_ms = SHORT_MS;
+  return options;
+}
+
+/* Says nothing of its own until it is killed. */
+noreturn static void attend(int ready_fd) {
+  static node n;
+  char endpoint[64];
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where the test fails */
+  read_all(ready_fd, endpoint, sizeof endpoint);
+  sli_control_options options = hasty(1, endpoint);
+  CHECK(!node_open(&n, &options) && !sli_control_join(n.control), "it joins: %s", sl_detail());
+  for (;;) pause();
+}
+
+/* Keeps the own control thread busy nearly all the time, for so long. */
+static void be_busy(node *n, int ms) {
+  uint64_t until = sli_now_ns() + (uint64_t)ms * 1000000;
+  for (int words = n->nwords; sli_now_ns() < until && !node_wait_abort(n, 0);) {
+    sli_control_say(n->control, 0, "busy", NULL, 0);
+    node_wait_words(n, ++words, n->word_ms);
+  }
+}
+
+/* A process that hardly gets to run cannot tell whether others are silent: it takes
+ * a silence for shorter than it is, yet not for none. */
+static void test_who_hardly_runs_does_not_blame_others_at_once(void) {
+  int ready[2];
+  char endpoint[64] = "";
+  CHECK(!pipe(ready), "there is a pipe");
+  fflush(NULL);
+  pid_t pid = fork();
+  CHECK(pid >= 0, "fork works");
+  if (!pid) attend(ready[0]);
+  node *n = &nodes[0];
+  open_with(n, hasty(0, "127.0.0.1:0"));
+  n->word_ms = BUSY_MS;
+  snprintf(endpoint, sizeof endpoint, "%s", sli_control_endpoint(n->control));
+  CHECK(write(ready[1], endpoint, sizeof endpoint) == sizeof endpoint, "the endpoint is told");
+  CHECK(!sli_control_join(n->control), "both join: %s", sl_detail());
+  be_busy(n, SHORT_MS);
+  kill(pid, SIGSTOP);
+  be_busy(n, STOPPED_MS);
+  CHECK(!node_wait_abort(n, 0), "a busy process blames the other: %s", n->text);
+  uint64_t quiet_ns = sli_now_ns();
+  CHECK(node_wait_abort(n, 5000), "one that is no longer busy notices");
+  printf("SIGSTOP seen by a busy process: not for %.2f s, then after %.2f s\n",
+         STOPPED_MS * 1e-3, (double)(n->aborted_ns - quiet_ns) * 1e-9);
+  kill(pid, SIGKILL);
+  CHECK(waitpid(pid, NULL, 0) == pid, "the child is there");
+  node_close(n);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 /* ---- messages ------------------------------------------------------------------ */
@@ -533,6 +597,7 @@ static void test_keys_follow_secret_and_job(void) {
 int main(void) {
   sli_control_make_key(key);
   test_the_dead_and_the_silent_are_noticed_by_all(); /* forks: before there are threads */
+  test_who_hardly_runs_does_not_blame_others_at_once(); /* this too */
   test_keys_follow_secret_and_job();
   test_wrong_options_are_refused();
   test_messages_come_in_order_and_together();

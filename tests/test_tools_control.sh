@@ -46,7 +46,8 @@ cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losse
 refuse "no run of this user" 2 quota
 
 # Four processes; random changes through random ones of them, as long as they run.
-run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --quiet)
+run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --quiet
+     "${patient[@]}")
 "${run[@]}" --report "$work/alone.json" "${model[@]}"
 "${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
 launcher=$!

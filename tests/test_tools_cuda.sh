@@ -11,7 +11,7 @@ model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3 --voc
 run() { # report options...
   local report=$1
   shift
-  "$actorrun" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" "${model[@]}"
+  "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" "${model[@]}"
 }
 # Losses of two reports, at most this far from each other, relatively.
 near() {

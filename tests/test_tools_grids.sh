@@ -18,7 +18,7 @@ refused() {
   says "$text" err
   [ "$(wc -l <err)" -eq 1 ] || fail "actorrun $*: one line is enough"
 }
-run() { ends 0 timeout 60 "$actorrun" --quiet --microbatches 2 --steps 4 "$@"; }
+run() { ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --microbatches 2 --steps 4 "$@"; }
 near() { # two reports: losses differ by less than 1e-5 of them
   paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
         <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |

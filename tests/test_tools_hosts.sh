@@ -18,7 +18,7 @@ source "$SLUICE_SOURCE/tests/tool.sh"
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 hosts_start 200 1000 || fail "the hosts do not come up"
 
-job=(--stages 4 --microbatches 4 --steps 5)
+job=(--stages 4 --microbatches 4 --steps 5 "${patient[@]}")
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --quiet --report "$work/one.json" "${model[@]}"

@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=tests/tool.sh
 source "$SLUICE_SOURCE/tests/tool.sh"
 
-job=(--stages 4 --microbatches 4)
+job=(--stages 4 --microbatches 4 "${patient[@]}")
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 # The processes of job $1.
@@ -29,6 +29,7 @@ refuse "^actorrun: unknown option --stags" -n 4 --stags 2 "${model[@]}"
 refuse "^actorrun: .*missing.u16" -n 4 "${job[@]}" gpt --data "$work/missing.u16"
 refuse "between 1 and" -n 0 "${model[@]}"
 refuse "needs a value" -n
+refuse "heartbeat-timeout 0.5: must be between 1 and" -n 2 --heartbeat-timeout 0.5 "${model[@]}"
 refuse "rdzv-endpoint HOST:PORT says" -n 2 --nnodes 2 "${model[@]}"
 refuse "between 0 and 1" --rdzv-endpoint a:1 --nnodes 2 --node-rank 2 "${model[@]}"
 refuse "not HOST:PORT" --rdzv-endpoint a --nnodes 2 "${model[@]}"
@@ -37,6 +38,33 @@ export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 \
   refuse "torchrun has started" -n 2 "${model[@]}"
 unset SLUICE_KEY
+
+# The port where they meet is theirs from the start, whoever wants any port meanwhile.
+python3 - "$work/taking" <<'END' &
+import collections, pathlib, resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = collections.deque()
+while True:
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    s.listen()
+    held.append(s)
+    if len(held) > min(8000, most // 2):
+        pathlib.Path(sys.argv[1]).touch()
+        held.popleft().close()
+END
+taker=$!
+to_end+=("$taker")
+for _ in $(seq 200); do [[ -e $work/taking ]] && break; sleep 0.05; done
+[[ -e $work/taking ]] || fail "no ports are taken"
+for _ in 1 2 3; do
+  "$actorrun" -n 4 "${job[@]}" --steps 1 --quiet "${model[@]}" 2>"$work/err" ||
+    fail "with few ports free: $(cat "$work/err")"
+done
+kill -9 "$taker"
+wait "$taker" 2>/dev/null || :
 
 # A looked-at plan is looked at once.
 "$actorrun" -n 4 "${job[@]}" --dry-run "${model[@]}" >"$work/out"
@@ -76,7 +104,7 @@ finish 6000 || status=$?
   fail "the culprit is not named: $(cat "$work/err")"
 for pid in "${pids[@]}"; do [[ ! -d /proc/$pid ]] || fail "process $pid is left"; done
 
-begin
+begin --heartbeat-timeout 1.5
 read -r -a pids <<<"$(children "$launcher")"
 kill -STOP "${pids[3]}"
 status=0
@@ -84,7 +112,12 @@ finish 6000 || status=$?
 ((status == 1)) || fail "status $status after a process was stopped"
 tail -n 1 "$work/err" | grep -q "process 3 was stopped" || fail "the culprit is not named: $(cat "$work/err")"
 
+# With more patience than by default it may stand for longer.
 begin
+read -r -a pids <<<"$(children "$launcher")"
+kill -STOP "${pids[3]}"
+sleep 3
+kill -CONT "${pids[3]}"
 kill -INT "$launcher"
 finish 8000 || fail "Ctrl-C: status $?: $(cat "$work/err")"
 grep -q "^stopped after step " "$work/out" || fail "Ctrl-C: $(tail -n 3 "$work/out")"

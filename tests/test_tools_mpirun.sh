@@ -52,7 +52,7 @@ while read -r some; do
 done <"$work/cores"
 [[ $(grep -c . "$work/cores") == 2 ]] || fail "no placement"
 
-job=(--stages 4 --microbatches 4 --steps 5 --quiet)
+job=(--stages 4 --microbatches 4 --steps 5 --quiet "${patient[@]}")
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --report "$work/one.json" "${model[@]}"

@@ -14,7 +14,7 @@ model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3
 run() { # report options...
   local report=$1
   shift
-  timeout 60 "$actorrun" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" \
+  timeout 60 "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" \
     "${model[@]}" || fail "$*: status $?"
 }
 

@@ -52,7 +52,7 @@ if type -P mpirun >/dev/null; then
     fail "mpirun in salloc: $(cat "$work/seen")"
 fi
 
-job=(--stages 4 --microbatches 4 --steps 5 --quiet)
+job=(--stages 4 --microbatches 4 --steps 5 --quiet "${patient[@]}")
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --report "$work/one.json" "${model[@]}"

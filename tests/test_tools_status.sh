@@ -9,7 +9,7 @@ source "$SLUICE_SOURCE/tests/tool.sh"
 
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
-job=(--stages 4 --microbatches 8 --steps 1000000 --quiet)
+job=(--stages 4 --microbatches 8 --steps 1000000 --quiet "${patient[@]}")
 sockets=$work/sluice-$(id -u)
 status() { "$actorrun" status "$@" >"$work/out" 2>"$work/err"; }
 
@@ -71,7 +71,7 @@ until_says "^[0-9]*  gpt  zb-h1"
 [[ $(grep -c "gpt" "$work/out") == 2 ]] || fail "not two jobs: $(cat "$work/out")"
 until_says '"jobs":' --json
 
-# A process that is stopped is silent; it may be lost before the answer is there.
+# A process that is stopped is silent.
 read -r -a four <<<"$(tr '\n' ' ' <<<"$pids")"
 for _ in 1 2 3 4 5; do
   kill -STOP "${four[2]}"

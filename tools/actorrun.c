@@ -299,7 +299,8 @@ static sl_status run_among_others(job *j) {
 
 static sl_status run_job(job *j) {
   sl_status status = SL_OK;
-  if (j->settings->processes > 1) status = processes_open(&j->cluster, j->plan, &j->processes);
+  if (j->settings->processes > 1)
+    status = processes_open(&j->cluster, j->plan, launch_lost_ms(j->settings), &j->processes);
   if (!status) status = make_runtime(j);
   if (!status && j->settings->clock == SL_CLOCK_REAL) status = control_open(j, &j->control);
   if (status && j->processes) return processes_end(j->processes, status);

@@ -186,8 +186,9 @@ static void kill_stopped(children *c, int i) {
 /* Stopped, and not killed for that yet. */
 static bool is_held(const child *x) { return x->pid && x->stopped_ns && !x->ours; }
 
-static uint64_t given_up_ns(const child *x) {
-  return x->stopped_ns + UINT64_C(1000000) * STOPPED_MS;
+static uint64_t given_up_ns(const children *c, const child *x) {
+  int stopped_ms = c->options->stopped_ms ? c->options->stopped_ms : STOPPED_MS;
+  return x->stopped_ns + UINT64_C(1000000) * (uint64_t)stopped_ms;
 }
 
 static void take_news(children *c, int i) {
@@ -203,7 +204,7 @@ static void take_news(children *c, int i) {
 static void take_ends(children *c) {
   for (int i = 0; i < c->options->count; i++) take_news(c, i);
   for (int i = 0; i < c->options->count; i++)
-    if (is_held(&c->all[i]) && (c->failed || sli_now_ns() >= given_up_ns(&c->all[i]))) {
+    if (is_held(&c->all[i]) && (c->failed || sli_now_ns() >= given_up_ns(c, &c->all[i]))) {
       kill_stopped(c, i);
       end_others(c);
     }
@@ -245,8 +246,8 @@ static void take_signals(children *c) {
 static uint64_t due_ns(const children *c) {
   uint64_t due = c->due_ns;
   for (int i = 0; i < c->options->count; i++)
-    if (is_held(&c->all[i]) && (!due || given_up_ns(&c->all[i]) < due))
-      due = given_up_ns(&c->all[i]);
+    if (is_held(&c->all[i]) && (!due || given_up_ns(c, &c->all[i]) < due))
+      due = given_up_ns(c, &c->all[i]);
   return due;
 }
 

@@ -10,6 +10,7 @@ typedef struct children_options {
   const char *endpoint, *job, *key;
   int incarnation;
   int grace_ms;           /* for the others to end by themselves after one failed; 0: 1,000 */
+  int stopped_ms;         /* after which one that was stopped is killed; 0: 2,000 */
 } children_options;
 
 typedef struct children_end {

@@ -46,6 +46,10 @@ sl_status launch_check(const settings *s) {
   return SL_OK;
 }
 
+int launch_lost_ms(const settings *s) {
+  return (int)(1000 * sl_arg_float(s->run, "heartbeat-timeout"));
+}
+
 /* The option that asks for other processes, or NULL. */
 static const char *who_asks(const settings *s) {
   if (number(s, "processes") > 1) return "processes";
@@ -88,28 +92,36 @@ static sl_status make_words(const settings *s, bool again, words *out) {
 
 typedef struct meeting {
   char endpoint[256], job[64], key[48];
+  int port; /* a socket bound to the endpoint's, to keep it; -1: none */
 } meeting;
 
-/* A port of this host that is free now. */
-static sl_status find_port(int *port) {
+static void leave(meeting *m) {
+  if (m->port >= 0) close(m->port);
+  explicit_bzero(m, sizeof *m);
+}
+
+/* A port of this host for process 0 to listen at. Until then a socket of ours that is bound
+ * to it and does not listen keeps all others from getting it: the system gives such a port to
+ * nobody who asks for any, and process 0, which names it, gets it as both allow the address
+ * to be used again (socket(7), SO_REUSEADDR). */
+static sl_status take_port(meeting *m) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof address;
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool good = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-              getsockname(fd, (struct sockaddr *)&address, &size) == 0;
-  sl_status status = SL_OK;
-  if (!good) status = sl_fail(SL_E_IO, "no port for the processes to meet: %s", strerror(errno));
-  if (fd >= 0) close(fd);
-  if (!status) *port = ntohs(address.sin_port);
-  return status;
+  int yes = 1;
+  m->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool good = m->port >= 0 &&
+              setsockopt(m->port, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+              bind(m->port, (struct sockaddr *)&address, size) == 0 &&
+              getsockname(m->port, (struct sockaddr *)&address, &size) == 0;
+  if (!good) return sl_fail(SL_E_IO, "no port for the processes to meet: %s", strerror(errno));
+  snprintf(m->endpoint, sizeof m->endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
+  return SL_OK;
 }
 
 /* On this host alone nobody else has to know anything. */
 static sl_status meet_here(meeting *m) {
-  int port = 0;
-  sl_status status = find_port(&port);
+  sl_status status = take_port(m);
   if (status) return status;
-  snprintf(m->endpoint, sizeof m->endpoint, "127.0.0.1:%d", port);
   snprintf(m->job, sizeof m->job, "actorrun-%ld-%llx", (long)getpid(),
            (unsigned long long)sli_now_ns());
   sli_control_make_key(m->key);
@@ -127,7 +139,7 @@ static sl_status meet(const settings *s, meeting *m) {
 /* ---- running ----------------------------------------------------------------------------- */
 
 static sl_status run_once(const settings *s, int incarnation, children_end *end) {
-  meeting m = {0};
+  meeting m = {.port = -1};
   words w = {0};
   int count = number(s, "processes");
   sl_status status = meet(s, &m);
@@ -140,8 +152,9 @@ static sl_status run_once(const settings *s, int incarnation, children_end *end)
                                             .endpoint = m.endpoint,
                                             .job = m.job,
                                             .key = m.key,
-                                            .incarnation = incarnation});
-  explicit_bzero(&m, sizeof m);
+                                            .incarnation = incarnation,
+                                            .stopped_ms = launch_lost_ms(s) + 500});
+  leave(&m);
   words_fini(&w);
   return status;
 }

@@ -8,6 +8,9 @@
 /* What options such as --processes ask for; SL_E_USAGE if they contradict each other. */
 sl_status launch_check(const settings *s);
 
+/* How long a process may be silent before it is lost. */
+int launch_lost_ms(const settings *s);
+
 /* If the options ask for processes: starts them, each with all other options, waits
  * for their end, says who failed, and sets *exit_status and *launched. Else this
  * process is to run the job, or its part of it. SL_E_USAGE if what started this

@@ -217,15 +217,16 @@ processes_traffic processes_count_traffic(const processes *p) {
 
 /* ---- opening -------------------------------------------------------------------------- */
 
-static sl_status open_planes(processes *p, const sli_cluster *c, const sl_plan *plan) {
+static sl_status open_planes(processes *p, const sli_cluster *c, const sl_plan *plan,
+                             int lost_ms) {
   sli_net_events events = {p, on_place, on_arrived, on_lost};
   sl_status status = sli_net_open(p->self, p->count, &events, &p->net);
   if (status) return status;
   sli_control_options options = {.process = p->self, .nprocesses = p->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
                                  .incarnation = c->incarnation, .plan_hash = plan->hash,
-                                 .ctx = p, .on_message = on_message, .on_abort = on_abort,
-                                 .on_word = on_word};
+                                 .lost_ms = lost_ms, .ctx = p, .on_message = on_message,
+                                 .on_abort = on_abort, .on_word = on_word};
   options.address = sli_net_address(p->net, &options.address_bytes);
   status = sli_control_open(&options, &p->control);
   if (!status) status = sli_control_join(p->control);
@@ -238,14 +239,15 @@ static sl_status open_planes(processes *p, const sli_cluster *c, const sl_plan *
   return status;
 }
 
-sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, processes **out) {
+sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, int lost_ms,
+                         processes **out) {
   processes *p = sli_calloc(1, sizeof *p);
   p->self = cluster->process;
   p->count = cluster->nprocesses;
   p->plan = plan;
   pthread_mutex_init(&p->listening, NULL);
   p->peers = (sl_peers){p, tell, send_data, is_done, progress, wait, wake, sent};
-  sl_status status = open_planes(p, cluster, plan);
+  sl_status status = open_planes(p, cluster, plan, lost_ms);
   if (status) processes_close(p);
   else *out = p;
   return status;

@@ -11,8 +11,10 @@
 typedef struct processes processes;
 
 /* Meets the others, who must have the same plan. Blocks until all are there; the
- * error says who is missing or different. */
-sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, processes **out);
+ * error says who is missing or different. From then on whoever is silent for `lost_ms`
+ * is lost. */
+sl_status processes_open(const sli_cluster *cluster, const sl_plan *plan, int lost_ms,
+                         processes **out);
 void processes_close(processes *p);
 int processes_self(const processes *p);
 int processes_count(const processes *p);

@@ -21,6 +21,8 @@ static const sl_option options[] = {
      "for short", 1, 4096},
     {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed, from the "
      "newest checkpoint in DIR", 0, 1e6},
+    {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process that is not heard "
+     "is lost, and the job with it", 1, 1e6},
     {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, "
      "on the host of --node-rank 0; actorrun is then started on each", 0, 0},
     {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536},
