@@ -106,8 +106,12 @@ static int32_t process_of(const sl_plan *plan, int32_t device) {
 static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
   int32_t here = process_of(plan, plan->queues[a->queue].device);
   bool link = plan->queues[a->queue].ops == &sl_queue_link;
-  if (link && (a->nin != 1 || a->nout != 1))
-    return sl_fail(SL_E_INPUT, "actor %s: a link has one input and one output", a->name);
+  bool one = a->nin > 0 && a->nout > 0;
+  for (int32_t p = 1; p < a->nin; p++) one &= !plan->regs[a->in[p].reg].slot_bytes;
+  for (int32_t p = 1; p < a->nout; p++) one &= !plan->regs[a->out[p].reg].slot_bytes;
+  if (link && !one)
+    return sl_fail(SL_E_INPUT, "actor %s: a link has one input and one output, and beside them "
+                   "only what has no bytes", a->name);
   for (int32_t p = 0; p < a->nin + a->nout; p++) {
     const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
     int32_t there = process_of(plan, r->device);

@@ -208,7 +208,7 @@ static bool link_launch(void *queue, const sl_program *program, const sl_firing 
   const sl_move *move = firing->move;
   if (!q->peers) { /* all are one process's */
     void *const *ends = firing->bases;
-    SLI_CHECK(!move->bytes || !q->copy(ends[1], ends[0], move->bytes), "a link broke: %s",
+    SLI_CHECK(!move->bytes || !q->copy(ends[move->to], ends[0], move->bytes), "a link broke: %s",
               sl_detail());
     return true;
   }

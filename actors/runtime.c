@@ -175,6 +175,7 @@ static void make_link(sl_runtime *rt, actor *a) {
   a->binds = true;
   a->move = allot_own(rt, a->queue->worker, 1, sizeof *a->move);
   a->move->reg = far->id;
+  a->move->to = a->plan->nin;
   a->move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
 }
 

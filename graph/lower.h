@@ -158,6 +158,11 @@ void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspac
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* part of it: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
 void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
+/* Do two groups fill the same lane: of one device, do they do the same for one block each? */
+bool sli_lower_same_lane(const sli_lowering *l, int a, int b);
+/* Whose turn is before whose: as the data goes, level by level, and block by block within a level,
+ * there and back. Below 0: a's. */
+int sli_lower_turn(const sli_lowering *l, int a, int b);
 void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
 void sli_lower_store_sizes(sli_lowering *l);     /* which depend on quotas */
@@ -223,8 +228,11 @@ int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g);
  * devices with a crossing time, and in memory the reader does not address. */
 typedef struct sli_links sli_links;
 sli_links *sli_links_create(sli_lowering *l); /* of the lowering's arena */
-/* The register through which a group reads a bundle. */
-int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g);
+/* The register through which a group reads a bundle; *often: it is filled as often as the group
+ * fires, though the bundle is not. */
+int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g, bool *often);
+/* When all groups are in the plan. */
+void sli_links_close(sli_lowering *l, sli_links *x);
 /* Do copies between spaces answer to this quota here? */
 bool sli_lower_copies(const sli_lowering *l, const char *quota_name);
 

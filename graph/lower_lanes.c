@@ -27,11 +27,32 @@ static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
   return exchanged && !sli_lower_given(l, "inner", from->stage);
 }
 
-/* What fills one lane: the groups of a device that do the same for one block each. */
-static bool same_lane(const sli_lowering *l, int a, int b) {
+/* What an exchange after all ticks makes for its next step, and nobody else reads. */
+static bool is_interim(const sli_lowering *l, const sli_bundle *b) {
+  if (strcmp(b->quota_name, "reduce") || b->rate != SLI_PER_STEP || b->over != SL_NONE) return false;
+  for (int i = 0; i < b->nconsumers; i++)
+    if (l->groups[b->consumers[i]].cls != SL_CLASS_C) return false;
+  return true;
+}
+
+/* How many exchanges after all ticks it comes after. */
+static int depth_of(const sli_lowering *l, const sli_group *g) {
+  int depth = 0;
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    const sli_group *from = b->producer == SL_NONE ? NULL : &l->groups[b->producer];
+    if (!from || from->cls != SL_CLASS_C || from->rate != SLI_PER_STEP || b->turn) continue;
+    depth = SLI_MAX(depth, 1 + depth_of(l, from));
+  }
+  return depth;
+}
+
+bool sli_lower_same_lane(const sli_lowering *l, int a, int b) {
   const sli_group *x = &l->groups[a], *y = &l->groups[b];
   return x->stage == y->stage && x->rank == y->rank && x->cls == y->cls && x->back == y->back &&
-         (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op);
+         x->rate == y->rate && x->axis == y->axis &&
+         (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
+         (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
 
 /* The brief bundle of a group that comes number `nth` among those of one name, or SL_NONE. */
@@ -51,7 +72,7 @@ static void add_turn(sli_lowering *l, int from, int to, bool first) {
   reader[0] = to;
   l->bundles[at] = (sli_bundle){.name = sli_arena_format(&l->arena, "turn:%s", b->name),
                                 .quota_name = "turn", .producer = from, .nconsumers = 1,
-                                .consumers = reader, .rate = SLI_PER_TICK,
+                                .consumers = reader, .rate = a->rate,
                                 .memory = SL_MEMORY_ACTIVATIONS, .device = a->device,
                                 .initial = first, .turn = true, .leader = SL_NONE,
                                 .over = SL_NONE};
@@ -61,13 +82,15 @@ static void add_turn(sli_lowering *l, int from, int to, bool first) {
   b->inputs[b->ninputs++] = at;
 }
 
-/* As the data goes: level by level, and block by block within a level, there and back. */
-static int by_turn(const void *a, const void *b, void *lowering) {
-  const sli_lowering *l = lowering;
-  const sli_group *x = &l->groups[*(const int *)a], *y = &l->groups[*(const int *)b];
+int sli_lower_turn(const sli_lowering *l, int a, int b) {
+  const sli_group *x = &l->groups[a], *y = &l->groups[b];
   if (x->level != y->level) return x->level - y->level;
   if (x->part != y->part) return x->back ? y->part - x->part : x->part - y->part;
-  return *(const int *)a - *(const int *)b;
+  return a - b;
+}
+
+static int by_turn(const void *a, const void *b, void *lowering) {
+  return sli_lower_turn(lowering, *(const int *)a, *(const int *)b);
 }
 
 /* The bundles that come number `nth` of each group have the slots of the first of them.
@@ -85,8 +108,31 @@ static bool share_slots(sli_lowering *l, const int *groups, int n, const char *n
   return leader != SL_NONE;
 }
 
+/* Of what is made once a step: are two slots less than one for each? If not, it has those. */
+static bool is_worth_it(sli_lowering *l, const int *groups, int n, const char *name) {
+  const sli_group *first = &l->groups[groups[0]];
+  size_t two = 0, all = 0;
+  if (first->rate != SLI_PER_STEP || sli_lower_given(l, name, first->stage)) return true;
+  for (int nth = 0, found = 1; found; nth++) {
+    size_t most = 0;
+    found = 0;
+    for (int i = 0; i < n; i++) {
+      int at = nth_brief(l, groups[i], name, nth);
+      size_t bytes = at == SL_NONE ? 0 : l->bundles[at].bytes;
+      found |= at != SL_NONE;
+      all += bytes;
+      most = SLI_MAX(most, bytes);
+    }
+    two += 2 * most;
+  }
+  for (int i = 0, at; i < n && two >= all; i++)
+    while ((at = nth_brief(l, groups[i], name, 0)) != SL_NONE) l->bundles[at].brief = false;
+  return two < all;
+}
+
 /* Groups [n] of one lane, in order. */
 static void close_lane(sli_lowering *l, const int *groups, int n, const char *name) {
+  if (!is_worth_it(l, groups, n, name)) return;
   for (int nth = 0; share_slots(l, groups, n, name, nth); nth++) {}
   for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
 }
@@ -112,7 +158,7 @@ static int take_lane(sli_lowering *l, int *groups, int n, const char *name, bool
 static void make_lanes(sli_lowering *l, int first, const char *name, bool passing, bool *done) {
   int *groups = sli_calloc((size_t)l->ngroups, sizeof *groups), n = 0;
   for (int i = first; i < l->ngroups; i++) {
-    if (done[i] || nth_brief(l, i, name, 0) == SL_NONE || !same_lane(l, first, i)) continue;
+    if (done[i] || nth_brief(l, i, name, 0) == SL_NONE || !sli_lower_same_lane(l, first, i)) continue;
     groups[n++] = i;
     done[i] = true;
   }
@@ -123,7 +169,10 @@ static void make_lanes(sli_lowering *l, int first, const char *name, bool passin
 
 void sli_lower_lanes(sli_lowering *l) {
   static const char *const names[] = {"inner" /* passing */, "gather", "reduce"};
-  for (int i = 0; i < l->nbundles; i++) l->bundles[i].brief |= is_passing(l, &l->bundles[i]);
+  for (int i = 0; i < l->nbundles; i++) {
+    sli_bundle *b = &l->bundles[i];
+    b->brief |= is_passing(l, b) || is_interim(l, b);
+  }
   for (size_t k = 0; k < SLI_COUNT(names); k++) {
     const char *name = names[k];
     bool *done = sli_calloc((size_t)l->ngroups, sizeof *done);

@@ -208,8 +208,9 @@ static sl_port *group_ports(sli_lowering *l, sli_links *x, const sli_group *g, b
   sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
   for (int i = 0; i < count; i++) {
     const sli_bundle *b = &l->bundles[bundles[i]];
-    int32_t reg = output ? b->reg : sli_lower_near(l, x, bundles[i], g);
-    ports[i] = (sl_port){reg, port_map(l, g, b, output)};
+    bool often = false;
+    int32_t reg = output ? b->reg : sli_lower_near(l, x, bundles[i], g, &often);
+    ports[i] = (sl_port){reg, often ? sli_lower_tick_map(l, g) : port_map(l, g, b, output)};
   }
   return ports;
 }
@@ -407,6 +408,7 @@ sl_status sli_lower_plan(sli_lowering *l) {
   add_pieces(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ngroups; i++) add_actor(l, x, i);
+  sli_links_close(l, x);
   status = sl_plan_finish(l->plan);
   if (!status) status = sli_lower_order(l);
   return status ? status : sl_plan_finish(l->plan); /* again: the order is checked and hashed */

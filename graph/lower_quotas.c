@@ -122,7 +122,8 @@ static int derived(const sli_lowering *l, const sli_bundle *b) {
   const char *name = b->quota_name;
   int ticks = l->m * l->k, stage = bundle_stage(l, b);
   if (!strcmp(name, "report")) return 4;
-  if (b->rate >= SLI_PER_STEP || b->held || b->turn) return SLI_MAX(b->initial, 1);
+  if (b->held || b->turn) return SLI_MAX(b->initial, 1);
+  if (b->rate >= SLI_PER_STEP) return b->brief ? 2 : SLI_MAX(b->initial, 1);
   if (b->rate == SLI_PER_MICROBATCH) return microbatches_begun(l, stage);
   if (!strcmp(name, "act.b")) return l->act_b[stage];
   if (!strcmp(name, "act.w")) return l->act_w[stage];

@@ -80,15 +80,17 @@ typedef struct budget {
   place at;
   int64_t param, gather, grad, reduce, state;
   int64_t forth[GPT_BLOCKS], back[GPT_BLOCKS], grads[GPT_BLOCKS]; /* whole, by block */
+  int64_t sums[GPT_BLOCKS], parts[GPT_BLOCKS]; /* over the data axis, once a step: of all that
+                                                 comes of a block's parameters */
 } budget;
 
 /* What is summed over the data axis once a step: a part of each sum, and all parts joined, where
  * the device's own summand was; few numbers (as the first device has them) are summed by all. */
-static int64_t all_reduced(const gpt_param *p, const budget *b) {
+static void count_all_reduced(budget *b, const gpt_param *p, int block) {
   int64_t n = local_elements(p, &b->at), first[2];
   tensor_part(p, &b->at, 0, first);
-  bool few = first[0] * first[1] * 4 <= SMALL_BYTES;
-  return aligned_bytes(few ? n : share_of(n, b->at.data, b->at.d));
+  if (first[0] * first[1] * 4 <= SMALL_BYTES) b->reduce += aligned_bytes(n);
+  else b->parts[block] += aligned_bytes(share_of(n, b->at.data, b->at.d));
 }
 
 static void count_use(budget *b, const gpt_param *p, const gpt_use *use) {
@@ -99,9 +101,11 @@ static void count_use(budget *b, const gpt_param *p, const gpt_use *use) {
   b->forth[use->block] += whole;
   b->back[use->block] += use->again ? whole : 0;
   b->grads[use->block] += whole;
+  b->sums[p->use[0].block] += whole;
   if (b->at.tensor > 1 && b->at.sequences && p->lies == GPT_EVERYWHERE) b->reduce += whole;
   if (b->at.data == 1 || at_once) return;
-  b->reduce += b->at.sharing == NOTHING ? all_reduced(p, b) : shard;
+  if (b->at.sharing == NOTHING) count_all_reduced(b, p, p->use[0].block);
+  else b->reduce += shard;
 }
 
 static void count_param(void *ctx, const gpt_param *p) {
@@ -120,13 +124,20 @@ static int64_t lane(const int64_t of[GPT_BLOCKS]) {
   return LANE_SLOTS * most;
 }
 
+static int64_t sum_of(const int64_t of[GPT_BLOCKS]) {
+  int64_t sum = 0;
+  for (int i = 0; i < GPT_BLOCKS; i++) sum += of[i];
+  return sum;
+}
+
 static budget count_budget(const gpt_shape *s, place at) {
   budget b = {.at = at};
   gpt_params(s, count_param, &b);
+  b.reduce += SLI_MIN(lane(b.parts), sum_of(b.parts));
   if (at.data == 1 || at.sharing == NOTHING) return b;
   if (at.sharing >= GRADIENTS) b.reduce += lane(b.grads);
   if (at.sharing == PARAMETERS) b.gather = lane(b.forth) + lane(b.back);
-  else for (int i = 0; i < GPT_BLOCKS; i++) b.gather += b.forth[i];
+  else b.gather += sum_of(b.forth);
   return b;
 }
 
@@ -185,6 +196,40 @@ static void check_grid(const gpt_shape *s, int data, int tensor, sharing sharing
     if (tensor > 1 && data > 1 && sharing >= GRADIENTS) continue;
     check_one(name, x.plan, i, SL_MEMORY_PARAMETERS, b.param + b.gather);
     check_one(name, x.plan, i, SL_MEMORY_GRADIENTS, b.grad + b.reduce);
+  }
+  lowered_model_fini(&x);
+}
+
+/* ---- between processes ----------------------------------------------------------------------- */
+
+/* Where each device is a process, what it sends and gets is beside that: slices of a block's
+ * gradient, those of others, their parts of its sum; and others' shards of a block, there and
+ * back. All of it lies in lanes, but for sums of few numbers, and for shards of what two blocks
+ * read once a step. */
+static void check_processes(const gpt_shape *s, int data, sharing sharing) {
+  gpt_words words;
+  char name[GRID_TEXT];
+  grid_model m = gpt_model(s, MICROBATCHES, &words);
+  grid g = {.data = data, .tensor = 1, .shard = sharing ? sharing_names[sharing] : NULL,
+            .processes = data};
+  lowered_model x;
+  grid_lower(&x, &m, &g, NULL);
+  grid_format(name, &m, &g);
+  int64_t table = aligned_bytes((int64_t)s->vocab * s->width);
+  for (int32_t i = 0; i < data; i++) {
+    budget b = count_budget(s, (place){data, 1, i, 0, sharing, false});
+    int64_t block = SLI_MAX(lane(b.grads), lane(b.sums)), others = (block * (data - 1) + data - 1) / data;
+    int64_t few = sharing ? 0 : b.reduce - SLI_MIN(lane(b.parts), sum_of(b.parts));
+    int64_t grads = b.grad + b.reduce + block + (sharing ? 1 : 2) * others + (data - 1) * few;
+    int64_t params = b.param + b.gather + (sharing == PARAMETERS ? 2 * others : 0);
+    if (sharing == OPTIMIZER || sharing == GRADIENTS) params += others + table;
+    int64_t got_grads = (int64_t)sl_plan_memory(x.plan, i, SL_MEMORY_GRADIENTS);
+    int64_t got_params = (int64_t)sl_plan_memory(x.plan, i, SL_MEMORY_PARAMETERS);
+    int64_t aligning = 64 * (int64_t)x.plan->nregs;
+    CHECK(got_grads <= grads + aligning, "%s, device %d: %lld bytes for gradients, not %lld", name,
+          i, (long long)got_grads, (long long)grads);
+    CHECK(got_params <= params + aligning, "%s, device %d: %lld bytes for parameters, not %lld",
+          name, i, (long long)got_params, (long long)params);
   }
   lowered_model_fini(&x);
 }
@@ -252,6 +297,10 @@ int main(void) {
           check_grid(&shapes[i], data, tensor, (sharing)what, false);
           if (tensor > 1 && data == 1) check_grid(&shapes[i], data, tensor, (sharing)what, true);
         }
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (int data = 2; data <= 4; data++)
+      for (int what = NOTHING; what < SHARINGS; what++)
+        check_processes(&shapes[i], data, (sharing)what);
   logits_are_there_once(&shapes[0]);
   return 0;
 }

@@ -62,7 +62,7 @@ static void check(const char *what, const gpt_shape *s, const grid *g, sl_traffi
 typedef struct volume {
   uint64_t ranks, bytes;
   int sharding;
-  bool apart; /* in processes of their own: what does not change within a step comes once */
+  bool apart; /* in processes of their own: what is read once a step comes once */
 } volume;
 
 /* Gradients: all of each, once a step, for everyone; or a part for each, once a step or in every
@@ -72,7 +72,7 @@ static void add_param(void *ctx, const gpt_param *p) {
   uint64_t n = (uint64_t)gpt_elements(p) * sizeof(float), ticks = MICROBATCHES;
   uint64_t uses = (uint64_t)p->nuses, reads = uses, scattered = reduce_scatter(v->ranks, n);
   for (int u = 0; u < p->nuses; u++) reads += p->use[u].again;
-  uint64_t gathers = v->apart ? 1 : v->sharding < 3 ? uses : ticks * reads;
+  uint64_t gathers = v->sharding == 3 ? ticks * reads : v->apart ? 1 : uses;
   switch (v->sharding) {
     case 0: v->bytes += uses * all_reduce(v->ranks, n); break;
     case 1: v->bytes += uses * scattered + gathers * all_gather(v->ranks, n); break;

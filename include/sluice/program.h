@@ -62,6 +62,7 @@ typedef struct sl_move {
   int32_t reg, slot;
   int64_t key;
   size_t bytes;
+  int32_t to;           /* base of that slot, where both ends are of one process */
 } sl_move;
 
 /* What one firing brings to its program. Valid during launch: a queue that
