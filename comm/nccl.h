@@ -64,7 +64,7 @@ typedef struct sli_nccl_options {
 typedef struct sli_nccl sli_nccl;
 
 sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out);
-/* Ends what is under way without waiting for anybody. */
+/* Ends what is under way; waits for no other process, and three seconds at most for GPUs. */
 void sli_nccl_close(sli_nccl *n);
 /* Any thread. SL_E_INPUT: no process says that. */
 sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes);

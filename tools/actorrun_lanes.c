@@ -21,8 +21,11 @@ struct lanes {
 };
 
 void lanes_prepare(const settings *s) {
-  if (s->processes > 1 && s->devices.links != SL_LINKS_HOST)
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  /* Streams that share a queue of the hardware wait for each other; there are 8 by default. */
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (s->processes < 2 || s->devices.links == SL_LINKS_HOST) return;
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("NCCL_NVLS_ENABLE", "0", 0); /* multicast, which lanes of two have no use for */
 }
 
 /* ---- finding them in the plan --------------------------------------------------------- */

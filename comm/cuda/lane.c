@@ -54,7 +54,16 @@ static bool end_in_peace(const sli_lane *lane) {
   ncclResult_t result = lane->nccl->ncclCommFinalize(lane->comm);
   for (int ms = 0; result == ncclInProgress && ms < 1000; ms++, result = state_of(lane))
     usleep(1000);
-  return !result && !lane->nccl->ncclCommDestroy(lane->comm);
+  if (result) return false;
+  result = lane->nccl->ncclCommDestroy(lane->comm);
+  return !result || result == ncclInProgress; /* gone, or going */
+}
+
+void sli_lane_abort(sli_lane *lane) {
+  if (!lane->comm) return;
+  cudaSetDevice(lane->device);
+  lane->nccl->ncclCommAbort(lane->comm);
+  lane->comm = NULL;
 }
 
 void sli_lane_close(sli_lane *lane) {

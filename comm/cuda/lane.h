@@ -19,7 +19,10 @@ typedef struct sli_lane {
 /* Begins to meet the other end, which has the same id. The sender is rank 0. At most `blocks`
  * of the device's multiprocessors are taken. */
 sl_status sli_lane_open(sli_lane *lane, const ncclUniqueId *id, int blocks);
-/* Waits up to a second for the library if the lane is at rest, else for nobody. */
+/* Ends what is under way, without the other end. It may wait for the device, and so for other
+ * lanes there: any thread, all lanes of a device at once. */
+void sli_lane_abort(sli_lane *lane);
+/* Of a lane at rest, or aborted: waits up to a second for the library. */
 void sli_lane_close(sli_lane *lane);
 
 /* Has the other end been met? */

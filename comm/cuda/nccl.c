@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <sluice/cuda.h>
 
@@ -17,6 +18,7 @@ enum {
   GAP_NS = 100 * 1000 * 1000, /* more than this between two looks was this process asleep */
   PATIENCE_LEAST_NS = 1000,
   PATIENCE_MOST_NS = 50000,
+  ABORT_SECONDS = 3,
 };
 
 /* Something to be sent or received, in the order of numbers. */
@@ -138,8 +140,38 @@ static void free_parcels(parcel *p) {
   }
 }
 
+static void *abort_way(void *way_) {
+  way *w = way_;
+  sli_lane_abort(&w->lane);
+  return NULL;
+}
+
+/* Ends what is under way, on all lanes at once: an operation that is aborted frees memory of the
+ * device, which may wait for the operations of other lanes there. False: some do not end. */
+static bool abort_all(sli_nccl *n) {
+  pthread_t *threads = sli_calloc((size_t)n->nways + 1, sizeof *threads);
+  bool *runs = sli_calloc((size_t)n->nways + 1, sizeof *runs), all = true;
+  struct timespec until;
+  for (int i = 0; i < n->nways; i++) {
+    way *w = &n->ways[i];
+    bool at_rest = w->state == OPEN && w->lane.state == SLI_LANE_FREE;
+    runs[i] = w->lane.comm && !at_rest && !pthread_create(&threads[i], NULL, abort_way, w);
+  }
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += ABORT_SECONDS;
+  for (int i = 0; i < n->nways; i++) {
+    if (!runs[i] || !pthread_timedjoin_np(threads[i], NULL, &until)) continue;
+    pthread_detach(threads[i]);
+    all = false;
+  }
+  free(threads);
+  free(runs);
+  return all;
+}
+
+/* Where something does not end, nothing is freed: that would wait for it. */
 void sli_nccl_close(sli_nccl *n) {
-  if (!n) return;
+  if (!n || !abort_all(n)) return;
   for (int i = 0; i < n->nways; i++) {
     sli_lane_close(&n->ways[i].lane);
     free_parcels(n->ways[i].waiting);

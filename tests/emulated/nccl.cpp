@@ -256,8 +256,18 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+/* The device is waited for: all that is under way there, also of other communicators. */
+static bool is_device_busy(int device) {
+  std::lock_guard<std::mutex> l(listing);
+  for (const auto &i : live)
+    if (i.second->device == device && i.second->under_way && !i.second->aborted) return true;
+  return false;
+}
+
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  find(comm)->aborted = true;
+  communicator c = find(comm);
+  c->aborted = true;
+  while (is_device_busy(c->device)) usleep(1000);
   return ncclCommDestroy(comm);
 }
 

@@ -159,19 +159,58 @@ static void open_side(side *s, int gpus) {
   CHECK(!sli_nccl_open(&options, &s->nccl), "%s", sl_detail());
 }
 
-static void run_side(process *p) {
+/* A send that nobody receives and a receive that nobody sends, on two lanes of one device:
+ * closing ends both, and waits for neither. */
+static void close_in_the_middle(side *s) {
+  uint32_t tag[SLI_NCCL_TAG_BYTES / 4] = {MESSAGES + 1};
+  uint64_t begun_ns = sli_now_ns();
+  if (!s->process->self) {
+    sli_nccl_send(s->nccl, 0, s->out, MOST_BYTES);
+    sli_nccl_receive(s->nccl, 1, MESSAGES + 1, s->in, MOST_BYTES, tag);
+    while (sli_now_ns() < begun_ns + 50000000) sli_nccl_progress(s->nccl);
+  }
+  begun_ns = sli_now_ns();
+  sli_nccl_close(s->nccl);
+  double seconds = (double)(sli_now_ns() - begun_ns) * 1e-9;
+  CHECK(seconds < 2.5, "closing lanes in the middle takes %.1f s", seconds);
+}
+
+/* One GPU can be both ends only if the library takes the processes for two hosts' (NCCL_HOSTID);
+ * between those it goes through sockets. */
+static int find_gpus(const process *p) {
   int gpus;
 #ifdef SLUICE_EMULATED
   emulated_devices = 2;
 #endif
   if (sl_cuda_count(&gpus)) exit(0);
+  if (gpus == 1) {
+    setenv("NCCL_HOSTID", p->self ? "b" : "a", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  }
+  return gpus;
+}
+
+static void run_side(process *p) {
+  int gpus = find_gpus(p);
   side s = {.process = p};
   open_side(&s, gpus);
   sl_status status = connect_both(&s);
-  if (!status) exchange_messages(&s);
-  else if (!p->self && gpus == 1) printf("two processes on one GPU: %s\n", sl_detail());
-  else CHECK(gpus == 1, "%s", sl_detail());
-  if (!status) process_meet(p, NULL, NULL);
+  CHECK(!status, "%s", sl_detail());
+  exchange_messages(&s);
+  process_meet(p, NULL, NULL);
+  close_in_the_middle(&s);
+  sl_cuda_memory_destroy(s.out);
+  sl_cuda_memory_destroy(s.in);
+}
+
+/* On one GPU, and one host: the library says why not. */
+static void run_refused(process *p) {
+  int gpus;
+  if (sl_cuda_count(&gpus) || gpus > 1) return;
+  side s = {.process = p};
+  open_side(&s, gpus);
+  CHECK(connect_both(&s), "one GPU was both ends of a lane");
+  if (!p->self) printf("two processes on one GPU: %s\n", sl_detail());
   sli_nccl_close(s.nccl);
   sl_cuda_memory_destroy(s.out);
   sl_cuda_memory_destroy(s.in);
@@ -212,5 +251,6 @@ int main(int argc, char **argv) {
   }
   CHECK(processes_run(1, run_alone), "a communicator of one rank");
   CHECK(processes_run(2, run_side), "two processes");
+  CHECK(processes_run(2, run_refused), "two processes on one GPU");
   return 0;
 }
