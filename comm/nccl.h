@@ -13,8 +13,10 @@
  *   - What is sent is complete, and where it goes is free and no longer read, when it is
  *     handed over here. So nothing in a lane's stream waits for another stream.
  *   - Each end has at most one operation of a lane on its device; the host issues the next
- *     when that is complete. So an operation stands behind no other in any queue of the
- *     hardware and can start as soon as there is room for its blocks; and all lanes of a
+ *     when that is complete. So an operation stands behind no other of its stream, and while
+ *     there are no more streams than queues of the hardware (CUDA_DEVICE_MAX_CONNECTIONS,
+ *     which actorrun sets to the most, 32) behind none at all: it can start as soon as there
+ *     is room for its blocks; and all lanes of a
  *     device together take no more than half of its multiprocessors, or one each. Kernels
  *     that compute come to an end by themselves.
  *   - By induction over k: both ends have completed k - 1, so both issue k, both start, and

@@ -45,6 +45,12 @@ run bf16_four --devices cuda:0,0,0,0 --dtype bf16 --schedule zb-h1 --jitter 100
 same bf16 bf16_four
 run bf16_processes --devices cuda -n 2 --stages 2 --dtype bf16
 same bf16 bf16_processes
+for again in selective full; do
+  run again --devices cuda --recompute $again
+  same one again
+  run again --devices cuda --recompute $again --dtype bf16
+  near bf16 again 1e-4
+done
 run bf16_pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b --dtype bf16
 near cpu bf16_pieces 1e-3
 SLUICE_EMULATED_GPUS=2 run bf16_grid --devices cuda --microbatches 1 --data-parallel 2 \

@@ -19,7 +19,7 @@ static sl_status missing(cudaError_t error) {
     return sl_fail(SL_E_UNSUPPORTED,
                    "there is no NVIDIA driver: install one (nvidia-smi shows whether it works), in "
                    "a container let it in from the host, or use --devices cpu");
-  if (driver < runtime)
+  if (error == cudaErrorInsufficientDriver)
     return sl_fail(SL_E_UNSUPPORTED,
                    "the NVIDIA driver is too old: it knows CUDA %d.%d and this build needs %d.%d; "
                    "install a newer driver, build with an older toolkit, or use --devices cpu",
@@ -27,6 +27,16 @@ static sl_status missing(cudaError_t error) {
   return sl_fail(SL_E_UNSUPPORTED,
                  "no GPU can be used (%s): look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
                  "--devices cpu", cudaGetErrorString(error));
+}
+
+static _Thread_local const char *failure;
+
+void sli_cuda_launch_failed(const char *why) { failure = why; }
+
+const char *sli_cuda_take_failure(void) {
+  const char *why = failure;
+  failure = NULL;
+  return why;
 }
 
 sl_status sl_cuda_count(int *count) {

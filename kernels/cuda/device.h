@@ -9,6 +9,12 @@
 /* Makes `device` the calling thread's. */
 sl_status sli_cuda_use(int device);
 
+/* A library that a launch calls has failed: kept for this thread until it is taken. `why` stays
+ * valid. */
+void sli_cuda_launch_failed(const char *why);
+/* NULL: nothing has. */
+const char *sli_cuda_take_failure(void);
+
 /* SL_OK, or "GPU <device> <what>: <error>". */
 sl_status sli_cuda_check(cudaError_t error, int device, const char *what);
 

@@ -240,6 +240,7 @@ static cudaError_t capture(entry *e, const sli_cuda_launch *how, bool *spoiled) 
     error = cudaStreamEndCapture(how->stream, &graph);
   }
   if (!error && !*spoiled) error = cudaGraphInstantiate(&e->exec, graph, 0);
+  if (!error && e->exec) error = cudaGraphUpload(e->exec, how->stream); /* takes memory there */
   if (graph) cudaGraphDestroy(graph);
   return error;
 }

@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/graphs.h"
 #include "kernels/cuda/rows.h"
@@ -328,8 +329,8 @@ static void multiply(const sl_call *call, const product *p, const void *aux, voi
   cublasStatus_t status = p->blas->cublasLtMatmul(
       p->handle, p->desc, &one, right, p->right, left, p->left, &keep, to, p->result, to,
       p->result, &p->algorithm, scratch, WORKSPACE_BYTES, (cudaStream_t)stream);
-  SLI_CHECK(!status || sli_cuda_capture_spoil(), "cuBLASLt failed in %s: %s", call->op->name,
-            p->blas->cublasLtGetStatusString(status));
+  if (status && !sli_cuda_capture_spoil())
+    sli_cuda_launch_failed(p->blas->cublasLtGetStatusString(status));
 }
 
 void sli_cuda_linear(const sl_call *call, void *stream) {

@@ -40,11 +40,21 @@ typedef struct cuda_queue {
 
 /* The device does not recover: from the first failure on the queue does nothing. But where
  * a launch is captured, it is the capture that has failed. */
-static void must(cuda_queue *q, cudaError_t error, const char *op) {
-  if (!error || q->failed || sli_cuda_capture_spoil()) return;
+static void fail(cuda_queue *q, const char *op, const char *why) {
+  if (q->failed || sli_cuda_capture_spoil()) return;
   q->failed = true;
-  snprintf(q->why, sizeof q->why, "GPU %d failed, seen after %s: %s", q->device, op,
-           cudaGetErrorString(error));
+  snprintf(q->why, sizeof q->why, "GPU %d failed, seen after %s: %s", q->device, op, why);
+}
+
+static void must(cuda_queue *q, cudaError_t error, const char *op) {
+  if (error) fail(q, op, cudaGetErrorString(error));
+}
+
+/* What a launch has left: the device's own error says more than a library's. */
+static void must_be_launched(cuda_queue *q, const char *op) {
+  const char *why = sli_cuda_take_failure();
+  must(q, cudaGetLastError(), op);
+  if (why) fail(q, op, why);
 }
 
 static const char *cuda_failure(void *queue) {
@@ -110,7 +120,7 @@ static bool launch_call(const work *w, const sl_program_call *c) {
   call.state = made->state;
   call.scratch = w->q->scratch;
   made->launch(&call, w->q->stream);
-  must(w->q, cudaGetLastError(), c->op->name);
+  must_be_launched(w->q, c->op->name);
   return true;
 }
 
@@ -118,7 +128,7 @@ static bool launch_call(const work *w, const sl_program_call *c) {
 static bool launch_step(const work *w, const sli_cuda_step *step) {
   cuda_queue *q = w->q;
   bool any = sli_cuda_fused_launch(step, w->firing, &w->tick, q->scratch, q->stream);
-  if (any) must(q, cudaGetLastError(), step->calls[0]->op->name);
+  if (any) must_be_launched(q, step->calls[0]->op->name);
   else
     for (int i = 0; i < step->ncalls; i++) any |= launch_call(w, step->calls[i]);
   return any;
@@ -126,7 +136,7 @@ static bool launch_step(const work *w, const sli_cuda_step *step) {
 
 static void launch_steps(void *arg) {
   const work *w = arg;
-  for (int i = 0; i < w->steps->count; i++) launch_step(w, &w->steps->steps[i]);
+  for (int i = 0; i < w->steps->count && !w->q->failed; i++) launch_step(w, &w->steps->steps[i]);
 }
 
 static void launch_timed(const work *w) {

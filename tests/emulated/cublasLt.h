@@ -12,7 +12,7 @@ extern "C" {
 #define CUBLAS_VER_MAJOR 13
 
 typedef enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_INVALID_VALUE,
-               CUBLAS_STATUS_NOT_SUPPORTED } cublasStatus_t;
+               CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_EXECUTION_FAILED } cublasStatus_t;
 typedef enum { CUDA_R_32F, CUDA_R_16BF } cudaDataType_t;
 typedef enum { CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32 } cublasComputeType_t;
 enum { CUBLAS_OP_N, CUBLAS_OP_T };

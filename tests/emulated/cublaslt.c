@@ -223,6 +223,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
   (void)c_layout;
+  if (emulated_has_failed()) return CUBLAS_STATUS_EXECUTION_FAILED;
   bool aligned = !((uintptr_t)a % 64 | (uintptr_t)b % 64 | (uintptr_t)d % 64 |
                    (uintptr_t)workspace % 256);
   if (!handle || !aligned || !epilogue_fits(desc, d_layout) ||

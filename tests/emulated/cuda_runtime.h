@@ -100,6 +100,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long flags);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
@@ -112,6 +113,10 @@ extern int emulated_devices;
 extern int emulated_backwards;
 /* How many captures from now on fail. */
 extern int emulated_bad_captures;
+/* So many graphs find no room on the device. */
+extern int emulated_full;
+/* Has the device failed? If so, that is the last error. */
+int emulated_has_failed(void);
 /* Puts a call at the end of a stream, with a copy of the argument. */
 void emulated_call(cudaStream_t stream, void (*run)(void *), const void *arg, size_t bytes);
 /* Live allocations, of memory, streams, events and graphs together. */

@@ -32,7 +32,7 @@ static int devices_by_environment() {
 }
 
 int emulated_devices = devices_by_environment(), emulated_live;
-int emulated_bad_captures;
+int emulated_bad_captures, emulated_full;
 
 namespace {
 
@@ -495,6 +495,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   return cudaSuccess;
 }
 
+int emulated_has_failed(void) {
+  lock l(device);
+  if (has_failed(false)) remember(cudaErrorIllegalAddress);
+  return has_failed(false);
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   lock l(device);
   emulated_live--;
@@ -516,6 +522,15 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   emulated_live--;
   delete exec;
   return cudaSuccess;
+}
+
+/* emulated_full: the device has no memory for it. */
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
+  lock l(device);
+  forbid_capture_of(stream, "a graph is brought up in");
+  if (!emulated_full) return cudaSuccess;
+  emulated_full--;
+  return remember(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {

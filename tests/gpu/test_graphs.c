@@ -10,7 +10,7 @@
 #include "tests/gpu/device_call.h"
 
 #ifdef SLUICE_EMULATED
-extern int emulated_live, emulated_bad_captures;
+extern int emulated_live, emulated_bad_captures, emulated_full;
 #endif
 
 enum { N = 64, SLOTS = 9, ROOM = N * sizeof(float), TRIED = 3 * 8 };
@@ -262,14 +262,14 @@ static void check_times(void) {
 }
 
 #ifdef SLUICE_EMULATED
-static void check_failure(void) {
+static void check_failure(int *fault, const char *what) {
   summer s;
-  emulated_bad_captures = 1;
+  *fault = 1;
   summer_create(&s, "1", &sl_op_copy, false);
   for (int i = 0; i < 20; i++) wait_for(s.queue, fire(&s, i % 2, 0, false));
-  check_sums(&s, 0, "a capture fails");
+  check_sums(&s, 0, what);
   check_replayed(&s, 0, "none is tried again");
-  CHECK(!emulated_bad_captures, "one was tried");
+  CHECK(!*fault, "one was tried: %s", what);
   summer_destroy(&s);
 }
 #endif
@@ -287,7 +287,8 @@ int main(void) {
   check_updates();
   check_times();
 #ifdef SLUICE_EMULATED
-  check_failure();
+  check_failure(&emulated_bad_captures, "a capture fails");
+  check_failure(&emulated_full, "a graph has no room");
   CHECK(!emulated_live, "%d things of the device are left", emulated_live);
 #endif
   return 0;
