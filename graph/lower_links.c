@@ -25,6 +25,7 @@ typedef struct link {
   int device;
   sl_space space;
   int reader;       /* group, or SL_NONE: all */
+  int before;       /* the link made before it that leads from there, or SL_NONE */
 } link;
 
 /* A hop whose end shares slots with others of its queue and lane: the actor is made when all are
@@ -41,8 +42,10 @@ typedef enum way { WAY, WIRE, DIRECT, INTO, OUT_OF, BETWEEN, WAYS } way;
 static const char *const copy_names[WAYS] = {[INTO] = "h2d", [OUT_OF] = "d2h", [BETWEEN] = "d2d"};
 
 struct sli_links {
-  int count, capacity;
-  link *items;     /* in the lowering's arena */
+  size_t count, capacity;
+  link *items;
+  size_t nnewest, newest_capacity;
+  int *newest;     /* by register: the last of the links from there, or SL_NONE */
   int32_t *queues; /* [WAYS * devices^2] by way, source and destination, or SL_NONE */
   size_t nends, end_capacity;
   end *ends;
@@ -232,24 +235,23 @@ static int32_t add_hop(sli_lowering *l, sli_links *x, int32_t from, trip *t, con
 /* The end of a link that is there already, or SL_NONE. */
 static int32_t find_link(const sli_links *x, int32_t from, const trip *t, int device,
                          sl_space space) {
-  for (int i = 0; i < x->count; i++) {
-    const link *k = &x->items[i];
-    if (k->from == from && k->device == device && k->space == space && k->reader == t->reader)
-      return k->to;
+  const link *k;
+  for (int i = (size_t)from < x->nnewest ? x->newest[from] : SL_NONE; i != SL_NONE; i = k->before) {
+    k = &x->items[i];
+    if (k->device == device && k->space == space && k->reader == t->reader) return k->to;
   }
   return SL_NONE;
 }
 
 static int32_t keep_link(sli_lowering *l, sli_links *x, int32_t from, int32_t to, const trip *t) {
-  if (x->count == x->capacity) {
-    int more = 2 * x->capacity + 16;
-    link *items = sli_arena_alloc(&l->arena, (size_t)more * sizeof *items);
-    if (x->count) memcpy(items, x->items, (size_t)x->count * sizeof *items);
-    x->items = items;
-    x->capacity = more;
-  }
   const sl_register *end = &l->plan->regs[to];
-  x->items[x->count++] = (link){from, to, end->device, end->space, t->reader};
+  while (x->nnewest <= (size_t)from) {
+    SLI_GROW(x->newest, x->nnewest, x->newest_capacity);
+    x->newest[x->nnewest++] = SL_NONE;
+  }
+  SLI_GROW(x->items, x->count, x->capacity);
+  x->items[x->count] = (link){from, to, end->device, end->space, t->reader, x->newest[from]};
+  x->newest[from] = (int)x->count++;
   return to;
 }
 
@@ -471,5 +473,6 @@ void sli_links_close(sli_lowering *l, sli_links *x) {
     for (size_t k = 0; k < n; k++) add_hop_actor(l, &first[k]);
   }
   free(x->ends);
-  x->ends = NULL;
+  free(x->items);
+  free(x->newest);
 }
