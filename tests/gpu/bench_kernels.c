@@ -85,17 +85,26 @@ static const bench benches[] = {
      {BF16(B, T, 3 * C), X, F32(B, 6, T), X}, {BF16(B, T, 3 * C)}},
 };
 
-/* The device's memory holds small numbers, ids in range. */
+/* Bits that look random, of which bf16 numbers are made: a product takes more power, and so
+ * more time, where signs and exponents differ. */
+static uint32_t mix(uint32_t i) {
+  i = (i ^ i >> 16) * 0x7feb352d;
+  i = (i ^ i >> 15) * 0x846ca68b;
+  return i ^ i >> 16;
+}
+
+/* The device's memory holds numbers of both signs below 1, ids in range. */
 static void *some_bytes(const sl_type *type) {
   if (type->ndim < 0) return NULL;
   unsigned char *p = calloc(1, sl_type_bytes(type) + 64);
   CHECK(p, "no memory");
   int64_t n = sl_type_elements(type);
   for (int64_t i = 0; i < n; i++) {
-    uint32_t r = (uint32_t)i * 2654435761u >> 8;
+    uint32_t r = mix((uint32_t)i);
     if (type->dtype == SL_I32) ((int32_t *)p)[i] = (int32_t)(r % V);
-    if (type->dtype == SL_F32) ((float *)p)[i] = (float)r * 0x1p-24f;
-    if (type->dtype == SL_BF16) ((uint16_t *)p)[i] = (uint16_t)(0x3f00 + r % 128);
+    if (type->dtype == SL_F32) ((float *)p)[i] = (float)(int32_t)r * 0x1p-31f;
+    if (type->dtype == SL_BF16) /* from 1/16 up */
+      ((uint16_t *)p)[i] = (uint16_t)((r >> 31) << 15 | (123 + (r >> 7) % 4) << 7 | r % 128);
   }
   return p;
 }
