@@ -3,12 +3,15 @@
 scaled_dot_product_attention, fused AdamW, a clip of the global gradient norm; the same
 order of the data, microbatches and learning rates. For bench_train.
 
-It trains in turns: each line on its input asks for one step and then so many more, which
-are timed together. It answers each step with `step<TAB>loss`, and then with the line
-`seconds<TAB>SECONDS`. What is compiled stays, so only the first turn waits for it; between
-turns the device's memory is given back but for weights and the optimizer's state.
+It trains in turns: each line on its input asks for so many steps. It answers each of them with
+`step<TAB>loss<TAB>seconds`, and then with the line `end`. On a GPU seconds are those between
+events at the ends of steps, and nothing waits in between. What is compiled stays, so only the first
+turn waits for it; between turns the device's memory is given back but for weights and the
+optimizer's state.
 """
 import argparse
+import contextlib
+import inspect
 import json
 import pathlib
 import struct
@@ -39,7 +42,10 @@ def options():
     p.add_argument("--weight-decay", type=float, default=0.1)
     p.add_argument("--clip", type=float, default=1.0)
     p.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
-    p.add_argument("--compile", choices=["on", "off"], default="on")
+    p.add_argument("--compile", choices=["all", "parts", "off"], default="all",
+                   help="torch.compile, of the model as one or part by part")
+    p.add_argument("--attention", choices=["default", "cudnn"], default="default",
+                   help="what PyTorch takes by itself, or cuDNN's where it can")
     p.add_argument("--device", default="cuda")
     return p.parse_args()
 
@@ -83,7 +89,20 @@ def load_weights(model, path):
             if name not in arrays:
                 sys.exit(f"torch_gpt: {path} has no {name}")
             x = torch.from_numpy(np.array(arrays[name]))
+            if name == "transformer.wte.weight":
+                p = p[:len(x)]  # a padded vocabulary has more
             p.copy_(x.T if transposed else x)
+
+
+def attention_of(name):
+    """A function that gives the context to run the model in."""
+    if name == "default":
+        return contextlib.nullcontext
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    if "set_priority" not in inspect.signature(sdpa_kernel).parameters:  # before 2.6
+        return lambda: sdpa_kernel(SDPBackend.CUDNN_ATTENTION)
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
+    return lambda: sdpa_kernel(order, set_priority=True)
 
 
 # ---- training --------------------------------------------------------------------
@@ -103,7 +122,10 @@ class Trainer:
             [dict(params=[p for p in self.params if p.ndim >= 2], weight_decay=o.weight_decay),
              dict(params=[p for p in self.params if p.ndim < 2], weight_decay=0.0)],
             betas=(0.9, 0.95), eps=1e-8, fused=True)
-        self.model = torch.compile(model) if o.compile == "on" else model
+        self.attention = attention_of(o.attention)
+        if o.compile == "parts":
+            model.compile_parts()
+        self.model = torch.compile(model) if o.compile == "all" else model
 
     def rows(self, first, count):
         """Sequences first .. first+count-1 of the endless, unshuffled order."""
@@ -122,7 +144,8 @@ class Trainer:
         each = o.batch // o.microbatches
         for j in range(o.microbatches):
             tokens, targets = self.rows(self.step * o.batch + j * each, each)
-            with torch.autocast("cuda" if self.on_gpu else "cpu", torch.bfloat16, enabled=o.dtype == "bf16"):
+            with self.attention(), torch.autocast("cuda" if self.on_gpu else "cpu", torch.bfloat16,
+                                                  enabled=o.dtype == "bf16"):
                 loss = self.model(tokens, targets)
             (loss / o.microbatches).backward()
             total = total + loss.detach() / o.microbatches
@@ -136,21 +159,27 @@ class Trainer:
         return total
 
     def turn(self, steps):
-        losses, first = [self.train_step()], self.step - 1
-        begin = self.now()
-        losses += [self.train_step() for _ in range(steps)]
-        seconds = self.now() - begin
-        for step, loss in enumerate(losses, first):
-            print(f"{step}\t{loss.item():.9g}")
-        if self.on_gpu:
-            torch.cuda.empty_cache()
-        print(f"seconds\t{seconds:.9g}", flush=True)
-
-    def now(self):
-        """When all that was asked of the device is done."""
+        losses, marks, first = [], [self.mark()], self.step
+        for _ in range(steps):
+            losses.append(self.train_step())
+            marks.append(self.mark())
         if self.on_gpu:
             torch.cuda.synchronize()
-        return time.perf_counter()
+        for i, loss in enumerate(losses):
+            print(f"{first + i}\t{loss.item():.9g}\t{self.between(*marks[i:i + 2]):.9g}")
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+        print("end", flush=True)
+
+    def mark(self):
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, a, b):
+        return a.elapsed_time(b) * 1e-3 if self.on_gpu else b - a
 
 
 def main():
