@@ -28,12 +28,13 @@ typedef struct link {
   int before;       /* the link made before it that leads from there, or SL_NONE */
 } link;
 
-/* A hop whose end shares slots with others of its queue and lane: the actor is made when all are
+/* A hop whose end shares slots with others of its queue, device and lane: the actor is made when all are
  * known, in the order of these groups. */
 typedef struct end {
   sl_actor actor;
   sl_port in[2], out[2]; /* data, and turns */
   const char *copies;    /* the call of its program, or NULL */
+  int device;            /* where it ends */
   int64_t lane;
   int group;
 } end;
@@ -221,8 +222,8 @@ static int32_t add_hop(sli_lowering *l, sli_links *x, int32_t from, trip *t, con
                      .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last) : keys,
                      .firings_per_step = per_step ? 1 : ticks, .every = every,
                      .nin = 1, .nout = 1, .seconds = h->seconds},
-           .in = {{from, read}}, .out = {{reg, keys}}, .copies = h->copies, .lane = t->lane,
-           .group = t->group};
+           .in = {{from, read}}, .out = {{reg, keys}}, .copies = h->copies,
+           .device = h->device, .lane = t->lane, .group = t->group};
   if (t->lane == SL_NONE) {
     add_hop_actor(l, &e);
     return reg;
@@ -395,7 +396,9 @@ int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_grou
   const sli_bundle *b = &l->bundles[bundle];
   sl_space space = sli_lower_space(l, g), host = sli_kind_host_space(l->kind);
   bool real = between_processes(l, b->device, g->device);
-  trip t = real ? trip_of(l, bundle, g) : all_as_made(b);
+  bool copied = b->producer != SL_NONE && !reaches(l, g->device, space, b->reg);
+  bool away = real || (copied && b->device != g->device);
+  trip t = away ? trip_of(l, bundle, g) : all_as_made(b);
   int32_t reg = b->reg;
   if (crosses(l, b, g->device)) {
     if (real && is_direct(l, reg, g->device, space)) {
@@ -417,8 +420,13 @@ int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_grou
 static int by_lane(const void *a, const void *b, void *lowering) {
   const end *x = a, *y = b;
   if (x->actor.queue != y->actor.queue) return x->actor.queue - y->actor.queue;
+  if (x->device != y->device) return x->device - y->device;
   if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
   return sli_lower_turn(lowering, x->group, y->group);
+}
+
+static bool is_same_lane(const end *x, const end *y) {
+  return x->actor.queue == y->actor.queue && x->device == y->device && x->lane == y->lane;
 }
 
 /* Hands a turn on from an end to the next. */
@@ -467,8 +475,7 @@ void sli_links_close(sli_lowering *l, sli_links *x) {
   if (x->nends) qsort_r(x->ends, x->nends, sizeof *x->ends, by_lane, l);
   for (size_t i = 0, n; i < x->nends; i += n) {
     end *first = &x->ends[i];
-    for (n = 1; i + n < x->nends && first[n].lane == first->lane &&
-                first[n].actor.queue == first->actor.queue;) n++;
+    for (n = 1; i + n < x->nends && is_same_lane(first, &first[n]);) n++;
     if (n > 1) close_lane(l, first, n);
     for (size_t k = 0; k < n; k++) add_hop_actor(l, &first[k]);
   }

@@ -23,6 +23,13 @@ static sl_status place_cpus(settings *s, int count, machine *m) {
                 : sl_placement_create(m->machine, count, s->devices.threads, &m->placement);
 }
 
+static void use_gpus(settings *s, int count) {
+  s->numbers = sli_calloc((size_t)count, sizeof *s->numbers);
+  for (int i = 0; i < count; i++) s->numbers[i] = i;
+  s->devices.numbers = s->numbers;
+  s->devices.nnumbers = count;
+}
+
 /* Which GPUs there are is known now: all of them, in turn, unless some were named. */
 static sl_status find_gpus(settings *s) {
   int count;
@@ -33,12 +40,12 @@ static sl_status find_gpus(settings *s) {
       return sl_fail(SL_E_USAGE, "--devices %s: there is no GPU %d: there %s %d, counted from 0",
                      sl_arg_text(s->run, "devices"), s->numbers[i], count > 1 ? "are" : "is",
                      count);
-  if (s->devices.nnumbers) return SL_OK;
-  s->numbers = sli_calloc((size_t)count, sizeof *s->numbers);
-  for (int i = 0; i < count; i++) s->numbers[i] = i;
-  s->devices.numbers = s->numbers;
-  s->devices.nnumbers = count;
+  if (!s->devices.nnumbers) use_gpus(s, count);
   return SL_OK;
+}
+
+void machine_imagine(settings *s) {
+  if (!strcmp(s->devices.kind, "cuda") && !s->devices.nnumbers) use_gpus(s, s->devices.count);
 }
 
 static sl_status place_gpus(settings *s, int count, machine *m) {

@@ -16,6 +16,9 @@ typedef struct machine {
  * thread count, or which GPUs they are, if that was left open. Modelled devices need no
  * cores. */
 sl_status machine_place(settings *s, machine *out);
+/* For a plan that is only looked at, also where there is no GPU: one for each device, if which
+ * they are was left open. */
+void machine_imagine(settings *s);
 /* For sl_runtime_options.bind; `m` is the machine. */
 void machine_bind(void *m, int device, int thread);
 void machine_fini(machine *m);
