@@ -82,7 +82,7 @@ template <typename T, int N> __global__ void move(block<T> m) {
   const T *from = m.from + blockIdx.y * m.from_batch + blockIdx.x * m.from_row;
   T *to = m.to + blockIdx.y * m.to_batch + blockIdx.x * m.to_row;
   for (int64_t c = (int64_t)threadIdx.x * N; c < m.width; c += (int64_t)blockDim.x * N)
-    *reinterpret_cast<pack<T, N> *>(to + c) = *reinterpret_cast<const pack<T, N> *>(from + c);
+    write_pack(to + c, read_pack<N>(from + c));
 }
 
 /* Whether all rows begin where packs do. */

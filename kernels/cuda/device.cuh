@@ -14,6 +14,9 @@
 
 #include <cuda_runtime.h>
 #include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
 
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
@@ -69,8 +72,47 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
   T v[N];
 };
 
+template <int N, typename T> __device__ inline pack<T, N> read_pack(const T *from) {
+  return *reinterpret_cast<const pack<T, N> *>(from);
+}
+
+#ifdef __CUDACC__
+__device__ inline void put(uint4 *to, uint4 x) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :: "l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+               : "memory");
+}
+__device__ inline void put(uint2 *to, uint2 x) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+               :: "l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y) : "memory");
+}
+__device__ inline void put(uint32_t *to, uint32_t x) {
+  asm volatile("st.global.b32 [%0], %1;" :: "l"(__cvta_generic_to_global(to)), "r"(x) : "memory");
+}
+
+/* To the device's memory, in accesses of 16 bytes or of what there is. Left to itself the
+ * compiler stores the elements one by one where it finds other stores of them to merge these
+ * with. */
+template <int N, typename T> __device__ inline void write_pack(T *to, const pack<T, N> &p) {
+  using pair = std::conditional_t<sizeof p % 8 == 0, uint2, uint32_t>;
+  using word = std::conditional_t<sizeof p % 16 == 0, uint4, pair>;
+  constexpr int WORDS = sizeof p / sizeof(word);
+  word w[WORDS];
+  memcpy(w, &p, sizeof p);
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) put((word *)to + i, w[i]);
+}
+template <typename T> __device__ inline void write_pack(T *to, const pack<T, 1> &p) {
+  *to = p.v[0];
+}
+#else
+template <int N, typename T> inline void write_pack(T *to, const pack<T, N> &p) {
+  *reinterpret_cast<pack<T, N> *>(to) = p;
+}
+#endif
+
 template <int N, typename T> __device__ inline void load(float (&to)[N], const T *from) {
-  pack<T, N> p = *reinterpret_cast<const pack<T, N> *>(from);
+  pack<T, N> p = read_pack<N>(from);
 #pragma unroll
   for (int i = 0; i < N; i++) to[i] = to_float(p.v[i]);
 }
@@ -79,7 +121,7 @@ template <int N, typename T> __device__ inline void store(T *to, const float (&f
   pack<T, N> p;
 #pragma unroll
   for (int i = 0; i < N; i++) assign(p.v[i], from[i]);
-  *reinterpret_cast<pack<T, N> *>(to) = p;
+  write_pack(to, p);
 }
 
 /* ---- sums ------------------------------------------------ */
