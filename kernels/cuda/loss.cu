@@ -15,21 +15,24 @@ namespace {
 
 using namespace sli;
 
+/* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] are the row's, from
+ * column c + begin on, the others are `beside`. No number into x depends on what is known at run
+ * time: x stays in registers. */
 template <typename T, typename F>
-__device__ inline void along_memory(const T *row, int64_t width, F f) {
+__device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
   int64_t before = (int64_t)((uintptr_t)row / sizeof(T) % N); /* elements of others */
   for (int64_t p = threadIdx.x; p * N < before + width; p += blockDim.x) {
     int64_t c = p * N - before;
+    int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
     float x[N];
-    if (c >= 0 && c + N <= width) {
+    if (end - begin == N) {
       load<N>(x, row + c);
-      f(c, x, 0, N);
     } else {
-      int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
-      for (int n = begin; n < end; n++) x[n] = to_float(row[c + n]);
-      f(c, x, begin, end);
+#pragma unroll
+      for (int n = 0; n < N; n++) x[n] = n >= begin && n < end ? to_float(row[c + n]) : beside;
     }
+    f(c, x, begin, end);
   }
 }
 
@@ -50,24 +53,30 @@ __device__ inline sli_soft block_join(sli_soft s) {
 }
 
 constexpr int64_t LONG = 8192; /* columns of a row that takes the largest block */
-inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : 1024; }
+constexpr int LARGEST = 1024;  /* threads; two such blocks fit if each has 32 registers a thread */
+inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
-/* The softmax's sum over a row, the same in every thread. */
+/* The softmax's sum over a row, the same in every thread. What a pack's powers are taken of is
+ * known before the first of them: they do not wait for each other. */
 template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t width) {
   constexpr int N = wide<T>;
   sli_soft s = {SLI_LOWEST, 0};
-  along_memory(row, width, [&](int64_t, const float(&x)[N], int begin, int end) {
+  along_memory(row, width, -INFINITY, [&](int64_t, const float(&x)[N], int, int) {
+    float top = s.top;
 #pragma unroll
-    for (int n = 0; n < N; n++)
-      if (n >= begin && n < end) s = sli_soft_add(s, x[n]);
+    for (int n = 0; n < N; n++) top = x[n] > top ? x[n] : top;
+    if (top > s.top) s = {top, s.total * expf(s.top - top)};
+#pragma unroll
+    for (int n = 0; n < N; n++) s.total = plain_sum(s.total, expf(x[n] - top));
   });
   return block_join(s);
 }
 
 /* One block a row. */
 template <typename T>
-__global__ void cross_entropy(const T *logits, const int32_t *targets, float *lse,
-                              double *partial, int64_t vocab, int64_t stride) {
+__global__ void __launch_bounds__(LARGEST, 2)
+cross_entropy(const T *logits, const int32_t *targets, float *lse, double *partial, int64_t vocab,
+              int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
@@ -80,8 +89,9 @@ __global__ void cross_entropy(const T *logits, const int32_t *targets, float *ls
 
 /* One block a row of some of the columns. */
 template <typename T>
-__global__ void cross_entropy_part(const T *logits, const int32_t *targets, float *part,
-                                   int64_t first, int64_t vocab, int64_t stride) {
+__global__ void __launch_bounds__(LARGEST, 2)
+cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t first,
+                   int64_t vocab, int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
@@ -115,11 +125,11 @@ template <typename T>
 __device__ inline void row_gradient(const T *row, T *to, float lse, float scale, int64_t target,
                                     int64_t vocab) {
   constexpr int N = wide<T>;
-  along_memory(row, vocab, [&](int64_t c, const float(&x)[N], int begin, int end) {
-    float d[N] = {};
+  along_memory(row, vocab, 0, [&](int64_t c, const float(&x)[N], int begin, int end) {
+    float d[N];
 #pragma unroll
     for (int n = 0; n < N; n++)
-      if (n >= begin && n < end) d[n] = expf(x[n] - lse) * scale - (c + n == target ? scale : 0.0f);
+      d[n] = expf(x[n] - lse) * scale - (c + n == target ? scale : 0.0f);
     if (end - begin == N) return store<N>(to + c, d);
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -129,18 +139,19 @@ __device__ inline void row_gradient(const T *row, T *to, float lse, float scale,
 
 /* One block a row; dlogits may be logits. */
 template <typename T>
-__global__ void cross_entropy_b(const T *logits, const int32_t *targets, const float *lse,
-                                const float *dloss, T *dlogits, int64_t rows, int64_t first,
-                                int64_t vocab, int64_t stride) {
+__global__ void __launch_bounds__(LARGEST, 2)
+cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const float *dloss,
+                T *dlogits, int64_t rows, int64_t first, int64_t vocab, int64_t stride) {
   row_gradient(logits + blockIdx.x * stride, dlogits + blockIdx.x * stride, lse[blockIdx.x],
                *dloss / (float)rows, targets[blockIdx.x] - first, vocab);
 }
 
 /* Both; the target's logit is read before anything is written. */
 template <typename T>
-__global__ void cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss,
-                                   float *lse, double *partial, T *dlogits, int64_t rows,
-                                   int64_t first, int64_t vocab, int64_t stride) {
+__global__ void __launch_bounds__(LARGEST, 2)
+cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, float *lse,
+                   double *partial, T *dlogits, int64_t rows, int64_t first, int64_t vocab,
+                   int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   int32_t target = targets[blockIdx.x];
   bool known = target >= 0 && target < vocab;

@@ -54,12 +54,6 @@ typedef struct sli_soft {
 /* Below every finite number but not infinite: x - top never is inf - inf. */
 #define SLI_LOWEST -3.4028235e38f
 
-SLI_HD static inline sli_soft sli_soft_add(sli_soft s, float x) {
-  if (x > s.top) return (sli_soft){x, s.total * expf(s.top - x) + 1.0f};
-  s.total += expf(x - s.top);
-  return s;
-}
-
 SLI_HD static inline sli_soft sli_soft_join(sli_soft a, sli_soft b) {
   float top = a.top > b.top ? a.top : b.top;
   return (sli_soft){top, a.total * expf(a.top - top) + b.total * expf(b.top - top)};
