@@ -112,24 +112,28 @@ __device__ inline void scores(float (&s)[BANDS][COLUMNS][4], const T *a, const T
   }
 }
 
-/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], P in registers. */
+/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], P in registers. Columns are
+ * done with one after another: with all of them under way, heads of 256 in f32 have not enough
+ * registers. */
 template <int LD, int BANDS, int COLUMNS, int ROWS, typename T>
 __device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
                               const T *b) {
-  constexpr int DEPTH = mma<T>::depth;
+  constexpr int DEPTH = mma<T>::depth, STEPS = ROWS * 8 / DEPTH;
+  typename mma<T>::a left[STEPS][BANDS];
 #pragma unroll
-  for (int k = 0; k < ROWS * 8; k += DEPTH) {
-    typename mma<T>::a left[BANDS];
+  for (int k = 0; k < STEPS; k++)
 #pragma unroll
-    for (int m = 0; m < BANDS; m++) left[m] = mma<T>::from(&p[m][k / 8]);
+    for (int m = 0; m < BANDS; m++) left[k][m] = mma<T>::from(&p[m][k * DEPTH / 8]);
 #pragma unroll
-    for (int n = 0; n < COLUMNS; n += 2) {
+  for (int n = 0; n < COLUMNS; n += 2) {
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
       typename mma<T>::b right[2];
-      mma<T>::across(right, b + k * LD + n * 8, LD);
+      mma<T>::across(right, b + k * DEPTH * LD + n * 8, LD);
 #pragma unroll
       for (int m = 0; m < BANDS; m++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) mma<T>::add(o[m][n + i], left[m], right[i]);
+        for (int i = 0; i < 2; i++) mma<T>::add(o[m][n + i], left[k][m], right[i]);
     }
   }
 }

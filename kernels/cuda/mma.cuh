@@ -161,10 +161,16 @@ template <> struct mma<float> {
     for (int i = 0; i < 4; i++) split(to.high[i], to.low[i], d[0][i % 2 * 2 + i / 2]);
     return to;
   }
+  /* The sum goes on in ordinary additions: what a tensor core adds up it truncates, which over
+   * many steps would lean to one side (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021; Ootomo &
+   * Yokota, Int. J. High Perform. Comput. Appl. 36(4), 2022). */
   __device__ static void add(float (&d)[4], const a &x, const b &y) {
-    mma_tf32(d, x.low, y.high);
-    mma_tf32(d, x.high, y.low);
-    mma_tf32(d, x.high, y.high);
+    float step[4] = {};
+    mma_tf32(step, x.low, y.high);
+    mma_tf32(step, x.high, y.low);
+    mma_tf32(step, x.high, y.high);
+#pragma unroll
+    for (int i = 0; i < 4; i++) d[i] += step[i];
   }
 };
 
