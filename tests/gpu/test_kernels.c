@@ -335,6 +335,28 @@ static void check_claim(const claim *c, bool bf16) {
   kernel_destroy(&k);
 }
 
+/* Logits that are masked, that lie far apart, or are no numbers, and their gradient. */
+static void check_odd_logits(int64_t columns, float odd, bool bf16) {
+  sl_type types[] = {F32(6, columns), I32(6)};
+  kernel k = kernel_create(&sl_op_cross_entropy, (sl_attrs){0}, 2, types, 2);
+  float *x = k.in[0];
+  array_random(x, &types[0], 0);
+  for (int64_t c = 0; c < columns; c++) {
+    x[c] = c % 3 ? x[c] : -INFINITY;
+    x[columns + c] = c == columns / 2 ? 1 : -INFINITY;
+    x[2 * columns + c] = c < columns - 1 ? -INFINITY : -2;
+    x[3 * columns + c] = (float)c;
+    x[4 * columns + c] = -40 * (float)c;
+  }
+  x[5 * columns + columns / 2] = odd;
+  memcpy(k.in[1], (int32_t[]){1, (int32_t)columns / 2, (int32_t)columns - 1, 5, 0, 3},
+         sl_type_bytes(&types[1]));
+  if (bf16) round_array(x, &types[0]);
+  check_call(&k, 2e-5, bf16);
+  check_rule(&k, &k.op->grad[0], bf16);
+  kernel_destroy(&k);
+}
+
 /* The gradient of a table, also where few ids have most of the places or a table has few
  * of the ids; f32 sums of fewer than 128 places have the very bits of the CPU's. */
 static void check_embedding(int64_t places, int below, int64_t first, double tolerance) {
@@ -654,6 +676,9 @@ int main(int argc, char **argv) {
     if (!small) check_cut(&large_cut, bf16);
     check_packed(bf16);
     check_rounded_gradient(bf16);
+    for (int64_t columns = 33; columns < 42; columns++) check_odd_logits(columns, 1, bf16);
+    check_odd_logits(8205, -INFINITY, bf16);
+    check_odd_logits(40, NAN, bf16);
   }
   check_positions(&sl_op_position, (sl_attrs){.length = 12, .first = 3}, 2,
                   (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
