@@ -37,6 +37,16 @@ near cpu grid 1e-5
 run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 near cpu pieces 1e-5
 
+# GPUs that do not reach each other's memory have it copied: no kernel follows an address there.
+apart() { SLUICE_EMULATED_PEERS=0 SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 run "$@"; }
+apart two_apart --devices cuda --stages 4
+same one two_apart
+apart tensor_apart --devices cuda --microbatches 1 --tensor 2
+near cpu tensor_apart 1e-5
+apart pieces_apart --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
+same pieces pieces_apart
+apart shards_apart --devices cuda --microbatches 1 --data-parallel 2 --shard parameters --dtype bf16
+
 # With bf16 tensors, too; with the tensor axis sums of rounded parts are other bits.
 run bf16 --devices cuda --dtype bf16
 grep -q '"tensors":.*"bf16"' "$work/bf16" || fail "tensors are not bf16"
@@ -59,6 +69,7 @@ near cpu bf16_grid 1e-3
 SLUICE_EMULATED_GPUS=2 run bf16_shards --devices cuda --microbatches 1 --data-parallel 2 \
   --shard parameters --dtype bf16
 near cpu bf16_shards 1e-3
+same bf16_shards shards_apart
 
 # A step is reported when all of its losses have come, each by a copy of its own.
 for seed in 1 2 3 4 5 6; do

@@ -4,10 +4,13 @@
 #include <sluice/cuda.h>
 
 #include <cuda_runtime.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/device.h"
+
+enum { MOST_MET = 256 }; /* GPUs of a host */
 
 /* What is missing where the runtime gives `error`, and what to do about it. */
 static sl_status missing(cudaError_t error) {
@@ -81,6 +84,29 @@ sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
   return SL_OK;
 }
 
+/* ---- neighbours ------------------------------------------------ */
+
+/* An error is no failure: copies between the two go through the host then. */
+static void reach(int device, int other) {
+  int can = 0;
+  cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
+  if (!error && can) error = cudaSetDevice(device);
+  if (!error && can) error = cudaDeviceEnablePeerAccess(other, 0);
+  if (error) cudaGetLastError(); /* enabled already, by a library: forget it */
+}
+
+sl_status sli_cuda_meet(int device) {
+  static pthread_mutex_t meeting = PTHREAD_MUTEX_INITIALIZER;
+  static bool here[MOST_MET];
+  if (device >= MOST_MET) return SL_OK;
+  pthread_mutex_lock(&meeting);
+  for (int other = 0; other < MOST_MET && !here[device]; other++)
+    if (here[other]) reach(device, other), reach(other, device);
+  here[device] = true;
+  pthread_mutex_unlock(&meeting);
+  return sli_cuda_use(device);
+}
+
 /* ---- memory ------------------------------------------------ */
 
 sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
@@ -122,8 +148,11 @@ void sl_cuda_pinned_destroy(void *memory) {
   if (memory) cudaFreeHost(memory);
 }
 
+/* cudaMemcpy returns before data of pageable memory have come, and at once where both ends are
+ * devices' memory. Our streams do not wait for the one it uses, so the host does. */
 sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+  if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);
   if (!error) return SL_OK;
   cudaGetLastError();
   return sl_fail(SL_E_DEVICE, "copying %zu bytes to or from a GPU: %s", bytes,

@@ -15,6 +15,11 @@ void sli_cuda_launch_failed(const char *why);
 /* NULL: nothing has. */
 const char *sli_cuda_take_failure(void);
 
+/* The calling thread's again; this GPU and all that have met before reach each other's memory from
+ * now on, where the machine lets them, so that copies between them go straight. Kernels never
+ * read another GPU's memory: what they need is copied first. */
+sl_status sli_cuda_meet(int device);
+
 /* SL_OK, or "GPU <device> <what>: <error>". */
 sl_status sli_cuda_check(cudaError_t error, int device, const char *what);
 

@@ -1,6 +1,5 @@
 /* Parts and sums of tensors. A part is taken or put by one copy for each of its ranges, which
- * the runtime carries out between any two memories: what another device has made is sliced
- * where it lies. */
+ * the runtime carries out. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/part.h"
 

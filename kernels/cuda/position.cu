@@ -1,6 +1,8 @@
 /* Positions: the table that is added, its gradient, and rotary ones. */
 #include <stdlib.h>
 
+#include <sluice/cuda.h>
+
 #include "kernels/cuda/device.cuh"
 
 namespace {
@@ -135,14 +137,12 @@ sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
     host[i] = (float)cos(angle);
     host[count + i] = (float)sin(angle);
   }
-  cudaError_t error = cudaMemcpy(a->cos, host, 2 * (size_t)count * sizeof *host,
-                                 cudaMemcpyHostToDevice);
+  sl_status status = sl_cuda_copy(a->cos, host, 2 * (size_t)count * sizeof *host);
   free(host);
   a->pairs = pairs;
   a->sin = a->cos + count;
   *state = a;
-  if (!error) return SL_OK;
-  return sl_fail(SL_E_DEVICE, "the table of angles: %s", cudaGetErrorString(error));
+  return status;
 }
 
 void sli_cuda_rotary_release(void *state) {

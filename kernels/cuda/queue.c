@@ -86,6 +86,7 @@ static cudaError_t make_events(cuda_queue *q) {
 static sl_status cuda_open(const sl_queue_config *config, void **queue) {
   if (config->bind) config->bind(config->bind_arg, 0);
   sl_status status = sli_cuda_use(config->device);
+  if (!status) status = sli_cuda_meet(config->device);
   if (status) return status;
   cuda_queue *q = sli_calloc(1, sizeof *q);
   q->device = config->device;

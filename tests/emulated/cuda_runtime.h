@@ -28,17 +28,21 @@ typedef enum cudaError {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorPeerAccessUnsupported = 217,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900
 } cudaError_t;
 
 typedef struct emulated_stream *cudaStream_t;
+#define cudaStreamLegacy ((cudaStream_t)0x1)
 typedef struct emulated_event *cudaEvent_t;
 typedef struct emulated_graph *cudaGraph_t;
 typedef struct emulated_exec *cudaGraphExec_t;
 
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDefault = 4 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum {
@@ -66,6 +70,8 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 
 cudaError_t cudaMalloc(void **memory, size_t bytes);

@@ -11,10 +11,16 @@
  * graph puts all of it into a stream, as it was then: arguments of kernels are those of the
  * capture. What the runtime forbids meanwhile ends the program.
  *
- * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver). With
- * SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that they have failed, for good.
- * With SLUICE_EMULATED_GUARD set, the device's memory can be touched by operations alone:
- * the host that follows an address of the device crashes, as it would. */
+ * Copies and settings of memory without a stream go into one of their own, the legacy one, for
+ * which nobody else waits: they come late where the real ones may.
+ *
+ * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver); with
+ * SLUICE_EMULATED_PEERS=0 none can reach another's memory. What is copied from one to another
+ * goes through the host unless both have been allowed to; where they could be, that ends the
+ * program. With SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that they have failed,
+ * for good. With SLUICE_EMULATED_GUARD set, the device's memory can be touched by operations
+ * alone: the host that follows an address of the device crashes, as it would, and so does a kernel
+ * that follows one of a device that its own does not reach. */
 #include "tests/emulated/device.h"
 
 #include <sys/mman.h>
@@ -24,6 +30,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 static int devices_by_environment() {
@@ -50,37 +58,76 @@ cudaError_t remember(cudaError_t error) {
 
 /* ---- memory ------------------------------------------------ */
 
-enum { PAGE = 4096 };
-std::map<void *, size_t> guarded; /* the device's memory, while it is guarded: in bytes */
-int touching;
+enum { PAGE = 4096, HOST = -1 };
+struct memory {
+  size_t bytes; /* whole pages while they are guarded */
+  int device;
+  bool is_open; /* while it is guarded */
+};
+std::map<const void *, memory> memories; /* of devices */
+std::set<std::pair<int, int>> reached;   /* the first has been allowed to reach the second */
+int touching, acting = HOST;             /* who touches memory: a device; the host reaches all */
 
 bool is_guarding() {
   static const bool on = getenv("SLUICE_EMULATED_GUARD") != NULL;
   return on;
 }
 
-void protect(int how) {
-  for (auto &m : guarded) mprotect(m.first, m.second, how);
+bool can_reach(int device, int other) {
+  static const char *text = getenv("SLUICE_EMULATED_PEERS");
+  return device != other && !(text && !atoi(text));
 }
 
-/* While one of these lives, the device's memory may be touched. */
-struct touch {
-  touch() {
-    if (!touching++) protect(PROT_READ | PROT_WRITE);
+bool reaches(int device, int other) {
+  return device == HOST || device == other || reached.count({device, other});
+}
+
+/* Whose memory an address lies in. */
+int owner(const void *address) {
+  auto m = memories.upper_bound(address);
+  if (m == memories.begin()) return HOST;
+  m--;
+  return (const char *)address < (const char *)m->first + m->second.bytes ? m->second.device : HOST;
+}
+
+void protect() {
+  if (!is_guarding()) return;
+  for (auto &m : memories) {
+    bool open = touching && reaches(acting, m.second.device);
+    if (open == m.second.is_open) continue;
+    mprotect((void *)m.first, m.second.bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    m.second.is_open = open;
   }
+}
+
+void act_as(int device) {
+  acting = device;
+  protect();
+}
+
+/* While one of these lives, the device's memory may be touched, by who acts. */
+struct touch {
+  touch() { touching++; }
   ~touch() {
-    if (!--touching) protect(PROT_NONE);
+    if (!--touching) protect();
   }
 };
 
 /* What was there before is nobody's business. */
 void *device_allocate(size_t bytes) {
-  if (!is_guarding()) return aligned_alloc(256, (bytes + 256) / 256 * 256);
-  size_t pages = (bytes + PAGE - 1) / PAGE * PAGE;
-  void *memory = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return NULL;
-  guarded[memory] = pages;
+  size_t unit = is_guarding() ? PAGE : 256, all = (bytes + unit) / unit * unit;
+  void *memory = is_guarding() ? mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                               : aligned_alloc(unit, all);
+  if (!memory || memory == MAP_FAILED) return NULL;
+  memories[memory] = {all, current_device, false};
   return memory;
+}
+
+void device_free(void *memory) {
+  size_t bytes = memories.at(memory).bytes;
+  memories.erase(memory);
+  if (is_guarding()) munmap(memory, bytes);
+  else free(memory);
 }
 
 cudaError_t allocated(void **to, void *memory) {
@@ -101,6 +148,7 @@ struct operation {
   std::function<void()> run;
   std::shared_ptr<mark> wait; /* not before this has passed */
   std::function<bool()> ready; /* nor before this says so */
+  std::shared_ptr<mark> passes;
 };
 
 } // namespace
@@ -114,6 +162,7 @@ struct emulated_exec {
 };
 
 struct emulated_stream {
+  int device;
   std::deque<operation> operations;
   emulated_graph *captured; /* NULL: it is not */
 };
@@ -124,7 +173,8 @@ struct emulated_event {
 
 namespace {
 
-std::vector<emulated_stream *> streams;
+emulated_stream legacy = {HOST, {}, NULL};
+std::vector<emulated_stream *> streams = {&legacy};
 thread_local emulated_stream *capturing; /* by this thread */
 
 /* What waits, or may wait, for a device cannot be part of a graph. */
@@ -164,6 +214,7 @@ uint64_t draw(uint64_t below) { /* xorshift64 */
 bool can_go(const emulated_stream *s) {
   if (s->operations.empty()) return false;
   const operation &first = s->operations.front();
+  if (first.ready) act_as(HOST); /* which moves data between processes */
   return (!first.wait || first.wait->passed) && (!first.ready || first.ready());
 }
 
@@ -183,7 +234,8 @@ bool advance() {
   emulated_stream *s = ready[draw(ready.size())];
   operation next = std::move(s->operations.front());
   s->operations.pop_front();
-  if (next.run) next.run();
+  if (next.run) act_as(s->device), next.run();
+  if (next.passes) next.passes->passed = true;
   return true;
 }
 
@@ -215,13 +267,13 @@ void emulated_enqueue(cudaStream_t stream, std::function<void()> run) {
   REQUIRE(stream, "something is launched without a stream");
   REQUIRE(!stream->captured || stream == capturing, "another thread captures this stream");
   if (stream->captured) stream->captured->operations.push_back(std::move(run));
-  else stream->operations.push_back({std::move(run), NULL, NULL});
+  else stream->operations.push_back({std::move(run), NULL, NULL, NULL});
 }
 
 void emulated_enqueue_when(cudaStream_t stream, std::function<bool()> ready) {
   lock l(device);
   forbid_capture_of(stream, "another process is waited for in");
-  stream->operations.push_back({NULL, NULL, std::move(ready)});
+  stream->operations.push_back({NULL, NULL, std::move(ready), NULL});
 }
 
 uint64_t emulated_draw(uint64_t below) {
@@ -247,6 +299,9 @@ const char *cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two";
+    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when capturing";
@@ -296,6 +351,17 @@ cudaError_t cudaSetDevice(int number) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *number) { return *number = current_device, cudaSuccess; }
+cudaError_t cudaDeviceCanAccessPeer(int *can, int number, int peer) {
+  if (!exists(number) || !exists(peer)) return remember(cudaErrorInvalidDevice);
+  return *can = can_reach(number, peer), cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  lock l(device);
+  if (!exists(peer)) return remember(cudaErrorInvalidDevice);
+  if (!can_reach(current_device, peer)) return remember(cudaErrorPeerAccessUnsupported);
+  bool is_new = reached.insert({current_device, peer}).second;
+  return remember(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+}
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = (size_t)3 << 30;
   *total_bytes = (size_t)1 << 32;
@@ -329,9 +395,7 @@ cudaError_t cudaFree(void *memory) {
   finish_all();
   if (!memory) return cudaSuccess;
   emulated_live--;
-  if (!guarded.count(memory)) return free(memory), cudaSuccess;
-  munmap(memory, guarded[memory]);
-  guarded.erase(memory);
+  device_free(memory);
   return cudaSuccess;
 }
 
@@ -350,31 +414,57 @@ cudaError_t cudaFreeHost(void *memory) {
   return cudaSuccess;
 }
 
-/* Waits for no stream: ours do not wait for the default one. */
+/* What the host reads is there on return. What it writes has been read by then, but may be on its
+ * way, and the host does not wait for what goes from device to device. No other stream is waited
+ * for: ours do not wait for this one either. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
   lock l(device);
   forbid_in_capture("memory is copied");
   touch now;
-  memcpy(to, from, bytes);
+  if (owner(to) == HOST) {
+    finish(&legacy);
+    act_as(HOST);
+    memcpy(to, from, bytes);
+  } else if (owner(from) == HOST) {
+    std::vector<char> read((const char *)from, (const char *)from + bytes);
+    emulated_enqueue(&legacy, [=] { memcpy(to, read.data(), bytes); });
+  } else {
+    emulated_enqueue(&legacy, [=] { memcpy(to, from, bytes); });
+  }
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
   lock l(device);
   forbid_in_capture("memory is set");
-  touch now;
-  memset(to, value, bytes);
+  emulated_enqueue(&legacy, [=] { memset(to, value, bytes); });
   return cudaSuccess;
 }
+
+/* A copy may reach what a kernel may not. */
+static void enqueue_copy(cudaStream_t stream, const void *to, const void *from,
+                         std::function<void()> copy) {
+  lock l(device);
+  int there = owner(to), here = owner(from);
+  bool between = there != HOST && here != HOST && here != there;
+  bool straight = reaches(here, there) && reaches(there, here);
+  REQUIRE(!between || straight || !can_reach(here, there),
+          "what is copied from GPU %d to GPU %d goes through the host", here, there);
+  emulated_enqueue(stream, [=] {
+    if (between) act_as(HOST);
+    copy();
+  });
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind,
                             cudaStream_t stream) {
-  emulated_enqueue(stream, [=] { memcpy(to, from, bytes); });
+  enqueue_copy(stream, to, from, [=] { memcpy(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                               size_t width, size_t height, enum cudaMemcpyKind,
                               cudaStream_t stream) {
   if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
-  emulated_enqueue(stream, [=] {
+  enqueue_copy(stream, to, from, [=] {
     for (size_t row = 0; row < height; row++)
       memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
   });
@@ -390,7 +480,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
   lock l(device);
   emulated_live++;
-  *stream = new emulated_stream();
+  *stream = new emulated_stream{current_device, {}, NULL};
   streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -407,13 +497,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   lock l(device);
   forbid_in_capture("a stream is waited for");
-  finish(stream);
+  finish(stream == cudaStreamLegacy ? &legacy : stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   lock l(device);
   forbid_capture_of(stream, "an event is waited for in");
-  if (event->recorded) stream->operations.push_back({NULL, event->recorded, NULL});
+  if (event->recorded) stream->operations.push_back({NULL, event->recorded, NULL, NULL});
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
@@ -437,9 +527,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   lock l(device);
   forbid_capture_of(stream, "an event is recorded in");
   if (has_failed(true)) return remember(cudaErrorIllegalAddress);
-  std::shared_ptr<mark> here(new mark);
-  event->recorded = here;
-  emulated_enqueue(stream, [here] { here->passed = true; });
+  event->recorded.reset(new mark);
+  stream->operations.push_back({NULL, NULL, NULL, event->recorded});
   return cudaSuccess;
 }
 

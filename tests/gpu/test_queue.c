@@ -1,6 +1,8 @@
 /* A CUDA queue runs its firings in order and never blocks the host but when it is far
- * ahead; queues wait for each other on the device; what cannot run is refused by name. */
+ * ahead; queues wait for each other on the device, and reach other GPUs' memory; what cannot run
+ * is refused by name. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/gpu/device_call.h"
@@ -152,6 +154,56 @@ static void check_waits(void) {
   sl_cuda_pinned_destroy(result);
 }
 
+/* What sl_cuda_copy has brought is there for what is launched next. */
+static void check_copies(void) {
+  void *queue = queue_create(), *x = device_create(), *y = device_create();
+  float *host = malloc(sizeof(float[N])), *result = ones_create();
+  adder a;
+  adder_create(&a, 0, 0);
+  for (int round = 1; round <= 20; round++) {
+    for (int i = 0; i < N; i++) host[i] = (float)round;
+    CHECK(!sl_cuda_copy(x, host, sizeof(float[N])), "%s", sl_detail());
+    wait_for(queue, launch(queue, &a, x, result, true));
+    check_all(result, (float)round, "from the host");
+    CHECK(!sl_cuda_copy(y, x, sizeof(float[N])), "%s", sl_detail());
+    wait_for(queue, launch(queue, &a, y, result, true));
+    check_all(result, (float)round, "on the device");
+  }
+  sl_queue_cuda.close(queue);
+  sl_queue_cuda.release(&a.program);
+  sl_cuda_memory_destroy(x);
+  sl_cuda_memory_destroy(y);
+  sl_cuda_pinned_destroy(result);
+  free(host);
+}
+
+/* A queue takes to its own GPU what lies on another. That emulated copies do not go through the
+ * host is checked there. */
+static void check_neighbours(void) {
+  void *queues[2], *x = device_create(), *y;
+  float *result = ones_create();
+  int count;
+  adder a;
+  CHECK(!sl_cuda_count(&count), "%s", sl_detail());
+  if (count > 1) {
+    for (int d = 0; d < 2; d++)
+      CHECK(!sl_queue_cuda.open(&(sl_queue_config){.device = d}, &queues[d]), "%s", sl_detail());
+    CHECK(!sl_cuda_memory_create(1, sizeof(float[N]), &y), "%s", sl_detail());
+    adder_create(&a, 0, 0);
+    uint64_t fence = launch(queues[0], &a, result, x, true);
+    sl_cuda_queue_wait(queues[1], queues[0], fence);
+    wait_for(queues[1], launch(queues[1], &a, x, y, true));
+    for (int i = 0; i < N; i++) result[i] = 0;
+    wait_for(queues[0], launch(queues[0], &a, y, result, true));
+    check_all(result, 1, "there and back");
+    for (int d = 0; d < 2; d++) sl_queue_cuda.close(queues[d]);
+    sl_queue_cuda.release(&a.program);
+    sl_cuda_memory_destroy(y);
+  }
+  sl_cuda_memory_destroy(x);
+  sl_cuda_pinned_destroy(result);
+}
+
 /* ---- refusals ------------------------------------------------ */
 
 static void check_says(sl_status got, sl_status want, const char *word) {
@@ -186,6 +238,14 @@ int main(void) {
   check_what_is_left_out();
   check_measuring();
   check_waits();
+  check_copies();
+#ifdef SLUICE_EMULATED
+  emulated_devices = 2;
+#endif
+  check_neighbours();
+#ifdef SLUICE_EMULATED
+  emulated_devices = 1;
+#endif
   check_refusals();
 #ifdef SLUICE_EMULATED
   CHECK(!emulated_live, "%d things of the device are left", emulated_live);
