@@ -660,6 +660,20 @@ static void check_every_row_is_there(void) {
   }
 }
 
+/* A model has many calls that turn by the same angles, and one table of them. */
+static void check_angles_are_shared(void) {
+  const sli_cuda_row *rows[] = {sli_cuda_row_find(&sl_op_rotary), sli_cuda_row_find(&sl_op_rotary_b)};
+  const sl_type x = F32(2, 5, 32);
+  const sl_attrs attrs[] = {{.heads = 2}, {.heads = 2}, {.heads = 4}};
+  void *states[3];
+  for (int i = 0; i < 3; i++) {
+    sl_call call = {.attrs = &attrs[i], .nin = 1, .nout = 1, .in_type = &x, .out_type = &x};
+    CHECK(!rows[i % 2]->prepare(&call, &states[i]), "angles: %s", sl_detail());
+  }
+  CHECK(states[0] == states[1] && states[0] != states[2], "there is one table for the same angles");
+  for (int i = 0; i < 3; i++) rows[0]->release(states[i]);
+}
+
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
   bool small = IS_EMULATED || (argc > 2 && !strcmp(argv[2], "small"));
@@ -684,6 +698,7 @@ int main(int argc, char **argv) {
                   (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
   check_positions(&sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
                   (const sl_type[]){F32(2, 5, 32)});
+  check_angles_are_shared();
   check_embeddings(small);
   check_update(16384 * 2 + 3);
   check_update(70);
