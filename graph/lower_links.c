@@ -68,7 +68,7 @@ typedef struct trip {
   const sli_bundle *b;
   int reader;      /* the one group that it is for, and which says how often; SL_NONE: for all
                       at the end, as often as it is made */
-  bool often;      /* what it has come to by now is filled in every tick, though b is not */
+  bool begun;      /* a hop for that reader is behind it */
   int64_t lane;    /* of the ends, or SL_NONE */
   int group;       /* whose turn is that of the hops */
 } trip;
@@ -150,10 +150,11 @@ static trip trip_of(const sli_lowering *l, int bundle, const sli_group *g) {
 
 /* The register at the far end: like the one before, but for where it is. */
 static int32_t add_end(sli_lowering *l, int32_t from, const trip *t, const hop *h) {
+  const char *whose = t->reader == SL_NONE || t->begun ? "" : l->groups[t->reader].name;
   const sli_bundle *b = t->b;
   int stage = l->groups[b->producer].stage, ticks = l->m * l->k;
   sl_register far = l->plan->regs[from];
-  far.name = sl_plan_format(l->plan, "%s%s", far.name, h->mark);
+  far.name = sl_plan_format(l->plan, "%s%s%s%s", far.name, h->mark, *whose ? ":" : "", whose);
   far.device = h->device;
   far.space = h->space;
   far.activation = 0;
@@ -213,9 +214,9 @@ static int32_t add_hop(sli_lowering *l, sli_links *x, int32_t from, trip *t, con
   sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   int32_t reg = add_end(l, from, t, h);
   int32_t keys = per_step ? sl_plan_map_each(plan) : sli_lower_tick_map(l, by);
-  bool first = t->reader != SL_NONE && !per_step && !t->often; /* the parameter itself */
-  int32_t read = first ? sl_plan_map_span(plan, (uint32_t)ticks) : keys;
-  t->often |= first;
+  bool often = t->reader != SL_NONE && !t->begun && !per_step; /* from what is made once a step */
+  int32_t read = often ? sl_plan_map_span(plan, (uint32_t)ticks) : keys;
+  t->begun = t->reader != SL_NONE;
   end e = {.actor = {.name = sl_plan_format(plan, "%s:%s", h->copies ? "copy" : "send",
                                             plan->regs[reg].name),
                      .cls = SL_CLASS_C, .queue = h->queue, .stage = by->stage, .chunk = SL_NONE,

@@ -34,6 +34,14 @@ same one processes
 SLUICE_EMULATED_GPUS=2 run grid --devices cuda --microbatches 1 --data-parallel 2 \
   --tensor 2 --shard optimizer
 near cpu grid 1e-5
+# What GPUs of one process bring each other takes turns in the same slots; a plan that is only
+# looked at has a GPU for each device.
+"$actorrun" --devices cuda --data-parallel 2 --shard parameters --dry-run --plan "$work/plan" \
+  "${model[@]}" >"$work/out"
+for what in reduce param; do
+  grep -q "^register $what[^ ]*>device:1.* shares $what[^ ]*>device:1" "$work/plan" ||
+    fail "no lane of $what between GPUs"
+done
 run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 near cpu pieces 1e-5
 
