@@ -45,8 +45,13 @@ done
 run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 near cpu pieces 1e-5
 
-# GPUs that do not reach each other's memory have it copied: no kernel follows an address there.
-apart() { SLUICE_EMULATED_PEERS=0 SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 run "$@"; }
+# GPUs that do not reach each other's memory have it copied: no kernel follows an address there,
+# and it is said once.
+apart() {
+  SLUICE_EMULATED_PEERS=0 SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 run "$@" 2>"$work/err"
+  [[ $(grep -c "GPUs 0 and 1 do not reach each other's memory" "$work/err") == 1 ]] ||
+    fail "GPUs apart: $(cat "$work/err")"
+}
 apart two_apart --devices cuda --stages 4
 same one two_apart
 apart tensor_apart --devices cuda --microbatches 1 --tensor 2

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "kernels/cuda/device.h"
 
 enum { MOST_MET = 256 }; /* GPUs of a host */
@@ -90,6 +91,9 @@ sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
 static void reach(int device, int other) {
   int can = 0;
   cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
+  if (!error && !can && device < other)
+    sli_log("GPUs %d and %d do not reach each other's memory: what goes between them goes through "
+            "the host's", device, other);
   if (!error && can) error = cudaSetDevice(device);
   if (!error && can) error = cudaDeviceEnablePeerAccess(other, 0);
   if (error) cudaGetLastError(); /* enabled already, by a library: forget it */
