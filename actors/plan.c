@@ -341,8 +341,7 @@ static sl_status check_budgets(const sl_plan *plan) {
     char need[32], have[32], holders[512];
     name_holders(plan, d, holders, sizeof holders);
     return sl_fail(SL_E_BUDGET,
-                   "device %s needs %s but its budget is %s; largest holders: %s; fewer slots of "
-                   "these, or more and smaller microbatches, would fit",
+                   "device %s needs %s but its budget is %s; largest holders: %s",
                    device->name, sli_format_bytes(need, (double)bytes),
                    sli_format_bytes(have, (double)device->budget_bytes), holders);
   }

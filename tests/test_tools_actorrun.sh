@@ -55,6 +55,21 @@ refused 2 "is not a multiple of --heads" gpt $small --heads 3
 refused 2 "gpt: one model at a time" gpt $small gpt
 refused 2 "--memory lots" --memory lots gpt $small
 refused 3 "its budget is 64.0 KiB" --memory 64K gpt $small
+# What is said to fit does, and is all that is needed.
+tight="gpt --layers 4 --width 64 --heads 2 --context 64 --batch 16 --data $reference/tokens.u16"
+advised() { # MEMORY WORDS...
+  local memory=$1 advice
+  shift
+  refused 3 "these would fit: " --memory "$memory" "$@" $tight
+  advice=$(sed -nE 's/.*these would fit: (.*)/\1/p' err | sed -E 's/ \([^)]*\),?/\n/g')
+  while read -r words; do
+    [ -z "$words" ] || run 0 --dry-run --memory "$memory" "$@" $words $tight
+  done <<<"$advice"
+}
+advised 4M --microbatches 4
+advised 5M --data-parallel 4 --microbatches 2
+advised 4M --data-parallel 4 --microbatches 2 --recompute full
+refused 3 "the least of what was tried is --recompute full --microbatches 4 (" --memory 64K $tight
 refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
 
 # ---- bad files -------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 #include "placement/share.h"
 #include "tools/actorrun_client.h"
 #include "tools/actorrun_control.h"
+#include "tools/actorrun_fit.h"
 #include "tools/actorrun_lanes.h"
 #include "tools/actorrun_launch.h"
 #include "tools/actorrun_status.h"
@@ -81,6 +82,7 @@ static sl_status make_plan(job *j) {
                                 .store_ctx = j->checkpoints,
                                 .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
   sl_status status = plan_make(s, &run, &j->made);
+  if (status == SL_E_BUDGET && strcmp(s->schedule, "auto")) fit_advise(s);
   if (status) return status;
   j->lowered = j->made.lowered;
   j->plan = j->made.plan;

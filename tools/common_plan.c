@@ -46,9 +46,11 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .free_data = s->free_data,
                               .alike = one_for_all(s),
                               .sharing = run ? run->sharing : NULL,
-                              .shard = sl_arg_text(s->run, "shard"),
+                              .shard = run && run->shard ? run->shard
+                                                         : sl_arg_text(s->run, "shard"),
                               .grain = settings_text(s, "grain"),
-                              .recompute = sl_arg_text(s->run, "recompute"),
+                              .recompute = run && run->recompute
+                                               ? run->recompute : sl_arg_text(s->run, "recompute"),
                               .ngiven = s->ngiven,
                               .given = s->given,
                               .processes = s->processes,

@@ -13,7 +13,8 @@ typedef struct planned {
 } planned;
 
 /* Builds the model's graph and lowers it. Of `run` the callbacks are taken, and
- * how often to store; NULL: none. Any thread, each with its own out. On failure
+ * how often to store; and what it says of `shard` and `recompute`, in place of the settings'.
+ * NULL: nothing. Any thread, each with its own out. On failure
  * nothing is left to free. */
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
