@@ -120,6 +120,15 @@ for n in 1 40; do
     ((status == 1)) || fail "a device failed: status $status: $(cat "$work/out")"
 done
 
+# What does not fit is known before anything is allocated, unless the user knows better.
+status=0
+SLUICE_EMULATED_FREE=215000 "$actorrun" --devices cuda --microbatches 2 --steps 1 --quiet "${model[@]}" \
+  >"$work/out" 2>&1 || status=$?
+grep -q "device cuda:0 needs .* but its budget is 210 KiB; .* would fit: --recompute full" "$work/out" &&
+  ((status == 3)) || fail "too little memory: status $status: $(cat "$work/out")"
+SLUICE_EMULATED_FREE=215000 run enough --devices cuda --memory 1G
+same one enough
+
 refuse() { # text words...
   local text=$1 status=0
   shift

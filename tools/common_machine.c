@@ -48,6 +48,15 @@ void machine_imagine(settings *s) {
   if (!strcmp(s->devices.kind, "cuda") && !s->devices.nnumbers) use_gpus(s, s->devices.count);
 }
 
+/* Unless the user says how much, a device can have what is free now: what needs more is known
+ * before it is asked for. The GPUs of other processes are taken to be like these. */
+static void set_budget(settings *s, const sl_cuda_device *gpus, int count) {
+  if (s->devices.budget_bytes) return;
+  s->devices.budget_bytes = gpus[0].free_bytes;
+  for (int d = 1; d < count; d++)
+    s->devices.budget_bytes = SLI_MIN(s->devices.budget_bytes, gpus[d].free_bytes);
+}
+
 static sl_status place_gpus(settings *s, int count, machine *m) {
   sl_status status = find_gpus(s);
   if (!status) status = sl_machine_create(NULL, &m->machine);
@@ -58,6 +67,7 @@ static sl_status place_gpus(settings *s, int count, machine *m) {
     status = sl_cuda_describe(s->numbers[(m->first + d) % s->devices.nnumbers], &gpus[d]);
     pci[d] = gpus[d].pci;
   }
+  if (!status) set_budget(s, gpus, count);
   if (!status) status = sl_placement_create_near(m->machine, count, pci, &m->placement);
   free(pci);
   free(gpus);

@@ -13,8 +13,8 @@ typedef struct machine {
 } machine;
 
 /* Places those of the settings' devices that this process drives, filling in their
- * thread count, or which GPUs they are, if that was left open. Modelled devices need no
- * cores. */
+ * thread count, or which GPUs they are and how much memory they have left, if that was left open.
+ * Modelled devices need no cores. */
 sl_status machine_place(settings *s, machine *out);
 /* For a plan that is only looked at, also where there is no GPU: one for each device, if which
  * they are was left open. */

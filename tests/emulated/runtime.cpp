@@ -14,7 +14,8 @@
  * Copies and settings of memory without a stream go into one of their own, the legacy one, for
  * which nobody else waits: they come late where the real ones may.
  *
- * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver); with
+ * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver), and
+ * SLUICE_EMULATED_FREE how many bytes each has left (3 GiB); with
  * SLUICE_EMULATED_PEERS=0 none can reach another's memory. What is copied from one to another
  * goes through the host unless both have been allowed to; where they could be, that ends the
  * program. With SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that they have failed,
@@ -363,7 +364,8 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return remember(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
 }
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
-  *free_bytes = (size_t)3 << 30;
+  const char *text = getenv("SLUICE_EMULATED_FREE");
+  *free_bytes = text ? strtoull(text, NULL, 10) : (size_t)3 << 30;
   *total_bytes = (size_t)1 << 32;
   return cudaSuccess;
 }
