@@ -16,9 +16,8 @@
  *     when that is complete. So an operation stands behind no other of its stream, and while
  *     there are no more streams than queues of the hardware (CUDA_DEVICE_MAX_CONNECTIONS,
  *     which actorrun sets to the most, 32) behind none at all: it can start as soon as there
- *     is room for its blocks; and all lanes of a
- *     device together take no more than half of its multiprocessors, or one each. Kernels
- *     that compute come to an end by themselves.
+ *     is room for its blocks; and all lanes of a device together take no more than half of
+ *     its multiprocessors, or one each. Kernels that compute come to an end by themselves.
  *   - By induction over k: both ends have completed k - 1, so both issue k, both start, and
  *     k completes. Other lanes do not come into it.
  *   - Buffers are set up by the first operation of a lane, and that may wait for all kernels

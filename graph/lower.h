@@ -27,6 +27,8 @@ typedef struct sli_group {
   int rank;              /* which of the stage's devices */
   int phase;
   int level, part, axis; /* see lower_group.c */
+  int depth;             /* of an exchange after all ticks: one more than of those it reads from;
+                            0: not known yet (lower_lanes.c) */
   bool back;             /* of the way back */
   sli_rate rate;
   bool host;             /* runs beside the passes, on the device's host queue */

@@ -29,26 +29,28 @@ static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
 
 /* What an exchange after all ticks makes for its next step, and nobody else reads. */
 static bool is_interim(const sli_lowering *l, const sli_bundle *b) {
-  if (strcmp(b->quota_name, "reduce") || b->rate != SLI_PER_STEP || b->over != SL_NONE) return false;
+  if (strcmp(b->quota_name, "reduce") || b->rate != SLI_PER_STEP) return false;
+  if (b->over != SL_NONE) return false;
   for (int i = 0; i < b->nconsumers; i++)
     if (l->groups[b->consumers[i]].cls != SL_CLASS_C) return false;
   return true;
 }
 
-/* How many exchanges after all ticks it comes after. */
-static int depth_of(const sli_lowering *l, const sli_group *g) {
-  int depth = 0;
+/* Asked for often, and found once. */
+static int depth_of(const sli_lowering *l, sli_group *g) {
+  if (g->depth) return g->depth;
+  g->depth = 1;
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
-    const sli_group *from = b->producer == SL_NONE ? NULL : &l->groups[b->producer];
+    sli_group *from = b->producer == SL_NONE ? NULL : &l->groups[b->producer];
     if (!from || from->cls != SL_CLASS_C || from->rate != SLI_PER_STEP || b->turn) continue;
-    depth = SLI_MAX(depth, 1 + depth_of(l, from));
+    g->depth = SLI_MAX(g->depth, 1 + depth_of(l, from));
   }
-  return depth;
+  return g->depth;
 }
 
 bool sli_lower_same_lane(const sli_lowering *l, int a, int b) {
-  const sli_group *x = &l->groups[a], *y = &l->groups[b];
+  sli_group *x = &l->groups[a], *y = &l->groups[b];
   return x->stage == y->stage && x->rank == y->rank && x->cls == y->cls && x->back == y->back &&
          x->rate == y->rate && x->axis == y->axis &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
@@ -158,7 +160,8 @@ static int take_lane(sli_lowering *l, int *groups, int n, const char *name, bool
 static void make_lanes(sli_lowering *l, int first, const char *name, bool passing, bool *done) {
   int *groups = sli_calloc((size_t)l->ngroups, sizeof *groups), n = 0;
   for (int i = first; i < l->ngroups; i++) {
-    if (done[i] || nth_brief(l, i, name, 0) == SL_NONE || !sli_lower_same_lane(l, first, i)) continue;
+    if (done[i] || nth_brief(l, i, name, 0) == SL_NONE) continue;
+    if (!sli_lower_same_lane(l, first, i)) continue;
     groups[n++] = i;
     done[i] = true;
   }

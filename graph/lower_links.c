@@ -28,8 +28,8 @@ typedef struct link {
   int before;       /* the link made before it that leads from there, or SL_NONE */
 } link;
 
-/* A hop whose end shares slots with others of its queue, device and lane: the actor is made when all are
- * known, in the order of these groups. */
+/* A hop whose end shares slots with others of its queue, device and lane: the actor is made when
+ * all are known, in the order of these groups. */
 typedef struct end {
   sl_actor actor;
   sl_port in[2], out[2]; /* data, and turns */

@@ -82,7 +82,7 @@ static sl_status make_plan(job *j) {
                                 .store_ctx = j->checkpoints,
                                 .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
   sl_status status = plan_make(s, &run, &j->made);
-  if (status == SL_E_BUDGET && strcmp(s->schedule, "auto")) fit_advise(s);
+  if (status == SL_E_BUDGET && strcmp(s->schedule, "auto")) fit_advise(s, &run);
   if (status) return status;
   j->lowered = j->made.lowered;
   j->plan = j->made.plan;

@@ -24,24 +24,22 @@ static const remedy single[] = {{"selective", NULL, 1}, {"full", NULL, 1},      
 static const remedy together[] = {{"selective", "parameters", 1}, {"full", "parameters", 1},
                                   {"full", "parameters", 2},      {"full", "parameters", 4}};
 
-/* The strongest last. */
-static const char *const recomputes[] = {"none", "selective", "full", NULL};
-static const char *const shards[] = {"nothing", "optimizer", "gradients", "parameters", NULL};
-
 static int place_of(const char *word, const char *const *words) {
   int i = 0;
   while (words[i] && strcmp(words[i], word)) i++;
   return i;
 }
 
+/* Does the word of an option save more than what was asked for? The strongest comes last. */
+static bool is_more(const settings *s, const char *option, const char *word) {
+  const char *const *words = settings_words(option);
+  return word && place_of(word, words) > place_of(sl_arg_text(s->run, option), words);
+}
+
 /* What of a remedy goes beyond what was asked for; false: nothing. */
 static bool adapt(const settings *s, remedy *r) {
-  if (r->recompute && place_of(r->recompute, recomputes) <=
-                          place_of(sl_arg_text(s->run, "recompute"), recomputes))
-    r->recompute = NULL;
-  if (r->shard && (s->data_parallel == 1 ||
-                   place_of(r->shard, shards) <= place_of(sl_arg_text(s->run, "shard"), shards)))
-    r->shard = NULL;
+  if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
+  if (s->data_parallel == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
   return r->recompute || r->shard || r->times > 1;
 }
 
@@ -53,13 +51,16 @@ static size_t fullest_bytes(const sl_plan *plan) {
 }
 
 /* What it takes; 0: it cannot be done. */
-static size_t bytes_with(const settings *s, const remedy *r) {
+static size_t bytes_with(const settings *s, const sl_lower_options *run, const remedy *r) {
   settings t = *s;
+  sl_lower_options other = *run;
   planned p;
-  const sl_lower_options run = {.recompute = r->recompute, .shard = r->shard};
+  other.recompute = r->recompute;
+  other.shard = r->shard;
+  other.sharing = NULL; /* nothing is shown */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
-  if (plan_make(&t, &run, &p)) return 0;
+  if (plan_make(&t, &other, &p)) return 0;
   size_t bytes = fullest_bytes(p.plan);
   plan_free(&p);
   return bytes;
@@ -76,6 +77,7 @@ static char *describe(const settings *s, const remedy *r, size_t bytes) {
 
 typedef struct trial {
   const settings *s;
+  const sl_lower_options *run;
   uint64_t until_ns;
   FILE *fits;  /* those that do, one after another */
   int nfits;
@@ -85,7 +87,7 @@ typedef struct trial {
 
 static void try_one(trial *t, remedy r) {
   if (!adapt(t->s, &r) || sli_now_ns() > t->until_ns) return;
-  size_t bytes = bytes_with(t->s, &r);
+  size_t bytes = bytes_with(t->s, t->run, &r);
   if (!bytes) return;
   char *text = describe(t->s, &r, bytes);
   if (bytes <= t->s->devices.budget_bytes) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
@@ -98,10 +100,11 @@ static void try_one(trial *t, remedy r) {
   t->least_bytes = bytes;
 }
 
-void fit_advise(const settings *s) {
+void fit_advise(const settings *s, const sl_lower_options *run) {
   char *why = sli_strdup(sl_detail()), *text = NULL;
   size_t size;
-  trial t = {.s = s, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
+  trial t = {.s = s, .run = run,
+             .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
   t.fits = open_memstream(&text, &size);
   SLI_CHECK(t.fits, "no memory for advice");
   for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, single[i]);

@@ -4,9 +4,9 @@
 
 #include "tools/common_settings.h"
 
-/* After plan_make() has failed with SL_E_BUDGET: tries other options on the same model and
+/* After plan_make(s, run, ...) has failed with SL_E_BUDGET: tries other options on the same model and
  * devices, for some seconds at most, and adds to sl_detail() which of them fit, and with how much
  * memory of the fullest device. */
-void fit_advise(const settings *s);
+void fit_advise(const settings *s, const sl_lower_options *run);
 
 #endif

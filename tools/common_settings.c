@@ -309,18 +309,25 @@ sl_dtype settings_dtype(const settings *s) {
   return strcmp(sl_arg_text(s->run, "dtype"), "bf16") ? SL_F32 : SL_BF16;
 }
 
+static const struct {
+  const char *option, *words[5];
+} checks[] = {{"placement", {"", "line", "loop", "vee"}},
+              {"backward", {"", "fused", "split"}},
+              {"cut", {"even", "balanced"}},
+              {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
+              {"grain", {"", "pass", "layer"}},
+              {"recompute", {"none", "selective", "full"}},
+              {"clock", {"real", "virtual"}},
+              {"nccl", {"auto", "on", "off"}},
+              {"dtype", {"fp32", "bf16"}}};
+
+const char *const *settings_words(const char *option) {
+  for (size_t i = 0; i < SLI_COUNT(checks); i++)
+    if (!strcmp(checks[i].option, option)) return checks[i].words;
+  return NULL;
+}
+
 static sl_status check_words(const settings *s) {
-  static const struct {
-    const char *option, *words[5];
-  } checks[] = {{"placement", {"", "line", "loop", "vee"}},
-                {"backward", {"", "fused", "split"}},
-                {"cut", {"even", "balanced"}},
-                {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
-                {"grain", {"", "pass", "layer"}},
-                {"recompute", {"none", "selective", "full"}},
-                {"clock", {"real", "virtual"}},
-                {"nccl", {"auto", "on", "off"}},
-                {"dtype", {"fp32", "bf16"}}};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(checks) && !status; i++)
     status = settings_check_word(checks[i].option, sl_arg_text(s->run, checks[i].option),

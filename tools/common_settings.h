@@ -67,6 +67,9 @@ void settings_fini(settings *s);
 const char *settings_text(const settings *s, const char *name);
 /* Of products: --dtype. */
 sl_dtype settings_dtype(const settings *s);
+/* What an option can say (NULL-terminated), each saying more than the one before where that has a
+ * meaning; NULL: anything. */
+const char *const *settings_words(const char *option);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status settings_check_word(const char *option, const char *text, const char *const *words);
 /* "512M", "8G", "1.5GiB", up to *end; false if it is none. */

@@ -277,6 +277,13 @@ void emulated_enqueue_when(cudaStream_t stream, std::function<bool()> ready) {
   stream->operations.push_back({NULL, NULL, std::move(ready), NULL});
 }
 
+int emulated_has_failed(void) {
+  lock l(device);
+  bool failed = has_failed(false);
+  if (failed) remember(cudaErrorIllegalAddress);
+  return failed;
+}
+
 uint64_t emulated_draw(uint64_t below) {
   lock l(device);
   return draw(below);
@@ -584,12 +591,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   emulated_live++;
   *graph = made;
   return cudaSuccess;
-}
-
-int emulated_has_failed(void) {
-  lock l(device);
-  if (has_failed(false)) remember(cudaErrorIllegalAddress);
-  return has_failed(false);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
