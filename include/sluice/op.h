@@ -310,7 +310,7 @@ typedef struct sl_op {
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 
-/* The shipped rows (kernels/ops.c), NULL-terminated, and look-up by name. */
+/* The shipped rows (kernels/ops/ops.c), NULL-terminated, and look-up by name. */
 extern const sl_op *const sl_ops[];
 const sl_op *sl_op_find(const char *name);
 

@@ -13,7 +13,7 @@
 #include <sluice/runtime.h>
 
 #include "base/base.h"
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 enum { SLOT_BYTES = 64 };
 

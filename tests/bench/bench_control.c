@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/comm_node.h"
-#include "tests/test.h"
+#include "tests/support/comm_node.h"
+#include "tests/support/test.h"
 
 static char key[SLI_CONTROL_KEY_CHARS + 1];
 

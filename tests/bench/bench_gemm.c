@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/product.h"
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k,
                             float alpha, const float *a, int a_row, const float *b, int b_row,

@@ -7,7 +7,7 @@
  * Usage: bench_kernels [threads [rounds]] */
 #include "base/base.h"
 #include "kernels/cpu/team.h"
-#include "tests/kernel_call.h"
+#include "tests/support/kernel_call.h"
 
 enum { BATCH = 8, LENGTH = 256, WIDTH = 384, HEADS = 6, VOCAB = 256, LAYERS = 6 };
 

@@ -12,9 +12,9 @@
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
-#include "comm/net.h"
-#include "tests/processes.h"
-#include "tests/test.h"
+#include "comm/net/net.h"
+#include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 enum {
   ROUNDS = 15,

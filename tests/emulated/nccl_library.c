@@ -1,7 +1,7 @@
-/* What comm/cuda/library.c finds in NCCL's library. SLUICE_EMULATED_NCCL=off: nothing. */
+/* What comm/nccl/cuda/library.c finds in NCCL's library. SLUICE_EMULATED_NCCL=off: nothing. */
 #include <stdlib.h>
 
-#include "comm/cuda/library.h"
+#include "comm/nccl/cuda/library.h"
 
 sl_status sli_nccl_load(const sli_nccl_library **library) {
   static const sli_nccl_library all = {

@@ -14,7 +14,7 @@
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/program.h"
 #include "tests/gpu/device_call.h"
-#include "tests/schedules.h"
+#include "tests/support/schedules.h"
 
 #ifdef SLUICE_EMULATED
 extern int emulated_backwards, emulated_live;

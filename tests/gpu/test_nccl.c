@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/cuda/library.h"
-#include "comm/nccl.h"
+#include "comm/nccl/cuda/library.h"
+#include "comm/nccl/nccl.h"
 #include "tests/gpu/device_call.h"
-#include "tests/processes.h"
+#include "tests/support/processes.h"
 
 #ifdef SLUICE_EMULATED
 extern int emulated_devices;
@@ -247,7 +247,7 @@ int main(int argc, char **argv) {
   printf("seed %llu\n", (unsigned long long)seed);
   if (sli_nccl_find()) {
     printf("skipped: %s\n", sl_detail());
-    return 0;
+    return 77;
   }
   CHECK(processes_run(1, run_alone), "a communicator of one rank");
   CHECK(processes_run(2, run_side), "two processes");

@@ -1,0 +1,164 @@
+/* Figures of a run, from its trace: how long steps took, how busy devices were,
+ * how long each actor's firings are. */
+#include "actors/run/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One device in one step. */
+typedef struct span {
+  uint64_t first, last, busy;
+} span;
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static double median(double *values, size_t n) {
+  if (!n) return 0;
+  qsort(values, n, sizeof *values, by_value);
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+int64_t sli_first_whole_step(const sl_runtime *rt) {
+  int64_t from = rt->first_step;
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    const worker *w = &rt->workers[i];
+    if (worker_fired(w) <= w->ring_mask) continue;
+    /* A worker's oldest record may be of a step partly overwritten. */
+    const sl_trace_record *r = &w->ring[worker_fired(w) & w->ring_mask];
+    from = SLI_MAX(from, sl_plan_tick(rt->plan, r->actor, r->firing).step + 2);
+  }
+  for (const visitor *v = rt->visitors; v; v = v->next) from = SLI_MAX(from, v->first_whole);
+  return from;
+}
+
+/* [steps][devices] spans of the steps that are whole in the rings. */
+static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *nsteps) {
+  const sl_plan *plan = rt->plan;
+  sl_trace_record *records;
+  size_t n = sli_runtime_records(rt, &records, NULL), devices = (size_t)plan->ndevices;
+  int64_t from = sli_first_whole_step(rt);
+  int64_t count = SLI_MAX(rt->steps - from, 0);
+  span *spans = sli_calloc((size_t)count * devices, sizeof *spans);
+  for (size_t i = 0; i < n; i++) {
+    const sl_actor *a = &plan->actors[records[i].actor];
+    int64_t step = sl_plan_tick(plan, records[i].actor, records[i].firing).step - from;
+    if (step < 0 || step >= count || !sli_is_work(a)) continue;
+    span *s = &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device];
+    if (!s->busy && !s->last) s->first = records[i].start_ns;
+    s->first = SLI_MIN(s->first, records[i].start_ns);
+    s->last = SLI_MAX(s->last, records[i].end_ns);
+    s->busy += records[i].end_ns - records[i].start_ns;
+  }
+  free(records);
+  *first_step = from;
+  *nsteps = count;
+  return spans;
+}
+
+/* How full the devices are between their first and last pass: the mean of what
+ * they computed over the longest such span. */
+static double bubble(double busy, double span_) { return span_ > 0 ? 1 - busy / span_ : 0; }
+
+typedef struct series {
+  double *busy, *length, *share; /* [steps] scratch of the medians */
+} series;
+
+static sl_device_figures device_figures(const sl_runtime *rt, const span *spans, size_t steps,
+                                        size_t d, series *x) {
+  size_t devices = (size_t)rt->plan->ndevices;
+  for (size_t s = 0; s < steps; s++) {
+    const span *at = &spans[s * devices + d];
+    x->busy[s] = (double)at->busy * 1e-9;
+    x->length[s] = (double)(at->last - at->first) * 1e-9;
+    x->share[s] = bubble(x->busy[s], x->length[s]);
+  }
+  return (sl_device_figures){median(x->busy, steps), median(x->length, steps),
+                             median(x->share, steps),
+                             sl_runtime_peak_activations(rt, (int32_t)d)};
+}
+
+/* `before` steps lie in front of spans: a step ends where its last pass does. */
+static void whole_figures(const span *spans, size_t devices, size_t before, size_t steps,
+                          series *x, sl_figures *out) {
+  for (size_t s = 0; s < steps; s++) {
+    double busy = 0, longest = 0;
+    uint64_t last = 0, previous = 0;
+    for (size_t d = 0; d < devices; d++) {
+      const span *at = &spans[s * devices + d];
+      busy += (double)at->busy / (double)devices;
+      longest = SLI_MAX(longest, (double)(at->last - at->first));
+      last = SLI_MAX(last, at->last);
+      if (s + before) previous = SLI_MAX(previous, at[-(ptrdiff_t)devices].last);
+    }
+    x->share[s] = bubble(busy, longest);
+    x->length[s] = (double)(last - previous) * 1e-9;
+  }
+  out->bubble_fraction = median(x->share, steps);
+  out->step_seconds = median(x->length, steps);
+}
+
+sl_figures sl_runtime_figures(const sl_runtime *rt) {
+  size_t devices = (size_t)rt->plan->ndevices;
+  int64_t first, count;
+  span *spans = measure_spans(rt, &first, &count);
+  /* The first step of a run warms up: it is left out if there is another. */
+  size_t skip = first == rt->first_step && count > 1, steps = (size_t)count - (count ? skip : 0);
+  double *scratch = sli_calloc(3 * (steps + 1), sizeof *scratch);
+  series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1)};
+  sl_figures f = {.devices = sli_calloc(devices, sizeof *f.devices)};
+  for (size_t d = 0; d < devices; d++)
+    f.devices[d] = device_figures(rt, spans + skip * devices, steps, d, &x);
+  whole_figures(spans + skip * devices, devices, skip, steps, &x, &f);
+  free(scratch);
+  free(spans);
+  return f;
+}
+
+/* Passes of one worker since a moment of its clock, newest first: while it runs,
+ * it may be writing a ring's length ahead of what is read here, never nearer. */
+static uint64_t busy_since(const sl_runtime *rt, const worker *w, uint64_t since) {
+  uint64_t fired = atomic_load_explicit(&w->fired, memory_order_acquire), busy = 0;
+  uint64_t oldest = fired - SLI_MIN(fired, w->ring_mask / 2);
+  while (fired-- > oldest) {
+    const sl_trace_record *r = &w->ring[fired & w->ring_mask];
+    if (r->end_ns <= since) break;
+    if (sli_is_work(&rt->plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
+  }
+  return busy;
+}
+
+double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns) {
+  uint64_t now = sli_now_ns(), busy = 0;
+  int32_t here = 0;
+  for (int32_t d = 0; d < rt->plan->ndevices; d++) here += !is_away(rt, d);
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    const worker *w = &rt->workers[i];
+    busy += busy_since(rt, w, SLI_MAX(since_ns, w->clock.base_ns) - w->clock.base_ns);
+  }
+  return bubble((double)busy, (double)(now - since_ns) * here);
+}
+
+/* ---- durations of actors -------------------------------------------------------- */
+
+static int by_actor_and_length(const void *a, const void *b) {
+  const sl_trace_record *x = a, *y = b;
+  if (x->actor != y->actor) return x->actor - y->actor;
+  uint64_t lx = x->end_ns - x->start_ns, ly = y->end_ns - y->start_ns;
+  return lx < ly ? -1 : lx > ly;
+}
+
+void sl_runtime_durations(const sl_runtime *rt, double *seconds) {
+  sl_trace_record *records;
+  size_t n = sli_runtime_records(rt, &records, NULL);
+  memset(seconds, 0, (size_t)rt->plan->nactors * sizeof *seconds);
+  qsort(records, n, sizeof *records, by_actor_and_length);
+  for (size_t i = 0, count; i < n; i += count) {
+    for (count = 1; i + count < n && records[i + count].actor == records[i].actor; count++) {}
+    const sl_trace_record *middle = &records[i + count / 2];
+    seconds[middle->actor] = (double)(middle->end_ns - middle->start_ns) * 1e-9;
+  }
+  free(records);
+}

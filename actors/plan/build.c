@@ -1,0 +1,376 @@
+/* Building plans: records go in, sl_plan_finish derives the rest, checks every
+ * invariant and lays the registers out. */
+#include "actors/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct sli_plan_memory {
+  sli_arena arena;
+  size_t actors, regs, pools, queues, devices, maps; /* capacities */
+};
+
+sl_plan *sl_plan_create(int microbatches, int pieces) {
+  sl_plan *plan = sli_calloc(1, sizeof *plan);
+  plan->memory = sli_calloc(1, sizeof *plan->memory);
+  plan->microbatches = microbatches;
+  plan->pieces = pieces;
+  return plan;
+}
+
+/* As its queue's kind does, who also made it ready. */
+static void release_program(const sl_plan *plan, const sl_actor *a) {
+  bool known = a->queue >= 0 && a->queue < plan->nqueues;
+  const sl_queue_ops *ops = known ? plan->queues[a->queue].ops : NULL;
+  (ops && ops->release ? ops->release : sl_program_release)(a->program);
+}
+
+void sl_plan_destroy(sl_plan *plan) {
+  if (!plan) return;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].program) release_program(plan, &plan->actors[i]);
+  free(plan->actors);
+  free(plan->regs);
+  free(plan->pools);
+  free(plan->queues);
+  free(plan->devices);
+  free(plan->maps);
+  sli_arena_fini(&plan->memory->arena);
+  free(plan->memory);
+  free(plan);
+}
+
+void *sl_plan_alloc(sl_plan *plan, size_t bytes) {
+  return sli_arena_alloc(&plan->memory->arena, bytes);
+}
+
+char *sl_plan_format(sl_plan *plan, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  size_t bytes = (size_t)vsnprintf(NULL, 0, format, args) + 1;
+  char *text = sl_plan_alloc(plan, bytes);
+  vsnprintf(text, bytes, format, again);
+  va_end(again);
+  va_end(args);
+  return text;
+}
+
+/* Appends a record to one of the plan's arrays, keeping its name in the arena. */
+#define ADD(plan, array, count, record)                                        \
+  do {                                                                         \
+    SLI_GROW((plan)->array, (size_t)(plan)->count, (plan)->memory->array);     \
+    (record).name = sli_arena_strdup(&(plan)->memory->arena, (record).name);   \
+    (plan)->array[(plan)->count++] = (record);                                 \
+  } while (0)
+
+int32_t sl_plan_add_device(sl_plan *plan, sl_device device) {
+  device.kind = sli_arena_strdup(&plan->memory->arena, device.kind);
+  ADD(plan, devices, ndevices, device);
+  return plan->ndevices - 1;
+}
+
+int32_t sl_plan_add_queue(sl_plan *plan, sl_queue queue) {
+  ADD(plan, queues, nqueues, queue);
+  return plan->nqueues - 1;
+}
+
+int32_t sl_plan_add_pool(sl_plan *plan, sl_pool pool) {
+  ADD(plan, pools, npools, pool);
+  return plan->npools - 1;
+}
+
+int32_t sl_plan_add_register(sl_plan *plan, sl_register reg) {
+  reg.quota_name = sli_arena_strdup(&plan->memory->arena, reg.quota_name);
+  ADD(plan, regs, nregs, reg);
+  return plan->nregs - 1;
+}
+
+static sl_port *copy_ports(sl_plan *plan, const sl_port *ports, int32_t count) {
+  size_t bytes = (size_t)count * sizeof *ports;
+  return count ? memcpy(sl_plan_alloc(plan, bytes), ports, bytes) : NULL;
+}
+
+int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
+  actor.in = copy_ports(plan, actor.in, actor.nin);
+  actor.out = copy_ports(plan, actor.out, actor.nout);
+  ADD(plan, actors, nactors, actor);
+  return plan->nactors - 1;
+}
+
+/* ---- maps ------------------------------------------------------------------ */
+
+int32_t sl_plan_add_map(sl_plan *plan, uint32_t period, int64_t stride,
+                        const sl_map_entry *entries) {
+  size_t bytes = period * sizeof *entries;
+  for (int32_t i = 0; i < plan->nmaps; i++)
+    if (plan->maps[i].period == period && plan->maps[i].stride == stride &&
+        !memcmp(plan->maps[i].entries, entries, bytes))
+      return i;
+  SLI_GROW(plan->maps, (size_t)plan->nmaps, plan->memory->maps);
+  plan->maps[plan->nmaps] =
+      (sl_map){period, stride, memcpy(sl_plan_alloc(plan, bytes), entries, bytes)};
+  return plan->nmaps++;
+}
+
+int32_t sl_plan_map_each(sl_plan *plan) {
+  return sl_plan_add_map(plan, 1, 1, &(sl_map_entry){0, SL_FIRST | SL_LAST});
+}
+
+int32_t sl_plan_map_hold(sl_plan *plan) {
+  return sl_plan_add_map(plan, 1, 0, &(sl_map_entry){0, 0});
+}
+
+int32_t sl_plan_map_span(sl_plan *plan, uint32_t span) {
+  return sl_plan_map_lag(plan, span, 0);
+}
+
+int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag) {
+  sl_map_entry *entries = sli_calloc(span, sizeof *entries);
+  for (uint32_t i = 0; i < span; i++)
+    entries[i] = (sl_map_entry){
+        lag, (i == 0 ? SL_FIRST : 0) | (i + 1 == span ? SL_LAST : 0)};
+  int32_t map = sl_plan_add_map(plan, span, 1, entries);
+  free(entries);
+  return map;
+}
+
+int64_t sli_map_first(const sl_map *map, int64_t n) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < map->period; i++) {
+    uint32_t flags;
+    int64_t key = sl_map_key(map, n + i, &flags);
+    if (!(flags & SL_SKIP)) first = SLI_MIN(first, key);
+  }
+  return first;
+}
+
+int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps) {
+  const sl_port *out = sli_plan_output(plan, reg);
+  const sl_register *r = &plan->regs[reg];
+  if (!out || r->held) return 0;
+  int64_t fired = sli_firings(&plan->actors[r->producer], steps);
+  return sli_map_first(&plan->maps[out->map], fired) - r->initial;
+}
+
+int64_t sli_map_displacement(const sl_map *map) {
+  int64_t most = 0, period = map->period;
+  for (int64_t i = 0; i < period; i++) {
+    if (map->entries[i].flags & SL_SKIP) continue;
+    int64_t off = llabs(map->entries[i].offset * period - i * map->stride);
+    most = SLI_MAX(most, (off + period - 1) / period);
+  }
+  return most;
+}
+
+const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg) {
+  if (plan->regs[reg].producer == SL_NONE) return NULL;
+  const sl_actor *producer = &plan->actors[plan->regs[reg].producer];
+  for (int32_t i = 0; i < producer->nout; i++)
+    if (producer->out[i].reg == reg) return &producer->out[i];
+  return NULL;
+}
+
+uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in) {
+  const sl_register *r = &plan->regs[reg];
+  const sl_port *out = sli_plan_output(plan, reg);
+  int64_t need = sli_quota_most(r) + r->initial + 2 + 2 * sli_map_displacement(in) +
+                 (out ? 2 * sli_map_displacement(&plan->maps[out->map]) : 0);
+  uint32_t size = 1;
+  while (size < need) size *= 2;
+  return size;
+}
+
+/* ---- finishing --------------------------------------------------------------- */
+
+static sl_status check_port(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+  if (p->reg < 0 || p->reg >= plan->nregs)
+    return sl_fail(SL_E_INPUT, "actor %s: a port names register %d of %d", a->name, p->reg,
+                   plan->nregs);
+  if (p->map < 0 || p->map >= plan->nmaps || !plan->maps[p->map].period)
+    return sl_fail(SL_E_INPUT, "actor %s, register %s: no key map %d", a->name,
+                   plan->regs[p->reg].name, p->map);
+  return SL_OK;
+}
+
+static sl_status derive_ends(sl_plan *plan) {
+  for (int32_t i = 0; i < plan->nregs; i++)
+    plan->regs[i].producer = SL_NONE, plan->regs[i].nconsumers = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    sl_actor *a = &plan->actors[i];
+    if (a->queue < 0 || a->queue >= plan->nqueues)
+      return sl_fail(SL_E_INPUT, "actor %s: queue %d of %d", a->name, a->queue, plan->nqueues);
+    if (a->firings_per_step < 1 || a->ticks < 0 || a->ticks >= plan->nmaps)
+      return sl_fail(SL_E_INPUT, "actor %s: needs a tick map and at least one firing a step",
+                     a->name);
+    if (a->every > 1 && !a->nin)
+      return sl_fail(SL_E_INPUT, "actor %s fires every %d steps, but no input tells it when",
+                     a->name, a->every);
+    for (int32_t p = 0; p < a->nin; p++) {
+      sl_status status = check_port(plan, a, &a->in[p]);
+      if (status) return status;
+      plan->regs[a->in[p].reg].nconsumers++;
+    }
+    for (int32_t p = 0; p < a->nout; p++) {
+      sl_status status = check_port(plan, a, &a->out[p]);
+      if (status) return status;
+      sl_register *r = &plan->regs[a->out[p].reg];
+      if (r->producer != SL_NONE)
+        return sl_fail(SL_E_INPUT, "register %s has two producers, %s and %s", r->name,
+                       plan->actors[r->producer].name, a->name);
+      r->producer = i;
+    }
+    if (!a->nin) a->source = true;
+  }
+  return SL_OK;
+}
+
+/* A fixed order fires each actor of its queue as often as a step does. */
+static sl_status check_order(const sl_plan *plan, int32_t queue) {
+  const sl_queue *q = &plan->queues[queue];
+  int32_t *count = sli_calloc((size_t)plan->nactors, sizeof *count);
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < q->norder; i++) count[q->order[i]]++;
+  for (int32_t i = 0; i < plan->nactors && !status; i++) {
+    const sl_actor *a = &plan->actors[i];
+    int32_t want = a->queue == queue ? a->firings_per_step : 0;
+    if (count[i] != want)
+      status = sl_fail(SL_E_USAGE, "the order of queue %s has %s %d times, but a step fires it "
+                       "there %d times", q->name, a->name, count[i], want);
+  }
+  free(count);
+  return status;
+}
+
+static sl_status check_orders(const sl_plan *plan) {
+  sl_status status = SL_OK;
+  for (int32_t q = 0; q < plan->nqueues && !status; q++)
+    if (plan->queues[q].order) status = check_order(plan, q);
+  return status;
+}
+
+static void count_processes(sl_plan *plan) {
+  plan->nprocesses = 1;
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    plan->nprocesses = SLI_MAX(plan->nprocesses, plan->devices[d].process + 1);
+}
+
+static const sl_memory_ops *const own_memory[SL_SPACE_COUNT] = {&sl_memory_host, &sl_memory_host,
+                                                                &sl_memory_disk};
+
+const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
+  const sl_memory_ops *memory = device->room[space].memory;
+  return memory ? memory : own_memory[space];
+}
+
+/* Registers one after another, each with its slots side by side. */
+static void lay_out(sl_plan *plan) {
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    for (int s = 0; s < SL_SPACE_COUNT; s++) {
+      sl_room *room = &plan->devices[d].room[s];
+      room->arena_bytes = room->reserve_bytes = sli_align(room->workspace_bytes);
+    }
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    sl_register *r = &plan->regs[i];
+    r->slot_stride = sli_align(r->slot_bytes);
+    if (!sli_memory_of(r)) continue;
+    sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
+    leader->slot_stride = SLI_MAX(leader->slot_stride, r->slot_stride);
+  }
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    sl_register *r = &plan->regs[i];
+    if (sli_memory_of(r)) {
+      const sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
+      r->offset = leader->offset;
+      r->slot_stride = leader->slot_stride;
+      continue;
+    }
+    sl_room *room = &plan->devices[r->device].room[r->space];
+    r->offset = room->reserve_bytes - sli_align(room->workspace_bytes);
+    room->arena_bytes += (size_t)r->quota * r->slot_stride;
+    room->reserve_bytes += (size_t)sli_quota_most(r) * r->slot_stride;
+  }
+}
+
+size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_memory memory) {
+  const sl_room *room = &plan->devices[device].room[space];
+  size_t sum = memory == SL_MEMORY_WORKSPACE ? sli_align(room->workspace_bytes) : 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (r->device == device && r->space == space && r->memory == memory && !sli_memory_of(r))
+      sum += (size_t)r->quota * r->slot_stride;
+  }
+  return sum;
+}
+
+size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
+  return sli_plan_memory(plan, device, SL_SPACE_DEVICE, memory);
+}
+
+static int larger_register(const void *a, const void *b, void *regs) {
+  const sl_register *x = (const sl_register *)regs + *(const int32_t *)a;
+  const sl_register *y = (const sl_register *)regs + *(const int32_t *)b;
+  size_t bx = (size_t)x->quota * x->slot_stride, by = (size_t)y->quota * y->slot_stride;
+  return bx < by ? 1 : bx > by ? -1 : *(const int32_t *)a - *(const int32_t *)b;
+}
+
+/* The largest holders of a device, "act.w@0 4 x 1.0 MiB, ...". */
+static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t size) {
+  int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (plan->regs[i].device == device && plan->regs[i].space == SL_SPACE_DEVICE &&
+        !sli_memory_of(&plan->regs[i]))
+      order[count++] = i;
+  qsort_r(order, (size_t)count, sizeof *order, larger_register, plan->regs);
+  size_t used = 0;
+  text[0] = 0;
+  for (int32_t i = 0; i < count && i < 4 && used < size; i++) {
+    const sl_register *r = &plan->regs[order[i]];
+    char bytes[32];
+    used += (size_t)snprintf(text + used, size - used, "%s%s %d x %s", i ? ", " : "", r->name,
+                             r->quota, sli_format_bytes(bytes, (double)r->slot_stride));
+  }
+  free(order);
+}
+
+static sl_status check_budgets(const sl_plan *plan) {
+  for (int32_t d = 0; d < plan->ndevices; d++) {
+    const sl_device *device = &plan->devices[d];
+    size_t bytes = device->room[SL_SPACE_DEVICE].arena_bytes;
+    if (!device->budget_bytes || bytes <= device->budget_bytes) continue;
+    char need[32], have[32], holders[512];
+    name_holders(plan, d, holders, sizeof holders);
+    return sl_fail(SL_E_BUDGET,
+                   "device %s needs %s but its budget is %s; largest holders: %s",
+                   device->name, sli_format_bytes(need, (double)bytes),
+                   sli_format_bytes(have, (double)device->budget_bytes), holders);
+  }
+  return SL_OK;
+}
+
+static void hash_plan(sl_plan *plan) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  sl_plan_print(plan, out);
+  fclose(out);
+  plan->hash = sli_hash(SLI_HASH_SEED, text, size);
+  free(text);
+}
+
+sl_status sl_plan_finish(sl_plan *plan) {
+  sl_status status = derive_ends(plan);
+  if (!status) status = sli_plan_check(plan);
+  if (!status) status = check_orders(plan);
+  if (status) return status;
+  count_processes(plan);
+  lay_out(plan);
+  hash_plan(plan);
+  return check_budgets(plan);
+}
+
+sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n) {
+  uint32_t flags;
+  int64_t number = sl_map_key(&plan->maps[plan->actors[actor].ticks], n, &flags);
+  return sli_tick(plan, number);
+}

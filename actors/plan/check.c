@@ -1,0 +1,153 @@
+/* What must hold of registers, ports and pools before a plan is tried at all.
+ * Whether it finishes is another question: see prove.c. */
+#include "actors/plan/plan.h"
+
+static sl_status check_register(const sl_plan *plan, const sl_register *r) {
+  if (r->quota < 1)
+    return sl_fail(SL_E_USAGE, "register %s: quota %s is %d, but an actor needs at least one slot",
+                   r->name, r->quota_name, r->quota);
+  if (r->initial > r->quota)
+    return sl_fail(SL_E_USAGE, "register %s: %d initial slots do not fit in quota %s = %d",
+                   r->name, r->initial, r->quota_name, r->quota);
+  if (r->producer == SL_NONE && !r->initial)
+    return sl_fail(SL_E_INPUT, "register %s has no producer and no initial slot", r->name);
+  if (r->device < 0 || r->device >= plan->ndevices)
+    return sl_fail(SL_E_INPUT, "register %s: device %d of %d", r->name, r->device, plan->ndevices);
+  if ((unsigned)r->space >= SL_SPACE_COUNT)
+    return sl_fail(SL_E_INPUT, "register %s: there is no space %d", r->name, (int)r->space);
+  if (r->pool != SL_NONE && (r->pool < 0 || r->pool >= plan->npools))
+    return sl_fail(SL_E_INPUT, "register %s: pool %d of %d", r->name, r->pool, plan->npools);
+  return SL_OK;
+}
+
+/* Slots that are counted, in a pool or as activations, are so by one worker:
+ * that of the device they lie on. */
+static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
+  if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
+  int32_t written = plan->queues[plan->actors[r->producer].queue].device;
+  if (written == r->device) return SL_OK;
+  return sl_fail(SL_E_INPUT, "register %s lies on device %s but is written on %s: its slots "
+                 "cannot be counted", r->name, plan->devices[r->device].name,
+                 plan->devices[written].name);
+}
+
+/* Registers with the same slots are written by one worker, and alike in all that slots are. */
+static sl_status check_shares(const sl_plan *plan, int32_t reg) {
+  const sl_register *r = &plan->regs[reg];
+  if (!r->shares) return SL_OK;
+  if (r->shares < 0 || r->shares > reg)
+    return sl_fail(SL_E_INPUT, "register %s shares the slots of register %d, which is not before it",
+                   r->name, r->shares - 1);
+  const sl_register *leader = &plan->regs[r->shares - 1];
+  if (leader->shares || r->initial || r->held || r->pool != SL_NONE || r->activation > 0 ||
+      leader->initial || leader->held || leader->pool != SL_NONE || leader->activation > 0 ||
+      sli_quota_most(r) != r->quota || sli_quota_most(leader) != leader->quota ||
+      r->quota != leader->quota || r->device != leader->device || r->space != leader->space)
+    return sl_fail(SL_E_INPUT, "registers %s and %s cannot have the same slots", r->name,
+                   leader->name);
+  if (r->producer == SL_NONE || leader->producer == SL_NONE ||
+      plan->actors[r->producer].queue != plan->actors[leader->producer].queue)
+    return sl_fail(SL_E_INPUT, "registers %s and %s have the same slots, but are not written on one "
+                   "queue", r->name, leader->name);
+  return SL_OK;
+}
+
+/* One slot each, side by side in all that a place in memory is. */
+static sl_status check_over(const sl_plan *plan, int32_t reg) {
+  const sl_register *r = &plan->regs[reg];
+  if (!r->over) return SL_OK;
+  if (r->over < 0 || r->over > reg)
+    return sl_fail(SL_E_INPUT, "register %s lies over register %d, which is not before it", r->name,
+                   r->over - 1);
+  const sl_register *under = &plan->regs[r->over - 1];
+  if (under->shares || under->over || r->shares || r->initial || r->held || under->initial ||
+      under->held || sli_quota_most(r) != 1 || sli_quota_most(under) != 1 ||
+      r->device != under->device || r->space != under->space || r->space == SL_SPACE_DISK)
+    return sl_fail(SL_E_INPUT, "register %s cannot lie over %s", r->name, under->name);
+  return SL_OK;
+}
+
+static bool gives_back(const sl_map *map) {
+  for (uint32_t i = 0; i < map->period; i++)
+    if (map->entries[i].flags & SL_LAST) return true;
+  return false;
+}
+
+/* Keys below `initial` are there at the start; the rest are written, each once. */
+static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+  const sl_register *r = &plan->regs[p->reg];
+  int64_t first = sli_map_first(&plan->maps[p->map], 0);
+  if (r->held || first == r->initial) return SL_OK;
+  return sl_fail(SL_E_INPUT, "actor %s writes register %s from key %lld on, but it has %d initial "
+                 "slots", a->name, r->name, (long long)first, r->initial);
+}
+
+/* A reader answers every key from its first one on; it may leave out initial
+ * ones, but no key that is written. */
+static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+  const sl_register *r = &plan->regs[p->reg];
+  const sl_map *map = &plan->maps[p->map];
+  if (r->producer == SL_NONE && gives_back(map))
+    return sl_fail(SL_E_INPUT, "actor %s gives back register %s, which nobody writes", a->name,
+                   r->name);
+  int64_t first = sli_map_first(map, 0);
+  if (first < 0 || first > r->initial)
+    return sl_fail(SL_E_INPUT, "actor %s reads register %s from key %lld on, but it has %d initial "
+                   "slots", a->name, r->name, (long long)first, r->initial);
+  return SL_OK;
+}
+
+static int32_t process_of(const sl_plan *plan, int32_t device) {
+  return plan->devices[device].process;
+}
+
+/* Memory is a process's own: what is read lies where it is read, and only links
+ * write what lies elsewhere, on a way to one other process each. */
+static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
+  int32_t here = process_of(plan, plan->queues[a->queue].device);
+  bool link = plan->queues[a->queue].ops == &sl_queue_link;
+  bool one = a->nin > 0 && a->nout > 0;
+  for (int32_t p = 1; p < a->nin; p++) one &= !plan->regs[a->in[p].reg].slot_bytes;
+  for (int32_t p = 1; p < a->nout; p++) one &= !plan->regs[a->out[p].reg].slot_bytes;
+  if (link && !one)
+    return sl_fail(SL_E_INPUT, "actor %s: a link has one input and one output, and beside them "
+                   "only what has no bytes", a->name);
+  for (int32_t p = 0; p < a->nin + a->nout; p++) {
+    const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
+    int32_t there = process_of(plan, r->device);
+    if ((link && p == a->nin) != (here != there))
+      return sl_fail(SL_E_INPUT, "actor %s runs in process %d and %s register %s, which lies in "
+                     "process %d", a->name, here, p < a->nin ? "reads" : "writes", r->name, there);
+  }
+  return SL_OK;
+}
+
+static sl_status check_pool(const sl_plan *plan, int32_t pool) {
+  int32_t kept = 0, members = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    if (plan->regs[i].pool != pool) continue;
+    kept += sli_register_kept(&plan->regs[i]);
+    members++;
+  }
+  if (plan->pools[pool].quota >= kept) return SL_OK;
+  return sl_fail(SL_E_USAGE, "pool %s: quota %d cannot keep %d slots for its %d registers",
+                 plan->pools[pool].name, plan->pools[pool].quota, kept, members);
+}
+
+sl_status sli_plan_check(const sl_plan *plan) {
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < plan->nregs && !status; i++) {
+    status = check_register(plan, &plan->regs[i]);
+    if (!status) status = check_counted(plan, &plan->regs[i]);
+    if (!status) status = check_shares(plan, i);
+    if (!status) status = check_over(plan, i);
+  }
+  for (int32_t i = 0; i < plan->nactors && !status; i++) {
+    const sl_actor *a = &plan->actors[i];
+    status = check_reach(plan, a);
+    for (int32_t p = 0; p < a->nin && !status; p++) status = check_input(plan, a, &a->in[p]);
+    for (int32_t p = 0; p < a->nout && !status; p++) status = check_output(plan, a, &a->out[p]);
+  }
+  for (int32_t i = 0; i < plan->npools && !status; i++) status = check_pool(plan, i);
+  return status;
+}

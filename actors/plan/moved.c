@@ -1,0 +1,141 @@
+/* What moves between devices.
+ *
+ * A call that reads a register on another device moves what it reads: all of an array, or
+ * the part of it that its row says; once, if it reads it twice. A link or a copy that writes
+ * a register on another device moves what a slot holds. So it follows from the plan what each
+ * firing moves, and from the number of firings what a run has moved. Whoever reads the same
+ * in every firing, or in two actors, moves it as often: what is worth keeping is a register of
+ * its own. */
+#include "actors/run/state.h"
+
+#include <string.h>
+
+const char *sl_traffic_name(sl_traffic traffic) {
+  static const char *const names[SL_TRAFFIC_COUNT] = {
+#define X(name, text) [SL_TRAFFIC_##name] = text,
+      SL_TRAFFIC_TABLE(X)
+#undef X
+  };
+  return (unsigned)traffic < SL_TRAFFIC_COUNT ? names[traffic] : "?";
+}
+
+/* Has an input of a call before this one, or of this one, read the same? */
+static bool is_read_before(const sl_program *program, int first, int call, int input) {
+  const sl_program_call *now = &program->calls[call];
+  for (int c = first; c <= call; c++) {
+    const sl_program_call *then = &program->calls[c];
+    int n = c < call ? then->nin : input;
+    bool alike = !then->op->part || (now->op->part && then->attrs.user == now->attrs.user);
+    for (int i = 0; i < n && alike; i++)
+      if (then->in[i].base == now->in[input].base && then->in[i].offset == now->in[input].offset)
+        return true;
+  }
+  return false;
+}
+
+/* Bytes that the calls of one variant read of an input slot. */
+static uint64_t read_bytes(const sl_program *program, int variant, int port) {
+  int first = variant * program->ncalls;
+  uint64_t sum = 0;
+  for (int c = first; c < first + program->ncalls; c++) {
+    const sl_program_call *call = &program->calls[c];
+    for (int i = 0; i < call->nin; i++) {
+      if (call->in[i].base != port || is_read_before(program, first, c, i)) continue;
+      sl_type type = call->in_type[i];
+      if (call->op->part) type = sl_part_type(&type, call->attrs.user);
+      sum += sl_type_bytes(&type);
+    }
+  }
+  return sum;
+}
+
+static uint64_t slot_payload(const sl_register *r) {
+  return r->payload_bytes ? r->payload_bytes : r->slot_bytes;
+}
+
+static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t from, int32_t to) {
+  const sl_device *a = &plan->devices[from], *b = &plan->devices[to];
+  if (r->aside) return SL_TRAFFIC_ASIDE;
+  if (a->at[SL_AT_STAGE] != b->at[SL_AT_STAGE]) return SL_TRAFFIC_PIPELINE;
+  return a->at[SL_AT_DATA] != b->at[SL_AT_DATA] ? SL_TRAFFIC_DATA : SL_TRAFFIC_TENSOR;
+}
+
+static bool sits_out(const sl_plan *plan, const sl_port *p, int64_t firing) {
+  uint32_t flags;
+  sl_map_key(&plan->maps[p->map], firing, &flags);
+  return flags & SL_SKIP;
+}
+
+/* How many of a step's firings read a port with a variant of the program. */
+static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *p, int variant) {
+  const sl_actor *a = &plan->actors[actor];
+  const sl_program *program = a->program;
+  uint64_t n = 0;
+  for (int32_t f = 0; f < a->firings_per_step; f++) {
+    if (sits_out(plan, p, f)) continue;
+    int piece = program && program->pieces ? sl_plan_tick(plan, actor, f).piece : 0;
+    n += !program || !program->pieces || program->pieces[piece].variant == variant;
+  }
+  return n;
+}
+
+static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
+  const sl_actor *a = &plan->actors[actor];
+  uint64_t sum = 0;
+  for (int v = 0; a->program && v < SLI_MAX(a->program->nvariants, 1); v++) {
+    uint64_t each = read_bytes(a->program, v, port);
+    if (each) sum += each * firings_with(plan, actor, &a->in[port], v);
+  }
+  return sum;
+}
+
+/* What an actor moves to each device in a step in which it fires. */
+typedef void on_move(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes);
+
+static void find_moves(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {
+  const sl_actor *a = &plan->actors[actor];
+  int32_t here = plan->queues[a->queue].device;
+  for (int32_t i = 0; i < a->nin; i++) {
+    const sl_register *r = &plan->regs[a->in[i].reg];
+    if (r->device != here)
+      fn(ctx, here, traffic_of(plan, r, r->device, here), input_bytes(plan, actor, i));
+  }
+  for (int32_t o = 0; o < a->nout; o++) {
+    const sl_register *r = &plan->regs[a->out[o].reg];
+    if (r->device != here)
+      fn(ctx, r->device, traffic_of(plan, r, here, r->device),
+         slot_payload(r) * firings_with(plan, actor, &a->out[o], 0));
+  }
+}
+
+static void add_to_device(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {
+  uint64_t(*to)[SL_TRAFFIC_COUNT] = ctx;
+  to[device][traffic] += bytes;
+}
+
+void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
+  memset(to, 0, (size_t)plan->ndevices * sizeof *to);
+  for (int32_t a = 0; a < plan->nactors; a++)
+    if (plan->actors[a].every <= 1) find_moves(plan, a, add_to_device, to);
+}
+
+typedef struct total {
+  uint64_t *bytes;
+  uint64_t steps;
+} total;
+
+static void add_to_total(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {
+  total *t = ctx;
+  (void)device;
+  t->bytes[traffic] += t->steps * bytes;
+}
+
+void sli_count_moved(const sl_runtime *rt, uint64_t bytes[SL_TRAFFIC_COUNT]) {
+  for (int32_t i = 0; i < rt->plan->nactors && rt->plan->ndevices > 1; i++) {
+    const actor *a = &rt->actors[i];
+    int64_t fired = atomic_load_explicit(&a->done, memory_order_relaxed);
+    fired -= sli_firings(&rt->plan->actors[i], rt->first_step);
+    total t = {bytes, (uint64_t)(fired / rt->plan->actors[i].firings_per_step)};
+    if (t.steps) find_moves(rt->plan, i, add_to_total, &t);
+  }
+}

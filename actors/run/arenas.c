@@ -1,0 +1,113 @@
+/* The memory of a runtime: an arena for each space of each device, and slots as the
+ * host reads and writes them between runs. */
+#include "actors/run/state.h"
+
+#include <stdlib.h>
+
+/* Slots that are filled from outside before the run would else lie near whoever
+ * fills them: the system clears a page for who touches it first, and puts it near. All
+ * others are left to the device's own threads and the first step. */
+static void touch_initial(const sl_runtime *rt, int32_t device, sl_space space, char *arena) {
+  for (int32_t i = 0; i < rt->plan->nregs; i++) {
+    const sl_register *r = &rt->plan->regs[i];
+    if (r->device != device || r->space != space) continue;
+    size_t end = r->offset + (size_t)r->initial * r->slot_stride;
+    for (size_t at = r->offset; at < end; at += 4096) arena[at] = 0;
+  }
+}
+
+static sl_status create(sl_runtime *rt, int32_t device, sl_space space) {
+  const sl_device *d = &rt->plan->devices[device];
+  size_t bytes = d->room[space].reserve_bytes;
+  if (!bytes) return SL_OK;
+  const sl_memory_ops *memory = sli_room_memory(d, space);
+  void *arena;
+  sl_status status = memory->create(d->number, bytes, &arena);
+  if (status) {
+    char *why = sli_strdup(sl_detail());
+    sl_fail(status, "device %s, %s memory: %s", d->name, memory->name, why);
+    free(why);
+    return status;
+  }
+  rt->devices[device].arenas[space] = arena;
+  if (!memory->fixed) touch_initial(rt, device, space, arena);
+  return SL_OK;
+}
+
+sl_status sli_arenas_create(sl_runtime *rt, const worker *w) {
+  sl_status status = SL_OK;
+  for (int32_t d = 0; d < rt->plan->ndevices && !rt->options.no_data; d++) {
+    if (is_away(rt, d) || rt->devices[d].worker != w) continue;
+    for (int s = 0; s < SL_SPACE_COUNT && !status; s++) status = create(rt, d, (sl_space)s);
+  }
+  return status;
+}
+
+void sli_arenas_point(sl_runtime *rt) {
+  const sl_plan *plan = rt->plan;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    uintptr_t arena = (uintptr_t)rt->devices[r->device].arenas[r->space];
+    if (arena) rt->regs[i].base = arena + r->offset;
+  }
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    actor *a = &rt->actors[i];
+    const sl_queue *q = a->queue->plan;
+    const sl_room *room = &plan->devices[q->device].room[q->space];
+    char *arena = a->queue->device->arenas[q->space];
+    if (arena && a->queue->worker->process < 0)
+      a->bases[a->plan->nin + a->plan->nout] =
+          arena + room->reserve_bytes - sli_align(room->workspace_bytes);
+  }
+}
+
+void sli_arenas_destroy(sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->plan->ndevices; i++) {
+    const sl_device *d = &rt->plan->devices[i];
+    for (int s = 0; s < SL_SPACE_COUNT; s++)
+      sli_room_memory(d, (sl_space)s)->destroy(rt->devices[i].arenas[s], d->room[s].reserve_bytes);
+  }
+}
+
+/* ---- slots ----------------------------------------------------------------------- */
+
+void *sl_runtime_slot(sl_runtime *rt, int32_t r, int32_t slot) {
+  const reg *from = &rt->regs[r];
+  return from->base ? slot_address(from, slot) : NULL;
+}
+
+int32_t sl_runtime_newest_slot(const sl_runtime *rt, int32_t r) {
+  const out_port *p = rt->regs[r].producer;
+  return p && p->slot >= 0 ? p->slot : rt->regs[r].newest;
+}
+
+void *sl_runtime_newest(sl_runtime *rt, int32_t r) {
+  return sl_runtime_slot(rt, r, sl_runtime_newest_slot(rt, r));
+}
+
+static sl_status copy(const sl_runtime *rt, int32_t reg, void *to, const void *from,
+                      size_t bytes) {
+  const sl_register *r = &rt->plan->regs[reg];
+  if (!rt->regs[reg].base)
+    return sl_fail(SL_E_UNSUPPORTED, "register %s has no values in this process", r->name);
+  return bytes ? sli_room_memory(&rt->plan->devices[r->device], r->space)->copy(to, from, bytes)
+               : SL_OK;
+}
+
+static char *place(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes) {
+  const sl_register *r = &rt->plan->regs[reg];
+  SLI_CHECK(slot >= 0 && slot < sli_quota_most(r) && offset <= r->slot_bytes &&
+            bytes <= r->slot_bytes - offset,
+            "register %s: bytes %zu to %zu of slot %d", r->name, offset, offset + bytes, slot);
+  return (char *)slot_address(&rt->regs[reg], slot) + offset;
+}
+
+sl_status sl_runtime_read(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset,
+                          size_t bytes, void *to) {
+  return copy(rt, reg, to, place(rt, reg, slot, offset, bytes), bytes);
+}
+
+sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes,
+                           const void *from) {
+  return copy(rt, reg, place(rt, reg, slot, offset, bytes), from, bytes);
+}

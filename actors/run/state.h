@@ -1,0 +1,395 @@
+/* The runtime's own state. One worker owns each struct below and is the only
+ * one to touch it while a run is on; what is shared is atomic and says so.
+ *
+ *   actor     next firing; how many of its ports are not satisfied
+ *   in_port   which key it needs next; table of keys that are ready
+ *   out_port  which slot it is writing
+ *   reg       free slots, answers outstanding per slot   (producer's worker)
+ *   queue     actors that can fire; firings under way
+ *   worker    queues, mailbox, timers, trace ring
+ */
+#ifndef SLUICE_ACTORS_RUNTIME_H
+#define SLUICE_ACTORS_RUNTIME_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sluice/runtime.h>
+
+#include "actors/run/clock.h"
+#include "actors/run/mailbox.h"
+#include "actors/plan/plan.h"
+
+typedef struct actor actor;
+typedef struct reg reg;
+typedef struct queue queue;
+typedef struct worker worker;
+
+/* One firing's place in a key map: what the port does there, and how far the
+ * key moves to the next firing's. A map becomes a ring of these, which needs
+ * neither a division nor a branch to follow. */
+typedef struct step {
+  int64_t delta;
+  const struct step *next;
+  uint32_t flags; /* SL_FIRST, SL_LAST, SL_SKIP */
+} step;
+
+typedef struct walk {
+  const step *now;
+  int64_t key;
+} walk;
+
+/* The same for the ticks of an actor; a ring of these is a number of steps. */
+typedef struct tick_step {
+  int64_t delta;
+  const struct tick_step *next;
+  int32_t microbatch, piece;
+  int32_t ahead;          /* its step less the actor's own */
+  bool last;              /* the last firing of the actor's step */
+  bool turns;             /* or after it the actor's rank may be another */
+} tick_step;
+
+typedef struct in_port {
+  walk at;
+  bool waiting;    /* its key is needed and not ready */
+  bool early;      /* its slot may go back at launch: the producer queues up behind */
+  bool waits;      /* it may be told at launch, and so may the producer: one queue waits for
+                      the other on the device */
+  uint32_t mask;
+  int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
+  int32_t number;  /* among the register's consumers */
+  int32_t *entry;  /* in `ready`, of the key it is at */
+  int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready. If it waits, behind
+                      them, by the same, the fences, and the latest of these */
+  actor *actor;
+  reg *reg;
+} in_port;
+_Static_assert(sizeof(in_port) == SLI_CACHE_LINE, "a port is one line");
+
+typedef struct out_port {
+  walk at;
+  bool waiting;    /* needs a slot and there is none */
+  int32_t slot;    /* the slot being written, or -1 */
+  int32_t cause;   /* SL_WAIT_CREDIT | register << 3 */
+  actor *actor;
+  reg *reg;
+} out_port;
+
+/* A register's consumers on one other worker: one message tells them all. */
+typedef struct group {
+  worker *worker;
+  in_port **ports;
+  int32_t nports;
+  bool waits;            /* all of them */
+} group;
+
+/* Registers of one device that share slots. Each may always hold as many as are
+ * kept for it; beyond that it draws on what the kept ones leave over. */
+typedef struct pool {
+  _Alignas(SLI_CACHE_LINE) int32_t quota;
+  int32_t used;
+  int32_t kept;          /* slots kept for registers and not in use */
+  int32_t nqueues;
+  queue **queues;        /* that write to it */
+} pool;
+
+struct reg {
+  /* The producer's worker alone. */
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree;
+  uint32_t watch;        /* with fewer free than this, taking one is an event: least_free,
+                            or any number where slots are counted */
+  int32_t owed;          /* slots to retire as they come back: the quota was lowered */
+  int32_t *free;         /* stack of free slots */
+  int32_t *pending;      /* [quota] answers outstanding per slot */
+  out_port *producer;    /* NULL: its initial slots stay for ever */
+  in_port **consumers;   /* [nconsumers] those of the producer's queue, then of its worker, */
+  int32_t nsame, nlocal; /* ... then the others */
+  int32_t newest;        /* slot of the newest initial key */
+  int32_t least_free;
+  bool counted;          /* taking or freeing a slot changes a pool, an activation count, or
+                            registers that have the same slots */
+  struct reg *ring;      /* the next of those that have the same slots, or NULL */
+  int32_t kept;
+  _Atomic int32_t quota; /* slots there are; whoever looks on reads it too, relaxed */
+  int32_t nretired, made; /* slots out of use; slots that have ever been in use */
+  int32_t *retired;      /* stack */
+  uint64_t *fences;      /* [slots + 1][nconsumers] of the firings that read a slot last, until
+                            it is taken; then the latest of each consumer. NULL: none waits */
+  /* A QUOTA message is under way: set by who sends it, after `wanted`; cleared by the
+   * worker that takes it, before it reads `wanted`. Both by an exchange (acquire and
+   * release), so a change that finds it set is in what the worker reads. */
+  _Atomic bool asked;
+  _Atomic int32_t wanted;
+  /* Read by the consumers' workers too, and never changed. */
+  _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
+  in_port *only;         /* the one consumer, if it is alone, on the worker, and slots need
+                            no counting: then `pending` is not kept */
+  group *far;            /* [nfar] the others, by worker */
+  int32_t nconsumers, nfar;
+  bool carried;          /* lies in another process: data takes READY along */
+  bool lazy;             /* lazy W read it: they are told when the producer waits */
+  uintptr_t base;        /* of slot 0, or 0 without data */
+  size_t stride;
+  int32_t id;
+  pool *pool;
+  _Alignas(SLI_CACHE_LINE) double activation;
+  struct device *device;
+};
+
+struct actor {
+  /* Of the next firing: its tick, and the priority, the smaller first: class, rank, and
+   * in the low half the tick. */
+  _Alignas(SLI_CACHE_LINE) union {
+    unsigned __int128 order;
+    struct {
+      int64_t tick_number;
+      uint64_t rank;
+    };
+  };
+  int32_t missing;       /* ports not satisfied, plus a closed gate */
+  uint64_t since_ns;     /* when it became able to fire */
+  int32_t cause;         /* SL_WAIT_* | register << 3: what satisfied it last */
+  queue *queue;
+  in_port *in, *in_end;
+  out_port *out, *out_end;
+  uint64_t duration_ns;
+  const tick_step *tick; /* of the next firing */
+  int64_t fired;         /* firings so far */
+  _Atomic int64_t done;  /* those that are complete; whoever looks on reads it, relaxed */
+  int64_t every;         /* steps from one in which it fires to the next */
+  const sl_program *program; /* NULL: nothing to run */
+  int64_t step;          /* of the next firing */
+  uint64_t order_base;   /* class and rank, without what groups of ticks add */
+  int32_t id;
+  bool gated;            /* waits for its next step to begin */
+  bool hurries;          /* some output is lazy: tells when it waits */
+  bool binds;            /* its queue looks at data */
+  bool waits;            /* some of its ports do */
+  const actor *backward; /* of a lazy W: the B of its stage, else NULL */
+  int64_t *wanted;       /* of a lazy W: [inputs] the key whose slot the producer waits for */
+  sl_firing firing;      /* of the launch under way */
+  sl_move *move;         /* of a link that leads to another process */
+  void **bases;          /* [inputs, outputs, workspace] */
+  uint8_t *first;        /* the same */
+  const sl_actor *plan;
+};
+
+/* What a completed firing still has to tell: that a slot is ready, to the
+ * consumers that are not on its queue, or that one is free, to the producer. */
+typedef struct notice {
+  reg *reg;
+  int64_t key;
+  int32_t slot;
+  sli_message_kind kind;
+} notice;
+
+/* A firing under way on an asynchronous queue. */
+typedef struct flight {
+  actor *actor;
+  int64_t firing;
+  uint64_t start_ns, since_ns, duration_ns, fence;
+  int32_t cause, nnotices;
+  notice *notices;
+} flight;
+
+struct queue {
+  _Alignas(SLI_CACHE_LINE) actor **runnable; /* in order, the next one last */
+  uint32_t nrunnable;
+  bool listed;           /* no need to list it: it is, or it is full */
+  bool selective;        /* pools, lazy W, a fixed order or look-ahead may forbid an actor
+                            that could fire, or lazy W have to be told */
+  bool passed;           /* look-ahead: has let the other queues go first */
+  bool held;             /* what could go waits for firings of other queues: look again */
+  int32_t in_order;      /* position in a fixed order */
+  uint64_t look_ahead_ns;
+  int32_t nactors;
+  actor **actors;        /* [nactors] all that fire here */
+  queue *next;           /* on the worker's ring of queues with something to start */
+  uint64_t busy_until_ns;/* end of the last firing */
+  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
+                 uint64_t now_ns, uint64_t duration_ns, uint64_t *fence); /* ops->launch */
+  void *impl;
+  worker *worker;
+  int32_t inflight, run_ahead, head;
+  flight *flights;       /* ring of run_ahead */
+  /* The oldest firing under way, or SL_NONE, and since when it is the oldest. Relaxed, for
+   * whoever looks on. */
+  _Atomic int32_t flying;
+  _Atomic uint64_t flying_ns;
+  const sl_queue_ops *ops;
+  const sl_queue *plan;
+  struct device *device;
+  int32_t id;
+};
+
+typedef struct device {
+  _Alignas(SLI_CACHE_LINE) void *arenas[SL_SPACE_COUNT];
+  double held, peak;     /* activations; the worker of its compute queue */
+  worker *worker;        /* NULL: of another process */
+} device;
+
+typedef struct timer {
+  uint64_t due_ns;
+  queue *queue;
+} timer;
+
+struct worker {
+  sl_runtime *rt;
+  uint64_t now_ns;
+  _Atomic uint64_t fired;  /* firings completed, each with a record; the watchdog reads it */
+  bool real;               /* the clock moves by itself */
+  bool unusual;            /* the next firing is the first, or jitter is on */
+  bool plain;              /* nothing unusual, nothing selective, no firing that completed
+                              later, a fast clock */
+  /* The actor whose program it runs, or the last one, or SL_NONE: it looks for news; and
+   * when it last had some. Relaxed, for whoever looks on. */
+  _Atomic int32_t current;
+  _Atomic uint64_t woke_ns;
+  queue *last;             /* on the ring of queues with something to start, or NULL */
+  int32_t nawaited;        /* queues among timers and polled */
+  int32_t ntimers, npolled;
+  sl_trace_record *ring;
+  uint64_t ring_mask;
+  sli_clock clock;
+  timer *timers;           /* heap by due time, one per queue with known completions */
+  queue **polled;          /* queues whose completions must be asked for */
+  uint64_t target;         /* firings at this run's end */
+  uint64_t firings_per_step; /* of its actors that fire in every step */
+  uint64_t messages, wakes, random;
+  uint64_t spin_ns;        /* how long to look before sleeping; adapts */
+  uint64_t ask_ns;         /* how long completions were left alone last; 0: one has come */
+  int32_t id;
+  int32_t process;         /* stands for all workers of another process; -1: a worker here */
+  const sl_peers *peers;   /* of the carrier: it moves them on; else NULL */
+  bool held;               /* a queue is */
+  uint32_t reopened;       /* rt->reopened as last seen */
+  pthread_t thread;
+  int32_t nqueues, nactors;
+  queue **queues;          /* [nqueues] */
+  actor **actors;          /* [nactors] */
+  int32_t nsparse;
+  actor **sparse;          /* [nsparse] those that sit steps out */
+  sli_arena memory;        /* of what is its own: nobody else touches these cache lines */
+  sl_status status;        /* of opening its queues */
+  char *detail;
+  _Alignas(SLI_LINE_PAIR) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
+  sli_mailbox mailbox;
+};
+
+/* What another process did: as if it were a worker here. */
+typedef struct visitor {
+  struct visitor *next;
+  int64_t first_whole;   /* step from which its records are whole */
+  uint64_t dropped;
+  sl_runtime_counts counts;
+  size_t nrecords;
+  sl_trace_record *records;
+} visitor;
+
+/* Flags of the gate. CLOSED: no step begins. HELD: where the run ends is not decided
+ * yet. ABORTED: it ends now. */
+enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
+
+struct sl_runtime {
+  const sl_plan *plan;
+  sl_runtime_options options;
+  sli_clock clock;
+  bool threads;          /* workers are threads (real clock) */
+  bool oversubscribed;   /* more workers than cores */
+  int32_t nworkers;      /* those of devices, then those of queues apart */
+  worker *workers;
+  worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */
+  struct visitor *visitors; /* list: what other processes have told of their part */
+  worker *carrier;       /* with peers: the one that moves them on, last to finish */
+  actor *actors;
+  reg *regs;
+  queue *queues;
+  device *devices;
+  pool *pools;
+  step **maps;           /* [plan->nmaps] */
+  struct tick_ring *ticks; /* list of those made so far */
+  sli_arena memory;
+  int64_t first_step;    /* the run began with it */
+  int64_t steps;         /* completed, those before the first included */
+  _Atomic int32_t *quotas; /* [nregs] as last asked for; written by who changes quotas alone */
+  _Atomic int64_t goal;  /* steps to have completed at the end of this run */
+  _Atomic uint64_t gate; /* newest step begun << SLI_GATE_BITS + flags: one word, so that
+                            a stop and a step's begin cannot miss each other */
+  _Atomic uint32_t reopened; /* counts: a held run may go on to its end */
+  _Atomic bool wants_stop;   /* with peers */
+  _Atomic uint32_t epoch;  /* futex: runs begun */
+  _Atomic uint32_t active; /* futex: workers not yet done with this run */
+  _Atomic bool quit;
+  _Atomic int failed;      /* 0, 1: being written, 2: failure and text are set */
+  sl_status failure;
+  char failure_text[512];
+  _Atomic uint64_t first_firing_ns;
+};
+
+static inline bool is_away(const sl_runtime *rt, int32_t device) {
+  return rt->options.peers && rt->plan->devices[device].process != rt->options.process;
+}
+
+static inline uint64_t *port_fences(const in_port *p) {
+  return (uint64_t *)(p->ready + p->mask + 1);
+}
+
+static inline void *slot_address(const reg *r, int32_t slot) {
+  return (void *)(r->base + (size_t)slot * r->stride);
+}
+
+/* Firings of a worker from the first step of the run to `steps`. */
+static inline uint64_t worker_share(const worker *w, int64_t steps) {
+  int64_t first = w->rt->first_step;
+  uint64_t sum = (uint64_t)(steps - first) * w->firings_per_step;
+  for (int32_t i = 0; i < w->nsparse; i++)
+    sum += (uint64_t)(sli_firings(w->sparse[i]->plan, steps) -
+                      sli_firings(w->sparse[i]->plan, first));
+  return sum;
+}
+
+static inline uint64_t worker_fired(const worker *w) {
+  return atomic_load_explicit(&w->fired, memory_order_relaxed);
+}
+
+/* worker.c */
+void sli_worker_run(worker *w);           /* one run, to its end */
+void sli_worker_wake(worker *w);          /* any thread, signal-safe */
+void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
+int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
+
+/* arenas.c */
+/* Those of the worker's devices; NULL: of devices without one. */
+sl_status sli_arenas_create(sl_runtime *rt, const worker *w);
+void sli_arenas_point(sl_runtime *rt); /* tells registers and actors where they are */
+void sli_arenas_destroy(sl_runtime *rt);
+
+/* processes.c */
+void sli_visitors_free(sl_runtime *rt);
+
+/* Is a firing work of its device? Loading, reporting and links have queues of
+ * their own; a device's figures are those of its passes. */
+static inline bool sli_is_work(const sl_actor *a) {
+  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W ||
+         a->cls == SL_CLASS_R;
+}
+
+/* figures.c: the first step of which all records are there. */
+int64_t sli_first_whole_step(const sl_runtime *rt);
+
+/* moved.c: adds what has fired in this process. */
+void sli_count_moved(const sl_runtime *rt, uint64_t bytes[SL_TRAFFIC_COUNT]);
+
+/* trace.c: the records of all workers, in no order. */
+size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
+
+/* explain.c: who waits for whom, as text. */
+char *sli_explain(const sl_runtime *rt);
+
+void sli_worker_take(worker *w, const sli_message *m); /* as if it came by mailbox */
+
+/* Futexes of this process. */
+void sli_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
+void sli_futex_wake(_Atomic uint32_t *word);
+
+#endif

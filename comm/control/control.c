@@ -1,0 +1,271 @@
+/* The face of the control plane: what other threads call. They leave what they
+ * want under the lock, wake the control thread if it may be asleep, and wait, if
+ * they must, for it to say that something has changed. */
+#include "comm/control/control.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/control/inner.h"
+
+/* Under the lock. */
+static void wake(sli_control *c) {
+  uint64_t one = 1;
+  if (c->awake) return;
+  c->awake = true;
+  (void)!write(c->wake_fd, &one, sizeof one);
+}
+
+/* ---- opening and closing --------------------------------------------------------- */
+
+static sl_status check_options(const sli_control_options *o) {
+  SLI_CHECK(o->nprocesses > 0 && o->process >= 0 && o->process < o->nprocesses,
+            "process %d of %d", o->process, o->nprocesses);
+  if (!o->job || !*o->job || strlen(o->job) >= SLI_FRAME_NAME_CHARS)
+    return sl_fail(SL_E_USAGE, "the job's name must have 1 to %d characters: \"%s\"",
+                   SLI_FRAME_NAME_CHARS - 1, o->job ? o->job : "");
+  for (const char *at = o->job; *at; at++)
+    if (*at < ' ' || *at > '~')
+      return sl_fail(SL_E_USAGE, "the job's name must be printable ASCII: \"%s\"", o->job);
+  if (o->address_bytes > 4096)
+    return sl_fail(SL_E_UNSUPPORTED, "the data plane's address has %zu bytes, more than 4096",
+                   o->address_bytes);
+  return SL_OK;
+}
+
+static void set_options(sli_control *c, const sli_control_options *o) {
+  c->options = *o;
+  c->options.address = c->options.endpoint = c->options.job = c->options.key = NULL;
+  if (!o->join_ms) c->options.join_ms = 60000;
+  if (!o->heartbeat_ms) c->options.heartbeat_ms = 500;
+  if (!o->lost_ms) c->options.lost_ms = 1500;
+  c->self = o->process;
+  c->nprocesses = o->nprocesses;
+  c->incarnation = o->incarnation;
+  c->plan_hash = o->plan_hash;
+  randombytes_buf(&c->instance, sizeof c->instance);
+  snprintf(c->job, sizeof c->job, "%s", o->job);
+  gethostname(c->host, sizeof c->host - 1);
+}
+
+static void set_self(sli_control *c, const sli_control_options *o) {
+  sli_peer *self = &c->peers[c->self];
+  self->here = true;
+  self->instance = c->instance;
+  memcpy(self->host, c->host, sizeof self->host);
+  self->address = sli_calloc(o->address_bytes, 1);
+  self->address_bytes = o->address_bytes;
+  if (o->address_bytes) memcpy(self->address, o->address, o->address_bytes);
+}
+
+static sli_control *create(const sli_control_options *o) {
+  size_t n = (size_t)o->nprocesses;
+  sli_control *c = sli_calloc(1, sizeof *c);
+  c->wake_fd = -1;
+  set_options(c, o);
+  c->peers = sli_calloc(n, sizeof *c->peers);
+  c->outs = sli_calloc(n, sizeof *c->outs);
+  c->items = sli_calloc(n + 8, sizeof *c->items);
+  c->waiting = sli_calloc(n, sizeof *c->waiting);
+  c->sending = sli_calloc(n, sizeof *c->sending);
+  c->dirty = sli_calloc(n, sizeof *c->dirty);
+  c->offsets = sli_calloc(n, sizeof *c->offsets);
+  c->orders_end = &c->orders;
+  pthread_mutex_init(&c->lock, NULL);
+  pthread_cond_init(&c->changed, NULL);
+  set_self(c, o);
+  c->opened_ns = sli_now_ns();
+  return c;
+}
+
+static void destroy_orders(sli_order *order) {
+  while (order) {
+    sli_order *next = order->next;
+    free(order->data);
+    free(order);
+    order = next;
+  }
+}
+
+static void destroy(sli_control *c) {
+  sli_control_close_sockets(c);
+  if (c->context) zmq_ctx_term(c->context);
+  if (c->wake_fd >= 0) close(c->wake_fd);
+  sli_words_fini(c);
+  destroy_orders(c->orders);
+  for (int k = 0; k < c->nprocesses; k++) {
+    free(c->peers[k].address);
+    free(c->waiting[k].data);
+    free(c->sending[k].data);
+  }
+  void *parts[] = {c->peers, c->outs, c->items, c->waiting, c->sending, c->dirty, c->offsets};
+  for (size_t i = 0; i < SLI_COUNT(parts); i++) free(parts[i]);
+  pthread_cond_destroy(&c->changed);
+  pthread_mutex_destroy(&c->lock);
+  sli_auth_fini(&c->auth);
+  free(c);
+}
+
+sl_status sli_control_open(const sli_control_options *options, sli_control **out) {
+  sl_status status = check_options(options);
+  if (status) return status;
+  sli_control *c = create(options);
+  status = sli_auth_init(&c->auth, options->key);
+  if (!status) status = sli_endpoint_parse(options->endpoint, c->hub_host, &c->hub_port);
+  if (!status) {
+    sli_endpoint_write(c->endpoint, "", c->hub_host, c->hub_port);
+    status = sli_control_bind(c);
+  }
+  if (!status) {
+    for (int k = 0; sli_is_hub(c) && k < c->nprocesses; k++) c->peers[k].hub.socket = c->hub;
+    if (pthread_create(&c->thread, NULL, sli_control_run, c))
+      status = sl_fail(SL_E_MEMORY, "no thread for the control plane");
+  }
+  if (status) destroy(c);
+  else *out = c;
+  return status;
+}
+
+void sli_control_close(sli_control *c) {
+  if (!c) return;
+  pthread_mutex_lock(&c->lock);
+  c->closing = true;
+  wake(c);
+  pthread_mutex_unlock(&c->lock);
+  pthread_join(c->thread, NULL);
+  destroy(c);
+}
+
+/* ---- waiting ------------------------------------------------------------------ */
+
+static void check_thread(const sli_control *c, const char *what) {
+  SLI_CHECK(!pthread_equal(pthread_self(), c->thread), "%s waits, inside a callback", what);
+}
+
+static sl_status fail_ended(const sli_control *c) {
+  return sl_fail(c->end_status, "%s", c->end_text);
+}
+
+sl_status sli_control_join(sli_control *c) {
+  check_thread(c, "sli_control_join");
+  pthread_mutex_lock(&c->lock);
+  while (!c->joined && !c->ended) pthread_cond_wait(&c->changed, &c->lock);
+  sl_status status = c->ended ? fail_ended(c) : SL_OK;
+  pthread_mutex_unlock(&c->lock);
+  return status;
+}
+
+/* Under the lock; copies the data. */
+static void give_order(sli_control *c, sli_data_kind kind, int target, const char *word,
+                       const void *data, size_t bytes) {
+  SLI_CHECK(strlen(word) < SLI_FRAME_WORD_CHARS, "\"%s\" is longer than a word", word);
+  SLI_CHECK(bytes <= SLI_FRAME_DATA_BYTES, "%zu bytes with word %s", bytes, word);
+  sli_order *order = sli_calloc(1, sizeof *order);
+  *order = (sli_order){.kind = kind, .target = target, .data = sli_calloc(bytes, 1),
+                       .bytes = bytes};
+  strcpy(order->word, word);
+  if (bytes) memcpy(order->data, data, bytes);
+  *c->orders_end = order;
+  c->orders_end = &order->next;
+  wake(c);
+}
+
+static void leave(sli_control *c, const sli_waiter *waiter) {
+  sli_waiter **at = &c->waiters;
+  while (*at != waiter) at = &(*at)->next;
+  *at = waiter->next;
+}
+
+static void free_blobs(sli_control_blob *blobs, int count) {
+  for (int k = 0; blobs && k < count; k++) free(blobs[k].data);
+  free(blobs);
+}
+
+sl_status sli_control_meet(sli_control *c, const char *word, const void *data, size_t bytes,
+                           sli_control_blob **blobs) {
+  check_thread(c, "sli_control_meet");
+  pthread_mutex_lock(&c->lock);
+  for (const sli_waiter *w = c->waiters; w; w = w->next)
+    SLI_CHECK(strcmp(w->word, word), "two threads of process %d meet at %s", c->self, word);
+  sli_waiter waiter = {.next = c->waiters, .word = word};
+  c->waiters = &waiter;
+  give_order(c, SLI_DATA_MEET, 0, word, data, bytes);
+  while (!waiter.done && !c->ended) pthread_cond_wait(&c->changed, &c->lock);
+  leave(c, &waiter);
+  sl_status status = waiter.done ? SL_OK : fail_ended(c);
+  pthread_mutex_unlock(&c->lock);
+  if (blobs && !status) *blobs = waiter.blobs;
+  else free_blobs(waiter.blobs, c->nprocesses);
+  return status;
+}
+
+/* ---- not waiting -------------------------------------------------------------- */
+
+void sli_control_send(sli_control *c, int process, const void *message) {
+  SLI_CHECK(process >= 0 && process < c->nprocesses && process != c->self,
+            "a message from process %d to %d", c->self, process);
+  pthread_mutex_lock(&c->lock);
+  sli_batch *batch = &c->waiting[process];
+  if (!c->ended) {
+    if (!batch->count) c->dirty[c->ndirty++] = process;
+    if (batch->count == batch->capacity) {
+      batch->capacity = SLI_MAX((size_t)64, 2 * batch->capacity);
+      batch->data = sli_realloc(batch->data, batch->capacity, SLI_CONTROL_MESSAGE_BYTES);
+    }
+    memcpy(batch->data + batch->count++ * SLI_CONTROL_MESSAGE_BYTES, message,
+           SLI_CONTROL_MESSAGE_BYTES);
+    wake(c);
+  }
+  pthread_mutex_unlock(&c->lock);
+  atomic_fetch_add_explicit(&c->sent, 1, memory_order_relaxed);
+}
+
+void sli_control_say(sli_control *c, int process, const char *word, const void *data,
+                     size_t bytes) {
+  SLI_CHECK(process >= -1 && process < c->nprocesses, "a word to process %d", process);
+  pthread_mutex_lock(&c->lock);
+  if (!c->ended) give_order(c, SLI_DATA_WORD, process, word, data, bytes);
+  pthread_mutex_unlock(&c->lock);
+}
+
+void sli_control_abort(sli_control *c, const char *text) {
+  pthread_mutex_lock(&c->lock);
+  if (!c->aborting) {
+    c->aborting = true;
+    snprintf(c->abort_text, sizeof c->abort_text, "%s", text);
+    wake(c);
+  }
+  pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- asking ------------------------------------------------------------------- */
+
+const char *sli_control_endpoint(const sli_control *c) { return c->endpoint; }
+
+const void *sli_control_address(const sli_control *c, int process, size_t *bytes) {
+  *bytes = c->peers[process].address_bytes;
+  return c->peers[process].address;
+}
+
+int64_t sli_control_clock_offset(const sli_control *c, int process) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&c->lock;
+  pthread_mutex_lock(lock);
+  int64_t offset_ns = c->offsets[process];
+  pthread_mutex_unlock(lock);
+  return offset_ns;
+}
+
+static uint64_t get(const _Atomic uint64_t *count) {
+  return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+sli_control_counts sli_control_count(const sli_control *c) {
+  return (sli_control_counts){
+      .sent = get(&c->sent), .received = get(&c->received),
+      .frames_sent = get(&c->frames_sent), .frames_received = get(&c->frames_received),
+      .bytes_sent = get(&c->bytes_sent), .bytes_received = get(&c->bytes_received),
+      .refused = get(&c->refused)};
+}

@@ -1,0 +1,81 @@
+/* How a job ends before its time. Whoever finds out tells process 0, which takes
+ * the first report for the truth and tells everybody, so all name the same
+ * culprit. Who gets no answer from process 0 soon believes itself. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/control/inner.h"
+
+enum { VERDICT_MS = 300 };
+
+const char *sli_peer_name(const sli_control *c, int process, char out[128]) {
+  const char *host = c->peers[process].host;
+  snprintf(out, 128, host[0] ? "process %d on host %s" : "process %d", process, host);
+  return out;
+}
+
+void sli_end(sli_control *c, sl_status status, int culprit, const char *text) {
+  pthread_mutex_lock(&c->lock);
+  bool first = !c->ended;
+  if (first) {
+    c->ended = true;
+    c->end_status = status;
+    c->culprit = culprit;
+    snprintf(c->end_text, sizeof c->end_text, "%s", text);
+    pthread_cond_broadcast(&c->changed);
+  }
+  pthread_mutex_unlock(&c->lock);
+  if (first && c->joined && c->options.on_abort)
+    c->options.on_abort(c->options.ctx, culprit, c->end_text);
+}
+
+static sli_frame abort_frame(sl_status status, int culprit, const char *text) {
+  return (sli_frame){.type = SLI_FRAME_ABORT,
+                     .abort = {.culprit = (uint32_t)culprit, .status = (uint32_t)status},
+                     .tail = text, .tail_bytes = strlen(text)};
+}
+
+static void tell_all(sli_control *c, sl_status status, int culprit, const char *text) {
+  for (int k = 1; k < c->nprocesses; k++) {
+    sli_frame frame = abort_frame(status, culprit, text);
+    if (c->peers[k].here && !c->peers[k].left) sli_way_send(c, &c->peers[k].hub, &frame);
+  }
+}
+
+void sli_blame(sli_control *c, sl_status status, int culprit, const char *format, ...) {
+  char text[SLI_FRAME_TEXT_BYTES];
+  if (c->ended || c->verdict_ns) return;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  sli_frame frame = abort_frame(status, culprit, text);
+  if (sli_is_hub(c)) {
+    tell_all(c, status, culprit, text);
+    sli_end(c, status, culprit, text);
+  } else if (culprit && c->peers[0].here && !c->peers[0].left &&
+             sli_way_send(c, &c->peers[0].hub, &frame)) {
+    c->verdict_ns = sli_now_ns() + VERDICT_MS * UINT64_C(1000000);
+    c->suspect = culprit;
+    c->suspect_status = status;
+    memcpy(c->suspect_text, text, sizeof text);
+  } else {
+    sli_end(c, status, culprit, text);
+  }
+}
+
+void sli_verdict_overdue(sli_control *c) {
+  if (!c->ended) sli_end(c, c->suspect_status, c->suspect, c->suspect_text);
+}
+
+void sli_verdict_take(sli_control *c, const sli_frame *frame) {
+  char text[SLI_FRAME_TEXT_BYTES + 1];
+  uint32_t status = frame->abort.status;
+  int culprit = (int)frame->process;
+  if (status == SL_OK || status >= SL_STATUS_COUNT) status = SL_E_PEER;
+  if (frame->abort.culprit < (uint32_t)c->nprocesses) culprit = (int)frame->abort.culprit;
+  sli_frame_text(frame, text);
+  if (sli_is_hub(c)) sli_blame(c, (sl_status)status, culprit, "%s", text);
+  else sli_end(c, (sl_status)status, culprit, text);
+}

@@ -1,0 +1,276 @@
+/* How a job comes together. Every process says HELLO to process 0 until it is
+ * answered; process 0 may be the last to start. It keeps the HELLOs until it has
+ * one from each, then sends the table of all to all: that is the start.
+ *
+ * Two kinds of HELLO do not fit. One of another job or incarnation has lost its
+ * way: it is told so, and the job goes on without it. One that belongs here but
+ * disagrees (version, plan, number of processes, a number that is taken) would
+ * spoil the run: the job ends everywhere, before it has started, with its name.
+ * Once the job has started nobody can do that any more: who comes late is told
+ * so and nothing else happens. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/control/inner.h"
+
+/* ---- a process to process 0 ------------------------------------------------------ */
+
+void sli_hello_send(sli_control *c) {
+  const sli_peer *self = &c->peers[c->self];
+  sli_frame hello = {.type = SLI_FRAME_HELLO,
+                     .hello = {.nprocesses = (uint32_t)c->nprocesses, .plan_hash = c->plan_hash},
+                     .tail = self->address, .tail_bytes = self->address_bytes};
+  memcpy(hello.hello.job, c->job, sizeof hello.hello.job);
+  memcpy(hello.hello.host, c->host, sizeof hello.hello.host);
+  memcpy(hello.hello.direct, self->direct, sizeof hello.hello.direct);
+  sli_way_send(c, &c->peers[0].hub, &hello);
+}
+
+void sli_join_answer(sli_control *c, const sli_frame *frame) {
+  char text[SLI_FRAME_TEXT_BYTES + 1];
+  sli_frame_text(frame, text);
+  if (c->joined) return;
+  if (frame->type == SLI_FRAME_WAIT) {
+    memcpy(c->waiting_for, text, sizeof text);
+  } else {
+    c->peers[0].left = true; /* there is nobody to say goodbye to */
+    sli_end(c, SL_E_INPUT, c->self, text);
+  }
+}
+
+/* ---- process 0 ------------------------------------------------------------------- */
+
+static void answer(sli_control *c, sli_frame_type type, sli_way *way, const char *text) {
+  size_t bytes = SLI_MIN(strlen(text), (size_t)SLI_FRAME_TEXT_BYTES);
+  sli_way_send(c, way, &(sli_frame){.type = type, .tail = text, .tail_bytes = bytes});
+}
+
+static sli_way way_of(sli_control *c, const uint8_t *route, size_t route_bytes) {
+  sli_way way = {.socket = c->hub, .route_bytes = route_bytes};
+  memcpy(way.route, route, route_bytes);
+  return way;
+}
+
+/* "processes 3, 5, 6 and 20 more have not joined" */
+static void list_missing(const sli_control *c, char *out, size_t bytes) {
+  int missing = c->nprocesses - 1 - c->nhere, named = 0;
+  size_t used = (size_t)snprintf(out, bytes, missing == 1 ? "process " : "processes ");
+  for (int k = 1; k < c->nprocesses && named < 8; k++)
+    if (!c->peers[k].here)
+      used += (size_t)snprintf(out + used, bytes - used, "%s%d", named++ ? ", " : "", k);
+  if (missing > named)
+    used += (size_t)snprintf(out + used, bytes - used, " and %d more", missing - named);
+  snprintf(out + used, bytes - used, missing == 1 ? " has not joined" : " have not joined");
+}
+
+/* It has lost its way: refuse it, nothing else. */
+static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_way *way,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_way *way,
+                      const char *format, ...) {
+  char text[SLI_FRAME_TEXT_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  sli_refuse(c, kind, who, text);
+  answer(c, SLI_FRAME_REFUSE, way, text);
+}
+
+/* It disagrees: nobody can start. */
+static void fail_with(sli_control *c, int process, sli_way *way, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void fail_with(sli_control *c, int process, sli_way *way, const char *format, ...) {
+  char text[SLI_FRAME_TEXT_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  answer(c, SLI_FRAME_REFUSE, way, text);
+  sli_blame(c, SL_E_INPUT, process, "%s", text);
+}
+
+static bool is_astray(sli_control *c, const sli_frame *f, sli_way *way, const char *who) {
+  if (f->version != SLI_FRAME_VERSION && c->joined) {
+    send_away(c, SLI_REFUSED_VERSION, who, way, "this job runs, and speaks protocol version %d",
+              SLI_FRAME_VERSION);
+  } else if (f->version != SLI_FRAME_VERSION) {
+    return false;
+  } else if (strcmp(f->hello.job, c->job)) {
+    send_away(c, SLI_REFUSED_JOB, who, way, "process %u on host %s belongs to job %s, this is %s",
+              f->process, f->hello.host, f->hello.job, c->job);
+  } else if (f->incarnation != (uint32_t)c->incarnation) {
+    send_away(c, SLI_REFUSED_INCARNATION, who, way,
+              "process %u on host %s is of incarnation %u, job %s is at %d", f->process,
+              f->hello.host, f->incarnation, c->job, c->incarnation);
+  } else if (c->ended) {
+    send_away(c, SLI_REFUSED_LATE, who, way, "job %s has ended: %s", c->job, c->end_text);
+  } else if (c->joined) {
+    send_away(c, SLI_REFUSED_LATE, who, way, "process %u on host %s comes too late: job %s runs",
+              f->process, f->hello.host, c->job);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static bool disagrees(sli_control *c, const sli_frame *f, sli_way *way) {
+  int culprit = f->process < (uint32_t)c->nprocesses ? (int)f->process : 0;
+  const sli_peer *peer = &c->peers[culprit];
+  if (f->version != SLI_FRAME_VERSION)
+    fail_with(c, culprit, way, "process %u speaks version %u of the control protocol, process 0 %d",
+              f->process, f->version, SLI_FRAME_VERSION);
+  else if (f->hello.nprocesses != (uint32_t)c->nprocesses)
+    fail_with(c, culprit, way,
+              "process %u on host %s expects %u processes, process 0 on host %s %d", f->process,
+              f->hello.host, f->hello.nprocesses, c->host, c->nprocesses);
+  else if (f->process >= (uint32_t)c->nprocesses)
+    fail_with(c, 0, way, "a process on host %s calls itself %u; there are %d", f->hello.host,
+              f->process, c->nprocesses);
+  else if (f->process == 0 || (peer->here && peer->instance != f->instance))
+    fail_with(c, culprit, way, "two processes call themselves %u: on host %s and on host %s",
+              f->process, f->process ? peer->host : c->host, f->hello.host);
+  else if (f->hello.plan_hash != c->plan_hash)
+    fail_with(c, culprit, way,
+              "process %u on host %s runs another plan (%016llx) than process 0 on host %s "
+              "(%016llx)",
+              f->process, f->hello.host, (unsigned long long)f->hello.plan_hash, c->host,
+              (unsigned long long)c->plan_hash);
+  else
+    return false;
+  return true;
+}
+
+static void keep_hello(sli_control *c, const sli_frame *f, const sli_way *way) {
+  sli_peer *peer = &c->peers[f->process];
+  if (!peer->here) c->nhere++;
+  uint64_t sent = peer->hub.sent;
+  peer->here = true;
+  peer->instance = f->instance;
+  memcpy(peer->host, f->hello.host, sizeof peer->host);
+  memcpy(peer->direct, f->hello.direct, sizeof peer->direct);
+  free(peer->address);
+  peer->address = sli_calloc(f->tail_bytes, 1);
+  peer->address_bytes = f->tail_bytes;
+  if (f->tail_bytes) memcpy(peer->address, f->tail, f->tail_bytes);
+  peer->hub = *way;
+  peer->hub.sent = sent;
+  peer->hub.seen = f->sequence;
+  peer->hub.heard_ns = sli_now_ns();
+}
+
+void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route,
+                    size_t route_bytes, const char *who) {
+  char text[SLI_FRAME_TEXT_BYTES];
+  sli_way way = way_of(c, route, route_bytes);
+  bool exists = frame->process < (uint32_t)c->nprocesses;
+  sli_peer *known = &c->peers[exists ? frame->process : 0];
+  if (c->joined && exists && known->instance == frame->instance) {
+    /* Said before the answer came, unless it is an old one said again. */
+    if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, who, "HELLO");
+    else known->hub.seen = frame->sequence;
+    return;
+  }
+  if (is_astray(c, frame, &way, who) || disagrees(c, frame, &way)) return;
+  keep_hello(c, frame, &way);
+  if (c->nhere == c->nprocesses - 1) {
+    sli_join_complete(c);
+  } else {
+    list_missing(c, text, sizeof text);
+    answer(c, SLI_FRAME_WAIT, &c->peers[frame->process].hub, text);
+  }
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
+/* Per process: instance, bytes of address (8 each, little-endian), host, direct, address. */
+enum { ROW_BYTES = 16 + SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS };
+
+static uint8_t *write_table(const sli_control *c, size_t *bytes) {
+  *bytes = 0;
+  for (int k = 0; k < c->nprocesses; k++) *bytes += ROW_BYTES + c->peers[k].address_bytes;
+  uint8_t *table = sli_calloc(*bytes, 1), *at = table;
+  for (int k = 0; k < c->nprocesses; k++) {
+    const sli_peer *peer = &c->peers[k];
+    sli_frame_put64(at, peer->instance);
+    sli_frame_put64(at + 8, peer->address_bytes);
+    memcpy(at + 16, peer->host, sizeof peer->host);
+    memcpy(at + 16 + sizeof peer->host, peer->direct, sizeof peer->direct);
+    if (peer->address_bytes) memcpy(at + ROW_BYTES, peer->address, peer->address_bytes);
+    at += ROW_BYTES + peer->address_bytes;
+  }
+  return table;
+}
+
+static void set_joined(sli_control *c) {
+  sli_listener_set_rate(&c->hub_listener, SLI_LATE_PER_SECOND);
+  pthread_mutex_lock(&c->lock);
+  c->joined = true;
+  pthread_cond_broadcast(&c->changed);
+  pthread_mutex_unlock(&c->lock);
+}
+
+void sli_join_complete(sli_control *c) {
+  size_t bytes;
+  uint8_t *table = write_table(c, &bytes);
+  for (int k = 1; k < c->nprocesses; k++)
+    sli_data_send(c, &c->peers[k].hub, SLI_DATA_TABLE, 0, k, "", table, bytes);
+  free(table);
+  set_joined(c);
+}
+
+static bool read_row(sli_peer *peer, const uint8_t **at, size_t *left) {
+  if (*left < ROW_BYTES) return false;
+  uint64_t bytes = sli_frame_take64(*at + 8);
+  if (bytes > *left - ROW_BYTES) return false;
+  peer->instance = sli_frame_take64(*at);
+  memcpy(peer->host, *at + 16, sizeof peer->host);
+  memcpy(peer->direct, *at + 16 + sizeof peer->host, sizeof peer->direct);
+  peer->host[sizeof peer->host - 1] = peer->direct[sizeof peer->direct - 1] = 0;
+  peer->address = sli_calloc(bytes, 1);
+  peer->address_bytes = bytes;
+  if (bytes) memcpy(peer->address, *at + ROW_BYTES, bytes);
+  peer->here = true;
+  *at += ROW_BYTES + bytes;
+  *left -= ROW_BYTES + bytes;
+  return true;
+}
+
+void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes) {
+  if (c->joined) return;
+  for (int k = 0; k < c->nprocesses; k++) {
+    sli_peer own = {0}, *peer = k == c->self ? &own : &c->peers[k];
+    bool whole = read_row(peer, &data, &bytes);
+    free(own.address);
+    if (whole) continue;
+    sli_blame(c, SL_E_INPUT, 0, "process 0 sent a malformed table of the processes");
+    return;
+  }
+  set_joined(c);
+}
+
+/* ---- too late -------------------------------------------------------------------- */
+
+void sli_join_overdue(sli_control *c) {
+  char text[SLI_FRAME_TEXT_BYTES / 2], strangers[64] = "";
+  double seconds = c->options.join_ms * 1e-3;
+  unsigned long long refused = atomic_load_explicit(&c->refused, memory_order_relaxed);
+  if (sli_is_hub(c)) {
+    int first = 1;
+    while (first < c->nprocesses - 1 && c->peers[first].here) first++;
+    list_missing(c, text, sizeof text);
+    if (refused) snprintf(strangers, sizeof strangers, " (%llu refused)", refused);
+    sli_blame(c, SL_E_PEER, first, "after %g s %s%s", seconds, text, strangers);
+  } else if (c->waiting_for[0]) {
+    sli_blame(c, SL_E_PEER, 0, "after %g s %.500s", seconds, c->waiting_for);
+  } else {
+    sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->endpoint,
+              seconds,
+              !c->hub_ip[0]   ? "the host name is not known"
+              : c->shaken     ? "it takes the key, but says nothing"
+              : c->connected  ? "it does not take this job's key"
+                              : "nobody listens there");
+  }
+}

@@ -1,0 +1,55 @@
+/* What a build without CUDA, or without NCCL's header, says of lanes between GPUs. */
+#include "comm/nccl/nccl.h"
+
+sl_status sli_nccl_find(void) {
+  return sl_fail(SL_E_UNSUPPORTED, "this build of Sluice has no NCCL (docs/cuda.md)");
+}
+
+sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out) {
+  (void)options, (void)out;
+  return sli_nccl_find();
+}
+
+/* There never is one. */
+void sli_nccl_close(sli_nccl *n) { (void)n; }
+
+sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {
+  (void)n, (void)from, (void)data, (void)bytes;
+  return SL_OK;
+}
+
+sl_status sli_nccl_connect(sli_nccl *n, bool *ready) {
+  (void)n;
+  *ready = true;
+  return SL_OK;
+}
+
+uint32_t sli_nccl_send(sli_nccl *n, int lane, const void *data, size_t bytes) {
+  (void)n, (void)lane, (void)data, (void)bytes;
+  return 0;
+}
+
+bool sli_nccl_done(const sli_nccl *n, int lane, uint32_t number) {
+  (void)n, (void)lane, (void)number;
+  return true;
+}
+
+void sli_nccl_receive(sli_nccl *n, int lane, uint32_t number, void *place, size_t bytes,
+                      const void *tag) {
+  (void)n, (void)lane, (void)number, (void)place, (void)bytes, (void)tag;
+}
+
+bool sli_nccl_progress(sli_nccl *n) {
+  (void)n;
+  return false;
+}
+
+uint64_t sli_nccl_patience_ns(sli_nccl *n) {
+  (void)n;
+  return UINT64_MAX;
+}
+
+sli_nccl_traffic sli_nccl_count(const sli_nccl *n) {
+  (void)n;
+  return (sli_nccl_traffic){0, 0};
+}

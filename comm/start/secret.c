@@ -1,0 +1,163 @@
+/* Where the key of a job comes from.
+ *
+ * Our own launcher makes a fresh key for every job and hands it over. Other starters
+ * know of no key, and what they leave in the environment is no secret: job numbers,
+ * addresses. So the user has one, a file that only the user can read, and every process
+ * of every job makes the job's key of it and of the job's name. Who can read that file
+ * is the user anyway. Hosts that share a home share the file; to others it is copied,
+ * or SLUICE_SECRET_FILE says where it is. */
+#include "comm/start/cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "comm/control/control.h"
+
+typedef const char *getter(const char *name);
+
+enum { SECRET_BYTES = 32, LEAST_BYTES = 16, MOST_BYTES = 4096 };
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+/* Only the user may be able to read it. */
+static sl_status check_private(int fd, const char *path) {
+  struct stat st;
+  if (fstat(fd, &st)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
+  if (!S_ISREG(st.st_mode)) return sl_fail(SL_E_INPUT, "%s: not a file", path);
+  if (st.st_uid != geteuid() && st.st_uid != 0)
+    return sl_fail(SL_E_INPUT, "%s: belongs to another user", path);
+  if (st.st_mode & 077)
+    return sl_fail(SL_E_INPUT, "%s: others can read it; chmod 600 it", path);
+  return SL_OK;
+}
+
+/* Up to `size` bytes; more is an error. SL_E_IO: there is no such file. */
+static sl_status read_private(const char *path, char *out, size_t size, size_t *bytes) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return sl_fail(errno == ENOENT ? SL_E_IO : SL_E_INPUT, "cannot read %s: %s", path,
+                   strerror(errno));
+  sl_status status = check_private(fd, path);
+  ssize_t n = status ? 0 : pread(fd, out, size, 0);
+  char more;
+  if (n < 0) status = sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
+  else if (!status && pread(fd, &more, 1, n) == 1)
+    status = sl_fail(SL_E_INPUT, "%s: longer than %zu bytes", path, size);
+  close(fd);
+  if (!status) *bytes = (size_t)n;
+  return status;
+}
+
+/* ---- keys that are given ------------------------------------------------------------------ */
+
+static sl_status take_key(const char *where, const char *text, size_t length, char key[48]) {
+  static const char z85[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                            ".-:+=^!/*?&<>()[]{}@%$#";
+  char copy[SLI_CONTROL_KEY_CHARS + 1] = "";
+  if (length == SLI_CONTROL_KEY_CHARS) memcpy(copy, text, length);
+  if (strspn(copy, z85) != SLI_CONTROL_KEY_CHARS)
+    return sl_fail(SL_E_INPUT, "%s: not a key, which is %d characters of Z85", where,
+                   SLI_CONTROL_KEY_CHARS);
+  memcpy(key, copy, sizeof copy);
+  return SL_OK;
+}
+
+static sl_status key_of_file(const char *path, char key[48]) {
+  char text[SLI_CONTROL_KEY_CHARS + 2];
+  size_t n;
+  sl_status status = read_private(path, text, sizeof text, &n);
+  if (status) return sl_fail(SL_E_INPUT, "SLUICE_KEY_FILE: %s", sl_detail());
+  while (n && (text[n - 1] == '\n' || text[n - 1] == '\r')) n--;
+  char *where = sli_format("SLUICE_KEY_FILE: %s", path);
+  status = take_key(where, text, n, key);
+  free(where);
+  return status;
+}
+
+/* ---- the secret ------------------------------------------------------------------------- */
+
+static sl_status secret_path(getter *get, char **out, bool *own) {
+  const char *given = get("SLUICE_SECRET_FILE"), *config = get("XDG_CONFIG_HOME"),
+             *home = get("HOME");
+  *own = !given || !*given;
+  if (!*own) *out = sli_strdup(given);
+  else if (config && *config == '/') *out = sli_format("%s/sluice/secret", config);
+  else if (home && *home) *out = sli_format("%s/.config/sluice/secret", home);
+  else
+    return sl_fail(SL_E_INPUT, "HOME is not set, so there is no secret to make the job's key of; "
+                   "SLUICE_SECRET_FILE=FILE names one");
+  return SL_OK;
+}
+
+/* All directories above a file. */
+static sl_status make_directories(const char *path) {
+  for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    char *directory = sli_format("%.*s", (int)(slash - path), path);
+    sl_status status = SL_OK;
+    if (mkdir(directory, 0700) && errno != EEXIST)
+      status = sl_fail(SL_E_INPUT, "cannot make %s: %s", directory, strerror(errno));
+    free(directory);
+    if (status) return status;
+  }
+  return SL_OK;
+}
+
+static bool write_secret(int fd) {
+  char secret[SECRET_BYTES];
+  return getrandom(secret, sizeof secret, 0) == sizeof secret &&
+         write(fd, secret, sizeof secret) == sizeof secret && fsync(fd) == 0;
+}
+
+/* Written beside its place and linked there, which fails if another process, maybe
+ * on another host, was first: then that one's counts. */
+static sl_status make_secret(const char *path) {
+  sl_status status = make_directories(path);
+  if (status) return status;
+  char *temporary = sli_format("%s.XXXXXX", path);
+  int fd = mkstemp(temporary); /* mode 0600 */
+  bool good = fd >= 0 && write_secret(fd);
+  bool first = good && link(temporary, path) == 0;
+  if (!good || (!first && errno != EEXIST))
+    status = sl_fail(SL_E_INPUT, "cannot make the secret %s: %s", path, strerror(errno));
+  if (fd >= 0) {
+    close(fd);
+    unlink(temporary);
+  }
+  free(temporary);
+  if (first) sli_log("made the secret %s; hosts with another home need a copy of it", path);
+  return status;
+}
+
+static sl_status key_of_secret(const char *path, bool own, const char *job, char key[48]) {
+  char secret[MOST_BYTES];
+  size_t n = 0;
+  sl_status status = read_private(path, secret, sizeof secret, &n);
+  if (status == SL_E_IO && own) {
+    status = make_secret(path);
+    if (!status) status = read_private(path, secret, sizeof secret, &n);
+  }
+  if (!status && n < LEAST_BYTES)
+    status = sl_fail(SL_E_INPUT, "%s: a secret has at least %d bytes", path, LEAST_BYTES);
+  if (status) return sl_fail(SL_E_INPUT, "%s%s", own ? "" : "SLUICE_SECRET_FILE: ", sl_detail());
+  sli_control_derive_key(secret, n, job, key);
+  explicit_bzero(secret, sizeof secret);
+  return SL_OK;
+}
+
+sl_status sli_cluster_key(getter *get, const char *job, char key[48]) {
+  const char *given = get("SLUICE_KEY"), *file = get("SLUICE_KEY_FILE");
+  if (given && *given) return take_key("SLUICE_KEY", given, strlen(given), key);
+  if (file && *file) return key_of_file(file, key);
+  char *path = NULL;
+  bool own = false;
+  sl_status status = secret_path(get, &path, &own);
+  if (status) return status;
+  status = key_of_secret(path, own, job, key);
+  free(path);
+  return status;
+}

@@ -1,0 +1,421 @@
+/* Tensors to bundles.
+ *
+ * A tensor read only inside the group that makes it lives in the group's
+ * workspace, at an offset that tensors with disjoint lifetimes share, or where the output lies
+ * that is made of it in the same place (lower_over.c). One that
+ * other groups read becomes part of a bundle: all tensors made by one group for
+ * the same set of readers at the same rate travel together, because they become
+ * ready together and are given up together. Parameters, gradient sums and
+ * optimizer state fall out of the same rule; what marks them is their rate (a
+ * slot covers a whole step) and who writes them. */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+/* Everything about one tensor that decides which bundle it belongs to. */
+typedef struct traits {
+  int producer;
+  int nconsumers;
+  int *consumers;
+  sli_rate rate;
+  sl_memory memory;
+  const char *quota_name;
+  bool held, brief;
+  int initial;
+  int device;
+  int over;
+} traits;
+
+/* ---- who reads and writes ------------------------------------------------------ */
+
+static void add_reader(sli_lowering *l, sli_uses *u, int t, int group) {
+  if (u->producer[t] == group) return;
+  for (int i = 0; i < u->count[t]; i++)
+    if (u->groups[t][i] == group) return;
+  int *more = sli_arena_alloc(&l->arena, (size_t)(u->count[t] + 1) * sizeof *more);
+  int at = 0;
+  while (at < u->count[t] && u->groups[t][at] < group) more[at] = u->groups[t][at], at++;
+  more[at] = group;
+  for (int i = at; i < u->count[t]; i++) more[i + 1] = u->groups[t][i];
+  u->groups[t] = more;
+  u->count[t]++;
+}
+
+static void find_producers(sli_lowering *l, sli_uses *u) {
+  for (int t = 0; t < l->g->ntensors; t++) u->producer[t] = SL_NONE;
+  for (int gi = 0; gi < l->ngroups; gi++)
+    for (int i = 0; i < l->groups[gi].nnodes; i++) {
+      const sli_node *n = l->groups[gi].nodes[i];
+      for (int o = 0; o < n->nout; o++) {
+        if (!n->out[o]) continue;
+        int t = n->out[o]->id;
+        u->producer[t] = gi;
+        u->first[t] = u->last[t] = i;
+        u->summed[t] = n->accumulate_span >> o & 1;
+        u->state[t] = n->op->updates >> o & 1;
+      }
+    }
+}
+
+static void find_readers(sli_lowering *l, sli_uses *u) {
+  for (int gi = 0; gi < l->ngroups; gi++)
+    for (int i = 0; i < l->groups[gi].nnodes; i++) {
+      const sli_node *n = l->groups[gi].nodes[i];
+      for (int a = 0; a < n->nin; a++) {
+        if (!n->in[a]) continue;
+        int t = n->in[a]->id;
+        add_reader(l, u, t, gi);
+        if (u->producer[t] == gi) u->last[t] = SLI_MAX(u->last[t], i);
+      }
+    }
+}
+
+static sli_uses find_uses(sli_lowering *l) {
+  size_t n = (size_t)l->g->ntensors;
+  sli_uses u = {.producer = sli_arena_alloc(&l->arena, n * sizeof *u.producer),
+                .count = sli_arena_alloc(&l->arena, n * sizeof *u.count),
+                .groups = sli_arena_alloc(&l->arena, n * sizeof *u.groups),
+                .first = sli_arena_alloc(&l->arena, n * sizeof *u.first),
+                .last = sli_arena_alloc(&l->arena, n * sizeof *u.last),
+                .over = sli_arena_alloc(&l->arena, n * sizeof *u.over),
+                .summed = sli_arena_alloc(&l->arena, n),
+                .state = sli_arena_alloc(&l->arena, n)};
+  find_producers(l, &u);
+  find_readers(l, &u);
+  sli_lower_over(l, &u);
+  return u;
+}
+
+/* ---- traits ----------------------------------------------------------------------- */
+
+static bool any_reader(const sli_lowering *l, const traits *t, bool (*is)(const sli_group *g)) {
+  for (int i = 0; i < t->nconsumers; i++)
+    if (is(&l->groups[t->consumers[i]])) return true;
+  return false;
+}
+
+static bool is_back(const sli_group *g) { return g->back; }
+static bool is_weight(const sli_group *g) { return g->cls == SL_CLASS_W; }
+static bool is_beside(const sli_group *g) { return g->cls == SL_CLASS_L; }
+
+static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
+  for (int i = 0; i < t->nconsumers; i++)
+    if (l->groups[t->consumers[i]].stage != stage) return true;
+  return false;
+}
+
+/* The knob a per-tick bundle answers to. What the groups of one way on one stage hand to
+ * each other is "inner". */
+static const char *tick_quota_name(const sli_lowering *l, const traits *t) {
+  const sli_group *from = &l->groups[t->producer];
+  if (from->cls == SL_CLASS_L) return "load";
+  if (any_reader(l, t, is_beside)) return "report";
+  if (leaves_stage(l, t, from->stage)) return from->back ? "bwd" : "fwd";
+  if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C) return from->back ? "dy" : "act.w";
+  return !from->back && any_reader(l, t, is_back) ? "act.b" : "inner";
+}
+
+/* In a split backward, W comes after B on every tick, so what B and W both read
+ * is given up when W is done, and travels with what only W reads: where each is one
+ * group. */
+static void widen_to_stage(sli_lowering *l, traits *t) {
+  if (strcmp(t->quota_name, "act.w")) return;
+  const sli_group *from = &l->groups[t->producer];
+  int *both = sli_arena_alloc(&l->arena, 2 * sizeof *both), n = 0;
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->stage != from->stage || g->rank != from->rank || g->phase) continue;
+    if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
+    if (n == 2) return;
+    both[n++] = i;
+  }
+  t->consumers = both;
+  t->nconsumers = n;
+}
+
+/* What its producer updates in place: a record that others read spans the
+ * microbatch; one that nobody reads is private. */
+static void mark_record(sli_lowering *l, traits *t) {
+  bool update = l->groups[t->producer].rate == SLI_PER_STEP;
+  t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
+  t->held = !t->nconsumers;
+  t->memory = update ? SL_MEMORY_OPTIMIZER : SL_MEMORY_ACTIVATIONS;
+  t->quota_name = update ? "state" : t->held ? "dkv" : "kv";
+}
+
+/* A parameter, as those have it together who have parts of it. */
+static bool is_gathered(const sl_tensor *t) {
+  return t->producer->cls == SL_CLASS_C && t->producer->in[0]->param;
+}
+
+/* That of its inputs which was made on the same device. */
+static const sl_tensor *own_input(const sli_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i]->rank == n->rank) return n->in[i];
+  return NULL;
+}
+
+/* A gradient that all devices have summed, and each gets back whole: the bundle where this
+ * device's own summand lay, else SL_NONE. Who joins the parts has read what came of every reader
+ * of that summand, each of which made a part for somebody; and the next step's summand is
+ * made with weights that come of the whole. */
+static int summand_bundle(const sli_lowering *l, const sl_tensor *tensor, int device) {
+  const sli_node *join = tensor->producer, *sum = NULL;
+  const sl_tensor *t = join->op == &sl_op_join ? own_input(join) : NULL;
+  if (t) sum = t->producer;
+  if (!sum || (sum->op != &sl_op_sum && sum->op != &sl_op_sum_part)) return SL_NONE;
+  t = own_input(sum);
+  if (t && t->producer && t->producer->op == &sl_op_slice) t = t->producer->in[0];
+  int at = t ? l->homes[t->id].bundle : SL_NONE;
+  if (at == SL_NONE) return SL_NONE;
+  const sli_bundle *b = &l->bundles[at];
+  bool fits = b->memory == SL_MEMORY_GRADIENTS && b->rate == SLI_PER_STEP &&
+              b->device == device && b->over == SL_NONE;
+  for (int i = 0; i < b->nconsumers; i++) fits &= l->groups[b->consumers[i]].cls == SL_CLASS_C;
+  return fits ? at : SL_NONE;
+}
+
+static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
+  int id = tensor->id;
+  traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
+              .consumers = u->groups[id], .memory = SL_MEMORY_ACTIVATIONS, .over = SL_NONE};
+  if (tensor->param) {
+    t.rate = SLI_PER_STEP;
+    t.memory = SL_MEMORY_PARAMETERS;
+    t.quota_name = "param";
+    t.initial = 1;
+    t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
+    return t;
+  }
+  const sli_group *from = &l->groups[t.producer];
+  t.device = from->device;
+  t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
+  bool beside = from->cls == SL_CLASS_L; /* losses are summed there */
+  if (is_gathered(tensor)) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "gather";
+  else if (from->phase == SLI_PHASE_PACK) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "packed";
+  else if (tensor->brief && !u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
+  else if (u->state[id]) mark_record(l, &t);
+  else if (u->summed[id] && !beside) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
+  else if (t.rate == SLI_PER_STEP && from->cls == SL_CLASS_C)
+    t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
+  else if (t.rate == SLI_PER_STEP) t.quota_name = beside ? "report" : "step";
+  else t.quota_name = tick_quota_name(l, &t);
+  t.brief = tensor->brief && t.rate == SLI_PER_TICK;
+  t.over = summand_bundle(l, tensor, t.device);
+  widen_to_stage(l, &t);
+  return t;
+}
+
+/* ---- bundles ------------------------------------------------------------------------ */
+
+static bool same_traits(const sli_bundle *b, const traits *t) {
+  return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
+         b->memory == t->memory && b->held == t->held && b->brief == t->brief &&
+         b->device == t->device && b->over == t->over &&
+         !strcmp(b->quota_name, t->quota_name) &&
+         (!t->nconsumers ||
+          !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
+}
+
+/* `twins`: how many there are already of its kind on its device. */
+static const char *bundle_name(sli_lowering *l, const traits *t, int *twins) {
+  static const sli_group none = {.stage = SL_NONE};
+  const sli_group *from = t->producer == SL_NONE ? &none : &l->groups[t->producer];
+  *twins = 0;
+  for (int i = l->nbundles - 1; i >= 0 && !*twins; i--) {
+    const sli_bundle *b = &l->bundles[i];
+    const sli_group *other = b->producer == SL_NONE ? &none : &l->groups[b->producer];
+    if (other->stage == from->stage && other->rank == from->rank &&
+        !strcmp(b->quota_name, t->quota_name))
+      *twins = b->twins + 1;
+  }
+  char at[32] = "";
+  if (from->rank) snprintf(at, sizeof at, "@%d#%d", from->stage, from->rank);
+  else if (from->stage != SL_NONE) snprintf(at, sizeof at, "@%d", from->stage);
+  return *twins ? sli_arena_format(&l->arena, "%s.%d%s", t->quota_name, *twins + 1, at)
+                : sli_arena_format(&l->arena, "%s%s", t->quota_name, at);
+}
+
+static void add_port(int **ports, int *count, size_t *capacity, int bundle) {
+  SLI_GROW(*ports, (size_t)*count, *capacity);
+  (*ports)[(*count)++] = bundle;
+}
+
+static int add_bundle(sli_lowering *l, const traits *t) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  int at = l->nbundles, twins;
+  const char *name = bundle_name(l, t, &twins);
+  l->bundles[at] = (sli_bundle){.name = name, .twins = twins, .quota_name = t->quota_name,
+                                .producer = t->producer, .nconsumers = t->nconsumers,
+                                .consumers = t->consumers, .rate = t->rate, .memory = t->memory,
+                                .device = t->device, .held = t->held, .brief = t->brief,
+                                .leader = SL_NONE, .over = t->over, .initial = t->initial};
+  l->nbundles++;
+  if (t->producer != SL_NONE) {
+    sli_group *g = &l->groups[t->producer];
+    add_port(&g->outputs, &g->noutputs, &g->output_capacity, at);
+  }
+  for (int i = 0; i < t->nconsumers; i++) {
+    sli_group *g = &l->groups[t->consumers[i]];
+    add_port(&g->inputs, &g->ninputs, &g->input_capacity, at);
+  }
+  return at;
+}
+
+static int find_bundle(const sli_lowering *l, const traits *t) {
+  const sli_group *from = t->producer == SL_NONE ? NULL : &l->groups[t->producer];
+  int n = from ? from->noutputs : l->nbundles;
+  for (int i = 0; i < n; i++) {
+    int at = from ? from->outputs[i] : i;
+    if (same_traits(&l->bundles[at], t)) return at;
+  }
+  return SL_NONE;
+}
+
+static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
+  traits t = tensor_traits(l, u, tensor);
+  int at = find_bundle(l, &t);
+  if (at == SL_NONE) at = add_bundle(l, &t);
+  sli_bundle *b = &l->bundles[at];
+  l->homes[tensor->id] = (sli_home){at, t.producer, b->bytes};
+  b->bytes += aligned(sl_type_bytes(&tensor->type));
+  b->payload_bytes += sl_type_bytes(&tensor->type);
+}
+
+/* A schedule's credits exist even where nothing is kept for a backward pass: a
+ * register of no bytes carries them. One register of a stage stands for its activations:
+ * that from the first group of its forward pass to the last of its way back. */
+static void add_credit(sli_lowering *l, int forward, int backward, const char *name) {
+  traits t = {.producer = forward, .nconsumers = 1,
+              .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
+              .memory = SL_MEMORY_ACTIVATIONS, .quota_name = name,
+              .device = l->groups[forward].device, .over = SL_NONE};
+  t.consumers[0] = backward;
+  widen_to_stage(l, &t);
+  int at = find_bundle(l, &t);
+  if (at == SL_NONE) at = add_bundle(l, &t);
+  l->bundles[at].credit = true;
+}
+
+/* The first or the last of a class on a device of a stage. */
+static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank, bool last) {
+  int at = SL_NONE;
+  for (int i = 0; i < l->ngroups && (last || at == SL_NONE); i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->cls == cls && g->stage == stage && g->rank == rank) at = i;
+  }
+  return at;
+}
+
+static void add_credits(sli_lowering *l) {
+  for (int s = 0; s < l->stages; s++)
+    for (int r = 0; r < l->ranks; r++) {
+      int f = stage_group(l, SL_CLASS_F, s, r, false), b = stage_group(l, SL_CLASS_B, s, r, true);
+      int w = stage_group(l, SL_CLASS_W, s, r, true);
+      if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, "act.b");
+      if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, "act.w");
+    }
+}
+
+/* ---- workspace ------------------------------------------------------------------------ */
+
+typedef struct interval {
+  const sl_tensor *tensor;
+  int first, last;
+  size_t bytes, offset;
+} interval;
+
+static int larger_first(const void *a, const void *b) {
+  const interval *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->tensor->id - y->tensor->id;
+}
+
+/* The lowest offset at which `x` overlaps none of the placed intervals that are
+ * alive together with it. */
+static size_t lowest_fit(const interval *placed, int count, const interval *x) {
+  size_t offset = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int i = 0; i < count; i++) {
+      const interval *y = &placed[i];
+      bool together = x->first <= y->last && y->first <= x->last;
+      bool overlap = offset < y->offset + y->bytes && y->offset < offset + x->bytes;
+      if (together && overlap) offset = y->offset + y->bytes, moved = true;
+    }
+  }
+  return offset;
+}
+
+/* Those that have another's place go where that has gone. */
+static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_tensor *t = g->nodes[i]->out[o];
+      if (t && u->over[t->id] != t->id) l->homes[t->id] = l->homes[u->over[t->id]];
+    }
+}
+
+/* Greedy by size: large tensors first, each at its lowest fit. */
+static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
+  sli_group *g = &l->groups[group];
+  interval *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
+  int count = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_tensor *t = g->nodes[i]->out[o];
+      if (t && l->homes[t->id].bundle == SL_NONE && u->over[t->id] == t->id)
+        all[count++] = (interval){t, u->first[t->id], u->last[t->id],
+                                  aligned(sl_type_bytes(&t->type)), 0};
+    }
+  qsort(all, (size_t)count, sizeof *all, larger_first);
+  for (int i = 0; i < count; i++) {
+    all[i].offset = lowest_fit(all, i, &all[i]);
+    g->workspace_bytes = SLI_MAX(g->workspace_bytes, all[i].offset + all[i].bytes);
+    l->homes[all[i].tensor->id] = (sli_home){SL_NONE, group, all[i].offset};
+  }
+  follow(l, g, u);
+  free(all);
+}
+
+/* ---- the pass --------------------------------------------------------------------------- */
+
+void sli_lower_bundle(sli_lowering *l) {
+  sl_graph *g = l->g;
+  sli_uses u = find_uses(l);
+  l->homes = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->homes);
+  for (int i = 0; i < g->ntensors; i++) {
+    const sl_tensor *t = g->tensors[i];
+    l->homes[i] = (sli_home){SL_NONE, SL_NONE, 0};
+    bool used = t->param ? u.count[i] > 0 || u.producer[i] != SL_NONE
+                         : u.producer[i] != SL_NONE && (u.count[i] || u.state[i] || u.summed[i]);
+    if (used) bundle_tensor(l, &u, t);
+  }
+  add_credits(l);
+  for (int i = 0; i < l->ngroups; i++) {
+    lay_out_workspace(l, i, &u); /* one for a device, used by its passes */
+    SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,
+              "exchange %s keeps something to itself", l->groups[i].name);
+  }
+#ifndef NDEBUG
+  sli_lower_check_places(l, &u);
+#endif
+}
+
+int sli_group_results(const sli_group *group) {
+  int n = 0;
+  for (int i = 0; i < group->nnodes; i++) n += group->nodes[i]->nout;
+  return n;
+}
+
+int sli_group_port(const sli_group *group, int bundle, bool output) {
+  const int *ports = output ? group->outputs : group->inputs;
+  int count = output ? group->noutputs : group->ninputs;
+  for (int i = 0; i < count; i++)
+    if (ports[i] == bundle) return i + (output ? group->ninputs : 0);
+  SLI_CHECK(false, "group %s has no port for bundle %d", group->name, bundle);
+  return SL_NONE;
+}

@@ -1,0 +1,415 @@
+/* Writing groups and bundles down as a plan. */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- devices and queues --------------------------------------------------------- */
+
+/* Beside passes that are only launched, the host has a thread of its own: they never wait
+ * for it. */
+static void add_queues(sli_lowering *l, int device) {
+  const sli_kind *kind = l->kind;
+  sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
+                .ops = kind->compute, .run_ahead = kind->run_ahead,
+                .look_ahead = l->options->look_ahead};
+  for (int c = 0; c < SL_CLASS_COUNT; c++) {
+    int order, rank;
+    sli_schedule_order(l->schedule, l->m % l->p, (sl_class)c, 0, &order, &rank);
+    q.class_order[c] = (uint8_t)order;
+  }
+  int watermark = l->watermarks[device / l->ranks];
+  q.lazy_w = watermark >= 0;
+  q.watermark = SLI_MAX(watermark, 0);
+  sl_plan_add_queue(l->plan, q);
+  sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "host@%d", device),
+                                        .device = device, .ops = kind->host, .threads = 1,
+                                        .space = sli_kind_host_space(kind), .run_ahead = 1,
+                                        .apart = kind->copy != NULL});
+}
+
+static int exchange_queues(const sli_lowering *l) {
+  if (sli_grid_ranks(&l->grid) == 1) return 0;
+  return l->two_exchanges ? 2 * l->devices : l->devices;
+}
+
+/* What devices exchange goes beside their passes. */
+static void add_exchange_queues(sli_lowering *l) {
+  for (int i = 0; i < exchange_queues(l); i++) {
+    const char *name = i < l->devices ? "exchange" : "exchange.tensor";
+    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d", name,
+                                                                 i % l->devices),
+                                          .device = i % l->devices, .ops = l->kind->compute,
+                                          .run_ahead = l->kind->run_ahead});
+  }
+}
+
+/* Storing has a queue and a thread of its own: it waits for disks. */
+static void add_store_queues(sli_lowering *l) {
+  for (int d = 0; d < l->devices && l->store; d++)
+    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "store@%d", d),
+                                          .device = d, .ops = l->kind->host, .threads = 1,
+                                          .space = sli_kind_host_space(l->kind), .run_ahead = 1,
+                                          .apart = true});
+}
+
+static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
+  int beside = 2 * l->devices, tensor = g->axis == SLI_AXIS_TENSOR ? l->devices : 0;
+  if (g->rate == SLI_PER_STORE) return beside + exchange_queues(l) + g->device;
+  return g->cls == SL_CLASS_C ? beside + tensor + g->device : 2 * g->device + g->host;
+}
+
+int sl_device_process(int device, int devices, int processes) {
+  return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
+}
+
+/* "timed:3"; "timed:24-31" where one stands for several. */
+static const char *device_name(const sli_lowering *l, int d) {
+  int n = l->grid.alike ? sli_grid_ranks(&l->grid) : 1;
+  return n > 1 ? sl_plan_format(l->plan, "%s:%d-%d", l->kind->name, d * n, d * n + n - 1)
+               : sl_plan_format(l->plan, "%s:%d", l->kind->name, d);
+}
+
+static void add_device(sli_lowering *l, int d) {
+  const sl_device_options *o = &l->options->devices;
+  sl_device device = {.name = device_name(l, d),
+                      .kind = l->kind->name,
+                      .process = sl_device_process(d, l->devices, l->options->processes),
+                      .at = {d / l->ranks, d % l->ranks / l->tensor, d % l->tensor},
+                      .number = o->nnumbers ? o->numbers[d % o->nnumbers] : 0,
+                      .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
+  for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->kind->memory[s];
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    size_t *workspace = &device.room[sli_lower_space(l, g)].workspace_bytes;
+    if (g->device == d) *workspace = SLI_MAX(*workspace, g->workspace_bytes);
+  }
+  sl_plan_add_device(l->plan, device);
+}
+
+static sl_status add_devices(sli_lowering *l) {
+  const sl_device_options *o = &l->options->devices;
+  const char *name = l->kind->name;
+  int ranks = sli_grid_ranks(&l->grid), all = l->p * ranks;
+  if (o->count && o->count != all && ranks > 1)
+    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices each "
+                   "need %d", o->count, name, l->p, ranks, all);
+  if (o->count && o->count != all)
+    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
+                   name, l->p, l->p);
+  if (l->options->processes > l->devices)
+    return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
+                   "least one (--stages)", l->options->processes, l->devices);
+  for (int d = 0; d < l->devices; d++) add_device(l, d);
+  for (int d = 0; d < l->devices; d++) add_queues(l, d);
+  add_exchange_queues(l);
+  add_store_queues(l);
+  return SL_OK;
+}
+
+/* ---- registers -------------------------------------------------------------------- */
+
+static void add_pools(sli_lowering *l) {
+  for (int d = 0; d < l->devices && l->pools[d / l->ranks]; d++)
+    sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d),
+                                        l->pools[d / l->ranks]});
+}
+
+sl_space sli_lower_space(const sli_lowering *l, const sli_group *g) {
+  return g->host ? sli_kind_host_space(l->kind) : SL_SPACE_DEVICE;
+}
+
+/* Where what is made lies: where its maker works. */
+static sl_space bundle_space(const sli_lowering *l, const sli_bundle *b) {
+  return b->producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b->producer]);
+}
+
+static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
+  bool aside = b->producer != SL_NONE && l->groups[b->producer].stage == SL_NONE;
+  for (int i = 0; i < b->nconsumers; i++) aside |= l->groups[b->consumers[i]].stage == SL_NONE;
+  return aside;
+}
+
+/* The register it lies over, as 1 + its number; 0 where either has several slots, or weights
+ * have, so that a step's gradients do not wait for those of the step before. */
+static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
+  if (b->over == SL_NONE) return 0;
+  sli_bundle *under = &l->bundles[b->over];
+  bool single = SLI_MAX(b->quota, b->quota_most) == 1 &&
+                SLI_MAX(under->quota, under->quota_most) == 1 &&
+                sli_lower_given(l, "param", l->groups[b->producer].stage) <= 1;
+  if (!single || under->covered) return 0;
+  under->covered = true;
+  return under->reg + 1;
+}
+
+static void add_register(sli_lowering *l, sli_bundle *b) {
+  bool pooled = b->activation > 0 && l->pools[b->device / l->ranks];
+  b->reg = sl_plan_add_register(
+      l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
+                             .quota_most = b->quota_most,
+                             .pool = pooled ? b->device : SL_NONE,
+                             .kept = pooled ? l->k : 0, /* a microbatch's worth */
+                             .initial = b->held ? 0 : b->initial, .held = b->held,
+                             .device = b->device, .space = bundle_space(l, b),
+                             .memory = b->memory, .slot_bytes = b->bytes,
+                             .payload_bytes = b->payload_bytes, .aside = is_aside(l, b),
+                             .shares = b->leader == SL_NONE ? 0 : l->bundles[b->leader].reg + 1,
+                             .over = lies_over(l, b),
+                             .activation = b->activation});
+}
+
+/* ---- order --------------------------------------------------------------------------- */
+
+/* The way back goes through the pieces of a microbatch from the last to the
+ * first, for a piece's gradient needs those of the later ones. */
+static bool is_reversed(const sli_lowering *l, const sli_group *g) {
+  return l->k > 1 && g->rate == SLI_PER_TICK && g->back;
+}
+
+/* Firing to tick, which is also the key of what spans no more than a tick. */
+int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g) {
+  if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
+  sl_map_entry entries[l->k];
+  for (int i = 0; i < l->k; i++) entries[i] = (sl_map_entry){l->k - 1 - i, SL_FIRST | SL_LAST};
+  return sl_plan_add_map(l->plan, (uint32_t)l->k, l->k, entries);
+}
+
+/* ---- ports ------------------------------------------------------------------------------ */
+
+/* One key every store_every firings, the last of them. */
+static int32_t sparse_map(sli_lowering *l) {
+  uint32_t every = (uint32_t)l->options->store_every;
+  sl_map_entry *entries = sli_calloc(every, sizeof *entries);
+  for (uint32_t i = 0; i + 1 < every; i++) entries[i].flags = SL_SKIP;
+  entries[every - 1].flags = SL_FIRST | SL_LAST;
+  int32_t map = sl_plan_add_map(l->plan, every, 1, entries);
+  free(entries);
+  return map;
+}
+
+static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
+  sl_plan *plan = l->plan;
+  uint32_t ticks = (uint32_t)(l->m * l->k);
+  if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
+  if (b->turn) return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
+  bool updates = b->initial && b->producer == (int)(g - l->groups);
+  if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
+  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);
+  if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
+  if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
+  if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->k);
+  return sli_lower_tick_map(l, g);
+}
+
+static sl_port *group_ports(sli_lowering *l, sli_links *x, const sli_group *g, bool output) {
+  int count = output ? g->noutputs : g->ninputs;
+  const int *bundles = output ? g->outputs : g->inputs;
+  sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
+  for (int i = 0; i < count; i++) {
+    const sli_bundle *b = &l->bundles[bundles[i]];
+    bool often = false;
+    int32_t reg = output ? b->reg : sli_lower_near(l, x, bundles[i], g, &often);
+    ports[i] = (sl_port){reg, often ? sli_lower_tick_map(l, g) : port_map(l, g, b, output)};
+  }
+  return ports;
+}
+
+/* ---- programs ------------------------------------------------------------------------------ */
+
+static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *t) {
+  if (!t) return (sl_place){SL_NONE, 0};
+  const sli_group *g = &l->groups[group];
+  const sli_home *home = &l->homes[t->id];
+  if (home->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, home->offset};
+  bool output = l->bundles[home->bundle].producer == group;
+  return (sl_place){sli_group_port(g, home->bundle, output), home->offset};
+}
+
+static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
+  sl_plan *plan = l->plan;
+  sl_place *in = sl_plan_alloc(plan, (size_t)n->nin * sizeof *in);
+  sl_place *out = sl_plan_alloc(plan, (size_t)n->nout * sizeof *out);
+  for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, group, n->in[i]);
+  for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
+  *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
+                            .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
+                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
+  if (l->kind->times_calls || l->groups[group].host)
+    call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
+}
+
+/* What an update in place would find in its slot, when it writes another one
+ * than it reads: the parameter's last version. */
+static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_program_call *call) {
+  const sli_home *home = &l->homes[t->id];
+  sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
+  for (int o = 0; o < 2; o++)
+    places[o] = (sl_place){sli_group_port(&l->groups[group], home->bundle, o), home->offset};
+  *call = (sl_program_call){.op = &sl_op_copy, .name = t->name, .nin = 1, .nout = 1,
+                            .in_type = &t->type, .out_type = &t->type, .in = &places[0],
+                            .out = &places[1]};
+}
+
+static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
+  return t && t->param && l->bundles[l->homes[t->id].bundle].initial > 1;
+}
+
+/* The same call for pieces of another length. */
+static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
+  sl_program_call other = *call;
+  if (!n->shapes) return other;
+  other.attrs = n->shapes[variant].attrs;
+  other.in_type = n->shapes[variant].in;
+  other.out_type = n->shapes[variant].out;
+  return other;
+}
+
+static sl_program *write_program(sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
+  sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
+  bool cut = l->pieces && g->rate == SLI_PER_TICK;
+  int nvariants = cut ? l->g->nvariants : 1;
+  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes +
+                (size_t)sli_lower_store_calls(l, group);
+  program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
+  program->nbases = g->ninputs + g->noutputs + 1;
+  program->nvariants = nvariants;
+  program->pieces = cut ? l->pieces : NULL;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->nout && is_buffered(l, n->out[0]))
+      write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
+    write_call(l, group, n, &program->calls[program->ncalls++]);
+  }
+  program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
+  /* what fires every tick updates no parameter: calls and nodes match */
+  for (int v = 1; v < nvariants; v++)
+    for (int i = 0; i < g->nnodes; i++)
+      program->calls[v * g->nnodes + i] = vary_call(&program->calls[i], g->nodes[i], v);
+  return program;
+}
+
+static void add_pieces(sli_lowering *l) {
+  const sl_graph *g = l->g;
+  l->pieces = NULL;
+  if (!g->nvariants) return;
+  l->pieces = sl_plan_alloc(l->plan, (size_t)l->k * sizeof *l->pieces);
+  int64_t row = 0;
+  for (int k = 0; k < l->k; k++) {
+    int v = 0;
+    while (g->variant_lengths[v] != g->lengths[k]) v++;
+    l->pieces[k] = (sl_program_piece){row, g->lengths[k], v};
+    row += g->lengths[k];
+  }
+}
+
+/* ---- durations -------------------------------------------------------------------------------- */
+
+/* Of one call with these types, by the op's cost. */
+static double estimated_seconds(const sli_lowering *l, const sli_node *n, const sl_type *in,
+                                const sl_type *out) {
+  const sl_hardware *hardware = l->options->hardware;
+  if (!hardware) return sli_call_seconds(n, in, out);
+  double flops, bytes;
+  sli_call_cost(n, in, out, &flops, &bytes);
+  return SLI_MAX(flops / hardware->flops_per_second, bytes / hardware->bytes_per_second) +
+         hardware->op_seconds;
+}
+
+/* Of one node: as measured by an earlier run, or as its op's cost says; where
+ * pieces differ, their mean. */
+double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
+  const sl_lower_options *o = l->options;
+  double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
+  if (seconds >= 0) return seconds;
+  if (!n->shapes) return estimated_seconds(l, n, n->in_type, n->out_type);
+  for (int k = 0; k < l->k; k++) {
+    const sli_shapes *shapes = &n->shapes[l->pieces[k].variant];
+    sum += estimated_seconds(l, n, shapes->in, shapes->out);
+  }
+  return sum / l->k;
+}
+
+static double pass_seconds(const sli_lowering *l, const sli_group *g) {
+  const sl_cost *c = &l->options->cost;
+  if (c->F > 0 || c->B > 0 || c->W > 0) {
+    double share = l->options->chunks ? 1 : 1.0 / l->v; /* costs of a device's share */
+    share /= l->k;                                      /* and of a whole microbatch */
+    if (g->cls == SL_CLASS_F) return share * c->F;
+    if (g->cls == SL_CLASS_B) return share * (l->split ? c->B : c->B + c->W);
+    return g->cls == SL_CLASS_W ? share * c->W : 0;
+  }
+  double seconds = 0;
+  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_lower_seconds(l, g->nodes[i]);
+  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
+}
+
+/* ---- actors -------------------------------------------------------------------------------------- */
+
+/* A group that no tick's data drives decides by itself how far the run goes. */
+static bool is_source(const sli_lowering *l, const sli_group *g) {
+  for (int i = 0; i < g->ninputs; i++)
+    if (!l->bundles[g->inputs[i]].initial) return false;
+  return true;
+}
+
+/* Exchanges go tick by tick, and within a tick as the data goes, not as chance has it. */
+static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  a->rank = (int32_t)(g - l->groups);
+  a->rank_group = 1;
+  a->rank_stride = l->ngroups;
+}
+
+/* The schedule's word on when this group goes before others of its device. */
+static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE) set_turn(l, g, a);
+  if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
+  const sli_schedule *row = l->schedule;
+  sli_at at = sli_lower_at(l, g->stage);
+  int order;
+  sli_schedule_order(row, l->m % l->p, g->cls, g->chunk, &order, &a->rank);
+  sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
+  if (rank) a->rank += rank(&at);
+  if (!row->grouped) return;
+  /* The first group is the short one, if the microbatches are not a multiple:
+   * it fills the pipeline, while a short last one would drain it early. */
+  int ticks = l->m * l->k;
+  a->rank_group = l->p * l->k;
+  a->rank_stride = l->v;
+  a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
+}
+
+static void add_actor(sli_lowering *l, sli_links *x, int group) {
+  sli_group *g = &l->groups[group];
+  sl_plan *plan = l->plan;
+  int32_t ticks = l->m * l->k;
+  bool per_step = g->rate >= SLI_PER_STEP;
+  int32_t every = g->rate == SLI_PER_STORE ? (int32_t)l->options->store_every : 1;
+  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
+  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, g), .stage = g->stage,
+                .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
+                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last)
+                                  : sli_lower_tick_map(l, g),
+                .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
+                .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
+                .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};
+  set_priority(l, g, &a);
+  g->actor = sl_plan_add_actor(plan, a);
+}
+
+sl_status sli_lower_plan(sli_lowering *l) {
+  l->plan = sl_plan_create(l->m, l->k);
+  sl_status status = add_devices(l);
+  if (status) return status;
+  sli_links *x = sli_links_create(l);
+  add_pools(l);
+  add_pieces(l);
+  for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
+  for (int i = 0; i < l->ngroups; i++) add_actor(l, x, i);
+  sli_links_close(l, x);
+  status = sl_plan_finish(l->plan);
+  if (!status) status = sli_lower_order(l);
+  return status ? status : sl_plan_finish(l->plan); /* again: the order is checked and hashed */
+}

@@ -1,0 +1,266 @@
+/* Nodes to groups: a group becomes one actor.
+ *
+ * Everything that runs on the same device for the same stage, in the same class and at the
+ * same rate, is one group, as far as nothing else comes in between. Two things do:
+ *
+ * - What devices exchange. A tensor that others must see before a pass can go on cuts the
+ *   pass in two. So nodes have levels: one more at each step into an exchange, within it and
+ *   out of it. A group holds nodes of one level, so groups cannot wait for each other in a
+ *   circle; and an exchange's groups do one thing each: slice, sum, or join. What an exchange
+ *   of the way back reads of the way forth has been there for long; it comes as late as its
+ *   readers allow, or its results would fill memory.
+ * - The grain, if it is finer than a stage: then each block is a group of its own, and its
+ *   gradients can be exchanged while earlier blocks are still on their way back. */
+#include "graph/lower/ir.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
+
+/* Cut from what a source gives: part of loading. */
+static bool is_loaded(const sli_node *n) {
+  const sli_node *from = n->nin && n->in[0] ? n->in[0]->producer : NULL;
+  return n->cls == SL_CLASS_L && n->block >= 0 && from && from->cls == SL_CLASS_L;
+}
+
+/* Loading, reporting and the clip run beside the passes: a pass must not wait
+ * for them in its queue, nor they for a pass. */
+static bool is_host(const sli_node *n) {
+  return is_source(n) || n->cls == SL_CLASS_L || n->block < 0;
+}
+
+static sl_class group_class(const sli_lowering *l, const sli_node *n) {
+  if (is_source(n)) return SL_CLASS_L;
+  if (n->cls == SL_CLASS_W && !l->split) return SL_CLASS_B;
+  return n->cls;
+}
+
+/* ---- levels ------------------------------------------------------------------------ */
+
+typedef struct levels {
+  const sli_lowering *l;
+  int *level;   /* [nnodes] */
+  bool *back;   /* [nnodes] of the way back: passes, and exchanges of what they make */
+  bool *early;  /* [nnodes] exchanges that wait for nothing of their own way, what is made
+                   again, and constants */
+} levels;
+
+static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
+
+/* Passes, and all exchanges: what has a level. */
+static bool is_leveled(const sli_node *n) {
+  return !is_host(n) && (n->phase == SLI_PHASE_MAIN || is_exchange(n));
+}
+
+static bool is_backward(const sli_node *n) {
+  return n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
+}
+
+/* Does one lead to the other within a way, or within the exchanges of a phase? */
+static bool same_way(const levels *x, const sli_node *a, const sli_node *b) {
+  return is_leveled(a) && a->phase == b->phase && x->back[a->id] == x->back[b->id];
+}
+
+/* From one node to another of the same way: 1 if no group may hold both. */
+static int level_between(const sli_node *from, const sli_node *to) {
+  return is_exchange(from) || is_exchange(to);
+}
+
+static const sli_node *maker(const sli_node *n, int input) {
+  return n->in[input] ? n->in[input]->producer : NULL;
+}
+
+/* An exchange is of the way back if it reads something of that, or is read by nothing else. */
+static void find_ways(levels *x) {
+  const sl_graph *g = x->l->g;
+  struct readers {
+    bool back, forth;
+  } *of = sli_calloc((size_t)g->nnodes, sizeof *of);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    x->back[i] = n->phase == SLI_PHASE_MAIN && is_backward(n);
+    for (int a = 0; a < n->nin && is_exchange(n); a++) {
+      const sli_node *p = maker(n, a);
+      x->back[i] |= p && n->phase == SLI_PHASE_MAIN && x->back[p->id];
+    }
+  }
+  for (int i = g->nnodes - 1; i >= 0; i--) {
+    const sli_node *n = g->nodes[i];
+    if (is_exchange(n) && n->phase == SLI_PHASE_MAIN) x->back[i] |= of[i].back && !of[i].forth;
+    for (int a = 0; a < n->nin; a++) {
+      const sli_node *p = maker(n, a);
+      if (!p) continue;
+      of[p->id].back |= x->back[i];
+      of[p->id].forth |= !x->back[i] && is_leveled(n);
+    }
+  }
+  free(of);
+}
+
+static void find_levels(levels *x) {
+  const sl_graph *g = x->l->g;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!is_leveled(n)) continue;
+    x->early[i] = is_exchange(n) || n->again || !n->nin;
+    for (int a = 0; a < n->nin; a++) {
+      const sli_node *p = maker(n, a);
+      if (!p || !same_way(x, p, n)) continue;
+      if (!x->early[p->id]) x->early[i] = false;
+      x->level[i] = SLI_MAX(x->level[i], x->level[p->id] + level_between(p, n));
+    }
+  }
+}
+
+/* What could come early comes right before the first of its readers. */
+static void put_off(levels *x) {
+  const sl_graph *g = x->l->g;
+  int *latest = sli_calloc((size_t)g->nnodes, sizeof *latest);
+  for (int i = 0; i < g->nnodes; i++) latest[i] = INT_MAX;
+  for (int i = g->nnodes - 1; i >= 0; i--) {
+    const sli_node *n = g->nodes[i];
+    if (!is_leveled(n)) continue;
+    if (x->early[i] && latest[i] != INT_MAX) x->level[i] = SLI_MAX(x->level[i], latest[i]);
+    for (int a = 0; a < n->nin; a++) {
+      const sli_node *p = maker(n, a);
+      if (!p || !same_way(x, p, n) || !x->early[p->id]) continue;
+      latest[p->id] = SLI_MIN(latest[p->id], x->level[i] - level_between(p, n));
+    }
+  }
+  free(latest);
+}
+
+/* ---- groups -------------------------------------------------------------------------- */
+
+/* What all nodes of a group have in common. */
+typedef struct kin {
+  const sl_op *op; /* of an exchange */
+  sl_class cls;
+  int stage, rank, phase, level, part;
+  int axis; /* of an exchange, where each axis has a queue */
+  bool back;
+  bool brief; /* of an exchange: of what devices share out; no pass waits for gradients' */
+} kin;
+
+/* Which part of its stage a node belongs to, where the grain is finer than that. What a pass
+ * waits for in every tick is told apart by level alone: whoever reads two results of one
+ * level gets them from one group. */
+static int part_of(const sli_lowering *l, const sli_node *n) {
+  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->brief;
+  return l->by_block && !is_host(n) && !in_pass ? n->block : 0;
+}
+
+static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
+  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
+               .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
+               .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
+               .axis = l->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
+               .back = x->back[n->id],
+               .brief = is_exchange(n) && n->out[0]->brief};
+}
+
+static bool is_kin(const sli_group *g, const kin *k) {
+  return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
+         g->level == k->level && g->part == k->part && g->axis == k->axis && g->back == k->back &&
+         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->brief));
+}
+
+/* The newest group on a device of a stage, or of all stages. */
+static int *newest_on(const sli_lowering *l, int stage, int rank) {
+  return &l->newest[(stage + 1) * l->ranks + rank];
+}
+
+/* Sources and reports stay single, but for what is cut from a source; everything else joins
+ * its kin. The newest groups are the likeliest. */
+static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
+  if (is_loaded(n)) return l->group_of[n->in[0]->producer->id];
+  if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
+  for (int i = *newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->groups[i].before)
+    if (!l->groups[i].host || n->block < 0)
+      if (is_kin(&l->groups[i], k)) return i;
+  return SL_NONE;
+}
+
+/* "F2"; "F2.1" where a stage has several of them; what an exchange begins with. */
+static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) {
+  static const char *const phases[] = {"", "norm", "clip", "update", "pack"};
+  if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
+  if (n->cls == SL_CLASS_L) return n->name;
+  if (n->block < 0) return phases[n->phase];
+  if (is_exchange(n)) return sli_arena_format(&l->arena, "%s%d", n->op->name, k->stage);
+  if (n->phase) return sli_arena_format(&l->arena, "%s%d", phases[n->phase], k->stage);
+  return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
+}
+
+/* What is about all stages, reports and the clip, runs beside the first device, in
+ * the process that speaks for the job. */
+static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
+  SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
+  int *newest = newest_on(l, k->stage, k->rank);
+  bool about_all = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
+  l->groups[l->ngroups] = (sli_group){
+      .name = group_name(l, n, k), .cls = k->cls, .stage = k->stage, .rank = k->rank,
+      .level = k->level, .part = k->part, .axis = k->axis, .back = k->back || is_backward(n),
+      .device = about_all ? 0 : sli_lower_device(l, k->stage, k->rank),
+      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
+      .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n), .before = *newest};
+  return *newest = l->ngroups++;
+}
+
+/* ---- names ------------------------------------------------------------------------------ */
+
+static int by_name(const void *a, const void *b) {
+  const sli_group *const *x = a, *const *y = b;
+  int order = (*x)->rank != (*y)->rank ? (*x)->rank - (*y)->rank : strcmp((*x)->name, (*y)->name);
+  return order ? order : *x < *y ? -1 : *x > *y;
+}
+
+/* Numbers those of one name on one device, in their order: "F2.0", "F2.1", ...; and says
+ * which device of several it is: "F2.1#3". */
+static void tell_apart(sli_lowering *l) {
+  sli_group **sorted = sli_calloc((size_t)l->ngroups, sizeof *sorted);
+  const char **names = sli_calloc((size_t)l->ngroups, sizeof *names);
+  for (int i = 0; i < l->ngroups; i++) sorted[i] = &l->groups[i];
+  qsort(sorted, (size_t)l->ngroups, sizeof *sorted, by_name);
+  for (int i = 0, n; i < l->ngroups; i += n) {
+    for (n = 1; i + n < l->ngroups && sorted[i + n]->rank == sorted[i]->rank &&
+                !strcmp(sorted[i + n]->name, sorted[i]->name);) n++;
+    for (int t = 0; t < n; t++) {
+      const sli_group *g = sorted[i + t];
+      const char *name = n > 1 ? sli_arena_format(&l->arena, "%s.%d", g->name, t) : g->name;
+      bool marked = strchr(name, '#') || !g->rank;
+      names[g - l->groups] = marked ? name : sli_arena_format(&l->arena, "%s#%d", name, g->rank);
+    }
+  }
+  for (int i = 0; i < l->ngroups; i++) l->groups[i].name = names[i];
+  free(sorted);
+  free(names);
+}
+
+/* ---- the pass ----------------------------------------------------------------------------- */
+
+void sli_lower_group(sli_lowering *l) {
+  sl_graph *g = l->g;
+  size_t n = (size_t)g->nnodes;
+  levels x = {.l = l, .level = sli_arena_alloc(&l->arena, n * sizeof *x.level),
+              .back = sli_arena_alloc(&l->arena, n), .early = sli_arena_alloc(&l->arena, n)};
+  find_ways(&x);
+  find_levels(&x);
+  put_off(&x);
+  int places = (l->stages + 1) * l->ranks;
+  l->newest = sli_arena_alloc(&l->arena, (size_t)places * sizeof *l->newest);
+  for (int i = 0; i < places; i++) l->newest[i] = SL_NONE;
+  l->group_of = sli_arena_alloc(&l->arena, n * sizeof *l->group_of);
+  for (int i = 0; i < g->nnodes; i++) {
+    kin k = kin_of(l, &x, g->nodes[i]);
+    int at = find_group(l, g->nodes[i], &k);
+    if (at == SL_NONE) at = add_group(l, g->nodes[i], &k);
+    sli_group *group = &l->groups[at];
+    SLI_GROW(group->nodes, (size_t)group->nnodes, group->node_capacity);
+    group->nodes[group->nnodes++] = g->nodes[i];
+    l->group_of[i] = at;
+  }
+  tell_apart(l);
+}

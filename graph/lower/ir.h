@@ -1,0 +1,250 @@
+/* What the lowering passes share.
+ *
+ * Pass by pass: nodes are gathered into groups (one becomes one actor), tensors
+ * that leave their group into bundles (one becomes one register), quotas are
+ * set, and groups and bundles are written down as a plan. Groups and bundles
+ * are known by index; their order follows the graph, so two processes lower
+ * the same graph to the same plan. */
+#ifndef SLUICE_GRAPH_LOWER_H
+#define SLUICE_GRAPH_LOWER_H
+
+#include <sluice/lower.h>
+
+#include "graph/graph.h"
+#include "graph/lower/kinds.h"
+#include "graph/share/sbp.h"
+#include "graph/schedule/schedules.h"
+
+/* How often something happens: once per tick, per microbatch, per step, or every
+ * store_every steps. */
+typedef enum sli_rate { SLI_PER_TICK, SLI_PER_MICROBATCH, SLI_PER_STEP, SLI_PER_STORE } sli_rate;
+
+/* Nodes that run together: one actor. */
+typedef struct sli_group {
+  const char *name;      /* "F2", "load0", "clip" */
+  sl_class cls;
+  int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
+  int rank;              /* which of the stage's devices */
+  int phase;
+  int level, part, axis; /* see lower_group.c */
+  int depth;             /* of an exchange after all ticks: one more than of those it reads from;
+                            0: not known yet (lower_lanes.c) */
+  bool back;             /* of the way back */
+  sli_rate rate;
+  bool host;             /* runs beside the passes, on the device's host queue */
+  int nnodes;
+  size_t node_capacity;
+  sli_node **nodes;
+  int ninputs, noutputs; /* bundles read and written */
+  size_t input_capacity, output_capacity;
+  int *inputs, *outputs; /* ports in this order */
+  size_t workspace_bytes;
+  double seconds;
+  int32_t actor;
+  int before;            /* the group of this device made before it, or SL_NONE */
+} sli_group;
+
+/* Tensors that travel together: one register. */
+typedef struct sli_bundle {
+  const char *name, *quota_name;
+  int twins;             /* of this name on its device, before it */
+  int producer;          /* group, or SL_NONE: parameters nobody updates */
+  int nconsumers;
+  int *consumers;        /* groups, ascending */
+  sli_rate rate;         /* of its slots */
+  sl_memory memory;
+  int device;
+  bool held;
+  int initial;
+  int quota, quota_most;
+  bool brief;            /* one block's, not to be there for all at once: see lower_lanes.c */
+  bool turn;             /* no data: hands on whose turn it is */
+  int leader;            /* the bundle before it that has the same slots, or SL_NONE */
+  int over;              /* the bundle before it in whose memory it can lie, or SL_NONE */
+  bool covered;          /* one does so */
+  bool credit;           /* stands for the activations of its stage */
+  double activation;
+  size_t bytes, payload_bytes; /* the latter without what aligns tensors */
+  bool stored;           /* checkpoints hold something of it */
+  size_t image;          /* of what is stored: offset of its copy in the slot of `store` */
+  int32_t reg;
+} sli_bundle;
+
+/* Who has to do with each tensor. */
+typedef struct sli_uses {
+  int *producer;      /* [ntensors] group, or SL_NONE */
+  int *count;         /* [ntensors] reading groups */
+  int **groups;       /* [ntensors] ascending, without the producer */
+  int *first, *last;  /* [ntensors] node index within the producing group; first: of all that
+                         have this place, one after another */
+  int *over;          /* [ntensors] the tensor whose place it has: itself, unless one that is
+                         made of it lies over it */
+  bool *summed;       /* [ntensors] accumulated over the step */
+  bool *state;        /* [ntensors] updated in place by its producer */
+} sli_uses;
+
+/* Where a tensor lies: in a bundle's slots, or (bundle SL_NONE) in the workspace
+ * of its group. */
+typedef struct sli_home {
+  int bundle;
+  int group;
+  size_t offset;
+} sli_home;
+
+/* What --schedule auto adds to a row's numbers. */
+enum { SLI_TUNED_STAGES = 64 };
+typedef struct sli_tune {
+  int act_b, act_w, pool, watermark;   /* everywhere */
+  int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
+  int pool_most;                       /* a pool of no more than this; 0: the row's */
+  int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
+} sli_tune;
+
+/* What is stored every so many steps, and the callbacks that do it. */
+typedef struct sli_stores sli_stores;
+struct sli_store_user {
+  sli_stores *stores;
+  int stage, rank; /* stage SL_NONE: the commit */
+};
+
+typedef struct sli_lowering {
+  sl_graph *g;
+  const sl_lower_options *options;
+  const sli_schedule *schedule;
+  const sli_kind *kind;  /* of the devices */
+  const char *bf16;      /* how they multiply bf16, where they are to; else NULL */
+  bool narrow;           /* with it: what flows through the model is bf16 as well */
+  bool direct;           /* links may lead from one's own memory into another's */
+  const sli_tune *tune;  /* NULL: the row as it is */
+  bool split;
+  int p, v, stages;      /* devices along the pipeline, chunks, p * v */
+  sli_grid grid;         /* of each stage */
+  bool two_exchanges;    /* what goes along one axis of the grid does not wait for the other's */
+  int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
+  int tensor;            /* planned devices of a stage that have the same rows of data */
+  sli_sharding sharding;
+  bool by_block;         /* the grain: groups end with their block */
+  int m, k;
+  double flops;          /* of a step, forward and back, as one device would do it */
+  int *stage_of;         /* [g->nblocks] */
+  int *device_of, *chunk_of; /* [stages] along the pipeline */
+  int ngroups;
+  size_t group_capacity;
+  sli_group *groups;
+  int *group_of;         /* [g->nnodes] */
+  int *newest;           /* [1 + stages][ranks] see lower_group.c */
+  int nbundles;
+  size_t bundle_capacity;
+  sli_bundle *bundles;
+  sli_home *homes;       /* [g->ntensors] */
+  int *act_b, *act_w;    /* [stages] credits */
+  int *pools;            /* [p] credits of each device of a stage together, 0: no pool */
+  int *watermarks;       /* [p] W such a device may hold back, -1: not lazy */
+  sli_stores *stores;    /* the result's; NULL: a trial */
+  bool store;            /* the plan has store actors */
+  sli_arena arena;
+  sl_plan *plan;
+  sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
+} sli_lowering;
+
+/* All passes below, for one schedule; the plan is the caller's to destroy, also
+ * after a failure. sli_lower_free drops everything else. */
+sl_status sli_lower_once(sli_lowering *l);
+void sli_lower_free(sli_lowering *l);
+/* The best of many: origin says graph, devices and, unless 0, chunks. */
+sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_lowering *out);
+
+sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
+void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
+void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+void sli_lower_over(const sli_lowering *l, sli_uses *u); /* part of it: who lies over whom */
+void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
+void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
+/* Do two groups fill the same lane: of one device, do they do the same for one block each? */
+bool sli_lower_same_lane(const sli_lowering *l, int a, int b);
+/* Whose turn is before whose: as the data goes, level by level, and block by block within a level,
+ * there and back. Below 0: a's. */
+int sli_lower_turn(const sli_lowering *l, int a, int b);
+void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
+sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
+void sli_lower_store_sizes(sli_lowering *l);     /* which depend on quotas */
+sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
+
+/* Fixes the order of passes, if the user or the schedule wants it. */
+sl_status sli_lower_order(sli_lowering *l);
+
+/* The device of a stage with this rank. */
+static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
+  return l->device_of[stage] * l->ranks + rank;
+}
+
+/* What the schedule's formulas see at a stage. */
+sli_at sli_lower_at(const sli_lowering *l, int stage);
+
+/* What one call of a node takes, as far as is known. */
+double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
+
+/* Several devices for a stage. Reads the options; refuses what they say of tensors if there is
+ * no such axis; chooses how calls are shared and has the graph expanded. */
+sl_status sli_lower_grid(sli_lowering *l);
+sl_status sli_lower_check_given(const sl_lower_options *options);
+sl_status sli_lower_share_out(const sli_lowering *l);
+
+/* What devices exchange on modelled hardware: lower_exchange.c. sli_lower_axis_links() completes
+ * l->grid, whose sizes are set. */
+void sli_lower_axis_links(sli_lowering *l);
+sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to); /* two devices' */
+/* Seconds on the way from stage to stage, without the wire. */
+double sli_lower_crossing(const sli_lowering *l);
+/* Of what a group receives from other devices of its stage, by all its nodes. */
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
+/* What a step moves to each device from others of its stage. [devices] */
+uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
+
+/* Programs of checkpoints: the calls that copy what a group updates (how many at
+ * most, and themselves), and the whole program of a store or commit group. */
+int sli_lower_store_calls(const sli_lowering *l, int group);
+int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls);
+sl_program *sli_lower_store_program(sli_lowering *l, int group);
+
+sli_stores *sli_stores_create(const sl_lower_options *options);
+void sli_stores_destroy(sli_stores *stores);
+void sli_stores_keep(sli_stores *stores, const sli_lowering *l);
+void sli_stores_attach(sli_stores *stores, sl_runtime *rt);
+int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *rt, int stage,
+                     int rank, const sl_state_tensor **out);
+
+/* Does the host address the memory of a register? */
+bool sli_register_near(const sl_plan *plan, int32_t reg);
+
+/* What sl_lowered_params() gives. Returns how many. */
+int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
+
+/* Where a group works: in its device's own memory, or the host's. */
+sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
+
+/* Firing to tick, which is also the key of what spans no more than a tick. */
+int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g);
+
+/* What lies out of a reader's reach comes by links: in other processes, on modelled
+ * devices with a crossing time, and in memory the reader does not address. */
+typedef struct sli_links sli_links;
+sli_links *sli_links_create(sli_lowering *l); /* of the lowering's arena */
+/* The register through which a group reads a bundle; *often: it is filled as often as the group
+ * fires, though the bundle is not. */
+int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g, bool *often);
+/* When all groups are in the plan. */
+void sli_links_close(sli_lowering *l, sli_links *x);
+/* Do copies between spaces answer to this quota here? */
+bool sli_lower_copies(const sli_lowering *l, const char *quota_name);
+
+/* The last that the user gives for a quota at a stage, or 0. */
+int sli_lower_given(const sli_lowering *l, const char *name, int stage);
+
+/* Tensors that its nodes make, at most. */
+int sli_group_results(const sli_group *group);
+
+/* The bundles that a group's node arguments refer to, by port: inputs first. */
+int sli_group_port(const sli_group *group, int bundle, bool output);
+
+#endif

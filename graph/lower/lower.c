@@ -1,0 +1,433 @@
+/* Lowering, from end to end, and what the result offers. */
+#include "graph/lower/ir.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STORE_EVERY = 1000000 };
+
+/* One output that inference delivers. */
+typedef struct output_sink {
+  sl_sink sink;
+  sl_lowered *lowered;
+  const char *name;
+  sl_type type;
+} output_sink;
+
+struct sl_lowered {
+  sl_graph *g;
+  sl_lower_options options;
+  char *schedule;
+  int chunks, stages, ranks, alike;
+  uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
+  double flops;
+  const char *products, *tensors;
+  sl_plan *plan;
+  int nparams;
+  const sl_param_info *params;
+  int nquotas;
+  sl_quota *quotas;
+  sl_runtime *rt; /* where failures go */
+  sl_sink step_sink;
+  output_sink *outputs;
+  sli_stores *stores;
+  sli_arena arena;
+};
+
+/* ---- reports ------------------------------------------------------------------ */
+
+/* The loss of a tick: of all devices that have a part, each by its share. */
+static double whole_loss(const sl_graph *g, int n, const void *const *values) {
+  if (!g->nlosses) return *(const double *)values[0];
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += g->losses[i].share * *(const double *)values[i];
+  return sum;
+}
+
+/* losses(part ...), attrs.user = sl_lowered -> the sum over a step's microbatches (acc). */
+static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static void losses_cpu(const sl_call *call) {
+  const sl_lowered *l = call->attrs->user;
+  const sl_tick *tick = &call->tick;
+  double loss = whole_loss(l->g, call->nin, call->in), *sum = call->out[0];
+  double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
+  *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
+  if (isfinite(loss) || !l->rt) return;
+  char text[128];
+  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g",
+           (long long)tick->step, tick->microbatch, loss);
+  sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
+}
+
+static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
+                                .infer = losses_infer, .cpu = losses_cpu, .accumulates = 1};
+
+static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)n;
+  sl_lowered *l = ctx;
+  if (!l->options.on_step) return;
+  sl_step_report report = {.step = tick->step,
+                           .loss = *(const double *)values[0] / l->plan->microbatches,
+                           .grad_norm = *(const double *)values[1],
+                           .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
+  l->options.on_step(l->options.ctx, &report);
+}
+
+static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)tick, (void)n;
+  output_sink *o = ctx;
+  const sl_lower_options *options = &o->lowered->options;
+  if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
+}
+
+static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
+                       const sl_sink *sink, bool per_step) {
+  sl_attrs attrs = {.user = sink};
+  sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
+  n->per_step = per_step;
+}
+
+/* The sum of a step's losses, which come tick by tick. */
+static sl_tensor *add_losses(sl_lowered *l) {
+  sl_graph *g = l->g;
+  int count = SLI_MAX(g->nlosses, 1);
+  sl_tensor *parts[count];
+  for (int i = 0; i < count; i++) parts[i] = g->nlosses ? g->losses[i].tensor : g->loss;
+  const sl_attrs attrs = {.user = l};
+  sli_node *n = sli_graph_node(g, &losses_op, "report:loss", &attrs, SL_CLASS_L, -1, count, parts,
+                               1);
+  n->accumulate_span = 1;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
+  return sli_node_output(g, n, 0, "losses");
+}
+
+static void add_reports(sl_lowered *l) {
+  sl_graph *g = l->g;
+  if (!g->options.infer) {
+    sl_tensor *values[] = {add_losses(l), g->grad_norm};
+    l->step_sink = (sl_sink){take_step, l};
+    add_report(g, "report:step", 2, values, &l->step_sink, true);
+    return;
+  }
+  l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
+  for (int i = 0; i < g->noutputs; i++) {
+    output_sink *o = &l->outputs[i];
+    *o = (output_sink){{take_output, o}, l, g->outputs[i].name, g->outputs[i].tensor->type};
+    add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
+               &o->sink, false);
+  }
+}
+
+/* ---- what the result offers ------------------------------------------------------- */
+
+static bool is_kept(const sl_lowered *to, const sl_quota *quota) {
+  for (int i = 0; i < to->nquotas; i++)
+    if (to->quotas[i].stage == quota->stage && to->quotas[i].slots == quota->slots &&
+        !strcmp(to->quotas[i].name, quota->name))
+      return true;
+  return false;
+}
+
+static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
+  to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->p) * sizeof *to->quotas);
+  for (int d = 0; d < l->p; d++) { /* stage d lies on device d */
+    if (l->pools[d]) to->quotas[to->nquotas++] = (sl_quota){"pool", d, l->pools[d]};
+    if (l->watermarks[d] > 0)
+      to->quotas[to->nquotas++] = (sl_quota){"watermark", d, l->watermarks[d]};
+  }
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held || b->turn) continue;
+    if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
+    sl_quota quota = {b->quota_name, l->groups[b->producer].stage, b->quota};
+    if (is_kept(to, &quota)) continue;
+    quota.name = sli_arena_strdup(&to->arena, quota.name);
+    to->quotas[to->nquotas++] = quota;
+  }
+}
+
+void sli_lower_free(sli_lowering *l) {
+  for (int i = 0; i < l->ngroups; i++) {
+    free(l->groups[i].nodes);
+    free(l->groups[i].inputs);
+    free(l->groups[i].outputs);
+  }
+  free(l->groups);
+  free(l->bundles);
+  sli_arena_fini(&l->arena);
+}
+
+sl_status sli_lower_once(sli_lowering *l) {
+  sl_status status = sli_lower_place(l);
+  if (status) return status;
+  sli_lower_group(l);
+  sli_lower_bundle(l);
+  sli_lower_lanes(l);
+  sli_lower_store(l);
+  status = sli_lower_quotas(l);
+  if (status) return status;
+  sli_lower_store_sizes(l);
+  return sli_lower_plan(l);
+}
+
+static bool is_auto(const sl_lower_options *o) {
+  return o->schedule && !strcmp(o->schedule, "auto");
+}
+
+/* Only where there are several processes is the library looked for. */
+static sl_status check_links(const sl_lower_options *o, sli_lowering *l) {
+  sl_gpu_links links = o->devices.links;
+  if (!l->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
+  sl_status status = l->kind->direct();
+  l->direct = !status;
+  return links == SL_LINKS_DIRECT ? status : SL_OK;
+}
+
+static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
+  sl_status status = sli_kind_find(o->devices.kind, &l->kind);
+  if (!status) status = check_links(o, l);
+  if (status) return status;
+  l->p = o->stages ? o->stages : 1;
+  l->v = o->chunks;
+  if (l->p < 1 || l->v < 0)
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
+  if (o->store_every > INT32_MAX / ((int64_t)l->m * l->k) || o->store_every > MOST_STORE_EVERY)
+    return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
+                   "%d pieces", (long long)o->store_every, l->m, l->k);
+  if (is_auto(o)) return SL_OK;
+  l->schedule = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
+  if (!l->schedule) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
+  l->split = l->schedule->split;
+  if (o->backward) {
+    l->split = !strcmp(o->backward, "split");
+    if (!l->split && strcmp(o->backward, "fused"))
+      return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
+  }
+  if (!l->v) l->v = sl_schedule_chunks(l->schedule->name);
+  if (l->schedule->chunks_fixed && l->v != l->schedule->chunks)
+    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", l->schedule->name,
+                   l->schedule->chunks, l->v);
+  l->stages = l->p * l->v;
+  return SL_OK;
+}
+
+/* ---- passes over the graph ---------------------------------------------------------- */
+
+/* What the passes of a step compute, however it is shared out. */
+static double count_flops(const sl_graph *g, const sli_lowering *l) {
+  double sum = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->cls == SL_CLASS_L || n->cls == SL_CLASS_U) continue;
+    for (int k = 0; k < l->k; k++) {
+      double flops, bytes;
+      int v = 0;
+      while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
+      sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
+                    n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
+      sum += flops * l->m;
+    }
+  }
+  return sum;
+}
+
+static sl_status recompute(sli_lowering *l) {
+  const char *what = l->options->recompute;
+  if (!what || !strcmp(what, "none")) return SL_OK;
+  bool full = !strcmp(what, "full");
+  if (!full && strcmp(what, "selective"))
+    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", what);
+  sli_pass_recompute(l->g, full);
+  return SL_OK;
+}
+
+static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
+  sl_status status = sli_lower_check_given(l->options);
+  if (!status) status = sli_pass_cut(g);
+  if (!status) status = sli_pass_gradients(g);
+  if (!status) status = sli_pass_pieces(g);
+  if (!status) l->flops = count_flops(g, l);
+  if (!status && sli_grid_ranks(&l->grid) > 1) {
+    if (l->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
+    status = sli_lower_share_out(l);
+  }
+  return status ? status : recompute(l);
+}
+
+/* What is multiplied, as asked for and as far as the devices can. */
+static sl_status check_dtype(const sl_lower_options *o, sli_lowering *l) {
+  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
+    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
+  l->bf16 = o->dtype == SL_BF16 && l->kind->bf16 ? l->kind->bf16() : NULL;
+  l->narrow = l->bf16 && l->kind->narrow;
+  if (!l->bf16 || l->narrow || l->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
+                 "with --shard parameters no device has them for a step: --shard gradients, or "
+                 "--dtype fp32");
+}
+
+/* Passes over the graph, once, and then the lowering itself. */
+static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
+  enum { MOST_CHUNKS = 3 };
+  sl_graph *g = l->g;
+  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, l);
+  if (status) return status;
+  if (l->bf16) sli_pass_products(g);
+  add_reports(to);
+  if (l->narrow) {
+    sli_pass_narrow(g);
+    sli_pass_pad(g);
+  }
+  if (!is_auto(l->options)) return sli_lower_once(l);
+  const sli_lowering origin = *l;
+  return sli_lower_auto(&origin, MOST_CHUNKS, l);
+}
+
+sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
+  if (sl_graph_status(g)) return sl_graph_status(g);
+  sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
+                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
+  sl_status status = check_options(options, &l);
+  if (!status) status = sli_lower_grid(&l);
+  if (!status) status = check_dtype(options, &l);
+  if (status) return status;
+  sl_lowered *to = sli_calloc(1, sizeof *to);
+  to->g = g;
+  to->options = *options;
+  to->stores = l.stores = sli_stores_create(options);
+  status = run_passes(to, &l);
+  to->plan = l.plan;
+  if (!status) {
+    to->schedule = sli_format(is_auto(options) ? "auto (%s)" : "%s", l.schedule->name);
+    to->chunks = l.v;
+    to->stages = l.stages;
+    to->ranks = l.ranks;
+    to->alike = l.grid.alike ? sli_grid_ranks(&l.grid) : 1;
+    to->flops = l.flops;
+    to->products = l.bf16 ? l.bf16 : sl_dtype_name(SL_F32);
+    to->tensors = sl_dtype_name(l.narrow ? SL_BF16 : SL_F32);
+    to->exchanged = sli_lower_exchanged(&l, &to->arena);
+    to->nparams = sli_params_keep(&l, &to->arena, &to->params);
+    keep_quotas(to, &l);
+    sli_stores_keep(to->stores, &l);
+  }
+  sli_lower_free(&l);
+  if (status) {
+    sl_lowered_destroy(to);
+    return status;
+  }
+  *out = to;
+  return SL_OK;
+}
+
+void sl_lowered_destroy(sl_lowered *l) {
+  if (!l) return;
+  sl_plan_destroy(l->plan);
+  sli_stores_destroy(l->stores);
+  free(l->schedule);
+  sli_arena_fini(&l->arena);
+  free(l);
+}
+
+const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
+const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
+int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
+const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
+const char *sl_lowered_tensors(const sl_lowered *l) { return l->tensors; }
+
+void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) {
+  l->rt = rt;
+  sli_stores_attach(l->stores, rt);
+}
+
+int sl_lowered_stages(const sl_lowered *l) { return l->stages; }
+int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
+int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
+double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
+
+void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
+  sl_plan_moved(l->plan, to);
+  for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
+    to[d][SL_TRAFFIC_TENSOR] = l->exchanged[d][SLI_AXIS_TENSOR];
+    to[d][SL_TRAFFIC_DATA] = l->exchanged[d][SLI_AXIS_DATA];
+  }
+}
+
+int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
+                     const sl_state_tensor **out) {
+  return sli_stores_state(l->stores, l->plan, rt, stage, rank, out);
+}
+
+void sl_lowered_quotas(const sl_lowered *l,
+                       void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx) {
+  for (int i = 0; i < l->nquotas; i++)
+    fn(ctx, l->quotas[i].name, l->quotas[i].stage, l->quotas[i].slots);
+}
+
+static bool is_activation(const char *name) { return !strncmp(name, "act.", 4); }
+
+static bool quota_names(const sl_quota *q, const char *name, int stage) {
+  bool both = !strcmp(q->name, "act") && is_activation(name);
+  return (both || !strcmp(q->name, name)) && (q->stage == SL_NONE || q->stage == stage);
+}
+
+/* The largest growth of a stage's activation registers among the changes. */
+static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quota_change *changes,
+                        int n, int stage) {
+  int growth = 0;
+  for (int i = 0; i < n; i++) {
+    const sl_register *r = &plan->regs[changes[i].reg];
+    if (is_activation(r->quota_name) && plan->actors[r->producer].stage == stage)
+      growth = SLI_MAX(growth, changes[i].slots - sl_runtime_quota(rt, changes[i].reg));
+  }
+  return growth;
+}
+
+/* What crosses to and from a stage must be able to hold what the stage holds. */
+static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
+  static const char *const followers[] = {"fwd", "bwd", "dy", "load", "kv", "h2d",
+                                           "d2h", "d2d"};
+  int given = n;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    bool follows = false;
+    for (size_t f = 0; f < SLI_COUNT(followers); f++) follows |= !strcmp(r->quota_name, followers[f]);
+    if (!follows || r->producer == SL_NONE) continue;
+    int stage = plan->actors[r->producer].stage, growth = 0;
+    for (int s = stage - 1; s <= stage + 1; s++)
+      growth = SLI_MAX(growth, stage_growth(plan, rt, changes, given, s));
+    if (!strcmp(r->quota_name, "kv")) growth = (growth + plan->pieces - 1) / plan->pieces;
+    int slots = SLI_MIN(sl_runtime_quota(rt, i) + growth, SLI_MAX(r->quota, r->quota_most));
+    if (growth) changes[n++] = (sl_quota_change){i, slots};
+  }
+  return n;
+}
+
+sl_status sl_lowered_set_quota(const sl_lowered *l, sl_runtime *rt, const sl_quota *quota) {
+  const sl_plan *plan = l->plan;
+  sl_quota_change *changes = sli_calloc((size_t)plan->nregs, sizeof *changes);
+  int n = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (r->producer == SL_NONE || r->held || !r->quota_most) continue;
+    if (quota_names(quota, r->quota_name, plan->actors[r->producer].stage))
+      changes[n++] = (sl_quota_change){i, quota->slots};
+  }
+  sl_status status = n ? SL_OK : sl_fail(SL_E_USAGE, "no register answers to quota %s that could "
+                                         "be changed while it runs", quota->name);
+  if (!status) status = sl_runtime_set_quotas(rt, follow(plan, rt, changes, n), changes);
+  free(changes);
+  return status;
+}
+
+int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {
+  *out = l->params;
+  return l->nparams;
+}

@@ -1,0 +1,120 @@
+/* Outputs that lie over inputs.
+ *
+ * A call that takes its input element by element, or row by row, can write what it makes
+ * where it reads: its row says of which inputs that is true (sl_op.over). It is allowed where
+ * nobody needs the input afterwards: its own group has made it, no other reads it, and this
+ * call is the last to read it. Then both have one place, that of the output: in the workspace
+ * one interval instead of two that overlap; and where the output is for others, the input is
+ * made in the slot that will hand the output on. So a chain of such calls, last to first, has
+ * one place all along.
+ *
+ * What must hold of every program is simple, and checked: no call writes where something lies
+ * that is still to be read, but for an input that its row allows it to write over. */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+
+/* ---- finding them ------------------------------------------------------------------- */
+
+static const sl_type *variant_type(const sli_node *n, int variant, bool out, int i) {
+  if (!n->shapes) return out ? &n->out_type[i] : &n->in_type[i];
+  return out ? &n->shapes[variant].out[i] : &n->shapes[variant].in[i];
+}
+
+static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int output) {
+  for (int v = 0; v < SLI_MAX(l->g->nvariants, 1); v++)
+    if (!sl_type_equal(variant_type(n, v, false, input), variant_type(n, v, true, output)))
+      return false;
+  return true;
+}
+
+/* May output o lie over this tensor, as every input that it is? */
+static bool allows(const sli_node *n, int o, const sl_tensor *t) {
+  if (o >= SL_OVERS) return false;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] == t && !(i < 32 && n->op->over[o] >> i & 1)) return false;
+  return true;
+}
+
+/* Is this group alone in having to do with the tensor, and done with it behind its node `at`? */
+static bool dies_at(const sli_uses *u, int group, int at, const sl_tensor *t) {
+  int id = t->id;
+  return u->producer[id] == group && !u->count[id] && u->last[id] == at && !t->param &&
+         !u->summed[id] && !u->state[id];
+}
+
+/* The input that output o of a group's node `at` takes the place of, or NULL. */
+static const sl_tensor *find_input(const sli_lowering *l, const sli_uses *u, int group, int at,
+                                   int o) {
+  const sli_node *n = l->groups[group].nodes[at];
+  const sl_tensor *out = n->out[o];
+  if (!out || out->param || u->summed[out->id] || u->state[out->id]) return NULL;
+  for (int i = 0; i < n->nin; i++) {
+    const sl_tensor *t = n->in[i];
+    if (t && dies_at(u, group, at, t) && allows(n, o, t) && u->over[t->id] == t->id &&
+        is_one_type(l, n, i, o))
+      return t;
+  }
+  return NULL;
+}
+
+void sli_lower_over(const sli_lowering *l, sli_uses *u) {
+  for (int t = 0; t < l->g->ntensors; t++) u->over[t] = t;
+  for (int gi = 0; gi < l->ngroups; gi++) {
+    const sli_group *g = &l->groups[gi];
+    if (g->cls == SL_CLASS_C || g->rate != SLI_PER_TICK) continue;
+    for (int i = g->nnodes - 1; i >= 0; i--)
+      for (int o = 0; o < g->nodes[i]->nout; o++) {
+        const sl_tensor *t = find_input(l, u, gi, i, o);
+        if (!t) continue;
+        int place = u->over[g->nodes[i]->out[o]->id];
+        u->over[t->id] = place;
+        u->first[place] = SLI_MIN(u->first[place], u->first[t->id]);
+      }
+  }
+}
+
+/* ---- what must hold ----------------------------------------------------------------- */
+
+/* Where a group's own tensor lies, and between which of its nodes it is needed. */
+typedef struct span {
+  const sl_tensor *tensor;
+  int made, last;
+} span;
+
+static bool overlap(const sli_lowering *l, const sl_tensor *a, const sl_tensor *b) {
+  const sli_home *x = &l->homes[a->id], *y = &l->homes[b->id];
+  return x->bundle == y->bundle && x->offset < y->offset + sl_type_bytes(&b->type) &&
+         y->offset < x->offset + sl_type_bytes(&a->type);
+}
+
+/* Writing `now` must leave `other` whole, made before or by the same call. */
+static void check_pair(const sli_lowering *l, const sli_group *g, const span *now,
+                       const span *other) {
+  if (other->last < now->made || now->tensor == other->tensor) return;
+  if (!overlap(l, now->tensor, other->tensor)) return;
+  const sli_node *n = g->nodes[now->made];
+  bool over = other->last == now->made && other->made < now->made &&
+              allows(n, now->tensor->output, other->tensor) &&
+              l->homes[now->tensor->id].offset == l->homes[other->tensor->id].offset;
+  SLI_CHECK(over, "group %s: %s writes %s over %s, which is still needed", g->name, n->name,
+            now->tensor->name, other->tensor->name);
+}
+
+static void check_group(const sli_lowering *l, const sli_uses *u, const sli_group *g) {
+  span *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
+  int count = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_tensor *t = g->nodes[i]->out[o];
+      if (!t || t->param) continue;
+      bool kept = u->count[t->id] || u->summed[t->id] || u->state[t->id];
+      all[count++] = (span){t, i, kept ? g->nnodes : u->last[t->id]};
+      for (int k = 0; k + 1 < count; k++) check_pair(l, g, &all[count - 1], &all[k]);
+    }
+  free(all);
+}
+
+void sli_lower_check_places(const sli_lowering *l, const sli_uses *u) {
+  for (int i = 0; i < l->ngroups; i++) check_group(l, u, &l->groups[i]);
+}

@@ -1,0 +1,364 @@
+/* Checkpoints as actors.
+ *
+ * What a stage would need to go on after a step lies in the registers its update
+ * writes: parameters, and the optimizer's private state. Every N steps the
+ * update copies them, as they lie, into one more register, `store`, whose key
+ * map sits the other steps out. A store actor reads it, hands it to whoever
+ * writes files and leaves a receipt; it has a queue and a thread of its own, so
+ * it may wait for a disk as long as it must. The quota of `store` is all that
+ * ties it to the training: with one slot, the update of a step that is to be
+ * stored waits until the last copy has been written. The commit actor reads the
+ * receipts of all stages: a checkpoint is whole when it fires.
+ *
+ *     update0 -> store@0 -> store0 -> written@0 \
+ *     update1 -> store@1 -> store1 -> written@1 -> commit
+ *
+ * Where parameters have two slots, both versions are kept: the next step reads
+ * the older one.
+ *
+ * Where a stage lies on several devices, all this is done on each of them that has
+ * something which none of lower rank has. */
+#include "graph/lower/ir.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups and bundles ---------------------------------------------------------- */
+
+static int versions(const sli_bundle *b) { return b->held ? 1 : b->initial; }
+
+/* The stage of a parameter or of the optimizer's state; SL_NONE: it is neither. */
+static int state_stage(const sli_lowering *l, const sl_tensor *t) {
+  int bundle = l->homes[t->id].bundle;
+  if (bundle == SL_NONE) return SL_NONE;
+  if (t->param) return l->stage_of[t->home];
+  const sli_bundle *b = &l->bundles[bundle];
+  bool state = b->producer != SL_NONE && b->memory == SL_MEMORY_OPTIMIZER;
+  return state ? l->groups[b->producer].stage : SL_NONE;
+}
+
+/* Marks what checkpoints hold something of: all that is updated and no replica. */
+static void mark_stored(sli_lowering *l) {
+  for (int i = 0; i < l->g->ntensors; i++) {
+    const sl_tensor *t = l->g->tensors[i];
+    if (t->replica || state_stage(l, t) == SL_NONE) continue;
+    sli_bundle *b = &l->bundles[l->homes[i].bundle];
+    b->stored = b->producer != SL_NONE;
+  }
+}
+
+/* The bundle in which a group hands over copies of what it updates, or SL_NONE. */
+static int copies_of(const sli_lowering *l, const sli_group *g) {
+  for (int i = 0; i < g->noutputs; i++)
+    if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
+  return SL_NONE;
+}
+
+static bool updates_stored(const sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  for (int i = 0; i < g->noutputs; i++)
+    if (l->bundles[g->outputs[i]].stored) return true;
+  return false;
+}
+
+static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
+  SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
+  l->groups[l->ngroups] = (sli_group){
+      .name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
+      .device = stage == SL_NONE ? 0 : sli_lower_device(l, stage, rank),
+      .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage], .rate = SLI_PER_STORE,
+      .host = true};
+  return l->ngroups++;
+}
+
+/* "@0", "@0#1" on the stage's second device. */
+static const char *name_at(sli_lowering *l, const char *name, int stage, int rank) {
+  return rank ? sli_arena_format(&l->arena, "%s%d#%d", name, stage, rank)
+              : sli_arena_format(&l->arena, "%s%d", name, stage);
+}
+
+/* The number tells registers of one name apart: 1, 2, ... */
+static void add_link(sli_lowering *l, const char *name, int number, int from, int to,
+                     size_t bytes) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  sli_group *a = &l->groups[from], *b = &l->groups[to];
+  int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers), at = l->nbundles++;
+  const char *full = number == 1 ? sli_arena_format(&l->arena, "%s@", name)
+                                 : sli_arena_format(&l->arena, "%s.%d@", name, number);
+  consumers[0] = to;
+  l->bundles[at] = (sli_bundle){
+      .name = name_at(l, full, a->stage, a->rank), .quota_name = name,
+      .producer = from, .nconsumers = 1, .consumers = consumers, .rate = SLI_PER_STORE,
+      .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes, .leader = SL_NONE,
+      .over = SL_NONE};
+  SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
+  a->outputs[a->noutputs++] = at;
+  SLI_GROW(b->inputs, (size_t)b->ninputs, b->input_capacity);
+  b->inputs[b->ninputs++] = at;
+}
+
+/* A slot of `written`. */
+typedef struct letter {
+  char receipt[SL_RECEIPT_BYTES];
+  uint64_t stored; /* 1: the state is; 0: it could not be, and nothing is committed */
+} letter;
+
+/* The updates of a stage on one of its devices may be several groups, one for each block. */
+static void add_store(sli_lowering *l, int stage, int rank, int commit) {
+  int store = SL_NONE, updates = l->ngroups;
+  for (int i = 0; i < updates; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->phase != SLI_PHASE_UPDATE || g->stage != stage || g->rank != rank) continue;
+    if (!updates_stored(l, i)) continue;
+    if (store == SL_NONE) store = add_group(l, name_at(l, "store", stage, rank), stage, rank);
+    add_link(l, "store", l->groups[store].ninputs + 1, i, store, 0);
+  }
+  if (store != SL_NONE) add_link(l, "written", 1, store, commit, sizeof(letter));
+}
+
+void sli_lower_store(sli_lowering *l) {
+  if (!l->stores || !l->options->store_every || l->g->options.infer) return;
+  l->store = true;
+  mark_stored(l);
+  int commit = add_group(l, "commit", SL_NONE, 0);
+  for (int s = 0; s < l->stages; s++)
+    for (int r = 0; r < l->ranks; r++) add_store(l, s, r, commit);
+}
+
+void sli_lower_store_sizes(sli_lowering *l) {
+  for (int i = 0; i < l->nbundles && l->store; i++) {
+    sli_bundle *to = &l->bundles[i];
+    if (to->rate != SLI_PER_STORE || l->groups[to->producer].rate == SLI_PER_STORE) continue;
+    const sli_group *by = &l->groups[to->producer];
+    for (int k = 0; k < by->noutputs; k++) {
+      sli_bundle *b = &l->bundles[by->outputs[k]];
+      if (!b->stored) continue;
+      b->image = to->bytes;
+      to->bytes += (size_t)versions(b) * b->bytes;
+    }
+  }
+}
+
+/* ---- what is kept, by name --------------------------------------------------------- */
+
+/* One tensor a device goes on from: where it lies, and where its copy does. */
+typedef struct item {
+  const char *name;
+  sl_type type;
+  const sl_shard *shard;
+  bool replica;
+  int32_t reg;
+  int version;    /* of its register's initial ones; the last is the newest */
+  size_t offset;  /* within the register's slot */
+  int input;      /* of the store actor: which `store` has its copy */
+  size_t image;   /* within the slot of that */
+} item;
+
+typedef struct device_store {
+  int stage, rank, count;
+  size_t capacity;
+  item *items;
+  sl_state_tensor *tensors; /* [count] scratch of the store actor */
+} device_store;
+
+struct sli_stores {
+  sl_lower_options options;
+  sl_runtime *rt;     /* where failures go */
+  atomic_bool failed; /* a state could not be stored: set by its thread, nothing is committed
+                         after it; relaxed, the receipts order the rest */
+  int stages, ranks;
+  device_store *all;  /* [stages][ranks] */
+};
+
+sli_stores *sli_stores_create(const sl_lower_options *options) {
+  sli_stores *s = sli_calloc(1, sizeof *s);
+  s->options = *options;
+  return s;
+}
+
+void sli_stores_destroy(sli_stores *s) {
+  if (!s) return;
+  for (int i = 0; i < s->stages * s->ranks; i++) {
+    free(s->all[i].items);
+    free(s->all[i].tensors);
+  }
+  free(s->all);
+  free(s);
+}
+
+void sli_stores_attach(sli_stores *s, sl_runtime *rt) { s->rt = rt; }
+
+static device_store *store_of(const sli_stores *s, int stage, int rank) {
+  return &s->all[stage * s->ranks + rank];
+}
+
+/* Which input of its store group has the copies of what a group updates. */
+static int store_input(const sli_lowering *l, int update) {
+  int copies = copies_of(l, &l->groups[update]);
+  if (copies == SL_NONE) return SL_NONE;
+  return sli_group_port(&l->groups[l->bundles[copies].consumers[0]], copies, false);
+}
+
+static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
+  const sli_home *home = &l->homes[t->id];
+  const sli_bundle *b = &l->bundles[home->bundle];
+  sli_arena *arena = &l->g->arena;
+  bool copied = l->store && b->producer != SL_NONE;
+  int n = versions(b), input = copied ? store_input(l, b->producer) : SL_NONE;
+  for (int v = 0; v < n; v++) {
+    SLI_GROW(s->items, (size_t)s->count, s->capacity);
+    const char *name = sli_arena_strdup(arena, t->name);
+    for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
+    s->items[s->count++] = (item){name, t->type, t->shard, t->replica, b->reg, v, home->offset,
+                                  input, b->image + (size_t)v * b->bytes + home->offset};
+  }
+}
+
+/* Parameters in inference are not stored, but are there to be read. */
+void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
+  int n = l->stages * l->ranks;
+  s->stages = l->stages;
+  s->ranks = l->ranks;
+  s->all = sli_calloc((size_t)n, sizeof *s->all);
+  for (int i = 0; i < n; i++)
+    s->all[i] = (device_store){.stage = i / l->ranks, .rank = i % l->ranks};
+  for (int i = 0; i < l->g->ntensors; i++) {
+    const sl_tensor *t = l->g->tensors[i];
+    int stage = state_stage(l, t);
+    if (stage != SL_NONE) keep_tensor(store_of(s, stage, t->rank), l, t);
+  }
+  for (int i = 0; i < n; i++)
+    s->all[i].tensors = sli_calloc((size_t)s->all[i].count, sizeof(sl_state_tensor));
+}
+
+/* ---- programs --------------------------------------------------------------------- */
+
+static const sl_op store_op, commit_op;
+
+/* Copies of all that a group updates, for the steps in which they are wanted. */
+int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
+  const sli_group *g = &l->groups[group];
+  int to = copies_of(l, g), n = 0;
+  if (to == SL_NONE || g->rate == SLI_PER_STORE) return 0;
+  int target = sli_group_port(g, to, true);
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    if (!b->stored || !b->bytes) continue;
+    for (int v = 0; v < versions(b); v++) {
+      bool newest = v + 1 == versions(b);
+      sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
+      sl_type *type = sl_plan_alloc(l->plan, sizeof *type);
+      places[0] = (sl_place){sli_group_port(g, g->outputs[i], newest), 0};
+      places[1] = (sl_place){target, b->image + (size_t)v * b->bytes};
+      *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+      calls[n++] = (sl_program_call){
+          .op = &sl_op_copy, .name = sl_plan_format(l->plan, "store:%s", b->name), .nin = 1,
+          .nout = 1, .in_type = type, .out_type = type, .in = &places[0], .out = &places[1]};
+    }
+  }
+  return n;
+}
+
+int sli_lower_store_calls(const sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  int n = 0;
+  for (int i = 0; i < g->noutputs && l->store; i++)
+    if (l->bundles[g->outputs[i]].stored) n += versions(&l->bundles[g->outputs[i]]);
+  return n;
+}
+
+/* The one call of a store or commit actor: all its inputs, and its receipt. */
+sl_program *sli_lower_store_program(sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  sl_plan *plan = l->plan;
+  sl_program *program = sl_plan_alloc(plan, sizeof *program);
+  int ports = g->ninputs + g->noutputs;
+  sl_place *places = sl_plan_alloc(plan, (size_t)ports * sizeof *places);
+  sl_type *types = sl_plan_alloc(plan, (size_t)ports * sizeof *types);
+  for (int i = 0; i < ports; i++) {
+    int bundle = i < g->ninputs ? g->inputs[i] : g->outputs[i - g->ninputs];
+    places[i] = (sl_place){i, 0};
+    types[i] = SL_TYPE(SL_F32, (int64_t)(l->bundles[bundle].bytes / sizeof(float)));
+  }
+  bool commit = g->stage == SL_NONE;
+  struct sli_store_user *user = sl_plan_alloc(plan, sizeof *user);
+  *user = (struct sli_store_user){l->stores, g->stage, g->rank};
+  *program = (sl_program){.ncalls = 1, .calls = sl_plan_alloc(plan, sizeof(sl_program_call)),
+                          .nbases = ports + 1, .nvariants = 1};
+  program->calls[0] = (sl_program_call){
+      .op = commit ? &commit_op : &store_op, .name = sl_plan_format(plan, "%s", g->name),
+      .attrs = {.user = user}, .nin = g->ninputs, .nout = g->noutputs, .in_type = types,
+      .out_type = types + g->ninputs, .in = places, .out = places + g->ninputs};
+  return program;
+}
+
+static void fail(sli_stores *s, sl_status status) {
+  atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+  if (s->rt) sl_runtime_fail(s->rt, status, sl_detail());
+}
+
+static bool has_failed(sli_stores *s) {
+  return atomic_load_explicit(&s->failed, memory_order_relaxed);
+}
+
+static void run_store(const sl_call *call) {
+  const struct sli_store_user *user = call->attrs->user;
+  sli_stores *all = user->stores;
+  device_store *s = store_of(all, user->stage, user->rank);
+  letter *to = call->out[0];
+  *to = (letter){0};
+  if (has_failed(all) || !all->options.on_store) return;
+  sl_stage_state state = {call->tick.step + 1, s->stage, s->rank, 0, s->tensors};
+  for (int i = 0; i < s->count; i++) {
+    const item *it = &s->items[i];
+    if (it->replica) continue;
+    s->tensors[state.ntensors++] = (sl_state_tensor){
+        .name = it->name, .type = it->type, .shard = it->shard,
+        .data = (const char *)call->in[it->input] + it->image};
+  }
+  sl_status status = all->options.on_store(all->options.store_ctx, &state, to->receipt);
+  if (status) fail(all, status);
+  else to->stored = 1;
+}
+
+static void run_commit(const sl_call *call) {
+  const struct sli_store_user *user = call->attrs->user;
+  sli_stores *all = user->stores;
+  if (has_failed(all) || !all->options.on_stored) return;
+  for (int i = 0; i < call->nin; i++) /* others may be stored by other processes */
+    if (!((const letter *)call->in[i])->stored) return;
+  sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
+                                            call->nin, call->in);
+  if (status) fail(all, status);
+}
+
+/* They may block: their queue has a thread of its own. */
+static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = -1, .nout = 1,
+                               .cpu = run_store};
+static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .cpu = run_commit};
+
+/* ---- between runs -------------------------------------------------------------------- */
+
+/* The slot of a version: the slots of a register that is always full take turns. */
+static int32_t version_slot(const sl_runtime *rt, const sl_register *r, const item *it) {
+  if (r->held || r->producer == SL_NONE) return 0;
+  return (sl_runtime_newest_slot(rt, it->reg) + 1 + it->version) % r->initial;
+}
+
+int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, int stage, int rank,
+                     const sl_state_tensor **out) {
+  const device_store *from = store_of(s, stage, rank);
+  if (!from->count || !sl_runtime_slot(rt, from->items[0].reg, 0)) return 0;
+  for (int i = 0; i < from->count; i++) {
+    const item *it = &from->items[i];
+    int32_t slot = version_slot(rt, &plan->regs[it->reg], it);
+    const char *data = sl_runtime_slot(rt, it->reg, slot);
+    from->tensors[i] = (sl_state_tensor){
+        .name = it->name, .type = it->type, .shard = it->shard, .replica = it->replica,
+        .data = sli_register_near(plan, it->reg) ? data + it->offset : NULL, .reg = it->reg,
+        .slot = slot, .offset = it->offset};
+  }
+  *out = from->tensors;
+  return from->count;
+}

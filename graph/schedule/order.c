@@ -1,0 +1,164 @@
+/* A fixed order of passes: derived, or read from a file.
+ *
+ * Passes that go as soon as they can are not always best: a device that takes what
+ * is there may miss, by a moment, what everybody waits for. With equal stages that
+ * never happens; with latency or uneven stages it can, and some schedules live on
+ * keeping step. So on modelled devices, whose durations are known, a plan also gets
+ * tried with its order fixed: to the one that emerges where nothing takes time to
+ * get from device to device, and to the one of equal passes, which is the published
+ * order. What the virtual clock finds best is kept.
+ *
+ * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one
+ * step in their order, each a class letter and the stage along the model.
+ * Microbatches need no mention, for a pass takes them in their own order. What
+ * else a device does in a step (gradient norm, update) follows the passes. Empty
+ * lines and what stands behind a # do not count. */
+#include "graph/lower/ir.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+static int32_t find_pass(const sl_plan *plan, int32_t queue, const char *name) {
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue && !strcmp(plan->actors[i].name, name)) return i;
+  return SL_NONE;
+}
+
+static bool is_pass(const sl_actor *a) {
+  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W;
+}
+
+static int32_t count_firings(const sl_plan *plan, int32_t queue) {
+  int32_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue) sum += plan->actors[i].firings_per_step;
+  return sum;
+}
+
+/* The passes of one line. */
+static sl_status read_passes(sli_lowering *l, const char *path, int line, int device, char *text) {
+  sl_plan *plan = l->plan;
+  int32_t queue = 2 * device, most = count_firings(plan, queue), n = 0;
+  int32_t *order = sl_plan_alloc(plan, (size_t)most * sizeof *order);
+  char *state = NULL;
+  for (char *word = strtok_r(text, " \t\r\n", &state); word;
+       word = strtok_r(NULL, " \t\r\n", &state)) {
+    int32_t actor = find_pass(plan, queue, word);
+    if (actor == SL_NONE)
+      return sl_fail(SL_E_INPUT, "%s:%d: device %d has no pass %s", path, line, device, word);
+    if (n == most)
+      return sl_fail(SL_E_INPUT, "%s:%d: device %d has more passes than the %d of a step", path,
+                     line, device, most);
+    order[n++] = actor;
+  }
+  for (int32_t i = 0; i < plan->nactors; i++)
+    for (int32_t f = 0; plan->actors[i].queue == queue && !is_pass(&plan->actors[i]) &&
+                        f < plan->actors[i].firings_per_step && n < most; f++)
+      order[n++] = i;
+  plan->queues[queue].order = order;
+  plan->queues[queue].norder = n;
+  return SL_OK;
+}
+
+static sl_status read_line(sli_lowering *l, const char *path, int line, char *text) {
+  text[strcspn(text, "#")] = 0;
+  char *at = text + strspn(text, " \t\r\n"), *end;
+  if (!*at) return SL_OK;
+  long device = strtol(at, &end, 10);
+  if (end == at || *end != ':' || device < 0 || device >= l->devices)
+    return sl_fail(SL_E_INPUT, "%s:%d: a line begins with a device, 0: to %d:", path, line,
+                   l->devices - 1);
+  if (l->plan->queues[2 * device].order)
+    return sl_fail(SL_E_INPUT, "%s:%d: device %ld has an order already", path, line, device);
+  return read_passes(l, path, line, (int)device, end + 1);
+}
+
+static sl_status read_orders(sli_lowering *l, const char *path) {
+  FILE *file = fopen(path, "r");
+  if (!file) return sl_fail(SL_E_INPUT, "%s: %m", path);
+  char *text = NULL;
+  size_t size = 0;
+  sl_status status = SL_OK;
+  for (int line = 1; !status && getline(&text, &size, file) >= 0; line++)
+    status = read_line(l, path, line, text);
+  free(text);
+  fclose(file);
+  return status;
+}
+
+/* ---- choosing ---------------------------------------------------------------------- */
+
+typedef struct order {
+  int32_t n;
+  const int32_t *actors;
+} order;
+
+static void get_orders(const sli_lowering *l, order *out) {
+  for (int d = 0; d < l->devices; d++)
+    out[d] = (order){l->plan->queues[2 * d].norder, l->plan->queues[2 * d].order};
+}
+
+static void set_orders(sli_lowering *l, const order *from) {
+  for (int d = 0; d < l->devices; d++) {
+    l->plan->queues[2 * d].norder = from[d].n;
+    l->plan->queues[2 * d].order = from[d].actors;
+  }
+}
+
+static double predicted_bubble(const sl_plan *plan) {
+  sl_figures f;
+  if (sl_plan_predict(plan, NULL, &f)) return INFINITY; /* the proof will say why */
+  free(f.devices);
+  return f.bubble_fraction;
+}
+
+/* Tries the order that emerges with these durations; a plan that gets stuck with
+ * them has none. */
+static sl_status try_order(sli_lowering *l, const double *seconds, order *best, double *bubble) {
+  sl_status status = sl_plan_fix_order(l->plan, seconds);
+  if (!status) status = sl_plan_finish(l->plan);
+  if (status) return status == SL_E_STUCK ? SL_OK : status;
+  double with = predicted_bubble(l->plan);
+  if (with < *bubble - 1e-9) {
+    *bubble = with;
+    get_orders(l, best);
+  }
+  set_orders(l, best);
+  return SL_OK;
+}
+
+/* Equal passes: a backward that is not split takes two forwards. */
+static double *equal_seconds(const sli_lowering *l) {
+  double *seconds = sli_calloc((size_t)l->plan->nactors, sizeof *seconds);
+  for (int32_t i = 0; i < l->plan->nactors; i++)
+    if (is_pass(&l->plan->actors[i]))
+      seconds[i] = l->plan->actors[i].cls == SL_CLASS_B && !l->split ? 2 : 1;
+  return seconds;
+}
+
+static sl_status choose(sli_lowering *l, bool latency) {
+  order *best = sli_calloc((size_t)l->devices, sizeof *best);
+  double *equal = equal_seconds(l), bubble = predicted_bubble(l->plan);
+  get_orders(l, best);
+  sl_status status = latency ? try_order(l, NULL, best, &bubble) : SL_OK;
+  if (!status) status = try_order(l, equal, best, &bubble);
+  free(equal);
+  free(best);
+  return status;
+}
+
+/* ---- the pass ----------------------------------------------------------------------- */
+
+sl_status sli_lower_order(sli_lowering *l) {
+  const sl_lower_options *o = l->options;
+  if (o->order && strcmp(o->order, "derive")) return read_orders(l, o->order);
+  if (o->order || (l->tune && l->tune->order == 2)) return sl_plan_fix_order(l->plan, NULL);
+  if (l->tune && l->tune->order == 1) return SL_OK;
+  if (!o->devices.kind || strcmp(o->devices.kind, "timed")) return SL_OK;
+  bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0;
+  bool latency = l->schedule->fixed_order && sli_lower_crossing(l) > 0;
+  return latency || !even ? choose(l, latency) : SL_OK;
+}

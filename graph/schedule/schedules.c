@@ -1,0 +1,152 @@
+/* The schedule table. The runtime knows none of these names: a row only sets
+ * placement, quotas and priorities, and the order of passes emerges.
+ *
+ * p devices, v chunks on each, m microbatches of k pieces; device d, chunk c,
+ * stage s along the model, all from 0. Sources of the schedules:
+ *   gpipe        Huang et al., arXiv 1811.06965
+ *   1f1b         Narayanan et al., SOSP 2019
+ *   interleaved  Narayanan et al., arXiv 2104.04473
+ *   zb-h1, zb-h2, zb-v  Qi et al., arXiv 2401.10241
+ *   v-half, v-min       Qi et al., arXiv 2405.15362
+ *   seq1f1b      Sun et al., arXiv 2406.03488 */
+#include "graph/schedule/schedules.h"
+
+#include <string.h>
+
+#include <sluice/lower.h>
+
+#include "base/base.h"
+
+/* ---- credits -------------------------------------------------------------------- */
+
+static int all(const sli_at *at) { return at->m; }
+static int to_the_end(const sli_at *at) { return at->p - at->d; }
+static int there_and_back(const sli_at *at) { return 2 * (at->p - at->d) - 1; }
+static int depth(const sli_at *at) { return at->p; }
+static int twice_depth(const sli_at *at) { return 2 * at->p - 1; }
+
+static int interleaved(const sli_at *at) {
+  int rest = at->v - at->c;
+  return SLI_MIN(at->p * rest, at->p * (rest - 1) + there_and_back(at));
+}
+/* The first device needs most. Behind it a slot more stands for what other chunks
+ * keep, without which a forward would wait for a slot that lies idle. Where groups of
+ * p do not come out even, more such slots keep the bubble small. */
+static int interleaved_pool(const sli_at *at) {
+  int slots = 2 * (at->p - 1 - at->d) + (at->v - 1) * at->p + 1;
+  return at->m % at->p ? slots + SLI_MIN(at->v - 1, 2 * at->d) + 1 : slots + (at->d > 0);
+}
+
+static int along_vee(const sli_at *at) { return 2 * at->p - at->s; }
+static int vee_pool(const sli_at *at) { return 2 * at->p; }
+
+static int half(const sli_at *at) { return at->c ? 3 + at->d / 2 : at->p + 1 - at->d / 2; }
+static int half_pool(const sli_at *at) { return at->p + 2; }
+
+static int third(const sli_at *at) { return (2 * at->p - at->s + (at->p % 3 == 0) + 2) / 3; }
+static int third_pool(const sli_at *at) { return 2 * ((at->p + 4) / 3); }
+
+static int pieces(const sli_at *at) { return at->p - at->d - 1 + at->k; }
+
+/* ---- priorities ------------------------------------------------------------------- */
+
+static int deepest_first(const sli_at *at) { return at->v - 1 - at->c; }
+static int shallowest_first(const sli_at *at) { return at->c; }
+static int furthest_first(const sli_at *at) { return at->p * at->v - 1 - at->s; }
+
+static int nearest_home(const sli_at *at) { return at->s; }
+
+static int position(const sli_at *at) { return at->d; }
+static int twice_position(const sli_at *at) { return 2 * at->d; }
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+static const sli_schedule table[] = {
+    {.name = "gpipe",
+     .summary = "all forwards, then all backwards; memory for every microbatch",
+     .placement = "line", .order = "F B", .act_b = all},
+    {.name = "1f1b",
+     .summary = "one forward, one backward; memory for the stages still ahead",
+     .placement = "line", .order = "F B", .act_b = to_the_end},
+    {.name = "eager-1f1b",
+     .summary = "1f1b with credits for the way back too: hides latency",
+     .placement = "line", .order = "F B", .act_b = there_and_back},
+    {.name = "interleaved",
+     .summary = "several chunks a device, in a loop: a bubble smaller by their number",
+     .placement = "loop", .chunks = 2, .order = "F B", .fixed_order = true, .act_b = interleaved,
+     .pool = interleaved_pool, .rank_f = shallowest_first, .rank_b = deepest_first,
+     .grouped = true},
+    {.name = "zb-h1",
+     .summary = "weight gradients fill the bubble; the peak memory of 1f1b",
+     .placement = "line", .split = true, .order = "F B W", .act_b = to_the_end, .act_w = depth,
+     .watermark = position},
+    {.name = "zb-h2",
+     .summary = "weight gradients fill the bubble; twice the memory, no bubble",
+     .placement = "line", .split = true, .order = "F B W", .act_b = there_and_back,
+     .act_w = twice_depth, .watermark = twice_position},
+    {.name = "zb-v",
+     .summary = "two chunks a device, in a vee; no bubble with the memory of 1f1b",
+     .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true,
+     .order = "F1 B1 B0 W0 F0 W1", .uneven_order = "F1 F0 B0 W0 B1 W1", .fixed_order = true,
+     .act_b = along_vee, .act_w = along_vee, .pool = vee_pool},
+    {.name = "v-half",
+     .summary = "two chunks a device, in a vee; half the memory of 1f1b",
+     .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true, .order = "F B W",
+     .fixed_order = true, .act_b = half, .act_w = half, .pool = half_pool,
+     .rank_f = furthest_first, .rank_b = nearest_home},
+    {.name = "v-min",
+     .summary = "two chunks a device, in a vee; a third of the memory of 1f1b",
+     .placement = "vee", .chunks = 2, .chunks_fixed = true, .split = true, .order = "F B W",
+     .fixed_order = true, .act_b = third, .act_w = vee_pool, .pool = third_pool,
+     .rank_f = furthest_first, .rank_b = nearest_home},
+    {.name = "seq1f1b",
+     .summary = "1f1b over pieces of the sequences: a bubble smaller by their number",
+     .placement = "line", .order = "F B", .fixed_order = true, .act_b = pieces, .in_pieces = true},
+};
+
+const sli_schedule *sli_schedule_first(void) { return table; }
+
+const sli_schedule *sli_schedule_next(const sli_schedule *row) {
+  return row + 1 < table + SLI_COUNT(table) ? row + 1 : NULL;
+}
+
+const sli_schedule *sli_schedule_find(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(table); i++)
+    if (!strcmp(table[i].name, name)) return &table[i];
+  return NULL;
+}
+
+void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,
+                        int *class_order, int *rank) {
+  int place = 1;
+  const char *order = uneven && row->uneven_order ? row->uneven_order : row->order;
+  for (const char *at = order; *at; at++, place++) {
+    bool chunks = at[1] >= '0' && at[1] <= '9';
+    if (*at == sl_class_letter(cls) && (!chunks || at[1] - '0' == chunk)) {
+      *class_order = chunks ? 1 : place; /* told apart by chunk: one class, many ranks */
+      *rank = chunks ? place : 0;
+      return;
+    }
+    at += 1 + chunks;
+    if (!*at) break;
+  }
+  *class_order = *rank = 0; /* what the order does not name comes first */
+}
+
+const char *const *sl_schedule_names(void) {
+  static const char *names[SLI_COUNT(table) + 2];
+  for (size_t i = 0; i < SLI_COUNT(table); i++) names[i] = table[i].name;
+  names[SLI_COUNT(table)] = "auto";
+  return names;
+}
+
+int sl_schedule_chunks(const char *name) {
+  const sli_schedule *row = sli_schedule_find(name);
+  return row && row->chunks ? row->chunks : 1;
+}
+
+const char *sl_schedule_summary(const char *name) {
+  const sli_schedule *row = sli_schedule_find(name);
+  if (!strcmp(name, "auto")) return "searched on the virtual clock, for the memory there is";
+  return row ? row->summary : NULL;
+}

@@ -1,0 +1,394 @@
+/* Boxing: from the way a tensor lies on the devices to the way its readers want it.
+ *
+ * One axis at a time, with three rows of the op table:
+ *
+ *     B -> S   a slice of one's own
+ *     B -> P   the first member's is the sum, the others' are zeros
+ *     S -> B   join what all have                              (all-gather)
+ *     P -> S   slices for all, and the sum of those for one;
+ *              or the sum of that part of what all have        (reduce-scatter)
+ *     P -> B   the same along no dim in particular, and a join (all-reduce)
+ *     S -> S   slices for all, and a join                      (all-to-all)
+ *
+ * Sums are made in the order of the members. Each slice goes to one reader, so what crosses
+ * between devices is what the collective must move, and no more. A few numbers are not
+ * worth three hops: all members read all, and each makes the sum. */
+#include "graph/share/expand.h"
+
+#include <string.h>
+
+enum { SMALL_BYTES = 4096 };
+
+typedef struct boxing {
+  sli_expansion *x;
+  const sli_array *from;
+  sli_array *to;
+  int axis, members;
+} boxing;
+
+/* ---- nodes ---------------------------------------------------------------------- */
+
+/* Work between devices, at the place of what is read (`near`) or of who reads it. */
+static sli_moment boxing_moment(const boxing *b, bool near) {
+  sli_moment at = b->to->made;
+  if (near && at.phase == SLI_PHASE_MAIN) at.block = b->from->made.block;
+  return at;
+}
+
+static const sl_attrs *same_attrs(const boxing *b, const void *user) {
+  int n = b->x->nvariants;
+  sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)n * sizeof *attrs);
+  for (int v = 0; v < n; v++) attrs[v].user = user;
+  return attrs;
+}
+
+/* Bytes of other devices that a call reads: of a joint all that is not its own part, of a sum
+ * so much of each summand as it makes. */
+static double remote_bytes(const boxing *b, const sli_node *n, const sl_type *in,
+                           const sl_type *out) {
+  if (n->nin != b->members || n->cls != SL_CLASS_C) return 0;
+  int own = sli_rank_share(b->x->grid, n->rank, b->axis);
+  if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
+  return (double)(n->nin - 1) * (double)sl_type_bytes(out);
+}
+
+static void note_remote(const boxing *b, sli_node *n) {
+  n->remote_axis = b->axis;
+  n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
+  for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
+    sli_shapes *s = &n->shapes[v];
+    s->remote_bytes = remote_bytes(b, n, s->in, s->out);
+  }
+}
+
+/* `type` [nvariants]: what comes of it; NULL: as the row says. */
+static sl_status add_node(boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
+                          int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
+                          const sl_type *type, sl_tensor **out) {
+  sli_expansion *x = b->x;
+  const char *name = sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->of->name, what,
+                                      x->nboxes);
+  sli_node *n;
+  sli_making m = {.op = op, .name = name, .at = boxing_moment(b, near), .cls = cls, .rank = rank,
+                  .nin = nin, .nout = 1, .in = in, .attrs = attrs, .out = type,
+                  .where = b->from->of->at};
+  sl_status status = sli_expand_node(x, &m, &n);
+  if (status) return status;
+  note_remote(b, n);
+  *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, rank));
+  for (int i = 0; i < nin; i++)
+    (*out)->brief |= in[i]->brief || (in[i]->param && m.at.phase == SLI_PHASE_MAIN);
+  return SL_OK;
+}
+
+/* What is done alone is part of the reader's own work. */
+static sl_class own_class(const boxing *b) {
+  return b->to->made.phase == SLI_PHASE_MAIN ? b->to->made.cls : SL_CLASS_C;
+}
+
+/* Parts [nvariants] of member m along `dim`, or in equal numbers of elements. */
+static const sl_part *parts_of(const boxing *b, int rank, int dim, int member) {
+  sli_expansion *x = b->x;
+  sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
+  for (int v = 0; v < x->nvariants; v++) {
+    sli_layout lies = b->to->lies;
+    lies.axis[b->axis] = (sl_sbp){SL_BROADCAST, 0};
+    sl_type base = sli_local_type(x, b->from->of, lies, rank, v);
+    if (dim >= 0) {
+      parts[v] = sli_axis_part(x, b->from->of, b->axis, dim, member, &base);
+      continue;
+    }
+    int64_t n = sl_type_elements(&base), begin = n * member / b->members;
+    parts[v] = (sl_part){SL_PART_FLAT, 1, {begin}, {n * (member + 1) / b->members - begin}};
+  }
+  return parts;
+}
+
+/* [nvariants], for each the part of it. */
+static const sl_attrs *part_attrs(const boxing *b, int rank, int dim, int member) {
+  const sl_part *parts = parts_of(b, rank, dim, member);
+  sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
+  for (int v = 0; v < b->x->nvariants; v++) attrs[v].user = &parts[v];
+  return attrs;
+}
+
+static sl_status slice(boxing *b, int rank, sl_tensor *t, int dim, int member, sl_class cls,
+                       sl_tensor **out) {
+  const sl_attrs *attrs = part_attrs(b, rank, dim, member);
+  const char *what = sli_arena_format(&b->x->g->arena, "slice%d", member);
+  return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, NULL, out);
+}
+
+/* A join of the members' parts, of `whole` [nvariants]. Where one device stands for all, what
+ * it has in place of their parts may be larger. */
+static sl_status join(boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
+                      const sl_part *const *parts, sl_class cls, sl_tensor **out) {
+  sli_arena *arena = &b->x->g->arena;
+  sl_attrs *attrs = sli_arena_alloc(arena, (size_t)b->x->nvariants * sizeof *attrs);
+  for (int v = 0; v < b->x->nvariants; v++) {
+    sl_part *all = sli_arena_alloc(arena, (size_t)b->members * sizeof *all);
+    for (int m = 0; m < b->members; m++) all[m] = parts[m][v];
+    sl_joint *joint = sli_arena_alloc(arena, sizeof *joint);
+    *joint = (sl_joint){whole[v], all};
+    attrs[v].user = joint;
+  }
+  return add_node(b, &sl_op_join, "join", cls, false, rank, b->members, in, attrs,
+                  b->x->grid->alike ? whole : NULL, out);
+}
+
+/* ---- conversions, for one device ---------------------------------------------------- */
+
+/* The tensors of all members of this device's row. */
+static void row_of(const boxing *b, int rank, sl_tensor *const *on, sl_tensor **out) {
+  for (int m = 0; m < b->members; m++) out[m] = on[sli_rank_at(b->x->grid, rank, b->axis, m)];
+}
+
+static sl_status box_zeros(boxing *b, int rank) {
+  sli_expansion *x = b->x;
+  if (!sli_rank_member(x->grid, rank, b->axis)) {
+    b->to->on[rank] = b->from->on[rank];
+    return SL_OK;
+  }
+  sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *types);
+  sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
+  for (int v = 0; v < x->nvariants; v++) {
+    types[v] = *sli_expand_type(x, b->from->on[rank], v);
+    attrs[v].user = &types[v];
+  }
+  return add_node(b, &sl_op_fill, "zeros", own_class(b), false, rank, 0, NULL, attrs, NULL,
+                  &b->to->on[rank]);
+}
+
+/* slices[member * ranks + rank]: what each device cuts for each member. */
+static sl_status cut_for_all(boxing *b, int dim, sl_tensor **slices) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->x->ranks; r++)
+    for (int m = 0; m < b->members && !status; m++)
+      status = slice(b, r, b->from->on[r], dim, m, SL_CLASS_C, &slices[m * b->x->ranks + r]);
+  return status;
+}
+
+/* What all have cut for this device. */
+static void slices_for(const boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
+  const sli_grid *grid = b->x->grid;
+  int own = sli_rank_member(grid, rank, b->axis);
+  for (int m = 0; m < b->members; m++)
+    out[m] = grid->alike ? slices[m]
+                         : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->axis, m)];
+}
+
+static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
+  sli_expansion *x = b->x;
+  sl_tensor **slices = sli_arena_alloc(&x->g->arena,
+                                       (size_t)(b->members * x->ranks) * sizeof *slices);
+  sl_status status = cut_for_all(b, dim, slices);
+  for (int r = 0; r < x->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    slices_for(b, r, slices, in);
+    const sl_type *part = sli_expand_type(x, in[sli_rank_share(x->grid, r, b->axis)], 0);
+    status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, true, r, b->members, in,
+                      same_attrs(b, NULL), x->grid->alike ? part : NULL, &sums[r]);
+  }
+  return status;
+}
+
+static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->x->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    int member = sli_rank_share(b->x->grid, r, b->axis);
+    row_of(b, r, b->from->on, in);
+    status = add_node(b, &sl_op_sum_part, "sum", SL_CLASS_C, true, r, b->members, in,
+                      part_attrs(b, r, dim, member), NULL, &sums[r]);
+  }
+  return status;
+}
+
+/* Each device's part of the sum: of slices that come to it, or of what it can see itself. */
+static sl_status sum_parts(boxing *b, int dim, sl_tensor **sums) {
+  return b->x->grid->apart[b->axis] ? sum_slices(b, dim, sums) : sum_in_place(b, dim, sums);
+}
+
+static sl_status box_sum_whole(boxing *b) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->x->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    row_of(b, r, b->from->on, in);
+    status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, false, r, b->members, in, same_attrs(b, NULL),
+                      NULL, &b->to->on[r]);
+  }
+  return status;
+}
+
+/* Joins tensors that lie along `dim` (-1: in equal numbers of elements) everywhere. */
+static sl_status join_all(boxing *b, int dim, sl_tensor *const *on) {
+  sli_expansion *x = b->x;
+  sl_status status = SL_OK;
+  for (int r = 0; r < x->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    const sl_part *parts[b->members];
+    sl_type whole[x->nvariants];
+    row_of(b, r, on, in);
+    for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, dim, m);
+    for (int v = 0; v < x->nvariants; v++)
+      whole[v] = sli_local_type(x, b->from->of, b->to->lies, r, v);
+    status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
+  }
+  return status;
+}
+
+static sl_status box_all_reduce(boxing *b) {
+  sl_tensor **sums = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->ranks * sizeof *sums);
+  sl_status status = sum_parts(b, -1, sums);
+  return status ? status : join_all(b, -1, sums);
+}
+
+/* From a part along one dim to a part along another: dims differ, so what one device cuts
+ * for another is the same part of whatever it has. */
+static sl_status box_all_to_all(boxing *b, int from, int to) {
+  sli_expansion *x = b->x;
+  sl_tensor **slices = sli_arena_alloc(&x->g->arena,
+                                       (size_t)(b->members * x->ranks) * sizeof *slices);
+  sl_status status = cut_for_all(b, to, slices);
+  for (int r = 0; r < x->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    const sl_part *parts[b->members];
+    sl_type whole[x->nvariants];
+    slices_for(b, r, slices, in);
+    for (int v = 0; v < x->nvariants; v++)
+      whole[v] = sli_local_type(x, b->from->of, b->to->lies, r, v);
+    for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, from, m);
+    status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
+  }
+  return status;
+}
+
+/* ---- one axis ------------------------------------------------------------------------ */
+
+static bool is_small(const boxing *b) {
+  const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
+  return sl_type_bytes(type) <= SMALL_BYTES;
+}
+
+static sl_status box_own_slices(boxing *b, int dim) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->x->ranks && !status; r++)
+    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->axis), own_class(b),
+                   &b->to->on[r]);
+  return status;
+}
+
+static sl_status box_axis(boxing *b) {
+  sl_sbp from = b->from->lies.axis[b->axis], to = b->to->lies.axis[b->axis];
+  b->x->nboxes++;
+  sl_status status = SL_OK;
+  switch (from.kind) {
+    case SL_BROADCAST:
+      if (to.kind == SL_SPLIT) return box_own_slices(b, to.dim);
+      for (int r = 0; r < b->x->ranks && !status; r++) status = box_zeros(b, r);
+      return status;
+    case SL_PARTIAL:
+      if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
+      return is_small(b) ? box_sum_whole(b) : box_all_reduce(b);
+    case SL_SPLIT:
+      if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
+      return join_all(b, from.dim, b->from->on);
+  }
+  return SL_OK;
+}
+
+/* ---- both axes ------------------------------------------------------------------------- */
+
+sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies, sli_moment made) {
+  sli_array *a = sli_arena_alloc(&x->g->arena, sizeof *a);
+  *a = (sli_array){.of = of, .lies = lies, .made = made};
+  a->on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *a->on);
+  sli_array **end = &x->arrays[of->id];
+  while (*end) end = &(*end)->next;
+  return *end = a;
+}
+
+static bool is_forward(sl_class cls) { return cls == SL_CLASS_F || cls == SL_CLASS_L; }
+
+/* Is what was boxed for those of use to these? */
+static bool serves(const sli_moment *a, const sli_moment *b) {
+  return a->phase == b->phase && a->block == b->block &&
+         (a->phase != SLI_PHASE_MAIN || is_forward(a->cls) == is_forward(b->cls));
+}
+
+static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
+                             const sli_moment *at) {
+  sli_array *first = x->arrays[t->id];
+  if (sli_layout_equal(&first->lies, want)) return first;
+  for (sli_array *a = first->next; a; a = a->next)
+    if (sli_layout_equal(&a->lies, want) && serves(&a->made, at)) return a;
+  return NULL;
+}
+
+/* Along which axis to go first: a dim split along both is split along the tensor axis
+ * first, so the data axis's split is the last to come and the first to go. */
+static int first_axis(const sli_layout *from, const sli_layout *want) {
+  bool data = !sli_sbp_equal(from->axis[SLI_AXIS_DATA], want->axis[SLI_AXIS_DATA]);
+  bool tensor = !sli_sbp_equal(from->axis[SLI_AXIS_TENSOR], want->axis[SLI_AXIS_TENSOR]);
+  if (!tensor || (data && from->axis[SLI_AXIS_DATA].kind == SL_SPLIT)) return SLI_AXIS_DATA;
+  return SLI_AXIS_TENSOR;
+}
+
+static bool splits(sl_sbp a, sl_sbp b) {
+  return a.kind == SL_SPLIT && b.kind == SL_SPLIT && a.dim == b.dim;
+}
+
+/* One step nearer to what is wanted. What lies in parts is made whole before it is called a
+ * sum; and a dim split along both axes is made whole along the data axis before the tensor
+ * axis's parts of it can change. */
+static sli_layout next_step(const sli_layout *from, const sli_layout *want, int *axis) {
+  sli_layout next = *from;
+  *axis = first_axis(from, want);
+  sl_sbp data = from->axis[SLI_AXIS_DATA], is = from->axis[*axis], to = want->axis[*axis];
+  if (*axis == SLI_AXIS_TENSOR && (splits(data, is) || splits(data, to))) *axis = SLI_AXIS_DATA;
+  bool whole = *axis == SLI_AXIS_DATA && first_axis(from, want) == SLI_AXIS_TENSOR;
+  if (whole || (is.kind == SL_SPLIT && to.kind == SL_PARTIAL)) to = (sl_sbp){SL_BROADCAST, 0};
+  next.axis[*axis] = to;
+  return next;
+}
+
+sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
+                  sli_array **out) {
+  sli_array *have = x->arrays[t->id];
+  SLI_CHECK(have, "tensor %s is read before it is made", t->name);
+  for (*out = find_array(x, t, &want, &at); !*out; *out = find_array(x, t, &want, &at)) {
+    int axis;
+    sli_layout next = next_step(&have->lies, &want, &axis);
+    sli_array *to = find_array(x, t, &next, &at);
+    if (!to) {
+      to = sli_array_add(x, t, next, at);
+      boxing b = {x, have, to, axis, x->grid->size[axis]};
+      sl_status status = box_axis(&b);
+      if (status) return status;
+    }
+    have = to;
+  }
+  return SL_OK;
+}
+
+sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
+                       const sl_type *whole, sli_array *to) {
+  boxing b = {x, from, to, axis, x->grid->size[axis]};
+  x->nboxes++;
+  sl_status status = SL_OK;
+  for (int r = 0; r < x->ranks && !status; r++) {
+    sl_tensor *in[b.members];
+    const sl_part *parts[b.members];
+    row_of(&b, r, from->on, in);
+    for (int m = 0; m < b.members; m++) {
+      sl_part *own = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *own);
+      for (int v = 0; v < x->nvariants; v++) {
+        int64_t n = sli_expand_type(x, in[m], v)->dim[dim];
+        own[v] = (sl_part){dim, 1, {n * m}, {n}};
+      }
+      parts[m] = own;
+    }
+    status = join(&b, r, in, &whole[r * x->nvariants], parts, SL_CLASS_C, &to->on[r]);
+  }
+  return status;
+}

@@ -1,0 +1,382 @@
+/* What a choice of signatures costs.
+ *
+ * Calls: each device runs every call on what it has, so a call's time follows from its row's
+ * cost at local shapes, by arithmetic or by traffic, whichever takes longer; the way back is
+ * the calls of the row's gradient rules at the local shapes of their arguments. Where parts
+ * are uneven the largest counts.
+ *
+ * Boxing: between how a tensor lies and how a reader wants it, and for the gradient from how
+ * the reader gives it to how the maker wants it. A reader that repeats what all do (it has
+ * everything everywhere) gives a whole gradient; one that uses a broadcast input for its own
+ * share gives a summand. Makers of sums want whole gradients. Within a block readers share
+ * what has been boxed, and gradients that come back alike are added before they are boxed.
+ * What the way back reads again is boxed again, rather than kept.
+ *
+ * Parameters lie as their first reader wants; what else is done to them and their gradients
+ * is done once a step, so a microbatch has its share of that, and of the update. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/share/search.h"
+
+static const sl_sbp broadcast = {SL_BROADCAST, 0};
+
+/* How much of the time to move a byte it is worth not to keep it: to break ties. */
+static const double memory_weight = 1e-6;
+
+static double flops_rate(const sli_costs *c) {
+  return c->grid->flops_per_second > 0 ? c->grid->flops_per_second : sli_core_flops_per_second;
+}
+
+static double bytes_rate(const sli_costs *c) {
+  return c->grid->bytes_per_second > 0 ? c->grid->bytes_per_second : sli_core_bytes_per_second;
+}
+
+double sli_cost_weight(const sli_costs *c, sli_cost cost) {
+  return cost.compute_seconds + cost.boxing_seconds +
+         cost.memory_bytes * memory_weight / bytes_rate(c);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                    int axis) {
+  *c = (sli_costs){.g = g, .dims = dims, .grid = grid, .axis = axis, .size = grid->size[axis]};
+  c->share = axis == SLI_AXIS_TENSOR ? grid->size[SLI_AXIS_DATA] : 1;
+  c->has_rows = sli_calloc((size_t)g->ntensors, sizeof *c->has_rows);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!sli_is_shared(n)) continue;
+    bool rows = n->op == &sl_op_source;
+    for (int a = 0; a < n->nin; a++) rows |= n->in[a] && c->has_rows[n->in[a]->id];
+    for (int o = 0; o < n->nout; o++)
+      if (n->out[o]) c->has_rows[n->out[o]->id] = rows;
+  }
+}
+
+void sli_costs_fini(sli_costs *c) { free(c->has_rows); }
+
+/* ---- shapes -------------------------------------------------------------------------------- */
+
+static int64_t share_of(int64_t count, int size) { return (count + size - 1) / size; }
+
+/* As the device with the most has it. */
+static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_tensor *t,
+                          sl_sbp sbp) {
+  sl_type type = *whole;
+  if (sbp.kind == SL_SPLIT) {
+    const sli_dim *dim = t ? &c->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
+    int64_t units = dim ? dim->units : type.dim[sbp.dim];
+    type.dim[sbp.dim] = type.dim[sbp.dim] / units * share_of(units, c->size);
+  }
+  if (t && c->has_rows[t->id] && type.ndim) type.dim[0] = share_of(type.dim[0], c->share);
+  if (t && t->narrow) type.dtype = SL_BF16;
+  return type;
+}
+
+static sl_type gradient_type(sl_type type) {
+  if (type.dtype != SL_BF16) type.dtype = SL_F32;
+  return type;
+}
+
+static double tensor_bytes(const sli_costs *c, const sl_tensor *t) {
+  sl_type type = local_type(c, &t->type, t, broadcast);
+  return (double)sl_type_bytes(&type);
+}
+
+static double gradient_bytes(const sli_costs *c, const sl_tensor *t) {
+  sl_type type = gradient_type(local_type(c, &t->type, t, broadcast));
+  return (double)sl_type_bytes(&type);
+}
+
+/* A node's arguments on one device. in[] has as many as the row can take. */
+typedef struct local {
+  sl_attrs attrs;
+  sl_type *in, *out;
+} local;
+
+static void localize(const sli_costs *c, const sli_node *n, const sl_signature *s, local *l) {
+  for (int i = 0; i < SLI_MAX(n->nin, n->op->max_in); i++)
+    l->in[i] = i < n->nin && n->in[i]
+                   ? local_type(c, &n->in_type[i], n->in[i], sli_signature_in(s, i))
+                   : *sl_tensor_type(NULL);
+  for (int o = 0; o < n->nout; o++)
+    l->out[o] = local_type(c, &n->out_type[o], n->out[o], sli_signature_out(s, o));
+  l->attrs = n->attrs;
+  if (!s->heads) return;
+  int64_t units = c->dims[n->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
+  int64_t own = share_of(units, c->size);
+  l->attrs.heads = (int)(l->attrs.heads * own / units);
+  l->attrs.kv_heads = (int)(l->attrs.kv_heads * own / units);
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
+static double call_seconds(const sli_costs *c, const sl_op *op, const sl_attrs *attrs, int nin,
+                           const sl_type *in, int nout, const sl_type *out) {
+  double flops = 0, bytes = 0;
+  if (op->cost) {
+    op->cost(attrs, nin, in, out, &flops, &bytes);
+  } else {
+    for (int i = 0; i < nin; i++)
+      if (in[i].ndim >= 0) bytes += (double)sl_type_bytes(&in[i]);
+    for (int o = 0; o < nout; o++) bytes += (double)sl_type_bytes(&out[o]);
+  }
+  return SLI_MAX(flops / flops_rate(c), bytes / bytes_rate(c)) + c->grid->op_seconds;
+}
+
+static bool wants_gradient(const sli_costs *c, const sl_tensor *t) {
+  return !c->g->options.infer && t && t->needs_grad;
+}
+
+static bool rule_runs(const sli_costs *c, const sli_node *n, const sl_grad_rule *rule) {
+  for (int j = 0; j < rule->nof; j++)
+    if (rule->of[j] < n->nin && wants_gradient(c, n->in[rule->of[j]])) return true;
+  return false;
+}
+
+static double rule_seconds(const sli_costs *c, const sli_node *n, const local *l,
+                           const sl_grad_rule *rule) {
+  int nin = 0, nout = SLI_MAX(rule->op->nout, rule->nof);
+  sl_type in[SLI_MAX(SL_GRAD_ARGS, rule->op->max_in)], out[nout];
+  for (; nin < SL_GRAD_ARGS && rule->in[nin].kind; nin++) {
+    sl_grad_arg arg = rule->in[nin];
+    if (arg.kind == SL_ARG_DOUT) in[nin] = gradient_type(l->out[arg.index]);
+    else if (arg.kind == SL_ARG_OUT) in[nin] = l->out[arg.index];
+    else in[nin] = arg.index < n->nin ? l->in[arg.index] : *sl_tensor_type(NULL);
+  }
+  for (int i = nin; i < rule->op->max_in; i++) in[i] = *sl_tensor_type(NULL);
+  for (int o = 0; o < nout; o++)
+    out[o] = o < rule->nof && rule->of[o] < n->nin ? gradient_type(l->in[rule->of[o]])
+                                                  : SL_SCALAR(SL_F32);
+  return call_seconds(c, rule->op, &l->attrs, nin, in, nout, out);
+}
+
+static double backward_seconds(const sli_costs *c, const sli_node *n, const local *l) {
+  double seconds = 0;
+  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++)
+    if (n->op->grad[r].op && rule_runs(c, n, &n->op->grad[r]))
+      seconds += rule_seconds(c, n, l, &n->op->grad[r]);
+  return seconds;
+}
+
+/* ---- boxing -------------------------------------------------------------------------------- */
+
+/* How often all must have heard of each other. */
+static int phases(sl_sbp a, sl_sbp b) {
+  if (sli_sbp_equal(a, b) || a.kind == SL_BROADCAST) return 0;
+  return a.kind == SL_PARTIAL && b.kind == SL_BROADCAST ? 2 : 1;
+}
+
+static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
+  const sli_axis_link *link = &c->grid->link[c->axis];
+  double moved = sli_boxing_bytes(a, b, c->size, bytes);
+  double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;
+  return (sli_cost){.boxing_seconds = wire + phases(a, b) * link->seconds, .boxing_bytes = moved};
+}
+
+/* ---- a node -------------------------------------------------------------------------------- */
+
+/* What the first of two calls gives, by its shape rule, which knows of f32 only. */
+static sl_status infer_part(const sli_node *n, const sl_signature *s, const local *l,
+                            sl_type *part) {
+  sl_type in[n->nin + 1];
+  for (int i = 0; i < n->nin; i++) in[i] = l->in[i], in[i].dtype = n->in_type[i].dtype;
+  return s->local->infer(&l->attrs, n->nin, in, part);
+}
+
+/* What each finds in its part, what all of that is, and what follows from it. */
+static sli_cost two_calls(const sli_costs *c, const sli_node *n, const sl_signature *s,
+                          const local *l) {
+  sl_type part;
+  sl_status status = infer_part(n, s, l, &part);
+  SLI_CHECK(!status && part.ndim, "op %s (%s): its row's %s does not fit: %s", n->name,
+            n->op->name, s->local->name, sl_detail());
+  sl_type all = part;
+  all.dim[all.ndim - 1] *= c->size;
+  sl_sbp split = {SL_SPLIT, all.ndim - 1};
+  sli_cost cost = boxing(c, split, broadcast, (double)sl_type_bytes(&all));
+  cost.compute_seconds = call_seconds(c, s->local, &l->attrs, n->nin, l->in, 1, &part) +
+                         call_seconds(c, s->joined, &l->attrs, 1, &all, n->nout, l->out);
+  return cost;
+}
+
+static double kept_bytes(const sli_costs *c, const sl_tensor *t, const sl_type *type, sl_sbp lies) {
+  bool rows = lies.kind == SL_SPLIT && !lies.dim && c->has_rows[t->id];
+  return (double)sl_type_bytes(type) * (rows && c->rows_last ? 1.5 : 1);
+}
+
+sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature *s) {
+  sl_type in[SLI_MAX(n->nin, n->op->max_in) + 1], out[n->nout + 1];
+  local l = {.in = in, .out = out};
+  sli_cost cost = {0};
+  localize(c, n, s, &l);
+  if (s->local) cost = two_calls(c, n, s, &l);
+  else if (n->op != &sl_op_source)
+    cost.compute_seconds = call_seconds(c, n->op, &l.attrs, n->nin, in, n->nout, out);
+  cost.compute_seconds += backward_seconds(c, n, &l);
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o]) cost.memory_bytes += kept_bytes(c, n->out[o], &out[o], sli_signature_out(s, o));
+  return cost;
+}
+
+/* Of a parameter's gradient over the other axis, the data's: once a step, of what a device
+ * has of it. */
+static sli_cost summing(const sli_costs *c, double bytes) {
+  int size = c->grid->size[SLI_AXIS_DATA];
+  if (c->axis == SLI_AXIS_DATA || size == 1 || c->size == 1) return (sli_cost){0};
+  const sli_axis_link *link = &c->grid->link[SLI_AXIS_DATA];
+  double moved = sli_boxing_bytes((sl_sbp){SL_PARTIAL, 0}, broadcast, size, bytes);
+  double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;
+  double seconds = (wire + 2 * link->seconds) / c->g->options.microbatches;
+  return (sli_cost){.boxing_seconds = seconds};
+}
+
+/* The step reads parameter and moments and writes them, and the gradient is read twice. */
+sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies) {
+  sl_type type = local_type(c, &param->type, param, lies);
+  double bytes = (double)sl_type_bytes(&type);
+  sli_cost cost = {.memory_bytes = bytes};
+  if (wants_gradient(c, param)) {
+    cost = summing(c, bytes);
+    cost.compute_seconds = 8 * bytes / bytes_rate(c) / c->g->options.microbatches;
+    cost.memory_bytes = 4 * bytes;
+  }
+  return cost;
+}
+
+/* ---- readings ------------------------------------------------------------------------------ */
+
+/* Whatever is made on the way forward finds it there. */
+static bool read_again(const sli_costs *c, const sli_node *n, int i) {
+  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
+    const sl_grad_rule *rule = &n->op->grad[r];
+    if (!rule->op || rule->cls == SL_CLASS_F || !rule_runs(c, n, rule)) continue;
+    for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
+      if (rule->in[a].kind == SL_ARG_IN && rule->in[a].index == i) return true;
+  }
+  return false;
+}
+
+sli_reading sli_reading_of(const sli_costs *c, const sli_node *n, const sl_signature *s, int i) {
+  sl_sbp want = sli_signature_in(s, i), gradient = sli_gradient_given(s, i);
+  bool any = wants_gradient(c, n->in[i]);
+  return (sli_reading){.want = (uint8_t)sli_sbp_code(want),
+                       .gradient = (uint8_t)(any ? sli_sbp_code(gradient) : SLI_SBP_CODES),
+                       .again = any && !n->in[i]->param && read_again(c, n, i)};
+}
+
+/* Of gradients that have come back in these layouts: what lies in parts draws the rest, then
+ * sums do, and what comes of it goes where it is wanted. */
+static sli_cost gradients_cost(const sli_costs *c, uint8_t codes, sl_sbp wanted, double bytes) {
+  sl_sbp to = wanted;
+  if (wanted.kind == SL_BROADCAST && codes >> 2) to = sli_code_sbp(2 + __builtin_ctz(codes >> 2));
+  sli_cost cost = {0};
+  for (int g = 0; g < SLI_SBP_CODES; g++)
+    if (codes >> g & 1) sli_cost_add(&cost, boxing(c, sli_code_sbp(g), to, bytes));
+  sli_cost_add(&cost, boxing(c, to, wanted, bytes));
+  return cost;
+}
+
+static sli_cost times(sli_cost cost, double factor) {
+  return (sli_cost){cost.compute_seconds * factor, cost.boxing_seconds * factor,
+                    cost.boxing_bytes * factor, cost.memory_bytes * factor};
+}
+
+/* Once a step: each use's gradient by itself. */
+static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
+                              sli_seen *seen) {
+  double bytes = tensor_bytes(c, t);
+  sl_sbp lies = sli_code_sbp(seen->lies);
+  sli_cost cost = {0};
+  if (!(seen->forward >> r.want & 1)) cost = boxing(c, lies, sli_code_sbp(r.want), bytes);
+  seen->forward |= (uint8_t)(1 << r.want);
+  if (r.gradient < SLI_SBP_CODES)
+    sli_cost_add(&cost, boxing(c, sli_code_sbp(r.gradient), lies, bytes));
+  return times(cost, 1.0 / c->g->options.microbatches);
+}
+
+sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {
+  if (t->param) return param_reading(c, t, r, seen);
+  double bytes = tensor_bytes(c, t);
+  sl_sbp lies = sli_code_sbp(seen->lies), want = sli_code_sbp(r.want);
+  sli_cost cost = {0};
+  uint8_t bit = (uint8_t)(1 << r.want);
+  if (!(seen->forward & bit)) cost = boxing(c, lies, want, bytes);
+  if (r.again && !(seen->back & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
+  seen->forward |= bit;
+  if (r.again) seen->back |= bit;
+  if (r.gradient >= SLI_SBP_CODES) return cost;
+  double sent_back = gradient_bytes(c, t);
+  sl_sbp wanted = lies.kind == SL_PARTIAL ? broadcast : lies;
+  sli_cost before = gradients_cost(c, seen->gradients, wanted, sent_back);
+  seen->gradients |= (uint8_t)(1 << r.gradient);
+  sli_cost_add(&cost, gradients_cost(c, seen->gradients, wanted, sent_back));
+  sli_cost_add(&cost, times(before, -1));
+  return cost;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------- */
+
+/* A choice in the course of being added up. */
+typedef struct sum {
+  const sli_costs *c;
+  sli_choice *choice;
+  sli_seen *seen; /* [ntensors] */
+  bool *met;      /* [nparams] it is known how they lie */
+} sum;
+
+static sli_cost meet_param(sum *s, const sl_tensor *t, sli_reading r) {
+  sl_sbp *lies = &s->choice->params[t->param_index];
+  if (!s->met[t->param_index]) *lies = sli_code_sbp(sli_param_lies(r.want));
+  s->met[t->param_index] = true;
+  s->seen[t->id].lies = (uint8_t)sli_sbp_code(*lies);
+  return sli_cost_update(s->c, t, *lies);
+}
+
+static sli_cost add_node(sum *s, const sli_node *n, bool *read) {
+  const sl_signature *way = &s->choice->of[n->id];
+  sli_cost cost = sli_cost_node(s->c, n, way);
+  for (int i = 0; i < n->nin; i++) {
+    const sl_tensor *t = n->in[i];
+    if (!t) continue;
+    sli_reading r = sli_reading_of(s->c, n, way, i);
+    if (t->param && !read[t->id]) sli_cost_add(&cost, meet_param(s, t, r));
+    read[t->id] = true;
+    sli_cost_add(&cost, sli_cost_reading(s->c, t, r, &s->seen[t->id]));
+  }
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o]) s->seen[n->out[o]->id].lies = (uint8_t)sli_sbp_code(sli_signature_out(way, o));
+  return cost;
+}
+
+static void begin_block(const sum *s) {
+  for (int t = 0; t < s->c->g->ntensors; t++) s->seen[t].forward = s->seen[t].back = 0;
+}
+
+double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice, sli_cost *each) {
+  const sl_graph *g = c->g;
+  size_t ntensors = (size_t)g->ntensors + 1;
+  sum s = {c, choice, sli_calloc(ntensors, sizeof *s.seen),
+           sli_calloc((size_t)g->nparams + 1, sizeof *s.met)};
+  bool *read = sli_calloc(ntensors, sizeof *read);
+  sli_cost total = {0};
+  if (fixed) memcpy(s.met, fixed, (size_t)g->nparams * sizeof *fixed);
+  for (int i = 0, block = -1; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!sli_is_shared(n)) continue;
+    if (n->cls == SL_CLASS_F && n->block != block) begin_block(&s);
+    if (n->cls == SL_CLASS_F) block = n->block;
+    sli_cost cost = add_node(&s, n, read);
+    sli_cost_add(&total, cost);
+    if (each) each[i] = cost;
+  }
+  choice->compute_seconds = total.compute_seconds;
+  choice->boxing_seconds = total.boxing_seconds;
+  choice->boxing_bytes = total.boxing_bytes;
+  choice->seconds = total.compute_seconds + total.boxing_seconds;
+  free(s.seen);
+  free(s.met);
+  free(read);
+  return sli_cost_weight(c, total);
+}

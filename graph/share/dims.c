@@ -1,0 +1,233 @@
+/* What the dims of tensors are made of, and so into what they may be cut.
+ *
+ * A signature that splits several of a call's arrays says that their dims are shared out
+ * together: member m runs on its part of each, so the parts must be the same units of each.
+ * Dims tied so, over all signatures of all forward nodes, form classes, and a class has one
+ * number of units: it divides the length of each segment of each dim in the class, and the
+ * heads of the nodes that work head by head. Of dims of different lengths (queries and
+ * keys) a unit is differently long in each.
+ *
+ * Tied dims of one length are alike down to the segments: what a linear map makes for
+ * packed attention is queries, keys and values like its weight's rows and its bias. Only
+ * attention itself puts its arguments together out of different segments, and says which.
+ *
+ * Where sequences are cut in pieces the dim they lie along is not shared out as well: its
+ * class has one unit. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/share/search.h"
+
+/* A slot is a dim of a tensor: id * SL_MAX_DIMS + dim. */
+typedef struct pass {
+  const sl_graph *g;
+  int nslots;
+  int *tied, *alike;  /* parents in two forests of slots */
+  sli_dim *segments;  /* [slots] of roots of `alike`: as said; nsegments 0: nothing said */
+  int64_t *units;     /* [slots] of roots of `tied`; 0: nothing said */
+} pass;
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+static int find(int *parents, int slot) {
+  while (parents[slot] != slot) slot = parents[slot] = parents[parents[slot]];
+  return slot;
+}
+
+static void unite(int *parents, int a, int b) {
+  a = find(parents, a);
+  b = find(parents, b);
+  parents[SLI_MAX(a, b)] = SLI_MIN(a, b);
+}
+
+static int slot_of(const sl_tensor *t, int dim) { return t->id * SL_MAX_DIMS + dim; }
+
+static int64_t slot_length(const pass *p, int slot) {
+  return p->g->tensors[slot / SL_MAX_DIMS]->type.dim[slot % SL_MAX_DIMS];
+}
+
+/* ---- classes ------------------------------------------------------------------------------- */
+
+static bool is_packed(const sl_op *op) {
+  return op == &sl_op_attention_packed || op == &sl_op_attention_packed_piece;
+}
+
+static bool is_attention(const sl_op *op) {
+  return is_packed(op) || op == &sl_op_attention || op == &sl_op_attention_piece;
+}
+
+/* The slots that a signature splits; returns how many. */
+static int split_slots(const sli_node *n, const sl_signature *s, int *slots) {
+  int count = 0;
+  for (int i = 0; i < SLI_MIN(n->nin, SL_SIGNATURE_ARGS); i++)
+    if (n->in[i] && s->in[i].kind == SL_SPLIT) slots[count++] = slot_of(n->in[i], s->in[i].dim);
+  for (int o = 0; o < SLI_MIN(n->nout, SL_SIGNATURE_ARGS); o++)
+    if (n->out[o] && s->out[o].kind == SL_SPLIT) slots[count++] = slot_of(n->out[o], s->out[o].dim);
+  return count;
+}
+
+static void tie(pass *p, const sli_node *n, const sl_signature *s) {
+  int slots[2 * SL_SIGNATURE_ARGS], count = split_slots(n, s, slots);
+  for (int i = 1; i < count; i++) {
+    unite(p->tied, slots[0], slots[i]);
+    for (int j = 0; j < i && !is_attention(n->op); j++)
+      if (slot_length(p, slots[i]) == slot_length(p, slots[j])) unite(p->alike, slots[i], slots[j]);
+  }
+}
+
+static void tie_all(pass *p) {
+  sl_signature all[SLI_SIGNATURES_RAW];
+  for (int i = 0; i < p->g->nnodes; i++) {
+    const sli_node *n = p->g->nodes[i];
+    int count = sli_signatures_raw(n, all);
+    for (int s = 0; s < count; s++) tie(p, n, &all[s]);
+  }
+}
+
+/* ---- what nodes say ------------------------------------------------------------------------ */
+
+static void say_units(pass *p, int slot, int64_t units) {
+  int64_t *at = &p->units[find(p->tied, slot)];
+  *at = gcd(units, *at);
+}
+
+/* The last dim of a tensor is made of these; what others say otherwise cannot be shared out. */
+static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *lengths) {
+  if (!t || !t->type.ndim) return;
+  int slot = slot_of(t, t->type.ndim - 1);
+  sli_dim *at = &p->segments[find(p->alike, slot)], said = {.nsegments = count};
+  memcpy(said.segment, lengths, (size_t)count * sizeof *lengths);
+  if (!at->nsegments) *at = said;
+  else if (memcmp(at, &said, sizeof said)) say_units(p, slot, 1);
+}
+
+static void say_attention(pass *p, const sli_node *n) {
+  int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
+  int64_t queries = sl_type_last(&n->out_type[0]), keys = queries / heads * kv_heads;
+  bool packed = is_packed(n->op);
+  say_segments(p, n->in[0], packed ? 3 : 1, (int64_t[]){queries, keys, keys});
+  for (int i = 1; i < n->nin; i++) say_segments(p, n->in[i], 1, &keys);
+  say_segments(p, n->out[0], 1, &queries);
+  if (n->nout > 2) say_segments(p, n->out[2], 2, (int64_t[]){keys, keys});
+  if (n->nout > 3) say_segments(p, n->out[3], 1, &queries);
+}
+
+static void say_heads(pass *p, const sli_node *n, const sl_signature *s) {
+  int64_t heads = n->attrs.kv_heads ? n->attrs.kv_heads : n->attrs.heads;
+  if (s->heads && s->in[0].kind == SL_SPLIT) say_units(p, slot_of(n->in[0], s->in[0].dim), heads);
+}
+
+static void say_position(pass *p, const sl_tensor *t, int dim) {
+  if (t && dim < t->type.ndim) say_units(p, slot_of(t, dim), 1);
+}
+
+/* Where sequences are cut, the dims that they lie along: those that grow with positions. */
+static void say_positions(pass *p, const sli_node *n) {
+  int ntypes = SLI_MAX(n->nin, n->op->max_in);
+  sl_type in[ntypes + 1], out[n->nout + 1];
+  memcpy(in, n->in_type, (size_t)ntypes * sizeof *in);
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || in[i].ndim < 2 || (i < 32 && n->op->whole >> i & 1)) continue;
+    say_position(p, n->in[i], 1);
+    in[i].dim[1]++;
+  }
+  bool known = !n->op->infer(&n->attrs, n->nin, in, out);
+  for (int o = 0; o < n->nout; o++)
+    for (int d = 0; d < n->out_type[o].ndim; d++)
+      if (!known || out[o].dim[d] != n->out_type[o].dim[d]) say_position(p, n->out[o], d);
+}
+
+static void say_source(pass *p, const sli_node *n) {
+  const sl_source *source = n->attrs.user;
+  for (int o = 0; o < n->nout; o++) say_position(p, n->out[o], source->cut - 1);
+}
+
+static void say_cut(pass *p, const sli_node *n) {
+  sl_pieces pieces = n->op->pieces;
+  if (n->op == &sl_op_source) say_source(p, n);
+  if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
+}
+
+static void say_all(pass *p) {
+  sl_signature all[SLI_SIGNATURES_RAW];
+  for (int i = 0; i < p->g->nnodes; i++) {
+    const sli_node *n = p->g->nodes[i];
+    if (!sli_is_shared(n)) continue;
+    if (is_attention(n->op)) say_attention(p, n);
+    if (p->g->nvariants) say_cut(p, n);
+    int count = sli_signatures_raw(n, all);
+    for (int s = 0; s < count; s++) say_heads(p, n, &all[s]);
+  }
+}
+
+/* ---- the result ---------------------------------------------------------------------------- */
+
+static sli_dim dim_of(pass *p, int slot) {
+  int64_t length = slot_length(p, slot);
+  sli_dim dim = p->segments[find(p->alike, slot)];
+  int64_t sum = 0;
+  for (int s = 0; s < dim.nsegments; s++) sum += dim.segment[s];
+  if (sum != length) dim = (sli_dim){1, {length}, 0};
+  return dim;
+}
+
+static void fill_dims(pass *p, sli_dim *out) {
+  for (int t = 0; t < p->g->ntensors; t++)
+    for (int d = 0; d < p->g->tensors[t]->type.ndim; d++) {
+      int slot = t * SL_MAX_DIMS + d;
+      out[slot] = dim_of(p, slot);
+      for (int s = 0; s < out[slot].nsegments; s++) say_units(p, slot, out[slot].segment[s]);
+    }
+  for (int slot = 0; slot < p->nslots; slot++)
+    if (out[slot].nsegments) out[slot].units = p->units[find(p->tied, slot)];
+}
+
+/* A parameter's gradients are made of what it is made of itself. */
+static void fill_gradients(const sl_graph *g, sli_dim *out) {
+  for (int i = 0; i < g->nparams; i++)
+    for (int u = 0; u < g->params[i]->ngrads; u++)
+      memcpy(&out[slot_of(g->params[i]->grads[u], 0)], &out[slot_of(g->params[i], 0)],
+             SL_MAX_DIMS * sizeof *out);
+}
+
+sl_status sli_dims_find(const sl_graph *g, sli_dim **out) {
+  pass p = {.g = g, .nslots = g->ntensors * SL_MAX_DIMS};
+  size_t n = (size_t)p.nslots;
+  p.tied = sli_calloc(n, sizeof *p.tied);
+  p.alike = sli_calloc(n, sizeof *p.alike);
+  p.segments = sli_calloc(n, sizeof *p.segments);
+  p.units = sli_calloc(n, sizeof *p.units);
+  for (int i = 0; i < p.nslots; i++) p.tied[i] = p.alike[i] = i;
+  tie_all(&p);
+  say_all(&p);
+  sli_dim *dims = sli_calloc(n, sizeof *dims);
+  fill_dims(&p, dims);
+  fill_gradients(g, dims);
+  free(p.tied);
+  free(p.alike);
+  free(p.segments);
+  free(p.units);
+  *out = dims;
+  return SL_OK;
+}
+
+sl_part sli_dim_part(const sli_dim *dims, int dim, int size, int member) {
+  const sli_dim *d = &dims[dim];
+  sl_part part = {.axis = dim, .nranges = d->nsegments};
+  int64_t from = d->units * member / size, to = d->units * (member + 1) / size;
+  int64_t begin = 0;
+  for (int s = 0; s < d->nsegments; s++) {
+    int64_t unit = d->segment[s] / d->units;
+    part.begin[s] = begin + from * unit;
+    part.count[s] = (to - from) * unit;
+    begin += d->segment[s];
+  }
+  return part;
+}

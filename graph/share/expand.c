@@ -1,0 +1,688 @@
+/* Expansion: from one graph for all to the nodes and tensors of every device of a stage.
+ *
+ * Forward nodes say by their signatures how they want what they read and how what they
+ * make lies. The way back follows: a rule of the gradients reads forward tensors as the
+ * forward node had them; the gradient of what lies in parts lies in the same parts; that
+ * of a sum is wanted by everyone; and the gradient of an input that all have, but each
+ * used for its own share of the call, comes back as a sum. So no backward row needs
+ * signatures. Sums of gradients are made as they lie, before anything is exchanged.
+ *
+ * Parameters lie as their updates want them: as their first reader does, and along the
+ * data axis in shards where the optimizer's state is to be shared out. Their gradients are
+ * boxed into that, once a step or, where they are not to be kept whole, every tick.
+ * Updates are then added anew, one for each device that has a parameter or a part of it.
+ *
+ * For predictions one device can stand for all of its stage (grid->alike): only rank 0's
+ * nodes are made, and what they would read of others is what it has in that place itself.
+ * All devices do the same at the same time where they have parts of one size, so it fires
+ * when it would among the others, and takes as long. */
+#include "graph/share/expand.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const sl_sbp broadcast = {SL_BROADCAST, 0};
+
+/* ---- types ---------------------------------------------------------------------- */
+
+sl_type sli_logical_type(const sli_expansion *x, const sl_tensor *t, int variant) {
+  const sli_node *n = t->producer;
+  (void)x;
+  return n && n->shapes ? n->shapes[variant].out[t->output] : t->type;
+}
+
+const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant) {
+  return &x->types[t->id * x->nvariants + variant];
+}
+
+sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
+                      const sl_type *base) {
+  int size = x->grid->size[axis];
+  if (axis == SLI_AXIS_TENSOR)
+    return sli_dim_part(&x->dims[x->shaped[t->id] * SL_MAX_DIMS], dim, size, member);
+  sli_dim plain[SL_MAX_DIMS] = {0}; /* rows of data, or of a parameter: each on its own */
+  plain[dim] = (sli_dim){1, {base->dim[dim]}, base->dim[dim]};
+  return sli_dim_part(plain, dim, size, member);
+}
+
+sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
+                       int variant) {
+  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
+  sl_type type = sli_logical_type(x, t, variant);
+  for (int i = 0; i < SLI_AXES; i++) {
+    sl_sbp along = lies.axis[order[i]];
+    if (along.kind != SL_SPLIT) continue;
+    sl_part part = sli_axis_part(x, t, order[i], along.dim,
+                                 sli_rank_share(x->grid, rank, order[i]), &type);
+    type = sl_part_type(&type, &part);
+  }
+  return type;
+}
+
+/* ---- nodes ---------------------------------------------------------------------- */
+
+const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {
+  return rank ? sli_arena_format(&x->g->arena, "%s#%d", name, rank) : name;
+}
+
+static void input_types(const sli_expansion *x, const sli_making *m, int variant, sl_type *in) {
+  for (int i = 0; i < SLI_MAX(m->nin, m->op->max_in); i++) {
+    bool there = i < m->nin && m->in[i], typed = i < m->nin && m->unread;
+    in[i] = there ? *sli_expand_type(x, m->in[i], variant)
+            : typed ? m->unread[variant * m->nin + i] : *sl_tensor_type(NULL);
+  }
+}
+
+static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) {
+  sli_arena *arena = &x->g->arena;
+  size_t nin = (size_t)SLI_MAX(m->nin, m->op->max_in);
+  n->shapes = sli_arena_alloc(arena, (size_t)x->nvariants * sizeof *n->shapes);
+  sl_status status = SL_OK;
+  for (int v = 0; v < x->nvariants && !status; v++) {
+    sli_shapes *s = &n->shapes[v];
+    *s = (sli_shapes){m->attrs[v], sli_arena_alloc(arena, nin * sizeof *s->in),
+                      sli_arena_alloc(arena, (size_t)m->nout * sizeof *s->out), 0};
+    input_types(x, m, v, s->in);
+    if (m->out) memcpy(s->out, m->out + v * m->nout, (size_t)m->nout * sizeof *s->out);
+    else status = m->op->infer(&s->attrs, m->nin, s->in, s->out);
+  }
+  n->in_type = n->shapes[0].in;
+  n->out_type = n->shapes[0].out;
+  return status;
+}
+
+sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out) {
+  sl_graph *g = x->g;
+  sli_node *n = sli_graph_node(g, m->op, sli_expand_name(x, m->name, m->rank), &m->attrs[0], m->cls,
+                               m->at.block, m->nin, m->in, m->nout);
+  n->rank = m->rank;
+  n->at = m->where;
+  n->phase = m->at.phase;
+  n->per_step = m->at.phase != SLI_PHASE_MAIN;
+  sl_status status = SL_OK;
+  if (m->unread) input_types(x, m, 0, n->in_type);
+  if (g->nvariants && !n->per_step) status = add_shapes(x, m, n);
+  else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
+  else status = sli_node_infer(n);
+  if (status)
+    return sli_graph_fail_at(g, m->where, status, "op %s, shared out over %d devices: on device %d,"
+                             " %s", m->name, x->ranks, m->rank, sl_detail());
+  *out = n;
+  return SL_OK;
+}
+
+static void note_types(sli_expansion *x, const sl_tensor *t, const sl_type *types, int stride) {
+  while ((size_t)(t->id + 1) * (size_t)x->nvariants > x->type_capacity)
+    SLI_GROW(x->types, x->type_capacity, x->type_capacity);
+  for (int v = 0; v < x->nvariants; v++) x->types[t->id * x->nvariants + v] = types[v * stride];
+}
+
+sl_tensor *sli_expand_output(sli_expansion *x, sli_node *n, int o, const char *name) {
+  sl_tensor *t = sli_node_output(x->g, n, o, name);
+  sl_type types[x->nvariants];
+  for (int v = 0; v < x->nvariants; v++)
+    types[v] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
+  t->rank = n->rank;
+  note_types(x, t, types, 1);
+  return t;
+}
+
+/* ---- signatures ----------------------------------------------------------------- */
+
+static const sl_signature *signature(const sli_expansion *x, const sli_node *forward, int axis) {
+  static const sl_signature everywhere;
+  return x->grid->size[axis] > 1 ? &x->choice[axis]->of[forward->id] : &everywhere;
+}
+
+typedef sl_sbp sbp_of(const sl_signature *s, int i);
+
+static sli_layout layout_of(const sli_expansion *x, const sli_node *forward, sbp_of *of, int i) {
+  sli_layout lies;
+  for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = of(signature(x, forward, a), i);
+  return lies;
+}
+
+/* ---- attributes of a share ------------------------------------------------------ */
+
+/* The units of its dim that a member has. */
+static int64_t units_of(const sli_dim *dim, int size, int member) {
+  return dim->units * (member + 1) / size - dim->units * member / size;
+}
+
+static void share_heads(const sli_dim *dim, int size, int member, sl_attrs *attrs) {
+  int64_t own = units_of(dim, size, member);
+  attrs->heads = (int)(attrs->heads * own / dim->units);
+  attrs->kv_heads = (int)(attrs->kv_heads * own / dim->units);
+}
+
+/* What a device's share of a forward node, or of its way back, is told. */
+static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
+                     sl_attrs *attrs) {
+  for (int a = 0; a < SLI_AXES; a++) {
+    const sl_signature *s = signature(x, forward, a);
+    int size = x->grid->size[a], member = sli_rank_share(x->grid, rank, a);
+    if (s->heads)
+      share_heads(&x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim], size, member, attrs);
+    if (!s->first) continue;
+    const sl_tensor *t = forward->in[s->first - 1];
+    sl_type base = sli_logical_type(x, t, variant);
+    sl_part part = sli_axis_part(x, t, a, s->in[s->first - 1].dim, member, &base);
+    attrs->first += part.begin[0];
+    attrs->partial = true;
+  }
+}
+
+/* [nvariants] */
+static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward,
+                             int rank) {
+  sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
+  for (int v = 0; v < x->nvariants; v++) {
+    attrs[v] = n->shapes ? n->shapes[v].attrs : n->attrs;
+    if (forward) localize(x, forward, rank, v, &attrs[v]);
+  }
+  return attrs;
+}
+
+/* ---- forward -------------------------------------------------------------------- */
+
+static sli_moment moment_of(const sli_node *n) {
+  return (sli_moment){n->cls, n->block, n->phase};
+}
+
+/* A parameter's copies of another layout are made once a step, before anything else, but
+ * every time anew where it is not to be kept whole. */
+static sli_moment reading(const sli_expansion *x, const sl_tensor *t, sli_moment at) {
+  if (t->param && x->sharding != SLI_SHARD_PARAMETERS) at.phase = SLI_PHASE_PACK;
+  return at;
+}
+
+static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
+                           sli_array **out) {
+  *out = NULL;
+  return t ? sli_box(x, t, want, reading(x, t, at), out) : SL_OK;
+}
+
+static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tensor *t) {
+  return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, a mean over rows"
+                           " that lie on several devices: only the loss can be one", n->name,
+                           n->op->name, t->name);
+}
+
+/* Of an optional input that all have and one is to add, the others need no zeros: absent is
+ * zero. */
+static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
+  return sli_is_forward(n) && i >= n->op->min_in && n->in[i] &&
+         layout_of(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
+         x->arrays[n->in[i]->id]->lies.axis[axis].kind == SL_BROADCAST;
+}
+
+static bool is_absent(const sli_expansion *x, const sli_node *n, int i, int rank) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (sli_rank_member(x->grid, rank, a) && is_added_once(x, n, i, a)) return true;
+  return false;
+}
+
+static sli_layout wanted_layout(const sli_expansion *x, const sli_node *n, int i) {
+  sli_layout want = layout_of(x, n, sli_signature_in, i);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (is_added_once(x, n, i, a)) want.axis[a] = broadcast;
+  return want;
+}
+
+static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_array **in) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < n->nin && !status; i++) {
+    const sl_tensor *t = n->in[i];
+    if (t && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output)
+      for (int a = 0; a < SLI_AXES; a++)
+        if (x->arrays[t->id]->lies.axis[a].kind == SL_PARTIAL) return refuse_mean(x, n, t);
+    status = box_input(x, t, wanted_layout(x, n, i), moment_of(n), &in[i]);
+  }
+  return status;
+}
+
+/* How a backward node wants what it reads. */
+static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
+  sl_grad_arg arg = n->rule->in[i];
+  sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
+                                                                         : sli_gradient_wanted;
+  return layout_of(x, n->about, of, arg.index);
+}
+
+/* [nvariants][nin] of a device: the types of inputs that nobody reads. */
+static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank) {
+  if (!n->op->unread) return NULL;
+  sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)(x->nvariants * n->nin) * sizeof *types);
+  for (int v = 0; v < x->nvariants; v++)
+    for (int i = 0; i < n->nin; i++)
+      types[v * n->nin + i] =
+          n->op->unread >> i & 1
+              ? sli_local_type(x, n->in[i], argument_layout(x, n, i), rank, v)
+              : *sl_tensor_type(NULL);
+  return types;
+}
+
+/* The nodes of all devices, and their outputs as arrays that lie as said. */
+static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
+                            const sl_op *op, sli_array *const *in, int nout,
+                            sli_array *const *out) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < x->ranks && !status; r++) {
+    sl_tensor *from[n->nin + 1];
+    for (int i = 0; i < n->nin; i++) from[i] = in[i] && !is_absent(x, n, i, r) ? in[i]->on[r] : NULL;
+    sli_making m = {.op = op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
+                    .nin = n->nin, .in = from, .nout = nout, .where = n->at,
+                    .unread = n->rule ? unread_types(x, n, r) : NULL,
+                    .attrs = local_attrs(x, n, forward, r)};
+    sli_node *node;
+    status = sli_expand_node(x, &m, &node);
+    if (status) break;
+    node->accumulate_span = n->accumulate_span;
+    node->rule = n->rule;
+    node->about = n->about;
+    for (int o = 0; o < nout; o++)
+      if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
+                                                    sli_expand_name(x, out[o]->of->name, r));
+    for (int o = 0; o < nout; o++)
+      if (out[o]) out[o]->on[r]->brief = out[o]->brief;
+  }
+  return status;
+}
+
+/* A mean over a device's rows counts by their share. */
+static void note_share(sli_expansion *x, const sli_node *n) {
+  if (n->op->pieces != SL_PIECES_MEAN || n->out[0] != x->g->loss) return;
+  for (int a = 0; a < SLI_AXES; a++) {
+    const sl_signature *s = signature(x, n, a);
+    if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
+    for (int r = 0; r < x->ranks; r++) {
+      sl_part part = sli_axis_part(x, n->in[0], a, s->in[0].dim, sli_rank_share(x->grid, r, a),
+                                   &n->in_type[0]);
+      x->share[r] *= (double)part.count[0] / (double)n->in_type[0].dim[s->in[0].dim];
+    }
+  }
+}
+
+/* In two calls: what each device finds in its part, and what follows from all of it. */
+static sl_status expand_in_two(sli_expansion *x, const sli_node *n, int axis,
+                               sli_array *const *in, sli_array *const *out) {
+  const sl_signature *s = signature(x, n, axis);
+  sli_moment at = moment_of(n);
+  sl_tensor *local = sli_arena_alloc(&x->g->arena, sizeof *local);
+  *local = (sl_tensor){.name = sli_arena_format(&x->g->arena, "%s:part", n->name), .at = n->at};
+  sli_array part = {.of = local, .made = at}, all = {.of = local, .made = at};
+  part.on = sli_arena_alloc(&x->g->arena, 2 * (size_t)x->ranks * sizeof *part.on);
+  all.on = part.on + x->ranks;
+  sli_node named = *n;
+  named.name = local->name;
+  named.op = s->local;
+  sli_array *parts = &part;
+  sl_status status = make_nodes(x, &named, n, s->local, in, 1, &parts);
+  if (status) return status;
+  int nv = x->nvariants, dim = sli_expand_type(x, part.on[0], 0)->ndim - 1;
+  sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
+  for (int r = 0; r < x->ranks; r++)
+    for (int v = 0; v < nv; v++) {
+      whole[r * nv + v] = *sli_expand_type(x, part.on[r], v);
+      whole[r * nv + v].dim[dim] *= x->grid->size[axis];
+    }
+  status = sli_box_join(x, &part, axis, dim, whole, &all);
+  if (status) return status;
+  sli_node joined = *n;
+  joined.nin = 1;
+  return make_nodes(x, &joined, n, s->joined, (sli_array *[]){&all}, n->nout, out);
+}
+
+static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
+  sli_array *in[n->nin + 1], *out[n->nout + 1];
+  sl_status status = box_forward_inputs(x, n, in);
+  if (status) return status;
+  for (int o = 0; o < n->nout; o++) {
+    sli_layout lies = layout_of(x, n, sli_signature_out, o);
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies, moment_of(n)) : NULL;
+  }
+  note_share(x, n);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (signature(x, n, a)->local) return expand_in_two(x, n, a, in, out);
+  return make_nodes(x, n, n, n->op, in, n->nout, out);
+}
+
+/* A source runs whole on each device, and what is not wanted of it goes no further. */
+static sl_status expand_source(sli_expansion *x, const sli_node *n) {
+  sli_array *out[n->nout + 1];
+  sli_layout whole = {{broadcast, broadcast}};
+  for (int o = 0; o < n->nout; o++)
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], whole, moment_of(n)) : NULL;
+  sl_type types[x->nvariants * n->nout];
+  for (int v = 0; v < x->nvariants; v++)
+    for (int o = 0; o < n->nout; o++)
+      types[v * n->nout + o] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
+  for (int r = 0; r < x->ranks; r++) {
+    sli_making m = {.op = n->op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
+                    .nout = n->nout, .out = types, .where = n->at,
+                    .attrs = local_attrs(x, n, NULL, r)};
+    sli_node *node;
+    sl_status status = sli_expand_node(x, &m, &node);
+    if (status) return status;
+    for (int o = 0; o < n->nout; o++)
+      if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
+                                                    sli_expand_name(x, n->out[o]->name, r));
+  }
+  for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
+    sli_array *as_wanted;
+    sl_status status = n->out[o] ? sli_box(x, n->out[o], layout_of(x, n, sli_signature_out, o),
+                                           moment_of(n), &as_wanted)
+                                 : SL_OK;
+    if (status) return status;
+    if (n->out[o]) x->arrays[n->out[o]->id] = as_wanted;
+  }
+  return SL_OK;
+}
+
+/* ---- backward ------------------------------------------------------------------- */
+
+/* Is a gradient shared out every tick, so that nobody sums all of it over the step? */
+static bool is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
+  return x->shared[grad->id] && lies.axis[SLI_AXIS_DATA].kind == SL_PARTIAL;
+}
+
+static sl_status make_backward(sli_expansion *x, const sli_node *n, sli_array *const *in,
+                               const sli_layout *lies) {
+  sli_array *out[n->nout + 1];
+  sli_node now = *n;
+  for (int o = 0; o < n->nout; o++) {
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(n)) : NULL;
+    if (!out[o] || !is_shared_at_once(x, n->out[o], lies[o])) continue;
+    now.accumulate_span &= ~(1u << o);
+    out[o]->brief = true;
+  }
+  return make_nodes(x, &now, n->about, n->op, in, n->nout, out);
+}
+
+static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
+  sli_array *in[n->nin + 1];
+  sli_layout lies[n->nout + 1];
+  sl_status status = SL_OK;
+  for (int i = 0; i < n->nin && !status; i++) {
+    bool unread = n->op->unread >> i & 1;
+    status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(n), &in[i]);
+  }
+  for (int o = 0; o < n->nout; o++)
+    lies[o] = o < n->rule->nof ? layout_of(x, n->about, sli_gradient_given, n->rule->of[o])
+                               : (sli_layout){{broadcast, broadcast}}; /* a record: private */
+  return status ? status : make_backward(x, n, in, lies);
+}
+
+/* As two summands can both be had with the least to exchange. */
+static sl_sbp common(sl_sbp a, sl_sbp b) {
+  if (a.kind == SL_SPLIT) return a;
+  if (b.kind == SL_SPLIT) return b;
+  return a.kind == SL_PARTIAL ? a : b;
+}
+
+/* A sum or copy of gradients: as they lie. */
+static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
+  sli_array *in[n->nin];
+  sli_layout lies = x->arrays[n->in[0]->id]->lies;
+  for (int i = 1; i < n->nin; i++)
+    for (int a = 0; a < SLI_AXES; a++)
+      lies.axis[a] = common(lies.axis[a], x->arrays[n->in[i]->id]->lies.axis[a]);
+  sl_status status = SL_OK;
+  for (int i = 0; i < n->nin && !status; i++)
+    status = box_input(x, n->in[i], lies, moment_of(n), &in[i]);
+  return status ? status : make_backward(x, n, in, &lies);
+}
+
+/* Where the gradients start, by a device's share of the loss; or zeros. */
+static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
+  sli_layout lies;
+  bool seed = n->like == x->g->loss;
+  for (int a = 0; a < SLI_AXES; a++) {
+    sl_sbp y = x->arrays[n->like->id]->lies.axis[a];
+    lies.axis[a] = y.kind == SL_SPLIT ? y : broadcast;
+  }
+  sli_array *out = sli_array_add(x, n->out[0], lies, moment_of(n));
+  for (int r = 0; r < x->ranks; r++) {
+    sl_attrs *attrs = local_attrs(x, n, NULL, r);
+    for (int v = 0; v < x->nvariants; v++) {
+      sl_type *type = sli_arena_alloc(&x->g->arena, sizeof *type);
+      *type = sli_local_type(x, n->like, lies, r, v);
+      type->dtype = SL_F32;
+      attrs[v].user = type;
+      if (seed) attrs[v].value = (float)((double)attrs[v].value * x->share[r]);
+    }
+    sli_making m = {.op = n->op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
+                    .nout = 1, .where = n->at, .attrs = attrs};
+    sli_node *node;
+    sl_status status = sli_expand_node(x, &m, &node);
+    if (status) return status;
+    node->like = n->like;
+    out->on[r] = sli_expand_output(x, node, 0, sli_expand_name(x, n->out[0]->name, r));
+  }
+  return SL_OK;
+}
+
+/* What an output of a backward node is the gradient of. */
+static const sl_tensor *subject(const sli_node *n, int o) {
+  if (n->rule) return o < n->rule->nof ? n->about->in[n->rule->of[o]] : NULL;
+  return n->like ? n->like : n->in[0];
+}
+
+static void note_dims(sli_expansion *x, const sli_node *n) {
+  for (int o = 0; o < n->nout; o++) {
+    const sl_tensor *of = n->out[o] ? subject(n, o) : NULL;
+    if (of) x->shaped[n->out[o]->id] = x->shaped[of->id];
+  }
+}
+
+static sl_status expand_node(sli_expansion *x, const sli_node *n) {
+  if (n->op == &sl_op_source) return expand_source(x, n);
+  if (sli_is_forward(n)) return expand_forward(x, n);
+  note_dims(x, n);
+  if (n->rule) return expand_rule(x, n);
+  if (n->like) return expand_constant(x, n);
+  return expand_linear(x, n);
+}
+
+/* ---- parameters ----------------------------------------------------------------- */
+
+/* Along the data axis: the first dim with something for everyone. */
+static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
+  int size = x->grid->size[SLI_AXIS_DATA];
+  if (x->sharding == SLI_SHARD_NOTHING || size == 1) return broadcast;
+  for (int d = 0; d < param->type.ndim; d++) {
+    bool enough = true;
+    for (int r = 0; r < x->ranks; r++)
+      enough &= sli_local_type(x, param, lies, r, 0).dim[d] >= size;
+    if (enough) return (sl_sbp){SL_SPLIT, d};
+  }
+  return broadcast;
+}
+
+static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
+                                int rank) {
+  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
+  sl_shard *shard = sli_arena_alloc(&x->g->arena, sizeof *shard);
+  *shard = (sl_shard){param->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+  sl_type type = param->type;
+  bool any = false;
+  for (int i = 0; i < SLI_AXES; i++) {
+    sl_sbp along = lies.axis[order[i]];
+    if (along.kind != SL_SPLIT) continue;
+    shard->parts[i] = sli_axis_part(x, param, order[i], along.dim,
+                                    sli_rank_share(x->grid, rank, order[i]), &type);
+    type = sl_part_type(&type, &shard->parts[i]);
+    any = true;
+  }
+  return any ? shard : NULL;
+}
+
+/* Does a device of lower rank have the same? */
+static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, a)) return true;
+  return false;
+}
+
+static void add_param(sli_expansion *x, const sl_tensor *logical) {
+  sl_graph *g = x->g;
+  sli_layout lies = {{broadcast, broadcast}};
+  if (x->grid->size[SLI_AXIS_TENSOR] > 1)
+    lies.axis[SLI_AXIS_TENSOR] = x->choice[SLI_AXIS_TENSOR]->params[logical->param_index];
+  lies.axis[SLI_AXIS_DATA] = shard_dim(x, logical, lies);
+  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK};
+  sli_array *a = sli_array_add(x, logical, lies, home);
+  for (int r = 0; r < x->ranks; r++) {
+    sl_type type = sli_local_type(x, logical, lies, r, 0);
+    sl_tensor *t = a->on[r] = sli_graph_tensor(g, &type, logical->name);
+    t->at = logical->at;
+    t->param = t->needs_grad = true;
+    t->init = logical->init;
+    t->home = logical->home;
+    t->rank = r;
+    t->shard = shard_of(x, logical, lies, r);
+    t->replica = is_replica(x, lies, r);
+    t->param_index = g->nparams;
+    SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
+    g->params[g->nparams++] = t;
+    t->ngrads = logical->ngrads;
+    t->grads = sli_arena_alloc(&g->arena, (size_t)t->ngrads * sizeof *t->grads);
+    note_types(x, t, &type, 0);
+  }
+  bool shards = lies.axis[SLI_AXIS_DATA].kind == SL_SPLIT;
+  for (int u = 0; u < logical->ngrads && x->sharding >= SLI_SHARD_GRADIENTS; u++)
+    x->shared[logical->grads[u]->id] = shards;
+}
+
+/* A gradient as the update wants it. */
+static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
+                              sl_tensor **on) {
+  sli_array *made = x->arrays[grad->id], *out;
+  bool every_tick = is_shared_at_once(x, grad, made->lies);
+  sli_moment at = made->made;
+  at.cls = SL_CLASS_C; /* nothing of it is part of a pass */
+  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM};
+  sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
+  for (int r = 0; r < x->ranks && !status; r++) {
+    on[r] = out->on[r];
+    if (every_tick) on[r]->producer->accumulate_span |= 1u << on[r]->output;
+  }
+  return status;
+}
+
+/* Which use of which parameter a gradient is of: NULL if of none. */
+static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, int *use) {
+  for (int p = 0; p < x->nparams; p++)
+    for (*use = 0; *use < x->params[p]->ngrads; ++*use)
+      if (x->params[p]->grads[*use] == grad) return x->params[p];
+  return NULL;
+}
+
+/* All of them, in the order in which they are made. */
+static sl_status box_gradients(sli_expansion *x) {
+  sl_tensor *on[x->ranks];
+  for (int i = 0; i < x->nlogical; i++) {
+    const sli_node *n = x->logical[i];
+    for (int o = 0, use; o < n->nout; o++) {
+      const sl_tensor *logical = n->out[o] && n->accumulate_span >> o & 1
+                                     ? owner_of(x, n->out[o], &use) : NULL;
+      if (!logical) continue;
+      sl_status status = box_gradient(x, logical, n->out[o], on);
+      if (status) return status;
+      for (int r = 0; r < x->ranks; r++) x->arrays[logical->id]->on[r]->grads[use] = on[r];
+    }
+  }
+  return SL_OK;
+}
+
+/* ---- the loss ------------------------------------------------------------------- */
+
+static void keep_losses(sli_expansion *x) {
+  sl_graph *g = x->g;
+  const sli_array *a = x->arrays[g->loss->id];
+  g->losses = sli_arena_alloc(&g->arena, (size_t)x->ranks * sizeof *g->losses);
+  for (int r = 0; r < x->ranks; r++)
+    if (!is_replica(x, a->lies, r))
+      g->losses[g->nlosses++] = (struct sli_loss){a->on[r], x->share[r]};
+  g->loss = a->on[0];
+}
+
+/* ---- what nobody needs ---------------------------------------------------------- */
+
+static void prune(sl_graph *g) {
+  int nroots = g->nlosses, n = 0;
+  for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
+  sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
+  for (int i = 0; i < g->nlosses; i++) roots[n++] = g->losses[i].tensor;
+  for (int p = 0; p < g->nparams; p++)
+    for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
+  sli_graph_prune(g, nroots, roots);
+}
+
+/* Parameters that no node reads, and another device has as well: a bias that only the first
+ * of those who have a summand adds is not kept by the others. */
+static void drop_unread(sl_graph *g) {
+  int kept = 0;
+  for (int p = 0; p < g->nparams; p++) {
+    sl_tensor *t = g->params[p];
+    if (t->replica && t->home < 0) continue;
+    t->param_index = kept;
+    g->params[kept++] = t;
+  }
+  g->nparams = kept;
+}
+
+/* ---- the pass ------------------------------------------------------------------- */
+
+/* Takes the logical graph out of g, so that the devices' can take its place. */
+static void take_over(sli_expansion *x) {
+  sl_graph *g = x->g;
+  x->logical = g->nodes;
+  x->nlogical = g->nnodes;
+  x->params = g->params;
+  x->nparams = g->nparams;
+  x->arrays = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->arrays);
+  x->shared = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shared);
+  x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
+  for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
+  x->share = sli_arena_alloc(&g->arena, (size_t)x->ranks * sizeof *x->share);
+  for (int r = 0; r < x->ranks; r++) x->share[r] = 1;
+  g->nodes = NULL;
+  g->params = NULL;
+  g->nnodes = g->nparams = 0;
+  g->node_capacity = g->param_capacity = 0;
+  free(g->tensors);
+  g->tensors = NULL;
+  g->ntensors = 0;
+  g->tensor_capacity = 0;
+  g->grad_norm = NULL;
+}
+
+sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                          const sli_choice *data, const sli_choice *tensor,
+                          sli_sharding sharding) {
+  sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = {data, tensor},
+                     .sharding = sharding, .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
+                     .nvariants = SLI_MAX(g->nvariants, 1)};
+  sl_status status = SL_OK;
+  take_over(&x);
+  for (int p = 0; p < x.nparams; p++) add_param(&x, x.params[p]);
+  for (int i = 0; i < x.nlogical && !status; i++)
+    if (x.logical[i]->cls != SL_CLASS_U) status = expand_node(&x, x.logical[i]);
+  if (!status) status = box_gradients(&x);
+  if (!status) {
+    keep_losses(&x);
+    prune(g);
+    drop_unread(g);
+    prune(g); /* what it takes to update those, too */
+    sli_graph_add_updates(g);
+  }
+  free(x.logical);
+  free(x.params);
+  free(x.types);
+  if (status) return status;
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+  return SL_OK;
+}

@@ -1,0 +1,112 @@
+/* What expansion and boxing share: the devices' tensors of a logical one.
+ *
+ * "Logical" is what the graph held before, one for all devices. An array is a logical
+ * tensor as it lies in one way: a tensor for each device. */
+#ifndef SLUICE_GRAPH_EXPAND_H
+#define SLUICE_GRAPH_EXPAND_H
+
+#include "graph/share/sbp.h"
+
+typedef struct sli_layout {
+  sl_sbp axis[SLI_AXES];
+} sli_layout;
+
+/* Where and when something is done to a tensor: the forward or the backward pass over a
+ * block, or once a step. */
+typedef struct sli_moment {
+  sl_class cls; /* F, B or W: of whoever reads it; L: a source's own */
+  int block;
+  int phase;    /* SLI_PHASE_MAIN: every tick */
+} sli_moment;
+
+typedef struct sli_array {
+  struct sli_array *next; /* of the same logical tensor, lying otherwise */
+  const sl_tensor *of;    /* logical */
+  sli_layout lies;
+  sli_moment made;        /* by boxing: for readers there; else where its nodes stand */
+  bool brief;             /* see sl_tensor */
+  sl_tensor **on;         /* [ranks] */
+} sli_array;
+
+typedef struct sli_expansion {
+  sl_graph *g;
+  const sli_dim *dims;    /* of logical tensors */
+  int *shaped;            /* [logical tensors] whose dims are theirs: a gradient's are those of
+                             what it is the gradient of */
+  const sli_grid *grid;
+  const sli_choice *choice[SLI_AXES];
+  sli_sharding sharding;
+  int ranks;
+  int nvariants;          /* 1 where sequences are not cut */
+  int nlogical;           /* logical nodes ... */
+  sli_node **logical;
+  int nparams;            /* ... and parameters */
+  sl_tensor **params;
+  sli_array **arrays;     /* [logical tensors] as made first, then as boxed */
+  size_t type_capacity;
+  sl_type *types;         /* [tensors][nvariants] of the devices' tensors */
+  bool *shared;           /* [logical tensors] gradients that are not to be kept whole */
+  double *share;          /* [ranks] of the loss */
+  int nboxes;             /* so far: for names */
+} sli_expansion;
+
+/* What to make a node of. */
+typedef struct sli_making {
+  const sl_op *op;
+  const char *name;      /* rank 0's */
+  sli_moment at;
+  sl_class cls;          /* the node's own */
+  int rank, nin, nout;
+  sl_tensor *const *in;
+  const sl_type *unread; /* [nvariants][nin] of inputs that are NULL but have a type; or NULL */
+  const sl_attrs *attrs; /* [nvariants] */
+  const sl_type *out;    /* [nvariants][nout]; NULL: inferred */
+  sl_here where;
+} sli_making;
+
+sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out);
+/* Makes output o of it exist. */
+sl_tensor *sli_expand_output(sli_expansion *x, sli_node *n, int o, const char *name);
+/* A device's name for what is called `name` on the first. */
+const char *sli_expand_name(sli_expansion *x, const char *name, int rank);
+const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant);
+/* A logical tensor's type in a variant, and a device's when it lies so. */
+sl_type sli_logical_type(const sli_expansion *x, const sl_tensor *t, int variant);
+sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
+                       int variant);
+/* Which part of what the other axis leaves member `member` of `axis` has, split along dim. */
+sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
+                      const sl_type *base);
+
+/* A device's place along an axis, and the device at another place of that axis: where all
+ * are alike, itself. */
+static inline int sli_rank_member(const sli_grid *grid, int rank, int axis) {
+  int tensor = grid->size[SLI_AXIS_TENSOR];
+  return axis == SLI_AXIS_TENSOR ? rank % tensor : rank / tensor;
+}
+static inline int sli_rank_at(const sli_grid *grid, int rank, int axis, int member) {
+  if (grid->alike) return rank;
+  int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
+  return rank + (member - sli_rank_member(grid, rank, axis)) * stride;
+}
+/* Whose parts a device has: where one stands for all, those of the last member of a row,
+ * which are the largest. */
+static inline int sli_rank_share(const sli_grid *grid, int rank, int axis) {
+  return grid->alike ? grid->size[axis] - 1 : sli_rank_member(grid, rank, axis);
+}
+static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
+  return sli_sbp_equal(a->axis[0], b->axis[0]) && sli_sbp_equal(a->axis[1], b->axis[1]);
+}
+
+sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies, sli_moment made);
+
+/* The tensor as its readers at this moment want it: as it is, as it has been boxed for them
+ * already, or boxed now. */
+sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
+                  sli_array **out);
+
+/* Joins what the members of an axis have, parts of `whole` [nvariants] along `dim`. */
+sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
+                       const sl_type *whole, sli_array *to);
+
+#endif

@@ -1,0 +1,196 @@
+/* The ways in which devices can share a call.
+ *
+ * That everything is everywhere is always one. Others follow from what a row promises
+ * about pieces (sl_pieces), for a device's share of a call is a piece of it: whatever may
+ * be cut along a dim may be shared out along it. The rest a row says itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/share/search.h"
+
+static const sl_sbp partial = {SL_PARTIAL, 0};
+static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
+
+/* ---- what follows from promises ------------------------------------------------------------ */
+
+static bool is_whole(const sl_op *op, int i) { return i < 32 && op->whole >> i & 1; }
+
+static bool same_dims(const sl_type *a, const sl_type *b) {
+  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
+}
+
+/* Elements stand for themselves: along a dim of the output, and of the inputs like it. */
+static bool split_elements(const sli_node *n, int dim, sl_signature *out) {
+  const sl_type *y = &n->out_type[0];
+  bool any = false;
+  if (!n->nout || dim >= y->ndim) return false;
+  for (int i = 0; i < n->nin; i++) {
+    const sl_type *x = &n->in_type[i];
+    if (!n->in[i] || is_whole(n->op, i)) continue;
+    if (same_dims(x, y)) out->in[i] = split(dim), any = true;
+    else if (x->ndim) return false;
+  }
+  for (int o = 0; o < n->nout; o++) {
+    if (!same_dims(&n->out_type[o], y)) return false;
+    out->out[o] = split(dim);
+  }
+  return any;
+}
+
+/* How many dims of an input are rows: of what is no number all of them may be. */
+static int row_dims(const sl_type *type) {
+  return type->dtype == SL_I32 ? type->ndim : type->ndim - 1;
+}
+
+/* Rows stand for themselves: along a dim of all inputs that have it as one of rows. */
+static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
+  int64_t length = 0;
+  for (int i = 0; i < n->nin; i++) {
+    const sl_type *x = &n->in_type[i];
+    if (!n->in[i] || is_whole(n->op, i) || dim >= row_dims(x)) continue;
+    if (length && x->dim[dim] != length) return false;
+    length = x->dim[dim];
+    out->in[i] = split(dim);
+  }
+  for (int o = 0; o < n->nout; o++) {
+    const sl_type *y = &n->out_type[o];
+    if (n->op->pieces == SL_PIECES_MEAN && !o) out->out[o] = partial;
+    else if (dim < y->ndim && y->dim[dim] == length) out->out[o] = split(dim);
+    else return false;
+  }
+  return length > 0;
+}
+
+/* All that a source gives, along its first dim. */
+static bool split_source(const sli_node *n, int dim, sl_signature *out) {
+  for (int o = 0; o < n->nout; o++) {
+    if (dim || !n->out_type[o].ndim) return false;
+    out->out[o] = split(0);
+  }
+  return n->nout > 0;
+}
+
+static bool promised(const sli_node *n, int dim, sl_signature *out) {
+  if (n->op == &sl_op_source) return split_source(n, dim, out);
+  switch (n->op->pieces) {
+    case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
+    case SL_PIECES_ROWS:
+    case SL_PIECES_MEAN: return split_rows(n, dim, out);
+    default: return false;
+  }
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static bool same_layouts(const sl_signature *a, const sl_signature *b) {
+  for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
+    if (!sli_sbp_equal(a->in[i], b->in[i]) || !sli_sbp_equal(a->out[i], b->out[i])) return false;
+  return true;
+}
+
+static bool in_range(sl_sbp sbp, int count, int i, const sl_type *types) {
+  return sbp.kind != SL_SPLIT || (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
+}
+
+static void check_own(const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
+    SLI_CHECK(in_range(s->in[i], n->nin, i, n->in_type) &&
+                  in_range(s->out[i], n->nout, i, n->out_type),
+              "op %s (%s): a signature of its row splits argument %d along a dim that is not there",
+              n->name, n->op->name, i);
+}
+
+/* One that says the same of arguments takes the other's place: it may know more. */
+static void add(sl_signature *all, int *count, const sl_signature *s) {
+  for (int i = 0; i < *count; i++)
+    if (same_layouts(&all[i], s)) {
+      all[i] = *s;
+      return;
+    }
+  all[(*count)++] = *s;
+}
+
+int sli_signatures_raw(const sli_node *n, sl_signature *out) {
+  int count = 1;
+  if (!sli_is_shared(n)) return 0;
+  out[0] = (sl_signature){0};
+  if (n->nin > SL_SIGNATURE_ARGS || n->nout > SL_SIGNATURE_ARGS) return 1;
+  for (int d = 0; d < SL_MAX_DIMS; d++) {
+    sl_signature s = {0};
+    if (promised(n, d, &s)) add(out, &count, &s);
+  }
+  sl_signature own[SL_SIGNATURES];
+  memset(own, 0, sizeof own);
+  int more = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, own) : 0;
+  for (int i = 0; i < more; i++) {
+    check_own(n, &own[i]);
+    add(out, &count, &own[i]);
+  }
+  return count;
+}
+
+/* Is there something of this argument for each of the devices? */
+static bool enough(sl_sbp sbp, const sl_type *type, const sli_dim *dims, int size) {
+  return sbp.kind != SL_SPLIT ||
+         (dims ? dims[sbp.dim].units : type->dim[sbp.dim]) >= size;
+}
+
+static bool possible(const sli_dim *dims, const sli_node *n, int size, sl_signature *s) {
+  for (int i = 0; i < SLI_MIN(n->nin, SL_SIGNATURE_ARGS); i++) {
+    const sl_tensor *t = n->in[i];
+    if (!t) s->in[i] = (sl_sbp){SL_BROADCAST, 0};
+    else if (!enough(s->in[i], &n->in_type[i], &dims[t->id * SL_MAX_DIMS], size)) return false;
+  }
+  for (int o = 0; o < SLI_MIN(n->nout, SL_SIGNATURE_ARGS); o++) {
+    const sl_tensor *t = n->out[o];
+    const sli_dim *own = t ? &dims[t->id * SL_MAX_DIMS] : NULL;
+    if (!enough(s->out[o], &n->out_type[o], own, size)) return false;
+  }
+  return true;
+}
+
+int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node, int size,
+                   sl_signature *out) {
+  sl_signature all[SLI_SIGNATURES_RAW];
+  (void)g;
+  int raw = sli_signatures_raw(node, all), count = 0;
+  for (int i = 0; i < raw && count < SL_SIGNATURES; i++)
+    if (possible(dims, node, size, &all[i])) out[count++] = all[i];
+  return count;
+}
+
+/* ---- layouts ------------------------------------------------------------------------------- */
+
+const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
+  if (a.kind == SL_SPLIT) snprintf(out, SLI_SBP_TEXT, "S%d", a.dim & 7);
+  else snprintf(out, SLI_SBP_TEXT, "%s", a.kind == SL_PARTIAL ? "P" : "B");
+  return out;
+}
+
+double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes) {
+  double share = bytes / size, others = bytes - share; /* what one has, what it lacks */
+  if (sli_sbp_equal(a, b) || a.kind == SL_BROADCAST) return 0;
+  if (a.kind == SL_PARTIAL) return b.kind == SL_SPLIT ? others : 2 * others;
+  return b.kind == SL_SPLIT ? others / size : others;
+}
+
+/* ---- the way back ------------------------------------------------------------------- */
+
+/* Does each device run the whole call? */
+static bool is_repeated(const sl_signature *s) {
+  for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
+    if (s->in[i].kind != SL_BROADCAST || s->out[i].kind != SL_BROADCAST) return false;
+  return true;
+}
+
+sl_sbp sli_gradient_wanted(const sl_signature *s, int o) {
+  sl_sbp y = sli_signature_out(s, o);
+  return y.kind == SL_PARTIAL ? (sl_sbp){SL_BROADCAST, 0} : y;
+}
+
+sl_sbp sli_gradient_given(const sl_signature *s, int i) {
+  sl_sbp in = sli_signature_in(s, i);
+  if (in.kind == SL_SPLIT) return in;
+  bool shared = in.kind == SL_BROADCAST && !is_repeated(s);
+  return (sl_sbp){shared ? SL_PARTIAL : SL_BROADCAST, 0};
+}

@@ -1,0 +1,201 @@
+/* The ways to share each node, and what the user has said of them. */
+#include "graph/share/ways.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the user has said ---------------------------------------------------------------- */
+
+static int least(int a, int b, int c) { return SLI_MIN(SLI_MIN(a, b), c); }
+
+/* How many letters must change to make one name the other. */
+static int distance(const char *a, const char *b) {
+  int n = (int)strlen(b), row[n + 1];
+  for (int j = 0; j <= n; j++) row[j] = j;
+  for (int i = 1; a[i - 1]; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= n; j++) {
+      int above = row[j];
+      row[j] = least(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+      diagonal = above;
+    }
+  }
+  return row[n];
+}
+
+enum { NEAREST = 3 };
+typedef struct nearest {
+  const char *name[NEAREST];
+  int distance[NEAREST];
+} nearest;
+
+static void note_name(nearest *n, const char *wanted, const char *name) {
+  int d = distance(wanted, name);
+  for (int i = 0; i < NEAREST; i++) {
+    if (n->name[i] && n->distance[i] <= d) continue;
+    memmove(&n->name[i + 1], &n->name[i], (size_t)(NEAREST - 1 - i) * sizeof *n->name);
+    memmove(&n->distance[i + 1], &n->distance[i], (size_t)(NEAREST - 1 - i) * sizeof *n->distance);
+    n->name[i] = name;
+    n->distance[i] = d;
+    return;
+  }
+}
+
+static sl_status unknown_name(const sli_ways *w, const sl_given_sbp *given) {
+  const sl_graph *g = w->costs.g;
+  nearest n = {0};
+  for (int p = 0; p < g->nparams; p++) note_name(&n, given->name, g->params[p]->name);
+  for (int i = 0; i < w->count; i++) note_name(&n, given->name, w->nodes[i]->name);
+  char *text = sli_strdup("");
+  for (int i = 0; i < NEAREST && n.name[i]; i++) {
+    char *more = sli_format("%s%s%s", text, i ? ", " : "", n.name[i]);
+    free(text);
+    text = more;
+  }
+  sl_fail(SL_E_USAGE, "no parameter or op is called %s; the nearest are %s", given->name, text);
+  free(text);
+  return SL_E_USAGE;
+}
+
+static sl_status impossible(const sli_ways *w, const sl_given_sbp *given, const char *what,
+                            const sl_tensor *t) {
+  char sbp[SLI_SBP_TEXT], type[SL_TYPE_TEXT];
+  const char *why = "no way to have it so is known";
+  int size = w->costs.size;
+  sli_sbp_format(sbp, given->sbp);
+  sl_type_format(type, &t->type);
+  if (given->sbp.kind == SL_SPLIT && given->sbp.dim >= t->type.ndim)
+    return sl_fail(SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: it has no dim %d", what,
+                   given->name, type, sbp, size, given->sbp.dim);
+  if (given->sbp.kind == SL_SPLIT) {
+    int64_t units = w->costs.dims[t->id * SL_MAX_DIMS + given->sbp.dim].units;
+    if (units < size)
+      return sl_fail(SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: its dim %d is of %lld "
+                     "unit%s", what, given->name, type, sbp, size, given->sbp.dim,
+                     (long long)units, units == 1 ? "" : "s");
+  }
+  return sl_fail(SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: %s", what, given->name, type,
+                 sbp, size, why);
+}
+
+static sl_status give_param(sli_ways *w, const sl_given_sbp *given, const sl_tensor *t) {
+  bool fits = given->sbp.kind != SL_PARTIAL;
+  if (given->sbp.kind == SL_SPLIT)
+    fits = given->sbp.dim < t->type.ndim &&
+           w->costs.dims[t->id * SL_MAX_DIMS + given->sbp.dim].units >= w->costs.size;
+  if (!fits) return impossible(w, given, "parameter", t);
+  w->fixed[t->param_index] = true;
+  w->params[t->param_index] = given->sbp;
+  return SL_OK;
+}
+
+static sl_status give_node(sli_ways *w, const sl_given_sbp *given, int i) {
+  int kept = 0;
+  for (int a = 0; a < w->nways[i]; a++)
+    if (sli_sbp_equal(w->of[i][a].signature.out[0], given->sbp)) w->of[i][kept++] = w->of[i][a];
+  const sl_tensor *t = w->nodes[i]->out[0];
+  if (!kept) {
+    const sl_tensor unread = {.type = w->nodes[i]->out_type[0]};
+    return impossible(w, given, sli_arena_format(&((sl_graph *)w->costs.g)->arena, "op %s",
+                                                 w->nodes[i]->op->name), t ? t : &unread);
+  }
+  w->nways[i] = kept;
+  return SL_OK;
+}
+
+static sl_status give(sli_ways *w, const sl_given_sbp *given) {
+  const sl_graph *g = w->costs.g;
+  for (int p = 0; p < g->nparams; p++)
+    if (!strcmp(g->params[p]->name, given->name)) return give_param(w, given, g->params[p]);
+  for (int i = 0; i < w->count; i++)
+    if (!strcmp(w->nodes[i]->name, given->name)) return give_node(w, given, i);
+  return unknown_name(w, given);
+}
+
+/* ---- candidates ---------------------------------------------------------------------------- */
+
+/* Rows of data may be shared out along the other axis as well. */
+static bool leaves_rows(const sli_costs *c, const sl_tensor *t, sl_sbp sbp) {
+  if (!t || sbp.kind != SL_SPLIT || sbp.dim || !c->has_rows[t->id]) return true;
+  return c->dims[t->id * SL_MAX_DIMS].units >= (int64_t)c->size * c->share;
+}
+
+static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < n->nin; i++)
+    if (!leaves_rows(c, n->in[i], sli_signature_in(s, i))) return false;
+  for (int o = 0; o < n->nout; o++)
+    if (!leaves_rows(c, n->out[o], sli_signature_out(s, o))) return false;
+  return true;
+}
+
+static void find_ways(sli_ways *w, int i, bool free_sources) {
+  const sli_node *n = w->nodes[i];
+  sl_signature all[SL_SIGNATURES];
+  int count = sli_signatures(w->costs.g, w->costs.dims, n, w->costs.size, all);
+  if (w->costs.size == 1 || (n->op == &sl_op_source && !free_sources)) count = 1;
+  for (int s = 0; s < count; s++)
+    if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];
+}
+
+/* A parameter read once costs what its one reader makes of it. */
+static double own_param(const sli_ways *w, const sl_tensor *t, sli_reading r) {
+  const sli_costs *c = &w->costs;
+  uint8_t lies = w->fixed[t->param_index] ? (uint8_t)sli_sbp_code(w->params[t->param_index])
+                                          : sli_param_lies(r.want);
+  sli_seen seen = {.lies = lies};
+  sli_cost cost = sli_cost_update(c, t, sli_code_sbp(lies));
+  sli_cost_add(&cost, sli_cost_reading(c, t, r, &seen));
+  return sli_cost_weight(c, cost);
+}
+
+static void price(sli_ways *w, int i) {
+  const sli_node *n = w->nodes[i];
+  for (int a = 0; a < w->nways[i]; a++) {
+    sli_way *way = &w->of[i][a];
+    way->weight = sli_cost_weight(&w->costs, sli_cost_node(&w->costs, n, &way->signature));
+    for (int k = 0; k < n->nin; k++) {
+      if (!n->in[k]) continue;
+      sli_reading r = sli_reading_of(&w->costs, n, &way->signature, k);
+      if (k < SL_SIGNATURE_ARGS) way->in[k] = r;
+      if (n->in[k]->param && w->reads[n->in[k]->id] == 1) way->weight += own_param(w, n->in[k], r);
+    }
+  }
+}
+
+sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                        bool free_sources, int ngiven, const sl_given_sbp *given) {
+  *w = (sli_ways){0};
+  sli_costs_init(&w->costs, g, dims, grid, SLI_AXIS_TENSOR);
+  w->costs.rows_last = !free_sources;
+  size_t n = (size_t)g->nnodes + 1;
+  w->nodes = sli_calloc(n, sizeof *w->nodes);
+  w->nways = sli_calloc(n, sizeof *w->nways);
+  w->of = sli_calloc(n, sizeof *w->of);
+  w->reads = sli_calloc((size_t)g->ntensors + 1, sizeof *w->reads);
+  w->fixed = sli_calloc((size_t)g->nparams + 1, sizeof *w->fixed);
+  w->params = sli_calloc((size_t)g->nparams + 1, sizeof *w->params);
+  for (int i = 0; i < g->nnodes; i++)
+    if (sli_is_shared(g->nodes[i])) w->nodes[w->count++] = g->nodes[i];
+  for (int i = 0; i < w->count; i++) {
+    find_ways(w, i, free_sources);
+    for (int k = 0; k < w->nodes[i]->nin; k++)
+      if (w->nodes[i]->in[k]) w->reads[w->nodes[i]->in[k]->id]++;
+  }
+  sl_status status = SL_OK;
+  for (int s = 0; s < ngiven && !status; s++)
+    if (given[s].axis == SLI_AXIS_TENSOR && w->costs.size > 1) status = give(w, &given[s]);
+  for (int i = 0; i < w->count && !status; i++) price(w, i);
+  if (status) sli_ways_fini(w);
+  return status;
+}
+
+void sli_ways_fini(sli_ways *w) {
+  sli_costs_fini(&w->costs);
+  free(w->nodes);
+  free(w->nways);
+  free(w->of);
+  free(w->reads);
+  free(w->fixed);
+  free(w->params);
+}

@@ -1,0 +1,197 @@
+/* Parameters of a lowered graph: where their values lie, and how they get there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/lower/ir.h"
+
+/* ---- what is kept of them ---------------------------------------------------------- */
+
+/* What devices have of one stands together in the graph, by rank. */
+static void add_place(const sli_lowering *l, const sl_tensor *t, sl_param_place *to,
+                      sl_param_info *p) {
+  const sli_home *home = &l->homes[t->id];
+  const sli_bundle *b = &l->bundles[home->bundle];
+  if (!p->nplaces)
+    *p = (sl_param_info){.name = t->name, .type = t->shard ? t->shard->whole : t->type,
+                         .init = t->init, .stage = l->stage_of[t->home], .places = to};
+  *to = (sl_param_place){.reg = b->reg, .offset = home->offset, .type = t->type,
+                         .shard = t->shard, .rank = t->rank, .device = b->device,
+                         .replica = t->replica};
+  p->nplaces++;
+}
+
+int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out) {
+  const sl_graph *g = l->g;
+  sl_param_info *params = sli_arena_alloc(arena, (size_t)g->nparams * sizeof *params);
+  sl_param_place *places = sli_arena_alloc(arena, (size_t)g->nparams * sizeof *places);
+  int n = 0;
+  for (int i = 0; i < g->nparams; i++) {
+    const sl_tensor *t = g->params[i];
+    if (l->homes[t->id].bundle == SL_NONE) continue; /* inference does not read it */
+    if (!n || strcmp(params[n - 1].name, t->name)) n++;
+    add_place(l, t, &places[i], &params[n - 1]);
+  }
+  *out = params;
+  return n;
+}
+
+/* ---- places ---------------------------------------------------------------------------- */
+
+static const sl_param_info *param_at(const sl_lowered *l, int index) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(l, &params);
+  SLI_CHECK(index >= 0 && index < n, "parameter %d of %d", index, n);
+  return &params[index];
+}
+
+static bool is_here(const sl_param_place *place, sl_runtime *rt) {
+  return sl_runtime_newest(rt, place->reg);
+}
+
+bool sli_register_near(const sl_plan *plan, int32_t reg) {
+  const sl_register *r = &plan->regs[reg];
+  const sl_memory_ops *memory = plan->devices[r->device].room[r->space].memory;
+  return !memory || !memory->far;
+}
+
+/* The address of what lies at a place; NULL if there is none for this process. */
+static float *place_data(const sl_lowered *l, sl_runtime *rt, const sl_param_place *place) {
+  if (!is_here(place, rt) || !sli_register_near(sl_lowered_plan(l), place->reg)) return NULL;
+  return (float *)((char *)sl_runtime_newest(rt, place->reg) + place->offset);
+}
+
+static bool same_part(const sl_part *a, const sl_part *b) {
+  bool same = a->axis == b->axis && a->nranges == b->nranges;
+  for (int r = 0; same && r < a->nranges; r++)
+    same = a->begin[r] == b->begin[r] && a->count[r] == b->count[r];
+  return same;
+}
+
+static bool same_shard(const sl_shard *a, const sl_shard *b) {
+  if (!a || !b) return a == b;
+  bool same = true;
+  for (int p = 0; p < SL_SHARD_PARTS; p++) same &= same_part(&a->parts[p], &b->parts[p]);
+  return same;
+}
+
+/* Has a place before this one, of this process too, the same? */
+static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
+  for (int k = 0; k < i && p->places[i].replica; k++)
+    if (is_here(&p->places[k], rt) && same_shard(p->places[k].shard, p->places[i].shard))
+      return true;
+  return false;
+}
+
+static sl_status read_place(const sl_param_place *place, sl_runtime *rt, float *whole) {
+  size_t bytes = sl_type_bytes(&place->type);
+  int32_t slot = sl_runtime_newest_slot(rt, place->reg);
+  if (!place->shard) return sl_runtime_read(rt, place->reg, slot, place->offset, bytes, whole);
+  float *part = sli_calloc(1, bytes);
+  sl_status status = sl_runtime_read(rt, place->reg, slot, place->offset, bytes, part);
+  if (!status) sl_shard_put(place->shard, part, whole);
+  free(part);
+  return status;
+}
+
+static sl_status write_place(const sl_param_place *place, sl_runtime *rt, const float *whole) {
+  size_t bytes = sl_type_bytes(&place->type);
+  int32_t slot = sl_runtime_newest_slot(rt, place->reg);
+  if (!place->shard) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
+  float *part = sli_calloc(1, bytes);
+  sl_shard_take(place->shard, whole, part);
+  sl_status status = sl_runtime_write(rt, place->reg, slot, place->offset, bytes, part);
+  free(part);
+  return status;
+}
+
+/* ---- values ---------------------------------------------------------------------------- */
+
+bool sl_param_here(const sl_lowered *l, sl_runtime *rt, int index) {
+  const sl_param_info *p = param_at(l, index);
+  bool here = false;
+  for (int i = 0; i < p->nplaces; i++) here |= is_here(&p->places[i], rt);
+  return here;
+}
+
+float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
+  const sl_param_info *p = param_at(l, index);
+  float *data = NULL;
+  for (int i = 0; i < p->nplaces && !data; i++)
+    if (!p->places[i].shard) data = place_data(l, rt, &p->places[i]);
+  return data;
+}
+
+sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
+  const sl_param_info *p = param_at(l, index);
+  int64_t found = 0;
+  for (int i = 0; i < p->nplaces; i++) {
+    if (!is_here(&p->places[i], rt) || is_known(p, rt, i)) continue;
+    sl_status status = read_place(&p->places[i], rt, whole);
+    if (status) return status;
+    found += sl_type_elements(&p->places[i].type);
+  }
+  *all = found == sl_type_elements(&p->type);
+  return SL_OK;
+}
+
+sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
+  const sl_param_info *p = param_at(l, index);
+  sl_status status = SL_OK;
+  for (int i = 0; i < p->nplaces && !status; i++)
+    if (is_here(&p->places[i], rt) && place_data(l, rt, &p->places[i]) != whole)
+      status = write_place(&p->places[i], rt, whole);
+  return status;
+}
+
+/* ---- beginnings ---------------------------------------------------------------------- */
+
+/* One that the host has nowhere in a row: its values are made elsewhere, one at a time. */
+static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint64_t seed) {
+  const sl_param_info *p = param_at(l, index);
+  float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole);
+  sli_init_all(1, &(sli_init_item){&p->type, p->init, p->name, whole}, seed);
+  sl_status status = sl_param_set(l, rt, index, whole);
+  free(whole);
+  return status;
+}
+
+sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(l, &params), count = 0;
+  sli_init_item *items = sli_calloc((size_t)n, sizeof *items);
+  for (int i = 0; i < n; i++) {
+    const sl_param_info *p = &params[i];
+    float *data = sl_param_data(l, rt, i);
+    if (data) items[count++] = (sli_init_item){&p->type, p->init, p->name, data};
+  }
+  sli_init_all(count, items, seed);
+  free(items);
+  sl_status status = SL_OK;
+  for (int i = 0; i < n && !status; i++) {
+    const float *data = sl_param_data(l, rt, i);
+    if (data) status = sl_param_set(l, rt, i, data);
+    else if (sl_param_here(l, rt, i)) status = init_apart(l, rt, i, seed);
+  }
+  return status;
+}
+
+static sl_status spread_register(const sl_register *r, sl_runtime *rt, int32_t reg) {
+  int32_t newest = sl_runtime_newest_slot(rt, reg);
+  char *values = sli_calloc(1, r->slot_bytes);
+  sl_status status = sl_runtime_read(rt, reg, newest, 0, r->slot_bytes, values);
+  for (int32_t s = 0; s < r->initial && !status; s++)
+    if (s != newest) status = sl_runtime_write(rt, reg, s, 0, r->slot_bytes, values);
+  free(values);
+  return status;
+}
+
+sl_status sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
+  const sl_plan *plan = sl_lowered_plan(l);
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < plan->nregs && !status; i++) {
+    const sl_register *r = &plan->regs[i];
+    bool versions = r->memory == SL_MEMORY_PARAMETERS && r->initial > 1;
+    if (versions && sl_runtime_newest(rt, i)) status = spread_register(r, rt, i);
+  }
+  return status;
+}

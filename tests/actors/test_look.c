@@ -1,0 +1,245 @@
+/* A look at a run tells how far it is and who waits for whom: of a line of actors one
+ * of which hangs, of random plans at rest (where it must agree with what the runtime
+ * itself knows), and put together from parts; parts that are none are refused.
+ *
+ *   test_actors_look [SEED [COUNT]] */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sluice/look.h>
+
+#include "actors/run/state.h"
+#include "tests/support/actors_plans.h"
+#include "tests/support/test.h"
+
+/* ---- a line that hangs ------------------------------------------------------------------ */
+
+enum { STAGES = 4, QUOTA = 3, HANGS = 2, AT = 5, TICKS = 16 };
+
+static atomic_bool released;
+
+static void hang_sometimes(const sl_call *call) {
+  if (call->nin && call->nout && call->tick.number == AT)
+    while (!atomic_load(&released)) usleep(1000);
+}
+static const sl_op hang_row = {.name = "hang", .max_in = -1, .cpu = hang_sometimes};
+
+static sl_program *make_program(sl_plan *plan) {
+  static const sl_place in = {0, 0}, out = {1, 0};
+  static const sl_type type = {SL_F64, 0, {0}};
+  sl_program *program = sl_plan_alloc(plan, sizeof *program);
+  program->calls = sl_plan_alloc(plan, sizeof *program->calls);
+  program->ncalls = 1;
+  program->nbases = 3;
+  program->calls[0] = (sl_program_call){.op = &hang_row, .name = "hang", .nin = 1, .nout = 1,
+                                        .in_type = &type, .out_type = &type, .in = &in,
+                                        .out = &out};
+  return program;
+}
+
+/* a -> b -> c -> d, each on a device of its own; c hangs in tick AT. */
+static sl_plan *make_line(void) {
+  static const char *const names[] = {"a", "b", "c", "d"};
+  sl_plan *plan = sl_plan_create(TICKS, 1);
+  int32_t each = sl_plan_map_each(plan);
+  for (int s = 0; s < STAGES; s++) {
+    sl_plan_add_device(plan, (sl_device){.name = names[s], .kind = "cpu", .threads = 1});
+    sl_plan_add_queue(plan, (sl_queue){.name = names[s], .device = s, .ops = &sl_queue_cpu});
+    if (s + 1 < STAGES)
+      sl_plan_add_register(plan, (sl_register){.name = names[s], .quota_name = "link",
+                                               .quota = QUOTA, .pool = SL_NONE, .device = s,
+                                               .slot_bytes = 8});
+    sl_plan_add_actor(plan, (sl_actor){.name = names[s], .queue = s, .ticks = each,
+                                       .firings_per_step = TICKS, .nin = s > 0,
+                                       .in = &(sl_port){s - 1, each}, .nout = s + 1 < STAGES,
+                                       .out = &(sl_port){s, each},
+                                       .program = s == HANGS ? make_program(plan) : NULL});
+  }
+  CHECK(!sl_plan_finish(plan), "%s", sl_detail());
+  return plan;
+}
+
+static void *run_once(void *rt) {
+  CHECK(!sl_runtime_run(rt, 1), "%s", sl_detail());
+  return NULL;
+}
+
+/* Firings when nothing moves any more: c has AT behind it and one under way, b is a
+ * quota ahead of c, a one ahead of b, and d has what c made. */
+static const int64_t settled[STAGES] = {AT + 2 * QUOTA, AT + QUOTA, AT, AT};
+
+static void wait_until_settled(const sl_runtime *rt, sl_look *look) {
+  for (int ms = 0; ms < 5000; ms++) {
+    sl_runtime_look(rt, look);
+    bool there = look->queues[HANGS].running == HANGS;
+    for (int s = 0; s < STAGES; s++)
+      there &= look->fired[s] == settled[s] && (s == HANGS || look->queues[s].running == SL_NONE);
+    if (there) break;
+    usleep(1000);
+  }
+  usleep(50000);
+  sl_runtime_look(rt, look);
+  /* until it has hung for longer than it took to get there, however slow the machine */
+  for (int ms = 0; ms < 20000 && look->idle[HANGS] >= 0.4; ms += 10) {
+    usleep(10000);
+    sl_runtime_look(rt, look);
+  }
+}
+
+static void check_wait(const sl_look *look, int32_t queue, sl_wait why, int32_t reg, int32_t on) {
+  sl_actor_wait w = sl_look_queue_wait(look, queue);
+  CHECK(w.actor == queue && w.why == why && w.reg == reg && w.on == on,
+        "queue %d: actor %d, %s of register %d, on %d", queue, w.actor, sl_wait_name(w.why), w.reg,
+        w.on);
+  CHECK(w.tick.number == settled[queue], "queue %d: tick %lld", queue, (long long)w.tick.number);
+}
+
+static void check_hanging(const sl_look *look) {
+  for (int s = 0; s < STAGES; s++) {
+    CHECK(look->fired[s] == settled[s], "actor %d: %lld firings", s, (long long)look->fired[s]);
+    CHECK(look->queues[s].running == (s == HANGS ? s : SL_NONE), "queue %d: %d", s,
+          look->queues[s].running);
+    CHECK(look->queues[s].seconds > 0.04 && look->queues[s].seconds < 60, "queue %d: %g s", s,
+          look->queues[s].seconds);
+    CHECK(s == STAGES - 1 || look->slots[s] == QUOTA, "register %d: %d", s, look->slots[s]);
+  }
+  check_wait(look, 0, SL_WAIT_CREDIT, 0, 1);
+  check_wait(look, 1, SL_WAIT_CREDIT, 1, 2);
+  check_wait(look, 3, SL_WAIT_INPUT, 2, 2);
+  CHECK(look->idle[0] > 0.5 && look->idle[3] > 0.5, "a and d idle %g and %g", look->idle[0],
+        look->idle[3]);
+  CHECK(look->idle[HANGS] < 0.5, "c idle %g", look->idle[HANGS]);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------ */
+
+static void check_refusals(const sl_plan *plan, const char *bytes, size_t size, uint64_t seed) {
+  sl_look *look = sl_look_create(plan);
+  char *copy = sli_calloc(1, size + 1);
+  for (size_t n = 0; n < size; n += 3)
+    CHECK(sl_look_import(look, bytes, n) == SL_E_INPUT, "the first %zu bytes are taken", n);
+  for (int i = 0; i < 2000; i++) {
+    memcpy(copy, bytes, size);
+    for (int k = 0; k < 3; k++)
+      copy[random_below(&seed, (int)size)] = (char)random_below(&seed, 256);
+    if (sl_look_import(look, copy, size)) continue;
+    for (int32_t q = 0; q < plan->nqueues; q++) /* whatever it is, it can be looked at */
+      if (look->queues[q].running == SL_NONE) sl_look_queue_wait(look, q);
+  }
+  free(copy);
+  sl_look_destroy(look);
+}
+
+static void a_look_goes_to_another_process(const sl_runtime *rt, const sl_plan *plan,
+                                           uint64_t seed) {
+  void *bytes;
+  size_t size = sl_runtime_look_export(rt, &bytes);
+  sl_look *look = sl_look_create(plan);
+  CHECK(look->fired[0] == SL_UNKNOWN && look->queues[0].running == SL_UNKNOWN, "it knows already");
+  CHECK(!sl_look_import(look, bytes, size), "%s", sl_detail());
+  check_hanging(look);
+  /* Without the part of c, those beside it wait for somebody unknown. */
+  look->fired[HANGS] = SL_UNKNOWN;
+  look->queues[HANGS].running = SL_UNKNOWN;
+  check_wait(look, 1, SL_WAIT_CREDIT, 1, 2);
+  check_wait(look, 3, SL_WAIT_INPUT, 2, 2);
+  sl_look_destroy(look);
+  check_refusals(plan, bytes, size, seed);
+  free(bytes);
+}
+
+static void who_hangs_is_seen(uint64_t seed) {
+  sl_plan *plan = make_line();
+  sl_runtime *rt;
+  pthread_t thread;
+  CHECK(!sl_runtime_create(plan, &(sl_runtime_options){.workers = STAGES}, &rt), "%s", sl_detail());
+  CHECK(!pthread_create(&thread, NULL, run_once, rt), "no thread");
+  sl_look *look = sl_look_create(plan);
+  wait_until_settled(rt, look);
+  check_hanging(look);
+  a_look_goes_to_another_process(rt, plan, seed);
+  CHECK(sl_runtime_begun(rt) == 1, "%lld steps begun", (long long)sl_runtime_begun(rt));
+  atomic_store(&released, true);
+  pthread_join(thread, NULL);
+  sl_runtime_look(rt, look);
+  for (int s = 0; s < STAGES; s++) CHECK(look->fired[s] == TICKS, "actor %d has not finished", s);
+  sl_look_destroy(look);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
+/* ---- at rest ------------------------------------------------------------------------------------ */
+
+static bool waits_in(const actor *a) {
+  for (const in_port *p = a->in; p < a->in_end; p++)
+    if (p->waiting) return true;
+  return false;
+}
+
+static bool waits_out(const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++)
+    if (p->waiting) return true;
+  return false;
+}
+
+static bool has_pool(const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++)
+    if (p->reg->pool) return true;
+  return false;
+}
+
+/* Between runs every port of an actor knows whether it has what it needs for the next
+ * firing; on one worker no message is under way. A look finds the same from the numbers
+ * of firings alone. */
+static int64_t agree(const sl_runtime *rt, uint64_t seed) {
+  sl_look *look = sl_look_create(rt->plan);
+  int64_t waits = 0;
+  sl_runtime_look(rt, look);
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const actor *a = &rt->actors[i];
+    sl_actor_wait w = sl_look_actor_wait(look, i);
+    sl_wait why = waits_in(a) ? SL_WAIT_INPUT : waits_out(a) ? SL_WAIT_CREDIT : SL_WAIT_NONE;
+    if (why == SL_WAIT_NONE && has_pool(a)) continue;
+    CHECK(w.why == why, "seed %" PRIu64 ", actor %s, firing %lld: %s, not %s", seed, a->plan->name,
+          (long long)a->fired, sl_wait_name(w.why), sl_wait_name(why));
+    waits += why != SL_WAIT_NONE;
+  }
+  sl_look_destroy(look);
+  return waits;
+}
+
+static int64_t random_plans_at_rest(uint64_t seed) {
+  random_plan *r = random_plan_create(seed, seed + 1, QUEUES_CPU);
+  sl_runtime *rt;
+  int64_t waits = 0;
+  if (sl_plan_prove(random_plan_get(r))) { /* its quotas are too small */
+    random_plan_destroy(r);
+    return 0;
+  }
+  random_plan_expect(r, 6);
+  CHECK(!sl_runtime_create(random_plan_get(r), &(sl_runtime_options){.workers = 1}, &rt), "%s",
+        sl_detail());
+  random_plan_fill(r, rt);
+  for (int i = 0; i < 3; i++) {
+    CHECK(!sl_runtime_run(rt, 1 + i % 2), "seed %" PRIu64 ": %s", seed, sl_detail());
+    waits += agree(rt, seed);
+  }
+  sl_runtime_destroy(rt);
+  random_plan_destroy(r);
+  return waits;
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
+  int count = argc > 2 ? atoi(argv[2]) : 60;
+  int64_t waits = 0;
+  printf("seed %" PRIu64 "\n", seed);
+  who_hangs_is_seen(seed);
+  for (int i = 0; i < count; i++) waits += random_plans_at_rest(seed + (uint64_t)i);
+  printf("%d random plans, %lld actors that wait\n", count, (long long)waits);
+  CHECK(waits > count, "hardly any actor waits");
+  return 0;
+}

@@ -1,0 +1,250 @@
+/* A plan over several processes: the same losses, bit for bit, as in one; no
+ * register ever fuller than its quota; a stop that ends at the same step
+ * everywhere; an abort that ends at once; and nothing from outside that names what
+ * is not there gets in.
+ *
+ *   test_actors_processes [SEED [COUNT]] */
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/run/mailbox.h"
+#include "base/base.h"
+#include "tests/support/loopback.h"
+#include "tests/support/schedules.h"
+#include "tests/support/test.h"
+
+enum { STEPS = 3, STAGES = 4, MICROBATCHES = 6 };
+
+typedef struct losses {
+  int count;
+  double loss[STEPS], norm[STEPS];
+} losses;
+
+static void take_step(void *ctx, const sl_step_report *report) {
+  losses *l = ctx;
+  CHECK(report->step == l->count && l->count < STEPS, "steps are reported in order");
+  l->loss[l->count] = report->loss;
+  l->norm[l->count++] = report->grad_norm;
+}
+
+/* One process: its copy of the plan, and its runtime. */
+typedef struct member {
+  pthread_t thread;
+  lowered_model model;
+  losses losses;
+  sl_runtime *rt;
+  int64_t steps;
+  sl_status status;
+} member;
+
+typedef struct job {
+  const char *schedule, *model, *kind;
+  char *const *words;
+  int nprocesses, workers;
+  uint64_t jitter_seed;
+  member of[MOST_PROCESSES];
+  loopback *processes;
+} job;
+
+static void start(job *j, int self) {
+  member *p = &j->of[self];
+  bool data = !strcmp(j->kind, "cpu");
+  sl_lower_options lower = {.stages = STAGES, .chunks = sl_schedule_chunks(j->schedule),
+                            .schedule = j->schedule, .processes = j->nprocesses,
+                            .devices = {.kind = j->kind, .threads = 1},
+                            .on_step = take_step, .ctx = &p->losses};
+  CHECK(!lowered_model_init(&p->model, j->model, j->words, MICROBATCHES, 1, &lower), "%s",
+        sl_detail());
+  sl_runtime_options options = {.process = self, .workers = j->workers, .no_data = !data,
+                                .jitter_seed = j->jitter_seed, .jitter_ns = 20000,
+                                .watchdog_seconds = 20};
+  if (j->processes) options.peers = loopback_peers(j->processes, self);
+  CHECK(!sl_plan_prove(p->model.plan), "%s", sl_detail());
+  CHECK(!sl_runtime_create(p->model.plan, &options, &p->rt), "%s", sl_detail());
+  if (j->processes) loopback_attach(j->processes, self, p->rt);
+  sl_lowered_attach(p->model.lowered, p->rt);
+  if (data) sl_params_init(p->model.lowered, p->rt, 1);
+}
+
+static void *run(void *arg) {
+  member *p = arg;
+  p->status = sl_runtime_run(p->rt, p->steps);
+  return NULL;
+}
+
+static void launch(job *j, int64_t steps) {
+  j->processes = loopback_create(j->nprocesses);
+  for (int i = 0; i < j->nprocesses; i++) start(j, i);
+  for (int i = 0; i < j->nprocesses; i++) {
+    j->of[i].steps = steps;
+    CHECK(!pthread_create(&j->of[i].thread, NULL, run, &j->of[i]), "no thread");
+  }
+}
+
+static void join(job *j) {
+  for (int i = 0; i < j->nprocesses; i++) pthread_join(j->of[i].thread, NULL);
+}
+
+/* Process 0 knows of all what each knows of itself. */
+static void figures_add_up(const char *schedule, job *j) {
+  const sl_plan *plan = j->of[0].model.plan;
+  sl_runtime *rt = j->of[0].rt;
+  uint64_t firings = sl_runtime_count(rt).firings;
+  for (int i = 1; i < j->nprocesses; i++) {
+    void *bytes;
+    size_t size = sl_runtime_export(j->of[i].rt, &bytes);
+    CHECK(sl_runtime_import(rt, bytes, size - 1, 0) == SL_E_INPUT, "what is cut off is refused");
+    CHECK(!sl_runtime_import(rt, bytes, size, 0), "%s", sl_detail());
+    firings += sl_runtime_count(j->of[i].rt).firings;
+    free(bytes);
+  }
+  CHECK(sl_runtime_count(rt).firings == firings, "%s: firings add up", schedule);
+  sl_trace_record *records;
+  uint64_t dropped;
+  CHECK(sl_runtime_trace(rt, &records, &dropped) == firings && !dropped, "%s: so do records",
+        schedule);
+  free(records);
+  sl_figures f = sl_runtime_figures(rt);
+  CHECK(f.step_seconds > 0, "%s: a step takes time", schedule);
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    CHECK(f.devices[d].busy_seconds > 0 && f.devices[d].peak_activations > 0,
+          "%s: device %d is known", schedule, d);
+  free(f.devices);
+}
+
+static void finish(job *j) {
+  for (int i = 0; i < j->nprocesses; i++) {
+    const member *p = &j->of[i];
+    CHECK(p->model.plan->hash == j->of[0].model.plan->hash, "every process has the same plan");
+    for (int32_t r = 0; r < p->model.plan->nregs; r++)
+      CHECK(sl_runtime_peak_slots(p->rt, r) <= p->model.plan->regs[r].quota, "%s: %s is too full",
+            j->schedule, p->model.plan->regs[r].name);
+    sl_runtime_destroy(p->rt);
+  }
+  for (int i = 0; i < j->nprocesses; i++) lowered_model_fini(&j->of[i].model);
+  loopback_destroy(j->processes);
+}
+
+/* ---- a GPT -------------------------------------------------------------------------------- */
+
+static losses train(const char *schedule, char *text, int nprocesses, int workers) {
+  char *words[] = {"--data", text, "--layers", "8", "--width", "32", "--heads", "2", "--context",
+                   "16", "--batch", "6", NULL};
+  job j = {.schedule = schedule, .model = "gpt", .kind = "cpu", .words = words,
+           .nprocesses = nprocesses, .workers = workers, .jitter_seed = 1};
+  launch(&j, STEPS);
+  join(&j);
+  for (int i = 0; i < nprocesses; i++)
+    CHECK(!j.of[i].status, "%s, process %d: %s", schedule, i, sl_status_text(j.of[i].status));
+  losses l = j.of[0].losses;
+  CHECK(l.count == STEPS, "%s: process 0 reports every step", schedule);
+  for (int i = 1; i < nprocesses; i++)
+    CHECK(!j.of[i].losses.count, "%s: only process 0 reports", schedule);
+  figures_add_up(schedule, &j);
+  finish(&j);
+  return l;
+}
+
+static void same_losses(const char *schedule, char *text) {
+  losses one = train(schedule, text, 1, 0);
+  static const int cases[][2] = {{2, 0}, {4, 0}, {3, 0}, {2, 1}};
+  for (size_t c = 0; c < SLI_COUNT(cases); c++) {
+    losses l = train(schedule, text, cases[c][0], cases[c][1]);
+    for (int i = 0; i < STEPS; i++)
+      CHECK(l.loss[i] == one.loss[i] && l.norm[i] == one.norm[i],
+            "%s over %d processes, %d workers each, step %d: loss %a, norm %a; in one %a, %a",
+            schedule, cases[c][0], cases[c][1], i, l.loss[i], l.norm[i], one.loss[i], one.norm[i]);
+  }
+}
+
+/* ---- stop, abort, strangers ------------------------------------------------------------------- */
+
+static job null_job(const char *schedule, uint64_t seed, int nprocesses) {
+  return (job){.schedule = schedule, .model = "pipeline", .kind = "null", .nprocesses = nprocesses,
+               .workers = (int)(seed % 3), .jitter_seed = seed};
+}
+
+/* What the processes of a job do when one of them is asked to stop. */
+static int64_t stop_all(job *j) {
+  int64_t last = 0;
+  for (int i = 0; i < j->nprocesses; i++)
+    last = SLI_MAX(last, sl_runtime_hold(j->of[i].rt));
+  usleep(1000);
+  for (int i = 0; i < j->nprocesses; i++) sl_runtime_end_at(j->of[i].rt, last);
+  return last;
+}
+
+static void stops_at_one_step(const char *schedule, uint64_t seed) {
+  job j = null_job(schedule, seed, 2 + (int)(seed % 3));
+  launch(&j, 1000000);
+  usleep((useconds_t)(seed % 7 * 3000));
+  sl_runtime_stop(j.of[seed % 2].rt);
+  CHECK(sl_runtime_wants_stop(j.of[seed % 2].rt), "a stop is a wish first");
+  int64_t last = stop_all(&j);
+  join(&j);
+  for (int i = 0; i < j.nprocesses; i++) {
+    CHECK(j.of[i].status == SL_E_STOPPED, "seed %" PRIu64 ": process %d", seed, i);
+    CHECK(sl_runtime_steps(j.of[i].rt) == last, "seed %" PRIu64 ": process %d ends after %lld, not "
+          "%lld", seed, i, (long long)sl_runtime_steps(j.of[i].rt), (long long)last);
+  }
+  finish(&j);
+}
+
+static void aborts_at_once(const char *schedule) {
+  job j = null_job(schedule, 3, 2);
+  launch(&j, 1000000);
+  usleep(3000);
+  for (int i = 0; i < j.nprocesses; i++) sl_runtime_abort(j.of[i].rt, SL_E_DEVICE, "it is gone");
+  join(&j);
+  for (int i = 0; i < j.nprocesses; i++)
+    CHECK(j.of[i].status == SL_E_DEVICE, "%s", sl_status_text(j.of[i].status));
+  finish(&j);
+}
+
+static void refuses_strange_messages(uint64_t seed) {
+  job j = null_job("1f1b", 0, 2);
+  launch(&j, 1);
+  join(&j);
+  uint64_t random = seed | 1;
+  int taken = 0;
+  for (int i = 0; i < 20000; i++) {
+    sli_message m;
+    for (size_t b = 0; b < sizeof m; b++) {
+      random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+      ((unsigned char *)&m)[b] = (unsigned char)random;
+    }
+    if (i % 2) m.reg %= 64, m.kind %= 5; /* nearer to what could be */
+    m.slot = i % 3 ? m.slot : -1 - i;
+    if (i % 3 == 0) m.kind = SLI_FREE;
+    taken += !sl_runtime_deliver(j.of[0].rt, &m) && m.kind == SLI_FREE && m.slot < 0;
+    taken += sl_runtime_place(j.of[0].rt, &m, 1 + (size_t)(random % 9999)) != NULL;
+    taken += !sl_runtime_arrived(j.of[0].rt, &m, 1 + (size_t)(random % 9999));
+  }
+  CHECK(!taken, "seed %" PRIu64 ": %d strange messages got in", seed, taken);
+  finish(&j);
+}
+
+static void too_many_processes(void) {
+  lowered_model x;
+  sl_lower_options lower = {.stages = 2, .processes = 3, .devices = {.kind = "null"}};
+  CHECK(lowered_model_init(&x, "pipeline", NULL, 4, 1, &lower) == SL_E_USAGE, "3 for 2");
+  CHECK(strstr(sl_detail(), "3 processes are too many for 2 pipeline devices"), "%s", sl_detail());
+  lowered_model_fini(&x);
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 12;
+  static const char *const names[] = {"1f1b", "zb-h1", "v-half", "interleaved", "gpipe"};
+  const char *source = getenv("SLUICE_SOURCE");
+  char *text = sli_format("%s/tests/reference/text.txt", source ? source : ".");
+  for (size_t i = 0; i < SLI_COUNT(names); i++) same_losses(names[i], text);
+  for (uint64_t i = seed; i < seed + count; i++) stops_at_one_step(names[i % 5], i);
+  for (size_t i = 0; i < SLI_COUNT(names); i++) aborts_at_once(names[i]);
+  refuses_strange_messages(seed);
+  too_many_processes();
+  free(text);
+  return 0;
+}

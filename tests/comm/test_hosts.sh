@@ -1,0 +1,36 @@
+#!/bin/bash
+# The two hosts that other tests run on are honest: what goes from one to the other takes
+# the link's delay and keeps to its rate, and when the link is cut nothing gets through.
+# labels: unthreaded outside
+set -euo pipefail
+source "$SLUICE_SOURCE/tests/support/hosts.sh"
+missing=$(hosts_missing)
+if [[ $missing ]]; then
+  echo "skipped: $missing"
+  exit 77
+fi
+hosts_enter "$@"
+fail() { echo "test_comm_hosts: $*" >&2; exit 1; }
+
+delay_us=1000 rate_mbit=1000
+hosts_start $delay_us $rate_mbit || fail "the hosts do not come up"
+echo "link: $hosts_link, $delay_us us, $rate_mbit Mbit/s"
+probe=$SLUICE_BUILD/tests/hosts_probe
+ask() { # port
+  on hosta "$probe" serve "$1" &
+  sleep 0.2
+  on hostb "$probe" ask hosta "$1"
+}
+
+figures=$(ask 5001) || fail "hosta does not answer"
+echo "$figures"
+read -r us < <(awk '$1 == "round_trip" { print $2 }' <<<"$figures")
+read -r mbit < <(awk '$1 == "rate" { print $2 }' <<<"$figures")
+# There and back; the rest is what two schedulers add. A busy machine is slower.
+((us >= 2 * delay_us && us < 2 * delay_us + 2000)) || fail "a round trip takes $us us"
+((mbit <= rate_mbit && mbit > rate_mbit / 10)) || fail "$mbit Mbit/s"
+
+hosts_cut
+if on hostb timeout 2 "$probe" ask hosta 5002 2>/dev/null; then fail "the link is not cut"; fi
+hosts_mend
+ask 5003 >/dev/null || fail "the link is not mended"

@@ -1,0 +1,223 @@
+/* Gradients of whole graphs against finite differences, node by node on the CPU
+ * rows: random small models, and every op that can be trained through.
+ * labels: unthreaded */
+#include <math.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "tests/support/dice.h"
+#include "tests/support/graph_interp.h"
+
+/* ---- data ------------------------------------------------------------------------ */
+
+/* Data that depend on the tick only: floats around 0, integers below `below`. */
+typedef struct data {
+  sl_source source;
+  sl_type types[2]; /* f32, i32 */
+  int below;
+} data;
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  const data *d = ctx;
+  for (int o = 0; o < 2; o++)
+    for (int64_t i = 0; out[o] && i < sl_type_elements(&d->types[o]); i++) {
+      uint32_t words[4] = {(uint32_t)i, (uint32_t)tick->number, (uint32_t)o};
+      sli_philox(words, 7);
+      if (o) ((int32_t *)out[o])[i] = (int32_t)(words[0] % (uint32_t)d->below);
+      else ((float *)out[o])[i] = (float)(int32_t)words[0] * 0x1p-30f;
+    }
+}
+
+static void make_data(data *d, int64_t rows, int64_t length, int64_t width, int below) {
+  *d = (data){.types = {SL_TYPE(SL_F32, rows, length, width), SL_TYPE(SL_I32, rows, length)},
+              .below = below};
+  d->source = (sl_source){.nout = 2, .types = d->types, .fill = fill, .ctx = d};
+}
+
+/* ---- the comparison ---------------------------------------------------------------- */
+
+/* The gradient that the backward nodes left, over all uses. */
+static double found_gradient(const interp *in, const sl_tensor *param, int64_t i) {
+  double sum = 0;
+  for (int u = 0; u < param->ngrads; u++) sum += ((float *)interp_data(in, param->grads[u]))[i];
+  return sum;
+}
+
+static double difference(interp *in, const sl_tensor *param, int64_t i, float h) {
+  float *values = interp_data(in, param), old = values[i];
+  values[i] = old + h;
+  double up = interp_forward(in, 0), high = values[i];
+  values[i] = old - h;
+  double down = interp_forward(in, 0), low = values[i];
+  values[i] = old;
+  return (up - down) / (high - low);
+}
+
+/* Richardson's extrapolation: what is left is of order h^4. */
+static double slope(interp *in, const sl_tensor *param, int64_t i) {
+  return (4 * difference(in, param, i, 1e-2f) - difference(in, param, i, 2e-2f)) / 3;
+}
+
+/* A few elements of each parameter's gradient. Rounding in f32 leaves about 1e-6
+ * in the loss, and 1e-4 in a difference over 2 h. */
+static void check_gradients(sl_graph *g, const char *what) {
+  sl_status status = sli_pass_gradients(g);
+  CHECK(!status, "%s: %s", what, sl_detail());
+  sli_graph_check(g);
+  interp in = interp_create(g, 3);
+  interp_backward(&in, 0);
+  dice d = {.key = 5};
+  for (int p = 0; p < g->nparams; p++) {
+    const sl_tensor *param = g->params[p];
+    for (int k = 0; k < 3; k++) {
+      int64_t i = roll(&d, (uint32_t)sl_type_elements(&param->type));
+      double found = found_gradient(&in, param, i);
+      double wanted = slope(&in, param, i);
+      CHECK(fabs(found - wanted) <= 3e-4 + 3e-3 * fabs(wanted),
+            "%s: gradient of %s[%lld] is %g, finite differences say %g", what, param->name,
+            (long long)i, found, wanted);
+    }
+  }
+  interp_destroy(&in);
+}
+
+/* ---- models ------------------------------------------------------------------------ */
+
+static sl_tensor *weight(sl_graph *g, int64_t rows, int64_t columns) {
+  return sl_param(g, SL_TYPE(SL_F32, rows, columns), SL_NORMAL(0.4f), "w%d", g->nparams);
+}
+
+static sl_tensor *vector(sl_graph *g, int64_t n, float mean) {
+  sl_init init = mean != 0 ? SL_CONSTANT(mean) : SL_NORMAL(0.3f);
+  return sl_param(g, SL_TYPE(SL_F32, n), init, "v%d", g->nparams);
+}
+
+enum { WIDTH = 8, HEADS = 2, VOCAB = 11 };
+
+static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
+  sl_tensor *q = sl_rotary(g, sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL), HEADS, 100);
+  sl_tensor *k = sl_rotary(g, sl_linear(g, x, weight(g, WIDTH / 2, WIDTH), NULL), 1, 100);
+  sl_tensor *v = sl_linear(g, x, weight(g, WIDTH / 2, WIDTH), vector(g, WIDTH / 2, 0));
+  return sl_attention(g, q, k, v, HEADS, 1);
+}
+
+/* One random op on x, or on x and an older tensor y; [B, T, WIDTH] all of them. */
+static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
+  switch (roll(d, 13)) {
+    case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
+    case 1: return sl_linear_transposed(g, x, weight(g, WIDTH, WIDTH), NULL);
+    case 2: return sl_gelu(g, x);
+    case 3: return sl_tanh(g, x);
+    case 4: return sl_add(g, x, y);
+    case 5: return sl_mul(g, x, sl_tanh(g, y));
+    case 6: return sl_swiglu(g, x, y);
+    case 7: return sl_layernorm(g, x, vector(g, WIDTH, 1), vector(g, WIDTH, 0), 1e-1f);
+    case 8: return sl_rmsnorm(g, x, vector(g, WIDTH, 1), 1e-1f);
+    case 9: return sl_position(g, x, weight(g, 9, WIDTH));
+    case 10: return sl_add(g, x, attend(g, x));
+    case 11:
+      return sl_attention_packed(g, sl_linear(g, x, weight(g, 3 * WIDTH, WIDTH), NULL), HEADS, 0);
+    default: return sl_add(g, x, x);
+  }
+}
+
+static void random_model(uint64_t seed) {
+  dice d = {.key = seed};
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)roll(&d, 3)});
+  data source;
+  int64_t rows = 1 + roll(&d, 2), length = 2 + roll(&d, 5);
+  make_data(&source, rows, length, WIDTH, VOCAB);
+  sl_tensor *given[2], *kept[16];
+  sl_data(g, &source.source, given);
+  int n = 0, depth = 2 + (int)roll(&d, 8);
+  sl_tensor *table = weight(g, VOCAB, WIDTH);
+  kept[n++] = roll(&d, 2) ? sl_linear(g, given[0], weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0))
+                          : sl_embedding(g, given[1], table);
+  for (int i = 0; i < depth; i++) {
+    if (!roll(&d, 3)) sl_block(g, "b");
+    sl_tensor *x = random_op(g, &d, kept[n - 1], kept[roll(&d, (uint32_t)n)]);
+    kept[n++] = x;
+  }
+  sl_tensor *last = kept[n - 1]; /* [B, T, WIDTH] */
+  sl_tensor *loss = sl_cross_entropy(g, sl_linear(g, last, table, NULL), given[1]);
+  sl_train(g, loss, NULL);
+  char what[64];
+  snprintf(what, sizeof what, "random model %d", (int)seed);
+  check_gradients(g, what);
+  sl_graph_destroy(g);
+}
+
+static void products_of_parameters_are_trained(void) {
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2});
+  data source;
+  make_data(&source, 2, 3, WIDTH, VOCAB);
+  sl_tensor *given[2];
+  sl_data(g, &source.source, given);
+  /* w is itself computed, a and b meet in ops whose rows cannot sum in place,
+   * and a is used twice by one of them */
+  sl_tensor *a = weight(g, WIDTH, WIDTH), *b = weight(g, WIDTH, WIDTH);
+  sl_tensor *w = sl_add(g, sl_mul(g, a, a), sl_mul(g, a, sl_relu(g, b)));
+  sl_tensor *y = sl_linear(g, given[0], w, NULL);
+  sl_train(g, sl_mse(g, sl_linear(g, sl_tanh(g, y), b, NULL), given[0]), NULL);
+  check_gradients(g, "products of parameters");
+  CHECK(a->ngrads == 3 && b->ngrads == 2, "a has %d uses, b %d", a->ngrads, b->ngrads);
+  CHECK(!strcmp(a->grads[0]->producer->op->name, "copy"), "mul cannot sum in place");
+  CHECK(!strcmp(b->grads[1]->producer->op->name, "linear_w"), "linear can");
+  sl_graph_destroy(g);
+}
+
+/* A user's row with two outputs and one rule that takes both gradients. */
+static sl_status both_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = out[1] = in[0];
+  return SL_OK;
+}
+static sl_status one_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = in[0];
+  return SL_OK;
+}
+static void sincos_cpu(const sl_call *call) {
+  const float *x = call->in[0];
+  float *s = call->out[0], *c = call->out[1];
+  for (int64_t i = 0; i < sl_type_elements(call->in_type); i++) {
+    if (s) s[i] = sinf(x[i]);
+    if (c) c[i] = cosf(x[i]);
+  }
+}
+static void sincos_b_cpu(const sl_call *call) {
+  const float *x = call->in[0], *ds = call->in[1], *dc = call->in[2];
+  float *dx = call->out[0];
+  for (int64_t i = 0; i < sl_type_elements(call->in_type); i++)
+    dx[i] = ds[i] * cosf(x[i]) - dc[i] * sinf(x[i]);
+}
+static const sl_op sincos_b = {.name = "sincos_b", .min_in = 3, .max_in = 3, .nout = 1,
+                               .infer = one_infer, .cpu = sincos_b_cpu};
+static const sl_op sincos_op = {
+    .name = "sincos", .min_in = 1, .max_in = 1, .nout = 2, .infer = both_infer, .cpu = sincos_cpu,
+    .grad = {{.op = &sincos_b, .cls = SL_CLASS_B, .in = {SL_IN(0), SL_DOUT(0), SL_DOUT(1)},
+              .nof = 1, .of = {0}}}};
+
+static void a_gradient_that_does_not_come_is_zero(void) {
+  for (int used = 1; used < 4; used++) {
+    sl_graph *g = sl_graph_create(NULL);
+    data source;
+    make_data(&source, 2, 3, WIDTH, VOCAB);
+    sl_tensor *given[2], *out[2];
+    sl_data(g, &source.source, given);
+    sl_tensor *x = sl_linear(g, given[0], weight(g, WIDTH, WIDTH), NULL);
+    sl_apply(g, &sincos_op, NULL, 1, &x, 0, out);
+    sl_tensor *y = used == 3 ? sl_mul(g, out[0], out[1]) : out[used - 1];
+    sl_train(g, sl_mse(g, y, given[0]), NULL);
+    check_gradients(g, "sincos");
+    sl_graph_destroy(g);
+  }
+}
+
+int main(void) {
+  a_gradient_that_does_not_come_is_zero();
+  products_of_parameters_are_trained();
+  for (uint64_t seed = 0; seed < 60; seed++) random_model(seed);
+  return 0;
+}

@@ -1,0 +1,331 @@
+/* Outputs lie over inputs, and a loss's gradient is made on the way forward: where nobody needs
+ * what was there, and nowhere else. What actors compute has the bits of the plainest execution,
+ * where everything has a place of its own: random models whose ops may all lie over each other,
+ * and models in which they must not.
+ * labels: unthreaded */
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "tests/support/dice.h"
+#include "tests/support/graph_interp.h"
+
+enum { MICROBATCHES = 2, STEPS = 3, ROWS = 2, POSITIONS = 6, WIDTH = 8, VOCAB = 11, DRAWS = 60 };
+
+/* ---- data ------------------------------------------------------------------------ */
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  (void)ctx;
+  int64_t rows = tick->rows ? tick->rows : POSITIONS;
+  for (int o = 0; o < 2; o++)
+    for (int64_t i = 0; out[o] && i < ROWS * rows * (o ? 1 : WIDTH); i++) {
+      uint32_t words[4] = {(uint32_t)i, (uint32_t)tick->number, (uint32_t)o};
+      sli_philox(words, 7);
+      if (o) ((int32_t *)out[o])[i] = (int32_t)(words[0] % VOCAB);
+      else ((float *)out[o])[i] = (float)(int32_t)words[0] * 0x1p-31f;
+    }
+}
+
+static const sl_type types[] = {{SL_F32, 3, {ROWS, POSITIONS, WIDTH}},
+                                {SL_I32, 2, {ROWS, POSITIONS}}};
+static const sl_source source = {.nout = 2, .types = types, .fill = fill, .cut = 2};
+
+static sl_tensor *weight(sl_graph *g, int64_t rows, int64_t columns) {
+  return sl_param(g, SL_TYPE(SL_F32, rows, columns), SL_NORMAL(0.4f), "w%d", g->nparams);
+}
+
+static sl_tensor *vector(sl_graph *g, float mean) {
+  return sl_param(g, SL_TYPE(SL_F32, WIDTH), SL_CONSTANT(mean), "v%d", g->nparams);
+}
+
+/* ---- models ------------------------------------------------------------------------ */
+
+typedef void making(sl_graph *g, dice *d, sl_tensor *const *data);
+
+/* A sum whose gradient goes first to what could lie over it, then to what reads it as well. */
+static sl_tensor *forked(sl_graph *g, sl_tensor *x) {
+  sl_tensor *a = sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL), *b = sl_gelu(g, x);
+  return sl_add(g, b, a);
+}
+
+/* One op on x, or on x and an older tensor. */
+static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
+  switch (roll(d, 13)) {
+    case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL);
+    case 1: return sl_gelu(g, x);
+    case 2: return sl_tanh(g, x);
+    case 3: return sl_relu(g, sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, 0.1f)));
+    case 4: return sl_add(g, x, y);
+    case 5: return sl_mul(g, x, y);
+    case 6: return sl_swiglu(g, x, y);
+    case 7: return sl_layernorm(g, x, vector(g, 1), vector(g, 0), 1e-1f);
+    case 8: return sl_rmsnorm(g, x, vector(g, 1), 1e-1f);
+    case 9: return sl_position(g, x, weight(g, POSITIONS, WIDTH));
+    case 10: return sl_rotary(g, x, 2, 100);
+    case 11: return forked(g, x);
+    default: return sl_add(g, x, x);
+  }
+}
+
+static void random_model(sl_graph *g, dice *d, sl_tensor *const *data) {
+  sl_tensor *kept[20];
+  int n = 0;
+  kept[n++] = sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL);
+  for (int i = 3 + (int)roll(d, 12); i > 0; i--) {
+    if (!roll(d, 3)) sl_block(g, "b%d", i);
+    sl_tensor *x = random_op(g, d, kept[n - 1], kept[roll(d, (uint32_t)n)]);
+    kept[n++] = x;
+  }
+  sl_block(g, "head");
+  sl_tensor *last = sl_tanh(g, kept[n - 1]);
+  if (roll(d, 2)) sl_train(g, sl_mse(g, roll(d, 2) ? last : sl_gelu(g, last), data[0]), NULL);
+  else
+    sl_train(g, sl_cross_entropy(g, sl_linear(g, last, weight(g, VOCAB, WIDTH), NULL), data[1]),
+             NULL);
+}
+
+static void logits_for_the_loss_alone(sl_graph *g, dice *d, sl_tensor *const *data) {
+  (void)d;
+  sl_tensor *x = sl_gelu(g, sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL));
+  sl_block(g, "head");
+  sl_tensor *y = sl_linear(g, x, weight(g, VOCAB, WIDTH), NULL);
+  sl_train(g, sl_cross_entropy(g, y, data[1]), NULL);
+}
+
+/* The gradient of tanh reads its output. */
+static void logits_for_the_way_back(sl_graph *g, dice *d, sl_tensor *const *data) {
+  (void)d;
+  sl_tensor *x = sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL);
+  sl_block(g, "head");
+  sl_tensor *y = sl_tanh(g, sl_linear(g, x, weight(g, VOCAB, WIDTH), NULL));
+  sl_train(g, sl_cross_entropy(g, y, data[1]), NULL);
+}
+
+/* Parameters outlive everything. */
+static void logits_that_are_a_parameter(sl_graph *g, dice *d, sl_tensor *const *data) {
+  (void)d;
+  sl_tensor *y = sl_param(g, SL_TYPE(SL_F32, ROWS, POSITIONS, VOCAB), SL_NORMAL(1), "logits");
+  sl_train(g, sl_cross_entropy(g, y, data[1]), NULL);
+}
+
+/* a + 2 b, of two losses; its gradients are 1 and 2 times what flows into it. */
+static sl_status weigh_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+static void weigh_cpu(const sl_call *call) {
+  const double *a = call->in[0], *b = call->in[1];
+  *(double *)call->out[0] = *a + 2 * *b;
+}
+static sl_status weigh_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = out[1] = in[0];
+  return SL_OK;
+}
+static void weigh_b_cpu(const sl_call *call) {
+  const float *d = call->in[0];
+  for (int o = 0; o < 2; o++)
+    if (call->out[o]) *(float *)call->out[o] = *d * (float)(1 + o);
+}
+static const sl_op weigh_b = {.name = "weigh_b", .min_in = 1, .max_in = 1, .nout = 2,
+                              .infer = weigh_b_infer, .cpu = weigh_b_cpu};
+static const sl_op weigh = {.name = "weigh", .min_in = 2, .max_in = 2, .nout = 1,
+                            .infer = weigh_infer, .cpu = weigh_cpu,
+                            .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)},
+                                      .nof = 2, .of = {0, 1}}}};
+/* The same with gradients handed through as they are: of a + b. */
+static const sl_op both = {.name = "both", .min_in = 2, .max_in = 2, .nout = 1,
+                           .infer = weigh_infer, .cpu = weigh_cpu,
+                           .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
+                                    {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {1}}}};
+
+static void two_losses(sl_graph *g, sl_tensor *const *data, const sl_op *op, bool apart) {
+  sl_tensor *x = sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL);
+  sl_tensor *losses[] = {sl_mse(g, sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL), data[0]), NULL};
+  if (apart) sl_block(g, "head");
+  sl_tensor *y = sl_linear(g, sl_gelu(g, x), weight(g, VOCAB, WIDTH), NULL);
+  losses[1] = sl_cross_entropy(g, y, data[1]);
+  sl_tensor *loss;
+  sl_apply(g, op, NULL, 2, losses, 0, &loss);
+  sl_train(g, loss, NULL);
+}
+
+static void losses_weighed(sl_graph *g, dice *d, sl_tensor *const *data) {
+  (void)d;
+  two_losses(g, data, &weigh, false);
+}
+static void losses_together(sl_graph *g, dice *d, sl_tensor *const *data) {
+  (void)d;
+  two_losses(g, data, &both, false);
+}
+static void losses_apart(sl_graph *g, dice *d, sl_tensor *const *data) {
+  (void)d;
+  two_losses(g, data, &both, true);
+}
+
+static sl_graph *build(making *make, uint64_t seed, int pieces) {
+  dice d = {.key = seed};
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES,
+                                                    .pieces = pieces});
+  sl_tensor *data[2];
+  sl_data(g, &source, data);
+  make(g, &d, data);
+  CHECK(!sl_graph_status(g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
+  return g;
+}
+
+/* ---- actors against the plainest execution ----------------------------------------- */
+
+typedef struct how {
+  int stages, pieces;
+  const char *schedule, *grain;
+} how;
+
+typedef struct losses {
+  double loss[STEPS], norm[STEPS];
+} losses;
+
+static void take_step(void *ctx, const sl_step_report *report) {
+  losses *l = ctx;
+  l->loss[report->step] = report->loss;
+  l->norm[report->step] = report->grad_norm;
+}
+
+static sl_lowered *lower(sl_graph *g, const how *h, losses *l) {
+  sl_lowered *lowered;
+  sl_lower_options options = {.stages = h->stages, .schedule = h->schedule, .grain = h->grain,
+                              .devices = {.kind = "cpu"}, .on_step = take_step, .ctx = l};
+  CHECK(!sl_lower(g, &options, &lowered), "%s on %d: %s", h->schedule, h->stages, sl_detail());
+  return lowered;
+}
+
+static losses train(making *make, uint64_t seed, const how *h) {
+  losses l = {0};
+  sl_graph *g = build(make, seed, h->pieces);
+  sl_lowered *lowered = lower(g, h, &l);
+  sl_runtime *rt;
+  CHECK(!sl_plan_prove(sl_lowered_plan(lowered)), "%s", sl_detail());
+  CHECK(!sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt), "%s",
+        sl_detail());
+  sl_lowered_attach(lowered, rt);
+  CHECK(!sl_params_init(lowered, rt, 3), "%s", sl_detail());
+  CHECK(!sl_runtime_run(rt, STEPS), "%s", sl_detail());
+  sl_runtime_destroy(rt);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+  return l;
+}
+
+static void actors_add_nothing(making *make, uint64_t seed, const how *h) {
+  losses l = train(make, seed, h);
+  sl_graph *g = build(make, seed, h->pieces);
+  CHECK(!sli_pass_cut(g) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
+  sli_graph_check(g);
+  interp in = interp_create(g, 3);
+  for (int s = 0; s < STEPS; s++) {
+    double loss = interp_step(&in, s), norm = *(double *)interp_data(&in, g->grad_norm);
+    CHECK(loss == l.loss[s] && norm == l.norm[s],
+          "seed %llu, %s on %d in %d pieces, step %d: loss %a and norm %a, plainly %a and %a",
+          (unsigned long long)seed, h->schedule, h->stages, h->pieces, s, l.loss[s], l.norm[s],
+          loss, norm);
+  }
+  interp_destroy(&in);
+  sl_graph_destroy(g);
+}
+
+static int block_count(making *make, uint64_t seed) {
+  sl_graph *g = build(make, seed, 1);
+  CHECK(!sli_pass_gradients(g), "%s", sl_detail());
+  int n = g->nblocks;
+  sl_graph_destroy(g);
+  return n;
+}
+
+static void by_chance(uint64_t seed) {
+  const how ways[] = {{1, 1, "1f1b", "pass"}, {2, 1, "zb-h1", "pass"}, {2, 1, "1f1b", "layer"},
+                      {1, 3, "seq1f1b", "pass"}, {2, 2, "seq1f1b", "layer"}};
+  how h = ways[seed % SLI_COUNT(ways)];
+  h.stages = SLI_MIN(h.stages, block_count(random_model, seed));
+  actors_add_nothing(random_model, seed, &h);
+}
+
+/* ---- where things lie --------------------------------------------------------------- */
+
+/* The only call of an op, and the actor that makes it. */
+static const sl_program_call *find_call(const sl_plan *plan, const sl_op *op, const sl_actor **by) {
+  const sl_program_call *found = NULL;
+  for (int32_t a = 0; a < plan->nactors; a++)
+    for (int c = 0; c < plan->actors[a].program->ncalls; c++) {
+      const sl_program_call *call = &plan->actors[a].program->calls[c];
+      if (call->op != op) continue;
+      CHECK(!found, "%s is called once", op->name);
+      found = call;
+      *by = &plan->actors[a];
+    }
+  CHECK(found, "%s is called", op->name);
+  return found;
+}
+
+/* The class of who makes the logits' gradient, and whether it lies over the logits: in a slot
+ * that this actor hands on, or in its workspace. */
+typedef enum place { ELSEWHERE, OVER_IN_SLOT, OVER_IN_WORKSPACE } place;
+
+static void check_gradient(making *make, const how *h, const sl_op *op, sl_class cls, place want) {
+  losses l = {0};
+  sl_graph *g = build(make, 1, h->pieces);
+  sl_lowered *lowered = lower(g, h, &l);
+  const sl_actor *by = NULL;
+  const sl_program_call *call = find_call(sl_lowered_plan(lowered), op, &by);
+  bool over = call->in[0].base == call->out[0].base && call->in[0].offset == call->out[0].offset;
+  place got = !over                                  ? ELSEWHERE
+              : call->in[0].base < by->nin + by->nout ? OVER_IN_SLOT
+                                                      : OVER_IN_WORKSPACE;
+  CHECK(by->cls == cls, "%s, %s on %d: %s is of class %c", op->name, h->schedule, h->stages,
+        by->name, sl_class_letter(by->cls));
+  CHECK(got == want, "%s, %s on %d: place %d, not %d", op->name, h->schedule, h->stages, got, want);
+  CHECK(want == ELSEWHERE || call->in[0].base >= by->nin, "%s writes what it has not made",
+        by->name);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+}
+
+static void gradients_lie_where_they_may(void) {
+  const sl_op *entropy = &sl_op_cross_entropy_b, *squares = &sl_op_mse_b;
+  const how ways[] = {{1, 1, "1f1b", "pass"}, {2, 1, "1f1b", "layer"}, {2, 1, "zb-h1", "pass"},
+                      {2, 3, "seq1f1b", "pass"}, {1, 1, "gpipe", "layer"}};
+  for (size_t w = 0; w < SLI_COUNT(ways); w++) {
+    const how *h = &ways[w];
+    check_gradient(logits_for_the_loss_alone, h, entropy, SL_CLASS_F, OVER_IN_SLOT);
+    check_gradient(logits_for_the_way_back, h, entropy, SL_CLASS_F, ELSEWHERE);
+  }
+  const how one = {1, 1, "1f1b", "pass"}, two = {2, 1, "1f1b", "pass"};
+  check_gradient(logits_that_are_a_parameter, &one, entropy, SL_CLASS_B, ELSEWHERE);
+  check_gradient(losses_weighed, &one, entropy, SL_CLASS_B, ELSEWHERE);
+  check_gradient(losses_weighed, &one, squares, SL_CLASS_B, ELSEWHERE);
+  check_gradient(losses_together, &one, entropy, SL_CLASS_F, OVER_IN_SLOT);
+  check_gradient(losses_together, &one, squares, SL_CLASS_F, OVER_IN_SLOT);
+  check_gradient(losses_apart, &two, entropy, SL_CLASS_F, OVER_IN_SLOT);
+  check_gradient(losses_apart, &two, squares, SL_CLASS_B, ELSEWHERE);
+}
+
+static void results_are_the_same(void) {
+  static making *const models[] = {logits_for_the_loss_alone, logits_for_the_way_back,
+                                   logits_that_are_a_parameter, losses_weighed, losses_together,
+                                   losses_apart};
+  for (size_t m = 0; m < SLI_COUNT(models); m++)
+    for (int stages = 1; stages <= block_count(models[m], 1); stages++)
+      for (int split = 0; split < 2; split++)
+        actors_add_nothing(models[m], 1, &(how){stages, 1, split ? "zb-h1" : "1f1b", "pass"});
+}
+
+int main(int argc, char **argv) {
+  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : DRAWS;
+  gradients_lie_where_they_may();
+  results_are_the_same();
+  printf("seeds %llu .. %llu\n", (unsigned long long)first,
+         (unsigned long long)(first + count - 1));
+  for (uint64_t seed = first; seed < first + count; seed++) by_chance(seed);
+  return 0;
+}

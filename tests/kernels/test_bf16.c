@@ -1,0 +1,218 @@
+/* Products in bf16 are products of rounded operands with f32 sums: the same for
+ * every team, near the reference on doubles, and as near to f32 as rounding
+ * allows. */
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/team.h"
+#include "tests/support/kernel_call.h"
+
+/* ---- rounding ------------------------------------------------------------------ */
+
+static float from_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* The nearest of the two neighbours, the even one of two equally near. */
+static float rounded(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (!isfinite(x)) return x;
+  double low = from_bits(bits & 0xffff0000u), high = from_bits((bits & 0xffff0000u) + 0x10000u);
+  if (!isfinite(high)) high = copysign(0x1p128, x);
+  double below = fabs(x - low), above = fabs(high - x);
+  bool up = above < below || (above == below && (bits >> 16 & 1));
+  return (float)(up ? high : low);
+}
+
+static void rounding_goes_to_the_nearest(void) {
+  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
+                                                 &sli_cpu_level2};
+  enum { N = 3 * SLI_CHUNK_ELEMENTS + 37 };
+  float *x = malloc(N * sizeof *x);
+  uint16_t *y = malloc((N + 1) * sizeof *y);
+  for (int i = 0; i < N; i++) { /* any bits; often a tie */
+    uint32_t bits = (uint32_t)random_bits();
+    x[i] = from_bits(i % 3 ? bits : (bits & 0xffff0000u) | 0x8000u);
+  }
+  x[0] = INFINITY, x[1] = -INFINITY, x[2] = NAN, x[3] = from_bits(0x7f800001u), x[4] = -0.0f;
+  for (int level = 0; level <= sli_cpu_level(); level++) {
+    y[N] = 0x1234;
+    for (int i = 0; i < sli_chunk_count(N, SLI_CHUNK_ELEMENTS); i++)
+      levels[level]->round_bf16(&(sli_rounding){x, y, N}, i);
+    for (int i = 0; i < N; i++) {
+      float got = from_bits((uint32_t)y[i] << 16), want = rounded(x[i]);
+      CHECK(isnan(x[i]) ? isnan(got) : got == want && signbit(got) == signbit(want),
+            "%a becomes %a, not %a (CPU level %d)", (double)x[i], (double)got, (double)want, level);
+    }
+    CHECK(y[N] == 0x1234, "rounding writes past its end (CPU level %d)", level);
+  }
+  free(x);
+  free(y);
+}
+
+/* ---- products ------------------------------------------------------------------- */
+
+typedef struct shape {
+  int64_t rows, k, n;
+  bool transposed, bias;
+} shape;
+
+static const shape shapes[] = {
+    {1, 1, 1, false, false},     {7, 33, 5, false, true},     {7, 33, 5, true, true},
+    {130, 64, 96, true, true},   {300, 96, 130, false, false}, {517, 40, 64, true, false},
+    {2048, 72, 48, true, true},
+};
+
+/* A row's run: its inputs filled at random, but for packed weights. */
+typedef struct layer {
+  const shape *s;
+  kernel pack, forward, backward, weight;
+} layer;
+
+static void copy_input(kernel *to, int i, const kernel *from, int j) {
+  memcpy(to->in[i], from->in[j], sl_type_bytes(&to->in_type[i]));
+}
+
+static layer layer_create(const shape *s) {
+  sl_type x = SL_TYPE(SL_F32, s->rows, s->k), dy = SL_TYPE(SL_F32, s->rows, s->n);
+  sl_type w = s->transposed ? SL_TYPE(SL_F32, s->k, s->n) : SL_TYPE(SL_F32, s->n, s->k);
+  sl_type bias = SL_TYPE(SL_F32, s->n);
+  if (!s->bias) bias.ndim = -1;
+  sl_attrs attrs = {.transposed = s->transposed, .bf16 = true, .rows = s->rows};
+  layer l = {.s = s, .pack = kernel_create(&sl_op_pack, attrs, 1, &w, 2)};
+  array_random(l.pack.in[0], &w, 0);
+  kernel_run(&l.pack, NULL);
+  l.forward = kernel_create(&sl_op_linear, attrs, 4,
+                            (sl_type[]){x, w, bias, l.pack.out_type[0]}, 1);
+  l.backward = kernel_create(&sl_op_linear_b, attrs, 3, (sl_type[]){dy, w, l.pack.out_type[1]}, 1);
+  l.weight = kernel_create(&sl_op_linear_w, attrs, 2, (sl_type[]){x, dy}, 1);
+  array_random(l.forward.in[0], &x, 0);
+  array_random(l.backward.in[0], &dy, 0);
+  if (s->bias) array_random(l.forward.in[2], &bias, 0);
+  memcpy(l.forward.in[3], l.pack.out[0], sl_type_bytes(&l.pack.out_type[0]));
+  memcpy(l.backward.in[2], l.pack.out[1], sl_type_bytes(&l.pack.out_type[1]));
+  copy_input(&l.weight, 0, &l.forward, 0);
+  copy_input(&l.weight, 1, &l.backward, 0);
+  return l;
+}
+
+static void layer_destroy(layer *l) {
+  kernel_destroy(&l->pack);
+  kernel_destroy(&l->forward);
+  kernel_destroy(&l->backward);
+  kernel_destroy(&l->weight);
+}
+
+/* A matrix as the reference reads it: element (i, j) at data[i * row + j * column]. */
+typedef struct matrix {
+  const float *data;
+  int64_t row, column;
+} matrix;
+
+static double at(matrix m, int64_t i, int64_t j) {
+  return (double)m.data[i * m.row + j * m.column];
+}
+
+/* Sums of f32 products come near the sums of the rounded products, and within
+ * two roundings of 2^-9 each of those of the products as they are. */
+static void check_product(const shape *s, const char *what, const float *got, const float *start,
+                          int64_t m, int64_t n, int64_t k, matrix a, matrix b) {
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      double near = start ? (double)start[j] : 0, exact = near, size = fabs(near);
+      for (int64_t p = 0; p < k; p++) {
+        double x = at(a, i, p), y = at(b, p, j);
+        near += (double)rounded((float)x) * (double)rounded((float)y);
+        exact += x * y;
+        size += fabs(x * y);
+      }
+      double value = (double)got[i * n + j];
+      CHECK(fabs(value - near) <= 1e-6 * size + 1e-7,
+            "%s [%lld, %lld, %lld]: (%lld, %lld) is %.9g, rounded operands give %.9g", what,
+            (long long)s->rows, (long long)s->k, (long long)s->n, (long long)i, (long long)j, value,
+            near);
+      CHECK(fabs(value - exact) <= 0x1.02p-8 * size,
+            "%s: (%lld, %lld) is %.9g, f32 gives %.9g", what, (long long)i, (long long)j, value,
+            exact);
+    }
+}
+
+static void check_layer(const layer *l) {
+  const shape *s = l->s;
+  matrix x = {l->forward.in[0], s->k, 1}, dy = {l->backward.in[0], s->n, 1};
+  matrix w = {l->pack.in[0], s->n, 1}; /* [k, n] */
+  if (!s->transposed) w.row = 1, w.column = s->k;
+  check_product(s, "linear", l->forward.out[0], l->forward.in[2], s->rows, s->n, s->k, x, w);
+  matrix back = {w.data, w.column, w.row};
+  check_product(s, "linear_b", l->backward.out[0], NULL, s->rows, s->k, s->n, dy, back);
+  matrix xt = {x.data, 1, x.row}, dyt = {dy.data, 1, dy.row};
+  if (s->transposed)
+    check_product(s, "linear_w", l->weight.out[0], NULL, s->k, s->n, s->rows, xt, dy);
+  else
+    check_product(s, "linear_w", l->weight.out[0], NULL, s->n, s->k, s->rows, dyt, x);
+}
+
+/* Runs again on a team: the same bits. */
+static void check_team(kernel *k, struct sl_team *team) {
+  size_t bytes = sl_type_bytes(&k->out_type[0]);
+  void *alone = malloc(bytes);
+  memcpy(alone, k->out[0], bytes);
+  memset(k->out[0], 0xff, bytes);
+  kernel_run(k, team);
+  CHECK(!memcmp(alone, k->out[0], bytes), "%s depends on the team", k->op->name);
+  free(alone);
+}
+
+static void products_round_their_operands(struct sl_team *team) {
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    layer l = layer_create(&shapes[i]);
+    kernel *runs[] = {&l.forward, &l.backward, &l.weight};
+    for (int r = 0; r < 3; r++) kernel_run(runs[r], NULL);
+    check_layer(&l);
+    for (int r = 0; r < 3; r++) check_team(runs[r], team);
+    layer_destroy(&l);
+  }
+}
+
+static void sums_go_on_in_f32(void) {
+  layer l = layer_create(&shapes[3]);
+  kernel *k = &l.weight;
+  kernel_run(k, NULL);
+  int64_t n = sl_type_elements(&k->out_type[0]);
+  float *once = malloc((size_t)n * sizeof *once), *twice = k->out[0];
+  memcpy(once, twice, (size_t)n * sizeof *once);
+  k->accumulate = 1;
+  kernel_run(k, NULL);
+  for (int64_t i = 0; i < n; i++)
+    CHECK(fabsf(twice[i] - 2 * once[i]) <= 1e-4f, "%g and again is %g", (double)once[i],
+          (double)twice[i]);
+  free(once);
+  layer_destroy(&l);
+}
+
+static void a_packed_weight_of_another_size_is_refused(void) {
+  sl_type y, in[] = {SL_TYPE(SL_F32, 4, 8), SL_TYPE(SL_F32, 8, 8), {SL_F32, -1, {0}},
+                     SL_TYPE(SL_BF16, 64, 128)};
+  CHECK(sl_op_linear.infer(&(sl_attrs){0}, 4, in, &y) == SL_E_SHAPE &&
+            strstr(sl_detail(), "packed weight must be bf16[64, 64]"),
+        "%s", sl_detail());
+  CHECK(sl_op_pack.infer(&(sl_attrs){0}, 1, &in[1], (sl_type[2]){{0}}) == SL_E_SHAPE,
+        "rows are needed");
+}
+
+int main(void) {
+  setenv("SLUICE_CPU_BF16", "1", 1);
+  seed_random(7);
+  rounding_goes_to_the_nearest();
+  a_packed_weight_of_another_size_is_refused();
+  if (!sl_cpu_bf16()) {
+    printf("no bf16 on this CPU, not even emulated: products are not tested\n");
+    return 0;
+  }
+  struct sl_team *team = sli_team_create(3, NULL, NULL);
+  products_round_their_operands(team);
+  sums_go_on_in_f32();
+  sli_team_destroy(team);
+  return 0;
+}

@@ -1,0 +1,59 @@
+/* A row that is given wrong shapes says what it expected and what it got.
+ * labels: unthreaded */
+#include <string.h>
+
+#include "tests/support/kernel_call.h"
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+
+static const struct misfit {
+  const sl_op *op;
+  sl_attrs attrs;
+  int nin;
+  sl_type in[5];
+  const char *text;
+} misfits[] = {
+    {&sl_op_linear, {0}, 2, {F32(7, 33), F32(5, 32)},
+     "weight must be f32[n, 33], got f32[5, 32]"},
+    {&sl_op_linear, {.transposed = true}, 2, {F32(7, 33), F32(5, 33)},
+     "weight must be f32[33, n], got f32[5, 33]"},
+    {&sl_op_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(6)}, "bias must be f32[5], got f32[6]"},
+    {&sl_op_linear, {0}, 2, {I32(7, 33), F32(5, 33)}, "x must be f32[..., n], got i32[7, 33]"},
+    {&sl_op_linear_w, {0}, 2, {F32(7, 33), F32(8, 5)}, "dy must be f32[7, 5], got f32[8, 5]"},
+    {&sl_op_embedding, {0}, 2, {F32(7), F32(5, 33)}, "ids must be i32[..., n], got f32[7]"},
+    {&sl_op_embedding, {0}, 2, {I32(7), F32(33)}, "table must be f32[m, n], got f32[33]"},
+    {&sl_op_position, {0}, 2, {F32(1, 7, 33), F32(6, 33)},
+     "table must be f32[n, 33] with n >= 7, got f32[6, 33]"},
+    {&sl_op_position, {.first = 2}, 2, {F32(1, 7, 33), F32(8, 33)},
+     "table must be f32[n, 33] with n >= 9, got f32[8, 33]"},
+    {&sl_op_add, {0}, 2, {F32(7, 33), F32(33)}, "input 1 must be f32[7, 33], got f32[33]"},
+    {&sl_op_layernorm, {0}, 3, {F32(7, 33), F32(33), F32(7)}, "bias must be f32[33], got f32[7]"},
+    {&sl_op_rotary, {.heads = 2}, 1, {F32(1, 7, 6)},
+     "x must be f32[b, t, n] with n a multiple of 2 * 2 heads, got f32[1, 7, 6]"},
+    {&sl_op_attention, {.heads = 3, .kv_heads = 2}, 3, {F32(1, 7, 6)},
+     "heads must be a positive multiple of kv_heads, got 3 and 2"},
+    {&sl_op_attention, {.heads = 2}, 3, {F32(1, 7, 6), F32(1, 7, 6), F32(1, 7, 3)},
+     "v must be f32[1, 7, 6], got f32[1, 7, 3]"},
+    {&sl_op_attention_packed, {.heads = 2}, 1, {F32(1, 7, 16)},
+     "qkv must be f32[b, t, 6 * n] with n up to 256, got f32[1, 7, 16]"},
+    {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(8)}, "targets must be i32[7], got i32[8]"},
+    {&sl_op_cross_entropy_join, {0}, 1, {F32(7, 8)},
+     "parts must be f32[..., 3 * n], got f32[7, 8]"},
+    {&sl_op_mse, {0}, 2, {F32(7), F32(8)}, "t must be f32[7], got f32[8]"},
+    {&sl_op_adamw, {0}, 2, {F32(7), F32(8)}, "attrs.user must point to an sl_optimizer"},
+    {&sl_op_sumsq, {0}, 2, {F32(7), F32(8)}, "gradient part must be f32[7], got f32[8]"},
+    {&sl_op_fill, {0}, 0, {F32(0)}, "attrs.user must point to the type to fill"},
+};
+
+int main(void) {
+  for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
+    const struct misfit *m = &misfits[i];
+    sl_type out[MAX_OUT];
+    sl_status status = m->op->infer(&m->attrs, m->nin, m->in, out);
+    CHECK(status == SL_E_SHAPE, "%s takes a misfit %zu: status %d", m->op->name, i, status);
+    CHECK(!strcmp(sl_detail(), m->text), "%s says \"%s\", should say \"%s\"", m->op->name,
+          sl_detail(), m->text);
+  }
+  return 0;
+}

@@ -1,0 +1,154 @@
+/* A row that says that an output may lie over an input gives the same bits there as in a place
+ * of its own: each such output over each such input, two outputs over two inputs, on every CPU
+ * level, alone and in a team, with one array for two inputs.
+ * labels: unthreaded */
+#include <unistd.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/team.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
+
+enum { BELOW = 11, THREADS = 3, NOWHERE = -1 };
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+#define SCALAR SL_SCALAR(SL_F32)
+#define MANY F32(5, 7001)    /* elements: some chunks, and no whole number of vectors */
+#define ROWS F32(3, 59, 130) /* rows: some chunks of them */
+
+static const struct work {
+  const sl_op *op;
+  sl_attrs attrs;
+  int nin;
+  sl_type in[5];
+} works[] = {
+    {&sl_op_add, {0}, 2, {MANY, MANY}},
+    {&sl_op_mul, {0}, 2, {MANY, MANY}},
+    {&sl_op_mul_b, {0}, 3, {MANY, MANY, MANY}},
+    {&sl_op_gelu, {0}, 1, {MANY}},
+    {&sl_op_gelu_b, {0}, 2, {MANY, MANY}},
+    {&sl_op_relu, {0}, 1, {MANY}},
+    {&sl_op_relu_b, {0}, 2, {MANY, MANY}},
+    {&sl_op_tanh, {0}, 1, {MANY}},
+    {&sl_op_tanh_b, {0}, 2, {MANY, MANY}},
+    {&sl_op_swiglu, {0}, 2, {MANY, MANY}},
+    {&sl_op_swiglu_b, {0}, 3, {MANY, MANY, MANY}},
+    {&sl_op_position, {0}, 2, {ROWS, F32(60, 130)}},
+    {&sl_op_layernorm, {0}, 3, {ROWS, F32(130), F32(130)}},
+    {&sl_op_layernorm_b, {0}, 5, {ROWS, F32(130), F32(3, 59), F32(3, 59), ROWS}},
+    {&sl_op_rmsnorm, {0}, 2, {ROWS, F32(130)}},
+    {&sl_op_rmsnorm_b, {0}, 4, {ROWS, F32(130), F32(3, 59), ROWS}},
+    {&sl_op_rotary, {.heads = 5}, 1, {ROWS}},
+    {&sl_op_rotary_b, {.heads = 5}, 1, {ROWS}},
+    {&sl_op_cross_entropy_b, {0}, 4, {F32(59, 1031), I32(59), F32(59), SCALAR}},
+    {&sl_op_cross_entropy_b, {.first = 4, .partial = true}, 4,
+     {F32(3001, 7), I32(3001), F32(3001), SCALAR}},
+    {&sl_op_mse_b, {0}, 3, {MANY, MANY, SCALAR}},
+};
+
+static struct sl_team *team;
+
+/* ---- one call ------------------------------------------------------------------------ */
+
+static bool may_lie(const kernel *k, int o, int i) {
+  return k->op->over[o] >> i & 1 && sl_type_equal(&k->out_type[o], &k->in_type[i]);
+}
+
+/* A call like k with inputs of its own, and output o over its input over[o], if that is one. */
+static kernel overlaid(const kernel *k, const int *over) {
+  kernel c = *k;
+  for (int i = 0; i < k->nin; i++) {
+    c.in[i] = NULL;
+    for (int j = 0; j < i && !c.in[i]; j++)
+      if (k->in[j] == k->in[i]) c.in[i] = c.in[j];
+    if (c.in[i]) continue;
+    c.in[i] = array_create(&k->in_type[i]);
+    memcpy(c.in[i], k->in[i], sl_type_bytes(&k->in_type[i]));
+  }
+  for (int o = 0; o < k->nout; o++)
+    c.out[o] = o < SL_OVERS && over[o] != NOWHERE ? c.in[over[o]] : array_create(&k->out_type[o]);
+  return c;
+}
+
+static void free_overlaid(kernel *c, const int *over) {
+  for (int o = 0; o < c->nout; o++)
+    if (o >= SL_OVERS || over[o] == NOWHERE) free(c->out[o]);
+  for (int i = 0; i < c->nin; i++) {
+    bool again = false;
+    for (int j = 0; j < i; j++) again |= c->in[j] == c->in[i];
+    if (!again) free(c->in[i]);
+  }
+}
+
+/* k holds what comes of it where everything has its own place. */
+static void check_over(const kernel *k, const int *over) {
+  for (int t = 0; t < 2; t++) {
+    kernel c = overlaid(k, over);
+    kernel_run(&c, t ? team : NULL);
+    for (int o = 0; o < k->nout; o++)
+      CHECK(!memcmp(c.out[o], k->out[o], sl_type_bytes(&k->out_type[o])),
+            "%s with outputs over inputs %d and %d: output %d differs (CPU level %d%s)",
+            k->op->name, over[0], over[1], o, sli_cpu_level(), t ? ", in a team" : "");
+    free_overlaid(&c, over);
+  }
+}
+
+/* ---- all of them ---------------------------------------------------------------------- */
+
+static int check_places(const kernel *k) {
+  int tried = 0;
+  for (int a = NOWHERE; a < k->nin; a++)
+    for (int b = NOWHERE; b < (k->nout > 1 ? k->nin : 0); b++) {
+      const int over[SL_OVERS] = {a, b};
+      bool clash = a != NOWHERE && b != NOWHERE && k->in[a] == k->in[b];
+      if (clash || (a != NOWHERE && !may_lie(k, 0, a)) || (b != NOWHERE && !may_lie(k, 1, b)))
+        continue;
+      tried += a != NOWHERE || b != NOWHERE;
+      check_over(k, over);
+    }
+  return tried;
+}
+
+/* One array for two inputs, both of which an output may lie over. */
+static void check_one_array_twice(kernel *k, int i, int j) {
+  void *own = k->in[j];
+  if (!may_lie(k, 0, i) || !may_lie(k, 0, j)) return;
+  k->in[j] = k->in[i];
+  kernel_run(k, NULL);
+  check_over(k, (const int[]){i, NOWHERE});
+  k->in[j] = own;
+}
+
+static void check_all(uint64_t seed) {
+  seed_random(seed);
+  team = sli_team_create(THREADS, NULL, NULL);
+  for (size_t w = 0; w < sizeof works / sizeof *works; w++) {
+    const struct work *work = &works[w];
+    kernel k = kernel_create(work->op, work->attrs, work->nin, work->in, work->op->nout);
+    for (int i = 0; i < k.nin; i++) array_random(k.in[i], &k.in_type[i], BELOW);
+    kernel_run(&k, NULL);
+    CHECK(check_places(&k), "%s lies over nothing", k.op->name);
+    for (int i = 0; i < k.nin; i++)
+      for (int j = i + 1; j < k.nin; j++) check_one_array_twice(&k, i, j);
+    kernel_destroy(&k);
+  }
+  sli_team_destroy(team);
+}
+
+static void check_every_row_that_says_so_is_here(void) {
+  for (int i = 0; sl_ops[i]; i++) {
+    bool here = !sl_ops[i]->over[0] && !sl_ops[i]->over[1];
+    for (size_t w = 0; w < sizeof works / sizeof *works; w++) here |= works[w].op == sl_ops[i];
+    CHECK(here, "%s has outputs that may lie over inputs, and is not tested", sl_ops[i]->name);
+  }
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  printf("seed %llu\n", (unsigned long long)seed);
+  fflush(stdout);
+  check_every_row_that_says_so_is_here();
+  on_every_level(check_all, seed);
+  return 0;
+}

@@ -1,0 +1,319 @@
+/* Parts of arrays: what is taken out of a whole is what a plain loop over its elements says,
+ * what is put back is where it was; parts of parts; slices and joins of random tilings, sums
+ * in order; in teams; what is no part, or no tiling, is an error that says so.
+ * labels: unthreaded */
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/cpu/team.h"
+#include "tests/support/kernel_call.h"
+
+enum { ROUNDS = 400, MOST_MEMBERS = 6 };
+
+static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
+
+/* ---- the plain reference ----------------------------------------------------------- */
+
+/* Where element e of the whole is in the part; -1: it is not. */
+static int64_t place_in_part(const sl_type *whole, const sl_part *part, int64_t e) {
+  int64_t inner = 1, positions = sl_type_elements(whole), at = 0, length = 0, found = -1;
+  if (part->axis == SL_PART_ALL) return e;
+  if (part->axis >= 0) {
+    positions = whole->dim[part->axis];
+    for (int d = part->axis + 1; d < whole->ndim; d++) inner *= whole->dim[d];
+  }
+  int64_t position = e / inner % positions;
+  for (int r = 0; r < part->nranges; r++) {
+    int64_t into = position - part->begin[r];
+    if (into >= 0 && into < part->count[r]) found = at + into;
+    at += part->count[r];
+    length += part->count[r];
+  }
+  return found < 0 ? -1 : (e / inner / positions * length + found) * inner + e % inner;
+}
+
+static void check_element(const sl_type *type, const void *whole, int64_t e, const void *part,
+                          int64_t p, const char *what) {
+  size_t size = sl_dtype_bytes(type->dtype);
+  char text[SL_TYPE_TEXT];
+  const char *want = (const char *)whole + (size_t)e * size;
+  CHECK(!memcmp(want, (const char *)part + (size_t)p * size, size),
+        "%s: element %lld of %s", what, (long long)e, sl_type_format(text, type));
+}
+
+/* ---- random things ----------------------------------------------------------------- */
+
+static sl_type random_type(int64_t largest) {
+  sl_type type = {.dtype = (sl_dtype)below(SL_DTYPE_COUNT), .ndim = (int)below(SL_MAX_DIMS + 1)};
+  for (int d = 0; d < type.ndim; d++) type.dim[d] = 1 + below(largest);
+  return type;
+}
+
+static void *random_array(const sl_type *type) {
+  size_t bytes = sl_type_bytes(type);
+  unsigned char *p = array_create(type);
+  for (size_t i = 0; i < bytes; i++) p[i] = (unsigned char)random_bits();
+  return p;
+}
+
+static int random_axis(const sl_type *type) { return (int)below(type->ndim + 1) - 1; }
+
+static int64_t positions_of(const sl_type *type, int axis) {
+  return axis < 0 ? sl_type_elements(type) : type->dim[axis];
+}
+
+/* Up to three ranges, some of them empty; -1 of random_axis is flat here. */
+static sl_part random_part(const sl_type *type) {
+  sl_part part = {.axis = random_axis(type), .nranges = (int)below(SL_PART_RANGES + 1)};
+  int64_t positions = positions_of(type, part.axis), at = 0;
+  if (part.axis < 0) part.axis = below(4) ? SL_PART_FLAT : SL_PART_ALL;
+  for (int r = 0; r < part.nranges; r++) {
+    part.begin[r] = at + below(positions - at + 1);
+    part.count[r] = below(positions - part.begin[r] + 1);
+    at = part.begin[r] + part.count[r];
+  }
+  return part;
+}
+
+/* ---- parts, and parts of parts ------------------------------------------------------ */
+
+static void check_part(const sl_type *type, const sl_part *part) {
+  sl_type part_type = sl_part_type(type, part);
+  void *whole = random_array(type), *piece = array_create(&part_type), *back = array_create(type);
+  int64_t n = sl_type_elements(type), taken = 0;
+  sl_part_take(type, part, whole, piece);
+  memcpy(back, whole, sl_type_bytes(type));
+  for (int64_t e = 0; e < n; e++) {
+    int64_t p = place_in_part(type, part, e);
+    if (p < 0) continue;
+    check_element(type, whole, e, piece, p, "taken");
+    taken++;
+  }
+  CHECK(taken == sl_type_elements(&part_type), "the type of a part says how much it is");
+  for (size_t i = 0; i < sl_type_bytes(&part_type); i++) ((unsigned char *)piece)[i] ^= 0x5a;
+  sl_part_put(type, part, piece, back);
+  for (int64_t e = 0; e < n; e++) {
+    int64_t p = place_in_part(type, part, e);
+    if (p < 0) check_element(type, back, e, whole, e, "what no part is put into stays");
+    else check_element(type, back, e, piece, p, "put");
+  }
+  free(whole);
+  free(piece);
+  free(back);
+}
+
+static void check_shard(const sl_type *type) {
+  sl_shard shard = {.whole = *type, .parts = {random_part(type)}};
+  sl_type first = sl_part_type(type, &shard.parts[0]), second = first;
+  shard.parts[1] = sl_type_elements(&first) ? random_part(&first) : (sl_part){.axis = SL_PART_ALL};
+  second = sl_part_type(&first, &shard.parts[1]);
+  sl_type got = sl_shard_type(&shard);
+  CHECK(sl_type_equal(&got, &second), "a shard's type is its second part's");
+  void *whole = random_array(type), *one = array_create(&first), *two = array_create(&second);
+  void *shards = array_create(&second), *back = random_array(type), *want = array_create(type);
+  sl_part_take(type, &shard.parts[0], whole, one);
+  sl_part_take(&first, &shard.parts[1], one, two);
+  sl_shard_take(&shard, whole, shards);
+  CHECK(!memcmp(two, shards, sl_type_bytes(&second)), "a shard is a part of a part");
+  memcpy(want, back, sl_type_bytes(type));
+  sl_part_take(type, &shard.parts[0], want, one);
+  sl_part_put(&first, &shard.parts[1], two, one);
+  sl_part_put(type, &shard.parts[0], one, want);
+  sl_shard_put(&shard, shards, back);
+  CHECK(!memcmp(want, back, sl_type_bytes(type)), "a shard is put where it was");
+  void *const all[] = {whole, one, two, shards, back, want};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* ---- slice and join ------------------------------------------------------------------- */
+
+/* Shares positions out among members, each of which has up to three ranges and at least one
+ * position: a random row of ranges that are dealt out, one each and then as they fall. */
+static int random_tiling(const sl_type *type, sl_part *parts) {
+  int axis = random_axis(type), members, nranges;
+  int64_t positions = positions_of(type, axis), at = 0;
+  members = (int)(1 + below(positions < MOST_MEMBERS ? positions : MOST_MEMBERS));
+  nranges = members + (int)below(members + 1);
+  if (nranges > positions) nranges = (int)positions;
+  for (int m = 0; m < members; m++)
+    parts[m] = (sl_part){.axis = axis < 0 ? SL_PART_FLAT : axis};
+  int turn = (int)below(members);
+  for (int r = 0; r < nranges; r++) {
+    sl_part *part = &parts[(turn + r) % members];
+    int64_t left = positions - at - (nranges - r - 1);
+    int64_t count = r == nranges - 1 ? left : 1 + below(left);
+    part->begin[part->nranges] = at;
+    part->count[part->nranges++] = count;
+    at += count;
+  }
+  return members;
+}
+
+static void check_slices_join(const sl_type *type, struct sl_team *team) {
+  sl_part parts[MOST_MEMBERS];
+  int members = random_tiling(type, parts);
+  sl_type types[MOST_MEMBERS];
+  sl_joint joint = {*type, parts};
+  for (int m = 0; m < members; m++) types[m] = sl_part_type(type, &parts[m]);
+  kernel join = kernel_create(&sl_op_join, (sl_attrs){.user = &joint}, members, types, 1);
+  void *whole = random_array(type);
+  CHECK(sl_type_equal(&join.out_type[0], type), "a join's type is the whole's");
+  for (int m = 0; m < members; m++) {
+    kernel slice = kernel_create(&sl_op_slice, (sl_attrs){.user = &parts[m]}, 1, type, 1);
+    CHECK(sl_type_equal(&slice.out_type[0], &types[m]), "a slice's type is the part's");
+    memcpy(slice.in[0], whole, sl_type_bytes(type));
+    kernel_run(&slice, team);
+    for (int64_t e = 0, p; e < sl_type_elements(type); e++)
+      if ((p = place_in_part(type, &parts[m], e)) >= 0)
+        check_element(type, whole, e, slice.out[0], p, "sliced");
+    memcpy(join.in[m], slice.out[0], sl_type_bytes(&types[m]));
+    kernel_destroy(&slice);
+  }
+  kernel_run(&join, team);
+  CHECK(!memcmp(whole, join.out[0], sl_type_bytes(type)), "slices join to what they were of");
+  free(whole);
+  kernel_destroy(&join);
+}
+
+/* Pieces of sequences: parts along one dim of something shorter along another. */
+static void check_join_of_pieces(void) {
+  const sl_part parts[] = {{.axis = 2, .nranges = 1, .begin = {0}, .count = {3}},
+                           {.axis = 2, .nranges = 1, .begin = {3}, .count = {2}}};
+  sl_joint joint = {SL_TYPE(SL_F32, 2, 9, 5), parts};
+  sl_type in[] = {SL_TYPE(SL_F32, 2, 4, 3), SL_TYPE(SL_F32, 2, 4, 2)}, out;
+  sl_type want = SL_TYPE(SL_F32, 2, 4, 5);
+  CHECK(!sl_op_join.infer(&(sl_attrs){.user = &joint}, 2, in, &out), "%s", sl_detail());
+  CHECK(sl_type_equal(&out, &want), "the join of parts of a piece is a piece");
+}
+
+/* ---- sums --------------------------------------------------------------------------------- */
+
+static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *team) {
+  sl_type types[MAX_IN];
+  memset(types, 0, sizeof types);
+  for (int i = 0; i < summands; i++) types[i] = n ? SL_TYPE(dtype, n) : SL_SCALAR(dtype);
+  kernel k = kernel_create(&sl_op_sum, (sl_attrs){0}, summands, types, 1);
+  for (int i = 0; i < summands; i++) array_random(k.in[i], &types[i], 0);
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    void *before = array_create(&types[0]);
+    array_random(before, &types[0], 0);
+    memcpy(k.out[0], before, sl_type_bytes(&types[0]));
+    k.accumulate = (uint32_t)accumulate;
+    kernel_run(&k, team);
+    for (int64_t e = 0; e < sl_type_elements(&types[0]); e++) {
+      double want = array_get(k.in[0], &types[0], e), there = array_get(before, &types[0], e);
+      for (int i = 1; i < summands; i++) {
+        want += array_get(k.in[i], &types[0], e);
+        if (dtype == SL_F32) want = (double)(float)want;
+      }
+      if (accumulate) want = dtype == SL_F32 ? (double)(float)(there + want) : there + want;
+      CHECK(array_get(k.out[0], &types[0], e) == want, "element %lld of a sum of %d %s arrays%s",
+            (long long)e, summands, sl_dtype_name(dtype), accumulate ? ", added" : "");
+    }
+    free(before);
+  }
+  kernel_destroy(&k);
+}
+
+/* The sum of a part has the bits of that part of the sum. */
+static void check_sum_part(sl_dtype dtype, int summands, struct sl_team *team) {
+  sl_type whole = SL_TYPE(dtype, 3 + below(9), 2 + below(30), 2 + below(200));
+  sl_part part = random_part(&whole);
+  sl_type types[MAX_IN], type = sl_part_type(&whole, &part);
+  if (!sl_type_elements(&type)) return;
+  for (int i = 0; i < MAX_IN; i++) types[i] = whole;
+  kernel all = kernel_create(&sl_op_sum, (sl_attrs){0}, summands, types, 1);
+  kernel some = kernel_create(&sl_op_sum_part, (sl_attrs){.user = &part}, summands, types, 1);
+  for (int i = 0; i < summands; i++) {
+    array_random(all.in[i], &whole, 0);
+    memcpy(some.in[i], all.in[i], sl_type_bytes(&whole));
+  }
+  void *before = array_create(&whole);
+  array_random(before, &whole, 0);
+  all.accumulate = some.accumulate = (uint32_t)below(2);
+  memcpy(all.out[0], before, sl_type_bytes(&whole));
+  sl_part_take(&whole, &part, before, some.out[0]);
+  kernel_run(&all, team);
+  kernel_run(&some, team);
+  sl_part_take(&whole, &part, all.out[0], before);
+  CHECK(!memcmp(before, some.out[0], sl_type_bytes(&type)), "a part of a sum of %d %s arrays",
+        summands, sl_dtype_name(dtype));
+  free(before);
+  kernel_destroy(&all);
+  kernel_destroy(&some);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define PART(axis_, begin_, count_)                                            \
+  {.axis = (axis_), .nranges = 1, .begin = {begin_}, .count = {count_}}
+#define SLICE(...) &sl_op_slice, &(const sl_part)__VA_ARGS__
+#define JOIN(type_, ...)                                                       \
+  &sl_op_join, &(const sl_joint){type_, (const sl_part[]) { __VA_ARGS__ }}
+
+static void check_misfit(const sl_op *op, const void *user, int nin, const sl_type *in,
+                         const char *text) {
+  sl_type out;
+  sl_status status = op->infer(&(sl_attrs){.user = user}, nin, in, &out);
+  CHECK(status == SL_E_SHAPE, "%s takes what it should not: %s", op->name, text);
+  CHECK(!strcmp(sl_detail(), text), "%s says \"%s\", should say \"%s\"", op->name, sl_detail(),
+        text);
+}
+
+static void check_misfits(void) {
+  const sl_type x = F32(4, 6), halves[] = {F32(4, 3), F32(4, 3)}, odd[] = {F32(4, 3), F32(4, 2)};
+  check_misfit(&sl_op_slice, NULL, 1, &x, "attrs.user must point to an sl_part");
+  check_misfit(SLICE(PART(2, 0, 1)), 1, &x,
+               "a part along dim 2 needs an array with that dim, got f32[4, 6]");
+  check_misfit(SLICE({.axis = 0, .nranges = 4}), 1, &x, "a part has 0 to 3 ranges, got 4");
+  check_misfit(SLICE(PART(1, 4, 3)), 1, &x,
+               "range 0 of a part, 3 from 4 on, must lie in [0, 6), got f32[4, 6]");
+  check_misfit(SLICE({.axis = SL_PART_FLAT, .nranges = 2, .begin = {0, 5}, .count = {6, 1}}), 1, &x,
+               "range 1 of a part, 1 from 5 on, must lie in [6, 24), got f32[4, 6]");
+  check_misfit(SLICE(PART(0, 1, 0)), 1, &x, "a part may not be empty, got f32[0, 6]");
+  check_misfit(&sl_op_join, NULL, 2, halves, "attrs.user must point to an sl_joint");
+  check_misfit(JOIN(x, PART(1, 0, 3), PART(1, 3, 3)), 2, odd,
+               "part 1 must be f32[4, 3], got f32[4, 2]");
+  check_misfit(JOIN(x, PART(1, 0, 3), PART(1, 2, 3)), 2, halves,
+               "parts 0 and 1 may not overlap, got f32[4, 6]");
+  check_misfit(JOIN(x, PART(1, 0, 3), PART(1, 3, 2)), 2, odd,
+               "parts must make up the whole, got f32[4, 6]");
+  check_misfit(JOIN(x, PART(1, 0, 3), PART(0, 0, 2)), 2, (sl_type[]){F32(4, 3), F32(2, 6)},
+               "parts 0 and 1 must be along one dim to be joined, got f32[4, 6]");
+  check_misfit(&sl_op_sum, NULL, 2, odd, "summand 1 must be f32[4, 3], got f32[4, 2]");
+  check_misfit(&sl_op_sum, NULL, 1, (sl_type[]){SL_TYPE(SL_I32, 3)},
+               "summand 0 must be f32[..., n], got i32[3]");
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  printf("seed %llu\n", (unsigned long long)seed);
+  fflush(stdout);
+  seed_random(seed);
+  struct sl_team *team = sli_team_create(3, NULL, NULL);
+  for (int round = 0; round < ROUNDS; round++) {
+    sl_type type = random_type(9);
+    sl_part part = random_part(&type);
+    check_part(&type, &part);
+    check_shard(&type);
+    check_slices_join(&type, round % 2 ? team : NULL);
+  }
+  for (int round = 0; round < 4; round++) { /* of many chunks */
+    sl_type type = random_type(4);
+    type.dim[type.ndim++ % SL_MAX_DIMS] = 30011;
+    if (type.ndim > SL_MAX_DIMS) type.ndim = SL_MAX_DIMS;
+    check_slices_join(&type, team);
+  }
+  for (int summands = 1; summands <= MAX_IN; summands++) {
+    check_sum(SL_F64, 0, summands, NULL);
+    check_sum(SL_F32, 1 + below(40), summands, NULL);
+    check_sum(summands % 2 ? SL_F32 : SL_F64, 30000 + below(9999), summands, team);
+  }
+  for (int round = 0; round < 60; round++)
+    check_sum_part(round % 2 ? SL_F32 : SL_F64, 1 + (int)below(MAX_IN), round % 3 ? team : NULL);
+  check_join_of_pieces();
+  check_misfits();
+  sli_team_destroy(team);
+  return 0;
+}

@@ -1,0 +1,268 @@
+/* Every row that has gradients agrees with its plain reference, and every one of
+ * its gradient rules with finite differences of that reference: at odd shapes,
+ * on every CPU level, with absent outputs, and when adding to what is there.
+ * labels: unthreaded */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/cpu/chunk.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
+#include "tests/support/reference_kernels.h"
+
+enum { ABSENT = -1 };
+
+typedef struct claim {
+  const sl_op *op;
+  reference_fn *reference;
+  sl_attrs attrs;
+  int nin;
+  sl_type in[3];
+  int below; /* ids are in [0, below) */
+} claim;
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+#define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
+
+static const claim claims[] = {
+    {&sl_op_linear, ref_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
+    {&sl_op_linear, ref_linear, {0}, 3, {F32(2, 3, 16), F32(17, 16), NOTHING}, 0},
+    {&sl_op_linear, ref_linear, {0}, 2, {F32(1, 1), F32(1, 1)}, 0},
+    {&sl_op_linear, ref_linear, {.transposed = true}, 3, {F32(7, 33), F32(33, 5), F32(5)}, 0},
+    {&sl_op_linear, ref_linear, {.transposed = true}, 2, {F32(1, 7), F32(7, 64)}, 0},
+    {&sl_op_embedding, ref_embedding, {0}, 2, {I32(3, 7), F32(5, 33)}, 5},
+    {&sl_op_embedding, ref_embedding, {0}, 2, {I32(1), F32(1, 130)}, 1},
+    {&sl_op_position, ref_position, {0}, 2, {F32(2, 7, 33), F32(9, 33)}, 0},
+    {&sl_op_position, ref_position, {0}, 2, {F32(3, 4, 65), F32(4, 65)}, 0},
+    {&sl_op_add, ref_add, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_copy, ref_copy, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_mul, ref_mul, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_gelu, ref_gelu, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_relu, ref_relu, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_tanh, ref_tanh, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_swiglu, ref_swiglu, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+    {&sl_op_layernorm, ref_layernorm, {0}, 3, {F32(7, 33), F32(33), F32(33)}, 0},
+    {&sl_op_layernorm, ref_layernorm, {.eps = 0.1f}, 3, {F32(2, 3, 130), F32(130), F32(130)}, 0},
+    {&sl_op_rmsnorm, ref_rmsnorm, {0}, 2, {F32(7, 33), F32(33)}, 0},
+    {&sl_op_rmsnorm, ref_rmsnorm, {.eps = 0.1f}, 2, {F32(2, 3, 130), F32(130)}, 0},
+    {&sl_op_rotary, ref_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
+    {&sl_op_rotary, ref_rotary, {.heads = 1, .theta = 500}, 1, {F32(1, 5, 66)}, 0},
+    {&sl_op_attention, ref_attention, {.heads = 1}, 3,
+     {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
+    {&sl_op_attention, ref_attention, {.heads = 2}, 3,
+     {F32(2, 7, 14), F32(2, 7, 14), F32(2, 7, 14)}, 0},
+    {&sl_op_attention, ref_attention, {.heads = 4, .kv_heads = 2}, 3,
+     {F32(1, 33, 64), F32(1, 33, 32), F32(1, 33, 32)}, 0},
+    {&sl_op_attention, ref_attention, {.heads = 1}, 3,
+     {F32(1, 133, 33), F32(1, 133, 33), F32(1, 133, 33)}, 0},
+    {&sl_op_attention_packed, ref_attention_packed, {.heads = 2}, 1, {F32(2, 7, 42)}, 0},
+    {&sl_op_attention_packed, ref_attention_packed, {.heads = 3, .kv_heads = 1}, 1,
+     {F32(1, 67, 40)}, 0},
+    {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
+    {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
+    {&sl_op_mse, ref_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
+};
+
+/* ---- references on doubles ------------------------------------------------------- */
+
+typedef struct doubles {
+  double *in[MAX_IN], *out[MAX_OUT];
+} doubles;
+
+static double *to_doubles(const void *p, const sl_type *type) {
+  if (!p) return NULL;
+  int64_t n = sl_type_elements(type);
+  double *d = calloc((size_t)n, sizeof *d);
+  for (int64_t i = 0; i < n; i++) d[i] = array_get(p, type, i);
+  return d;
+}
+
+static doubles doubles_create(const kernel *k) {
+  doubles d = {0};
+  for (int i = 0; i < k->nin; i++) d.in[i] = to_doubles(k->in[i], &k->in_type[i]);
+  for (int o = 0; o < k->nout; o++)
+    d.out[o] = calloc((size_t)sl_type_elements(&k->out_type[o]), sizeof(double));
+  return d;
+}
+
+static void doubles_destroy(doubles *d) {
+  for (int i = 0; i < MAX_IN; i++) free(d->in[i]);
+  for (int o = 0; o < MAX_OUT; o++) free(d->out[o]);
+}
+
+static void check_close(const claim *c, const void *got, const sl_type *type,
+                        const double *want, double tolerance) {
+  int64_t n = sl_type_elements(type);
+  char text[SL_TYPE_TEXT];
+  for (int64_t i = 0; i < n; i++) {
+    double g = array_get(got, type, i);
+    CHECK(fabs(g - want[i]) <= tolerance * (1 + fabs(want[i])),
+          "%s(%s...): element %lld is %.9g, should be %.9g (CPU level %d)",
+          c->op->name, sl_type_format(text, &c->in[0]), (long long)i, g, want[i],
+          sli_cpu_level());
+  }
+}
+
+/* ---- forward --------------------------------------------------------------------- */
+
+static kernel forward_create(const claim *c) {
+  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout);
+  for (int i = 0; i < k.nin; i++)
+    if (k.in[i]) array_random(k.in[i], &k.in_type[i], c->below);
+  return k;
+}
+
+static void check_forward(const claim *c, kernel *k) {
+  doubles d = doubles_create(k);
+  kernel_run(k, NULL);
+  c->reference(&k->attrs, k->in_type, d.in, d.out);
+  for (int o = 0; o < k->nout; o++)
+    check_close(c, k->out[o], &k->out_type[o], d.out[o], 3e-6);
+  doubles_destroy(&d);
+}
+
+/* Each output alone, with the others absent, is what it is with them. */
+static void check_absent_outputs(kernel *k) {
+  for (int o = 0; o < k->nout; o++) {
+    kernel alone = *k;
+    for (int p = 0; p < k->nout; p++) alone.out[p] = NULL;
+    alone.out[o] = array_create(&k->out_type[o]);
+    kernel_run(&alone, NULL);
+    CHECK(!memcmp(alone.out[o], k->out[o], sl_type_bytes(&k->out_type[o])),
+          "%s: output %d changes when the others are absent", k->op->name, o);
+    free(alone.out[o]);
+  }
+}
+
+/* ---- gradients ------------------------------------------------------------------- */
+
+enum { SAMPLES = 12 };
+
+/* d(sum of y dy)/dx of one element of input i, by central differences. */
+static double slope(const claim *c, const kernel *k, doubles *d, int i, int64_t e,
+                    const double *dy) {
+  const double h = 1e-5;
+  double x = d->in[i][e], total = 0;
+  for (int side = -1; side <= 1; side += 2) {
+    d->in[i][e] = x + side * h;
+    c->reference(&k->attrs, k->in_type, d->in, d->out);
+    int64_t ny = sl_type_elements(&k->out_type[0]);
+    for (int64_t y = 0; y < ny; y++) total += side * dy[y] * d->out[0][y] / (2 * h);
+  }
+  d->in[i][e] = x;
+  return total;
+}
+
+/* The gradient `got` of input i has the slopes of the reference, at some places. */
+static void check_slopes(const claim *c, const kernel *k, int i, const double *dy,
+                         const void *got) {
+  int64_t n = sl_type_elements(&k->in_type[i]);
+  doubles d = doubles_create(k);
+  for (int64_t s = 0; s < n && s < SAMPLES; s++) {
+    int64_t e = n <= SAMPLES ? s : (int64_t)(random_bits() % (uint64_t)n);
+    double g = array_get(got, &k->in_type[i], e), want = slope(c, k, &d, i, e, dy);
+    CHECK(fabs(g - want) <= 2e-5 * (1 + fabs(want)),
+          "gradient of %s for input %d: element %lld is %.9g, should be %.9g (CPU level %d)",
+          c->op->name, i, (long long)e, g, want, sli_cpu_level());
+  }
+  doubles_destroy(&d);
+}
+
+static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const sl_type *dy_type,
+                          const void *dy) {
+  sl_type types[MAX_IN];
+  const void *data[MAX_IN];
+  int n = 0;
+  for (; rule->in[n].kind != SL_ARG_NONE; n++) {
+    int index = rule->in[n].index;
+    switch (rule->in[n].kind) {
+      case SL_ARG_IN: types[n] = forward->in_type[index]; data[n] = forward->in[index]; break;
+      case SL_ARG_OUT: types[n] = forward->out_type[index]; data[n] = forward->out[index]; break;
+      default: types[n] = *dy_type; data[n] = dy; break;
+    }
+  }
+  kernel k = kernel_create(rule->op, forward->attrs, n, types, rule->nof);
+  for (int i = 0; i < n; i++) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
+  return k;
+}
+
+/* Outputs that accumulate: twice is double. */
+static void check_accumulation(kernel *k) {
+  for (int o = 0; o < k->nout; o++) {
+    if (!(k->op->accumulates >> o & 1)) continue;
+    int64_t n = sl_type_elements(&k->out_type[o]);
+    double *once = to_doubles(k->out[o], &k->out_type[o]);
+    k->accumulate = 1u << o;
+    kernel_run(k, NULL);
+    k->accumulate = 0;
+    for (int64_t i = 0; i < n; i++)
+      CHECK(fabs(array_get(k->out[o], &k->out_type[o], i) - 2 * once[i]) <=
+                1e-5 * (1 + fabs(once[i])),
+            "%s does not add to output %d", k->op->name, o);
+    kernel_run(k, NULL);
+    free(once);
+  }
+}
+
+static void check_rule(const claim *c, const kernel *forward, const sl_grad_rule *rule) {
+  sl_type dy_type = forward->out_type[0];
+  dy_type.dtype = SL_F32;
+  for (int j = 0; j < rule->nof; j++)
+    if (rule->of[j] >= forward->nin || !forward->in[rule->of[j]]) return;
+  void *dy = array_create(&dy_type);
+  array_random(dy, &dy_type, 0);
+  double *dy_doubles = to_doubles(dy, &dy_type);
+  kernel k = {0};
+  if (rule->op) {
+    k = rule_create(forward, rule, &dy_type, dy);
+    kernel_run(&k, NULL);
+  }
+  for (int j = 0; j < rule->nof; j++) {
+    const sl_type *type = &forward->in_type[rule->of[j]];
+    if (rule->op)
+      CHECK(sl_type_equal(&k.out_type[j], type), "%s: type of gradient %d", k.op->name, j);
+    check_slopes(c, forward, rule->of[j], dy_doubles, rule->op ? k.out[j] : dy);
+  }
+  if (rule->op) {
+    check_accumulation(&k);
+    check_absent_outputs(&k);
+    kernel_destroy(&k);
+  }
+  free(dy_doubles);
+  free(dy);
+}
+
+/* ---- all of it, on one level ------------------------------------------------------ */
+
+static void check_all(uint64_t seed) {
+  seed_random(seed);
+  for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+    const claim *c = &claims[i];
+    kernel k = forward_create(c);
+    check_forward(c, &k);
+    check_absent_outputs(&k);
+    for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++) check_rule(c, &k, rule);
+    kernel_destroy(&k);
+  }
+}
+
+static void check_every_row_with_gradients_is_claimed(void) {
+  for (int i = 0; sl_ops[i]; i++) {
+    bool claimed = !sl_ops[i]->grad[0].nof;
+    for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
+      claimed |= claims[j].op == sl_ops[i] || /* in test_pieces.c: */
+                 claims[j].op->pieced == sl_ops[i];
+    CHECK(claimed, "%s has gradient rules and no claim here", sl_ops[i]->name);
+    CHECK(sl_op_find(sl_ops[i]->name) == sl_ops[i], "%s is not found by name", sl_ops[i]->name);
+  }
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  printf("seed %llu\n", (unsigned long long)seed);
+  fflush(stdout);
+  check_every_row_with_gradients_is_claimed();
+  on_every_level(check_all, seed);
+  return 0;
+}

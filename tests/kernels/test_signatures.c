@@ -1,0 +1,477 @@
+/* Every way to share a call that a row names (sl_op.signatures) gives what the whole call
+ * gives, and so does the way back: for random shares, odd shapes, on every CPU level. What the
+ * whole call gives is what test_rows.c and test_kernels_pieces.c hold against
+ * references and finite differences.
+ * labels: unthreaded */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/cpu/chunk.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
+
+enum { MOST_MEMBERS = 4, ABSENT = -1 };
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+#define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
+
+typedef struct claim {
+  const sl_op *op;
+  sl_attrs attrs;
+  int nin;
+  sl_type in[3];
+  int below;        /* ids are in [0, below) */
+  bool exact;       /* the shares have the whole's bits where nothing is a summand */
+  int64_t row;      /* the tick's */
+  int64_t packed[3]; /* segments of input 0's columns, if it is packed */
+  int64_t record[3]; /* and of the record's, output 2 */
+} claim;
+
+static const claim claims[] = {
+    {&sl_op_linear, {0}, 3, {F32(7, 33), F32(9, 33), F32(9)}, .below = 0},
+    {&sl_op_linear, {0}, 2, {F32(2, 3, 16), F32(17, 16)}, .below = 0},
+    {&sl_op_linear, {.transposed = true}, 3, {F32(2, 5, 33), F32(33, 8), F32(8)}, .below = 0},
+    {&sl_op_linear, {.transposed = true}, 3, {F32(7, 12), F32(12, 8), NOTHING}, .below = 0},
+    {&sl_op_embedding, {0}, 2, {I32(3, 7), F32(50, 33)}, .below = 50, .exact = true},
+    {&sl_op_embedding, {0}, 2, {I32(11), F32(7, 130)}, .below = 7, .exact = true},
+    {&sl_op_position, {0}, 2, {F32(5, 7, 33), F32(7, 33)}, .exact = true},
+    {&sl_op_position, {.length = 12}, 2, {F32(4, 5, 33), F32(12, 33)}, .exact = true, .row = 6},
+    {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, .below = 0},
+    {&sl_op_copy, {0}, 1, {F32(7, 33)}, .below = 0},
+    {&sl_op_rotary, {.heads = 6}, 1, {F32(5, 7, 60)}, .exact = true},
+    {&sl_op_rotary, {.heads = 4, .length = 12}, 1, {F32(4, 6, 72)}, .exact = true, .row = 5},
+    {&sl_op_attention, {.heads = 4}, 3, {F32(5, 9, 28), F32(5, 9, 28), F32(5, 9, 28)}, .below = 0},
+    {&sl_op_attention, {.heads = 8, .kv_heads = 4}, 3,
+     {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 20)}, .below = 0},
+    {&sl_op_attention_packed, {.heads = 5}, 1, {F32(4, 9, 60)}, 
+     .packed = {20, 20, 20}},
+    {&sl_op_attention_packed, {.heads = 10, .kv_heads = 5}, 1, {F32(5, 9, 60)},
+     .packed = {30, 15, 15}},
+    {&sl_op_attention_piece, {.heads = 8, .kv_heads = 4, .length = 13}, 3,
+     {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 20)}, .row = 7, .record = {20, 20}},
+    {&sl_op_attention_packed_piece, {.heads = 4, .length = 8}, 1, {F32(5, 6, 60)}, .row = 2,
+     .packed = {20, 20, 20}, .record = {20, 20}},
+    {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
+    {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
+};
+
+static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
+
+static void *copy_of(const void *x, const sl_type *type) {
+  return memcpy(array_create(type), x, sl_type_bytes(type));
+}
+
+/* ---- shares -------------------------------------------------------------------------- */
+
+/* How many devices share what, and which units are whose. */
+typedef struct sharing {
+  const claim *c;
+  sl_signature how;
+  int members;
+  int64_t units, bound[MOST_MEMBERS + 1];
+  double tolerance;
+} sharing;
+
+static int split_input(const sl_signature *s) {
+  for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
+    if (s->in[i].kind == SL_SPLIT) return i;
+  return -1;
+}
+
+/* Every member has a unit at least; the others fall where they may. */
+static sharing random_sharing(const claim *c, const sl_signature *how) {
+  sharing s = {.c = c, .how = *how, .tolerance = c->exact ? 0 : 1e-5};
+  int kv_heads = c->attrs.kv_heads ? c->attrs.kv_heads : c->attrs.heads, i = split_input(how);
+  s.units = how->heads ? kv_heads : i < 0 ? MOST_MEMBERS : c->in[i].dim[how->in[i].dim];
+  s.members = (int)(1 + below(s.units < MOST_MEMBERS ? s.units : MOST_MEMBERS));
+  s.bound[s.members] = s.units;
+  for (int m = 1; m < s.members; m++) {
+    int64_t left = s.units - s.bound[m - 1] - (s.members - m);
+    s.bound[m] = s.bound[m - 1] + 1 + below(left);
+  }
+  for (int a = 0; a < c->nin; a++)
+    if (how->in[a].kind == SL_PARTIAL) s.tolerance = 1e-5;
+  return s;
+}
+
+static sl_attrs member_attrs(const sharing *s, int m) {
+  sl_attrs attrs = s->c->attrs;
+  int64_t units = s->bound[m + 1] - s->bound[m];
+  if (s->how.heads) {
+    attrs.heads = (int)(attrs.heads * units / s->units);
+    attrs.kv_heads = (int)(attrs.kv_heads * units / s->units);
+  }
+  if (s->how.first) {
+    attrs.first = s->bound[m];
+    attrs.partial = s->members > 1;
+  }
+  return attrs;
+}
+
+/* What an argument's columns are made of; NULL: of one piece. */
+static const int64_t *input_segments(const claim *c, int i) {
+  return !i && c->packed[0] ? c->packed : NULL;
+}
+
+static const int64_t *output_segments(const claim *c, int o) {
+  return o == 2 && c->record[0] ? c->record : NULL;
+}
+
+/* Member m's part of a dim, segment by segment if it is the columns. */
+static sl_part member_part(const sharing *s, const sl_type *type, const int64_t *segments, int dim,
+                           int m) {
+  sl_part part = {.axis = dim};
+  const int64_t one[SL_PART_RANGES] = {type->dim[dim]};
+  if (!segments || dim != type->ndim - 1) segments = one;
+  int64_t at = 0;
+  for (int r = 0; r < SL_PART_RANGES && segments[r]; at += segments[r++]) {
+    part.begin[r] = at + segments[r] * s->bound[m] / s->units;
+    part.count[r] = at + segments[r] * s->bound[m + 1] / s->units - part.begin[r];
+    part.nranges++;
+  }
+  return part;
+}
+
+/* ---- arrays that lie among members ----------------------------------------------------- */
+
+typedef struct laid {
+  sl_type type[MOST_MEMBERS];
+  void *data[MOST_MEMBERS];
+} laid;
+
+/* Summands that add up to x, but for rounding. */
+static void lay_summands(laid *l, int members, const float *x) {
+  int64_t n = sl_type_elements(&l->type[0]);
+  for (int m = 1; m < members; m++) array_random(l->data[m], &l->type[m], 0);
+  for (int64_t e = 0; e < n; e++) {
+    float rest = x[e];
+    for (int m = 1; m < members; m++) rest -= ((float *)l->data[m])[e];
+    ((float *)l->data[0])[e] = rest;
+  }
+}
+
+static laid lay_out(const sharing *s, sl_sbp sbp, const sl_type *type, const int64_t *segments,
+                    const void *x) {
+  laid l = {0};
+  for (int m = 0; m < s->members; m++) {
+    l.type[m] = *type;
+    if (type->ndim < 0) continue;
+    if (sbp.kind == SL_SPLIT) {
+      sl_part part = member_part(s, type, segments, sbp.dim, m);
+      l.type[m] = sl_part_type(type, &part);
+      l.data[m] = array_create(&l.type[m]);
+      sl_part_take(type, &part, x, l.data[m]);
+    } else {
+      l.data[m] = copy_of(x, type);
+    }
+  }
+  if (sbp.kind == SL_PARTIAL) lay_summands(&l, s->members, x);
+  return l;
+}
+
+static void laid_destroy(laid *l) {
+  for (int m = 0; m < MOST_MEMBERS; m++) free(l->data[m]);
+}
+
+static void check_near(const sharing *s, const void *got, const void *want, const sl_type *type,
+                       const char *what) {
+  double tolerance = type->dtype == SL_F64 ? 1e-6 : s->tolerance;
+  for (int64_t e = 0; e < sl_type_elements(type); e++) {
+    double g = array_get(got, type, e), w = array_get(want, type, e);
+    CHECK(fabs(g - w) <= tolerance * (1 + fabs(w)),
+          "%s shared by %d: %s, element %lld is %.9g, of the whole %.9g (CPU level %d)",
+          s->c->op->name, s->members, what, (long long)e, g, w, sli_cpu_level());
+  }
+}
+
+static void add_up(float *sum, const laid *l, int members) {
+  for (int m = 0; m < members; m++)
+    for (int64_t e = 0; e < sl_type_elements(&l->type[0]); e++)
+      sum[e] += ((float *)l->data[m])[e];
+}
+
+/* What the members have is `want`, as sbp says. */
+static void check_laid(const sharing *s, sl_sbp sbp, const laid *l, const void *want,
+                       const sl_type *type, const int64_t *segments, const char *what) {
+  void *whole = array_create(type);
+  if (sbp.kind == SL_PARTIAL) {
+    memset(whole, 0, sl_type_bytes(type));
+    add_up(whole, l, s->members);
+  }
+  for (int m = 0; m < s->members; m++)
+    if (sbp.kind == SL_BROADCAST) {
+      check_near(s, l->data[m], want, type, what);
+    } else if (sbp.kind == SL_SPLIT) {
+      sl_part part = member_part(s, type, segments, sbp.dim, m);
+      sl_type of = sl_part_type(type, &part);
+      CHECK(sl_type_equal(&of, &l->type[m]), "%s: a share's type is that part's: %s",
+            s->c->op->name, what);
+      sl_part_put(type, &part, l->data[m], whole);
+    }
+  if (sbp.kind != SL_BROADCAST) check_near(s, whole, want, type, what);
+  free(whole);
+}
+
+static sl_sbp adjoint(sl_sbp a) {
+  if (a.kind == SL_SPLIT) return a;
+  return (sl_sbp){a.kind == SL_PARTIAL ? SL_BROADCAST : SL_PARTIAL, 0};
+}
+
+/* ---- calls ------------------------------------------------------------------------------ */
+
+/* A call on copies of its inputs; outputs that are updated begin as initial[]. */
+static kernel run(const sl_op *op, sl_attrs attrs, int64_t row, int nin, const sl_type *types,
+                  void *const *in, void *const *initial) {
+  kernel k = kernel_create(op, attrs, nin, types, op->nout);
+  k.tick = (sl_tick){.row = row};
+  for (int i = 0; i < nin; i++)
+    if (in[i]) memcpy(k.in[i], in[i], sl_type_bytes(&types[i]));
+  for (int o = 0; o < k.nout; o++)
+    if (initial && initial[o] && (op->updates >> o & 1))
+      memcpy(k.out[o], initial[o], sl_type_bytes(&k.out_type[o]));
+  kernel_run(&k, NULL);
+  return k;
+}
+
+/* Runs `op` on every member's share of the inputs; fills outs[op->nout]. */
+static void run_members(const sharing *s, const sl_op *op, int nin, const laid *in,
+                        const laid *initial, laid *outs) {
+  for (int m = 0; m < s->members; m++) {
+    sl_type types[MAX_IN];
+    void *data[MAX_IN], *start[MAX_OUT] = {0};
+    for (int i = 0; i < nin; i++) types[i] = in[i].type[m], data[i] = in[i].data[m];
+    for (int o = 0; o < op->nout && initial; o++) start[o] = initial[o].data[m];
+    kernel k = run(op, member_attrs(s, m), s->c->row, nin, types, data, start);
+    for (int o = 0; o < op->nout; o++) {
+      outs[o].type[m] = k.out_type[o];
+      outs[o].data[m] = k.out[o];
+      k.out[o] = NULL;
+    }
+    kernel_destroy(&k);
+  }
+}
+
+/* The call in two parts: every member ends up with all outputs. */
+static void run_local_and_joined(const sharing *s, const laid *in, laid *outs) {
+  laid local[MAX_OUT] = {0};
+  run_members(s, s->how.local, s->c->nin, in, NULL, local);
+  sl_part parts[MOST_MEMBERS];
+  sl_joint joint = {local[0].type[0], parts};
+  int last = joint.type.ndim - 1;
+  int64_t width = joint.type.dim[last];
+  for (int m = 0; m < s->members; m++)
+    parts[m] = (sl_part){.axis = last, .nranges = 1, .begin = {m * width}, .count = {width}};
+  joint.type.dim[last] *= s->members;
+  kernel join = run(&sl_op_join, (sl_attrs){.user = &joint}, 0, s->members, local[0].type,
+                    local[0].data, NULL);
+  laid joined = {0};
+  for (int m = 0; m < s->members; m++) {
+    joined.type[m] = join.out_type[0];
+    joined.data[m] = copy_of(join.out[0], &join.out_type[0]);
+  }
+  run_members(s, s->how.joined, 1, &joined, NULL, outs);
+  kernel_destroy(&join);
+  laid_destroy(&joined);
+  laid_destroy(&local[0]);
+}
+
+/* ---- one way to share ---------------------------------------------------------------------- */
+
+typedef struct whole {
+  kernel k;
+  void *initial[MAX_OUT]; /* what the outputs that are updated were before */
+  float *dy;
+  sl_type dy_type;
+} whole;
+
+static whole whole_create(const claim *c) {
+  whole w = {.k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout)};
+  w.k.tick = (sl_tick){.row = c->row};
+  for (int i = 0; i < c->nin; i++)
+    if (w.k.in[i]) array_random(w.k.in[i], &c->in[i], c->below);
+  for (int o = 0; o < w.k.nout; o++) {
+    array_random(w.k.out[o], &w.k.out_type[o], 0);
+    w.initial[o] = copy_of(w.k.out[o], &w.k.out_type[o]);
+  }
+  kernel_run(&w.k, NULL);
+  w.dy_type = w.k.out_type[0];
+  w.dy_type.dtype = SL_F32;
+  w.dy = array_create(&w.dy_type);
+  array_random(w.dy, &w.dy_type, 0);
+  return w;
+}
+
+static void whole_destroy(whole *w) {
+  for (int o = 0; o < w->k.nout; o++) free(w->initial[o]);
+  free(w->dy);
+  kernel_destroy(&w->k);
+}
+
+/* Where the argument of a rule is, in the whole and among the members. */
+static const laid *argument(const whole *w, const sl_grad_arg *a, const laid *in, const laid *outs,
+                            const laid *dy, sl_type *type, void **data) {
+  bool is_in = a->kind == SL_ARG_IN, is_out = a->kind == SL_ARG_OUT;
+  *type = is_in ? w->k.in_type[a->index] : is_out ? w->k.out_type[a->index] : w->dy_type;
+  *data = is_in ? w->k.in[a->index] : is_out ? w->k.out[a->index] : w->dy;
+  return is_in ? &in[a->index] : is_out ? &outs[a->index] : dy;
+}
+
+static void check_rule(const sharing *s, const whole *w, const sl_grad_rule *rule, const laid *in,
+                       const laid *outs, const laid *dy) {
+  sl_type types[MAX_IN];
+  void *data[MAX_IN];
+  laid args[MAX_IN], grads[MAX_OUT] = {0};
+  int n = 0;
+  for (; n < SL_GRAD_ARGS && rule->in[n].kind != SL_ARG_NONE; n++)
+    args[n] = *argument(w, &rule->in[n], in, outs, dy, &types[n], &data[n]);
+  kernel want = run(rule->op, s->c->attrs, s->c->row, n, types, data, NULL);
+  run_members(s, rule->op, n, args, NULL, grads);
+  for (int o = 0; o < rule->op->nout; o++) { /* behind the gradients there is the record's */
+    bool is_record = o >= rule->nof;
+    sl_sbp sbp = is_record ? s->how.out[2] : adjoint(s->how.in[rule->of[o]]);
+    const int64_t *segments = is_record ? output_segments(s->c, 2)
+                                        : input_segments(s->c, rule->of[o]);
+    sharing with = *s; /* sums over positions or rows come in another order */
+    if (sbp.kind == SL_PARTIAL) with.tolerance = 1e-5;
+    check_laid(&with, sbp, &grads[o], want.out[o], &want.out_type[o], segments, rule->op->name);
+    laid_destroy(&grads[o]);
+  }
+  kernel_destroy(&want);
+}
+
+static void check_way_back(const sharing *s, const whole *w, const laid *in, const laid *outs) {
+  sl_sbp dy_lies = s->how.local ? (sl_sbp){0} : adjoint(s->how.out[0]);
+  laid dy = lay_out(s, dy_lies, &w->dy_type, NULL, w->dy);
+  for (const sl_grad_rule *rule = s->c->op->grad; rule->nof; rule++) {
+    sl_sbp of = s->how.in[rule->of[0]], out = s->how.out[0];
+    if (rule->of[0] >= w->k.nin || !w->k.in[rule->of[0]]) continue;
+    if (rule->op) check_rule(s, w, rule, in, outs, &dy);
+    else
+      CHECK(of.kind == out.kind && of.dim == out.dim, "%s: what passes through lies alike",
+            s->c->op->name);
+  }
+  laid_destroy(&dy);
+}
+
+static void check_signature(const claim *c, const sl_signature *how) {
+  sharing s = random_sharing(c, how);
+  whole w = whole_create(c);
+  laid in[MAX_IN] = {0}, initial[MAX_OUT] = {0}, outs[MAX_OUT] = {0};
+  for (int i = 0; i < c->nin; i++)
+    in[i] = lay_out(&s, how->in[i], &c->in[i], input_segments(c, i), w.k.in[i]);
+  for (int o = 0; o < w.k.nout; o++)
+    if (c->op->updates >> o & 1)
+      initial[o] = lay_out(&s, how->out[o], &w.k.out_type[o], output_segments(c, o), w.initial[o]);
+  if (how->local) run_local_and_joined(&s, in, outs);
+  else run_members(&s, c->op, c->nin, in, initial, outs);
+  for (int o = 0; o < w.k.nout; o++)
+    check_laid(&s, how->out[o], &outs[o], w.k.out[o], &w.k.out_type[o], output_segments(c, o),
+               "output");
+  check_way_back(&s, &w, in, outs);
+  for (int i = 0; i < MAX_IN; i++) laid_destroy(&in[i]);
+  for (int o = 0; o < MAX_OUT; o++) {
+    laid_destroy(&initial[o]);
+    laid_destroy(&outs[o]);
+  }
+  whole_destroy(&w);
+}
+
+/* ---- what rows know of being a part -------------------------------------------------------- */
+
+/* With the same log of the sum, the gradients of some columns have the whole's bits; a target
+ * that is elsewhere changes nothing. */
+static void check_columns_of_gradient(void) {
+  sl_type types[] = {F32(9, 77), I32(9), F32(9), SL_SCALAR(SL_F32)};
+  kernel k = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){0}, 4, types, 1);
+  for (int i = 0; i < 4; i++) array_random(k.in[i], &types[i], 77);
+  kernel_run(&k, NULL);
+  for (int round = 0; round < 10; round++) {
+    int64_t first = below(77), count = 1 + below(77 - first);
+    sl_part part = {.axis = 1, .nranges = 1, .begin = {first}, .count = {count}};
+    sl_type of[] = {sl_part_type(&types[0], &part), types[1], types[2], types[3]};
+    kernel p = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){.first = first, .partial = true},
+                             4, of, 1);
+    sl_part_take(&types[0], &part, k.in[0], p.in[0]);
+    for (int i = 1; i < 4; i++) memcpy(p.in[i], k.in[i], sl_type_bytes(&types[i]));
+    kernel_run(&p, NULL);
+    float *want = array_create(&of[0]);
+    sl_part_take(&types[0], &part, k.out[0], want);
+    CHECK(!memcmp(want, p.out[0], sl_type_bytes(&of[0])), "columns %lld.. of the gradient",
+          (long long)first);
+    free(want);
+    kernel_destroy(&p);
+  }
+  kernel_destroy(&k);
+}
+
+/* Columns that are all masked away count nothing. */
+static void check_masked_columns(void) {
+  sl_type types[] = {F32(1, 9), I32(1)}, joined = F32(1, 6);
+  kernel join = kernel_create(&sl_op_cross_entropy_join, (sl_attrs){0}, 1, &joined, 2);
+  for (int m = 0; m < 2; m++) {
+    kernel part = kernel_create(&sl_op_cross_entropy_part, (sl_attrs){.first = 9 * m}, 2, types, 1);
+    for (int c = 0; c < 9; c++) ((float *)part.in[0])[c] = m ? -INFINITY : 2;
+    *(int32_t *)part.in[1] = 3;
+    kernel_run(&part, NULL);
+    memcpy((float *)join.in[0] + 3 * m, part.out[0], 3 * sizeof(float));
+    kernel_destroy(&part);
+  }
+  kernel_run(&join, NULL);
+  CHECK(fabs(*(double *)join.out[0] - log(9)) < 1e-6, "the loss is %g", *(double *)join.out[0]);
+  kernel_destroy(&join);
+}
+
+/* A whole table shows an id that it has not; a part of one leaves it to the others. */
+static void check_other_ids(void) {
+  sl_type types[] = {I32(1), F32(4, 3)};
+  for (int partial = 0; partial < 2; partial++) {
+    kernel k = kernel_create(&sl_op_embedding, (sl_attrs){.first = 2, .partial = partial}, 2,
+                             types, 1);
+    array_random(k.in[1], &types[1], 0);
+    for (int id = 0; id < 8; id++) {
+      *(int32_t *)k.in[0] = id;
+      kernel_run(&k, NULL);
+      float y = *(float *)k.out[0];
+      if (id >= 2 && id < 6) CHECK(y == ((float *)k.in[1])[3 * (id - 2)], "row %d", id);
+      else CHECK(partial ? y == 0 : isnan(y), "id %d gives %g", id, (double)y);
+    }
+    kernel_destroy(&k);
+  }
+}
+
+/* ---- all of it, on one level -------------------------------------------------------------- */
+
+static void check_all(uint64_t seed) {
+  seed_random(seed);
+  for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+    const claim *c = &claims[i];
+    sl_signature how[SL_SIGNATURES];
+    memset(how, 0xff, sizeof how);
+    int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
+    CHECK(n > 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
+    for (int s = 0; s < n; s++)
+      for (int round = 0; round < 4; round++) check_signature(c, &how[s]);
+  }
+  check_columns_of_gradient();
+  check_masked_columns();
+  check_other_ids();
+}
+
+static void check_every_row_with_signatures_is_claimed(void) {
+  for (int i = 0; sl_ops[i]; i++) {
+    bool claimed = !sl_ops[i]->signatures;
+    for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
+      claimed |= claims[j].op == sl_ops[i];
+    CHECK(claimed, "%s has signatures and no claim here", sl_ops[i]->name);
+  }
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  printf("seed %llu\n", (unsigned long long)seed);
+  fflush(stdout);
+  check_every_row_with_signatures_is_claimed();
+  on_every_level(check_all, seed);
+  return 0;
+}

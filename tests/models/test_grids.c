@@ -1,0 +1,252 @@
+/* Stages on grids of devices learn what one device learns: over 20 steps of GPT and LLaMA the
+ * losses are the single device's within rounding, also where rows, heads, widths and
+ * vocabularies do not divide evenly; and at one layout they are the same bit for bit, whatever
+ * the schedule, the workers, the timing and the processes.
+ * labels: numbers first */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/test.h"
+
+#if defined(__SANITIZE_THREAD__)
+enum { LESS = 11 }; /* sanitizers take their time: fewer of the cases */
+#elif defined(__SANITIZE_ADDRESS__)
+enum { LESS = 8 };
+#else
+enum { LESS = 1 };
+#endif
+
+#define WORDS(...) (char *[]){__VA_ARGS__, NULL}
+
+static const struct {
+  const char *what;
+  grid_model model;
+} models[] = {
+    {"all even", {"gpt", WORDS("--layers", "2", "--width", "32", "--heads", "4", "--context", "12",
+                               "--batch", "8"), 2, 1}},
+    {"nothing even", {"gpt", WORDS("--layers", "2", "--width", "30", "--heads", "5", "--context",
+                                   "11", "--vocab", "251", "--batch", "10"), 2, 1}},
+    {"grouped queries", {"llama", WORDS("--layers", "2", "--width", "36", "--heads", "6",
+                                        "--kv-heads", "3", "--ffn", "50", "--context", "13",
+                                        "--vocab", "247", "--batch", "10"), 2, 1}},
+    {"tied", {"llama", WORDS("--layers", "2", "--width", "32", "--heads", "4", "--kv-heads", "4",
+                             "--ffn", "43", "--tied", "--context", "8", "--vocab", "255",
+                             "--batch", "8"), 2, 1}},
+};
+
+/* ---- against one device ------------------------------------------------------------------ */
+
+static double furthest; /* of all losses, relative */
+
+static void compare(const grid_model *m, const grid *g, const grid_losses *one,
+                    const grid_losses *all, double within) {
+  char name[GRID_TEXT];
+  for (int i = 0; i < all->count; i++) {
+    furthest = fmax(furthest, fabs(all->loss[i] / one->loss[i] - 1));
+    CHECK(fabs(all->loss[i] - one->loss[i]) <= within * fabs(one->loss[i]),
+          "%s, step %d: loss %.9g, not %.9g", grid_format(name, m, g), i, all->loss[i],
+          one->loss[i]);
+    CHECK(fabs(all->norm[i] - one->norm[i]) <= 10 * within * fabs(one->norm[i]),
+          "%s, step %d: norm %.9g, not %.9g", grid_format(name, m, g), i, all->norm[i],
+          one->norm[i]);
+  }
+}
+
+static const grid layouts[] = {
+    {.data = 2},
+    {.data = 3},
+    {.data = 4},
+    {.data = 2, .shard = "optimizer"},
+    {.data = 4, .shard = "optimizer"},
+    {.data = 2, .shard = "gradients"},
+    {.data = 3, .shard = "gradients"},
+    {.data = 2, .shard = "parameters"},
+    {.data = 3, .shard = "parameters"},
+    {.data = 4, .shard = "parameters"},
+    {.data = 2, .shard = "parameters", .grain = "pass"},
+    {.tensor = 2},
+    {.tensor = 3},
+    {.tensor = 2, .grain = "layer"},
+    {.data = 2, .tensor = 2},
+    {.data = 2, .tensor = 2, .shard = "optimizer"},
+    {.data = 3, .tensor = 2, .shard = "gradients"},
+    {.data = 2, .tensor = 3, .shard = "parameters"},
+    {.data = 2, .tensor = 2, .stages = 2},
+    {.data = 2, .tensor = 2, .stages = 2, .shard = "optimizer", .schedule = "zb-v"},
+    {.data = 2, .tensor = 2, .stages = 2, .shard = "gradients", .schedule = "interleaved"},
+    {.data = 2, .tensor = 2, .stages = 2, .shard = "parameters", .schedule = "zb-h1"},
+};
+
+/* Each model on half of them, models that are much alike on different halves. */
+static int close_to_one_device(void) {
+  int cases = 0;
+  for (size_t i = 0; i < SLI_COUNT(models); i++) {
+    const grid_model *m = &models[i].model;
+    grid_losses one = grid_train(m, &(grid){0});
+    CHECK(GRID_STEPS < 20 || one.loss[GRID_STEPS - 1] < 0.99 * one.loss[0],
+          "%s learns: %g, then %g", m->name, one.loss[0], one.loss[GRID_STEPS - 1]);
+    for (size_t l = i % 2; l < SLI_COUNT(layouts); l += 2 * LESS, cases++) {
+      grid_losses all = grid_train(m, &layouts[l]);
+      compare(m, &layouts[l], &one, &all, 1e-6);
+    }
+  }
+  return cases;
+}
+
+/* ---- as given ------------------------------------------------------------------------------- */
+
+/* Pairs of matrices split by columns and by rows, vocabularies too. */
+static const sl_given_sbp gpt_pairs[] = {
+    {"transformer.wte.weight", 1, {SL_SPLIT, 0}},
+    {"transformer.h.0.attn.c_attn.weight", 1, {SL_SPLIT, 1}},
+    {"transformer.h.0.attn.c_proj.weight", 1, {SL_SPLIT, 0}},
+    {"transformer.h.0.mlp.c_fc.weight", 1, {SL_SPLIT, 1}},
+    {"transformer.h.0.mlp.c_proj.weight", 1, {SL_SPLIT, 0}},
+    {"transformer.h.1.attn.c_attn.weight", 1, {SL_SPLIT, 1}},
+    {"transformer.h.1.attn.c_proj.weight", 1, {SL_SPLIT, 0}},
+    {"transformer.h.1.mlp.c_fc.weight", 1, {SL_SPLIT, 1}},
+    {"transformer.h.1.mlp.c_proj.weight", 1, {SL_SPLIT, 0}},
+    {"head/linear.1", 1, {SL_SPLIT, 2}},
+    /* and norms and residuals along the sequence */
+    {"h.0/layernorm.1", 1, {SL_SPLIT, 1}},
+    {"h.0/add.1", 1, {SL_SPLIT, 1}},
+    {"h.0/layernorm.2", 1, {SL_SPLIT, 1}},
+    {"h.0/add.2", 1, {SL_SPLIT, 1}},
+};
+
+static const sl_given_sbp llama_pairs[] = {
+    {"model.embed_tokens.weight", 1, {SL_SPLIT, 0}},
+    {"model.layers.0.self_attn.q_proj.weight", 1, {SL_SPLIT, 0}},
+    {"model.layers.0.self_attn.k_proj.weight", 1, {SL_SPLIT, 0}},
+    {"model.layers.0.self_attn.v_proj.weight", 1, {SL_SPLIT, 0}},
+    {"model.layers.0.self_attn.o_proj.weight", 1, {SL_SPLIT, 1}},
+    {"model.layers.0.mlp.gate_proj.weight", 1, {SL_SPLIT, 0}},
+    {"model.layers.0.mlp.up_proj.weight", 1, {SL_SPLIT, 0}},
+    {"model.layers.0.mlp.down_proj.weight", 1, {SL_SPLIT, 1}},
+    {"head/linear.1", 1, {SL_SPLIT, 2}},
+    {"h.1/rmsnorm.1", 1, {SL_SPLIT, 1}},
+    {"h.1/rmsnorm.2", 1, {SL_SPLIT, 1}},
+    /* and everything everywhere */
+    {"model.layers.1.mlp.gate_proj.weight", 1, {SL_BROADCAST, 0}},
+};
+
+static int close_as_given(void) {
+  static const grid shapes[] = {
+      {.tensor = 2}, {.tensor = 3}, {.tensor = 2, .data = 2, .stages = 2}};
+  int cases = 0;
+  for (size_t i = 0; i < SLI_COUNT(models); i++) {
+    const grid_model *m = &models[i].model;
+    grid_losses one = grid_train(m, &(grid){0});
+    bool gpt = !strcmp(m->name, "gpt");
+    for (size_t s = i % LESS; s < SLI_COUNT(shapes); s += LESS) {
+      grid g = shapes[s];
+      g.given = gpt ? gpt_pairs : llama_pairs;
+      g.ngiven = (int)(gpt ? SLI_COUNT(gpt_pairs) : SLI_COUNT(llama_pairs));
+      grid_losses all = grid_train(m, &g);
+      compare(m, &g, &one, &all, 1e-6);
+      cases++;
+    }
+  }
+  return cases;
+}
+
+/* ---- bit for bit --------------------------------------------------------------------------- */
+
+enum { FEW_STEPS = 5 };
+
+static void same_bits(const grid_model *m, const grid *g, const grid_losses *want) {
+  char name[GRID_TEXT];
+  grid_losses got = grid_train(m, g);
+  for (int i = 0; i < got.count; i++)
+    CHECK(got.loss[i] == want->loss[i] && got.norm[i] == want->norm[i],
+          "%s, step %d: loss %a and norm %a, not %a and %a", grid_format(name, m, g), i,
+          got.loss[i], got.norm[i], want->loss[i], want->norm[i]);
+}
+
+static const grid equal_layouts[] = {
+    {.data = 2, .tensor = 2, .stages = 2},
+    {.data = 2, .stages = 2, .shard = "optimizer"},
+    {.data = 3, .stages = 2, .shard = "gradients"},
+    {.data = 2, .stages = 2, .shard = "parameters"},
+    {.data = 2, .tensor = 2, .stages = 2, .shard = "parameters"},
+    {.tensor = 2, .stages = 2},
+};
+
+/* Cycles through workers and timings as it goes through schedules. */
+static int same_in_every_schedule(void) {
+  static const char *const schedules[] = {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v",
+                                          "v-half"};
+  static const int workers[] = {0, 1, 3};
+  int cases = 0;
+  for (size_t l = 0; l < SLI_COUNT(equal_layouts); l++) {
+    const grid_model *m = &models[l % SLI_COUNT(models)].model;
+    grid g = equal_layouts[l];
+    g.steps = FEW_STEPS;
+    grid_losses want = grid_train(m, &g);
+    for (size_t s = l % LESS; s < SLI_COUNT(schedules); s += LESS, cases++) {
+      g.schedule = schedules[s];
+      g.workers = workers[(s + l) % SLI_COUNT(workers)];
+      g.grain = s % 2 ? "pass" : "layer";
+      g.jitter_seed = s + l;
+      same_bits(m, &g, &want);
+    }
+  }
+  return cases;
+}
+
+/* Sequences in pieces. */
+static int same_in_pieces(void) {
+  int cases = 0;
+  for (size_t i = 0; i < SLI_COUNT(models); i++) {
+    grid_model m = models[i].model;
+    m.pieces = 3;
+    grid_losses one = grid_train(&m, &(grid){0});
+    for (size_t l = i % LESS; l < SLI_COUNT(equal_layouts); l += 2 * LESS) {
+      grid g = equal_layouts[l];
+      g.schedule = "seq1f1b";
+      grid_losses want = grid_train(&m, &g);
+      compare(&m, &g, &one, &want, 1e-6);
+      g.steps = FEW_STEPS;
+      g.workers = 1;
+      g.jitter_seed = l + 1;
+      same_bits(&m, &g, &want);
+      g.schedule = "gpipe";
+      g.workers = 2;
+      same_bits(&m, &g, &want);
+      cases += 2;
+    }
+  }
+  return cases;
+}
+
+/* Processes get neighbours, also where that does not come out even. */
+static int same_over_processes(void) {
+  static const int processes[] = {2, 4, 3, 5};
+  int cases = 0;
+  for (size_t l = 0; l < SLI_COUNT(equal_layouts); l++) {
+    const grid_model *m = &models[(l + 1) % SLI_COUNT(models)].model;
+    grid g = equal_layouts[l];
+    g.steps = FEW_STEPS;
+    grid_losses want = grid_train(m, &g);
+    int devices = SLI_MAX(g.data, 1) * SLI_MAX(g.tensor, 1) * g.stages;
+    for (size_t p = l % LESS; p < SLI_COUNT(processes); p += LESS) {
+      g.processes = processes[p];
+      g.jitter_seed = p % 2 ? l + p : 0;
+      g.schedule = p % 2 ? "zb-v" : "1f1b";
+      if (g.processes > devices) continue;
+      same_bits(m, &g, &want);
+      cases++;
+    }
+  }
+  return cases;
+}
+
+int main(void) {
+  int close = close_to_one_device() + close_as_given(), schedules = same_in_every_schedule();
+  int pieces = same_in_pieces(), processes = same_over_processes();
+  printf("%d grids within %.1e of one device; the same bits in %d other schedules, %d with pieces, "
+         "%d over processes\n", close, furthest, schedules, pieces, processes);
+  return 0;
+}

@@ -1,0 +1,145 @@
+/* Every grid's plan can be proved: random models, grids, shards, grains, schedules, pieces
+ * and processes make plans that finish with the slots they get by themselves.
+ *
+ *   test_models_grids_proof [SEED [COUNT]]
+ * labels: unthreaded */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/kernel_call.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { DRAWS = 12 };
+#else
+enum { DRAWS = 40 };
+#endif
+
+static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
+#define ANY(...) ((const char *[]){__VA_ARGS__})[below(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))]
+
+/* Words of a model's command line, in memory of their own. */
+typedef struct words {
+  int n;
+  char *words[32];
+} words;
+
+static void say(words *w, const char *name, int value) {
+  w->words[w->n++] = sli_strdup(name);
+  if (value >= 0) w->words[w->n++] = sli_format("%d", value);
+}
+
+static void draw_model(grid_model *m, words *w, int rows) {
+  int heads = 4 + below(3), width = heads * 2 * (1 + below(3));
+  m->name = ANY("gpt", "llama");
+  say(w, "--layers", 2 * (1 + below(2)));
+  say(w, "--width", width);
+  say(w, "--heads", heads);
+  say(w, "--context", 6 + below(8));
+  say(w, "--vocab", 256 + below(8));
+  say(w, "--batch", rows);
+  if (!strcmp(m->name, "llama")) {
+    say(w, "--ffn", 30 + below(30));
+    if (heads % 2 == 0 && below(2)) say(w, "--kv-heads", heads / 2);
+    if (below(2)) say(w, "--tied", -1);
+  }
+  m->words = w->words;
+}
+
+static void draw_grid(grid *g, grid_model *m) {
+  *g = (grid){.data = 1 + below(4), .tensor = 1 + below(4), .stages = 1 + below(2)};
+  if (g->data * g->tensor == 1) g->tensor = 2;
+  g->schedule = ANY("gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min",
+                    "seq1f1b");
+  g->grain = ANY(NULL, "pass", "layer");
+  if (g->data > 1) g->shard = ANY(NULL, "optimizer", "gradients", "parameters");
+  m->microbatches = 1 + below(4);
+  m->pieces = !strcmp(g->schedule, "seq1f1b") ? 2 : 1 + below(2);
+  if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"param", SL_NONE, 2};
+  if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"grad", SL_NONE, 2};
+  g->processes = 1 + below(g->data * g->tensor * g->stages);
+}
+
+/* ---- what lies over another ---------------------------------------------------------------- */
+
+/* reached[actor * 2 + d]: it begins only when one of the marked firings is over, those of d
+ * steps before. Ways through a delay of more than one step are left out. */
+static void follow(const sl_plan *plan, bool *reached) {
+  for (bool more = true; more;) {
+    more = false;
+    for (int32_t a = 0; a < plan->nactors; a++)
+      for (int32_t i = 0; i < plan->actors[a].nin; i++) {
+        const sl_register *r = &plan->regs[plan->actors[a].in[i].reg];
+        for (int d = r->initial; r->producer != SL_NONE && d < 2; d++) {
+          if (!reached[r->producer * 2 + d - r->initial] || reached[a * 2 + d]) continue;
+          reached[a * 2 + d] = more = true;
+        }
+      }
+  }
+}
+
+/* Do all who read `reg` come before what `actor` does `steps` later? Each of them must. */
+static bool all_come_before(const sl_plan *plan, int32_t reg, int32_t actor, int steps) {
+  bool *reached = sli_calloc((size_t)plan->nactors * 2, sizeof *reached), all = true;
+  for (int32_t a = 0; a < plan->nactors; a++)
+    for (int32_t i = 0; i < plan->actors[a].nin; i++) {
+      if (plan->actors[a].in[i].reg != reg) continue;
+      memset(reached, 0, (size_t)plan->nactors * 2 * sizeof *reached);
+      reached[a * 2] = true;
+      follow(plan, reached);
+      all &= reached[actor * 2 + steps];
+    }
+  free(reached);
+  return all;
+}
+
+/* It is written after all have read what was there, and read before that is written again,
+ * whatever the timing. Returns how many there are. */
+static int check_over(const sl_plan *plan, const char *name) {
+  int count = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (!r->over) continue;
+    const sl_register *under = &plan->regs[r->over - 1];
+    CHECK(all_come_before(plan, r->over - 1, r->producer, 0), "%s: %s is written while %s is read",
+          name, r->name, under->name);
+    CHECK(all_come_before(plan, i, under->producer, 1), "%s: %s is read while %s is written", name,
+          r->name, under->name);
+    for (int32_t j = 0; j < i; j++)
+      CHECK(plan->regs[j].over != r->over, "%s: %s and %s both lie over %s", name,
+            plan->regs[j].name, r->name, under->name);
+    count++;
+  }
+  return count;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------- */
+
+static int over; /* registers that lay over others, in all plans */
+
+static void prove_one(uint64_t seed) {
+  grid_model m = {0};
+  grid g;
+  words w = {0};
+  char name[GRID_TEXT];
+  seed_random(seed);
+  draw_grid(&g, &m);
+  draw_model(&m, &w, m.microbatches * (g.data + below(g.data + 1)));
+  lowered_model x;
+  grid_lower(&x, &m, &g, NULL);
+  grid_format(name, &m, &g);
+  CHECK(!sl_plan_prove(x.plan), "seed %llu: %s: %s", (unsigned long long)seed, name, sl_detail());
+  over += check_over(x.plan, name);
+  lowered_model_fini(&x);
+  for (int i = 0; i < w.n; i++) free(w.words[i]);
+}
+
+int main(int argc, char **argv) {
+  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : DRAWS;
+  printf("seeds %llu .. %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
+  for (uint64_t seed = first; seed < first + count; seed++) prove_one(seed);
+  CHECK(over || count < DRAWS, "in no plan does anything lie over anything");
+  return 0;
+}

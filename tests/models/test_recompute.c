@@ -1,0 +1,87 @@
+/* What is computed again instead of kept changes no bit of what is learned, wherever stages and
+ * devices cut the model; and what is kept is what was said: of a block that is computed again
+ * as a whole, its input.
+ * labels: unthreaded numbers */
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/test.h"
+
+enum { WIDTH = 64, HEADS = 4, CONTEXT = 16, ROWS = 2 * CONTEXT /* of a microbatch */ };
+
+static const char *const hows[] = {"none", "selective", "full"};
+
+/* ---- bits ------------------------------------------------------------------------------- */
+
+static void same_bits(const grid_model *m, grid g) {
+  char name[GRID_TEXT];
+  g.steps = 3;
+  grid_losses kept = grid_train(m, &g);
+  for (int i = 1; i < 3; i++) {
+    g.recompute = hows[i];
+    grid_losses again = grid_train(m, &g);
+    CHECK(again.count == kept.count, "%s: %d losses", grid_format(name, m, &g), again.count);
+    CHECK(!memcmp(again.loss, kept.loss, (size_t)kept.count * sizeof *kept.loss) &&
+              !memcmp(again.norm, kept.norm, (size_t)kept.count * sizeof *kept.norm),
+          "%s: other bits", grid_format(name, m, &g));
+  }
+}
+
+static void losses_have_the_same_bits(void) {
+  static char *const gpt[] = {"--layers", "4", "--width", "32", "--heads", "4", "--context", "16",
+                              "--batch", "8", NULL};
+  static char *const llama[] = {"--layers", "4", "--width", "32", "--heads", "4", "--kv-heads", "2",
+                                "--context", "16", "--batch", "8", NULL};
+  static const grid grids[] = {
+      {.data = 1, .tensor = 1},
+      {.data = 1, .tensor = 1, .stages = 4, .jitter_seed = 1},
+      {.data = 1, .tensor = 1, .stages = 2, .schedule = "zb-h1"},
+      {.data = 1, .tensor = 1, .stages = 2, .schedule = "v-half", .workers = 1},
+      {.data = 2, .tensor = 1, .stages = 2},
+      {.data = 2, .tensor = 1, .shard = "parameters"},
+      {.data = 1, .tensor = 2},
+      {.data = 2, .tensor = 2, .shard = "gradients", .grain = "pass"},
+      {.data = 1, .tensor = 2, .grain = "layer", .stages = 2, .processes = 2}};
+  const grid_model models[] = {{"gpt", gpt, 4, 1}, {"llama", llama, 4, 1}, {"gpt", gpt, 2, 2}};
+  for (size_t m = 0; m < SLI_COUNT(models); m++)
+    for (size_t i = 0; i < SLI_COUNT(grids); i++) same_bits(&models[m], grids[i]);
+}
+
+/* ---- bytes ------------------------------------------------------------------------------ */
+
+static size_t activations(int layers, const char *how) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", layers);
+  char *const words[] = {"--layers", text, "--width", "64", "--heads", "4", "--context", "16",
+                         "--batch", "4", NULL};
+  const grid_model m = {"gpt", words, 2, 1};
+  const grid g = {.data = 1, .tensor = 1, .recompute = how};
+  grid_losses losses = {.most = 1};
+  lowered_model x;
+  grid_lower(&x, &m, &g, &losses);
+  size_t bytes = sl_plan_memory(x.plan, 0, SL_MEMORY_ACTIVATIONS);
+  lowered_model_fini(&x);
+  return bytes;
+}
+
+/* What one more block keeps, in arrays of the width of the model: its input; the queries, keys
+ * and values; attention's output, and the logarithms of its sums; what enters the second norm
+ * and GELU. To be kept as well if nothing is made again: both norms' outputs and statistics,
+ * and GELU's output. */
+static void a_block_keeps_what_is_said(void) {
+  const size_t array = (size_t)ROWS * WIDTH * sizeof(float), row = ROWS * sizeof(float);
+  const size_t logarithms = HEADS * row;
+  const size_t want[] = {16 * array + logarithms + 4 * row, 10 * array + logarithms, array};
+  const size_t squares = 12 * 64; /* of its parameters' gradients, one by one, whatever is kept */
+  for (int i = 0; i < 3; i++) {
+    size_t more = activations(4, hows[i]) - activations(3, hows[i]) - squares;
+    CHECK(more == want[i], "recompute %s: a block keeps %zu bytes, not %zu", hows[i], more, want[i]);
+  }
+}
+
+int main(void) {
+  a_block_keeps_what_is_said();
+  losses_have_the_same_bits();
+  return 0;
+}

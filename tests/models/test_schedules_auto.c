@@ -1,0 +1,80 @@
+/* --schedule auto is never worse than the best named schedule that fits, for random
+ * durations and budgets from a third of 1F1B's memory to all of it.
+ *
+ *   test_models_schedules_auto [SEED [COUNT]]
+ * labels: unthreaded */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/actors_plans.h"
+#include "tests/support/schedules.h"
+#include "tests/support/test.h"
+
+typedef struct draw {
+  uint64_t seed;
+  int p, m;
+  double budget;
+  sl_cost cost; /* of a device's whole share */
+} draw;
+
+static draw draw_run(uint64_t seed) {
+  uint64_t random = seed;
+  draw x = {.seed = seed, .p = 2 + random_below(&random, 3)};
+  x.m = x.p + random_below(&random, x.p + 1);
+  x.budget = x.p * (4 + random_below(&random, 9)) / 12.0;
+  x.cost = (sl_cost){1, 0.5 + random_below(&random, 100) / 100.0,
+                     0.3 + random_below(&random, 100) / 100.0, random_below(&random, 2) * 0.05};
+  return x;
+}
+
+/* The bubble, and the most activations a device holds; false: it cannot be. */
+static bool try_schedule(const draw *x, const char *name, double *bubble, double *peak) {
+  lowered_model model;
+  sl_figures f;
+  bool open = !strcmp(name, "auto");
+  sl_status status = lowered_model_init(
+      &model, "pipeline", NULL, x->m, 1,
+      &(sl_lower_options){.stages = x->p, .schedule = name, .devices.kind = "timed",
+                          .activations = open ? x->budget : 0, .cost = x->cost});
+  CHECK(!status || open, "seed %" PRIu64 ": %s: %s", x->seed, name, sl_detail());
+  if (!status) {
+    CHECK(!sl_plan_prove(model.plan), "seed %" PRIu64 ": %s", x->seed, sl_detail());
+    CHECK(!sl_plan_predict(model.plan, NULL, &f), "seed %" PRIu64 ": %s", x->seed, sl_detail());
+    *bubble = f.bubble_fraction;
+    *peak = 0;
+    for (int d = 0; d < x->p; d++) *peak = SLI_MAX(*peak, f.devices[d].peak_activations);
+    free(f.devices);
+  }
+  lowered_model_fini(&model);
+  return !status;
+}
+
+static void check_draw(uint64_t seed) {
+  draw x = draw_run(seed);
+  double best = 2, bubble, peak;
+  const char *best_name = "none";
+  for (const char *const *name = sl_schedule_names(); *name; name++) {
+    if (!strcmp(*name, "auto")) continue;
+    try_schedule(&x, *name, &bubble, &peak);
+    if (peak <= x.budget + 1e-9 && bubble < best) best = bubble, best_name = *name;
+  }
+  if (!try_schedule(&x, "auto", &bubble, &peak)) {
+    CHECK(best == 2, "seed %" PRIu64 ": %s fits, but auto finds nothing: %s", seed, best_name,
+          sl_detail());
+    return;
+  }
+  printf("p %d, m %d, room for %.2f: %-12s %.4f, auto %.4f with %.2f\n", x.p, x.m, x.budget,
+         best_name, best, bubble, peak);
+  CHECK(peak <= x.budget + 1e-9, "seed %" PRIu64 ": auto holds %g, the budget is %g", seed, peak,
+        x.budget);
+  CHECK(bubble <= best + 1e-9, "seed %" PRIu64 ": auto's bubble is %.5f, that of %s %.5f", seed,
+        bubble, best_name, best);
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 8;
+  for (uint64_t i = seed; i < seed + count; i++) check_draw(i);
+  return 0;
+}

@@ -1,0 +1,103 @@
+#include "tests/support/comm_node.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct message {
+  uint64_t number, rest[3];
+} message;
+
+static void note_message(void *ctx, int process, const void *bytes) {
+  node *n = ctx;
+  const message *m = bytes;
+  pthread_mutex_lock(&n->lock);
+  n->displaced |= m->number != n->next[process] || m->rest[2] != ~m->number;
+  n->next[process] = m->number + 1;
+  n->total++;
+  pthread_cond_broadcast(&n->changed);
+  pthread_mutex_unlock(&n->lock);
+}
+
+static void note_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
+  node *n = ctx;
+  pthread_mutex_lock(&n->lock);
+  node_word *w = &n->words[n->nwords++ % (int)SLI_COUNT(n->words)];
+  *w = (node_word){.from = from, .bytes = bytes, .hash = sli_hash(SLI_HASH_SEED, data, bytes)};
+  strncpy(w->word, word, sizeof w->word - 1);
+  pthread_cond_broadcast(&n->changed);
+  int word_ms = n->word_ms;
+  pthread_mutex_unlock(&n->lock);
+  if (word_ms) usleep((useconds_t)word_ms * 1000);
+}
+
+static void note_abort(void *ctx, int culprit, const char *text) {
+  node *n = ctx;
+  pthread_mutex_lock(&n->lock);
+  n->aborts++;
+  n->culprit = culprit;
+  n->aborted_ns = sli_now_ns();
+  strncpy(n->text, text, sizeof n->text - 1);
+  pthread_cond_broadcast(&n->changed);
+  pthread_mutex_unlock(&n->lock);
+}
+
+sl_status node_open(node *n, const sli_control_options *options) {
+  sli_control_options o = *options;
+  *n = (node){.process = o.process};
+  o.ctx = n;
+  o.on_message = note_message;
+  o.on_word = note_word;
+  o.on_abort = note_abort;
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_mutex_init(&n->lock, NULL);
+  pthread_cond_init(&n->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  return sli_control_open(&o, &n->control);
+}
+
+void node_close(node *n) {
+  sli_control_close(n->control);
+  n->control = NULL;
+  pthread_cond_destroy(&n->changed);
+  pthread_mutex_destroy(&n->lock);
+}
+
+void node_send(node *n, int process, uint64_t number) {
+  message m = {number, {0, 0, ~number}};
+  sli_control_send(n->control, process, &m);
+}
+
+/* Waits until *value, under the lock, is at least `least`. */
+static bool wait_number(node *n, const void *value, size_t size, uint64_t least, int timeout_ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += timeout_ms / 1000;
+  until.tv_nsec += timeout_ms % 1000 * 1000000L;
+  if (until.tv_nsec >= 1000000000L) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000L;
+  }
+  pthread_mutex_lock(&n->lock);
+  int late = 0;
+  uint64_t now = 0;
+  for (;;) {
+    memcpy(&now, value, size);
+    if (now >= least || late) break;
+    late = pthread_cond_timedwait(&n->changed, &n->lock, &until);
+  }
+  pthread_mutex_unlock(&n->lock);
+  return now >= least;
+}
+
+bool node_wait_messages(node *n, uint64_t total, int timeout_ms) {
+  return wait_number(n, &n->total, sizeof n->total, total, timeout_ms);
+}
+bool node_wait_words(node *n, int count, int timeout_ms) {
+  return wait_number(n, &n->nwords, sizeof n->nwords, (uint64_t)count, timeout_ms);
+}
+bool node_wait_abort(node *n, int timeout_ms) {
+  return wait_number(n, &n->aborts, sizeof n->aborts, 1, timeout_ms);
+}

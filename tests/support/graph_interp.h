@@ -1,0 +1,225 @@
+/* Runs a lowered-to-nodes graph in the plainest way there is: every tensor has
+ * memory of its own for ever, one for each piece of the sequences, and the nodes
+ * run in their order, tick after tick. What the actors compute must have the
+ * same bits. Training graphs come from sli_pass_gradients (with sli_pass_cut
+ * before and sli_pass_pieces behind where sequences are cut), inference graphs
+ * from sli_pass_outputs. */
+#ifndef SLUICE_TESTS_GRAPH_INTERP_H
+#define SLUICE_TESTS_GRAPH_INTERP_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "tests/support/test.h"
+
+typedef struct interp {
+  sl_graph *g;
+  int pieces, variants;
+  void **data;   /* [pieces][ntensors] */
+  void **state;  /* [variants][nnodes], of op->prepare */
+  void *scratch; /* large enough for every node */
+  bool *back;    /* [nnodes] of the way back */
+} interp;
+
+static inline void *interp_memory(size_t bytes) {
+  bytes = (SLI_MAX(bytes, (size_t)1) + 63) / 64 * 64;
+  void *p = aligned_alloc(64, bytes);
+  CHECK(p, "no memory for %zu bytes", bytes);
+  return memset(p, 0, bytes);
+}
+
+/* Which of the different lengths a piece has. */
+static inline int interp_variant(const interp *in, int piece) {
+  int v = 0;
+  while (in->variants > 1 && in->g->variant_lengths[v] != in->g->lengths[piece]) v++;
+  return v;
+}
+
+static inline void *interp_place(const interp *in, const sl_tensor *t, int piece) {
+  return t ? in->data[piece * in->g->ntensors + t->id] : NULL;
+}
+
+/* Sums over the step begin anew with the first way back: of the last piece. */
+static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick tick,
+                                  const void **ins, void **outs) {
+  int v = interp_variant(in, tick.piece);
+  for (int i = 0; i < n->nin; i++) ins[i] = interp_place(in, n->in[i], tick.piece);
+  for (int o = 0; o < n->nout; o++) outs[o] = interp_place(in, n->out[o], tick.piece);
+  bool adds = tick.microbatch || tick.piece + 1 < in->pieces;
+  return (sl_call){.op = n->op, .attrs = n->shapes ? &n->shapes[v].attrs : &n->attrs,
+                   .nin = n->nin, .nout = n->nout,
+                   .in_type = n->shapes ? n->shapes[v].in : n->in_type,
+                   .out_type = n->shapes ? n->shapes[v].out : n->out_type, .in = ins, .out = outs,
+                   .accumulate = adds ? n->accumulate_span : 0,
+                   .state = in->state[v * in->g->nnodes + n->id], .scratch = in->scratch,
+                   .tick = tick};
+}
+
+/* One for all pieces: parameters, records, and what is summed or made once a step. */
+static inline bool interp_shared(const sl_tensor *t) {
+  const sli_node *n = t->producer;
+  return !n || n->per_step || (n->op->updates >> t->output & 1) ||
+         (n->accumulate_span >> t->output & 1);
+}
+
+static inline void interp_prepare(interp *in, const sli_node *n, int piece, size_t *scratch) {
+  const void *ins[n->nin + 1];
+  void *outs[n->nout + 1], **state = &in->state[interp_variant(in, piece) * in->g->nnodes + n->id];
+  CHECK(n->op->cpu, "node %s has no CPU kernel", n->name);
+  sl_call call = interp_call(in, n, (sl_tick){.piece = piece}, ins, outs);
+  if (n->op->prepare && !*state) {
+    sl_status status = n->op->prepare(&call, state);
+    CHECK(!status, "node %s: %s", n->name, sl_detail());
+  }
+  call.state = *state;
+  if (n->op->scratch) *scratch = SLI_MAX(*scratch, n->op->scratch(&call, 1));
+}
+
+/* Which nodes are of the way back: its passes, and exchanges of what these make or read. */
+static inline void interp_find_ways(interp *in) {
+  const sl_graph *g = in->g;
+  in->back = calloc((size_t)g->nnodes + 1, 1);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    in->back[i] = n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
+    for (int a = 0; a < n->nin && n->cls == SL_CLASS_C; a++)
+      in->back[i] |= n->in[a]->producer && in->back[n->in[a]->producer->id];
+  }
+  for (int i = g->nnodes - 1; i >= 0; i--)
+    for (int a = 0; a < g->nodes[i]->nin && in->back[i]; a++) {
+      const sl_tensor *t = g->nodes[i]->in[a];
+      if (t && t->producer && t->producer->cls == SL_CLASS_C) in->back[t->producer->id] = true;
+    }
+}
+
+/* Room for every tensor, state for every node; parameters by their init rules. */
+static inline interp interp_create(sl_graph *g, uint64_t seed) {
+  interp in = {.g = g, .pieces = g->options.pieces, .variants = SLI_MAX(g->nvariants, 1)};
+  CHECK(in.pieces == 1 || g->nvariants, "the graph has not been cut");
+  in.data = calloc((size_t)(in.pieces * g->ntensors) + 1, sizeof(void *));
+  in.state = calloc((size_t)(in.variants * g->nnodes) + 1, sizeof(void *));
+  for (int k = 0; k < in.pieces; k++)
+    for (int t = 0; t < g->ntensors; t++)
+      in.data[k * g->ntensors + t] = k && interp_shared(g->tensors[t])
+                                         ? in.data[t]
+                                         : interp_memory(sl_type_bytes(&g->tensors[t]->type));
+  for (int p = 0; p < g->nparams; p++)
+    sli_init_values(&g->params[p]->type, g->params[p]->init, g->params[p]->name, seed,
+                    in.data[g->params[p]->id]);
+  size_t scratch = 0;
+  for (int k = 0; k < in.pieces; k++)
+    for (int i = 0; i < g->nnodes; i++) interp_prepare(&in, g->nodes[i], k, &scratch);
+  in.scratch = interp_memory(scratch);
+  interp_find_ways(&in);
+  return in;
+}
+
+static inline void interp_destroy(interp *in) {
+  sl_graph *g = in->g;
+  for (int k = 0; k < in->pieces; k++)
+    for (int t = 0; t < g->ntensors; t++)
+      if (!k || !interp_shared(g->tensors[t])) free(in->data[k * g->ntensors + t]);
+  for (int v = 0; v < in->variants; v++)
+    for (int n = 0; n < g->nnodes; n++)
+      if (g->nodes[n]->op->release) g->nodes[n]->op->release(in->state[v * g->nnodes + n]);
+  free(in->data);
+  free(in->state);
+  free(in->scratch);
+  free(in->back);
+}
+
+static inline void interp_node(interp *in, int i, sl_tick tick) {
+  const sli_node *n = in->g->nodes[i];
+  const void *ins[n->nin + 1];
+  void *outs[n->nout + 1];
+  sl_call call = interp_call(in, n, tick, ins, outs);
+  n->op->cpu(&call);
+}
+
+/* The values of a tensor, of its first piece if it is cut, as the last node that
+ * wrote them left them. */
+static inline void *interp_data(const interp *in, const sl_tensor *t) { return in->data[t->id]; }
+
+static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch, int piece) {
+  sl_tick tick = {.number = (step * in->g->options.microbatches + microbatch) * in->pieces + piece,
+                  .step = step, .microbatch = microbatch, .piece = piece};
+  if (in->pieces == 1) return tick;
+  for (int k = 0; k < piece; k++) tick.row += in->g->lengths[k];
+  tick.rows = in->g->lengths[piece];
+  return tick;
+}
+
+static inline double interp_scalar(const interp *in, const sl_tensor *t, int piece) {
+  const void *p = interp_place(in, t, piece);
+  return t->type.dtype == SL_F64 ? *(const double *)p : (double)*(const float *)p;
+}
+
+/* Adds the loss of a microbatch, each piece by its share of the positions, and of devices
+ * that have parts of it, each by its share of the rows. */
+static inline void interp_add_loss(const interp *in, double *sum) {
+  const sl_graph *g = in->g;
+  for (int k = 0; k < in->pieces; k++) {
+    double share = in->pieces == 1 ? 1 : (double)g->lengths[k] / (double)g->length;
+    if (!g->nlosses) *sum += share * interp_scalar(in, g->loss, k);
+    for (int i = 0; i < g->nlosses; i++)
+      *sum += share * g->losses[i].share * interp_scalar(in, g->losses[i].tensor, k);
+  }
+}
+
+static inline void interp_way(interp *in, int64_t step, int microbatch, int piece, bool back) {
+  for (int i = 0; i < in->g->nnodes; i++)
+    if (!in->g->nodes[i]->per_step && in->back[i] == back)
+      interp_node(in, i, interp_tick(in, step, microbatch, piece));
+}
+
+/* What runs once a step: before the rest of it, to make the gradients whole, to update. */
+typedef enum interp_part { INTERP_BEFORE, INTERP_WHOLE, INTERP_UPDATE } interp_part;
+
+static inline void interp_once(interp *in, int64_t step, interp_part part) {
+  sl_tick tick = interp_tick(in, step, in->g->options.microbatches - 1, in->pieces - 1);
+  for (int i = 0; i < in->g->nnodes; i++) {
+    const sli_node *n = in->g->nodes[i];
+    interp_part is = n->phase == SLI_PHASE_PACK ? INTERP_BEFORE
+                     : n->cls == SL_CLASS_C     ? INTERP_WHOLE
+                                                : INTERP_UPDATE;
+    if (n->per_step && is == part) interp_node(in, i, tick);
+  }
+}
+
+/* Forward nodes alone: the mean loss of a step with the values as they are. */
+static inline double interp_forward(interp *in, int64_t step) {
+  int M = in->g->options.microbatches;
+  double sum = 0;
+  interp_once(in, step, INTERP_BEFORE);
+  for (int m = 0; m < M; m++) {
+    for (int k = 0; k < in->pieces; k++) interp_way(in, step, m, k, false);
+    interp_add_loss(in, &sum);
+  }
+  return sum / M;
+}
+
+/* Forward and backward of a step: gradients are complete, nothing is updated.
+ * Returns the mean loss over the microbatches, summed in order. */
+static inline double interp_backward(interp *in, int64_t step) {
+  int M = in->g->options.microbatches;
+  double sum = 0;
+  interp_once(in, step, INTERP_BEFORE);
+  for (int m = 0; m < M; m++) {
+    for (int k = 0; k < in->pieces; k++) interp_way(in, step, m, k, false);
+    for (int k = in->pieces - 1; k >= 0; k--) interp_way(in, step, m, k, true);
+    interp_add_loss(in, &sum);
+  }
+  interp_once(in, step, INTERP_WHOLE);
+  return sum / M;
+}
+
+/* A whole step of training. */
+static inline double interp_step(interp *in, int64_t step) {
+  double loss = interp_backward(in, step);
+  interp_once(in, step, INTERP_UPDATE);
+  return loss;
+}
+
+#endif

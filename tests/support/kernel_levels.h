@@ -1,0 +1,26 @@
+/* The vector instructions a kernel uses are chosen once in a process, so a test of all
+ * levels has a process for each. */
+#ifndef SLUICE_TESTS_KERNEL_LEVELS_H
+#define SLUICE_TESTS_KERNEL_LEVELS_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/test.h"
+
+static inline void on_every_level(void (*check)(uint64_t seed), uint64_t seed) {
+  for (int level = 0; level <= 2; level++) {
+    pid_t child = fork();
+    if (!child) {
+      setenv("SLUICE_CPU_LEVEL", (const char[]){(char)('0' + level), 0}, 1);
+      check(seed);
+      exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "level %d failed", level);
+  }
+}
+
+#endif

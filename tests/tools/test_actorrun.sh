@@ -1,0 +1,250 @@
+# actorrun and actortrace as a user meets them: what they print, what they leave
+# behind and how they end, with good input and bad.
+# labels: first
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+small="--layers 2 --width 32 --heads 2 --context 32 --batch 4 --data $reference/tokens.u16"
+
+# run STATUS WORDS...: actorrun ends with that status
+run() { ends "$1" "$actorrun" "${@:2}"; }
+
+# refused STATUS TEXT WORDS...: ends with that status and one line that says TEXT
+refused() {
+  local status=$1 text=$2
+  shift 2
+  run "$status" "$@"
+  says "$text" err
+  [ "$(grep -c '^actorrun: ' err)" -eq 1 ] || fail "actorrun $*: one line says why"
+}
+
+# ---- help ------------------------------------------------------------------------------
+run 0 --help
+says "--microbatches" out; says "1f1b" out; says "llama" out
+run 0 gpt --help
+grep -q -- --kv-heads out && fail "gpt has no --kv-heads"
+says "--layers" out
+run 0 --version
+
+# ---- bad command lines -----------------------------------------------------------------
+refused 2 "no MODEL was given"
+refused 2 "unknown option --stpes; did you mean --steps?" --stpes 3 gpt
+refused 2 "unknown option --layer; did you mean --layers?" gpt --layer 3
+refused 2 "unknown option -x" -x gpt
+refused 2 "unknown model gtp; did you mean gpt?" gtp
+refused 2 "--steps needs a value" --steps
+refused 2 "--steps many: not a whole number" --steps many gpt
+refused 2 "--steps -1: must be between" --steps -1 gpt
+refused 2 "gpt needs something to learn: --data FILE" gpt
+refused 2 "--devices gpu" --devices gpu gpt $small
+refused 2 "--devices cpu:0" --devices cpu:0 gpt $small
+refused 2 "--schedule 2f2b: it is one of" --schedule 2f2b gpt $small
+refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt $small
+refused 2 "--quota act: not NAME=N" --quota act gpt $small
+refused 2 "atc" --quota atc=1 gpt $small
+refused 2 "--quota act=2,,1: the number of slots is not a number" --quota act=2,,1 gpt $small
+refused 2 "no register answers to quota act@2 here" --stages 2 --quota act=2,1,1 gpt $small
+run 0 --dry-run --stages 4 --microbatches 4 --quota act.b=3,-,1,2 --quota fwd@1=5,4 gpt $small
+says "act.b@0=3" out; says "act.b@1=3" out; says "act.b@2=1" out; says "act.b@3=2" out
+says "fwd@1=5 " out; says "fwd@2=4 " out
+refused 2 "9 stages" --stages 9 gpt $small
+refused 2 "--cut odd: it is one of even, balanced" --cut odd gpt $small
+refused 2 "pieces asked for" --pieces 4096 gpt $small
+refused 3 "waits for" --pieces 3 --quota act=2 gpt $small
+refused 2 "is not a multiple of --heads" gpt $small --heads 3
+refused 2 "gpt: one model at a time" gpt $small gpt
+refused 2 "--memory lots" --memory lots gpt $small
+refused 3 "its budget is 64.0 KiB" --memory 64K gpt $small
+# What is said to fit does, and is all that is needed.
+tight="gpt --layers 4 --width 64 --heads 2 --context 64 --batch 16 --data $reference/tokens.u16"
+advised() { # MEMORY WORDS...
+  local memory=$1 advice
+  shift
+  refused 3 "these would fit: " --memory "$memory" "$@" $tight
+  advice=$(sed -nE 's/.*these would fit: (.*)/\1/p' err | sed -E 's/ \([^)]*\),?/\n/g')
+  while read -r words; do
+    [ -z "$words" ] || run 0 --dry-run --memory "$memory" "$@" $words $tight
+  done <<<"$advice"
+}
+advised 4M --microbatches 4
+advised 5M --data-parallel 4 --microbatches 2
+advised 4M --data-parallel 4 --microbatches 2 --recompute full
+advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # which take memory too
+refused 3 "the least of what was tried is --recompute full --microbatches 4 (" --memory 64K $tight
+refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
+
+# ---- bad files -------------------------------------------------------------------------
+refused 2 "nowhere.txt" gpt $small --data nowhere.txt
+: >empty.txt
+refused 2 "empty.txt" gpt $small --data empty.txt
+printf 'abc' >odd.u16
+refused 2 "odd.u16" gpt $small --data odd.u16
+refused 2 "tokens.u16" gpt $small --vocab 100
+refused 2 "nowhere.safetensors" --init nowhere.safetensors gpt $small
+head -c 5000 "$reference/hf_gpt2/model.safetensors" >cut.safetensors
+refused 2 "cut.safetensors is truncated" --init cut.safetensors gpt $small
+refused 2 "transformer.h.2" --init "$reference/hf_gpt2/model.safetensors" gpt $small --layers 3
+refused 2 "transformer.wpe.weight is F32[32, 32], but the model needs f32[16, 32]" \
+  --init "$reference/hf_gpt2/model.safetensors" gpt $small --context 16
+refused 2 "cannot write no/such/folder/w" --save no/such/folder/w gpt $small
+refused 2 "cannot write no/such/report" --report no/such/report gpt $small
+refused 2 "cannot read nowhere.c" nowhere.c
+refused 2 "cannot load nowhere.so" nowhere.so
+printf 'int x = ;\n' >bad.c
+run 2 bad.c
+says "compiling bad.c failed" err; says "bad.c:1" err
+printf 'int x;\n' >nothing.c
+refused 2 "nothing.c exports no model" nothing.c
+CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c
+[ -z "$(find . -name '*.tmp.*')" ] || fail "temporaries are left"
+
+# ---- a run and what it leaves ----------------------------------------------------------
+run 0 --steps 3 --stages 2 --microbatches 2 --report r.json --trace t.trace --save w.safetensors \
+  --plan p.txt --init "$reference/hf_gpt2/model.safetensors" gpt $small
+says "step 1/3  loss" out; says "step 3/3  loss" out; says "cpu:1" out
+for field in model options plan_hash clock schedule quotas steps loss_hex bubble_fraction \
+             step_seconds devices peak_activations peak_bytes firings plan_seconds start_seconds; do
+  says "\"$field\"" r.json
+done
+[ "$(hexes r.json | wc -l)" -eq 3 ] || fail "the report has three losses"
+[ -s p.txt ] || fail "the plan was written"
+"$bin/actortrace" rows t.trace >rows 2>err || fail "actortrace rows"
+[ "$(head -n 1 rows)" = "$(printf \
+  'step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor')" ] ||
+  fail "the rows have their header"
+# Two forwards and two backwards on each of two devices in each of three steps.
+for device in 0 1; do
+  for class in F B; do
+    n=$(awk -v d=$device -v c=$class -F'\t' '$2 == d && $3 == c' rows | wc -l)
+    [ "$n" -eq 6 ] || fail "device $device has 6 firings of class $class, not $n"
+  done
+done
+run 0 --steps 3 --microbatches 2 --report r1.json --init "$reference/hf_gpt2/model.safetensors" \
+  gpt $small
+[ "$(hexes r.json)" = "$(hexes r1.json)" ] || fail "two stages give one stage's losses"
+
+# ---- pieces of sequences ---------------------------------------------------------------
+run 0 --steps 3 --microbatches 2 --pieces 3 --report r3.json gpt $small
+run 0 --steps 3 --microbatches 2 --pieces 3 --stages 2 --schedule zb-h1 --report r4.json gpt $small
+[ "$(hexes r3.json)" = "$(hexes r4.json)" ] || fail "pieces give the same bits on two stages"
+tr -d ' \t\n' <r4.json | grep -q '"piece_lengths":\[11,11,10\]' || fail "the report has the lengths"
+
+# In bf16 the losses are near those of fp32 where the CPU can do it, or is made
+# to, and do not depend on the stages; where it cannot they are fp32's.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$1") <(grep -o '"loss":[^,]*' "$2") |
+    awk '{d = $2 - $4; if (d < 0) d = -d; if (d > 0.002 * $4) exit 1}'
+}
+for emulate in 0 1; do
+  export SLUICE_CPU_BF16=$emulate
+  for stages in 1 2; do
+    run 0 --steps 3 --dtype bf16 --stages $stages --microbatches 2 --report b$stages.json \
+      --init "$reference/hf_gpt2/model.safetensors" gpt $small
+  done
+  [ "$(hexes b1.json)" = "$(hexes b2.json)" ] || fail "two stages give one stage's losses in bf16"
+  near b1.json r1.json || fail "losses in bf16 are near those in fp32"
+  if grep -q '"products":.*"f32"' b1.json; then
+    [ "$(hexes b1.json)" = "$(hexes r1.json)" ] || fail "without bf16 it is fp32"
+  else
+    [ "$(hexes b1.json)" != "$(hexes r1.json)" ] || fail "bf16 is something else than fp32"
+  fi
+done
+unset SLUICE_CPU_BF16
+refused 2 "--dtype fp16: it is one of fp32, bf16" --dtype fp16 gpt $small
+
+# Saved and loaded again, nothing has changed.
+run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small
+cmp -s w.safetensors w2.safetensors || fail "loading and saving gives the same file"
+
+# ---- bad traces ------------------------------------------------------------------------
+trace_refused() {
+  "$bin/actortrace" "${@:3}" >out 2>err
+  [ $? -eq "$1" ] || fail "actortrace ${*:3}: not status $1"
+  says "$2" err
+}
+trace_refused 2 "no command"
+trace_refused 2 "unknown command lines" lines t.trace
+trace_refused 2 "takes one FILE" rows
+trace_refused 2 "nowhere.trace" rows nowhere.trace
+trace_refused 2 "is not a Sluice trace" rows r.json
+head -c 40 t.trace >cut.trace
+trace_refused 2 "cut.trace is truncated" rows cut.trace
+head -c $(($(wc -c <t.trace) - 100)) t.trace >cut.trace
+trace_refused 0 "newest firings are missing" rows cut.trace
+[ "$(wc -l <out)" -eq $(($(wc -l <rows) - 2)) ] || fail "all whole firings are there"
+
+# ---- users' own graphs -----------------------------------------------------------------
+run 0 --steps 300 --report r.json "$SLUICE_SOURCE/examples/spiral.c"
+awk -F'[:,]' '/"loss":/ {last = $2} END {exit !(last < 0.3)}' r.json ||
+  fail "the spirals are learned"
+run 0 --steps 2 --stages 2 "$SLUICE_SOURCE/models/gpt.c" $small
+cc -shared -fPIC -I"$SLUICE_SOURCE/include" -o spiral.so "$SLUICE_SOURCE/examples/spiral.c" -lm
+run 0 --steps 2 spiral.so
+run 0 --steps 2 ./spiral.so --activation relu
+refused 2 "spiral: --activation is tanh or relu" spiral.so --activation step
+refused 2 "has no f32 output \"logits\"" --steps 1 --generate 3 spiral.so
+
+# ---- generation ------------------------------------------------------------------------
+run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature 0 gpt $small
+[ "$(wc -c <out)" -eq 15 ] || fail "a prompt of 4, 10 more, a new line"
+cp out first
+run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature 0 gpt $small
+cmp -s out first || fail "the likeliest text is always the same"
+refused 2 "it is a list of numbers" --steps 0 --generate 2 --prompt words gpt $small --vocab 300
+run 0 --steps 0 --generate 40 --prompt "1 2,299" llama $small --vocab 300
+[ "$(wc -w <out)" -eq 43 ] || fail "numbers for a vocabulary that is not bytes"
+
+# ---- when a run goes wrong -------------------------------------------------------------
+cp w.safetensors kept.safetensors
+refused 1 "step" --steps 20 --save w.safetensors --report r.json gpt $small --lr 1e30 --clip 0 \
+  --warmup 0
+says "the loss of step 1, microbatch 0, is" err
+cmp -s w.safetensors kept.safetensors || fail "values that are not finite are not saved"
+says '"failed"' r.json
+(ulimit -f 8; trap '' XFSZ; refused 1 "w.safetensors" --steps 1 --save w.safetensors gpt $small) ||
+  exit 1
+cmp -s w.safetensors kept.safetensors || fail "a full disk leaves the old file"
+[ -z "$(find . -name '*.tmp.*')" ] || fail "temporaries are left"
+refused 1 "No space left on device" --steps 1 --save /dev/full gpt $small
+
+# ---- Ctrl-C ----------------------------------------------------------------------------
+"$actorrun" --steps 1000000 --stages 2 --microbatches 2 --save stopped.safetensors gpt $small \
+  >out 2>err &
+pid=$!
+for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
+kill -INT $pid
+wait $pid || fail "Ctrl-C ends a run with status 0"
+says "stopped after step" out
+run 0 --steps 0 --init stopped.safetensors --save w2.safetensors gpt $small
+cmp -s stopped.safetensors w2.safetensors || fail "what was saved is whole"
+
+# ---- a terminal ------------------------------------------------------------------------
+if command -v script >/dev/null; then
+  script -qec "'$bin/actorrun' --steps 40 gpt $small" /dev/null >out 2>err </dev/null ||
+    fail "a run on a terminal"
+  says "$(printf '\r')step 40/40" out
+  [ "$(grep -c 'step ' out)" -le 2 ] || fail "one line is drawn again and again"
+fi
+
+# ---- no data ---------------------------------------------------------------------------
+# Grids that are large enough are seen by one device of each stage; no data is needed.
+large="--layers 4 --width 256 --heads 8 --context 64 --batch 64"
+run 0 --dry-run --clock virtual --machine a100-sxm-80gb --stages 2 --tensor 8 --data-parallel 8 \
+  --microbatches 4 gpt $large
+says "timed:64-127" out; says "a step takes" out; says "Tflop/s a device" out
+says "tensor   links carry" out; says "data     links carry" out; says "pipeline links carry" out
+says "stands for the 64 of its stage" out
+run 0 --clock virtual --machine a100-sxm-80gb --tensor 2 --data-parallel 2 --steps 2 \
+  --report r.json gpt $large
+says '"moved_bytes_per_step"' r.json; says '"alike":	1' r.json
+run 0 --clock virtual --stages 4 --microbatches 4 --steps 3 --cost F=1,B=2,W=0 --report r.json \
+  gpt $small
+says '"virtual"' r.json
+run 0 --devices timed:2 --microbatches 2 --steps 3 --cost F=0.001,B=0.002,W=0 gpt $small
+run 0 --devices null:2 --microbatches 2 --steps 3 gpt $small
+run 0 --dry-run --stages 4 --microbatches 4 gpt $small
+says "The plan finishes" out; says "parameters" out
+run 0 --show-placement --devices cpu:2x1
+says "cpu:1" out
+echo "all as it should be"

@@ -1,0 +1,124 @@
+# actortrace as a user meets it: pictures, tables, exports that independent
+# readers accept, a page that a browser shows, and words for damaged files.
+# labels: unthreaded first
+set -u
+tests=$SLUICE_SOURCE/tests
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+# trace STATUS WORDS...: actortrace ends with that status
+trace() { ends "$1" "$bin/actortrace" "${@:2}"; }
+refused() {
+  local status=$1 text=$2
+  shift 2
+  trace "$status" "$@"
+  says "$text" err
+}
+modelled() {
+  "$actorrun" --quiet --devices timed:4 --stages 4 --microbatches 8 --clock virtual --steps 3 \
+    "$@" pipeline >out 2>err || fail "actorrun $*"
+}
+
+modelled --cost F=0.01,B=0.01,W=0.01,comm=0.002 --trace a.trace
+modelled --cost F=0.01,B=0.01,W=0.01,comm=0.02 --schedule zb-h1 --trace b.trace
+modelled --cost F=0.01,B=0.01,W=0.01,comm=0.002 --schedule zb-v --trace v.trace
+
+# ---- words ---------------------------------------------------------------------------
+trace 0 --help
+for command in show page svg rows reasons chrome perfetto diff; do says "  $command" out; done
+refused 2 "no command was given"
+refused 2 "unknown command shwo" shwo a.trace
+refused 2 "actortrace show takes one FILE" show
+refused 2 "actortrace diff takes two FILEs" diff a.trace
+refused 2 "one file too many" rows a.trace b.trace c.trace
+refused 2 "unknown option --stp" rows --stp 3 a.trace
+refused 2 "--step x: not a number" rows --step x a.trace
+refused 2 "step 9 is not in a.trace, which has 0 to 2" show --step 9 a.trace
+refused 2 "--device 4: a.trace has 4 devices" rows --device 4 a.trace
+refused 2 "cannot open none.trace" show none.trace
+refused 1 "no/such" page a.trace -o no/such/page.html
+
+# ---- show -----------------------------------------------------------------------------
+escape=$(printf '\033')
+for width in 60 100 173; do
+  trace 0 show --width $width a.trace
+  picture=$(sed -n '/^timed:/p' out | head -4 | LC_ALL=C.UTF-8 wc -L)
+  [ "$picture" -eq "$width" ] || fail "the picture is $picture columns wide, not $width"
+done
+grep -q "$escape" out && fail "colours go to a terminal only"
+says "Where the time went" out; says "critical path" out; says "One more slot would save" out
+trace 0 show --color --queues --device 1 --step 2 a.trace
+grep -q "$escape\[48;5;25;38;5;231mF0" out || fail "forward is blue"
+says "step 2," out
+grep -q "^timed:0" out && fail "--device shows one device"
+trace 0 show v.trace
+
+# ---- tables -----------------------------------------------------------------------------
+for t in a b v; do
+  trace 0 reasons $t.trace
+  awk -F'\t' 'NR == 1 { next } $3 == "span" { span[$1, $2] = $7; next } { sum[$1, $2] += $7 }
+    END { for (k in span) { n++; if (sum[k] != span[k]) exit 1 } exit n != 12 }' out ||
+    fail "busy and idle times add up to the span"
+done
+trace 0 rows --step 1 --device 2 a.trace
+awk -F'\t' 'NR > 1 && ($1 != 1 || $2 != 2) { exit 1 } END { exit NR < 17 }' out || fail "rows are chosen"
+trace 0 diff a.trace b.trace
+says "the plans differ" out; says "send:fwd@0>1" out; says "By device" out
+trace 0 diff a.trace a.trace
+[ "$(grep -c '^the same$' out)" -eq 3 ] || fail "nothing differs from itself"
+
+# ---- a file cut short is shown as far as it goes --------------------------------------
+head -c $(($(stat -c %s a.trace) * 3 / 4)) a.trace >cut.trace
+trace 0 show cut.trace
+says "cut.trace is truncated" err
+says "timed:3" out
+head -c 90 a.trace >cut.trace
+refused 2 "cut.trace is truncated" show cut.trace
+
+# ---- exports ---------------------------------------------------------------------------
+for kind in page svg chrome perfetto; do
+  for t in a b v; do
+    trace 0 $kind $t.trace -o $t.$kind
+    [ -s out ] && fail "-o FILE leaves the standard output alone"
+    trace 0 $kind $t.trace
+    cmp -s out $t.$kind || fail "$kind is the same each time"
+  done
+done
+grep -qE 'https?://' a.page && fail "the page asks nobody for anything"
+
+skip() { echo "skipped: $*"; }
+if command -v python3 >/dev/null; then
+  for t in a b v; do
+    "$bin/actortrace" rows $t.trace >$t.rows
+    for kind in rows svg chrome perfetto; do
+      python3 "$tests/support/check_exports.py" $kind $t.$kind $t.rows >out 2>err
+      case $? in
+        0) ;;
+        77) skip "$kind: $(cat out)" ;;
+        *) fail "$kind of $t.trace, read by another" ;;
+      esac
+    done
+  done
+  python3 "$tests/support/damage.py" "$bin/actortrace" a.trace 160 2>err || fail "damaged files"
+else
+  skip "exports are not read back: there is no python3"
+fi
+if command -v rsvg-convert >/dev/null; then
+  rsvg-convert -o a.png a.svg 2>err && [ "$(stat -c %s a.png)" -gt 5000 ] || fail "the figure is drawn"
+else
+  skip "the figure is not drawn: there is no rsvg-convert"
+fi
+
+# ---- the page in a browser ----------------------------------------------------------------
+if command -v python3 >/dev/null &&
+   { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then
+  mv a.page a.html
+  python3 "$tests/support/page_in_chromium.py" a.html 2>err || fail "the page"
+  "$actorrun" --quiet --devices timed:8 --stages 8 --microbatches 128 --clock virtual \
+    --cost F=0.01,B=0.01,W=0.01,comm=0.002 --schedule zb-h1 --steps 40 --trace large.trace pipeline \
+    >out 2>err || fail "a large run"
+  trace 0 page large.trace -o large.html
+  python3 "$tests/support/page_in_chromium.py" large.html --large 2>err || fail "a large page"
+else
+  skip "the page is not looked at: there is no chromium"
+fi

@@ -1,0 +1,187 @@
+# actortune as a user meets it: its frontier is one, its commands make the plans it
+# speaks of, and what it predicts is what runs do.
+# labels: unthreaded long first
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+small="--layers 4 --width 32 --heads 2 --context 32 --batch 8 --data $reference/tokens.u16"
+
+# tune STATUS WORDS...: actortune ends with that status
+tune() { ends "$1" "$bin/actortune" "${@:2}"; }
+
+refused() {
+  local status=$1 text=$2
+  shift 2
+  tune "$status" "$@"
+  says "$text" err
+  [ "$(grep -c '^actortune: ' err)" -eq 1 ] || fail "actortune $*: one line says why"
+}
+
+# Rows of a CSV file without its header: point, bytes, seconds, ...; and the command.
+rows() { tail -n +2 "$1"; }
+commands() { rows "$1" | sed -E 's/.*,"([^"]*)"$/\1/'; }
+
+# number JSON NAME: the first of that name
+number() { sed -nE "s/.*\"$2\":[[:space:]]*([-0-9.e+]+).*/\1/p" "$1" | head -n 1; }
+
+# close A B SHARE: do they differ by no more than this share?
+close() {
+  awk -v a="$1" -v b="$2" -v s="$3" 'BEGIN {d = a - b; if (d < 0) d = -d; exit !(d <= s * b)}'
+}
+
+monotone() {
+  rows "$1" | awk -F, 'NR > 1 && !($2 > bytes && $4 > rate) {exit 1}
+                       {bytes = $2; rate = $4}' || fail "$1: more memory, more speed"
+}
+
+# ---- help and bad command lines ---------------------------------------------------------
+tune 0 --help
+says "--verify" out; says "--microbatches LIST" out; says "zb-v" out
+grep -q -- --dry-run out && fail "actortune has no --dry-run"
+tune 0 gpt --help
+says "--layers" out
+tune 0 --version
+refused 2 "no MODEL was given"
+refused 2 "unknown option --verfy; did you mean --verify?" --verfy 3 gpt
+refused 2 "unknown option --dry-run" --dry-run gpt $small
+refused 2 "unknown model gtp; did you mean gpt?" gtp
+refused 2 "--microbatches 8,: not a list" --microbatches 8, gpt $small
+refused 2 "--microbatches 0: not a list" --microbatches 0 gpt $small
+refused 2 "--microbatches 8..4: not a list" --microbatches 8..4 gpt $small
+refused 2 "--chunks two: not a list" --chunks two gpt $small
+refused 2 "--memory 8G..1G: not a size" --memory 8G..1G gpt $small
+refused 2 "--memory lots: not a size" --memory lots gpt $small
+refused 2 "--schedule 2f2b: it is one of" --schedule 1f1b,2f2b gpt $small
+refused 2 "--schedule auto: actortune is a search itself" --schedule auto gpt $small
+refused 2 "on null devices nothing takes time" --devices null:4 gpt $small
+refused 2 "nowhere.json" --profile nowhere.json gpt $small
+refused 2 "cannot write no/such/f.svg" --svg no/such/f.svg gpt $small
+refused 2 "is not a multiple of --heads" --devices timed:4 gpt $small --heads 3
+refused 2 "60 stages asked for" --devices timed:60 gpt $small
+refused 2 "measuring with actorrun failed: gpt needs something to learn" --stages 4 gpt
+refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
+  --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
+
+# ---- the small GPT on four CPU devices: commands make the plans, runs need their memory ----
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv \
+  --json f.json --svg f.svg gpt $small
+says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out
+[ -s durations-m8.json ] || fail "the durations were kept"
+monotone f.csv
+[ "$(rows f.csv | wc -l)" -ge 2 ] || fail "there is something to choose from"
+[ "$(grep -c '^ *[0-9]*  actorrun ' out)" -eq "$(rows f.csv | wc -l)" ] ||
+  fail "every point has its command"
+grep -q '</svg>' f.svg || fail "the figure is whole"
+if command -v xmllint >/dev/null; then xmllint --noout f.svg || fail "the figure is XML"; fi
+n=0
+while read -r command; do
+  n=$((n + 1))
+  row=$(rows f.csv | sed -n "${n}p")
+  IFS=, read -r _ bytes seconds _ _ _ _ _ _ hash _ <<<"$row"
+  eval "$bin/$command --dry-run" >out 2>err || fail "$command --dry-run"
+  says "plan $hash" out
+  # The table's last column against the point's bytes, to the table's digits.
+  awk -v want="$bytes" '
+    $1 ~ /^cpu:/ {unit = $NF == "MiB" ? 1048576 : 1024; bytes = $(NF - 1) * unit
+                  half = unit * ($(NF - 1) < 100 ? 0.05 : 0.5)
+                  if (bytes > most) {most = bytes; error = half}}
+    END {d = most - want; if (d < 0) d = -d; exit !(d <= error * 1.001)}' out ||
+    fail "$command: the memory table says otherwise than $bytes"
+  eval "$bin/$command --steps 2 --quiet --report r.json" >out 2>err || fail "$command"
+  predicted=$(sed -n '/"predicted"/,$p' r.json >p.json && number p.json step_seconds)
+  close "$predicted" "$seconds" 1e-6 || fail "$command: predicts $predicted s, not $seconds"
+  peak=$(grep -A 8 '"peak_bytes"' r.json | sed -nE 's/.*"total":[[:space:]]*([0-9]+).*/\1/p' |
+         sort -n | tail -n 1)
+  [ "$peak" = "$bytes" ] || fail "$command: needs $peak bytes, not $bytes"
+done < <(commands f.csv)
+
+# With the same durations the same is found.
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv a.csv \
+  gpt $small
+tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv b.csv \
+  --threads 1 gpt $small
+cmp -s a.csv b.csv || fail "any number of threads finds the same"
+refused 2 "no report was measured at --microbatches 4" --stages 4 --microbatches 4,8 \
+  --profile durations-m8.json gpt $small
+
+# Without kept durations too, the command makes the plan.
+tune 0 --stages 4 --microbatches 8 --schedule 1f1b --effort 20 --measure 2 --csv k.csv gpt $small
+hash=$(rows k.csv | head -n 1 | cut -d, -f10)
+eval "$bin/$(commands k.csv | head -n 1) --dry-run" >out 2>err || fail "a dry run"
+says "plan $hash" out
+
+# ---- budgets ---------------------------------------------------------------------------------
+least=$(rows a.csv | head -n 1 | cut -d, -f2) most=$(rows a.csv | tail -n 1 | cut -d, -f2)
+tune 0 --stages 4 --microbatches 8 --effort 120 --profile durations-m8.json --csv c.csv \
+  --memory "${least}B..${most}B" gpt $small
+rows c.csv | awk -F, -v least="$least" -v most="$most" \
+  '$2 > most || (NR > 1 && $2 <= least) {exit 1}' || fail "points lie within the budgets"
+says "--memory ${most}B" c.csv
+
+# ---- sweeps on modelled devices -----------------------------------------------------------------
+tune 0 --devices timed:4 --microbatches 4,8 --pieces 1,2 --schedule 1f1b,seq1f1b,zb-v --effort 100 \
+  --csv s.csv gpt $small
+monotone s.csv
+tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 8 --effort 100 \
+  --csv p.csv pipeline
+monotone p.csv
+n=0
+while read -r command; do
+  n=$((n + 1))
+  seconds=$(rows p.csv | sed -n "${n}p" | cut -d, -f3)
+  eval "$bin/$command --steps 3 --quiet --report v.json" >out 2>err || fail "$command"
+  close "$(number v.json step_seconds)" "$seconds" 1e-6 ||
+    fail "$command: a step takes $(number v.json step_seconds) s, not $seconds"
+done < <(commands p.csv)
+# Without a limit the best of the published schedules is found: no bubble.
+rows p.csv | tail -n 1 | awk -F, '{exit !($5 < 0.02)}' || fail "a plan without a bubble"
+
+# More microbatches of the abstract pipeline are more work: speed is what compares.
+tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 4,8,16 --schedule 1f1b \
+  --effort 100 --csv m.csv pipeline
+monotone m.csv
+tune 0 --devices timed:4 --microbatches 3,4 --schedule 1f1b --effort 50 gpt $small
+says "left out 1f1b, 1 chunks, 3 microbatches:" err
+
+# A quota the user gives holds in every plan.
+tune 0 --devices timed:4 --microbatches 8 --quota act.b=2 --schedule 1f1b --effort 100 --csv q.csv \
+  gpt $small
+[ "$(commands q.csv | grep -c -- '--quota act.b=2 ')" -eq "$(rows q.csv | wc -l)" ] ||
+  fail "act.b=2 is in every command"
+
+# ---- real time ----------------------------------------------------------------------------------
+# Durations so long, and plans so different, that a busy machine does not disturb
+# their order; a machine that stops for a moment gets another chance.
+in_order() {
+  local pairs
+  tune 0 --devices timed:4 --cost F=0.015,B=0.015,W=0.015 --microbatches 8 --effort 100 --points 4 \
+    --schedule 1f1b,zb-h1 --verify 4 --verify-steps 3 pipeline
+  pairs=$(sed -nE 's/^([0-9]+) of ([0-9]+) pairs.*/\1 \2/p' out)
+  [ -n "$pairs" ] && [ "${pairs% *}" = "${pairs#* }" ]
+}
+in_order || in_order || in_order || fail "plans are as fast, compared, as predicted"
+grep -E '^ +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB' out | grep -vq '+0.0%' &&
+  fail "memory is what was predicted"
+
+# ---- Ctrl-C, and a terminal ----------------------------------------------------------------------
+stopped_after() { # seconds
+  "$bin/actortune" --devices timed:8 --microbatches 32 --effort 10000000 --csv i.csv gpt $small \
+    --layers 14 --batch 32 >out 2>err &
+  local pid=$!
+  sleep "$1"
+  kill -INT $pid
+  wait $pid
+}
+for pause in 2 4 8 16; do # until the machine had time to try a plan
+  stopped_after $pause && break
+  says "stopped before any plan was tried" err
+done
+says "stopped before the end" out
+monotone i.csv
+if command -v script >/dev/null; then
+  script -qec "'$bin/actortune' --devices timed:4 --microbatches 8 --effort 200 gpt $small" \
+    /dev/null >out 2>err </dev/null || fail "a search on a terminal"
+  says "s left" out
+fi
+echo "all as it should be"

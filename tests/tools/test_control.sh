@@ -1,0 +1,89 @@
+#!/bin/bash
+# A run's quotas change from outside while it goes on, and its losses do not;
+# what cannot be is refused with a reason; nobody else's run is reachable. Of
+# several processes any one is asked, and all change or none.
+# labels: first
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
+       --data "$reference/tokens.u16")
+run=("$actorrun" --stages 4 --microbatches 8 --steps 70 --quiet)
+
+"${run[@]}" --report "$work/alone.json" "${model[@]}"
+"${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
+pid=$!
+to_end+=("$pid")
+for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
+ctl=("$actorrun" ctl "$pid")
+
+"${ctl[@]}" quota | grep -q '^act.b@1 .*3 of at most' || fail "the quotas are not shown"
+changed=0
+for quota in act=8 act=1 act.b@1=2 act=5 load=1 act.b@0=6 act=2; do
+  kill -0 "$pid" 2>/dev/null || break
+  "${ctl[@]}" quota "$quota" >"$work/answer" 2>&1 && changed=$((changed + 1))
+  grep -q "$quota" "$work/answer" || fail "$quota: $(cat "$work/answer")"
+  sleep 0.05
+done
+((changed >= 3)) || fail "only $changed changes were taken"
+
+refuse() { # text status request...
+  local text=$1 status=$2 got=0
+  shift 2
+  "${ctl[@]}" "$@" >"$work/answer" 2>&1 || got=$?
+  ((got == status)) || fail "$*: status $got, not $status"
+  grep -q -- "$text" "$work/answer" || fail "$*: $(cat "$work/answer")"
+}
+refuse "can have 1 to" 2 quota act=1000
+refuse "can have 1 to" 2 quota act.b@2=0
+refuse "no register answers to quota nothing" 2 quota nothing=3
+refuse "not NAME=N" 2 quota act
+refuse "are known" 2 stop
+
+wait "$pid" || fail "the run failed"
+cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
+[[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
+refuse "no run of this user" 2 quota
+
+# Four processes; random changes through random ones of them, as long as they run.
+run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --quiet
+     "${patient[@]}")
+"${run[@]}" --report "$work/alone.json" "${model[@]}"
+"${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
+launcher=$!
+to_end+=("$launcher")
+sockets() { find "$work/sluice-$(id -u)" -type s -printf '%f\n'; }
+for _ in $(seq 200); do [[ $(sockets | grep -c .) == 4 ]] && break; sleep 0.05; done
+mapfile -t pids < <(sockets)
+((${#pids[@]} == 4)) || fail "not four sockets: ${pids[*]}"
+
+ctl=("$actorrun" ctl "$launcher")
+"${ctl[@]}" quota act.b@1=2 >"$work/answer" || fail "the launcher is not known: $(cat "$work/answer")"
+grep -q "^process 1: act.b@1 2" "$work/answer" || fail "who changed what: $(cat "$work/answer")"
+for pid in "${pids[@]}"; do
+  ctl=("$actorrun" ctl "$pid")
+  refuse "can have 1 to" 2 quota act=1000
+  "${ctl[@]}" quota >"$work/quotas"
+  grep -q "^act.b@1 .*2 of at most" "$work/quotas" || fail "after a refusal: $(cat "$work/quotas")"
+done
+
+seed=${SEED:-$(date +%s%N)} changed=0
+echo "seed $seed"
+RANDOM=$((seed % 32768))
+while kill -0 "$launcher" 2>/dev/null; do
+  name=act.b
+  ((RANDOM % 2)) && name=act.w
+  quota=$name@$((RANDOM % 4))=$((RANDOM % 8 + 1))
+  if "$actorrun" ctl "${pids[RANDOM % 4]}" quota "$quota" >"$work/answer" 2>&1; then
+    changed=$((changed + 1))
+    [[ $(grep -c "^process" "$work/answer") == 4 ]] || fail "$quota: $(cat "$work/answer")"
+  else
+    grep -q "no run of this user\|has not answered\|cannot finish\|wait" "$work/answer" ||
+      fail "$quota: $(cat "$work/answer")"
+  fi
+  sleep 0.05
+done
+wait "$launcher" || fail "the run of four processes failed"
+((changed >= 5)) || fail "only $changed changes were taken by four processes"
+cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses of four differ"

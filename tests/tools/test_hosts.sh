@@ -1,0 +1,72 @@
+#!/bin/bash
+# Jobs over two hosts with a network between them, started by hand on each and by Open
+# MPI: all processes agree on who they are, where they meet and on the key, and the
+# losses are those of one process.
+# labels: outside
+set -euo pipefail
+source "$SLUICE_SOURCE/tests/support/hosts.sh"
+missing=$(hosts_missing)
+if [[ $missing ]]; then
+  echo "skipped: $missing"
+  exit 77
+fi
+hosts_enter "$@"
+
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+# The leak checker itself crashes in what these starters start; processes that
+# actorrun starts are checked.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+hosts_start 200 1000 || fail "the hosts do not come up"
+
+job=(--stages 4 --microbatches 4 --steps 5 "${patient[@]}")
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
+       --data "$reference/tokens.u16")
+"$actorrun" "${job[@]}" --quiet --report "$work/one.json" "${model[@]}"
+
+by_hand=(timeout 60 "$actorrun" --rdzv-endpoint hosta:29400 --nnodes 2 -n 2 "${job[@]}")
+on hostb "${by_hand[@]}" --node-rank 1 --report "$work/b.json" "${model[@]}" >"$work/b" 2>&1 &
+other=$!
+on hosta "${by_hand[@]}" --node-rank 0 --report "$work/a.json" "${model[@]}" >"$work/a" 2>&1 ||
+  fail "by hand, hosta: $(cat "$work/a" "$work/b")"
+wait $other || fail "by hand, hostb: $(cat "$work/b")"
+cmp <(hexes "$work/one.json") <(hexes "$work/a.json") || fail "by hand: the losses differ"
+
+# What the processes on hostb are told; nobody answers them, so they wait.
+on hostb "${by_hand[@]}" --node-rank 1 --rdzv-id seen "${model[@]}" --steps 100000 \
+  >/dev/null 2>&1 &
+other=$!
+for _ in $(seq 100); do # processes may end meanwhile
+  { cat /proc/[0-9]*/environ 2>/dev/null || true; } | tr '\0' '\n' | grep '^SLUICE_' |
+    sort -u >"$work/told"
+  grep -q SLUICE_PROCESS=2 "$work/told" && grep -q SLUICE_PROCESS=3 "$work/told" && break
+  sleep 0.05
+done
+for told in PROCESS=2 PROCESS=3 PROCESSES=4 LOCAL=0 LOCAL=1 LOCALS=2 ENDPOINT=hosta:29400 JOB=seen; do
+  grep -q "^SLUICE_$told\$" "$work/told" || fail "by hand: no $told in $(cat "$work/told")"
+done
+kill $other
+wait $other || true
+
+if ! type -P mpirun >/dev/null; then
+  echo "mpirun is not installed: not tried"
+  exit 0
+fi
+# The way to another host, in place of ssh.
+cat >"$work/agent" <<END
+#!/bin/bash
+source "$SLUICE_SOURCE/tests/support/hosts.sh"
+host=\$1
+shift
+on "\$host" bash -c "\$*"
+END
+chmod +x "$work/agent"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
+export OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_hwloc_base_binding_policy=none
+run=(timeout 60 mpirun -n 4 --host hosta:2,hostb:2)
+on hosta "${run[@]}" "$SLUICE_BUILD/tests/cluster_seen" >"$work/seen" || fail "mpirun"
+[[ $(grep -c "of 4, local . of 2, endpoint hosta:.*starter Open MPI's mpirun$" "$work/seen") == 4 &&
+  $(grep -o 'endpoint.*' "$work/seen" | sort -u | wc -l) == 1 ]] || fail "mpirun: $(cat "$work/seen")"
+on hosta "${run[@]}" "$actorrun" "${job[@]}" --quiet --report "$work/mpi.json" "${model[@]}" ||
+  fail "mpirun actorrun"
+cmp <(hexes "$work/one.json") <(hexes "$work/mpi.json") || fail "mpirun: the losses differ"

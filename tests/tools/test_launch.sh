@@ -1,0 +1,151 @@
+#!/bin/bash
+# `actorrun -n 4` runs one job in four processes: their losses are those of one, an
+# error is shown once, a killed process ends the job with its name, Ctrl-C ends it in
+# order, and --restarts goes on from the last checkpoint.
+# labels: first
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+job=(--stages 4 --microbatches 4 "${patient[@]}")
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
+       --data "$reference/tokens.u16")
+# The processes of job $1.
+children() { cat "/proc/$1/task/$1/children"; }
+
+"$actorrun" "${job[@]}" --steps 8 --quiet --report "$work/one.json" "${model[@]}"
+"$actorrun" -n 4 "${job[@]}" --steps 8 --report "$work/four.json" "${model[@]}" >"$work/out"
+cmp <(hexes "$work/one.json") <(hexes "$work/four.json") || fail "the losses differ"
+grep -q "^step 8/8 " "$work/out" || fail "the first process says nothing"
+
+refuse() { # text words...
+  local text=$1 status=0
+  shift
+  "$actorrun" "$@" >"$work/out" 2>&1 || status=$?
+  ((status == 2)) || fail "$*: status $status"
+  [[ $(grep -c . "$work/out") == 1 ]] || fail "$*: not one line: $(cat "$work/out")"
+  grep -q -- "$text" "$work/out" || fail "$*: $(cat "$work/out")"
+}
+refuse "^actorrun: unknown option --stags" -n 4 --stags 2 "${model[@]}"
+refuse "^actorrun: .*missing.u16" -n 4 "${job[@]}" gpt --data "$work/missing.u16"
+refuse "between 1 and" -n 0 "${model[@]}"
+refuse "needs a value" -n
+refuse "heartbeat-timeout 0.5: must be between 1 and" -n 2 --heartbeat-timeout 0.5 "${model[@]}"
+refuse "rdzv-endpoint HOST:PORT says" -n 2 --nnodes 2 "${model[@]}"
+refuse "between 0 and 1" --rdzv-endpoint a:1 --nnodes 2 --node-rank 2 "${model[@]}"
+refuse "not HOST:PORT" --rdzv-endpoint a --nnodes 2 "${model[@]}"
+RANK=0 refuse "WORLD_SIZE is not set" "${model[@]}"
+export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 \
+  refuse "torchrun has started" -n 2 "${model[@]}"
+unset SLUICE_KEY
+
+# The port where they meet is theirs from the start, whoever wants any port meanwhile.
+port_is_kept() {
+  python3 - "$work/taking" <<'END' &
+import collections, pathlib, resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = collections.deque()
+while True:
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    s.listen()
+    held.append(s)
+    if len(held) > min(8000, most // 2):
+        pathlib.Path(sys.argv[1]).touch()
+        held.popleft().close()
+END
+  local taker=$!
+  to_end+=("$taker")
+  for _ in $(seq 200); do [[ -e $work/taking ]] && break; sleep 0.05; done
+  [[ -e $work/taking ]] || fail "no ports are taken"
+  for _ in 1 2 3; do
+    "$actorrun" -n 4 "${job[@]}" --steps 1 --quiet "${model[@]}" 2>"$work/err" ||
+      fail "with few ports free: $(cat "$work/err")"
+  done
+  kill -9 "$taker"
+  wait "$taker" 2>/dev/null || :
+}
+grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt" || port_is_kept
+
+# A looked-at plan is looked at once.
+"$actorrun" -n 4 "${job[@]}" --dry-run "${model[@]}" >"$work/out"
+[[ $(grep -c "^model gpt" "$work/out") == 1 ]] || fail "--dry-run: $(cat "$work/out")"
+
+# begin OPTIONS...: a long job in the background, until its first step is done.
+begin() {
+  : >"$work/out"
+  "$actorrun" -n 4 "${job[@]}" --steps 1000000 "$@" "${model[@]}" >"$work/out" 2>"$work/err" &
+  launcher=$!
+  for _ in $(seq 300); do
+    grep -q "^step " "$work/out" && return
+    sleep 0.05
+  done
+  fail "nothing begins: $(cat "$work/err")"
+}
+finish() { # milliseconds
+  local status=0 start
+  start=$(date +%s%3N)
+  wait "$launcher" || status=$?
+  (($(date +%s%3N) - start < $1)) || fail "it took longer than $1 ms to end"
+  return $status
+}
+
+begin
+read -r -a pids <<<"$(children "$launcher")"
+((${#pids[@]} == 4)) || fail "not four processes: ${pids[*]}"
+for pid in "${pids[@]}"; do
+  tr '\0' ' ' <"/proc/$pid/cmdline" >"$work/words"
+  grep -q "processes" "$work/words" && fail "the processes got our options: $(cat "$work/words")"
+done
+kill -9 "${pids[2]}"
+status=0
+finish 6000 || status=$?
+((status == 1)) || fail "status $status after a kill"
+[[ $(tail -n 1 "$work/err") == "actorrun: process 2 was killed by signal 9 (Killed)" ]] ||
+  fail "the culprit is not named: $(cat "$work/err")"
+for pid in "${pids[@]}"; do [[ ! -d /proc/$pid ]] || fail "process $pid is left"; done
+
+begin --heartbeat-timeout 1.5
+read -r -a pids <<<"$(children "$launcher")"
+kill -STOP "${pids[3]}"
+status=0
+finish 6000 || status=$?
+((status == 1)) || fail "status $status after a process was stopped"
+tail -n 1 "$work/err" | grep -q "process 3 was stopped" || fail "the culprit is not named: $(cat "$work/err")"
+
+# With more patience than by default it may stand for longer.
+begin
+read -r -a pids <<<"$(children "$launcher")"
+kill -STOP "${pids[3]}"
+sleep 3
+kill -CONT "${pids[3]}"
+kill -INT "$launcher"
+finish 8000 || fail "Ctrl-C: status $?: $(cat "$work/err")"
+grep -q "^stopped after step " "$work/out" || fail "Ctrl-C: $(tail -n 3 "$work/out")"
+
+# Killed once, then left alone.
+steps=60
+"$actorrun" "${job[@]}" --steps $steps --quiet --report "$work/whole.json" "${model[@]}"
+"$actorrun" -n 4 --restarts 2 "${job[@]}" --steps $steps --checkpoint "$work/run" --every 3 --jitter 2000 \
+  --report "$work/restarted.json" "${model[@]}" >"$work/out" 2>"$work/err" &
+launcher=$!
+for _ in $(seq 300); do compgen -G "$work/run/step-*" >/dev/null && break; sleep 0.02; done
+read -r -a pids <<<"$(children "$launcher")"
+kill -9 "${pids[1]}"
+finish 60000 || fail "--restarts: status $?: $(cat "$work/err")"
+grep -q "^actorrun: starting again, 1 of 2, from the newest checkpoint$" "$work/err" ||
+  fail "--restarts: $(cat "$work/err")"
+# What came after the restart is the tail of the whole.
+hexes "$work/restarted.json" >"$work/tail"
+[[ -s $work/tail ]] || fail "nothing was run after the restart"
+cmp <(hexes "$work/whole.json" | tail -n "$(grep -c . "$work/tail")") "$work/tail" ||
+  fail "the losses differ after the restart"
+
+status=0
+"$actorrun" --restarts 2 "${job[@]}" --steps 2 --quiet gpt --data "$work/missing.u16" \
+  2>"$work/err" || status=$?
+((status == 2)) || fail "--restarts with a bad input: status $status"
+if grep -q "starting again" "$work/err"; then fail "a bad input is no reason to start again"; fi

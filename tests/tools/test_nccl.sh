@@ -1,0 +1,90 @@
+#!/bin/bash
+# Several processes with GPUs, which are emulated here, send to each other by NCCL, which is
+# too: losses are those of one process, bit for bit, whatever the timing; what was issued is
+# in an order that cannot deadlock, and the checker knows one that can.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/emulated.sh
+source "$SLUICE_SOURCE/tests/support/emulated.sh"
+order=$SLUICE_BUILD/tests/nccl_order
+seed=${1:-$RANDOM}
+echo "seed $seed"
+
+model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3
+       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+run() { # report options...
+  local report=$1
+  shift
+  timeout 60 "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" \
+    "${model[@]}" || fail "$*: status $?"
+}
+
+# ---- losses and order -----------------------------------------------------------------
+
+# check NAME PROCESSES GPUS options...: a run that is recorded.
+check() {
+  local name=$1 processes=$2 gpus=$3
+  shift 3
+  seed=$((seed + 1))
+  mkdir "$work/$name.record"
+  SLUICE_EMULATED_SEED=$seed SLUICE_EMULATED_GPUS=$gpus SLUICE_EMULATED_RECORD=$work/$name.record \
+    run "$name" --devices cuda -n "$processes" "$@"
+  "$order" "$work/$name.record"/* >"$work/out" || fail "$name: $(cat "$work/out")"
+  echo "$name: $(cat "$work/out")"
+}
+
+run one --devices cuda
+check two 2 2 --stages 2
+same one two
+check three 3 3 --stages 3 --schedule zb-h1 --jitter 200
+same one three
+check four 4 4 --stages 4 --schedule gpipe --jitter 100
+same one four
+# Under a sanitizer everything takes longer.
+if ! grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
+  check loop 2 2 --stages 2 --chunks 2 --schedule interleaved
+  same one loop
+  SLUICE_EMULATED_GPUS=4 run halves --devices cuda --stages 2 --data-parallel 2
+  check grid 2 4 --stages 2 --data-parallel 2
+  same halves grid
+fi
+
+# ---- when --------------------------------------------------------------------------------
+
+several=(--devices cuda -n 2 --stages 2)
+cd "$work"
+SLUICE_EMULATED_GPUS=1 run host "${several[@]}" # no GPU can be both ends
+same one host
+SLUICE_EMULATED_GPUS=2 run off "${several[@]}" --nccl off
+same one off
+SLUICE_EMULATED_NCCL=none SLUICE_EMULATED_GPUS=2 run none "${several[@]}"
+same one none
+status=0
+SLUICE_EMULATED_NCCL=none "$actorrun" "${several[@]}" --nccl on "${model[@]}" >out 2>&1 || status=$?
+((status == 2)) && grep -q "libnccl.so.2 was not found" out || fail "--nccl on: $status: $(cat out)"
+
+# ---- the checker ---------------------------------------------------------------------------
+
+# Breaks a record of the run "two" by an awk program, and it must be seen.
+plant() { # words of the checker, awk program
+  rm -rf planted
+  cp -r two.record planted
+  local first
+  first=$(ls planted | head -1)
+  awk -F'\t' -v OFS='\t' "$2" "two.record/$first" >"planted/$first"
+  cmp -s "two.record/$first" "planted/$first" && fail "nothing was planted: $2"
+  if "$order" planted/* >out; then fail "not seen: $2"; fi
+  grep -q "$1" out || fail "$2: $(cat out)"
+}
+plant "not the next number" '{ n += $1 == last || NR == 1; last = NR == 1 ? $1 : last }
+                             $1 == last && n == 2 { held = $0; next } { print }
+                             $1 == last && n == 3 && held { print held; held = "" }'
+plant "another size" 'NR == 4 { $6++ } { print }'
+plant "nobody meets it" 'NR > 1 { print held } { held = $0 }'
+plant "under way" 'NR == 6 { $10 = 1 } { print }'
+plant "two threads" 'NR % 2 { $8++ } { print }'
+plant "another stream" 'NR == 8 { $9 = "0x1" } { print }'
+printf '%s\n' $'a\t0\t0\tsend\t1\t4\t1\t1\ts\t0' $'b\t1\t0\trecv\t0\t4\t1\t1\ts\t0' >left
+printf '%s\n' $'b\t0\t1\tsend\t1\t4\t1\t2\ts\t0' $'a\t1\t1\trecv\t0\t4\t1\t2\ts\t0' >right
+if "$order" left right >out; then fail "a circle was not seen"; fi
+grep -q "waits in a circle" out || fail "a circle: $(cat out)"

@@ -1,0 +1,28 @@
+#!/bin/bash
+# A process with GPUs that dies, or stalls, or whose NCCL fails, while lanes are made or in the
+# middle, ends the job within seconds with its name. GPUs and NCCL are emulated.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/emulated.sh
+source "$SLUICE_SOURCE/tests/support/emulated.sh"
+model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3
+       --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+cd "$work"
+
+# fault WHERE TEXT: the run fails within seconds, and says so.
+fault() {
+  local status=0 begin=$SECONDS
+  SLUICE_EMULATED_FAULT=$1 SLUICE_EMULATED_GPUS=3 SLUICE_NCCL_SECONDS=1 timeout 30 \
+    "$actorrun" --microbatches 2 --steps 2 --quiet --devices cuda -n 3 --stages 3 "${model[@]}" \
+    >out 2>&1 || status=$?
+  ((status == 1)) || fail "$1: status $status: $(cat out)"
+  grep -q "$2" out || fail "$1: no '$2' in: $(cat out)"
+  ((SECONDS - begin < 12)) || fail "$1: it took $((SECONDS - begin)) s"
+}
+fault 1:kill@init "process 1 was killed"
+fault 1:kill@9 "process 1 was killed"
+fault 1:stall@init "NCCL from process . (GPU .) to process . (GPU .): process [012] has not met it"
+fault 1:error@init "NCCL from .*process 1.*remote error"
+fault 2:error@8 "NCCL from .*process 2.*remote error"
+fault 2:stall@8 "NCCL from process . (GPU .) to process . (GPU .): process [12] has"
+fault 2:hang@8 "process 2 has"

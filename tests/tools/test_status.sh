@@ -1,0 +1,93 @@
+#!/bin/bash
+# `actorrun status` tells how running jobs are: one process or several, asked through any
+# of them; who does not answer is silent and holds nobody up; what is left of dead runs is
+# cleared away.
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
+       --data "$reference/tokens.u16")
+job=(--stages 4 --microbatches 8 --steps 1000000 --quiet "${patient[@]}")
+sockets=$work/sluice-$(id -u)
+status() { "$actorrun" status "$@" >"$work/out" 2>"$work/err"; }
+
+# until_says TEXT ARGUMENTS...: asks until the answer has a line like that, and nobody is
+# too busy to answer.
+until_says() {
+  local text=$1
+  shift
+  for _ in $(seq 100); do
+    status "$@" && grep -q -- "$text" "$work/out" && ! grep -q " silent\|silent\":.true" "$work/out" &&
+      return
+    sleep 0.1
+  done
+  fail "status $*: no \"$text\": $(cat "$work/out" "$work/err")"
+}
+says() { grep -q -- "$1" "$work/out" || fail "no \"$1\": $(cat "$work/out")"; }
+refuse() { # text arguments...
+  local text=$1 got=0
+  shift
+  status "$@" || got=$?
+  ((got == 2)) || fail "status $*: exit $got"
+  grep -q -- "$text" "$work/err" || fail "status $*: $(cat "$work/err")"
+}
+
+status
+says "no job of this user"
+refuse "no run of this user with process id 1 " 1
+refuse "one: not a process id" one
+refuse "Usage: actorrun status" --all
+
+"$actorrun" "${job[@]}" --checkpoint "$work/run" --every 5 "${model[@]}" &
+alone=$!
+to_end+=("$alone")
+until_says "checkpoint of step [0-9]*[05] in $work/run" "$alone"
+says "^$alone  gpt  1f1b, 4 devices$"
+says "^step [0-9]*/1000000  loss [0-9.]*  [0-9]* tokens/s  bubble [0-9]* %$"
+says "^running for .* left; "
+says "^ *0  .* $alone  cpu:0 .. cpu:3 "
+for device in 0 1 2 3; do says "^cpu:$device  .* \(runs\|waits\|ready\) .* [0-9]*\.[0-7]"; done
+
+"$actorrun" -n 4 --schedule zb-h1 "${job[@]}" "${model[@]}" >"$work/log" 2>&1 &
+launcher=$!
+to_end+=("$launcher")
+# Through the launcher, then through each of them.
+until_says "^step .*loss" "$launcher"
+says "gpt  zb-h1, 4 devices in 4 processes, started by actorrun"
+pids=$(sed -nE 's/^ *[0-3]  [^ ]+ +([0-9]+)  cpu:.*/\1/p' "$work/out")
+[[ $(wc -w <<<"$pids") == 4 ]] || fail "not four processes: $(cat "$work/out")"
+for pid in $pids; do until_says "^$pid  gpt  zb-h1" "$pid"; done
+until_says '"left_seconds":' --json "$launcher"
+says '"sent_bytes":.[1-9]'
+[[ $(grep -c '"steps_begun"' "$work/out") == 4 ]] || fail "--json: $(cat "$work/out")"
+for key in model schedule step loss loss_hex tokens_per_second bubble left_seconds plan_hash; do
+  says "^.\"$key\":"
+done
+
+# Two jobs, each once.
+until_says "^[0-9]*  gpt  zb-h1"
+[[ $(grep -c "gpt" "$work/out") == 2 ]] || fail "not two jobs: $(cat "$work/out")"
+until_says '"jobs":' --json
+
+# A process that is stopped is silent.
+read -r -a four <<<"$(tr '\n' ' ' <<<"$pids")"
+for _ in 1 2 3 4 5; do
+  kill -STOP "${four[2]}"
+  status "${four[1]}" || :
+  kill -CONT "${four[2]}"
+  grep -q "process 2 is silent" "$work/out" && break
+  sleep 1
+done
+says "process 2 is silent"
+says "^ *2 .*cpu:2 .*silent"
+
+# What dead runs leave behind is cleared away.
+kill -9 "$alone"
+wait "$alone" || :
+[[ -S $sockets/$alone ]] || fail "no socket was left behind"
+status
+[[ ! -e $sockets/$alone ]] || fail "a dead run's socket stays"
+if grep -q "1f1b" "$work/out"; then fail "a dead run is shown: $(cat "$work/out")"; fi
+refuse "no run of this user" "$alone"

@@ -1,0 +1,275 @@
+/* Trace files: what a run recorded is read back whole; foreign, newer, damaged
+ * and cut files are told apart and never crash the reader.
+ * labels: unthreaded */
+#include <sluice/sluice.h>
+
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/actors_plans.h"
+#include "base/base.h"
+#include "models/models.h"
+#include "tests/support/test.h"
+
+enum { STEPS = 3, MICROBATCHES = 2 };
+
+static char path[64];
+
+/* ---- a run to be traced: a small pipeline that computes nothing ---------------------- */
+
+static sl_args *args;
+static sl_graph *graph;
+static sl_lowered *lowered;
+static sl_runtime *rt;
+static const sl_plan *plan;
+
+static void make_run(void) {
+  char *words[] = {"--layers=2", "--width=32", "--heads=2", "--context=32", "--batch=2", "--data",
+                   NULL};
+  const char *source = getenv("SLUICE_SOURCE");
+  char *data = sli_format("%s/tests/reference/tokens.u16", source ? source : ".");
+  CHECK(!sl_args_create(sli_models[0]->options, &args), "%s", sl_detail());
+  for (int i = 0, used; i < 5; i++) CHECK(!sl_args_take(args, 1, words + i, &used), "%s", words[i]);
+  CHECK(!sl_args_set(args, "data", data), "%s", sl_detail());
+  graph = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES, .pieces = 1});
+  CHECK(!sli_models[0]->build(graph, args), "%s", sl_detail());
+  sl_lower_options options = {.stages = 2, .chunks = 1, .devices = {.kind = "timed"},
+                              .cost = {.F = 1, .B = 2}};
+  CHECK(!sl_lower(graph, &options, &lowered), "%s", sl_detail());
+  plan = sl_lowered_plan(lowered);
+  sl_runtime_options run = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
+  CHECK(!sl_runtime_create(plan, &run, &rt), "%s", sl_detail());
+  CHECK(!sl_runtime_run(rt, STEPS), "%s", sl_detail());
+  free(data);
+}
+
+static void end_run(void) {
+  sl_runtime_destroy(rt);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(graph);
+  sl_args_destroy(args);
+}
+
+/* ---- claims ------------------------------------------------------------------------------ */
+
+/* The plan as text, without its programs. */
+static char *plan_text(const sl_plan *from) {
+  sl_plan p = *from;
+  p.actors = memcpy(sli_calloc((size_t)p.nactors, sizeof *p.actors), from->actors,
+                    (size_t)p.nactors * sizeof *p.actors);
+  for (int32_t i = 0; i < p.nactors; i++) p.actors[i].program = NULL;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  sl_plan_print(&p, out);
+  fclose(out);
+  free(p.actors);
+  return text;
+}
+
+static void check_plan(const sl_plan *ran, const sl_plan *read) {
+  char *a = plan_text(ran), *b = plan_text(read);
+  CHECK(!strcmp(a, b), "the plan in the file is the one that ran:\n%s\n%s", a, b);
+  free(a);
+  free(b);
+  for (int32_t i = 0; i < ran->nregs; i++) {
+    const sl_register *x = &ran->regs[i], *y = &read->regs[i];
+    CHECK(x->kept == y->kept && x->quota_most == y->quota_most && x->activation == y->activation &&
+              x->producer == y->producer && x->nconsumers == y->nconsumers &&
+              x->slot_stride == y->slot_stride && x->shares == y->shares && x->over == y->over,
+          "register %s", x->name);
+  }
+  for (int32_t i = 0; i < ran->nactors; i++)
+    CHECK(ran->actors[i].seconds == read->actors[i].seconds, "actor %s", ran->actors[i].name);
+}
+
+static void what_ran_is_read_back(void) {
+  CHECK(!sl_trace_write(path, plan, rt, SL_CLOCK_VIRTUAL), "%s", sl_detail());
+  sl_trace *t;
+  CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
+  CHECK(t->version == SL_TRACE_VERSION && t->plan_hash == plan->hash && t->steps == STEPS &&
+            t->clock == SL_CLOCK_VIRTUAL && t->plan->microbatches == MICROBATCHES &&
+            t->plan->pieces == 1 && !t->dropped && !t->truncated && !t->damaged,
+        "the facts of the run");
+  check_plan(plan, t->plan);
+  CHECK(t->nsteps == STEPS, "it has the steps");
+  uint64_t firings = 0;
+  for (size_t i = 0; i < t->nsteps; i++) {
+    CHECK(t->step[i].step == (int64_t)i && t->step[i].end_ns >= t->step[i].start_ns, "step %zu", i);
+    firings += t->step[i].firings;
+  }
+  CHECK(firings == t->nfirings, "the steps have all firings");
+  sl_trace_record *records;
+  uint64_t dropped;
+  size_t n = sl_runtime_trace(rt, &records, &dropped);
+  CHECK(n && n == t->nfirings, "%zu firings, %zu in the file", n, t->nfirings);
+  for (size_t i = 0; i < n; i++) {
+    const sl_trace_record *a = &records[i], *b = &t->firings[i].record;
+    CHECK(a->start_ns == b->start_ns && a->end_ns == b->end_ns && a->firing == b->firing &&
+          a->actor == b->actor && a->wait == b->wait, "firing %zu", i);
+    sl_tick tick = sl_plan_tick(plan, a->actor, a->firing);
+    const sl_tick *got = &t->firings[i].tick;
+    CHECK(tick.number == got->number && tick.step == got->step &&
+          tick.microbatch == got->microbatch && tick.piece == got->piece, "its tick");
+  }
+  free(records);
+  sl_trace_destroy(t);
+}
+
+static unsigned char *read_all(size_t *count) {
+  FILE *file = fopen(path, "rb");
+  unsigned char *bytes = sli_calloc(1 << 20, 1);
+  *count = file ? fread(bytes, 1, 1 << 20, file) : 0;
+  CHECK(*count > 64 && *count < 1 << 20 && fclose(file) == 0, "the file was read");
+  return bytes;
+}
+
+static void write_all(const void *bytes, size_t count) {
+  FILE *file = fopen(path, "wb");
+  CHECK(file && fwrite(bytes, 1, count, file) == count && fclose(file) == 0, "cannot write %s",
+        path);
+}
+
+static void check_refused(const void *bytes, size_t count, const char *word) {
+  write_all(bytes, count);
+  sl_trace *t;
+  CHECK(sl_trace_read(path, &t) == SL_E_INPUT, "%s: is refused", word);
+  CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), word), "%s: %s", word, sl_detail());
+}
+
+static void foreign_and_newer_files_are_told(const unsigned char *good, size_t count) {
+  unsigned char *bad = memcpy(sli_calloc(count, 1), good, count);
+  check_refused("", 0, "is not a Sluice trace");
+  check_refused("{\"steps\": []}", 13, "is not a Sluice trace");
+  bad[8] = 99; /* the version */
+  char *versions = sli_format("has version 99; this program reads version %d", SL_TRACE_VERSION);
+  check_refused(bad, count, versions);
+  free(versions);
+  unlink(path);
+  sl_trace *t;
+  CHECK(sl_trace_read(path, &t) == SL_E_INPUT && strstr(sl_detail(), "No such file"), "missing");
+  free(bad);
+}
+
+/* Cut anywhere: refused until the firings begin, and from there on read as far
+ * as it goes. */
+static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size_t count,
+                                                 size_t firings) {
+  size_t first = count - firings * 64, step = SLI_MAX(count / 500, (size_t)1);
+  for (size_t n = 8; n < count; n += step) {
+    write_all(good, n);
+    sl_trace *t = NULL;
+    sl_status status = sl_trace_read(path, &t);
+    CHECK(n >= first || status == SL_E_INPUT, "cut at %zu before the firings", n);
+    CHECK(n >= first || strstr(sl_detail(), "truncated"), "it says so: %s", sl_detail());
+    if (n < first) continue;
+    CHECK(!status && t->truncated && t->nfirings == (n - first) / 64, "cut at %zu", n);
+    sl_trace_destroy(t);
+  }
+}
+
+/* Makes the sections' hashes those of their bytes again: damage that a hash
+ * cannot see. */
+static void rehash(unsigned char *bytes, size_t count) {
+  uint32_t sections, section_bytes;
+  memcpy(&sections, bytes + 16, 4);
+  memcpy(&section_bytes, bytes + 20, 4);
+  for (uint32_t i = 0; i < sections && 64 + (i + 1) * 32 <= count && section_bytes == 32; i++) {
+    uint32_t item_bytes;
+    uint64_t items, offset;
+    memcpy(&item_bytes, bytes + 64 + i * 32 + 4, 4);
+    memcpy(&items, bytes + 64 + i * 32 + 8, 8);
+    memcpy(&offset, bytes + 64 + i * 32 + 16, 8);
+    if (offset > count || !item_bytes || items > (count - offset) / item_bytes) continue;
+    uint64_t hash = sli_hash(SLI_HASH_SEED, bytes + offset, items * item_bytes);
+    memcpy(bytes + 64 + i * 32 + 24, &hash, 8);
+  }
+}
+
+static void random_damage_never_crashes(const unsigned char *good, size_t count, bool hidden) {
+  unsigned char *bad = sli_calloc(count, 1);
+  int opened = 0, noticed = 0, rounds = 3000;
+  srand(1);
+  for (int round = 0; round < rounds; round++) {
+    memcpy(bad, good, count);
+    size_t reach = rand() % 2 ? 600 : count;
+    for (int k = rand() % 4; k >= 0; k--)
+      bad[8 + (size_t)rand() % (reach - 8)] = (unsigned char)rand();
+    if (hidden) rehash(bad, count);
+    write_all(bad, count);
+    sl_trace *t;
+    if (sl_trace_read(path, &t)) continue;
+    opened++;
+    noticed += t->damaged || t->truncated;
+    for (size_t i = 0; i < t->nfirings; i++)
+      CHECK(strlen(t->plan->actors[t->firings[i].record.actor].name) < count, "a name ends");
+    sl_trace_destroy(t);
+  }
+  CHECK(opened && opened < rounds, "some damage matters, some does not: %d", opened);
+  CHECK(hidden || noticed, "damage to firings is noticed");
+  free(bad);
+}
+
+/* Flipping any one byte of the plan or the firings is noticed. */
+static void no_damage_goes_unnoticed(const unsigned char *good, size_t count) {
+  unsigned char *bad = memcpy(sli_calloc(count, 1), good, count);
+  uint64_t first;
+  memcpy(&first, good + 64 + 16, 8); /* of the first section: the strings */
+  for (size_t at = first; at < count; at += 1 + count / 700) {
+    bad[at] ^= 0x10;
+    write_all(bad, count);
+    sl_trace *t = NULL;
+    sl_status status = sl_trace_read(path, &t);
+    CHECK(status || t->damaged || good[at] == 0, "byte %zu", at);
+    if (!status) sl_trace_destroy(t);
+    bad[at] ^= 0x10;
+  }
+  free(bad);
+}
+
+/* Plans of every kind go through a file unchanged. */
+static void random_plans_are_read_back(void) {
+  for (uint64_t seed = 1; seed <= 40; seed++) {
+    random_plan *r = random_plan_create(seed, seed, QUEUES_TIMED);
+    const sl_plan *p = random_plan_get(r);
+    if (sl_plan_prove(p)) { /* not all of them can finish */
+      random_plan_destroy(r);
+      continue;
+    }
+    sl_runtime *run;
+    sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true, .trace_records = 16};
+    CHECK(!sl_runtime_create(p, &options, &run) && !sl_runtime_run(run, 2), "%s", sl_detail());
+    CHECK(!sl_trace_write(path, p, run, SL_CLOCK_VIRTUAL), "%s", sl_detail());
+    sl_trace *t;
+    CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
+    check_plan(p, t->plan);
+    CHECK(t->nfirings <= 16 && t->nfirings + t->dropped == sl_runtime_count(run).firings &&
+          !t->damaged, "the newest firings are there, and the others are counted");
+    sl_trace_destroy(t);
+    sl_runtime_destroy(run);
+    random_plan_destroy(r);
+  }
+}
+
+int main(void) {
+  const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* the faster one */
+  snprintf(path, sizeof path, "%s/sluice-test-%ld.trace", folder, (long)getpid());
+  make_run();
+  what_ran_is_read_back();
+  size_t count;
+  unsigned char *good = read_all(&count);
+  sl_trace *t;
+  CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
+  size_t firings = t->nfirings;
+  sl_trace_destroy(t);
+  foreign_and_newer_files_are_told(good, count);
+  a_cut_file_is_read_as_far_as_it_goes(good, count, firings);
+  random_damage_never_crashes(good, count, false);
+  random_damage_never_crashes(good, count, true);
+  no_damage_goes_unnoticed(good, count);
+  random_plans_are_read_back();
+  free(good);
+  end_run();
+  unlink(path);
+  return 0;
+}

@@ -1,0 +1,96 @@
+#!/bin/bash
+# What `cmake --install` lays down is complete: a program outside the tree
+# builds against it by CMake and by pkg-config, in C and in C++, and the
+# installed tools run, also after the whole tree has been moved.
+# labels: unthreaded
+set -euo pipefail
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+fail() { echo "$*" >&2; exit 1; }
+
+sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
+export CFLAGS=${sanitize:+-fsanitize=$sanitize} CXXFLAGS=${sanitize:+-fsanitize=$sanitize}
+
+cmake --install "$SLUICE_BUILD" --prefix "$scratch/first" >/dev/null
+mv "$scratch/first" "$scratch/prefix"
+prefix=$scratch/prefix
+config=$(find "$prefix" -name sluice.pc -printf '%h\n')
+[[ -n $config ]] || fail "sluice.pc is not installed"
+
+# ---- a program outside the tree -------------------------------------------------
+
+mkdir "$scratch/user"
+cat >"$scratch/user/user.c" <<'END'
+#include <stdio.h>
+#include <sluice/sluice.h>
+int main(void) {
+  sl_plan *plan = sl_plan_create(4, 1);
+  sl_device device = {0};
+  device.name = "null:0";
+  device.kind = "null";
+  sl_queue queue = {0};
+  queue.name = "null:0";
+  queue.device = sl_plan_add_device(plan, device);
+  queue.ops = &sl_queue_null;
+  queue.run_ahead = 1;
+  sl_actor actor = {0};
+  actor.name = "source";
+  actor.queue = sl_plan_add_queue(plan, queue);
+  actor.stage = actor.chunk = SL_NONE;
+  actor.ticks = sl_plan_map_each(plan);
+  actor.firings_per_step = 4;
+  actor.source = true;
+  sl_plan_add_actor(plan, actor);
+  sl_status status = sl_plan_finish(plan);
+  if (!status) status = sl_plan_prove(plan);
+  if (status) fprintf(stderr, "%s: %s\n", sl_status_text(status), sl_detail());
+  sl_plan_destroy(plan);
+  return sl_status_exit(status);
+}
+END
+sed 's/= {0}/= {}/' "$scratch/user/user.c" >"$scratch/user/user.cc"
+cat >"$scratch/user/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(User LANGUAGES C)
+find_package(Sluice 0.1 REQUIRED)
+add_executable(user user.c)
+target_link_libraries(user PRIVATE Sluice::sluice)
+END
+
+cmake -S "$scratch/user" -B "$scratch/user/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build "$scratch/user/build" >/dev/null
+"$scratch/user/build/user" || fail "the program that CMake built does not run"
+
+cmake -S "$SLUICE_SOURCE/examples/embed" -B "$scratch/embed" -DCMAKE_PREFIX_PATH="$prefix" \
+  >/dev/null
+cmake --build "$scratch/embed" >/dev/null
+"$scratch/embed/parity" >"$scratch/parity.log" || fail "the example does not run"
+
+export PKG_CONFIG_PATH=$config
+[[ $(pkg-config --modversion sluice) == 0.1.* ]] || fail "pkg-config does not know the version"
+read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
+libraries=$(pkg-config --variable=libdir sluice)
+export LD_LIBRARY_PATH=$libraries
+# shellcheck disable=SC2086
+cc $CFLAGS -Wall -Wextra -Werror "$scratch/user/user.c" "${flags[@]}" -o "$scratch/user/by_pc"
+"$scratch/user/by_pc" || fail "the program that pkg-config built does not run"
+if command -v c++ >/dev/null; then
+  # shellcheck disable=SC2086
+  c++ $CXXFLAGS -Wall -Wextra -Werror "$scratch/user/user.cc" "${flags[@]}" -o "$scratch/user/cc"
+  "$scratch/user/cc" || fail "the C++ program does not run"
+fi
+unset LD_LIBRARY_PATH
+
+# ---- the tools and the models ----------------------------------------------------
+
+for tool in actorrun actortrace; do
+  "$prefix/bin/$tool" --help >/dev/null || fail "the installed $tool does not run"
+done
+for model in gpt llama; do
+  [[ -s $prefix/share/sluice/models/$model.c ]] || fail "the model $model is not installed"
+done
+cp "$prefix/share/sluice/models/gpt.c" "$scratch/mine.c"
+"$prefix/bin/actorrun" --dry-run "$scratch/mine.c" --layers 1 --width 32 --heads 2 --context 16 \
+  --data "$SLUICE_SOURCE/tests/reference/text.txt" >/dev/null ||
+  fail "the installed actorrun does not compile a model"

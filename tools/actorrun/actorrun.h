@@ -1,0 +1,146 @@
+/* actorrun's parts: weights, progress, report, generation. */
+#ifndef SLUICE_TOOLS_ACTORRUN_H
+#define SLUICE_TOOLS_ACTORRUN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <sluice/sluice.h>
+
+#include "base/base.h"
+#include "tools/actorrun/processes.h"
+#include "tools/common/machine.h"
+#include "tools/common/plan.h"
+#include "tools/common/settings.h"
+
+extern const tool actorrun_tool;
+
+/* ---- weights ---------------------------------------------------------------------- */
+
+/* Reads all parameters of the model from a file. */
+sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
+sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                       processes *others);
+/* Copies values by name; both models have the same parameters. */
+sl_status weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
+                       sl_runtime *to_rt);
+
+/* ---- progress --------------------------------------------------------------------- */
+
+typedef struct step_record {
+  sl_step_report report;
+  uint64_t end_ns, cpu_ns; /* at its end; what the process had computed by then */
+} step_record;
+
+/* Written by on_step on a worker's thread while a run goes on, read there, by the main
+ * thread between runs, and by progress_now, for which `lock` is held while records and
+ * start change. */
+typedef struct progress {
+  int64_t steps;          /* of the whole run */
+  int64_t items;          /* per step */
+  const char *word;       /* what items are: "tokens" */
+  size_t memory_bytes;
+  const sl_runtime *rt;   /* asked how idle its devices were */
+  bool quiet, terminal;
+  uint64_t start_ns;      /* of the run */
+  uint64_t start_cpu_ns;
+  uint64_t drawn_ns;      /* when the last line was drawn */
+  bool line_open;         /* the terminal's cursor is on the live line */
+  size_t count, capacity;
+  step_record *records;   /* one per finished step */
+  pthread_mutex_t lock;
+} progress;
+
+/* How far a run is. */
+typedef struct progress_look {
+  int64_t done, steps;    /* of the whole run; done: -1 before the first step's end, and where
+                             nobody counts */
+  double loss, rate;      /* of the last step; items per second lately */
+  double step_seconds, elapsed_seconds;
+} progress_look;
+
+void progress_init(progress *p, int64_t steps, bool quiet);
+void progress_fini(progress *p);
+void progress_start(progress *p);
+/* The on_step of sl_lower_options; ctx is the progress. */
+void progress_step(void *ctx, const sl_step_report *report);
+/* Any thread, while the run goes on. */
+progress_look progress_now(progress *p);
+/* Leaves the live line, so that other text can follow. */
+void progress_close(progress *p);
+double progress_step_seconds(const progress *p, size_t index);
+/* Processor time of all threads during that step. */
+double progress_step_cpu_seconds(const progress *p, size_t index);
+
+/* ---- one run -------------------------------------------------------------------------- */
+
+typedef struct checkpoints checkpoints;
+typedef struct control control;
+
+typedef struct job {
+  settings *settings;
+  checkpoints *checkpoints;  /* of --checkpoint, or NULL */
+  sli_cluster cluster;       /* what started this process */
+  processes *processes;      /* NULL: there is only this one */
+  control *control;          /* NULL: no real clock */
+  machine machine;
+  planned made;
+  sl_lowered *lowered; /* of `made` */
+  const sl_plan *plan; /* of `made` */
+  sl_runtime *rt;
+  progress progress;
+  uint64_t process_start_ns; /* CLOCK_MONOTONIC */
+  uint64_t plan_ns;          /* build, lower, prove */
+  bool stopped;              /* by the user, before the last step */
+} job;
+
+/* ---- checkpoints ------------------------------------------------------------------------ */
+
+/* The directory of --checkpoint and, with --resume, what the run goes on from,
+ * which must have been made with the same options as far as results depend on
+ * them. *out is left alone without --checkpoint. All take NULL for that. */
+sl_status checkpoints_open(const settings *s, checkpoints **out);
+void checkpoints_close(checkpoints *c);
+/* The step the run begins with. */
+int64_t checkpoints_start(const checkpoints *c);
+/* The steps of the newest that this run goes on from or has written, 0: none. Any thread. */
+int64_t checkpoints_newest(const checkpoints *c);
+/* What the plan adds to the record beside each checkpoint. Before the run. */
+void checkpoints_describe(checkpoints *c, const job *j);
+/* Fills in all that the run goes on from. */
+sl_status checkpoints_load(const checkpoints *c, const sl_lowered *lowered, sl_runtime *rt);
+/* on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
+sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt);
+sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
+/* Writes the last one, unless that step's is there. Between runs; by all processes. */
+sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                             processes *others);
+
+struct cJSON;
+/* The values in force of a table of options, by name. */
+void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
+
+size_t job_memory_bytes(const sl_plan *plan);
+
+/* ---- predictions ------------------------------------------------------------------------ */
+
+/* What a step of the plan moves between devices: all together, and what the device that
+ * receives most of it does. */
+typedef struct moved_sum {
+  double all[SL_TRAFFIC_COUNT], most[SL_TRAFFIC_COUNT];
+} moved_sum;
+moved_sum moved_in_step(const job *j);
+
+/* Runs the plan on the virtual clock and prints its figures. */
+sl_status predict_plan(const job *j);
+/* The line about a step, and those about arithmetic and links, for the end of a run. */
+void print_step(const job *j, const sl_figures *figures);
+void print_modelled(const job *j, const sl_figures *figures);
+
+/* Writes --report. `failure`: the text of what ended the run early, or NULL. */
+sl_status report_write(const char *path, const job *j, const char *failure);
+
+/* Continues the prompt with the values that job holds, printing as it goes. */
+sl_status generate(const job *j);
+
+#endif

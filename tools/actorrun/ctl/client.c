@@ -1,0 +1,112 @@
+/* `actorrun ctl`, and how `actorrun status` asks: one line, and text until the end. */
+#include "tools/actorrun/ctl/client.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "base/base.h"
+#include "tools/actorrun/ctl/socket.h"
+
+sl_status client_pid(const char *word, pid_t *out) {
+  char *end;
+  errno = 0;
+  long pid = strtol(word, &end, 10);
+  if (errno || *end || end == word || pid <= 0 || pid > INT_MAX)
+    return sl_fail(SL_E_USAGE, "%s: not a process id", word);
+  *out = (pid_t)pid;
+  return SL_OK;
+}
+
+/* A descendant of a process that listens: `actorrun -n 4` starts those that run the
+ * job, and may itself have been started by what the user knows. */
+static sl_status connect_below(pid_t parent, int depth, int *out) {
+  char *path = sli_format("/proc/%ld/task/%ld/children", (long)parent, (long)parent);
+  FILE *children = depth ? fopen(path, "re") : NULL;
+  free(path);
+  int pid;
+  sl_status status = SL_E_INPUT;
+  while (children && status && fscanf(children, "%d", &pid) == 1)
+    if ((status = socket_connect(pid, out))) status = connect_below(pid, depth - 1, out);
+  if (children) fclose(children);
+  return status;
+}
+
+static sl_status connect_to(pid_t pid, int *out) {
+  if (!socket_connect(pid, out)) return SL_OK;
+  char *text = sli_strdup(sl_detail()); /* it is about the process that was asked for */
+  sl_status status = connect_below(pid, 4, out);
+  if (status) sl_fail(SL_E_INPUT, "%s", text);
+  free(text);
+  return status;
+}
+
+static char *read_all(FILE *stream) {
+  char *text = NULL, part[4096];
+  size_t bytes = 0;
+  FILE *all = open_memstream(&text, &bytes);
+  SLI_CHECK(all, "no memory for an answer");
+  for (size_t n; (n = fread(part, 1, sizeof part, stream));) fwrite(part, 1, n, all);
+  fclose(all);
+  return text;
+}
+
+/* The status that ends a program with this exit status. */
+static sl_status as_status(int exit_status) {
+  return exit_status == 2 ? SL_E_INPUT : exit_status == 3 ? SL_E_STUCK : SL_E_PEER;
+}
+
+sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
+  int fd, exit_status, used = 0;
+  sl_status status = connect_to(pid, &fd);
+  if (status) return status;
+  struct timeval patience = {seconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  FILE *stream = fdopen(fd, "r+");
+  SLI_CHECK(stream, "no stream for a socket");
+  fprintf(stream, "%s\n", request);
+  fflush(stream);
+  char *text = read_all(stream);
+  fclose(stream);
+  if (!*text) {
+    status = sl_fail(SL_E_PEER, "process %ld has not answered: it is stopped, or its run ends",
+                     (long)pid);
+  } else if (sscanf(text, "error %d %n", &exit_status, &used) == 1 && used) {
+    size_t n = strlen(text);
+    if (text[n - 1] == '\n') text[n - 1] = 0;
+    status = sl_fail(as_status(exit_status), "%s", text + used);
+  }
+  if (status) free(text);
+  else *out = text;
+  return status;
+}
+
+int client_main_ctl(int argc, char **argv) {
+  pid_t pid = 0;
+  if (argc < 2 || client_pid(argv[0], &pid)) {
+    fprintf(stderr, "Usage: actorrun ctl PID quota [NAME[@STAGE]=N]\n\n"
+                    "Shows or changes the quotas of a run while it goes on. Of several processes\n"
+                    "of a job it may be any one, or the actorrun that has started them; all make\n"
+                    "the change, or none.\n");
+    return 2;
+  }
+  char *request = sli_strdup(argv[1]), *answer;
+  for (int i = 2; i < argc; i++) {
+    char *longer = sli_format("%s %s", request, argv[i]);
+    free(request);
+    request = longer;
+  }
+  sl_status status = client_ask(pid, request, 10, &answer);
+  free(request);
+  if (status) {
+    fprintf(stderr, "actorrun: %s\n", sl_detail());
+    return sl_status_exit(status);
+  }
+  fputs(answer, stdout);
+  free(answer);
+  return 0;
+}

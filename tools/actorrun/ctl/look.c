@@ -1,0 +1,321 @@
+/* What a job tells of itself while it runs: each process of its part, and the one that
+ * was asked of all, as one JSON object. */
+#include <cjson/cJSON.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sluice/look.h>
+
+#include "tools/actorrun/ctl/server.h"
+
+enum { PATIENCE_MS = 800 }; /* a process that is silent for twice as long is lost */
+
+/* ---- a process's part ------------------------------------------------------------------- */
+
+/* Plain data; the bytes of a look at the run follow. */
+typedef struct part {
+  int64_t pid;
+  char host[64];
+  int64_t begun;         /* steps */
+  uint64_t firings;
+  uint64_t arena_bytes, resident_bytes;
+  processes_traffic traffic;
+  progress_look progress;
+  int64_t checkpoint;    /* steps of the newest, 0: none */
+} part;
+
+static uint64_t resident_bytes(void) {
+  unsigned long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (file && fscanf(file, "%*u %lu", &pages) != 1) pages = 0;
+  if (file) fclose(file);
+  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool is_here(const job *j, int32_t device) {
+  return !j->processes || j->plan->devices[device].process == j->settings->process;
+}
+
+static uint64_t arena_bytes(const job *j) {
+  uint64_t bytes = 0;
+  for (int32_t d = 0; d < j->plan->ndevices; d++)
+    if (is_here(j, d)) bytes += sl_device_bytes(&j->plan->devices[d]);
+  return bytes;
+}
+
+static void answer_look(job *j, const void *data, size_t bytes, FILE *out) {
+  (void)data, (void)bytes;
+  part p = {.pid = getpid(), .begun = sl_runtime_begun(j->rt), .arena_bytes = arena_bytes(j),
+            .firings = sl_runtime_fired(j->rt), .resident_bytes = resident_bytes(),
+            .progress = progress_now(&j->progress),
+            .checkpoint = checkpoints_newest(j->checkpoints)};
+  if (gethostname(p.host, sizeof p.host - 1)) strcpy(p.host, "?");
+  if (j->processes) p.traffic = processes_count_traffic(j->processes);
+  void *look;
+  size_t size = sl_runtime_look_export(j->rt, &look);
+  fwrite(&p, sizeof p, 1, out);
+  fwrite(look, size, 1, out);
+  free(look);
+}
+
+const question question_look = {"look", answer_look};
+
+/* ---- all parts as JSON --------------------------------------------------------------------- */
+
+static void add_number(cJSON *to, const char *name, double value) {
+  cJSON_AddNumberToObject(to, name, value);
+}
+
+static void add_device_names(cJSON *to, const job *j, int process) {
+  cJSON *names = cJSON_AddArrayToObject(to, "devices");
+  for (int32_t d = 0; d < j->plan->ndevices; d++)
+    if (!j->processes || j->plan->devices[d].process == process)
+      cJSON_AddItemToArray(names, cJSON_CreateString(j->plan->devices[d].name));
+}
+
+/* The mean of those of a process (-1: of all) that are known; null if none is. */
+static void add_bubble(cJSON *to, const job *j, const sl_look *look, int process) {
+  double sum = 0;
+  int n = 0;
+  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+    if (look->idle[d] < 0 || (process >= 0 && j->plan->devices[d].process != process)) continue;
+    sum += look->idle[d];
+    n++;
+  }
+  if (n) add_number(to, "bubble", sum / n);
+  else cJSON_AddNullToObject(to, "bubble");
+}
+
+static void add_process(cJSON *to, const job *j, const sl_look *look, int process,
+                        const sli_control_blob *answer) {
+  cJSON *one = cJSON_CreateObject();
+  cJSON_AddItemToArray(to, one);
+  add_number(one, "process", process);
+  cJSON_AddBoolToObject(one, "silent", !answer->data);
+  add_device_names(one, j, process);
+  if (!answer->data) return;
+  part p;
+  memcpy(&p, answer->data, sizeof p);
+  cJSON_AddStringToObject(one, "host", p.host);
+  add_number(one, "pid", (double)p.pid);
+  add_number(one, "steps_begun", (double)p.begun);
+  add_number(one, "firings", (double)p.firings);
+  add_bubble(one, j, look, j->processes ? process : -1);
+  add_number(one, "resident_bytes", (double)p.resident_bytes);
+  add_number(one, "arena_bytes", (double)p.arena_bytes);
+  if (!j->processes) return;
+  add_number(one, "sent_bytes", (double)p.traffic.sent_bytes);
+  add_number(one, "received_bytes", (double)p.traffic.received_bytes);
+  add_number(one, "control_sent", (double)p.traffic.control_sent);
+  add_number(one, "control_received", (double)p.traffic.control_received);
+}
+
+static void add_tick(cJSON *to, const job *j, const sl_tick *tick) {
+  add_number(to, "step", (double)tick->step + 1);
+  add_number(to, "microbatch", tick->microbatch);
+  if (j->plan->pieces > 1) add_number(to, "piece", tick->piece);
+}
+
+static const char *device_of(const job *j, int32_t actor) {
+  return j->plan->devices[j->plan->queues[j->plan->actors[actor].queue].device].name;
+}
+
+static int process_of(const job *j, int32_t actor) {
+  return j->plan->devices[j->plan->queues[j->plan->actors[actor].queue].device].process;
+}
+
+/* Where a chain of waiting ends: with an actor that runs, lacks nothing, is not known of,
+ * or that the chain has passed before. */
+static int32_t last_of_chain(const sl_look *look, int32_t actor, bool *circle) {
+  bool *seen = sli_calloc((size_t)look->plan->nactors, sizeof *seen);
+  *circle = false;
+  for (;;) {
+    int32_t running = look->queues[look->plan->actors[actor].queue].running;
+    if (running != SL_NONE) break;
+    seen[actor] = true;
+    sl_actor_wait next = sl_look_actor_wait(look, actor);
+    if (next.on == SL_NONE) break;
+    actor = next.on;
+    if ((*circle = seen[actor])) break;
+  }
+  free(seen);
+  return actor;
+}
+
+static const char *state_of(const sl_look *look, int32_t actor) {
+  int32_t running = look->queues[look->plan->actors[actor].queue].running;
+  return running == SL_UNKNOWN ? "silent" : running == actor ? "runs"
+         : running == SL_NONE  ? "ready"  : "queues up";
+}
+
+static void add_chain_end(cJSON *to, const job *j, const sl_look *look, int32_t actor) {
+  bool circle;
+  int32_t last = last_of_chain(look, actor, &circle);
+  cJSON *end = cJSON_AddObjectToObject(to, "in_the_end");
+  cJSON_AddStringToObject(end, "actor", j->plan->actors[last].name);
+  cJSON_AddStringToObject(end, "device", device_of(j, last));
+  add_number(end, "process", process_of(j, last));
+  cJSON_AddStringToObject(end, "state", circle ? "circle" : state_of(look, last));
+}
+
+static void add_wait(cJSON *to, const job *j, const sl_look *look, const sl_actor_wait *wait) {
+  cJSON *w = cJSON_AddObjectToObject(to, "waits");
+  cJSON_AddStringToObject(w, "why", sl_wait_name(wait->why));
+  if (wait->reg != SL_NONE) {
+    cJSON_AddStringToObject(w, "register", j->plan->regs[wait->reg].name);
+    if (wait->why == SL_WAIT_CREDIT) add_number(w, "slots", look->slots[wait->reg]);
+  }
+  if (wait->on == SL_NONE) return;
+  cJSON_AddStringToObject(w, "on", j->plan->actors[wait->on].name);
+  cJSON_AddStringToObject(w, "device", device_of(j, wait->on));
+  add_number(w, "process", process_of(j, wait->on));
+  add_chain_end(w, j, look, wait->on);
+}
+
+/* The queue of a device's passes, or SL_NONE. */
+static int32_t pass_queue(const job *j, int32_t device) {
+  for (int32_t a = 0; a < j->plan->nactors; a++) {
+    const sl_actor *actor = &j->plan->actors[a];
+    if (j->plan->queues[actor->queue].device == device && actor->cls <= SL_CLASS_R)
+      return actor->queue;
+  }
+  return SL_NONE;
+}
+
+static void add_device(cJSON *to, const job *j, const sl_look *look, int32_t device) {
+  int32_t queue = pass_queue(j, device);
+  const sl_queue_look *q = &look->queues[SLI_MAX(queue, 0)];
+  cJSON *one = cJSON_CreateObject();
+  cJSON_AddItemToArray(to, one);
+  cJSON_AddStringToObject(one, "device", j->plan->devices[device].name);
+  add_number(one, "process", j->plan->devices[device].process);
+  bool silent = queue == SL_NONE || q->running == SL_UNKNOWN;
+  if (!silent && look->idle[device] >= 0) add_number(one, "bubble", look->idle[device]);
+  sl_actor_wait wait = {.actor = SL_NONE, .reg = SL_NONE, .on = SL_NONE};
+  if (!silent && q->running == SL_NONE) wait = sl_look_queue_wait(look, queue);
+  bool waits = wait.actor != SL_NONE && wait.why != SL_WAIT_NONE;
+  cJSON_AddStringToObject(one, "state", silent ? "silent" : q->running >= 0 ? "runs"
+                                        : waits ? "waits" : "ready");
+  if (silent) return;
+  add_number(one, "seconds", q->seconds);
+  int32_t actor = q->running >= 0 ? q->running : wait.actor;
+  if (actor == SL_NONE) return;
+  sl_tick tick = sl_plan_tick(j->plan, actor, look->fired[actor]);
+  cJSON_AddStringToObject(one, "actor", j->plan->actors[actor].name);
+  add_tick(one, j, &tick);
+  if (waits) add_wait(one, j, look, &wait);
+}
+
+/* Steps that all actors known of have completed, but for those that sit steps out. */
+static int64_t steps_done(const sl_look *look) {
+  int64_t least = INT64_MAX;
+  for (int32_t i = 0; i < look->plan->nactors; i++) {
+    const sl_actor *a = &look->plan->actors[i];
+    if (a->every <= 1 && look->fired[i] >= 0)
+      least = SLI_MIN(least, look->fired[i] / a->firings_per_step);
+  }
+  return least == INT64_MAX ? 0 : least;
+}
+
+static void add_progress(cJSON *to, const job *j, const sl_look *look,
+                         const sli_control_blob *first) {
+  part p = {.progress = {.done = -1, .steps = j->progress.steps}};
+  if (first->data) memcpy(&p, first->data, sizeof p);
+  const progress_look *l = &p.progress;
+  int64_t done = l->done < 0 ? steps_done(look) : l->done;
+  if (first->data) add_number(to, "step", (double)done);
+  add_number(to, "steps", (double)l->steps);
+  if (l->elapsed_seconds > 0) add_number(to, "elapsed_seconds", l->elapsed_seconds);
+  if (l->done < 0) return;
+  char hex[64];
+  snprintf(hex, sizeof hex, "%a", l->loss);
+  add_number(to, "loss", l->loss);
+  cJSON_AddStringToObject(to, "loss_hex", hex);
+  add_number(to, "step_seconds", l->step_seconds);
+  add_number(to, "tokens_per_second", l->rate);
+  cJSON_AddStringToObject(to, "items", j->progress.word);
+  add_number(to, "left_seconds", (double)(l->steps - l->done) * l->step_seconds);
+}
+
+static void add_checkpoint(cJSON *to, const job *j, const sli_control_blob *answers, int n) {
+  int64_t newest = 0;
+  for (int i = 0; i < n; i++) {
+    part p;
+    if (!answers[i].data) continue;
+    memcpy(&p, answers[i].data, sizeof p);
+    newest = SLI_MAX(newest, p.checkpoint);
+  }
+  const char *directory = settings_text(j->settings, "checkpoint");
+  if (!directory) return;
+  cJSON *checkpoint = cJSON_AddObjectToObject(to, "checkpoint");
+  cJSON_AddStringToObject(checkpoint, "directory", directory);
+  if (newest) add_number(checkpoint, "step", (double)newest);
+}
+
+static cJSON *describe(const job *j, const sl_look *look, const sli_control_blob *answers, int n) {
+  char hash[32];
+  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->plan->hash);
+  cJSON *root = cJSON_CreateObject();
+  add_number(root, "pid", getpid());
+  cJSON_AddStringToObject(root, "model", j->settings->model->name);
+  cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
+  if (j->cluster.starter) cJSON_AddStringToObject(root, "starter", j->cluster.starter);
+  if (j->processes) cJSON_AddStringToObject(root, "job", j->cluster.job);
+  cJSON_AddStringToObject(root, "plan_hash", hash);
+  add_progress(root, j, look, &answers[0]);
+  add_bubble(root, j, look, -1);
+  add_checkpoint(root, j, answers, n);
+  cJSON *processes = cJSON_AddArrayToObject(root, "processes");
+  for (int i = 0; i < n; i++) add_process(processes, j, look, i, &answers[i]);
+  cJSON *devices = cJSON_AddArrayToObject(root, "devices");
+  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, look, d);
+  return root;
+}
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+/* An answer that is none is silence. */
+static void read_answers(sli_control_blob *answers, int n, sl_look *look) {
+  for (int i = 0; i < n; i++) {
+    sli_control_blob *a = &answers[i];
+    if (!a->data) continue;
+    bool good = a->bytes > sizeof(part) && !sl_look_import(look, (char *)a->data + sizeof(part),
+                                                           a->bytes - sizeof(part));
+    if (good) continue;
+    free(a->data);
+    a->data = NULL;
+  }
+}
+
+/* This process needs nobody to tell it about itself. */
+static void answer_for_self(job *j, sli_control_blob *own) {
+  char *text = NULL;
+  if (own->data) return;
+  FILE *out = open_memstream(&text, &own->bytes);
+  SLI_CHECK(out, "no memory for an answer");
+  answer_look(j, NULL, 0, out);
+  fclose(out);
+  own->data = text;
+}
+
+sl_status request_status(control *c, job *j, const char *text, FILE *out) {
+  if (*text) return sl_fail(SL_E_USAGE, "status %s: status alone is known", text);
+  int n = control_processes(j);
+  sli_control_blob *answers = control_ask(c, &question_look, NULL, 0, PATIENCE_MS);
+  answer_for_self(j, &answers[j->settings->process]);
+  sl_look *look = sl_look_create(j->plan);
+  read_answers(answers, n, look);
+  cJSON *root = describe(j, look, answers, n);
+  char *json = cJSON_PrintUnformatted(root);
+  SLI_CHECK(json, "no memory for an answer");
+  fprintf(out, "%s\n", json);
+  cJSON_free(json);
+  cJSON_Delete(root);
+  sl_look_destroy(look);
+  for (int i = 0; i < n; i++) free(answers[i].data);
+  free(answers);
+  return SL_OK;
+}

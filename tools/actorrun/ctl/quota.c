@@ -1,0 +1,103 @@
+/* Quotas, shown and changed while a run goes on.
+ *
+ * Every process of a job keeps the quotas of the whole plan and makes all changes, in
+ * the same order: so all prove the same plan, and take a change or refuse it alike.
+ * What a change means for registers of its own it does at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/actorrun/ctl/server.h"
+
+enum { PATIENCE_MS = 5000 };
+
+/* ---- a process's part ------------------------------------------------------------------- */
+
+static bool is_ours(const job *j, const sl_register *r) {
+  if (r->producer == SL_NONE || !r->quota_most) return false;
+  int32_t queue = j->plan->actors[r->producer].queue;
+  return !j->processes ||
+         j->plan->devices[j->plan->queues[queue].device].process == j->settings->process;
+}
+
+static void show_quotas(const job *j, FILE *out) {
+  for (int32_t i = 0; i < j->plan->nregs; i++) {
+    const sl_register *r = &j->plan->regs[i];
+    if (!is_ours(j, r)) continue;
+    int32_t quota = sl_runtime_quota(j->rt, i), slots = sl_runtime_slots(j->rt, i);
+    fprintf(out, "%-12s %d of at most %d slots", r->name, quota, r->quota_most);
+    if (slots > quota) fprintf(out, ", %d more until they come back", slots - quota);
+    fputc('\n', out);
+  }
+}
+
+/* What the change was for registers of this process: "act.b@1 3, fwd@0 5". */
+static void tell_changes(const job *j, const int32_t *before, FILE *out) {
+  const char *comma = "";
+  for (int32_t i = 0; i < j->plan->nregs; i++) {
+    if (!is_ours(j, &j->plan->regs[i]) || before[i] == sl_runtime_quota(j->rt, i)) continue;
+    fprintf(out, "%s%s %d", comma, j->plan->regs[i].name, sl_runtime_quota(j->rt, i));
+    comma = ", ";
+  }
+}
+
+static sl_status read_quota(const char *text, char name[64], sl_quota *out) {
+  sl_quota quota = {.name = name, .stage = SL_NONE};
+  int used = 0;
+  if (sscanf(text, "%63[a-z.]@%d=%d%n", name, &quota.stage, &quota.slots, &used) != 3 &&
+      (quota.stage = SL_NONE, sscanf(text, "%63[a-z.]=%d%n", name, &quota.slots, &used) != 2))
+    return sl_fail(SL_E_USAGE, "%s: not NAME=N or NAME@STAGE=N", text);
+  if (text[used]) return sl_fail(SL_E_USAGE, "%s: more than NAME@STAGE=N", text);
+  *out = quota;
+  return SL_OK;
+}
+
+/* The answer begins with the exit status of a refusal, or 0. */
+static void answer_quota(job *j, const void *data, size_t bytes, FILE *out) {
+  char name[64], *text = sli_calloc(1, bytes + 1);
+  if (bytes) memcpy(text, data, bytes);
+  sl_quota quota;
+  int32_t *before = sli_calloc((size_t)j->plan->nregs, sizeof *before);
+  for (int32_t i = 0; i < j->plan->nregs; i++) before[i] = sl_runtime_quota(j->rt, i);
+  sl_status status = SL_OK;
+  if (*text) status = read_quota(text, name, &quota);
+  if (*text && !status) status = sl_lowered_set_quota(j->lowered, j->rt, &quota);
+  fputc('0' + sl_status_exit(status), out);
+  if (status) fputs(sl_detail(), out);
+  else if (*text) tell_changes(j, before, out);
+  else show_quotas(j, out);
+  free(before);
+  free(text);
+}
+
+const question question_quota = {"quota", answer_quota};
+
+/* ---- all together ------------------------------------------------------------------------- */
+
+/* A refusal is everybody's: the first one's text tells it. */
+static sl_status check_answers(const sli_control_blob *answers, int n, const char *text) {
+  for (int i = 0; i < n; i++) {
+    const char *a = answers[i].data;
+    if (!a || *a == '0') continue;
+    return sl_fail(*a == '3' ? SL_E_STUCK : *a == '2' ? SL_E_USAGE : SL_E_IO, "%s", a + 1);
+  }
+  for (int i = 0; i < n; i++)
+    if (!answers[i].data)
+      return sl_fail(SL_E_PEER, "quota %s: process %d has not answered within %d s", text, i,
+                     PATIENCE_MS / 1000);
+  return SL_OK;
+}
+
+sl_status request_quota(control *c, job *j, const char *text, FILE *out) {
+  int n = control_processes(j);
+  sli_control_blob *answers = control_ask(c, &question_quota, text, strlen(text), PATIENCE_MS);
+  sl_status status = check_answers(answers, n, text);
+  if (!status && *text) fprintf(out, "%s\n", text);
+  for (int i = 0; i < n && !status; i++) {
+    const char *a = (const char *)answers[i].data + 1;
+    if (!*text) fputs(a, out);
+    else if (n > 1) fprintf(out, "process %d: %s\n", i, *a ? a : "nothing of its own");
+  }
+  for (int i = 0; i < n; i++) free(answers[i].data);
+  free(answers);
+  return status;
+}

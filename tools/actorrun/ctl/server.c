@@ -1,0 +1,278 @@
+/* The control of a run: its socket, and the thread that answers.
+ *
+ * A run listens on a Unix socket of its user, in a directory nobody else may enter;
+ * its name is the process id. A request is one line, the answer is text, and the
+ * connection ends: `quota act.b@1=3` changes a quota, `quota` shows all that can be
+ * changed, `status` tells how the run is.
+ *
+ * Where the job has several processes, a request becomes a question to all of them:
+ * the word "ask" goes to everybody, in one order everywhere, and "answer" comes back
+ * to whoever asked. The control plane's thread, on which words arrive, only puts them
+ * into a line; this thread takes them from there, also while it waits for something
+ * else, so two processes may ask each other at once. It is the only one that changes
+ * quotas. */
+#include "tools/actorrun/ctl/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/actorrun/ctl/socket.h"
+
+/* A word on its way from the control plane's thread. */
+typedef struct heard {
+  struct heard *next;
+  int from;
+  bool asks; /* else it answers */
+  size_t bytes;
+  char data[];
+} heard;
+
+/* What both words begin with. The question's text, or the answer, follows. */
+typedef struct asked {
+  uint64_t number; /* of the question, among those of who asks */
+  char word[16];
+} asked;
+
+struct control {
+  job *job;
+  pthread_t thread;
+  bool runs;
+  atomic_bool stop;
+  atomic_int listener;     /* -1: not yet */
+  int news;                /* an eventfd: words, a listener, or the end */
+  char path[108];
+  pthread_mutex_t lock;    /* over the line of words */
+  heard *first, **last;
+  int nheard;
+  /* The question under way. */
+  uint64_t number;
+  int nanswers;
+  sli_control_blob *answers; /* [processes], NULL: none is under way */
+};
+
+int control_processes(const job *j) { return j->processes ? processes_count(j->processes) : 1; }
+
+/* ---- words ------------------------------------------------------------------------------- */
+
+static void rouse(control *c) {
+  uint64_t one = 1;
+  if (write(c->news, &one, sizeof one) < 0) {} /* it is full: roused already */
+}
+
+/* On the control plane's thread. */
+static bool on_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
+  enum { MOST = 1024 };
+  control *c = ctx;
+  bool asks = !strcmp(word, "ask");
+  if (!asks && strcmp(word, "answer")) return false;
+  pthread_mutex_lock(&c->lock);
+  if (bytes >= sizeof(asked) && c->nheard < MOST) {
+    heard *h = sli_calloc(1, sizeof *h + bytes + 1);
+    h->from = from;
+    h->asks = asks;
+    h->bytes = bytes;
+    memcpy(h->data, data, bytes);
+    *c->last = h;
+    c->last = &h->next;
+    c->nheard++;
+  }
+  pthread_mutex_unlock(&c->lock);
+  rouse(c);
+  return true;
+}
+
+static heard *next_word(control *c) {
+  pthread_mutex_lock(&c->lock);
+  heard *h = c->first;
+  if (h) {
+    c->first = h->next;
+    c->nheard--;
+    if (!c->first) c->last = &c->first;
+  }
+  pthread_mutex_unlock(&c->lock);
+  return h;
+}
+
+static void make_answer(control *c, const question *q, const void *data, size_t bytes,
+                        sli_control_blob *out) {
+  char *text = NULL;
+  FILE *stream = open_memstream(&text, &out->bytes);
+  SLI_CHECK(stream, "no memory for an answer");
+  q->answer(c->job, data, bytes, stream);
+  fclose(stream);
+  out->data = text;
+}
+
+static void answer_word(control *c, const heard *h) {
+  static const question *const all[] = {&question_look, &question_quota};
+  asked a;
+  memcpy(&a, h->data, sizeof a);
+  for (size_t i = 0; i < SLI_COUNT(all); i++) {
+    if (strncmp(a.word, all[i]->word, sizeof a.word)) continue;
+    sli_control_blob answer;
+    make_answer(c, all[i], h->data + sizeof a, h->bytes - sizeof a, &answer);
+    char *data = sli_calloc(1, sizeof a + answer.bytes);
+    memcpy(data, &a, sizeof a);
+    memcpy(data + sizeof a, answer.data, answer.bytes);
+    processes_say(c->job->processes, h->from, "answer", data, sizeof a + answer.bytes);
+    free(answer.data);
+    free(data);
+  }
+}
+
+static void keep_answer(control *c, const heard *h) {
+  asked a;
+  memcpy(&a, h->data, sizeof a);
+  if (!c->answers || a.number != c->number || c->answers[h->from].data) return;
+  sli_control_blob *to = &c->answers[h->from];
+  to->bytes = h->bytes - sizeof a;
+  to->data = sli_calloc(1, to->bytes + 1);
+  memcpy(to->data, h->data + sizeof a, to->bytes);
+  c->nanswers++;
+}
+
+static void take_words(control *c) {
+  for (heard *h; (h = next_word(c)); free(h))
+    if (h->asks) answer_word(c, h);
+    else keep_answer(c, h);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Waits for a descriptor to become readable (-1: none) or for news, which it takes.
+ * False: the end, or the time is over. */
+static bool wait_for(control *c, int fd, uint64_t until_ns, bool *readable) {
+  uint64_t now = sli_now_ns(), drop;
+  if (atomic_load(&c->stop) || now >= until_ns) return false;
+  int ms = until_ns == UINT64_MAX ? -1 : (int)((until_ns - now) / 1000000) + 1;
+  struct pollfd fds[] = {{c->news, POLLIN, 0}, {fd, POLLIN, 0}};
+  if (poll(fds, 2, ms) < 0 && errno != EINTR) return false;
+  if ((fds[0].revents & POLLIN) && read(c->news, &drop, sizeof drop) < 0) {} /* nothing: fine */
+  take_words(c);
+  *readable = fd >= 0 && fds[1].revents;
+  return !atomic_load(&c->stop);
+}
+
+static void ask_others(control *c, const question *q, const void *data, size_t bytes,
+                       uint64_t until_ns) {
+  asked a = {.number = ++c->number};
+  strncpy(a.word, q->word, sizeof a.word - 1);
+  char *text = sli_calloc(1, sizeof a + bytes);
+  memcpy(text, &a, sizeof a);
+  if (bytes) memcpy(text + sizeof a, data, bytes);
+  processes_say(c->job->processes, -1, "ask", text, sizeof a + bytes);
+  free(text);
+  bool readable;
+  while (c->nanswers < control_processes(c->job) && wait_for(c, -1, until_ns, &readable)) {}
+}
+
+sli_control_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
+                              int ms) {
+  c->nanswers = 0;
+  c->answers = sli_calloc((size_t)control_processes(c->job), sizeof *c->answers);
+  if (!c->job->processes) make_answer(c, q, data, bytes, &c->answers[0]);
+  else ask_others(c, q, data, bytes, sli_now_ns() + (uint64_t)ms * 1000000u);
+  sli_control_blob *answers = c->answers;
+  c->answers = NULL;
+  return answers;
+}
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+/* What follows the word `request` in a line; NULL: it is another word. */
+static const char *after(const char *line, const char *request) {
+  size_t n = strlen(request);
+  if (strncmp(line, request, n) || (line[n] && line[n] != ' ')) return NULL;
+  return line + n + strspn(line + n, " ");
+}
+
+static void answer_line(control *c, char *line, FILE *out) {
+  line[strcspn(line, "\r\n")] = 0;
+  const char *text;
+  sl_status status;
+  if ((text = after(line, "quota"))) status = request_quota(c, c->job, text, out);
+  else if ((text = after(line, "status"))) status = request_status(c, c->job, text, out);
+  else status = sl_fail(SL_E_USAGE, "%s: quota and quota NAME[@STAGE]=N are known", line);
+  if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
+}
+
+/* Somebody who says nothing is not waited for long, who reads nothing even less. */
+static void converse(control *c, int fd) {
+  uint64_t until = sli_now_ns() + 2000000000u;
+  bool readable = false;
+  while (!readable && wait_for(c, fd, until, &readable)) {}
+  struct timeval patience = {0, 300000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  FILE *stream = readable ? fdopen(fd, "r+") : NULL;
+  if (!stream) {
+    close(fd);
+    return;
+  }
+  char line[256];
+  if (fgets(line, sizeof line, stream)) answer_line(c, line, stream);
+  fclose(stream);
+}
+
+static void *control_main(void *arg) {
+  control *c = arg;
+  bool readable = false;
+  for (;;) {
+    int listener = atomic_load(&c->listener);
+    if (!wait_for(c, listener, UINT64_MAX, &readable)) return NULL;
+    int fd = readable ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+    if (fd >= 0) converse(c, fd);
+  }
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+sl_status control_open(job *j, control **out) {
+  control *c = sli_calloc(1, sizeof *c);
+  c->job = j;
+  c->last = &c->first;
+  c->listener = -1;
+  pthread_mutex_init(&c->lock, NULL);
+  c->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  c->runs = c->news >= 0 && !pthread_create(&c->thread, NULL, control_main, c);
+  if (!c->runs) {
+    control_close(c);
+    return sl_fail(SL_E_MEMORY, "cannot start the control thread");
+  }
+  if (j->processes) processes_listen(j->processes, on_word, c);
+  *out = c;
+  return SL_OK;
+}
+
+sl_status control_listen(control *c) {
+  int listener;
+  sl_status status = socket_listen(c->path, &listener);
+  if (status) return status;
+  atomic_store(&c->listener, listener);
+  rouse(c);
+  return SL_OK;
+}
+
+void control_close(control *c) {
+  if (!c) return;
+  if (c->job->processes) processes_listen(c->job->processes, NULL, NULL);
+  atomic_store(&c->stop, true);
+  if (c->runs) {
+    rouse(c);
+    pthread_join(c->thread, NULL);
+  }
+  if (c->listener >= 0) {
+    close(c->listener);
+    unlink(c->path);
+  }
+  for (heard *h; (h = next_word(c)); free(h)) {}
+  if (c->news >= 0) close(c->news);
+  pthread_mutex_destroy(&c->lock);
+  free(c);
+}

@@ -1,0 +1,147 @@
+#include "tools/actorrun/ctl/status.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tools/actorrun/ctl/client.h"
+#include "tools/actorrun/ctl/socket.h"
+
+/* Longer than a process waits for the others of its job. */
+enum { PATIENCE_SECONDS = 3 };
+
+static status_style choose_style(void) {
+  struct winsize size;
+  bool terminal = isatty(STDOUT_FILENO);
+  bool known = terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col;
+  return (status_style){.width = known ? size.ws_col : terminal ? 80 : 0,
+                        .colour = terminal && !getenv("NO_COLOR")};
+}
+
+static sl_status ask(pid_t pid, cJSON **out) {
+  char *text;
+  sl_status status = client_ask(pid, "status", PATIENCE_SECONDS, &text);
+  if (status) return status;
+  *out = cJSON_Parse(text);
+  free(text);
+  if (*out) return SL_OK;
+  return sl_fail(SL_E_PEER, "process %ld has answered with something else", (long)pid);
+}
+
+static void print_json(const cJSON *json) {
+  char *text = cJSON_Print(json);
+  SLI_CHECK(text, "no memory for the answer");
+  puts(text);
+  cJSON_free(text);
+}
+
+/* Does one of the jobs have this process? They told of it on this very machine. */
+static bool is_told_of(const cJSON *jobs, pid_t pid) {
+  char host[64] = "";
+  gethostname(host, sizeof host - 1);
+  const cJSON *job, *process;
+  cJSON_ArrayForEach(job, jobs)
+    cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes")) {
+      const cJSON *where = cJSON_GetObjectItem(process, "host");
+      const cJSON *who = cJSON_GetObjectItem(process, "pid");
+      if (where && who && !strcmp(where->valuestring, host) && who->valuedouble == pid) return true;
+    }
+  return false;
+}
+
+static int count_silent(const cJSON *job) {
+  int n = 0;
+  const cJSON *process;
+  cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes"))
+    n += cJSON_IsTrue(cJSON_GetObjectItem(process, "silent"));
+  return n;
+}
+
+/* Adds a job, or what is told of one that is there already, if it is more. */
+static void add_job(cJSON *jobs, cJSON *job) {
+  const cJSON *name = cJSON_GetObjectItem(job, "job");
+  for (int i = 0; name && i < cJSON_GetArraySize(jobs); i++) {
+    cJSON *there = cJSON_GetArrayItem(jobs, i);
+    const cJSON *other = cJSON_GetObjectItem(there, "job");
+    if (!other || strcmp(other->valuestring, name->valuestring)) continue;
+    if (count_silent(job) < count_silent(there)) cJSON_ReplaceItemInArray(jobs, i, job);
+    else cJSON_Delete(job);
+    return;
+  }
+  cJSON_AddItemToArray(jobs, job);
+}
+
+/* All jobs that have a process here, each once; who does not answer is named. */
+static cJSON *ask_all(void) {
+  cJSON *jobs = cJSON_CreateArray(), *job;
+  pid_t *pids;
+  size_t n = socket_list(&pids);
+  for (size_t i = 0; i < n; i++) {
+    if (is_told_of(jobs, pids[i])) continue;
+    sl_status status = ask(pids[i], &job);
+    if (!status) add_job(jobs, job);
+    else if (status == SL_E_PEER) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  }
+  free(pids);
+  return jobs;
+}
+
+static void show_all(bool json) {
+  cJSON *jobs = ask_all();
+  status_style style = choose_style();
+  const cJSON *job;
+  if (json) {
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddItemToObject(root, "jobs", jobs);
+    print_json(root);
+    cJSON_Delete(root);
+    return;
+  }
+  if (!cJSON_GetArraySize(jobs)) printf("no job of this user runs on this machine\n");
+  cJSON_ArrayForEach(job, jobs) {
+    if (job != jobs->child) printf("\n");
+    status_show(job, false, &style, stdout);
+  }
+  cJSON_Delete(jobs);
+}
+
+static sl_status show_one(const char *word, bool json) {
+  pid_t pid;
+  cJSON *job;
+  sl_status status = client_pid(word, &pid);
+  if (!status) status = ask(pid, &job);
+  if (status) return status;
+  status_style style = choose_style();
+  if (json) print_json(job);
+  else status_show(job, true, &style, stdout);
+  cJSON_Delete(job);
+  return SL_OK;
+}
+
+static int help(FILE *out, int exit_status) {
+  fprintf(out, "Usage: actorrun status [--json] [PID]\n\n"
+               "Shows the running jobs of this user on this machine, or that of a process in\n"
+               "full: how far it is, its processes, and what each device runs or waits for.\n"
+               "PID may be any process of the job, or the actorrun that has started them.\n"
+               "--json: the same as one JSON object.\n");
+  return exit_status;
+}
+
+int status_main(int argc, char **argv) {
+  bool json = false;
+  const char *pid = NULL;
+  for (int i = 0; i < argc; i++) {
+    if (!strcmp(argv[i], "--json")) json = true;
+    else if (!strcmp(argv[i], "--help")) return help(stdout, 0);
+    else if (!pid && argv[i][0] != '-') pid = argv[i];
+    else return help(stderr, 2);
+  }
+  sl_status status = SL_OK;
+  if (pid) status = show_one(pid, json);
+  else show_all(json);
+  if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  return status ? sl_status_exit(status) : 0;
+}

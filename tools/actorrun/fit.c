@@ -1,0 +1,119 @@
+/* A plan that does not fit is made again with other options, one at a time and then several,
+ * and without a budget, to see what it takes: memory is known before anything is allocated, so
+ * there is no need to guess. */
+#include "tools/actorrun/fit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tools/common/plan.h"
+
+#define SECONDS_MOST 5
+
+/* NULL, NULL and 1 leave things as they are. */
+typedef struct remedy {
+  const char *recompute, *shard;
+  int times; /* as many microbatches */
+} remedy;
+
+static const remedy single[] = {{"selective", NULL, 1}, {"full", NULL, 1},      {NULL, NULL, 2},
+                                {NULL, NULL, 4},        {NULL, "optimizer", 1}, {NULL, "gradients", 1},
+                                {NULL, "parameters", 1}};
+static const remedy together[] = {{"selective", "parameters", 1}, {"full", "parameters", 1},
+                                  {"full", "parameters", 2},      {"full", "parameters", 4}};
+
+static int place_of(const char *word, const char *const *words) {
+  int i = 0;
+  while (words[i] && strcmp(words[i], word)) i++;
+  return i;
+}
+
+/* Does the word of an option save more than what was asked for? The strongest comes last. */
+static bool is_more(const settings *s, const char *option, const char *word) {
+  const char *const *words = settings_words(option);
+  return word && place_of(word, words) > place_of(sl_arg_text(s->run, option), words);
+}
+
+/* What of a remedy goes beyond what was asked for; false: nothing. */
+static bool adapt(const settings *s, remedy *r) {
+  if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
+  if (s->data_parallel == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
+  return r->recompute || r->shard || r->times > 1;
+}
+
+static size_t fullest_bytes(const sl_plan *plan) {
+  size_t most = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    most = SLI_MAX(most, plan->devices[d].room[SL_SPACE_DEVICE].arena_bytes);
+  return most;
+}
+
+/* What it takes; 0: it cannot be done. */
+static size_t bytes_with(const settings *s, const sl_lower_options *run, const remedy *r) {
+  settings t = *s;
+  sl_lower_options other = *run;
+  planned p;
+  other.recompute = r->recompute;
+  other.shard = r->shard;
+  other.sharing = NULL; /* nothing is shown */
+  t.microbatches *= r->times;
+  t.devices.budget_bytes = 0;
+  if (plan_make(&t, &other, &p)) return 0;
+  size_t bytes = fullest_bytes(p.plan);
+  plan_free(&p);
+  return bytes;
+}
+
+static char *describe(const settings *s, const remedy *r, size_t bytes) {
+  char many[32] = "", size[32];
+  if (r->times > 1) snprintf(many, sizeof many, "--microbatches %d ", s->microbatches * r->times);
+  return sli_format("%s%s%s%s%s%s%s(%s)", r->recompute ? "--recompute " : "",
+                    r->recompute ? r->recompute : "", r->recompute ? " " : "",
+                    r->shard ? "--shard " : "", r->shard ? r->shard : "", r->shard ? " " : "", many,
+                    sli_format_bytes(size, (double)bytes));
+}
+
+typedef struct trial {
+  const settings *s;
+  const sl_lower_options *run;
+  uint64_t until_ns;
+  FILE *fits;  /* those that do, one after another */
+  int nfits;
+  char *least; /* the one that takes least, and how much that is */
+  size_t least_bytes;
+} trial;
+
+static void try_one(trial *t, remedy r) {
+  if (!adapt(t->s, &r) || sli_now_ns() > t->until_ns) return;
+  size_t bytes = bytes_with(t->s, t->run, &r);
+  if (!bytes) return;
+  char *text = describe(t->s, &r, bytes);
+  if (bytes <= t->s->devices.budget_bytes) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
+  if (t->least && t->least_bytes <= bytes) {
+    free(text);
+    return;
+  }
+  free(t->least);
+  t->least = text;
+  t->least_bytes = bytes;
+}
+
+void fit_advise(const settings *s, const sl_lower_options *run) {
+  char *why = sli_strdup(sl_detail()), *text = NULL;
+  size_t size;
+  trial t = {.s = s, .run = run,
+             .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
+  t.fits = open_memstream(&text, &size);
+  SLI_CHECK(t.fits, "no memory for advice");
+  for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, single[i]);
+  for (size_t i = 0; i < SLI_COUNT(together) && !t.nfits; i++) try_one(&t, together[i]);
+  fclose(t.fits);
+  if (t.nfits) sl_fail(SL_E_BUDGET, "%s; these would fit: %s", why, text);
+  else if (t.least) sl_fail(SL_E_BUDGET, "%s; the least of what was tried is %s", why, t.least);
+  else sl_fail(SL_E_BUDGET, "%s", why);
+  free(t.least);
+  free(text);
+  free(why);
+}

@@ -1,0 +1,202 @@
+#include "tools/actorrun/launch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/control/control.h"
+#include "tools/actorrun/children.h"
+#include "tools/common/words.h"
+
+/* ---- what is asked for ------------------------------------------------------------------- */
+
+/* Options that the processes do not get. */
+static const char *const ours[] = {"processes", "restarts",      "nnodes",
+                                   "node-rank", "rdzv-endpoint", "rdzv-id"};
+
+static bool is_ours(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(ours); i++)
+    if (!strcmp(ours[i], name)) return true;
+  return false;
+}
+
+static int number(const settings *s, const char *name) { return (int)sl_arg_int(s->run, name); }
+
+sl_status launch_check(const settings *s) {
+  static const char *const need_place[] = {"nnodes", "node-rank", "rdzv-id"};
+  const char *endpoint = settings_text(s, "rdzv-endpoint");
+  for (size_t i = 0; i < SLI_COUNT(need_place); i++)
+    if (sl_arg_given(s->run, need_place[i], 0) && !endpoint)
+      return sl_fail(SL_E_USAGE, "--%s: where do the hosts meet? --rdzv-endpoint HOST:PORT says, "
+                     "with the host of --node-rank 0", need_place[i]);
+  if (number(s, "node-rank") >= number(s, "nnodes"))
+    return sl_fail(SL_E_USAGE, "--node-rank %d: with --nnodes %d it is between 0 and %d",
+                   number(s, "node-rank"), number(s, "nnodes"), number(s, "nnodes") - 1);
+  if (endpoint && sli_cluster_check_endpoint("--rdzv-endpoint", endpoint)) return SL_E_USAGE;
+  const char *id = settings_text(s, "rdzv-id");
+  if (id && strlen(id) >= sizeof((sli_cluster *)0)->job)
+    return sl_fail(SL_E_USAGE, "--rdzv-id %s: longer than %zu characters", id,
+                   sizeof((sli_cluster *)0)->job - 1);
+  return SL_OK;
+}
+
+int launch_lost_ms(const settings *s) {
+  return (int)(1000 * sl_arg_float(s->run, "heartbeat-timeout"));
+}
+
+/* The option that asks for other processes, or NULL. */
+static const char *who_asks(const settings *s) {
+  if (number(s, "processes") > 1) return "processes";
+  if (settings_text(s, "rdzv-endpoint")) return "rdzv-endpoint";
+  return number(s, "restarts") ? "restarts" : NULL;
+}
+
+/* What only looks at a plan looks at all of it, in one process. */
+static bool only_looks(const settings *s) {
+  return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") ||
+         s->clock == SL_CLOCK_VIRTUAL;
+}
+
+static sl_status refuse(const char *option, const sli_cluster *cluster) {
+  if (!strcmp(option, "restarts"))
+    return sl_fail(SL_E_USAGE, "--restarts: %s started this process and the %d others of its job, "
+                   "and only it could start them again", cluster->starter,
+                   cluster->nprocesses - 1);
+  return sl_fail(SL_E_USAGE, "--%s: this is process %d of the %d that %s has started", option,
+                 cluster->process, cluster->nprocesses, cluster->starter);
+}
+
+/* ---- words ------------------------------------------------------------------------------- */
+
+/* The command line of every process. */
+static sl_status make_words(const settings *s, bool again, words *out) {
+  char self[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) return sl_fail(SL_E_IO, "cannot tell which program this is: %s", strerror(errno));
+  words_add(out, "%.*s", (int)n, self);
+  for (const sl_option *o = s->options; o->name; o++)
+    if (!is_ours(o->name)) words_given(o, s->run, out);
+  if (again && settings_text(s, "checkpoint") && !sl_arg_flag(s->run, "resume"))
+    words_add(out, "--resume");
+  words_model(s, out);
+  return SL_OK;
+}
+
+/* ---- where they meet --------------------------------------------------------------------- */
+
+typedef struct meeting {
+  char endpoint[256], job[64], key[48];
+  int port; /* a socket bound to the endpoint's, to keep it; -1: none */
+} meeting;
+
+static void leave(meeting *m) {
+  if (m->port >= 0) close(m->port);
+  explicit_bzero(m, sizeof *m);
+}
+
+/* A port of this host for process 0 to listen at. Until then a socket of ours that is bound
+ * to it and does not listen keeps all others from getting it: the system gives such a port to
+ * nobody who asks for any, and process 0, which names it, gets it as both allow the address
+ * to be used again (socket(7), SO_REUSEADDR). */
+static sl_status take_port(meeting *m) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  int yes = 1;
+  m->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool good = m->port >= 0 &&
+              setsockopt(m->port, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+              bind(m->port, (struct sockaddr *)&address, size) == 0 &&
+              getsockname(m->port, (struct sockaddr *)&address, &size) == 0;
+  if (!good) return sl_fail(SL_E_IO, "no port for the processes to meet: %s", strerror(errno));
+  snprintf(m->endpoint, sizeof m->endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
+  return SL_OK;
+}
+
+/* On this host alone nobody else has to know anything. */
+static sl_status meet_here(meeting *m) {
+  sl_status status = take_port(m);
+  if (status) return status;
+  snprintf(m->job, sizeof m->job, "actorrun-%ld-%llx", (long)getpid(),
+           (unsigned long long)sli_now_ns());
+  sli_control_make_key(m->key);
+  return SL_OK;
+}
+
+static sl_status meet(const settings *s, meeting *m) {
+  const char *endpoint = settings_text(s, "rdzv-endpoint"), *id = settings_text(s, "rdzv-id");
+  if (!endpoint) return meet_here(m);
+  snprintf(m->endpoint, sizeof m->endpoint, "%s", endpoint);
+  snprintf(m->job, sizeof m->job, "%s", id ? id : endpoint);
+  return sli_cluster_key((const char *(*)(const char *))getenv, m->job, m->key);
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+static sl_status run_once(const settings *s, int incarnation, children_end *end) {
+  meeting m = {.port = -1};
+  words w = {0};
+  int count = number(s, "processes");
+  sl_status status = meet(s, &m);
+  if (!status) status = make_words(s, incarnation > 0, &w);
+  if (!status)
+    *end = children_run(&(children_options){.argv = w.items,
+                                            .count = count,
+                                            .first = count * number(s, "node-rank"),
+                                            .total = count * number(s, "nnodes"),
+                                            .endpoint = m.endpoint,
+                                            .job = m.job,
+                                            .key = m.key,
+                                            .incarnation = incarnation,
+                                            .stopped_ms = launch_lost_ms(s) + 500});
+  leave(&m);
+  words_fini(&w);
+  return status;
+}
+
+static void tell(const children_end *end) {
+  if (end->signal)
+    fprintf(stderr, "actorrun: process %d was killed by signal %d (%s)\n", end->culprit,
+            end->signal, strsignal(end->signal));
+  else if (end->stopped)
+    fprintf(stderr, "actorrun: process %d was stopped (SIGSTOP) and is killed\n", end->culprit);
+  else if (end->culprit >= 0 && !end->said)
+    fprintf(stderr, "actorrun: process %d ended with status %d\n", end->culprit, end->status);
+}
+
+/* The user's signal ends us as it would have ended a single process. */
+static void pass_on(const children_end *end) {
+  if (!end->killed && (!end->interrupted || end->signal != end->interrupted)) return;
+  signal(end->interrupted, SIG_DFL);
+  raise(end->interrupted);
+}
+
+static sl_status run_again_and_again(const settings *s, int *exit_status) {
+  int restarts = number(s, "restarts");
+  for (int incarnation = 0;; incarnation++) {
+    children_end end;
+    sl_status status = run_once(s, incarnation, &end);
+    if (status) return status;
+    pass_on(&end);
+    tell(&end);
+    *exit_status = end.status;
+    if (end.status != 1 || end.interrupted || incarnation == restarts) return SL_OK;
+    fprintf(stderr, "actorrun: starting again, %d of %d%s\n", incarnation + 1, restarts,
+            settings_text(s, "checkpoint") ? ", from the newest checkpoint" : "");
+  }
+}
+
+sl_status launch_run(const settings *s, const sli_cluster *cluster, bool *launched,
+                     int *exit_status) {
+  const char *option = who_asks(s);
+  *launched = false;
+  if (!option || only_looks(s)) return SL_OK;
+  if (cluster->nprocesses > 1) return refuse(option, cluster);
+  *launched = true;
+  return run_again_and_again(s, exit_status);
+}

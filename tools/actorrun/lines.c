@@ -1,0 +1,148 @@
+/* Lines of several processes on one terminal or in one file.
+ *
+ * Each line is written in one piece, so that none is torn. The first process speaks
+ * for the job and its lines stay as they are; others' begin with their number. Where
+ * the first one has a terminal as its standard output it writes there itself, a line
+ * that it draws again and again; what others say takes that line's place, and the
+ * next drawing comes below.
+ *
+ * A process that fails says why in a line "actorrun: ...". Often several say the same:
+ * a file that all need is missing, a lost process is noticed by all others. So those
+ * lines are kept to the end, and each text is shown once. */
+#include "tools/actorrun/lines.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+enum { LONGEST = 1 << 16 }; /* a longer line is cut */
+
+static const char failure[] = "actorrun: ";
+
+void lines_init(lines *l, int quiet) {
+  *l = (lines){.quiet = quiet, .live = isatty(STDOUT_FILENO)};
+}
+
+void lines_fini(lines *l) {
+  for (size_t i = 0; i < l->count; i++) free(l->kept[i].text);
+  free(l->kept);
+  *l = (lines){0};
+}
+
+/* A pipe of ours may not block and be full: then it is waited for. */
+static void write_all(int fd, const char *text, size_t n) {
+  while (n) {
+    ssize_t done = write(fd, text, n);
+    if (done < 0 && errno == EAGAIN) poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+    else if (done < 0 && errno != EINTR) return; /* nobody reads it */
+    else if (done > 0) text += done, n -= (size_t)done;
+  }
+}
+
+/* "[1,3] text\n", or "text\n" with who empty. */
+static void write_line(const lines *l, int to, const char *who, const char *text, size_t n,
+                       bool whole) {
+  const char *clear = l->live && isatty(to) ? "\r\033[K" : "";
+  char *line = sli_format("%s%s%s%s", *who ? clear : "", *who ? "[" : "", who, *who ? "] " : "");
+  size_t head = strlen(line);
+  line = sli_realloc(line, head + n + 1, 1);
+  memcpy(line + head, text, n);
+  line[head + n] = '\n';
+  write_all(to, line, head + n + whole);
+  free(line);
+}
+
+static void keep(lines *l, int process, const char *text, size_t n) {
+  SLI_GROW(l->kept, l->count, l->capacity);
+  l->kept[l->count++] = (kept_line){process, sli_format("%.*s", (int)n, text)};
+}
+
+/* `whole`: it ends with a newline, which is not part of the text. */
+static void pass_line(const stream *s, lines *l, const char *text, size_t n, bool whole) {
+  if (s->errors && n >= sizeof failure - 1 && !memcmp(text, failure, sizeof failure - 1)) {
+    keep(l, s->process, text, n);
+    return;
+  }
+  char who[16] = "";
+  if (s->process != l->quiet) snprintf(who, sizeof who, "%d", s->process);
+  write_line(l, s->to, who, text, n, whole || *who);
+}
+
+static void pass_lines(stream *s, lines *l) {
+  size_t from = 0;
+  for (char *end; (end = memchr(s->text + from, '\n', s->count - from));) {
+    size_t n = (size_t)(end - s->text) - from;
+    pass_line(s, l, s->text + from, n, true);
+    from += n + 1;
+  }
+  s->count -= from;
+  memmove(s->text, s->text + from, s->count);
+  if (s->count < LONGEST) return;
+  pass_line(s, l, s->text, s->count, false);
+  s->count = 0;
+}
+
+/* False at the end, or when there is nothing now. */
+static bool read_some(stream *s) {
+  if (!s->text) s->text = sli_calloc(1, s->capacity = 2 * LONGEST);
+  ssize_t n;
+  do n = read(s->from, s->text + s->count, s->capacity - s->count);
+  while (n < 0 && errno == EINTR);
+  if (n > 0) s->count += (size_t)n;
+  else if (!(n < 0 && errno == EAGAIN)) close(s->from), s->from = -1;
+  return n > 0;
+}
+
+void stream_pass(stream *s, lines *l) {
+  if (s->from < 0) return;
+  if (read_some(s)) pass_lines(s, l);
+  else if (s->from < 0) stream_end(s, l);
+}
+
+void stream_end(stream *s, lines *l) {
+  while (s->from >= 0 && read_some(s)) pass_lines(s, l);
+  if (s->from >= 0) close(s->from);
+  s->from = -1;
+  if (s->count) pass_line(s, l, s->text, s->count, false);
+  free(s->text);
+  s->text = NULL;
+  s->count = s->capacity = 0;
+}
+
+/* Who said the same as line i, "0,2"; empty if that was said before, or is not to be
+ * told: by the quiet process, alone or with others. */
+static bool tell_who(const lines *l, size_t i, char *who, size_t size) {
+  size_t used = 0;
+  bool quiet = false;
+  *who = 0;
+  for (size_t k = 0; k < i; k++)
+    if (!strcmp(l->kept[k].text, l->kept[i].text)) return false;
+  for (size_t k = i; k < l->count; k++) {
+    if (strcmp(l->kept[k].text, l->kept[i].text)) continue;
+    quiet |= l->kept[k].process == l->quiet;
+    if (used < size)
+      used += (size_t)snprintf(who + used, size - used, "%s%d", used ? "," : "",
+                               l->kept[k].process);
+  }
+  if (quiet) *who = 0;
+  return true;
+}
+
+void lines_show(lines *l) {
+  char who[128];
+  for (size_t i = 0; i < l->count; i++)
+    if (tell_who(l, i, who, sizeof who))
+      write_line(l, STDERR_FILENO, who, l->kept[i].text, strlen(l->kept[i].text), true);
+}
+
+bool lines_shared(const lines *l, int process) {
+  for (size_t i = 0; i < l->count; i++)
+    for (size_t k = 0; k < l->count && l->kept[i].process == process; k++)
+      if (l->kept[k].process != process && !strcmp(l->kept[k].text, l->kept[i].text)) return true;
+  return false;
+}

@@ -1,0 +1,71 @@
+/* What a plan would do on devices one may not have: --dry-run on the virtual clock, and the
+ * lines about links and arithmetic that follow every run on it. */
+#include <stdlib.h>
+
+#include "tools/actorrun/actorrun.h"
+
+moved_sum moved_in_step(const job *j) {
+  int32_t n = j->plan->ndevices;
+  uint64_t(*to)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)n, sizeof *to);
+  moved_sum sum = {0};
+  sl_lowered_moved(j->lowered, to);
+  for (int32_t d = 0; d < n; d++)
+    for (int t = 0; t < SL_TRAFFIC_COUNT; t++) {
+      sum.all[t] += (double)to[d][t] * sl_lowered_alike(j->lowered);
+      sum.most[t] = SLI_MAX(sum.most[t], (double)to[d][t]);
+    }
+  free(to);
+  return sum;
+}
+
+static void print_moved(const job *j) {
+  moved_sum sum = moved_in_step(j);
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++) {
+    char all[32], most[32];
+    sli_format_bytes(all, sum.all[t]);
+    sli_format_bytes(most, sum.most[t]);
+    if (sum.all[t] > 0 && t != SL_TRAFFIC_ASIDE)
+      printf("  %-8s links carry %s in a step, %s to one device at most\n",
+             sl_traffic_name((sl_traffic)t), all, most);
+  }
+}
+
+/* Memory of the device that has most. */
+static size_t most_memory(const sl_plan *plan) {
+  size_t most = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
+  return most;
+}
+
+void print_step(const job *j, const sl_figures *f) {
+  if (!(f->step_seconds > 0)) return;
+  printf("a step takes %.4g s (%.0f %s/s), bubble %.1f %%\n", f->step_seconds,
+         (double)j->made.items / f->step_seconds, j->made.word, 100 * f->bubble_fraction);
+}
+
+void print_modelled(const job *j, const sl_figures *f) {
+  if (!(f->step_seconds > 0)) return;
+  int alike = sl_lowered_alike(j->lowered);
+  int devices = j->plan->ndevices * alike;
+  double flops = sl_lowered_flops(j->lowered);
+  if (flops > 0)
+    printf("  passes compute %.4g flop in a step: %.4g Tflop/s a device\n", flops,
+           1e-12 * flops / f->step_seconds / devices);
+  print_moved(j);
+  if (alike > 1)
+    printf("  each device above stands for the %d of its stage, which are alike\n", alike);
+}
+
+sl_status predict_plan(const job *j) {
+  sl_figures f;
+  sl_status status = sl_plan_predict(j->plan, NULL, &f);
+  if (status) return status;
+  char memory[32];
+  sli_format_bytes(memory, (double)most_memory(j->plan));
+  printf("\n");
+  print_step(j, &f);
+  printf("  memory of a device: %s at most\n", memory);
+  print_modelled(j, &f);
+  free(f.devices);
+  return SL_OK;
+}

@@ -1,0 +1,134 @@
+/* Progress: on a terminal one line that is redrawn, elsewhere a line now and
+ * then. Both go to the standard output. */
+#include "tools/actorrun/actorrun.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINES = 20 };                                   /* of a whole run, not on a terminal */
+static const uint64_t redraw_ns = 50000000;            /* on a terminal */
+static const uint64_t silence_ns = UINT64_C(20000000000); /* longest, elsewhere */
+
+void progress_init(progress *p, int64_t steps, bool quiet) {
+  *p = (progress){.steps = steps, .quiet = quiet, .terminal = isatty(STDOUT_FILENO),
+                  .lock = PTHREAD_MUTEX_INITIALIZER};
+}
+
+void progress_fini(progress *p) {
+  free(p->records);
+  *p = (progress){0};
+}
+
+static uint64_t cpu_now_ns(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+void progress_start(progress *p) {
+  pthread_mutex_lock(&p->lock);
+  p->start_ns = p->drawn_ns = sli_now_ns();
+  p->start_cpu_ns = cpu_now_ns();
+  pthread_mutex_unlock(&p->lock);
+}
+
+double progress_step_seconds(const progress *p, size_t index) {
+  uint64_t before = index ? p->records[index - 1].end_ns : p->start_ns;
+  return (double)(p->records[index].end_ns - before) * 1e-9;
+}
+
+double progress_step_cpu_seconds(const progress *p, size_t index) {
+  uint64_t before = index ? p->records[index - 1].cpu_ns : p->start_cpu_ns;
+  return (double)(p->records[index].cpu_ns - before) * 1e-9;
+}
+
+/* Seconds of one of the last steps: ten of them and two seconds, if there are so
+ * many; the first step, which warms up, counts only while it is alone. */
+static double recent_step(const progress *p) {
+  size_t last = p->count - 1, first = last;
+  uint64_t end = p->records[last].end_ns;
+  while (first > 1 && (last - first < 10 || end - p->records[first - 1].end_ns < 2000000000u))
+    first--;
+  uint64_t begin = first ? p->records[first - 1].end_ns : p->start_ns;
+  return (double)(end - begin) * 1e-9 / (double)(last - first + 1);
+}
+
+static double recent_rate(const progress *p) {
+  double seconds = recent_step(p);
+  return seconds > 0 ? (double)p->items / seconds : 0;
+}
+
+progress_look progress_now(progress *p) {
+  progress_look look = {.steps = p->steps, .done = -1};
+  pthread_mutex_lock(&p->lock);
+  if (p->start_ns) look.elapsed_seconds = (double)(sli_now_ns() - p->start_ns) * 1e-9;
+  if (p->count) {
+    const step_record *last = &p->records[p->count - 1];
+    look.done = last->report.step + 1;
+    look.loss = last->report.loss;
+    look.step_seconds = recent_step(p);
+    look.rate = recent_rate(p);
+  }
+  pthread_mutex_unlock(&p->lock);
+  return look;
+}
+
+static int format_line(const progress *p, char *out, size_t bytes) {
+  const sl_step_report *r = &p->records[p->count - 1].report;
+  char memory[32];
+  sli_format_bytes(memory, (double)p->memory_bytes);
+  uint64_t before = p->count > 1 ? p->records[p->count - 2].end_ns : p->start_ns;
+  double bubble = p->rt ? sl_runtime_live_bubble(p->rt, before) : 0;
+  return snprintf(out, bytes,
+                  "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f %s/s  bubble %.0f %%  %s",
+                  (long long)r->step + 1, (long long)p->steps, r->loss, r->grad_norm,
+                  (double)r->lr, recent_rate(p), p->word, 100 * bubble, memory);
+}
+
+/* Never wider than the terminal: a line that wraps cannot be redrawn. */
+static void draw_terminal(progress *p) {
+  char line[256];
+  struct winsize size;
+  int width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+  int n = format_line(p, line, sizeof line);
+  printf("\r%.*s\033[K", SLI_MIN(n, width - 1), line);
+  fflush(stdout);
+  p->line_open = true;
+}
+
+static void draw_plain(progress *p) {
+  char line[256];
+  format_line(p, line, sizeof line);
+  printf("%s\n", line);
+  fflush(stdout);
+}
+
+static bool plain_line_due(const progress *p, int64_t step, uint64_t now) {
+  int64_t every = SLI_MAX(p->steps / LINES, 1);
+  return p->count == 1 || step + 1 == p->steps || (step + 1) % every == 0 ||
+         now - p->drawn_ns > silence_ns;
+}
+
+void progress_step(void *ctx, const sl_step_report *report) {
+  progress *p = ctx;
+  uint64_t now = sli_now_ns();
+  pthread_mutex_lock(&p->lock);
+  SLI_GROW(p->records, p->count, p->capacity);
+  p->records[p->count++] = (step_record){*report, now, cpu_now_ns()};
+  pthread_mutex_unlock(&p->lock);
+  if (p->quiet) return;
+  bool due = p->terminal ? now - p->drawn_ns > redraw_ns || report->step + 1 == p->steps
+                         : plain_line_due(p, report->step, now);
+  if (!due) return;
+  p->drawn_ns = now;
+  p->terminal ? draw_terminal(p) : draw_plain(p);
+}
+
+void progress_close(progress *p) {
+  if (p->line_open) printf("\n");
+  p->line_open = false;
+  fflush(stdout);
+}

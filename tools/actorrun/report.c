@@ -1,0 +1,259 @@
+/* --report: the run as one JSON object. */
+#include "tools/actorrun/actorrun.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "io/atomic.h"
+
+/* A NaN becomes null, as JSON has none. */
+static void add_number(cJSON *to, const char *name, double value) {
+  cJSON_AddNumberToObject(to, name, value);
+}
+
+void options_to_json(cJSON *to, const sl_option *options, const sl_args *args) {
+  for (const sl_option *o = options; o && o->name; o++) {
+    if (o->value == NULL && !sl_arg_given(args, o->name, 0)) continue;
+    switch (o->kind) {
+    case SL_OPTION_INT: add_number(to, o->name, (double)sl_arg_int(args, o->name)); break;
+    case SL_OPTION_FLOAT: add_number(to, o->name, sl_arg_float(args, o->name)); break;
+    case SL_OPTION_FLAG: cJSON_AddBoolToObject(to, o->name, sl_arg_flag(args, o->name)); break;
+    case SL_OPTION_TEXT:
+      cJSON_AddStringToObject(to, o->name, sl_arg_text(args, o->name));
+      break;
+    }
+  }
+}
+
+static void add_quota(void *ctx, const char *name, int stage, int slots) {
+  cJSON *quota = cJSON_CreateObject();
+  cJSON_AddStringToObject(quota, "name", name);
+  if (stage != SL_NONE) add_number(quota, "stage", stage);
+  add_number(quota, "slots", slots);
+  cJSON_AddItemToArray(ctx, quota);
+}
+
+static void add_step(cJSON *steps, const job *j, size_t index) {
+  const sl_step_report *r = &j->progress.records[index].report;
+  double seconds = progress_step_seconds(&j->progress, index);
+  char hex[64];
+  snprintf(hex, sizeof hex, "%a", r->loss);
+  cJSON *step = cJSON_CreateObject();
+  add_number(step, "step", (double)r->step);
+  add_number(step, "loss", r->loss);
+  cJSON_AddStringToObject(step, "loss_hex", hex);
+  add_number(step, "grad_norm", r->grad_norm);
+  add_number(step, "lr", (double)r->lr);
+  add_number(step, "seconds", seconds);
+  add_number(step, "cpu_seconds", progress_step_cpu_seconds(&j->progress, index));
+  add_number(step, "tokens_per_second",
+             seconds > 0 ? (double)j->progress.items / seconds : 0);
+  cJSON_AddItemToArray(steps, step);
+}
+
+/* Where nothing is computed there are no losses, but times all the same: a step
+ * ends with its last firing. */
+static void add_traced_steps(cJSON *steps, const job *j) {
+  int64_t count = sl_runtime_steps(j->rt);
+  uint64_t dropped = 0, *end = sli_calloc((size_t)count, sizeof *end);
+  sl_trace_record *records = NULL;
+  size_t n = sl_runtime_trace(j->rt, &records, &dropped);
+  for (size_t i = 0; i < n; i++) {
+    int64_t step = sl_plan_tick(j->plan, records[i].actor, records[i].firing).step;
+    if (step < count) end[step] = SLI_MAX(end[step], records[i].end_ns);
+  }
+  for (int64_t s = 0; s < count; s++) {
+    if (!end[s] || (s && !end[s - 1])) continue; /* older than the trace */
+    double seconds = (double)(end[s] - (s ? end[s - 1] : 0)) * 1e-9;
+    cJSON *step = cJSON_CreateObject();
+    add_number(step, "step", (double)s);
+    add_number(step, "seconds", seconds);
+    add_number(step, "tokens_per_second", seconds > 0 ? (double)j->progress.items / seconds : 0);
+    cJSON_AddItemToArray(steps, step);
+  }
+  free(records);
+  free(end);
+}
+
+static void add_device_figures(cJSON *to, const sl_device_figures *f) {
+  add_number(to, "busy_seconds", f->busy_seconds);
+  add_number(to, "span_seconds", f->span_seconds);
+  add_number(to, "bubble_fraction", f->bubble_fraction);
+  add_number(to, "peak_activations", f->peak_activations);
+}
+
+static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures *figures) {
+  cJSON *device = cJSON_CreateObject();
+  add_number(device, "device", d);
+  cJSON_AddStringToObject(device, "name", j->plan->devices[d].name);
+  add_device_figures(device, &figures->devices[d]);
+  cJSON *bytes = cJSON_AddObjectToObject(device, "peak_bytes");
+  for (int use = 0; use < SL_MEMORY_COUNT; use++)
+    add_number(bytes, sl_memory_name((sl_memory)use),
+               (double)sl_plan_memory(j->plan, d, (sl_memory)use));
+  add_number(bytes, "total", (double)sl_device_bytes(&j->plan->devices[d]));
+  cJSON_AddItemToArray(devices, device);
+}
+
+static void add_figures(cJSON *root, const job *j) {
+  sl_figures figures = sl_runtime_figures(j->rt);
+  add_number(root, "bubble_fraction", figures.bubble_fraction);
+  add_number(root, "step_seconds", figures.step_seconds);
+  add_number(root, "tokens_per_second",
+             figures.step_seconds > 0 ? (double)j->progress.items / figures.step_seconds : 0);
+  cJSON *devices = cJSON_AddArrayToObject(root, "devices");
+  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, &figures);
+  free(figures.devices);
+}
+
+/* The same figures from the virtual clock: with the durations of --profile or
+ * --cost, or else with those that this run has measured. A run on that clock is
+ * its own prediction. */
+static sl_status predict(const job *j, const double *seconds, sl_figures *out) {
+  bool itself = j->settings->clock == SL_CLOCK_VIRTUAL && !sl_arg_float(j->settings->run, "jitter");
+  if (!itself) return sl_plan_predict(j->plan, seconds, out);
+  *out = sl_runtime_figures(j->rt);
+  return SL_OK;
+}
+
+/* By the plan: what is moved, and what passes compute, on all devices together; and how many
+ * each of those that are listed stands for. */
+static void add_step_of_plan(cJSON *predicted, const job *j) {
+  moved_sum sum = moved_in_step(j);
+  add_number(predicted, "alike", sl_lowered_alike(j->lowered));
+  add_number(predicted, "flops_per_step", sl_lowered_flops(j->lowered));
+  cJSON *moved = cJSON_AddObjectToObject(predicted, "moved_bytes_per_step");
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
+    add_number(moved, sl_traffic_name((sl_traffic)t), sum.all[t]);
+}
+
+static void add_predicted(cJSON *root, const job *j) {
+  const settings *s = j->settings;
+  bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
+  double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
+  if (own) sl_runtime_durations(j->rt, seconds);
+  sl_figures figures;
+  sl_status status = predict(j, seconds, &figures);
+  free(seconds);
+  if (status) return;
+  cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
+  cJSON_AddStringToObject(predicted, "durations",
+                          own ? "measured" : s->profile ? "profile" : "modelled");
+  add_number(predicted, "bubble_fraction", figures.bubble_fraction);
+  add_number(predicted, "step_seconds", figures.step_seconds);
+  add_step_of_plan(predicted, j);
+  cJSON *devices = cJSON_AddArrayToObject(predicted, "devices");
+  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+    cJSON *device = cJSON_CreateObject();
+    add_number(device, "device", d);
+    add_device_figures(device, &figures.devices[d]);
+    cJSON_AddItemToArray(devices, device);
+  }
+  free(figures.devices);
+}
+
+/* What one call of every op takes, for --profile of later runs. */
+static void add_ops(cJSON *root, const job *j) {
+  cJSON *ops = cJSON_AddArrayToObject(root, "ops");
+  for (int32_t a = 0; a < j->plan->nactors; a++) {
+    const sl_program *program = j->plan->actors[a].program;
+    for (int c = 0; program && c < program->ncalls; c++) {
+      const sl_program_call *call = &program->calls[c];
+      if (!call->time || call->time->calls < 2) continue;
+      cJSON *op = cJSON_CreateObject();
+      cJSON_AddStringToObject(op, "name", call->name);
+      cJSON_AddStringToObject(op, "op", call->op->name);
+      add_number(op, "seconds",
+                 (double)call->time->ns * 1e-9 / (double)(call->time->calls - 1));
+      cJSON_AddItemToArray(ops, op);
+    }
+  }
+}
+
+/* By what it is moved for, of a step: over all devices, and to each. */
+static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *counts) {
+  int64_t steps = sl_runtime_steps(j->rt) - checkpoints_start(j->checkpoints);
+  if (steps < 1) return;
+  cJSON *moved = cJSON_AddObjectToObject(runtime, "moved_bytes_per_step");
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
+    add_number(moved, sl_traffic_name((sl_traffic)t),
+               (double)counts->moved_bytes[t] / (double)steps);
+  if (j->processes) add_number(runtime, "sent_bytes_per_step",
+                               (double)counts->sent_bytes / (double)steps);
+}
+
+static void add_runtime(cJSON *root, const job *j) {
+  sl_runtime_counts counts = sl_runtime_count(j->rt);
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  cJSON *runtime = cJSON_AddObjectToObject(root, "runtime");
+  add_number(runtime, "firings", (double)counts.firings);
+  add_number(runtime, "replayed_firings", (double)counts.replayed);
+  add_number(runtime, "messages", (double)counts.messages);
+  add_number(runtime, "wakes", (double)counts.wakes);
+  add_moved(runtime, j, &counts);
+  add_number(runtime, "plan_seconds", (double)j->plan_ns * 1e-9);
+  if (counts.first_firing_ns > j->process_start_ns)
+    add_number(runtime, "start_seconds",
+               (double)(counts.first_firing_ns - j->process_start_ns) * 1e-9);
+  add_number(runtime, "peak_resident_bytes", (double)usage.ru_maxrss * 1024);
+}
+
+static void add_pieces(cJSON *root, const job *j) {
+  const int64_t *lengths;
+  int pieces = sl_graph_pieces(j->made.graph, &lengths);
+  if (!lengths) return;
+  cJSON *array = cJSON_AddArrayToObject(root, "piece_lengths");
+  for (int k = 0; k < pieces; k++)
+    cJSON_AddItemToArray(array, cJSON_CreateNumber((double)lengths[k]));
+}
+
+static cJSON *make_report(const job *j, const char *failure) {
+  const settings *s = j->settings;
+  char hash[32];
+  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->plan->hash);
+  cJSON *root = cJSON_CreateObject();
+  cJSON_AddStringToObject(root, "model", s->model->name);
+  cJSON *options = cJSON_AddObjectToObject(root, "options");
+  options_to_json(options, s->options, s->run);
+  options_to_json(cJSON_AddObjectToObject(root, "model_options"), s->model->options,
+                  s->model_args);
+  cJSON_AddStringToObject(root, "plan_hash", hash);
+  cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
+  cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
+  cJSON_AddStringToObject(root, "products", sl_lowered_products(j->lowered));
+  cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
+  sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
+  add_pieces(root, j);
+  cJSON_AddStringToObject(root, "ended", failure ? "failed" : j->stopped ? "stopped" : "done");
+  if (failure) cJSON_AddStringToObject(root, "failure", failure);
+  add_number(root, "first_step", (double)checkpoints_start(j->checkpoints));
+  cJSON *steps = cJSON_AddArrayToObject(root, "steps");
+  for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
+  if (!j->progress.count) add_traced_steps(steps, j);
+  add_figures(root, j);
+  add_predicted(root, j);
+  add_ops(root, j);
+  add_runtime(root, j);
+  return root;
+}
+
+sl_status report_write(const char *path, const job *j, const char *failure) {
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  cJSON *root = make_report(j, failure);
+  char *text = cJSON_Print(root);
+  cJSON_Delete(root);
+  SLI_CHECK(text, "no memory for the report");
+  status = sli_atomic_write(&file, text, strlen(text));
+  if (!status) status = sli_atomic_write(&file, "\n", 1);
+  free(text);
+  if (status) {
+    sli_atomic_abandon(&file);
+    return status;
+  }
+  return sli_atomic_commit(&file);
+}

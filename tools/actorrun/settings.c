@@ -1,0 +1,99 @@
+/* actorrun's own options, and those of a plan as it takes them: one value each. */
+#include "tools/actorrun/actorrun.h"
+
+#include <string.h>
+
+#include "tools/actorrun/launch.h"
+
+static const sl_option options[] = {
+    {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
+     "activations a device may hold; 0: any number", 0, 1e9},
+    {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
+    {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
+    {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end", 0, 0},
+    {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
+     "trains, at its end and on Ctrl-C", 0, 0},
+    {"every", SL_OPTION_INT, "100", "steps from one checkpoint to the next", 1, 1e6},
+    {"keep", SL_OPTION_INT, "2", "checkpoints that stay: the newest", 1, 1e6},
+    {"resume", SL_OPTION_FLAG, "0", "go on from the newest whole checkpoint in DIR, if there is "
+     "one, up to --steps in all; the number of stages may be another", 0, 0},
+    {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N "
+     "for short", 1, 4096},
+    {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed, from the "
+     "newest checkpoint in DIR", 0, 1e6},
+    {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process that is not heard "
+     "is lost, and the job with it", 1, 1e6},
+    {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, "
+     "on the host of --node-rank 0; actorrun is then started on each", 0, 0},
+    {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536},
+    {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535},
+    {"rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not "
+     "given", 0, 0},
+    {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0},
+    {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what (see actortrace)",
+     0, 0},
+    {"plan", SL_OPTION_TEXT, "", "`FILE` for the plan as text", 0, 0},
+    {"dry-run", SL_OPTION_FLAG, "0", "stop before anything is allocated: show the plan, its "
+     "memory and that it can finish", 0, 0},
+    {"show-sbp", SL_OPTION_FLAG, "0", "show how the devices of a stage share each op, what it costs "
+     "and what came second, and stop", 0, 0},
+    {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0},
+    {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9},
+    {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "
+     "a vocabulary that is not bytes", 0, 0},
+    {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000},
+    {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096},
+    {"jitter", SL_OPTION_FLOAT, "0", "delay every firing by up to so many microseconds at "
+     "random, a test of timing", 0, 1e6},
+    {"watchdog", SL_OPTION_FLOAT, "30", "seconds without any progress before showing who waits "
+     "for whom; negative: never", -1, 1e9},
+    {"quiet", SL_OPTION_FLAG, "0", "no progress and no summary", 0, 0},
+    {0}};
+
+static sl_status read_budget(settings *s) {
+  const char *text = settings_text(s, "memory"), *end;
+  if (!text || (settings_size(text, &end, &s->devices.budget_bytes) && !*end)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 512M or 8G", text);
+}
+
+/* What makes sense only together, or not together. */
+static sl_status check_together(const settings *s) {
+  bool data = sl_device_computes(s->devices.kind);
+  static const char *const need_data[] = {"init", "save", "checkpoint"};
+  for (size_t i = 0; i < SLI_COUNT(need_data) && !data; i++)
+    if (settings_text(s, need_data[i]))
+      return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i], s->devices.kind);
+  static const char *const need_folder[] = {"every", "keep", "resume"};
+  for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
+    if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
+      return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",
+                     need_folder[i]);
+  if (!data && sl_arg_int(s->run, "generate"))
+    return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
+  return SL_OK;
+}
+
+/* Without steps nothing is learned or run, and the graph is the one for
+ * inference. */
+static sl_status read(settings *s) {
+  s->microbatches = (int)sl_arg_int(s->run, "microbatches");
+  s->pieces = (int)sl_arg_int(s->run, "pieces");
+  s->schedule = sl_arg_text(s->run, "schedule");
+  s->infer = sl_arg_int(s->run, "steps") == 0;
+  sl_status status = settings_check_word("schedule", s->schedule, sl_schedule_names());
+  if (!status) status = read_budget(s);
+  if (status) return status;
+  s->chunks = (int)sl_arg_int(s->run, "chunks");
+  bool searched = !strcmp(s->schedule, "auto"); /* chunks too */
+  if (!s->chunks && !searched) s->chunks = sl_schedule_chunks(s->schedule);
+  status = check_together(s);
+  return status ? status : launch_check(s);
+}
+
+const tool actorrun_tool = {.name = "actorrun",
+                            .usage = "       actorrun status [--json] [PID]\n"
+                                     "       actorrun ctl PID quota [NAME[@STAGE]=N]\n",
+                            .purpose = "Trains a model over a pipeline of devices.",
+                            .options = options,
+                            .read = read,
+                            .without_model = "show-placement"};

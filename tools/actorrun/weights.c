@@ -1,0 +1,197 @@
+/* Weight files: from names in a file to parameters in a runtime, and back. */
+#include "tools/actorrun/actorrun.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/ops/part.h"
+#include "tools/actorrun/parts.h"
+
+/* The file's tensor for a parameter. A file of the bare network, without its
+ * head, leaves out the first part of the names: "wte.weight" for
+ * "transformer.wte.weight". */
+static const sli_stored_tensor *find(const sli_safetensors *file, const char *name) {
+  const sli_stored_tensor *t = sli_safetensors_find(file, name);
+  const char *dot = strchr(name, '.');
+  return t || !dot ? t : sli_safetensors_find(file, dot + 1);
+}
+
+/* Tensors nobody asked for are no error (files hold masks and tied copies), but
+ * may mean that the model is smaller than the file's. */
+static void mention_unused(const char *path, const sli_safetensors *file, const bool *used) {
+  int count = 0, first = 0;
+  for (int i = sli_safetensors_count(file) - 1; i >= 0; i--)
+    if (!used[i]) count++, first = i;
+  if (count)
+    sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count,
+            sli_safetensors_count(file), path, sli_safetensors_at(file, first)->name,
+            count > 1 ? ", ..." : "");
+}
+
+/* Room for the values of the parameter that is being worked on, where they lie nowhere in
+ * a row. */
+typedef struct scratch {
+  float *values;
+  size_t bytes;
+} scratch;
+
+static float *scratch_take(scratch *s, const sl_type *type) {
+  size_t bytes = sl_type_bytes(type);
+  if (bytes > s->bytes) {
+    free(s->values);
+    s->values = sli_calloc(1, bytes);
+    s->bytes = bytes;
+  }
+  return s->values;
+}
+
+static sl_status load(const sli_safetensors *file, const sli_stored_tensor *t,
+                      const sl_lowered *lowered, sl_runtime *rt, int index, scratch *room) {
+  const sl_param_info *params;
+  sl_lowered_params(lowered, &params);
+  float *values = sl_param_data(lowered, rt, index);
+  if (!values) values = scratch_take(room, &params[index].type);
+  sl_status status = sli_safetensors_read(file, t, values);
+  return status ? status : sl_param_set(lowered, rt, index, values);
+}
+
+sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
+  sli_safetensors *file;
+  sl_status status = sli_safetensors_open(path, &file);
+  if (status) return status;
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  bool *used = sli_calloc((size_t)sli_safetensors_count(file), sizeof *used);
+  scratch room = {0};
+  for (int i = 0; i < n && !status; i++) {
+    const sli_stored_tensor *t = find(file, params[i].name);
+    status = stored_check(path, params[i].name, &params[i].type, t);
+    if (!status && sl_param_here(lowered, rt, i)) status = load(file, t, lowered, rt, i, &room);
+    if (t) used[t - sli_safetensors_at(file, 0)] = true;
+  }
+  if (!status) mention_unused(path, file, used);
+  free(room.values);
+  free(used);
+  sli_safetensors_close(file);
+  return status;
+}
+
+/* ---- saving -------------------------------------------------------------------------- */
+
+typedef struct saving {
+  const sl_lowered *lowered;
+  sl_runtime *rt;
+  const sl_param_info *params;
+  int n;
+  sli_tensor_data *tensors;
+  scratch room;
+  sli_tensor_parts *parts; /* the file, where several processes write it */
+  int index;               /* of the parameter that is being written */
+  const float *values;     /* what lies at one of its places */
+} saving;
+
+/* Values that the writer asks for. */
+static sl_status gather(void *ctx, int index, const float **out) {
+  saving *s = ctx;
+  float *values = scratch_take(&s->room, &s->params[index].type);
+  bool all = false;
+  sl_status status = sl_param_get(s->lowered, s->rt, index, values, &all);
+  SLI_CHECK(status || all, "parameter %s is not all here", s->params[index].name);
+  *out = values;
+  return status;
+}
+
+static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes) {
+  saving *s = ctx;
+  int64_t each = sizeof(float);
+  sli_safetensors_write_part(s->parts, s->index, whole / each, bytes / each,
+                             s->values + part / each);
+}
+
+static sl_status write_place(saving *s, const sl_param_place *place) {
+  size_t bytes = sl_type_bytes(&place->type);
+  float *values = scratch_take(&s->room, &place->type);
+  sl_status status = sl_runtime_read(s->rt, place->reg, sl_runtime_newest_slot(s->rt, place->reg),
+                                     place->offset, bytes, values);
+  s->values = values;
+  if (status) return status;
+  if (place->shard) sli_shard_walk(place->shard, write_stretch, s);
+  else write_stretch(s, 0, 0, (int64_t)bytes);
+  return SL_OK;
+}
+
+/* What lies in this process, into the file of all. */
+static sl_status write_places(saving *s, const char *path) {
+  sl_status status = sli_safetensors_open_parts(path, s->tensors, s->n, &s->parts);
+  if (status) return status;
+  for (s->index = 0; s->index < s->n; s->index++) {
+    const sl_param_info *p = &s->params[s->index];
+    for (int i = 0; i < p->nplaces && !status; i++)
+      if (!p->places[i].replica && sl_runtime_newest(s->rt, p->places[i].reg))
+        status = write_place(s, &p->places[i]);
+  }
+  sl_status closed = sli_safetensors_close_parts(s->parts);
+  return status ? status : closed;
+}
+
+/* Every process writes its own into one file, which appears when all have. */
+static sl_status save_together(const char *path, saving *s, processes *others) {
+  char *parts = sli_format("%s.parts", path);
+  bool first = processes_self(others) == 0;
+  sl_status status = first ? sli_safetensors_begin_parts(parts, s->tensors, s->n) : SL_OK;
+  if (!status) status = processes_meet(others, "save", NULL, 0, NULL);
+  if (!status) status = write_places(s, parts);
+  if (!status) status = processes_meet(others, "saved", NULL, 0, NULL);
+  if (!status && first) status = sli_safetensors_end_parts(parts, path);
+  if (status && first) unlink(parts);
+  free(parts);
+  return status;
+}
+
+sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                       processes *others) {
+  saving s = {.lowered = lowered, .rt = rt};
+  s.n = sl_lowered_params(lowered, &s.params);
+  s.tensors = sli_calloc((size_t)s.n, sizeof *s.tensors);
+  for (int i = 0; i < s.n; i++)
+    s.tensors[i] = (sli_tensor_data){.name = s.params[i].name, .ndim = s.params[i].type.ndim,
+                                     .dim = s.params[i].type.dim,
+                                     .data = sl_param_data(lowered, rt, i)};
+  sl_status status = others ? save_together(path, &s, others)
+                            : sli_safetensors_write_each(path, s.tensors, s.n, gather, &s);
+  free(s.room.values);
+  free(s.tensors);
+  return status;
+}
+
+/* ---- between runtimes ------------------------------------------------------------------ */
+
+static sl_status copy(const sl_lowered *from, sl_runtime *from_rt, int i, const sl_lowered *to,
+                      sl_runtime *to_rt, int j) {
+  const sl_param_info *params;
+  sl_lowered_params(to, &params);
+  float *there = sl_param_data(to, to_rt, j), *values = there;
+  if (!there) values = sli_calloc(1, sl_type_bytes(&params[j].type));
+  bool all = false;
+  sl_status status = sl_param_get(from, from_rt, i, values, &all);
+  SLI_CHECK(status || all, "parameter %s is not all here", params[j].name);
+  if (!status) status = sl_param_set(to, to_rt, j, values);
+  if (!there) free(values);
+  return status;
+}
+
+sl_status weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
+                       sl_runtime *to_rt) {
+  const sl_param_info *a, *b;
+  int na = sl_lowered_params(from, &a), nb = sl_lowered_params(to, &b);
+  sl_status status = SL_OK;
+  for (int j = 0; j < nb && !status; j++) {
+    int i = 0;
+    while (i < na && strcmp(a[i].name, b[j].name)) i++;
+    SLI_CHECK(i < na && sl_type_equal(&a[i].type, &b[j].type), "parameter %s is in one model only",
+              b[j].name);
+    status = copy(from, from_rt, i, to, to_rt, j);
+  }
+  return status;
+}

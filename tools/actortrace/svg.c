@@ -1,0 +1,195 @@
+/* actortrace svg: one step as a figure for a paper or a page.
+ *
+ * White ground, letters as well as colours, nothing but rectangles, lines and
+ * text: it prints, scales and can be edited by hand. */
+#include "tools/actortrace/actortrace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 960, LEFT = 84, RIGHT = 16, TOP = 12, LANE = 26, MEMORY = 22, GAP = 8 };
+
+static const struct ink {
+  const char *fill, *text, *name;
+} inks[SL_CLASS_COUNT] = {[SL_CLASS_F] = {"#0072b2", "#fff", "forward"},
+                          [SL_CLASS_B] = {"#e69f00", "#000", "input gradient"},
+                          [SL_CLASS_W] = {"#009e73", "#000", "weight gradient"},
+                          [SL_CLASS_R] = {"#56b4e9", "#000", "recompute"},
+                          [SL_CLASS_U] = {"#cc79a7", "#000", "update"},
+                          [SL_CLASS_C] = {"#a0a0a0", "#000", "communicate"},
+                          [SL_CLASS_L] = {"#f0e442", "#000", "load"}};
+
+typedef struct figure {
+  const analysis *a;
+  FILE *out;
+  uint64_t from, to;
+  int64_t step;
+  double y;
+} figure;
+
+static void put_xml(FILE *out, const char *text) {
+  for (; *text; text++) {
+    if (*text == '<') fputs("&lt;", out);
+    else if (*text == '>') fputs("&gt;", out);
+    else if (*text == '&') fputs("&amp;", out);
+    else if ((unsigned char)*text >= 0x20) fputc(*text, out);
+  }
+}
+
+static double at_x(const figure *g, uint64_t ns) {
+  double share = ((double)ns - (double)g->from) / (double)(g->to - g->from);
+  return LEFT + share * (WIDTH - LEFT - RIGHT);
+}
+
+static void draw_firing(const figure *g, const piece *p, double x, double w) {
+  const sl_trace_firing *f = &g->a->firings[p->firing];
+  sl_class cls = g->a->plan->actors[f->record.actor].cls;
+  const struct ink *ink = &inks[cls];
+  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
+          g->y, w > 3 ? w - 0.6 : w, LANE, ink->fill);
+  char text[32];
+  int n = snprintf(text, sizeof text, "%c%d", sl_class_letter(cls), f->tick.microbatch);
+  if (w < 6.5 * n + 2) n = snprintf(text, sizeof text, "%c", sl_class_letter(cls));
+  if (w < 6.5 * n + 2) return;
+  fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%s</text>\n",
+          x + w / 2, g->y + LANE / 2.0 + 3.7, ink->text, text);
+}
+
+static void draw_idle(const figure *g, const piece *p, double x, double w) {
+  bool credit = p->wait == SL_WAIT_CREDIT;
+  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
+          g->y + 6, w, LANE - 12, credit ? "#f3d9d0" : "#ececec");
+  if (w >= 10)
+    fprintf(g->out,
+            "<text x=\"%.2f\" y=\"%.1f\" fill=\"#767676\" text-anchor=\"middle\">%c</text>\n",
+            x + w / 2, g->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
+}
+
+static void draw_lane(const figure *g, int32_t device) {
+  const line *l = &g->a->lines[device];
+  account x = account_make(g->a, device, g->step);
+  for (size_t i = 0; i < l->count; i++) {
+    const piece *p = &l->pieces[i];
+    if (p->to_ns <= g->from || p->from_ns >= g->to) continue;
+    /* Idle time outside the device's span is not its own. */
+    bool busy = p->wait == SL_WAIT_NONE;
+    uint64_t from = SLI_MAX(p->from_ns, busy ? g->from : x.from_ns);
+    uint64_t to = SLI_MIN(p->to_ns, busy ? g->to : x.to_ns);
+    if (from >= to) continue;
+    double left = at_x(g, from), w = at_x(g, to) - left;
+    if (busy) draw_firing(g, p, left, w);
+    else draw_idle(g, p, left, w);
+  }
+}
+
+/* ---- memory ------------------------------------------------------------------------- */
+
+static void draw_memory(const figure *g, int32_t device) {
+  size_t count;
+  sample *all = bytes_curve(g->a, device, &count);
+  int64_t most = SLI_MAX((int64_t)peak_bytes(g->a, device), 1);
+  double base = g->y + MEMORY, last = base;
+  fprintf(g->out, "<path fill=\"#0072b2\" fill-opacity=\"0.18\" stroke=\"#0072b2\" "
+                  "stroke-width=\"0.8\" d=\"M%d %.1f", LEFT, base);
+  for (size_t i = 0; i < count && all[i].ns < g->to; i++) {
+    if (i + 1 < count && all[i + 1].ns <= g->from) continue;
+    double y = base - (MEMORY - 3) * (double)all[i].value / (double)most;
+    double x = all[i].ns <= g->from ? LEFT : at_x(g, all[i].ns);
+    if (all[i].ns > g->from) fprintf(g->out, "L%.1f %.1f", x, last);
+    fprintf(g->out, "L%.1f %.1f", x, y);
+    last = y;
+  }
+  fprintf(g->out, "L%d %.1fL%d %.1fZ\"/>\n", WIDTH - RIGHT, last, WIDTH - RIGHT, base);
+  char text[32];
+  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%s</text>\n",
+          LEFT - 6, g->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
+  free(all);
+}
+
+/* ---- the rest ------------------------------------------------------------------------ */
+
+static void draw_axis(const figure *g, double bottom) {
+  double span = (double)(g->to - g->from), raw = span / 8, base = pow(10, floor(log10(raw)));
+  double tick = raw <= base       ? base
+                : raw <= 2 * base ? 2 * base
+                : raw <= 5 * base ? 5 * base
+                                  : 10 * base;
+  for (int k = 0; k * tick <= span * 1.0001; k++) {
+    double x = at_x(g, g->from + (uint64_t)(k * tick));
+    char text[32];
+    fprintf(g->out, "<path stroke=\"#ccc\" stroke-width=\"0.7\" d=\"M%.2f %dV%.1f\"/>\n", x,
+            TOP - 4, bottom + 4);
+    fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#555\" text-anchor=\"%s\">%s</text>\n", x,
+            bottom + 15, k ? "middle" : "start", k ? format_ns(text, k * tick) : "0");
+  }
+}
+
+static void draw_legend(const figure *g, double y) {
+  bool used[SL_CLASS_COUNT] = {false};
+  for (int32_t d = 0; d < g->a->plan->ndevices; d++)
+    for (size_t i = 0; i < g->a->lines[d].count; i++) {
+      const piece *p = &g->a->lines[d].pieces[i];
+      if (p->wait == SL_WAIT_NONE && p->to_ns > g->from && p->from_ns < g->to)
+        used[g->a->plan->actors[g->a->firings[p->firing].record.actor].cls] = true;
+    }
+  double x = LEFT;
+  for (int c = 0; c < SL_CLASS_COUNT; c++) {
+    if (!used[c]) continue;
+    fprintf(g->out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
+            "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
+            "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
+            x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c),
+            x + 21, y + 10.8, inks[c].name);
+    x += 34 + 6.2 * (double)strlen(inks[c].name);
+  }
+  fprintf(g->out,
+          "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"#ececec\"/>"
+          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">idle for want of <tspan "
+          "font-weight=\"bold\">i</tspan>nput, "
+          "<tspan font-weight=\"bold\">c</tspan>redit, <tspan "
+          "font-weight=\"bold\">d</tspan>evice</text>\n",
+          x, y, x + 21, y + 10.8);
+}
+
+static void draw_device(figure *g, int32_t device) {
+  account x = account_make(g->a, device, g->step);
+  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-weight=\"bold\">", LEFT - 6,
+          g->y + LANE / 2.0 - 0.5);
+  put_xml(g->out, g->a->plan->devices[device].name);
+  fputs("</text>\n", g->out);
+  if (account_span(&x))
+    fprintf(g->out,
+            "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">busy %.0f %%</text>\n",
+            LEFT - 6, g->y + LANE / 2.0 + 11, 100 * (double)x.busy_ns / (double)account_span(&x));
+  draw_lane(g, device);
+  g->y += LANE + 3;
+  draw_memory(g, device);
+  g->y += MEMORY + GAP;
+}
+
+sl_status command_svg(const sl_trace *t, const options *o, FILE *out) {
+  analysis *a = analysis_create(t);
+  figure g = {.a = a, .out = out, .step = o->step >= 0 ? o->step : typical_step(a), .y = TOP};
+  if (!work_window(a, g.step, &g.from, &g.to)) {
+    analysis_destroy(a);
+    return sl_fail(SL_E_USAGE, "step %" PRId64 " is not in %s", g.step, o->path);
+  }
+  int shown = o->device >= 0 ? 1 : t->plan->ndevices;
+  double bottom = TOP + shown * (LANE + 3.0 + MEMORY + GAP) - GAP, height = bottom + 46;
+  fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
+          "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
+          "font-size=\"10.5\">\n<title>", WIDTH, height, WIDTH, height);
+  put_xml(out, o->path);
+  fprintf(out, ", step %" PRId64 "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n",
+          g.step, WIDTH, height);
+  draw_axis(&g, bottom);
+  for (int32_t d = 0; d < t->plan->ndevices; d++)
+    if (o->device < 0 || o->device == d) draw_device(&g, d);
+  draw_legend(&g, bottom + 24);
+  fputs("</svg>\n", out);
+  analysis_destroy(a);
+  return SL_OK;
+}

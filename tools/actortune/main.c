@@ -1,0 +1,88 @@
+/* actortune: what does memory buy?
+ *
+ * The way of it: command line, durations (given, modelled or measured), a search
+ * over schedules and quotas on the virtual clock, and then what was found as a
+ * picture, a table with the command of each plan, files, and real runs beside the
+ * predictions. Ctrl-C ends the search and shows what it has found. */
+#include "tools/actortune/actortune.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/atomic.h"
+
+/* A file that cannot be written is found out before the work, not after it. */
+static sl_status check_files(const settings *s) {
+  static const char *const names[] = {"svg", "csv", "json"};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
+    if (settings_text(s, names[i])) status = sli_atomic_check(settings_text(s, names[i]));
+  return status;
+}
+
+static sl_status write_files(const tuning *t, const frontier *f) {
+  static const struct {
+    const char *option;
+    sl_status (*write)(const char *path, const tuning *t, const frontier *f);
+  } files[] = {{"svg", svg_write}, {"csv", csv_write}, {"json", json_write}};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(files) && !status; i++)
+    if (settings_text(t->settings, files[i].option))
+      status = files[i].write(settings_text(t->settings, files[i].option), t, f);
+  return status;
+}
+
+/* Combinations that the user asked for and that cannot be, each reason once. */
+static void print_left_out(const tuning *t) {
+  for (int i = 0; i < t->nconfigs; i++) {
+    const point *p = &t->points[i];
+    const settings *s = &t->configs[i].settings;
+    bool seen = !p->status || t->configs[i].tried;
+    for (int j = 0; j < i && !seen; j++)
+      seen = t->points[j].status && !strcmp(t->points[j].failure, p->failure);
+    if (seen) continue;
+    fprintf(stderr, "actortune: left out %s, %d chunks, %d microbatches: %s\n", s->schedule,
+            s->chunks, s->microbatches, p->failure);
+  }
+}
+
+static sl_status show(tuning *t) {
+  const settings *s = t->settings;
+  frontier f;
+  sl_status status = frontier_confirm(t, (size_t)sl_arg_int(s->run, "points"), &f);
+  if (status) return status;
+  if (!sl_arg_flag(s->run, "quiet")) {
+    print_left_out(t);
+    plot_print(t, &f, stdout);
+  }
+  table_print(t, &f, stdout);
+  fflush(stdout);
+  status = write_files(t, &f);
+  size_t verified = (size_t)sl_arg_int(s->run, "verify");
+  if (!status && verified && !t->interrupted) status = verify(t, &f, verified);
+  frontier_fini(&f);
+  return status;
+}
+
+static sl_status tune(settings *s) {
+  tuning t;
+  sl_status status = check_files(s);
+  if (!status) status = tuning_prepare(s, &t);
+  if (status) return status;
+  t.progress = isatty(STDERR_FILENO) && !sl_arg_flag(s->run, "quiet");
+  status = search(&t);
+  if (!status) status = show(&t);
+  tuning_fini(&t);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  settings s;
+  interrupt_catch();
+  sl_status status = settings_read(&actortune_tool, argc, argv, &s);
+  if (!status && !s.done) status = tune(&s);
+  if (status) fprintf(stderr, "actortune: %s\n", sl_detail());
+  settings_fini(&s);
+  return sl_status_exit(status);
+}

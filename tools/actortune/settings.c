@@ -1,0 +1,170 @@
+/* actortune's own options, and those that it takes as lists and ranges. */
+#include "tools/actortune/actortune.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const sl_option options[] = {
+    {"chunks", SL_OPTION_TEXT, "", "`LIST` of chunks each device holds; what the schedules are for "
+     "if not given", 0, 0},
+    {"microbatches", SL_OPTION_TEXT, "1", "`LIST` of parts a step's batch is cut into, such as "
+     "4,8,16 or 4..8", 0, 0},
+    {"pieces", SL_OPTION_TEXT, "1", "`LIST` of parts the sequences of a microbatch are cut into, "
+     "along their positions", 0, 0},
+    {"schedule", SL_OPTION_TEXT, "", "`NAMES` of the schedules to start from, such as "
+     "1f1b,zb-h1; all those below if not given", 0, 0},
+    {"memory", SL_OPTION_TEXT, "", "budgets of a device, a `RANGE` such as 1G..8G, or the most, "
+     "such as 8G; any if not given", 0, 0},
+    {"cost", SL_OPTION_TEXT, "", "seconds that a device's whole share of a microbatch takes, of "
+     "the first --microbatches, on timed devices, a `LIST` such as F=1,B=1,W=1,comm=0; estimated "
+     "from the ops if not given", 0, 0},
+    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
+     "--report); may be repeated, one for each microbatch size; without it CPU devices are "
+     "measured", 0, 0},
+    {"measure", SL_OPTION_INT, "5", "steps that are run to measure durations", 2, 1e6},
+    {"keep", SL_OPTION_TEXT, "", "keep what was measured for --profile, in files whose names begin "
+     "with `PREFIX`", 0, 0},
+    {"effort", SL_OPTION_INT, "1000", "plans to try at most", 1, 1e9},
+    {"points", SL_OPTION_INT, "12", "plans to show at most", 2, 1000},
+    {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096},
+    {"verify", SL_OPTION_INT, "0", "run the `N` fastest plans for real, and show predicted beside "
+     "measured", 0, 1000},
+    {"verify-steps", SL_OPTION_INT, "10", "steps of each of these runs", 2, 1e6},
+    {"svg", SL_OPTION_TEXT, "", "`FILE` for the picture of step time against memory", 0, 0},
+    {"csv", SL_OPTION_TEXT, "", "`FILE` for the table", 0, 0},
+    {"json", SL_OPTION_TEXT, "", "`FILE` for the table with everything that is known of a plan", 0,
+     0},
+    {"quiet", SL_OPTION_FLAG, "0", "no progress and no picture in the terminal", 0, 0},
+    {0}};
+
+/* ---- lists ----------------------------------------------------------------------------- */
+
+static bool read_number(const char **at, int *out) {
+  if (!isdigit((unsigned char)**at)) return false;
+  char *end;
+  errno = 0;
+  long v = strtol(*at, &end, 10);
+  if (errno || v < 1 || v > 1 << 20) return false;
+  *at = end;
+  *out = (int)v;
+  return true;
+}
+
+static void add_number(numbers *to, int value) {
+  for (int i = 0; i < to->count; i++)
+    if (to->values[i] == value) return;
+  to->values = sli_realloc(to->values, (size_t)to->count + 1, sizeof *to->values);
+  to->values[to->count++] = value;
+}
+
+/* "4", "4,8,16", "4..8" and mixtures. */
+static sl_status read_numbers(const settings *s, const char *option, numbers *out) {
+  enum { MOST = 256 };
+  const char *text = sl_arg_text(s->run, option), *at = text;
+  bool good = true;
+  while (good && *at) {
+    int first, last;
+    good = read_number(&at, &first);
+    last = first;
+    if (good && !strncmp(at, "..", 2)) at += 2, good = read_number(&at, &last) && last >= first;
+    good = good && last - first < MOST && (!*at || (*at == ',' && at[1]));
+    for (int v = first; good && v <= last; v++) add_number(out, v);
+    if (good && *at) at++;
+  }
+  if (good && out->count <= MOST) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--%s %s: not a list of numbers such as 4,8,16 or 4..8", option, text);
+}
+
+static sl_status add_schedule(sweep *w, const char *name, size_t length) {
+  for (const char *const *at = sl_schedule_names(); *at; at++) {
+    if (strlen(*at) != length || strncmp(*at, name, length)) continue;
+    if (!strcmp(*at, "auto"))
+      return sl_fail(SL_E_USAGE, "--schedule auto: actortune is a search itself; name the "
+                     "schedules it should start from, or none");
+    w->schedules[w->nschedules++] = *at;
+    return SL_OK;
+  }
+  char word[64];
+  snprintf(word, sizeof word, "%.*s", (int)length, name);
+  return settings_check_word("schedule", word, sl_schedule_names());
+}
+
+/* Without pieces the schedule for pieces is 1f1b under another name. */
+static bool worth_it(const sweep *w, const char *name) {
+  bool pieces = w->pieces.count > 1 || w->pieces.values[0] > 1;
+  return strcmp(name, "auto") && (pieces || strcmp(name, "seq1f1b"));
+}
+
+static sl_status read_schedules(const settings *s, sweep *w) {
+  const char *text = sl_arg_text(s->run, "schedule");
+  size_t most = 1;
+  for (const char *at = text; *at; at++) most += *at == ',';
+  for (const char *const *at = sl_schedule_names(); *at; at++) most++;
+  w->schedules = sli_calloc(most, sizeof *w->schedules);
+  if (!*text)
+    for (const char *const *at = sl_schedule_names(); *at; at++)
+      if (worth_it(w, *at)) w->schedules[w->nschedules++] = *at;
+  for (const char *at = text; *at;) {
+    size_t n = strcspn(at, ",");
+    sl_status status = add_schedule(w, at, n);
+    if (status) return status;
+    at += n + (at[n] == ',');
+  }
+  return SL_OK;
+}
+
+/* "8G" or "1G..8G"; modelled hardware has a budget of its own. */
+static sl_status read_budgets(const settings *s, sweep *w) {
+  const char *text = settings_text(s, "memory"), *at = text;
+  w->most_bytes = s->hardware.memory_bytes;
+  if (!text) return SL_OK;
+  bool good = settings_size(at, &at, &w->most_bytes);
+  if (good && !strncmp(at, "..", 2)) {
+    w->least_bytes = w->most_bytes;
+    at += 2;
+    good = settings_size(at, &at, &w->most_bytes) && w->most_bytes >= w->least_bytes;
+  }
+  if (good && !*at) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 8G, nor a range such as 1G..8G",
+                 text);
+}
+
+sl_status sweep_read(const settings *s, sweep *out) {
+  sweep w = {0};
+  sl_status status = read_numbers(s, "microbatches", &w.microbatches);
+  if (!status) status = read_numbers(s, "pieces", &w.pieces);
+  if (!status) status = read_numbers(s, "chunks", &w.chunks);
+  if (!status && !w.microbatches.count) add_number(&w.microbatches, 1);
+  if (!status && !w.pieces.count) add_number(&w.pieces, 1);
+  if (!status) status = read_schedules(s, &w);
+  if (!status) status = read_budgets(s, &w);
+  if (status) sweep_fini(&w);
+  else *out = w;
+  return status;
+}
+
+void sweep_fini(sweep *w) {
+  free(w->microbatches.values);
+  free(w->pieces.values);
+  free(w->chunks.values);
+  free(w->schedules);
+  *w = (sweep){0};
+}
+
+/* What is one value in a plan is set for each configuration. */
+static sl_status read(settings *s) {
+  s->devices.budget_bytes = 0;
+  if (!strcmp(s->devices.kind, "null"))
+    return sl_fail(SL_E_USAGE, "--devices %s: on null devices nothing takes time, so there is "
+                   "nothing to tune", sl_arg_text(s->run, "devices"));
+  return SL_OK;
+}
+
+const tool actortune_tool = {
+    .name = "actortune",
+    .purpose = "Searches schedules and quotas on the virtual clock, shows what each byte of\n"
+               "memory buys in time, and gives the actorrun command of every plan worth having.",
+    .options = options,
+    .read = read};

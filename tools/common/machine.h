@@ -1,0 +1,26 @@
+/* Which cores the devices get. */
+#ifndef SLUICE_TOOLS_COMMON_MACHINE_H
+#define SLUICE_TOOLS_COMMON_MACHINE_H
+
+#include <sluice/placement.h>
+
+#include "tools/common/settings.h"
+
+typedef struct machine {
+  sl_machine *machine;
+  sl_placement *placement; /* of this process's devices; NULL: they need no cores */
+  int first;               /* of the devices of this process */
+} machine;
+
+/* Places those of the settings' devices that this process drives, filling in their
+ * thread count, or which GPUs they are and how much memory they have left, if that was left open.
+ * Modelled devices need no cores. */
+sl_status machine_place(settings *s, machine *out);
+/* For a plan that is only looked at, also where there is no GPU: one for each device, if which
+ * they are was left open. */
+void machine_imagine(settings *s);
+/* For sl_runtime_options.bind; `m` is the machine. */
+void machine_bind(void *m, int device, int thread);
+void machine_fini(machine *m);
+
+#endif

@@ -1,0 +1,166 @@
+/* Finding MODEL: a built-in, a shared object, or C to be compiled. */
+#include "tools/common/model.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "models/models.h"
+
+extern char **environ;
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n > m && !strcmp(text + n - m, end);
+}
+
+/* ---- shared objects ------------------------------------------------------------------ */
+
+static sl_status load(const char *path, const char *shown, const sl_model **out) {
+  /* Without a slash the loader would search its own folders. */
+  char *place = strchr(path, '/') ? sli_strdup(path) : sli_format("./%s", path);
+  void *object = dlopen(place, RTLD_NOW | RTLD_LOCAL);
+  free(place);
+  if (!object) return sl_fail(SL_E_INPUT, "cannot load %s: %s", shown, dlerror());
+  const sl_model *model = dlsym(object, "sl_model_export");
+  if (!model)
+    return sl_fail(SL_E_INPUT, "%s exports no model: it needs an SL_MODEL(...) at its end", shown);
+  if (model->abi != SL_MODEL_ABI)
+    return sl_fail(SL_E_INPUT, "%s was built for model interface %d; this program has %d", shown,
+                   model->abi, SL_MODEL_ABI);
+  *out = model;
+  return SL_OK;
+}
+
+/* ---- compiling ----------------------------------------------------------------------- */
+
+enum { MAX_WORDS = 64 };
+
+/* The headers lie beside the program, in a build tree as in an installation. */
+static sl_status include_folder(char **out) {
+  char exe[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+  if (n < 0) return sl_fail(SL_E_IO, "cannot find this program's own place: %s", strerror(errno));
+  exe[n] = 0;
+  for (int up = 0; up < 2; up++) {
+    char *slash = strrchr(exe, '/');
+    if (slash) *slash = 0;
+  }
+  char *folder = sli_format("%s/include", exe), *probe = sli_format("%s/sluice/sluice.h", folder);
+  bool there = access(probe, R_OK) == 0;
+  sl_status status = there ? SL_OK : sl_fail(SL_E_INPUT, "the header %s is missing", probe);
+  free(probe);
+  if (there)
+    *out = folder;
+  else
+    free(folder);
+  return status;
+}
+
+/* $CC may hold more than one word ("ccache gcc"). `text` is cut up. */
+static int split_words(char *text, char **words) {
+  int n = 0;
+  for (char *word = strtok(text, " \t"); word && n < MAX_WORDS / 2; word = strtok(NULL, " \t"))
+    words[n++] = word;
+  return n;
+}
+
+/* Runs a program to its end; *good: it was content. Ctrl-C meanwhile is for the
+ * program, not for us: there is a temporary to remove. */
+static sl_status run_program(char **words, bool *good) {
+  struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+  sigaction(SIGINT, &ignore, &before);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGINT);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  pid_t pid;
+  int error = posix_spawnp(&pid, words[0], NULL, &attributes, words, environ), wait = 0;
+  posix_spawnattr_destroy(&attributes);
+  if (!error)
+    while (waitpid(pid, &wait, 0) < 0 && errno == EINTR) {}
+  sigaction(SIGINT, &before, NULL);
+  if (error)
+    return sl_fail(SL_E_INPUT, "cannot run the compiler %s: %s (CC names another)", words[0],
+                   strerror(error));
+  *good = wait == 0;
+  return SL_OK;
+}
+
+static sl_status compile(const char *source, const char *object) {
+  char *include = NULL;
+  sl_status status = include_folder(&include);
+  if (status) return status;
+  const char *cc = getenv("CC");
+  char *text = sli_strdup(cc && *cc ? cc : "cc"), *flag = sli_format("-I%s", include);
+  char *words[MAX_WORDS] = {0};
+  int n = split_words(text, words);
+  if (!n) words[n++] = "cc";
+  char *rest[] = {"-std=gnu17", "-O2", "-g", "-Wall", "-fPIC", "-shared", flag,
+                  "-o", (char *)object, (char *)source, "-lm", NULL};
+  for (size_t i = 0; i < SLI_COUNT(rest); i++) words[n + (int)i] = rest[i];
+  bool good = false;
+  status = run_program(words, &good);
+  if (!status && !good) status = sl_fail(SL_E_INPUT, "compiling %s failed", source);
+  free(flag);
+  free(text);
+  free(include);
+  return status;
+}
+
+static sl_status compile_and_load(const char *source, const sl_model **out) {
+  if (access(source, R_OK) != 0)
+    return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
+  const char *base = getenv("TMPDIR");
+  char *folder = sli_format("%s/sluice-XXXXXX", base && *base ? base : "/tmp");
+  if (!mkdtemp(folder)) {
+    sl_status status = sl_fail(SL_E_IO, "cannot make a folder %s: %s", folder, strerror(errno));
+    free(folder);
+    return status;
+  }
+  char *object = sli_format("%s/model.so", folder);
+  sl_status status = compile(source, object);
+  if (!status) status = load(object, source, out);
+  unlink(object); /* what is loaded stays */
+  rmdir(folder);
+  free(object);
+  free(folder);
+  return status;
+}
+
+/* ---- names --------------------------------------------------------------------------- */
+
+static sl_status unknown_model(const char *word) {
+  sl_option names[16] = {{0}};
+  char list[256] = "";
+  size_t at = 0;
+  for (size_t i = 0; sli_models[i] && i + 1 < SLI_COUNT(names); i++) {
+    names[i].name = sli_models[i]->name;
+    at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i].name);
+  }
+  const char *near = sl_options_nearest(names, word);
+  if (near) return sl_fail(SL_E_USAGE, "unknown model %s; did you mean %s?", word, near);
+  return sl_fail(SL_E_USAGE, "unknown model %s: it is one of %s, or a FILE.c or FILE.so", word,
+                 list);
+}
+
+sl_status model_find(const char *word, const sl_model **out) {
+  if (ends_with(word, ".c")) return compile_and_load(word, out);
+  if (ends_with(word, ".so")) return load(word, word, out);
+  for (const sl_model *const *m = sli_models; *m; m++)
+    if (!strcmp((*m)->name, word)) {
+      *out = *m;
+      return SL_OK;
+    }
+  return unknown_model(word);
+}

@@ -1,0 +1,94 @@
+#include "tools/common/plan.h"
+
+#include <string.h>
+
+#include "base/base.h"
+
+static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
+  (void)ctx, (void)tick;
+  memset(tokens, 0, (size_t)count * sizeof *tokens);
+}
+
+/* The graph for inference needs no data. */
+static sl_status make_graph(const settings *s, planned *out) {
+  enum { any_chunks = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
+  bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
+  sl_graph_options options = {.microbatches = s->infer ? 1 : s->microbatches,
+                              .pieces = s->infer ? 1 : s->pieces,
+                              .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
+                              .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
+                              .infer = s->infer,
+                              .feed_tokens = feed_zeros,
+                              .no_data = !sl_device_computes(s->devices.kind)};
+  out->graph = sl_graph_create(&options);
+  sl_status status = s->model->build(out->graph, s->model_args);
+  if (!status) status = sl_graph_status(out->graph);
+  if (!status) out->items = sl_graph_items(out->graph, &out->word);
+  return status;
+}
+
+static double most_activations(const settings *s) {
+  bool searched = !strcmp(s->schedule, "auto");
+  return searched ? sl_arg_float(s->run, "activations") : 0;
+}
+
+/* Large grids are predicted by one device of each, which is as good, and soon done. */
+static bool one_for_all(const settings *s) {
+  enum { MOST_DEVICES = 16 };
+  return s->clock == SL_CLOCK_VIRTUAL && s->stages * s->data_parallel * s->tensor > MOST_DEVICES;
+}
+
+sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out) {
+  planned p = {0};
+  sl_lower_options options = {.stages = s->stages,
+                              .data_parallel = s->data_parallel,
+                              .tensor = s->tensor,
+                              .free_data = s->free_data,
+                              .alike = one_for_all(s),
+                              .sharing = run ? run->sharing : NULL,
+                              .shard = run && run->shard ? run->shard
+                                                         : sl_arg_text(s->run, "shard"),
+                              .grain = settings_text(s, "grain"),
+                              .recompute = run && run->recompute
+                                               ? run->recompute : sl_arg_text(s->run, "recompute"),
+                              .ngiven = s->ngiven,
+                              .given = s->given,
+                              .processes = s->processes,
+                              .chunks = s->chunks,
+                              .placement = settings_text(s, "placement"),
+                              .schedule = s->schedule,
+                              .activations = most_activations(s),
+                              .look_ahead = sl_arg_float(s->run, "look-ahead"),
+                              .order = settings_text(s, "order"),
+                              .backward = settings_text(s, "backward"),
+                              .nquotas = s->nquotas,
+                              .quotas = s->quotas,
+                              .devices = s->devices,
+                              .cost = s->cost,
+                              .hardware = s->hardware.flops_per_second > 0 ? &s->hardware : NULL,
+                              .op_seconds = s->profile ? profile_seconds : NULL,
+                              .op_seconds_ctx = s->profile,
+                              .dtype = settings_dtype(s),
+                              .seed = (uint64_t)sl_arg_int(s->run, "seed"),
+                              .on_step = run ? run->on_step : NULL,
+                              .ctx = run ? run->ctx : NULL,
+                              .store_every = run ? run->store_every : 0,
+                              .on_store = run ? run->on_store : NULL,
+                              .on_stored = run ? run->on_stored : NULL,
+                              .store_ctx = run ? run->store_ctx : NULL};
+  sl_status status = make_graph(s, &p);
+  if (!status) status = sl_lower(p.graph, &options, &p.lowered);
+  if (status) {
+    plan_free(&p);
+    return status;
+  }
+  p.plan = sl_lowered_plan(p.lowered);
+  *out = p;
+  return SL_OK;
+}
+
+void plan_free(planned *p) {
+  sl_lowered_destroy(p->lowered);
+  sl_graph_destroy(p->graph);
+  *p = (planned){0};
+}

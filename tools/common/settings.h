@@ -1,0 +1,78 @@
+/* The command line of the tools that make plans: `TOOL [options] MODEL [model
+ * options]`. One table holds the options that say what is planned and for which
+ * devices; a tool adds its own. */
+#ifndef SLUICE_TOOLS_COMMON_SETTINGS_H
+#define SLUICE_TOOLS_COMMON_SETTINGS_H
+
+#include <stdbool.h>
+
+#include <sluice/lower.h>
+#include <sluice/model.h>
+
+#include "tools/common/hardware.h"
+#include "tools/common/profile.h"
+
+typedef struct settings settings;
+
+/* What makes one tool's command line differ from another's. */
+typedef struct tool {
+  const char *name;
+  const char *usage;          /* more lines of the usage, or NULL */
+  const char *purpose;        /* what the help says first */
+  const sl_option *options;   /* its own; one with the name of a shared option takes its place */
+  /* Reads the tool's own texts, once the command line is known to be whole. */
+  sl_status (*read)(settings *s);
+  /* The option of that name lets the tool do something without a MODEL; may be NULL. */
+  const char *without_model;
+} tool;
+
+struct settings {
+  const tool *tool;
+  sl_option *options;     /* the tool's and the shared ones */
+  sl_args *run;           /* the tool's options as given */
+  const char *model_word; /* as given; NULL: none was needed */
+  const sl_model *model;
+  sl_args *model_args;
+  bool done;              /* help or the like was printed: nothing is left to do */
+  /* What is planned, from the options' texts. */
+  sl_device_options devices;
+  int *numbers;           /* devices.numbers */
+  int processes, process; /* that run the job, and which of them this is */
+  int stages;
+  int data_parallel, tensor; /* devices of each stage: a grid */
+  bool free_data;         /* those of `tensor` may share the rows of the data too */
+  int ngiven;
+  sl_given_sbp *given;    /* the names belong to given_names */
+  int ngiven_names;
+  char **given_names;
+  int chunks;             /* on each device; 0: the search of --schedule auto decides */
+  int microbatches, pieces;
+  const char *schedule;
+  bool infer;             /* the graph is the one for inference */
+  sl_clock clock;
+  sl_cost cost;
+  profile *profile;       /* of --profile, or NULL */
+  sl_hardware hardware;   /* of --machine, all 0 without it */
+  int nquotas;
+  sl_quota *quotas;       /* the names belong to quota_names */
+  int nnames;
+  char **quota_names;
+};
+
+/* Reads everything; messages name the option. Ends with tool->read. */
+sl_status settings_read(const tool *tool, int argc, char **argv, settings *out);
+void settings_fini(settings *s);
+
+/* The text of an option, or NULL if it is empty. */
+const char *settings_text(const settings *s, const char *name);
+/* Of products: --dtype. */
+sl_dtype settings_dtype(const settings *s);
+/* What an option can say (NULL-terminated), each saying more than the one before where that has a
+ * meaning; NULL: anything. */
+const char *const *settings_words(const char *option);
+/* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
+sl_status settings_check_word(const char *option, const char *text, const char *const *words);
+/* "512M", "8G", "1.5GiB", up to *end; false if it is none. */
+bool settings_size(const char *text, const char **end, size_t *out);
+
+#endif
