@@ -2,15 +2,14 @@
 
 # sluice_layer(NAME LIBRARIES...)
 #
-# Makes the static library sluice_NAME of all C and C++ files below the calling folder,
+# Makes the static library sluice_NAME of all C files below the calling folder,
 # linked to the layers declared before it and to LIBRARIES. A folder without a
 # C file yet is no layer. Folders named cuda, with their .cu files, and files
 # named no_cuda.c are for builds with and without SLUICE_CUDA. Unless a sanitizer
 # is on, the layer is also linked into a module of its own that may leave nothing
 # undefined: a call up the list of layers fails right there, with its name.
 function(sluice_layer name)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.c"
-       "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.c")
   if(SLUICE_CUDA)
     file(GLOB_RECURSE device CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.c$")
