@@ -352,7 +352,7 @@ static inline uint64_t worker_fired(const worker *w) {
   return atomic_load_explicit(&w->fired, memory_order_relaxed);
 }
 
-/* worker.c */
+/* loop.c */
 void sli_worker_run(worker *w);           /* one run, to its end */
 void sli_worker_wake(worker *w);          /* any thread, signal-safe */
 void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
@@ -364,7 +364,7 @@ sl_status sli_arenas_create(sl_runtime *rt, const worker *w);
 void sli_arenas_point(sl_runtime *rt); /* tells registers and actors where they are */
 void sli_arenas_destroy(sl_runtime *rt);
 
-/* processes.c */
+/* peers/export.c */
 void sli_visitors_free(sl_runtime *rt);
 
 /* Is a firing work of its device? Loading, reporting and links have queues of
