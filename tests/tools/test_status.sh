@@ -1,7 +1,7 @@
 #!/bin/bash
 # `actorrun status` tells how running jobs are: one process or several, asked through any
-# of them; who does not answer is silent and holds nobody up; what is left of dead runs is
-# cleared away.
+# of them; who does not answer is silent and holds nobody up; who asks and goes away
+# harms nobody; what is left of dead runs is cleared away.
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -82,6 +82,32 @@ for _ in 1 2 3 4 5; do
 done
 says "process 2 is silent"
 says "^ *2 .*cpu:2 .*silent"
+
+# Who asks and does not wait for the answer harms nobody: it hangs up at once, is interrupted
+# (Ctrl-C), or gives up on a process that is stopped and answers when it goes on.
+hang_up() { # pid: its socket gets a request from somebody who is gone before it is read
+  python3 - "$sockets/$1" <<'END'
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b"status\n")
+s.close()
+END
+}
+for pid in "$alone" "${four[0]}" "${four[3]}"; do
+  for _ in 1 2 3; do hang_up "$pid"; done
+  kill -STOP "$pid"
+  hang_up "$pid"
+  "$actorrun" status "$pid" >/dev/null 2>&1 &
+  asks=$!
+  sleep 0.1
+  kill -INT "$asks"
+  kill -KILL "$asks"
+  wait "$asks" || :
+  kill -CONT "$pid"
+  until_says "^$pid  gpt" "$pid"
+done
+kill -0 "$alone" && kill -0 "$launcher" || fail "to be asked ends a run"
 
 # What dead runs leave behind is cleared away.
 kill -9 "$alone"

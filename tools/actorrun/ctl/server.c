@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "tools/actorrun/ctl/socket.h"
@@ -202,6 +203,42 @@ static void answer_line(control *c, char *line, FILE *out) {
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
 }
 
+/* One line of a request; what does not come soon, or is longer, is none. */
+static bool receive_line(int fd, char *line, size_t size) {
+  size_t n = 0;
+  while (n + 1 < size) {
+    ssize_t got = recv(fd, line + n, size - 1 - n, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    n += (size_t)got;
+    if (memchr(line + n - got, '\n', (size_t)got)) break;
+  }
+  line[n] = 0;
+  return n > 0;
+}
+
+/* Who has gone, or does not read, misses the answer: it is dropped, and the run goes on. */
+static void send_all(int fd, const char *text, size_t bytes) {
+  while (bytes) {
+    ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return;
+    text += sent;
+    bytes -= (size_t)sent;
+  }
+}
+
+static void send_answer(control *c, int fd, char *line) {
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *out = open_memstream(&text, &bytes);
+  SLI_CHECK(out, "no memory for an answer");
+  answer_line(c, line, out);
+  fclose(out);
+  send_all(fd, text, bytes);
+  free(text);
+}
+
 /* Somebody who says nothing is not waited for long, who reads nothing even less. */
 static void converse(control *c, int fd) {
   uint64_t until = sli_now_ns() + 2000000000u;
@@ -210,14 +247,9 @@ static void converse(control *c, int fd) {
   struct timeval patience = {0, 300000};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  FILE *stream = readable ? fdopen(fd, "r+") : NULL;
-  if (!stream) {
-    close(fd);
-    return;
-  }
   char line[256];
-  if (fgets(line, sizeof line, stream)) answer_line(c, line, stream);
-  fclose(stream);
+  if (readable && receive_line(fd, line, sizeof line)) send_answer(c, fd, line);
+  close(fd);
 }
 
 static void *control_main(void *arg) {
