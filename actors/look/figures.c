@@ -1,6 +1,8 @@
 /* Figures of a run, from its trace: how long steps took, how busy devices were,
  * how long each actor's firings are. */
-#include "actors/run/state.h"
+#include "actors/look/look.h"
+#include "actors/plan/plan.h"
+#include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,25 +24,27 @@ static double median(double *values, size_t n) {
 }
 
 int64_t sli_first_whole_step(const sl_runtime *rt) {
-  int64_t from = rt->first_step;
-  for (int32_t i = 0; i < rt->nworkers; i++) {
-    const worker *w = &rt->workers[i];
-    if (worker_fired(w) <= w->ring_mask) continue;
+  const sl_plan *plan = sli_runtime_plan(rt);
+  int64_t from = sli_runtime_first_step(rt);
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
+    sli_ring ring = sli_runtime_ring(rt, i);
+    if (ring.written <= ring.mask) continue;
     /* A worker's oldest record may be of a step partly overwritten. */
-    const sl_trace_record *r = &w->ring[worker_fired(w) & w->ring_mask];
-    from = SLI_MAX(from, sl_plan_tick(rt->plan, r->actor, r->firing).step + 2);
+    const sl_trace_record *r = &ring.records[ring.written & ring.mask];
+    from = SLI_MAX(from, sl_plan_tick(plan, r->actor, r->firing).step + 2);
   }
-  for (const visitor *v = rt->visitors; v; v = v->next) from = SLI_MAX(from, v->first_whole);
+  for (const sli_remote *r = sli_runtime_remotes(rt); r; r = r->next)
+    from = SLI_MAX(from, r->first_whole);
   return from;
 }
 
 /* [steps][devices] spans of the steps that are whole in the rings. */
 static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *nsteps) {
-  const sl_plan *plan = rt->plan;
+  const sl_plan *plan = sli_runtime_plan(rt);
   sl_trace_record *records;
   size_t n = sli_runtime_records(rt, &records, NULL), devices = (size_t)plan->ndevices;
   int64_t from = sli_first_whole_step(rt);
-  int64_t count = SLI_MAX(rt->steps - from, 0);
+  int64_t count = SLI_MAX(sl_runtime_steps(rt) - from, 0);
   span *spans = sli_calloc((size_t)count * devices, sizeof *spans);
   for (size_t i = 0; i < n; i++) {
     const sl_actor *a = &plan->actors[records[i].actor];
@@ -68,7 +72,7 @@ typedef struct series {
 
 static sl_device_figures device_figures(const sl_runtime *rt, const span *spans, size_t steps,
                                         size_t d, series *x) {
-  size_t devices = (size_t)rt->plan->ndevices;
+  size_t devices = (size_t)sli_runtime_plan(rt)->ndevices;
   for (size_t s = 0; s < steps; s++) {
     const span *at = &spans[s * devices + d];
     x->busy[s] = (double)at->busy * 1e-9;
@@ -101,11 +105,11 @@ static void whole_figures(const span *spans, size_t devices, size_t before, size
 }
 
 sl_figures sl_runtime_figures(const sl_runtime *rt) {
-  size_t devices = (size_t)rt->plan->ndevices;
+  size_t devices = (size_t)sli_runtime_plan(rt)->ndevices;
   int64_t first, count;
   span *spans = measure_spans(rt, &first, &count);
   /* The first step of a run warms up: it is left out if there is another. */
-  size_t skip = first == rt->first_step && count > 1, steps = (size_t)count - (count ? skip : 0);
+  size_t skip = first == sli_runtime_first_step(rt) && count > 1, steps = (size_t)count - (count ? skip : 0);
   double *scratch = sli_calloc(3 * (steps + 1), sizeof *scratch);
   series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1)};
   sl_figures f = {.devices = sli_calloc(devices, sizeof *f.devices)};
@@ -119,24 +123,25 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
 
 /* Passes of one worker since a moment of its clock, newest first: while it runs,
  * it may be writing a ring's length ahead of what is read here, never nearer. */
-static uint64_t busy_since(const sl_runtime *rt, const worker *w, uint64_t since) {
-  uint64_t fired = atomic_load_explicit(&w->fired, memory_order_acquire), busy = 0;
-  uint64_t oldest = fired - SLI_MIN(fired, w->ring_mask / 2);
-  while (fired-- > oldest) {
-    const sl_trace_record *r = &w->ring[fired & w->ring_mask];
+static uint64_t busy_since(const sl_plan *plan, const sli_ring *ring, uint64_t since) {
+  uint64_t written = ring->written, busy = 0;
+  uint64_t oldest = written - SLI_MIN(written, ring->mask / 2);
+  while (written-- > oldest) {
+    const sl_trace_record *r = &ring->records[written & ring->mask];
     if (r->end_ns <= since) break;
-    if (sli_is_work(&rt->plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
+    if (sli_is_work(&plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
   }
   return busy;
 }
 
 double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns) {
-  uint64_t now = sli_now_ns(), busy = 0;
+  const sl_plan *plan = sli_runtime_plan(rt);
+  uint64_t now = sli_now_ns(), base = sli_runtime_base_ns(rt), busy = 0;
   int32_t here = 0;
-  for (int32_t d = 0; d < rt->plan->ndevices; d++) here += !is_away(rt, d);
-  for (int32_t i = 0; i < rt->nworkers; i++) {
-    const worker *w = &rt->workers[i];
-    busy += busy_since(rt, w, SLI_MAX(since_ns, w->clock.base_ns) - w->clock.base_ns);
+  for (int32_t d = 0; d < plan->ndevices; d++) here += sli_runtime_has_device(rt, d);
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
+    sli_ring ring = sli_runtime_ring(rt, i);
+    busy += busy_since(plan, &ring, SLI_MAX(since_ns, base) - base);
   }
   return bubble((double)busy, (double)(now - since_ns) * here);
 }
@@ -153,7 +158,7 @@ static int by_actor_and_length(const void *a, const void *b) {
 void sl_runtime_durations(const sl_runtime *rt, double *seconds) {
   sl_trace_record *records;
   size_t n = sli_runtime_records(rt, &records, NULL);
-  memset(seconds, 0, (size_t)rt->plan->nactors * sizeof *seconds);
+  memset(seconds, 0, (size_t)sli_runtime_plan(rt)->nactors * sizeof *seconds);
   qsort(records, n, sizeof *records, by_actor_and_length);
   for (size_t i = 0, count; i < n; i += count) {
     for (count = 1; i + count < n && records[i + count].actor == records[i].actor; count++) {}

@@ -11,9 +11,11 @@
  *
  * The numbers are not of one moment. An actor may seem to lack what is on its way, or
  * to have what it needs and not go; if nothing moves for a while, both are over. */
-#include "actors/run/state.h"
-
 #include <sluice/look.h>
+
+#include "actors/look/look.h"
+#include "actors/plan/plan.h"
+#include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,92 +81,84 @@ void sl_look_destroy(sl_look *look) {
 /* A worker's newest records, from the newest back. It may go on meanwhile, and then
  * writes half a ring away from what is read here, never nearer. */
 typedef struct past {
-  const worker *w;
+  sli_ring ring;
   uint64_t next, oldest; /* next: one more than the record's number */
 } past;
 
-static past look_back(const worker *w) {
-  uint64_t fired = atomic_load_explicit(&w->fired, memory_order_acquire);
-  return (past){w, fired, fired - SLI_MIN(fired, w->ring_mask / 2)};
+static past look_back(const sl_runtime *rt, int32_t worker) {
+  sli_ring ring = sli_runtime_ring(rt, worker);
+  return (past){ring, ring.written, ring.written - SLI_MIN(ring.written, ring.mask / 2)};
 }
 
 static const sl_trace_record *earlier(past *p) {
-  return p->next > p->oldest ? &p->w->ring[--p->next & p->w->ring_mask] : NULL;
+  return p->next > p->oldest ? &p->ring.records[--p->next & p->ring.mask] : NULL;
 }
 
 /* When the last firing of a queue ended, or the earliest time that is remembered. */
-static uint64_t last_end_ns(const sl_runtime *rt, int32_t queue) {
+static uint64_t last_end_ns(const sl_runtime *rt, int32_t queue, int32_t worker) {
   enum { MOST = 4096 };
-  past p = look_back(rt->queues[queue].worker);
+  const sl_plan *plan = sli_runtime_plan(rt);
+  past p = look_back(rt, worker);
   uint64_t end = 0;
   const sl_trace_record *r;
   for (int i = 0; i < MOST && (r = earlier(&p)); i++) {
     end = r->start_ns;
-    if (rt->plan->actors[r->actor].queue == queue) return r->end_ns;
+    if (plan->actors[r->actor].queue == queue) return r->end_ns;
   }
   return end;
 }
 
 static double since(const sl_runtime *rt, uint64_t then_ns) {
-  uint64_t now = sli_clock_now(&rt->clock);
+  uint64_t now = sli_runtime_now_ns(rt);
   return now > then_ns ? (double)(now - then_ns) * 1e-9 : 0;
 }
 
 static sl_queue_look look_at_queue(const sl_runtime *rt, int32_t id) {
-  const queue *q = &rt->queues[id];
-  const worker *w = q->worker;
-  int32_t flying = atomic_load_explicit(&q->flying, memory_order_relaxed);
-  if (flying != SL_NONE)
-    return (sl_queue_look){flying,
-                           since(rt, atomic_load_explicit(&q->flying_ns, memory_order_relaxed))};
-  int32_t current = atomic_load_explicit(&w->current, memory_order_relaxed);
-  if (current == SL_NONE || rt->plan->actors[current].queue != id)
-    return (sl_queue_look){SL_NONE, since(rt, last_end_ns(rt, id))};
-  past p = look_back(w);
+  sli_queue_state q = sli_runtime_queue(rt, id);
+  if (q.flying != SL_NONE) return (sl_queue_look){q.flying, since(rt, q.flying_ns)};
+  if (q.current == SL_NONE || sli_runtime_plan(rt)->actors[q.current].queue != id)
+    return (sl_queue_look){SL_NONE, since(rt, last_end_ns(rt, id, q.worker))};
+  past p = look_back(rt, q.worker);
   const sl_trace_record *last = earlier(&p);
-  uint64_t woke = atomic_load_explicit(&w->woke_ns, memory_order_relaxed);
-  return (sl_queue_look){current, since(rt, SLI_MAX(woke, last ? last->end_ns : 0))};
-}
-
-static uint64_t began_ns(const sl_runtime *rt) {
-  uint64_t first = atomic_load(&rt->first_firing_ns);
-  return first > rt->clock.base_ns ? first - rt->clock.base_ns : 0;
+  return (sl_queue_look){q.current, since(rt, SLI_MAX(q.woke_ns, last ? last->end_ns : 0))};
 }
 
 /* Adds a worker's passes of the last two steps or seconds to busy[ndevices], and
  * returns when that began. */
-static uint64_t count_busy(const sl_runtime *rt, const worker *w, uint64_t now, double *busy) {
+static uint64_t count_busy(const sl_runtime *rt, int32_t worker, uint64_t now, double *busy) {
   const uint64_t least_ns = 2000000000u;
-  past p = look_back(w);
+  const sl_plan *plan = sli_runtime_plan(rt);
+  past p = look_back(rt, worker);
   uint64_t begin = now;
   int64_t newest = -1;
   for (const sl_trace_record *r; (r = earlier(&p)); begin = r->start_ns) {
-    const sl_actor *a = &rt->plan->actors[r->actor];
-    int64_t step = sl_plan_tick(rt->plan, r->actor, r->firing).step;
+    const sl_actor *a = &plan->actors[r->actor];
+    int64_t step = sl_plan_tick(plan, r->actor, r->firing).step;
     newest = SLI_MAX(newest, step);
     if (r->end_ns + least_ns < now && step < newest - 2) return r->end_ns;
     if (sli_is_work(a))
-      busy[rt->plan->queues[a->queue].device] += (double)(r->end_ns - r->start_ns) * 1e-9;
+      busy[plan->queues[a->queue].device] += (double)(r->end_ns - r->start_ns) * 1e-9;
   }
-  return p.oldest ? begin : began_ns(rt);
+  return p.oldest ? begin : sli_runtime_began_ns(rt);
 }
 
 static void look_at_devices(const sl_runtime *rt, sl_look *look) {
-  const sl_plan *plan = rt->plan;
-  uint64_t now = sli_clock_now(&rt->clock);
+  const sl_plan *plan = look->plan;
+  uint64_t now = sli_runtime_now_ns(rt);
+  int32_t nworkers = sli_runtime_workers(rt);
   double *busy = sli_calloc((size_t)plan->ndevices, sizeof *busy);
-  uint64_t *begin = sli_calloc((size_t)rt->nworkers, sizeof *begin);
-  for (int32_t i = 0; i < rt->nworkers; i++)
-    begin[i] = count_busy(rt, &rt->workers[i], now, busy);
+  uint64_t *begin = sli_calloc((size_t)nworkers, sizeof *begin);
+  for (int32_t i = 0; i < nworkers; i++) begin[i] = count_busy(rt, i, now, busy);
   for (int32_t i = 0; i < plan->nqueues; i++) {
     const sl_queue_look *q = &look->queues[i];
     if (q->running >= 0 && sli_is_work(&plan->actors[q->running]) &&
-        !is_away(rt, plan->queues[i].device))
+        sli_runtime_has_device(rt, plan->queues[i].device))
       busy[plan->queues[i].device] += q->seconds;
   }
   for (int32_t d = 0; d < plan->ndevices; d++) {
-    if (is_away(rt, d) || !rt->devices[d].worker) continue;
-    double span = (double)(now - SLI_MIN(begin[rt->devices[d].worker->id], now)) * 1e-9;
+    int32_t worker = sli_runtime_device_worker(rt, d);
+    if (!sli_runtime_has_device(rt, d) || worker == SL_NONE) continue;
+    double span = (double)(now - SLI_MIN(begin[worker], now)) * 1e-9;
     look->idle[d] = span > 0 ? SLI_MAX(1 - busy[d] / span, 0) : 0;
   }
   free(busy);
@@ -172,15 +166,13 @@ static void look_at_devices(const sl_runtime *rt, sl_look *look) {
 }
 
 void sl_runtime_look(const sl_runtime *rt, sl_look *look) {
-  const sl_plan *plan = rt->plan;
+  const sl_plan *plan = sli_runtime_plan(rt);
   for (int32_t i = 0; i < plan->nqueues; i++)
-    if (rt->queues[i].worker->process < 0) look->queues[i] = look_at_queue(rt, i);
+    if (sli_runtime_has_queue(rt, i)) look->queues[i] = look_at_queue(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++)
-    if (rt->actors[i].queue->worker->process < 0)
-      look->fired[i] = atomic_load_explicit(&rt->actors[i].done, memory_order_relaxed);
+    if (sli_runtime_has_actor(rt, i)) look->fired[i] = sli_runtime_done(rt, i);
   for (int32_t i = 0; i < plan->nregs; i++)
-    if (rt->regs[i].worker && rt->regs[i].worker->process < 0)
-      look->slots[i] = sl_runtime_slots(rt, i);
+    if (sli_runtime_has_register(rt, i)) look->slots[i] = sl_runtime_slots(rt, i);
   look_at_devices(rt, look);
 }
 
@@ -215,7 +207,7 @@ static size_t list_facts(const sl_look *look, fact *out) {
 }
 
 size_t sl_runtime_look_export(const sl_runtime *rt, void **out) {
-  const sl_plan *plan = rt->plan;
+  const sl_plan *plan = sli_runtime_plan(rt);
   size_t most = (size_t)plan->nactors + (size_t)plan->nregs + (size_t)plan->nqueues +
                 (size_t)plan->ndevices;
   sl_look *look = sl_look_create(plan);

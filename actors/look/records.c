@@ -1,5 +1,6 @@
 /* Reading the trace rings. */
-#include "actors/run/state.h"
+#include "actors/look/look.h"
+#include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,23 +23,25 @@ static int by_start(const void *a, const void *b) {
   return x->firing < y->firing ? -1 : x->firing > y->firing;
 }
 
+static uint64_t kept(const sli_ring *ring) { return SLI_MIN(ring->written, ring->mask + 1); }
+
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
+  const sli_remote *remotes = sli_runtime_remotes(rt);
   uint64_t total = 0, lost = 0, n = 0;
-  for (int32_t i = 0; i < rt->nworkers; i++) {
-    const worker *w = &rt->workers[i];
-    uint64_t kept = SLI_MIN(worker_fired(w), w->ring_mask + 1);
-    total += kept;
-    lost += worker_fired(w) - kept;
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
+    sli_ring ring = sli_runtime_ring(rt, i);
+    total += kept(&ring);
+    lost += ring.written - kept(&ring);
   }
-  for (const visitor *v = rt->visitors; v; v = v->next) total += v->nrecords, lost += v->dropped;
+  for (const sli_remote *r = remotes; r; r = r->next) total += r->nrecords, lost += r->dropped;
   sl_trace_record *all = sli_calloc(total, sizeof *all);
-  for (int32_t i = 0; i < rt->nworkers; i++) {
-    const worker *w = &rt->workers[i];
-    uint64_t kept = SLI_MIN(worker_fired(w), w->ring_mask + 1);
-    for (uint64_t r = worker_fired(w) - kept; r < worker_fired(w); r++) all[n++] = w->ring[r & w->ring_mask];
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
+    sli_ring ring = sli_runtime_ring(rt, i);
+    for (uint64_t r = ring.written - kept(&ring); r < ring.written; r++)
+      all[n++] = ring.records[r & ring.mask];
   }
-  for (const visitor *v = rt->visitors; v; n += v->nrecords, v = v->next)
-    memcpy(all + n, v->records, v->nrecords * sizeof *all);
+  for (const sli_remote *r = remotes; r; n += r->nrecords, r = r->next)
+    memcpy(all + n, r->records, r->nrecords * sizeof *all);
   if (dropped) *dropped = lost;
   *out = all;
   return total;

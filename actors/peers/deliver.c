@@ -8,8 +8,8 @@
  * the next.
  *
  * A message from outside is not trusted: it may name nothing that is not here. */
-#include "actors/run/state.h"
-
+#include "actors/plan/plan.h"
+#include "actors/run/run.h"
 
 _Static_assert(sizeof(sli_message) == SL_MESSAGE_BYTES, "what peers pass on");
 
@@ -18,49 +18,40 @@ static sl_status refuse(const sli_message *m, const char *why) {
                  m->kind, m->reg, m->slot, (long long)m->key, why);
 }
 
-/* To all consumers here, or to those of one worker at a time. */
-static void tell_consumers(sl_runtime *rt, const reg *r, const sli_message *m) {
-  for (int32_t g = 0; g < r->nfar; g++) {
-    worker *to = r->far[g].worker;
-    if (to->process >= 0) continue;
-    sli_message one = *m;
-    one.group = (uint32_t)g;
-    if (to == rt->carrier && m->kind == SLI_READY) sli_worker_take(to, &one);
-    else if (sli_mailbox_push(&to->mailbox, &one, &to->sleeping)) sli_worker_wake(to);
-  }
+static bool is_slot(const sl_register *r, int32_t slot) {
+  return slot >= 0 && slot < sli_quota_most(r);
 }
 
-static sl_status check_free(const sl_runtime *rt, const reg *r, const sli_message *m) {
-  if (!r->worker || r->worker->process >= 0 || !r->nfar)
-    return refuse(m, "its producer is not here");
-  bool there = m->slot >= 0 && m->slot < sli_quota_most(&rt->plan->regs[m->reg]);
+static sl_status check_free(const sl_runtime *rt, const sli_message *m) {
+  if (!sli_runtime_takes_free(rt, m->reg)) return refuse(m, "its producer is not here");
+  bool there = is_slot(&sli_runtime_plan(rt)->regs[m->reg], m->slot);
   return there ? SL_OK : refuse(m, "there is no such slot");
 }
 
 sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
   const sli_message *m = message;
-  if (m->reg < 0 || m->reg >= rt->plan->nregs) return refuse(m, "there is no such register");
-  reg *r = &rt->regs[m->reg];
+  if (m->reg < 0 || m->reg >= sli_runtime_plan(rt)->nregs)
+    return refuse(m, "there is no such register");
   if (m->kind == SLI_WANTED) {
-    if (!r->lazy) return refuse(m, "nobody is lazy about it");
-    tell_consumers(rt, r, m);
+    if (!sli_runtime_is_lazy(rt, m->reg)) return refuse(m, "nobody is lazy about it");
+    sli_runtime_tell_readers(rt, m);
     return SL_OK;
   }
   if (m->kind != SLI_FREE) return refuse(m, "no such message goes between processes");
-  sl_status status = check_free(rt, r, m);
-  if (status) return status;
-  if (sli_mailbox_push(&r->worker->mailbox, m, &r->worker->sleeping)) sli_worker_wake(r->worker);
-  return SL_OK;
+  sl_status status = check_free(rt, m);
+  if (!status) sli_runtime_tell_writer(rt, m);
+  return status;
 }
 
 sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out) {
+  const sl_plan *plan = sli_runtime_plan(rt);
   const sli_message *m = message;
-  if (m->kind != SLI_READY || m->reg < 0 || m->reg >= rt->plan->nregs ||
-      !rt->regs[m->reg].carried)
+  if (m->kind != SLI_READY || m->reg < 0 || m->reg >= plan->nregs ||
+      !sli_runtime_is_carried(rt, m->reg))
     return refuse(m, "no link carries it");
-  const sl_register *r = &rt->plan->regs[m->reg];
-  *out = (sl_parcel){.link = rt->plan->actors[r->producer].queue, .number = m->fence,
-                     .bytes = rt->options.no_data ? 0 : r->slot_bytes};
+  const sl_register *r = &plan->regs[m->reg];
+  *out = (sl_parcel){.link = plan->actors[r->producer].queue, .number = m->fence,
+                     .bytes = sli_runtime_has_data(rt) ? r->slot_bytes : 0};
   return SL_OK;
 }
 
@@ -68,21 +59,20 @@ static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t 
   sl_parcel parcel;
   sl_status status = sl_runtime_parcel(rt, m, &parcel);
   if (status) return status;
-  const sl_register *r = &rt->plan->regs[m->reg];
-  if (is_away(rt, r->device)) return refuse(m, "it does not lie here");
-  if (m->slot < 0 || m->slot >= sli_quota_most(r)) return refuse(m, "there is no such slot");
+  const sl_register *r = &sli_runtime_plan(rt)->regs[m->reg];
+  if (!sli_runtime_has_device(rt, r->device)) return refuse(m, "it does not lie here");
+  if (!is_slot(r, m->slot)) return refuse(m, "there is no such slot");
   return bytes == parcel.bytes ? SL_OK : refuse(m, "its data has another size");
 }
 
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {
   const sli_message *m = message;
-  if (check_ready(rt, m, bytes)) return NULL;
-  return slot_address(&rt->regs[m->reg], m->slot);
+  return check_ready(rt, m, bytes) ? NULL : sli_runtime_slot_address(rt, m->reg, m->slot);
 }
 
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes) {
   const sli_message *m = message;
   sl_status status = check_ready(rt, m, bytes);
-  if (!status) tell_consumers(rt, &rt->regs[m->reg], m);
+  if (!status) sli_runtime_tell_readers(rt, m);
   return status;
 }

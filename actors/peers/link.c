@@ -1,6 +1,6 @@
 /* The queue that carries slots between devices: within a process it copies, between
  * processes it hands them to the peers. */
-#include "actors/run/state.h"
+#include "actors/run/run.h"
 
 #include <stdlib.h>
 

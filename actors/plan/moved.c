@@ -6,7 +6,7 @@
  * firing moves, and from the number of firings what a run has moved. Whoever reads the same
  * in every firing, or in two actors, moves it as often: what is worth keeping is a register of
  * its own. */
-#include "actors/run/state.h"
+#include "actors/plan/plan.h"
 
 #include <string.h>
 
@@ -130,12 +130,8 @@ static void add_to_total(void *ctx, int32_t device, sl_traffic traffic, uint64_t
   t->bytes[traffic] += t->steps * bytes;
 }
 
-void sli_count_moved(const sl_runtime *rt, uint64_t bytes[SL_TRAFFIC_COUNT]) {
-  for (int32_t i = 0; i < rt->plan->nactors && rt->plan->ndevices > 1; i++) {
-    const actor *a = &rt->actors[i];
-    int64_t fired = atomic_load_explicit(&a->done, memory_order_relaxed);
-    fired -= sli_firings(&rt->plan->actors[i], rt->first_step);
-    total t = {bytes, (uint64_t)(fired / rt->plan->actors[i].firings_per_step)};
-    if (t.steps) find_moves(rt->plan, i, add_to_total, &t);
-  }
+void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
+                        uint64_t bytes[SL_TRAFFIC_COUNT]) {
+  total t = {bytes, steps};
+  if (steps) find_moves(plan, actor, add_to_total, &t);
 }

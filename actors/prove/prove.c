@@ -5,7 +5,8 @@
  * actor that waits for a free slot names a quota that may be too small; each of
  * them is tried larger, alone, and the smallest change that lets the rehearsal
  * finish is what the error recommends. */
-#include "actors/run/state.h"
+#include "actors/plan/plan.h"
+#include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,12 +179,14 @@ static bool known(const knob *knobs, int count, const knob *k) {
 static int waiting_knobs(const rehearsal *r, knob *knobs, int most) {
   int count = 0;
   for (int32_t i = 0; i < r->plan.nactors; i++) {
-    const actor *a = &r->rt->actors[i];
-    for (const out_port *p = a->out; p < a->out_end && count < most; p++) {
-      const sl_register *reg = &r->plan.regs[p->reg->id];
+    const sl_actor *a = &r->plan.actors[i];
+    bool missing = sli_runtime_actor(r->rt, i).missing;
+    for (int32_t p = 0; p < a->nout && count < most; p++) {
+      const sl_register *reg = &r->plan.regs[a->out[p].reg];
+      bool waiting = sli_runtime_output(r->rt, i, p).waiting;
       knob k = {reg->quota_name, writer_stage(&r->plan, reg), SL_NONE, reg->quota, false};
-      if (!p->waiting && (a->missing || reg->pool == SL_NONE)) continue;
-      if (!p->waiting)
+      if (!waiting && (missing || reg->pool == SL_NONE)) continue;
+      if (!waiting)
         k = (knob){"pool", k.stage, reg->pool, r->plan.pools[reg->pool].quota, false};
       if (!known(knobs, count, &k)) knobs[count++] = k;
     }

@@ -1,4 +1,4 @@
-/* Messages, and the mailbox that carries them between workers.
+/* The mailbox that carries messages between workers.
  *
  * A mailbox is a ring of cells that many workers push to and one drains. A push
  * draws a ticket, which names its cell, and completes the cell by writing
@@ -9,44 +9,21 @@
  * messages (READY of one slot to one worker, FREE of one slot from one port,
  * QUOTA of one register) of which each is sent only after the one before has
  * been taken and answered. WANTED follows the READY, or the FREE, of a slot, and
- * of the next such line one more may be sent while it is on its way, but not two:
- * it counts for two lines. Of the tickets since the one that used a cell last there are more than lines, so
- * two belong to one line, and the owner, who takes in order, had taken the old
- * message before the later of the two was sent. That the old message was read
- * before this one is written follows along the same path: the answer, and the
- * acquire-release chain through `tail`. */
+ * of the next such line one more may be sent while it is on its way, but not
+ * two: it counts for two lines. Of the tickets since the one that used a cell last there are
+ * more than lines, so two belong to one line, and the owner, who takes in order, had taken
+ * the old message before the later of the two was sent. That the old message was read before
+ * this one is written follows along the same path: the answer, and the acquire-release chain
+ * through `tail`. */
 #ifndef SLUICE_ACTORS_MAILBOX_H
 #define SLUICE_ACTORS_MAILBOX_H
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "actors/run/message.h"
 #include "base/base.h"
 
-/* READY: a slot is complete. FREE: a consumer is done with one. QUOTA: the
- * register has been asked to have another number of slots. WANTED: the producer waits for a
- * slot in step `key`; to lazy W alone. */
-typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA, SLI_WANTED } sli_message_kind;
-
-/* Is the firing that the message is about only launched? Then `fence` is the end of its
- * fence: whoever is told makes its queue wait for it. */
-enum { SLI_FENCED = 1 };
-
-/* Plain data, 32 bytes, handles instead of pointers: it may cross processes.
- * `priority` and `extent` belong to the layout of a message between processes and
- * devices; they are zero. */
-typedef struct sli_message {
-  int64_t key;       /* explicit, never derived by the receiver */
-  int32_t reg;
-  int32_t slot;
-  uint8_t kind;      /* sli_message_kind */
-  uint8_t flags;     /* SLI_FENCED; more, last, empty, cancel */
-  uint16_t priority; /* within the class */
-  uint32_t group;    /* READY: which group of the register's consumers; FREE: fenced, which
-                        of them */
-  uint32_t extent;   /* valid rows */
-  uint32_t fence;    /* READY of a link: its number there */
-} sli_message;
 _Static_assert(sizeof(sli_message) <= 48, "a message and its sequence number share a line");
 
 typedef struct sli_cell {

@@ -1,4 +1,5 @@
 /* Making a runtime out of a plan, and running it. */
+#include "actors/look/look.h"
 #include "actors/run/state.h"
 
 #include <stdlib.h>
@@ -685,7 +686,7 @@ void sl_runtime_destroy(sl_runtime *rt) {
   sli_arenas_destroy(rt);
   for (int32_t i = 0; rt->away && i < rt->plan->nprocesses; i++)
     sli_arena_fini(&rt->away[i].memory);
-  sli_visitors_free(rt);
+  sli_remotes_free(rt);
   free(rt->away);
   free(rt->workers);
   sli_arena_fini(&rt->memory);
@@ -782,45 +783,4 @@ void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail) {
 
 int64_t sl_runtime_begun(const sl_runtime *rt) {
   return (int64_t)(atomic_load_explicit(&rt->gate, memory_order_relaxed) >> SLI_GATE_BITS);
-}
-
-uint64_t sl_runtime_fired(const sl_runtime *rt) {
-  uint64_t sum = 0;
-  for (int32_t i = 0; i < rt->nworkers; i++) sum += worker_fired(&rt->workers[i]);
-  return sum;
-}
-
-int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }
-
-double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device) {
-  return rt->devices[device].peak;
-}
-
-int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t r) {
-  return rt->regs[r].quota - rt->regs[r].least_free;
-}
-
-sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
-  sl_runtime_counts c = {.first_firing_ns = atomic_load(&rt->first_firing_ns)};
-  const sl_peers *peers = rt->options.peers;
-  if (peers && peers->sent) c.sent_bytes = peers->sent(peers->ctx);
-  sli_count_moved(rt, c.moved_bytes);
-  for (int32_t i = 0; i < rt->nworkers; i++) {
-    c.firings += worker_fired(&rt->workers[i]);
-    c.messages += rt->workers[i].messages;
-    c.wakes += rt->workers[i].wakes;
-  }
-  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
-    const queue *q = &rt->queues[i];
-    if (q->impl && q->ops->replayed) c.replayed += q->ops->replayed(q->impl);
-  }
-  for (const visitor *v = rt->visitors; v; v = v->next) {
-    c.replayed += v->counts.replayed;
-    c.firings += v->counts.firings;
-    c.messages += v->counts.messages;
-    c.wakes += v->counts.wakes;
-    for (int t = 0; t < SL_TRAFFIC_COUNT; t++) c.moved_bytes[t] += v->counts.moved_bytes[t];
-    c.sent_bytes += v->counts.sent_bytes;
-  }
-  return c;
 }

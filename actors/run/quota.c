@@ -49,8 +49,7 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
     atomic_store(&r->wanted, changes[i].slots);
     if (atomic_exchange(&r->asked, true)) continue; /* the one under way takes it along */
     sli_message m = {.reg = r->id, .kind = SLI_QUOTA};
-    if (sli_mailbox_push(&r->worker->mailbox, &m, &r->worker->sleeping))
-      sli_worker_wake(r->worker);
+    sli_post(r->worker, &m);
   }
   return status;
 }

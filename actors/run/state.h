@@ -18,6 +18,7 @@
 
 #include "actors/run/clock.h"
 #include "actors/run/mailbox.h"
+#include "actors/run/run.h"
 #include "actors/plan/plan.h"
 
 typedef struct actor actor;
@@ -276,16 +277,6 @@ struct worker {
   sli_mailbox mailbox;
 };
 
-/* What another process did: as if it were a worker here. */
-typedef struct visitor {
-  struct visitor *next;
-  int64_t first_whole;   /* step from which its records are whole */
-  uint64_t dropped;
-  sl_runtime_counts counts;
-  size_t nrecords;
-  sl_trace_record *records;
-} visitor;
-
 /* Flags of the gate. CLOSED: no step begins. HELD: where the run ends is not decided
  * yet. ABORTED: it ends now. */
 enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
@@ -299,7 +290,7 @@ struct sl_runtime {
   int32_t nworkers;      /* those of devices, then those of queues apart */
   worker *workers;
   worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */
-  struct visitor *visitors; /* list: what other processes have told of their part */
+  sli_remote *remotes;   /* list: what other processes did, once they have told */
   worker *carrier;       /* with peers: the one that moves them on, last to finish */
   actor *actors;
   reg *regs;
@@ -364,27 +355,11 @@ sl_status sli_arenas_create(sl_runtime *rt, const worker *w);
 void sli_arenas_point(sl_runtime *rt); /* tells registers and actors where they are */
 void sli_arenas_destroy(sl_runtime *rt);
 
-/* peers/export.c */
-void sli_visitors_free(sl_runtime *rt);
+/* ask.c */
+void sli_remotes_free(sl_runtime *rt);
 
-/* Is a firing work of its device? Loading, reporting and links have queues of
- * their own; a device's figures are those of its passes. */
-static inline bool sli_is_work(const sl_actor *a) {
-  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W ||
-         a->cls == SL_CLASS_R;
-}
-
-/* figures.c: the first step of which all records are there. */
-int64_t sli_first_whole_step(const sl_runtime *rt);
-
-/* moved.c: adds what has fired in this process. */
-void sli_count_moved(const sl_runtime *rt, uint64_t bytes[SL_TRAFFIC_COUNT]);
-
-/* trace.c: the records of all workers, in no order. */
-size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
-
-/* explain.c: who waits for whom, as text. */
-char *sli_explain(const sl_runtime *rt);
+/* post.c */
+void sli_post(worker *to, const sli_message *m); /* from who is no worker */
 
 void sli_worker_take(worker *w, const sli_message *m); /* as if it came by mailbox */
 

@@ -270,6 +270,9 @@ static inline int64_t sl_map_key(const sl_map *map, int64_t n, uint32_t *flags) 
   return n / map->period * map->stride + e->offset;
 }
 
+/* The tick of firing `n` of an actor. */
+sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n);
+
 #ifdef __cplusplus
 }
 #endif

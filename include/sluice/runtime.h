@@ -182,9 +182,6 @@ typedef struct sl_trace_record {
  * `trace_records` of each. Between runs. The array is the caller's to free(). */
 size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
 
-/* The tick of firing `n` of an actor. */
-sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n);
-
 typedef struct sl_runtime_counts {
   uint64_t firings, messages; /* messages between workers */
   uint64_t replayed;          /* firings launched as one thing that was made before */

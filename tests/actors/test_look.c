@@ -11,7 +11,7 @@
 
 #include <sluice/look.h>
 
-#include "actors/run/state.h"
+#include "actors/run/run.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/test.h"
 
@@ -173,21 +173,22 @@ static void who_hangs_is_seen(uint64_t seed) {
 
 /* ---- at rest ------------------------------------------------------------------------------------ */
 
-static bool waits_in(const actor *a) {
-  for (const in_port *p = a->in; p < a->in_end; p++)
-    if (p->waiting) return true;
+static bool waits_in(const sl_runtime *rt, int32_t actor) {
+  for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nin; i++)
+    if (sli_runtime_input(rt, actor, i).waiting) return true;
   return false;
 }
 
-static bool waits_out(const actor *a) {
-  for (const out_port *p = a->out; p < a->out_end; p++)
-    if (p->waiting) return true;
+static bool waits_out(const sl_runtime *rt, int32_t actor) {
+  for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nout; i++)
+    if (sli_runtime_output(rt, actor, i).waiting) return true;
   return false;
 }
 
-static bool has_pool(const actor *a) {
-  for (const out_port *p = a->out; p < a->out_end; p++)
-    if (p->reg->pool) return true;
+static bool has_pool(const sl_plan *plan, int32_t actor) {
+  const sl_actor *a = &plan->actors[actor];
+  for (int32_t i = 0; i < a->nout; i++)
+    if (plan->regs[a->out[i].reg].pool != SL_NONE) return true;
   return false;
 }
 
@@ -195,16 +196,19 @@ static bool has_pool(const actor *a) {
  * firing; on one worker no message is under way. A look finds the same from the numbers
  * of firings alone. */
 static int64_t agree(const sl_runtime *rt, uint64_t seed) {
-  sl_look *look = sl_look_create(rt->plan);
+  const sl_plan *plan = sli_runtime_plan(rt);
+  sl_look *look = sl_look_create(plan);
   int64_t waits = 0;
   sl_runtime_look(rt, look);
-  for (int32_t i = 0; i < rt->plan->nactors; i++) {
-    const actor *a = &rt->actors[i];
+  for (int32_t i = 0; i < plan->nactors; i++) {
     sl_actor_wait w = sl_look_actor_wait(look, i);
-    sl_wait why = waits_in(a) ? SL_WAIT_INPUT : waits_out(a) ? SL_WAIT_CREDIT : SL_WAIT_NONE;
-    if (why == SL_WAIT_NONE && has_pool(a)) continue;
-    CHECK(w.why == why, "seed %" PRIu64 ", actor %s, firing %lld: %s, not %s", seed, a->plan->name,
-          (long long)a->fired, sl_wait_name(w.why), sl_wait_name(why));
+    sl_wait why = waits_in(rt, i)    ? SL_WAIT_INPUT
+                  : waits_out(rt, i) ? SL_WAIT_CREDIT
+                                     : SL_WAIT_NONE;
+    if (why == SL_WAIT_NONE && has_pool(plan, i)) continue;
+    CHECK(w.why == why, "seed %" PRIu64 ", actor %s, firing %lld: %s, not %s", seed,
+          plan->actors[i].name, (long long)sli_runtime_done(rt, i), sl_wait_name(w.why),
+          sl_wait_name(why));
     waits += why != SL_WAIT_NONE;
   }
   sl_look_destroy(look);

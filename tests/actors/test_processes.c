@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/run/mailbox.h"
+#include "actors/run/run.h"
 #include "base/base.h"
 #include "tests/support/loopback.h"
 #include "tests/support/schedules.h"

@@ -1,0 +1,26 @@
+/* What look/ makes of a run, for other folders. Users have <sluice/look.h> and
+ * <sluice/runtime.h>. */
+#ifndef SLUICE_ACTORS_LOOK_H
+#define SLUICE_ACTORS_LOOK_H
+
+#include <sluice/runtime.h>
+
+#include "base/base.h"
+
+/* Is a firing work of its device? Loading, reporting and links have queues of
+ * their own; a device's figures are those of its passes. */
+static inline bool sli_is_work(const sl_actor *a) {
+  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W ||
+         a->cls == SL_CLASS_R;
+}
+
+/* The first step of which all records are there. */
+int64_t sli_first_whole_step(const sl_runtime *rt);
+
+/* The records of all workers, in no order; the caller's to free(). */
+size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
+
+/* Who waits for whom, as text; the caller's to free(). */
+char *sli_explain(const sl_runtime *rt);
+
+#endif

@@ -1,0 +1,200 @@
+/* What a runtime answers: reading its state, from outside of its workers. */
+#include "actors/run/run.h"
+#include "actors/run/state.h"
+
+#include <stdlib.h>
+
+/* ---- what it runs, and how far it is ------------------------------------------------ */
+
+const sl_plan *sli_runtime_plan(const sl_runtime *rt) { return rt->plan; }
+int sli_runtime_process(const sl_runtime *rt) { return rt->options.process; }
+bool sli_runtime_has_data(const sl_runtime *rt) { return !rt->options.no_data; }
+
+bool sli_runtime_has_device(const sl_runtime *rt, int32_t device) { return !is_away(rt, device); }
+
+bool sli_runtime_has_queue(const sl_runtime *rt, int32_t queue) {
+  return rt->queues[queue].worker->process < 0;
+}
+
+bool sli_runtime_has_actor(const sl_runtime *rt, int32_t actor) {
+  return sli_runtime_has_queue(rt, rt->actors[actor].queue->id);
+}
+
+bool sli_runtime_has_register(const sl_runtime *rt, int32_t reg) {
+  const worker *w = rt->regs[reg].worker;
+  return w && w->process < 0;
+}
+
+int64_t sli_runtime_first_step(const sl_runtime *rt) { return rt->first_step; }
+int64_t sl_runtime_steps(const sl_runtime *rt) { return rt->steps; }
+
+int64_t sli_runtime_done(const sl_runtime *rt, int32_t actor) {
+  return atomic_load_explicit(&rt->actors[actor].done, memory_order_relaxed);
+}
+
+uint64_t sl_runtime_fired(const sl_runtime *rt) {
+  uint64_t sum = 0;
+  for (int32_t i = 0; i < rt->nworkers; i++) sum += worker_fired(&rt->workers[i]);
+  return sum;
+}
+
+uint64_t sli_runtime_now_ns(const sl_runtime *rt) { return sli_clock_now(&rt->clock); }
+uint64_t sli_runtime_base_ns(const sl_runtime *rt) { return rt->clock.base_ns; }
+
+uint64_t sli_runtime_began_ns(const sl_runtime *rt) {
+  uint64_t first = atomic_load(&rt->first_firing_ns);
+  return first > rt->clock.base_ns ? first - rt->clock.base_ns : 0;
+}
+
+sli_queue_state sli_runtime_queue(const sl_runtime *rt, int32_t id) {
+  const queue *q = &rt->queues[id];
+  const worker *w = q->worker;
+  return (sli_queue_state){
+      .worker = w->id,
+      .flying = atomic_load_explicit(&q->flying, memory_order_relaxed),
+      .flying_ns = atomic_load_explicit(&q->flying_ns, memory_order_relaxed),
+      .current = atomic_load_explicit(&w->current, memory_order_relaxed),
+      .woke_ns = atomic_load_explicit(&w->woke_ns, memory_order_relaxed)};
+}
+
+/* ---- what its workers recorded -------------------------------------------------------- */
+
+int32_t sli_runtime_workers(const sl_runtime *rt) { return rt->nworkers; }
+
+sli_ring sli_runtime_ring(const sl_runtime *rt, int32_t i) {
+  const worker *w = &rt->workers[i];
+  return (sli_ring){w->ring, w->ring_mask, atomic_load_explicit(&w->fired, memory_order_acquire)};
+}
+
+int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device) {
+  const worker *w = rt->devices[device].worker;
+  return w ? w->id : SL_NONE;
+}
+
+double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device) {
+  return rt->devices[device].peak;
+}
+
+int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t r) {
+  return rt->regs[r].quota - rt->regs[r].least_free;
+}
+
+static void count_workers(const sl_runtime *rt, sl_runtime_counts *c) {
+  for (int32_t i = 0; i < rt->nworkers; i++) {
+    c->firings += worker_fired(&rt->workers[i]);
+    c->messages += rt->workers[i].messages;
+    c->wakes += rt->workers[i].wakes;
+  }
+}
+
+static void count_moved(const sl_runtime *rt, sl_runtime_counts *c) {
+  for (int32_t i = 0; i < rt->plan->nactors && rt->plan->ndevices > 1; i++) {
+    const sl_actor *a = &rt->plan->actors[i];
+    int64_t fired = sli_runtime_done(rt, i) - sli_firings(a, rt->first_step);
+    sli_plan_add_moved(rt->plan, i, (uint64_t)(fired / a->firings_per_step), c->moved_bytes);
+  }
+}
+
+static void count_remote(const sli_remote *r, sl_runtime_counts *c) {
+  c->replayed += r->counts.replayed;
+  c->firings += r->counts.firings;
+  c->messages += r->counts.messages;
+  c->wakes += r->counts.wakes;
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++) c->moved_bytes[t] += r->counts.moved_bytes[t];
+  c->sent_bytes += r->counts.sent_bytes;
+}
+
+sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
+  sl_runtime_counts c = {.first_firing_ns = atomic_load(&rt->first_firing_ns)};
+  const sl_peers *peers = rt->options.peers;
+  if (peers && peers->sent) c.sent_bytes = peers->sent(peers->ctx);
+  count_moved(rt, &c);
+  count_workers(rt, &c);
+  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
+    const queue *q = &rt->queues[i];
+    if (q->impl && q->ops->replayed) c.replayed += q->ops->replayed(q->impl);
+  }
+  for (const sli_remote *r = rt->remotes; r; r = r->next) count_remote(r, &c);
+  return c;
+}
+
+/* ---- where an actor stands -------------------------------------------------------------- */
+
+#if defined(__SANITIZE_THREAD__)
+#define RACY __attribute__((no_sanitize("thread")))
+#else
+#define RACY
+#endif
+
+RACY sli_actor_state sli_runtime_actor(const sl_runtime *rt, int32_t actor) {
+  const struct actor *a = &rt->actors[actor];
+  return (sli_actor_state){a->fired, a->missing, a->gated};
+}
+
+RACY sli_port_state sli_runtime_input(const sl_runtime *rt, int32_t actor, int32_t port) {
+  const in_port *p = &rt->actors[actor].in[port];
+  return (sli_port_state){p->at.key, p->at.now->flags & SL_FIRST, p->waiting};
+}
+
+RACY sli_port_state sli_runtime_output(const sl_runtime *rt, int32_t actor, int32_t port) {
+  const out_port *p = &rt->actors[actor].out[port];
+  return (sli_port_state){p->at.key, p->at.now->flags & SL_FIRST, p->waiting};
+}
+
+RACY int32_t sli_runtime_slowest_reader(const sl_runtime *rt, int32_t id) {
+  const reg *r = &rt->regs[id];
+  const in_port *slowest = NULL;
+  for (int32_t i = 0; i < r->nconsumers; i++) {
+    const in_port *p = r->consumers[i];
+    if (!slowest || p->at.key < slowest->at.key) slowest = p;
+  }
+  return slowest ? slowest->actor->id : SL_NONE;
+}
+
+RACY int32_t sli_runtime_pool_used(const sl_runtime *rt, int32_t pool) {
+  return rt->pools[pool].used;
+}
+
+RACY int32_t sli_runtime_next_in_order(const sl_runtime *rt, int32_t queue) {
+  const struct queue *q = &rt->queues[queue];
+  return q->plan->order[q->in_order];
+}
+
+/* ---- other processes --------------------------------------------------------------------- */
+
+bool sli_runtime_is_carried(const sl_runtime *rt, int32_t reg) { return rt->regs[reg].carried; }
+bool sli_runtime_is_lazy(const sl_runtime *rt, int32_t reg) { return rt->regs[reg].lazy; }
+
+bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg) {
+  return sli_runtime_has_register(rt, reg) && rt->regs[reg].nfar;
+}
+
+void *sli_runtime_slot_address(const sl_runtime *rt, int32_t reg, int32_t slot) {
+  return slot_address(&rt->regs[reg], slot);
+}
+
+const sli_remote *sli_runtime_remotes(const sl_runtime *rt) { return rt->remotes; }
+
+void sli_runtime_add_remote(sl_runtime *rt, sli_remote *remote) {
+  remote->next = rt->remotes;
+  rt->remotes = remote;
+}
+
+void sli_remotes_free(sl_runtime *rt) {
+  while (rt->remotes) {
+    sli_remote *r = rt->remotes;
+    rt->remotes = r->next;
+    free(r->records);
+    free(r);
+  }
+}
+
+void sli_runtime_set_peaks(sl_runtime *rt, int process, const double *activations,
+                           const int32_t *slots) {
+  for (int32_t d = 0; d < rt->plan->ndevices; d++)
+    if (rt->plan->devices[d].process == process) rt->devices[d].peak = activations[d];
+  for (int32_t r = 0; r < rt->plan->nregs; r++) {
+    const worker *w = rt->regs[r].worker;
+    if (w && w->process == process) rt->regs[r].least_free = rt->regs[r].quota - slots[r];
+  }
+}

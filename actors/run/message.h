@@ -1,0 +1,28 @@
+/* What one actor tells another: plain data, and handles instead of pointers, so it may
+ * cross processes. */
+#ifndef SLUICE_ACTORS_MESSAGE_H
+#define SLUICE_ACTORS_MESSAGE_H
+
+#include <stdint.h>
+
+/* READY: a slot is complete. FREE: a consumer is done with one. QUOTA: the
+ * register has been asked to have another number of slots. WANTED: the producer waits for a
+ * slot in step `key`; to lazy W alone. */
+typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA, SLI_WANTED } sli_message_kind;
+
+/* Is the firing that the message is about only launched? Then `fence` is the end of its
+ * fence: whoever is told makes its queue wait for it. */
+enum { SLI_FENCED = 1 };
+
+typedef struct sli_message {
+  int64_t key;       /* explicit, never derived by the receiver */
+  int32_t reg;
+  int32_t slot;
+  uint32_t kind;     /* sli_message_kind */
+  uint32_t flags;    /* SLI_FENCED */
+  uint32_t group;    /* READY: which group of the register's consumers; FREE: fenced, which
+                        of them */
+  uint32_t fence;    /* READY of a link: its number there */
+} sli_message;
+
+#endif

@@ -1,0 +1,115 @@
+/* What other folders may ask of a runtime, and tell it. Users have <sluice/runtime.h>; how it
+ * works is for run/ alone (state.h).
+ *
+ * Where nothing else is said any thread may ask at any time. Answers while a run goes on
+ * are of slightly different moments. */
+#ifndef SLUICE_ACTORS_RUN_H
+#define SLUICE_ACTORS_RUN_H
+
+#include <sluice/runtime.h>
+
+#include "actors/run/message.h"
+#include "base/base.h"
+
+/* ---- what it runs ---------------------------------------------------------------- */
+
+const sl_plan *sli_runtime_plan(const sl_runtime *rt);
+int sli_runtime_process(const sl_runtime *rt);
+bool sli_runtime_has_data(const sl_runtime *rt);
+/* With several processes, what is this one's. A register belongs to its producer's; one that
+ * nobody writes to none. */
+bool sli_runtime_has_device(const sl_runtime *rt, int32_t device);
+bool sli_runtime_has_queue(const sl_runtime *rt, int32_t queue);
+bool sli_runtime_has_actor(const sl_runtime *rt, int32_t actor);
+bool sli_runtime_has_register(const sl_runtime *rt, int32_t reg);
+
+/* ---- how far it is --------------------------------------------------------------- */
+
+int64_t sli_runtime_first_step(const sl_runtime *rt);
+/* Firings an actor has completed, those of steps before the first included. */
+int64_t sli_runtime_done(const sl_runtime *rt, int32_t actor);
+/* Times in nanoseconds since the runtime was made, but `base`: of CLOCK_MONOTONIC, when that
+ * was. Began: the first firing did. */
+uint64_t sli_runtime_now_ns(const sl_runtime *rt);
+uint64_t sli_runtime_base_ns(const sl_runtime *rt);
+uint64_t sli_runtime_began_ns(const sl_runtime *rt);
+
+typedef struct sli_queue_state {
+  int32_t worker;     /* the one that launches what fires there */
+  int32_t flying;     /* actor of the oldest firing under way, or SL_NONE ... */
+  uint64_t flying_ns; /* ... and since when it is the oldest */
+  int32_t current;    /* actor whose program the worker runs, of any of its queues; SL_NONE:
+                         it looks for news ... */
+  uint64_t woke_ns;   /* ... and when it last had some */
+} sli_queue_state;
+/* Of a queue of this process. */
+sli_queue_state sli_runtime_queue(const sl_runtime *rt, int32_t queue);
+
+/* ---- what its workers recorded ---------------------------------------------------- */
+
+/* A worker's ring: record n is records[n & mask], of the newest mask + 1. While a run goes on the
+ * worker may be writing up to a ring's length ahead: read the newer half only. */
+typedef struct sli_ring {
+  const sl_trace_record *records;
+  uint64_t mask, written;
+} sli_ring;
+int32_t sli_runtime_workers(const sl_runtime *rt);
+sli_ring sli_runtime_ring(const sl_runtime *rt, int32_t worker);
+/* The worker of a device's passes, or SL_NONE. */
+int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device);
+
+/* ---- where an actor stands --------------------------------------------------------- */
+
+/* Between runs; a watchdog may ask while workers run, and reads what may be torn. */
+typedef struct sli_actor_state {
+  int64_t fired;   /* firings begun */
+  int32_t missing; /* ports that lack something, plus a step that has not begun */
+  bool gated;      /* its step has not begun */
+} sli_actor_state;
+
+typedef struct sli_port_state {
+  int64_t key;
+  bool takes;      /* the next firing takes a slot there */
+  bool waiting;    /* and it is not ready, or none is free */
+} sli_port_state;
+
+sli_actor_state sli_runtime_actor(const sl_runtime *rt, int32_t actor);
+sli_port_state sli_runtime_input(const sl_runtime *rt, int32_t actor, int32_t port);
+sli_port_state sli_runtime_output(const sl_runtime *rt, int32_t actor, int32_t port);
+/* The reader of a register that is furthest behind, or SL_NONE. */
+int32_t sli_runtime_slowest_reader(const sl_runtime *rt, int32_t reg);
+int32_t sli_runtime_pool_used(const sl_runtime *rt, int32_t pool);
+/* The actor that a queue's fixed order has next. */
+int32_t sli_runtime_next_in_order(const sl_runtime *rt, int32_t queue);
+
+/* ---- what comes from other processes ------------------------------------------------ */
+
+/* Does a link bring what is in its slots from another process? */
+bool sli_runtime_is_carried(const sl_runtime *rt, int32_t reg);
+/* Do lazy W read it? */
+bool sli_runtime_is_lazy(const sl_runtime *rt, int32_t reg);
+/* May FREE come in for it: written here and read by other workers? */
+bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg);
+void *sli_runtime_slot_address(const sl_runtime *rt, int32_t reg, int32_t slot);
+/* Pass a message on that has been checked: READY (on the carrier) or WANTED to those here who
+ * read its register, FREE to who writes it. */
+void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m);
+void sli_runtime_tell_writer(sl_runtime *rt, const sli_message *m);
+
+/* What another process did, as if it were a worker here. */
+typedef struct sli_remote {
+  struct sli_remote *next;
+  int64_t first_whole;   /* step from which its records are whole */
+  uint64_t dropped;
+  sl_runtime_counts counts;
+  size_t nrecords;
+  sl_trace_record *records;
+} sli_remote;
+/* Between runs. The runtime owns what is added, records and all. */
+const sli_remote *sli_runtime_remotes(const sl_runtime *rt);
+void sli_runtime_add_remote(sl_runtime *rt, sli_remote *remote);
+/* The peaks of its devices [ndevices] and registers [nregs]; of others they are left out. */
+void sli_runtime_set_peaks(sl_runtime *rt, int process, const double *activations,
+                           const int32_t *slots);
+
+#endif
