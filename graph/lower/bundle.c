@@ -45,7 +45,7 @@ static void add_reader(sli_lowering *l, sli_uses *u, int t, int group) {
 }
 
 static void find_producers(sli_lowering *l, sli_uses *u) {
-  for (int t = 0; t < l->g->ntensors; t++) u->producer[t] = SL_NONE;
+  for (int t = 0; t < l->in->g->ntensors; t++) u->producer[t] = SL_NONE;
   for (int gi = 0; gi < l->ngroups; gi++)
     for (int i = 0; i < l->groups[gi].nnodes; i++) {
       const sli_node *n = l->groups[gi].nodes[i];
@@ -74,7 +74,7 @@ static void find_readers(sli_lowering *l, sli_uses *u) {
 }
 
 static sli_uses find_uses(sli_lowering *l) {
-  size_t n = (size_t)l->g->ntensors;
+  size_t n = (size_t)l->in->g->ntensors;
   sli_uses u = {.producer = sli_arena_alloc(&l->arena, n * sizeof *u.producer),
                 .count = sli_arena_alloc(&l->arena, n * sizeof *u.count),
                 .groups = sli_arena_alloc(&l->arena, n * sizeof *u.groups),
@@ -312,7 +312,7 @@ static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank,
 
 static void add_credits(sli_lowering *l) {
   for (int s = 0; s < l->stages; s++)
-    for (int r = 0; r < l->ranks; r++) {
+    for (int r = 0; r < l->in->ranks; r++) {
       int f = stage_group(l, SL_CLASS_F, s, r, false), b = stage_group(l, SL_CLASS_B, s, r, true);
       int w = stage_group(l, SL_CLASS_W, s, r, true);
       if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, "act.b");
@@ -384,7 +384,7 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
 /* ---- the pass --------------------------------------------------------------------------- */
 
 void sli_lower_bundle(sli_lowering *l) {
-  sl_graph *g = l->g;
+  sl_graph *g = l->in->g;
   sli_uses u = find_uses(l);
   l->homes = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->homes);
   for (int i = 0; i < g->ntensors; i++) {

@@ -6,57 +6,62 @@
 
 /* ---- devices and queues --------------------------------------------------------- */
 
-/* Beside passes that are only launched, the host has a thread of its own: they never wait
- * for it. */
-static void add_queues(sli_lowering *l, int device) {
-  const sli_kind *kind = l->kind;
-  sl_queue q = {.name = sl_plan_format(l->plan, "pass@%d", device), .device = device,
-                .ops = kind->compute, .run_ahead = kind->run_ahead,
-                .look_ahead = l->options->look_ahead};
+static int32_t add_queue(sli_lowering *l, const char *name, int device, sl_queue q) {
+  q.name = sl_plan_format(l->plan, "%s@%d", name, device);
+  q.device = device;
+  return sl_plan_add_queue(l->plan, q);
+}
+
+static sl_queue pass_queue(const sli_lowering *l, int device) {
+  sl_queue q = {.ops = l->in->kind->compute, .run_ahead = l->in->kind->run_ahead,
+                .look_ahead = l->in->options->look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
-    sli_schedule_order(l->schedule, l->m % l->p, (sl_class)c, 0, &order, &rank);
+    sli_schedule_order(l->pick.schedule, l->in->m % l->in->p, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
-  int watermark = l->watermarks[device / l->ranks];
+  int watermark = l->watermarks[device / l->in->ranks];
   q.lazy_w = watermark >= 0;
   q.watermark = SLI_MAX(watermark, 0);
-  sl_plan_add_queue(l->plan, q);
-  sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "host@%d", device),
-                                        .device = device, .ops = kind->host, .threads = 1,
-                                        .space = sli_kind_host_space(kind), .run_ahead = 1,
-                                        .apart = kind->copy != NULL});
+  return q;
 }
 
-static int exchange_queues(const sli_lowering *l) {
-  if (sli_grid_ranks(&l->grid) == 1) return 0;
-  return l->two_exchanges ? 2 * l->devices : l->devices;
+/* A thread of the host's own. Beside passes that are only launched it is apart: they never wait
+ * for it. */
+static sl_queue host_queue(const sli_kind *kind, bool apart) {
+  return (sl_queue){.ops = kind->host, .threads = 1, .space = sli_kind_host_space(kind),
+                    .run_ahead = 1, .apart = apart};
 }
 
-/* What devices exchange goes beside their passes. */
-static void add_exchange_queues(sli_lowering *l) {
-  for (int i = 0; i < exchange_queues(l); i++) {
-    const char *name = i < l->devices ? "exchange" : "exchange.tensor";
-    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d", name,
-                                                                 i % l->devices),
-                                          .device = i % l->devices, .ops = l->kind->compute,
-                                          .run_ahead = l->kind->run_ahead});
+static int32_t *per_device(sli_lowering *l) {
+  return sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof(int32_t));
+}
+
+/* What devices exchange goes beside their passes, and what they store beside both: it waits for
+ * disks. */
+static void add_queues(sli_lowering *l) {
+  const sli_kind *kind = l->in->kind;
+  const sl_queue exchange = {.ops = kind->compute, .run_ahead = kind->run_ahead};
+  int n = l->in->devices, axes = sli_grid_ranks(&l->in->grid) == 1 ? 0 : 1 + l->in->two_exchanges;
+  sli_queues *q = &l->queues;
+  *q = (sli_queues){.pass = per_device(l), .host = per_device(l), .store = per_device(l),
+                    .exchange = {per_device(l), per_device(l)}};
+  for (int d = 0; d < n; d++) {
+    q->pass[d] = add_queue(l, "pass", d, pass_queue(l, d));
+    q->host[d] = add_queue(l, "host", d, host_queue(kind, kind->copy != NULL));
   }
-}
-
-/* Storing has a queue and a thread of its own: it waits for disks. */
-static void add_store_queues(sli_lowering *l) {
-  for (int d = 0; d < l->devices && l->store; d++)
-    sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "store@%d", d),
-                                          .device = d, .ops = l->kind->host, .threads = 1,
-                                          .space = sli_kind_host_space(l->kind), .run_ahead = 1,
-                                          .apart = true});
+  for (int a = 0; a < axes; a++)
+    for (int d = 0; d < n; d++)
+      q->exchange[a][d] = add_queue(l, a ? "exchange.tensor" : "exchange", d, exchange);
+  for (int d = 0; d < n && l->store; d++)
+    q->store[d] = add_queue(l, "store", d, host_queue(kind, true));
 }
 
 static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
-  int beside = 2 * l->devices, tensor = g->axis == SLI_AXIS_TENSOR ? l->devices : 0;
-  if (g->rate == SLI_PER_STORE) return beside + exchange_queues(l) + g->device;
-  return g->cls == SL_CLASS_C ? beside + tensor + g->device : 2 * g->device + g->host;
+  const sli_queues *q = &l->queues;
+  if (g->rate == SLI_PER_STORE) return q->store[g->device];
+  if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
+  return (g->host ? q->host : q->pass)[g->device];
 }
 
 int sl_device_process(int device, int devices, int processes) {
@@ -65,20 +70,20 @@ int sl_device_process(int device, int devices, int processes) {
 
 /* "timed:3"; "timed:24-31" where one stands for several. */
 static const char *device_name(const sli_lowering *l, int d) {
-  int n = l->grid.alike ? sli_grid_ranks(&l->grid) : 1;
-  return n > 1 ? sl_plan_format(l->plan, "%s:%d-%d", l->kind->name, d * n, d * n + n - 1)
-               : sl_plan_format(l->plan, "%s:%d", l->kind->name, d);
+  int n = l->in->grid.alike ? sli_grid_ranks(&l->in->grid) : 1;
+  return n > 1 ? sl_plan_format(l->plan, "%s:%d-%d", l->in->kind->name, d * n, d * n + n - 1)
+               : sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
 }
 
 static void add_device(sli_lowering *l, int d) {
-  const sl_device_options *o = &l->options->devices;
+  const sl_device_options *o = &l->in->options->devices;
   sl_device device = {.name = device_name(l, d),
-                      .kind = l->kind->name,
-                      .process = sl_device_process(d, l->devices, l->options->processes),
-                      .at = {d / l->ranks, d % l->ranks / l->tensor, d % l->tensor},
+                      .kind = l->in->kind->name,
+                      .process = sl_device_process(d, l->in->devices, l->in->options->processes),
+                      .at = {d / l->in->ranks, d % l->in->ranks / l->in->tensor, d % l->in->tensor},
                       .number = o->nnumbers ? o->numbers[d % o->nnumbers] : 0,
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
-  for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->kind->memory[s];
+  for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     size_t *workspace = &device.room[sli_lower_space(l, g)].workspace_bytes;
@@ -88,35 +93,33 @@ static void add_device(sli_lowering *l, int d) {
 }
 
 static sl_status add_devices(sli_lowering *l) {
-  const sl_device_options *o = &l->options->devices;
-  const char *name = l->kind->name;
-  int ranks = sli_grid_ranks(&l->grid), all = l->p * ranks;
+  const sl_device_options *o = &l->in->options->devices;
+  const char *name = l->in->kind->name;
+  int ranks = sli_grid_ranks(&l->in->grid), all = l->in->p * ranks;
   if (o->count && o->count != all && ranks > 1)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices each "
-                   "need %d", o->count, name, l->p, ranks, all);
+                   "need %d", o->count, name, l->in->p, ranks, all);
   if (o->count && o->count != all)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
-                   name, l->p, l->p);
-  if (l->options->processes > l->devices)
+                   name, l->in->p, l->in->p);
+  if (l->in->options->processes > l->in->devices)
     return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
-                   "least one (--stages)", l->options->processes, l->devices);
-  for (int d = 0; d < l->devices; d++) add_device(l, d);
-  for (int d = 0; d < l->devices; d++) add_queues(l, d);
-  add_exchange_queues(l);
-  add_store_queues(l);
+                   "least one (--stages)", l->in->options->processes, l->in->devices);
+  for (int d = 0; d < l->in->devices; d++) add_device(l, d);
+  add_queues(l);
   return SL_OK;
 }
 
 /* ---- registers -------------------------------------------------------------------- */
 
 static void add_pools(sli_lowering *l) {
-  for (int d = 0; d < l->devices && l->pools[d / l->ranks]; d++)
+  for (int d = 0; d < l->in->devices && l->pools[d / l->in->ranks]; d++)
     sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d),
-                                        l->pools[d / l->ranks]});
+                                        l->pools[d / l->in->ranks]});
 }
 
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g) {
-  return g->host ? sli_kind_host_space(l->kind) : SL_SPACE_DEVICE;
+  return g->host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
 }
 
 /* Where what is made lies: where its maker works. */
@@ -144,12 +147,12 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
 }
 
 static void add_register(sli_lowering *l, sli_bundle *b) {
-  bool pooled = b->activation > 0 && l->pools[b->device / l->ranks];
+  bool pooled = b->activation > 0 && l->pools[b->device / l->in->ranks];
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
                              .quota_most = b->quota_most,
                              .pool = pooled ? b->device : SL_NONE,
-                             .kept = pooled ? l->k : 0, /* a microbatch's worth */
+                             .kept = pooled ? l->in->k : 0, /* a microbatch's worth */
                              .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .space = bundle_space(l, b),
                              .memory = b->memory, .slot_bytes = b->bytes,
@@ -164,22 +167,22 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
 /* The way back goes through the pieces of a microbatch from the last to the
  * first, for a piece's gradient needs those of the later ones. */
 static bool is_reversed(const sli_lowering *l, const sli_group *g) {
-  return l->k > 1 && g->rate == SLI_PER_TICK && g->back;
+  return l->in->k > 1 && g->rate == SLI_PER_TICK && g->back;
 }
 
 /* Firing to tick, which is also the key of what spans no more than a tick. */
 int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g) {
   if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
-  sl_map_entry entries[l->k];
-  for (int i = 0; i < l->k; i++) entries[i] = (sl_map_entry){l->k - 1 - i, SL_FIRST | SL_LAST};
-  return sl_plan_add_map(l->plan, (uint32_t)l->k, l->k, entries);
+  sl_map_entry entries[l->in->k];
+  for (int i = 0; i < l->in->k; i++) entries[i] = (sl_map_entry){l->in->k - 1 - i, SL_FIRST | SL_LAST};
+  return sl_plan_add_map(l->plan, (uint32_t)l->in->k, l->in->k, entries);
 }
 
 /* ---- ports ------------------------------------------------------------------------------ */
 
 /* One key every store_every firings, the last of them. */
 static int32_t sparse_map(sli_lowering *l) {
-  uint32_t every = (uint32_t)l->options->store_every;
+  uint32_t every = (uint32_t)l->in->options->store_every;
   sl_map_entry *entries = sli_calloc(every, sizeof *entries);
   for (uint32_t i = 0; i + 1 < every; i++) entries[i].flags = SL_SKIP;
   entries[every - 1].flags = SL_FIRST | SL_LAST;
@@ -190,7 +193,7 @@ static int32_t sparse_map(sli_lowering *l) {
 
 static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
   sl_plan *plan = l->plan;
-  uint32_t ticks = (uint32_t)(l->m * l->k);
+  uint32_t ticks = (uint32_t)(l->in->m * l->in->k);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->turn) return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
@@ -198,7 +201,7 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
-  if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->k);
+  if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
   return sli_lower_tick_map(l, g);
 }
 
@@ -235,7 +238,7 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
                             .in = in, .out = out, .accumulate_span = n->accumulate_span};
-  if (l->kind->times_calls || l->groups[group].host)
+  if (l->in->kind->times_calls || l->groups[group].host)
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
 
@@ -270,7 +273,7 @@ static sl_program *write_program(sli_lowering *l, int group) {
   if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->pieces && g->rate == SLI_PER_TICK;
-  int nvariants = cut ? l->g->nvariants : 1;
+  int nvariants = cut ? l->in->g->nvariants : 1;
   size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes +
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
@@ -292,12 +295,12 @@ static sl_program *write_program(sli_lowering *l, int group) {
 }
 
 static void add_pieces(sli_lowering *l) {
-  const sl_graph *g = l->g;
+  const sl_graph *g = l->in->g;
   l->pieces = NULL;
   if (!g->nvariants) return;
-  l->pieces = sl_plan_alloc(l->plan, (size_t)l->k * sizeof *l->pieces);
+  l->pieces = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->pieces);
   int64_t row = 0;
-  for (int k = 0; k < l->k; k++) {
+  for (int k = 0; k < l->in->k; k++) {
     int v = 0;
     while (g->variant_lengths[v] != g->lengths[k]) v++;
     l->pieces[k] = (sl_program_piece){row, g->lengths[k], v};
@@ -310,7 +313,7 @@ static void add_pieces(sli_lowering *l) {
 /* Of one call with these types, by the op's cost. */
 static double estimated_seconds(const sli_lowering *l, const sli_node *n, const sl_type *in,
                                 const sl_type *out) {
-  const sl_hardware *hardware = l->options->hardware;
+  const sl_hardware *hardware = l->in->options->hardware;
   if (!hardware) return sli_call_seconds(n, in, out);
   double flops, bytes;
   sli_call_cost(n, in, out, &flops, &bytes);
@@ -321,24 +324,24 @@ static double estimated_seconds(const sli_lowering *l, const sli_node *n, const 
 /* Of one node: as measured by an earlier run, or as its op's cost says; where
  * pieces differ, their mean. */
 double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
-  const sl_lower_options *o = l->options;
+  const sl_lower_options *o = l->in->options;
   double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
   if (seconds >= 0) return seconds;
   if (!n->shapes) return estimated_seconds(l, n, n->in_type, n->out_type);
-  for (int k = 0; k < l->k; k++) {
+  for (int k = 0; k < l->in->k; k++) {
     const sli_shapes *shapes = &n->shapes[l->pieces[k].variant];
     sum += estimated_seconds(l, n, shapes->in, shapes->out);
   }
-  return sum / l->k;
+  return sum / l->in->k;
 }
 
 static double pass_seconds(const sli_lowering *l, const sli_group *g) {
-  const sl_cost *c = &l->options->cost;
+  const sl_cost *c = &l->in->options->cost;
   if (c->F > 0 || c->B > 0 || c->W > 0) {
-    double share = l->options->chunks ? 1 : 1.0 / l->v; /* costs of a device's share */
-    share /= l->k;                                      /* and of a whole microbatch */
+    double share = l->in->options->chunks ? 1 : 1.0 / l->pick.v; /* costs of a device's share */
+    share /= l->in->k;                                      /* and of a whole microbatch */
     if (g->cls == SL_CLASS_F) return share * c->F;
-    if (g->cls == SL_CLASS_B) return share * (l->split ? c->B : c->B + c->W);
+    if (g->cls == SL_CLASS_B) return share * (l->pick.split ? c->B : c->B + c->W);
     return g->cls == SL_CLASS_W ? share * c->W : 0;
   }
   double seconds = 0;
@@ -366,27 +369,27 @@ static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE) set_turn(l, g, a);
   if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
-  const sli_schedule *row = l->schedule;
+  const sli_schedule *row = l->pick.schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;
-  sli_schedule_order(row, l->m % l->p, g->cls, g->chunk, &order, &a->rank);
+  sli_schedule_order(row, l->in->m % l->in->p, g->cls, g->chunk, &order, &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (!row->grouped) return;
   /* The first group is the short one, if the microbatches are not a multiple:
    * it fills the pipeline, while a short last one would drain it early. */
-  int ticks = l->m * l->k;
-  a->rank_group = l->p * l->k;
-  a->rank_stride = l->v;
+  int ticks = l->in->m * l->in->k;
+  a->rank_group = l->in->p * l->in->k;
+  a->rank_stride = l->pick.v;
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
 static void add_actor(sli_lowering *l, sli_links *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
-  int32_t ticks = l->m * l->k;
+  int32_t ticks = l->in->m * l->in->k;
   bool per_step = g->rate >= SLI_PER_STEP;
-  int32_t every = g->rate == SLI_PER_STORE ? (int32_t)l->options->store_every : 1;
+  int32_t every = g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
   sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
@@ -400,7 +403,7 @@ static void add_actor(sli_lowering *l, sli_links *x, int group) {
 }
 
 sl_status sli_lower_plan(sli_lowering *l) {
-  l->plan = sl_plan_create(l->m, l->k);
+  l->plan = sl_plan_create(l->in->m, l->in->k);
   sl_status status = add_devices(l);
   if (status) return status;
   sli_links *x = sli_links_create(l);

@@ -32,23 +32,23 @@ static const sli_axis_link beside = {0, 1e10};
 static int per_host(const sl_hardware *h) { return SLI_MAX(h->devices_per_host, 1); }
 
 /* The number a device would have if all were there. */
-static int number_of(const sli_lowering *l, int device) {
-  return l->grid.alike ? device * sli_grid_ranks(&l->grid) : device;
+static int number_of(const sli_inputs *in, int device) {
+  return in->grid.alike ? device * sli_grid_ranks(&in->grid) : device;
 }
 
-sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to) {
-  const sl_lower_options *o = l->options;
+sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
+  const sl_lower_options *o = in->options;
   if (o->cost.comm > 0) return (sl_hardware_link){o->cost.comm, 0};
   if (!o->hardware) return (sl_hardware_link){0, 0};
   int n = per_host(o->hardware);
-  bool host = number_of(l, from) / n == number_of(l, to) / n;
+  bool host = number_of(in, from) / n == number_of(in, to) / n;
   return host ? o->hardware->host_link : o->hardware->link;
 }
 
-double sli_lower_crossing(const sli_lowering *l) {
+double sli_lower_crossing(const sli_inputs *in) {
   double most = 0;
-  for (int d = 0; d < l->devices; d++)
-    most = SLI_MAX(most, sli_lower_link(l, d, (d + l->ranks) % l->devices).seconds);
+  for (int d = 0; d < in->devices; d++)
+    most = SLI_MAX(most, sli_lower_link(in, d, (d + in->ranks) % in->devices).seconds);
   return most;
 }
 
@@ -57,10 +57,10 @@ static int stride_of(const sli_grid *grid, int axis) {
 }
 
 /* Is each row of an axis in one block of `n` devices? */
-static bool within(const sli_lowering *l, int axis, int n) {
-  const sli_grid *grid = &l->grid;
+static bool within(const sli_inputs *in, int axis, int n) {
+  const sli_grid *grid = &in->grid;
   int ranks = sli_grid_ranks(grid), reach = stride_of(grid, axis) * (grid->size[axis] - 1);
-  for (int d = 0; d < l->p * ranks; d++) {
+  for (int d = 0; d < in->p * ranks; d++) {
     int member = axis == SLI_AXIS_TENSOR ? d % grid->size[axis]
                                          : d % ranks / grid->size[SLI_AXIS_TENSOR];
     if (!member && d / n != (d + reach) / n) return false;
@@ -68,37 +68,37 @@ static bool within(const sli_lowering *l, int axis, int n) {
   return true;
 }
 
-static sli_axis_link modelled_link(const sli_lowering *l, int axis) {
-  const sl_hardware *h = l->options->hardware;
-  int size = l->grid.size[axis], n = per_host(h);
+static sli_axis_link modelled_link(const sli_inputs *in, int axis) {
+  const sl_hardware *h = in->options->hardware;
+  int size = in->grid.size[axis], n = per_host(h);
   double steps = ceil(log2(size));
-  if (within(l, axis, n))
+  if (within(in, axis, n))
     return (sli_axis_link){steps * h->host_link.seconds, h->host_link.bytes_per_second};
-  int together = SLI_MAX(SLI_MIN(size, n / stride_of(&l->grid, axis)), 1);
+  int together = SLI_MAX(SLI_MIN(size, n / stride_of(&in->grid, axis)), 1);
   double rate = together * h->link.bytes_per_second, inside = h->host_link.bytes_per_second;
   if (together > 1 && inside > 0) rate = SLI_MIN(rate, inside);
   return (sli_axis_link){steps * h->link.seconds, rate};
 }
 
 /* Do devices of one stage that differ along an axis lie in memories of their own? */
-static bool is_apart(const sli_lowering *l, int axis) {
-  if (l->kind->copy) return true;
-  if (l->options->processes <= 1) return false;
-  for (int d = 0; d < l->devices; d++) {
-    int first = d - d % l->ranks + sli_rank_at(&l->grid, d % l->ranks, axis, 0);
-    if (sl_device_process(d, l->devices, l->options->processes) !=
-        sl_device_process(first, l->devices, l->options->processes))
+static bool is_apart(const sli_inputs *in, int axis) {
+  if (in->kind->copy) return true;
+  if (in->options->processes <= 1) return false;
+  for (int d = 0; d < in->devices; d++) {
+    int first = d - d % in->ranks + sli_rank_at(&in->grid, d % in->ranks, axis, 0);
+    if (sl_device_process(d, in->devices, in->options->processes) !=
+        sl_device_process(first, in->devices, in->options->processes))
       return true;
   }
   return false;
 }
 
-void sli_lower_axis_links(sli_lowering *l) {
-  const sl_hardware *h = l->options->hardware;
-  sli_grid *grid = &l->grid;
+void sli_lower_axis_links(sli_inputs *in) {
+  const sl_hardware *h = in->options->hardware;
+  sli_grid *grid = &in->grid;
   for (int a = 0; a < SLI_AXES; a++) {
-    grid->apart[a] = is_apart(l, a);
-    grid->link[a] = h ? modelled_link(l, a) : beside;
+    grid->apart[a] = is_apart(in, a);
+    grid->link[a] = h ? modelled_link(in, a) : beside;
   }
   if (!h) return;
   grid->flops_per_second = h->flops_per_second;
@@ -112,15 +112,15 @@ void sli_lower_axis_links(sli_lowering *l) {
 static double received(const sli_lowering *l, const sli_node *n) {
   if (!n->shapes) return n->remote_bytes;
   double sum = 0;
-  for (int k = 0; k < l->k; k++) sum += n->shapes[l->pieces[k].variant].remote_bytes;
-  return sum / l->k;
+  for (int k = 0; k < l->in->k; k++) sum += n->shapes[l->pieces[k].variant].remote_bytes;
+  return sum / l->in->k;
 }
 
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g) {
   double bytes[SLI_AXES] = {0}, seconds = 0;
   for (int i = 0; i < g->nnodes; i++) bytes[g->nodes[i]->remote_axis] += received(l, g->nodes[i]);
   for (int a = 0; a < SLI_AXES; a++) {
-    const sli_axis_link *link = &l->grid.link[a];
+    const sli_axis_link *link = &l->in->grid.link[a];
     if (bytes[a] > 0) seconds += link->seconds;
     if (bytes[a] > 0 && link->bytes_per_second > 0) seconds += bytes[a] / link->bytes_per_second;
   }
@@ -130,18 +130,18 @@ double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g) {
 /* ---- bytes --------------------------------------------------------------------------- */
 
 static double firings(const sli_lowering *l, sli_rate rate) {
-  return rate == SLI_PER_TICK ? l->m * l->k : rate == SLI_PER_MICROBATCH ? l->m : 1;
+  return rate == SLI_PER_TICK ? l->in->m * l->in->k : rate == SLI_PER_MICROBATCH ? l->in->m : 1;
 }
 
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES] {
-  double(*sum)[SLI_AXES] = sli_calloc((size_t)l->devices, sizeof *sum);
-  uint64_t(*to)[SLI_AXES] = sli_arena_alloc(arena, (size_t)l->devices * sizeof *to);
+  double(*sum)[SLI_AXES] = sli_calloc((size_t)l->in->devices, sizeof *sum);
+  uint64_t(*to)[SLI_AXES] = sli_arena_alloc(arena, (size_t)l->in->devices * sizeof *to);
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     for (int n = 0; n < g->nnodes; n++)
       sum[g->device][g->nodes[n]->remote_axis] += received(l, g->nodes[n]) * firings(l, g->rate);
   }
-  for (int d = 0; d < l->devices; d++)
+  for (int d = 0; d < l->in->devices; d++)
     for (int a = 0; a < SLI_AXES; a++) to[d][a] = (uint64_t)llround(sum[d][a]);
   free(sum);
   return to;

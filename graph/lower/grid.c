@@ -37,25 +37,25 @@ static sl_status find_grain(const char *name, bool *by_block) {
   return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
 }
 
-sl_status sli_lower_grid(sli_lowering *l) {
-  const sl_lower_options *o = l->options;
+sl_status sli_lower_grid(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
   int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1);
-  l->grid = (sli_grid){.size = {data, tensor}, .alike = o->alike && data * tensor > 1};
-  l->ranks = l->grid.alike ? 1 : data * tensor;
-  l->tensor = l->grid.alike ? 1 : tensor;
-  l->devices = l->p * l->ranks;
-  l->two_exchanges = data > 1 && tensor > 1 && !l->kind->computes;
-  sli_lower_axis_links(l);
-  sl_status status = find_sharding(o->shard, &l->sharding);
-  l->by_block = data > 1; /* what is exchanged goes on its way block by block */
-  if (!status && o->grain) status = find_grain(o->grain, &l->by_block);
+  in->grid = (sli_grid){.size = {data, tensor}, .alike = o->alike && data * tensor > 1};
+  in->ranks = in->grid.alike ? 1 : data * tensor;
+  in->tensor = in->grid.alike ? 1 : tensor;
+  in->devices = in->p * in->ranks;
+  in->two_exchanges = data > 1 && tensor > 1 && !in->kind->computes;
+  sli_lower_axis_links(in);
+  sl_status status = find_sharding(o->shard, &in->sharding);
+  in->by_block = data > 1; /* what is exchanged goes on its way block by block */
+  if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
   return status;
 }
 
-sl_status sli_lower_share_out(const sli_lowering *l) {
-  sl_graph *g = l->g;
-  const sl_lower_options *o = l->options;
-  const sli_grid *grid = &l->grid;
+sl_status sli_lower_share_out(const sli_inputs *in) {
+  sl_graph *g = in->g;
+  const sl_lower_options *o = in->options;
+  const sli_grid *grid = &in->grid;
   sli_choice data = {0}, tensor = {0};
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
@@ -64,7 +64,7 @@ sl_status sli_lower_share_out(const sli_lowering *l) {
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
     status = sli_choose_tensor(g, dims, grid, o->free_data, o->ngiven, o->given, &tensor);
   if (!status && o->sharing) sli_choice_print(g, grid, &data, &tensor, o->sharing);
-  if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, l->sharding);
+  if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, in->sharding);
   sli_choice_free(&data);
   sli_choice_free(&tensor);
   free(dims);

@@ -33,7 +33,7 @@ static bool is_host(const sli_node *n) {
 
 static sl_class group_class(const sli_lowering *l, const sli_node *n) {
   if (is_source(n)) return SL_CLASS_L;
-  if (n->cls == SL_CLASS_W && !l->split) return SL_CLASS_B;
+  if (n->cls == SL_CLASS_W && !l->pick.split) return SL_CLASS_B;
   return n->cls;
 }
 
@@ -74,7 +74,7 @@ static const sli_node *maker(const sli_node *n, int input) {
 
 /* An exchange is of the way back if it reads something of that, or is read by nothing else. */
 static void find_ways(levels *x) {
-  const sl_graph *g = x->l->g;
+  const sl_graph *g = x->l->in->g;
   struct readers {
     bool back, forth;
   } *of = sli_calloc((size_t)g->nnodes, sizeof *of);
@@ -100,7 +100,7 @@ static void find_ways(levels *x) {
 }
 
 static void find_levels(levels *x) {
-  const sl_graph *g = x->l->g;
+  const sl_graph *g = x->l->in->g;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
@@ -116,7 +116,7 @@ static void find_levels(levels *x) {
 
 /* What could come early comes right before the first of its readers. */
 static void put_off(levels *x) {
-  const sl_graph *g = x->l->g;
+  const sl_graph *g = x->l->in->g;
   int *latest = sli_calloc((size_t)g->nnodes, sizeof *latest);
   for (int i = 0; i < g->nnodes; i++) latest[i] = INT_MAX;
   for (int i = g->nnodes - 1; i >= 0; i--) {
@@ -149,14 +149,14 @@ typedef struct kin {
  * level gets them from one group. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
   bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->brief;
-  return l->by_block && !is_host(n) && !in_pass ? n->block : 0;
+  return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
-               .axis = l->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
+               .axis = l->in->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
                .back = x->back[n->id],
                .brief = is_exchange(n) && n->out[0]->brief};
 }
@@ -169,7 +169,7 @@ static bool is_kin(const sli_group *g, const kin *k) {
 
 /* The newest group on a device of a stage, or of all stages. */
 static int *newest_on(const sli_lowering *l, int stage, int rank) {
-  return &l->newest[(stage + 1) * l->ranks + rank];
+  return &l->newest[(stage + 1) * l->in->ranks + rank];
 }
 
 /* Sources and reports stay single, but for what is cut from a source; everything else joins
@@ -242,14 +242,14 @@ static void tell_apart(sli_lowering *l) {
 /* ---- the pass ----------------------------------------------------------------------------- */
 
 void sli_lower_group(sli_lowering *l) {
-  sl_graph *g = l->g;
+  sl_graph *g = l->in->g;
   size_t n = (size_t)g->nnodes;
   levels x = {.l = l, .level = sli_arena_alloc(&l->arena, n * sizeof *x.level),
               .back = sli_arena_alloc(&l->arena, n), .early = sli_arena_alloc(&l->arena, n)};
   find_ways(&x);
   find_levels(&x);
   put_off(&x);
-  int places = (l->stages + 1) * l->ranks;
+  int places = (l->stages + 1) * l->in->ranks;
   l->newest = sli_arena_alloc(&l->arena, (size_t)places * sizeof *l->newest);
   for (int i = 0; i < places; i++) l->newest[i] = SL_NONE;
   l->group_of = sli_arena_alloc(&l->arena, n * sizeof *l->group_of);

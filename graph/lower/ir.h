@@ -8,11 +8,7 @@
 #ifndef SLUICE_GRAPH_LOWER_H
 #define SLUICE_GRAPH_LOWER_H
 
-#include <sluice/lower.h>
-
-#include "graph/graph.h"
-#include "graph/lower/kinds.h"
-#include "graph/share/sbp.h"
+#include "graph/lower/inputs.h"
 #include "graph/schedule/schedules.h"
 
 /* How often something happens: once per tick, per microbatch, per step, or every
@@ -91,6 +87,12 @@ typedef struct sli_home {
   size_t offset;
 } sli_home;
 
+/* What is stored every so many steps, and the callbacks that do it. */
+struct sli_store_user {
+  sli_stores *stores;
+  int stage, rank; /* stage SL_NONE: the commit */
+};
+
 /* What --schedule auto adds to a row's numbers. */
 enum { SLI_TUNED_STAGES = 64 };
 typedef struct sli_tune {
@@ -100,32 +102,25 @@ typedef struct sli_tune {
   int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
 } sli_tune;
 
-/* What is stored every so many steps, and the callbacks that do it. */
-typedef struct sli_stores sli_stores;
-struct sli_store_user {
-  sli_stores *stores;
-  int stage, rank; /* stage SL_NONE: the commit */
-};
+/* What candidates of a search differ in. */
+typedef struct sli_pick {
+  const sli_schedule *schedule;
+  int v;                 /* chunks of each device */
+  bool split;            /* W apart from B */
+  sli_tune tune;         /* all 0: the row as it is */
+} sli_pick;
+
+/* The plan's queues, by device. */
+typedef struct sli_queues {
+  int32_t *pass, *host;
+  int32_t *exchange[SLI_AXES]; /* by the axis of a group */
+  int32_t *store;              /* where something is stored */
+} sli_queues;
 
 typedef struct sli_lowering {
-  sl_graph *g;
-  const sl_lower_options *options;
-  const sli_schedule *schedule;
-  const sli_kind *kind;  /* of the devices */
-  const char *bf16;      /* how they multiply bf16, where they are to; else NULL */
-  bool narrow;           /* with it: what flows through the model is bf16 as well */
-  bool direct;           /* links may lead from one's own memory into another's */
-  const sli_tune *tune;  /* NULL: the row as it is */
-  bool split;
-  int p, v, stages;      /* devices along the pipeline, chunks, p * v */
-  sli_grid grid;         /* of each stage */
-  bool two_exchanges;    /* what goes along one axis of the grid does not wait for the other's */
-  int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
-  int tensor;            /* planned devices of a stage that have the same rows of data */
-  sli_sharding sharding;
-  bool by_block;         /* the grain: groups end with their block */
-  int m, k;
-  double flops;          /* of a step, forward and back, as one device would do it */
+  const sli_inputs *in;
+  sli_pick pick;
+  int stages;            /* p * v */
   int *stage_of;         /* [g->nblocks] */
   int *device_of, *chunk_of; /* [stages] along the pipeline */
   int ngroups;
@@ -140,10 +135,10 @@ typedef struct sli_lowering {
   int *act_b, *act_w;    /* [stages] credits */
   int *pools;            /* [p] credits of each device of a stage together, 0: no pool */
   int *watermarks;       /* [p] W such a device may hold back, -1: not lazy */
-  sli_stores *stores;    /* the result's; NULL: a trial */
   bool store;            /* the plan has store actors */
   sli_arena arena;
   sl_plan *plan;
+  sli_queues queues;
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
 } sli_lowering;
 
@@ -151,8 +146,10 @@ typedef struct sli_lowering {
  * after a failure. sli_lower_free drops everything else. */
 sl_status sli_lower_once(sli_lowering *l);
 void sli_lower_free(sli_lowering *l);
-/* The best of many: origin says graph, devices and, unless 0, chunks. */
-sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_lowering *out);
+/* The best of many lowerings of the same inputs, done; chunks 0: any number up to most_chunks. */
+sl_status sli_lower_auto(const sli_inputs *in, int chunks, int most_chunks, sli_lowering *out);
+/* Is W to be apart from B with this row? The user may say so. */
+bool sli_lower_splits(const sli_inputs *in, const sli_schedule *row);
 
 sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
@@ -175,7 +172,7 @@ sl_status sli_lower_order(sli_lowering *l);
 
 /* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
-  return l->device_of[stage] * l->ranks + rank;
+  return l->device_of[stage] * l->in->ranks + rank;
 }
 
 /* What the schedule's formulas see at a stage. */
@@ -186,16 +183,16 @@ double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
 
 /* Several devices for a stage. Reads the options; refuses what they say of tensors if there is
  * no such axis; chooses how calls are shared and has the graph expanded. */
-sl_status sli_lower_grid(sli_lowering *l);
+sl_status sli_lower_grid(sli_inputs *in);
 sl_status sli_lower_check_given(const sl_lower_options *options);
-sl_status sli_lower_share_out(const sli_lowering *l);
+sl_status sli_lower_share_out(const sli_inputs *in);
 
 /* What devices exchange on modelled hardware: lower_exchange.c. sli_lower_axis_links() completes
- * l->grid, whose sizes are set. */
-void sli_lower_axis_links(sli_lowering *l);
-sl_hardware_link sli_lower_link(const sli_lowering *l, int from, int to); /* two devices' */
+ * in->grid, whose sizes are set. */
+void sli_lower_axis_links(sli_inputs *in);
+sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
 /* Seconds on the way from stage to stage, without the wire. */
-double sli_lower_crossing(const sli_lowering *l);
+double sli_lower_crossing(const sli_inputs *in);
 /* Of what a group receives from other devices of its stage, by all its nodes. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
 /* What a step moves to each device from others of its stage. [devices] */

@@ -75,7 +75,7 @@ typedef struct trip {
 
 sli_links *sli_links_create(sli_lowering *l) {
   sli_links *x = sli_arena_alloc(&l->arena, sizeof *x);
-  int ways = WAYS * l->devices * l->devices;
+  int ways = WAYS * l->in->devices * l->in->devices;
   x->queues = sli_arena_alloc(&l->arena, (size_t)ways * sizeof *x->queues);
   for (int i = 0; i < ways; i++) x->queues[i] = SL_NONE;
   return x;
@@ -83,7 +83,7 @@ sli_links *sli_links_create(sli_lowering *l) {
 
 bool sli_lower_copies(const sli_lowering *l, const char *quota_name) {
   bool known = false;
-  for (int w = 0; w < WAYS && l->kind->copy; w++)
+  for (int w = 0; w < WAYS && l->in->kind->copy; w++)
     known |= copy_names[w] && !strcmp(copy_names[w], quota_name);
   return known;
 }
@@ -124,7 +124,7 @@ static int64_t fetch_lane(const sli_lowering *l, const sli_bundle *b, int group)
     const sli_bundle *other = &l->bundles[g->inputs[i]];
     nth += other->device == b->device && is_fetched(l, other, g);
   }
-  int64_t at = (int64_t)nth * l->devices + b->device;
+  int64_t at = (int64_t)nth * l->in->devices + b->device;
   return l->nbundles + at * l->ngroups + first_of_lane(l, group);
 }
 
@@ -152,7 +152,7 @@ static trip trip_of(const sli_lowering *l, int bundle, const sli_group *g) {
 static int32_t add_end(sli_lowering *l, int32_t from, const trip *t, const hop *h) {
   const char *whose = t->reader == SL_NONE || t->begun ? "" : l->groups[t->reader].name;
   const sli_bundle *b = t->b;
-  int stage = l->groups[b->producer].stage, ticks = l->m * l->k;
+  int stage = l->groups[b->producer].stage, ticks = l->in->m * l->in->k;
   sl_register far = l->plan->regs[from];
   far.name = sl_plan_format(l->plan, "%s%s%s%s", far.name, h->mark, *whose ? ":" : "", whose);
   far.device = h->device;
@@ -210,7 +210,7 @@ static int32_t add_hop(sli_lowering *l, sli_links *x, int32_t from, trip *t, con
   const sli_group *by = &l->groups[t->reader == SL_NONE ? t->b->producer : t->reader];
   sli_rate rate = t->reader == SL_NONE ? t->b->rate : by->rate;
   bool sparse = rate == SLI_PER_STORE, per_step = rate >= SLI_PER_STEP;
-  int32_t every = sparse ? (int32_t)l->options->store_every : 1, ticks = l->m * l->k;
+  int32_t every = sparse ? (int32_t)l->in->options->store_every : 1, ticks = l->in->m * l->in->k;
   sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   int32_t reg = add_end(l, from, t, h);
   int32_t keys = per_step ? sl_plan_map_each(plan) : sli_lower_tick_map(l, by);
@@ -258,7 +258,7 @@ static int32_t keep_link(sli_lowering *l, sli_links *x, int32_t from, int32_t to
 }
 
 static int32_t *queue_at(sli_lowering *l, sli_links *x, way way, int from, int to) {
-  return &x->queues[((int)way * l->devices + from) * l->devices + to];
+  return &x->queues[((int)way * l->in->devices + from) * l->in->devices + to];
 }
 
 /* ---- between devices and processes ------------------------------------------------- */
@@ -269,18 +269,18 @@ static bool between_processes(const sli_lowering *l, int from, int to) {
 
 /* On modelled devices: where what a device of another stage reads arrives. */
 static int arrival(const sli_lowering *l, const sli_bundle *b, int device) {
-  return device - device % l->ranks + b->device % l->ranks;
+  return device - device % l->in->ranks + b->device % l->in->ranks;
 }
 
 /* Between devices of one stage the readers take the time. */
 static sl_hardware_link link_to(const sli_lowering *l, const sli_bundle *b, int device) {
-  if (b->device / l->ranks == device / l->ranks) return (sl_hardware_link){0, 0};
-  return sli_lower_link(l, b->device, device);
+  if (b->device / l->in->ranks == device / l->in->ranks) return (sl_hardware_link){0, 0};
+  return sli_lower_link(l->in, b->device, device);
 }
 
 /* What once a step goes to other stages takes time where a machine is modelled. */
 static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
-  bool often = b->rate == SLI_PER_TICK || (l->options->hardware && b->rate == SLI_PER_STEP);
+  bool often = b->rate == SLI_PER_TICK || (l->in->options->hardware && b->rate == SLI_PER_STEP);
   if (!often || l->groups[b->producer].host) return false;
   sl_hardware_link link = link_to(l, b, arrival(l, b, device));
   return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
@@ -301,7 +301,7 @@ static int32_t link_queue(sli_lowering *l, sli_links *x, way way, int from, int 
     *q = sl_plan_add_queue(
         l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", name, from, to),
                             .device = from, .ops = ops,
-                            .run_ahead = way == WIRE ? 1 : l->m * l->k});
+                            .run_ahead = way == WIRE ? 1 : l->in->m * l->in->k});
   return *q;
 }
 
@@ -311,7 +311,7 @@ static int32_t cross(sli_lowering *l, sli_links *x, int32_t reg, trip *t, int re
   const sli_bundle *b = t->b;
   bool real = between_processes(l, b->device, reader);
   int device = real ? reader : arrival(l, b, reader);
-  sl_space space = real ? sli_kind_host_space(l->kind) : SL_SPACE_DEVICE;
+  sl_space space = real ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
   sl_hardware_link link = link_to(l, b, device);
   double wire = wire_seconds(&link, b->bytes), way = link.seconds;
   int32_t from = reg, there = find_link(x, reg, t, device, space);
@@ -349,8 +349,8 @@ static int32_t copy_queue(sli_lowering *l, sli_links *x, way way, int device) {
   if (*q == SL_NONE)
     *q = sl_plan_add_queue(
         l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d", copy_names[way], device),
-                            .device = device, .ops = l->kind->copy,
-                            .run_ahead = l->kind->run_ahead});
+                            .device = device, .ops = l->in->kind->copy,
+                            .run_ahead = l->in->kind->run_ahead});
   return *q;
 }
 
@@ -373,9 +373,9 @@ static int32_t copy(sli_lowering *l, sli_links *x, int32_t from, trip *t, int de
 static bool is_direct(const sli_lowering *l, int32_t reg, int device, sl_space space) {
   const sl_register *r = &l->plan->regs[reg];
   const sl_device *from = &l->plan->devices[r->device], *to = &l->plan->devices[device];
-  return l->direct && is_far(memory_of(l, r->device, r->space)) &&
+  return l->in->direct && is_far(memory_of(l, r->device, r->space)) &&
          is_far(memory_of(l, device, space)) &&
-         (l->options->devices.links == SL_LINKS_DIRECT || from->number != to->number);
+         (l->in->options->devices.links == SL_LINKS_DIRECT || from->number != to->number);
 }
 
 static int32_t cross_directly(sli_lowering *l, sli_links *x, int32_t reg, trip *t, int device,
@@ -395,7 +395,7 @@ static int32_t cross_directly(sli_lowering *l, sli_links *x, int32_t reg, trip *
 int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g,
                        bool *often) {
   const sli_bundle *b = &l->bundles[bundle];
-  sl_space space = sli_lower_space(l, g), host = sli_kind_host_space(l->kind);
+  sl_space space = sli_lower_space(l, g), host = sli_kind_host_space(l->in->kind);
   bool real = between_processes(l, b->device, g->device);
   bool copied = b->producer != SL_NONE && !reaches(l, g->device, space, b->reg);
   bool away = real || (copied && b->device != g->device);

@@ -136,8 +136,8 @@ static bool is_kept(const sl_lowered *to, const sl_quota *quota) {
 }
 
 static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
-  to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->p) * sizeof *to->quotas);
-  for (int d = 0; d < l->p; d++) { /* stage d lies on device d */
+  to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->in->p) * sizeof *to->quotas);
+  for (int d = 0; d < l->in->p; d++) { /* stage d lies on device d */
     if (l->pools[d]) to->quotas[to->nquotas++] = (sl_quota){"pool", d, l->pools[d]};
     if (l->watermarks[d] > 0)
       to->quotas[to->nquotas++] = (sl_quota){"watermark", d, l->watermarks[d]};
@@ -182,142 +182,153 @@ static bool is_auto(const sl_lower_options *o) {
 }
 
 /* Only where there are several processes is the library looked for. */
-static sl_status check_links(const sl_lower_options *o, sli_lowering *l) {
+static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
   sl_gpu_links links = o->devices.links;
-  if (!l->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
-  sl_status status = l->kind->direct();
-  l->direct = !status;
+  if (!in->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
+  sl_status status = in->kind->direct();
+  in->direct = !status;
   return links == SL_LINKS_DIRECT ? status : SL_OK;
 }
 
-static sl_status check_options(const sl_lower_options *o, sli_lowering *l) {
-  sl_status status = sli_kind_find(o->devices.kind, &l->kind);
-  if (!status) status = check_links(o, l);
+bool sli_lower_splits(const sli_inputs *in, const sli_schedule *row) {
+  const char *backward = in->options->backward;
+  return backward ? !strcmp(backward, "split") : row->split;
+}
+
+static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
+  sl_status status = sli_kind_find(o->devices.kind, &in->kind);
+  if (!status) status = check_links(o, in);
   if (status) return status;
-  l->p = o->stages ? o->stages : 1;
-  l->v = o->chunks;
-  if (l->p < 1 || l->v < 0)
-    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", l->p, l->v);
-  if (o->store_every > INT32_MAX / ((int64_t)l->m * l->k) || o->store_every > MOST_STORE_EVERY)
+  in->p = o->stages ? o->stages : 1;
+  if (in->p < 1 || o->chunks < 0)
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->chunks);
+  if (o->store_every > INT32_MAX / ((int64_t)in->m * in->k) || o->store_every > MOST_STORE_EVERY)
     return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
-                   "%d pieces", (long long)o->store_every, l->m, l->k);
+                   "%d pieces", (long long)o->store_every, in->m, in->k);
+  if (o->backward && strcmp(o->backward, "split") && strcmp(o->backward, "fused"))
+    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
+  return SL_OK;
+}
+
+/* What is not to be searched for. */
+static sl_status pick(const sli_inputs *in, sli_pick *out) {
+  const sl_lower_options *o = in->options;
   if (is_auto(o)) return SL_OK;
-  l->schedule = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
-  if (!l->schedule) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
-  l->split = l->schedule->split;
-  if (o->backward) {
-    l->split = !strcmp(o->backward, "split");
-    if (!l->split && strcmp(o->backward, "fused"))
-      return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
-  }
-  if (!l->v) l->v = sl_schedule_chunks(l->schedule->name);
-  if (l->schedule->chunks_fixed && l->v != l->schedule->chunks)
-    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", l->schedule->name,
-                   l->schedule->chunks, l->v);
-  l->stages = l->p * l->v;
+  const sli_schedule *row = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
+  if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
+  int chunks = o->chunks ? o->chunks : sl_schedule_chunks(row->name);
+  if (row->chunks_fixed && chunks != row->chunks)
+    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,
+                   chunks);
+  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_lower_splits(in, row)};
   return SL_OK;
 }
 
 /* ---- passes over the graph ---------------------------------------------------------- */
 
 /* What the passes of a step compute, however it is shared out. */
-static double count_flops(const sl_graph *g, const sli_lowering *l) {
+static double count_flops(const sl_graph *g, const sli_inputs *in) {
   double sum = 0;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (n->cls == SL_CLASS_L || n->cls == SL_CLASS_U) continue;
-    for (int k = 0; k < l->k; k++) {
+    for (int k = 0; k < in->k; k++) {
       double flops, bytes;
       int v = 0;
       while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
       sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
                     n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
-      sum += flops * l->m;
+      sum += flops * in->m;
     }
   }
   return sum;
 }
 
-static sl_status recompute(sli_lowering *l) {
-  const char *what = l->options->recompute;
+static sl_status recompute(sli_inputs *in) {
+  const char *what = in->options->recompute;
   if (!what || !strcmp(what, "none")) return SL_OK;
   bool full = !strcmp(what, "full");
   if (!full && strcmp(what, "selective"))
     return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", what);
-  sli_pass_recompute(l->g, full);
+  sli_pass_recompute(in->g, full);
   return SL_OK;
 }
 
-static sl_status prepare_training(sl_graph *g, sli_lowering *l) {
-  sl_status status = sli_lower_check_given(l->options);
+static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
+  sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
-  if (!status) l->flops = count_flops(g, l);
-  if (!status && sli_grid_ranks(&l->grid) > 1) {
-    if (l->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
-    status = sli_lower_share_out(l);
+  if (!status) in->flops = count_flops(g, in);
+  if (!status && sli_grid_ranks(&in->grid) > 1) {
+    if (in->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
+    status = sli_lower_share_out(in);
   }
-  return status ? status : recompute(l);
+  return status ? status : recompute(in);
 }
 
 /* What is multiplied, as asked for and as far as the devices can. */
-static sl_status check_dtype(const sl_lower_options *o, sli_lowering *l) {
+static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
   if (o->dtype != SL_F32 && o->dtype != SL_BF16)
     return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
-  l->bf16 = o->dtype == SL_BF16 && l->kind->bf16 ? l->kind->bf16() : NULL;
-  l->narrow = l->bf16 && l->kind->narrow;
-  if (!l->bf16 || l->narrow || l->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
+  in->bf16 = o->dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
+  in->narrow = in->bf16 && in->kind->narrow;
+  if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
                  "with --shard parameters no device has them for a step: --shard gradients, or "
                  "--dtype fp32");
 }
 
 /* Passes over the graph, once, and then the lowering itself. */
-static sl_status run_passes(sl_lowered *to, sli_lowering *l) {
+static sl_status run_passes(sl_lowered *to, sli_inputs *in, sli_lowering *l) {
   enum { MOST_CHUNKS = 3 };
-  sl_graph *g = l->g;
-  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, l);
+  sl_graph *g = in->g;
+  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
   if (status) return status;
-  if (l->bf16) sli_pass_products(g);
+  if (in->bf16) sli_pass_products(g);
   add_reports(to);
-  if (l->narrow) {
+  if (in->narrow) {
     sli_pass_narrow(g);
     sli_pass_pad(g);
   }
-  if (!is_auto(l->options)) return sli_lower_once(l);
-  const sli_lowering origin = *l;
-  return sli_lower_auto(&origin, MOST_CHUNKS, l);
+  return is_auto(in->options) ? sli_lower_auto(in, in->options->chunks, MOST_CHUNKS, l)
+                              : sli_lower_once(l);
+}
+
+static void keep_result(sl_lowered *to, const sli_lowering *l) {
+  const sli_inputs *in = l->in;
+  to->schedule = sli_format(is_auto(in->options) ? "auto (%s)" : "%s", l->pick.schedule->name);
+  to->chunks = l->pick.v;
+  to->stages = l->stages;
+  to->ranks = in->ranks;
+  to->alike = in->grid.alike ? sli_grid_ranks(&in->grid) : 1;
+  to->flops = in->flops;
+  to->products = in->bf16 ? in->bf16 : sl_dtype_name(SL_F32);
+  to->tensors = sl_dtype_name(in->narrow ? SL_BF16 : SL_F32);
+  to->exchanged = sli_lower_exchanged(l, &to->arena);
+  to->nparams = sli_params_keep(l, &to->arena, &to->params);
+  keep_quotas(to, l);
+  sli_stores_keep(to->stores, l);
 }
 
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
-  sli_lowering l = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
-                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
-  sl_status status = check_options(options, &l);
-  if (!status) status = sli_lower_grid(&l);
-  if (!status) status = check_dtype(options, &l);
+  sli_inputs in = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
+                   .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
+  sli_lowering l = {.in = &in};
+  sl_status status = check_options(options, &in);
+  if (!status) status = pick(&in, &l.pick);
+  if (!status) status = sli_lower_grid(&in);
+  if (!status) status = check_dtype(options, &in);
   if (status) return status;
+  l.stages = in.p * l.pick.v;
   sl_lowered *to = sli_calloc(1, sizeof *to);
   to->g = g;
   to->options = *options;
-  to->stores = l.stores = sli_stores_create(options);
-  status = run_passes(to, &l);
+  to->stores = in.stores = sli_stores_create(options);
+  status = run_passes(to, &in, &l);
   to->plan = l.plan;
-  if (!status) {
-    to->schedule = sli_format(is_auto(options) ? "auto (%s)" : "%s", l.schedule->name);
-    to->chunks = l.v;
-    to->stages = l.stages;
-    to->ranks = l.ranks;
-    to->alike = l.grid.alike ? sli_grid_ranks(&l.grid) : 1;
-    to->flops = l.flops;
-    to->products = l.bf16 ? l.bf16 : sl_dtype_name(SL_F32);
-    to->tensors = sl_dtype_name(l.narrow ? SL_BF16 : SL_F32);
-    to->exchanged = sli_lower_exchanged(&l, &to->arena);
-    to->nparams = sli_params_keep(&l, &to->arena, &to->params);
-    keep_quotas(to, &l);
-    sli_stores_keep(to->stores, &l);
-  }
+  if (!status) keep_result(to, &l);
   sli_lower_free(&l);
   if (status) {
     sl_lowered_destroy(to);

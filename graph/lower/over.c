@@ -22,7 +22,7 @@ static const sl_type *variant_type(const sli_node *n, int variant, bool out, int
 }
 
 static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int output) {
-  for (int v = 0; v < SLI_MAX(l->g->nvariants, 1); v++)
+  for (int v = 0; v < SLI_MAX(l->in->g->nvariants, 1); v++)
     if (!sl_type_equal(variant_type(n, v, false, input), variant_type(n, v, true, output)))
       return false;
   return true;
@@ -59,7 +59,7 @@ static const sl_tensor *find_input(const sli_lowering *l, const sli_uses *u, int
 }
 
 void sli_lower_over(const sli_lowering *l, sli_uses *u) {
-  for (int t = 0; t < l->g->ntensors; t++) u->over[t] = t;
+  for (int t = 0; t < l->in->g->ntensors; t++) u->over[t] = t;
   for (int gi = 0; gi < l->ngroups; gi++) {
     const sli_group *g = &l->groups[gi];
     if (g->cls == SL_CLASS_C || g->rate != SLI_PER_TICK) continue;

@@ -18,7 +18,7 @@
 static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
 
 sli_at sli_lower_at(const sli_lowering *l, int stage) {
-  return (sli_at){l->p, l->v, l->m, l->k, l->device_of[stage], l->chunk_of[stage], stage};
+  return (sli_at){l->in->p, l->pick.v, l->in->m, l->in->k, l->device_of[stage], l->chunk_of[stage], stage};
 }
 
 static void schedule_credits(sli_lowering *l) {
@@ -27,15 +27,13 @@ static void schedule_credits(sli_lowering *l) {
   l->act_w = sli_arena_alloc(&l->arena, bytes);
   for (int s = 0; s < l->stages; s++) {
     sli_at at = sli_lower_at(l, s);
-    int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
-    if (!l->schedule->in_pieces) b *= l->k, w *= l->k;
-    if (l->tune) {
-      bool own = s < SLI_TUNED_STAGES;
-      b += l->tune->act_b + (own ? l->tune->stage_b[s] : 0);
-      w += l->tune->act_w + (own ? l->tune->stage_w[s] : 0);
-    }
-    l->act_b[s] = clamp(b, l->m * l->k);
-    l->act_w[s] = clamp(w, l->m * l->k);
+    int b = l->pick.schedule->act_b(&at), w = l->pick.schedule->act_w ? l->pick.schedule->act_w(&at) : b;
+    if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
+    bool own = s < SLI_TUNED_STAGES;
+    b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
+    w += l->pick.tune.act_w + (own ? l->pick.tune.stage_w[s] : 0);
+    l->act_b[s] = clamp(b, l->in->m * l->in->k);
+    l->act_w[s] = clamp(w, l->in->m * l->in->k);
   }
 }
 
@@ -46,18 +44,18 @@ static bool names(const sl_quota *q, const char *name, int stage) {
 
 int sli_lower_given(const sli_lowering *l, const char *name, int stage) {
   int slots = 0;
-  for (int i = 0; i < l->options->nquotas; i++)
-    if (names(&l->options->quotas[i], name, stage)) slots = l->options->quotas[i].slots;
+  for (int i = 0; i < l->in->options->nquotas; i++)
+    if (names(&l->in->options->quotas[i], name, stage)) slots = l->in->options->quotas[i].slots;
   return slots;
 }
 
 /* The last one for this knob of any stage on a device, or 0. */
 static int given_to_device(const sli_lowering *l, const char *name, int device) {
   int slots = 0;
-  for (int i = 0; i < l->options->nquotas; i++)
+  for (int i = 0; i < l->in->options->nquotas; i++)
     for (int s = 0; s < l->stages; s++)
-      if (l->device_of[s] == device && names(&l->options->quotas[i], name, s))
-        slots = l->options->quotas[i].slots;
+      if (l->device_of[s] == device && names(&l->in->options->quotas[i], name, s))
+        slots = l->in->options->quotas[i].slots;
   return slots;
 }
 
@@ -66,12 +64,12 @@ static int bundle_stage(const sli_lowering *l, const sli_bundle *b) {
 }
 
 static sl_status check_given(const sli_lowering *l) {
-  for (int i = 0; i < l->options->nquotas; i++) {
-    const sl_quota *q = &l->options->quotas[i];
+  for (int i = 0; i < l->in->options->nquotas; i++) {
+    const sl_quota *q = &l->in->options->quotas[i];
     if (q->slots < 1)
       return sl_fail(SL_E_USAGE, "quota %s is %d, but an actor needs at least one slot", q->name,
                      q->slots);
-    bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->split);
+    bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->pick.split);
     for (int b = 0; b < l->nbundles && !found; b++)
       found = names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
     if (found || (q->stage < l->stages && sli_lower_copies(l, q->name))) continue;
@@ -94,7 +92,7 @@ static void given_credits(sli_lowering *l) {
 static int most_credits(const sli_lowering *l) {
   int most = 1;
   for (int s = 0; s < l->stages; s++)
-    most = SLI_MAX(most, l->split ? SLI_MAX(l->act_b[s], l->act_w[s]) : l->act_b[s]);
+    most = SLI_MAX(most, l->pick.split ? SLI_MAX(l->act_b[s], l->act_w[s]) : l->act_b[s]);
   return most;
 }
 
@@ -114,13 +112,13 @@ static int crossing(const sli_lowering *l, const sli_bundle *b) {
 /* Microbatches of which a stage can have a piece forward and not yet backward:
  * of the oldest the first piece is enough, for it is the last to go. */
 static int microbatches_begun(const sli_lowering *l, int stage) {
-  int credits = l->split ? SLI_MIN(l->act_b[stage], l->act_w[stage]) : l->act_b[stage];
-  return clamp(1 + (credits - 1 + l->k - 1) / l->k, l->m);
+  int credits = l->pick.split ? SLI_MIN(l->act_b[stage], l->act_w[stage]) : l->act_b[stage];
+  return clamp(1 + (credits - 1 + l->in->k - 1) / l->in->k, l->in->m);
 }
 
 static int derived(const sli_lowering *l, const sli_bundle *b) {
   const char *name = b->quota_name;
-  int ticks = l->m * l->k, stage = bundle_stage(l, b);
+  int ticks = l->in->m * l->in->k, stage = bundle_stage(l, b);
   if (!strcmp(name, "report")) return 4;
   if (b->held || b->turn) return SLI_MAX(b->initial, 1);
   if (b->rate >= SLI_PER_STEP) return b->brief ? 2 : SLI_MAX(b->initial, 1);
@@ -135,37 +133,36 @@ static int derived(const sli_lowering *l, const sli_bundle *b) {
 }
 
 static bool has_pool(const sli_lowering *l) {
-  for (int i = 0; i < l->options->nquotas; i++)
-    if (!strcmp(l->options->quotas[i].name, "pool")) return true;
-  return l->schedule->pool || (l->tune && l->tune->pool_most);
+  for (int i = 0; i < l->in->options->nquotas; i++)
+    if (!strcmp(l->in->options->quotas[i].name, "pool")) return true;
+  return l->pick.schedule->pool || l->pick.tune.pool_most;
 }
 
 static int pool_slots(const sli_lowering *l, const sli_at *at) {
-  int slots = l->schedule->pool ? l->schedule->pool(at) * l->k : INT32_MAX;
-  if (!l->tune) return slots;
-  if (l->tune->pool_most) slots = SLI_MIN(slots, l->tune->pool_most);
-  return slots + l->tune->pool;
+  int slots = l->pick.schedule->pool ? l->pick.schedule->pool(at) * l->in->k : INT32_MAX;
+  if (l->pick.tune.pool_most) slots = SLI_MIN(slots, l->pick.tune.pool_most);
+  return slots + l->pick.tune.pool;
 }
 
 /* How many W a device holds back, -1 if it is not lazy. */
 static int watermark(const sli_lowering *l, int device) {
   sli_at at = sli_lower_at(l, device); /* its first chunk */
   int slots = given_to_device(l, "watermark", device);
-  if (!l->split || slots) return slots ? slots : -1;
-  if (!l->schedule->watermark) return -1;
-  return SLI_MAX(l->schedule->watermark(&at) * l->k + (l->tune ? l->tune->watermark : 0), 0);
+  if (!l->pick.split || slots) return slots ? slots : -1;
+  if (!l->pick.schedule->watermark) return -1;
+  return SLI_MAX(l->pick.schedule->watermark(&at) * l->in->k + l->pick.tune.watermark, 0);
 }
 
 /* One pool a device, over the activations of its chunks; and how lazy its W are.
  * A user's pool@N or watermark@N is the device's that stage N lies on. */
 static void set_device_numbers(sli_lowering *l) {
-  l->pools = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->pools);
-  l->watermarks = sli_arena_alloc(&l->arena, (size_t)l->p * sizeof *l->watermarks);
-  for (int d = 0; d < l->p; d++) {
+  l->pools = sli_arena_alloc(&l->arena, (size_t)l->in->p * sizeof *l->pools);
+  l->watermarks = sli_arena_alloc(&l->arena, (size_t)l->in->p * sizeof *l->watermarks);
+  for (int d = 0; d < l->in->p; d++) {
     sli_at at = sli_lower_at(l, d); /* stage d lies on device d */
     int slots = given_to_device(l, "pool", d);
     l->watermarks[d] = watermark(l, d);
-    if (has_pool(l)) l->pools[d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->v * l->k);
+    if (has_pool(l)) l->pools[d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->pick.v * l->in->k);
   }
 }
 
@@ -191,9 +188,9 @@ static sl_status buffer_parameters(sli_lowering *l, int bundle) {
 /* How far a quota may be raised while the run goes on: address space is kept, where that
  * costs nothing, and room in tables. The largest plans are only ever predicted. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
-  const sl_memory_ops *memory = l->kind->memory[SL_SPACE_DEVICE];
-  if (l->p > 128 || (memory && memory->fixed)) return b->quota;
-  int step = b->rate == SLI_PER_TICK ? l->m * l->k : l->m;
+  const sl_memory_ops *memory = l->in->kind->memory[SL_SPACE_DEVICE];
+  if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
+  int step = b->rate == SLI_PER_TICK ? l->in->m * l->in->k : l->in->m;
   return SLI_MAX(b->quota, SLI_MIN(4 * b->quota + 8, 2 * step));
 }
 
@@ -209,8 +206,8 @@ sl_status sli_lower_quotas(sli_lowering *l) {
     if (slots && !strcmp(b->quota_name, "load")) slots += most_credits(l);
     b->quota = slots ? slots : derived(l, b);
     if (b->rate < SLI_PER_STEP && !b->held && !b->brief && !b->turn) b->quota_most = most_slots(l, b);
-    if (b->credit && !strcmp(b->quota_name, l->split ? "act.w" : "act.b"))
-      b->activation = 1.0 / (l->v * l->k);
+    if (b->credit && !strcmp(b->quota_name, l->pick.split ? "act.w" : "act.b"))
+      b->activation = 1.0 / (l->pick.v * l->in->k);
     if (b->memory == SL_MEMORY_PARAMETERS && (status = buffer_parameters(l, i))) return status;
   }
   set_device_numbers(l);

@@ -40,8 +40,8 @@ static int state_stage(const sli_lowering *l, const sl_tensor *t) {
 
 /* Marks what checkpoints hold something of: all that is updated and no replica. */
 static void mark_stored(sli_lowering *l) {
-  for (int i = 0; i < l->g->ntensors; i++) {
-    const sl_tensor *t = l->g->tensors[i];
+  for (int i = 0; i < l->in->g->ntensors; i++) {
+    const sl_tensor *t = l->in->g->tensors[i];
     if (t->replica || state_stage(l, t) == SL_NONE) continue;
     sli_bundle *b = &l->bundles[l->homes[i].bundle];
     b->stored = b->producer != SL_NONE;
@@ -118,12 +118,12 @@ static void add_store(sli_lowering *l, int stage, int rank, int commit) {
 }
 
 void sli_lower_store(sli_lowering *l) {
-  if (!l->stores || !l->options->store_every || l->g->options.infer) return;
+  if (!l->in->stores || !l->in->options->store_every || l->in->g->options.infer) return;
   l->store = true;
   mark_stored(l);
   int commit = add_group(l, "commit", SL_NONE, 0);
   for (int s = 0; s < l->stages; s++)
-    for (int r = 0; r < l->ranks; r++) add_store(l, s, r, commit);
+    for (int r = 0; r < l->in->ranks; r++) add_store(l, s, r, commit);
 }
 
 void sli_lower_store_sizes(sli_lowering *l) {
@@ -203,7 +203,7 @@ static int store_input(const sli_lowering *l, int update) {
 static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
   const sli_home *home = &l->homes[t->id];
   const sli_bundle *b = &l->bundles[home->bundle];
-  sli_arena *arena = &l->g->arena;
+  sli_arena *arena = &l->in->g->arena;
   bool copied = l->store && b->producer != SL_NONE;
   int n = versions(b), input = copied ? store_input(l, b->producer) : SL_NONE;
   for (int v = 0; v < n; v++) {
@@ -217,14 +217,14 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
 
 /* Parameters in inference are not stored, but are there to be read. */
 void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
-  int n = l->stages * l->ranks;
+  int n = l->stages * l->in->ranks;
   s->stages = l->stages;
-  s->ranks = l->ranks;
+  s->ranks = l->in->ranks;
   s->all = sli_calloc((size_t)n, sizeof *s->all);
   for (int i = 0; i < n; i++)
-    s->all[i] = (device_store){.stage = i / l->ranks, .rank = i % l->ranks};
-  for (int i = 0; i < l->g->ntensors; i++) {
-    const sl_tensor *t = l->g->tensors[i];
+    s->all[i] = (device_store){.stage = i / l->in->ranks, .rank = i % l->in->ranks};
+  for (int i = 0; i < l->in->g->ntensors; i++) {
+    const sl_tensor *t = l->in->g->tensors[i];
     int stage = state_stage(l, t);
     if (stage != SL_NONE) keep_tensor(store_of(s, stage, t->rank), l, t);
   }
@@ -283,7 +283,7 @@ sl_program *sli_lower_store_program(sli_lowering *l, int group) {
   }
   bool commit = g->stage == SL_NONE;
   struct sli_store_user *user = sl_plan_alloc(plan, sizeof *user);
-  *user = (struct sli_store_user){l->stores, g->stage, g->rank};
+  *user = (struct sli_store_user){l->in->stores, g->stage, g->rank};
   *program = (sl_program){.ncalls = 1, .calls = sl_plan_alloc(plan, sizeof(sl_program_call)),
                           .nbases = ports + 1, .nvariants = 1};
   program->calls[0] = (sl_program_call){

@@ -41,7 +41,7 @@ static int32_t count_firings(const sl_plan *plan, int32_t queue) {
 /* The passes of one line. */
 static sl_status read_passes(sli_lowering *l, const char *path, int line, int device, char *text) {
   sl_plan *plan = l->plan;
-  int32_t queue = 2 * device, most = count_firings(plan, queue), n = 0;
+  int32_t queue = l->queues.pass[device], most = count_firings(plan, queue), n = 0;
   int32_t *order = sl_plan_alloc(plan, (size_t)most * sizeof *order);
   char *state = NULL;
   for (char *word = strtok_r(text, " \t\r\n", &state); word;
@@ -68,10 +68,10 @@ static sl_status read_line(sli_lowering *l, const char *path, int line, char *te
   char *at = text + strspn(text, " \t\r\n"), *end;
   if (!*at) return SL_OK;
   long device = strtol(at, &end, 10);
-  if (end == at || *end != ':' || device < 0 || device >= l->devices)
+  if (end == at || *end != ':' || device < 0 || device >= l->in->devices)
     return sl_fail(SL_E_INPUT, "%s:%d: a line begins with a device, 0: to %d:", path, line,
-                   l->devices - 1);
-  if (l->plan->queues[2 * device].order)
+                   l->in->devices - 1);
+  if (l->plan->queues[l->queues.pass[device]].order)
     return sl_fail(SL_E_INPUT, "%s:%d: device %ld has an order already", path, line, device);
   return read_passes(l, path, line, (int)device, end + 1);
 }
@@ -97,14 +97,17 @@ typedef struct order {
 } order;
 
 static void get_orders(const sli_lowering *l, order *out) {
-  for (int d = 0; d < l->devices; d++)
-    out[d] = (order){l->plan->queues[2 * d].norder, l->plan->queues[2 * d].order};
+  for (int d = 0; d < l->in->devices; d++) {
+    const sl_queue *q = &l->plan->queues[l->queues.pass[d]];
+    out[d] = (order){q->norder, q->order};
+  }
 }
 
 static void set_orders(sli_lowering *l, const order *from) {
-  for (int d = 0; d < l->devices; d++) {
-    l->plan->queues[2 * d].norder = from[d].n;
-    l->plan->queues[2 * d].order = from[d].actors;
+  for (int d = 0; d < l->in->devices; d++) {
+    sl_queue *q = &l->plan->queues[l->queues.pass[d]];
+    q->norder = from[d].n;
+    q->order = from[d].actors;
   }
 }
 
@@ -135,12 +138,12 @@ static double *equal_seconds(const sli_lowering *l) {
   double *seconds = sli_calloc((size_t)l->plan->nactors, sizeof *seconds);
   for (int32_t i = 0; i < l->plan->nactors; i++)
     if (is_pass(&l->plan->actors[i]))
-      seconds[i] = l->plan->actors[i].cls == SL_CLASS_B && !l->split ? 2 : 1;
+      seconds[i] = l->plan->actors[i].cls == SL_CLASS_B && !l->pick.split ? 2 : 1;
   return seconds;
 }
 
 static sl_status choose(sli_lowering *l, bool latency) {
-  order *best = sli_calloc((size_t)l->devices, sizeof *best);
+  order *best = sli_calloc((size_t)l->in->devices, sizeof *best);
   double *equal = equal_seconds(l), bubble = predicted_bubble(l->plan);
   get_orders(l, best);
   sl_status status = latency ? try_order(l, NULL, best, &bubble) : SL_OK;
@@ -153,12 +156,12 @@ static sl_status choose(sli_lowering *l, bool latency) {
 /* ---- the pass ----------------------------------------------------------------------- */
 
 sl_status sli_lower_order(sli_lowering *l) {
-  const sl_lower_options *o = l->options;
+  const sl_lower_options *o = l->in->options;
   if (o->order && strcmp(o->order, "derive")) return read_orders(l, o->order);
-  if (o->order || (l->tune && l->tune->order == 2)) return sl_plan_fix_order(l->plan, NULL);
-  if (l->tune && l->tune->order == 1) return SL_OK;
+  if (o->order || l->pick.tune.order == 2) return sl_plan_fix_order(l->plan, NULL);
+  if (l->pick.tune.order == 1) return SL_OK;
   if (!o->devices.kind || strcmp(o->devices.kind, "timed")) return SL_OK;
   bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0;
-  bool latency = l->schedule->fixed_order && sli_lower_crossing(l) > 0;
+  bool latency = l->pick.schedule->fixed_order && sli_lower_crossing(l->in) > 0;
   return latency || !even ? choose(l, latency) : SL_OK;
 }

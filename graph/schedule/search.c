@@ -24,18 +24,19 @@
 enum { MOST_FIRINGS = 30000000, KEPT = 3, STEPS = 3 };
 
 typedef struct candidate {
-  const sli_schedule *row;
-  int v;
-  sli_tune tune;
+  sli_pick pick;
   double score;        /* smaller is better; INFINITY: does not fit or finish */
 } candidate;
 
 typedef struct search {
-  const sli_lowering *origin; /* graph and options of the run */
+  const sli_inputs *in;
   int64_t firings;            /* spent so far */
   int ncandidates;
   size_t capacity;
   candidate *candidates;      /* best first, after sorting */
+  bool over_budget;           /* some plan was */
+  sl_status failure;          /* of the first that cannot be for another reason, */
+  char *why;                  /* and its text */
 } search;
 
 /* ---- evaluating -------------------------------------------------------------------- */
@@ -54,34 +55,42 @@ static int64_t plan_firings(const sl_plan *plan) {
 
 /* First the bubble, then the time of a step: they differ by what lies between
  * steps, which all candidates share. */
-static double score_of(const sli_lowering *l, const sl_figures *f) {
-  double budget = l->options->activations;
-  if (budget > 0 && peak_activations(f, l->devices) > budget + 1e-9) return INFINITY;
+static double score_of(const sl_figures *f) {
   return f->bubble_fraction + 1e-6 * f->step_seconds / (1e-9 + f->devices[0].busy_seconds);
 }
 
-static void lowering_of(const search *s, const candidate *c, sli_lowering *l) {
-  const sli_lowering *o = s->origin;
-  *l = (sli_lowering){.g = o->g, .options = o->options, .kind = o->kind, .m = o->m, .k = o->k,
-                      .flops = o->flops, .grid = o->grid, .two_exchanges = o->two_exchanges,
-                      .p = o->p, .v = c->v, .stages = o->p * c->v, .ranks = o->ranks,
-                      .tensor = o->tensor, .devices = o->devices, .by_block = o->by_block,
-                      .sharding = o->sharding, .schedule = c->row, .split = c->row->split,
-                      .tune = &c->tune, .stores = o->stores};
+static sli_lowering lowering_of(const search *s, const candidate *c) {
+  return (sli_lowering){.in = s->in, .pick = c->pick, .stages = s->in->p * c->pick.v};
+}
+
+/* A plan as the virtual clock sees it. */
+static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double *score) {
+  double budget = s->in->options->activations;
+  sl_figures f;
+  sl_status status = sli_lower_once(l);
+  if (status) return status;
+  s->firings += STEPS * plan_firings(l->plan);
+  status = sl_plan_predict(l->plan, NULL, &f);
+  if (status) return status;
+  if (budget > 0 && peak_activations(&f, s->in->devices) > budget + 1e-9)
+    status = sl_fail(SL_E_BUDGET, "%s keeps more activations than %g", c->pick.schedule->name,
+                     budget);
+  else *score = score_of(&f);
+  free(f.devices);
+  return status;
+}
+
+static void keep_failure(search *s, sl_status status) {
+  if (status == SL_E_BUDGET) s->over_budget = true;
+  if (!status || status == SL_E_BUDGET || s->failure) return;
+  s->failure = status;
+  s->why = sli_strdup(sl_detail());
 }
 
 static void evaluate(search *s, candidate *c) {
-  sli_lowering l;
-  sl_figures f;
-  lowering_of(s, c, &l);
+  sli_lowering l = lowering_of(s, c);
   c->score = INFINITY;
-  if (!sli_lower_once(&l)) {
-    s->firings += STEPS * plan_firings(l.plan);
-    if (!sl_plan_predict(l.plan, NULL, &f)) {
-      c->score = score_of(&l, &f);
-      free(f.devices);
-    }
-  }
+  keep_failure(s, try_plan(s, c, &l, &c->score));
   sl_plan_destroy(l.plan);
   sli_lower_free(&l);
 }
@@ -96,7 +105,7 @@ static int by_score(const void *a, const void *b) {
 static candidate *add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
-  *c = (candidate){.row = row, .v = v};
+  *c = (candidate){.pick = {.schedule = row, .v = v, .split = sli_lower_splits(s->in, row)}};
   return c;
 }
 
@@ -119,7 +128,7 @@ static passes stage_passes(const sli_lowering *l, int stage) {
 
 /* The modulo bound, as a tune of the row. */
 static void bound_credits(const sli_lowering *l, sli_tune *tune) {
-  double interval = 0, work[l->p];
+  double interval = 0, work[l->in->p];
   memset(work, 0, sizeof work);
   for (int s = 0; s < l->stages; s++) {
     passes t = stage_passes(l, s);
@@ -129,20 +138,19 @@ static void bound_credits(const sli_lowering *l, sli_tune *tune) {
   double life = 0; /* from F here to the end of B here */
   for (int s = l->stages - 1; s >= 0; s--) {
     passes t = stage_passes(l, s);
-    life += t.f + t.b + (s + 1 < l->stages ? 2 * sli_lower_crossing(l) : 0);
+    life += t.f + t.b + (s + 1 < l->stages ? 2 * sli_lower_crossing(l->in) : 0);
     sli_at at = sli_lower_at(l, s);
-    int b = l->schedule->act_b(&at), w = l->schedule->act_w ? l->schedule->act_w(&at) : b;
+    int b = l->pick.schedule->act_b(&at), w = l->pick.schedule->act_w ? l->pick.schedule->act_w(&at) : b;
     tune->stage_b[s] = (int)ceil(life / interval - 1e-9) - b;
-    tune->stage_w[s] = (int)ceil((life + t.w + (l->split ? interval : 0)) / interval - 1e-9) - w;
+    tune->stage_w[s] = (int)ceil((life + t.w + (l->pick.split ? interval : 0)) / interval - 1e-9) - w;
   }
 }
 
 static void add_bound(search *s, const sli_schedule *row, int v) {
-  sli_lowering l;
-  candidate plain = {.row = row, .v = v};
-  lowering_of(s, &plain, &l);
-  if (!sli_lower_once(&l) && l.stages <= SLI_TUNED_STAGES)
-    bound_credits(&l, &add(s, row, v)->tune);
+  candidate *c = add(s, row, v);
+  sli_lowering l = lowering_of(s, c);
+  if (!sli_lower_once(&l) && l.stages <= SLI_TUNED_STAGES) bound_credits(&l, &c->pick.tune);
+  else s->ncandidates--;
   sl_plan_destroy(l.plan);
   sli_lower_free(&l);
 }
@@ -153,15 +161,15 @@ static bool allowed(const sli_schedule *row, int v) {
 }
 
 static void add_starts(search *s, int v) {
-  double budget = s->origin->options->activations;
-  int pool = (int)floor(budget * v * s->origin->k + 1e-9);
+  double budget = s->in->options->activations;
+  int pool = (int)floor(budget * v * s->in->k + 1e-9);
   for (const sli_schedule *row = sli_schedule_first(); row; row = sli_schedule_next(row)) {
     if (!allowed(row, v)) continue;
     add(s, row, v);
-    if (pool >= v) add(s, row, v)->tune.pool_most = pool;
+    if (pool >= v) add(s, row, v)->pick.tune.pool_most = pool;
     add_bound(s, row, v);
-    for (int order = 1; order <= 2 && sli_lower_crossing(s->origin) > 0; order++)
-      add(s, row, v)->tune.order = order;
+    for (int order = 1; order <= 2 && sli_lower_crossing(s->in) > 0; order++)
+      add(s, row, v)->pick.tune.order = order;
   }
 }
 
@@ -169,7 +177,7 @@ static void add_starts(search *s, int v) {
 
 /* The i-th neighbour of a tune; false when there are no more. */
 static bool neighbour(const candidate *c, int stages, int i, sli_tune *out) {
-  *out = c->tune;
+  *out = c->pick.tune;
   int change = i % 2 ? -1 : 1, what = i / 2;
   int *wide[] = {&out->act_b, &out->act_w, &out->pool, &out->watermark};
   if (what < (int)SLI_COUNT(wide)) {
@@ -189,7 +197,7 @@ static void climb(search *s, candidate *c) {
   for (bool better = true; better && can_go_on(s);) {
     better = false;
     candidate next = *c;
-    for (int i = 0; can_go_on(s) && neighbour(c, s->origin->p * c->v, i, &next.tune); i++) {
+    for (int i = 0; can_go_on(s) && neighbour(c, s->in->p * c->pick.v, i, &next.pick.tune); i++) {
       evaluate(s, &next);
       if (next.score >= c->score - 1e-9) continue;
       *c = next;
@@ -208,20 +216,26 @@ static void try_all(search *s) {
   qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_score);
 }
 
-sl_status sli_lower_auto(const sli_lowering *origin, int most_chunks, sli_lowering *out) {
-  search s = {.origin = origin};
-  if (origin->v) add_starts(&s, origin->v);
-  for (int v = 1; !origin->v && v <= most_chunks; v++)
-    if (origin->p * v <= origin->g->nblocks) add_starts(&s, v);
+/* Why there is nothing. */
+static sl_status nothing_found(const search *s) {
+  int p = s->in->p;
+  if (s->over_budget)
+    return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits the memory budget", p);
+  if (s->failure) return sl_fail(s->failure, "%s", s->why);
+  return sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d blocks", p,
+                 s->in->g->nblocks);
+}
+
+sl_status sli_lower_auto(const sli_inputs *in, int chunks, int most_chunks, sli_lowering *out) {
+  search s = {.in = in};
+  if (chunks) add_starts(&s, chunks);
+  for (int v = 1; !chunks && v <= most_chunks; v++)
+    if (in->p * v <= in->g->nblocks) add_starts(&s, v);
   try_all(&s);
-  if (!s.ncandidates || s.candidates[0].score == INFINITY) {
-    free(s.candidates);
-    return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits the memory budget", origin->p);
-  }
-  const candidate *best = &s.candidates[0];
-  lowering_of(&s, best, out);
-  out->tune = sli_arena_alloc(&out->arena, sizeof *out->tune);
-  memcpy((sli_tune *)out->tune, &best->tune, sizeof best->tune);
+  bool found = s.ncandidates && s.candidates[0].score < INFINITY;
+  if (found) *out = lowering_of(&s, &s.candidates[0]);
+  sl_status status = found ? sli_lower_once(out) : nothing_found(&s);
   free(s.candidates);
-  return sli_lower_once(out);
+  free(s.why);
+  return status;
 }

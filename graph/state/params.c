@@ -21,7 +21,7 @@ static void add_place(const sli_lowering *l, const sl_tensor *t, sl_param_place 
 }
 
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out) {
-  const sl_graph *g = l->g;
+  const sl_graph *g = l->in->g;
   sl_param_info *params = sli_arena_alloc(arena, (size_t)g->nparams * sizeof *params);
   sl_param_place *places = sli_arena_alloc(arena, (size_t)g->nparams * sizeof *places);
   int n = 0;

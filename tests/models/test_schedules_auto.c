@@ -1,14 +1,17 @@
 /* --schedule auto is never worse than the best named schedule that fits, for random
- * durations and budgets from a third of 1F1B's memory to all of it.
+ * durations and budgets from a third of 1F1B's memory to all of it; what the user says of types
+ * and passes holds for it, and where there is nothing it says why.
  *
  *   test_models_schedules_auto [SEED [COUNT]]
  * labels: unthreaded */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/schedules.h"
+#include "tests/support/shipped.h"
 #include "tests/support/test.h"
 
 typedef struct draw {
@@ -72,9 +75,65 @@ static void check_draw(uint64_t seed) {
         bubble, best_name, best);
 }
 
+/* ---- what the user says holds for what is found, too -------------------------------------- */
+
+static sl_status lower_auto(lowered_model *model, sl_lower_options options) {
+  char *text = shipped_text();
+  char *words[] = {"--layers", "2", "--width", "16", "--heads", "2", "--context", "8",
+                   "--batch", "4", "--data", text, NULL};
+  options.schedule = "auto";
+  sl_status status = lowered_model_init(model, "gpt", words, 4, 1, &options);
+  free(text);
+  return status;
+}
+
+static void check_types(void) {
+  lowered_model model;
+  CHECK(!lower_auto(&model, (sl_lower_options){.stages = 2, .devices.kind = "timed",
+                                               .dtype = SL_BF16}), "%s", sl_detail());
+  CHECK(!strcmp(sl_lowered_products(model.lowered), "bf16") &&
+        !strcmp(sl_lowered_tensors(model.lowered), "bf16"),
+        "asked for bf16, products are %s and tensors %s", sl_lowered_products(model.lowered),
+        sl_lowered_tensors(model.lowered));
+  lowered_model_fini(&model);
+}
+
+static void check_backward(const char *backward, bool split) {
+  lowered_model model;
+  CHECK(!lower_auto(&model, (sl_lower_options){.stages = 2, .backward = backward}), "%s",
+        sl_detail());
+  int found = 0;
+  for (int32_t i = 0; i < model.plan->nactors; i++)
+    found += model.plan->actors[i].cls == SL_CLASS_W;
+  CHECK(split == (found > 0), "--backward %s, and %d actors are of class W", backward, found);
+  lowered_model_fini(&model);
+}
+
+/* Why there is none, as it would be said of one schedule. */
+static void check_refusal(sl_lower_options options, sl_status expected, const char *word) {
+  lowered_model model;
+  sl_status status = lower_auto(&model, options);
+  CHECK(status == expected && strstr(sl_detail(), word), "status %d, not %d: %s", status, expected,
+        sl_detail());
+  lowered_model_fini(&model);
+}
+
+static void check_refusals(void) {
+  sl_quota unknown = {"fod", SL_NONE, 2};
+  check_refusal((sl_lower_options){.stages = 2, .nquotas = 1, .quotas = &unknown}, SL_E_USAGE,
+                "quota fod");
+  check_refusal((sl_lower_options){.stages = 9}, SL_E_USAGE, "only 4 blocks");
+  check_refusal((sl_lower_options){.stages = 2, .activations = 0.01}, SL_E_BUDGET,
+                "memory budget");
+}
+
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 8;
   for (uint64_t i = seed; i < seed + count; i++) check_draw(i);
+  check_types();
+  check_backward("fused", false);
+  check_backward("split", true);
+  check_refusals();
   return 0;
 }

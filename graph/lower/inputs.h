@@ -1,0 +1,34 @@
+/* What lowering starts from, settled before the first group is made: the graph, the options and
+ * what follows from them. It is the same for all candidates of a search, which share it; nothing
+ * writes to it any more then. */
+#ifndef SLUICE_GRAPH_LOWER_INPUTS_H
+#define SLUICE_GRAPH_LOWER_INPUTS_H
+
+#include <sluice/lower.h>
+
+#include "graph/graph.h"
+#include "graph/lower/kinds.h"
+#include "graph/share/sbp.h"
+
+typedef struct sli_stores sli_stores;
+
+typedef struct sli_inputs {
+  sl_graph *g;
+  const sl_lower_options *options;
+  const sli_kind *kind;  /* of the devices */
+  const char *bf16;      /* how they multiply bf16, where they are to; else NULL */
+  bool narrow;           /* with it: what flows through the model is bf16 as well */
+  bool direct;           /* links may lead from one's own memory into another's */
+  int p;                 /* devices along the pipeline */
+  sli_grid grid;         /* of each stage */
+  bool two_exchanges;    /* what goes along one axis of the grid does not wait for the other's */
+  int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
+  int tensor;            /* planned devices of a stage that have the same rows of data */
+  sli_sharding sharding;
+  bool by_block;         /* the grain: groups end with their block */
+  int m, k;              /* microbatches, pieces */
+  double flops;          /* of a step, forward and back, as one device would do it */
+  sli_stores *stores;    /* the result's */
+} sli_inputs;
+
+#endif
