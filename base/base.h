@@ -67,6 +67,20 @@ void sli_arena_fini(sli_arena *arena);
 #define SLI_HASH_SEED UINT64_C(14695981039346656037)
 uint64_t sli_hash(uint64_t hash, const void *bytes, size_t count);
 
+/* The same by words: for each word another hash becomes another one, for each hash another
+ * word makes another one. */
+static inline uint64_t sli_hash_word(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+  return hash ^ hash >> 32;
+}
+
+/* Every bit of a number. */
+static inline uint64_t sli_hash_real(uint64_t hash, double value) {
+  uint64_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return sli_hash_word(hash, bits);
+}
+
 /* "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);
 

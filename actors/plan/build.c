@@ -348,16 +348,6 @@ static sl_status check_budgets(const sl_plan *plan) {
   return SL_OK;
 }
 
-static void hash_plan(sl_plan *plan) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  sl_plan_print(plan, out);
-  fclose(out);
-  plan->hash = sli_hash(SLI_HASH_SEED, text, size);
-  free(text);
-}
-
 sl_status sl_plan_finish(sl_plan *plan) {
   sl_status status = derive_ends(plan);
   if (!status) status = sli_plan_check(plan);
@@ -365,7 +355,7 @@ sl_status sl_plan_finish(sl_plan *plan) {
   if (status) return status;
   count_processes(plan);
   lay_out(plan);
-  hash_plan(plan);
+  plan->hash = sli_plan_hash(plan);
   return check_budgets(plan);
 }
 

@@ -48,6 +48,9 @@ static inline int32_t sli_memory_of(const sl_register *r) {
  * (plan_check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);
 
+/* Of all fields by which a run could differ; of a plan whose ends are derived. */
+uint64_t sli_plan_hash(const sl_plan *plan);
+
 /* What a device's memory of that space is made by. */
 const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space);
 /* Bytes a device gives to one use in one space. */

@@ -307,6 +307,10 @@ typedef struct sl_op {
    * `pieces` (a split along a dim that may be cut) and from having everything everywhere.
    * Returns how many. Forward rows only; the way back follows. NULL: none. */
   int (*signatures)(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
+  /* Continues a hash with what results depend on in the record that attrs.user points to. The
+   * plan's hash has it, by which processes of one job see that they run the same. NULL: the
+   * record is the process's own. */
+  uint64_t (*hash)(uint64_t hash, const sl_attrs *attrs, int nin);
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "kernels/ops/hash.h"
 
 static sl_status fill_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin, (void)in;
@@ -53,13 +54,20 @@ static void report_cpu(const sl_call *call) {
   sink->take(sink->ctx, &call->tick, call->nin, call->in);
 }
 
+static uint64_t source_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  (void)nin;
+  const sl_source *source = attrs->user;
+  for (int o = 0; o < source->nout; o++) hash = sli_hash_type(hash, &source->types[o]);
+  return sli_hash_word(hash, (uint64_t)source->cut);
+}
+
 const sl_op sl_op_fill = {
     .name = "fill", .min_in = 0, .max_in = 0, .nout = 1, .infer = fill_infer, .cpu = fill_cpu,
 };
 
 const sl_op sl_op_source = {
     .name = "source", .min_in = 0, .max_in = 0, .nout = -1,
-    .infer = source_infer, .cpu = source_cpu,
+    .infer = source_infer, .cpu = source_cpu, .hash = source_hash,
 };
 
 const sl_op sl_op_report = {

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
+#include "kernels/ops/hash.h"
 
 float sl_optimizer_lr(const sl_optimizer *o, int64_t step) {
   if (step < o->warmup) return o->lr * (float)(step + 1) / (float)o->warmup;
@@ -92,6 +93,15 @@ static void adamw_cpu(const sl_call *call) {
   sli_for_elements(call, &call->out_type[0], sli_cpu()->adamw);
 }
 
+static uint64_t optimizer_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  (void)nin;
+  const sl_optimizer *o = attrs->user;
+  const float reals[] = {o->lr, o->min_lr, o->beta1, o->beta2, o->eps, o->weight_decay, o->clip};
+  for (size_t i = 0; i < SLI_COUNT(reals); i++) hash = sli_hash_real(hash, (double)reals[i]);
+  hash = sli_hash_word(hash, (uint64_t)o->warmup);
+  return sli_hash_word(hash, (uint64_t)o->decay_steps);
+}
+
 const sl_op sl_op_sumsq = {
     .name = "sumsq", .min_in = 1, .max_in = -1, .nout = 1,
     .infer = sumsq_infer, .cost = sumsq_cost, .scratch = sumsq_scratch, .cpu = sumsq_cpu,
@@ -99,11 +109,11 @@ const sl_op sl_op_sumsq = {
 
 const sl_op sl_op_clip = {
     .name = "clip", .min_in = 1, .max_in = -1, .nout = 2,
-    .infer = clip_infer, .cpu = clip_cpu,
+    .infer = clip_infer, .cpu = clip_cpu, .hash = optimizer_hash,
 };
 
 const sl_op sl_op_adamw = {
     .name = "adamw", .min_in = 2, .max_in = -1, .nout = 3,
     .infer = adamw_infer, .cost = adamw_cost, .cpu = adamw_cpu,
-    .updates = 7,
+    .updates = 7, .hash = optimizer_hash,
 };

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
+#include "kernels/ops/hash.h"
 #include "kernels/ops/part.h"
 
 enum { CHUNK_BYTES = 4 * SLI_CHUNK_ELEMENTS };
@@ -213,18 +214,42 @@ static void sum_part_cpu(const sl_call *call) {
               &s);
 }
 
+/* ---- rows --------------------------------------------------------------------------- */
+
+static uint64_t hash_part(uint64_t hash, const sl_part *part) {
+  hash = sli_hash_word(hash, (uint64_t)part->axis);
+  hash = sli_hash_word(hash, (uint64_t)part->nranges);
+  for (int r = 0; r < part->nranges; r++) {
+    hash = sli_hash_word(hash, (uint64_t)part->begin[r]);
+    hash = sli_hash_word(hash, (uint64_t)part->count[r]);
+  }
+  return hash;
+}
+
+static uint64_t part_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  (void)nin;
+  return hash_part(hash, attrs->user);
+}
+
+static uint64_t joint_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sl_joint *joint = attrs->user;
+  hash = sli_hash_type(hash, &joint->type);
+  for (int p = 0; p < nin; p++) hash = hash_part(hash, &joint->parts[p]);
+  return hash;
+}
+
 const sl_op sl_op_slice = {
     .name = "slice", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .part = true,
-    .infer = slice_infer, .cost = move_cost, .cpu = slice_cpu,
+    .infer = slice_infer, .cost = move_cost, .cpu = slice_cpu, .hash = part_hash,
 };
 
 const sl_op sl_op_join = {
     .name = "join", .min_in = 1, .max_in = -1, .nout = 1,
     .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS,
-    .infer = join_infer, .cost = move_cost, .cpu = join_cpu,
+    .infer = join_infer, .cost = move_cost, .cpu = join_cpu, .hash = joint_hash,
 };
 
 const sl_op sl_op_sum = {
@@ -240,5 +265,5 @@ const sl_op sl_op_sum_part = {
     .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .part = true,
     .infer = sum_part_infer, .cost = sum_part_cost, .cpu = sum_part_cpu,
-    .accumulates = 1,
+    .accumulates = 1, .hash = part_hash,
 };

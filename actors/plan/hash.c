@@ -1,0 +1,178 @@
+/* The plan's hash: of its fields, so that two plans with one hash run the same actors on the
+ * same slots, with the same settings, and give the same results.
+ *
+ * Each field goes in as a word or as text with its length, in one order, and each table with
+ * the number of its rows. A step of the hash is a bijection of what was there for a given
+ * word, and of the word for what was there: plans that differ in one word differ in their
+ * hash, those that differ in more do so but for one chance in 2^64.
+ *
+ * Left out are what a process may have for itself (threads, budgets, which GPU) and what
+ * sl_plan_finish derives from the rest. What attrs.user points to is the row's to hash. */
+#include "actors/plan/plan.h"
+
+#include <string.h>
+
+#include "kernels/ops/hash.h"
+
+static void word(uint64_t *h, uint64_t value) { *h = sli_hash_word(*h, value); }
+static void number(uint64_t *h, int64_t value) { word(h, (uint64_t)value); }
+static void real(uint64_t *h, double value) { *h = sli_hash_real(*h, value); }
+
+static void text(uint64_t *h, const char *value) {
+  size_t length = value ? strlen(value) : 0;
+  word(h, length);
+  *h = sli_hash(*h, value, length);
+}
+
+/* ---- programs ------------------------------------------------------------------------ */
+
+static void hash_attrs(uint64_t *h, const sl_program_call *call) {
+  const sl_attrs *a = &call->attrs;
+  number(h, a->heads);
+  number(h, a->kv_heads);
+  real(h, (double)a->eps);
+  real(h, (double)a->theta);
+  real(h, (double)a->value);
+  word(h, a->transposed);
+  number(h, a->length);
+  word(h, a->bf16);
+  number(h, a->rows);
+  number(h, a->first);
+  number(h, a->columns);
+  word(h, a->partial);
+  if (a->user && call->op->hash) *h = call->op->hash(*h, a, call->nin);
+}
+
+static void hash_arguments(uint64_t *h, int count, const sl_type *types, const sl_place *places) {
+  number(h, count);
+  for (int i = 0; i < count; i++) {
+    *h = sli_hash_type(*h, &types[i]);
+    number(h, places[i].base);
+    word(h, places[i].offset);
+  }
+}
+
+static void hash_call(uint64_t *h, const sl_program_call *call) {
+  text(h, call->op->name);
+  text(h, call->name);
+  hash_attrs(h, call);
+  hash_arguments(h, call->nin, call->in_type, call->in);
+  hash_arguments(h, call->nout, call->out_type, call->out);
+  word(h, call->accumulate);
+  word(h, call->accumulate_span);
+}
+
+static void hash_program(uint64_t *h, const sl_program *program, int pieces) {
+  word(h, program != NULL);
+  if (!program) return;
+  int variants = SLI_MAX(program->nvariants, 1);
+  number(h, program->nbases);
+  number(h, variants);
+  number(h, program->ncalls);
+  for (int c = 0; c < variants * program->ncalls; c++) hash_call(h, &program->calls[c]);
+  word(h, program->pieces != NULL);
+  for (int k = 0; program->pieces && k < pieces; k++) {
+    number(h, program->pieces[k].row);
+    number(h, program->pieces[k].rows);
+    number(h, program->pieces[k].variant);
+  }
+}
+
+/* ---- the tables ---------------------------------------------------------------------- */
+
+static void hash_device(uint64_t *h, const sl_device *d) {
+  text(h, d->name);
+  text(h, d->kind);
+  number(h, d->process);
+  for (int a = 0; a < SL_AT_AXES; a++) number(h, d->at[a]);
+  for (int s = 0; s < SL_SPACE_COUNT; s++) word(h, d->room[s].workspace_bytes);
+}
+
+static void hash_queue(uint64_t *h, const sl_queue *q) {
+  text(h, q->name);
+  number(h, q->device);
+  text(h, q->ops->name);
+  number(h, q->space);
+  number(h, q->run_ahead);
+  for (int c = 0; c < SL_CLASS_COUNT; c++) word(h, q->class_order[c]);
+  word(h, q->lazy_w);
+  number(h, q->watermark);
+  real(h, q->look_ahead);
+  word(h, q->apart);
+  number(h, q->order ? q->norder : SL_NONE);
+  for (int32_t i = 0; q->order && i < q->norder; i++) number(h, q->order[i]);
+}
+
+static void hash_map(uint64_t *h, const sl_map *m) {
+  number(h, m->period);
+  number(h, m->stride);
+  for (uint32_t i = 0; i < m->period; i++) {
+    number(h, m->entries[i].offset);
+    word(h, m->entries[i].flags);
+  }
+}
+
+static void hash_register(uint64_t *h, const sl_register *r) {
+  text(h, r->name);
+  text(h, r->quota_name);
+  number(h, r->quota);
+  number(h, sli_quota_most(r));
+  number(h, r->pool);
+  number(h, r->kept);
+  number(h, r->initial);
+  word(h, r->held);
+  number(h, r->device);
+  number(h, r->space);
+  number(h, r->memory);
+  word(h, r->slot_bytes);
+  word(h, r->payload_bytes);
+  number(h, r->shares);
+  number(h, r->over);
+  real(h, r->activation);
+  word(h, r->aside);
+}
+
+static void hash_ports(uint64_t *h, int32_t count, const sl_port *ports) {
+  number(h, count);
+  for (int32_t i = 0; i < count; i++) {
+    number(h, ports[i].reg);
+    number(h, ports[i].map);
+  }
+}
+
+static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
+  text(h, a->name);
+  number(h, a->cls);
+  number(h, a->queue);
+  number(h, a->stage);
+  number(h, a->chunk);
+  number(h, a->ticks);
+  number(h, a->firings_per_step);
+  number(h, sli_every(a));
+  word(h, a->source);
+  number(h, a->rank);
+  number(h, a->rank_group);
+  number(h, a->rank_stride);
+  number(h, a->rank_shift);
+  hash_ports(h, a->nin, a->in);
+  hash_ports(h, a->nout, a->out);
+  real(h, a->seconds);
+  hash_program(h, a->program, pieces);
+}
+
+uint64_t sli_plan_hash(const sl_plan *plan) {
+  const int32_t counts[] = {plan->microbatches, plan->pieces, plan->ndevices, plan->nqueues,
+                            plan->npools, plan->nmaps, plan->nregs, plan->nactors};
+  uint64_t h = SLI_HASH_SEED;
+  for (size_t i = 0; i < SLI_COUNT(counts); i++) number(&h, counts[i]);
+  for (int32_t i = 0; i < plan->ndevices; i++) hash_device(&h, &plan->devices[i]);
+  for (int32_t i = 0; i < plan->nqueues; i++) hash_queue(&h, &plan->queues[i]);
+  for (int32_t i = 0; i < plan->npools; i++) {
+    text(&h, plan->pools[i].name);
+    number(&h, plan->pools[i].quota);
+  }
+  for (int32_t i = 0; i < plan->nmaps; i++) hash_map(&h, &plan->maps[i]);
+  for (int32_t i = 0; i < plan->nregs; i++) hash_register(&h, &plan->regs[i]);
+  for (int32_t i = 0; i < plan->nactors; i++) hash_actor(&h, &plan->actors[i], plan->pieces);
+  return h;
+}

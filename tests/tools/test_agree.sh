@@ -1,0 +1,35 @@
+#!/bin/bash
+# Processes of one job that were given other settings of the update refuse each other before
+# the first step: what a plan's hash covers.
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij
+model=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/tokens.u16")
+MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+export MASTER_PORT MASTER_ADDR=127.0.0.1 WORLD_SIZE=2
+
+# rank N words...: process N of two, in the background
+rank() {
+  RANK=$1 "$actorrun" --stages 2 --steps 2 "${patient[@]}" "${model[@]}" "${@:2}" >"rank$1" 2>&1 &
+  pids[$1]=$!
+  to_end+=($!)
+}
+refuses() {
+  rank 0
+  rank 1 "$@"
+  for n in 0 1; do
+    wait "${pids[n]}" && fail "process $n trains with other settings: $*"
+    grep -q "^step" "rank$n" && fail "process $n begins with other settings: $*"
+    grep -q "process 1" "rank$n" || fail "process $n does not say who differs: $(cat "rank$n")"
+  done
+}
+
+rank 0
+rank 1
+wait "${pids[0]}" && wait "${pids[1]}" || fail "two that agree: $(cat rank0 rank1)"
+refuses --lr 2e-3
+refuses --clip 0.5
+refuses --beta1 0.8
