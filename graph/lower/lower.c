@@ -382,62 +382,6 @@ void sl_lowered_quotas(const sl_lowered *l,
     fn(ctx, l->quotas[i].name, l->quotas[i].stage, l->quotas[i].slots);
 }
 
-static bool is_activation(const char *name) { return !strncmp(name, "act.", 4); }
-
-static bool quota_names(const sl_quota *q, const char *name, int stage) {
-  bool both = !strcmp(q->name, "act") && is_activation(name);
-  return (both || !strcmp(q->name, name)) && (q->stage == SL_NONE || q->stage == stage);
-}
-
-/* The largest growth of a stage's activation registers among the changes. */
-static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quota_change *changes,
-                        int n, int stage) {
-  int growth = 0;
-  for (int i = 0; i < n; i++) {
-    const sl_register *r = &plan->regs[changes[i].reg];
-    if (is_activation(r->quota_name) && plan->actors[r->producer].stage == stage)
-      growth = SLI_MAX(growth, changes[i].slots - sl_runtime_quota(rt, changes[i].reg));
-  }
-  return growth;
-}
-
-/* What crosses to and from a stage must be able to hold what the stage holds. */
-static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
-  static const char *const followers[] = {"fwd", "bwd", "dy", "load", "kv", "h2d",
-                                           "d2h", "d2d"};
-  int given = n;
-  for (int32_t i = 0; i < plan->nregs; i++) {
-    const sl_register *r = &plan->regs[i];
-    bool follows = false;
-    for (size_t f = 0; f < SLI_COUNT(followers); f++) follows |= !strcmp(r->quota_name, followers[f]);
-    if (!follows || r->producer == SL_NONE) continue;
-    int stage = plan->actors[r->producer].stage, growth = 0;
-    for (int s = stage - 1; s <= stage + 1; s++)
-      growth = SLI_MAX(growth, stage_growth(plan, rt, changes, given, s));
-    if (!strcmp(r->quota_name, "kv")) growth = (growth + plan->pieces - 1) / plan->pieces;
-    int slots = SLI_MIN(sl_runtime_quota(rt, i) + growth, SLI_MAX(r->quota, r->quota_most));
-    if (growth) changes[n++] = (sl_quota_change){i, slots};
-  }
-  return n;
-}
-
-sl_status sl_lowered_set_quota(const sl_lowered *l, sl_runtime *rt, const sl_quota *quota) {
-  const sl_plan *plan = l->plan;
-  sl_quota_change *changes = sli_calloc((size_t)plan->nregs, sizeof *changes);
-  int n = 0;
-  for (int32_t i = 0; i < plan->nregs; i++) {
-    const sl_register *r = &plan->regs[i];
-    if (r->producer == SL_NONE || r->held || !r->quota_most) continue;
-    if (quota_names(quota, r->quota_name, plan->actors[r->producer].stage))
-      changes[n++] = (sl_quota_change){i, quota->slots};
-  }
-  sl_status status = n ? SL_OK : sl_fail(SL_E_USAGE, "no register answers to quota %s that could "
-                                         "be changed while it runs", quota->name);
-  if (!status) status = sl_runtime_set_quotas(rt, follow(plan, rt, changes, n), changes);
-  free(changes);
-  return status;
-}
-
 int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {
   *out = l->params;
   return l->nparams;

@@ -12,6 +12,7 @@
  * for; the row of seq1f1b counts pieces itself. A backward pass begins with a
  * microbatch's last piece, so no stage can do with fewer than K. */
 #include "graph/lower/ir.h"
+#include "graph/state/quota.h"
 
 #include <string.h>
 
@@ -37,15 +38,10 @@ static void schedule_credits(sli_lowering *l) {
   }
 }
 
-static bool names(const sl_quota *q, const char *name, int stage) {
-  bool both = !strcmp(q->name, "act") && !strncmp(name, "act.", 4);
-  return (both || !strcmp(q->name, name)) && (q->stage == SL_NONE || q->stage == stage);
-}
-
 int sli_lower_given(const sli_lowering *l, const char *name, int stage) {
   int slots = 0;
   for (int i = 0; i < l->in->options->nquotas; i++)
-    if (names(&l->in->options->quotas[i], name, stage)) slots = l->in->options->quotas[i].slots;
+    if (sli_quota_names(&l->in->options->quotas[i], name, stage)) slots = l->in->options->quotas[i].slots;
   return slots;
 }
 
@@ -54,7 +50,7 @@ static int given_to_device(const sli_lowering *l, const char *name, int device) 
   int slots = 0;
   for (int i = 0; i < l->in->options->nquotas; i++)
     for (int s = 0; s < l->stages; s++)
-      if (l->device_of[s] == device && names(&l->in->options->quotas[i], name, s))
+      if (l->device_of[s] == device && sli_quota_names(&l->in->options->quotas[i], name, s))
         slots = l->in->options->quotas[i].slots;
   return slots;
 }
@@ -71,7 +67,7 @@ static sl_status check_given(const sli_lowering *l) {
                      q->slots);
     bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->pick.split);
     for (int b = 0; b < l->nbundles && !found; b++)
-      found = names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
+      found = sli_quota_names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
     if (found || (q->stage < l->stages && sli_lower_copies(l, q->name))) continue;
     char stage[32] = "";
     if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);

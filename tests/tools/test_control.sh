@@ -36,7 +36,10 @@ refuse() { # text status request...
   grep -q -- "$text" "$work/answer" || fail "$*: $(cat "$work/answer")"
 }
 refuse "can have 1 to" 2 quota act=1000
-refuse "can have 1 to" 2 quota act.b@2=0
+refuse "at least one slot" 2 quota act.b@2=0
+refuse "not a number" 2 quota act.b@1=4294967298
+refuse "no register answers to quota h2d" 2 quota h2d=2
+refuse "one change at a time" 2 quota act.b=2,3
 refuse "no register answers to quota nothing" 2 quota nothing=3
 refuse "not NAME=N" 2 quota act
 refuse "are known" 2 stop

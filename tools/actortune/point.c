@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/state/quota.h"
+
 enum { STEPS = 3 };
 
 /* ---- lists of quotas ---------------------------------------------------------------------- */
@@ -53,10 +55,8 @@ static list quotas_of(const planned *made) {
   return l;
 }
 
-static bool is_act(const char *name) { return !strncmp(name, "act.", 4); }
-
 static bool is_knob(const char *name) {
-  return is_act(name) || !strcmp(name, "pool") || !strcmp(name, "watermark");
+  return sli_quota_counts_activations(name) || !strcmp(name, "pool") || !strcmp(name, "watermark");
 }
 
 /* Slots of these count nothing, or are few and small and follow the others. */
@@ -67,13 +67,8 @@ static bool keeps_slots(const char *name) {
 
 /* Has the user said what this quota is? Then it stays. */
 static bool is_fixed(const settings *s, const quota_value *q) {
-  for (int i = 0; i < s->nquotas; i++) {
-    const sl_quota *given = &s->quotas[i];
-    bool both = !strcmp(given->name, "act") && is_act(q->name);
-    if ((both || !strcmp(given->name, q->name)) &&
-        (given->stage == SL_NONE || given->stage == q->stage))
-      return true;
-  }
+  for (int i = 0; i < s->nquotas; i++)
+    if (sli_quota_names(&s->quotas[i], q->name, q->stage)) return true;
   return false;
 }
 

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "graph/state/quota.h"
+
 /* ---- Ctrl-C ------------------------------------------------------------------------------ */
 
 /* Written by the handler, read by all threads; relaxed, a flag by itself. */
@@ -129,7 +131,7 @@ typedef bool knob_choice(const quota_value *q, const quota_value *like);
 
 static bool any_act(const quota_value *q, const quota_value *like) {
   (void)like;
-  return !strncmp(q->name, "act.", 4);
+  return sli_quota_counts_activations(q->name);
 }
 static bool same_name(const quota_value *q, const quota_value *like) {
   return !strcmp(q->name, like->name);

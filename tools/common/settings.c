@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/state/quota.h"
 #include "models/models.h"
 #include "tools/common/model.h"
 
@@ -226,55 +227,14 @@ static sl_status read_cost(const char *text, sl_cost *out) {
   return SL_OK;
 }
 
-/* "act.b@2" before the equals sign; SL_NONE: no stage. */
-static sl_status read_quota_name(const char *text, const char *equals, char **name, int *stage) {
-  const char *at = memchr(text, '@', (size_t)(equals - text));
-  char *end;
-  long v = SL_NONE;
-  if (at == text) return sl_fail(SL_E_USAGE, "--quota %s: not NAME=N or NAME@STAGE=N", text);
-  if (at) {
-    v = strtol(at + 1, &end, 10);
-    if (end == at + 1 || end != equals || v < 0 || v > 1 << 20)
-      return sl_fail(SL_E_USAGE, "--quota %s: the stage is not a number", text);
-  }
-  *stage = (int)v;
-  *name = sli_format("%.*s", (int)((at ? at : equals) - text), text);
-  return SL_OK;
-}
-
-static sl_status read_slots(const char *text, const char **at, int *out) {
-  char *end;
-  errno = 0;
-  long slots = strtol(*at, &end, 10);
-  if (end == *at || (*end && *end != ',') || errno || slots > 1 << 24)
-    return sl_fail(SL_E_USAGE, "--quota %s: the number of slots is not a number", text);
-  if (slots < 1)
-    return sl_fail(SL_E_USAGE, "--quota %s: a register needs at least one slot", text);
-  *at = end;
-  *out = (int)slots;
-  return SL_OK;
-}
-
-/* "act.b=4", "act.b@2=4", "act.b=4,3,2,1" from stage 0 on, "fwd@1=3,-,2" from stage 1
- * on but not at 2. */
 static sl_status read_quota(settings *s, const char *text) {
-  const char *equals = strchr(text, '=');
-  if (!equals || equals == text)
-    return sl_fail(SL_E_USAGE, "--quota %s: not NAME=N or NAME@STAGE=N", text);
-  int stage = SL_NONE;
-  char *name = NULL;
-  sl_status status = read_quota_name(text, equals, &name, &stage);
-  if (status) return status;
-  s->quota_names[s->nnames++] = name;
-  bool several = strchr(equals, ',') != NULL;
-  if (several && stage == SL_NONE) stage = 0;
-  for (const char *at = equals + 1;; at++, stage++) {
-    int slots = 0;
-    if (several && *at == '-' && (!at[1] || at[1] == ',')) at++;
-    else if ((status = read_slots(text, &at, &slots))) return status;
-    if (slots) s->quotas[s->nquotas++] = (sl_quota){.name = name, .stage = stage, .slots = slots};
-    if (!*at) return SL_OK;
-  }
+  int n;
+  sl_quota *read;
+  sl_status status = sli_quota_read(text, &n, &read);
+  if (status) return sl_fail(status, "--%s", sl_detail());
+  s->quota_texts[s->ntexts++] = read;
+  for (int i = 0; i < n; i++) s->quotas[s->nquotas++] = read[i];
+  return SL_OK;
 }
 
 static sl_status read_quotas(settings *s) {
@@ -282,7 +242,7 @@ static sl_status read_quotas(settings *s) {
   for (const char *text; (text = sl_arg_given(s->run, "quota", (int)texts)); texts++, values++)
     for (; *text; text++) values += *text == ',';
   s->quotas = sli_calloc(values, sizeof *s->quotas);
-  s->quota_names = sli_calloc(texts, sizeof *s->quota_names);
+  s->quota_texts = sli_calloc(texts, sizeof *s->quota_texts);
   sl_status status = SL_OK;
   for (size_t i = 0; i < texts && !status; i++)
     status = read_quota(s, sl_arg_given(s->run, "quota", (int)i));
@@ -510,11 +470,11 @@ void settings_fini(settings *s) {
   profile_destroy(s->profile);
   sl_args_destroy(s->run);
   sl_args_destroy(s->model_args);
-  for (int i = 0; i < s->nnames; i++) free(s->quota_names[i]);
+  for (int i = 0; i < s->ntexts; i++) free(s->quota_texts[i]);
   for (int i = 0; i < s->ngiven_names; i++) free(s->given_names[i]);
   free(s->given_names);
   free(s->given);
-  free(s->quota_names);
+  free(s->quota_texts);
   free(s->quotas);
   free(s->numbers);
   free(s->options);

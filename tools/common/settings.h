@@ -54,9 +54,9 @@ struct settings {
   profile *profile;       /* of --profile, or NULL */
   sl_hardware hardware;   /* of --machine, all 0 without it */
   int nquotas;
-  sl_quota *quotas;       /* the names belong to quota_names */
-  int nnames;
-  char **quota_names;
+  sl_quota *quotas;       /* the names belong to quota_texts */
+  int ntexts;
+  sl_quota **quota_texts; /* as they were read */
 };
 
 /* Reads everything; messages name the option. Ends with tool->read. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/state/quota.h"
 #include "tools/actorrun/ctl/server.h"
 
 enum { PATIENCE_MS = 5000 };
@@ -40,27 +41,24 @@ static void tell_changes(const job *j, const int32_t *before, FILE *out) {
   }
 }
 
-static sl_status read_quota(const char *text, char name[64], sl_quota *out) {
-  sl_quota quota = {.name = name, .stage = SL_NONE};
-  int used = 0;
-  if (sscanf(text, "%63[a-z.]@%d=%d%n", name, &quota.stage, &quota.slots, &used) != 3 &&
-      (quota.stage = SL_NONE, sscanf(text, "%63[a-z.]=%d%n", name, &quota.slots, &used) != 2))
-    return sl_fail(SL_E_USAGE, "%s: not NAME=N or NAME@STAGE=N", text);
-  if (text[used]) return sl_fail(SL_E_USAGE, "%s: more than NAME@STAGE=N", text);
-  *out = quota;
-  return SL_OK;
+static sl_status change(job *j, const char *text) {
+  int n;
+  sl_quota *quotas;
+  sl_status status = sli_quota_read(text, &n, &quotas);
+  if (status) return status;
+  status = n == 1 ? sl_lowered_set_quota(j->lowered, j->rt, quotas)
+                  : sl_fail(SL_E_USAGE, "quota %s: one change at a time", text);
+  free(quotas);
+  return status;
 }
 
 /* The answer begins with the exit status of a refusal, or 0. */
 static void answer_quota(job *j, const void *data, size_t bytes, FILE *out) {
-  char name[64], *text = sli_calloc(1, bytes + 1);
+  char *text = sli_calloc(1, bytes + 1);
   if (bytes) memcpy(text, data, bytes);
-  sl_quota quota;
   int32_t *before = sli_calloc((size_t)j->plan->nregs, sizeof *before);
   for (int32_t i = 0; i < j->plan->nregs; i++) before[i] = sl_runtime_quota(j->rt, i);
-  sl_status status = SL_OK;
-  if (*text) status = read_quota(text, name, &quota);
-  if (*text && !status) status = sl_lowered_set_quota(j->lowered, j->rt, &quota);
+  sl_status status = *text ? change(j, text) : SL_OK;
   fputc('0' + sl_status_exit(status), out);
   if (status) fputs(sl_detail(), out);
   else if (*text) tell_changes(j, before, out);
