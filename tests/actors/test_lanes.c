@@ -2,7 +2,8 @@
  * quota and workers; a slot is never written while somebody may still read it; and plans
  * in which that could not be so are refused by name.
  *
- *   test_actors_lanes [SEED [COUNT]] */
+ *   test_actors_lanes [SEED [COUNT]]
+ * labels: random */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@
 
 #include "base/base.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/seeds.h"
 
 enum { MOST = 6, MICROBATCHES = 3, STEPS = 40, MARK = 1 << 20 };
 
@@ -160,10 +162,8 @@ static void other_device_over(ring *r) {
 static void later_over(ring *r) { r->plan->regs[r->made[0]].over = r->made[1] + 1; }
 
 int main(int argc, char **argv) {
-  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 60;
-  printf("seeds %llu .. %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
-  for (uint64_t seed = first; seed < first + count; seed++) run_one(seed);
+  seeds s = seeds_of(argc, argv, 1, 60);
+  for (uint64_t seed = s.first; seed < s.end; seed++) run_one(seed);
   refuse("cannot have the same slots", other_quota);
   refuse("cannot have the same slots", initial_slot);
   refuse("which is not before it", later_register);

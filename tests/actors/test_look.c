@@ -2,7 +2,8 @@
  * of which hangs, of random plans at rest (where it must agree with what the runtime
  * itself knows), and put together from parts; parts that are none are refused.
  *
- *   test_actors_look [SEED [COUNT]] */
+ *   test_actors_look [SEED [COUNT]]
+ * labels: random */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@
 
 #include "actors/run/run.h"
 #include "tests/support/actors_plans.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 /* ---- a line that hangs ------------------------------------------------------------------ */
@@ -237,13 +239,11 @@ static int64_t random_plans_at_rest(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
-  int count = argc > 2 ? atoi(argv[2]) : 60;
+  seeds s = seeds_of(argc, argv, sli_now_ns() % 1000000, 60);
   int64_t waits = 0;
-  printf("seed %" PRIu64 "\n", seed);
-  who_hangs_is_seen(seed);
-  for (int i = 0; i < count; i++) waits += random_plans_at_rest(seed + (uint64_t)i);
-  printf("%d random plans, %lld actors that wait\n", count, (long long)waits);
-  CHECK(waits > count, "hardly any actor waits");
+  who_hangs_is_seen(s.first);
+  for (uint64_t seed = s.first; seed < s.end; seed++) waits += random_plans_at_rest(seed);
+  printf("%lld actors that wait\n", (long long)waits);
+  CHECK(waits > (int64_t)seeds_count(s), "hardly any actor waits");
   return 0;
 }

@@ -3,7 +3,8 @@
  * everywhere; an abort that ends at once; and nothing from outside that names what
  * is not there gets in.
  *
- *   test_actors_processes [SEED [COUNT]] */
+ *   test_actors_processes [SEED [COUNT]]
+ * labels: random */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/base.h"
 #include "tests/support/loopback.h"
 #include "tests/support/schedules.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 enum { STEPS = 3, STAGES = 4, MICROBATCHES = 6 };
@@ -235,15 +237,14 @@ static void too_many_processes(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 12;
+  seeds s = seeds_of(argc, argv, 1, 12);
   static const char *const names[] = {"1f1b", "zb-h1", "v-half", "interleaved", "gpipe"};
   const char *source = getenv("SLUICE_SOURCE");
   char *text = sli_format("%s/tests/reference/text.txt", source ? source : ".");
   for (size_t i = 0; i < SLI_COUNT(names); i++) same_losses(names[i], text);
-  for (uint64_t i = seed; i < seed + count; i++) stops_at_one_step(names[i % 5], i);
+  for (uint64_t i = s.first; i < s.end; i++) stops_at_one_step(names[i % 5], i);
   for (size_t i = 0; i < SLI_COUNT(names); i++) aborts_at_once(names[i]);
-  refuses_strange_messages(seed);
+  refuses_strange_messages(s.first);
   too_many_processes();
   free(text);
   return 0;

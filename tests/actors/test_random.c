@@ -3,13 +3,14 @@
  * for thousands of random plans, on the virtual clock and on real threads.
  *
  *   test_actors_random [FIRST_SEED [COUNT]]
- * labels: first */
+ * labels: random first */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/actors_streams.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 static int accepted, refused;
@@ -62,16 +63,15 @@ enum { COUNT = 1500 };
 #endif
 
 int main(int argc, char **argv) {
-  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : COUNT;
-  for (uint64_t seed = first; seed < first + count; seed++) {
+  seeds s = seeds_of(argc, argv, 1, COUNT);
+  uint64_t count = seeds_count(s);
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
     check_modelled(seed, seed);
     check_data(seed, seed, QUEUES_CPU, 1 + (int)(seed % 4));
     check_data(seed, seed + 1, QUEUES_LATER, 1 + (int)(seed / 4 % 4));
     check_data(seed, seed + 2, QUEUES_STREAMS, 1 + (int)(seed / 4 % 4));
   }
-  printf("seeds %" PRIu64 " to %" PRIu64 ": %d plans accepted, %d refused\n", first, first + count - 1,
-         accepted, refused);
+  printf("%d plans accepted, %d refused\n", accepted, refused);
   CHECK(count < 100 || streams_waits() > count, "streams waited %lu times for another",
         streams_waits());
   CHECK(count < 1000 || (accepted > 300 && refused > 300), "the plans are all of one kind");

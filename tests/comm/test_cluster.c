@@ -1,7 +1,7 @@
 /* Who a process is follows from what its starter left in the environment: real ones,
  * as Slurm 22.05, Open MPI 4.1.4 and torchrun leave them. Halves and nonsense are
  * errors that name the variable.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include "comm/start/cluster.h"
 
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 
 #include "comm/control/control.h"
 #include "comm/start/hostlist.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 /* ---- made-up environments ---------------------------------------------------------------- */
@@ -300,7 +301,7 @@ static void damaged_lists_do_no_harm(void) {
   static const char letters[] = "n0129[]-,:(x)";
   unsigned seed = 20240607;
   printf("seed %u\n", seed);
-  for (int i = 0; i < 200000; i++) {
+  for (uint64_t i = 0; i < 200000 * seeds_times(); i++) {
     char *list = strdup(i % 2 ? "r[0-1]n[1-8],gpu[003,010-012]" : "2(x3),1,12(x100)"), host[16];
     size_t n = strlen(list), count;
     for (int k = rand_r(&seed) % 3; k >= 0; k--)

@@ -511,32 +511,6 @@ static void test_process_0_may_start_last(void) {
   close_job(3);
 }
 
-static void check_host(const char *endpoint) {
-  sli_control_options options = options_of(0, 3, endpoint);
-  if (node_open(&nodes[0], &options)) {
-    printf("skipped: %s\n", sl_detail());
-    return;
-  }
-  for (int k = 1; k < 3; k++)
-    open_with(&nodes[k], options_of(k, 3, sli_control_endpoint(nodes[0].control)));
-  join_job(3);
-  node_send(&nodes[1], 2, 0);
-  node_send(&nodes[2], 1, 0);
-  for (int k = 1; k < 3; k++)
-    CHECK(node_wait_messages(&nodes[k], 1, PATIENCE_MS), "processes at %s reach %d", endpoint, k);
-  close_job(3);
-}
-
-static void test_hosts_are_names_and_addresses_of_both_kinds(void) {
-  char name[80] = "";
-  check_host("localhost:0");
-  check_host("[::1]:0");
-  gethostname(name, 64);
-  strcat(name, ":0");
-  check_host(name);
-  check_host("*:0");
-}
-
 static void test_all_know_the_addresses_of_all(void) {
   const char *texts[] = {"alpha", "", "a longer one"};
   open_with(&nodes[0], (sli_control_options){.nprocesses = 3, .endpoint = "127.0.0.1:0",
@@ -611,7 +585,6 @@ int main(void) {
   test_who_comes_after_the_start_harms_nothing();
   test_who_is_missing_is_named();
   test_process_0_may_start_last();
-  test_hosts_are_names_and_addresses_of_both_kinds();
   test_all_know_the_addresses_of_all();
   test_clock_offsets_are_near_nothing_on_one_machine();
   return 0;

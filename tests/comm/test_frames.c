@@ -4,7 +4,7 @@
  *
  * Those who do not have the key send noise and half a handshake; who has it (a
  * member gone mad) sends mutations of frames that a job really sends.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #include "comm/control/auth.h"
 #include "comm/control/frame.h"
 #include "tests/support/comm_node.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 enum { PATIENCE_MS = 20000, FUZZ = 300000, NOISE = 300, MAD = 3000, ROUNDS = 20 };
@@ -153,7 +154,8 @@ static bool parse_copy(const uint8_t *bytes, size_t count) {
 static void test_the_parser_takes_anything(void) {
   uint8_t tail[4096], bytes[8192];
   int good = 0;
-  for (int i = 0; i < FUZZ; i++) {
+  int rounds = FUZZ * (int)seeds_times();
+  for (int i = 0; i < rounds; i++) {
     size_t count = draw() % 600;
     if (i % 4 == 0) {
       fill(bytes, count);
@@ -164,8 +166,8 @@ static void test_the_parser_takes_anything(void) {
     }
     good += parse_copy(bytes, count);
   }
-  printf("%d of %d mutations were still frames\n", good, FUZZ);
-  CHECK(good > 0 && good < FUZZ, "some are, some are not");
+  printf("%d of %d mutations were still frames\n", good, rounds);
+  CHECK(good > 0 && good < rounds, "some are, some are not");
 }
 
 /* ---- a job that runs -------------------------------------------------------------- */

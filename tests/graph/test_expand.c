@@ -1,11 +1,12 @@
 /* A graph shared out over devices computes what it does on one: for random graphs, grids
  * and signatures, the losses and all gradients are the same within rounding.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <stdio.h>
 
 #include "graph/share/sbp.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/seeds.h"
 
 enum { MICROBATCHES = 2, MOST_OPS = 12, MOST_TENSORS = 64 };
 #ifdef __SANITIZE_ADDRESS__
@@ -231,9 +232,7 @@ static void check_one(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : DRAWS;
-  printf("seeds %llu .. %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
-  for (uint64_t seed = first; seed < first + count; seed++) check_one(seed);
+  seeds s = seeds_of(argc, argv, 1, DRAWS);
+  for (uint64_t seed = s.first; seed < s.end; seed++) check_one(seed);
   return 0;
 }

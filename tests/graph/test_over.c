@@ -2,13 +2,14 @@
  * what was there, and nowhere else. What actors compute has the bits of the plainest execution,
  * where everything has a place of its own: random models whose ops may all lie over each other,
  * and models in which they must not.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <string.h>
 
 #include <sluice/sluice.h>
 
 #include "tests/support/dice.h"
 #include "tests/support/graph_interp.h"
+#include "tests/support/seeds.h"
 
 enum { MICROBATCHES = 2, STEPS = 3, ROWS = 2, POSITIONS = 6, WIDTH = 8, VOCAB = 11, DRAWS = 60 };
 
@@ -320,12 +321,9 @@ static void results_are_the_same(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : DRAWS;
+  seeds s = seeds_of(argc, argv, 1, DRAWS);
   gradients_lie_where_they_may();
   results_are_the_same();
-  printf("seeds %llu .. %llu\n", (unsigned long long)first,
-         (unsigned long long)(first + count - 1));
-  for (uint64_t seed = first; seed < first + count; seed++) by_chance(seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) by_chance(seed);
   return 0;
 }

@@ -1,5 +1,5 @@
 /* The cut into stages: the best there is, found by trying all of them.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 
 #include "base/philox.h"
 #include "graph/graph.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 static uint32_t roll(uint64_t seed, uint32_t *count, uint32_t sides) {
@@ -82,8 +83,8 @@ static int brute(int n, const float *costs, int stages, const int *forced, doubl
   return found;
 }
 
-static void the_cut_is_the_best(void) {
-  for (uint64_t seed = 0; seed < 400; seed++) {
+static void the_cut_is_the_best(seeds s) {
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
     uint32_t count = 0;
     int n = 1 + (int)roll(seed, &count, 11), stages = 1 + (int)roll(seed, &count, (uint32_t)n);
     float costs[16];
@@ -144,8 +145,8 @@ static void forced_stages_must_exist(void) {
   sl_graph_destroy(g);
 }
 
-int main(void) {
-  the_cut_is_the_best();
+int main(int argc, char **argv) {
+  the_cut_is_the_best(seeds_of(argc, argv, 0, 400));
   more_stages_than_blocks_are_refused();
   forced_stages_must_exist();
   return 0;

@@ -1,13 +1,14 @@
 /* A row that says that an output may lie over an input gives the same bits there as in a place
  * of its own: each such output over each such input, two outputs over two inputs, on every CPU
  * level, alone and in a team, with one array for two inputs.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <unistd.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
+#include "tests/support/seeds.h"
 
 enum { BELOW = 11, THREADS = 3, NOWHERE = -1 };
 
@@ -145,10 +146,8 @@ static void check_every_row_that_says_so_is_here(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
+  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
   check_every_row_that_says_so_is_here();
-  on_every_level(check_all, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
   return 0;
 }

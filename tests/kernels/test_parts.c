@@ -1,12 +1,13 @@
 /* Parts of arrays: what is taken out of a whole is what a plain loop over its elements says,
  * what is put back is where it was; parts of parts; slices and joins of random tilings, sums
  * in order; in teams; what is no part, or no tiling, is an error that says so.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/seeds.h"
 
 enum { ROUNDS = 400, MOST_MEMBERS = 6 };
 
@@ -286,12 +287,8 @@ static void check_misfits(void) {
                "summand 0 must be f32[..., n], got i32[3]");
 }
 
-int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
+static void check_random(uint64_t seed, struct sl_team *team) {
   seed_random(seed);
-  struct sl_team *team = sli_team_create(3, NULL, NULL);
   for (int round = 0; round < ROUNDS; round++) {
     sl_type type = random_type(9);
     sl_part part = random_part(&type);
@@ -312,6 +309,12 @@ int main(int argc, char **argv) {
   }
   for (int round = 0; round < 60; round++)
     check_sum_part(round % 2 ? SL_F32 : SL_F64, 1 + (int)below(MAX_IN), round % 3 ? team : NULL);
+}
+
+int main(int argc, char **argv) {
+  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
+  struct sl_team *team = sli_team_create(3, NULL, NULL);
+  for (uint64_t seed = s.first; seed < s.end; seed++) check_random(seed, team);
   check_join_of_pieces();
   check_misfits();
   sli_team_destroy(team);

@@ -1,7 +1,7 @@
 /* Rows of pieces, called piece by piece, agree with the reference of the whole
  * sequence, and the gradients they hand back with its finite differences: for
  * random cuts, at odd shapes, on every CPU level.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_kernels.h"
+#include "tests/support/seeds.h"
 
 enum { MOST_PIECES = 6 };
 
@@ -311,9 +312,7 @@ static void check_all(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
-  on_every_level(check_all, seed);
+  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
+  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
   return 0;
 }

@@ -1,7 +1,7 @@
 /* Every row that has gradients agrees with its plain reference, and every one of
  * its gradient rules with finite differences of that reference: at odd shapes,
  * on every CPU level, with absent outputs, and when adding to what is there.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_kernels.h"
+#include "tests/support/seeds.h"
 
 enum { ABSENT = -1 };
 
@@ -259,10 +260,8 @@ static void check_every_row_with_gradients_is_claimed(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
+  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
   check_every_row_with_gradients_is_claimed();
-  on_every_level(check_all, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
   return 0;
 }

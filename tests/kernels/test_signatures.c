@@ -2,13 +2,14 @@
  * gives, and so does the way back: for random shares, odd shapes, on every CPU level. What the
  * whole call gives is what test_rows.c and test_kernels_pieces.c hold against
  * references and finite differences.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels/cpu/chunk.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
+#include "tests/support/seeds.h"
 
 enum { MOST_MEMBERS = 4, ABSENT = -1 };
 
@@ -468,10 +469,8 @@ static void check_every_row_with_signatures_is_claimed(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
+  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
   check_every_row_with_signatures_is_claimed();
-  on_every_level(check_all, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
   return 0;
 }

@@ -2,13 +2,14 @@
  * and processes make plans that finish with the slots they get by themselves.
  *
  *   test_models_grids_proof [SEED [COUNT]]
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "tests/support/grids.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/seeds.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { DRAWS = 12 };
@@ -136,10 +137,8 @@ static void prove_one(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : DRAWS;
-  printf("seeds %llu .. %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
-  for (uint64_t seed = first; seed < first + count; seed++) prove_one(seed);
-  CHECK(over || count < DRAWS, "in no plan does anything lie over anything");
+  seeds s = seeds_of(argc, argv, 1, DRAWS);
+  for (uint64_t seed = s.first; seed < s.end; seed++) prove_one(seed);
+  CHECK(over || seeds_count(s) < DRAWS, "in no plan does anything lie over anything");
   return 0;
 }

@@ -3,7 +3,7 @@
  * and passes holds for it, and where there is nothing it says why.
  *
  *   test_models_schedules_auto [SEED [COUNT]]
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/schedules.h"
+#include "tests/support/seeds.h"
 #include "tests/support/shipped.h"
 #include "tests/support/test.h"
 
@@ -128,9 +129,8 @@ static void check_refusals(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 8;
-  for (uint64_t i = seed; i < seed + count; i++) check_draw(i);
+  seeds s = seeds_of(argc, argv, 1, 8);
+  for (uint64_t i = s.first; i < s.end; i++) check_draw(i);
   check_types();
   check_backward("fused", false);
   check_backward("split", true);

@@ -3,7 +3,7 @@
  * no worse than those of the published order under the same durations.
  *
  *   test_models_schedules_beyond [SEED [COUNT]]
- * labels: unthreaded long */
+ * labels: random unthreaded long */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/schedules.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -166,12 +167,11 @@ static void nothing_hangs(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  int count = argc > 2 ? atoi(argv[2]) : DRAWS;
-  printf("seeds %" PRIu64 " to %" PRIu64 "\n", seed, seed + (uint64_t)count - 1);
+  seeds s = seeds_of(argc, argv, 1, DRAWS);
+  int count = (int)seeds_count(s);
   nothing_hangs();
   few_microbatches_are_enough();
-  uneven_stages_and_slow_devices_cost_what_they_must(seed, count);
-  jitter_costs_what_it_costs_the_published_order(seed, count);
+  uneven_stages_and_slow_devices_cost_what_they_must(s.first, count);
+  jitter_costs_what_it_costs_the_published_order(s.first, count);
   return 0;
 }

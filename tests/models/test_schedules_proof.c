@@ -3,7 +3,7 @@
  * it finish, with not a slot too many.
  *
  *   test_models_schedules_proof [SEED [COUNT]]
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/schedules.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 enum { MOST_STAGES = 16, MOST_QUOTAS = 2 * MOST_STAGES + 8 };
@@ -234,15 +235,13 @@ static void check_draw(uint64_t seed, const char *kind, sl_clock clock, int timi
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : DRAWS;
-  for (uint64_t i = seed; i < seed + count; i++) {
+  seeds s = seeds_of(argc, argv, 1, DRAWS);
+  for (uint64_t i = s.first; i < s.end; i++) {
     check_draw(i, "timed", SL_CLOCK_VIRTUAL, 3);
     if (i % 12 == 0) check_draw(i, "null", SL_CLOCK_REAL, 1);
   }
-  printf("seeds %" PRIu64 " to %" PRIu64 ": %d accepted, %d refused, %d with advice\n", seed,
-         seed + count - 1, accepted, refused, advised);
-  CHECK(count < 300 || (accepted > 50 && refused > 50 && advised > 20),
+  printf("%d accepted, %d refused, %d with advice\n", accepted, refused, advised);
+  CHECK(seeds_count(s) < 300 || (accepted > 50 && refused > 50 && advised > 20),
         "the plans are all of one kind");
   return 0;
 }

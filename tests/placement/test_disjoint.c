@@ -1,12 +1,13 @@
 /* On any machine, devices get cores of their own while there are enough, none
  * of them twice, numbered along the machine, and no more devices lie across
  * NUMA nodes than must.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <stdint.h>
 #include <string.h>
 
 #include <sluice/placement.h>
 
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 static uint64_t seed = 20240611;
@@ -75,7 +76,7 @@ static void check(const char *text, const sl_machine *machine, int devices, int 
 }
 
 int main(void) {
-  for (int round = 0; round < 300; round++) {
+  for (uint64_t round = 0; round < 300 * seeds_times(); round++) {
     char text[128];
     draw_machine(text, sizeof text);
     sl_machine *machine;

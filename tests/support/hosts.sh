@@ -21,9 +21,12 @@ hosts_has_netem() {
   unshare -n sh -c 'ip link set lo up && tc qdisc add dev lo root netem delay 1ms' 2>/dev/null
 }
 
-# Runs this script again as the first process of its namespaces.
+# Runs this script again as the first process of its namespaces, or skips the test.
 hosts_enter() {
   [[ ${SLUICE_HOSTS_INSIDE-} ]] && return
+  local missing
+  missing=$(hosts_missing)
+  [[ $missing ]] && { echo "skipped: $missing"; exit 77; }
   SLUICE_HOSTS_INSIDE=1 exec unshare -mpn --fork --kill-child --mount-proc bash "$0" "$@"
 }
 

@@ -29,6 +29,14 @@ fail() {
   exit 1
 }
 
+skip() { echo "skipped: $*"; exit 77; }
+# need PROGRAM...: skips the test unless one of them is installed.
+need() {
+  local program
+  for program in "$@"; do type -P "$program" >/dev/null && return; done
+  skip "$1 is not installed"
+}
+
 # ends STATUS COMMAND...: it ends with that status.
 ends() {
   local want=$1 got=0

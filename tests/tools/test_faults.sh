@@ -7,9 +7,9 @@
 #
 # The kills' moments are random. Prints a line for each fault: what it was, how long
 # until the job had ended, and which step it went on from.
-# labels: outside
+# labels: random outside
 set -euo pipefail
-kills=${1:-3} seed=${2:-$RANDOM}
+kills=${1:-$((3 * ${SLUICE_SEEDS:-1}))} seed=${2:-$RANDOM}
 RANDOM=$seed
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -1,15 +1,10 @@
 #!/bin/bash
-# Jobs over two hosts with a network between them, started by hand on each and by Open
-# MPI: all processes agree on who they are, where they meet and on the key, and the
-# losses are those of one process.
+# Jobs over two hosts with a network between them, started by hand on each: all processes
+# agree on who they are, where they meet and on the key, and the losses are those of one
+# process.
 # labels: outside
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/hosts.sh"
-missing=$(hosts_missing)
-if [[ $missing ]]; then
-  echo "skipped: $missing"
-  exit 77
-fi
 hosts_enter "$@"
 
 # shellcheck source=tests/support/tool.sh
@@ -47,26 +42,3 @@ for told in PROCESS=2 PROCESS=3 PROCESSES=4 LOCAL=0 LOCAL=1 LOCALS=2 ENDPOINT=ho
 done
 kill $other
 wait $other || true
-
-if ! type -P mpirun >/dev/null; then
-  echo "mpirun is not installed: not tried"
-  exit 0
-fi
-# The way to another host, in place of ssh.
-cat >"$work/agent" <<END
-#!/bin/bash
-source "$SLUICE_SOURCE/tests/support/hosts.sh"
-host=\$1
-shift
-on "\$host" bash -c "\$*"
-END
-chmod +x "$work/agent"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
-export OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_hwloc_base_binding_policy=none
-run=(timeout 60 mpirun -n 4 --host hosta:2,hostb:2)
-on hosta "${run[@]}" "$SLUICE_BUILD/tests/cluster_seen" >"$work/seen" || fail "mpirun"
-[[ $(grep -c "of 4, local . of 2, endpoint hosta:.*starter Open MPI's mpirun$" "$work/seen") == 4 &&
-  $(grep -o 'endpoint.*' "$work/seen" | sort -u | wc -l) == 1 ]] || fail "mpirun: $(cat "$work/seen")"
-on hosta "${run[@]}" "$actorrun" "${job[@]}" --quiet --report "$work/mpi.json" "${model[@]}" ||
-  fail "mpirun actorrun"
-cmp <(hexes "$work/one.json") <(hexes "$work/mpi.json") || fail "mpirun: the losses differ"

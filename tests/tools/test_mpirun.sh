@@ -4,14 +4,10 @@
 # one process.
 # labels: outside
 set -euo pipefail
-if ! type -P mpirun >/dev/null; then
-  echo "skipped: mpirun is not installed"
-  exit 77
-fi
-mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: mpirun is not Open MPI's"; exit 0; }
-
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
+need mpirun
+mpirun --version 2>/dev/null | grep -q "Open MPI" || skip "mpirun is not Open MPI's"
 # The leak checker itself crashes in what these starters start; processes that
 # actorrun starts are checked.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0

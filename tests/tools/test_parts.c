@@ -1,6 +1,6 @@
 /* Tensors stored in parts: names say which part, a whole comes together from any parts that
  * cover it, and what is missing or doubled is an error that names it.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include "tools/actorrun/parts.h"
 
 #include <cjson/cJSON.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 static const sl_part all = {.axis = SL_PART_ALL};
@@ -115,7 +116,7 @@ static stored cut(const sl_type *whole) {
 
 static void a_whole_comes_together_from_any_parts(void) {
   srand(7);
-  for (int round = 0; round < 60; round++) {
+  for (int round = 0; round < 60 * (int)seeds_times(); round++) {
     sl_type whole = {.dtype = SL_F32, .ndim = 1 + rand() % 4};
     for (int d = 0; d < whole.ndim; d++) whole.dim[d] = 1 + rand() % 6;
     size_t n = (size_t)sl_type_elements(&whole);

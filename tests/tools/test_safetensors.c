@@ -1,6 +1,6 @@
 /* Weight files: what is written is read back, foreign types are converted, and
  * damage of any kind is an error message.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include "io/safetensors.h"
 
 #include <math.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 static char path[64], temporary[96];
@@ -200,8 +201,8 @@ static void random_damage_never_crashes(void) {
   size_t count = raw ? fread(good, 1, sizeof good, raw) : 0;
   CHECK(count > 256 && fclose(raw) == 0, "the file was read");
   srand(1);
-  int opened = 0;
-  for (int round = 0; round < 4000; round++) {
+  int opened = 0, rounds = 4000 * (int)seeds_times();
+  for (int round = 0; round < rounds; round++) {
     memcpy(bad, good, count);
     size_t n = rand() % 4 ? count : (size_t)rand() % count;
     for (int k = rand() % 4; k >= 0; k--)
@@ -218,7 +219,7 @@ static void random_damage_never_crashes(void) {
     }
     sli_safetensors_close(file);
   }
-  CHECK(opened < 4000, "some damage is found");
+  CHECK(opened < rounds, "some damage is found");
 }
 
 static void a_full_disk_leaves_the_old_file(void) {

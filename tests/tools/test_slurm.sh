@@ -1,15 +1,10 @@
 #!/bin/bash
 # Under a real Slurm of two nodes `srun -N2 -n4 actorrun ...` is one job of four
 # processes: they agree on who they are, where they meet and on the key, and the losses
-# are those of one process. Inside an allocation mpirun's word counts before Slurm's.
+# are those of one process.
 # labels: outside
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/slurm.sh"
-missing=$(slurm_missing)
-if [[ $missing ]]; then
-  echo "skipped: $missing"
-  exit 77
-fi
 slurm_enter "$@"
 
 # shellcheck source=tests/support/tool.sh
@@ -44,14 +39,6 @@ END
 for _ in $(seq 100); do [[ -s $work/batch.out ]] && break; sleep 0.1; done
 grep -q "^process 0 of 1, .* starter none$" "$work/batch.out" ||
   fail "a batch script is no step: $(cat "$work/batch.out")"
-
-if type -P mpirun >/dev/null; then
-  # Two of its daemons on one machine can get into each other's way (rtc).
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
-  "${run[@]}" salloc -Q -N2 -n4 mpirun -n 4 "$seen" >"$work/seen" || fail "mpirun in salloc"
-  [[ $(grep -c "of 4, local . of ., endpoint n1:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
-    fail "mpirun in salloc: $(cat "$work/seen")"
-fi
 
 job=(--stages 4 --microbatches 4 --steps 5 --quiet "${patient[@]}")
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3

@@ -1,12 +1,13 @@
 /* Trace files: what a run recorded is read back whole; foreign, newer, damaged
  * and cut files are told apart and never crash the reader.
- * labels: unthreaded */
+ * labels: random unthreaded */
 #include <sluice/sluice.h>
 
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/support/actors_plans.h"
+#include "tests/support/seeds.h"
 #include "base/base.h"
 #include "models/models.h"
 #include "tests/support/test.h"
@@ -188,7 +189,7 @@ static void rehash(unsigned char *bytes, size_t count) {
 
 static void random_damage_never_crashes(const unsigned char *good, size_t count, bool hidden) {
   unsigned char *bad = sli_calloc(count, 1);
-  int opened = 0, noticed = 0, rounds = 3000;
+  int opened = 0, noticed = 0, rounds = 3000 * (int)seeds_times();
   srand(1);
   for (int round = 0; round < rounds; round++) {
     memcpy(bad, good, count);
@@ -229,7 +230,7 @@ static void no_damage_goes_unnoticed(const unsigned char *good, size_t count) {
 
 /* Plans of every kind go through a file unchanged. */
 static void random_plans_are_read_back(void) {
-  for (uint64_t seed = 1; seed <= 40; seed++) {
+  for (uint64_t seed = 1; seed <= 40 * seeds_times(); seed++) {
     random_plan *r = random_plan_create(seed, seed, QUEUES_TIMED);
     const sl_plan *p = random_plan_get(r);
     if (sl_plan_prove(p)) { /* not all of them can finish */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What `cmake --install` lays down is complete: a program outside the tree
-# builds against it by CMake and by pkg-config, in C and in C++, and the
-# installed tools run, also after the whole tree has been moved.
+# builds against it by CMake and by pkg-config, and the installed tools run,
+# also after the whole tree has been moved.
 # labels: unthreaded
 set -euo pipefail
 
@@ -10,7 +10,7 @@ trap 'rm -rf "$scratch"' EXIT
 fail() { echo "$*" >&2; exit 1; }
 
 sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
-export CFLAGS=${sanitize:+-fsanitize=$sanitize} CXXFLAGS=${sanitize:+-fsanitize=$sanitize}
+export CFLAGS=${sanitize:+-fsanitize=$sanitize}
 
 cmake --install "$SLUICE_BUILD" --prefix "$scratch/first" >/dev/null
 mv "$scratch/first" "$scratch/prefix"
@@ -49,7 +49,6 @@ int main(void) {
   return sl_status_exit(status);
 }
 END
-sed 's/= {0}/= {}/' "$scratch/user/user.c" >"$scratch/user/user.cc"
 cat >"$scratch/user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(User LANGUAGES C)
@@ -75,11 +74,6 @@ export LD_LIBRARY_PATH=$libraries
 # shellcheck disable=SC2086
 cc $CFLAGS -Wall -Wextra -Werror "$scratch/user/user.c" "${flags[@]}" -o "$scratch/user/by_pc"
 "$scratch/user/by_pc" || fail "the program that pkg-config built does not run"
-if command -v c++ >/dev/null; then
-  # shellcheck disable=SC2086
-  c++ $CXXFLAGS -Wall -Wextra -Werror "$scratch/user/user.cc" "${flags[@]}" -o "$scratch/user/cc"
-  "$scratch/user/cc" || fail "the C++ program does not run"
-fi
 unset LD_LIBRARY_PATH
 
 # ---- the tools and the models ----------------------------------------------------

@@ -1,0 +1,8 @@
+/* Processes meet at an address of IPv6. */
+#include "tests/support/comm_host.h"
+
+int main(void) {
+  if (comm_host_meets("[::1]:0")) return 0;
+  printf("skipped: %s\n", sl_detail());
+  return 77;
+}

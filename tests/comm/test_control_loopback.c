@@ -1,0 +1,8 @@
+/* Processes meet at the name of this machine to itself, and at all of its addresses. */
+#include "tests/support/comm_host.h"
+
+int main(void) {
+  CHECK(comm_host_meets("localhost:0"), "localhost: %s", sl_detail());
+  CHECK(comm_host_meets("*:0"), "all addresses: %s", sl_detail());
+  return 0;
+}

@@ -1,0 +1,19 @@
+#!/bin/bash
+# The page that actortrace writes, in a browser: what it shows, what keys and the mouse do, and
+# how fast it draws 200,000 firings.
+# labels: unthreaded first
+set -u
+# shellcheck source=tests/support/traces.sh
+source "$SLUICE_SOURCE/tests/support/traces.sh"
+need python3
+need chromium chromium-browser google-chrome
+
+traces_make
+trace 0 page a.trace -o a.html
+python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" a.html 2>err || fail "the page"
+"$actorrun" --quiet --devices timed:8 --stages 8 --microbatches 128 --clock virtual \
+  --cost F=0.01,B=0.01,W=0.01,comm=0.002 --schedule zb-h1 --steps 40 --trace large.trace pipeline \
+  >out 2>err || fail "a large run"
+trace 0 page large.trace -o large.html
+python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" large.html --large 2>err ||
+  fail "a large page"

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Inside an allocation of a real Slurm of two nodes mpirun's word counts before Slurm's.
+# labels: outside
+set -euo pipefail
+source "$SLUICE_SOURCE/tests/support/slurm.sh"
+type -P mpirun >/dev/null || { echo "skipped: mpirun is not installed"; exit 77; }
+slurm_enter "$@"
+
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+trap 'slurm_stop; end_test' EXIT
+# The leak checker itself crashes in what these starters start; processes that
+# actorrun starts are checked.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+
+slurm_start "$work/slurm" || fail "Slurm does not start"
+seen=$SLUICE_BUILD/tests/cluster_seen
+# Two of its daemons on one machine can get into each other's way (rtc).
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
+timeout 60 salloc -Q -N2 -n4 mpirun -n 4 "$seen" >"$work/seen" || fail "mpirun in salloc"
+[[ $(grep -c "of 4, local . of ., endpoint n1:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
+  fail "mpirun in salloc: $(cat "$work/seen")"
