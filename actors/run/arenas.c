@@ -56,7 +56,7 @@ void sli_arenas_point(sl_runtime *rt) {
     const sl_room *room = &plan->devices[q->device].room[q->space];
     char *arena = a->queue->device->arenas[q->space];
     if (arena && a->queue->worker->process < 0)
-      a->bases[a->plan->nin + a->plan->nout] =
+      a->bound.bases[a->plan->nin + a->plan->nout] =
           arena + room->reserve_bytes - sli_align(room->workspace_bytes);
   }
 }

@@ -53,8 +53,8 @@ sli_queue_state sli_runtime_queue(const sl_runtime *rt, int32_t id) {
       .worker = w->id,
       .flying = atomic_load_explicit(&q->flying, memory_order_relaxed),
       .flying_ns = atomic_load_explicit(&q->flying_ns, memory_order_relaxed),
-      .current = atomic_load_explicit(&w->current, memory_order_relaxed),
-      .woke_ns = atomic_load_explicit(&w->woke_ns, memory_order_relaxed)};
+      .current = atomic_load_explicit(&w->progress.current, memory_order_relaxed),
+      .woke_ns = atomic_load_explicit(&w->progress.woke_ns, memory_order_relaxed)};
 }
 
 /* ---- what its workers recorded -------------------------------------------------------- */
@@ -63,7 +63,7 @@ int32_t sli_runtime_workers(const sl_runtime *rt) { return rt->nworkers; }
 
 sli_ring sli_runtime_ring(const sl_runtime *rt, int32_t i) {
   const worker *w = &rt->workers[i];
-  return (sli_ring){w->ring, w->ring_mask, atomic_load_explicit(&w->fired, memory_order_acquire)};
+  return (sli_ring){w->ring.records, w->ring.mask, atomic_load_explicit(&w->progress.fired, memory_order_acquire)};
 }
 
 int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device) {

@@ -46,8 +46,8 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
     reg *r = &rt->regs[changes[i].reg];
     rt->quotas[r->id] = changes[i].slots;
     if (r->worker->process >= 0) continue; /* its own process is told too */
-    atomic_store(&r->wanted, changes[i].slots);
-    if (atomic_exchange(&r->asked, true)) continue; /* the one under way takes it along */
+    atomic_store(&r->resize.wanted, changes[i].slots);
+    if (atomic_exchange(&r->resize.asked, true)) continue; /* the one under way takes it along */
     sli_message m = {.reg = r->id, .kind = SLI_QUOTA};
     sli_post(r->worker, &m);
   }

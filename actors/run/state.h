@@ -1,5 +1,5 @@
-/* The runtime's own state. One worker owns each struct below and is the only
- * one to touch it while a run is on; what is shared is atomic and says so.
+/* The runtime's own state, private to run/. One worker owns each struct below and is the
+ * only one to touch it while a run is on; what is shared is atomic and says so.
  *
  *   actor     next firing; how many of its ports are not satisfied
  *   in_port   which key it needs next; table of keys that are ready
@@ -8,18 +8,19 @@
  *   queue     actors that can fire; firings under way
  *   worker    queues, mailbox, timers, trace ring
  */
-#ifndef SLUICE_ACTORS_RUNTIME_H
-#define SLUICE_ACTORS_RUNTIME_H
+#ifndef SLUICE_ACTORS_STATE_H
+#define SLUICE_ACTORS_STATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include <sluice/runtime.h>
 
+#include "actors/plan/plan.h"
 #include "actors/run/clock.h"
+#include "actors/run/gate.h"
 #include "actors/run/mailbox.h"
 #include "actors/run/run.h"
-#include "actors/plan/plan.h"
 
 typedef struct actor actor;
 typedef struct reg reg;
@@ -29,14 +30,14 @@ typedef struct worker worker;
 /* One firing's place in a key map: what the port does there, and how far the
  * key moves to the next firing's. A map becomes a ring of these, which needs
  * neither a division nor a branch to follow. */
-typedef struct step {
+typedef struct map_step {
   int64_t delta;
-  const struct step *next;
+  const struct map_step *next;
   uint32_t flags; /* SL_FIRST, SL_LAST, SL_SKIP */
-} step;
+} map_step;
 
 typedef struct walk {
-  const step *now;
+  const map_step *now;
   int64_t key;
 } walk;
 
@@ -54,13 +55,13 @@ typedef struct in_port {
   walk at;
   bool waiting;    /* its key is needed and not ready */
   bool early;      /* its slot may go back at launch: the producer queues up behind */
-  bool waits;      /* it may be told at launch, and so may the producer: one queue waits for
-                      the other on the device */
+  bool fenced;     /* it may be told at launch, and so may the producer: one queue waits for
+                      the other on the device, at a fence */
   uint32_t mask;
   int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
   int32_t number;  /* among the register's consumers */
   int32_t *entry;  /* in `ready`, of the key it is at */
-  int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready. If it waits, behind
+  int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready. If fenced, behind
                       them, by the same, the fences, and the latest of these */
   actor *actor;
   reg *reg;
@@ -81,7 +82,7 @@ typedef struct group {
   worker *worker;
   in_port **ports;
   int32_t nports;
-  bool waits;            /* all of them */
+  bool fenced;           /* all of them are */
 } group;
 
 /* Registers of one device that share slots. Each may always hold as many as are
@@ -94,12 +95,24 @@ typedef struct pool {
   queue **queues;        /* that write to it */
 } pool;
 
+/* How a register comes to another quota while a run goes on. The producer's worker alone, but
+ * for the last two. */
+typedef struct resize {
+  int32_t owed;           /* slots to retire as they come back: the quota was lowered */
+  int32_t made, nretired; /* slots that have ever been in use; slots out of use */
+  int32_t *retired;       /* stack */
+  /* A QUOTA message is under way: set by who sends it, after `wanted`; cleared by the
+   * worker that takes it, before it reads `wanted`. Both by an exchange (acquire and
+   * release), so a change that finds it set is in what the worker reads. */
+  _Atomic bool asked;
+  _Atomic int32_t wanted;
+} resize;
+
 struct reg {
   /* The producer's worker alone. */
   _Alignas(SLI_CACHE_LINE) uint32_t nfree;
   uint32_t watch;        /* with fewer free than this, taking one is an event: least_free,
                             or any number where slots are counted */
-  int32_t owed;          /* slots to retire as they come back: the quota was lowered */
   int32_t *free;         /* stack of free slots */
   int32_t *pending;      /* [quota] answers outstanding per slot */
   out_port *producer;    /* NULL: its initial slots stay for ever */
@@ -111,16 +124,11 @@ struct reg {
                             registers that have the same slots */
   struct reg *ring;      /* the next of those that have the same slots, or NULL */
   int32_t kept;
-  _Atomic int32_t quota; /* slots there are; whoever looks on reads it too, relaxed */
-  int32_t nretired, made; /* slots out of use; slots that have ever been in use */
-  int32_t *retired;      /* stack */
+  _Atomic int32_t quota; /* slots there are; read from outside too, relaxed */
+  resize resize;
   uint64_t *fences;      /* [slots + 1][nconsumers] of the firings that read a slot last, until
-                            it is taken; then the latest of each consumer. NULL: none waits */
-  /* A QUOTA message is under way: set by who sends it, after `wanted`; cleared by the
-   * worker that takes it, before it reads `wanted`. Both by an exchange (acquire and
-   * release), so a change that finds it set is in what the worker reads. */
-  _Atomic bool asked;
-  _Atomic int32_t wanted;
+                            it is taken; then the latest of each consumer. NULL: no consumer
+                            is fenced */
   /* Read by the consumers' workers too, and never changed. */
   _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
   in_port *only;         /* the one consumer, if it is alone, on the worker, and slots need
@@ -128,7 +136,7 @@ struct reg {
   group *far;            /* [nfar] the others, by worker */
   int32_t nconsumers, nfar;
   bool carried;          /* lies in another process: data takes READY along */
-  bool lazy;             /* lazy W read it: they are told when the producer waits */
+  bool lazy;             /* lazy W read it: they are notified when the producer waits */
   uintptr_t base;        /* of slot 0, or 0 without data */
   size_t stride;
   int32_t id;
@@ -136,6 +144,20 @@ struct reg {
   _Alignas(SLI_CACHE_LINE) double activation;
   struct device *device;
 };
+
+/* What a launch is told. */
+typedef struct binding {
+  sl_firing firing;
+  void **bases;          /* [inputs, outputs, workspace] */
+  uint8_t *first;        /* the same */
+  sl_move *move;         /* of a link that leads to another process */
+} binding;
+
+/* A lazy W is put off until its slots are wanted, or its stage has no B left in the step. */
+typedef struct lazy {
+  const actor *backward; /* the B of its stage; NULL: it is not lazy */
+  int64_t *wanted;       /* [inputs] the key whose slot the producer waits for */
+} lazy;
 
 struct actor {
   /* Of the next firing: its tick, and the priority, the smaller first: class, rank, and
@@ -156,22 +178,18 @@ struct actor {
   uint64_t duration_ns;
   const tick_step *tick; /* of the next firing */
   int64_t fired;         /* firings so far */
-  _Atomic int64_t done;  /* those that are complete; whoever looks on reads it, relaxed */
+  _Atomic int64_t done;  /* those that are complete; read from outside, relaxed */
   int64_t every;         /* steps from one in which it fires to the next */
   const sl_program *program; /* NULL: nothing to run */
   int64_t step;          /* of the next firing */
   uint64_t order_base;   /* class and rank, without what groups of ticks add */
   int32_t id;
   bool gated;            /* waits for its next step to begin */
-  bool hurries;          /* some output is lazy: tells when it waits */
+  bool notifies;         /* lazy W read what it makes: it notifies them when it waits */
   bool binds;            /* its queue looks at data */
-  bool waits;            /* some of its ports do */
-  const actor *backward; /* of a lazy W: the B of its stage, else NULL */
-  int64_t *wanted;       /* of a lazy W: [inputs] the key whose slot the producer waits for */
-  sl_firing firing;      /* of the launch under way */
-  sl_move *move;         /* of a link that leads to another process */
-  void **bases;          /* [inputs, outputs, workspace] */
-  uint8_t *first;        /* the same */
+  bool fenced;           /* some of its ports are, or their other ends */
+  lazy lazy;
+  binding bound;         /* to the launch under way */
   const sl_actor *plan;
 };
 
@@ -198,7 +216,7 @@ struct queue {
   uint32_t nrunnable;
   bool listed;           /* no need to list it: it is, or it is full */
   bool selective;        /* pools, lazy W, a fixed order or look-ahead may forbid an actor
-                            that could fire, or lazy W have to be told */
+                            that could fire, or lazy W have to be notified */
   bool passed;           /* look-ahead: has let the other queues go first */
   bool held;             /* what could go waits for firings of other queues: look again */
   int32_t in_order;      /* position in a fixed order */
@@ -213,8 +231,8 @@ struct queue {
   worker *worker;
   int32_t inflight, run_ahead, head;
   flight *flights;       /* ring of run_ahead */
-  /* The oldest firing under way, or SL_NONE, and since when it is the oldest. Relaxed, for
-   * whoever looks on. */
+  /* The oldest firing under way, or SL_NONE, and since when it is the oldest. Read from
+   * outside, relaxed. */
   _Atomic int32_t flying;
   _Atomic uint64_t flying_ns;
   const sl_queue_ops *ops;
@@ -234,42 +252,60 @@ typedef struct timer {
   queue *queue;
 } timer;
 
+/* What is read from outside while a run goes on. */
+typedef struct progress {
+  _Atomic uint64_t fired;  /* firings completed, each with a record: released with it */
+  _Atomic int32_t current; /* the actor whose program runs, or did last; SL_NONE: the worker
+                              looks for news. Relaxed, as ... */
+  _Atomic uint64_t woke_ns;/* ... when it last had some */
+} progress;
+
+/* Record n is records[n & mask]. */
+typedef struct ring {
+  sl_trace_record *records;
+  uint64_t mask;
+} ring;
+
+/* Queues with firings under way. */
+typedef struct awaited {
+  int32_t count;           /* of both kinds */
+  int32_t ntimers, npolled;
+  timer *timers;           /* heap by due time, one per queue with known completions */
+  queue **polled;          /* queues whose completions must be asked for */
+  uint64_t ask_ns;         /* how long these were left alone last; 0: one has come */
+} awaited;
+
+/* What a worker fires. */
+typedef struct share {
+  int32_t nqueues, nactors, nsparse;
+  queue **queues;          /* [nqueues] */
+  actor **actors;          /* [nactors] */
+  actor **sparse;          /* [nsparse] those that sit steps out */
+  uint64_t firings_per_step; /* of the others */
+  uint64_t target;         /* firings at this run's end */
+} share;
+
 struct worker {
   sl_runtime *rt;
   uint64_t now_ns;
-  _Atomic uint64_t fired;  /* firings completed, each with a record; the watchdog reads it */
+  progress progress;
   bool real;               /* the clock moves by itself */
   bool unusual;            /* the next firing is the first, or jitter is on */
   bool plain;              /* nothing unusual, nothing selective, no firing that completed
                               later, a fast clock */
-  /* The actor whose program it runs, or the last one, or SL_NONE: it looks for news; and
-   * when it last had some. Relaxed, for whoever looks on. */
-  _Atomic int32_t current;
-  _Atomic uint64_t woke_ns;
+  bool held;               /* a queue is */
+  uint32_t reopened;       /* the gate's, as last seen */
   queue *last;             /* on the ring of queues with something to start, or NULL */
-  int32_t nawaited;        /* queues among timers and polled */
-  int32_t ntimers, npolled;
-  sl_trace_record *ring;
-  uint64_t ring_mask;
+  awaited awaited;
+  ring ring;
   sli_clock clock;
-  timer *timers;           /* heap by due time, one per queue with known completions */
-  queue **polled;          /* queues whose completions must be asked for */
-  uint64_t target;         /* firings at this run's end */
-  uint64_t firings_per_step; /* of its actors that fire in every step */
+  share share;
   uint64_t messages, wakes, random;
   uint64_t spin_ns;        /* how long to look before sleeping; adapts */
-  uint64_t ask_ns;         /* how long completions were left alone last; 0: one has come */
   int32_t id;
   int32_t process;         /* stands for all workers of another process; -1: a worker here */
   const sl_peers *peers;   /* of the carrier: it moves them on; else NULL */
-  bool held;               /* a queue is */
-  uint32_t reopened;       /* rt->reopened as last seen */
   pthread_t thread;
-  int32_t nqueues, nactors;
-  queue **queues;          /* [nqueues] */
-  actor **actors;          /* [nactors] */
-  int32_t nsparse;
-  actor **sparse;          /* [nsparse] those that sit steps out */
   sli_arena memory;        /* of what is its own: nobody else touches these cache lines */
   sl_status status;        /* of opening its queues */
   char *detail;
@@ -277,9 +313,20 @@ struct worker {
   sli_mailbox mailbox;
 };
 
-/* Flags of the gate. CLOSED: no step begins. HELD: where the run ends is not decided
- * yet. ABORTED: it ends now. */
-enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
+/* The first failure of a run. */
+enum { NO_FAILURE, FAILURE_IN_WRITING, FAILURE_KEPT };
+typedef struct failure {
+  _Atomic int state;       /* KEPT, released: the rest is set */
+  sl_status status;
+  char text[512];
+} failure;
+
+/* Threads wait for a run, and whoever runs them for its end. */
+typedef struct crew {
+  _Atomic uint32_t epoch;  /* futex: runs begun */
+  _Atomic uint32_t active; /* futex: workers not yet done with this run */
+  _Atomic bool quit;
+} crew;
 
 struct sl_runtime {
   const sl_plan *plan;
@@ -297,23 +344,16 @@ struct sl_runtime {
   queue *queues;
   device *devices;
   pool *pools;
-  step **maps;           /* [plan->nmaps] */
+  map_step **maps;           /* [plan->nmaps] */
   struct tick_ring *ticks; /* list of those made so far */
   sli_arena memory;
   int64_t first_step;    /* the run began with it */
   int64_t steps;         /* completed, those before the first included */
   _Atomic int32_t *quotas; /* [nregs] as last asked for; written by who changes quotas alone */
-  _Atomic int64_t goal;  /* steps to have completed at the end of this run */
-  _Atomic uint64_t gate; /* newest step begun << SLI_GATE_BITS + flags: one word, so that
-                            a stop and a step's begin cannot miss each other */
-  _Atomic uint32_t reopened; /* counts: a held run may go on to its end */
+  gate gate;
   _Atomic bool wants_stop;   /* with peers */
-  _Atomic uint32_t epoch;  /* futex: runs begun */
-  _Atomic uint32_t active; /* futex: workers not yet done with this run */
-  _Atomic bool quit;
-  _Atomic int failed;      /* 0, 1: being written, 2: failure and text are set */
-  sl_status failure;
-  char failure_text[512];
+  crew crew;
+  failure failure;
   _Atomic uint64_t first_firing_ns;
 };
 
@@ -331,23 +371,47 @@ static inline void *slot_address(const reg *r, int32_t slot) {
 
 /* Firings of a worker from the first step of the run to `steps`. */
 static inline uint64_t worker_share(const worker *w, int64_t steps) {
+  const share *s = &w->share;
   int64_t first = w->rt->first_step;
-  uint64_t sum = (uint64_t)(steps - first) * w->firings_per_step;
-  for (int32_t i = 0; i < w->nsparse; i++)
-    sum += (uint64_t)(sli_firings(w->sparse[i]->plan, steps) -
-                      sli_firings(w->sparse[i]->plan, first));
+  uint64_t sum = (uint64_t)(steps - first) * s->firings_per_step;
+  for (int32_t i = 0; i < s->nsparse; i++)
+    sum += (uint64_t)(sli_firings(s->sparse[i]->plan, steps) -
+                      sli_firings(s->sparse[i]->plan, first));
   return sum;
 }
 
-static inline uint64_t worker_fired(const worker *w) {
-  return atomic_load_explicit(&w->fired, memory_order_relaxed);
+/* The step of an actor's firing. */
+static inline int64_t firing_step(const sl_actor *a, int64_t n) {
+  return (n / a->firings_per_step + 1) * sli_every(a) - 1;
 }
 
+static inline uint64_t worker_fired(const worker *w) {
+  return atomic_load_explicit(&w->progress.fired, memory_order_relaxed);
+}
+
+/* Memory that any worker may read. */
+static inline void *allot(sl_runtime *rt, size_t count, size_t size) {
+  return sli_arena_alloc(&rt->memory, SLI_MAX(count, (size_t)1) * size);
+}
+
+/* Memory of one worker. NULL: of nobody, as nothing is ever written there. */
+static inline void *allot_own(sl_runtime *rt, worker *w, size_t count, size_t size) {
+  return w ? sli_arena_alloc(&w->memory, SLI_MAX(count, (size_t)1) * size)
+           : allot(rt, count, size);
+}
+
+/* wake.c: any thread, signal-safe. */
+void sli_worker_wake(worker *w);
+void sli_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
+void sli_futex_wake(_Atomic uint32_t *word);
+
 /* loop.c */
-void sli_worker_run(worker *w);           /* one run, to its end */
-void sli_worker_wake(worker *w);          /* any thread, signal-safe */
-void sli_actor_start(worker *w, actor *a);/* first look at an actor's ports */
-int64_t sli_final_steps(sl_runtime *rt);  /* steps at which this run ends */
+void sli_worker_run(worker *w);                        /* one run, to its end */
+void sli_worker_take(worker *w, const sli_message *m); /* as if it came by mailbox */
+void sli_actor_start(worker *w, actor *a);             /* first look at an actor's ports */
+
+/* post.c */
+void sli_post(worker *to, const sli_message *m); /* from who is no worker */
 
 /* arenas.c */
 /* Those of the worker's devices; NULL: of devices without one. */
@@ -355,16 +419,18 @@ sl_status sli_arenas_create(sl_runtime *rt, const worker *w);
 void sli_arenas_point(sl_runtime *rt); /* tells registers and actors where they are */
 void sli_arenas_destroy(sl_runtime *rt);
 
+/* walk.c: maps and ticks as rings. */
+map_step *sli_map_ring(sl_runtime *rt, const sl_map *map);
+const tick_step *sli_tick_ring(sl_runtime *rt, const sl_actor *a, int64_t firing);
+
+/* wire.c: registers, actors, ports and mailboxes, once queues have their workers. */
+void sli_wire(sl_runtime *rt);
+
+/* threads.c: opens what workers drive. */
+sl_status sli_threads_start(sl_runtime *rt);
+void sli_threads_join(sl_runtime *rt);
+
 /* ask.c */
 void sli_remotes_free(sl_runtime *rt);
-
-/* post.c */
-void sli_post(worker *to, const sli_message *m); /* from who is no worker */
-
-void sli_worker_take(worker *w, const sli_message *m); /* as if it came by mailbox */
-
-/* Futexes of this process. */
-void sli_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
-void sli_futex_wake(_Atomic uint32_t *word);
 
 #endif

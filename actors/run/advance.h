@@ -1,0 +1,103 @@
+/* Walking on: what follows from a firing, before the next one of the same actor.
+ *
+ * Every port goes one step along its key map, says what that step ends (an output: the slot is
+ * complete; an input: it is done with) and looks whether what the next firing needs is there. The
+ * firing's tick goes on as well; at the end of a step it is the gate that says whether the next
+ * one begins. */
+#ifndef SLUICE_ACTORS_ADVANCE_H
+#define SLUICE_ACTORS_ADVANCE_H
+
+#include "actors/run/tell.h"
+
+/* An actor that sits steps out is not asked: its inputs tell it when, and it must
+ * not begin the steps up to its own. */
+static void ask_gate(worker *w, actor *a) {
+  a->gated = a->every == 1 && !gate_begin(&w->rt->gate, a->step);
+  a->missing += a->gated;
+}
+
+static inline void next_tick(worker *w, actor *a) {
+  const tick_step *t = a->tick;
+  a->fired++;
+  a->tick_number += t->delta;
+  a->tick = t->next;
+  if (LIKELY(!t->turns)) return;
+  find_rank(w->rt, a);
+  if (!t->last) return;
+  a->step += a->every;
+  ask_gate(w, a);
+}
+
+static inline void look_at_input(in_port *p) {
+  p->entry = &p->ready[p->at.key & p->mask];
+  if ((p->at.now->flags & SL_FIRST) && !*p->entry) {
+    p->waiting = true;
+    p->actor->missing++;
+  }
+}
+
+static inline void look_at_output(out_port *p) {
+  if ((p->at.now->flags & SL_FIRST) && !p->reg->nfree) {
+    p->waiting = true;
+    p->actor->missing++;
+  }
+}
+
+static inline void note(flight *f, sli_message_kind kind, reg *r, int64_t key, int32_t slot) {
+  f->notices[f->nnotices++] = (notice){r, key, slot, kind};
+}
+
+/* The slot an output has completed: told at once if the firing is complete (no
+ * flight), else to those behind it on its queue, and the flight takes note. */
+static inline void announce(worker *w, out_port *p, flight *f) {
+  reg *r = p->reg;
+  int32_t slot = p->slot;
+  if (LIKELY(r->only && (!f || r->nsame))) {
+    slot_ready(w, r->only, p->at.key, slot);
+    return;
+  }
+  r->pending[slot] = r->nconsumers;
+  if (!r->nconsumers) {
+    r->pending[slot] = 1;
+    slot_free(w, r, slot);
+  } else if (!f) {
+    tell_ready(w, r, p->at.key, slot);
+  } else if (LIKELY(!r->fences)) {
+    for (int32_t i = 0; i < r->nsame; i++) slot_ready(w, r->consumers[i], p->at.key, slot);
+    if (r->nsame < r->nconsumers) note(f, SLI_READY, r, p->at.key, slot);
+  } else if (tell_ready_early(w, r, p->at.key, slot, f->fence)) {
+    note(f, SLI_READY, r, p->at.key, slot);
+  }
+}
+
+static inline void give_back(worker *w, in_port *p, flight *f) {
+  int32_t slot = *p->entry - 1;
+  *p->entry = 0;
+  if (LIKELY(p->reg->only && (!f || p->early))) add_free(w, p->reg, slot);
+  else if (!f || p->early) tell_free(w, p->reg, p->at.key, slot);
+  else if (p->fenced) tell_free_early(w, p, p->at.key, slot, f->fence);
+  else note(f, SLI_FREE, p->reg, p->at.key, slot);
+}
+
+/* Walks every port one step on and tells what that step says. Outputs go first:
+ * somebody waits for them. */
+static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f, bool plain) {
+  a->missing = 1; /* held back until every port has been looked at */
+  for (out_port *p = a->out; p < a->out_end; p++) {
+    if (p->at.now->flags & SL_LAST) announce(w, p, f);
+    walk_next(&p->at);
+    look_at_output(p);
+  }
+  for (in_port *p = a->in; p < a->in_end; p++) {
+    if (p->at.now->flags & SL_LAST) give_back(w, p, f);
+    walk_next(&p->at);
+    look_at_input(p);
+  }
+  next_tick(w, a);
+  if (!plain && UNLIKELY(a->notifies)) notify_lazy(w, a);
+  if (LIKELY(--a->missing)) return;
+  a->cause = SL_WAIT_NONE;
+  make_runnable(w, a);
+}
+
+#endif

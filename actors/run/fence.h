@@ -1,0 +1,87 @@
+/* Fences: queues of one kind that wait for each other on the device.
+ *
+ * What a firing on an asynchronous queue makes is there when it has completed. Where the queues
+ * can order themselves nobody has to wait for that: whoever reads it is told at launch, with the
+ * firing's fence, and before it launches what reads, has its queue wait for that fence. The same
+ * goes for slots that come back, before they are written again. */
+#ifndef SLUICE_ACTORS_FENCE_H
+#define SLUICE_ACTORS_FENCE_H
+
+#include "actors/run/ready.h"
+
+/* A fence of which a message brought the end; `latest` is the one before it of the same
+ * queue, which lies less than half a turn of that end behind. */
+static uint64_t whole_fence(uint64_t *latest, uint32_t end) {
+  *latest += (uint64_t)(int64_t)(int32_t)(end - (uint32_t)*latest);
+  return *latest;
+}
+
+/* What makes this key is under way on another queue. */
+static void fence_key(in_port *p, int64_t key, uint64_t fence) {
+  uint64_t *fences = port_fences(p);
+  fences[key & p->mask] = fences[p->mask + 1] = fence;
+}
+
+static uint64_t *slot_fence(const reg *r, int32_t slot, int32_t consumer) {
+  return &r->fences[(size_t)slot * (size_t)r->nconsumers + (size_t)consumer];
+}
+
+static uint64_t *latest_of(const worker *w, const reg *r, int32_t consumer) {
+  return slot_fence(r, sli_quota_most(&w->rt->plan->regs[r->id]), consumer);
+}
+
+/* The fence of what a port is about to take, 0 if there is none. */
+static inline uint64_t input_fence(const in_port *p) {
+  return p->fenced && (p->at.now->flags & SL_FIRST) ? port_fences(p)[p->at.key & p->mask] : 0;
+}
+
+/* Before a launch: the queue waits for those who made what is read, and for those who read
+ * what was in the slots that are written. */
+static NOINLINE void wait_on_device(const actor *a) {
+  const queue *q = a->queue;
+  for (const in_port *p = a->in; p < a->in_end; p++) {
+    uint64_t fence = input_fence(p);
+    if (fence) q->ops->wait(q->impl, p->reg->producer->actor->queue->impl, fence);
+  }
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const reg *r = p->reg;
+    if (!r->fences || !(p->at.now->flags & SL_FIRST)) continue;
+    for (int32_t c = 0; c < r->nconsumers; c++) {
+      uint64_t *fence = slot_fence(r, p->slot, c);
+      if (*fence) q->ops->wait(q->impl, r->consumers[c]->actor->queue->impl, *fence);
+      *fence = 0;
+    }
+  }
+}
+
+/* How far a firing is: complete, or next of all on its queue, or behind something else. */
+enum { COMPLETE, NEXT, BEHIND };
+static int progress_of(const queue *q, uint64_t fence) {
+  if (!fence || q->ops->passed(q->impl, fence)) return COMPLETE;
+  return q->ops->passed(q->impl, fence - 1) ? NEXT : BEHIND;
+}
+
+/* The same of all that an actor would wait for on the device. */
+static int readiness(const actor *a) {
+  int far = COMPLETE;
+  for (const in_port *p = a->in; p < a->in_end; p++)
+    if (p->fenced) far = SLI_MAX(far, progress_of(p->reg->producer->actor->queue, input_fence(p)));
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const reg *r = p->reg;
+    bool takes = r->fences && (p->at.now->flags & SL_FIRST);
+    for (int32_t c = 0; takes && c < r->nconsumers; c++)
+      far = SLI_MAX(far, progress_of(r->consumers[c]->actor->queue,
+                                     *slot_fence(r, r->free[r->nfree - 1], c)));
+  }
+  return far;
+}
+
+/* A slot that is still read is to be taken after those that are not. */
+static void put_last(reg *r) {
+  if (r->nfree < 2) return;
+  int32_t slot = r->free[r->nfree - 1];
+  memmove(&r->free[1], &r->free[0], (r->nfree - 1) * sizeof slot);
+  r->free[0] = slot;
+}
+
+#endif

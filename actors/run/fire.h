@@ -1,0 +1,148 @@
+/* Firing: slots are taken, the program is told where they are and launched, and what came of it is
+ * recorded.
+ *
+ * A launch that is complete on return walks its ports on at once. Another one becomes a flight: it walks
+ * on too, for the order on one queue is the order of launches, but what only its completion
+ * makes true is noted and told later (retire.h). */
+#ifndef SLUICE_ACTORS_FIRE_H
+#define SLUICE_ACTORS_FIRE_H
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/run/advance.h"
+#include "actors/run/timer.h"
+
+/* Why the queue was idle before a firing that began at `start`: it was not; or
+ * the actor could have gone while the queue was busy, and the worker was slow;
+ * or what made it able to go. */
+static NOINLINE uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t cause) {
+  return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
+}
+
+_Static_assert(sizeof(sl_trace_record) == 32, "a record ends with the word of its cause");
+
+static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_t cause,
+                          uint64_t start, uint64_t end) {
+  uint64_t fired = worker_fired(w);
+  sl_trace_record *t = &w->ring.records[fired & w->ring.mask];
+  t->start_ns = start;
+  t->end_ns = end;
+  t->firing = firing;
+  t->actor = a->id;
+  memcpy(&t->actor + 1, &cause, sizeof cause); /* wait and reg */
+  q->busy_until_ns = end;
+  atomic_store_explicit(&a->done, firing + 1, memory_order_relaxed);
+  /* release: pairs with the acquire of who reads records while the run is on */
+  atomic_store_explicit(&w->progress.fired, fired + 1, memory_order_release);
+}
+
+/* Tells the program its tick and where its slots are: NULL at a port that sits
+ * this firing out. */
+static void bind(actor *a) {
+  const tick_step *t = a->tick;
+  void **base = a->bound.bases;
+  uint8_t *first = a->bound.first;
+  for (const in_port *p = a->in; p < a->in_end; p++, base++, first++)
+    *base = p->at.now->flags & SL_SKIP
+                ? NULL : slot_address(p->reg, *p->entry - 1);
+  for (const out_port *p = a->out; p < a->out_end; p++, base++, first++) {
+    *base = p->at.now->flags & SL_SKIP ? NULL : slot_address(p->reg, p->slot);
+    *first = (p->at.now->flags & SL_FIRST) != 0;
+  }
+  a->bound.firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
+                                   .microbatch = t->microbatch, .piece = t->piece},
+                          .name = a->plan->name, .bases = a->bound.bases, .first = a->bound.first, .move = a->bound.move};
+  if (a->bound.move) a->bound.move->key = a->out->at.key, a->bound.move->slot = a->out->slot;
+}
+
+static uint64_t next_random(worker *w) { /* xorshift64* */
+  w->random ^= w->random >> 12;
+  w->random ^= w->random << 25;
+  w->random ^= w->random >> 27;
+  return w->random * UINT64_C(2685821657736338717);
+}
+
+/* A random delay: on the virtual clock the firing takes longer, on the real one
+ * the worker waits. */
+static uint64_t jitter(worker *w) {
+  uint64_t delay = next_random(w) % (w->rt->options.jitter_ns + 1);
+  if (!w->real) return delay;
+  uint64_t until = sli_clock_now(&w->clock) + delay;
+  while (sli_clock_now(&w->clock) < until) sched_yield();
+  w->now_ns = until;
+  return 0;
+}
+
+/* What the first firing of all, and every one under jitter, do besides. */
+static uint64_t unusual_firing(worker *w) {
+  uint64_t none = 0;
+  atomic_compare_exchange_strong(&w->rt->first_firing_ns, &none, sli_now_ns());
+  w->unusual = w->rt->options.jitter_seed != 0;
+  w->plain = !w->unusual && w->real && sli_clock_is_fast(&w->clock) && !w->peers;
+  for (int32_t i = 0; i < w->share.nqueues; i++) w->plain &= !w->share.queues[i]->selective;
+  return w->unusual ? jitter(w) : 0;
+}
+
+/* The device has failed: so has the run. `a` is the actor of which it was seen. */
+static void look_for_failure(worker *w, const queue *q, const actor *a) {
+  const char *why = q->ops->failure ? q->ops->failure(q->impl) : NULL;
+  if (LIKELY(!why)) return;
+  char *text = sli_format("actor %s on %s: %s", a->plan->name,
+                          w->rt->plan->devices[q->plan->device].name, why);
+  sl_runtime_abort(w->rt, SL_E_DEVICE, text);
+  free(text);
+}
+
+/* Tells whoever looks on which firing is the oldest under way, since when. */
+static void show_flying(queue *q, uint64_t since) {
+  int32_t id = q->inflight ? q->flights[q->head].actor->id : SL_NONE;
+  atomic_store_explicit(&q->flying_ns, since, memory_order_relaxed);
+  atomic_store_explicit(&q->flying, id, memory_order_relaxed);
+}
+
+static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
+                              uint64_t fence) {
+  look_for_failure(w, q, a);
+  int32_t at = q->head + q->inflight++;
+  flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
+  f->actor = a;
+  f->firing = a->fired;
+  f->start_ns = start;
+  f->since_ns = a->since_ns;
+  f->duration_ns = duration;
+  f->fence = fence;
+  f->cause = a->cause;
+  f->nnotices = 0;
+  w->plain = false;
+  if (q->inflight == 1) show_flying(q, start);
+  if (w->real) w->now_ns = sli_clock_now(&w->clock);
+  advance(w, a, f, false);
+  if (q->inflight == 1) set_timer(w, q, fence);
+  return q->inflight < q->run_ahead;
+}
+
+/* Returns whether the queue takes another. */
+static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
+  uint64_t duration = a->duration_ns, fence;
+  for (out_port *p = a->out; p < a->out_end; p++)
+    if (p->at.now->flags & SL_FIRST) take_slot(p);
+  if (a->binds) bind(a);
+  if (!plain && UNLIKELY(a->fenced)) wait_on_device(a);
+  if (!plain && w->unusual) duration += unusual_firing(w);
+  uint64_t start = w->now_ns;
+  atomic_store_explicit(&w->progress.current, a->id, memory_order_relaxed);
+  if (UNLIKELY(!q->launch(q->impl, a->program, &a->bound.firing, start, duration, &fence)))
+    return take_off(w, q, a, start, duration, fence);
+  if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
+  else if (w->real) w->now_ns = sli_clock_now(&w->clock);
+  uint64_t end = w->now_ns;
+  uint32_t cause = SL_WAIT_NONE;
+  if (UNLIKELY(start > q->busy_until_ns)) cause = cause_of_gap(q, a->since_ns, a->cause);
+  record(w, q, a, a->fired, cause, start, end);
+  advance(w, a, NULL, plain);
+  return true;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* Stopping, holding, ending and failing a run: what users call, on top of the gate. */
+#include "actors/run/state.h"
+
+#include <stdio.h>
+
+static void wake_all(sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->nworkers; i++) sli_worker_wake(&rt->workers[i]);
+}
+
+/* With peers it is only a wish: all processes have to end with the same step. */
+void sl_runtime_stop(sl_runtime *rt) {
+  if (rt->options.peers) {
+    atomic_store(&rt->wants_stop, true);
+    return;
+  }
+  gate_stop(&rt->gate);
+  wake_all(rt);
+}
+
+bool sl_runtime_wants_stop(const sl_runtime *rt) { return atomic_load(&rt->wants_stop); }
+
+int64_t sl_runtime_hold(sl_runtime *rt) { return gate_hold(&rt->gate); }
+
+void sl_runtime_end_at(sl_runtime *rt, int64_t steps) {
+  gate_end(&rt->gate, steps);
+  wake_all(rt);
+}
+
+int64_t sl_runtime_begun(const sl_runtime *rt) { return gate_look(&rt->gate).begun; }
+
+/* The first failure is the one that counts. */
+static void keep_failure(failure *f, sl_status status, const char *detail) {
+  int none = NO_FAILURE;
+  if (!atomic_compare_exchange_strong(&f->state, &none, FAILURE_IN_WRITING)) return;
+  f->status = status;
+  snprintf(f->text, sizeof f->text, "%s", detail);
+  atomic_store_explicit(&f->state, FAILURE_KEPT, memory_order_release);
+}
+
+void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail) {
+  keep_failure(&rt->failure, status, detail);
+  sl_runtime_stop(rt);
+}
+
+void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail) {
+  keep_failure(&rt->failure, status, detail);
+  gate_abort(&rt->gate);
+  wake_all(rt);
+}

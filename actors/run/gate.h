@@ -1,0 +1,109 @@
+/* The gate: which steps begin, and where a run ends.
+ *
+ * Nobody counts steps for the others. An actor that has fired its last of one step asks the
+ * gate for the next; the first that asks for a step begins it for all. So "the steps begun" is one
+ * number, and together with the flags it is one word: a request to stop and the begin of a step
+ * cannot miss each other, for one of the two comes first. Whatever happens, an actor fires its
+ * share of the steps begun and not once more, and a worker is done when all of its actors have.
+ *
+ *                     begin(step): begun = step + 1
+ *                       +---+
+ *                       |   v
+ *                     +-------+   stop    +--------+
+ *         aim(goal) ->| OPEN  |---------->| CLOSED |  the run ends with the steps begun
+ *                     +-------+           +--------+
+ *                         |                |   ^
+ *                         | hold           |   | end(n): begun = n, and what was held goes on
+ *                         |    +-----------+   |
+ *                         v    v    hold       |
+ *                     +---------------+        |
+ *                     | CLOSED + HELD |--------+
+ *                     +---------------+
+ *                     no step begins; where the run ends is for others to say
+ *
+ *         and from everywhere: abort -> ABORTED, for good: the run ends now, in mid-step
+ *
+ * OPEN, the run ends with `goal`. A run over several processes ends with the same step in all of
+ * them: all hold, which fixes how many steps each has begun, and all end with the most of these.
+ * Then the steps up to `n` count as begun everywhere, though here some may not be: `reopened`
+ * tells the workers to ask again.
+ *
+ * Nothing else is handed over with the word, so it is relaxed where workers ask. */
+#ifndef SLUICE_ACTORS_GATE_H
+#define SLUICE_ACTORS_GATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct gate {
+  _Atomic int64_t goal;      /* steps to have completed at the end of this run */
+  _Atomic uint64_t word;     /* steps begun << SLI_GATE_BITS | flags */
+  _Atomic uint32_t reopened; /* counts: what was held may go on */
+} gate;
+
+enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
+
+typedef struct gate_view {
+  int64_t begun;
+  bool closed, held, aborted;
+} gate_view;
+
+static inline gate_view gate_view_of(uint64_t word) {
+  return (gate_view){(int64_t)(word >> SLI_GATE_BITS), word & SLI_GATE_CLOSED,
+                     word & SLI_GATE_HELD, word & SLI_GATE_ABORTED};
+}
+
+static inline gate_view gate_look(const gate *g) { return gate_view_of(atomic_load(&g->word)); }
+
+static inline void gate_init(gate *g, int64_t begun) {
+  atomic_init(&g->goal, begun);
+  atomic_init(&g->word, (uint64_t)begun << SLI_GATE_BITS);
+  atomic_init(&g->reopened, 0);
+}
+
+/* Between runs. */
+static inline void gate_aim(gate *g, int64_t goal) { atomic_store(&g->goal, goal); }
+
+/* Does a step begin, or has it begun? Asked in order, once per actor and step. */
+static inline bool gate_begin(gate *g, int64_t step) {
+  if (step >= g->goal) return false;
+  uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed);
+  for (;;) {
+    if ((uint64_t)step < word >> SLI_GATE_BITS) return true;
+    if (word & SLI_GATE_CLOSED) return false;
+    uint64_t next = (uint64_t)(step + 1) << SLI_GATE_BITS;
+    if (atomic_compare_exchange_weak_explicit(&g->word, &word, next, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return true;
+  }
+}
+
+static inline void gate_stop(gate *g) { atomic_fetch_or(&g->word, SLI_GATE_CLOSED); }
+static inline void gate_abort(gate *g) {
+  atomic_fetch_or(&g->word, SLI_GATE_CLOSED | SLI_GATE_ABORTED);
+}
+
+/* Returns the steps begun. */
+static inline int64_t gate_hold(gate *g) {
+  return gate_view_of(atomic_fetch_or(&g->word, SLI_GATE_CLOSED | SLI_GATE_HELD)).begun;
+}
+
+/* With `steps`, or with those begun here if they are more. */
+static inline void gate_end(gate *g, int64_t steps) {
+  uint64_t held = atomic_load(&g->word), next;
+  do {
+    uint64_t begun = held >> SLI_GATE_BITS;
+    if (begun < (uint64_t)steps) begun = (uint64_t)steps;
+    next = begun << SLI_GATE_BITS | SLI_GATE_CLOSED | (held & SLI_GATE_ABORTED);
+  } while (!atomic_compare_exchange_weak(&g->word, &held, next));
+  atomic_fetch_add(&g->reopened, 1);
+}
+
+/* The steps with which the run ends, as far as that is decided. */
+static inline int64_t gate_final(const gate *g) {
+  gate_view v = gate_look(g);
+  return v.closed ? v.begun : g->goal;
+}
+
+#endif

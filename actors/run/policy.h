@@ -1,0 +1,110 @@
+/* Policy: which of the actors that could fire may.
+ *
+ * On most queues all of them, and the first in order goes. A selective queue asks about each: a pool
+ * may have no slot for it, weight gradients may be held back for idle times, the order of the passes
+ * may be fixed, or something better about to come. What is kept back says why, for the record. */
+#ifndef SLUICE_ACTORS_POLICY_H
+#define SLUICE_ACTORS_POLICY_H
+
+#include <string.h>
+
+#include "actors/run/fence.h"
+#include "actors/run/slots.h"
+
+/* Lazy W: weight gradients are put off into the time that nothing else can use.
+ * At most `watermark` of them, only while the step has input gradients left to
+ * compute here, and never one whose slots somebody waits for. */
+static bool is_held_back(const actor *a) {
+  const actor *b = a->lazy.backward;
+  if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
+  for (const in_port *p = a->in; p < a->in_end; p++)
+    if (a->lazy.wanted[p - a->in] == p->at.key || (p->reg->device == a->queue->device && !pool_allows(p->reg)))
+      return false;
+  return true;
+}
+
+/* Will this input be ready within the queue's look-ahead? Known where the firing
+ * that makes it is under way on the same worker and says when it will end. */
+static bool is_near(const worker *w, const queue *q, const in_port *p) {
+  const out_port *from = p->reg->producer;
+  if (!from || from->actor->queue->worker != w) return false;
+  const queue *maker = from->actor->queue;
+  for (int32_t i = 0; i < maker->inflight; i++) {
+    const flight *f = &maker->flights[(maker->head + i) % maker->run_ahead];
+    for (int32_t n = 0; n < f->nnotices; n++) {
+      const notice *x = &f->notices[n];
+      if (x->kind == SLI_READY && x->reg == p->reg && x->key == p->at.key)
+        return maker->ops->due(maker->impl, f->fence) <= w->now_ns + q->look_ahead_ns;
+    }
+  }
+  return false;
+}
+
+/* Is an actor that goes before `a` about to become able to fire? */
+static bool better_is_near(const worker *w, const queue *q, const actor *a) {
+  for (int32_t i = 0; i < q->nactors; i++) {
+    const actor *b = q->actors[i];
+    if (b->missing != 1 || b->gated || b->order >= a->order) continue;
+    for (const in_port *p = b->in; p < b->in_end; p++)
+      if (p->waiting && is_near(w, q, p)) return true;
+  }
+  return false;
+}
+
+static int32_t pooled_register(const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++)
+    if (p->reg->pool && (p->at.now->flags & SL_FIRST)) return p->reg->id;
+  return 0;
+}
+
+/* Does the queue's policy want something else first? A fixed order is all of it. */
+static bool is_untimely(const worker *w, const queue *q, const actor *a) {
+  if (q->plan->order) return q->plan->order[q->in_order] != a->id;
+  return is_held_back(a) || (q->look_ahead_ns && better_is_near(w, q, a));
+}
+
+/* Why an actor that could fire may not: the cause to record, or SL_WAIT_NONE. */
+static int32_t refusal(const worker *w, const queue *q, const actor *a) {
+  if (is_untimely(w, q, a)) return SL_WAIT_POLICY;
+  return pools_allow(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
+}
+
+/* From here on it is this that keeps an actor which could fire. */
+static void keep_back(const worker *w, actor *a, int32_t cause) {
+  a->cause = cause;
+  a->since_ns = w->now_ns + 1;
+}
+
+/* Puts runnable actor i last. */
+static void bring(queue *q, int32_t i) {
+  actor *a = q->runnable[i];
+  if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
+  memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
+  q->runnable[q->nrunnable - 1] = a;
+}
+
+/* Puts the best actor last on a queue where not every one that could fire may:
+ * a pool can be empty, weight gradients can be held back, an order be fixed, or
+ * something better about to come. To launch what still waits on the device is to decide
+ * early: it goes after all that does not wait, and only if what it waits for is next on
+ * its own queue; else the queue looks again soon. */
+static bool bring_allowed(worker *w, queue *q) {
+  int32_t next = SL_NONE;
+  for (int32_t i = (int32_t)q->nrunnable - 1; i >= 0; i--) {
+    actor *a = q->runnable[i];
+    int32_t cause = refusal(w, q, a);
+    int far = !cause && a->fenced ? readiness(a) : COMPLETE;
+    if (!cause && far == COMPLETE) {
+      bring(q, i);
+      return true;
+    }
+    if (cause) keep_back(w, a, cause);
+    else if (far == NEXT && next == SL_NONE) next = i;
+    else if (far == BEHIND) q->held = w->held = true;
+  }
+  if (next == SL_NONE) return false;
+  bring(q, next);
+  return true;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* Which actors can fire.
+ *
+ * An actor counts what it lacks: `missing` is the number of its ports that are not satisfied, plus
+ * one while its next step has not begun. Whatever satisfies one of them takes one off; at 0 the
+ * actor joins the runnable ones of its queue, which are kept in order, and the queue joins the ring of
+ * those with something to start. The order is by class order, rank and tick: plain numbers that are
+ * known when an actor becomes able to fire. */
+#ifndef SLUICE_ACTORS_READY_H
+#define SLUICE_ACTORS_READY_H
+
+#include "actors/run/state.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define NOINLINE __attribute__((noinline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+static inline void walk_next(walk *at) {
+  const map_step *s = at->now;
+  at->key += s->delta;
+  at->now = s->next;
+}
+
+/* The queues with something to start are a ring; the turn is of the one after
+ * the last. */
+static inline void list_queue(worker *w, queue *q) {
+  if (q->listed) return;
+  q->listed = true;
+  if (w->last) {
+    q->next = w->last->next;
+    w->last->next = q;
+  } else {
+    q->next = q;
+  }
+  w->last = q;
+}
+
+/* The rank of the next firing: a group of ticks, counted within the step, goes before the
+ * next. */
+static void find_rank(const sl_runtime *rt, actor *a) {
+  const sl_actor *plan = a->plan;
+  int64_t in_step = (int64_t)a->tick->microbatch * rt->plan->pieces + a->tick->piece, group = 0;
+  if (plan->rank_group) group = (in_step + plan->rank_shift) / plan->rank_group;
+  a->rank = a->order_base + (uint64_t)(group * plan->rank_stride);
+}
+
+/* The runnable actors of a queue are kept in order, the next one last: most
+ * newcomers belong near the end. */
+static inline void make_runnable(worker *w, actor *a) {
+  queue *q = a->queue;
+  a->since_ns = w->now_ns;
+  actor **at = q->runnable + q->nrunnable++;
+  for (; at > q->runnable && at[-1]->order <= a->order; at--) *at = at[-1];
+  *at = a;
+  list_queue(w, q);
+}
+
+static inline void satisfy(worker *w, actor *a, int32_t cause) {
+  a->cause = cause;
+  if (--a->missing == 0) make_runnable(w, a);
+}
+
+#endif

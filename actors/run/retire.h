@@ -1,0 +1,48 @@
+/* Retiring: firings that have completed are recorded, and what was noted at their launch is told. */
+#ifndef SLUICE_ACTORS_RETIRE_H
+#define SLUICE_ACTORS_RETIRE_H
+
+#include "actors/run/fire.h"
+
+static void retire_head(worker *w, queue *q, uint64_t end) {
+  flight *f = &q->flights[q->head];
+  w->awaited.ask_ns = 0;
+  if (++q->head == q->run_ahead) q->head = 0;
+  q->inflight--;
+  uint64_t start = q->ops->overlaps ? f->start_ns
+                   : q->ops->timed  ? end - f->duration_ns
+                                    : SLI_MAX(f->start_ns, q->busy_until_ns);
+  uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE : cause_of_gap(q, f->since_ns, f->cause);
+  record(w, q, f->actor, f->firing, cause, start, end);
+  show_flying(q, end);
+  for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
+    if (n->kind == SLI_READY) tell_ready_late(w, n->reg, n->key, n->slot);
+    else tell_free(w, n->reg, n->key, n->slot);
+  if (q->inflight + 1 == q->run_ahead) q->listed = false;
+  if (q->nrunnable) list_queue(w, q);
+}
+
+static void retire(worker *w) {
+  while (w->awaited.ntimers && w->awaited.timers[0].due_ns <= w->now_ns) {
+    timer t = w->awaited.timers[0];
+    w->awaited.timers[0] = w->awaited.timers[--w->awaited.ntimers];
+    heap_down(w->awaited.timers, w->awaited.ntimers);
+    w->awaited.count--;
+    retire_head(w, t.queue, t.due_ns);
+    if (t.queue->inflight) set_timer(w, t.queue, t.queue->flights[t.queue->head].fence);
+  }
+  if (w->awaited.npolled && w->real) w->now_ns = sli_clock_now(&w->clock);
+  for (int32_t i = 0; i < w->awaited.npolled; i++) {
+    queue *q = w->awaited.polled[i];
+    while (q->inflight && q->ops->done(q->impl, q->flights[q->head].fence, w->now_ns))
+      retire_head(w, q, w->now_ns);
+    if (q->inflight) {
+      look_for_failure(w, q, q->flights[q->head].actor);
+      continue;
+    }
+    w->awaited.polled[i--] = w->awaited.polled[--w->awaited.npolled];
+    w->awaited.count--;
+  }
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* Nothing to do: looking for news, then sleeping until there is some.
+ *
+ * Looking costs a core, sleeping a wake: a worker looks for about as long as a sleep and a wake would
+ * cost, and learns from how soon news came. News are messages, completions and the end of the run. */
+#ifndef SLUICE_ACTORS_SLEEP_H
+#define SLUICE_ACTORS_SLEEP_H
+
+#include <sched.h>
+
+#include "actors/run/ready.h"
+
+static bool has_fired_its_share(const worker *w) {
+  uint64_t fired = worker_fired(w);
+  gate_view gate = gate_look(&w->rt->gate);
+  if (gate.aborted) return true;
+  if (gate.held) return false;
+  return fired == w->share.target || (gate.closed && fired == worker_share(w, gate.begun));
+}
+
+/* The carrier stays until the others are done, who need what it brings. */
+static bool finished(worker *w) {
+  return has_fired_its_share(w) &&
+         (!w->peers || atomic_load_explicit(&w->rt->crew.active, memory_order_acquire) == 1);
+}
+
+/* How long until the next known completion; UINT64_MAX: unknown. */
+static uint64_t until_timer(worker *w) {
+  if (!w->awaited.ntimers) return UINT64_MAX;
+  uint64_t due = w->awaited.timers[0].due_ns;
+  return due > w->now_ns ? due - w->now_ns : 0;
+}
+
+/* Looks for a message until `spin` ns have passed; a few looks go by between
+ * two readings of the clock. With more workers than cores it gives its core
+ * away instead. */
+static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
+  sl_runtime *rt = w->rt;
+  do {
+    if (finished(w)) return true;
+    for (int i = 0; i < 64 && !w->peers; i++)
+      if (sli_mailbox_ready(&w->mailbox)) return true;
+    if (w->peers && (w->peers->progress(w->peers->ctx) || sli_mailbox_ready(&w->mailbox)))
+      return true;
+    if (rt->oversubscribed) sched_yield();
+    else __builtin_ia32_pause();
+  } while (sli_clock_now(&w->clock) - start < spin);
+  return false;
+}
+
+/* Until a message comes or a timer is due. */
+static void sleep_for_news(worker *w, uint64_t timeout_ns) {
+  /* A write of both, see push(): a message is seen here or the sleeper there. */
+  atomic_exchange(&w->sleeping, 1);
+  if (!sli_mailbox_ready(&w->mailbox) && !finished(w)) {
+    if (w->peers) w->peers->wait(w->peers->ctx, timeout_ns);
+    else sli_futex_wait(&w->sleeping, 1, timeout_ns);
+  }
+  atomic_store_explicit(&w->sleeping, 0, memory_order_relaxed);
+}
+
+static void note_news(worker *w) {
+  w->now_ns = sli_clock_now(&w->clock);
+  atomic_store_explicit(&w->progress.woke_ns, w->now_ns, memory_order_relaxed);
+}
+
+/* What was held may go on by now. */
+static void look_at_held(worker *w) {
+  w->held = false;
+  for (int32_t i = 0; i < w->share.nqueues; i++) {
+    queue *q = w->share.queues[i];
+    if (q->held && q->nrunnable) list_queue(w, q);
+    q->held = false;
+  }
+}
+
+/* A queue that must be asked for its completions is left alone for a while between two
+ * questions, the longer the longer none has come. Messages are seen meanwhile. */
+static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
+  enum { ASK_FIRST = 1000, ASK_MOST = 50000, SPIN_MOST = 10000 };
+  w->awaited.ask_ns = w->awaited.ask_ns ? SLI_MIN(2 * w->awaited.ask_ns, (uint64_t)ASK_MOST) : ASK_FIRST;
+  uint64_t wait = SLI_MIN(w->awaited.ask_ns, timer_in);
+  if (wait <= SPIN_MOST && !w->rt->oversubscribed) look_for_news(w, start, wait);
+  else sleep_for_news(w, wait);
+  note_news(w);
+  if (w->held) look_at_held(w);
+}
+
+/* Looks for a message for a while, then sleeps until one or a timer comes. The
+ * time to spend looking doubles when news came so soon that looking for it was,
+ * or would have been, cheaper than a sleep and a wake; else it halves. Completions of
+ * links are news themselves; other queues may have to be asked. */
+static void wait_for_news(worker *w) {
+  enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
+  uint64_t start = w->now_ns = sli_clock_now(&w->clock);
+  atomic_store_explicit(&w->progress.current, SL_NONE, memory_order_relaxed);
+  uint64_t timer_in = until_timer(w), spin = w->spin_ns;
+  if (((w->awaited.npolled && !w->peers) || w->held) && timer_in) {
+    wait_to_ask(w, start, timer_in);
+    return;
+  }
+  if (w->rt->oversubscribed) spin = SPIN_LEAST;
+  if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in))) {
+    note_news(w);
+    return;
+  }
+  if (timer_in == UINT64_MAX) sleep_for_news(w, UINT64_MAX);
+  else if (timer_in > spin) sleep_for_news(w, timer_in - spin);
+  note_news(w);
+  w->spin_ns = w->now_ns - start < SPIN_MOST ? SLI_MIN(2 * w->spin_ns, (uint64_t)SPIN_MOST)
+                                             : SLI_MAX(w->spin_ns / 2, (uint64_t)SPIN_LEAST);
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* Slots: taken, given back, complete; and what else is counted with them.
+ *
+ * A register's producer keeps its free slots on a stack, and each consumer a table of the keys that
+ * are ready. Taking a slot and putting it back is a stack's push and pop. Only where a slot
+ * counts for more (`counted`: a pool's quota, the activations of a device, registers that have the
+ * same slots), or where fewer are free than ever, something else is done about it.
+ *
+ * A pool lends: each of its registers may always have the slots that are kept for it, and beyond that
+ * draws on what all the kept ones leave over. */
+#ifndef SLUICE_ACTORS_SLOTS_H
+#define SLUICE_ACTORS_SLOTS_H
+
+#include "actors/run/ready.h"
+
+static inline int32_t slots_used(const reg *r) {
+  return atomic_load_explicit(&r->quota, memory_order_relaxed) - (int32_t)r->nfree;
+}
+
+/* A pooled register may take a slot of those kept for it, or of what the pool
+ * has left beyond all that is kept. */
+static inline bool pool_allows(const reg *r) {
+  const pool *p = r->pool;
+  return !p || slots_used(r) < r->kept || p->used + p->kept < p->quota;
+}
+
+/* May the actor take all the slots its outputs need now? Several may draw on
+ * one pool, so they are taken on trial, one after another. */
+static bool pools_allow(const actor *a) {
+  const out_port *p = a->out;
+  bool allowed = true;
+  for (; p < a->out_end && allowed; p++) {
+    if (!(p->at.now->flags & SL_FIRST) || !p->reg->pool) continue;
+    allowed = pool_allows(p->reg);
+    p->reg->pool->used++;
+    p->reg->pool->kept -= slots_used(p->reg) < p->reg->kept;
+  }
+  while (p-- > a->out) {
+    if (!(p->at.now->flags & SL_FIRST) || !p->reg->pool) continue;
+    p->reg->pool->used--;
+    p->reg->pool->kept += slots_used(p->reg) < p->reg->kept;
+  }
+  return allowed;
+}
+
+/* A slot of several registers is taken. The others' producers are waiting for something
+ * else; those without a slot left wait for one too. */
+static void take_from_others(reg *r) {
+  for (reg *s = r->ring; s != r; s = s->ring) {
+    out_port *p = s->producer;
+    if (--s->nfree || p->waiting) continue;
+    SLI_CHECK(p->actor->missing, "actors %s and %s share slots, but do not take turns",
+              r->producer->actor->plan->name, p->actor->plan->name);
+    p->waiting = true;
+    p->actor->missing++;
+  }
+}
+
+/* After a slot has been taken ... */
+static void count_taken(reg *r) {
+  if (r->ring) take_from_others(r);
+  if (r->pool) {
+    r->pool->used++;
+    r->pool->kept -= slots_used(r) <= r->kept;
+  }
+  r->device->held += r->activation;
+  r->device->peak = SLI_MAX(r->device->peak, r->device->held);
+}
+
+/* A slot has been taken that is counted, or leaves fewer free than ever. */
+static NOINLINE void watch_slots(reg *r) {
+  r->least_free = SLI_MIN(r->least_free, (int32_t)r->nfree);
+  if (r->counted) count_taken(r);
+  else r->watch = r->nfree;
+}
+
+static inline void take_slot(out_port *p) {
+  reg *r = p->reg;
+  p->slot = r->free[--r->nfree];
+  if (UNLIKELY(r->nfree < r->watch)) watch_slots(r);
+}
+
+static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
+  r->free[r->nfree++] = slot;
+  out_port *p = r->producer;
+  if (!p->waiting) return;
+  p->waiting = false;
+  satisfy(w, p->actor, p->cause);
+}
+
+/* ... and after one has come back. */
+static void count_freed(worker *w, reg *r, int32_t slot) {
+  for (reg *s = r->ring; s && s != r; s = s->ring) add_free(w, s, slot);
+  r->device->held -= r->activation;
+  if (!r->pool) return;
+  r->pool->used--;
+  r->pool->kept += slots_used(r) < r->kept;
+  for (int32_t i = 0; i < r->pool->nqueues; i++)
+    if (r->pool->queues[i]->nrunnable) list_queue(w, r->pool->queues[i]);
+}
+
+/* ---- another quota ---------------------------------------------------------------- */
+
+/* A slot that comes back and is not wanted any more: the quota was lowered. */
+static NOINLINE void retire_slot(reg *r, int32_t slot) {
+  r->resize.owed--;
+  r->quota--;
+  r->least_free--; /* the most in use stays what it was */
+  r->resize.retired[r->resize.nretired++] = slot;
+}
+
+/* From now on slots come back the long way, by slot_free(), which retires them. */
+static void watch_returns(reg *r) {
+  if (!r->only) return;
+  for (int32_t s = 0; s < r->resize.made; s++) r->pending[s] = 1;
+  r->only = NULL;
+}
+
+/* Gives a register the number of slots last asked for. More: a credit is a slot that comes
+ * free. Fewer: free slots retire at once, but for the one that the producer, if
+ * it is not waiting, counts on; others as they come back. */
+static void set_quota(worker *w, reg *r) {
+  atomic_exchange(&r->resize.asked, false);
+  int32_t more = atomic_load(&r->resize.wanted) - (r->quota - r->resize.owed);
+  for (; more > 0 && r->resize.owed; more--) r->resize.owed--;
+  for (; more > 0; more--) {
+    r->quota++;
+    r->least_free++;
+    add_free(w, r, r->resize.nretired ? r->resize.retired[--r->resize.nretired] : r->resize.made++);
+  }
+  r->resize.owed += -SLI_MIN(more, 0);
+  while (r->resize.owed && r->nfree > 1) retire_slot(r, r->free[--r->nfree]);
+  if (r->resize.owed) watch_returns(r);
+}
+
+/* ---- at the other end -------------------------------------------------------------- */
+
+/* A slot is complete. On the consumer's worker. */
+static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) {
+  if (LIKELY(p->waiting && p->at.key == key)) {
+    *p->entry = slot + 1;
+    p->waiting = false;
+    satisfy(w, p->actor, p->cause);
+    return;
+  }
+  int32_t *entry = &p->ready[key & p->mask];
+  SLI_CHECK(*entry == 0, "actor %s: key %lld of register %s arrived twice", p->actor->plan->name,
+            (long long)key, w->rt->plan->regs[p->reg->id].name);
+  *entry = slot + 1;
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* Telling: who hears of a slot that is complete or free, and when.
+ *
+ * On one worker it is a function call, without atomics; between workers a message in a mailbox;
+ * between processes a message that the peers carry. The consumers of a register are sorted by how
+ * far they are: those of the producer's queue, those of its worker, then those of each other worker,
+ * who get one message together. On an asynchronous queue they hear at launch who are behind on the
+ * same queue or fenced, all others at completion.
+ *
+ * One more thing is told: that a producer waits for a slot. Lazy W keep their slots as long as nobody
+ * does, so who fills these notifies them. */
+#ifndef SLUICE_ACTORS_TELL_H
+#define SLUICE_ACTORS_TELL_H
+
+#include "actors/run/fence.h"
+#include "actors/run/slots.h"
+
+static void send(worker *from, worker *to, const sli_message *message) {
+  from->messages++;
+  if (UNLIKELY(to->process >= 0)) {
+    const sl_peers *peers = from->rt->options.peers;
+    peers->tell(peers->ctx, to->process, message);
+    return;
+  }
+  if (!sli_mailbox_push(&to->mailbox, message, &to->sleeping)) return;
+  from->wakes++;
+  sli_worker_wake(to);
+}
+
+/* The producer waits for a slot: the one that a lazy W has is not to be put off. */
+static void want(worker *w, in_port *p, int64_t step) {
+  if (p->actor->step < step || !p->actor->lazy.wanted) return; /* by then it is back */
+  p->actor->lazy.wanted[p - p->actor->in] = p->at.key;
+  if (p->actor->queue->nrunnable) list_queue(w, p->actor->queue);
+}
+
+static void notify_lazy(worker *w, const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    const reg *r = p->reg;
+    if (!p->waiting || !r->lazy) continue;
+    for (int32_t g = 0; g < r->nfar; g++)
+      send(w, r->far[g].worker, &(sli_message){.key = a->step, .reg = r->id, .kind = SLI_WANTED,
+                                               .group = (uint32_t)g});
+    for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], a->step);
+  }
+}
+
+/* A consumer is done with a slot. On the producer's worker. */
+static void slot_free(worker *w, reg *r, int32_t slot) {
+  if (!r->only) {
+    SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d freed once too often",
+              w->rt->plan->regs[r->id].name, slot);
+    if (--r->pending[slot]) return;
+  }
+  if (UNLIKELY(r->resize.owed)) {
+    retire_slot(r, slot);
+    notify_lazy(w, r->producer->actor);
+  } else {
+    add_free(w, r, slot);
+  }
+  if (r->counted) count_freed(w, r, slot);
+}
+
+static void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
+  if (r->worker == w) slot_free(w, r, slot);
+  else send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE});
+}
+
+/* Tells all consumers. */
+static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
+  if (UNLIKELY(r->carried)) return;
+  for (int32_t g = 0; g < r->nfar; g++)
+    send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
+                                             .kind = SLI_READY, .group = (uint32_t)g});
+  for (int32_t i = 0; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
+}
+
+/* At launch: those who can wait for it. Whether there are others. */
+static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot,
+                                      uint64_t fence) {
+  bool others = false;
+  for (int32_t g = 0; g < r->nfar; g++)
+    if (!r->far[g].fenced) others = true;
+    else send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
+                                                  .kind = SLI_READY, .flags = SLI_FENCED,
+                                                  .group = (uint32_t)g, .fence = (uint32_t)fence});
+  for (int32_t i = 0; i < r->nlocal; i++) {
+    in_port *p = r->consumers[i];
+    others |= i >= r->nsame && !p->fenced;
+    if (i >= r->nsame && !p->fenced) continue;
+    if (p->fenced) fence_key(p, key, fence);
+    slot_ready(w, p, key, slot);
+  }
+  return others;
+}
+
+/* At completion: those who could not. */
+static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
+  if (UNLIKELY(r->carried)) return;
+  bool some = r->fences; /* have been told */
+  for (int32_t g = 0; g < r->nfar; g++)
+    if (!some || !r->far[g].fenced)
+      send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
+                                               .kind = SLI_READY, .group = (uint32_t)g});
+  for (int32_t i = r->nsame; i < r->nlocal; i++)
+    if (!some || !r->consumers[i]->fenced) slot_ready(w, r->consumers[i], key, slot);
+}
+
+/* At launch: the producer, who can wait for it. */
+static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, uint64_t fence) {
+  reg *r = p->reg;
+  if (r->worker != w) {
+    send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE,
+                                      .flags = SLI_FENCED, .group = (uint32_t)p->number,
+                                      .fence = (uint32_t)fence});
+    return;
+  }
+  *slot_fence(r, slot, p->number) = *latest_of(w, r, p->number) = fence;
+  slot_free(w, r, slot);
+  put_last(r);
+}
+
+static void take(worker *w, const sli_message *m) {
+  reg *r = &w->rt->regs[m->reg];
+  bool fenced = m->flags & SLI_FENCED;
+  if (m->kind == SLI_FREE) {
+    int32_t c = (int32_t)m->group;
+    if (UNLIKELY(fenced)) *slot_fence(r, m->slot, c) = whole_fence(latest_of(w, r, c), m->fence);
+    slot_free(w, r, m->slot);
+    if (UNLIKELY(fenced)) put_last(r);
+    return;
+  }
+  if (UNLIKELY(m->kind == SLI_QUOTA)) {
+    set_quota(w, r);
+    return;
+  }
+  const group *g = &r->far[m->group];
+  for (int32_t i = 0; i < g->nports; i++) {
+    in_port *p = g->ports[i];
+    if (UNLIKELY(fenced))
+      fence_key(p, m->key, whole_fence(&port_fences(p)[p->mask + 1], m->fence));
+    if (LIKELY(m->kind == SLI_READY)) slot_ready(w, p, m->key, m->slot);
+    else want(w, g->ports[i], m->key);
+  }
+}
+
+static void drain(worker *w) {
+  sli_message m;
+  while (sli_mailbox_pop(&w->mailbox, &m)) take(w, &m);
+}
+
+#endif

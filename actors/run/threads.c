@@ -1,0 +1,220 @@
+/* Workers as threads: each opens what it drives, then sleeps until a run begins; and a run, from
+ * its begin to its end. On the virtual clock there is one worker and no thread: who runs the
+ * plan is it. */
+#include "actors/look/look.h"
+#include "actors/run/state.h"
+
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+typedef struct seat {
+  sl_runtime *rt;
+  int32_t device;
+} seat;
+
+static void bind_thread(void *arg, int thread) {
+  const seat *s = arg;
+  const sl_runtime_options *options = &s->rt->options;
+  if (options->bind) options->bind(options->bind_arg, s->device, thread);
+}
+
+static int team_size(const sl_runtime *rt, const queue *q) {
+  int threads = q->plan->threads ? q->plan->threads : rt->plan->devices[q->plan->device].threads;
+  return SLI_MAX(threads, 1);
+}
+
+/* The largest scratch of what runs on a queue. */
+static size_t scratch_of(const sl_runtime *rt, const queue *q) {
+  size_t (*scratch)(const sl_program *, int) =
+      q->ops->scratch ? q->ops->scratch : sl_program_scratch;
+  size_t most = 0;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const actor *a = &rt->actors[i];
+    if (a->queue == q && a->program)
+      most = SLI_MAX(most, scratch(a->program, team_size(rt, q)));
+  }
+  return most;
+}
+
+/* Where a link's actors write to. */
+static void set_end(const sl_runtime *rt, const queue *q, sl_queue_config *config) {
+  if (q->ops != &sl_queue_link || !q->nactors) return;
+  const sl_register *r = &rt->plan->regs[q->actors[0]->plan->out[0].reg];
+  const sl_device *d = &rt->plan->devices[r->device];
+  config->process = d->process;
+  config->copy = sli_room_memory(d, r->space)->copy;
+}
+
+static sl_status open_queue(worker *w, queue *q) {
+  sl_runtime *rt = w->rt;
+  seat *s = allot(rt, 1, sizeof *s);
+  *s = (seat){rt, q->plan->device};
+  sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
+                            .device = rt->plan->devices[q->plan->device].number,
+                            .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = s,
+                            .peers = rt->options.peers};
+  set_end(rt, q, &config);
+  return q->ops->open(&config, &q->impl);
+}
+
+/* Opens the worker's queues, which binds it, and then makes the arenas of its devices, so
+ * that they lie near. Runs one worker at a time: the order is fixed and the arena needs
+ * no lock. */
+static void open_worker(worker *w) {
+  for (int32_t i = 0; i < w->share.nqueues && !w->status; i++)
+    w->status = open_queue(w, w->share.queues[i]);
+  if (!w->status) w->status = sli_arenas_create(w->rt, w);
+  if (w->status) w->detail = sli_strdup(sl_detail());
+}
+
+/* ---- threads -------------------------------------------------------------------------- */
+
+static void done_for_now(sl_runtime *rt) {
+  crew *c = &rt->crew;
+  uint32_t left = atomic_fetch_sub_explicit(&c->active, 1, memory_order_acq_rel) - 1;
+  if (!left) sli_futex_wake(&c->active);
+  if (left == 1 && rt->carrier) sli_worker_wake(rt->carrier);
+}
+
+/* Returns the number of the run that has begun after run `seen`. */
+static uint32_t wait_for_run(crew *c, uint32_t seen) {
+  uint32_t now;
+  while ((now = atomic_load_explicit(&c->epoch, memory_order_acquire)) == seen)
+    sli_futex_wait(&c->epoch, seen, UINT64_MAX);
+  return now;
+}
+
+static void *worker_main(void *arg) {
+  worker *w = arg;
+  sl_runtime *rt = w->rt;
+  uint32_t seen = 0;
+  prctl(PR_SET_TIMERSLACK, 1000); /* ns: a short sleep is to be short */
+  open_worker(w);
+  for (;;) {
+    done_for_now(rt);
+    seen = wait_for_run(&rt->crew, seen);
+    if (atomic_load(&rt->crew.quit)) return NULL;
+    sli_worker_run(w);
+  }
+}
+
+/* Firings of all workers, as last seen, and since when there are no more. */
+typedef struct watch {
+  uint64_t fired, since_ns;
+} watch;
+
+static void watch_progress(const sl_runtime *rt, double period, watch *seen) {
+  uint64_t fired = sl_runtime_fired(rt), now = sli_now_ns();
+  if (fired != seen->fired) *seen = (watch){fired, now};
+  double idle = (double)(now - seen->since_ns) * 1e-9;
+  if (idle < period) return;
+  char *text = sli_explain(rt);
+  sli_log("no actor has fired for %.0f s\n%s", idle, text);
+  free(text);
+  seen->since_ns = now;
+}
+
+/* Sleeps until all workers are done; looks at their progress a few times in each `period`
+ * seconds, or never. */
+static void wait_for_workers(sl_runtime *rt, double period) {
+  uint64_t every = period > 0 ? (uint64_t)(period * 2.5e8) : UINT64_MAX;
+  watch seen = {0, sli_now_ns()};
+  uint32_t active;
+  while ((active = atomic_load_explicit(&rt->crew.active, memory_order_acquire))) {
+    sli_futex_wait(&rt->crew.active, active, every);
+    if (period > 0) watch_progress(rt, period, &seen);
+  }
+}
+
+static sl_status start_thread(sl_runtime *rt, worker *w) {
+  atomic_store(&rt->crew.active, 1);
+  if (pthread_create(&w->thread, NULL, worker_main, w)) {
+    w->thread = 0;
+    return sl_fail(SL_E_MEMORY, "cannot start worker thread %d of %d", w->id, rt->nworkers);
+  }
+  wait_for_workers(rt, 0);
+  return SL_OK;
+}
+
+static sl_status start_worker(sl_runtime *rt, worker *w) {
+  sl_status status = SL_OK;
+  if (rt->threads) status = start_thread(rt, w);
+  else open_worker(w);
+  if (status) return status;
+  return w->status ? sl_fail(w->status, "%s", w->detail) : SL_OK;
+}
+
+sl_status sli_threads_start(sl_runtime *rt) {
+  sl_status status = sli_arenas_create(rt, NULL);
+  for (int32_t i = 0; i < rt->nworkers && !status; i++)
+    status = start_worker(rt, &rt->workers[i]);
+  if (status) return status;
+  sli_arenas_point(rt);
+  for (int32_t i = 0; i < rt->plan->nactors; i++)
+    if (rt->actors[i].queue->worker->process < 0)
+      sli_actor_start(rt->actors[i].queue->worker, &rt->actors[i]);
+  return SL_OK;
+}
+
+static void begin_run(crew *c, uint32_t workers) {
+  atomic_store(&c->active, workers);
+  atomic_fetch_add_explicit(&c->epoch, 1, memory_order_release);
+  sli_futex_wake(&c->epoch);
+}
+
+void sli_threads_join(sl_runtime *rt) {
+  atomic_store(&rt->crew.quit, true);
+  begin_run(&rt->crew, 0);
+  for (int32_t i = 0; i < rt->nworkers; i++)
+    if (rt->workers[i].thread) pthread_join(rt->workers[i].thread, NULL);
+}
+
+/* ---- running ------------------------------------------------------------------------ */
+
+static bool all_fired(const sl_runtime *rt, int64_t steps) {
+  for (int32_t i = 0; i < rt->nworkers; i++)
+    if (worker_fired(&rt->workers[i]) != worker_share(&rt->workers[i], steps)) return false;
+  return true;
+}
+
+static sl_status failed(const sl_runtime *rt) {
+  return sl_fail(rt->failure.status, "%s", rt->failure.text);
+}
+
+static sl_status stuck(const sl_runtime *rt) {
+  char *text = sli_explain(rt);
+  sl_fail(SL_E_STUCK, "%s", text);
+  free(text);
+  return SL_E_STUCK;
+}
+
+/* How a run went that is over. */
+static sl_status judge(sl_runtime *rt) {
+  int64_t final = gate_final(&rt->gate);
+  if (gate_look(&rt->gate).aborted) return failed(rt);
+  if (!all_fired(rt, final)) return stuck(rt);
+  rt->steps = final;
+  if (atomic_load_explicit(&rt->failure.state, memory_order_acquire) == FAILURE_KEPT)
+    return failed(rt);
+  if (final < rt->gate.goal)
+    return sl_fail(SL_E_STOPPED, "stopped after step %lld", (long long)final);
+  return SL_OK;
+}
+
+sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
+  gate_view gate = gate_look(&rt->gate);
+  if (gate.aborted) return failed(rt);
+  if (gate.closed && !gate.held && gate.begun <= rt->steps)
+    return sl_fail(SL_E_STOPPED, "the run was stopped");
+  gate_aim(&rt->gate, rt->steps + steps);
+  if (rt->threads) {
+    double period = rt->options.watchdog_seconds;
+    begin_run(&rt->crew, (uint32_t)rt->nworkers);
+    wait_for_workers(rt, period ? period : 30);
+  } else {
+    sli_worker_run(&rt->workers[0]);
+  }
+  return judge(rt);
+}

@@ -1,0 +1,264 @@
+/* From plan records to run-time state: registers, actors, and the ports between them. */
+#include "actors/run/state.h"
+
+#include <stdlib.h>
+
+/* Where a port stands in its map before firing n. */
+static walk start_walk(const sl_runtime *rt, int32_t map, int64_t n) {
+  const sl_map *m = &rt->plan->maps[map];
+  uint32_t flags;
+  return (walk){rt->maps[map] + n % m->period, sl_map_key(m, n, &flags)};
+}
+
+static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
+  r->pool = p;
+  r->counted = true;
+  p->used += taken;
+  p->kept += r->kept - taken;
+  q->selective = true;
+  int32_t i = 0;
+  while (i < p->nqueues && p->queues[i] != q) i++;
+  if (i == p->nqueues) p->queues[p->nqueues++] = q;
+}
+
+/* Into the ring of those that have the same slots. */
+static void join_ring(sl_runtime *rt, reg *r, int32_t leader) {
+  reg *first = &rt->regs[leader];
+  if (!first->ring) first->ring = first;
+  r->ring = first->ring;
+  first->ring = r;
+  r->counted = first->counted = true;
+}
+
+static void make_reg(sl_runtime *rt, int32_t i) {
+  const sl_plan *plan = rt->plan;
+  const sl_register *r = &plan->regs[i];
+  reg *to = &rt->regs[i];
+  int32_t taken = r->held ? 1 : r->initial;
+  *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers, .quota = r->quota,
+              .activation = r->activation, .counted = r->activation > 0,
+              .kept = sli_register_kept(r), .device = &rt->devices[r->device]};
+  queue *q = r->producer == SL_NONE ? NULL : &rt->queues[plan->actors[r->producer].queue];
+  to->worker = q ? q->worker : NULL;
+  size_t most = (size_t)sli_quota_most(r);
+  to->resize.made = rt->quotas[i] = r->quota;
+  to->resize.retired = allot_own(rt, to->worker, most, sizeof *to->resize.retired);
+  to->free = allot_own(rt, to->worker, most, sizeof *to->free);
+  to->pending = allot_own(rt, to->worker, most, sizeof *to->pending);
+  to->consumers = allot(rt, (size_t)r->nconsumers, sizeof(in_port *));
+  to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, rt->nworkers), sizeof *to->far);
+  /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
+  for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
+  to->least_free = (int32_t)to->nfree;
+  to->newest = SLI_MAX(r->initial - 1, 0);
+  if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
+  if (q && r->shares) join_ring(rt, to, r->shares - 1);
+}
+
+static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
+  const sl_plan *plan = rt->plan;
+  uint32_t size = sli_ready_size(plan, from->reg, &plan->maps[from->map]);
+  int32_t producer = plan->regs[from->reg].producer;
+  bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
+  size_t bytes = size * sizeof(int32_t);
+  if (a->queue->ops->wait) bytes += (size + 1) * sizeof(uint64_t);
+  a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
+                        .reg = &rt->regs[from->reg],
+                        .early = same && !a->queue->ops->overlaps, .mask = size - 1,
+                        .cause = SL_WAIT_INPUT | from->reg << 3,
+                        .ready = allot_own(rt, a->queue->worker, 1, bytes)};
+  /* It is not asked about initial slots before its first key. */
+  int64_t first = sli_first_key(plan, from->reg, rt->first_step);
+  for (int64_t key = sli_map_first(&plan->maps[from->map], a->fired);
+       key < first + plan->regs[from->reg].initial; key++) {
+    int32_t slot = (int32_t)(key - first);
+    a->in[at].ready[key & a->in[at].mask] = slot + 1;
+    rt->regs[from->reg].pending[slot]++;
+  }
+}
+
+static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
+  a->out[at] = (out_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
+                          .reg = &rt->regs[from->reg],
+                          .cause = SL_WAIT_CREDIT | from->reg << 3,
+                          .slot = rt->plan->regs[from->reg].held ? 0 : -1};
+  rt->regs[from->reg].producer = &a->out[at];
+}
+
+static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
+  return (uint64_t)q->class_order[a->cls] << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
+}
+
+/* What a link carries goes to slots that lie in another process. */
+static void make_link(sl_runtime *rt, actor *a) {
+  if (a->queue->ops != &sl_queue_link) return;
+  reg *far = a->out->reg;
+  far->carried = rt->options.peers != NULL;
+  a->binds = true;
+  a->bound.move = allot_own(rt, a->queue->worker, 1, sizeof *a->bound.move);
+  a->bound.move->reg = far->id;
+  a->bound.move->to = a->plan->nin;
+  a->bound.move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
+}
+
+static void make_actor(sl_runtime *rt, int32_t i) {
+  const sl_actor *from = &rt->plan->actors[i];
+  actor *a = &rt->actors[i];
+  worker *w = rt->queues[from->queue].worker;
+  size_t nbases = (size_t)(from->nin + from->nout + 1);
+  bool runs = !rt->options.no_data && from->program && from->program->ncalls;
+  int64_t fired = sli_firings(from, rt->first_step);
+  *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
+               .program = runs ? from->program : NULL, .binds = runs,
+               .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
+               .order_base = order_base(&rt->plan->queues[from->queue], from),
+               .fired = fired, .done = fired, .every = sli_every(from),
+               .step = firing_step(from, fired),
+               .tick = sli_tick_ring(rt, from, fired),
+               .tick_number = sl_plan_tick(rt->plan, i, fired).number,
+               .in = allot_own(rt, w, (size_t)from->nin, sizeof *a->in),
+               .out = allot_own(rt, w, (size_t)from->nout, sizeof *a->out),
+               .bound.bases = allot_own(rt, w, nbases, sizeof *a->bound.bases),
+               .bound.first = allot_own(rt, w, nbases, sizeof *a->bound.first)};
+  a->in_end = a->in + from->nin;
+  a->out_end = a->out + from->nout;
+  for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
+  for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
+  make_link(rt, a);
+}
+
+/* Does somebody wait for what it makes before the step is over? */
+static bool is_awaited(const sl_runtime *rt, const actor *w) {
+  bool awaited = false;
+  for (int32_t p = 0; p < w->plan->nout; p++) {
+    const sl_map *map = &rt->plan->maps[w->plan->out[p].map];
+    for (uint32_t i = 0, n = 0; i < map->period; i++) {
+      n += map->entries[i].flags & SL_LAST ? 1 : 0;
+      awaited |= n * (uint32_t)w->plan->firings_per_step > map->period;
+    }
+  }
+  return awaited;
+}
+
+/* A lazy W looks at the B of its stage, on its own queue. It sums over the step: what others
+ * wait for in every tick is not put off. */
+static void make_lazy(sl_runtime *rt, actor *w) {
+  if (w->plan->cls != SL_CLASS_W || !w->queue->plan->lazy_w || is_awaited(rt, w)) return;
+  w->queue->selective = true;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const actor *b = &rt->actors[i];
+    if (b->plan->cls == SL_CLASS_B && b->plan->stage == w->plan->stage && b->queue == w->queue)
+      w->lazy.backward = b;
+  }
+  if (!w->lazy.backward) return;
+  w->lazy.wanted = allot_own(rt, w->queue->worker, (size_t)w->plan->nin, sizeof *w->lazy.wanted);
+  for (in_port *p = w->in; p < w->in_end; p++) {
+    w->lazy.wanted[p - w->in] = INT64_MIN;
+    if (!p->reg->producer) continue;
+    actor *maker = p->reg->producer->actor;
+    p->reg->lazy = maker->notifies = maker->queue->selective = true;
+  }
+}
+
+/* May the two ends tell each other at launch? Not where others write the slots too: they do
+ * not know who read them. */
+static bool can_fence(const in_port *p) {
+  const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
+  return from && !p->reg->ring && from->queue != to->queue && from->binds && to->binds &&
+         from->queue->ops == to->queue->ops && to->queue->ops->wait &&
+         from->queue->worker->process < 0 && to->queue->worker->process < 0;
+}
+
+static void mark_fenced(sl_runtime *rt, actor *a) {
+  for (in_port *p = a->in; p < a->in_end; p++) {
+    if (!(p->fenced = can_fence(p))) continue;
+    reg *r = p->reg;
+    size_t rows = (size_t)sli_quota_most(&rt->plan->regs[r->id]) + 1;
+    if (!r->fences)
+      r->fences = allot_own(rt, r->worker, rows * (size_t)r->nconsumers, sizeof *r->fences);
+    a->fenced = a->queue->selective = true;
+    r->producer->actor->fenced = r->producer->actor->queue->selective = true;
+  }
+}
+
+/* How far a consumer is from the producer: 0 the same queue, in order behind
+ * it; 1 another one of the same worker; 2 another worker. */
+static int distance(const reg *r, const in_port *p) {
+  if (p->early) return 0;
+  return p->actor->queue->worker == r->worker ? 1 : 2;
+}
+
+static void add_far(reg *r, in_port **at) {
+  worker *to = (*at)->actor->queue->worker;
+  group *last = r->nfar ? &r->far[r->nfar - 1] : NULL;
+  if (!last || last->worker != to) {
+    last = &r->far[r->nfar++];
+    *last = (group){to, at, 0, true};
+  }
+  last->nports++;
+  last->fenced &= (*at)->fenced;
+}
+
+/* Sorts the consumers of every register by distance, far ones by worker. */
+static void link_consumers(sl_runtime *rt) {
+  const sl_plan *plan = rt->plan;
+  int32_t *count = sli_calloc((size_t)plan->nregs, sizeof *count);
+  int most = 2 + rt->nworkers + (rt->away ? plan->nprocesses : 0);
+  for (int far = 0; far < most; far++)
+    for (int32_t i = 0; i < plan->nactors; i++)
+      for (int32_t p = 0; p < plan->actors[i].nin; p++) {
+        in_port *in = &rt->actors[i].in[p];
+        reg *r = in->reg;
+        int how = distance(r, in);
+        if (how == 2) how += in->actor->queue->worker->id;
+        if (how != far) continue;
+        in->number = count[r->id]++;
+        in_port **at = &r->consumers[in->number];
+        *at = in;
+        if (far >= 2) add_far(r, at);
+        else r->nsame += far == 0, r->nlocal++;
+      }
+  free(count);
+}
+
+/* Initial slots that every reader leaves out are free; and is one consumer alone? */
+static void settle_reg(sl_runtime *rt, reg *r) {
+  int32_t initial = r->producer && r->nconsumers && !r->pool ? rt->plan->regs[r->id].initial : 0;
+  for (int32_t s = 0; s < initial; s++)
+    if (!r->pending[s]) r->free[r->nfree++] = s;
+  r->watch = r->counted ? INT32_MAX : (uint32_t)r->least_free;
+  if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
+}
+
+/* Each slot has at most one READY under way per group and one FREE per port. The
+ * mailboxes of other processes are theirs. */
+static void make_mailboxes(sl_runtime *rt) {
+  uint64_t *most = sli_calloc((size_t)rt->nworkers, sizeof *most);
+  for (int32_t i = 0; i < rt->plan->nregs; i++) {
+    const reg *r = &rt->regs[i];
+    if (!r->worker) continue;
+    bool here = r->worker->process < 0;
+    for (int32_t g = 0; g < r->nfar; g++) {
+      const group *far = &r->far[g];
+      uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[i]);
+      if (far->worker->process < 0)
+        most[far->worker->id] += r->lazy ? 3 * slots : slots; /* READY, WANTED */
+      if (here) most[r->worker->id] += slots * (uint64_t)far->nports;
+    }
+    if (here) most[r->worker->id]++; /* QUOTA */
+  }
+  for (int32_t w = 0; w < rt->nworkers; w++) sli_mailbox_init(&rt->workers[w].mailbox, most[w]);
+  free(most);
+}
+
+void sli_wire(sl_runtime *rt) {
+  const sl_plan *plan = rt->plan;
+  for (int32_t i = 0; i < plan->nmaps; i++) rt->maps[i] = sli_map_ring(rt, &plan->maps[i]);
+  for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
+  for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
+  for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
+  for (int32_t i = 0; i < plan->nactors; i++) mark_fenced(rt, &rt->actors[i]);
+  link_consumers(rt);
+  for (int32_t i = 0; i < plan->nregs; i++) settle_reg(rt, &rt->regs[i]);
+  make_mailboxes(rt);
+}
