@@ -5,6 +5,8 @@
 #include <sluice/op.h>
 #include <sluice/ops.h>
 
+#include "base/base.h"
+
 /* SL_E_SHAPE with "<what was expected>, got <type>". */
 sl_status sli_misfit(const sl_type *got, const char *expected, ...)
     __attribute__((format(printf, 2, 3)));
@@ -22,6 +24,14 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
 
 /* Bytes of all present arguments. */
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
+
+/* What plans hash of a type. */
+static inline uint64_t sli_hash_type(uint64_t hash, const sl_type *type) {
+  hash = sli_hash_word(hash, (uint64_t)type->dtype);
+  hash = sli_hash_word(hash, (uint64_t)type->ndim);
+  for (int d = 0; d < type->ndim; d++) hash = sli_hash_word(hash, (uint64_t)type->dim[d]);
+  return hash;
+}
 
 /* For signatures, where what is not set is SL_BROADCAST. */
 static inline sl_sbp sli_split(int dim) {

@@ -4,6 +4,7 @@
 
 #include <sluice/plan.h>
 
+#include "actors/plan/flow.h"
 #include "base/base.h"
 
 /* Every slot and every place in one starts on a cache line. */

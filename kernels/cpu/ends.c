@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "kernels/ops/hash.h"
 
 static sl_status fill_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin, (void)in;

@@ -5,7 +5,6 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
-#include "kernels/ops/hash.h"
 
 float sl_optimizer_lr(const sl_optimizer *o, int64_t step) {
   if (step < o->warmup) return o->lr * (float)(step + 1) / (float)o->warmup;

@@ -5,7 +5,6 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
-#include "kernels/ops/hash.h"
 #include "kernels/ops/part.h"
 
 enum { CHUNK_BYTES = 4 * SLI_CHUNK_ELEMENTS };
