@@ -1,5 +1,6 @@
-/* What each process did, put side by side after a run: figures and records leave a process
- * as bytes and come in at another, which then answers for the whole plan. */
+/* What each process did, put side by side after a run. Figures and records leave a process
+ * in portions of plain bytes and come in at another, which then answers for the whole plan.
+ * The first portion says all but the records; the others bring those. */
 #include "actors/look/look.h"
 #include "actors/plan/plan.h"
 #include "actors/run/run.h"
@@ -7,80 +8,206 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes of an export: this, then peaks by device, peaks by register, records. */
-typedef struct export_head {
+/* How a portion begins. Peaks by device and by register follow in the first, and then, as in
+ * all, records. */
+typedef struct head {
   uint64_t plan_hash, base_ns; /* base: when its clock was 0, of CLOCK_MONOTONIC */
   int64_t first_whole;
-  uint64_t dropped, nrecords;
-  int32_t process, ndevices, nregs;
+  uint64_t dropped, nrecords;  /* of the run; in this portion */
+  int32_t process, number;     /* number: of the portion, from 0 */
+  int32_t ndevices, nregs;     /* 0 but in the first */
   sl_runtime_counts counts;
-} export_head;
+} head;
 
-static size_t export_head_bytes(const export_head *t) {
-  return sizeof *t + (size_t)t->ndevices * sizeof(double) +
-         (sli_align((size_t)t->nregs * sizeof(int32_t))) + t->nrecords * sizeof(sl_trace_record);
+static size_t peaks_bytes(const head *h) {
+  return (size_t)h->ndevices * sizeof(double) + sli_align((size_t)h->nregs * sizeof(int32_t));
 }
 
-size_t sl_runtime_export(const sl_runtime *rt, void **out) {
-  const sl_plan *plan = sli_runtime_plan(rt);
+static size_t portion_bytes(const head *h) {
+  return sizeof *h + peaks_bytes(h) + h->nrecords * sizeof(sl_trace_record);
+}
+
+/* ---- out ---------------------------------------------------------------------------- */
+
+struct sl_export {
+  const sl_runtime *rt;
+  size_t most;              /* bytes of a portion */
+  head head;                /* of the next */
   sl_trace_record *records;
-  export_head t = {.plan_hash = plan->hash, .base_ns = sli_runtime_base_ns(rt),
+  size_t nrecords, at;      /* of all; those before `at` have gone */
+  char *bytes;              /* of the last portion */
+};
+
+static int64_t step_of(const sl_runtime *rt, const sl_trace_record *r) {
+  return sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing).step;
+}
+
+/* The step from which on there are no more than `most` records; the last few steps are kept
+ * whatever they have. */
+static int64_t first_kept(const sl_export *e, uint64_t most) {
+  enum { FEW = 3 };
+  int64_t from = e->head.first_whole, count = SLI_MAX(sl_runtime_steps(e->rt) - from, 0), kept = count;
+  uint64_t *of_step = sli_calloc((size_t)count + 1, sizeof *of_step), sum = 0;
+  for (size_t i = 0; i < e->nrecords; i++) {
+    int64_t step = step_of(e->rt, &e->records[i]) - from;
+    if (step >= 0 && step < count) of_step[step]++;
+  }
+  while (kept && (count - kept < FEW || sum + of_step[kept - 1] <= most)) sum += of_step[--kept];
+  free(of_step);
+  return from + kept;
+}
+
+/* Leaves out all but the newest whole steps. */
+static void thin_out(sl_export *e, uint64_t most) {
+  size_t n = 0;
+  int64_t from = first_kept(e, most);
+  for (size_t i = 0; i < e->nrecords; i++)
+    if (step_of(e->rt, &e->records[i]) >= from) e->records[n++] = e->records[i];
+  e->head.dropped += e->nrecords - n;
+  e->head.first_whole = from;
+  e->nrecords = n;
+}
+
+sl_export *sl_export_open(const sl_runtime *rt, size_t most_bytes, uint64_t most_records) {
+  sl_export *e = sli_calloc(1, sizeof *e);
+  *e = (sl_export){.rt = rt, .most = most_bytes ? most_bytes : SIZE_MAX};
+  const sl_plan *plan = sli_runtime_plan(rt);
+  e->head = (head){.plan_hash = plan->hash, .base_ns = sli_runtime_base_ns(rt),
                    .first_whole = sli_first_whole_step(rt), .process = sli_runtime_process(rt),
                    .ndevices = plan->ndevices, .nregs = plan->nregs,
                    .counts = sl_runtime_count(rt)};
-  t.nrecords = sli_runtime_records(rt, &records, &t.dropped);
-  size_t size = export_head_bytes(&t);
-  char *bytes = sli_calloc(1, size);
-  double *peaks = (double *)(bytes + sizeof t);
-  int32_t *slots = (int32_t *)(peaks + t.ndevices);
-  memcpy(bytes, &t, sizeof t);
-  for (int32_t d = 0; d < t.ndevices; d++) peaks[d] = sl_runtime_peak_activations(rt, d);
-  for (int32_t r = 0; r < t.nregs; r++) slots[r] = sl_runtime_peak_slots(rt, r);
-  memcpy(bytes + size - t.nrecords * sizeof *records, records, t.nrecords * sizeof *records);
-  free(records);
-  *out = bytes;
+  e->nrecords = sli_runtime_records(rt, &e->records, &e->head.dropped);
+  if (most_records && e->nrecords > most_records) thin_out(e, most_records);
+  return e;
+}
+
+static void write_peaks(const sl_runtime *rt, const head *h, char *to) {
+  double *peaks = (double *)to;
+  int32_t *slots = (int32_t *)(peaks + h->ndevices);
+  for (int32_t d = 0; d < h->ndevices; d++) peaks[d] = sl_runtime_peak_activations(rt, d);
+  for (int32_t r = 0; r < h->nregs; r++) slots[r] = sl_runtime_peak_slots(rt, r);
+}
+
+size_t sl_export_next(sl_export *e, const void **out) {
+  head *h = &e->head;
+  if (h->number && e->at == e->nrecords) return 0;
+  size_t fixed = sizeof *h + peaks_bytes(h), each = sizeof *e->records;
+  size_t room = e->most > fixed ? (e->most - fixed) / each : 0;
+  if (!room && h->number) room = 1;
+  h->nrecords = SLI_MIN(room, e->nrecords - e->at);
+  size_t size = portion_bytes(h);
+  free(e->bytes);
+  e->bytes = sli_calloc(1, size);
+  memcpy(e->bytes, h, sizeof *h);
+  write_peaks(e->rt, h, e->bytes + sizeof *h);
+  if (h->nrecords) memcpy(e->bytes + fixed, e->records + e->at, h->nrecords * each);
+  e->at += h->nrecords;
+  h->number++;
+  h->ndevices = h->nregs = 0;
+  *out = e->bytes;
   return size;
 }
 
-/* Records are in this process's time from here on; what was before its start is at it. */
-static void keep_records(sl_runtime *rt, const export_head *t, const char *records,
-                         int64_t ahead_ns) {
-  sli_remote *remote = sli_calloc(1, sizeof *remote);
-  *remote = (sli_remote){.first_whole = t->first_whole, .dropped = t->dropped,
-                         .counts = t->counts, .nrecords = t->nrecords,
-                         .records = sli_calloc(t->nrecords, sizeof *remote->records)};
-  memcpy(remote->records, records, t->nrecords * sizeof *remote->records);
-  int64_t shift = (int64_t)(t->base_ns - sli_runtime_base_ns(rt)) - ahead_ns;
-  for (size_t i = 0; i < remote->nrecords; i++) {
-    sl_trace_record *r = &remote->records[i];
-    r->start_ns = (uint64_t)SLI_MAX((int64_t)r->start_ns + shift, 0);
-    r->end_ns = (uint64_t)SLI_MAX((int64_t)r->end_ns + shift, 0);
-  }
-  sli_runtime_add_remote(rt, remote);
+void sl_export_close(sl_export *e) {
+  if (!e) return;
+  free(e->records);
+  free(e->bytes);
+  free(e);
+}
+
+size_t sl_runtime_export(const sl_runtime *rt, void **out) {
+  sl_export *e = sl_export_open(rt, 0, 0);
+  const void *bytes;
+  size_t size = sl_export_next(e, &bytes);
+  *out = e->bytes;
+  e->bytes = NULL;
+  sl_export_close(e);
+  return size;
+}
+
+/* ---- in ----------------------------------------------------------------------------- */
+
+static const sli_remote *find_remote(const sl_runtime *rt, int32_t process) {
+  const sli_remote *r = sli_runtime_remotes(rt);
+  while (r && r->process != process) r = r->next;
+  return r;
+}
+
+/* A first portion is always welcome: what it says takes the place of what that process said
+ * after an earlier run. */
+static sl_status check_sender(const sl_runtime *rt, const head *h) {
+  bool other = h->process >= 0 && h->process < sli_runtime_plan(rt)->nprocesses &&
+               h->process != sli_runtime_process(rt);
+  if (!other)
+    return sl_fail(SL_E_INPUT, "figures came of process %d, which is none of the others",
+                   h->process);
+  const sli_remote *known = find_remote(rt, h->process);
+  int32_t due = known ? known->nportions : 0;
+  if (h->number == due || !h->number) return SL_OK;
+  return sl_fail(SL_E_INPUT, "of the figures of process %d portion %d came where %d was due",
+                 h->process, h->number, due);
+}
+
+static bool fits_plan(const sl_plan *plan, const head *h, size_t size) {
+  bool first = !h->number;
+  return h->plan_hash == plan->hash && h->ndevices == (first ? plan->ndevices : 0) &&
+         h->nregs == (first ? plan->nregs : 0) && h->nrecords <= size / sizeof(sl_trace_record) &&
+         portion_bytes(h) == size;
 }
 
 static bool is_record(const sl_plan *plan, const char *bytes) {
   sl_trace_record r;
   memcpy(&r, bytes, sizeof r);
-  return r.actor >= 0 && r.actor < plan->nactors && r.reg < (uint32_t)plan->nregs &&
+  return r.actor >= 0 && r.actor < plan->nactors && r.reg < SLI_MAX((uint32_t)plan->nregs, 1u) &&
          r.end_ns >= r.start_ns;
 }
 
+static sl_status check_portion(const sl_runtime *rt, const head *h, const char *bytes,
+                               size_t size) {
+  if (!fits_plan(sli_runtime_plan(rt), h, size))
+    return sl_fail(SL_E_INPUT, "figures of process %d are not of this plan", h->process);
+  sl_status status = check_sender(rt, h);
+  const char *records = bytes + sizeof *h + peaks_bytes(h);
+  for (size_t i = 0; i < h->nrecords && !status; i++)
+    if (!is_record(sli_runtime_plan(rt), records + i * sizeof(sl_trace_record)))
+      status = sl_fail(SL_E_INPUT, "record %zu of process %d is of no actor", i, h->process);
+  return status;
+}
+
+static void begin_remote(sli_remote *r, const head *h) {
+  r->nportions = 0;
+  r->first_whole = h->first_whole;
+  r->dropped = h->dropped;
+  r->counts = h->counts;
+  r->nrecords = 0;
+}
+
+/* Records are in this process's time from here on; what was before its start is at it. */
+static void keep_records(sli_remote *remote, const char *records, size_t n, int64_t shift_ns) {
+  if (n) remote->records = sli_realloc(remote->records, remote->nrecords + n, sizeof *remote->records);
+  if (n) memcpy(remote->records + remote->nrecords, records, n * sizeof *remote->records);
+  for (size_t end = remote->nrecords + n; remote->nrecords < end; remote->nrecords++) {
+    sl_trace_record *r = &remote->records[remote->nrecords];
+    r->start_ns = (uint64_t)SLI_MAX((int64_t)r->start_ns + shift_ns, 0);
+    r->end_ns = (uint64_t)SLI_MAX((int64_t)r->end_ns + shift_ns, 0);
+  }
+}
+
 sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int64_t ahead_ns) {
-  const sl_plan *plan = sli_runtime_plan(rt);
-  export_head t;
-  if (size < sizeof t) return sl_fail(SL_E_INPUT, "a process's figures are cut off");
-  memcpy(&t, bytes, sizeof t);
-  if (t.plan_hash != plan->hash || t.ndevices != plan->ndevices || t.nregs != plan->nregs ||
-      t.nrecords > size / sizeof(sl_trace_record) || export_head_bytes(&t) != size)
-    return sl_fail(SL_E_INPUT, "figures of process %d are not of this plan", t.process);
-  const char *records = (const char *)bytes + size - t.nrecords * sizeof(sl_trace_record);
-  for (size_t i = 0; i < t.nrecords; i++)
-    if (!is_record(plan, records + i * sizeof(sl_trace_record)))
-      return sl_fail(SL_E_INPUT, "record %zu of process %d is of no actor", i, t.process);
-  const double *peaks = (const double *)((const char *)bytes + sizeof t);
-  const int32_t *slots = (const int32_t *)(peaks + t.ndevices);
-  sli_runtime_set_peaks(rt, t.process, peaks, slots);
-  keep_records(rt, &t, records, ahead_ns);
+  head h;
+  if (size < sizeof h) return sl_fail(SL_E_INPUT, "a process's figures are cut off");
+  memcpy(&h, bytes, sizeof h);
+  sl_status status = check_portion(rt, &h, bytes, size);
+  if (status) return status;
+  const char *peaks = (const char *)bytes + sizeof h;
+  sli_remote *remote = sli_runtime_remote(rt, h.process);
+  if (!h.number) {
+    const double *activations = (const double *)peaks;
+    sli_runtime_set_peaks(rt, h.process, activations, (const int32_t *)(activations + h.ndevices));
+    begin_remote(remote, &h);
+  }
+  keep_records(remote, peaks + peaks_bytes(&h), h.nrecords,
+               (int64_t)(h.base_ns - sli_runtime_base_ns(rt)) - ahead_ns);
+  remote->nportions++;
   return SL_OK;
 }

@@ -175,9 +175,13 @@ void *sli_runtime_slot_address(const sl_runtime *rt, int32_t reg, int32_t slot) 
 
 const sli_remote *sli_runtime_remotes(const sl_runtime *rt) { return rt->remotes; }
 
-void sli_runtime_add_remote(sl_runtime *rt, sli_remote *remote) {
-  remote->next = rt->remotes;
-  rt->remotes = remote;
+sli_remote *sli_runtime_remote(sl_runtime *rt, int32_t process) {
+  sli_remote *r = rt->remotes;
+  while (r && r->process != process) r = r->next;
+  if (r) return r;
+  r = sli_calloc(1, sizeof *r);
+  *r = (sli_remote){.next = rt->remotes, .process = process};
+  return rt->remotes = r;
 }
 
 void sli_remotes_free(sl_runtime *rt) {

@@ -99,15 +99,17 @@ void sli_runtime_tell_writer(sl_runtime *rt, const sli_message *m);
 /* What another process did, as if it were a worker here. */
 typedef struct sli_remote {
   struct sli_remote *next;
+  int32_t process, nportions; /* nportions: of its export, so far */
   int64_t first_whole;   /* step from which its records are whole */
   uint64_t dropped;
   sl_runtime_counts counts;
   size_t nrecords;
   sl_trace_record *records;
 } sli_remote;
-/* Between runs. The runtime owns what is added, records and all. */
+/* Between runs. Those of whom something is known; one of them, made if there is none. The
+ * runtime owns them, records and all. */
 const sli_remote *sli_runtime_remotes(const sl_runtime *rt);
-void sli_runtime_add_remote(sl_runtime *rt, sli_remote *remote);
+sli_remote *sli_runtime_remote(sl_runtime *rt, int32_t process);
 /* The peaks of its devices [ndevices] and registers [nregs]; of others they are left out. */
 void sli_runtime_set_peaks(sl_runtime *rt, int process, const double *activations,
                            const int32_t *slots);

@@ -187,6 +187,9 @@ static void free_blobs(sli_control_blob *blobs, int count) {
 sl_status sli_control_meet(sli_control *c, const char *word, const void *data, size_t bytes,
                            sli_control_blob **blobs) {
   check_thread(c, "sli_control_meet");
+  if (bytes > SLI_FRAME_DATA_BYTES)
+    return sl_fail(SL_E_USAGE, "%zu bytes are too many to bring to a meeting (%s): %d at most",
+                   bytes, word, SLI_FRAME_DATA_BYTES);
   pthread_mutex_lock(&c->lock);
   for (const sli_waiter *w = c->waiters; w; w = w->next)
     SLI_CHECK(strcmp(w->word, word), "two threads of process %d meet at %s", c->self, word);

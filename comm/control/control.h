@@ -78,7 +78,8 @@ void sli_control_say(sli_control *c, int process, const char *word, const void *
 
 /* Blocks until all processes have called it with the same word; each brings data,
  * and process 0 gets everybody's: blobs[nprocesses], the caller's to free(), as
- * is each .data. Elsewhere blobs may be NULL; otherwise it is set to NULL there. If
+ * is each .data. Elsewhere blobs may be NULL; otherwise it is set to NULL there.
+ * SL_E_USAGE: more than 64 MiB. If
  * the job ends meanwhile, or one of the processes has left: SL_E_PEER (or what the
  * end was), with the culprit's name. */
 typedef struct sli_control_blob {

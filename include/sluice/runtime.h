@@ -98,10 +98,19 @@ typedef struct sl_parcel {
 sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out);
 
 /* What a runtime knows of its own part of a run, and another one of the same plan
- * is to know: records, peaks, counts. Between runs. `out` is plain bytes, the caller's
- * to free(). `ahead_ns` is how much the other process's clock (CLOCK_MONOTONIC) was
- * ahead of this one's. SL_E_INPUT if the bytes are not of this plan. */
+ * is to know: records, peaks, counts. Between runs. In portions of plain bytes, no longer than
+ * most_bytes where that is possible (0: one portion, of any length), which are the export's
+ * until the next; 0 after the last one. Of more than most_records records (0: all are
+ * wanted) those of the newest whole steps are told. */
+typedef struct sl_export sl_export;
+sl_export *sl_export_open(const sl_runtime *rt, size_t most_bytes, uint64_t most_records);
+size_t sl_export_next(sl_export *e, const void **portion);
+void sl_export_close(sl_export *e);
+/* All of it in one portion, the caller's to free(). */
 size_t sl_runtime_export(const sl_runtime *rt, void **out);
+/* One portion, each in its turn; a first one takes the place of all of an earlier export by
+ * that process. `ahead_ns` is how much the other process's clock
+ * (CLOCK_MONOTONIC) was ahead of this one's. SL_E_INPUT if the bytes are not of this plan. */
 sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int64_t ahead_ns);
 
 /* A run over several processes ends at the same step everywhere, so with peers

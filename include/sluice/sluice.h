@@ -2,6 +2,7 @@
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H
 #include <sluice/graph.h>
+#include <sluice/job.h>
 #include <sluice/look.h>
 #include <sluice/lower.h>
 #include <sluice/model.h>

@@ -89,18 +89,39 @@ static void join(job *j) {
   for (int i = 0; i < j->nprocesses; i++) pthread_join(j->of[i].thread, NULL);
 }
 
+/* Gives process 0 what another knows, in portions of about so many bytes. */
+static void tell_in_portions(sl_runtime *rt, const sl_runtime *other, size_t most) {
+  sl_export *e = sl_export_open(other, most, 0);
+  const void *portion;
+  int count = 0;
+  for (size_t size; (size = sl_export_next(e, &portion)); count++) {
+    CHECK(!count || size <= most, "a portion of %zu bytes, not %zu", size, most);
+    CHECK(sl_runtime_import(rt, portion, size - 1, 0) == SL_E_INPUT, "what is cut off is refused");
+    CHECK(!sl_runtime_import(rt, portion, size, 0), "%s", sl_detail());
+    CHECK(!count || sl_runtime_import(rt, portion, size, 0) == SL_E_INPUT,
+          "so is what has come before");
+  }
+  CHECK(count > 1 && !sl_export_next(e, &portion), "%d portions", count);
+  sl_export_close(e);
+}
+
+static void tell_at_once(sl_runtime *rt, const sl_runtime *other) {
+  void *bytes;
+  size_t size = sl_runtime_export(other, &bytes);
+  CHECK(sl_runtime_import(rt, bytes, size - 1, 0) == SL_E_INPUT, "what is cut off is refused");
+  CHECK(!sl_runtime_import(rt, bytes, size, 0), "%s", sl_detail());
+  free(bytes);
+}
+
 /* Process 0 knows of all what each knows of itself. */
 static void figures_add_up(const char *schedule, job *j) {
   const sl_plan *plan = j->of[0].model.plan;
   sl_runtime *rt = j->of[0].rt;
   uint64_t firings = sl_runtime_count(rt).firings;
   for (int i = 1; i < j->nprocesses; i++) {
-    void *bytes;
-    size_t size = sl_runtime_export(j->of[i].rt, &bytes);
-    CHECK(sl_runtime_import(rt, bytes, size - 1, 0) == SL_E_INPUT, "what is cut off is refused");
-    CHECK(!sl_runtime_import(rt, bytes, size, 0), "%s", sl_detail());
+    if (i % 2) tell_in_portions(rt, j->of[i].rt, 1500);
+    else tell_at_once(rt, j->of[i].rt);
     firings += sl_runtime_count(j->of[i].rt).firings;
-    free(bytes);
   }
   CHECK(sl_runtime_count(rt).firings == firings, "%s: firings add up", schedule);
   sl_trace_record *records;
@@ -194,6 +215,31 @@ static void stops_at_one_step(const char *schedule, uint64_t seed) {
   finish(&j);
 }
 
+/* Who does not want the whole trace gets the newest whole steps, and all the rest. */
+static void old_steps_are_left_out(void) {
+  enum { RUN = 200, MOST = 1000 };
+  job j = null_job("1f1b", 0, 2);
+  launch(&j, RUN);
+  join(&j);
+  sl_export *e = sl_export_open(j.of[1].rt, 0, MOST);
+  const void *portion;
+  size_t size = sl_export_next(e, &portion);
+  uint64_t firings = sl_runtime_count(j.of[0].rt).firings + sl_runtime_count(j.of[1].rt).firings;
+  CHECK(size < (MOST + 500) * sizeof(sl_trace_record), "%zu bytes", size);
+  CHECK(!sl_runtime_import(j.of[0].rt, portion, size, 0), "%s", sl_detail());
+  sl_export_close(e);
+  CHECK(sl_runtime_count(j.of[0].rt).firings == firings, "all firings count");
+  sl_trace_record *records;
+  uint64_t dropped;
+  size_t n = sl_runtime_trace(j.of[0].rt, &records, &dropped);
+  free(records);
+  CHECK(dropped && n + dropped == firings, "%zu records, %" PRIu64 " dropped", n, dropped);
+  sl_figures f = sl_runtime_figures(j.of[0].rt);
+  CHECK(f.step_seconds > 0, "the last steps are known");
+  free(f.devices);
+  finish(&j);
+}
+
 static void aborts_at_once(const char *schedule) {
   job j = null_job(schedule, 3, 2);
   launch(&j, 1000000);
@@ -244,6 +290,7 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < SLI_COUNT(names); i++) same_losses(names[i], text);
   for (uint64_t i = s.first; i < s.end; i++) stops_at_one_step(names[i % 5], i);
   for (size_t i = 0; i < SLI_COUNT(names); i++) aborts_at_once(names[i]);
+  old_steps_are_left_out();
   refuses_strange_messages(s.first);
   too_many_processes();
   free(text);

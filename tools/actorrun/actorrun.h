@@ -8,7 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
-#include "tools/actorrun/processes.h"
+#include "comm/job/job.h"
 #include "tools/common/machine.h"
 #include "tools/common/plan.h"
 #include "tools/common/settings.h"
@@ -20,7 +20,7 @@ extern const tool actorrun_tool;
 /* Reads all parameters of the model from a file. */
 sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                       processes *others);
+                       sl_job *others);
 /* Copies values by name; both models have the same parameters. */
 sl_status weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
                        sl_runtime *to_rt);
@@ -80,8 +80,7 @@ typedef struct control control;
 typedef struct job {
   settings *settings;
   checkpoints *checkpoints;  /* of --checkpoint, or NULL */
-  sli_cluster cluster;       /* what started this process */
-  processes *processes;      /* NULL: there is only this one */
+  sl_job *processes;         /* this one among the others; NULL before it knows its place */
   control *control;          /* NULL: no real clock */
   machine machine;
   planned made;
@@ -114,7 +113,7 @@ sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receip
 sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
 /* Writes the last one, unless that step's is there. Between runs; by all processes. */
 sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                             processes *others);
+                             sl_job *others);
 
 struct cJSON;
 /* The values in force of a table of options, by name. */

@@ -355,14 +355,13 @@ static int by_stage(const void *a, const void *b) {
 }
 
 /* Process 0 gets all receipts. */
-static sl_status collect(processes *others, int nprocesses, int most,
-                         char (*receipts)[SL_RECEIPT_BYTES], int *n) {
-  sli_control_blob *blobs = NULL;
-  sl_status status = processes_meet(others, "stored", receipts, (size_t)*n * sizeof *receipts,
-                                    &blobs);
+static sl_status collect(sl_job *others, int most, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_blob *blobs = NULL;
+  sl_status status = sl_job_meet(others, "stored", receipts, (size_t)*n * sizeof *receipts,
+                                 &blobs);
   if (!blobs) return status;
   *n = 0;
-  for (int i = 0; i < nprocesses; i++) {
+  for (int i = 0; i < sl_job_processes(others); i++) {
     size_t count = SLI_MIN(blobs[i].bytes / sizeof *receipts, (size_t)(most - *n));
     memcpy(receipts[*n], blobs[i].data, count * sizeof *receipts);
     *n += (int)count;
@@ -373,15 +372,14 @@ static sl_status collect(processes *others, int nprocesses, int most,
 }
 
 sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                             processes *others) {
+                             sl_job *others) {
   int64_t steps = sl_runtime_steps(rt);
   if (!c || steps <= SLI_MAX(checkpoints_start(c), steps - steps % c->every)) return SL_OK;
   int most = sl_lowered_stages(lowered) * c->ranks, n = 0;
   char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)most, sizeof *receipts);
   sl_status status = store_here(c, lowered, rt, receipts, &n);
-  if (!status && others)
-    status = collect(others, sl_lowered_plan(lowered)->nprocesses, most, receipts, &n);
-  if (!status && (!others || !processes_self(others))) {
+  if (!status) status = collect(others, most, receipts, &n);
+  if (!status && !sl_job_process(others)) {
     const void **list = sli_calloc((size_t)most, sizeof *list);
     for (int i = 0; i < n; i++) list[i] = receipts[i];
     qsort(list, (size_t)n, sizeof *list, by_stage);

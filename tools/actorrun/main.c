@@ -20,7 +20,6 @@
 #include "tools/actorrun/ctl/client.h"
 #include "tools/actorrun/ctl/server.h"
 #include "tools/actorrun/fit.h"
-#include "tools/actorrun/lanes.h"
 #include "tools/actorrun/launch.h"
 #include "tools/actorrun/ctl/status.h"
 
@@ -168,7 +167,7 @@ static sl_status make_runtime(job *j) {
   sl_runtime_options options = {.clock = s->clock,
                                 .workers = (int)sl_arg_int(s->run, "workers"),
                                 .no_data = !data,
-                                .peers = j->processes ? processes_peers(j->processes) : NULL,
+                                .peers = sl_job_peers(j->processes),
                                 .process = s->process,
                                 .first_step = checkpoints_start(j->checkpoints),
                                 .trace_records = trace_room(j),
@@ -197,8 +196,7 @@ static sl_status run_steps(job *j) {
   progress_start(&j->progress);
   /* A run that nobody can steer is still a run. */
   if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());
-  sl_status status = j->processes ? processes_run(j->processes, steps)
-                                  : sl_runtime_run(j->rt, steps);
+  sl_status status = sl_job_run(j->processes, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */
   atomic_store_explicit(&running, NULL, memory_order_relaxed);
   control_close(j->control);
@@ -269,45 +267,40 @@ static sl_status keep_values(const job *j) {
   sl_status status = checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
   if (!save) return status;
   if (!status) return weights_save(save, j->lowered, j->rt, j->processes);
-  if (j->processes) return status;
+  if (sl_job_processes(j->processes) > 1) return status;
   char *failure = sli_strdup(sl_detail());
-  if (weights_save(save, j->lowered, j->rt, NULL)) sli_log("%s", sl_detail());
+  if (weights_save(save, j->lowered, j->rt, j->processes)) sli_log("%s", sl_detail());
   sl_fail(status, "%s", failure);
   free(failure);
   return status;
 }
 
-/* Everything a single process does with its part of the job, and process 0 of several
- * with what all have told it. */
-static sl_status run_alone(job *j) {
-  sl_status status = run_steps(j);
-  if (!status) print_end(j);
-  if (!status) status = keep_values(j);
-  status = keep_figures(j, status);
-  if (!status && sl_arg_int(j->settings->run, "generate") && !j->stopped) status = generate(j);
-  return status;
+/* Of the firings that nobody has asked to see, as many as figures need are brought together. */
+static uint64_t records_wanted(const job *j) {
+  enum { ALL = 1 << 20, FEW = 1 << 14 };
+  if (settings_text(j->settings, "trace")) return 0;
+  return SLI_MAX(ALL / sl_job_processes(j->processes), FEW);
 }
 
-static sl_status run_among_others(job *j) {
-  sl_status status = processes_attach(j->processes, j->rt,
-                                      checkpoints_start(j->checkpoints));
+/* What is lost with the process is kept first; then process 0 gets to know what all did. */
+static sl_status run_prepared(job *j) {
+  bool speaks_for_all = !j->settings->process;
+  sl_status status = sl_job_attach(j->processes, j->rt, checkpoints_start(j->checkpoints));
   if (!status) status = run_steps(j);
-  if (!status) status = processes_gather(j->processes);
-  if (!status && !j->settings->process) print_end(j);
   if (!status) status = keep_values(j);
-  if (!j->settings->process) status = keep_figures(j, status);
-  return processes_end(j->processes, status);
+  if (!status) status = sl_job_gather(j->processes, records_wanted(j));
+  if (!status && speaks_for_all) print_end(j);
+  if (speaks_for_all) status = keep_figures(j, status);
+  bool generates = sl_arg_int(j->settings->run, "generate") && !j->stopped;
+  return !status && generates ? generate(j) : status;
 }
 
 static sl_status run_job(job *j) {
-  sl_status status = SL_OK;
-  if (j->settings->processes > 1)
-    status = processes_open(&j->cluster, j->plan, launch_lost_ms(j->settings), &j->processes);
+  sl_status status = sl_job_join(j->processes, j->plan, 0, NULL);
   if (!status) status = make_runtime(j);
   if (!status && j->settings->clock == SL_CLOCK_REAL) status = control_open(j, &j->control);
-  if (status && j->processes) return processes_end(j->processes, status);
-  if (status) return status;
-  return j->processes ? run_among_others(j) : run_alone(j);
+  if (!status) status = run_prepared(j);
+  return sl_job_end(j->processes, status);
 }
 
 /* A file that cannot be written is found out before the work, not after it. */
@@ -374,7 +367,6 @@ static sl_status check_cluster(const settings *s) {
 static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   settings *s = j->settings;
   int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
-  j->cluster = *cluster;
   s->process = cluster->process;
   s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
   int ranks = s->data_parallel * s->tensor;
@@ -383,7 +375,9 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
     s->stages = (s->processes + ranks - 1) / ranks;
     s->devices.count = s->stages * ranks;
   }
-  lanes_prepare(s);
+  sl_job_options options = {.lost_seconds = launch_lost_ms(s) * 1e-3,
+                            .over_host = s->devices.links == SL_LINKS_HOST};
+  j->processes = sli_job_create(cluster, &options);
   if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return check_cluster(s);
 }
@@ -415,7 +409,7 @@ int main(int argc, char **argv) {
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   control_close(j.control);
-  processes_close(j.processes);
+  sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
   checkpoints_close(j.checkpoints);

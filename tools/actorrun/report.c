@@ -180,8 +180,8 @@ static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *cou
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
     add_number(moved, sl_traffic_name((sl_traffic)t),
                (double)counts->moved_bytes[t] / (double)steps);
-  if (j->processes) add_number(runtime, "sent_bytes_per_step",
-                               (double)counts->sent_bytes / (double)steps);
+  if (sl_job_processes(j->processes) > 1)
+    add_number(runtime, "sent_bytes_per_step", (double)counts->sent_bytes / (double)steps);
 }
 
 static void add_runtime(cJSON *root, const job *j) {

@@ -136,13 +136,13 @@ static sl_status write_places(saving *s, const char *path) {
 }
 
 /* Every process writes its own into one file, which appears when all have. */
-static sl_status save_together(const char *path, saving *s, processes *others) {
+static sl_status save_together(const char *path, saving *s, sl_job *others) {
   char *parts = sli_format("%s.parts", path);
-  bool first = processes_self(others) == 0;
+  bool first = sl_job_process(others) == 0;
   sl_status status = first ? sli_safetensors_begin_parts(parts, s->tensors, s->n) : SL_OK;
-  if (!status) status = processes_meet(others, "save", NULL, 0, NULL);
+  if (!status) status = sl_job_meet(others, "save", NULL, 0, NULL);
   if (!status) status = write_places(s, parts);
-  if (!status) status = processes_meet(others, "saved", NULL, 0, NULL);
+  if (!status) status = sl_job_meet(others, "saved", NULL, 0, NULL);
   if (!status && first) status = sli_safetensors_end_parts(parts, path);
   if (status && first) unlink(parts);
   free(parts);
@@ -150,7 +150,7 @@ static sl_status save_together(const char *path, saving *s, processes *others) {
 }
 
 sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                       processes *others) {
+                       sl_job *others) {
   saving s = {.lowered = lowered, .rt = rt};
   s.n = sl_lowered_params(lowered, &s.params);
   s.tensors = sli_calloc((size_t)s.n, sizeof *s.tensors);
@@ -158,7 +158,7 @@ sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *
     s.tensors[i] = (sli_tensor_data){.name = s.params[i].name, .ndim = s.params[i].type.ndim,
                                      .dim = s.params[i].type.dim,
                                      .data = sl_param_data(lowered, rt, i)};
-  sl_status status = others ? save_together(path, &s, others)
+  sl_status status = sl_job_processes(others) > 1 ? save_together(path, &s, others)
                             : sli_safetensors_write_each(path, s.tensors, s.n, gather, &s);
   free(s.room.values);
   free(s.tensors);

@@ -22,7 +22,7 @@ typedef struct part {
   int64_t begun;         /* steps */
   uint64_t firings;
   uint64_t arena_bytes, resident_bytes;
-  processes_traffic traffic;
+  sli_job_traffic traffic;
   progress_look progress;
   int64_t checkpoint;    /* steps of the newest, 0: none */
 } part;
@@ -36,7 +36,7 @@ static uint64_t resident_bytes(void) {
 }
 
 static bool is_here(const job *j, int32_t device) {
-  return !j->processes || j->plan->devices[device].process == j->settings->process;
+  return j->plan->devices[device].process == j->settings->process;
 }
 
 static uint64_t arena_bytes(const job *j) {
@@ -53,7 +53,7 @@ static void answer_look(job *j, const void *data, size_t bytes, FILE *out) {
             .progress = progress_now(&j->progress),
             .checkpoint = checkpoints_newest(j->checkpoints)};
   if (gethostname(p.host, sizeof p.host - 1)) strcpy(p.host, "?");
-  if (j->processes) p.traffic = processes_count_traffic(j->processes);
+  p.traffic = sli_job_count(j->processes);
   void *look;
   size_t size = sl_runtime_look_export(j->rt, &look);
   fwrite(&p, sizeof p, 1, out);
@@ -72,7 +72,7 @@ static void add_number(cJSON *to, const char *name, double value) {
 static void add_device_names(cJSON *to, const job *j, int process) {
   cJSON *names = cJSON_AddArrayToObject(to, "devices");
   for (int32_t d = 0; d < j->plan->ndevices; d++)
-    if (!j->processes || j->plan->devices[d].process == process)
+    if (j->plan->devices[d].process == process)
       cJSON_AddItemToArray(names, cJSON_CreateString(j->plan->devices[d].name));
 }
 
@@ -90,7 +90,7 @@ static void add_bubble(cJSON *to, const job *j, const sl_look *look, int process
 }
 
 static void add_process(cJSON *to, const job *j, const sl_look *look, int process,
-                        const sli_control_blob *answer) {
+                        const sl_blob *answer) {
   cJSON *one = cJSON_CreateObject();
   cJSON_AddItemToArray(to, one);
   add_number(one, "process", process);
@@ -103,10 +103,10 @@ static void add_process(cJSON *to, const job *j, const sl_look *look, int proces
   add_number(one, "pid", (double)p.pid);
   add_number(one, "steps_begun", (double)p.begun);
   add_number(one, "firings", (double)p.firings);
-  add_bubble(one, j, look, j->processes ? process : -1);
+  add_bubble(one, j, look, control_processes(j) > 1 ? process : -1);
   add_number(one, "resident_bytes", (double)p.resident_bytes);
   add_number(one, "arena_bytes", (double)p.arena_bytes);
-  if (!j->processes) return;
+  if (control_processes(j) == 1) return;
   add_number(one, "sent_bytes", (double)p.traffic.sent_bytes);
   add_number(one, "received_bytes", (double)p.traffic.received_bytes);
   add_number(one, "control_sent", (double)p.traffic.control_sent);
@@ -221,7 +221,7 @@ static int64_t steps_done(const sl_look *look) {
 }
 
 static void add_progress(cJSON *to, const job *j, const sl_look *look,
-                         const sli_control_blob *first) {
+                         const sl_blob *first) {
   part p = {.progress = {.done = -1, .steps = j->progress.steps}};
   if (first->data) memcpy(&p, first->data, sizeof p);
   const progress_look *l = &p.progress;
@@ -240,7 +240,7 @@ static void add_progress(cJSON *to, const job *j, const sl_look *look,
   add_number(to, "left_seconds", (double)(l->steps - l->done) * l->step_seconds);
 }
 
-static void add_checkpoint(cJSON *to, const job *j, const sli_control_blob *answers, int n) {
+static void add_checkpoint(cJSON *to, const job *j, const sl_blob *answers, int n) {
   int64_t newest = 0;
   for (int i = 0; i < n; i++) {
     part p;
@@ -255,15 +255,17 @@ static void add_checkpoint(cJSON *to, const job *j, const sli_control_blob *answ
   if (newest) add_number(checkpoint, "step", (double)newest);
 }
 
-static cJSON *describe(const job *j, const sl_look *look, const sli_control_blob *answers, int n) {
+static cJSON *describe(const job *j, const sl_look *look, const sl_blob *answers, int n) {
   char hash[32];
   snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->plan->hash);
   cJSON *root = cJSON_CreateObject();
   add_number(root, "pid", getpid());
   cJSON_AddStringToObject(root, "model", j->settings->model->name);
   cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
-  if (j->cluster.starter) cJSON_AddStringToObject(root, "starter", j->cluster.starter);
-  if (j->processes) cJSON_AddStringToObject(root, "job", j->cluster.job);
+  const char *starter = sli_job_cluster(j->processes)->starter;
+  if (starter) cJSON_AddStringToObject(root, "starter", starter);
+  if (control_processes(j) > 1)
+    cJSON_AddStringToObject(root, "job", sli_job_cluster(j->processes)->job);
   cJSON_AddStringToObject(root, "plan_hash", hash);
   add_progress(root, j, look, &answers[0]);
   add_bubble(root, j, look, -1);
@@ -278,9 +280,9 @@ static cJSON *describe(const job *j, const sl_look *look, const sli_control_blob
 /* ---- the request ---------------------------------------------------------------------------- */
 
 /* An answer that is none is silence. */
-static void read_answers(sli_control_blob *answers, int n, sl_look *look) {
+static void read_answers(sl_blob *answers, int n, sl_look *look) {
   for (int i = 0; i < n; i++) {
-    sli_control_blob *a = &answers[i];
+    sl_blob *a = &answers[i];
     if (!a->data) continue;
     bool good = a->bytes > sizeof(part) && !sl_look_import(look, (char *)a->data + sizeof(part),
                                                            a->bytes - sizeof(part));
@@ -291,7 +293,7 @@ static void read_answers(sli_control_blob *answers, int n, sl_look *look) {
 }
 
 /* This process needs nobody to tell it about itself. */
-static void answer_for_self(job *j, sli_control_blob *own) {
+static void answer_for_self(job *j, sl_blob *own) {
   char *text = NULL;
   if (own->data) return;
   FILE *out = open_memstream(&text, &own->bytes);
@@ -304,7 +306,7 @@ static void answer_for_self(job *j, sli_control_blob *own) {
 sl_status request_status(control *c, job *j, const char *text, FILE *out) {
   if (*text) return sl_fail(SL_E_USAGE, "status %s: status alone is known", text);
   int n = control_processes(j);
-  sli_control_blob *answers = control_ask(c, &question_look, NULL, 0, PATIENCE_MS);
+  sl_blob *answers = control_ask(c, &question_look, NULL, 0, PATIENCE_MS);
   answer_for_self(j, &answers[j->settings->process]);
   sl_look *look = sl_look_create(j->plan);
   read_answers(answers, n, look);

@@ -72,7 +72,7 @@ const question question_quota = {"quota", answer_quota};
 /* ---- all together ------------------------------------------------------------------------- */
 
 /* A refusal is everybody's: the first one's text tells it. */
-static sl_status check_answers(const sli_control_blob *answers, int n, const char *text) {
+static sl_status check_answers(const sl_blob *answers, int n, const char *text) {
   for (int i = 0; i < n; i++) {
     const char *a = answers[i].data;
     if (!a || *a == '0') continue;
@@ -87,7 +87,7 @@ static sl_status check_answers(const sli_control_blob *answers, int n, const cha
 
 sl_status request_quota(control *c, job *j, const char *text, FILE *out) {
   int n = control_processes(j);
-  sli_control_blob *answers = control_ask(c, &question_quota, text, strlen(text), PATIENCE_MS);
+  sl_blob *answers = control_ask(c, &question_quota, text, strlen(text), PATIENCE_MS);
   sl_status status = check_answers(answers, n, text);
   if (!status && *text) fprintf(out, "%s\n", text);
   for (int i = 0; i < n && !status; i++) {

@@ -54,10 +54,10 @@ struct control {
   /* The question under way. */
   uint64_t number;
   int nanswers;
-  sli_control_blob *answers; /* [processes], NULL: none is under way */
+  sl_blob *answers; /* [processes], NULL: none is under way */
 };
 
-int control_processes(const job *j) { return j->processes ? processes_count(j->processes) : 1; }
+int control_processes(const job *j) { return sl_job_processes(j->processes); }
 
 /* ---- words ------------------------------------------------------------------------------- */
 
@@ -101,7 +101,7 @@ static heard *next_word(control *c) {
 }
 
 static void make_answer(control *c, const question *q, const void *data, size_t bytes,
-                        sli_control_blob *out) {
+                        sl_blob *out) {
   char *text = NULL;
   FILE *stream = open_memstream(&text, &out->bytes);
   SLI_CHECK(stream, "no memory for an answer");
@@ -116,12 +116,12 @@ static void answer_word(control *c, const heard *h) {
   memcpy(&a, h->data, sizeof a);
   for (size_t i = 0; i < SLI_COUNT(all); i++) {
     if (strncmp(a.word, all[i]->word, sizeof a.word)) continue;
-    sli_control_blob answer;
+    sl_blob answer;
     make_answer(c, all[i], h->data + sizeof a, h->bytes - sizeof a, &answer);
     char *data = sli_calloc(1, sizeof a + answer.bytes);
     memcpy(data, &a, sizeof a);
     memcpy(data + sizeof a, answer.data, answer.bytes);
-    processes_say(c->job->processes, h->from, "answer", data, sizeof a + answer.bytes);
+    sli_job_say(c->job->processes, h->from, "answer", data, sizeof a + answer.bytes);
     free(answer.data);
     free(data);
   }
@@ -131,7 +131,7 @@ static void keep_answer(control *c, const heard *h) {
   asked a;
   memcpy(&a, h->data, sizeof a);
   if (!c->answers || a.number != c->number || c->answers[h->from].data) return;
-  sli_control_blob *to = &c->answers[h->from];
+  sl_blob *to = &c->answers[h->from];
   to->bytes = h->bytes - sizeof a;
   to->data = sli_calloc(1, to->bytes + 1);
   memcpy(to->data, h->data + sizeof a, to->bytes);
@@ -167,19 +167,19 @@ static void ask_others(control *c, const question *q, const void *data, size_t b
   char *text = sli_calloc(1, sizeof a + bytes);
   memcpy(text, &a, sizeof a);
   if (bytes) memcpy(text + sizeof a, data, bytes);
-  processes_say(c->job->processes, -1, "ask", text, sizeof a + bytes);
+  sli_job_say(c->job->processes, -1, "ask", text, sizeof a + bytes);
   free(text);
   bool readable;
   while (c->nanswers < control_processes(c->job) && wait_for(c, -1, until_ns, &readable)) {}
 }
 
-sli_control_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
+sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
                               int ms) {
   c->nanswers = 0;
   c->answers = sli_calloc((size_t)control_processes(c->job), sizeof *c->answers);
-  if (!c->job->processes) make_answer(c, q, data, bytes, &c->answers[0]);
+  if (control_processes(c->job) == 1) make_answer(c, q, data, bytes, &c->answers[0]);
   else ask_others(c, q, data, bytes, sli_now_ns() + (uint64_t)ms * 1000000u);
-  sli_control_blob *answers = c->answers;
+  sl_blob *answers = c->answers;
   c->answers = NULL;
   return answers;
 }
@@ -277,7 +277,7 @@ sl_status control_open(job *j, control **out) {
     control_close(c);
     return sl_fail(SL_E_MEMORY, "cannot start the control thread");
   }
-  if (j->processes) processes_listen(j->processes, on_word, c);
+  sli_job_listen(j->processes, on_word, c);
   *out = c;
   return SL_OK;
 }
@@ -293,7 +293,7 @@ sl_status control_listen(control *c) {
 
 void control_close(control *c) {
   if (!c) return;
-  if (c->job->processes) processes_listen(c->job->processes, NULL, NULL);
+  sli_job_listen(c->job->processes, NULL, NULL);
   atomic_store(&c->stop, true);
   if (c->runs) {
     rouse(c);

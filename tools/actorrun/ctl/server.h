@@ -23,7 +23,7 @@ typedef struct question {
 /* Puts a question to all processes of the job and waits until they have answered, or
  * as many as have by the end of the time. [processes], each and all the caller's to
  * free(); data is NULL for one that is silent. Within a request, on control's thread. */
-sli_control_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
+sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
                               int ms);
 int control_processes(const job *j);
 

@@ -1,0 +1,82 @@
+/* What the files of a job share. */
+#ifndef SLUICE_COMM_JOB_INNER_H
+#define SLUICE_COMM_JOB_INNER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "comm/control/control.h"
+#include "comm/job/channels.h"
+#include "comm/job/job.h"
+#include "comm/net/net.h"
+
+/* The first loss; set by whoever sees it. */
+typedef struct sli_job_loss {
+  atomic_bool taken; /* somebody writes `why`: the first to know */
+  atomic_bool known; /* and it is written */
+  char why[512];
+} sli_job_loss;
+
+/* How far a stop has come; process 0, on the control plane's thread. */
+typedef struct sli_job_stop {
+  bool holding;
+  int answers;       /* processes that have said how many steps they have begun */
+  int64_t begun;     /* the most */
+} sli_job_stop;
+
+/* A word about the figures of the run, from the control plane's thread to the owner's, who
+ * waits for it. There is never more than one under way. */
+typedef struct sli_job_word {
+  pthread_mutex_t lock;  /* over all of this */
+  pthread_cond_t come;
+  bool full;
+  int from;
+  void *data;
+  size_t bytes;
+} sli_job_word;
+
+struct sl_job {
+  sli_cluster cluster;
+  int self, count;
+  int lost_ms;
+  const sl_plan *plan;
+  sli_control *control;      /* NULL: not joined, or a job of one */
+  sli_net *net;
+  sli_channels *channels;    /* NULL: no link leads from GPU to GPU, or not attached yet */
+  sl_peers peers;
+  _Atomic(sl_runtime *) rt;  /* release by attach, acquire by callbacks */
+  pthread_t watcher, mover;  /* during a run; before and after it */
+  bool moves;
+  atomic_bool run_over, mover_over, closing;
+  pthread_mutex_t listening; /* over the next two */
+  sli_job_listener *listener;
+  void *listener_ctx;
+  sli_job_word figures;
+  sli_job_stop stop;
+  sli_job_loss loss;
+  atomic_int gone;           /* process 0: others that know of the common end */
+};
+
+/* loss.c */
+/* The job is over. Any thread; the first word counts. */
+void sli_job_give_up(sl_job *job, const char *why);
+bool sli_job_is_lost(const sl_job *job);
+sl_status sli_job_fail_lost(const sl_job *job);
+
+/* planes.c */
+sl_status sli_job_open_planes(sl_job *job);
+void sli_job_close_planes(sl_job *job);
+sl_status sli_job_connect(sl_job *job); /* the data plane, to all others */
+
+/* stop.c */
+sl_status sli_job_run_watched(sl_job *job, int64_t steps);
+bool sli_stop_hear(sl_job *job, const char *word, const void *data, size_t bytes);
+
+/* gather.c */
+bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, size_t bytes);
+
+/* terms.c */
+sl_status sli_terms_meet(sl_job *job, int nterms, const sl_term *terms);
+
+#endif

@@ -1,0 +1,220 @@
+/* A job from its start to its end, as its owner's thread takes part in it. */
+#include "comm/job/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/job/inner.h"
+
+/* ---- opening and closing --------------------------------------------------------------- */
+
+/* What CUDA and NCCL read from the environment, unless the user has set it. */
+static void prepare_gpus(bool channels) {
+  /* Streams that share a queue of the hardware wait for each other; there are 8 by default. */
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (!channels) return;
+  /* All kernels are loaded at the start: to load one may mean to wait for those that run, and
+   * what a channel issued may wait for the other end, which may be loading one too. */
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("NCCL_NVLS_ENABLE", "0", 0); /* multicast, which channels of two have no use for */
+}
+
+sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options) {
+  static const sl_job_options defaults;
+  if (!options) options = &defaults;
+  sl_job *job = sli_calloc(1, sizeof *job);
+  job->cluster = *cluster;
+  job->self = cluster->process;
+  job->count = cluster->nprocesses;
+  job->lost_ms = (int)(1000 * options->lost_seconds);
+  pthread_mutex_init(&job->listening, NULL);
+  pthread_mutex_init(&job->figures.lock, NULL);
+  pthread_cond_init(&job->figures.come, NULL);
+  prepare_gpus(job->count > 1 && !options->over_host);
+  return job;
+}
+
+sl_status sl_job_open(const sl_job_options *options, sl_job **out) {
+  sli_cluster cluster;
+  sl_status status = sli_cluster_detect((const char *(*)(const char *))getenv, &cluster);
+  if (!status) *out = sli_job_create(&cluster, options);
+  return status;
+}
+
+static void *move(void *arg) {
+  sl_job *job = arg;
+  while (!atomic_load(&job->mover_over)) sli_net_wait(job->net, 100000000);
+  return NULL;
+}
+
+static void start_mover(sl_job *job) {
+  atomic_store(&job->mover_over, false);
+  job->moves = !pthread_create(&job->mover, NULL, move, job);
+}
+
+static void stop_mover(sl_job *job) {
+  if (!job->moves) return;
+  atomic_store(&job->mover_over, true);
+  sli_net_wake(job->net);
+  pthread_join(job->mover, NULL);
+  job->moves = false;
+}
+
+void sl_job_close(sl_job *job) {
+  if (!job) return;
+  atomic_store(&job->closing, true);
+  stop_mover(job);
+  sli_job_close_planes(job);
+  free(job->figures.data);
+  pthread_cond_destroy(&job->figures.come);
+  pthread_mutex_destroy(&job->figures.lock);
+  pthread_mutex_destroy(&job->listening);
+  explicit_bzero(job, sizeof *job); /* the key */
+  free(job);
+}
+
+int sl_job_process(const sl_job *job) { return job->self; }
+
+int sl_job_processes(const sl_job *job) { return job->count; }
+
+const sli_cluster *sli_job_cluster(const sl_job *job) { return &job->cluster; }
+
+/* ---- together ---------------------------------------------------------------------------- */
+
+static sl_status meet_alone(const void *data, size_t bytes, sl_blob **blobs) {
+  if (!blobs) return SL_OK;
+  *blobs = sli_calloc(1, sizeof **blobs);
+  **blobs = (sl_blob){sli_calloc(1, bytes), bytes};
+  if (bytes) memcpy((*blobs)->data, data, bytes);
+  return SL_OK;
+}
+
+static sl_blob *take_blobs(const sl_job *job, sli_control_blob *from) {
+  if (!from) return NULL;
+  sl_blob *blobs = sli_calloc((size_t)job->count, sizeof *blobs);
+  for (int i = 0; i < job->count; i++) blobs[i] = (sl_blob){from[i].data, from[i].bytes};
+  free(from);
+  return blobs;
+}
+
+sl_status sl_job_meet(sl_job *job, const char *word, const void *data, size_t bytes,
+                      sl_blob **blobs) {
+  if (!job->control) return meet_alone(data, bytes, blobs);
+  sli_control_blob *come = NULL;
+  sl_status status = sli_control_meet(job->control, word, data, bytes, blobs ? &come : NULL);
+  if (blobs) *blobs = take_blobs(job, come);
+  return status && sli_job_is_lost(job) ? sli_job_fail_lost(job) : status;
+}
+
+void sli_job_listen(sl_job *job, sli_job_listener *listener, void *ctx) {
+  pthread_mutex_lock(&job->listening);
+  job->listener = listener;
+  job->listener_ctx = ctx;
+  pthread_mutex_unlock(&job->listening);
+}
+
+void sli_job_say(sl_job *job, int process, const char *word, const void *data, size_t bytes) {
+  sli_control_say(job->control, process, word, data, bytes);
+}
+
+/* ---- joining ----------------------------------------------------------------------------- */
+
+sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nterms, const sl_term *terms) {
+  job->plan = plan;
+  if (job->count == 1) return SL_OK;
+  sl_status status = sli_job_open_planes(job);
+  if (!status) status = sli_control_join(job->control);
+  if (!status) status = sli_terms_meet(job, nterms, terms);
+  return status ? status : sli_job_connect(job);
+}
+
+const sl_peers *sl_job_peers(sl_job *job) { return job->count > 1 ? &job->peers : NULL; }
+
+static sl_status meet_at_step(sl_job *job, int64_t first_step) {
+  sl_blob *blobs = NULL;
+  sl_status status = sl_job_meet(job, "steps", &first_step, sizeof first_step, &blobs);
+  for (int i = 1; blobs && i < job->count && !status; i++)
+    if (blobs[i].bytes != blobs[0].bytes || memcmp(blobs[i].data, blobs[0].data, blobs[0].bytes))
+      status = sl_fail(SL_E_INPUT, "process %d would go on from another step than process 0: do "
+                       "all see the same checkpoints?", i);
+  for (int i = 0; blobs && i < job->count; i++) free(blobs[i].data);
+  free(blobs);
+  return status;
+}
+
+/* What a channel says, or that it broke. */
+static void on_channel_lost(void *ctx, const char *text) {
+  sl_job *job = ctx;
+  sli_job_give_up(job, text);
+  sli_control_abort(job->control, text);
+}
+
+static void say_for_channels(void *ctx, int process, const void *data, size_t bytes) {
+  sli_control_say(((sl_job *)ctx)->control, process, "channel", data, bytes);
+}
+
+/* Until all ways between GPUs are open. */
+static sl_status connect_channels(sl_job *job) {
+  bool ready = false;
+  sl_status status = SL_OK;
+  while (!status && !ready) {
+    if (sli_job_is_lost(job)) return sli_job_fail_lost(job);
+    status = sli_channels_connect(job->channels, &ready);
+    if (!ready) usleep(200);
+  }
+  return status;
+}
+
+sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step) {
+  if (!job->control) {
+    atomic_store(&job->rt, rt);
+    return SL_OK;
+  }
+  sli_channels_events events = {job, say_for_channels, on_channel_lost};
+  sl_status status = sli_channels_open(job->plan, rt, job->self, job->net, &events,
+                                       &job->channels);
+  if (status) return status;
+  atomic_store_explicit(&job->rt, rt, memory_order_release);
+  status = meet_at_step(job, first_step);
+  if (!status) status = connect_channels(job);
+  return status ? status : sl_job_meet(job, "ready", NULL, 0, NULL);
+}
+
+/* ---- running and the end ------------------------------------------------------------------- */
+
+sl_status sl_job_run(sl_job *job, int64_t steps) {
+  if (!job->control) return sl_runtime_run(job->rt, steps);
+  stop_mover(job);
+  sl_status status = sli_job_run_watched(job, steps);
+  start_mover(job);
+  return status;
+}
+
+/* Process 0, through which all words go, is the last. */
+static void leave(sl_job *job) {
+  if (job->self) sli_control_say(job->control, 0, "gone", NULL, 0);
+  for (int ms = 0; !job->self && atomic_load(&job->gone) < job->count - 1 && ms < 1000; ms++)
+    usleep(1000);
+}
+
+/* A meeting that is broken off ends before the reason is known. */
+static void await_reason(const sl_job *job) {
+  enum { PATIENCE_MS = 2000 };
+  for (int ms = 0; ms < PATIENCE_MS && !sli_job_is_lost(job); ms++) usleep(1000);
+}
+
+sl_status sl_job_end(sl_job *job, sl_status status) {
+  if (!job->control) return status;
+  if (status == SL_E_STOPPED) await_reason(job);
+  if (sli_job_is_lost(job)) return sli_job_fail_lost(job);
+  if (status) {
+    sli_control_abort(job->control, sl_detail());
+    return status;
+  }
+  atomic_store(&job->closing, true); /* from now on it is no loss if one goes */
+  status = sli_control_meet(job->control, "end", NULL, 0, NULL);
+  if (!status) leave(job);
+  return status;
+}

@@ -1,0 +1,30 @@
+/* One process of a job among the others: both planes, and what the processes do together
+ * besides running the plan. sluice/job.h is what programs see; the rest is for the tools. */
+#ifndef SLUICE_COMM_JOB_H
+#define SLUICE_COMM_JOB_H
+
+#include <sluice/job.h>
+
+#include "comm/start/cluster.h"
+
+/* As sl_job_open, of a place that has been looked up already. */
+sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options);
+
+const sli_cluster *sli_job_cluster(const sl_job *job);
+
+/* Words between processes, as sli_control_say; after sl_job_join. The listener is called on the
+ * control plane's thread, which must not wait, and returns whether the word is one of its own.
+ * NULL: no more calls once this has returned. */
+typedef bool sli_job_listener(void *ctx, int from, const char *word, const void *data,
+                              size_t bytes);
+void sli_job_listen(sl_job *job, sli_job_listener *listener, void *ctx);
+void sli_job_say(sl_job *job, int process, const char *word, const void *data, size_t bytes);
+
+/* What this process has exchanged with all others so far; 0 in a job of one. Any thread. */
+typedef struct sli_job_traffic {
+  uint64_t sent_bytes, received_bytes;     /* of the data plane */
+  uint64_t control_sent, control_received; /* messages between actors */
+} sli_job_traffic;
+sli_job_traffic sli_job_count(const sl_job *job);
+
+#endif

@@ -1,0 +1,20 @@
+/* What a job does when it is lost: the first reason is kept, and whoever waits is told. */
+#include <stdio.h>
+
+#include "comm/job/inner.h"
+
+void sli_job_give_up(sl_job *job, const char *why) {
+  if (!atomic_exchange(&job->loss.taken, true)) {
+    snprintf(job->loss.why, sizeof job->loss.why, "%s", why);
+    atomic_store(&job->loss.known, true);
+  }
+  sl_runtime *rt = atomic_load_explicit(&job->rt, memory_order_acquire);
+  if (rt) sl_runtime_abort(rt, SL_E_PEER, why);
+  pthread_mutex_lock(&job->figures.lock);
+  pthread_cond_broadcast(&job->figures.come);
+  pthread_mutex_unlock(&job->figures.lock);
+}
+
+bool sli_job_is_lost(const sl_job *job) { return atomic_load(&job->loss.known); }
+
+sl_status sli_job_fail_lost(const sl_job *job) { return sl_fail(SL_E_PEER, "%s", job->loss.why); }

@@ -1,0 +1,163 @@
+/* Both planes of a process, and what comes on them.
+ *
+ * Three threads meet here. The runtime's carrier owns the data plane while a run goes on;
+ * before and after it, the job's mover does, so that what others still fetch is brought to
+ * them. The control plane's thread passes on messages and words. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/job/inner.h"
+
+/* ---- out: the peers of a runtime --------------------------------------------------------- */
+
+static void tell(void *ctx, int process, const void *message) {
+  sli_control_send(((sl_job *)ctx)->control, process, message);
+}
+
+static bool send_data(void *ctx, int process, const void *message, const void *data, size_t bytes,
+                      uint64_t *fence) {
+  sl_job *job = ctx;
+  if (sli_channels_send(job->channels, process, message, data, fence)) return false;
+  return sli_net_send(job->net, process, message, data, bytes, fence);
+}
+
+static bool is_done(void *ctx, uint64_t fence) {
+  sl_job *job = ctx;
+  return sli_channels_own(fence) ? sli_channels_done(job->channels, fence)
+                                 : sli_net_done(job->net, fence);
+}
+
+static bool progress(void *ctx) {
+  sl_job *job = ctx;
+  bool moved = sli_net_progress(job->net);
+  return sli_channels_progress(job->channels) || moved;
+}
+
+static void wait(void *ctx, uint64_t ns) {
+  sl_job *job = ctx;
+  uint64_t patience = sli_channels_patience_ns(job->channels);
+  sli_net_wait(job->net, SLI_MIN(ns, patience));
+}
+
+static void wake(void *ctx) { sli_net_wake(((sl_job *)ctx)->net); }
+
+static uint64_t sent(void *ctx) { return sli_job_count(ctx).sent_bytes; }
+
+sli_job_traffic sli_job_count(const sl_job *job) {
+  if (!job->control) return (sli_job_traffic){0};
+  sli_control_counts control = sli_control_count(job->control);
+  sli_job_traffic all = {.control_sent = control.sent, .control_received = control.received};
+  for (int i = 0; i < job->count; i++) {
+    if (i == job->self) continue;
+    sli_net_traffic_counts one = sli_net_traffic(job->net, i);
+    all.sent_bytes += one.sent_bytes;
+    all.received_bytes += one.received_bytes;
+  }
+  sli_nccl_traffic channels = sli_channels_count(job->channels);
+  all.sent_bytes += channels.sent_bytes;
+  all.received_bytes += channels.received_bytes;
+  return all;
+}
+
+/* ---- in ------------------------------------------------------------------------------------ */
+
+static sl_runtime *runtime_of(sl_job *job) {
+  return atomic_load_explicit(&job->rt, memory_order_acquire);
+}
+
+/* What no process of this job would send. */
+static void refuse(sl_job *job, int from) {
+  char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
+  sli_control_abort(job->control, text);
+  free(text);
+}
+
+static void on_message(void *ctx, int from, const void *message) {
+  sl_job *job = ctx;
+  sl_runtime *rt = runtime_of(job);
+  if (rt && sl_runtime_deliver(rt, message)) refuse(job, from);
+}
+
+static void *on_place(void *ctx, int from, const void *message, size_t bytes) {
+  (void)from;
+  sl_runtime *rt = runtime_of(ctx);
+  return rt ? sl_runtime_place(rt, message, bytes) : NULL;
+}
+
+static void on_arrived(void *ctx, int from, const void *message, size_t bytes) {
+  sl_job *job = ctx;
+  sl_runtime *rt = runtime_of(job);
+  bool announced = false;
+  sl_status status = bytes ? SL_OK
+                           : sli_channels_hear_of(job->channels, from, message, &announced);
+  if (announced) return;
+  if (!rt || status || sl_runtime_arrived(rt, message, bytes)) refuse(job, from);
+}
+
+/* Is it a word of whoever listens? */
+static bool listener_hears(sl_job *job, int from, const char *word, const void *data,
+                           size_t bytes) {
+  pthread_mutex_lock(&job->listening);
+  bool heard = job->listener && job->listener(job->listener_ctx, from, word, data, bytes);
+  pthread_mutex_unlock(&job->listening);
+  return heard;
+}
+
+static void on_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
+  sl_job *job = ctx;
+  if (listener_hears(job, from, word, data, bytes) || sli_stop_hear(job, word, data, bytes) ||
+      sli_gather_hear(job, from, word, data, bytes))
+    return;
+  if (!strcmp(word, "gone")) atomic_fetch_add(&job->gone, 1);
+  if (!strcmp(word, "channel") && sli_channels_hear(job->channels, from, data, bytes))
+    refuse(job, from);
+}
+
+static void on_abort(void *ctx, int culprit, const char *text) {
+  (void)culprit;
+  sli_job_give_up(ctx, text);
+}
+
+static void on_lost(void *ctx, int peer, const char *why) {
+  sl_job *job = ctx;
+  if (atomic_load(&job->closing) || sli_job_is_lost(job)) return;
+  char *text = sli_format("process %d is gone: %s", peer, why);
+  sli_job_give_up(job, text);
+  sli_control_abort(job->control, text);
+  free(text);
+}
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+sl_status sli_job_open_planes(sl_job *job) {
+  const sli_cluster *c = &job->cluster;
+  sli_net_events events = {job, on_place, on_arrived, on_lost};
+  sl_status status = sli_net_open(job->self, job->count, &events, &job->net);
+  if (status) return status;
+  /* Which plan it is they compare with the other terms, when all are there. */
+  sli_control_options options = {.process = job->self, .nprocesses = job->count,
+                                 .endpoint = c->endpoint, .job = c->job, .key = c->key,
+                                 .incarnation = c->incarnation, .lost_ms = job->lost_ms,
+                                 .ctx = job, .on_message = on_message, .on_abort = on_abort,
+                                 .on_word = on_word};
+  options.address = sli_net_address(job->net, &options.address_bytes);
+  job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent};
+  return sli_control_open(&options, &job->control);
+}
+
+sl_status sli_job_connect(sl_job *job) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < job->count && !status; i++) {
+    size_t bytes;
+    if (i == job->self) continue;
+    const void *address = sli_control_address(job->control, i, &bytes);
+    status = sli_net_connect(job->net, i, address, bytes);
+  }
+  return status;
+}
+
+void sli_job_close_planes(sl_job *job) {
+  sli_control_close(job->control);
+  sli_channels_close(job->channels);
+  sli_net_close(job->net);
+}

@@ -1,0 +1,74 @@
+/* What all processes of a job must agree about, compared by name when they meet. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/job/inner.h"
+
+/* As bytes: name and value of each in turn, each with its closing 0; then the plan's hash. */
+static char *pack(const sl_job *job, int nterms, const sl_term *terms, size_t *bytes) {
+  char *text = NULL;
+  FILE *out = open_memstream(&text, bytes);
+  SLI_CHECK(out, "no memory for the terms of a job");
+  for (int i = 0; i < nterms; i++)
+    fprintf(out, "%s%c%s%c", terms[i].name, 0, terms[i].value, 0);
+  fprintf(out, "%c%016" PRIx64 "%c", 0, job->plan->hash, 0);
+  fclose(out);
+  return text;
+}
+
+/* The text at *at, and *at behind it; NULL at the end, and where a text is cut off. */
+static const char *next_text(const sl_blob *blob, size_t *at) {
+  const char *text = (const char *)blob->data + *at;
+  size_t left = blob->bytes - *at, n = left ? strnlen(text, left) : 0;
+  if (n == left) return NULL;
+  *at += n + 1;
+  return text;
+}
+
+static const char *find(const sl_blob *blob, const char *name) {
+  size_t at = 0;
+  for (const char *text; (text = next_text(blob, &at));) {
+    const char *value = next_text(blob, &at);
+    if (!value) break;
+    if (!strcmp(text, name)) return value;
+  }
+  return NULL;
+}
+
+static sl_status disagree(int process, const char *name, const char *his, const char *ours) {
+  if (!*name)
+    return sl_fail(SL_E_INPUT, "process %d runs another plan (%s) than process 0 (%s)", process,
+                   his, ours);
+  return sl_fail(SL_E_INPUT, "process %d has %s %s, process 0 has %s %s: all processes need the "
+                 "same", process, *his ? name : "no", *his ? his : name, *ours ? name : "no",
+                 *ours ? ours : name);
+}
+
+/* Every term of one is a term of the other, with the same value; one without a value is as good
+ * as none. */
+static sl_status compare(const sl_blob *blobs, int process, const sl_blob *named) {
+  size_t at = 0;
+  for (const char *name; (name = next_text(named, &at)) && next_text(named, &at);) {
+    const char *ours = find(&blobs[0], name), *his = find(&blobs[process], name);
+    ours = ours ? ours : "";
+    his = his ? his : "";
+    if (strcmp(ours, his)) return disagree(process, name, his, ours);
+  }
+  return SL_OK;
+}
+
+sl_status sli_terms_meet(sl_job *job, int nterms, const sl_term *terms) {
+  sl_blob mine, *blobs = NULL;
+  mine.data = pack(job, nterms, terms, &mine.bytes);
+  sl_status status = sl_job_meet(job, "terms", mine.data, mine.bytes, &blobs);
+  free(mine.data);
+  for (int i = 1; blobs && i < job->count && !status; i++) {
+    status = compare(blobs, i, &blobs[i]);
+    if (!status) status = compare(blobs, i, &blobs[0]);
+  }
+  for (int i = 0; blobs && i < job->count; i++) free(blobs[i].data);
+  free(blobs);
+  return status;
+}

@@ -1,0 +1,244 @@
+/* A job that programs join by the library alone: it runs more than once, and stops
+ * everywhere after the same step; figures of any length come together in process 0; who has
+ * other terms, or another plan, is refused by name; a process that fails ends the job with its
+ * own words; and a program that nobody has started in several is a job of one. */
+#include <arpa/inet.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "comm/control/control.h"
+#include "comm/job/job.h"
+#include "tests/support/processes.h"
+#include "tests/support/test.h"
+
+/* ---- jobs ------------------------------------------------------------------------------- */
+
+/* What all processes of a job know when they are forked. */
+static char endpoint[64], key[SLI_CONTROL_KEY_CHARS + 1], name[64];
+static int number; /* of the job */
+
+/* A port that stays ours: bound, and not listened at. */
+static int take_port(void) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
+        !bind(fd, (struct sockaddr *)&address, size) &&
+        !getsockname(fd, (struct sockaddr *)&address, &size), "a port");
+  snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
+  return fd;
+}
+
+static void run_job(int n, void (*main)(process *p)) {
+  int port = take_port();
+  sli_control_make_key(key);
+  snprintf(name, sizeof name, "test-%d-%d", (int)getpid(), number++);
+  CHECK(processes_run(n, main), "job %d", number);
+  close(port);
+}
+
+static sl_job *open_job(const process *p) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", p->self);
+  setenv("SLUICE_PROCESS", text, 1);
+  snprintf(text, sizeof text, "%d", p->n);
+  setenv("SLUICE_PROCESSES", text, 1);
+  setenv("SLUICE_ENDPOINT", endpoint, 1);
+  setenv("SLUICE_JOB", name, 1);
+  setenv("SLUICE_KEY", key, 1);
+  sl_job *job = NULL;
+  CHECK(!sl_job_open(NULL, &job), "%s", sl_detail());
+  CHECK(sl_job_process(job) == p->self && sl_job_processes(job) == p->n, "its place");
+  return job;
+}
+
+/* On a device of each process an actor that has nothing to do, `ticks` times a step. */
+static sl_plan *make_plan(int nprocesses, int ticks) {
+  sl_plan *plan = sl_plan_create(ticks, 1);
+  for (int i = 0; i < nprocesses; i++) {
+    sl_device device = {.name = "null", .kind = "null", .process = i};
+    sl_queue queue = {.name = "null", .ops = &sl_queue_null, .run_ahead = 1};
+    sl_actor actor = {.name = "source", .stage = SL_NONE, .chunk = SL_NONE,
+                      .firings_per_step = ticks, .source = true};
+    queue.device = sl_plan_add_device(plan, device);
+    actor.queue = sl_plan_add_queue(plan, queue);
+    actor.ticks = sl_plan_map_each(plan);
+    sl_plan_add_actor(plan, actor);
+  }
+  CHECK(!sl_plan_finish(plan), "%s", sl_detail());
+  return plan;
+}
+
+static sl_runtime *make_runtime(sl_job *job, const sl_plan *plan, size_t records) {
+  sl_runtime *rt = NULL;
+  sl_runtime_options options = {.peers = sl_job_peers(job), .process = sl_job_process(job),
+                                .no_data = true, .trace_records = records};
+  CHECK(!sl_runtime_create(plan, &options, &rt), "%s", sl_detail());
+  return rt;
+}
+
+/* ---- claims ------------------------------------------------------------------------------ */
+
+static void runs_twice(process *p) {
+  sl_job *job = open_job(p);
+  sl_plan *plan = make_plan(p->n, 10);
+  CHECK(!sl_job_join(job, plan, 0, NULL), "%s", sl_detail());
+  sl_runtime *rt = make_runtime(job, plan, 0);
+  sl_blob *blobs;
+  CHECK(!sl_job_attach(job, rt, 0), "%s", sl_detail());
+  CHECK(!sl_job_run(job, 5) && !sl_job_run(job, 7), "%s", sl_detail());
+  CHECK(sl_runtime_steps(rt) == 12, "%lld steps", (long long)sl_runtime_steps(rt));
+  CHECK(!sl_job_meet(job, "mine", &p->self, sizeof p->self, &blobs), "%s", sl_detail());
+  CHECK(!blobs == (p->self > 0), "what is brought is process 0's");
+  for (int i = 0; blobs && i < p->n; i++) {
+    CHECK(blobs[i].bytes == sizeof i && !memcmp(blobs[i].data, &i, sizeof i), "blob %d", i);
+    free(blobs[i].data);
+  }
+  free(blobs);
+  CHECK(!sl_job_gather(job, 0) && !sl_job_gather(job, 0), "%s", sl_detail());
+  CHECK(!sl_job_end(job, SL_OK), "%s", sl_detail());
+  sl_job_close(job);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
+/* Far more than a meeting can bring. */
+static void long_figures_are_gathered(process *p) {
+  enum { TICKS = 1 << 16, STEPS = 34 };
+  sl_job *job = open_job(p);
+  sl_plan *plan = make_plan(p->n, TICKS);
+  CHECK(!sl_job_join(job, plan, 0, NULL), "%s", sl_detail());
+  sl_runtime *rt = make_runtime(job, plan, (size_t)1 << 22);
+  CHECK(!sl_job_attach(job, rt, 0) && !sl_job_run(job, STEPS), "%s", sl_detail());
+  CHECK(!sl_job_gather(job, 0), "%s", sl_detail());
+  sl_trace_record *records;
+  uint64_t dropped, all = (uint64_t)TICKS * STEPS * (uint64_t)(p->self ? 1 : p->n);
+  size_t n = sl_runtime_trace(rt, &records, &dropped);
+  CHECK(n == all && !dropped, "%zu records, %llu dropped", n, (unsigned long long)dropped);
+  CHECK(sl_runtime_count(rt).firings == all, "firings add up");
+  free(records);
+  CHECK(!sl_job_end(job, SL_OK), "%s", sl_detail());
+  sl_job_close(job);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
+static void stops_at_one_step(process *p) {
+  sl_job *job = open_job(p);
+  sl_plan *plan = make_plan(p->n, 10);
+  CHECK(!sl_job_join(job, plan, 0, NULL), "%s", sl_detail());
+  sl_runtime *rt = make_runtime(job, plan, 0);
+  CHECK(!sl_job_attach(job, rt, 0), "%s", sl_detail());
+  if (p->self == 1) sl_runtime_stop(rt);
+  CHECK(sl_job_run(job, 1000000000) == SL_E_STOPPED, "%s", sl_detail());
+  int64_t steps = sl_runtime_steps(rt);
+  sl_blob *blobs;
+  CHECK(!sl_job_meet(job, "steps", &steps, sizeof steps, &blobs), "%s", sl_detail());
+  for (int i = 0; blobs && i < p->n; i++) {
+    CHECK(!memcmp(blobs[i].data, &steps, sizeof steps), "process %d ends elsewhere", i);
+    free(blobs[i].data);
+  }
+  free(blobs);
+  CHECK(!sl_job_end(job, SL_OK), "%s", sl_detail());
+  sl_job_close(job);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
+/* All are told the same, by name and with both values. */
+static void check_refused(process *p, int nterms, const sl_term *terms, int ticks,
+                          const char *text) {
+  sl_job *job = open_job(p);
+  sl_plan *plan = make_plan(p->n, ticks);
+  sl_status status = sl_job_end(job, sl_job_join(job, plan, nterms, terms));
+  CHECK(status && strstr(sl_detail(), text), "process %d: %d, %s", p->self, status, sl_detail());
+  CHECK(p->self || status == SL_E_INPUT, "an input is wrong");
+  sl_job_close(job);
+  sl_plan_destroy(plan);
+}
+
+static void other_values_are_refused(process *p) {
+  sl_term terms[] = {{"--data", "a.txt"}, {"--seed", p->self == 2 ? "7" : "1"}};
+  check_refused(p, 2, terms, 10, "process 2 has --seed 7, process 0 has --seed 1");
+}
+
+static void a_missing_term_is_refused(process *p) {
+  sl_term terms[] = {{"--seed", "1"}, {"--save", "w"}};
+  check_refused(p, p->self == 1 ? 1 : 2, terms, 10,
+                "process 1 has no --save, process 0 has --save w");
+}
+
+static void one_more_term_is_refused(process *p) {
+  sl_term terms[] = {{"--seed", "1"}, {"--save", "w"}};
+  check_refused(p, p->self == 1 ? 2 : 1, terms, 10,
+                "process 1 has --save w, process 0 has no --save");
+}
+
+static void another_plan_is_refused(process *p) {
+  check_refused(p, 0, NULL, p->self == 1 ? 11 : 10, "process 1 runs another plan (");
+}
+
+static void too_much_for_a_meeting_is_refused(process *p) {
+  sl_job *job = open_job(p);
+  sl_plan *plan = make_plan(p->n, 10);
+  CHECK(!sl_job_join(job, plan, 0, NULL), "%s", sl_detail());
+  size_t bytes = ((size_t)64 << 20) + 1;
+  char *much = sli_calloc(1, bytes);
+  CHECK(sl_job_meet(job, "much", much, bytes, NULL) == SL_E_USAGE, "%s", sl_detail());
+  free(much);
+  CHECK(!sl_job_end(job, SL_OK), "%s", sl_detail());
+  sl_job_close(job);
+  sl_plan_destroy(plan);
+}
+
+static void a_failure_ends_the_job(process *p) {
+  sl_job *job = open_job(p);
+  sl_plan *plan = make_plan(p->n, 10);
+  CHECK(!sl_job_join(job, plan, 0, NULL), "%s", sl_detail());
+  sl_runtime *rt = make_runtime(job, plan, 0);
+  sl_status status = sl_job_attach(job, rt, 0);
+  CHECK(!status, "%s", sl_detail());
+  if (p->self == 1) status = sl_fail(SL_E_IO, "the disk of this one is full");
+  else status = sl_job_gather(job, 0); /* waits for who will not come */
+  status = sl_job_end(job, status);
+  CHECK(status == (p->self == 1 ? SL_E_IO : SL_E_PEER) && strstr(sl_detail(), "is full"),
+        "process %d: %s", p->self, sl_detail());
+  sl_job_close(job);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
+static void a_program_alone_is_a_job(void) {
+  sl_job *job = NULL;
+  sl_blob *blobs;
+  CHECK(!sl_job_open(NULL, &job), "%s", sl_detail());
+  CHECK(sl_job_process(job) == 0 && sl_job_processes(job) == 1, "one of one");
+  sl_plan *plan = make_plan(1, 10);
+  CHECK(!sl_job_join(job, plan, 1, &(sl_term){"--seed", "1"}), "%s", sl_detail());
+  sl_runtime *rt = make_runtime(job, plan, 0);
+  CHECK(!sl_job_peers(job) && !sl_job_attach(job, rt, 0), "nobody else");
+  CHECK(!sl_job_run(job, 3) && !sl_job_gather(job, 0), "%s", sl_detail());
+  CHECK(!sl_job_meet(job, "here", "me", 2, &blobs) && blobs[0].bytes == 2, "%s", sl_detail());
+  free(blobs[0].data);
+  free(blobs);
+  CHECK(sl_runtime_steps(rt) == 3 && !sl_job_end(job, SL_OK), "%s", sl_detail());
+  sl_job_close(job);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
+int main(void) {
+  run_job(3, runs_twice);
+  run_job(2, long_figures_are_gathered);
+  run_job(3, stops_at_one_step);
+  run_job(3, other_values_are_refused);
+  run_job(2, a_missing_term_is_refused);
+  run_job(2, one_more_term_is_refused);
+  run_job(2, another_plan_is_refused);
+  run_job(2, too_much_for_a_meeting_is_refused);
+  run_job(3, a_failure_ends_the_job);
+  a_program_alone_is_a_job();
+  return 0;
+}
