@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+enum { PAGE = 2 << 20 }; /* a large one */
+
 static sl_status refuse(size_t bytes, const char *where) {
   char text[32];
   return sl_fail(SL_E_MEMORY, "no %s of memory%s: %s", sli_format_bytes(text, (double)bytes), where,
@@ -23,9 +25,16 @@ static sl_status host_create(int device, size_t bytes, void **memory) {
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                   -1, 0);
   if (at == MAP_FAILED) return refuse(bytes, "");
-  madvise(at, bytes, MADV_HUGEPAGE);
   *memory = at;
   return SL_OK;
+}
+
+/* Whole pages of it only: a large one that reached out of it would take memory that nobody
+ * planned. */
+static void host_use(void *part, size_t bytes) {
+  uintptr_t begin = ((uintptr_t)part + PAGE - 1) / PAGE * PAGE;
+  uintptr_t end = ((uintptr_t)part + bytes) / PAGE * PAGE;
+  if (begin < end) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
 static void host_destroy(void *memory, size_t bytes) {
@@ -58,6 +67,7 @@ static sl_status disk_create(int device, size_t bytes, void **memory) {
 }
 
 const sl_memory_ops sl_memory_host = {
-    .name = "host", .create = host_create, .destroy = host_destroy, .copy = host_copy};
+    .name = "host", .create = host_create, .use = host_use, .destroy = host_destroy,
+    .copy = host_copy};
 const sl_memory_ops sl_memory_disk = {
     .name = "disk", .create = disk_create, .destroy = host_destroy, .copy = host_copy};

@@ -1,16 +1,90 @@
+/* Programs made ready: what calls keep, and the scratch they need. */
 #include <sluice/program.h>
+
+#include <pthread.h>
+#include <stdlib.h>
 
 #include "base/base.h"
 #include "kernels/bind.h"
 
-#include <stdlib.h>
+/* ---- states that calls of a device share (sl_op.keeps) ------------------------------- */
+
+typedef struct shared {
+  struct shared *next;
+  int32_t device;
+  sli_prepare *prepare; /* of the CPU or of a GPU */
+  size_t (*keeps)(const sl_call *call, uint64_t *which);
+  uint64_t which;
+  void *state;
+  int users;
+} shared;
+
+static shared *all_shared; /* of the process; with its members, under the lock */
+static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
+
+static shared *find_shared(const shared *wanted) {
+  shared *s = all_shared;
+  while (s && (s->device != wanted->device || s->prepare != wanted->prepare ||
+               s->keeps != wanted->keeps || s->which != wanted->which))
+    s = s->next;
+  return s;
+}
+
+static sl_status share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state) {
+  shared wanted = {.device = device, .prepare = prepare, .keeps = call->op->keeps};
+  wanted.keeps(call, &wanted.which);
+  shared *s = find_shared(&wanted);
+  if (!s) {
+    sl_status status = prepare(call, &wanted.state);
+    if (status) return status;
+    s = sli_calloc(1, sizeof *s);
+    *s = wanted;
+    s->next = all_shared;
+    all_shared = s;
+  }
+  s->users++;
+  *state = s->state;
+  return SL_OK;
+}
+
+/* Was that its last user? */
+static bool leave(const void *state) {
+  shared **at = &all_shared, *s;
+  while ((*at)->state != state) at = &(*at)->next;
+  s = *at;
+  if (--s->users) return false;
+  *at = s->next;
+  free(s);
+  return true;
+}
+
+sl_status sli_state_prepare(const sl_call *call, int32_t device, sli_prepare *prepare,
+                            void **state) {
+  if (!call->op->keeps) return prepare(call, state);
+  pthread_mutex_lock(&sharing);
+  sl_status status = share(call, device, prepare, state);
+  pthread_mutex_unlock(&sharing);
+  return status;
+}
+
+void sli_state_release(const sl_op *op, void (*release)(void *state), void *state) {
+  if (op->keeps) {
+    pthread_mutex_lock(&sharing);
+    bool last = leave(state);
+    pthread_mutex_unlock(&sharing);
+    if (!last) return;
+  }
+  if (release) release(state);
+}
+
+/* ---- programs ---------------------------------------------------------------------- */
 
 sl_status sl_program_prepare(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
     if (!c->op->prepare || c->state) continue;
     sl_call call = sli_call_shape(c);
-    sl_status status = c->op->prepare(&call, &c->state);
+    sl_status status = sli_state_prepare(&call, program->device, c->op->prepare, &c->state);
     if (status) return status;
   }
   return SL_OK;
@@ -19,7 +93,7 @@ sl_status sl_program_prepare(sl_program *program) {
 void sl_program_release(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
-    if (c->state && c->op->release) c->op->release(c->state);
+    if (c->state) sli_state_release(c->op, c->op->release, c->state);
     c->state = NULL;
   }
 }

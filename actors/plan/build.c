@@ -268,7 +268,8 @@ static void lay_out(sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++)
     for (int s = 0; s < SL_SPACE_COUNT; s++) {
       sl_room *room = &plan->devices[d].room[s];
-      room->arena_bytes = room->reserve_bytes = sli_align(room->workspace_bytes);
+      room->reserve_bytes = sli_align(room->workspace_bytes);
+      room->arena_bytes = room->reserve_bytes + room->kept_bytes;
     }
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
@@ -294,7 +295,8 @@ static void lay_out(sl_plan *plan) {
 
 size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_memory memory) {
   const sl_room *room = &plan->devices[device].room[space];
-  size_t sum = memory == SL_MEMORY_WORKSPACE ? sli_align(room->workspace_bytes) : 0;
+  size_t sum = 0;
+  if (memory == SL_MEMORY_WORKSPACE) sum = sli_align(room->workspace_bytes) + room->kept_bytes;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
     if (r->device == device && r->space == space && r->memory == memory && !sli_memory_of(r))
@@ -354,6 +356,7 @@ sl_status sl_plan_finish(sl_plan *plan) {
   if (!status) status = check_orders(plan);
   if (status) return status;
   count_processes(plan);
+  sli_plan_keep(plan);
   lay_out(plan);
   plan->hash = sli_plan_hash(plan);
   return check_budgets(plan);

@@ -49,6 +49,9 @@ static inline int32_t sli_memory_of(const sl_register *r) {
  * (plan_check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);
 
+/* Derives what devices keep for their calls, and whose programs are. */
+void sli_plan_keep(sl_plan *plan);
+
 /* Of all fields by which a run could differ; of a plan whose ends are derived. */
 uint64_t sli_plan_hash(const sl_plan *plan);
 

@@ -65,6 +65,7 @@ static void print_rooms(const sl_device *d, FILE *out) {
     if (s != SL_SPACE_DEVICE && !room->arena_bytes) continue;
     if (s != SL_SPACE_DEVICE) fprintf(out, " %s", sl_space_name((sl_space)s));
     fprintf(out, " arena %zu workspace %zu", room->arena_bytes, room->workspace_bytes);
+    if (room->kept_bytes) fprintf(out, " kept %zu", room->kept_bytes);
   }
   fputc('\n', out);
 }

@@ -16,6 +16,24 @@ static void touch_initial(const sl_runtime *rt, int32_t device, sl_space space, 
   }
 }
 
+/* Names the parts that will be used, in stretches that are as long as can be: between them lie
+ * the slots that registers may only be given while the run goes on. */
+static void use_planned(const sl_runtime *rt, int32_t device, sl_space space, char *arena) {
+  const sl_room *room = &rt->plan->devices[device].room[space];
+  void (*use)(void *, size_t) = sli_room_memory(&rt->plan->devices[device], space)->use;
+  size_t begin = 0, end = 0, workspace = sli_align(room->workspace_bytes);
+  if (!use) return;
+  for (int32_t i = 0; i < rt->plan->nregs; i++) {
+    const sl_register *r = &rt->plan->regs[i];
+    if (r->device != device || r->space != space || sli_memory_of(r)) continue;
+    if (r->offset != end) use(arena + begin, end - begin), begin = r->offset;
+    end = r->offset + (size_t)r->quota * r->slot_stride;
+  }
+  bool joined = end == room->reserve_bytes - workspace;
+  if (!joined) use(arena + begin, end - begin), begin = room->reserve_bytes - workspace;
+  use(arena + begin, room->reserve_bytes - begin);
+}
+
 static sl_status create(sl_runtime *rt, int32_t device, sl_space space) {
   const sl_device *d = &rt->plan->devices[device];
   size_t bytes = d->room[space].reserve_bytes;
@@ -30,6 +48,7 @@ static sl_status create(sl_runtime *rt, int32_t device, sl_space space) {
     return status;
   }
   rt->devices[device].arenas[space] = arena;
+  use_planned(rt, device, space, arena);
   if (!memory->fixed) touch_initial(rt, device, space, arena);
   return SL_OK;
 }

@@ -264,7 +264,7 @@ static void put_plan(image *im, const sl_plan *plan, const sl_runtime *rt) {
     const sl_device *d = &plan->devices[i];
     struct device_item item = {.name = put_text(im, d->name), .kind = put_text(im, d->kind),
                                .threads = d->threads,
-                               .workspace_bytes = d->room[SL_SPACE_DEVICE].workspace_bytes};
+                               .workspace_bytes = sl_plan_memory(plan, i, SL_MEMORY_WORKSPACE)};
     PUT(im, DEVICES, item);
   }
   put_queues(im, plan);

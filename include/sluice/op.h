@@ -276,6 +276,11 @@ typedef struct sl_op {
   sl_status (*prepare)(const sl_call *call, void **state);
   void (*release)(void *state);
 
+  /* NULL, or: how many bytes a state takes that is worth planning (a table), and a number that
+   * tells it from others: calls of one device whose rows have this very function and which
+   * get the same number share one state. From types and attrs, as prepare(). */
+  size_t (*keeps)(const sl_call *call, uint64_t *which);
+
   /* The kernels. May not block, allocate or fail; results must not depend on
    * the team's size. NULL where the device kind has none. */
   void (*cpu)(const sl_call *call);

@@ -167,8 +167,10 @@ typedef struct sl_queue {
 typedef struct sl_room {
   const sl_memory_ops *memory; /* NULL: the host's, or on disk a file's */
   size_t workspace_bytes; /* largest program's; at the end of the reserve */
-  size_t arena_bytes;   /* registers and workspace; derived by sl_plan_finish */
-  size_t reserve_bytes; /* the same with every register at quota_most: address space, of
+  size_t kept_bytes;    /* what calls keep from firing to firing (sl_op.keeps), beside the
+                           arena; derived by sl_plan_finish */
+  size_t arena_bytes;   /* registers, workspace and what calls keep; derived */
+  size_t reserve_bytes; /* registers, each at quota_most, and workspace: address space, of
                            which only what is in use takes memory; derived */
 } sl_room;
 
@@ -186,7 +188,7 @@ typedef struct sl_device {
   sl_room room[SL_SPACE_COUNT];
 } sl_device;
 
-/* Bytes of a device's own memory that its registers and workspace take. */
+/* Bytes that are planned of a device's own memory. */
 static inline size_t sl_device_bytes(const sl_device *device) {
   return device->room[SL_SPACE_DEVICE].arena_bytes;
 }

@@ -54,6 +54,8 @@ typedef struct sl_program {
   int nbases; /* how many bases its places refer to; the last one is the workspace */
   int nvariants;           /* the same calls with other shapes; 0: 1 */
   const sl_program_piece *pieces; /* by tick.piece; NULL: sequences are not cut */
+  int32_t device;          /* of the plan, whose calls share what they keep (sl_op.keeps); set
+                              by sl_plan_finish */
   void *state; /* of the kind of queue that prepared it; NULL: none */
 } sl_program;
 
@@ -83,6 +85,8 @@ typedef struct sl_memory_ops {
   bool far;   /* the host does not reach it by address: only copy() does */
   /* In one piece, zeroed, on a device of that number or for it; near the calling thread. */
   sl_status (*create)(int device, size_t bytes, void **memory);
+  /* NULL, or: this part of it will all be used, so it may be taken in large pages. */
+  void (*use)(void *part, size_t bytes);
   void (*destroy)(void *memory, size_t bytes);
   /* Between this memory and the host's, or within it, and waits. */
   sl_status (*copy)(void *to, const void *from, size_t bytes);

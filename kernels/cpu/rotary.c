@@ -1,7 +1,9 @@
-/* Rows of rotary positions. The table of angles is the calls' state. */
+/* Rows of rotary positions. The table of angles is the state of all calls of a device that turn
+ * by the same. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
 
@@ -28,21 +30,42 @@ static int rotary_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 
 SLI_COST(rotary_cost, 0, 1, 3)
 
-static sl_status rotary_prepare(const sl_call *call, void **state) {
+/* The angles by which calls turn, and so the table they share. */
+typedef struct turning {
+  int64_t positions, pairs;
+  double theta;
+} turning;
+
+static turning turning_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
-  int64_t positions = call->attrs->first + length;
-  int64_t pairs = x->dim[2] / call->attrs->heads / 2;
-  size_t count = (size_t)(positions * pairs);
-  sli_rotary *r = malloc(sizeof *r + 2 * count * sizeof(float));
+  const sl_attrs *a = call->attrs;
+  return (turning){.positions = a->first + (a->length ? a->length : x->dim[1]),
+                   .pairs = x->dim[2] / a->heads / 2,
+                   .theta = a->theta > 0 ? (double)a->theta : 10000.0};
+}
+
+static size_t table_bytes(const turning *t) {
+  return sizeof(sli_rotary) + 2 * (size_t)(t->positions * t->pairs) * sizeof(float);
+}
+
+static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
+  turning t = turning_of(call);
+  *which = sli_hash_word(SLI_HASH_SEED, (uint64_t)t.positions);
+  *which = sli_hash_real(sli_hash_word(*which, (uint64_t)t.pairs), t.theta);
+  return table_bytes(&t);
+}
+
+static sl_status rotary_prepare(const sl_call *call, void **state) {
+  turning by = turning_of(call);
+  size_t count = (size_t)(by.positions * by.pairs);
+  sli_rotary *r = malloc(table_bytes(&by));
   if (!r) return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
-  *r = (sli_rotary){positions, pairs, (float *)(r + 1), (float *)(r + 1) + count};
-  double theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
-  for (int64_t t = 0; t < positions; t++)
-    for (int64_t j = 0; j < pairs; j++) {
-      double angle = (double)t * pow(theta, -(double)j / (double)pairs);
-      r->cos[t * pairs + j] = (float)cos(angle);
-      r->sin[t * pairs + j] = (float)sin(angle);
+  *r = (sli_rotary){by.positions, by.pairs, (float *)(r + 1), (float *)(r + 1) + count};
+  for (int64_t t = 0; t < by.positions; t++)
+    for (int64_t j = 0; j < by.pairs; j++) {
+      double angle = (double)t * pow(by.theta, -(double)j / (double)by.pairs);
+      r->cos[t * by.pairs + j] = (float)cos(angle);
+      r->sin[t * by.pairs + j] = (float)sin(angle);
     }
   *state = r;
   return SL_OK;
@@ -61,7 +84,7 @@ const sl_op sl_op_rotary = {
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_POSITIONS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,
-    .prepare = rotary_prepare, .release = free, .cpu = rotary_cpu,
+    .prepare = rotary_prepare, .release = free, .keeps = rotary_keeps, .cpu = rotary_cpu,
     .signatures = rotary_signatures,
     .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -72,5 +95,5 @@ const sl_op sl_op_rotary_b = {
     .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,
-    .prepare = rotary_prepare, .release = free, .cpu = rotary_b_cpu,
+    .prepare = rotary_prepare, .release = free, .keeps = rotary_keeps, .cpu = rotary_b_cpu,
 };

@@ -1,5 +1,4 @@
 /* Positions: the table that is added, its gradient, and rotary ones. */
-#include <pthread.h>
 #include <stdlib.h>
 
 #include <sluice/cuda.h>
@@ -124,85 +123,45 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
 
 namespace {
 
-/* All calls of a device that turn by the same angles have one table. */
-struct table {
-  angles a; /* first: a call's state is a table */
-  table *next;
-  int device, users;
-  int64_t positions;
-  double theta;
-};
-
-table *tables; /* under the lock */
-pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-
-void fill_angles(const table *t, float *cosines, float *sines) {
-  for (int64_t j = 0; j < t->a.pairs; j++) {
-    double frequency = pow(t->theta, -(double)j / (double)t->a.pairs);
-    for (int64_t p = 0; p < t->positions; p++) {
-      cosines[p * t->a.pairs + j] = (float)cos((double)p * frequency);
-      sines[p * t->a.pairs + j] = (float)sin((double)p * frequency);
+void fill_angles(int64_t positions, int64_t pairs, double theta, float *cosines, float *sines) {
+  for (int64_t j = 0; j < pairs; j++) {
+    double frequency = pow(theta, -(double)j / (double)pairs);
+    for (int64_t p = 0; p < positions; p++) {
+      cosines[p * pairs + j] = (float)cos((double)p * frequency);
+      sines[p * pairs + j] = (float)sin((double)p * frequency);
     }
   }
 }
 
-sl_status make_table(const table *wanted) {
-  size_t count = (size_t)(wanted->positions * wanted->a.pairs);
-  table *t = (table *)malloc(sizeof *t);
-  float *host = (float *)malloc(2 * count * sizeof *host);
-  if (t) *t = *wanted;
-  if (!t || !host || cudaMalloc((void **)&t->a.cos, 2 * count * sizeof *host)) {
-    free(t);
-    free(host);
-    return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
-  }
-  t->a.sin = t->a.cos + count;
-  t->next = tables;
-  tables = t;
-  fill_angles(t, host, host + count);
-  sl_status status = sl_cuda_copy(t->a.cos, host, 2 * count * sizeof *host);
-  free(host);
-  return status;
-}
-
-table *find_table(const table *wanted) {
-  table *t = tables;
-  while (t && (t->device != wanted->device || t->a.pairs != wanted->a.pairs ||
-               t->positions != wanted->positions || t->theta != wanted->theta))
-    t = t->next;
-  return t;
-}
-
 } // namespace
+
+void sli_cuda_rotary_release(void *state) {
+  angles *a = (angles *)state;
+  if (a) cudaFree(a->cos);
+  free(a);
+}
 
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
   int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
-  table wanted = {};
-  cudaGetDevice(&wanted.device);
-  wanted.a.pairs = x->dim[2] / call->attrs->heads / 2;
-  wanted.positions = call->attrs->first + length;
-  wanted.theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
-  pthread_mutex_lock(&keeping);
-  sl_status status = find_table(&wanted) ? SL_OK : make_table(&wanted);
-  table *found = find_table(&wanted);
-  if (found) found->users++;
-  pthread_mutex_unlock(&keeping);
-  *state = found;
-  return status;
-}
-
-void sli_cuda_rotary_release(void *state) {
-  table *t = (table *)state, **at = &tables;
-  if (!t) return;
-  pthread_mutex_lock(&keeping);
-  if (!--t->users) {
-    while (*at != t) at = &(*at)->next;
-    *at = t->next;
-    cudaFree(t->a.cos);
-    free(t);
+  int64_t positions = call->attrs->first + length, pairs = x->dim[2] / call->attrs->heads / 2;
+  size_t count = (size_t)(positions * pairs), bytes = 2 * count * sizeof(float);
+  angles *a = (angles *)malloc(sizeof *a);
+  float *host = (float *)malloc(bytes);
+  if (!a || !host || cudaMalloc((void **)&a->cos, bytes)) {
+    free(a);
+    free(host);
+    return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
   }
-  pthread_mutex_unlock(&keeping);
+  a->sin = a->cos + count;
+  a->pairs = pairs;
+  fill_angles(positions, pairs, call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0, host,
+              host + count);
+  sl_status status = sl_cuda_copy(a->cos, host, bytes);
+  free(host);
+  if (status) sli_cuda_rotary_release(a);
+  else *state = a;
+  return status;
 }
 
 void sli_cuda_rotary(const sl_call *call, void *stream) { turn_all(call, stream, 1); }

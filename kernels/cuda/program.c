@@ -14,7 +14,7 @@
 #include "kernels/cuda/rows.h"
 
 /* What c->state points to. */
-static sl_status make_state(const sl_program_call *c, sli_cuda_call *made) {
+static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call *made) {
   sl_call call = sli_call_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
   if (!row && !c->op->cuda)
@@ -22,17 +22,17 @@ static sl_status make_state(const sl_program_call *c, sli_cuda_call *made) {
                    c->op->name);
   *made = (sli_cuda_call){.launch = row ? row->launch : c->op->cuda,
                           .release = row ? row->release : c->op->release};
-  sl_status (*prepare)(const sl_call *, void **) = row ? row->prepare : c->op->prepare;
-  return prepare ? prepare(&call, &made->state) : SL_OK;
+  sli_prepare *prepare = row ? row->prepare : c->op->prepare;
+  return prepare ? sli_state_prepare(&call, device, prepare, &made->state) : SL_OK;
 }
 
-static sl_status prepare_calls(sl_program *program) {
+static sl_status prepare_calls(sl_program *program, int device) {
   sl_status status = SL_OK;
   for (int i = 0; i < sli_program_call_count(program) && !status; i++) {
     sl_program_call *c = &program->calls[i];
     if (c->state) continue;
     sli_cuda_call made = {0};
-    status = make_state(c, &made);
+    status = make_state(c, device, &made);
     if (status) break;
     sli_cuda_call *kept = sli_calloc(1, sizeof *kept);
     *kept = made;
@@ -60,7 +60,7 @@ static void make_steps(sl_program *program) {
 sl_status sli_cuda_program_prepare(sl_program *program, int device) {
   if (program->state) return SL_OK;
   sl_status status = sli_cuda_use(device);
-  if (!status) status = prepare_calls(program);
+  if (!status) status = prepare_calls(program, device);
   if (!status) make_steps(program);
   return status;
 }
@@ -80,7 +80,7 @@ void sli_cuda_program_release(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
     sli_cuda_call *made = c->state;
-    if (made && made->release) made->release(made->state);
+    if (made && made->state) sli_state_release(c->op, made->release, made->state);
     free(made);
     c->state = NULL;
   }

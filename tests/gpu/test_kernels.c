@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/math.h"
+#include "kernels/cuda/program.h"
 #include "kernels/cuda/rows.h"
 #include "tests/gpu/device_call.h"
 
@@ -662,16 +663,21 @@ static void check_every_row_is_there(void) {
 
 /* A model has many calls that turn by the same angles, and one table of them. */
 static void check_angles_are_shared(void) {
-  const sli_cuda_row *rows[] = {sli_cuda_row_find(&sl_op_rotary), sli_cuda_row_find(&sl_op_rotary_b)};
+  const sl_op *const ops[] = {&sl_op_rotary, &sl_op_rotary_b, &sl_op_rotary};
   const sl_type x = F32(2, 5, 32);
-  const sl_attrs attrs[] = {{.heads = 2}, {.heads = 2}, {.heads = 4}};
-  void *states[3];
-  for (int i = 0; i < 3; i++) {
-    sl_call call = {.attrs = &attrs[i], .nin = 1, .nout = 1, .in_type = &x, .out_type = &x};
-    CHECK(!rows[i % 2]->prepare(&call, &states[i]), "angles: %s", sl_detail());
-  }
-  CHECK(states[0] == states[1] && states[0] != states[2], "there is one table for the same angles");
-  for (int i = 0; i < 3; i++) rows[0]->release(states[i]);
+  const int heads[] = {2, 2, 4};
+  const sl_place place = {0, 0};
+  sl_program_call calls[3] = {0};
+  for (int i = 0; i < 3; i++)
+    calls[i] = (sl_program_call){.op = ops[i], .attrs = {.heads = heads[i]}, .nin = 1, .nout = 1,
+                                 .in_type = &x, .out_type = &x, .in = &place, .out = &place};
+  sl_program program = {.ncalls = 3, .calls = calls, .nbases = 1};
+  CHECK(!sl_queue_cuda.prepare(&program, 0), "angles: %s", sl_detail());
+  const sli_cuda_call *made[3];
+  for (int i = 0; i < 3; i++) made[i] = calls[i].state;
+  CHECK(made[0]->state == made[1]->state && made[0]->state != made[2]->state,
+        "there is one table for the same angles");
+  sl_queue_cuda.release(&program);
 }
 
 int main(int argc, char **argv) {
