@@ -30,15 +30,12 @@ static sl_status check_options(const sli_control_options *o) {
   for (const char *at = o->job; *at; at++)
     if (*at < ' ' || *at > '~')
       return sl_fail(SL_E_USAGE, "the job's name must be printable ASCII: \"%s\"", o->job);
-  if (o->address_bytes > 4096)
-    return sl_fail(SL_E_UNSUPPORTED, "the data plane's address has %zu bytes, more than 4096",
-                   o->address_bytes);
   return SL_OK;
 }
 
 static void set_options(sli_control *c, const sli_control_options *o) {
   c->options = *o;
-  c->options.address = c->options.endpoint = c->options.job = c->options.key = NULL;
+  c->options.endpoint = c->options.job = c->options.key = NULL;
   if (!o->join_ms) c->options.join_ms = 60000;
   if (!o->heartbeat_ms) c->options.heartbeat_ms = 500;
   if (!o->lost_ms) c->options.lost_ms = 1500;
@@ -51,14 +48,11 @@ static void set_options(sli_control *c, const sli_control_options *o) {
   gethostname(c->host, sizeof c->host - 1);
 }
 
-static void set_self(sli_control *c, const sli_control_options *o) {
+static void set_self(sli_control *c) {
   sli_peer *self = &c->peers[c->self];
   self->here = true;
   self->instance = c->instance;
   memcpy(self->host, c->host, sizeof self->host);
-  self->address = sli_calloc(o->address_bytes, 1);
-  self->address_bytes = o->address_bytes;
-  if (o->address_bytes) memcpy(self->address, o->address, o->address_bytes);
 }
 
 static sli_control *create(const sli_control_options *o) {
@@ -76,7 +70,7 @@ static sli_control *create(const sli_control_options *o) {
   c->orders_end = &c->orders;
   pthread_mutex_init(&c->lock, NULL);
   pthread_cond_init(&c->changed, NULL);
-  set_self(c, o);
+  set_self(c);
   c->opened_ns = sli_now_ns();
   return c;
 }
@@ -97,7 +91,6 @@ static void destroy(sli_control *c) {
   sli_words_fini(c);
   destroy_orders(c->orders);
   for (int k = 0; k < c->nprocesses; k++) {
-    free(c->peers[k].address);
     free(c->waiting[k].data);
     free(c->sending[k].data);
   }
@@ -184,9 +177,10 @@ static void free_blobs(sli_control_blob *blobs, int count) {
   free(blobs);
 }
 
-sl_status sli_control_meet(sli_control *c, const char *word, const void *data, size_t bytes,
-                           sli_control_blob **blobs) {
-  check_thread(c, "sli_control_meet");
+/* `target`: who gets what they bring; -1: all. */
+static sl_status meet(sli_control *c, int target, const char *word, const void *data, size_t bytes,
+                      sli_control_blob **blobs) {
+  check_thread(c, "a meeting");
   if (bytes > SLI_FRAME_DATA_BYTES)
     return sl_fail(SL_E_USAGE, "%zu bytes are too many to bring to a meeting (%s): %d at most",
                    bytes, word, SLI_FRAME_DATA_BYTES);
@@ -195,7 +189,7 @@ sl_status sli_control_meet(sli_control *c, const char *word, const void *data, s
     SLI_CHECK(strcmp(w->word, word), "two threads of process %d meet at %s", c->self, word);
   sli_waiter waiter = {.next = c->waiters, .word = word};
   c->waiters = &waiter;
-  give_order(c, SLI_DATA_MEET, 0, word, data, bytes);
+  give_order(c, SLI_DATA_MEET, target, word, data, bytes);
   while (!waiter.done && !c->ended) pthread_cond_wait(&c->changed, &c->lock);
   leave(c, &waiter);
   sl_status status = waiter.done ? SL_OK : fail_ended(c);
@@ -203,6 +197,16 @@ sl_status sli_control_meet(sli_control *c, const char *word, const void *data, s
   if (blobs && !status) *blobs = waiter.blobs;
   else free_blobs(waiter.blobs, c->nprocesses);
   return status;
+}
+
+sl_status sli_control_meet(sli_control *c, const char *word, const void *data, size_t bytes,
+                           sli_control_blob **blobs) {
+  return meet(c, 0, word, data, bytes, blobs);
+}
+
+sl_status sli_control_share(sli_control *c, const char *word, const void *data, size_t bytes,
+                            sli_control_blob **blobs) {
+  return meet(c, -1, word, data, bytes, blobs);
 }
 
 /* ---- not waiting -------------------------------------------------------------- */
@@ -248,9 +252,14 @@ void sli_control_abort(sli_control *c, const char *text) {
 
 const char *sli_control_endpoint(const sli_control *c) { return c->endpoint; }
 
-const void *sli_control_address(const sli_control *c, int process, size_t *bytes) {
-  *bytes = c->peers[process].address_bytes;
-  return c->peers[process].address;
+const char *sli_control_here(const sli_control *c) { return c->here[0] ? c->here : NULL; }
+
+/* Who says no host, but a port, is on that of process 0. */
+void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]) {
+  const char *direct = c->peers[process].direct, *hub = sli_is_hub(c) ? "127.0.0.1" : c->hub_ip;
+  int port;
+  if (process == 0 || *direct == ':' || sli_endpoint_parse(direct, host, &port))
+    snprintf(host, SLI_CONTROL_HOST_CHARS, "%s", hub);
 }
 
 int64_t sli_control_clock_offset(const sli_control *c, int process) {

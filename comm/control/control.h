@@ -15,7 +15,11 @@
 
 #include "base/base.h"
 
-enum { SLI_CONTROL_MESSAGE_BYTES = 32, SLI_CONTROL_KEY_CHARS = 40 };
+enum {
+  SLI_CONTROL_MESSAGE_BYTES = 32,
+  SLI_CONTROL_KEY_CHARS = 40,
+  SLI_CONTROL_HOST_CHARS = 256,
+};
 
 typedef struct sli_control_options {
   int process, nprocesses;
@@ -24,8 +28,6 @@ typedef struct sli_control_options {
   const char *key;         /* the job's secret, Z85, SLI_CONTROL_KEY_CHARS characters */
   int incarnation;         /* counts restarts: what an earlier one sent is refused */
   uint64_t plan_hash;      /* must be equal everywhere */
-  const void *address;     /* of the data plane, passed on to all; may be NULL */
-  size_t address_bytes;
   int join_ms;             /* how long all may take to join; 0: 60,000 */
   int heartbeat_ms;        /* 0: 500 */
   int lost_ms;             /* 0: 1,500 */
@@ -62,8 +64,10 @@ void sli_control_close(sli_control *c);
 
 /* Where process 0 listens, the port filled in: "HOST:PORT". */
 const char *sli_control_endpoint(const sli_control *c);
-/* The data-plane address of another process. After join. */
-const void *sli_control_address(const sli_control *c, int process, size_t *bytes);
+/* After join. Where this process listens for others, in numbers ("*": at all addresses of its
+ * host); NULL for process 0, to which the others connect. And where another is, as seen from here. */
+const char *sli_control_here(const sli_control *c);
+void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]);
 
 /* One message to an actor in another process; copied. Messages to one process
  * arrive in order of sending, those of a moment together. Never blocks, never
@@ -88,6 +92,9 @@ typedef struct sli_control_blob {
 } sli_control_blob;
 sl_status sli_control_meet(sli_control *c, const char *word, const void *data, size_t bytes,
                            sli_control_blob **blobs);
+/* The same, and all get everybody's. */
+sl_status sli_control_share(sli_control *c, const char *word, const void *data, size_t bytes,
+                            sli_control_blob **blobs);
 
 /* Ends the job everywhere, with this process as the culprit. */
 void sli_control_abort(sli_control *c, const char *text);

@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 enum {
-  SLI_FRAME_VERSION = 1,
+  SLI_FRAME_VERSION = 2,
   SLI_FRAME_HEADER_BYTES = 40,
   SLI_FRAME_TAIL_BYTES = 1 << 20, /* the most of it in one frame */
   SLI_FRAME_MAX_BYTES = SLI_FRAME_HEADER_BYTES + 512 + SLI_FRAME_TAIL_BYTES,
@@ -27,7 +27,7 @@ enum {
 };
 
 typedef enum sli_frame_type {
-  SLI_FRAME_HELLO = 1, /* I am here: to process 0 until it answers; tail: data-plane address */
+  SLI_FRAME_HELLO = 1, /* I am here: to process 0 until it answers */
   SLI_FRAME_WAIT,      /* you are heard; tail: text, who is missing */
   SLI_FRAME_REFUSE,    /* you do not belong here; tail: text, why */
   SLI_FRAME_DATA,      /* a part of long data; tail: the part */
@@ -44,8 +44,8 @@ typedef enum sli_frame_type {
 typedef enum sli_data_kind {
   SLI_DATA_TABLE = 1, /* process 0 to all: everybody's HELLO */
   SLI_DATA_WORD,      /* to process 0, and from there to its target */
-  SLI_DATA_MEET,      /* to process 0 */
-  SLI_DATA_RELEASE,   /* process 0 to all: everybody has met */
+  SLI_DATA_MEET,      /* to process 0; target -1: all want what they bring */
+  SLI_DATA_RELEASE,   /* process 0 to all: everybody has met; and what all brought */
   SLI_DATA_KINDS
 } sli_data_kind;
 

@@ -39,8 +39,6 @@ typedef struct sli_peer {
   bool here, left;
   uint64_t instance;
   char host[SLI_FRAME_NAME_CHARS], direct[SLI_FRAME_DIRECT_CHARS];
-  void *address;
-  size_t address_bytes;
   sli_way hub; /* at process 0: to this process; elsewhere, of peers[0]: to process 0 */
   sli_way out; /* our DEALER to its ROUTER: our messages */
   sli_way in;  /* its DEALER to our ROUTER: its messages */
@@ -77,6 +75,7 @@ typedef struct sli_meeting {
   struct sli_meeting *next;
   char word[SLI_FRAME_WORD_CHARS];
   int count;
+  bool shared; /* all get what they bring, not only process 0 */
   bool *came;
   sli_control_blob *blobs;
 } sli_meeting;
@@ -102,6 +101,7 @@ struct sli_control {
   uint64_t instance, plan_hash;
   char job[SLI_FRAME_NAME_CHARS], host[SLI_FRAME_NAME_CHARS];
   char hub_host[SLI_HOST_CHARS], hub_ip[SLI_IP_CHARS];
+  char here[SLI_IP_CHARS]; /* where `direct` listens; set before joining */
   int hub_port;
   char endpoint[SLI_ENDPOINT_CHARS];
   sli_control_options options; /* for callbacks and times; pointers to data are not kept */

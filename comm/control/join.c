@@ -20,8 +20,7 @@
 void sli_hello_send(sli_control *c) {
   const sli_peer *self = &c->peers[c->self];
   sli_frame hello = {.type = SLI_FRAME_HELLO,
-                     .hello = {.nprocesses = (uint32_t)c->nprocesses, .plan_hash = c->plan_hash},
-                     .tail = self->address, .tail_bytes = self->address_bytes};
+                     .hello = {.nprocesses = (uint32_t)c->nprocesses, .plan_hash = c->plan_hash}};
   memcpy(hello.hello.job, c->job, sizeof hello.hello.job);
   memcpy(hello.hello.host, c->host, sizeof hello.hello.host);
   memcpy(hello.hello.direct, self->direct, sizeof hello.hello.direct);
@@ -151,10 +150,6 @@ static void keep_hello(sli_control *c, const sli_frame *f, const sli_way *way) {
   peer->instance = f->instance;
   memcpy(peer->host, f->hello.host, sizeof peer->host);
   memcpy(peer->direct, f->hello.direct, sizeof peer->direct);
-  free(peer->address);
-  peer->address = sli_calloc(f->tail_bytes, 1);
-  peer->address_bytes = f->tail_bytes;
-  if (f->tail_bytes) memcpy(peer->address, f->tail, f->tail_bytes);
   peer->hub = *way;
   peer->hub.sent = sent;
   peer->hub.seen = f->sequence;
@@ -185,21 +180,17 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
 
 /* ---- the table ------------------------------------------------------------------- */
 
-/* Per process: instance, bytes of address (8 each, little-endian), host, direct, address. */
-enum { ROW_BYTES = 16 + SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS };
+/* Per process: instance (8 bytes, little-endian), host, direct. */
+enum { ROW_BYTES = 8 + SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS };
 
 static uint8_t *write_table(const sli_control *c, size_t *bytes) {
-  *bytes = 0;
-  for (int k = 0; k < c->nprocesses; k++) *bytes += ROW_BYTES + c->peers[k].address_bytes;
+  *bytes = (size_t)c->nprocesses * ROW_BYTES;
   uint8_t *table = sli_calloc(*bytes, 1), *at = table;
-  for (int k = 0; k < c->nprocesses; k++) {
+  for (int k = 0; k < c->nprocesses; k++, at += ROW_BYTES) {
     const sli_peer *peer = &c->peers[k];
     sli_frame_put64(at, peer->instance);
-    sli_frame_put64(at + 8, peer->address_bytes);
-    memcpy(at + 16, peer->host, sizeof peer->host);
-    memcpy(at + 16 + sizeof peer->host, peer->direct, sizeof peer->direct);
-    if (peer->address_bytes) memcpy(at + ROW_BYTES, peer->address, peer->address_bytes);
-    at += ROW_BYTES + peer->address_bytes;
+    memcpy(at + 8, peer->host, sizeof peer->host);
+    memcpy(at + 8 + sizeof peer->host, peer->direct, sizeof peer->direct);
   }
   return table;
 }
@@ -221,33 +212,22 @@ void sli_join_complete(sli_control *c) {
   set_joined(c);
 }
 
-static bool read_row(sli_peer *peer, const uint8_t **at, size_t *left) {
-  if (*left < ROW_BYTES) return false;
-  uint64_t bytes = sli_frame_take64(*at + 8);
-  if (bytes > *left - ROW_BYTES) return false;
-  peer->instance = sli_frame_take64(*at);
-  memcpy(peer->host, *at + 16, sizeof peer->host);
-  memcpy(peer->direct, *at + 16 + sizeof peer->host, sizeof peer->direct);
+static void read_row(sli_peer *peer, const uint8_t *at) {
+  peer->instance = sli_frame_take64(at);
+  memcpy(peer->host, at + 8, sizeof peer->host);
+  memcpy(peer->direct, at + 8 + sizeof peer->host, sizeof peer->direct);
   peer->host[sizeof peer->host - 1] = peer->direct[sizeof peer->direct - 1] = 0;
-  peer->address = sli_calloc(bytes, 1);
-  peer->address_bytes = bytes;
-  if (bytes) memcpy(peer->address, *at + ROW_BYTES, bytes);
   peer->here = true;
-  *at += ROW_BYTES + bytes;
-  *left -= ROW_BYTES + bytes;
-  return true;
 }
 
 void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes) {
   if (c->joined) return;
-  for (int k = 0; k < c->nprocesses; k++) {
-    sli_peer own = {0}, *peer = k == c->self ? &own : &c->peers[k];
-    bool whole = read_row(peer, &data, &bytes);
-    free(own.address);
-    if (whole) continue;
+  if (bytes != (size_t)c->nprocesses * ROW_BYTES) {
     sli_blame(c, SL_E_INPUT, 0, "process 0 sent a malformed table of the processes");
     return;
   }
+  for (int k = 0; k < c->nprocesses; k++)
+    if (k != c->self) read_row(&c->peers[k], data + (size_t)k * ROW_BYTES);
   set_joined(c);
 }
 

@@ -104,8 +104,8 @@ static void bind_direct(sli_control *c, const char *here) {
   c->direct = open_socket(c, ZMQ_ROUTER);
   c->direct_watch = open_watch(c, c->direct, "inproc://watch.direct",
                                ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
-  if (!sli_listener_open(&c->direct_listener, c->direct, beside ? "*" : here, &port,
-                         c->nprocesses)) {
+  snprintf(c->here, sizeof c->here, "%s", beside ? "*" : here);
+  if (!sli_listener_open(&c->direct_listener, c->direct, c->here, &port, c->nprocesses)) {
     snprintf(text, sizeof text, "process %d on host %s cannot listen at %s: %s", c->self, c->host,
              here, zmq_strerror(errno));
     sli_end(c, SL_E_IO, c->self, text);

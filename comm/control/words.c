@@ -30,6 +30,43 @@ static void hear(sli_control *c, int from, const char *word, const void *data, s
   if (c->options.on_word && !c->ended) c->options.on_word(c->options.ctx, from, word, data, bytes);
 }
 
+static void free_blobs(sli_control_blob *blobs, int count) {
+  for (int k = 0; blobs && k < count; k++) free(blobs[k].data);
+  free(blobs);
+}
+
+/* ---- what all brought, as one ------------------------------------------------------------ */
+
+/* For each process bytes (8 each, little-endian) and data. */
+static uint8_t *pack(const sli_control *c, const sli_control_blob *blobs, size_t *bytes) {
+  *bytes = 0;
+  for (int k = 0; k < c->nprocesses; k++) *bytes += 8 + blobs[k].bytes;
+  uint8_t *all = sli_calloc(*bytes, 1), *at = all;
+  for (int k = 0; k < c->nprocesses; k++) {
+    sli_frame_put64(at, blobs[k].bytes);
+    if (blobs[k].bytes) memcpy(at + 8, blobs[k].data, blobs[k].bytes);
+    at += 8 + blobs[k].bytes;
+  }
+  return all;
+}
+
+/* NULL if it is malformed. */
+static sli_control_blob *unpack(const sli_control *c, const uint8_t *at, size_t left) {
+  sli_control_blob *blobs = sli_calloc((size_t)c->nprocesses, sizeof *blobs);
+  for (int k = 0; k < c->nprocesses; k++) {
+    uint64_t bytes = left < 8 ? UINT64_MAX : sli_frame_take64(at);
+    if (left < 8 || bytes > left - 8) {
+      free_blobs(blobs, c->nprocesses);
+      return NULL;
+    }
+    blobs[k] = (sli_control_blob){.data = sli_calloc(bytes + 1, 1), .bytes = bytes};
+    memcpy(blobs[k].data, at + 8, bytes);
+    at += 8 + bytes;
+    left -= 8 + bytes;
+  }
+  return blobs;
+}
+
 /* ---- meetings, at process 0 ------------------------------------------------------ */
 
 static sli_meeting *find_meeting(sli_control *c, const char *word) {
@@ -44,11 +81,6 @@ static sli_meeting *find_meeting(sli_control *c, const char *word) {
   return m;
 }
 
-static void free_blobs(sli_control_blob *blobs, int count) {
-  for (int k = 0; blobs && k < count; k++) free(blobs[k].data);
-  free(blobs);
-}
-
 static void destroy_meeting(sli_control *c, sli_meeting *meeting) {
   sli_meeting **at = &c->meetings;
   while (*at != meeting) at = &(*at)->next;
@@ -59,30 +91,45 @@ static void destroy_meeting(sli_control *c, sli_meeting *meeting) {
 }
 
 /* Wakes the thread of this process that waits there, and gives it the blobs. */
-static void release_waiter(sli_control *c, const char *word, sli_meeting *meeting) {
+static void release_waiter(sli_control *c, const char *word, sli_control_blob *blobs) {
   pthread_mutex_lock(&c->lock);
   sli_waiter *w = c->waiters;
   while (w && (w->done || strcmp(w->word, word))) w = w->next;
   if (w) {
     w->done = true;
-    if (meeting) {
-      w->blobs = meeting->blobs;
-      meeting->blobs = NULL;
-    }
+    w->blobs = blobs;
     pthread_cond_broadcast(&c->changed);
   }
   pthread_mutex_unlock(&c->lock);
+  if (!w) free_blobs(blobs, c->nprocesses);
 }
 
 static void end_meeting(sli_control *c, sli_meeting *meeting) {
-  for (int k = 1; k < c->nprocesses; k++)
-    sli_data_send(c, &c->peers[k].hub, SLI_DATA_RELEASE, 0, k, meeting->word, "", 0);
-  release_waiter(c, meeting->word, meeting);
+  size_t bytes = 0;
+  uint8_t *all = meeting->shared ? pack(c, meeting->blobs, &bytes) : NULL;
+  if (bytes > SLI_FRAME_DATA_BYTES)
+    sli_blame(c, SL_E_UNSUPPORTED, 0, "what all share (%s) has %zu bytes, more than %d",
+              meeting->word, bytes, SLI_FRAME_DATA_BYTES);
+  for (int k = 1; k < c->nprocesses && bytes <= SLI_FRAME_DATA_BYTES; k++)
+    sli_data_send(c, &c->peers[k].hub, SLI_DATA_RELEASE, 0, k, meeting->word, all, bytes);
+  free(all);
+  release_waiter(c, meeting->word, meeting->blobs);
+  meeting->blobs = NULL;
   destroy_meeting(c, meeting);
 }
 
+/* Of a meeting that is over at process 0. */
+static void take_release(sli_control *c, const char *word, const uint8_t *data, size_t bytes) {
+  sli_control_blob *blobs = bytes ? unpack(c, data, bytes) : NULL;
+  if (bytes && !blobs)
+    sli_blame(c, SL_E_INPUT, 0, "process 0 sent malformed data of a meeting (%s)", word);
+  else
+    release_waiter(c, word, blobs);
+}
+
 /* Takes over `data`. */
-static void come_to_meeting(sli_control *c, int from, const char *word, void *data, size_t bytes) {
+static void come_to_meeting(sli_control *c, int from, int target, const char *word, void *data,
+                            size_t bytes) {
   sli_meeting *meeting = find_meeting(c, word);
   if (meeting->came[from]) {
     free(data);
@@ -90,6 +137,7 @@ static void come_to_meeting(sli_control *c, int from, const char *word, void *da
     return;
   }
   meeting->came[from] = true;
+  meeting->shared |= target < 0;
   meeting->blobs[from] = (sli_control_blob){data, bytes};
   if (++meeting->count == c->nprocesses) end_meeting(c, meeting);
   else sli_meetings_check(c);
@@ -132,7 +180,7 @@ void sli_order_carry_out(sli_control *c, sli_order *order) {
                   order->data, order->bytes);
     sli_meetings_check(c);
   } else if (order->kind == SLI_DATA_MEET) {
-    come_to_meeting(c, 0, order->word, order->data, order->bytes);
+    come_to_meeting(c, 0, order->target, order->word, order->data, order->bytes);
     order->data = NULL;
   } else {
     for (int k = 1; k < c->nprocesses; k++)
@@ -157,11 +205,11 @@ static void take_whole(sli_control *c, int from, const sli_frame *frame, sli_ass
     if (!sli_is_hub(c) || frame->data.target <= 0) hear(c, from, frame->data.word, data, bytes);
     break;
   case SLI_DATA_MEET:
-    come_to_meeting(c, from, frame->data.word, data, bytes);
+    come_to_meeting(c, from, frame->data.target, frame->data.word, data, bytes);
     data = NULL;
     break;
   case SLI_DATA_RELEASE:
-    release_waiter(c, frame->data.word, NULL);
+    take_release(c, frame->data.word, data, bytes);
     break;
   }
   free(data);

@@ -44,7 +44,7 @@ static void wake(void *ctx) { sli_net_wake(((sl_job *)ctx)->net); }
 static uint64_t sent(void *ctx) { return sli_job_count(ctx).sent_bytes; }
 
 sli_job_traffic sli_job_count(const sl_job *job) {
-  if (!job->control) return (sli_job_traffic){0};
+  if (!job->control || !job->net) return (sli_job_traffic){0};
   sli_control_counts control = sli_control_count(job->control);
   sli_job_traffic all = {.control_sent = control.sent, .control_received = control.received};
   for (int i = 0; i < job->count; i++) {
@@ -131,28 +131,51 @@ static void on_lost(void *ctx, int peer, const char *why) {
 
 sl_status sli_job_open_planes(sl_job *job) {
   const sli_cluster *c = &job->cluster;
-  sli_net_events events = {job, on_place, on_arrived, on_lost};
-  sl_status status = sli_net_open(job->self, job->count, &events, &job->net);
-  if (status) return status;
   /* Which plan it is they compare with the other terms, when all are there. */
   sli_control_options options = {.process = job->self, .nprocesses = job->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
                                  .incarnation = c->incarnation, .lost_ms = job->lost_ms,
                                  .ctx = job, .on_message = on_message, .on_abort = on_abort,
                                  .on_word = on_word};
-  options.address = sli_net_address(job->net, &options.address_bytes);
   job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent};
   return sli_control_open(&options, &job->control);
 }
 
-sl_status sli_job_connect(sl_job *job) {
+static void free_blobs(const sl_job *job, sli_control_blob *blobs) {
+  for (int i = 0; blobs && i < job->count; i++) free(blobs[i].data);
+  free(blobs);
+}
+
+/* Until all connections stand. */
+static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
   sl_status status = SL_OK;
   for (int i = 0; i < job->count && !status; i++) {
-    size_t bytes;
+    char host[SLI_CONTROL_HOST_CHARS];
     if (i == job->self) continue;
-    const void *address = sli_control_address(job->control, i, &bytes);
-    status = sli_net_connect(job->net, i, address, bytes);
+    sli_control_host_of(job->control, i, host);
+    status = sli_net_connect(job->net, i, host, addresses[i].data, addresses[i].bytes);
   }
+  while (!status && !sli_net_ready(job->net)) {
+    if (sli_job_is_lost(job)) return sli_job_fail_lost(job);
+    sli_net_wait(job->net, 10000000);
+  }
+  return status;
+}
+
+/* It listens where the control plane does. */
+sl_status sli_job_connect(sl_job *job) {
+  sli_net_options options = {.self = job->self, .npeers = job->count, .key = job->cluster.key,
+                             .host = sli_control_here(job->control),
+                             .transports = getenv("SLUICE_TRANSPORTS"),
+                             .events = {job, on_place, on_arrived, on_lost}};
+  sli_control_blob *addresses = NULL;
+  size_t bytes;
+  sl_status status = sli_net_open(&options, &job->net);
+  if (status) return status;
+  const void *address = sli_net_address(job->net, &bytes);
+  status = sli_control_share(job->control, "data plane", address, bytes, &addresses);
+  if (!status) status = connect_net(job, addresses);
+  free_blobs(job, addresses);
   return status;
 }
 

@@ -1,89 +1,51 @@
-/* The data plane over UCX: one context, one worker, one endpoint to each peer.
+/* The net: peers, messages under way, waiting, and which transport takes what.
  *
- * A message is one UCX active message: our head (below) as its header, the data as
- * its payload; or, as that takes fewer steps, no header and the head with the few
- * bytes of data as payload. UCX decides how it travels. A short one is copied into the
- * transport's buffers and arrives whole ("eager"); we copy it to its place. Of a
- * long one only the head arrives ("rendezvous"); we name the place, and the data
- * comes right there, piece by piece, however the transport moves it.
+ * A process's address says what a peer must know for each of its transports, in the order in
+ * which they are preferred. Two processes have the same list, or one of them refuses, and
+ * whether a transport leads from one to the other is the same seen from both sides, so both
+ * choose the same.
  *
- * UCX knows endpoints, not process numbers, and lets anybody connect who can reach
- * a port. So a head says who sends, and repeats a random word of the receiver's
- * address. Whoever does not know that word is nobody: such messages are dropped.
- *
- * A killed peer is seen in two ways: its sockets close, and for shared memory UCX
- * looks from time to time whether the process still is (its keepalive; a zombie
- * still is, so somebody must reap it). Both end in on_error. A peer that is lost
- * is only marked there: the rest is done at the end of sli_net_progress, outside
- * of UCX's callbacks: its endpoint is closed, so nothing is read any more of what was
- * under way to it, and that counts as complete. UCX may say so before, later, or, where the
- * way broke in the middle of a long message, never. */
+ * A peer that is lost is only marked where that is seen: the rest is done at the end of
+ * sli_net_progress, outside of all callbacks. Its connection is closed, so nothing is read any
+ * more of what was under way to it, and that counts as complete. */
 #include "comm/net/net.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include "comm/net/ucx.h"
+#include "comm/net/transport.h"
 #include "comm/net/waker.h"
 
 enum {
-  MESSAGE_ID = 1,
-  SHORT_BYTES = 64,             /* data up to this travels in one piece with its head */
-  SPIN_NS = 20000,              /* about what falling asleep and waking up costs */
-  CLOSE_NS = 500 * 1000 * 1000, /* how long endpoints may take to go */
+  SPIN_NS = 20000, /* about what falling asleep and waking up costs */
+  MOST_OPEN = 4,
+  LIST_CHARS = 64,
 };
 
-typedef struct head {
-  uint8_t header[SLI_NET_HEADER_BYTES]; /* the caller's */
-  uint64_t word;                        /* of the receiver */
-  int32_t sender;
-  uint32_t zero;
-} head;
-_Static_assert(sizeof(head) == 48, "a head is the same everywhere");
+static const sli_transport *const transports[] = {&sli_transport_memory, &sli_transport_tcp,
+                                                  &sli_transport_encrypted, &sli_transport_fabric};
+_Static_assert(SLI_COUNT(transports) <= MOST_OPEN, "each may be open");
 
-/* What a net's address is: the word, then UCX's. */
-typedef struct address {
-  uint64_t word;
-  uint8_t ucx[];
-} address;
-
-typedef struct peer {
-  sli_net *net;
-  ucp_ep_h endpoint; /* NULL: not connected, or gone */
-  uint64_t word;
-  bool failed, told; /* `told`: the owner knows */
-  char why[120];
-  _Atomic uint64_t sent, received, sent_bytes, received_bytes; /* owner writes, any reads */
-} peer;
-
-/* A message under way, in or out. They are kept for the next ones. */
-typedef struct transfer {
-  head head;
-  uint8_t data[SHORT_BYTES]; /* right behind the head */
-  peer *peer;
-  size_t bytes;
-  bool used, done;
-  bool dropped; /* done for the owner, and maybe not for UCX */
-  struct transfer *next_free, *next;
-} transfer;
+typedef struct way {
+  const sli_transport *transport;
+  void *state;
+} way;
 
 struct sli_net {
   int self, npeers;
   sli_net_events events;
-  ucp_context_h context;
-  ucp_worker_h worker;
-  int worker_fd;
+  char list[LIST_CHARS]; /* of transports, as it was asked for */
+  way ways[MOST_OPEN];
+  int nways;
   sli_waker waker;
   uint64_t spin_ns;
-  bool any_failed, closing, is_stranger_logged;
-  address *address;
+  bool any_failed, closing;
+  uint8_t *address;
   size_t address_bytes;
-  transfer *transfers, *free;
-  peer peers[];
+  sli_transfer *transfers, *free;
+  sli_net_peer peers[];
 };
 
 /* The owner: nobody else writes. */
@@ -92,12 +54,15 @@ static void add(_Atomic uint64_t *counter, uint64_t by) {
   atomic_store_explicit(counter, now, memory_order_relaxed);
 }
 
-static const char *say(ucs_status_t status) { return sli_ucx.ucs_status_string(status); }
+static sli_net_peer *peer_at(sli_net *net, int peer) {
+  SLI_CHECK(peer >= 0 && peer < net->npeers, "there is no peer %d", peer);
+  return &net->peers[peer];
+}
 
-static int number_of(const peer *p) { return (int)(p - p->net->peers); }
+/* ---- for transports ---------------------------------------------------------------- */
 
-static transfer *take_transfer(sli_net *net, peer *p, size_t bytes) {
-  transfer *t = net->free;
+sli_transfer *sli_transfer_take(sli_net *net, sli_net_peer *peer, size_t bytes) {
+  sli_transfer *t = net->free;
   if (t) {
     net->free = t->next_free;
   } else {
@@ -105,20 +70,32 @@ static transfer *take_transfer(sli_net *net, peer *p, size_t bytes) {
     t->next = net->transfers;
     net->transfers = t;
   }
-  t->peer = p;
+  t->peer = peer;
   t->bytes = bytes;
   t->used = true;
   t->done = t->dropped = false;
   return t;
 }
 
-static void give_transfer(sli_net *net, transfer *t) {
+void sli_transfer_give(sli_transfer *t) {
+  sli_net *net = t->peer->net;
   t->used = false;
   t->next_free = net->free;
   net->free = t;
 }
 
-static __attribute__((format(printf, 2, 3))) void fail_peer(peer *p, const char *format, ...) {
+void sli_transfer_finish(sli_transfer *t) {
+  if (t->dropped) sli_transfer_give(t);
+  else t->done = true;
+}
+
+sli_net_peer *sli_net_peer_of(sli_net *net, int64_t number) {
+  return number >= 0 && number < net->npeers && number != net->self ? &net->peers[number] : NULL;
+}
+
+int sli_net_self(const sli_net *net) { return net->self; }
+
+void sli_net_fail(sli_net_peer *p, const char *format, ...) {
   if (p->failed) return;
   va_list args;
   va_start(args, format);
@@ -127,140 +104,45 @@ static __attribute__((format(printf, 2, 3))) void fail_peer(peer *p, const char 
   p->failed = p->net->any_failed = true;
 }
 
-_Static_assert(offsetof(transfer, data) == sizeof(head), "head and data are one piece");
+bool sli_net_is_deaf(const sli_net_peer *p) { return p->failed || p->net->closing; }
 
-/* ---- receiving --------------------------------------------------------------------- */
+void *sli_net_place(sli_net_peer *p, const void *header, size_t bytes) {
+  const sli_net_events *events = &p->net->events;
+  void *place = events->place(events->ctx, p->number, header, bytes);
+  if (!place) sli_net_fail(p, "it sent a message of %zu bytes that there can not be", bytes);
+  return place;
+}
 
-static void arrive(peer *p, const head *h, size_t bytes) {
-  if (p->failed || p->net->closing) return;
+void sli_net_arrive(sli_net_peer *p, const void *header, size_t bytes) {
+  const sli_net_events *events = &p->net->events;
+  if (sli_net_is_deaf(p)) return;
   add(&p->received, 1);
   add(&p->received_bytes, bytes);
-  p->net->events.arrived(p->net->events.ctx, number_of(p), h->header, bytes);
+  events->arrived(events->ctx, p->number, header, bytes);
 }
 
-static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *arg) {
-  transfer *t = arg;
-  if (request) sli_ucx.ucp_request_free(request);
-  if (status)
-    fail_peer(t->peer, "a message of %zu bytes broke off: %s", t->bytes, say(status));
-  else
-    arrive(t->peer, &t->head, bytes);
-  give_transfer(t->peer->net, t);
-}
+/* ---- messages ---------------------------------------------------------------------- */
 
-/* The data is still with the sender, as `what` describes. */
-static ucs_status_t fetch(peer *p, const head *h, void *what, size_t bytes, void *place) {
-  transfer *t = take_transfer(p->net, p, bytes);
-  t->head = *h;
-  ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-      .cb.recv_am = on_fetched,
-      .user_data = t,
-      .memory_type = UCS_MEMORY_TYPE_HOST,
-  };
-  ucs_status_ptr_t request =
-      sli_ucx.ucp_am_recv_data_nbx(p->net->worker, what, place, bytes, &param);
-  if (!UCS_PTR_IS_PTR(request)) on_fetched(NULL, UCS_PTR_STATUS(request), bytes, t);
-  return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_INPROGRESS;
-}
-
-/* NULL if it does not come from one of us. */
-static peer *find_sender(sli_net *net, const head *h) {
-  if (h->word == net->address->word && h->sender >= 0 && h->sender < net->npeers &&
-      h->sender != net->self && !h->zero)
-    return &net->peers[h->sender];
-  if (!net->is_stranger_logged) sli_log("a stranger's message to the data plane was dropped");
-  net->is_stranger_logged = true;
-  return NULL;
-}
-
-static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes, void *data,
-                               size_t bytes, const ucp_am_recv_param_t *param) {
-  sli_net *net = arg;
-  bool is_fetched = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
-  if (!head_bytes && !is_fetched && bytes >= sizeof(head)) {
-    header = data;
-    head_bytes = sizeof(head);
-    data = (uint8_t *)data + sizeof(head);
-    bytes -= sizeof(head);
-  }
-  head h = {.sender = -1};
-  if (head_bytes == sizeof h) memcpy(&h, header, sizeof h);
-  peer *p = find_sender(net, &h);
-  if (!p || p->failed || net->closing) return UCS_OK;
-  if (!bytes) {
-    arrive(p, &h, 0);
-    return UCS_OK;
-  }
-  void *place = net->events.place(net->events.ctx, number_of(p), h.header, bytes);
-  if (!place) {
-    fail_peer(p, "it sent a message of %zu bytes that there can not be", bytes);
-    return UCS_OK;
-  }
-  if (is_fetched) return fetch(p, &h, data, bytes, place);
-  memcpy(place, data, bytes);
-  arrive(p, &h, bytes);
-  return UCS_OK;
-}
-
-/* ---- sending ----------------------------------------------------------------------- */
-
-static void on_sent(void *request, ucs_status_t status, void *arg) {
-  transfer *t = arg;
-  if (status && status != UCS_ERR_CANCELED)
-    fail_peer(t->peer, "sending to it failed: %s", say(status));
-  sli_ucx.ucp_request_free(request);
-  if (t->dropped) give_transfer(t->peer->net, t);
-  else t->done = true;
-}
-
-static ucs_status_ptr_t start(transfer *t, const void *data) {
-  ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-      .cb.send = on_sent,
-      .user_data = t,
-      .memory_type = UCS_MEMORY_TYPE_HOST,
-  };
-  ucp_ep_h endpoint = t->peer->endpoint;
-  if (t->bytes > SHORT_BYTES)
-    return sli_ucx.ucp_am_send_nbx(endpoint, MESSAGE_ID, &t->head, sizeof t->head, data, t->bytes,
-                                   &param);
-  if (t->bytes) memcpy(t->data, data, t->bytes);
-  return sli_ucx.ucp_am_send_nbx(endpoint, MESSAGE_ID, NULL, 0, t, sizeof t->head + t->bytes,
-                                 &param);
-}
-
-bool sli_net_send(sli_net *net, int peer_, const void *header, const void *data, size_t bytes,
+bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, size_t bytes,
                   uint64_t *fence) {
-  SLI_CHECK(peer_ >= 0 && peer_ < net->npeers, "there is no peer %d", peer_);
-  peer *p = &net->peers[peer_];
+  sli_net_peer *p = peer_at(net, peer);
   if (p->failed) return true;
-  SLI_CHECK(p->endpoint, "peer %d is not connected", peer_);
-  transfer *t = take_transfer(net, p, bytes);
-  t->head = (head){.word = p->word, .sender = net->self};
-  memcpy(t->head.header, header, sizeof t->head.header);
-  ucs_status_ptr_t request = start(t, data);
-  if (UCS_PTR_IS_ERR(request)) {
-    fail_peer(p, "sending to it failed: %s", say(UCS_PTR_STATUS(request)));
-  } else {
-    add(&p->sent, 1);
-    add(&p->sent_bytes, bytes);
-  }
-  if (!UCS_PTR_IS_PTR(request)) {
-    give_transfer(net, t);
-    return true;
-  }
+  SLI_CHECK(p->line, "peer %d is not connected", peer);
+  sli_transfer *t = sli_transfer_take(net, p, bytes);
+  memcpy(t->head, header, SLI_NET_HEADER_BYTES);
+  t->from = data;
+  if (bytes && bytes <= SLI_NET_SHORT_BYTES) memcpy(t->data, data, bytes);
+  add(&p->sent, 1);
+  add(&p->sent_bytes, bytes);
   *fence = (uintptr_t)t;
-  return false;
+  return p->transport->send(t);
 }
 
 bool sli_net_done(sli_net *net, uint64_t fence) {
-  transfer *t = (transfer *)(uintptr_t)fence;
+  sli_transfer *t = (sli_transfer *)(uintptr_t)fence;
   SLI_CHECK(t && t->used && !t->dropped && t->peer->net == net,
             "a fence was asked for that there is not");
-  if (t->done) give_transfer(net, t);
+  if (t->done) sli_transfer_give(t);
   else if (t->peer->told) t->dropped = true;
   else return false;
   return true;
@@ -268,138 +150,94 @@ bool sli_net_done(sli_net *net, uint64_t fence) {
 
 /* ---- opening ----------------------------------------------------------------------- */
 
-static ucs_status_t open_worker(sli_net *net) {
-  ucs_status_t status = sli_ucx.ucp_worker_create(
-      net->context,
-      /* One thread at a time, but not always the same one. */
-      &(ucp_worker_params_t){.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                             .thread_mode = UCS_THREAD_MODE_SERIALIZED},
-      &net->worker);
-  if (status) return status;
-  status = sli_ucx.ucp_worker_get_efd(net->worker, &net->worker_fd);
-  if (status) return status;
-  return sli_ucx.ucp_worker_set_am_recv_handler(
-      net->worker,
-      &(ucp_am_handler_param_t){.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
-                                              UCP_AM_HANDLER_PARAM_FIELD_CB |
-                                              UCP_AM_HANDLER_PARAM_FIELD_ARG,
-                                .id = MESSAGE_ID,
-                                .cb = on_message,
-                                .arg = net});
+static const sli_transport *find_transport(const char *name, size_t chars) {
+  for (size_t i = 0; i < SLI_COUNT(transports); i++)
+    if (strlen(transports[i]->name) == chars && !memcmp(transports[i]->name, name, chars))
+      return transports[i];
+  return NULL;
 }
 
-static ucs_status_t make_address(sli_net *net) {
-  ucp_address_t *ucx;
-  size_t bytes;
-  ucs_status_t status = sli_ucx.ucp_worker_get_address(net->worker, &ucx, &bytes);
+static sl_status unknown_transport(const char *list) {
+  char known[LIST_CHARS] = "";
+  for (size_t i = 0, used = 0; i < SLI_COUNT(transports); i++)
+    used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                             transports[i]->name);
+  return sl_fail(SL_E_USAGE, "SLUICE_TRANSPORTS=%s: a list of %s, each at most once, with commas", list,
+                 known);
+}
+
+static sl_status open_way(sli_net *net, const sli_net_options *options, const sli_transport *t) {
+  for (int i = 0; i < net->nways; i++)
+    if (net->ways[i].transport == t) return unknown_transport(net->list);
+  way *w = &net->ways[net->nways];
+  sl_status status = t->open(net, options, t->kind, &w->state);
   if (status) return status;
-  net->address_bytes = sizeof *net->address + bytes;
-  net->address = sli_calloc(1, net->address_bytes);
-  memcpy(net->address->ucx, ucx, bytes);
-  sli_ucx.ucp_worker_release_address(net->worker, ucx);
-  ssize_t got = getrandom(&net->address->word, sizeof net->address->word, 0);
-  return got == sizeof net->address->word ? UCS_OK : UCS_ERR_IO_ERROR;
+  w->transport = t;
+  net->nways++;
+  return SL_OK;
+}
+
+static sl_status open_ways(sli_net *net, const sli_net_options *options) {
+  const char *list = options->transports ? options->transports : "memory,tcp";
+  if (strlen(list) >= sizeof net->list) return unknown_transport(list);
+  strcpy(net->list, list);
+  for (const char *at = list;; at++) {
+    size_t chars = strcspn(at, ",");
+    const sli_transport *t = find_transport(at, chars);
+    sl_status status = t ? open_way(net, options, t) : unknown_transport(list);
+    if (status || !*(at += chars)) return status;
+  }
+}
+
+/* The list, then for each way how many bytes its part has, and the part. */
+static void make_address(sli_net *net) {
+  size_t bytes = LIST_CHARS, part;
+  for (int i = 0; i < net->nways; i++) {
+    net->ways[i].transport->address(net->ways[i].state, &part);
+    bytes += sizeof part + part;
+  }
+  uint8_t *at = net->address = sli_calloc(bytes, 1);
+  net->address_bytes = bytes;
+  memcpy(at, net->list, LIST_CHARS);
+  at += LIST_CHARS;
+  for (int i = 0; i < net->nways; i++) {
+    const void *data = net->ways[i].transport->address(net->ways[i].state, &part);
+    memcpy(at, &part, sizeof part);
+    memcpy(at + sizeof part, data, part);
+    at += sizeof part + part;
+  }
 }
 
 /* Where there is but one core, spinning only keeps the others from it. */
 static uint64_t choose_spin(void) { return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0; }
 
-sl_status sli_net_open(int self, int npeers, const sli_net_events *events, sli_net **out) {
-  SLI_CHECK(npeers > 0 && self >= 0 && self < npeers, "process %d of %d", self, npeers);
-  sli_net *net = sli_calloc(1, sizeof *net + (size_t)npeers * sizeof *net->peers);
-  net->self = self;
-  net->npeers = npeers;
-  net->events = *events;
+sl_status sli_net_open(const sli_net_options *options, sli_net **out) {
+  int n = options->npeers;
+  SLI_CHECK(n > 0 && options->self >= 0 && options->self < n, "process %d of %d", options->self, n);
+  sli_net *net = sli_calloc(1, sizeof *net + (size_t)n * sizeof *net->peers);
+  net->self = options->self;
+  net->npeers = n;
+  net->events = options->events;
   net->spin_ns = choose_spin();
-  for (int i = 0; i < npeers; i++) net->peers[i].net = net;
+  for (int i = 0; i < n; i++) net->peers[i].net = net, net->peers[i].number = i;
   net->waker.fd = -1;
   sl_status status = sli_waker_init(&net->waker);
-  if (!status) status = sli_ucx_open(npeers, &net->context);
-  if (!status) {
-    ucs_status_t ucs = open_worker(net);
-    if (!ucs) ucs = make_address(net);
-    if (ucs) status = sl_fail(SL_E_IO, "UCX opens no way to this process: %s", say(ucs));
-  }
+  if (!status) status = open_ways(net, options);
   if (status) {
     sli_net_close(net);
     return status;
   }
+  make_address(net);
   *out = net;
   return SL_OK;
-}
-
-const void *sli_net_address(const sli_net *net, size_t *bytes) {
-  *bytes = net->address_bytes;
-  return net->address;
-}
-
-static void on_error(void *arg, ucp_ep_h endpoint, ucs_status_t status) {
-  (void)endpoint;
-  fail_peer(arg, "the connection to it broke: %s", say(status));
-}
-
-sl_status sli_net_connect(sli_net *net, int peer_, const void *address_, size_t bytes) {
-  SLI_CHECK(peer_ >= 0 && peer_ < net->npeers && peer_ != net->self, "there is no peer %d", peer_);
-  peer *p = &net->peers[peer_];
-  SLI_CHECK(!p->endpoint, "peer %d is connected already", peer_);
-  if (bytes <= sizeof(address))
-    return sl_fail(SL_E_INPUT, "process %d: its data plane's address has %zu bytes", peer_, bytes);
-  /* A copy: where the caller's lies may not be aligned. */
-  address *a = sli_calloc(1, bytes);
-  memcpy(a, address_, bytes);
-  ucs_status_t status = sli_ucx.ucp_ep_create(
-      net->worker,
-      &(ucp_ep_params_t){.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                         .address = (const ucp_address_t *)a->ucx,
-                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                         .err_handler = {on_error, p}},
-      &p->endpoint);
-  p->word = a->word;
-  free(a);
-  if (status)
-    return sl_fail(SL_E_IO, "process %d cannot be reached: UCX: %s", peer_,
-                   say(status));
-  return SL_OK;
-}
-
-/* ---- closing ----------------------------------------------------------------------- */
-
-/* Starts it; NULL if it is done. */
-static ucs_status_ptr_t close_endpoint(peer *p) {
-  if (!p->endpoint) return NULL;
-  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-                               .flags = UCP_EP_CLOSE_FLAG_FORCE};
-  ucs_status_ptr_t request = sli_ucx.ucp_ep_close_nbx(p->endpoint, &param);
-  p->endpoint = NULL;
-  return UCS_PTR_IS_PTR(request) ? request : NULL;
-}
-
-static void close_endpoints(sli_net *net) {
-  void **requests = sli_calloc((size_t)net->npeers, sizeof *requests);
-  for (int i = 0; i < net->npeers; i++) requests[i] = close_endpoint(&net->peers[i]);
-  uint64_t end = sli_now_ns() + CLOSE_NS;
-  for (int i = 0; i < net->npeers; i++) {
-    if (!requests[i]) continue;
-    while (sli_ucx.ucp_request_check_status(requests[i]) == UCS_INPROGRESS && sli_now_ns() < end)
-      sli_ucx.ucp_worker_progress(net->worker);
-    sli_ucx.ucp_request_free(requests[i]);
-  }
-  while (sli_ucx.ucp_worker_progress(net->worker) && sli_now_ns() < end) continue;
-  free(requests);
 }
 
 void sli_net_close(sli_net *net) {
   if (!net) return;
   net->closing = true;
-  if (net->worker) {
-    close_endpoints(net);
-    sli_ucx.ucp_worker_destroy(net->worker);
-  }
-  if (net->context) sli_ucx.ucp_cleanup(net->context);
+  for (int i = 0; i < net->nways; i++) net->ways[i].transport->close(net->ways[i].state);
   if (net->waker.fd >= 0) sli_waker_fini(&net->waker);
-  for (transfer *t = net->transfers, *next; t; t = next) {
+  for (sli_transfer *t = net->transfers, *next; t; t = next) {
     next = t->next;
     free(t);
   }
@@ -407,22 +245,83 @@ void sli_net_close(sli_net *net) {
   free(net);
 }
 
+/* ---- connecting -------------------------------------------------------------------- */
+
+const void *sli_net_address(const sli_net *net, size_t *bytes) {
+  *bytes = net->address_bytes;
+  return net->address;
+}
+
+/* Takes the next part of an address, as an aligned copy. */
+static void *take_part(const uint8_t **at, size_t *left, size_t *bytes) {
+  if (*left < sizeof *bytes) return NULL;
+  memcpy(bytes, *at, sizeof *bytes);
+  if (*bytes > *left - sizeof *bytes) return NULL;
+  void *part = sli_calloc(*bytes + 1, 1);
+  memcpy(part, *at + sizeof *bytes, *bytes);
+  *at += sizeof *bytes + *bytes;
+  *left -= sizeof *bytes + *bytes;
+  return part;
+}
+
+/* Over the first of the ways that leads there. */
+static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, const uint8_t *at,
+                            size_t left) {
+  for (int i = 0; i < net->nways; i++) {
+    const way *w = &net->ways[i];
+    size_t bytes;
+    void *part = take_part(&at, &left, &bytes);
+    if (!part)
+      return sl_fail(SL_E_INPUT, "process %d: its data plane's address is malformed", p->number);
+    bool leads = w->transport->reaches(w->state, part, bytes);
+    if (leads) p->transport = w->transport, p->state = w->state;
+    sl_status status = leads ? w->transport->connect(w->state, p, host, part, bytes) : SL_OK;
+    free(part);
+    if (leads) return status;
+  }
+  return sl_fail(SL_E_INPUT, "process %d shares no memory with this one, and of the transports \"%s\" "
+                 "none leads to another host", p->number, net->list);
+}
+
+sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *address,
+                          size_t bytes) {
+  sli_net_peer *p = peer_at(net, peer);
+  char theirs[LIST_CHARS];
+  SLI_CHECK(peer != net->self && !p->transport, "peer %d is connected already", peer);
+  if (bytes < LIST_CHARS)
+    return sl_fail(SL_E_INPUT, "process %d: its data plane's address has %zu bytes", peer, bytes);
+  memcpy(theirs, address, LIST_CHARS);
+  theirs[LIST_CHARS - 1] = 0;
+  if (strcmp(theirs, net->list))
+    return sl_fail(SL_E_INPUT, "process %d sends data by \"%s\", process %d by \"%s\" "
+                   "(SLUICE_TRANSPORTS): they must agree", peer, theirs, net->self, net->list);
+  return connect_by(net, p, host, (const uint8_t *)address + LIST_CHARS, bytes - LIST_CHARS);
+}
+
+bool sli_net_ready(sli_net *net) {
+  bool ready = true;
+  for (int i = 0; i < net->nways; i++)
+    if (!net->ways[i].transport->ready(net->ways[i].state)) ready = false;
+  return ready;
+}
+
 /* ---- going on ---------------------------------------------------------------------- */
 
 static void tell_failures(sli_net *net) {
   net->any_failed = false;
   for (int i = 0; i < net->npeers; i++) {
-    peer *p = &net->peers[i];
+    sli_net_peer *p = &net->peers[i];
     if (!p->failed || p->told) continue;
     p->told = true;
-    ucs_status_ptr_t request = close_endpoint(p);
-    if (request) sli_ucx.ucp_request_free(request);
+    if (p->transport) p->transport->drop(p);
     net->events.lost(net->events.ctx, i, p->why);
   }
 }
 
 bool sli_net_progress(sli_net *net) {
-  bool happened = sli_ucx.ucp_worker_progress(net->worker);
+  bool happened = false;
+  for (int i = 0; i < net->nways; i++)
+    happened |= net->ways[i].transport->progress(net->ways[i].state);
   if (!net->any_failed) return happened;
   tell_failures(net);
   return true;
@@ -443,28 +342,31 @@ static bool spin(sli_net *net, uint64_t until_ns) {
   }
 }
 
+static void sleep_for(sli_net *net, uint64_t ns) {
+  int fds[MOST_OPEN];
+  for (int i = 0; i < net->nways; i++) {
+    const way *w = &net->ways[i];
+    if (!w->transport->arm(w->state)) return;
+    fds[i] = w->transport->fd(w->state);
+    ns = SLI_MIN(ns, w->transport->patience_ns(w->state));
+  }
+  sli_waker_sleep(&net->waker, fds, net->nways, ns);
+}
+
 void sli_net_wait(sli_net *net, uint64_t timeout_ns) {
   uint64_t start = sli_now_ns();
   if (spin(net, start + SLI_MIN(timeout_ns, net->spin_ns))) return;
   uint64_t spent = sli_now_ns() - start;
   if (spent >= timeout_ns) return;
-  /* Armed, the worker's fd becomes readable with the next event; busy, there is one
-   * that nobody has looked at. */
-  ucs_status_t status = sli_ucx.ucp_worker_arm(net->worker);
-  if (status == UCS_ERR_BUSY) {
-    sli_net_progress(net);
-    return;
-  }
-  SLI_CHECK(!status, "UCX cannot sleep: %s", say(status));
-  sli_waker_sleep(&net->waker, net->worker_fd, timeout_ns - spent);
+  sleep_for(net, timeout_ns - spent);
   sli_net_progress(net);
 }
 
 void sli_net_wake(sli_net *net) { sli_waker_wake(&net->waker); }
 
-sli_net_traffic_counts sli_net_traffic(const sli_net *net, int peer_) {
-  SLI_CHECK(peer_ >= 0 && peer_ < net->npeers, "there is no peer %d", peer_);
-  const peer *p = &net->peers[peer_];
+sli_net_traffic_counts sli_net_traffic(const sli_net *net, int peer) {
+  SLI_CHECK(peer >= 0 && peer < net->npeers, "there is no peer %d", peer);
+  const sli_net_peer *p = &net->peers[peer];
   return (sli_net_traffic_counts){
       .sent_bytes = atomic_load_explicit(&p->sent_bytes, memory_order_relaxed),
       .received_bytes = atomic_load_explicit(&p->received_bytes, memory_order_relaxed),

@@ -37,18 +37,40 @@ typedef struct sli_net_events {
 
 typedef struct sli_net sli_net;
 
-/* `npeers`: processes, this one included; `self` is its number. May block.
- * UCX's own environment variables (UCX_TLS, UCX_NET_DEVICES, ...) hold. */
-sl_status sli_net_open(int self, int npeers, const sli_net_events *events, sli_net **out);
+typedef struct sli_net_options {
+  int self, npeers; /* this process, of so many */
+  /* The job's secret: whoever connects proves that he has it before anything else he sends
+   * is looked at. */
+  const char *key;
+  /* The address to listen at, in numbers, for processes of lower numbers on other hosts, until
+   * all of them have come; NULL: there are none. */
+  const char *host;
+  /* Which transports there are, the best first; each pair of processes takes the first that
+   * leads from one to the other. All processes have the same. NULL: "memory,tcp".
+   *   memory     shared memory of one host
+   *   tcp        our own connections, authenticated
+   *   encrypted  the same, and nobody on the way reads or changes anything
+   *   fabric     UCX as its environment variables say (InfiniBand; by default all but TCP):
+   *              authenticates nobody, for networks where all are trusted */
+  const char *transports;
+  sli_net_events events;
+} sli_net_options;
+
+/* May block. SL_E_USAGE: there is no such transport. */
+sl_status sli_net_open(const sli_net_options *options, sli_net **out);
 /* Ends what is under way with error, without waiting for peers: what this process
  * sent last may not arrive. close(NULL) is nothing. */
 void sli_net_close(sli_net *net);
 
 /* What others need to reach this process: plain bytes, valid while the net is. */
 const void *sli_net_address(const sli_net *net, size_t *bytes);
-/* Does not block, nor wait for the peer; once for each peer, before anything is
- * sent to it. Its messages may come from before that on. */
-sl_status sli_net_connect(sli_net *net, int peer, const void *address, size_t bytes);
+/* Does not wait for the peer; once for each peer, before anything is sent to it. `host` is
+ * where it is, in numbers. Its messages may come from before that on. */
+sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *address,
+                          size_t bytes);
+/* Do all connections stand? Until then sli_net_wait brings them about; a peer that cannot be
+ * reached is lost. Once they do, this process listens to nobody. */
+bool sli_net_ready(sli_net *net);
 
 /* Starts a message; the header is copied, the data must stay until it is done.
  * True if it is already; else *fence names it. Never blocks. To a lost peer it is

@@ -10,8 +10,10 @@
 #include "comm/net/ucx.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 sli_ucx_functions sli_ucx;
 
@@ -49,40 +51,53 @@ static sl_status load(void) {
   return find_functions(library);
 }
 
-/* Is one of these transports wanted? UCX warns of settings that nothing uses. */
-static bool is_wanted(const char *const *transports) {
-  const char *chosen = getenv("UCX_TLS");
-  if (!chosen || strstr(chosen, "all") || strchr(chosen, '^')) return true;
-  for (; *transports; transports++)
-    if (strstr(chosen, *transports)) return true;
-  return false;
+typedef struct setting {
+  const char *variable; /* the user's, which has precedence; NULL: it has not */
+  const char *name, *value;
+} setting;
+
+/* A UCX that does not know one does without. */
+static void apply(ucp_config_t *config, const setting *s) {
+  for (; s->name; s++)
+    if (!s->variable || !getenv(s->variable))
+      (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
 }
 
-static void adjust(ucp_config_t *config) {
-  static const struct {
-    const char *variable, *name, *value, *transports[6];
-  } settings[] = {
-      /* To see within a second that a peer died. */
-      {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "200ms", {""}},
-      {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s", {"tcp"}},
-      {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s", {"tcp"}},
-      /* Else shared memory is not for peers that may die. */
-      {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y", {"sm", "shm", "mm", "posix", "sysv"}},
-  };
-  for (size_t i = 0; i < SLI_COUNT(settings); i++) {
-    if (getenv(settings[i].variable) || !is_wanted(settings[i].transports)) continue;
-    /* A UCX that does not know one does without. */
-    (void)sli_ucx.ucp_config_modify(config, settings[i].name, settings[i].value);
-  }
+/* To see within a second that a peer died. */
+static const setting for_all[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "200ms"}, {0}};
+
+static const setting by_kind[][4] = {
+    [SLI_UCX_MEMORY] = {{NULL, "TLS", "sm,self"},
+                        /* Else shared memory is not for peers that may die. */
+                        {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"}},
+    [SLI_UCX_FABRIC] = {{"UCX_TLS", "TLS", "^tcp"},
+                        {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"}},
+};
+
+/* Both take their memory from /dev/shm, which is small in many containers. */
+sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
+  enum { LEAST_BYTES = 16 << 20 };
+  const char *why = sli_ucx.ucs_status_string(status);
+  struct statvfs shm;
+  char free_text[32];
+  if (statvfs("/dev/shm", &shm))
+    return sl_fail(SL_E_IO, "no shared memory between processes: /dev/shm: %s", strerror(errno));
+  double bytes = (double)shm.f_bavail * (double)shm.f_frsize;
+  if (bytes < LEAST_BYTES)
+    return sl_fail(SL_E_IO, "too little shared memory between processes: /dev/shm has %s left, "
+                   "and each process takes some MiB (docker run --shm-size; SLUICE_TRANSPORTS=tcp "
+                   "does without)", sli_format_bytes(free_text, bytes));
+  return sl_fail(SL_E_IO, "UCX %s: %s (UCX_LOG_LEVEL=info says more)", what, why);
 }
 
-sl_status sli_ucx_open(int nprocesses, ucp_context_h *out) {
+sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, ucp_context_h *out) {
   sl_status status = load();
   if (status) return status;
   ucp_config_t *config;
   ucs_status_t ucs = sli_ucx.ucp_config_read(NULL, NULL, &config);
   if (!ucs) {
-    adjust(config);
+    apply(config, for_all);
+    apply(config, by_kind[kind]);
     ucs = sli_ucx.ucp_init_version(
         UCP_API_MAJOR, UCP_API_MINOR,
         &(ucp_params_t){.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -91,7 +106,5 @@ sl_status sli_ucx_open(int nprocesses, ucp_context_h *out) {
         config, out);
     sli_ucx.ucp_config_release(config);
   }
-  if (!ucs) return SL_OK;
-  return sl_fail(SL_E_IO, "UCX does not start: %s (UCX_LOG_LEVEL=info says more)",
-                 sli_ucx.ucs_status_string(ucs));
+  return ucs ? sli_ucx_fail("does not start", ucs) : SL_OK;
 }

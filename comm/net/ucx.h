@@ -38,8 +38,15 @@ typedef struct sli_ucx_functions {
 /* Filled by the first sli_ucx_open, and never unloaded. */
 extern sli_ucx_functions sli_ucx;
 
+typedef enum sli_ucx_kind {
+  SLI_UCX_MEMORY, /* shared memory, which nobody else can reach */
+  SLI_UCX_FABRIC, /* what UCX's environment variables say; without them all but TCP */
+} sli_ucx_kind;
+
 /* A context for active messages between `nprocesses`; ucp_cleanup it. Not while
  * other threads read or change the environment. */
-sl_status sli_ucx_open(int nprocesses, ucp_context_h *out);
+sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, ucp_context_h *out);
+/* "UCX opens no way: No space": and what of this host may be the reason. */
+sl_status sli_ucx_fail(const char *what, ucs_status_t status);
 
 #endif

@@ -39,15 +39,17 @@ bool sli_waker_take(sli_waker *waker) {
   return true;
 }
 
-void sli_waker_sleep(sli_waker *waker, int fd, uint64_t timeout_ns) {
-  struct pollfd fds[] = {{.fd = waker->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+void sli_waker_sleep(sli_waker *waker, const int *others, int count, uint64_t timeout_ns) {
+  struct pollfd fds[5] = {{.fd = waker->fd, .events = POLLIN}};
+  SLI_CHECK(count < (int)SLI_COUNT(fds), "a sleep on %d descriptors", count);
+  for (int i = 0; i < count; i++) fds[i + 1] = (struct pollfd){.fd = others[i], .events = POLLIN};
   struct timespec timeout = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
   uint32_t state = AWAKE;
   if (atomic_compare_exchange_strong_explicit(&waker->state, &state, ASLEEP, memory_order_acq_rel,
                                               memory_order_acquire)) {
-    int ready = ppoll(fds, SLI_COUNT(fds), &timeout, NULL);
-    uint64_t count;
-    if (ready > 0 && fds[0].revents && read(waker->fd, &count, sizeof count) < 0)
+    int ready = ppoll(fds, (nfds_t)count + 1, &timeout, NULL);
+    uint64_t wakes;
+    if (ready > 0 && fds[0].revents && read(waker->fd, &wakes, sizeof wakes) < 0)
       SLI_CHECK(errno == EAGAIN || errno == EINTR, "an eventfd fails: %s", strerror(errno));
   }
   atomic_exchange_explicit(&waker->state, AWAKE, memory_order_acq_rel);

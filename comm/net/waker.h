@@ -19,8 +19,8 @@ void sli_waker_fini(sli_waker *waker);
 void sli_waker_wake(sli_waker *waker);
 /* The owner. Was it woken since it asked last? */
 bool sli_waker_take(sli_waker *waker);
-/* The owner. Sleeps until it is woken, `fd` is readable, or the time is over; not
- * at all if it was woken before. Takes the wake. */
-void sli_waker_sleep(sli_waker *waker, int fd, uint64_t timeout_ns);
+/* The owner. Sleeps until it is woken, one of `fds` (up to 4) is readable, or the time is over;
+ * not at all if it was woken before. Takes the wake. */
+void sli_waker_sleep(sli_waker *waker, const int *fds, int count, uint64_t timeout_ns);
 
 #endif

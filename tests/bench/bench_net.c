@@ -1,9 +1,13 @@
 /* What sli_net costs beside UCX itself, between two processes on this machine:
  * the round trip of 8 bytes and the bandwidth of messages of 16 MiB, two under way.
  *
- *   net       sli_net by a loop around sli_net_progress; `waiting`: around sli_net_wait
- *   ucx       UCX by a loop of its own, for peers that may die, like sli_net
- *   ucx_bare  UCX as it comes, for peers that do not
+ *   net        sli_net over shared memory by a loop around sli_net_progress; `waiting`: around
+ *              sli_net_wait
+ *   ucx        UCX by a loop of its own, for peers that may die, like sli_net
+ *   ucx_bare   UCX as it comes, for peers that do not
+ *   tcp        sli_net over connections of its own, by loopback
+ *   encrypted  the same, sealed
+ *   ucx_tcp    UCX's TCP, by loopback
  *
  * All in one run, in turns; medians over the rounds; each process has a core. */
 #include <sched.h>
@@ -72,16 +76,24 @@ static void net_lost(void *ctx, int peer, const char *why) {
   CHECK(false, "process %d was lost: %s", peer, why);
 }
 
-static void net_open(line *l, process *p) {
-  sli_net_events events = {l, net_place, net_arrived, net_lost};
-  CHECK(!sli_net_open(p->self, p->n, &events, &l->net), "%s", sl_detail());
+static void open_over(line *l, process *p, const char *transport) {
+  sli_net_options options = {.self = p->self, .npeers = p->n, .key = "key",
+                             .host = "127.0.0.1", .transports = transport,
+                             .events = {l, net_place, net_arrived, net_lost}};
+  CHECK(!sli_net_open(&options, &l->net), "%s", sl_detail());
   process_blob all[PROCESSES_MOST];
   size_t bytes;
   const void *address = sli_net_address(l->net, &bytes);
   process_exchange(p, address, bytes, all);
   int peer = 1 - p->self;
-  CHECK(!sli_net_connect(l->net, peer, all[peer].data, all[peer].bytes), "%s", sl_detail());
+  CHECK(!sli_net_connect(l->net, peer, "127.0.0.1", all[peer].data, all[peer].bytes), "%s",
+        sl_detail());
+  while (!sli_net_ready(l->net)) sli_net_wait(l->net, 1000000);
 }
+
+static void net_open(line *l, process *p) { open_over(l, p, "memory"); }
+static void tcp_open(line *l, process *p) { open_over(l, p, "tcp"); }
+static void encrypted_open(line *l, process *p) { open_over(l, p, "encrypted"); }
 
 static void net_send(line *l, const void *data, size_t bytes) {
   char header[SLI_NET_HEADER_BYTES] = {0};
@@ -137,9 +149,10 @@ static void ucx_failed(void *arg, ucp_ep_h endpoint, ucs_status_t status) {
   CHECK(false, "%s", ucs_status_string(status));
 }
 
-static void ucx_open_worker(line *l, bool may_die) {
+static void ucx_open_worker(line *l, bool may_die, const char *transports) {
   ucp_config_t *config;
   CHECK(!ucp_config_read(NULL, NULL, &config), "config");
+  if (transports) ucp_config_modify(config, "TLS", transports);
   if (may_die) ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
   ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM};
   CHECK(!ucp_init(&params, config, &l->context), "ucp_init");
@@ -173,13 +186,18 @@ static void ucx_connect(line *l, process *p, bool may_die) {
 }
 
 static void ucx_open(line *l, process *p) {
-  ucx_open_worker(l, true);
+  ucx_open_worker(l, true, NULL);
   ucx_connect(l, p, true);
 }
 
 static void ucx_open_bare(line *l, process *p) {
-  ucx_open_worker(l, false);
+  ucx_open_worker(l, false, NULL);
   ucx_connect(l, p, false);
+}
+
+static void ucx_open_tcp(line *l, process *p) {
+  ucx_open_worker(l, false, "tcp,self");
+  ucx_connect(l, p, true);
 }
 
 static void ucx_sent(void *request, ucs_status_t status, void *arg) {
@@ -208,6 +226,9 @@ static const line_kind kinds[] = {
     {"net", net_open, net_send, net_progress, net_wait},
     {"ucx", ucx_open, ucx_send, ucx_progress, NULL},
     {"ucx_bare", ucx_open_bare, ucx_send, ucx_progress, NULL},
+    {"tcp", tcp_open, net_send, net_progress, net_wait},
+    {"encrypted", encrypted_open, net_send, net_progress, net_wait},
+    {"ucx_tcp", ucx_open_tcp, ucx_send, ucx_progress, NULL},
 };
 enum { KINDS = SLI_COUNT(kinds) };
 
@@ -267,10 +288,13 @@ static void print(double trips[KINDS][ROUNDS], double streams[KINDS][ROUNDS], do
     printf("%s_round_trip_8\t%.0f\tns\n", kinds[k].name, trip[k]);
     printf("%s_bandwidth_16M\t%.2f\tGB/s\n", kinds[k].name, rate[k] * 1e-9);
   }
-  for (int k = 1; k < KINDS; k++) {
+  enum { UCX_KINDS = 3 };
+  for (int k = 1; k < UCX_KINDS; k++) {
     printf("round_trip_over_%s\t%.2f\tratio\n", kinds[k].name, trip[0] / trip[k]);
     printf("bandwidth_over_%s\t%.2f\tratio\n", kinds[k].name, rate[0] / rate[k]);
   }
+  printf("tcp_round_trip_over_ucx_tcp\t%.2f\tratio\n", trip[UCX_KINDS] / trip[KINDS - 1]);
+  printf("tcp_bandwidth_over_ucx_tcp\t%.2f\tratio\n", rate[UCX_KINDS] / rate[KINDS - 1]);
   printf("net_round_trip_8_waiting\t%.0f\tns\n", median(sleepy));
   printf("round_trip_waiting_over_ucx\t%.2f\tratio\n", sleepy[ROUNDS / 2] / trip[1]);
   printf("memcpy_16M\t%.2f\tGB/s\n", median(copies) * 1e-9);

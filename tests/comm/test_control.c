@@ -511,24 +511,43 @@ static void test_process_0_may_start_last(void) {
   close_job(3);
 }
 
-static void test_all_know_the_addresses_of_all(void) {
-  const char *texts[] = {"alpha", "", "a longer one"};
-  open_with(&nodes[0], (sli_control_options){.nprocesses = 3, .endpoint = "127.0.0.1:0",
-                                             .job = "test", .key = key, .address = texts[0],
-                                             .address_bytes = strlen(texts[0])});
-  for (int k = 1; k < 3; k++)
-    open_with(&nodes[k], (sli_control_options){.process = k, .nprocesses = 3, .job = "test",
-                                               .endpoint = sli_control_endpoint(nodes[0].control),
-                                               .key = key, .address = texts[k],
-                                               .address_bytes = strlen(texts[k])});
+typedef struct sharing {
+  int self;
+  const char *text;
+  sli_control_blob *blobs;
+} sharing;
+
+static void *share(void *arg) {
+  sharing *s = arg;
+  CHECK(!sli_control_share(nodes[s->self].control, "all", s->text, strlen(s->text), &s->blobs),
+        "%s", sl_detail());
+  return NULL;
+}
+
+static void test_what_is_shared_all_get(void) {
+  sharing all[] = {{0, "alpha", NULL}, {1, "", NULL}, {2, "a longer one", NULL}};
+  pthread_t threads[3];
+  char host[SLI_CONTROL_HOST_CHARS];
+  for (int k = 0; k < 3; k++)
+    open_with(&nodes[k],
+              options_of(k, 3, k ? sli_control_endpoint(nodes[0].control) : "127.0.0.1:0"));
   join_job(3);
+  for (int k = 0; k < 3; k++) pthread_create(&threads[k], NULL, share, &all[k]);
+  for (int k = 0; k < 3; k++) pthread_join(threads[k], NULL);
   for (int k = 0; k < 3; k++)
     for (int of = 0; of < 3; of++) {
-      size_t bytes;
-      const void *address = sli_control_address(nodes[k].control, of, &bytes);
-      CHECK(bytes == strlen(texts[of]) && !memcmp(address, texts[of], bytes),
-            "%d knows the address of %d", k, of);
+      const sli_control_blob *b = &all[k].blobs[of];
+      CHECK(b->bytes == strlen(all[of].text) && !memcmp(b->data, all[of].text, b->bytes),
+            "%d gets what %d shares", k, of);
+      sli_control_host_of(nodes[k].control, of, host);
+      CHECK(k == of || !strcmp(host, "127.0.0.1"), "%d finds %d at %s", k, of, host);
+      free(b->data);
     }
+  for (int k = 0; k < 3; k++) {
+    const char *here = sli_control_here(nodes[k].control);
+    CHECK(k ? !strcmp(here, "127.0.0.1") : !here, "%d listens where it reaches process 0", k);
+    free(all[k].blobs);
+  }
   close_job(3);
 }
 
@@ -585,7 +604,7 @@ int main(void) {
   test_who_comes_after_the_start_harms_nothing();
   test_who_is_missing_is_named();
   test_process_0_may_start_last();
-  test_all_know_the_addresses_of_all();
+  test_what_is_shared_all_get();
   test_clock_offsets_are_near_nothing_on_one_machine();
   return 0;
 }

@@ -53,6 +53,7 @@ static sli_frame random_frame(uint8_t *tail) {
     fill_name(f.hello.job, draw() % sizeof f.hello.job);
     fill_name(f.hello.host, draw() % sizeof f.hello.host);
     fill_name(f.hello.direct, draw() % sizeof f.hello.direct);
+    bytes = 0;
     break;
   case SLI_FRAME_DATA:
     f.data.kind = 1 + (uint32_t)draw() % (SLI_DATA_KINDS - 1);

@@ -1,9 +1,12 @@
 /* What one process sends arrives in the other's memory whole, once, and counted;
  * waiting costs nothing; who is gone is named within a second; nothing hangs. */
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@ const char *__lsan_default_suppressions(void) { return "leak:libuct.so\n"; }
 static const uint64_t second_ns = 1000000000;
 
 static uint64_t seed;
+static const char *transports;
 
 /* ---- messages that say what they must be --------------------------------------------- */
 
@@ -137,22 +141,36 @@ static node *open_node(process *p) {
   node *n = calloc(1, sizeof *n);
   n->p = p;
   n->lost_peer = -1;
-  sli_net_events events = {n, place, arrived, lost};
-  CHECK(!sli_net_open(p->self, p->n, &events, &n->net), "%s", sl_detail());
+  sli_net_options options = {.self = p->self, .npeers = p->n, .key = "the same for all",
+                             .host = p->self ? "127.0.0.1" : NULL, .transports = transports,
+                             .events = {n, place, arrived, lost}};
+  CHECK(!sli_net_open(&options, &n->net), "%s", sl_detail());
   size_t bytes;
   const void *address = sli_net_address(n->net, &bytes);
   process_exchange(p, address, bytes, n->addresses);
   return n;
 }
 
+static void connect_all(node *n) {
+  for (int i = 0; i < n->p->n; i++)
+    if (i != n->p->self)
+      CHECK(!sli_net_connect(n->net, i, "127.0.0.1", n->addresses[i].data, n->addresses[i].bytes),
+            "%s", sl_detail());
+}
+
 static node *open_connected(process *p) {
   node *n = open_node(p);
-  for (int i = 0; i < p->n; i++) {
-    if (i != p->self)
-      CHECK(!sli_net_connect(n->net, i, n->addresses[i].data, n->addresses[i].bytes), "%s",
-            sl_detail());
-  }
+  connect_all(n);
   return n;
+}
+
+static void await_ready(node *n) {
+  uint64_t end = sli_now_ns() + 20 * second_ns;
+  while (!sli_net_ready(n->net)) {
+    CHECK(sli_now_ns() < end && !n->lost, "process %d: all connections come to stand: %s",
+          n->p->self, n->why);
+    sli_net_wait(n->net, 10000000);
+  }
 }
 
 static void go_on(void *net) { sli_net_wait(net, 1000000); }
@@ -261,6 +279,7 @@ static void check_traffic(node *n, int peer) {
 
 static void random_traffic(process *p) {
   node *n = open_connected(p);
+  if (messages_to_each % 8) await_ready(n); /* it need not be */
   send_random(n);
   wait_for(n, messages_to_each * (p->n - 1), 0);
   CHECK(n->npending == 0 && n->lost == 0, "nothing is left over and nobody was lost");
@@ -337,6 +356,7 @@ static uint64_t cpu_ns(void) {
 
 static void idling(process *p) {
   node *n = open_connected(p);
+  await_ready(n);
   send_filled(n, 1 - p->self, 1 << 20, 5);
   wait_for(n, 1, 0);
   uint64_t end = sli_now_ns() + second_ns / 2, before = cpu_ns();
@@ -438,16 +458,23 @@ static void refusing(process *p) {
   }
 }
 
+/* What the first transport of a process says of itself: behind the list and a length, the word
+ * that those who connect repeat; then the port, if it has one. */
+enum { LIST_BYTES = 64, WORD_BYTES = 16 };
+static uint8_t *part_of(node *n, int process) {
+  return (uint8_t *)n->addresses[process].data + LIST_BYTES + sizeof(size_t);
+}
+
 /* Process 0 knows an address of 1 that is not this one's. */
 static void strange(process *p) {
   node *n = open_node(p);
-  if (p->self == 0) *(char *)n->addresses[1].data ^= 1;
-  for (int i = 0; i < p->n; i++)
-    if (i != p->self)
-      CHECK(!sli_net_connect(n->net, i, n->addresses[i].data, n->addresses[i].bytes), "%s",
-            sl_detail());
+  if (p->self == 0) part_of(n, 1)[0] ^= 1;
+  connect_all(n);
   if (p->self == 1) freopen("/dev/null", "w", stderr); /* it says so */
-  if (p->self == 0) send_filled(n, 1, 100, 1), send_filled(n, 1, 4 << 20, 2);
+  header h = {.key = 1, .bytes = 100, .to = 1, .check = mix(1 ^ 100)};
+  char data[100] = {0};
+  uint64_t fence;
+  if (p->self == 0) sli_net_send(n->net, 1, &h, data, sizeof data, &fence);
   if (p->self == 2) send_filled(n, 1, 200, 3);
   if (p->self == 1) wait_for(n, 1, 0);
   process_meet(p, go_on, n->net);
@@ -455,10 +482,90 @@ static void strange(process *p) {
   close_node(n);
 }
 
+/* ---- strangers at the door --------------------------------------------------------------------- */
+
+enum { IDLE_CONNECTIONS = 1200, DESCRIPTORS = 256 };
+
+static int knock(int port, const void *bytes, size_t count) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at), "a stranger gets through");
+  if (count) send(fd, bytes, count, MSG_NOSIGNAL); /* it may have hung up already */
+  return fd;
+}
+
+/* What ended jobs once; nothing, anything, half an opening, one that is made up. */
+static void bother(int port) {
+  static const uint8_t ucx[13] = {0x78, 0x56, 0x34, 0x12, 0xbe, 0xba, 0xfe, 0xca, 0, 0, 0, 0, 0x80};
+  uint8_t bytes[4096];
+  knock(port, ucx, sizeof ucx);
+  for (int i = 0; i < 40; i++) {
+    for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = (uint8_t)mix(seed + (uint64_t)i * 4096 + k);
+    if (i % 2) memcpy(bytes, "SLUICE\1", 8);
+    knock(port, bytes, i % 4 == 3 ? 96 : mix(seed + (uint64_t)i) % sizeof bytes);
+  }
+  for (int i = 0; i < IDLE_CONNECTIONS; i++) knock(port, bytes, 0);
+}
+
+/* A stranger holds 1,200 connections to process 1, which may have 256 descriptors, and goes on
+ * bothering it while process 0 connects. The stranger is process 2, before it joins in. */
+static void bothered(process *p) {
+  struct rlimit many = {p->self == 1 ? DESCRIPTORS : 4096, 4096};
+  CHECK(!setrlimit(RLIMIT_NOFILE, &many), "descriptors");
+  node *n = open_node(p);
+  uint16_t port;
+  memcpy(&port, part_of(n, 1) + WORD_BYTES, sizeof port);
+  if (p->self == 1) freopen("/dev/null", "w", stderr); /* it says so */
+  if (p->self == 1) connect_all(n);
+  if (p->self == 2) bother(port);
+  process_meet(p, p->self == 1 ? go_on : NULL, n->net);
+  if (p->self != 1) connect_all(n);
+  if (p->self == 2) bother(port);
+  await_ready(n);
+  if (p->self != 1) send_filled(n, 1, 1 << 20, 7);
+  if (p->self == 1) wait_for(n, 2, 0);
+  CHECK(n->lost == 0, "nobody is lost");
+  if (p->self == 2) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    process_meet(p, go_on, n->net);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(fd, (struct sockaddr *)&at, sizeof at), "nobody listens any more");
+  } else {
+    process_meet(p, go_on, n->net);
+  }
+  close_node(n);
+}
+
+/* ---- who does not agree ------------------------------------------------------------------------ */
+
+static void disagreeing(process *p) {
+  transports = p->self ? "tcp" : "encrypted";
+  node *n = open_node(p);
+  int peer = 1 - p->self;
+  CHECK(sli_net_connect(n->net, peer, "127.0.0.1", n->addresses[peer].data,
+                        n->addresses[peer].bytes) == SL_E_INPUT &&
+            strstr(sl_detail(), "\"tcp\"") && strstr(sl_detail(), "\"encrypted\""),
+        "it is said who sends how: %s", sl_detail());
+  close_node(n);
+}
+
+static void check_lists(void) {
+  static const char *const wrong[] = {"", "tcp,", "tcp,tcp", "udp", "memory, tcp", "tcp,memory,x"};
+  for (size_t i = 0; i < SLI_COUNT(wrong); i++) {
+    sli_net *net;
+    sli_net_options options = {.npeers = 2, .key = "", .transports = wrong[i]};
+    CHECK(sli_net_open(&options, &net) == SL_E_USAGE && strstr(sl_detail(), "encrypted"),
+          "\"%s\" is no list of transports", wrong[i]);
+  }
+}
+
 /* -------------------------------------------------------------------------------------------- */
 
-static void check_all(const char *transports) {
-  if (transports) setenv("UCX_TLS", transports, 1);
+static void check_all(const char *list) {
+  transports = list;
+  printf("%s\n", list);
   messages_to_each = 60;
   CHECK(processes_run(2, random_traffic), "two processes send each other anything");
   messages_to_each = 12;
@@ -474,7 +581,14 @@ static void check_all(const char *transports) {
 int main(int argc, char **argv) {
   seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
   printf("seed %llu\n", (unsigned long long)seed);
-  check_all(NULL);
+  setenv("UCX_TLS", "tcp", 1); /* concerns the fabric alone */
+  check_lists();
+  check_all("memory,tcp");
   check_all("tcp");
+  check_all("encrypted");
+  check_all("fabric");
+  transports = "tcp";
+  CHECK(processes_run(3, bothered), "strangers keep nobody out");
+  CHECK(processes_run(2, disagreeing), "who disagrees is told");
   return 0;
 }

@@ -56,10 +56,8 @@ hosts_veth() { # delay_us rate_mbit
   done
 }
 
-# Makes the hosts and a link of so many microseconds, one way, and Mbit/s. UCX knows
-# that they are one machine, by its boot, and would go round the link.
+# Makes the hosts and a link of so many microseconds, one way, and Mbit/s.
 hosts_start() { # delay_us rate_mbit
-  export UCX_TLS=tcp,self
   local address=1 host
   mount -t tmpfs none /run || return
   { printf '10.231.0.1 hosta\n10.231.0.2 hostb\n'; cat /etc/hosts; } >/run/hosts

@@ -1,0 +1,202 @@
+/* Transports over connections of our own: a table of lines, one to each peer that comes this way,
+ * and one epoll over all. A message is its head and its data; messages to a peer go in order. */
+#include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "comm/net/tcp.h"
+
+enum { EVENTS = 32, PATIENCE_NS = 20 * 1000 * 1000 };
+enum { PLAIN, SEALED };
+
+static const sli_tcp_wire *const wires[] = {[PLAIN] = &sli_tcp_plain, [SEALED] = &sli_tcp_sealed};
+
+/* ---- queues ------------------------------------------------------------------------ */
+
+static size_t length_of(const sli_transfer *t) { return sizeof t->head + t->bytes; }
+
+static void pop(sli_tcp_line *l) {
+  sli_transfer *t = l->first;
+  l->first = t->queued;
+  if (!l->first) l->last = &l->first;
+  l->moved = 0;
+  sli_transfer_finish(t);
+}
+
+void sli_tcp_advance(sli_tcp_line *l, size_t bytes) {
+  l->moved += bytes;
+  while (l->first && l->moved >= length_of(l->first)) {
+    size_t rest = l->moved - length_of(l->first);
+    pop(l);
+    l->moved = rest;
+  }
+}
+
+static void flush(sli_tcp_line *l) {
+  bool full = !l->tcp->wire->flush(l);
+  if (full != l->full && !l->peer->failed) sli_tcp_watch(l, full);
+  l->full = full;
+}
+
+static bool tcp_send(sli_transfer *t) {
+  sli_tcp_line *l = t->peer->line;
+  sli_tcp_head *head = (sli_tcp_head *)t->head;
+  head->bytes = t->bytes;
+  head->number = l->number++;
+  t->queued = NULL;
+  *l->last = t;
+  l->last = &t->queued;
+  if (l->stage == SLI_TCP_STANDS && !l->full) flush(l);
+  if (t->done) {
+    sli_transfer_give(t);
+    return true;
+  }
+  /* The data of a short one is here, so its owner need not wait. */
+  return t->dropped = t->bytes <= SLI_NET_SHORT_BYTES;
+}
+
+bool sli_tcp_check(sli_tcp_line *l, ssize_t result, bool sending) {
+  if (result > 0) return true;
+  if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  if (!result && !sending) sli_net_fail(l->peer, "it has closed the connection");
+  else sli_net_fail(l->peer, "the connection to it broke: %s", strerror(errno));
+  return false;
+}
+
+/* ---- opening and closing ----------------------------------------------------------- */
+
+static void destroy_line(sli_tcp_line *l) {
+  l->tcp->nlines--;
+  l->tcp->nstanding -= l->stage == SLI_TCP_STANDS;
+  l->tcp->lines[l->peer->number] = NULL;
+  l->peer->line = NULL;
+  while (l->first) pop(l);
+  l->tcp->wire->close(l);
+  if (l->fd >= 0) close(l->fd);
+  if (l->handshake) sli_handshake_fini(l->handshake);
+  free(l->handshake);
+  free(l);
+}
+
+static void tcp_drop(sli_net_peer *p) {
+  if (p->line) destroy_line(p->line);
+}
+
+static void tcp_close(void *state) {
+  sli_tcp *tcp = state;
+  for (int i = 0; i < tcp->npeers; i++)
+    if (tcp->lines[i]) destroy_line(tcp->lines[i]);
+  sli_admission_close(tcp->admission);
+  if (tcp->epoll >= 0) close(tcp->epoll);
+  explicit_bzero(tcp->key, sizeof tcp->key);
+  free(tcp->lines);
+  free(tcp->buffer);
+  free(tcp);
+}
+
+static sl_status listen_at(sli_tcp *tcp, const char *host) {
+  sl_status status = sli_admission_open(host, (uint32_t)tcp->self, tcp->key, tcp->address.word,
+                                        &tcp->admission);
+  if (status) return status;
+  tcp->address.port = (uint16_t)sli_admission_port(tcp->admission);
+  struct epoll_event event = {.events = EPOLLIN};
+  if (!epoll_ctl(tcp->epoll, EPOLL_CTL_ADD, sli_admission_fd(tcp->admission), &event)) return SL_OK;
+  return sl_fail(SL_E_IO, "epoll: %s", strerror(errno));
+}
+
+static sl_status tcp_open(sli_net *net, const sli_net_options *options, int kind, void **out) {
+  sli_tcp *tcp = sli_calloc(1, sizeof *tcp);
+  tcp->net = net;
+  tcp->self = options->self;
+  tcp->npeers = options->npeers;
+  tcp->wire = wires[kind];
+  tcp->lines = sli_calloc((size_t)options->npeers, sizeof(void *));
+  tcp->buffer = sli_calloc(SLI_TCP_BUFFER_BYTES, 1);
+  sli_handshake_key(options->key, tcp->key);
+  randombytes_buf(tcp->address.word, sizeof tcp->address.word);
+  tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
+  sl_status status = SL_OK;
+  if (tcp->epoll < 0) status = sl_fail(SL_E_IO, "epoll: %s", strerror(errno));
+  else if (options->host) status = listen_at(tcp, options->host);
+  if (status) tcp_close(tcp);
+  else *out = tcp;
+  return status;
+}
+
+static const void *tcp_address(const void *state, size_t *bytes) {
+  const sli_tcp *tcp = state;
+  *bytes = sizeof tcp->address;
+  return &tcp->address;
+}
+
+static bool tcp_reaches(const void *state, const void *address, size_t bytes) {
+  (void)address;
+  return bytes == sizeof((const sli_tcp *)state)->address;
+}
+
+static sl_status tcp_connect(void *state, sli_net_peer *p, const char *host, const void *address,
+                             size_t bytes) {
+  sli_tcp *tcp = state;
+  __typeof__(tcp->address) theirs;
+  memcpy(&theirs, address, bytes);
+  sli_tcp_line *l = tcp->lines[p->number] = p->line = sli_calloc(1, sizeof *l);
+  *l = (sli_tcp_line){.tcp = tcp, .peer = p, .fd = -1, .last = &l->first, .in.peer = p};
+  memcpy(l->word, theirs.word, sizeof l->word);
+  tcp->nlines++;
+  return sli_tcp_begin(tcp, l, host, theirs.port);
+}
+
+static bool tcp_ready(void *state) {
+  sli_tcp *tcp = state;
+  if (tcp->nstanding < tcp->nlines) return false;
+  sli_admission_close(tcp->admission);
+  tcp->admission = NULL;
+  return true;
+}
+
+/* ---- going on ---------------------------------------------------------------------- */
+
+static void look_at(sli_tcp_line *l, uint32_t events) {
+  if (sli_net_is_deaf(l->peer)) return;
+  if (l->stage != SLI_TCP_STANDS) {
+    sli_tcp_shake(l);
+    return;
+  }
+  if (events & EPOLLOUT) flush(l);
+  if (events & ~(uint32_t)EPOLLOUT) l->tcp->wire->receive(l);
+}
+
+static bool tcp_progress(void *state) {
+  sli_tcp *tcp = state;
+  struct epoll_event events[EVENTS];
+  if (!tcp->nlines) return false;
+  if (tcp->nstanding < tcp->nlines) sli_tcp_tend(tcp, sli_now_ns());
+  int count = epoll_wait(tcp->epoll, events, EVENTS, 0);
+  for (int i = 0; i < count; i++)
+    if (events[i].data.ptr) look_at(events[i].data.ptr, events[i].events);
+    else if (tcp->admission) sli_tcp_admit(tcp);
+  return count > 0;
+}
+
+static bool tcp_arm(void *state) {
+  (void)state;
+  return true;
+}
+
+static int tcp_fd(const void *state) { return ((const sli_tcp *)state)->epoll; }
+
+static uint64_t tcp_patience(const void *state) {
+  const sli_tcp *tcp = state;
+  return tcp->nstanding < tcp->nlines ? PATIENCE_NS : UINT64_MAX;
+}
+
+#define TCP_FUNCTIONS                                                                         \
+  .open = tcp_open, .close = tcp_close, .address = tcp_address, .reaches = tcp_reaches,       \
+  .connect = tcp_connect, .ready = tcp_ready, .send = tcp_send, .progress = tcp_progress,     \
+  .arm = tcp_arm, .fd = tcp_fd, .patience_ns = tcp_patience, .drop = tcp_drop
+
+const sli_transport sli_transport_tcp = {.name = "tcp", .kind = PLAIN, TCP_FUNCTIONS};
+const sli_transport sli_transport_encrypted = {.name = "encrypted", .kind = SEALED, TCP_FUNCTIONS};

@@ -1,0 +1,335 @@
+/* Transports over UCX: one context, one worker, one endpoint to each peer. One row takes shared
+ * memory alone, and nothing of it listens; the other whatever UCX's environment variables allow.
+ *
+ * A message is one UCX active message: our head (below) as its header, the data as its payload;
+ * or, as that takes fewer steps, no header and the head with the few bytes of data as payload.
+ * UCX decides how it travels. A short one is copied into the transport's buffers and arrives
+ * whole ("eager"); we copy it to its place. Of a long one only the head arrives ("rendezvous");
+ * we name the place, and the data comes right there, piece by piece, however it is moved.
+ *
+ * UCX knows endpoints, not process numbers, and lets anybody connect who can reach it. So a head
+ * says who sends, and repeats a random word of the receiver's address. Whoever does not know that
+ * word is nobody: such messages are dropped. That keeps mistakes apart, not attackers: UCX has
+ * parsed what they sent by then.
+ *
+ * A killed peer is seen in two ways: its sockets close, and for shared memory UCX looks from time
+ * to time whether the process still is (its keepalive; a zombie still is, so somebody must reap
+ * it). Both end in on_error. UCX may say that what was under way to a lost peer is complete
+ * before, later, or, where the way broke in the middle of a long message, never. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "comm/net/this_host.h"
+#include "comm/net/transport.h"
+#include "comm/net/ucx.h"
+
+enum { MESSAGE_ID = 1, CLOSE_NS = 500 * 1000 * 1000 /* how long endpoints may take to go */ };
+
+typedef struct head {
+  uint8_t header[SLI_NET_HEADER_BYTES]; /* the caller's */
+  uint64_t word;                        /* of the receiver */
+  int32_t sender;
+  uint32_t zero;
+} head;
+_Static_assert(sizeof(head) == SLI_NET_HEAD_BYTES, "a head is the same everywhere");
+
+/* The words, then UCX's own address. */
+typedef struct address {
+  uint64_t word;
+  uint64_t host; /* 0: wherever it is */
+  uint8_t ucx[];
+} address;
+
+typedef struct line {
+  ucp_ep_h endpoint;
+  uint64_t word; /* of the peer */
+} line;
+
+typedef struct ucx_way {
+  sli_net *net;
+  ucp_context_h context;
+  ucp_worker_h worker;
+  int fd;
+  address *address;
+  size_t address_bytes;
+  sli_net_peer **peers; /* [npeers]: those that come this way */
+  int npeers;
+  bool stranger_logged;
+} ucx_way;
+
+static const char *say(ucs_status_t status) { return sli_ucx.ucs_status_string(status); }
+
+/* ---- receiving --------------------------------------------------------------------- */
+
+static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *arg) {
+  sli_transfer *t = arg;
+  if (request) sli_ucx.ucp_request_free(request);
+  if (status)
+    sli_net_fail(t->peer, "a message of %zu bytes broke off: %s", t->bytes, say(status));
+  else
+    sli_net_arrive(t->peer, t->head, bytes);
+  sli_transfer_give(t);
+}
+
+/* The data is still with the sender, as `what` describes. */
+static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what, size_t bytes,
+                          void *place) {
+  sli_transfer *t = sli_transfer_take(w->net, p, bytes);
+  memcpy(t->head, h, sizeof *h);
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .cb.recv_am = on_fetched,
+      .user_data = t,
+      .memory_type = UCS_MEMORY_TYPE_HOST,
+  };
+  ucs_status_ptr_t request = sli_ucx.ucp_am_recv_data_nbx(w->worker, what, place, bytes, &param);
+  if (!UCS_PTR_IS_PTR(request)) on_fetched(NULL, UCS_PTR_STATUS(request), bytes, t);
+  return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_INPROGRESS;
+}
+
+/* NULL if it does not come from one of us. */
+static sli_net_peer *find_sender(ucx_way *w, const head *h) {
+  sli_net_peer *p = h->word == w->address->word && !h->zero ? sli_net_peer_of(w->net, h->sender)
+                                                            : NULL;
+  if (!p && !w->stranger_logged) {
+    sli_log("a stranger's message to the data plane was dropped");
+    w->stranger_logged = true;
+  }
+  return p;
+}
+
+static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes, void *data,
+                               size_t bytes, const ucp_am_recv_param_t *param) {
+  ucx_way *w = arg;
+  bool is_fetched = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+  if (!head_bytes && !is_fetched && bytes >= sizeof(head)) {
+    header = data;
+    head_bytes = sizeof(head);
+    data = (uint8_t *)data + sizeof(head);
+    bytes -= sizeof(head);
+  }
+  head h = {.sender = -1};
+  if (head_bytes == sizeof h) memcpy(&h, header, sizeof h);
+  sli_net_peer *p = find_sender(w, &h);
+  if (!p || sli_net_is_deaf(p)) return UCS_OK;
+  if (!bytes) {
+    sli_net_arrive(p, h.header, 0);
+    return UCS_OK;
+  }
+  void *place = sli_net_place(p, h.header, bytes);
+  if (!place) return UCS_OK;
+  if (is_fetched) return fetch(w, p, &h, data, bytes, place);
+  memcpy(place, data, bytes);
+  sli_net_arrive(p, h.header, bytes);
+  return UCS_OK;
+}
+
+/* ---- sending ----------------------------------------------------------------------- */
+
+static void on_sent(void *request, ucs_status_t status, void *arg) {
+  sli_transfer *t = arg;
+  if (status && status != UCS_ERR_CANCELED)
+    sli_net_fail(t->peer, "sending to it failed: %s", say(status));
+  sli_ucx.ucp_request_free(request);
+  sli_transfer_finish(t);
+}
+
+static ucs_status_ptr_t start(sli_transfer *t, const line *l) {
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .cb.send = on_sent,
+      .user_data = t,
+      .memory_type = UCS_MEMORY_TYPE_HOST,
+  };
+  if (t->bytes > SLI_NET_SHORT_BYTES)
+    return sli_ucx.ucp_am_send_nbx(l->endpoint, MESSAGE_ID, t->head, sizeof t->head, t->from,
+                                   t->bytes, &param);
+  return sli_ucx.ucp_am_send_nbx(l->endpoint, MESSAGE_ID, NULL, 0, t, sizeof t->head + t->bytes,
+                                 &param);
+}
+
+static bool ucx_send(sli_transfer *t) {
+  const line *l = t->peer->line;
+  head *h = (head *)t->head;
+  h->word = l->word;
+  h->sender = sli_net_self(t->peer->net);
+  h->zero = 0;
+  ucs_status_ptr_t request = start(t, l);
+  if (UCS_PTR_IS_ERR(request))
+    sli_net_fail(t->peer, "sending to it failed: %s", say(UCS_PTR_STATUS(request)));
+  if (UCS_PTR_IS_PTR(request)) return false;
+  sli_transfer_give(t);
+  return true;
+}
+
+/* ---- opening ----------------------------------------------------------------------- */
+
+static ucs_status_t open_worker(ucx_way *w) {
+  ucs_status_t status = sli_ucx.ucp_worker_create(
+      w->context,
+      /* One thread at a time, but not always the same one. */
+      &(ucp_worker_params_t){.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                             .thread_mode = UCS_THREAD_MODE_SERIALIZED},
+      &w->worker);
+  if (status) return status;
+  status = sli_ucx.ucp_worker_get_efd(w->worker, &w->fd);
+  if (status) return status;
+  return sli_ucx.ucp_worker_set_am_recv_handler(
+      w->worker,
+      &(ucp_am_handler_param_t){.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                              UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                              UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                .id = MESSAGE_ID,
+                                .cb = on_message,
+                                .arg = w});
+}
+
+static ucs_status_t make_address(ucx_way *w, uint64_t host) {
+  ucp_address_t *ucx;
+  size_t bytes;
+  ucs_status_t status = sli_ucx.ucp_worker_get_address(w->worker, &ucx, &bytes);
+  if (status) return status;
+  w->address_bytes = sizeof *w->address + bytes;
+  w->address = sli_calloc(1, w->address_bytes);
+  memcpy(w->address->ucx, ucx, bytes);
+  w->address->host = host;
+  sli_ucx.ucp_worker_release_address(w->worker, ucx);
+  ssize_t got = getrandom(&w->address->word, sizeof w->address->word, 0);
+  return got == sizeof w->address->word ? UCS_OK : UCS_ERR_IO_ERROR;
+}
+
+static void ucx_close(void *state);
+
+static sl_status ucx_open(sli_net *net, const sli_net_options *options, int kind, void **out) {
+  ucx_way *w = sli_calloc(1, sizeof *w);
+  w->net = net;
+  w->peers = sli_calloc((size_t)options->npeers, sizeof(void *));
+  sl_status status = sli_ucx_open(options->npeers, kind, &w->context);
+  if (!status) {
+    ucs_status_t ucs = open_worker(w);
+    if (!ucs) ucs = make_address(w, kind == SLI_UCX_MEMORY ? sli_this_host() : 0);
+    if (ucs) status = sli_ucx_fail("opens no way to this process", ucs);
+  }
+  if (status) ucx_close(w);
+  else *out = w;
+  return status;
+}
+
+static const void *ucx_address(const void *state, size_t *bytes) {
+  const ucx_way *w = state;
+  *bytes = w->address_bytes;
+  return w->address;
+}
+
+static bool ucx_reaches(const void *state, const void *theirs, size_t bytes) {
+  const ucx_way *w = state;
+  return bytes > sizeof(address) && ((const address *)theirs)->host == w->address->host;
+}
+
+static void on_error(void *arg, ucp_ep_h endpoint, ucs_status_t status) {
+  (void)endpoint;
+  sli_net_fail(arg, "the connection to it broke: %s", say(status));
+}
+
+static sl_status ucx_connect(void *state, sli_net_peer *p, const char *host, const void *theirs,
+                             size_t bytes) {
+  ucx_way *w = state;
+  const address *a = theirs;
+  line *l = sli_calloc(1, sizeof *l);
+  (void)host, (void)bytes;
+  ucs_status_t status = sli_ucx.ucp_ep_create(
+      w->worker,
+      &(ucp_ep_params_t){.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                         .address = (const ucp_address_t *)a->ucx,
+                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                         .err_handler = {on_error, p}},
+      &l->endpoint);
+  l->word = a->word;
+  p->line = l;
+  w->peers[w->npeers++] = p;
+  if (status)
+    return sl_fail(SL_E_IO, "process %d cannot be reached: UCX: %s", p->number, say(status));
+  return SL_OK;
+}
+
+static bool ucx_ready(void *state) {
+  (void)state;
+  return true;
+}
+
+/* ---- closing ----------------------------------------------------------------------- */
+
+/* Starts it; NULL if it is done. */
+static ucs_status_ptr_t close_line(sli_net_peer *p) {
+  line *l = p->line;
+  ucs_status_ptr_t request = NULL;
+  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                               .flags = UCP_EP_CLOSE_FLAG_FORCE};
+  if (l && l->endpoint) request = sli_ucx.ucp_ep_close_nbx(l->endpoint, &param);
+  free(l);
+  p->line = NULL;
+  return UCS_PTR_IS_PTR(request) ? request : NULL;
+}
+
+static void ucx_drop(sli_net_peer *p) {
+  ucs_status_ptr_t request = close_line(p);
+  if (request) sli_ucx.ucp_request_free(request);
+}
+
+static void close_lines(ucx_way *w) {
+  void **requests = sli_calloc((size_t)w->npeers + 1, sizeof *requests);
+  for (int i = 0; i < w->npeers; i++) requests[i] = close_line(w->peers[i]);
+  uint64_t end = sli_now_ns() + CLOSE_NS;
+  for (int i = 0; i < w->npeers; i++) {
+    if (!requests[i]) continue;
+    while (sli_ucx.ucp_request_check_status(requests[i]) == UCS_INPROGRESS && sli_now_ns() < end)
+      sli_ucx.ucp_worker_progress(w->worker);
+    sli_ucx.ucp_request_free(requests[i]);
+  }
+  while (sli_ucx.ucp_worker_progress(w->worker) && sli_now_ns() < end) continue;
+  free(requests);
+}
+
+static void ucx_close(void *state) {
+  ucx_way *w = state;
+  if (w->worker) {
+    close_lines(w);
+    sli_ucx.ucp_worker_destroy(w->worker);
+  }
+  if (w->context) sli_ucx.ucp_cleanup(w->context);
+  free(w->address);
+  free(w->peers);
+  free(w);
+}
+
+/* ---- going on ---------------------------------------------------------------------- */
+
+static bool ucx_progress(void *state) { return sli_ucx.ucp_worker_progress(((ucx_way *)state)->worker); }
+
+/* Armed, the worker's descriptor becomes readable with the next event; busy, there is one that
+ * nobody has looked at. */
+static bool ucx_arm(void *state) {
+  ucs_status_t status = sli_ucx.ucp_worker_arm(((ucx_way *)state)->worker);
+  SLI_CHECK(!status || status == UCS_ERR_BUSY, "UCX cannot sleep: %s", say(status));
+  return !status;
+}
+
+static int ucx_fd(const void *state) { return ((const ucx_way *)state)->fd; }
+
+static uint64_t ucx_patience(const void *state) {
+  (void)state;
+  return UINT64_MAX;
+}
+
+#define UCX_FUNCTIONS                                                                         \
+  .open = ucx_open, .close = ucx_close, .address = ucx_address, .reaches = ucx_reaches,       \
+  .connect = ucx_connect, .ready = ucx_ready, .send = ucx_send, .progress = ucx_progress,     \
+  .arm = ucx_arm, .fd = ucx_fd, .patience_ns = ucx_patience, .drop = ucx_drop
+
+const sli_transport sli_transport_memory = {.name = "memory", .kind = SLI_UCX_MEMORY, UCX_FUNCTIONS};
+const sli_transport sli_transport_fabric = {.name = "fabric", .kind = SLI_UCX_FABRIC, UCX_FUNCTIONS};
