@@ -12,10 +12,8 @@
  *                     +-------+   stop    +--------+
  *         aim(goal) ->| OPEN  |---------->| CLOSED |  the run ends with the steps begun
  *                     +-------+           +--------+
- *                         |                |   ^
- *                         | hold           |   | end(n): begun = n, and what was held goes on
- *                         |    +-----------+   |
- *                         v    v    hold       |
+ *                         | hold               ^
+ *                         v                    | end(n): begun = n, and what was held goes on
  *                     +---------------+        |
  *                     | CLOSED + HELD |--------+
  *                     +---------------+
@@ -26,7 +24,8 @@
  * OPEN, the run ends with `goal`. A run over several processes ends with the same step in all of
  * them: all hold, which fixes how many steps each has begun, and all end with the most of these.
  * Then the steps up to `n` count as begun everywhere, though here some may not be: `reopened`
- * tells the workers to ask again.
+ * tells the workers to ask again. Once CLOSED, workers that have fired their share are done, so
+ * who holds a run does so while it is OPEN, once, and ends it within its goal.
  *
  * Nothing else is handed over with the word, so it is relaxed where workers ask. */
 #ifndef SLUICE_ACTORS_GATE_H
@@ -93,9 +92,9 @@ static inline int64_t gate_hold(gate *g) {
 static inline void gate_end(gate *g, int64_t steps) {
   uint64_t held = atomic_load(&g->word), next;
   do {
-    uint64_t begun = held >> SLI_GATE_BITS;
-    if (begun < (uint64_t)steps) begun = (uint64_t)steps;
-    next = begun << SLI_GATE_BITS | SLI_GATE_CLOSED | (held & SLI_GATE_ABORTED);
+    int64_t begun = (int64_t)(held >> SLI_GATE_BITS);
+    if (begun < steps) begun = steps;
+    next = (uint64_t)begun << SLI_GATE_BITS | SLI_GATE_CLOSED | (held & SLI_GATE_ABORTED);
   } while (!atomic_compare_exchange_weak(&g->word, &held, next));
   atomic_fetch_add(&g->reopened, 1);
 }

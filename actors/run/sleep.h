@@ -1,7 +1,8 @@
 /* Nothing to do: looking for news, then sleeping until there is some.
  *
  * Looking costs a core, sleeping a wake: a worker looks for about as long as a sleep and a wake would
- * cost, and learns from how soon news came. News are messages, completions and the end of the run. */
+ * cost, and learns from how soon news came. News are messages, completions, and what the gate says: that the run
+ * is over, or that one that was held goes on. */
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
@@ -23,6 +24,10 @@ static bool finished(worker *w) {
          (!w->peers || atomic_load_explicit(&w->rt->crew.active, memory_order_acquire) == 1);
 }
 
+static bool gate_has_news(worker *w) {
+  return finished(w) || atomic_load(&w->rt->gate.reopened) != w->reopened;
+}
+
 /* How long until the next known completion; UINT64_MAX: unknown. */
 static uint64_t until_timer(worker *w) {
   if (!w->awaited.ntimers) return UINT64_MAX;
@@ -36,7 +41,7 @@ static uint64_t until_timer(worker *w) {
 static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   sl_runtime *rt = w->rt;
   do {
-    if (finished(w)) return true;
+    if (gate_has_news(w)) return true;
     for (int i = 0; i < 64 && !w->peers; i++)
       if (sli_mailbox_ready(&w->mailbox)) return true;
     if (w->peers && (w->peers->progress(w->peers->ctx) || sli_mailbox_ready(&w->mailbox)))
@@ -47,11 +52,11 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   return false;
 }
 
-/* Until a message comes or a timer is due. */
+/* Until somebody wakes it or a timer is due. */
 static void sleep_for_news(worker *w, uint64_t timeout_ns) {
-  /* A write of both, see push(): a message is seen here or the sleeper there. */
+  /* A write of both, see push(): the news are seen here or the sleeper there. */
   atomic_exchange(&w->sleeping, 1);
-  if (!sli_mailbox_ready(&w->mailbox) && !finished(w)) {
+  if (!sli_mailbox_ready(&w->mailbox) && !gate_has_news(w)) {
     if (w->peers) w->peers->wait(w->peers->ctx, timeout_ns);
     else sli_futex_wait(&w->sleeping, 1, timeout_ns);
   }
