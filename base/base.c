@@ -17,12 +17,12 @@ noreturn void sli_broken(const char *file, int line, const char *format, ...) {
 }
 
 void sli_log(const char *format, ...) {
-  char line[2048];
+  char text[2048], line[sizeof text];
   va_list args;
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  fprintf(stderr, "sluice: %s\n", line);
+  fprintf(stderr, "sluice: %s\n", sli_escape(line, sizeof line, text));
 }
 
 static void *check_memory(void *memory, size_t count, size_t size) {

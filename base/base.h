@@ -81,6 +81,10 @@ static inline uint64_t sli_hash_real(uint64_t hash, double value) {
   return sli_hash_word(hash, bits);
 }
 
+/* `text` without what a terminal would act on: control characters but tabs and ends of lines, and
+ * bytes that are no UTF-8, become \xNN. As much as fits; returns `out`. */
+char *sli_escape(char *out, size_t size, const char *text);
+
 /* "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);
 

@@ -1,6 +1,9 @@
 #include <sluice/status.h>
 
+#include <stdarg.h>
 #include <stdio.h>
+
+#include "base/base.h"
 
 static const struct {
   const char *text;
@@ -27,7 +30,7 @@ sl_status sl_fail(sl_status status, const char *format, ...) {
   char text[sizeof detail]; /* the arguments may point into `detail` */
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  snprintf(detail, sizeof detail, "%s", text);
+  sli_escape(detail, sizeof detail, text); /* names from files and from peers are in it */
   return status;
 }
 

@@ -263,6 +263,14 @@ const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
   return memory ? memory : own_memory[space];
 }
 
+/* `sum` and so many slots more; SIZE_MAX: more than can be counted. */
+static size_t add_slots(size_t sum, int slots, size_t stride) {
+  size_t bytes;
+  bool over = __builtin_mul_overflow((size_t)slots, stride, &bytes) ||
+              __builtin_add_overflow(sum, bytes, &sum);
+  return over ? SIZE_MAX : sum;
+}
+
 /* Registers one after another, each with its slots side by side. */
 static void lay_out(sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++)
@@ -288,8 +296,8 @@ static void lay_out(sl_plan *plan) {
     }
     sl_room *room = &plan->devices[r->device].room[r->space];
     r->offset = room->reserve_bytes - sli_align(room->workspace_bytes);
-    room->arena_bytes += (size_t)r->quota * r->slot_stride;
-    room->reserve_bytes += (size_t)sli_quota_most(r) * r->slot_stride;
+    room->arena_bytes = add_slots(room->arena_bytes, r->quota, r->slot_stride);
+    room->reserve_bytes = add_slots(room->reserve_bytes, sli_quota_most(r), r->slot_stride);
   }
 }
 
@@ -312,7 +320,7 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
 static int larger_register(const void *a, const void *b, void *regs) {
   const sl_register *x = (const sl_register *)regs + *(const int32_t *)a;
   const sl_register *y = (const sl_register *)regs + *(const int32_t *)b;
-  size_t bx = (size_t)x->quota * x->slot_stride, by = (size_t)y->quota * y->slot_stride;
+  size_t bx = add_slots(0, x->quota, x->slot_stride), by = add_slots(0, y->quota, y->slot_stride);
   return bx < by ? 1 : bx > by ? -1 : *(const int32_t *)a - *(const int32_t *)b;
 }
 
@@ -333,6 +341,19 @@ static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t
                              r->quota, sli_format_bytes(bytes, (double)r->slot_stride));
   }
   free(order);
+}
+
+/* Sizes are counted in 64 bits. */
+static sl_status check_sizes(const sl_plan *plan) {
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    for (int s = 0; s < SL_SPACE_COUNT; s++) {
+      if (plan->devices[d].room[s].reserve_bytes < SIZE_MAX) continue;
+      char holders[512];
+      name_holders(plan, d, holders, sizeof holders);
+      return sl_fail(SL_E_BUDGET, "device %s needs 2^64 bytes or more; largest holders: %s",
+                     plan->devices[d].name, holders);
+    }
+  return SL_OK;
 }
 
 static sl_status check_budgets(const sl_plan *plan) {
@@ -359,7 +380,8 @@ sl_status sl_plan_finish(sl_plan *plan) {
   sli_plan_keep(plan);
   lay_out(plan);
   plan->hash = sli_plan_hash(plan);
-  return check_budgets(plan);
+  status = check_sizes(plan);
+  return status ? status : check_budgets(plan);
 }
 
 sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n) {

@@ -2,6 +2,13 @@
  * Whether it finishes is another question: see prove.c. */
 #include "actors/plan/plan.h"
 
+/* The virtual clock counts nanoseconds in 64 bits. */
+static sl_status check_seconds(const sl_actor *a) {
+  if (a->seconds >= 0 && a->seconds <= 1e9) return SL_OK;
+  return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations are from 0 to 1e9 s", a->name,
+                 a->seconds);
+}
+
 static sl_status check_register(const sl_plan *plan, const sl_register *r) {
   if (r->quota < 1)
     return sl_fail(SL_E_USAGE, "register %s: quota %s is %d, but an actor needs at least one slot",
@@ -144,7 +151,8 @@ sl_status sli_plan_check(const sl_plan *plan) {
   }
   for (int32_t i = 0; i < plan->nactors && !status; i++) {
     const sl_actor *a = &plan->actors[i];
-    status = check_reach(plan, a);
+    status = check_seconds(a);
+    if (!status) status = check_reach(plan, a);
     for (int32_t p = 0; p < a->nin && !status; p++) status = check_input(plan, a, &a->in[p]);
     for (int32_t p = 0; p < a->nout && !status; p++) status = check_output(plan, a, &a->out[p]);
   }

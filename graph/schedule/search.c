@@ -18,6 +18,7 @@
 #include "graph/lower/ir.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,11 +217,20 @@ static void try_all(search *s) {
   qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_score);
 }
 
+static sl_status nothing_fits(const search *s) {
+  const sl_lower_options *o = s->in->options;
+  char most[48] = "", size[32];
+  if (o->activations > 0) snprintf(most, sizeof most, " --activations %g", o->activations);
+  if (!o->devices.budget_bytes)
+    return sl_fail(SL_E_BUDGET, "no schedule of %d devices keeps to%s", s->in->p, most);
+  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device%s%s", s->in->p,
+                 sli_format_bytes(size, (double)o->devices.budget_bytes), *most ? " with" : "", most);
+}
+
 /* Why there is nothing. */
 static sl_status nothing_found(const search *s) {
   int p = s->in->p;
-  if (s->over_budget)
-    return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits the memory budget", p);
+  if (s->over_budget) return nothing_fits(s);
   if (s->failure) return sl_fail(s->failure, "%s", s->why);
   return sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d blocks", p,
                  s->in->g->nblocks);

@@ -125,7 +125,9 @@ static void check_refusals(void) {
                 "quota fod");
   check_refusal((sl_lower_options){.stages = 9}, SL_E_USAGE, "only 4 blocks");
   check_refusal((sl_lower_options){.stages = 2, .activations = 0.01}, SL_E_BUDGET,
-                "memory budget");
+                "no schedule of 2 devices keeps to --activations 0.01");
+  check_refusal((sl_lower_options){.stages = 2, .devices.budget_bytes = 1024}, SL_E_BUDGET,
+                "no schedule of 2 devices fits in 1.0 KiB a device");
 }
 
 int main(int argc, char **argv) {

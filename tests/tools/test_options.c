@@ -57,6 +57,7 @@ static void bad_values_are_named(void) {
                {"--lr", "nan", "not a number"},
                {"--lr", "2", "between 0 and 1"},
                {"--tied=maybe", NULL, "--tied=maybe"},
+               {"--width", "\033[2J", "--width \\x1b[2J: not a whole number"},
                {"--width", NULL, "--width needs a value"}};
   sl_args *args = make();
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {

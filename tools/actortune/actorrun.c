@@ -1,6 +1,7 @@
 /* Commands of actorrun: words, their line for a shell, and running them. */
 #include "tools/actortune/actortune.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,8 +13,11 @@
 #include <unistd.h>
 
 #include "io/file.h"
+#include "tools/common/scratch.h"
 
 extern char **environ;
+
+static const char report_name[] = "report.json";
 
 /* ---- the line ------------------------------------------------------------------------------ */
 
@@ -213,33 +217,42 @@ static sl_status child_failed(const char *what, const char *log, int wait_status
   return status;
 }
 
-sl_status actorrun_run(const words *w, const char *what, char **report) {
-  const char *base = getenv("TMPDIR");
-  char *path = sli_format("%s/actortune-XXXXXX", base && *base ? base : "/tmp");
-  int fd = mkstemp(path);
-  if (fd < 0) {
-    sl_status status = sl_fail(SL_E_IO, "cannot make a file %s: %m", path);
-    free(path);
-    return status;
-  }
-  close(fd);
-  char *program = beside_us(), *log = sli_format("%s.log", path);
+static sl_status run_in(const scratch *place, const words *w, const char *what) {
+  char *program = beside_us(), *log = scratch_path(place, "log");
+  char *report = scratch_path(place, report_name);
   char **argv = sli_calloc(w->count + 4, sizeof *argv);
   argv[0] = program;
   argv[1] = "--report";
-  argv[2] = path;
+  argv[2] = report;
   for (size_t i = 0; i < w->count; i++) argv[3 + i] = w->items[i];
   int wait_status = 0, error = spawn_and_wait(argv, log, &wait_status);
   sl_status status = SL_OK;
   if (error) status = sl_fail(SL_E_IO, "cannot run %s: %s", program, strerror(error));
   else if (interrupted()) status = sl_fail(SL_E_STOPPED, "%s was stopped", what);
   else if (wait_status) status = child_failed(what, log, wait_status);
-  unlink(log);
-  if (status) unlink(path);
+  free(argv);
+  free(report);
   free(log);
   free(program);
-  free(argv);
-  if (status) free(path);
-  else *report = path;
+  return status;
+}
+
+static sl_status read_report(const scratch *place, cJSON **out) {
+  char *path = scratch_path(place, report_name), *text = NULL;
+  sl_status status = sli_file_read(path, &text);
+  if (!status && !(*out = cJSON_Parse(text)))
+    status = sl_fail(SL_E_INPUT, "the report of actorrun is not JSON");
+  free(text);
+  free(path);
+  return status;
+}
+
+sl_status actorrun_run(const words *w, const char *what, cJSON **report) {
+  scratch place;
+  sl_status status = scratch_open(&place);
+  if (status) return status;
+  status = run_in(&place, w, what);
+  if (!status) status = read_report(&place, report);
+  scratch_close(&place);
   return status;
 }

@@ -167,9 +167,9 @@ char *format_seconds(char out[32], double seconds);
 
 /* ---- running actorrun -------------------------------------------------------------- */
 
-/* Runs the actorrun beside this program with these words, and --report into a
- * file of its own, which is returned as a path (the caller's to unlink and free). */
-sl_status actorrun_run(const words *w, const char *what, char **report);
+/* Runs the actorrun beside this program with these words; its report is the caller's to delete. */
+struct cJSON;
+sl_status actorrun_run(const words *w, const char *what, struct cJSON **report);
 
 sl_status verify(const tuning *t, const frontier *f, size_t count);
 

@@ -10,7 +10,6 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "io/atomic.h"
 #include "io/file.h"
@@ -104,21 +103,6 @@ static void measuring_words(const tuning *t, const config *c, words *w) {
   words_model(t->settings, w);
 }
 
-/* One run's report. */
-static sl_status run_once(const words *w, cJSON **out) {
-  char *path = NULL, *text = NULL;
-  sl_status status = actorrun_run(w, "measuring", &path);
-  if (status) return status;
-  status = sli_file_read(path, &text);
-  cJSON *root = status ? NULL : cJSON_Parse(text);
-  if (!status && !root) status = sl_fail(SL_E_INPUT, "%s: not JSON", path);
-  unlink(path);
-  free(path);
-  free(text);
-  if (!status) *out = root;
-  return status;
-}
-
 /* The same plan has the same ops in the same order. */
 static void take_faster(cJSON *best, const cJSON *other) {
   cJSON *to = cJSON_GetObjectItemCaseSensitive(best, "ops");
@@ -138,7 +122,7 @@ static sl_status run_several(const words *w, cJSON **out) {
   sl_status status = SL_OK;
   for (int i = 0; i < RUNS && !status; i++) {
     cJSON *root = NULL;
-    status = run_once(w, &root);
+    status = actorrun_run(w, "measuring", &root);
     if (!status && best) take_faster(best, root);
     if (!best) best = root;
     else cJSON_Delete(root);

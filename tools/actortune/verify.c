@@ -4,12 +4,9 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "io/file.h"
 
 typedef struct measured {
-  double seconds, bytes, resident;
+  double seconds, bytes;
 } measured;
 
 static double number_at(const cJSON *from, const char *name) {
@@ -17,20 +14,14 @@ static double number_at(const cJSON *from, const char *name) {
   return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-static sl_status read_report(const char *path, measured *out) {
-  char *text;
-  sl_status status = sli_file_read(path, &text);
-  if (status) return status;
-  cJSON *root = cJSON_Parse(text);
-  free(text);
-  *out = (measured){.seconds = number_at(root, "step_seconds")};
-  const cJSON *device, *devices = cJSON_GetObjectItemCaseSensitive(root, "devices");
+static sl_status take_figures(const cJSON *report, measured *out) {
+  *out = (measured){.seconds = number_at(report, "step_seconds")};
+  const cJSON *device, *devices = cJSON_GetObjectItemCaseSensitive(report, "devices");
   cJSON_ArrayForEach(device, devices) {
     const cJSON *bytes = cJSON_GetObjectItemCaseSensitive(device, "peak_bytes");
     out->bytes = SLI_MAX(out->bytes, number_at(bytes, "total"));
   }
-  cJSON_Delete(root);
-  return out->seconds > 0 ? SL_OK : sl_fail(SL_E_INPUT, "%s: a report without a step's time", path);
+  return out->seconds > 0 ? SL_OK : sl_fail(SL_E_INPUT, "actorrun reports no step's time");
 }
 
 static sl_status run_point(const tuning *t, const point *p, measured *out) {
@@ -39,13 +30,11 @@ static sl_status run_point(const tuning *t, const point *p, measured *out) {
   words_add(&w, "%lld", (long long)sl_arg_int(t->settings->run, "verify-steps"));
   words_add(&w, "--quiet");
   command_words(t, p, &w);
-  char *report = NULL;
+  cJSON *report = NULL;
   sl_status status = actorrun_run(&w, "verifying", &report);
   words_fini(&w);
-  if (status) return status;
-  status = read_report(report, out);
-  unlink(report);
-  free(report);
+  if (!status) status = take_figures(report, out);
+  cJSON_Delete(report);
   return status;
 }
 

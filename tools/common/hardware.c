@@ -2,6 +2,8 @@
 
 #include <cjson/cJSON.h>
 #include <limits.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,31 +29,53 @@ static sl_status find_file(const char *word, char *path, size_t size) {
                  word);
 }
 
-static sl_status read_field(const char *path, const cJSON *from, const char *name, double *out) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, name);
-  if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0))
-    return sl_fail(SL_E_INPUT, "%s: %s is not a number from 0", path, name);
-  *out = item->valuedouble;
-  return SL_OK;
+/* A number of a machine file, and what it can be. */
+typedef struct field {
+  const cJSON *from;
+  const char *group, *name; /* group: the object in the file that has it, with a dot; or "" */
+  double most, *to;         /* 0 to most */
+  bool optional;
+} field;
+
+static sl_status read_field(const char *path, const field *f) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(f->from, f->name);
+  if (!item && f->optional) return SL_OK;
+  if (!item) return sl_fail(SL_E_INPUT, "%s: %s%s is missing", path, f->group, f->name);
+  double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+  if (v >= 0 && v <= f->most) {
+    *f->to = v;
+    return SL_OK;
+  }
+  char *text = cJSON_PrintUnformatted(item);
+  sl_status status = sl_fail(SL_E_INPUT, "%s: %s%s is %.40s: it must be a number from 0 to %g", path,
+                             f->group, f->name, text ? text : "no value", f->most);
+  cJSON_free(text);
+  return status;
 }
 
-/* What may be left out. */
-static sl_status read_option(const char *path, const cJSON *from, const char *name, double *out) {
-  return cJSON_HasObjectItem(from, name) ? read_field(path, from, name, out) : SL_OK;
+static sl_status read_fields(const char *path, const field *fields, size_t count) {
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < count && !status; i++) status = read_field(path, &fields[i]);
+  return status;
 }
+
+enum { MOST_PER_HOST = 1 << 20 };
+static const double most_rate = 1e30, most_seconds = 1e6, most_bytes = 1e18;
 
 /* Devices in hosts, where they are. */
 static sl_status read_host(const char *path, const cJSON *root, sl_hardware *out) {
   double devices = 1, efficiency = 1;
-  sl_status status = read_option(path, root, "devices_per_host", &devices);
-  out->host_link = out->link;
-  if (!status) status = read_option(path, root, "link_efficiency", &efficiency);
-  if (!status) status = read_option(path, root, "host_link_seconds", &out->host_link.seconds);
-  if (!status)
-    status = read_option(path, root, "host_link_bytes_per_second", &out->host_link.bytes_per_second);
-  out->devices_per_host = (int)SLI_MIN(SLI_MAX(devices, 1), 1 << 20);
+  sl_hardware_link *link = &out->host_link;
+  *link = out->link;
+  const field fields[] = {
+      {root, "", "devices_per_host", MOST_PER_HOST, &devices, true},
+      {root, "", "link_efficiency", 1, &efficiency, true},
+      {root, "", "host_link_seconds", most_seconds, &link->seconds, true},
+      {root, "", "host_link_bytes_per_second", most_rate, &link->bytes_per_second, true}};
+  sl_status status = read_fields(path, fields, SLI_COUNT(fields));
+  out->devices_per_host = (int)SLI_MAX(devices, 1);
   out->link.bytes_per_second *= efficiency;
-  out->host_link.bytes_per_second *= efficiency;
+  link->bytes_per_second *= efficiency;
   return status;
 }
 
@@ -59,26 +83,21 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
                                sl_hardware *out) {
   const cJSON *rates = cJSON_GetObjectItemCaseSensitive(root, "flops_per_second");
   double flops_efficiency, bytes_efficiency, memory;
-  const struct {
-    const cJSON *from;
-    const char *name;
-    double *to;
-  } fields[] = {{rates, sl_dtype_name(dtype), &out->flops_per_second},
-                {root, "flops_efficiency", &flops_efficiency},
-                {root, "bytes_per_second", &out->bytes_per_second},
-                {root, "bytes_efficiency", &bytes_efficiency},
-                {root, "op_seconds", &out->op_seconds},
-                {root, "memory_bytes", &memory},
-                {root, "link_seconds", &out->link.seconds},
-                {root, "link_bytes_per_second", &out->link.bytes_per_second}};
-  for (size_t i = 0; i < SLI_COUNT(fields); i++) {
-    sl_status status = read_field(path, fields[i].from, fields[i].name, fields[i].to);
-    if (status) return status;
-  }
+  const field fields[] = {
+      {rates, "flops_per_second.", sl_dtype_name(dtype), most_rate, &out->flops_per_second, false},
+      {root, "", "flops_efficiency", 1, &flops_efficiency, false},
+      {root, "", "bytes_per_second", most_rate, &out->bytes_per_second, false},
+      {root, "", "bytes_efficiency", 1, &bytes_efficiency, false},
+      {root, "", "op_seconds", most_seconds, &out->op_seconds, false},
+      {root, "", "memory_bytes", most_bytes, &memory, false},
+      {root, "", "link_seconds", most_seconds, &out->link.seconds, false},
+      {root, "", "link_bytes_per_second", most_rate, &out->link.bytes_per_second, false}};
+  sl_status status = read_fields(path, fields, SLI_COUNT(fields));
+  if (status) return status;
   out->flops_per_second *= flops_efficiency;
   out->bytes_per_second *= bytes_efficiency;
   out->memory_bytes = (size_t)memory;
-  sl_status status = read_host(path, root, out);
+  status = read_host(path, root, out);
   if (status) return status;
   if (out->flops_per_second > 0 && out->bytes_per_second > 0) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);

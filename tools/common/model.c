@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "models/models.h"
+#include "tools/common/scratch.h"
 
 extern char **environ;
 
@@ -72,9 +73,20 @@ static int split_words(char *text, char **words) {
   return n;
 }
 
-/* Runs a program to its end; *good: it was content. Ctrl-C meanwhile is for the
- * program, not for us: there is a temporary to remove. */
-static sl_status run_program(char **words, bool *good) {
+/* This program's environment with another TMPDIR; the caller's to free, and its first entry. */
+static char **environment_in(const char *folder) {
+  size_t n = 0, kept = 1;
+  while (environ[n]) n++;
+  char **out = sli_calloc(n + 2, sizeof *out);
+  out[0] = sli_format("TMPDIR=%s", folder);
+  for (size_t i = 0; i < n; i++)
+    if (strncmp(environ[i], "TMPDIR=", 7)) out[kept++] = environ[i];
+  return out;
+}
+
+/* Runs a program to its end, with its temporary files in `folder`; *good: it was content. Ctrl-C
+ * meanwhile is for the program, not for us: there is a folder to remove. */
+static sl_status run_program(char **words, const char *folder, bool *good) {
   struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
   sigaction(SIGINT, &ignore, &before);
   posix_spawnattr_t attributes;
@@ -84,9 +96,12 @@ static sl_status run_program(char **words, bool *good) {
   sigaddset(&defaults, SIGINT);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  char **environment = environment_in(folder);
   pid_t pid;
-  int error = posix_spawnp(&pid, words[0], NULL, &attributes, words, environ), wait = 0;
+  int error = posix_spawnp(&pid, words[0], NULL, &attributes, words, environment), wait = 0;
   posix_spawnattr_destroy(&attributes);
+  free(environment[0]);
+  free(environment);
   if (!error)
     while (waitpid(pid, &wait, 0) < 0 && errno == EINTR) {}
   sigaction(SIGINT, &before, NULL);
@@ -97,7 +112,17 @@ static sl_status run_program(char **words, bool *good) {
   return SL_OK;
 }
 
-static sl_status compile(const char *source, const char *object) {
+/* A compiler takes @FILE for options that it finds in FILE, and hands the name without its folder to
+ * parts of itself that do so too. */
+static sl_status check_name(const char *source) {
+  const char *slash = strrchr(source, '/'), *name = slash ? slash + 1 : source;
+  if (access(source, R_OK)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
+  if (!strchr("@-", *name) && *source != '@') return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: a compiler takes a name that begins with @ or - for options; "
+                 "rename it", source);
+}
+
+static sl_status compile(const char *source, const char *object, const char *folder) {
   char *include = NULL;
   sl_status status = include_folder(&include);
   if (status) return status;
@@ -110,7 +135,7 @@ static sl_status compile(const char *source, const char *object) {
                   "-o", (char *)object, (char *)source, "-lm", NULL};
   for (size_t i = 0; i < SLI_COUNT(rest); i++) words[n + (int)i] = rest[i];
   bool good = false;
-  status = run_program(words, &good);
+  status = run_program(words, folder, &good);
   if (!status && !good) status = sl_fail(SL_E_INPUT, "compiling %s failed", source);
   free(flag);
   free(text);
@@ -119,22 +144,15 @@ static sl_status compile(const char *source, const char *object) {
 }
 
 static sl_status compile_and_load(const char *source, const sl_model **out) {
-  if (access(source, R_OK) != 0)
-    return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
-  const char *base = getenv("TMPDIR");
-  char *folder = sli_format("%s/sluice-XXXXXX", base && *base ? base : "/tmp");
-  if (!mkdtemp(folder)) {
-    sl_status status = sl_fail(SL_E_IO, "cannot make a folder %s: %s", folder, strerror(errno));
-    free(folder);
-    return status;
-  }
-  char *object = sli_format("%s/model.so", folder);
-  sl_status status = compile(source, object);
+  scratch place;
+  sl_status status = check_name(source);
+  if (!status) status = scratch_open(&place);
+  if (status) return status;
+  char *object = scratch_path(&place, "model.so");
+  status = compile(source, object, place.folder);
   if (!status) status = load(object, source, out);
-  unlink(object); /* what is loaded stays */
-  rmdir(folder);
   free(object);
-  free(folder);
+  scratch_close(&place); /* what is loaded stays */
   return status;
 }
 

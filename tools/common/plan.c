@@ -9,14 +9,22 @@ static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t 
   memset(tokens, 0, (size_t)count * sizeof *tokens);
 }
 
+enum { ANY_CHUNKS = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
+
+static sl_status check_stages(const settings *s) {
+  enum { MOST = 1 << 16 };
+  if ((int64_t)s->stages * s->chunks <= MOST) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--stages %d with --chunks %d: a model is cut into at most %d parts",
+                 s->stages, s->chunks, MOST);
+}
+
 /* The graph for inference needs no data. */
 static sl_status make_graph(const settings *s, planned *out) {
-  enum { any_chunks = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
   sl_graph_options options = {.microbatches = s->infer ? 1 : s->microbatches,
                               .pieces = s->infer ? 1 : s->pieces,
                               .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
-                              .stages = s->stages * (s->chunks ? s->chunks : any_chunks),
+                              .stages = s->stages * (s->chunks ? s->chunks : ANY_CHUNKS),
                               .infer = s->infer,
                               .feed_tokens = feed_zeros,
                               .no_data = !sl_device_computes(s->devices.kind)};
@@ -76,7 +84,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .on_store = run ? run->on_store : NULL,
                               .on_stored = run ? run->on_stored : NULL,
                               .store_ctx = run ? run->store_ctx : NULL};
-  sl_status status = make_graph(s, &p);
+  sl_status status = check_stages(s);
+  if (!status) status = make_graph(s, &p);
   if (!status) status = sl_lower(p.graph, &options, &p.lowered);
   if (status) {
     plan_free(&p);

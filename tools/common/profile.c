@@ -7,6 +7,8 @@
 #include "base/base.h"
 #include "io/file.h"
 
+static const double most_seconds = 1e6;
+
 typedef struct entry {
   char *name;
   double seconds;
@@ -27,8 +29,11 @@ static sl_status read_entries(const char *path, const cJSON *ops, profile *p) {
   cJSON_ArrayForEach(op, ops) {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(op, "name");
     const cJSON *seconds = cJSON_GetObjectItemCaseSensitive(op, "seconds");
-    if (!cJSON_IsString(name) || !cJSON_IsNumber(seconds) || !(seconds->valuedouble >= 0))
+    if (!cJSON_IsString(name) || !cJSON_IsNumber(seconds))
       return sl_fail(SL_E_INPUT, "%s: op %zu has no name or no seconds", path, p->count);
+    if (!(seconds->valuedouble >= 0 && seconds->valuedouble <= most_seconds))
+      return sl_fail(SL_E_INPUT, "%s: op %s takes %g seconds: it must be from 0 to %g", path,
+                     name->valuestring, seconds->valuedouble, most_seconds);
     p->entries[p->count++] = (entry){sli_strdup(name->valuestring), seconds->valuedouble};
   }
   qsort(p->entries, p->count, sizeof *p->entries, by_name);

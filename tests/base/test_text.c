@@ -1,0 +1,56 @@
+/* What a terminal would act on is shown instead: control characters, in either of their codings,
+ * and bytes that are no text. All else stays as it is.
+ * labels: unthreaded random */
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/dice.h"
+#include "tests/support/seeds.h"
+#include "tests/support/test.h"
+
+static void shown(const char *text, const char *as) {
+  char out[256];
+  sli_escape(out, sizeof out, text);
+  CHECK(!strcmp(out, as), "'%s' is to be shown as '%s'", out, as);
+}
+
+static void what_terminals_act_on_is_shown(void) {
+  shown("plain, with\ttabs\nand lines", "plain, with\ttabs\nand lines");
+  shown("\033[2J\033]0;title\007", "\\x1b[2J\\x1b]0;title\\x07");
+  shown("\r\b\177", "\\x0d\\x08\\x7f");
+  shown("Gr\303\266\303\237e \342\202\254 \360\237\230\200", "Gr\303\266\303\237e \342\202\254 \360\237\230\200");
+  shown("\302\233[2J\302\237", "\\xc2\\x9b[2J\\xc2\\x9f");           /* of 8 bits, in UTF-8 */
+  shown("\233[2J", "\\x9b[2J");                                      /* and bare */
+  shown("\303", "\\xc3");                                            /* cut */
+  shown("\300\233 \340\202\233", "\\xc0\\x9b \\xe0\\x82\\x9b");      /* longer than they need be */
+  shown("\364\220\200\200\377", "\\xf4\\x90\\x80\\x80\\xff");        /* beyond the last */
+}
+
+static void messages_are_harmless(void) {
+  sl_fail(SL_E_INPUT, "%s: no such thing", "\033[31mred");
+  CHECK(!strcmp(sl_detail(), "\\x1b[31mred: no such thing"), "it is '%s'", sl_detail());
+  sl_fail(SL_E_INPUT, "again: %s", sl_detail());
+  CHECK(!strcmp(sl_detail(), "again: \\x1b[31mred: no such thing"), "it is '%s'", sl_detail());
+}
+
+static void check_one(uint64_t seed) {
+  dice d = {.key = seed};
+  char text[40], out[64], again[64];
+  size_t n = roll(&d, sizeof text), size = 1 + roll(&d, sizeof out);
+  for (size_t i = 0; i < n; i++) text[i] = (char)(1 + roll(&d, 255));
+  text[n] = 0;
+  memset(out, 'x', sizeof out);
+  sli_escape(out, size, text);
+  CHECK(strlen(out) < size, "seed %d: it fits", (int)seed);
+  for (const char *at = out; *at; at++)
+    CHECK((unsigned char)*at >= 0x20 || *at == '\n' || *at == '\t', "seed %d: %d", (int)seed, *at);
+  CHECK(!strcmp(sli_escape(again, sizeof again, out), out), "seed %d: once is enough", (int)seed);
+}
+
+int main(int argc, char **argv) {
+  what_terminals_act_on_is_shown();
+  messages_are_harmless();
+  seeds s = seeds_of(argc, argv, 1, 20000);
+  for (uint64_t seed = s.first; seed < s.end; seed++) check_one(seed);
+  return 0;
+}

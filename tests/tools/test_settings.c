@@ -1,0 +1,184 @@
+/* Command lines and the files they name: what is out of range is refused, and the message names
+ * the option, or the file and the field, and the value.
+ * labels: unthreaded */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tests/support/test.h"
+#include "tools/common/plan.h"
+#include "tools/common/settings.h"
+
+static sl_status read_nothing(settings *s) {
+  s->microbatches = (int)sl_arg_int(s->run, "microbatches");
+  s->pieces = 1;
+  s->chunks = (int)sl_arg_int(s->run, "chunks");
+  s->schedule = sl_arg_text(s->run, "schedule");
+  return SL_OK;
+}
+static const sl_option none[] = {{0}};
+static const tool plain = {.name = "test", .purpose = "", .options = none, .read = read_nothing};
+
+enum { MOST_WORDS = 24 };
+
+/* Reads a command line, words apart by blanks, and makes its plan. */
+static sl_status read_line(const char *line) {
+  char *text = sli_strdup(line), *words[MOST_WORDS] = {(char *)plain.name};
+  int n = 1;
+  for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
+    CHECK(n < MOST_WORDS, "%s: too many words", line);
+    words[n++] = word;
+  }
+  settings s;
+  planned made;
+  sl_status status = settings_read(&plain, n, words, &s);
+  if (!status) status = plan_make(&s, NULL, &made);
+  if (!status) plan_free(&made);
+  settings_fini(&s);
+  free(text);
+  return status;
+}
+
+static void refused(sl_status want, const char *line, const char *says) {
+  sl_status status = read_line(line);
+  CHECK(status == want, "%s: %s, not %s: %s", line, sl_status_text(status), sl_status_text(want),
+        status ? sl_detail() : "");
+  CHECK(strstr(sl_detail(), says), "%s: says \"%s\", not \"%s\"", line, sl_detail(), says);
+}
+
+/* ---- options ------------------------------------------------------------------------- */
+
+static void numbers_of_options_have_their_range(void) {
+  static const struct {
+    const char *line, *says;
+  } cases[] = {
+      {"--stages 65537 pipeline", "--stages 65537: must be between 0 and 65536"},
+      {"--microbatches 4294967297 pipeline", "--microbatches 4294967297: must be between"},
+      {"--seed 9223372036854775808 pipeline", "--seed 9223372036854775808: not a whole number"},
+      {"--look-ahead 1e999 pipeline", "--look-ahead 1e999: not a number"},
+      {"--stages 65536 --chunks 65536 --devices timed:1 pipeline",
+       "--stages 65536 with --chunks 65536: a model is cut into at most 65536 parts"},
+      {"--devices cpu:4294967297 pipeline", "--devices cpu:4294967297"},
+      {"--devices cpu:2x99999999999999999999 pipeline", "--devices cpu:2x99999999999999999999"},
+      {"--devices cuda:4294967296 pipeline", "--devices cuda:4294967296"},
+      {"--quota act=4294967298 pipeline", "--quota act=4294967298"},
+      {"--quota act@4294967296=2 pipeline", "--quota act@4294967296=2"},
+      {"--cost F=1e300 pipeline", "--cost F=1e300"},
+      {"--cost F=nan pipeline", "--cost F=nan"},
+      {"--sbp w=S99,B pipeline", "--sbp w=S99,B"}};
+  for (size_t i = 0; i < SLI_COUNT(cases); i++) refused(SL_E_USAGE, cases[i].line, cases[i].says);
+  CHECK(!read_line("--devices timed:2 --stages 2 --cost F=1 pipeline"), "%s", sl_detail());
+}
+
+static void sizes_have_their_range(void) {
+  static const char *const bad[] = {"0", "-1", "1e300", "inf", "nan", "999999999999T", "G", "", "1X"};
+  size_t bytes;
+  const char *end;
+  for (size_t i = 0; i < SLI_COUNT(bad); i++)
+    CHECK(!settings_size(bad[i], &end, &bytes) || *end, "%s is no size", bad[i]);
+  CHECK(settings_size("1.5G", &end, &bytes) && bytes == (size_t)3 << 29 && !*end, "1.5G");
+  CHECK(settings_size("512MiB", &end, &bytes) && bytes == (size_t)512 << 20 && !*end, "512MiB");
+}
+
+static void what_cannot_be_counted_is_refused(void) {
+  refused(SL_E_BUDGET, "--devices null:2 --stages 2 --microbatches 2 --quota act=16777216 gpt "
+          "--layers 2 --width 1024 --heads 16 --context 1024 --batch 1048576 --vocab 2",
+          "device null:0 needs 2^64 bytes or more; largest holders: act.b@0 16777216 x");
+}
+
+/* ---- files --------------------------------------------------------------------------- */
+
+static char path[64];
+
+static void write_file(const char *text) {
+  FILE *file = fopen(path, "w");
+  CHECK(file && fputs(text, file) >= 0 && !fclose(file), "%s: %m", path);
+}
+
+static void refused_file(const char *option, const char *text, const char *says) {
+  write_file(text);
+  char *line = sli_format("--devices timed:2 --stages 2 --%s %s pipeline", option, path);
+  char *want = sli_format("%s: %s", path, says);
+  refused(SL_E_INPUT, line, want);
+  free(want);
+  free(line);
+}
+
+/* A good machine file but for one field; without it if it has no value. */
+static char *machine_with(const char *name, const char *value) {
+  static const char *const fields[][2] = {
+      {"flops_per_second", "{\"f32\": 1e12}"}, {"flops_efficiency", "0.5"},
+      {"bytes_per_second", "1e12"}, {"bytes_efficiency", "0.5"}, {"op_seconds", "1e-6"},
+      {"memory_bytes", "1e9"}, {"link_seconds", "1e-6"}, {"link_bytes_per_second", "1e9"}};
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  fprintf(out, "{\"source\": \"a test\"");
+  for (size_t i = 0; i < SLI_COUNT(fields); i++)
+    if (strcmp(fields[i][0], name)) fprintf(out, ", \"%s\": %s", fields[i][0], fields[i][1]);
+  if (value) fprintf(out, ", \"%s\": %s", name, value);
+  fputc('}', out);
+  fclose(out);
+  return text;
+}
+
+static void numbers_of_machine_files_have_their_range(void) {
+  static const struct {
+    const char *name, *value, *says;
+  } cases[] = {
+      {"memory_bytes", "8e96", "memory_bytes is 8e+96: it must be a number from 0 to 1e+18"},
+      {"memory_bytes", "-1", "memory_bytes is -1"},
+      {"memory_bytes", "\"8G\"", "memory_bytes is \"8G\""},
+      {"memory_bytes", "null", "memory_bytes is null"},
+      {"memory_bytes", NULL, "memory_bytes is missing"},
+      {"flops_per_second", "{\"bf16\": 1}", "flops_per_second.f32 is missing"},
+      {"flops_per_second", "{\"f32\": 1e31}", "flops_per_second.f32 is 1e+31"},
+      {"flops_efficiency", "1.5", "flops_efficiency is 1.5: it must be a number from 0 to 1"},
+      {"op_seconds", "1e9", "op_seconds is 1000000000"},
+      {"devices_per_host", "1e10", "devices_per_host is 10000000000"},
+      {"host_link_seconds", "-1e-9", "host_link_seconds is -1e-09"},
+      {"link_seconds", "{}", "link_seconds is {}"},
+      {"link_seconds", "\"\033[2J\"", "link_seconds is \"\\u001b[2J\""},
+      {"flops_efficiency", "0", "a device that computes or moves nothing"}};
+  for (size_t i = 0; i < SLI_COUNT(cases); i++) {
+    char *text = machine_with(cases[i].name, cases[i].value);
+    refused_file("machine", text, cases[i].says);
+    free(text);
+  }
+  refused_file("machine", "{\"flops_per_second\": ", "not JSON");
+  char *slow = machine_with("flops_per_second", "{\"f32\": 1e-300}");
+  write_file(slow);
+  char *line = sli_format("--devices timed:2 --stages 2 --machine %s pipeline", path);
+  refused(SL_E_INPUT, line, "durations are from 0 to 1e9 s");
+  char *good = machine_with("devices_per_host", "8");
+  write_file(good);
+  CHECK(!read_line(line), "%s", sl_detail());
+  free(good);
+  free(line);
+  free(slow);
+}
+
+static void numbers_of_profiles_have_their_range(void) {
+  static const struct {
+    const char *text, *says;
+  } cases[] = {{"{\"ops\": [{\"name\": \"a\", \"seconds\": 1e300}]}",
+                "op a takes 1e+300 seconds: it must be from 0 to 1e+06"},
+               {"{\"ops\": [{\"name\": \"a\", \"seconds\": -1}]}", "op a takes -1 seconds"},
+               {"{\"ops\": [{\"name\": \"a\"}]}", "op 0 has no name or no seconds"},
+               {"{\"ops\": [7]}", "op 0 has no name or no seconds"},
+               {"[]", "not a report with measured ops"},
+               {"", "not a report with measured ops"}};
+  for (size_t i = 0; i < SLI_COUNT(cases); i++)
+    refused_file("profile", cases[i].text, cases[i].says);
+}
+
+int main(void) {
+  snprintf(path, sizeof path, "/tmp/sluice-test-settings-%ld", (long)getpid());
+  numbers_of_options_have_their_range();
+  sizes_have_their_range();
+  what_cannot_be_counted_is_refused();
+  numbers_of_machine_files_have_their_range();
+  numbers_of_profiles_have_their_range();
+  unlink(path);
+  return 0;
+}
