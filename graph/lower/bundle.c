@@ -2,7 +2,7 @@
  *
  * A tensor read only inside the group that makes it lives in the group's
  * workspace, at an offset that tensors with disjoint lifetimes share, or where the output lies
- * that is made of it in the same place (lower_over.c). One that
+ * that is made of it in the same place (over.c). One that
  * other groups read becomes part of a bundle: all tensors made by one group for
  * the same set of readers at the same rate travel together, because they become
  * ready together and are given up together. Parameters, gradient sums and
@@ -21,9 +21,8 @@ typedef struct traits {
   int nconsumers;
   int *consumers;
   sli_rate rate;
-  sl_memory memory;
-  const char *quota_name;
-  bool held, brief;
+  sli_role role;
+  bool held, transient;
   int initial;
   int device;
   int over;
@@ -107,22 +106,22 @@ static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   return false;
 }
 
-/* The knob a per-tick bundle answers to. What the groups of one way on one stage hand to
- * each other is "inner". */
-static const char *tick_quota_name(const sli_lowering *l, const traits *t) {
+/* What the groups of one way on one stage hand to each other is "inner". */
+static sli_role tick_role(const sli_lowering *l, const traits *t) {
   const sli_group *from = &l->groups[t->producer];
-  if (from->cls == SL_CLASS_L) return "load";
-  if (any_reader(l, t, is_beside)) return "report";
-  if (leaves_stage(l, t, from->stage)) return from->back ? "bwd" : "fwd";
-  if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C) return from->back ? "dy" : "act.w";
-  return !from->back && any_reader(l, t, is_back) ? "act.b" : "inner";
+  if (from->cls == SL_CLASS_L) return SLI_ROLE_LOAD;
+  if (any_reader(l, t, is_beside)) return SLI_ROLE_REPORT;
+  if (leaves_stage(l, t, from->stage)) return from->back ? SLI_ROLE_BWD : SLI_ROLE_FWD;
+  if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C)
+    return from->back ? SLI_ROLE_DY : SLI_ROLE_ACT_W;
+  return !from->back && any_reader(l, t, is_back) ? SLI_ROLE_ACT_B : SLI_ROLE_INNER;
 }
 
 /* In a split backward, W comes after B on every tick, so what B and W both read
  * is given up when W is done, and travels with what only W reads: where each is one
  * group. */
 static void widen_to_stage(sli_lowering *l, traits *t) {
-  if (strcmp(t->quota_name, "act.w")) return;
+  if (t->role != SLI_ROLE_ACT_W) return;
   const sli_group *from = &l->groups[t->producer];
   int *both = sli_arena_alloc(&l->arena, 2 * sizeof *both), n = 0;
   for (int i = 0; i < l->ngroups; i++) {
@@ -142,8 +141,7 @@ static void mark_record(sli_lowering *l, traits *t) {
   bool update = l->groups[t->producer].rate == SLI_PER_STEP;
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
   t->held = !t->nconsumers;
-  t->memory = update ? SL_MEMORY_OPTIMIZER : SL_MEMORY_ACTIVATIONS;
-  t->quota_name = update ? "state" : t->held ? "dkv" : "kv";
+  t->role = update ? SLI_ROLE_STATE : t->held ? SLI_ROLE_DKV : SLI_ROLE_KV;
 }
 
 /* A parameter, as those have it together who have parts of it. */
@@ -169,7 +167,7 @@ static int summand_bundle(const sli_lowering *l, const sl_tensor *tensor, int de
   if (!sum || (sum->op != &sl_op_sum && sum->op != &sl_op_sum_part)) return SL_NONE;
   t = own_input(sum);
   if (t && t->producer && t->producer->op == &sl_op_slice) t = t->producer->in[0];
-  int at = t ? l->homes[t->id].bundle : SL_NONE;
+  int at = t ? l->spots[t->id].bundle : SL_NONE;
   if (at == SL_NONE) return SL_NONE;
   const sli_bundle *b = &l->bundles[at];
   bool fits = b->memory == SL_MEMORY_GRADIENTS && b->rate == SLI_PER_STEP &&
@@ -178,32 +176,38 @@ static int summand_bundle(const sli_lowering *l, const sl_tensor *tensor, int de
   return fits ? at : SL_NONE;
 }
 
+static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *tensor) {
+  t.rate = SLI_PER_STEP;
+  t.role = SLI_ROLE_PARAM;
+  t.initial = 1;
+  t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
+  return t;
+}
+
+/* What is updated in place is a record. */
+static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool state, bool summed) {
+  const sli_group *from = &l->groups[t->producer];
+  bool beside = from->cls == SL_CLASS_L, once = t->rate == SLI_PER_STEP; /* beside: losses */
+  if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
+  else if (from->phase == SLI_PHASE_PACK) t->role = SLI_ROLE_PACKED;
+  else if (tensor->brief && !summed) t->role = SLI_ROLE_REDUCE;
+  else if (state) mark_record(l, t);
+  else if (summed && !beside) t->role = SLI_ROLE_GRAD;
+  else if (once && from->cls == SL_CLASS_C) t->role = SLI_ROLE_REDUCE;
+  else if (once) t->role = beside ? SLI_ROLE_REPORT : SLI_ROLE_STEP;
+  else t->role = tick_role(l, t);
+}
+
 static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
   traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
-              .consumers = u->groups[id], .memory = SL_MEMORY_ACTIVATIONS, .over = SL_NONE};
-  if (tensor->param) {
-    t.rate = SLI_PER_STEP;
-    t.memory = SL_MEMORY_PARAMETERS;
-    t.quota_name = "param";
-    t.initial = 1;
-    t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
-    return t;
-  }
+              .consumers = u->groups[id], .over = SL_NONE};
+  if (tensor->param) return param_traits(l, t, tensor);
   const sli_group *from = &l->groups[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
-  bool beside = from->cls == SL_CLASS_L; /* losses are summed there */
-  if (is_gathered(tensor)) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "gather";
-  else if (from->phase == SLI_PHASE_PACK) t.memory = SL_MEMORY_PARAMETERS, t.quota_name = "packed";
-  else if (tensor->brief && !u->summed[id]) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
-  else if (u->state[id]) mark_record(l, &t);
-  else if (u->summed[id] && !beside) t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "grad";
-  else if (t.rate == SLI_PER_STEP && from->cls == SL_CLASS_C)
-    t.memory = SL_MEMORY_GRADIENTS, t.quota_name = "reduce";
-  else if (t.rate == SLI_PER_STEP) t.quota_name = beside ? "report" : "step";
-  else t.quota_name = tick_quota_name(l, &t);
-  t.brief = tensor->brief && t.rate == SLI_PER_TICK;
+  set_role(l, &t, tensor, u->state[id], u->summed[id]);
+  t.transient = tensor->brief && t.rate == SLI_PER_TICK;
   t.over = summand_bundle(l, tensor, t.device);
   widen_to_stage(l, &t);
   return t;
@@ -213,9 +217,8 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 
 static bool same_traits(const sli_bundle *b, const traits *t) {
   return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
-         b->memory == t->memory && b->held == t->held && b->brief == t->brief &&
+         b->role == t->role && b->held == t->held && b->transient == t->transient &&
          b->device == t->device && b->over == t->over &&
-         !strcmp(b->quota_name, t->quota_name) &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
@@ -229,40 +232,26 @@ static const char *bundle_name(sli_lowering *l, const traits *t, int *twins) {
     const sli_bundle *b = &l->bundles[i];
     const sli_group *other = b->producer == SL_NONE ? &none : &l->groups[b->producer];
     if (other->stage == from->stage && other->rank == from->rank &&
-        !strcmp(b->quota_name, t->quota_name))
+        b->role == t->role)
       *twins = b->twins + 1;
   }
   char at[32] = "";
   if (from->rank) snprintf(at, sizeof at, "@%d#%d", from->stage, from->rank);
   else if (from->stage != SL_NONE) snprintf(at, sizeof at, "@%d", from->stage);
-  return *twins ? sli_arena_format(&l->arena, "%s.%d%s", t->quota_name, *twins + 1, at)
-                : sli_arena_format(&l->arena, "%s%s", t->quota_name, at);
-}
-
-static void add_port(int **ports, int *count, size_t *capacity, int bundle) {
-  SLI_GROW(*ports, (size_t)*count, *capacity);
-  (*ports)[(*count)++] = bundle;
+  const char *name = sli_roles[t->role].name;
+  return *twins ? sli_arena_format(&l->arena, "%s.%d%s", name, *twins + 1, at)
+                : sli_arena_format(&l->arena, "%s%s", name, at);
 }
 
 static int add_bundle(sli_lowering *l, const traits *t) {
-  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
-  int at = l->nbundles, twins;
+  int twins;
   const char *name = bundle_name(l, t, &twins);
-  l->bundles[at] = (sli_bundle){.name = name, .twins = twins, .quota_name = t->quota_name,
-                                .producer = t->producer, .nconsumers = t->nconsumers,
-                                .consumers = t->consumers, .rate = t->rate, .memory = t->memory,
-                                .device = t->device, .held = t->held, .brief = t->brief,
-                                .leader = SL_NONE, .over = t->over, .initial = t->initial};
-  l->nbundles++;
-  if (t->producer != SL_NONE) {
-    sli_group *g = &l->groups[t->producer];
-    add_port(&g->outputs, &g->noutputs, &g->output_capacity, at);
-  }
-  for (int i = 0; i < t->nconsumers; i++) {
-    sli_group *g = &l->groups[t->consumers[i]];
-    add_port(&g->inputs, &g->ninputs, &g->input_capacity, at);
-  }
-  return at;
+  return sli_add_bundle(l, (sli_bundle){.name = name, .twins = twins, .role = t->role,
+                                        .producer = t->producer, .nconsumers = t->nconsumers,
+                                        .consumers = t->consumers, .rate = t->rate,
+                                        .memory = sli_roles[t->role].memory, .device = t->device,
+                                        .held = t->held, .transient = t->transient,
+                                        .over = t->over, .initial = t->initial});
 }
 
 static int find_bundle(const sli_lowering *l, const traits *t) {
@@ -280,7 +269,7 @@ static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   int at = find_bundle(l, &t);
   if (at == SL_NONE) at = add_bundle(l, &t);
   sli_bundle *b = &l->bundles[at];
-  l->homes[tensor->id] = (sli_home){at, t.producer, b->bytes};
+  l->spots[tensor->id] = (sli_spot){at, t.producer, b->bytes};
   b->bytes += aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);
 }
@@ -288,10 +277,10 @@ static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
 /* A schedule's credits exist even where nothing is kept for a backward pass: a
  * register of no bytes carries them. One register of a stage stands for its activations:
  * that from the first group of its forward pass to the last of its way back. */
-static void add_credit(sli_lowering *l, int forward, int backward, const char *name) {
+static void add_credit(sli_lowering *l, int forward, int backward, sli_role role) {
   traits t = {.producer = forward, .nconsumers = 1,
               .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
-              .memory = SL_MEMORY_ACTIVATIONS, .quota_name = name,
+              .role = role,
               .device = l->groups[forward].device, .over = SL_NONE};
   t.consumers[0] = backward;
   widen_to_stage(l, &t);
@@ -315,8 +304,8 @@ static void add_credits(sli_lowering *l) {
     for (int r = 0; r < l->in->ranks; r++) {
       int f = stage_group(l, SL_CLASS_F, s, r, false), b = stage_group(l, SL_CLASS_B, s, r, true);
       int w = stage_group(l, SL_CLASS_W, s, r, true);
-      if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, "act.b");
-      if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, "act.w");
+      if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, SLI_ROLE_ACT_B);
+      if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, SLI_ROLE_ACT_W);
     }
 }
 
@@ -355,7 +344,7 @@ static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
-      if (t && u->over[t->id] != t->id) l->homes[t->id] = l->homes[u->over[t->id]];
+      if (t && u->over[t->id] != t->id) l->spots[t->id] = l->spots[u->over[t->id]];
     }
 }
 
@@ -367,7 +356,7 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
-      if (t && l->homes[t->id].bundle == SL_NONE && u->over[t->id] == t->id)
+      if (t && l->spots[t->id].bundle == SL_NONE && u->over[t->id] == t->id)
         all[count++] = (interval){t, u->first[t->id], u->last[t->id],
                                   aligned(sl_type_bytes(&t->type)), 0};
     }
@@ -375,7 +364,7 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   for (int i = 0; i < count; i++) {
     all[i].offset = lowest_fit(all, i, &all[i]);
     g->workspace_bytes = SLI_MAX(g->workspace_bytes, all[i].offset + all[i].bytes);
-    l->homes[all[i].tensor->id] = (sli_home){SL_NONE, group, all[i].offset};
+    l->spots[all[i].tensor->id] = (sli_spot){SL_NONE, group, all[i].offset};
   }
   follow(l, g, u);
   free(all);
@@ -386,10 +375,10 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
 void sli_lower_bundle(sli_lowering *l) {
   sl_graph *g = l->in->g;
   sli_uses u = find_uses(l);
-  l->homes = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->homes);
+  l->spots = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->spots);
   for (int i = 0; i < g->ntensors; i++) {
     const sl_tensor *t = g->tensors[i];
-    l->homes[i] = (sli_home){SL_NONE, SL_NONE, 0};
+    l->spots[i] = (sli_spot){SL_NONE, SL_NONE, 0};
     bool used = t->param ? u.count[i] > 0 || u.producer[i] != SL_NONE
                          : u.producer[i] != SL_NONE && (u.count[i] || u.state[i] || u.summed[i]);
     if (used) bundle_tensor(l, &u, t);
@@ -403,19 +392,4 @@ void sli_lower_bundle(sli_lowering *l) {
 #ifndef NDEBUG
   sli_lower_check_places(l, &u);
 #endif
-}
-
-int sli_group_results(const sli_group *group) {
-  int n = 0;
-  for (int i = 0; i < group->nnodes; i++) n += group->nodes[i]->nout;
-  return n;
-}
-
-int sli_group_port(const sli_group *group, int bundle, bool output) {
-  const int *ports = output ? group->outputs : group->inputs;
-  int count = output ? group->noutputs : group->ninputs;
-  for (int i = 0; i < count; i++)
-    if (ports[i] == bundle) return i + (output ? group->ninputs : 0);
-  SLI_CHECK(false, "group %s has no port for bundle %d", group->name, bundle);
-  return SL_NONE;
 }

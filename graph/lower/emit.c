@@ -57,15 +57,49 @@ static void add_queues(sli_lowering *l) {
     q->store[d] = add_queue(l, "store", d, host_queue(kind, true));
 }
 
-static int32_t queue_of(const sli_lowering *l, const sli_group *g) {
+/* Of hops, made as they are needed; those that leave one device, one after another. */
+typedef struct hop_queue_at {
+  sli_route route;
+  int to;
+  int32_t queue;
+  int before; /* or SL_NONE */
+} hop_queue_at;
+
+typedef struct hop_queues {
+  int *newest; /* [devices] or SL_NONE */
+  size_t count, capacity;
+  hop_queue_at *all;
+} hop_queues;
+
+static int32_t add_hop_queue(sli_lowering *l, const sli_group *g) {
+  const sli_route_row *r = &sli_routes[g->hop->route];
+  if (!r->ops)
+    return add_queue(l, r->name, g->device, (sl_queue){.ops = l->in->kind->copy,
+                                                       .run_ahead = l->in->kind->run_ahead});
+  return sl_plan_add_queue(
+      l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, g->device,
+                                                 g->hop->to),
+                          .device = g->device, .ops = r->ops,
+                          .run_ahead = r->in_turn ? 1 : l->in->m * l->in->k});
+}
+
+static int32_t hop_queue(sli_lowering *l, hop_queues *x, const sli_group *g) {
+  int to = sli_routes[g->hop->route].ops ? g->hop->to : g->device;
+  for (int i = x->newest[g->device]; i != SL_NONE; i = x->all[i].before)
+    if (x->all[i].route == g->hop->route && x->all[i].to == to) return x->all[i].queue;
+  SLI_GROW(x->all, x->count, x->capacity);
+  hop_queue_at at = {g->hop->route, to, add_hop_queue(l, g), x->newest[g->device]};
+  x->all[x->count] = at;
+  x->newest[g->device] = (int)x->count++;
+  return at.queue;
+}
+
+static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   const sli_queues *q = &l->queues;
+  if (g->hop) return hop_queue(l, x, g);
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
   if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
   return (g->host ? q->host : q->pass)[g->device];
-}
-
-int sl_device_process(int device, int devices, int processes) {
-  return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
 }
 
 /* "timed:3"; "timed:24-31" where one stands for several. */
@@ -81,7 +115,7 @@ static void add_device(sli_lowering *l, int d) {
                       .kind = l->in->kind->name,
                       .process = sl_device_process(d, l->in->devices, l->in->options->processes),
                       .at = {d / l->in->ranks, d % l->in->ranks / l->in->tensor, d % l->in->tensor},
-                      .number = o->nnumbers ? o->numbers[d % o->nnumbers] : 0,
+                      .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   for (int i = 0; i < l->ngroups; i++) {
@@ -118,21 +152,6 @@ static void add_pools(sli_lowering *l) {
                                         l->pools[d / l->in->ranks]});
 }
 
-sl_space sli_lower_space(const sli_lowering *l, const sli_group *g) {
-  return g->host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
-}
-
-/* Where what is made lies: where its maker works. */
-static sl_space bundle_space(const sli_lowering *l, const sli_bundle *b) {
-  return b->producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b->producer]);
-}
-
-static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
-  bool aside = b->producer != SL_NONE && l->groups[b->producer].stage == SL_NONE;
-  for (int i = 0; i < b->nconsumers; i++) aside |= l->groups[b->consumers[i]].stage == SL_NONE;
-  return aside;
-}
-
 /* The register it lies over, as 1 + its number; 0 where either has several slots, or weights
  * have, so that a step's gradients do not wait for those of the step before. */
 static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
@@ -140,7 +159,7 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
   sli_bundle *under = &l->bundles[b->over];
   bool single = SLI_MAX(b->quota, b->quota_most) == 1 &&
                 SLI_MAX(under->quota, under->quota_most) == 1 &&
-                sli_lower_given(l, "param", l->groups[b->producer].stage) <= 1;
+                sli_lower_given(l, SLI_ROLE_PARAM, l->groups[b->producer].stage) <= 1;
   if (!single || under->covered) return 0;
   under->covered = true;
   return under->reg + 1;
@@ -149,14 +168,14 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[b->device / l->in->ranks];
   b->reg = sl_plan_add_register(
-      l->plan, (sl_register){.name = b->name, .quota_name = b->quota_name, .quota = b->quota,
+      l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name, .quota = b->quota,
                              .quota_most = b->quota_most,
                              .pool = pooled ? b->device : SL_NONE,
                              .kept = pooled ? l->in->k : 0, /* a microbatch's worth */
                              .initial = b->held ? 0 : b->initial, .held = b->held,
-                             .device = b->device, .space = bundle_space(l, b),
+                             .device = b->device, .space = b->home,
                              .memory = b->memory, .slot_bytes = b->bytes,
-                             .payload_bytes = b->payload_bytes, .aside = is_aside(l, b),
+                             .payload_bytes = b->payload_bytes, .aside = b->aside,
                              .shares = b->leader == SL_NONE ? 0 : l->bundles[b->leader].reg + 1,
                              .over = lies_over(l, b),
                              .activation = b->activation});
@@ -171,10 +190,11 @@ static bool is_reversed(const sli_lowering *l, const sli_group *g) {
 }
 
 /* Firing to tick, which is also the key of what spans no more than a tick. */
-int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g) {
+static int32_t tick_map(sli_lowering *l, const sli_group *g) {
   if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
   sl_map_entry entries[l->in->k];
-  for (int i = 0; i < l->in->k; i++) entries[i] = (sl_map_entry){l->in->k - 1 - i, SL_FIRST | SL_LAST};
+  for (int i = 0; i < l->in->k; i++)
+    entries[i] = (sl_map_entry){l->in->k - 1 - i, SL_FIRST | SL_LAST};
   return sl_plan_add_map(l->plan, (uint32_t)l->in->k, l->in->k, entries);
 }
 
@@ -195,103 +215,25 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   sl_plan *plan = l->plan;
   uint32_t ticks = (uint32_t)(l->in->m * l->in->k);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
-  if (b->turn) return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
+  if (b->role == SLI_ROLE_TURN) return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
-  return sli_lower_tick_map(l, g);
+  return tick_map(l, g);
 }
 
-static sl_port *group_ports(sli_lowering *l, sli_links *x, const sli_group *g, bool output) {
+static sl_port *group_ports(sli_lowering *l, const sli_group *g, bool output) {
   int count = output ? g->noutputs : g->ninputs;
   const int *bundles = output ? g->outputs : g->inputs;
   sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
   for (int i = 0; i < count; i++) {
     const sli_bundle *b = &l->bundles[bundles[i]];
-    bool often = false;
-    int32_t reg = output ? b->reg : sli_lower_near(l, x, bundles[i], g, &often);
-    ports[i] = (sl_port){reg, often ? sli_lower_tick_map(l, g) : port_map(l, g, b, output)};
+    ports[i] = (sl_port){b->reg, port_map(l, g, b, output)};
   }
   return ports;
-}
-
-/* ---- programs ------------------------------------------------------------------------------ */
-
-static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *t) {
-  if (!t) return (sl_place){SL_NONE, 0};
-  const sli_group *g = &l->groups[group];
-  const sli_home *home = &l->homes[t->id];
-  if (home->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, home->offset};
-  bool output = l->bundles[home->bundle].producer == group;
-  return (sl_place){sli_group_port(g, home->bundle, output), home->offset};
-}
-
-static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
-  sl_plan *plan = l->plan;
-  sl_place *in = sl_plan_alloc(plan, (size_t)n->nin * sizeof *in);
-  sl_place *out = sl_plan_alloc(plan, (size_t)n->nout * sizeof *out);
-  for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, group, n->in[i]);
-  for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
-  *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
-                            .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
-  if (l->in->kind->times_calls || l->groups[group].host)
-    call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
-}
-
-/* What an update in place would find in its slot, when it writes another one
- * than it reads: the parameter's last version. */
-static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_program_call *call) {
-  const sli_home *home = &l->homes[t->id];
-  sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
-  for (int o = 0; o < 2; o++)
-    places[o] = (sl_place){sli_group_port(&l->groups[group], home->bundle, o), home->offset};
-  *call = (sl_program_call){.op = &sl_op_copy, .name = t->name, .nin = 1, .nout = 1,
-                            .in_type = &t->type, .out_type = &t->type, .in = &places[0],
-                            .out = &places[1]};
-}
-
-static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
-  return t && t->param && l->bundles[l->homes[t->id].bundle].initial > 1;
-}
-
-/* The same call for pieces of another length. */
-static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
-  sl_program_call other = *call;
-  if (!n->shapes) return other;
-  other.attrs = n->shapes[variant].attrs;
-  other.in_type = n->shapes[variant].in;
-  other.out_type = n->shapes[variant].out;
-  return other;
-}
-
-static sl_program *write_program(sli_lowering *l, int group) {
-  const sli_group *g = &l->groups[group];
-  if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
-  sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
-  bool cut = l->pieces && g->rate == SLI_PER_TICK;
-  int nvariants = cut ? l->in->g->nvariants : 1;
-  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes +
-                (size_t)sli_lower_store_calls(l, group);
-  program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
-  program->nbases = g->ninputs + g->noutputs + 1;
-  program->nvariants = nvariants;
-  program->pieces = cut ? l->pieces : NULL;
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
-    if (n->nout && is_buffered(l, n->out[0]))
-      write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
-    write_call(l, group, n, &program->calls[program->ncalls++]);
-  }
-  program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
-  /* what fires every tick updates no parameter: calls and nodes match */
-  for (int v = 1; v < nvariants; v++)
-    for (int i = 0; i < g->nnodes; i++)
-      program->calls[v * g->nnodes + i] = vary_call(&program->calls[i], g->nodes[i], v);
-  return program;
 }
 
 static void add_pieces(sli_lowering *l) {
@@ -308,65 +250,25 @@ static void add_pieces(sli_lowering *l) {
   }
 }
 
-/* ---- durations -------------------------------------------------------------------------------- */
-
-/* Of one call with these types, by the op's cost. */
-static double estimated_seconds(const sli_lowering *l, const sli_node *n, const sl_type *in,
-                                const sl_type *out) {
-  const sl_hardware *hardware = l->in->options->hardware;
-  if (!hardware) return sli_call_seconds(n, in, out);
-  double flops, bytes;
-  sli_call_cost(n, in, out, &flops, &bytes);
-  return SLI_MAX(flops / hardware->flops_per_second, bytes / hardware->bytes_per_second) +
-         hardware->op_seconds;
-}
-
-/* Of one node: as measured by an earlier run, or as its op's cost says; where
- * pieces differ, their mean. */
-double sli_lower_seconds(const sli_lowering *l, const sli_node *n) {
-  const sl_lower_options *o = l->in->options;
-  double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
-  if (seconds >= 0) return seconds;
-  if (!n->shapes) return estimated_seconds(l, n, n->in_type, n->out_type);
-  for (int k = 0; k < l->in->k; k++) {
-    const sli_shapes *shapes = &n->shapes[l->pieces[k].variant];
-    sum += estimated_seconds(l, n, shapes->in, shapes->out);
-  }
-  return sum / l->in->k;
-}
-
-static double pass_seconds(const sli_lowering *l, const sli_group *g) {
-  const sl_cost *c = &l->in->options->cost;
-  if (c->F > 0 || c->B > 0 || c->W > 0) {
-    double share = l->in->options->chunks ? 1 : 1.0 / l->pick.v; /* costs of a device's share */
-    share /= l->in->k;                                      /* and of a whole microbatch */
-    if (g->cls == SL_CLASS_F) return share * c->F;
-    if (g->cls == SL_CLASS_B) return share * (l->pick.split ? c->B : c->B + c->W);
-    return g->cls == SL_CLASS_W ? share * c->W : 0;
-  }
-  double seconds = 0;
-  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += sli_lower_seconds(l, g->nodes[i]);
-  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
-}
-
 /* ---- actors -------------------------------------------------------------------------------------- */
 
 /* A group that no tick's data drives decides by itself how far the run goes. */
 static bool is_source(const sli_lowering *l, const sli_group *g) {
   for (int i = 0; i < g->ninputs; i++)
-    if (!l->bundles[g->inputs[i]].initial) return false;
-  return true;
+    if (!l->bundles[l->bundles[g->inputs[i]].origin].initial) return false;
+  return !g->hop;
 }
 
 /* Exchanges go tick by tick, and within a tick as the data goes, not as chance has it. */
 static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   a->rank = (int32_t)(g - l->groups);
   a->rank_group = 1;
-  a->rank_stride = l->ngroups;
+  a->rank_stride = l->ncomputing;
 }
 
 /* The schedule's word on when this group goes before others of its device. */
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  if (g->hop) return; /* as the data comes */
   if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE) set_turn(l, g, a);
   if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
   const sli_schedule *row = l->pick.schedule;
@@ -384,35 +286,47 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
-static void add_actor(sli_lowering *l, sli_links *x, int group) {
+static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
   int32_t ticks = l->in->m * l->in->k;
   bool per_step = g->rate >= SLI_PER_STEP;
   int32_t every = g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
   sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
-  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, g), .stage = g->stage,
+  if (!g->hop) g->seconds = sli_lower_seconds(l, g);
+  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
                 .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last)
-                                  : sli_lower_tick_map(l, g),
+                                  : tick_map(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
-                .in = group_ports(l, x, g, false), .out = group_ports(l, x, g, true),
-                .program = write_program(l, group), .seconds = g->seconds = pass_seconds(l, g)};
+                .in = group_ports(l, g, false), .out = group_ports(l, g, true),
+                .program = sli_lower_program(l, group), .seconds = g->seconds};
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
+}
+
+/* Hops come before the first of those who read what they bring. */
+static void add_actors(sli_lowering *l, hop_queues *x, int group) {
+  const sli_group *g = &l->groups[group];
+  for (int i = 0; i < g->ninputs; i++) {
+    int by = l->bundles[g->inputs[i]].source == SL_NONE ? SL_NONE
+                                                        : l->bundles[g->inputs[i]].producer;
+    if (by != SL_NONE && l->groups[by].actor == SL_NONE) add_actors(l, x, by);
+  }
+  add_actor(l, x, group);
 }
 
 sl_status sli_lower_plan(sli_lowering *l) {
   l->plan = sl_plan_create(l->in->m, l->in->k);
   sl_status status = add_devices(l);
   if (status) return status;
-  sli_links *x = sli_links_create(l);
+  hop_queues x = {
+      .newest = sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof *x.newest)};
+  for (int d = 0; d < l->in->devices; d++) x.newest[d] = SL_NONE;
   add_pools(l);
   add_pieces(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
-  for (int i = 0; i < l->ngroups; i++) add_actor(l, x, i);
-  sli_links_close(l, x);
-  status = sl_plan_finish(l->plan);
-  if (!status) status = sli_lower_order(l);
-  return status ? status : sl_plan_finish(l->plan); /* again: the order is checked and hashed */
+  for (int i = 0; i < l->ncomputing; i++) add_actors(l, &x, i);
+  free(x.all);
+  return sli_lower_order(l);
 }

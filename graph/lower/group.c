@@ -141,7 +141,7 @@ typedef struct kin {
   int stage, rank, phase, level, part;
   int axis; /* of an exchange, where each axis has a queue */
   bool back;
-  bool brief; /* of an exchange: of what devices share out; no pass waits for gradients' */
+  bool transient; /* of an exchange: of what devices share out; no pass waits for gradients' */
 } kin;
 
 /* Which part of its stage a node belongs to, where the grain is finer than that. What a pass
@@ -158,13 +158,13 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
                .axis = l->in->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
                .back = x->back[n->id],
-               .brief = is_exchange(n) && n->out[0]->brief};
+               .transient = is_exchange(n) && n->out[0]->brief};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
          g->level == k->level && g->part == k->part && g->axis == k->axis && g->back == k->back &&
-         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->brief));
+         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->transient));
 }
 
 /* The newest group on a device of a stage, or of all stages. */
@@ -194,19 +194,20 @@ static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) 
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }
 
-/* What is about all stages, reports and the clip, runs beside the first device, in
+/* What belongs to no one stage, reports and the clip, runs beside the first device, in
  * the process that speaks for the job. */
 static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
-  SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
   int *newest = newest_on(l, k->stage, k->rank);
-  bool about_all = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
-  l->groups[l->ngroups] = (sli_group){
-      .name = group_name(l, n, k), .cls = k->cls, .stage = k->stage, .rank = k->rank,
-      .level = k->level, .part = k->part, .axis = k->axis, .back = k->back || is_backward(n),
-      .device = about_all ? 0 : sli_lower_device(l, k->stage, k->rank),
-      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
-      .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n), .before = *newest};
-  return *newest = l->ngroups++;
+  bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
+  *newest = sli_add_group(
+      l, (sli_group){.name = group_name(l, n, k), .cls = k->cls, .stage = k->stage,
+                     .rank = k->rank, .level = k->level, .part = k->part, .axis = k->axis,
+                     .back = k->back || is_backward(n),
+                     .device = shared ? 0 : sli_lower_device(l, k->stage, k->rank),
+                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
+                     .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n),
+                     .before = *newest});
+  return *newest;
 }
 
 /* ---- names ------------------------------------------------------------------------------ */

@@ -31,4 +31,10 @@ typedef struct sli_inputs {
   sli_stores *stores;    /* the result's */
 } sli_inputs;
 
+/* What the driver calls a device: several may lie on one GPU. */
+static inline int sli_lower_number(const sli_inputs *in, int device) {
+  const sl_device_options *o = &in->options->devices;
+  return o->nnumbers ? o->numbers[device % o->nnumbers] : 0;
+}
+
 #endif

@@ -1,33 +1,70 @@
 /* What the lowering passes share.
  *
  * Pass by pass: nodes are gathered into groups (one becomes one actor), tensors
- * that leave their group into bundles (one becomes one register), quotas are
- * set, and groups and bundles are written down as a plan. Groups and bundles
- * are known by index; their order follows the graph, so two processes lower
- * the same graph to the same plan. */
+ * that leave their group into bundles (one becomes one register); what is read
+ * where it does not lie is brought there by hops, groups and bundles like all
+ * others; those that take turns get lanes, quotas are set, and groups and bundles
+ * are written down as a plan. Groups and bundles are known by index; their order
+ * follows the graph, so two processes lower the same graph to the same plan. */
 #ifndef SLUICE_GRAPH_LOWER_H
 #define SLUICE_GRAPH_LOWER_H
 
 #include "graph/lower/inputs.h"
+#include "graph/lower/roles.h"
 #include "graph/schedule/schedules.h"
 
 /* How often something happens: once per tick, per microbatch, per step, or every
  * store_every steps. */
 typedef enum sli_rate { SLI_PER_TICK, SLI_PER_MICROBATCH, SLI_PER_STEP, SLI_PER_STORE } sli_rate;
 
-/* Nodes that run together: one actor. */
+/* How a hop goes. */
+typedef enum sli_route {
+  SLI_ROUTE_LINK,    /* to the host's memory of another process */
+  SLI_ROUTE_DIRECT,  /* from a device's memory into that of another process's device */
+  SLI_ROUTE_WIRE,    /* modelled: takes one thing after another */
+  SLI_ROUTE_FLIGHT,  /* modelled: takes time, but no turn */
+  SLI_ROUTE_H2D,     /* copied: host to device, */
+  SLI_ROUTE_D2H,     /* device to host, */
+  SLI_ROUTE_D2D,     /* from device to device */
+  SLI_ROUTES
+} sli_route;
+
+typedef struct sli_route_row {
+  const char *name;        /* of its queues */
+  const char *verb;        /* of its actors */
+  const sl_queue_ops *ops; /* a queue for each two devices; NULL: the kind's copies, one for each */
+  bool in_turn;            /* takes one thing after another */
+  sli_role role;           /* of what copies make */
+} sli_route_row;
+extern const sli_route_row sli_routes[SLI_ROUTES]; /* hops.c */
+
+/* What a group does that computes nothing and brings a bundle to where it is read. */
+typedef struct sli_hop {
+  sli_route route;
+  int to;          /* the device that it leads to; it runs on its group's */
+  int origin;      /* the bundle that it brings, as it was made */
+  int reader;      /* the one group it is for, as often as that fires; SL_NONE: for all who read
+                      there, as often as it is made */
+  bool fetches;    /* with a reader: it is the first hop for it alone, */
+  int nth;         /* and brings what that fetches as number nth from the device */
+} sli_hop;
+
+/* Nodes that run together, or a hop: one actor. */
 typedef struct sli_group {
-  const char *name;      /* "F2", "load0", "clip" */
+  const char *name;      /* "F2", "load0", "clip", "send:fwd@0>1" */
   sl_class cls;
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
   int rank;              /* which of the stage's devices */
   int phase;
-  int level, part, axis; /* see lower_group.c */
+  int level, part, axis; /* see group.c */
   int depth;             /* of an exchange after all ticks: one more than of those it reads from;
-                            0: not known yet (lower_lanes.c) */
+                            0: not known yet (lanes.c) */
+  int about;             /* the group whose place in the order it has: itself, or, of a hop, the
+                            one that makes what it brings, or that it is for */
   bool back;             /* of the way back */
   sli_rate rate;
   bool host;             /* runs beside the passes, on the device's host queue */
+  const sli_hop *hop;    /* NULL: it computes */
   int nnodes;
   size_t node_capacity;
   sli_node **nodes;
@@ -35,30 +72,34 @@ typedef struct sli_group {
   size_t input_capacity, output_capacity;
   int *inputs, *outputs; /* ports in this order */
   size_t workspace_bytes;
-  double seconds;
-  int32_t actor;
+  double seconds;        /* of a firing; of what computes known when the plan is written */
+  int32_t actor;         /* SL_NONE: not written yet */
   int before;            /* the group of this device made before it, or SL_NONE */
 } sli_group;
 
 /* Tensors that travel together: one register. */
 typedef struct sli_bundle {
-  const char *name, *quota_name;
+  const char *name;
+  sli_role role;
   int twins;             /* of this name on its device, before it */
   int producer;          /* group, or SL_NONE: parameters nobody updates */
-  int nconsumers;
-  int *consumers;        /* groups, ascending */
+  int nconsumers;        /* who use what it holds, where it is or at the end of hops */
+  int *consumers;        /* groups, ascending; those of a hop's end are its origin's */
+  int origin;            /* the bundle it brings, as it was made; itself where no hop made it */
+  int source;            /* the bundle the hop reads; SL_NONE: no hop made it */
   sli_rate rate;         /* of its slots */
-  sl_memory memory;
+  sl_memory memory;      /* what it is counted as */
   int device;
+  sl_space home;         /* in which memory of the device it lies */
   bool held;
   int initial;
   int quota, quota_most;
-  bool brief;            /* one block's, not to be there for all at once: see lower_lanes.c */
-  bool turn;             /* no data: hands on whose turn it is */
+  bool transient;        /* not to be there for all at once: in a lane, see lanes.c */
   int leader;            /* the bundle before it that has the same slots, or SL_NONE */
   int over;              /* the bundle before it in whose memory it can lie, or SL_NONE */
   bool covered;          /* one does so */
   bool credit;           /* stands for the activations of its stage */
+  bool aside;            /* of no pass: a loss, a norm, the clip's factor */
   double activation;
   size_t bytes, payload_bytes; /* the latter without what aligns tensors */
   bool stored;           /* checkpoints hold something of it */
@@ -81,17 +122,11 @@ typedef struct sli_uses {
 
 /* Where a tensor lies: in a bundle's slots, or (bundle SL_NONE) in the workspace
  * of its group. */
-typedef struct sli_home {
+typedef struct sli_spot {
   int bundle;
   int group;
   size_t offset;
-} sli_home;
-
-/* What is stored every so many steps, and the callbacks that do it. */
-struct sli_store_user {
-  sli_stores *stores;
-  int stage, rank; /* stage SL_NONE: the commit */
-};
+} sli_spot;
 
 /* What --schedule auto adds to a row's numbers. */
 enum { SLI_TUNED_STAGES = 64 };
@@ -124,14 +159,15 @@ typedef struct sli_lowering {
   int *stage_of;         /* [g->nblocks] */
   int *device_of, *chunk_of; /* [stages] along the pipeline */
   int ngroups;
+  int ncomputing;        /* those before the hops */
   size_t group_capacity;
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
-  int *newest;           /* [1 + stages][ranks] see lower_group.c */
+  int *newest;           /* [1 + stages][ranks] see group.c */
   int nbundles;
   size_t bundle_capacity;
   sli_bundle *bundles;
-  sli_home *homes;       /* [g->ntensors] */
+  sli_spot *spots;       /* [g->ntensors] */
   int *act_b, *act_w;    /* [stages] credits */
   int *pools;            /* [p] credits of each device of a stage together, 0: no pool */
   int *watermarks;       /* [p] W such a device may hold back, -1: not lazy */
@@ -142,8 +178,20 @@ typedef struct sli_lowering {
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
 } sli_lowering;
 
-/* All passes below, for one schedule; the plan is the caller's to destroy, also
- * after a failure. sli_lower_free drops everything else. */
+/* ---- the passes, in this order ---------------------------------------------------------- */
+
+sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
+void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
+void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+sl_status sli_lower_versions(sli_lowering *l);   /* parameters in two slots */
+void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
+void sli_lower_hops(sli_lowering *l);            /* ... and of what is read elsewhere */
+void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
+sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
+sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
+
+/* All of them; the plan is the caller's to destroy, also after a failure. sli_lower_free drops
+ * everything else. */
 sl_status sli_lower_once(sli_lowering *l);
 void sli_lower_free(sli_lowering *l);
 /* The best of many lowerings of the same inputs, done; chunks 0: any number up to most_chunks. */
@@ -151,35 +199,51 @@ sl_status sli_lower_auto(const sli_inputs *in, int chunks, int most_chunks, sli_
 /* Is W to be apart from B with this row? The user may say so. */
 bool sli_lower_splits(const sli_inputs *in, const sli_schedule *row);
 
-sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
-void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
-void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
-void sli_lower_over(const sli_lowering *l, sli_uses *u); /* part of it: who lies over whom */
-void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
-void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
-/* Do two groups fill the same lane: of one device, do they do the same for one block each? */
-bool sli_lower_same_lane(const sli_lowering *l, int a, int b);
+/* ---- groups and bundles ------------------------------------------------------------------- */
+
+/* Add one; ports of those who make it and use it follow. Returns its number. Pointers into the
+ * array are no longer good then. */
+int sli_add_group(sli_lowering *l, sli_group group);
+int sli_add_bundle(sli_lowering *l, sli_bundle bundle);
+void sli_add_port(sli_group *group, int bundle, bool output);
+/* The port at which a group has a bundle, which may have come to it by hops: inputs first. */
+int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
+/* Tensors that its nodes make, at most. */
+int sli_group_results(const sli_group *group);
+/* The group that made what a bundle holds, or NULL. */
+const sli_group *sli_maker(const sli_lowering *l, const sli_bundle *b);
+/* Its stage: the one whose quotas count. */
+int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
 /* Whose turn is before whose: as the data goes, level by level, and block by block within a level,
  * there and back. Below 0: a's. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
-void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
-sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
-void sli_lower_store_sizes(sli_lowering *l);     /* which depend on quotas */
-sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
-
-/* Fixes the order of passes, if the user or the schedule wants it. */
-sl_status sli_lower_order(sli_lowering *l);
+/* In which memory of its device a group works. */
+sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
 
 /* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
   return l->device_of[stage] * l->in->ranks + rank;
 }
 
+/* ---- parts of passes ------------------------------------------------------------------------- */
+
+void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
+void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
+
+/* The last that the user gives for a role at a stage, or 0. */
+int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
+
 /* What the schedule's formulas see at a stage. */
 sli_at sli_lower_at(const sli_lowering *l, int stage);
 
-/* What one call of a node takes, as far as is known. */
-double sli_lower_seconds(const sli_lowering *l, const sli_node *n);
+/* Writes a group's program; of a hop, NULL where nothing is copied. */
+sl_program *sli_lower_program(sli_lowering *l, int group);
+
+/* Modelled durations of a group that computes. */
+double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
+
+/* Finishes the plan, and fixes the order of passes if the user or the schedule wants it. */
+sl_status sli_lower_order(sli_lowering *l);
 
 /* Several devices for a stage. Reads the options; refuses what they say of tensors if there is
  * no such axis; chooses how calls are shared and has the graph expanded. */
@@ -187,7 +251,7 @@ sl_status sli_lower_grid(sli_inputs *in);
 sl_status sli_lower_check_given(const sl_lower_options *options);
 sl_status sli_lower_share_out(const sli_inputs *in);
 
-/* What devices exchange on modelled hardware: lower_exchange.c. sli_lower_axis_links() completes
+/* What devices exchange on modelled hardware: exchange.c. sli_lower_axis_links() completes
  * in->grid, whose sizes are set. */
 void sli_lower_axis_links(sli_inputs *in);
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
@@ -197,6 +261,14 @@ double sli_lower_crossing(const sli_inputs *in);
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
 /* What a step moves to each device from others of its stage. [devices] */
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
+
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+/* What is stored every so many steps, and the callbacks that do it. */
+struct sli_store_user {
+  sli_stores *stores;
+  int stage, rank; /* stage SL_NONE: the commit */
+};
 
 /* Programs of checkpoints: the calls that copy what a group updates (how many at
  * most, and themselves), and the whole program of a store or commit group. */
@@ -216,32 +288,5 @@ bool sli_register_near(const sl_plan *plan, int32_t reg);
 
 /* What sl_lowered_params() gives. Returns how many. */
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
-
-/* Where a group works: in its device's own memory, or the host's. */
-sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
-
-/* Firing to tick, which is also the key of what spans no more than a tick. */
-int32_t sli_lower_tick_map(sli_lowering *l, const sli_group *g);
-
-/* What lies out of a reader's reach comes by links: in other processes, on modelled
- * devices with a crossing time, and in memory the reader does not address. */
-typedef struct sli_links sli_links;
-sli_links *sli_links_create(sli_lowering *l); /* of the lowering's arena */
-/* The register through which a group reads a bundle; *often: it is filled as often as the group
- * fires, though the bundle is not. */
-int32_t sli_lower_near(sli_lowering *l, sli_links *x, int bundle, const sli_group *g, bool *often);
-/* When all groups are in the plan. */
-void sli_links_close(sli_lowering *l, sli_links *x);
-/* Do copies between spaces answer to this quota here? */
-bool sli_lower_copies(const sli_lowering *l, const char *quota_name);
-
-/* The last that the user gives for a quota at a stage, or 0. */
-int sli_lower_given(const sli_lowering *l, const char *name, int stage);
-
-/* Tensors that its nodes make, at most. */
-int sli_group_results(const sli_group *group);
-
-/* The bundles that a group's node arguments refer to, by port: inputs first. */
-int sli_group_port(const sli_group *group, int bundle, bool output);
 
 #endif

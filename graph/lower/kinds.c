@@ -17,7 +17,7 @@ static const sli_kind kinds[] = {
      .memory = {&sl_memory_cuda, &sl_memory_pinned}, .direct = sli_nccl_find, .run_ahead = 2,
      .computes = true, .times_calls = true, .bf16 = always_bf16, .narrow = true},
     {"timed", .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1,
-     .bf16 = always_bf16, .narrow = true},
+     .modelled = true, .bf16 = always_bf16, .narrow = true},
     {"null", .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1}};
 
 sl_status sli_kind_find(const char *name, const sli_kind **out) {
@@ -32,4 +32,8 @@ sl_status sli_kind_find(const char *name, const sli_kind **out) {
 bool sl_device_computes(const char *kind) {
   const sli_kind *found = NULL;
   return !sli_kind_find(kind, &found) && found->computes;
+}
+
+int sl_device_process(int device, int devices, int processes) {
+  return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
 }

@@ -15,6 +15,7 @@ typedef struct sli_kind {
                                   of another process? NULL: they are the host's */
   int run_ahead;               /* of passes */
   bool computes;               /* on values; else only time passes */
+  bool modelled;               /* whose durations are known before the run */
   bool times_calls;            /* measures calls, which costs it next to nothing */
   const char *(*bf16)(void);   /* how it multiplies bf16, NULL: it does not */
   bool narrow;                 /* with it, computes on tensors of bf16 */

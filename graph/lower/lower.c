@@ -144,11 +144,11 @@ static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
   }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held || b->turn) continue;
+    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
+    if (b->role == SLI_ROLE_TURN || b->source != SL_NONE) continue;
     if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
-    sl_quota quota = {b->quota_name, l->groups[b->producer].stage, b->quota};
+    sl_quota quota = {sli_roles[b->role].name, l->groups[b->producer].stage, b->quota};
     if (is_kept(to, &quota)) continue;
-    quota.name = sli_arena_strdup(&to->arena, quota.name);
     to->quotas[to->nquotas++] = quota;
   }
 }
@@ -169,12 +169,13 @@ sl_status sli_lower_once(sli_lowering *l) {
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
-  sli_lower_lanes(l);
-  sli_lower_store(l);
-  status = sli_lower_quotas(l);
+  status = sli_lower_versions(l);
   if (status) return status;
-  sli_lower_store_sizes(l);
-  return sli_lower_plan(l);
+  sli_lower_store(l);
+  sli_lower_hops(l);
+  sli_lower_lanes(l);
+  status = sli_lower_quotas(l);
+  return status ? status : sli_lower_plan(l);
 }
 
 static bool is_auto(const sl_lower_options *o) {

@@ -83,7 +83,7 @@ typedef struct span {
 } span;
 
 static bool overlap(const sli_lowering *l, const sl_tensor *a, const sl_tensor *b) {
-  const sli_home *x = &l->homes[a->id], *y = &l->homes[b->id];
+  const sli_spot *x = &l->spots[a->id], *y = &l->spots[b->id];
   return x->bundle == y->bundle && x->offset < y->offset + sl_type_bytes(&b->type) &&
          y->offset < x->offset + sl_type_bytes(&a->type);
 }
@@ -96,7 +96,7 @@ static void check_pair(const sli_lowering *l, const sli_group *g, const span *no
   const sli_node *n = g->nodes[now->made];
   bool over = other->last == now->made && other->made < now->made &&
               allows(n, now->tensor->output, other->tensor) &&
-              l->homes[now->tensor->id].offset == l->homes[other->tensor->id].offset;
+              l->spots[now->tensor->id].offset == l->spots[other->tensor->id].offset;
   SLI_CHECK(over, "group %s: %s writes %s over %s, which is still needed", g->name, n->name,
             now->tensor->name, other->tensor->name);
 }

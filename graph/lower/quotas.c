@@ -38,11 +38,17 @@ static void schedule_credits(sli_lowering *l) {
   }
 }
 
-int sli_lower_given(const sli_lowering *l, const char *name, int stage) {
+/* The last that the user says of a name at a stage, or 0. */
+static int given(const sli_lowering *l, const char *name, int stage) {
+  const sl_lower_options *o = l->in->options;
   int slots = 0;
-  for (int i = 0; i < l->in->options->nquotas; i++)
-    if (sli_quota_names(&l->in->options->quotas[i], name, stage)) slots = l->in->options->quotas[i].slots;
+  for (int i = 0; i < o->nquotas; i++)
+    if (sli_quota_names(&o->quotas[i], name, stage)) slots = o->quotas[i].slots;
   return slots;
+}
+
+int sli_lower_given(const sli_lowering *l, sli_role role, int stage) {
+  return given(l, sli_roles[role].name, stage);
 }
 
 /* The last one for this knob of any stage on a device, or 0. */
@@ -55,8 +61,10 @@ static int given_to_device(const sli_lowering *l, const char *name, int device) 
   return slots;
 }
 
-static int bundle_stage(const sli_lowering *l, const sli_bundle *b) {
-  return b->producer == SL_NONE ? SL_NONE : l->groups[b->producer].stage;
+/* Copies between memories answer to their quota also where a plan has none of them. */
+static bool names_copy(const sli_lowering *l, const sl_quota *q) {
+  const sli_role_row *row = sli_role_find(q->name);
+  return row && row->slots == SLI_SLOTS_SOURCE && l->in->kind->copy && q->stage < l->stages;
 }
 
 static sl_status check_given(const sli_lowering *l) {
@@ -67,8 +75,9 @@ static sl_status check_given(const sli_lowering *l) {
                      q->slots);
     bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->pick.split);
     for (int b = 0; b < l->nbundles && !found; b++)
-      found = sli_quota_names(q, l->bundles[b].quota_name, bundle_stage(l, &l->bundles[b]));
-    if (found || (q->stage < l->stages && sli_lower_copies(l, q->name))) continue;
+      found = sli_quota_names(q, sli_roles[l->bundles[b].role].name,
+                              sli_bundle_stage(l, &l->bundles[b]));
+    if (found || names_copy(l, q)) continue;
     char stage[32] = "";
     if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
     return sl_fail(SL_E_USAGE, "no register answers to quota %s%s here; --plan FILE lists them",
@@ -79,7 +88,7 @@ static sl_status check_given(const sli_lowering *l) {
 
 static void given_credits(sli_lowering *l) {
   for (int s = 0; s < l->stages; s++) {
-    int b = sli_lower_given(l, "act.b", s), w = sli_lower_given(l, "act.w", s);
+    int b = sli_lower_given(l, SLI_ROLE_ACT_B, s), w = sli_lower_given(l, SLI_ROLE_ACT_W, s);
     if (b) l->act_b[s] = b;
     if (w) l->act_w[s] = w;
   }
@@ -112,20 +121,49 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
   return clamp(1 + (credits - 1 + l->in->k - 1) / l->in->k, l->in->m);
 }
 
+static int ticks_of(const sli_lowering *l) { return l->in->m * l->in->k; }
+
+static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 1; }
+static int two(const sli_lowering *l, const sli_bundle *b) { return (void)b, clamp(2, ticks_of(l)); }
+static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
+static int of_b(const sli_lowering *l, const sli_bundle *b) {
+  return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
+}
+static int of_w(const sli_lowering *l, const sli_bundle *b) {
+  return clamp(l->act_w[sli_bundle_stage(l, b)], ticks_of(l));
+}
+static int of_two_stages(const sli_lowering *l, const sli_bundle *b) {
+  return clamp(crossing(l, b), ticks_of(l));
+}
+static int of_all(const sli_lowering *l, const sli_bundle *b) { return (void)b, 2 + most_credits(l); }
+static int begun(const sli_lowering *l, const sli_bundle *b) {
+  return microbatches_begun(l, sli_bundle_stage(l, b));
+}
+
+static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bundle *b) = {
+    [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
+    [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
+    [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
+    [SLI_SLOTS_SOURCE] = two};
+
+/* A hop's end has as many slots as its source; what it fetches, as many as what is gathered. */
 static int derived(const sli_lowering *l, const sli_bundle *b) {
-  const char *name = b->quota_name;
-  int ticks = l->in->m * l->in->k, stage = bundle_stage(l, b);
-  if (!strcmp(name, "report")) return 4;
-  if (b->held || b->turn) return SLI_MAX(b->initial, 1);
-  if (b->rate >= SLI_PER_STEP) return b->brief ? 2 : SLI_MAX(b->initial, 1);
-  if (b->rate == SLI_PER_MICROBATCH) return microbatches_begun(l, stage);
-  if (!strcmp(name, "act.b")) return l->act_b[stage];
-  if (!strcmp(name, "act.w")) return l->act_w[stage];
-  if (!strcmp(name, "dy")) return clamp(l->act_w[stage], ticks);
-  if (!strcmp(name, "load")) return 2 + most_credits(l);
-  if (!strcmp(name, "inner")) return 1;
-  if (!strcmp(name, "gather") || !strcmp(name, "reduce")) return clamp(2, ticks);
-  return clamp(crossing(l, b), ticks);
+  const sli_hop *hop = b->source == SL_NONE ? NULL : l->groups[b->producer].hop;
+  sli_slots rule = sli_roles[b->role].slots;
+  if (hop && !hop->fetches) return l->bundles[b->source].quota;
+  int gather = hop ? sli_lower_given(l, SLI_ROLE_GATHER, sli_bundle_stage(l, b)) : 0;
+  if (gather) return gather;
+  bool once = b->held || b->rate >= SLI_PER_STEP;
+  if (!once || rule == SLI_SLOTS_FOUR) return rules[rule](l, b);
+  return b->transient ? 2 : SLI_MAX(b->initial, 1);
+}
+
+/* Slots of a bundle: the user's, or those of its role. Of sources the user says how many there
+ * are beyond what the pipeline holds. */
+static int slots_of(const sli_lowering *l, const sli_bundle *b) {
+  int slots = sli_lower_given(l, b->role, sli_bundle_stage(l, b));
+  if (!slots) return derived(l, b);
+  return b->role == SLI_ROLE_LOAD ? slots + most_credits(l) : slots;
 }
 
 static bool has_pool(const sli_lowering *l) {
@@ -165,46 +203,51 @@ static void set_device_numbers(sli_lowering *l) {
 /* Parameters in two slots: a step reads the version made two updates before it,
  * so that it need not wait for the last one. The update then reads one slot and
  * writes the other (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
-static sl_status buffer_parameters(sli_lowering *l, int bundle) {
+static void add_version(sli_lowering *l, int bundle) {
   sli_bundle *b = &l->bundles[bundle];
-  if (b->quota == 1 || !b->initial || b->producer == SL_NONE) return SL_OK;
-  if (b->quota > 2)
-    return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", b->quota);
   int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers);
   memcpy(readers, b->consumers, (size_t)b->nconsumers * sizeof *readers);
   readers[b->nconsumers++] = b->producer;
   b->consumers = readers;
-  b->initial = b->quota;
-  sli_group *g = &l->groups[b->producer];
-  SLI_GROW(g->inputs, (size_t)g->ninputs, g->input_capacity);
-  g->inputs[g->ninputs++] = bundle;
+  b->initial = 2;
+  sli_add_port(&l->groups[b->producer], bundle, false);
+}
+
+sl_status sli_lower_versions(sli_lowering *l) {
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->role != SLI_ROLE_PARAM || b->producer == SL_NONE) continue;
+    int slots = sli_lower_given(l, SLI_ROLE_PARAM, sli_bundle_stage(l, b));
+    if (slots > 2)
+      return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", slots);
+    if (slots == 2) add_version(l, i);
+  }
   return SL_OK;
 }
 
 /* How far a quota may be raised while the run goes on: address space is kept, where that
- * costs nothing, and room in tables. The largest plans are only ever predicted. */
+ * costs nothing, and room in tables. The largest plans are only ever predicted. What shares slots
+ * keeps them, and so does what hops bring of it. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
   const sl_memory_ops *memory = l->in->kind->memory[SL_SPACE_DEVICE];
+  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->role == SLI_ROLE_TURN;
+  if (fixed || (b->source != SL_NONE && !l->bundles[b->source].quota_most)) return 0;
   if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
-  int step = b->rate == SLI_PER_TICK ? l->in->m * l->in->k : l->in->m;
+  int step = b->rate == SLI_PER_TICK ? ticks_of(l) : l->in->m;
   return SLI_MAX(b->quota, SLI_MIN(4 * b->quota + 8, 2 * step));
 }
 
 sl_status sli_lower_quotas(sli_lowering *l) {
+  sli_role counted = l->pick.split ? SLI_ROLE_ACT_W : SLI_ROLE_ACT_B;
   schedule_credits(l);
   sl_status status = check_given(l);
   if (status) return status;
   given_credits(l);
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
-    int slots = sli_lower_given(l, b->quota_name, bundle_stage(l, b));
-    /* "load" is the prefetch depth: slots beyond what the pipeline holds */
-    if (slots && !strcmp(b->quota_name, "load")) slots += most_credits(l);
-    b->quota = slots ? slots : derived(l, b);
-    if (b->rate < SLI_PER_STEP && !b->held && !b->brief && !b->turn) b->quota_most = most_slots(l, b);
-    if (b->credit && !strcmp(b->quota_name, l->pick.split ? "act.w" : "act.b"))
-      b->activation = 1.0 / (l->pick.v * l->in->k);
-    if (b->memory == SL_MEMORY_PARAMETERS && (status = buffer_parameters(l, i))) return status;
+    b->quota = slots_of(l, b);
+    b->quota_most = most_slots(l, b);
+    if (b->credit && b->role == counted) b->activation = 1.0 / (l->pick.v * l->in->k);
   }
   set_device_numbers(l);
   return SL_OK;

@@ -30,7 +30,7 @@ static int versions(const sli_bundle *b) { return b->held ? 1 : b->initial; }
 
 /* The stage of a parameter or of the optimizer's state; SL_NONE: it is neither. */
 static int state_stage(const sli_lowering *l, const sl_tensor *t) {
-  int bundle = l->homes[t->id].bundle;
+  int bundle = l->spots[t->id].bundle;
   if (bundle == SL_NONE) return SL_NONE;
   if (t->param) return l->stage_of[t->home];
   const sli_bundle *b = &l->bundles[bundle];
@@ -43,7 +43,7 @@ static void mark_stored(sli_lowering *l) {
   for (int i = 0; i < l->in->g->ntensors; i++) {
     const sl_tensor *t = l->in->g->tensors[i];
     if (t->replica || state_stage(l, t) == SL_NONE) continue;
-    sli_bundle *b = &l->bundles[l->homes[i].bundle];
+    sli_bundle *b = &l->bundles[l->spots[i].bundle];
     b->stored = b->producer != SL_NONE;
   }
 }
@@ -63,13 +63,11 @@ static bool updates_stored(const sli_lowering *l, int group) {
 }
 
 static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
-  SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
-  l->groups[l->ngroups] = (sli_group){
-      .name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
-      .device = stage == SL_NONE ? 0 : sli_lower_device(l, stage, rank),
-      .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage], .rate = SLI_PER_STORE,
-      .host = true};
-  return l->ngroups++;
+  return sli_add_group(
+      l, (sli_group){.name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
+                     .device = stage == SL_NONE ? 0 : sli_lower_device(l, stage, rank),
+                     .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage],
+                     .rate = SLI_PER_STORE, .host = true});
 }
 
 /* "@0", "@0#1" on the stage's second device. */
@@ -79,30 +77,37 @@ static const char *name_at(sli_lowering *l, const char *name, int stage, int ran
 }
 
 /* The number tells registers of one name apart: 1, 2, ... */
-static void add_link(sli_lowering *l, const char *name, int number, int from, int to,
-                     size_t bytes) {
-  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
-  sli_group *a = &l->groups[from], *b = &l->groups[to];
-  int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers), at = l->nbundles++;
+static void add_link(sli_lowering *l, sli_role role, int number, int from, int to, size_t bytes) {
+  const sli_group *a = &l->groups[from];
+  int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers);
+  const char *name = sli_roles[role].name;
   const char *full = number == 1 ? sli_arena_format(&l->arena, "%s@", name)
                                  : sli_arena_format(&l->arena, "%s.%d@", name, number);
   consumers[0] = to;
-  l->bundles[at] = (sli_bundle){
-      .name = name_at(l, full, a->stage, a->rank), .quota_name = name,
-      .producer = from, .nconsumers = 1, .consumers = consumers, .rate = SLI_PER_STORE,
-      .memory = SL_MEMORY_CHECKPOINT, .device = a->device, .bytes = bytes, .leader = SL_NONE,
-      .over = SL_NONE};
-  SLI_GROW(a->outputs, (size_t)a->noutputs, a->output_capacity);
-  a->outputs[a->noutputs++] = at;
-  SLI_GROW(b->inputs, (size_t)b->ninputs, b->input_capacity);
-  b->inputs[b->ninputs++] = at;
+  sli_add_bundle(l, (sli_bundle){.name = name_at(l, full, a->stage, a->rank), .role = role,
+                                 .producer = from, .nconsumers = 1, .consumers = consumers,
+                                 .rate = SLI_PER_STORE, .memory = sli_roles[role].memory,
+                                 .device = a->device, .bytes = bytes, .over = SL_NONE});
+}
+
+/* Lays out copies of all that a group updates, one behind the other. Returns their bytes. */
+static size_t lay_out_copies(sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  size_t bytes = 0;
+  for (int i = 0; i < g->noutputs; i++) {
+    sli_bundle *b = &l->bundles[g->outputs[i]];
+    if (!b->stored) continue;
+    b->image = bytes;
+    bytes += (size_t)versions(b) * b->bytes;
+  }
+  return bytes;
 }
 
 /* A slot of `written`. */
-typedef struct letter {
-  char receipt[SL_RECEIPT_BYTES];
+typedef struct receipt {
+  char text[SL_RECEIPT_BYTES];
   uint64_t stored; /* 1: the state is; 0: it could not be, and nothing is committed */
-} letter;
+} receipt;
 
 /* The updates of a stage on one of its devices may be several groups, one for each block. */
 static void add_store(sli_lowering *l, int stage, int rank, int commit) {
@@ -112,9 +117,9 @@ static void add_store(sli_lowering *l, int stage, int rank, int commit) {
     if (g->phase != SLI_PHASE_UPDATE || g->stage != stage || g->rank != rank) continue;
     if (!updates_stored(l, i)) continue;
     if (store == SL_NONE) store = add_group(l, name_at(l, "store", stage, rank), stage, rank);
-    add_link(l, "store", l->groups[store].ninputs + 1, i, store, 0);
+    add_link(l, SLI_ROLE_STORE, l->groups[store].ninputs + 1, i, store, lay_out_copies(l, i));
   }
-  if (store != SL_NONE) add_link(l, "written", 1, store, commit, sizeof(letter));
+  if (store != SL_NONE) add_link(l, SLI_ROLE_WRITTEN, 1, store, commit, sizeof(receipt));
 }
 
 void sli_lower_store(sli_lowering *l) {
@@ -124,20 +129,6 @@ void sli_lower_store(sli_lowering *l) {
   int commit = add_group(l, "commit", SL_NONE, 0);
   for (int s = 0; s < l->stages; s++)
     for (int r = 0; r < l->in->ranks; r++) add_store(l, s, r, commit);
-}
-
-void sli_lower_store_sizes(sli_lowering *l) {
-  for (int i = 0; i < l->nbundles && l->store; i++) {
-    sli_bundle *to = &l->bundles[i];
-    if (to->rate != SLI_PER_STORE || l->groups[to->producer].rate == SLI_PER_STORE) continue;
-    const sli_group *by = &l->groups[to->producer];
-    for (int k = 0; k < by->noutputs; k++) {
-      sli_bundle *b = &l->bundles[by->outputs[k]];
-      if (!b->stored) continue;
-      b->image = to->bytes;
-      to->bytes += (size_t)versions(b) * b->bytes;
-    }
-  }
 }
 
 /* ---- what is kept, by name --------------------------------------------------------- */
@@ -197,12 +188,12 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
 static int store_input(const sli_lowering *l, int update) {
   int copies = copies_of(l, &l->groups[update]);
   if (copies == SL_NONE) return SL_NONE;
-  return sli_group_port(&l->groups[l->bundles[copies].consumers[0]], copies, false);
+  return sli_group_port(l, &l->groups[l->bundles[copies].consumers[0]], copies, false);
 }
 
 static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
-  const sli_home *home = &l->homes[t->id];
-  const sli_bundle *b = &l->bundles[home->bundle];
+  const sli_spot *spot = &l->spots[t->id];
+  const sli_bundle *b = &l->bundles[spot->bundle];
   sli_arena *arena = &l->in->g->arena;
   bool copied = l->store && b->producer != SL_NONE;
   int n = versions(b), input = copied ? store_input(l, b->producer) : SL_NONE;
@@ -210,8 +201,8 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
     SLI_GROW(s->items, (size_t)s->count, s->capacity);
     const char *name = sli_arena_strdup(arena, t->name);
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
-    s->items[s->count++] = (item){name, t->type, t->shard, t->replica, b->reg, v, home->offset,
-                                  input, b->image + (size_t)v * b->bytes + home->offset};
+    s->items[s->count++] = (item){name, t->type, t->shard, t->replica, b->reg, v, spot->offset,
+                                  input, b->image + (size_t)v * b->bytes + spot->offset};
   }
 }
 
@@ -241,7 +232,7 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
   const sli_group *g = &l->groups[group];
   int to = copies_of(l, g), n = 0;
   if (to == SL_NONE || g->rate == SLI_PER_STORE) return 0;
-  int target = sli_group_port(g, to, true);
+  int target = sli_group_port(l, g, to, true);
   for (int i = 0; i < g->noutputs; i++) {
     const sli_bundle *b = &l->bundles[g->outputs[i]];
     if (!b->stored || !b->bytes) continue;
@@ -249,7 +240,7 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
       bool newest = v + 1 == versions(b);
       sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
       sl_type *type = sl_plan_alloc(l->plan, sizeof *type);
-      places[0] = (sl_place){sli_group_port(g, g->outputs[i], newest), 0};
+      places[0] = (sl_place){sli_group_port(l, g, g->outputs[i], newest), 0};
       places[1] = (sl_place){target, b->image + (size_t)v * b->bytes};
       *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
       calls[n++] = (sl_program_call){
@@ -306,8 +297,8 @@ static void run_store(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   device_store *s = store_of(all, user->stage, user->rank);
-  letter *to = call->out[0];
-  *to = (letter){0};
+  receipt *to = call->out[0];
+  *to = (receipt){0};
   if (has_failed(all) || !all->options.on_store) return;
   sl_stage_state state = {call->tick.step + 1, s->stage, s->rank, 0, s->tensors};
   for (int i = 0; i < s->count; i++) {
@@ -317,7 +308,7 @@ static void run_store(const sl_call *call) {
         .name = it->name, .type = it->type, .shard = it->shard,
         .data = (const char *)call->in[it->input] + it->image};
   }
-  sl_status status = all->options.on_store(all->options.store_ctx, &state, to->receipt);
+  sl_status status = all->options.on_store(all->options.store_ctx, &state, to->text);
   if (status) fail(all, status);
   else to->stored = 1;
 }
@@ -327,7 +318,7 @@ static void run_commit(const sl_call *call) {
   sli_stores *all = user->stores;
   if (has_failed(all) || !all->options.on_stored) return;
   for (int i = 0; i < call->nin; i++) /* others may be stored by other processes */
-    if (!((const letter *)call->in[i])->stored) return;
+    if (!((const receipt *)call->in[i])->stored) return;
   sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
                                             call->nin, call->in);
   if (status) fail(all, status);

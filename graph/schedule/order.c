@@ -118,11 +118,16 @@ static double predicted_bubble(const sl_plan *plan) {
   return f.bubble_fraction;
 }
 
+/* An order is checked and hashed, so that the plan is finished again. */
+static sl_status fix(sl_plan *plan, const double *seconds) {
+  sl_status status = sl_plan_fix_order(plan, seconds);
+  return status ? status : sl_plan_finish(plan);
+}
+
 /* Tries the order that emerges with these durations; a plan that gets stuck with
  * them has none. */
 static sl_status try_order(sli_lowering *l, const double *seconds, order *best, double *bubble) {
-  sl_status status = sl_plan_fix_order(l->plan, seconds);
-  if (!status) status = sl_plan_finish(l->plan);
+  sl_status status = fix(l->plan, seconds);
   if (status) return status == SL_E_STUCK ? SL_OK : status;
   double with = predicted_bubble(l->plan);
   if (with < *bubble - 1e-9) {
@@ -155,13 +160,23 @@ static sl_status choose(sli_lowering *l, bool latency) {
 
 /* ---- the pass ----------------------------------------------------------------------- */
 
-sl_status sli_lower_order(sli_lowering *l) {
+/* Of a finished plan on modelled devices. */
+static sl_status improve(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
-  if (o->order && strcmp(o->order, "derive")) return read_orders(l, o->order);
-  if (o->order || l->pick.tune.order == 2) return sl_plan_fix_order(l->plan, NULL);
-  if (l->pick.tune.order == 1) return SL_OK;
-  if (!o->devices.kind || strcmp(o->devices.kind, "timed")) return SL_OK;
+  if (!l->in->kind->modelled) return SL_OK;
   bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0;
   bool latency = l->pick.schedule->fixed_order && sli_lower_crossing(l->in) > 0;
-  return latency || !even ? choose(l, latency) : SL_OK;
+  if (!latency && even) return SL_OK;
+  sl_status status = choose(l, latency);
+  return status ? status : sl_plan_finish(l->plan);
+}
+
+sl_status sli_lower_order(sli_lowering *l) {
+  const char *order = l->in->options->order;
+  bool derive = order && !strcmp(order, "derive");
+  sl_status status = order && !derive ? read_orders(l, order) : SL_OK;
+  if (!status) status = sl_plan_finish(l->plan);
+  if (status || (order && !derive)) return status;
+  if (derive || l->pick.tune.order == 2) return fix(l->plan, NULL);
+  return l->pick.tune.order == 1 ? SL_OK : improve(l);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/lower/roles.h"
 
 /* ---- text ---------------------------------------------------------------------------- */
 
@@ -82,7 +83,10 @@ sl_status sli_quota_read(const char *text, int *count, sl_quota **out) {
 
 /* ---- who answers ----------------------------------------------------------------------- */
 
-bool sli_quota_counts_activations(const char *name) { return !strncmp(name, "act.", 4); }
+bool sli_quota_counts_activations(const char *name) {
+  const sli_role_row *row = sli_role_find(name);
+  return row && row->activation;
+}
 
 bool sli_quota_names(const sl_quota *q, const char *name, int stage) {
   bool both = !strcmp(q->name, "act") && sli_quota_counts_activations(name);
@@ -105,18 +109,15 @@ static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quot
 
 /* What crosses to and from a stage must be able to hold what the stage holds. */
 static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
-  static const char *const followers[] = {"fwd", "bwd", "dy", "load", "kv", "h2d",
-                                           "d2h", "d2d"};
   int given = n;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
-    bool follows = false;
-    for (size_t f = 0; f < SLI_COUNT(followers); f++) follows |= !strcmp(r->quota_name, followers[f]);
-    if (!follows || r->producer == SL_NONE) continue;
+    const sli_role_row *row = sli_role_find(r->quota_name);
+    if (!row || !row->follows || r->producer == SL_NONE) continue;
     int stage = plan->actors[r->producer].stage, growth = 0;
     for (int s = stage - 1; s <= stage + 1; s++)
       growth = SLI_MAX(growth, stage_growth(plan, rt, changes, given, s));
-    if (!strcmp(r->quota_name, "kv")) growth = (growth + plan->pieces - 1) / plan->pieces;
+    if (row->per_microbatch) growth = (growth + plan->pieces - 1) / plan->pieces;
     int slots = SLI_MIN(sl_runtime_quota(rt, i) + growth, SLI_MAX(r->quota, r->quota_most));
     if (growth) changes[n++] = (sl_quota_change){i, slots};
   }

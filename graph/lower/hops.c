@@ -1,0 +1,333 @@
+/* What lies out of a reader's reach comes to it by hops.
+ *
+ * A hop is a group that computes nothing and makes one bundle, a copy of the one it reads
+ * that lies nearer to the reader. What another process reads goes over a link to there. What
+ * lies in memory that the reader does not address, a GPU's for the host or the other way
+ * round, is copied: on a queue of its own, beside the passes, into a bundle with a role of
+ * its own ("h2d" into a device, "d2h" out of one, "d2d" from one to another), so that data
+ * comes early and leaves late without a stall. Both together are hops one after another: out
+ * of the device, to the other process, into its device. Where the kind of the devices knows a
+ * direct way from one's memory into the other's, that is the only hop.
+ *
+ * On modelled devices with a crossing time, what another stage's device reads takes up to
+ * two hops: the wire, which takes one thing after another, and the flight, which takes time
+ * but no turn. It goes to the device of the same rank, once; what its neighbours there read of
+ * it is an exchange like all others between devices of a stage, whose readers take the time
+ * themselves (exchange.c). */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+
+const sli_route_row sli_routes[SLI_ROUTES] = {
+    [SLI_ROUTE_LINK] = {.name = "link", .verb = "send", .ops = &sl_queue_link},
+    [SLI_ROUTE_DIRECT] = {.name = "direct", .verb = "send", .ops = &sl_queue_link},
+    [SLI_ROUTE_WIRE] = {.name = "wire", .verb = "send", .ops = &sl_queue_timed, .in_turn = true},
+    [SLI_ROUTE_FLIGHT] = {.name = "way", .verb = "send", .ops = &sl_queue_delay},
+    [SLI_ROUTE_H2D] = {.name = "h2d", .verb = "copy", .role = SLI_ROLE_H2D},
+    [SLI_ROUTE_D2H] = {.name = "d2h", .verb = "copy", .role = SLI_ROLE_D2H},
+    [SLI_ROUTE_D2D] = {.name = "d2d", .verb = "copy", .role = SLI_ROLE_D2D}};
+
+/* The end of a way from a bundle, for all who read there; or for one of them. */
+typedef struct end {
+  int bundle;
+  int reader;  /* group, or SL_NONE: all */
+  int before;  /* the end made before it of a way from the same bundle, or SL_NONE */
+} end;
+
+typedef struct hops {
+  sli_lowering *l;
+  size_t count, capacity;
+  end *ends;
+  size_t nnewest, newest_capacity;
+  int *newest; /* by bundle: the last of the ends of ways from there, or SL_NONE */
+} hops;
+
+/* What goes on a way, and for whom. */
+typedef struct trip {
+  int origin;  /* bundle */
+  int reader;  /* the one group that it is for, and which says how often; SL_NONE: for all at the
+                  end, as often as it is made */
+  int nth;
+  bool begun;  /* a hop for that reader is behind it */
+  bool away;   /* takes turns at its ends, if it does where it was made */
+} trip;
+
+/* One hop: from a bundle to the one it makes. */
+typedef struct leg {
+  sli_route route;
+  int from, to;    /* devices: where it runs, and which it leads to */
+  sl_space home;
+  const char *mark;
+  bool passing;    /* only on its way there: nothing is kept at its end */
+  double seconds;
+} leg;
+
+static double wire_seconds(const sl_hardware_link *link, size_t bytes) {
+  return link->bytes_per_second > 0 ? (double)bytes / link->bytes_per_second : 0;
+}
+
+/* ---- for one reader alone ------------------------------------------------------------- */
+
+static bool is_alone_there(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+  int n = 0;
+  for (int i = 0; i < b->nconsumers; i++) n += l->groups[b->consumers[i]].device == g->device;
+  return n == 1;
+}
+
+/* Does an exchange read parameters that are kept elsewhere? Then they are brought to it when it
+ * needs them, and it has no more of them at a time than the quota says. What several groups read
+ * once a step comes once, and stays. */
+static bool is_fetched(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+  return g->cls == SL_CLASS_C && !g->host && b->memory == SL_MEMORY_PARAMETERS &&
+         b->rate == SLI_PER_STEP && b->initial &&
+         (g->rate == SLI_PER_TICK || is_alone_there(l, b, g));
+}
+
+/* How many a group fetches from the same device before this one. */
+static int fetched_before(const sli_lowering *l, int bundle, const sli_group *g) {
+  int n = 0;
+  for (int i = 0;; i++) {
+    int origin = l->bundles[g->inputs[i]].origin;
+    if (origin == bundle) return n;
+    const sli_bundle *b = &l->bundles[origin];
+    n += b->device == l->bundles[bundle].device && is_fetched(l, b, g);
+  }
+}
+
+static trip trip_for_all(int bundle) { return (trip){.origin = bundle, .reader = SL_NONE}; }
+
+static trip trip_away(const sli_lowering *l, int bundle, int group) {
+  const sli_bundle *b = &l->bundles[bundle];
+  trip t = trip_for_all(bundle);
+  t.away = true;
+  if (!is_fetched(l, b, &l->groups[group])) return t;
+  t.reader = group;
+  t.nth = fetched_before(l, bundle, &l->groups[group]);
+  return t;
+}
+
+/* ---- one hop ------------------------------------------------------------------------ */
+
+static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g, const char *name) {
+  int about = t->reader == SL_NONE ? l->bundles[t->origin].producer : t->reader;
+  const sli_group like = l->groups[about];
+  sli_hop *h = sli_arena_alloc(&l->arena, sizeof *h);
+  *h = (sli_hop){.route = g->route, .to = g->to, .origin = t->origin, .reader = t->reader,
+                 .fetches = t->reader != SL_NONE && !t->begun, .nth = t->nth};
+  int at = sli_add_group(
+      l, (sli_group){.name = sli_arena_format(&l->arena, "%s:%s", sli_routes[g->route].verb, name),
+                     .cls = SL_CLASS_C, .stage = like.stage, .device = g->from, .chunk = SL_NONE,
+                     .rank = like.rank, .level = like.level, .part = like.part, .about = about,
+                     .back = like.back, .seconds = g->seconds, .hop = h,
+                     .rate = t->reader == SL_NONE ? l->bundles[t->origin].rate : like.rate});
+  sli_add_port(&l->groups[at], from, false);
+  return at;
+}
+
+static sli_role end_role(const sli_lowering *l, int from, const sli_hop *h) {
+  if (!sli_routes[h->route].ops) return sli_routes[h->route].role;
+  return h->fetches ? SLI_ROLE_GATHER : l->bundles[from].role;
+}
+
+/* The bundle at the far end: like the one before, but for where it is. */
+static int add_hop(hops *x, int from, trip *t, const leg *g) {
+  sli_lowering *l = x->l;
+  bool first = t->reader != SL_NONE && !t->begun;
+  const char *name = sli_arena_format(&l->arena, "%s%s%s%s", l->bundles[from].name, g->mark,
+                                      first ? ":" : "", first ? l->groups[t->reader].name : "");
+  int by = add_hop_group(l, from, t, g, name);
+  const sli_bundle origin = l->bundles[t->origin];
+  const sli_hop *h = l->groups[by].hop;
+  int at = sli_add_bundle(
+      l, (sli_bundle){.name = name, .role = end_role(l, from, h), .producer = by,
+                      .rate = l->groups[by].rate, .memory = origin.memory,
+                      .device = g->passing ? g->from : g->to,
+                      .over = SL_NONE, .aside = origin.aside, .transient = t->away,
+                      .bytes = g->passing ? 0 : origin.bytes,
+                      .payload_bytes = g->passing ? 0 : origin.payload_bytes});
+  l->bundles[at].home = g->home;
+  l->bundles[at].origin = t->origin;
+  l->bundles[at].source = from;
+  t->begun = t->reader != SL_NONE;
+  return at;
+}
+
+/* The end of a way that is there already, or SL_NONE. */
+static int find_end(const hops *x, int from, const trip *t, int device, sl_space home) {
+  for (int i = (size_t)from < x->nnewest ? x->newest[from] : SL_NONE; i != SL_NONE;
+       i = x->ends[i].before) {
+    const sli_bundle *b = &x->l->bundles[x->ends[i].bundle];
+    if (b->device == device && b->home == home && x->ends[i].reader == t->reader)
+      return x->ends[i].bundle;
+  }
+  return SL_NONE;
+}
+
+static int keep_end(hops *x, int from, int to, const trip *t) {
+  while (x->nnewest <= (size_t)from) {
+    SLI_GROW(x->newest, x->nnewest, x->newest_capacity);
+    x->newest[x->nnewest++] = SL_NONE;
+  }
+  SLI_GROW(x->ends, x->count, x->capacity);
+  x->ends[x->count] = (end){to, t->reader, x->newest[from]};
+  x->newest[from] = (int)x->count++;
+  return to;
+}
+
+/* ---- between devices and processes ------------------------------------------------- */
+
+static int process_of(const sli_lowering *l, int device) {
+  return sl_device_process(device, l->in->devices, l->in->options->processes);
+}
+
+static bool between_processes(const sli_lowering *l, int from, int to) {
+  return process_of(l, from) != process_of(l, to);
+}
+
+/* On modelled devices: where what a device of another stage reads arrives. */
+static int arrival(const sli_lowering *l, const sli_bundle *b, int device) {
+  return device - device % l->in->ranks + b->device % l->in->ranks;
+}
+
+/* Between devices of one stage the readers take the time. */
+static sl_hardware_link link_to(const sli_lowering *l, const sli_bundle *b, int device) {
+  if (b->device / l->in->ranks == device / l->in->ranks) return (sl_hardware_link){0, 0};
+  return sli_lower_link(l->in, b->device, device);
+}
+
+/* What once a step goes to other stages takes time where a machine is modelled. */
+static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
+  bool often = b->rate == SLI_PER_TICK || (l->in->options->hardware && b->rate == SLI_PER_STEP);
+  if (!often || l->groups[b->producer].host) return false;
+  sl_hardware_link link = link_to(l, b, arrival(l, b, device));
+  return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
+}
+
+/* To the host's memory of another process, where that is not the device's own. */
+static int send(hops *x, int from, trip *t, int device) {
+  sli_lowering *l = x->l;
+  const sli_bundle *b = &l->bundles[t->origin];
+  sl_space host = sli_kind_host_space(l->in->kind);
+  int there = find_end(x, from, t, device, host);
+  if (there != SL_NONE) return there;
+  sl_hardware_link link = link_to(l, b, device);
+  leg g = {.route = SLI_ROUTE_LINK, .from = b->device, .to = device, .home = host,
+           .mark = sli_arena_format(&l->arena, ">%d", device),
+           .seconds = wire_seconds(&link, b->bytes) + link.seconds};
+  return keep_end(x, from, add_hop(x, from, t, &g), t);
+}
+
+/* To another modelled device. */
+static int fly(hops *x, int from, trip *t, int reader) {
+  sli_lowering *l = x->l;
+  const sli_bundle b = l->bundles[t->origin];
+  int device = arrival(l, &b, reader), there = find_end(x, from, t, device, SL_SPACE_DEVICE);
+  if (there != SL_NONE) return there;
+  sl_hardware_link link = link_to(l, &b, device);
+  leg wire = {.route = SLI_ROUTE_WIRE, .from = b.device, .to = device, .passing = true,
+              .mark = sli_arena_format(&l->arena, "~%d", device),
+              .seconds = wire_seconds(&link, b.bytes)};
+  leg flight = {.route = SLI_ROUTE_FLIGHT, .from = b.device, .to = device,
+                .mark = sli_arena_format(&l->arena, ">%d", device), .seconds = link.seconds};
+  int at = wire.seconds > 0 ? add_hop(x, from, t, &wire) : from;
+  return keep_end(x, from, add_hop(x, at, t, &flight), t);
+}
+
+/* ---- between memories ----------------------------------------------------------------- */
+
+static const sl_memory_ops *memory_of(const sli_lowering *l, sl_space space) {
+  return l->in->kind->memory[space];
+}
+
+static bool is_far(const sli_lowering *l, sl_space space) {
+  return memory_of(l, space) && memory_of(l, space)->far;
+}
+
+/* Do those who work in this space of this device address that bundle? */
+static bool reaches(const sli_lowering *l, int device, sl_space space, const sli_bundle *b) {
+  if (!is_far(l, space) && !is_far(l, b->home)) return true;
+  return memory_of(l, space) == memory_of(l, b->home) &&
+         sli_lower_number(l->in, device) == sli_lower_number(l->in, b->device);
+}
+
+static int copy(hops *x, int from, trip *t, int device, sl_space space) {
+  sli_lowering *l = x->l;
+  int there = find_end(x, from, t, device, space);
+  if (there != SL_NONE) return there;
+  const sli_bundle *b = &l->bundles[from];
+  bool out = is_far(l, b->home), in = is_far(l, space);
+  leg g = {.route = out && in ? SLI_ROUTE_D2D : out ? SLI_ROUTE_D2H : SLI_ROUTE_H2D,
+           .from = out ? b->device : device, .to = device, .home = space,
+           .mark = sli_arena_format(&l->arena, ">%s:%d", sl_space_name(space), device)};
+  return keep_end(x, from, add_hop(x, from, t, &g), t);
+}
+
+/* ---- from one's memory into another's ---------------------------------------------------- */
+
+/* Can a link take it out of far memory into that of a device of another process? */
+static bool is_direct(const sli_lowering *l, const sli_bundle *b, int device, sl_space space) {
+  return l->in->direct && is_far(l, b->home) && is_far(l, space) &&
+         (l->in->options->devices.links == SL_LINKS_DIRECT ||
+          sli_lower_number(l->in, b->device) != sli_lower_number(l->in, device));
+}
+
+static int send_directly(hops *x, int from, trip *t, int device, sl_space space) {
+  sli_lowering *l = x->l;
+  const sli_bundle *b = &l->bundles[t->origin];
+  int there = find_end(x, from, t, device, space);
+  if (there != SL_NONE) return there;
+  sl_hardware_link link = link_to(l, b, device);
+  leg g = {.route = SLI_ROUTE_DIRECT, .from = b->device, .to = device, .home = space,
+           .mark = sli_arena_format(&l->arena, ">%d", device),
+           .seconds = wire_seconds(&link, b->bytes) + link.seconds};
+  return keep_end(x, from, add_hop(x, from, t, &g), t);
+}
+
+/* ---- all hops ---------------------------------------------------------------------------- */
+
+/* To a device of another process, or its host; into the host's memory here once for all. */
+static int leave(hops *x, int bundle, trip *t, int device, sl_space space) {
+  sli_lowering *l = x->l;
+  const sli_bundle *b = &l->bundles[bundle];
+  sl_space host = sli_kind_host_space(l->in->kind);
+  if (is_direct(l, b, device, space)) return send_directly(x, bundle, t, device, space);
+  trip out = trip_for_all(bundle);
+  out.away = t->reader == SL_NONE;
+  int from = reaches(l, b->device, host, b) ? bundle : copy(x, bundle, &out, b->device, host);
+  return send(x, from, t, device);
+}
+
+/* The bundle through which a group reads another: itself, or the end of hops. */
+static int bring(hops *x, int bundle, int group) {
+  sli_lowering *l = x->l;
+  const sli_bundle b = l->bundles[bundle];
+  int device = l->groups[group].device;
+  sl_space space = sli_lower_space(l, &l->groups[group]);
+  if (b.producer == SL_NONE) return bundle;
+  bool real = between_processes(l, b.device, device);
+  bool copied = !reaches(l, device, space, &b) && b.device != device;
+  trip t = real || copied ? trip_away(l, bundle, group) : trip_for_all(bundle);
+  int at = bundle;
+  if (real) at = leave(x, bundle, &t, device, space);
+  else if (takes_time(l, &b, device)) at = fly(x, bundle, &t, device);
+  return reaches(l, device, space, &l->bundles[at]) ? at : copy(x, at, &t, device, space);
+}
+
+static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
+  bool aside = b->producer != SL_NONE && l->groups[b->producer].stage == SL_NONE;
+  for (int i = 0; i < b->nconsumers; i++) aside |= l->groups[b->consumers[i]].stage == SL_NONE;
+  return aside;
+}
+
+void sli_lower_hops(sli_lowering *l) {
+  hops x = {.l = l};
+  l->ncomputing = l->ngroups;
+  for (int b = 0; b < l->nbundles; b++) l->bundles[b].aside = is_aside(l, &l->bundles[b]);
+  for (int g = 0; g < l->ncomputing; g++)
+    for (int i = 0; i < l->groups[g].ninputs; i++) {
+      int near = bring(&x, l->groups[g].inputs[i], g);
+      l->groups[g].inputs[i] = near;
+    }
+  free(x.ends);
+  free(x.newest);
+}

@@ -1,0 +1,65 @@
+/* Groups and bundles as all passes make and ask them. */
+#include "graph/lower/ir.h"
+
+int sli_add_group(sli_lowering *l, sli_group group) {
+  SLI_GROW(l->groups, (size_t)l->ngroups, l->group_capacity);
+  group.actor = SL_NONE;
+  if (!group.hop) group.about = l->ngroups;
+  l->groups[l->ngroups] = group;
+  return l->ngroups++;
+}
+
+void sli_add_port(sli_group *g, int bundle, bool output) {
+  int *count = output ? &g->noutputs : &g->ninputs;
+  int **ports = output ? &g->outputs : &g->inputs;
+  SLI_GROW(*ports, (size_t)*count, *(output ? &g->output_capacity : &g->input_capacity));
+  (*ports)[(*count)++] = bundle;
+}
+
+int sli_add_bundle(sli_lowering *l, sli_bundle b) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  int at = l->nbundles++;
+  b.leader = b.source = SL_NONE;
+  b.origin = at;
+  b.home = b.producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b.producer]);
+  l->bundles[at] = b;
+  if (b.producer != SL_NONE) sli_add_port(&l->groups[b.producer], at, true);
+  for (int i = 0; i < b.nconsumers; i++) sli_add_port(&l->groups[b.consumers[i]], at, false);
+  return at;
+}
+
+int sli_group_port(const sli_lowering *l, const sli_group *g, int bundle, bool output) {
+  const int *ports = output ? g->outputs : g->inputs;
+  int count = output ? g->noutputs : g->ninputs;
+  for (int i = 0; i < count; i++)
+    if (l->bundles[ports[i]].origin == bundle) return i + (output ? g->ninputs : 0);
+  SLI_CHECK(false, "group %s has no port for bundle %d", g->name, bundle);
+  return SL_NONE;
+}
+
+int sli_group_results(const sli_group *g) {
+  int n = 0;
+  for (int i = 0; i < g->nnodes; i++) n += g->nodes[i]->nout;
+  return n;
+}
+
+const sli_group *sli_maker(const sli_lowering *l, const sli_bundle *b) {
+  int producer = l->bundles[b->origin].producer;
+  return producer == SL_NONE ? NULL : &l->groups[producer];
+}
+
+int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
+  const sli_group *maker = sli_maker(l, b);
+  return maker ? maker->stage : SL_NONE;
+}
+
+int sli_lower_turn(const sli_lowering *l, int a, int b) {
+  const sli_group *x = &l->groups[a], *y = &l->groups[b];
+  if (x->level != y->level) return x->level - y->level;
+  if (x->part != y->part) return x->back ? y->part - x->part : x->part - y->part;
+  return x->about != y->about ? x->about - y->about : a - b;
+}
+
+sl_space sli_lower_space(const sli_lowering *l, const sli_group *g) {
+  return g->host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
+}

@@ -1,0 +1,97 @@
+/* What an actor runs: the calls of its group's nodes, with the place of every operand. */
+#include "graph/lower/ir.h"
+
+static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *t) {
+  if (!t) return (sl_place){SL_NONE, 0};
+  const sli_group *g = &l->groups[group];
+  const sli_spot *spot = &l->spots[t->id];
+  if (spot->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, spot->offset};
+  bool output = l->bundles[spot->bundle].producer == group;
+  return (sl_place){sli_group_port(l, g, spot->bundle, output), spot->offset};
+}
+
+static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
+  sl_plan *plan = l->plan;
+  sl_place *in = sl_plan_alloc(plan, (size_t)n->nin * sizeof *in);
+  sl_place *out = sl_plan_alloc(plan, (size_t)n->nout * sizeof *out);
+  for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, group, n->in[i]);
+  for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
+  *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
+                            .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
+                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
+  if (l->in->kind->times_calls || l->groups[group].host)
+    call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
+}
+
+/* What an update in place would find in its slot, when it writes another one
+ * than it reads: the parameter's last version. */
+static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_program_call *call) {
+  const sli_spot *spot = &l->spots[t->id];
+  sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
+  for (int o = 0; o < 2; o++)
+    places[o] = (sl_place){sli_group_port(l, &l->groups[group], spot->bundle, o), spot->offset};
+  *call = (sl_program_call){.op = &sl_op_copy, .name = t->name, .nin = 1, .nout = 1,
+                            .in_type = &t->type, .out_type = &t->type, .in = &places[0],
+                            .out = &places[1]};
+}
+
+static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
+  return t && t->param && l->bundles[l->spots[t->id].bundle].initial > 1;
+}
+
+/* The same call for pieces of another length. */
+static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
+  sl_program_call other = *call;
+  if (!n->shapes) return other;
+  other.attrs = n->shapes[variant].attrs;
+  other.in_type = n->shapes[variant].in;
+  other.out_type = n->shapes[variant].out;
+  return other;
+}
+
+/* Copies a slot of the first input to the first output. */
+static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
+  sl_plan *plan = l->plan;
+  const sli_bundle *b = &l->bundles[g->outputs[0]];
+  if (sli_routes[g->hop->route].ops) return NULL; /* the link itself moves it */
+  sl_program *program = sl_plan_alloc(plan, sizeof *program);
+  sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
+  sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
+  sl_type *type = sl_plan_alloc(plan, sizeof *type);
+  places[0] = (sl_place){0, 0};
+  places[1] = (sl_place){g->ninputs, 0};
+  *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+  *call = (sl_program_call){.op = &sl_op_copy, .name = sli_roles[b->role].name, .nin = 1,
+                            .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
+                            .out = &places[1]};
+  *program = (sl_program){.ncalls = 1, .calls = call, .nbases = g->ninputs + g->noutputs + 1,
+                          .nvariants = 1};
+  return program;
+}
+
+sl_program *sli_lower_program(sli_lowering *l, int group) {
+  const sli_group *g = &l->groups[group];
+  if (g->hop) return hop_program(l, g);
+  if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
+  sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
+  bool cut = l->pieces && g->rate == SLI_PER_TICK;
+  int nvariants = cut ? l->in->g->nvariants : 1;
+  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes +
+                (size_t)sli_lower_store_calls(l, group);
+  program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
+  program->nbases = g->ninputs + g->noutputs + 1;
+  program->nvariants = nvariants;
+  program->pieces = cut ? l->pieces : NULL;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->nout && is_buffered(l, n->out[0]))
+      write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
+    write_call(l, group, n, &program->calls[program->ncalls++]);
+  }
+  program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
+  /* what fires every tick updates no parameter: calls and nodes match */
+  for (int v = 1; v < nvariants; v++)
+    for (int i = 0; i < g->nnodes; i++)
+      program->calls[v * g->nnodes + i] = vary_call(&program->calls[i], g->nodes[i], v);
+  return program;
+}

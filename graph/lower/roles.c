@@ -1,0 +1,39 @@
+#include "graph/lower/roles.h"
+
+#include <string.h>
+
+#define ROW(text, counted, number, ...) \
+  {.name = text, .memory = SL_MEMORY_##counted, .slots = SLI_SLOTS_##number, __VA_ARGS__}
+
+const sli_role_row sli_roles[SLI_ROLES] = {
+    [SLI_ROLE_PARAM] = ROW("param", PARAMETERS, ONE),
+    [SLI_ROLE_GATHER] = ROW("gather", PARAMETERS, TWO),
+    [SLI_ROLE_PACKED] = ROW("packed", PARAMETERS, ONE),
+    [SLI_ROLE_GRAD] = ROW("grad", GRADIENTS, ONE),
+    [SLI_ROLE_REDUCE] = ROW("reduce", GRADIENTS, TWO),
+    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE),
+    [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true),
+    [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true),
+    [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true,
+                        .per_microbatch = true),
+    [SLI_ROLE_DKV] = ROW("dkv", ACTIVATIONS, ONE, .per_microbatch = true),
+    [SLI_ROLE_FWD] = ROW("fwd", ACTIVATIONS, CROSSING, .follows = true),
+    [SLI_ROLE_BWD] = ROW("bwd", ACTIVATIONS, CROSSING, .follows = true),
+    [SLI_ROLE_DY] = ROW("dy", ACTIVATIONS, ACT_W, .follows = true),
+    [SLI_ROLE_INNER] = ROW("inner", ACTIVATIONS, ONE),
+    [SLI_ROLE_LOAD] = ROW("load", ACTIVATIONS, LOAD, .follows = true),
+    [SLI_ROLE_REPORT] = ROW("report", ACTIVATIONS, FOUR),
+    [SLI_ROLE_STEP] = ROW("step", ACTIVATIONS, ONE),
+    [SLI_ROLE_STORE] = ROW("store", CHECKPOINT, ONE),
+    [SLI_ROLE_WRITTEN] = ROW("written", CHECKPOINT, ONE),
+    [SLI_ROLE_TURN] = ROW("turn", ACTIVATIONS, ONE),
+    [SLI_ROLE_H2D] = ROW("h2d", ACTIVATIONS, SOURCE, .follows = true),
+    [SLI_ROLE_D2H] = ROW("d2h", ACTIVATIONS, SOURCE, .follows = true),
+    [SLI_ROLE_D2D] = ROW("d2d", ACTIVATIONS, SOURCE, .follows = true),
+};
+
+const sli_role_row *sli_role_find(const char *name) {
+  for (int r = 0; r < SLI_ROLES; r++)
+    if (!strcmp(sli_roles[r].name, name)) return &sli_roles[r];
+  return NULL;
+}
