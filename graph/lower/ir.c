@@ -43,14 +43,9 @@ int sli_group_results(const sli_group *g) {
   return n;
 }
 
-const sli_group *sli_maker(const sli_lowering *l, const sli_bundle *b) {
-  int producer = l->bundles[b->origin].producer;
-  return producer == SL_NONE ? NULL : &l->groups[producer];
-}
-
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
-  const sli_group *maker = sli_maker(l, b);
-  return maker ? maker->stage : SL_NONE;
+  int maker = l->bundles[b->origin].producer;
+  return maker == SL_NONE ? SL_NONE : l->groups[maker].stage;
 }
 
 int sli_lower_turn(const sli_lowering *l, int a, int b) {

@@ -210,9 +210,7 @@ void sli_add_port(sli_group *group, int bundle, bool output);
 int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
 /* Tensors that its nodes make, at most. */
 int sli_group_results(const sli_group *group);
-/* The group that made what a bundle holds, or NULL. */
-const sli_group *sli_maker(const sli_lowering *l, const sli_bundle *b);
-/* Its stage: the one whose quotas count. */
+/* The stage at which it was made, whose quotas count; SL_NONE: at none. */
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
 /* Whose turn is before whose: as the data goes, level by level, and block by block within a level,
  * there and back. Below 0: a's. */
