@@ -1,8 +1,7 @@
 /* Figures of a run, from its trace: how long steps took, how busy devices were,
  * how long each actor's firings are. */
+#include "actors/look/inner.h"
 #include "actors/look/look.h"
-#include "actors/plan/plan.h"
-#include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +20,6 @@ static double median(double *values, size_t n) {
   if (!n) return 0;
   qsort(values, n, sizeof *values, by_value);
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-int64_t sli_first_whole_step(const sl_runtime *rt) {
-  const sl_plan *plan = sli_runtime_plan(rt);
-  int64_t from = sli_runtime_first_step(rt);
-  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
-    sli_ring ring = sli_runtime_ring(rt, i);
-    if (ring.written <= ring.mask) continue;
-    /* A worker's oldest record may be of a step partly overwritten. */
-    const sl_trace_record *r = &ring.records[ring.written & ring.mask];
-    from = SLI_MAX(from, sl_plan_tick(plan, r->actor, r->firing).step + 2);
-  }
-  for (const sli_remote *r = sli_runtime_remotes(rt); r; r = r->next)
-    from = SLI_MAX(from, r->first_whole);
-  return from;
 }
 
 /* [steps][devices] spans of the steps that are whole in the rings. */
@@ -121,16 +105,13 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
   return f;
 }
 
-/* Passes of one worker since a moment of its clock, newest first: while it runs,
- * it may be writing a ring's length ahead of what is read here, never nearer. */
-static uint64_t busy_since(const sl_plan *plan, const sli_ring *ring, uint64_t since) {
-  uint64_t written = ring->written, busy = 0;
-  uint64_t oldest = written - SLI_MIN(written, ring->mask / 2);
-  while (written-- > oldest) {
-    const sl_trace_record *r = &ring->records[written & ring->mask];
-    if (r->end_ns <= since) break;
+/* Passes of one worker since a moment of its clock. */
+static uint64_t busy_since(const sl_runtime *rt, int32_t worker, uint64_t since) {
+  const sl_plan *plan = sli_runtime_plan(rt);
+  sli_past p = sli_look_back(rt, worker);
+  uint64_t busy = 0;
+  for (const sl_trace_record *r; (r = sli_earlier(&p)) && r->end_ns > since;)
     if (sli_is_work(&plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
-  }
   return busy;
 }
 
@@ -139,10 +120,8 @@ double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns) {
   uint64_t now = sli_now_ns(), base = sli_runtime_base_ns(rt), busy = 0;
   int32_t here = 0;
   for (int32_t d = 0; d < plan->ndevices; d++) here += sli_runtime_has_device(rt, d);
-  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
-    sli_ring ring = sli_runtime_ring(rt, i);
-    busy += busy_since(plan, &ring, SLI_MAX(since_ns, base) - base);
-  }
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++)
+    busy += busy_since(rt, i, SLI_MAX(since_ns, base) - base);
   return bubble((double)busy, (double)(now - since_ns) * here);
 }
 

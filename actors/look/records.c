@@ -1,6 +1,6 @@
-/* Reading the trace rings. */
+/* Reading the trace rings: nobody else does. */
+#include "actors/look/inner.h"
 #include "actors/look/look.h"
-#include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,24 @@ static int by_start(const void *a, const void *b) {
   return x->firing < y->firing ? -1 : x->firing > y->firing;
 }
 
+/* ---- between runs ------------------------------------------------------------------------ */
+
 static uint64_t kept(const sli_ring *ring) { return SLI_MIN(ring->written, ring->mask + 1); }
+
+int64_t sli_first_whole_step(const sl_runtime *rt) {
+  const sl_plan *plan = sli_runtime_plan(rt);
+  int64_t from = sli_runtime_first_step(rt);
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
+    sli_ring ring = sli_runtime_ring(rt, i);
+    if (ring.written <= ring.mask) continue;
+    /* A worker's oldest record may be of a step partly overwritten. */
+    const sl_trace_record *r = &ring.records[ring.written & ring.mask];
+    from = SLI_MAX(from, sl_plan_tick(plan, r->actor, r->firing).step + 2);
+  }
+  for (const sli_remote *r = sli_runtime_remotes(rt); r; r = r->next)
+    from = SLI_MAX(from, r->first_whole);
+  return from;
+}
 
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
   const sli_remote *remotes = sli_runtime_remotes(rt);
@@ -51,4 +68,15 @@ size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *d
   size_t n = sli_runtime_records(rt, out, dropped);
   qsort(*out, n, sizeof **out, by_start);
   return n;
+}
+
+/* ---- while a run goes on ----------------------------------------------------------------- */
+
+sli_past sli_look_back(const sl_runtime *rt, int32_t worker) {
+  sli_ring ring = sli_runtime_ring(rt, worker);
+  return (sli_past){ring, ring.written, ring.written - SLI_MIN(ring.written, ring.mask / 2)};
+}
+
+const sl_trace_record *sli_earlier(sli_past *p) {
+  return p->next > p->oldest ? &p->ring.records[--p->next & p->ring.mask] : NULL;
 }

@@ -1,97 +1,192 @@
-/* Who waits for whom: the picture of a plan that does not move.
+/* Who waits for whom, of a run that goes on and of one that does not move.
  *
- * Every actor that has not fired its share waits at some port: an input waits
- * for the register's producer, an output for the consumer that holds its slots.
- * Following one such edge after another from any waiting actor must come back
- * to an actor already seen: that is the cycle, and it is written out actor by
- * actor and register by register. A watchdog may call this while workers run;
- * what it reads may then be a moment old. */
+ * What an actor lacks for its next firing follows from the numbers of a look. An input waits
+ * for the register's producer, an output for a reader that has its slots. Where nothing moves,
+ * following one such edge after another from any waiting actor comes back to an actor already
+ * seen: that is the cycle, and it is written out actor by actor and register by register. */
+#include "actors/look/inner.h"
 #include "actors/look/look.h"
-#include "actors/run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+/* ---- what one lacks --------------------------------------------------------------------- */
+
+/* How far the run of a look is. A queue's running firing has begun. */
+static sli_flow_state state_of(const sl_look *look) {
+  const sl_plan *plan = look->plan;
+  int64_t *begun = look->memory->begun;
+  for (int32_t a = 0; a < plan->nactors; a++) begun[a] = look->fired[a];
+  for (int32_t q = 0; q < plan->nqueues; q++)
+    if (look->queues[q].running >= 0) begun[look->queues[q].running]++;
+  return (sli_flow_state){.fired = look->fired, .begun = begun, .slots = look->slots};
+}
+
+static sl_actor_wait wait_of(const sl_look *look, const sli_flow_state *at, int32_t actor) {
+  const sl_actor *a = &look->plan->actors[actor];
+  sl_actor_wait wait = {.actor = actor, .why = SL_WAIT_NONE, .reg = SL_NONE, .on = SL_NONE};
+  if (look->fired[actor] < 0) return wait;
+  wait.tick = sl_plan_tick(look->plan, actor, look->fired[actor]);
+  sli_lack lack = sli_flow_lack(look->memory->flow, at, actor);
+  if (!lack.what) {
+    if (a->cls == SL_CLASS_W && look->plan->queues[a->queue].lazy_w) wait.why = SL_WAIT_POLICY;
+    return wait;
+  }
+  wait.why = lack.what == SLI_LACKS_INPUT ? SL_WAIT_INPUT : SL_WAIT_CREDIT;
+  wait.reg = lack.reg;
+  wait.on = lack.on;
+  return wait;
+}
+
+sl_actor_wait sl_look_actor_wait(const sl_look *look, int32_t actor) {
+  sli_flow_state at = state_of(look);
+  return wait_of(look, &at, actor);
+}
+
+/* ---- what a queue waits for ---------------------------------------------------------------- */
+
+/* The actor that a fixed order has next: one place further with each firing. SL_NONE where
+ * that is not known. */
+static int32_t next_in_order(const sl_look *look, int32_t queue) {
+  const sl_plan *plan = look->plan;
+  const sl_queue *q = &plan->queues[queue];
+  int64_t fired = 0;
+  for (int32_t a = 0; a < plan->nactors; a++) {
+    if (plan->actors[a].queue != queue) continue;
+    if (look->fired[a] < 0) return SL_NONE;
+    fired += look->fired[a];
+  }
+  return q->order[fired % q->norder];
+}
+
+static int how_much(const sl_look *look, int32_t queue, const sl_actor_wait *wait) {
+  if (wait->why == SL_WAIT_POLICY) return 0;
+  return wait->on == SL_NONE || look->plan->actors[wait->on].queue != queue ? 2 : 1;
+}
+
+/* Of two waits the one that says more: what somebody elsewhere keeps waiting, then what
+ * the queue itself does, then what it puts off; of those the older tick, and of one tick
+ * the pass that comes first. */
+static bool says_more(const sl_look *look, int32_t queue, const sl_actor_wait *a,
+                      const sl_actor_wait *b) {
+  if (b->actor == SL_NONE) return true;
+  int more_a = how_much(look, queue, a), more_b = how_much(look, queue, b);
+  if (more_a != more_b) return more_a > more_b;
+  if (a->tick.number != b->tick.number) return a->tick.number < b->tick.number;
+  return look->plan->actors[a->actor].cls < look->plan->actors[b->actor].cls;
+}
+
+sl_actor_wait sl_look_queue_wait(const sl_look *look, int32_t queue) {
+  const sl_plan *plan = look->plan;
+  sl_actor_wait best = {.actor = SL_NONE, .reg = SL_NONE, .on = SL_NONE};
+  if (look->queues[queue].running == SL_UNKNOWN) return best;
+  sli_flow_state at = state_of(look);
+  if (plan->queues[queue].order) {
+    int32_t next = next_in_order(look, queue);
+    return next == SL_NONE ? best : wait_of(look, &at, next);
+  }
+  for (int32_t a = 0; a < plan->nactors; a++) {
+    if (plan->actors[a].queue != queue || look->fired[a] < 0) continue;
+    sl_actor_wait wait = wait_of(look, &at, a);
+    if (wait.why == SL_WAIT_NONE) return wait;
+    if (says_more(look, queue, &wait, &best)) best = wait;
+  }
+  return best;
+}
+
+/* ---- in words --------------------------------------------------------------------------------- */
+
+/* A look at a run, and the steps that have begun: an actor beyond them lacks nothing else. */
+typedef struct picture {
+  const sl_look *look;
+  sli_flow_state at;
+  int64_t begun;
+} picture;
 
 static const char *name_of(const sl_plan *plan, int32_t actor) {
   return actor == SL_NONE ? "nobody" : plan->actors[actor].name;
 }
 
-/* What actor `id` waits for: prints it and returns the actor that could help, or SL_NONE. */
-static int32_t waits_for(const sl_runtime *rt, int32_t id, FILE *out) {
-  const sl_plan *plan = sli_runtime_plan(rt);
-  const sl_actor *a = &plan->actors[id];
-  sli_actor_state state = sli_runtime_actor(rt, id);
-  for (int32_t i = 0; i < a->nin; i++) {
-    sli_port_state p = sli_runtime_input(rt, id, i);
-    if (!p.waiting) continue;
-    const sl_register *r = &plan->regs[a->in[i].reg];
-    fprintf(out, "  %s (firing %lld) waits for key %lld of register %s from %s\n", a->name,
-            (long long)state.fired, (long long)p.key, r->name, name_of(plan, r->producer));
-    return r->producer;
+static bool has_begun(const picture *p, int32_t actor) {
+  return p->look->fired[actor] >= 0 &&
+         sl_plan_tick(p->look->plan, actor, p->look->fired[actor]).step < p->begun;
+}
+
+static void say_lack(const picture *p, const sli_lack *lack, FILE *out) {
+  const sl_plan *plan = p->look->plan;
+  const sl_register *r = &plan->regs[lack->reg];
+  if (lack->what == SLI_LACKS_INPUT) {
+    fprintf(out, "waits for key %lld of register %s from %s\n", (long long)lack->key, r->name,
+            name_of(plan, lack->on));
+  } else if (lack->what == SLI_LACKS_SLOT) {
+    fprintf(out, "waits for a free slot of register %s (quota %s = %d) from %s\n", r->name,
+            r->quota_name, r->quota, name_of(plan, lack->on));
+  } else {
+    sli_level level = sli_flow_level(p->look->memory->flow, &p->at, r->pool);
+    fprintf(out, "waits for pool %s (quota %d, in use %d)\n", plan->pools[r->pool].name,
+            level.quota, level.used);
   }
-  for (int32_t i = 0; i < a->nout; i++) {
-    if (!sli_runtime_output(rt, id, i).waiting) continue;
-    const sl_register *r = &plan->regs[a->out[i].reg];
-    int32_t reader = sli_runtime_slowest_reader(rt, a->out[i].reg);
-    fprintf(out, "  %s (firing %lld) waits for a free slot of register %s (quota %s = %d) from %s\n",
-            a->name, (long long)state.fired, r->name, r->quota_name, r->quota,
-            name_of(plan, reader));
-    return reader;
-  }
-  for (int32_t i = 0; i < a->nout; i++) {
-    int32_t pool = plan->regs[a->out[i].reg].pool;
-    if (state.missing || pool == SL_NONE || !sli_runtime_output(rt, id, i).takes) continue;
-    fprintf(out, "  %s (firing %lld) waits for pool %s (quota %d, in use %d)\n", a->name,
-            (long long)state.fired, plan->pools[pool].name, plan->pools[pool].quota,
-            sli_runtime_pool_used(rt, pool));
-    return sli_runtime_slowest_reader(rt, a->out[i].reg);
-  }
+}
+
+/* Says what an actor waits for, if there is an `out`; returns the one that could help. */
+static int32_t waits_for(const picture *p, int32_t actor, FILE *out) {
+  const sl_plan *plan = p->look->plan;
+  const sl_actor *a = &plan->actors[actor];
   const sl_queue *q = &plan->queues[a->queue];
-  int32_t next = q->order ? sli_runtime_next_in_order(rt, a->queue) : id;
-  if (next != id) {
-    fprintf(out, "  %s (firing %lld) could fire, but the order of queue %s has %s next\n", a->name,
-            (long long)state.fired, q->name, name_of(plan, next));
+  bool begun = has_begun(p, actor);
+  sli_lack lack = {.what = SLI_LACKS_NOTHING};
+  if (begun) lack = sli_flow_lack(p->look->memory->flow, &p->at, actor);
+  if (out) fprintf(out, "  %s (firing %lld) ", a->name, (long long)p->look->fired[actor]);
+  if (lack.what) {
+    if (out) say_lack(p, &lack, out);
+    return lack.on;
+  }
+  int32_t next = q->order && begun ? next_in_order(p->look, a->queue) : actor;
+  if (next != actor && next != SL_NONE) {
+    if (out)
+      fprintf(out, "could fire, but the order of queue %s has %s next\n", q->name,
+              name_of(plan, next));
     return next;
   }
-  fprintf(out, "  %s (firing %lld) %s\n", a->name, (long long)state.fired,
-          state.gated ? "waits for the next step" : "could fire, or is running");
+  if (out) fprintf(out, "%s\n", begun ? "could fire, or is running" : "waits for the next step");
   return SL_NONE;
 }
 
 /* The first actor that lacks something other than a step to begin. */
-static int32_t first_waiting(const sl_runtime *rt) {
-  for (int32_t i = 0; i < sli_runtime_plan(rt)->nactors; i++) {
-    sli_actor_state state = sli_runtime_actor(rt, i);
-    if (!state.gated && state.missing) return i;
-  }
+static int32_t first_waiting(const picture *p) {
+  for (int32_t a = 0; a < p->look->plan->nactors; a++)
+    if (has_begun(p, a) && sli_flow_lack(p->look->memory->flow, &p->at, a).what) return a;
   return SL_NONE;
 }
 
-char *sli_explain(const sl_runtime *rt) {
-  const sl_plan *plan = sli_runtime_plan(rt);
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  bool *seen = sli_calloc((size_t)plan->nactors, sizeof *seen);
-  FILE *nowhere = fopen("/dev/null", "w");
-  int32_t at = first_waiting(rt), last = at;
-  for (; at != SL_NONE && !seen[at] && nowhere; at = waits_for(rt, at, nowhere))
-    seen[at] = true, last = at;
-  if (nowhere) fclose(nowhere);
+static void say_picture(const picture *p, FILE *out) {
+  const sl_plan *plan = p->look->plan;
+  bool *seen = sli_calloc((size_t)plan->nactors + 1, sizeof *seen);
+  int32_t at = first_waiting(p), last = at;
+  for (; at != SL_NONE && !seen[at]; at = waits_for(p, at, NULL)) seen[at] = true, last = at;
+  free(seen);
   if (at != SL_NONE) { /* back at an actor already seen: once more around, aloud */
     fprintf(out, "these actors wait for each other in a circle:\n");
     int32_t start = at;
-    do at = waits_for(rt, at, out);
+    do at = waits_for(p, at, out);
     while (at != SL_NONE && at != start);
   } else if (last != SL_NONE) {
     fprintf(out, "everything waits for %s:\n", name_of(plan, last));
-    waits_for(rt, last, out);
+    waits_for(p, last, out);
   } else {
     fprintf(out, "no actor waits for another\n");
   }
+}
+
+char *sli_explain(const sl_runtime *rt) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  sl_look *look = sl_look_create(sli_runtime_plan(rt));
+  sl_runtime_look(rt, look);
+  say_picture(&(picture){look, state_of(look), sl_runtime_begun(rt)}, out);
+  sl_look_destroy(look);
   fclose(out);
-  free(seen);
   if (size && text[size - 1] == '\n') text[size - 1] = 0;
   return text;
 }

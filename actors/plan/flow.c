@@ -231,7 +231,8 @@ sli_lack sli_flow_output(const sli_flow *f, const sli_flow_state *at, int32_t ac
   const sl_port *p = &f->plan->actors[actor].out[port];
   sli_lack lack = {SLI_LACKS_NOTHING, sli_flow_taken(f->plan, p, at->fired[actor]), p->reg, SL_NONE};
   if (lack.key < 0) return lack;
-  int32_t slots = at->slots ? at->slots[p->reg] : f->plan->regs[p->reg].quota;
+  int32_t slots = at->slots ? at->slots[p->reg] : -1;
+  if (slots < 0) slots = f->plan->regs[p->reg].quota;
   if (sli_flow_used(f, at, p->reg, &lack.on) >= slots) lack.what = SLI_LACKS_SLOT;
   if (lack.what || is_admitted(f, at, actor, port)) return lack;
   lack.what = SLI_LACKS_POOL;
@@ -242,10 +243,13 @@ sli_lack sli_flow_output(const sli_flow *f, const sli_flow_state *at, int32_t ac
 
 sli_lack sli_flow_lack(const sli_flow *f, const sli_flow_state *at, int32_t actor) {
   const sl_actor *a = &f->plan->actors[actor];
-  sli_lack lack = {.what = SLI_LACKS_NOTHING, .key = -1, .reg = SL_NONE, .on = SL_NONE};
-  for (int32_t p = 0; p < a->nin; p++)
-    if ((lack = sli_flow_input(f, at, actor, p)).what) return lack;
+  sli_lack lack, unsure = {.what = SLI_LACKS_NOTHING, .key = -1, .reg = SL_NONE, .on = SL_NONE};
+  for (int32_t p = 0; p < a->nin; p++) {
+    if (!(lack = sli_flow_input(f, at, actor, p)).what) continue;
+    if (at->fired[lack.on] >= 0) return lack;
+    if (!unsure.what) unsure = lack;
+  }
   for (int32_t p = 0; p < a->nout; p++)
     if ((lack = sli_flow_output(f, at, actor, p)).what) return lack;
-  return (sli_lack){.what = SLI_LACKS_NOTHING, .key = -1, .reg = SL_NONE, .on = SL_NONE};
+  return unsure;
 }

@@ -64,7 +64,7 @@ void sli_flow_destroy(sli_flow *flow);
 typedef struct sli_flow_state {
   const int64_t *fired; /* [nactors] firings complete */
   const int64_t *begun; /* [nactors] and begun; NULL: no other ones */
-  const int32_t *slots; /* [nregs] slots there are; NULL: the quotas */
+  const int32_t *slots; /* [nregs] slots there are; NULL, or not known: the quotas */
 } sli_flow_state;
 
 bool sli_flow_is_ready(const sli_flow *flow, const sli_flow_state *at, int32_t reg, int64_t key);
@@ -86,7 +86,8 @@ sli_lack sli_flow_input(const sli_flow *flow, const sli_flow_state *at, int32_t 
 /* Outputs take their slots one after another: those before it draw on the same pool. */
 sli_lack sli_flow_output(const sli_flow *flow, const sli_flow_state *at, int32_t actor,
                          int32_t port);
-/* The first that any of its ports lacks; inputs come first. */
+/* The first that any of its ports lacks; inputs come first, but for those of which nobody
+ * knows: what is made elsewhere may be here already. */
 sli_lack sli_flow_lack(const sli_flow *flow, const sli_flow_state *at, int32_t actor);
 
 #endif

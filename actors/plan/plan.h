@@ -46,7 +46,7 @@ static inline int32_t sli_memory_of(const sl_register *r) {
 }
 
 /* Whether the registers and pools of a plan whose ends are derived can be
- * (plan_check.c); names the culprit. */
+ * (check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);
 
 /* Derives what devices keep for their calls, and whose programs are. */

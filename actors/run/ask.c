@@ -120,44 +120,12 @@ sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
 
 /* ---- where an actor stands -------------------------------------------------------------- */
 
-#if defined(__SANITIZE_THREAD__)
-#define RACY __attribute__((no_sanitize("thread")))
-#else
-#define RACY
-#endif
-
-RACY sli_actor_state sli_runtime_actor(const sl_runtime *rt, int32_t actor) {
-  const struct actor *a = &rt->actors[actor];
-  return (sli_actor_state){a->fired, a->missing, a->gated};
+bool sli_runtime_input_waits(const sl_runtime *rt, int32_t actor, int32_t port) {
+  return rt->actors[actor].in[port].waiting;
 }
 
-RACY sli_port_state sli_runtime_input(const sl_runtime *rt, int32_t actor, int32_t port) {
-  const in_port *p = &rt->actors[actor].in[port];
-  return (sli_port_state){p->at.key, p->at.now->flags & SL_FIRST, p->waiting};
-}
-
-RACY sli_port_state sli_runtime_output(const sl_runtime *rt, int32_t actor, int32_t port) {
-  const out_port *p = &rt->actors[actor].out[port];
-  return (sli_port_state){p->at.key, p->at.now->flags & SL_FIRST, p->waiting};
-}
-
-RACY int32_t sli_runtime_slowest_reader(const sl_runtime *rt, int32_t id) {
-  const reg *r = &rt->regs[id];
-  const in_port *slowest = NULL;
-  for (int32_t i = 0; i < r->nconsumers; i++) {
-    const in_port *p = r->consumers[i];
-    if (!slowest || p->at.key < slowest->at.key) slowest = p;
-  }
-  return slowest ? slowest->actor->id : SL_NONE;
-}
-
-RACY int32_t sli_runtime_pool_used(const sl_runtime *rt, int32_t pool) {
-  return rt->pools[pool].used;
-}
-
-RACY int32_t sli_runtime_next_in_order(const sl_runtime *rt, int32_t queue) {
-  const struct queue *q = &rt->queues[queue];
-  return q->plan->order[q->in_order];
+bool sli_runtime_output_waits(const sl_runtime *rt, int32_t actor, int32_t port) {
+  return rt->actors[actor].out[port].waiting;
 }
 
 /* ---- other processes --------------------------------------------------------------------- */

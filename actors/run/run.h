@@ -60,27 +60,10 @@ int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device);
 
 /* ---- where an actor stands --------------------------------------------------------- */
 
-/* Between runs; a watchdog may ask while workers run, and reads what may be torn. */
-typedef struct sli_actor_state {
-  int64_t fired;   /* firings begun */
-  int32_t missing; /* ports that lack something, plus a step that has not begun */
-  bool gated;      /* its step has not begun */
-} sli_actor_state;
-
-typedef struct sli_port_state {
-  int64_t key;
-  bool takes;      /* the next firing takes a slot there */
-  bool waiting;    /* and it is not ready, or none is free */
-} sli_port_state;
-
-sli_actor_state sli_runtime_actor(const sl_runtime *rt, int32_t actor);
-sli_port_state sli_runtime_input(const sl_runtime *rt, int32_t actor, int32_t port);
-sli_port_state sli_runtime_output(const sl_runtime *rt, int32_t actor, int32_t port);
-/* The reader of a register that is furthest behind, or SL_NONE. */
-int32_t sli_runtime_slowest_reader(const sl_runtime *rt, int32_t reg);
-int32_t sli_runtime_pool_used(const sl_runtime *rt, int32_t pool);
-/* The actor that a queue's fixed order has next. */
-int32_t sli_runtime_next_in_order(const sl_runtime *rt, int32_t queue);
+/* Between runs: does a port lack the key, or the slot, of the actor's next firing? What look/
+ * works out from numbers of firings must agree. */
+bool sli_runtime_input_waits(const sl_runtime *rt, int32_t actor, int32_t port);
+bool sli_runtime_output_waits(const sl_runtime *rt, int32_t actor, int32_t port);
 
 /* ---- what comes from other processes ------------------------------------------------ */
 

@@ -177,13 +177,13 @@ static void who_hangs_is_seen(uint64_t seed) {
 
 static bool waits_in(const sl_runtime *rt, int32_t actor) {
   for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nin; i++)
-    if (sli_runtime_input(rt, actor, i).waiting) return true;
+    if (sli_runtime_input_waits(rt, actor, i)) return true;
   return false;
 }
 
 static bool waits_out(const sl_runtime *rt, int32_t actor) {
   for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nout; i++)
-    if (sli_runtime_output(rt, actor, i).waiting) return true;
+    if (sli_runtime_output_waits(rt, actor, i)) return true;
   return false;
 }
 

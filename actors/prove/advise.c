@@ -1,0 +1,131 @@
+/* Mending a plan that gets stuck: every actor that waits for a free slot names a quota that may
+ * be too small; each of them is tried larger, alone, and the smallest change that lets the
+ * rehearsal finish is what the error recommends. */
+#include "actors/prove/advise.h"
+
+#include "actors/plan/plan.h"
+#include "actors/run/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One knob: the registers of a name that one stage writes, or that any stage
+ * does, or a pool. */
+typedef struct knob {
+  const char *name;
+  int32_t stage, pool, slots;
+  bool everywhere;
+} knob;
+
+static int32_t writer_stage(const sl_plan *plan, const sl_register *r) {
+  return r->producer == SL_NONE ? SL_NONE : plan->actors[r->producer].stage;
+}
+
+static bool turns(const sl_plan *plan, const knob *k, const sl_register *r) {
+  return k->pool == SL_NONE && !strcmp(r->quota_name, k->name) &&
+         (k->everywhere || writer_stage(plan, r) == k->stage);
+}
+
+static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
+  sli_rehearsal r;
+  sli_rehearsal_init(&r, plan, false);
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (turns(plan, k, &plan->regs[i]))
+      r.plan.regs[i].quota = k->everywhere ? slots : SLI_MAX(slots, plan->regs[i].quota);
+  if (k->pool != SL_NONE) r.plan.pools[k->pool].quota = slots;
+  bool good = !sli_rehearse_all(&r);
+  sli_rehearsal_fini(&r);
+  return good;
+}
+
+/* The least number of slots with which the plan finishes, or 0. */
+static int32_t least_slots(const sl_plan *plan, const knob *k) {
+  int32_t most = 2 * plan->microbatches * plan->pieces + 2, low = k->slots, high = k->slots;
+  do high = SLI_MIN(2 * high, most);
+  while (!finishes_with(plan, k, high) && high < most && (low = high));
+  if (high == most && !finishes_with(plan, k, high)) return 0;
+  while (high - low > 1) {
+    int32_t middle = low + (high - low) / 2;
+    if (finishes_with(plan, k, middle)) high = middle;
+    else low = middle;
+  }
+  return high;
+}
+
+static bool known(const knob *knobs, int count, const knob *k) {
+  for (int i = 0; i < count; i++)
+    if (knobs[i].stage == k->stage && knobs[i].pool == k->pool && !strcmp(knobs[i].name, k->name))
+      return true;
+  return false;
+}
+
+/* The knob that would have given an output its slot; false: it does not lack one. A pool's only
+ * where the actor lacks nothing else. */
+static bool missed_knob(const sli_rehearsal *r, const sli_flow *flow, const sli_flow_state *at,
+                        int32_t actor, int32_t port, knob *out) {
+  const sl_plan *plan = &r->plan;
+  sli_lack lack = sli_flow_output(flow, at, actor, port);
+  const sl_register *reg = &plan->regs[lack.reg];
+  *out = (knob){reg->quota_name, writer_stage(plan, reg), SL_NONE, reg->quota, false};
+  if (lack.what != SLI_LACKS_POOL) return lack.what == SLI_LACKS_SLOT;
+  *out = (knob){"pool", out->stage, reg->pool, plan->pools[reg->pool].quota, false};
+  return sli_flow_lack(flow, at, actor).what == SLI_LACKS_POOL;
+}
+
+/* The knobs of the slots that actors of a stuck rehearsal wait for. */
+static int waiting_knobs(const sli_rehearsal *r, knob *knobs, int most) {
+  const sl_plan *plan = &r->plan;
+  int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
+  for (int32_t i = 0; i < plan->nactors; i++) fired[i] = sli_runtime_done(r->rt, i);
+  sli_flow *flow = sli_flow_create(plan);
+  const sli_flow_state at = {.fired = fired};
+  int count = 0;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    for (int32_t p = 0; p < plan->actors[i].nout && count < most; p++) {
+      knob k;
+      if (missed_knob(r, flow, &at, i, p, &k) && !known(knobs, count, &k)) knobs[count++] = k;
+    }
+  sli_flow_destroy(flow);
+  free(fired);
+  return count;
+}
+
+/* The knob that needs the fewest slots more. Returns how many, 0: none helps. */
+static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob *best) {
+  int32_t least = 0;
+  for (int i = 0; i < count; i++) {
+    int32_t slots = least_slots(plan, &knobs[i]);
+    if (!slots || (least && slots - knobs[i].slots >= least)) continue;
+    least = slots - knobs[i].slots;
+    *best = knobs[i];
+    best->slots = slots;
+  }
+  return least;
+}
+
+/* The fewest slots that a register of this name has. */
+static int32_t fewest_slots(const sl_plan *plan, const char *name) {
+  int32_t fewest = INT32_MAX;
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (!strcmp(plan->regs[i].quota_name, name)) fewest = SLI_MIN(fewest, plan->regs[i].quota);
+  return fewest;
+}
+
+void sli_advise(const sl_plan *plan, const sli_rehearsal *stuck, char *text, size_t size) {
+  knob knobs[16] = {0}, best = {0};
+  int count = waiting_knobs(stuck, knobs, 16);
+  int32_t least = best_knob(plan, knobs, count, &best);
+  for (int i = 0; i < count && !least; i++)
+    if (knobs[i].pool == SL_NONE) {
+      knobs[i].everywhere = true;
+      knobs[i].slots = fewest_slots(plan, knobs[i].name);
+    }
+  if (!least) least = best_knob(plan, knobs, count, &best);
+  text[0] = 0;
+  if (!least) return;
+  char at[16] = "";
+  if (best.stage != SL_NONE && !best.everywhere) snprintf(at, sizeof at, "@%d", best.stage);
+  snprintf(text, size, "\nthe smallest change that breaks it: --quota %s%s=%d", best.name, at,
+           best.slots);
+}

@@ -1,0 +1,52 @@
+/* Fixing an order: the one in which passes start on the virtual clock, where nothing takes time
+ * to get from device to device. */
+#include "actors/prove/prove.h"
+
+#include <stdlib.h>
+
+static bool has_passes(const sl_plan *plan, int32_t queue) {
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue && plan->actors[i].cls == SL_CLASS_F) return true;
+  return false;
+}
+
+static int32_t queue_firings(const sl_plan *plan, int32_t queue) {
+  int32_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue) sum += plan->actors[i].firings_per_step;
+  return sum;
+}
+
+/* The queue's firings of step 1, in order of start. */
+static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *records, size_t n) {
+  sl_queue *q = &plan->queues[queue];
+  int32_t *order = sl_plan_alloc(plan, (size_t)queue_firings(plan, queue) * sizeof *order);
+  q->norder = 0;
+  for (size_t i = 0; i < n; i++) {
+    const sl_actor *a = &plan->actors[records[i].actor];
+    if (a->queue == queue && records[i].firing / a->firings_per_step == 1)
+      order[q->norder++] = records[i].actor;
+  }
+  q->order = order;
+}
+
+sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
+  sli_rehearsal r;
+  sli_rehearsal_init(&r, plan, true);
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    if (seconds) r.plan.actors[i].seconds = seconds[i];
+    if (plan->actors[i].cls == SL_CLASS_C) r.plan.actors[i].seconds = 0;
+  }
+  for (int32_t i = 0; i < plan->nqueues; i++) {
+    r.plan.queues[i].order = NULL;
+    if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9; /* behind what links bring */
+  }
+  sl_status status = sli_rehearse(&r, 3, true);
+  sl_trace_record *records = NULL;
+  size_t n = status ? 0 : sl_runtime_trace(r.rt, &records, NULL);
+  for (int32_t q = 0; q < plan->nqueues && !status; q++)
+    if (has_passes(plan, q)) keep_order(plan, q, records, n);
+  free(records);
+  sli_rehearsal_fini(&r);
+  return status;
+}

@@ -1,0 +1,113 @@
+/* Running a copy of a plan on the virtual clock. */
+#include "actors/prove/prove.h"
+
+#include "actors/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *copy_of(const void *items, int32_t count, size_t size) {
+  void *copy = sli_calloc((size_t)count, size);
+  return count ? memcpy(copy, items, (size_t)count * size) : copy;
+}
+
+void sli_rehearsal_init(sli_rehearsal *r, const sl_plan *plan, bool timed) {
+  r->rt = NULL;
+  r->first_step = 0;
+  r->plan = *plan;
+  r->plan.queues = copy_of(plan->queues, plan->nqueues, sizeof *plan->queues);
+  r->plan.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
+  r->plan.pools = copy_of(plan->pools, plan->npools, sizeof *plan->pools);
+  r->plan.actors = copy_of(plan->actors, plan->nactors, sizeof *plan->actors);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    if (!r->plan.queues[i].ops->timed)
+      r->plan.queues[i].ops = timed ? &sl_queue_timed : &sl_queue_null;
+}
+
+void sli_rehearsal_fini(sli_rehearsal *r) {
+  sl_runtime_destroy(r->rt);
+  free(r->plan.queues);
+  free(r->plan.regs);
+  free(r->plan.pools);
+  free(r->plan.actors);
+}
+
+static size_t step_firings(const sl_plan *plan) {
+  size_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) sum += (size_t)plan->actors[i].firings_per_step;
+  return sum;
+}
+
+sl_status sli_rehearse(sli_rehearsal *r, int64_t steps, bool keep_trace) {
+  size_t records = keep_trace ? step_firings(&r->plan) * (size_t)steps : 1;
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
+                                .first_step = r->first_step,
+                                .trace_records = SLI_MIN(records, (size_t)1 << 26)};
+  sl_status status = sl_runtime_create(&r->plan, &options, &r->rt);
+  return status ? status : sl_runtime_run(r->rt, steps);
+}
+
+/* ---- for a proof --------------------------------------------------------------------- */
+
+/* Steps after which a plan is back in a state it has been in. */
+static int64_t steps_to_repeat(const sl_plan *plan) {
+  int32_t most = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) most = SLI_MAX(most, plan->regs[i].initial);
+  return 2 + (most > 1);
+}
+
+/* Is who takes and gives back a pool's slots settled before the run? It is where one
+ * queue with a fixed order runs all actors that do. */
+static bool is_settled(const sl_plan *plan, int32_t pool) {
+  int32_t queue = SL_NONE;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    for (int32_t p = 0; p < a->nin + a->nout; p++) {
+      const sl_port *port = p < a->nin ? &a->in[p] : &a->out[p - a->nin];
+      if (plan->regs[port->reg].pool != pool) continue;
+      if (!plan->queues[a->queue].order || (queue != SL_NONE && queue != a->queue)) return false;
+      queue = a->queue;
+    }
+  }
+  return true;
+}
+
+/* What pools lend beyond what they keep depends on who asks first, unless that is
+ * settled, so a proof must do without. That is enough: the firings it made can be
+ * made in any run that has come to a halt, one after another, since none needs more
+ * slots of a register than are kept for it. */
+static void lend_nothing(sli_rehearsal *r) {
+  for (int32_t i = 0; i < r->plan.npools; i++) {
+    if (is_settled(&r->plan, i)) continue;
+    int32_t kept = 0;
+    for (int32_t j = 0; j < r->plan.nregs; j++)
+      if (r->plan.regs[j].pool == i) kept += sli_register_kept(&r->plan.regs[j]);
+    r->plan.pools[i].quota = kept;
+  }
+}
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+  int64_t x = a, y = b;
+  while (y) {
+    int64_t rest = x % y;
+    x = y;
+    y = rest;
+  }
+  return a / x * b;
+}
+
+/* The step in which all actors fire that sit others out. A rehearsal that begins
+ * there has tried both kinds of step, and as each leaves the plan in the state
+ * it found, any row of them finishes. */
+static int64_t fullest_step(const sl_plan *plan) {
+  int64_t period = 1;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    period = common_multiple(period, sli_every(&plan->actors[i]));
+  return period - 1;
+}
+
+sl_status sli_rehearse_all(sli_rehearsal *r) {
+  lend_nothing(r);
+  r->first_step = fullest_step(&r->plan);
+  return sli_rehearse(r, steps_to_repeat(&r->plan), false);
+}
