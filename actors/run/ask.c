@@ -118,6 +118,12 @@ sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
   return c;
 }
 
+int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg_id) { return rt->quotas[reg_id]; }
+
+int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg_id) {
+  return atomic_load_explicit(&rt->regs[reg_id].quota, memory_order_relaxed);
+}
+
 /* ---- where an actor stands -------------------------------------------------------------- */
 
 bool sli_runtime_input_waits(const sl_runtime *rt, int32_t actor, int32_t port) {

@@ -53,9 +53,3 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
   }
   return status;
 }
-
-int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg_id) { return rt->quotas[reg_id]; }
-
-int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg_id) {
-  return atomic_load_explicit(&rt->regs[reg_id].quota, memory_order_relaxed);
-}
