@@ -110,6 +110,7 @@ struct sli_control {
   void *context, *door, *hub, *direct;
   void *hub_watch, *direct_watch; /* monitors */
   sli_listener hub_listener, direct_listener;
+  int strangers; /* connections of theirs that may stand at each */
   int wake_fd;
   pthread_t thread;
   sli_peer *peers;

@@ -4,7 +4,10 @@
  * fills up again with time. When it is used up the kernel is asked to drop what
  * would connect (a filter of one instruction on the listening socket), which costs
  * next to nothing and touches no connection that stands. Who belongs to the job
- * tries again until he finds the door open. */
+ * tries again until he finds the door open.
+ *
+ * The same is done when too many stand over which nobody of the job has spoken: each
+ * takes a descriptor until libzmq gives it up, some seconds later. */
 #include "comm/control/listen.h"
 
 #include <arpa/inet.h>
@@ -21,7 +24,7 @@
 
 #include "comm/control/address.h"
 
-enum { BACKLOG = 1024, PER_SECOND = 1000, SAVED_UP = 100 };
+enum { BACKLOG = 1024, PER_SECOND = 1000, SAVED_UP = 100, LOOK_NS = 50 * 1000 * 1000 };
 
 /* ---- sockets ------------------------------------------------------------------ */
 
@@ -75,9 +78,10 @@ static bool add(sli_listener *listener, void *socket, const char *address, int *
 }
 
 bool sli_listener_open(sli_listener *listener, void *socket, const char *host, int *port,
-                       int nprocesses) {
+                       int nprocesses, int strangers) {
   *listener = (sli_listener){.per_second = PER_SECOND, .most = SAVED_UP + nprocesses,
-                             .left = SAVED_UP + nprocesses};
+                             .left = SAVED_UP + nprocesses,
+                             .most_strangers = strangers + nprocesses};
   if (!strcmp(host, "localhost")) {
     if (!add(listener, socket, "127.0.0.1", port)) return false;
     add(listener, socket, "::1", port); /* without IPv6 nobody comes by it */
@@ -119,12 +123,15 @@ static void set_shut(sli_listener *listener, bool shut) {
 void sli_listener_count(sli_listener *listener, uint64_t now_ns) {
   refill(listener, now_ns);
   listener->left -= 1;
-  if (listener->left < 0 && !listener->shut) set_shut(listener, true);
+  listener->strangers++;
+  bool enough = listener->left < 0 || listener->strangers >= listener->most_strangers;
+  if (enough && !listener->shut) set_shut(listener, true);
 }
 
 uint64_t sli_listener_tend(sli_listener *listener, uint64_t now_ns) {
   if (!listener->shut) return 0;
   refill(listener, now_ns);
+  if (listener->strangers > listener->most_strangers / 2) return now_ns + LOOK_NS;
   if (listener->left < SAVED_UP / 2)
     return now_ns + (uint64_t)((SAVED_UP / 2 - listener->left) / listener->per_second * 1e9) + 1;
   set_shut(listener, false);
@@ -141,11 +148,13 @@ void sli_listener_know(sli_listener *listener, int fd) {
     memset(listener->known + listener->nknown, 0, (size_t)(count - listener->nknown));
     listener->nknown = count;
   }
+  listener->strangers -= !listener->known[fd];
   listener->known[fd] = 1;
 }
 
 bool sli_listener_forget(sli_listener *listener, int fd) {
   bool known = fd >= 0 && fd < listener->nknown && listener->known[fd];
   if (known) listener->known[fd] = 0;
+  else listener->strangers -= listener->strangers > 0;
   return known;
 }

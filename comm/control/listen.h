@@ -9,6 +9,7 @@ enum { SLI_LISTENER_SOCKETS = 2 };
 typedef struct sli_listener {
   int fds[SLI_LISTENER_SOCKETS], count;
   bool shut;
+  int strangers, most_strangers; /* connections that stand, over which nobody of the job spoke yet */
   double per_second, most, left; /* connections: allowed, saved up at most, left now */
   uint64_t filled_ns;
   uint8_t *known; /* per descriptor of a connection: somebody of the job spoke there */
@@ -16,9 +17,10 @@ typedef struct sli_listener {
 } sli_listener;
 
 /* Binds `host` (an address; "localhost": both loopbacks; else any) for a ROUTER that
- * is bound afterwards to nothing else. On failure errno says why. */
+ * is bound afterwards to nothing else. `strangers`: as many as may stand at once, beside those
+ * of the job. On failure errno says why. */
 bool sli_listener_open(sli_listener *listener, void *socket, const char *host, int *port,
-                       int nprocesses);
+                       int nprocesses, int strangers);
 void sli_listener_close(sli_listener *listener);
 
 /* From here on so many connections a second are let through, when all keep coming. */

@@ -66,7 +66,8 @@ static void *open_watch(sli_control *c, void *socket, const char *name, int even
 /* An address is bound as it is. A name may mean one address here and another
  * elsewhere, so it binds all; localhost means here everywhere. */
 static sl_status bind_hub(sli_control *c) {
-  if (!sli_listener_open(&c->hub_listener, c->hub, c->hub_host, &c->hub_port, c->nprocesses))
+  if (!sli_listener_open(&c->hub_listener, c->hub, c->hub_host, &c->hub_port, c->nprocesses,
+                         c->strangers))
     return sl_fail(SL_E_IO, "process 0 cannot listen at %s: %s", c->endpoint,
                    zmq_strerror(errno));
   sli_endpoint_write(c->endpoint, "", strcmp(c->hub_host, "*") ? c->hub_host : c->host,
@@ -105,7 +106,8 @@ static void bind_direct(sli_control *c, const char *here) {
   c->direct_watch = open_watch(c, c->direct, "inproc://watch.direct",
                                ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
   snprintf(c->here, sizeof c->here, "%s", beside ? "*" : here);
-  if (!sli_listener_open(&c->direct_listener, c->direct, c->here, &port, c->nprocesses)) {
+  if (!sli_listener_open(&c->direct_listener, c->direct, c->here, &port, c->nprocesses,
+                         c->strangers)) {
     snprintf(text, sizeof text, "process %d on host %s cannot listen at %s: %s", c->self, c->host,
              here, zmq_strerror(errno));
     sli_end(c, SL_E_IO, c->self, text);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Jobs over two hosts with a network between them, started by hand on each: all processes
 # agree on who they are, where they meet and on the key, and the losses are those of one
-# process.
+# process, also while strangers bother them.
 # labels: outside
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/hosts.sh"
@@ -26,6 +26,26 @@ on hosta "${by_hand[@]}" --node-rank 0 --report "$work/a.json" "${model[@]}" >"$
   fail "by hand, hosta: $(cat "$work/a" "$work/b")"
 wait $other || fail "by hand, hostb: $(cat "$work/b")"
 cmp <(hexes "$work/one.json") <(hexes "$work/a.json") || fail "by hand: the losses differ"
+
+# Strangers on hostb bother what hosta listens at, from the start to the end.
+for transports in memory,tcp encrypted; do
+  export SLUICE_TRANSPORTS=$transports
+  on hostb "${by_hand[@]}" --node-rank 1 --jitter 3000 --report "$work/b.json" "${model[@]}" \
+    >"$work/b" 2>&1 &
+  other=$!
+  on hosta "${by_hand[@]}" --node-rank 0 --jitter 3000 --report "$work/a.json" "${model[@]}" \
+    >"$work/a" 2>&1 &
+  job_a=$!
+  on hostb python3 "$SLUICE_SOURCE/tests/support/strangers.py" $job_a hosta >"$work/strangers" &
+  strangers=$!
+  wait $job_a || fail "$transports, bothered, hosta: $(cat "$work/a" "$work/b")"
+  wait $other || fail "$transports, bothered, hostb: $(cat "$work/b")"
+  wait $strangers
+  echo "$transports: $(cat "$work/strangers")"
+  grep -q ": [1-9][0-9]* connections to [1-9]" "$work/strangers" || fail "nobody was bothered"
+  cmp <(hexes "$work/one.json") <(hexes "$work/a.json") || fail "$transports: the losses differ"
+done
+unset SLUICE_TRANSPORTS
 
 # What the processes on hostb are told; nobody answers them, so they wait.
 on hostb "${by_hand[@]}" --node-rank 1 --rdzv-id seen "${model[@]}" --steps 100000 \

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "comm/control/control.h"
 #include "tools/actorrun/children.h"
 #include "tools/common/words.h"
@@ -138,11 +139,21 @@ static sl_status meet(const settings *s, meeting *m) {
 
 /* ---- running ----------------------------------------------------------------------------- */
 
+/* Two pipes from each process, and some. */
+static sl_status reserve_pipes(int count) {
+  size_t got;
+  char *what = sli_format("starting %d processes takes", count);
+  sl_status status = sli_descriptors_reserve(what, 2 * (size_t)count + 12, 0, &got);
+  free(what);
+  return status;
+}
+
 static sl_status run_once(const settings *s, int incarnation, children_end *end) {
   meeting m = {.port = -1};
   words w = {0};
   int count = number(s, "processes");
-  sl_status status = meet(s, &m);
+  sl_status status = reserve_pipes(count);
+  if (!status) status = meet(s, &m);
   if (!status) status = make_words(s, incarnation > 0, &w);
   if (!status)
     *end = children_run(&(children_options){.argv = w.items,

@@ -1,0 +1,72 @@
+#!/bin/bash
+# Strangers who bother every port of a job from its start to its end, and hold 1,200 connections
+# to it, change nothing: it goes on, with the same losses. On one host nobody outside can reach a
+# port at all. A limit of open files that is too low for a job is named, and so is a small /dev/shm.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
+       --data "$reference/tokens.u16")
+job=(--stages 4 --microbatches 8 --steps 60 --jitter 2000 --quiet "${patient[@]}")
+"$actorrun" "${job[@]}" --report one.json "${model[@]}"
+
+bothered() { # transports
+  (
+    ulimit -n 1024
+    SLUICE_TRANSPORTS=$1 exec "$actorrun" -n 4 "${job[@]}" --report many.json "${model[@]}"
+  ) >out 2>err &
+  local launcher=$! strangers
+  to_end+=("$launcher")
+  (ulimit -Sn 4096; exec python3 "$SLUICE_SOURCE/tests/support/strangers.py" "$launcher" 127.0.0.1) \
+    >strangers &
+  strangers=$!
+  to_end+=("$strangers")
+  wait "$launcher" || fail "$1: strangers ended the job"
+  wait "$strangers"
+  echo "$1: $(cat strangers)"
+  grep -q ": [1-9][0-9]* connections to [1-9]" strangers || fail "$1: nobody was bothered"
+  cmp <(hexes one.json) <(hexes many.json) || fail "$1: strangers change the losses"
+}
+bothered memory,tcp
+bothered tcp
+bothered encrypted
+
+# Nothing listens but on loopback.
+"$actorrun" -n 2 --stages 2 --steps 100000 --quiet "${model[@]}" >out 2>err &
+launcher=$!
+to_end+=("$launcher")
+seen=0
+for _ in $(seq 60); do
+  for pid in $(cat "/proc/$launcher/task/$launcher/children"); do
+    for inode in $(find "/proc/$pid/fd" -printf '%l\n' 2>/dev/null | sed -nE 's/socket:\[(.*)\]/\1/p'); do
+      at=$(awk -v inode="$inode" '$4 == "0A" && $10 == inode { print $2 }' \
+             "/proc/$pid/net/tcp" "/proc/$pid/net/tcp6" 2>/dev/null || :)
+      [[ -z $at ]] || seen=$((seen + 1))
+      [[ -z $at || $at == 0100007F:* ]] || fail "it listens at $at"
+    done
+  done
+  sleep 0.03
+done
+((seen)) || fail "it was not seen to listen at all"
+kill "$launcher"
+wait "$launcher" || :
+
+# Limits are named.
+small=(--stages 2 --steps 2 --quiet "${model[@]}")
+for files in 8 14 20 24 32 48; do
+  (ulimit -n $files; ends 2 "$actorrun" -n 2 "${small[@]}")
+  says "the limit is $files (ulimit -n)" err
+done
+(ulimit -n 64; ends 0 "$actorrun" -n 2 "${small[@]}")
+(ulimit -Sn 24; ends 0 "$actorrun" -n 2 "${small[@]}") # the soft limit is raised
+if unshare -m true 2>/dev/null; then
+  ends 1 unshare -m bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - \
+    "$actorrun" -n 2 "${small[@]}"
+  says "/dev/shm has 64.0 KiB left" err
+  SLUICE_TRANSPORTS=tcp ends 0 unshare -m bash -c \
+    'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - "$actorrun" -n 2 "${small[@]}"
+fi
+ends 2 env SLUICE_TRANSPORTS=udp "$actorrun" -n 2 "${small[@]}"
+says "SLUICE_TRANSPORTS=udp" err
