@@ -352,9 +352,9 @@ def listed(tree):
 def check_tree(tree):
     lines = listed(tree)
     have = {name for name in tree.files if not name.startswith("include/")}
-    names = collections.Counter()
+    names, exact = collections.Counter(), {name for name, _ in lines} & have
     for name, line in lines:
-        stems = [name] if name in have else [f for f in have if f.rsplit(".", 1)[0] == name]
+        stems = [name] if name in have else [f for f in have - exact if f.rsplit(".", 1)[0] == name]
         for stem in stems:
             names[stem] += 1
         if not stems:
