@@ -15,12 +15,12 @@ static inline sl_call sli_call_shape(const sl_program_call *c) {
                    .in_type = c->in_type, .out_type = c->out_type, .state = c->state};
 }
 
-/* Makes a call's state, or takes the one that calls of the device share (the plan's number of it,
- * or a GPU's); gives it back. Any thread. */
+/* The state that calls of a device (by the plan's number of it, or a GPU's) share as sl_op.keeps
+ * says: the first makes it. Any thread. */
 typedef sl_status sli_prepare(const sl_call *call, void **state);
-sl_status sli_state_prepare(const sl_call *call, int32_t device, sli_prepare *prepare,
-                            void **state);
-void sli_state_release(const sl_op *op, void (*release)(void *state), void *state);
+sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state);
+/* Was that its last user? Then it is the caller's to release. */
+bool sli_state_leave(const void *state);
 
 /* The variant for this firing's piece, and the tick its calls are told. */
 static inline int sli_program_variant(const sl_program *program, const sl_firing *firing,

@@ -47,7 +47,6 @@ static sl_status share(const sl_call *call, int32_t device, sli_prepare *prepare
   return SL_OK;
 }
 
-/* Was that its last user? */
 static bool leave(const void *state) {
   shared **at = &all_shared, *s;
   while ((*at)->state != state) at = &(*at)->next;
@@ -58,23 +57,18 @@ static bool leave(const void *state) {
   return true;
 }
 
-sl_status sli_state_prepare(const sl_call *call, int32_t device, sli_prepare *prepare,
-                            void **state) {
-  if (!call->op->keeps) return prepare(call, state);
+sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state) {
   pthread_mutex_lock(&sharing);
   sl_status status = share(call, device, prepare, state);
   pthread_mutex_unlock(&sharing);
   return status;
 }
 
-void sli_state_release(const sl_op *op, void (*release)(void *state), void *state) {
-  if (op->keeps) {
-    pthread_mutex_lock(&sharing);
-    bool last = leave(state);
-    pthread_mutex_unlock(&sharing);
-    if (!last) return;
-  }
-  if (release) release(state);
+bool sli_state_leave(const void *state) {
+  pthread_mutex_lock(&sharing);
+  bool last = leave(state);
+  pthread_mutex_unlock(&sharing);
+  return last;
 }
 
 /* ---- programs ---------------------------------------------------------------------- */
@@ -84,7 +78,9 @@ sl_status sl_program_prepare(sl_program *program) {
     sl_program_call *c = &program->calls[i];
     if (!c->op->prepare || c->state) continue;
     sl_call call = sli_call_shape(c);
-    sl_status status = sli_state_prepare(&call, program->device, c->op->prepare, &c->state);
+    sl_status status = c->op->keeps
+                           ? sli_state_share(&call, program->device, c->op->prepare, &c->state)
+                           : c->op->prepare(&call, &c->state);
     if (status) return status;
   }
   return SL_OK;
@@ -93,7 +89,8 @@ sl_status sl_program_prepare(sl_program *program) {
 void sl_program_release(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
-    if (c->state) sli_state_release(c->op, c->op->release, c->state);
+    bool last = c->state && (!c->op->keeps || sli_state_leave(c->state));
+    if (last && c->op->release) c->op->release(c->state);
     c->state = NULL;
   }
 }

@@ -32,7 +32,7 @@ static void keep_call(keeping *k, const sl_queue *q, const sl_program_call *c) {
   sl_call call = sli_call_shape(c);
   kept wanted = {.device = q->device, .space = q->space, .keeps = c->op->keeps};
   size_t bytes = c->op->keeps(&call, &wanted.which);
-  if (is_known(k, &wanted)) return;
+  if (!bytes || is_known(k, &wanted)) return;
   SLI_GROW(k->all, (size_t)k->count, k->capacity);
   k->all[k->count++] = wanted;
   k->plan->devices[q->device].room[q->space].kept_bytes += sli_align(bytes);

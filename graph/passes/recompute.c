@@ -13,8 +13,9 @@
  * The copies of a block's calls are part of its input gradient pass, on the same device, each
  * right before the first call that reads what it makes: so that lies in the pass's workspace, one
  * block's after the other's. What is known to others is never made again: what leaves the block
- * or the device, what devices exchange, records that a call keeps of its sequence, and gradients
- * that are made on the way forward. Of a parameter that devices share out, each block has the whole
+ * or the device, what devices exchange, and gradients that are made on the way forward. Of a call
+ * that keeps a record of its sequence, the record stays, and a row that reads it in place of
+ * updating it (sl_op.again) gives the rest. Of a parameter that devices share out, each block has the whole
  * for a moment only, once on the way there and once on the way back: a call is made again only
  * if all it reads of parameters comes on the way back too. The same calls on the same data give
  * the same bits. */
@@ -83,26 +84,57 @@ static bool has_inputs(const pass *p, const sli_node *n) {
   return true;
 }
 
+/* A record that the call has updated: it is there on the way back, and nothing stands for it. */
+static bool is_record(const sli_node *n, int o) { return n->op->updates >> o & 1; }
+
+static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op->again : n->op; }
+
 static bool can_repeat(const pass *p, const sli_node *n) {
-  if (n->cls != SL_CLASS_F || n->rule || n->op->updates || !(p->full || n->op->cheap)) return false;
+  if (n->cls != SL_CLASS_F || n->rule || !row_again(n) || !(p->full || n->op->cheap)) return false;
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && p->shared[n->out[o]->id]) return false;
+    if (n->out[o] && !is_record(n, o) && p->shared[n->out[o]->id]) return false;
   return has_inputs(p, n);
 }
 
+/* Does the node, where it is made again, read its input a? */
+static bool reads_again(const sli_node *n, int a) {
+  return !n->op->updates || !(n->op->again->unread >> a & 1);
+}
+
 static void want(pass *p, const sl_tensor *t) {
-  if (t && t->producer && p->can[t->producer->id]) p->wanted[t->producer->id] = true;
+  if (!t || !t->producer || is_record(t->producer, t->output)) return;
+  if (p->can[t->producer->id]) p->wanted[t->producer->id] = true;
 }
 
 static void choose(pass *p) {
   for (int i = 0; i < p->before; i++) p->can[i] = can_repeat(p, p->g->nodes[i]);
   for (int i = p->before - 1; i >= 0; i--) {
     const sli_node *n = p->g->nodes[i];
-    for (int a = 0; a < n->nin && (is_back(n) || p->wanted[i]); a++) want(p, n->in[a]);
+    for (int a = 0; a < n->nin; a++)
+      if (is_back(n) || (p->wanted[i] && reads_again(n, a))) want(p, n->in[a]);
   }
 }
 
 /* ---- carrying it out ----------------------------------------------------------------- */
+
+/* What the call reads when it is made again: in[nin + nout], and how many. */
+static int inputs_again(const pass *p, const sli_node *n, sl_tensor **in) {
+  int nin = n->nin;
+  for (int a = 0; a < nin; a++) in[a] = reads_again(n, a) ? on_the_way_back(p, n->in[a]) : NULL;
+  for (int o = 0; o < n->nout; o++)
+    if (is_record(n, o)) in[nin++] = n->out[o];
+  return nin;
+}
+
+/* Of those inputs, where the node has types in[] and out[]. */
+static sl_type *types_again(sl_graph *g, const sli_node *n, const sl_type *in, const sl_type *out) {
+  int nin = SLI_MAX(n->nin, n->op->max_in), count = n->nin;
+  sl_type *types = sli_arena_alloc(&g->arena, (size_t)(nin + n->nout) * sizeof *types);
+  memcpy(types, in, (size_t)nin * sizeof *types);
+  for (int o = 0; o < n->nout; o++)
+    if (is_record(n, o)) types[count++] = out[o];
+  return types;
+}
 
 static sl_type *copy_types(sl_graph *g, const sl_type *types, int count) {
   sl_type *copy = sli_arena_alloc(&g->arena, (size_t)count * sizeof *copy);
@@ -110,15 +142,13 @@ static sl_type *copy_types(sl_graph *g, const sl_type *types, int count) {
 }
 
 static void copy_shapes(sl_graph *g, const sli_node *from, sli_node *to) {
-  int nin = SLI_MAX(from->nin, from->op->max_in);
-  if (!from->shapes) {
-    memcpy(to->out_type, from->out_type, (size_t)from->nout * sizeof *to->out_type);
-    return;
-  }
+  to->in_type = types_again(g, from, from->in_type, from->out_type);
+  to->out_type = copy_types(g, from->out_type, from->nout);
+  if (!from->shapes) return;
   to->shapes = sli_arena_alloc(&g->arena, (size_t)g->nvariants * sizeof *to->shapes);
   for (int v = 0; v < g->nvariants; v++) {
     const sli_shapes *s = &from->shapes[v];
-    to->shapes[v] = (sli_shapes){s->attrs, copy_types(g, s->in, nin),
+    to->shapes[v] = (sli_shapes){s->attrs, types_again(g, from, s->in, s->out),
                                  copy_types(g, s->out, from->nout), s->remote_bytes};
   }
   to->in_type = to->shapes[0].in;
@@ -133,16 +163,17 @@ static void read_again(const pass *p, sli_node *n) {
 static void repeat(pass *p, const sli_node *n) {
   sl_graph *g = p->g;
   const char *name = sli_arena_format(&g->arena, "%s:again", n->name);
-  sli_node *copy = sli_graph_node(g, n->op, name, &n->attrs, SL_CLASS_B, n->block, n->nin, n->in,
+  sl_tensor *in[n->nin + n->nout + 1];
+  int nin = inputs_again(p, n, in);
+  sli_node *copy = sli_graph_node(g, row_again(n), name, &n->attrs, SL_CLASS_B, n->block, nin, in,
                                   n->nout);
   copy->at = n->at;
   copy->rank = n->rank;
   copy->again = true;
   copy_shapes(g, n, copy);
-  for (int a = 0; a < n->nin; a++) copy->in[a] = on_the_way_back(p, copy->in[a]);
   read_again(p, copy);
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o])
+    if (n->out[o] && !is_record(n, o))
       p->again[n->out[o]->id] =
           sli_node_output(g, copy, o, sli_arena_format(&g->arena, "%s:again", n->out[o]->name));
 }

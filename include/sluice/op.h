@@ -276,9 +276,9 @@ typedef struct sl_op {
   sl_status (*prepare)(const sl_call *call, void **state);
   void (*release)(void *state);
 
-  /* NULL, or: how many bytes a state takes that is worth planning (a table), and a number that
-   * tells it from others: calls of one device whose rows have this very function and which
-   * get the same number share one state. From types and attrs, as prepare(). */
+  /* NULL, or: how many bytes a state takes that are worth planning (a table), and a number that
+   * tells it from others: calls of one device that have the same prepare() and keeps() and get
+   * the same number share one state. From types and attrs, as prepare(). */
   size_t (*keeps)(const sl_call *call, uint64_t *which);
 
   /* The kernels. May not block, allocate or fail; results must not depend on
@@ -308,6 +308,11 @@ typedef struct sl_op {
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */
   const struct sl_op *pieced;
+  /* The row that stands for this one, which updates outputs, where a call is made again on the way
+   * back: those outputs are inputs behind the others then, as all calls have left them, and
+   * absent as outputs; inputs that it has as `unread` are absent, too. It gives the other
+   * outputs, bit for bit. NULL: a row that updates anything is not made again. */
+  const struct sl_op *again;
   /* Fills out[SL_SIGNATURES] with ways to share a call beyond those that follow from
    * `pieces` (a split along a dim that may be cut) and from having everything everywhere.
    * Returns how many. Forward rows only; the way back follows. NULL: none. */

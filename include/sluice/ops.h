@@ -142,9 +142,13 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
  * later pieces sent back to dk and dv of every position; the last piece (r+n =
  * T) begins it anew.
  * attention_piece_b(q, kv, o, lse, do) -> dq, dk, dv, dkv.
- * attention_packed_piece_b(q, kv, o, lse, do) -> dqkv, dkv. */
-extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b;
-extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b;
+ * attention_packed_piece_b(q, kv, o, lse, do) -> dqkv, dkv.
+ * Made again on the way back, when the record has all positions:
+ * attention_piece_again(q, k, v, kv) -> o, lse, absent: k and v may be absent.
+ * attention_packed_piece_again(qkv, kv) -> o, lse, absent, q. */
+extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attention_piece_again;
+extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b,
+    sl_op_attention_packed_piece_again;
 
 /* ---- losses -------------------------------------------------------------- */
 

@@ -10,7 +10,10 @@
  * all later ones have had theirs, so its rows of dkv, with its own share added,
  * are complete and leave as dk and dv.
  *
- * Both are views for the kernel of whole sequences (vector/attention.h), whose
+ * A call that is made again on the way back finds the record as the way there has left it, with
+ * the piece's own keys and values in it, and writes none of it.
+ *
+ * All are views for the kernel of whole sequences (vector/attention.h), whose
  * query 0 then stands at position q0. */
 #include <string.h>
 
@@ -45,6 +48,24 @@ static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   out[2] = record_type(attrs, &out[0]);
   out[3] = out[0];
   return SL_OK;
+}
+
+/* The record is input i. */
+static sl_status want_record(const sl_type *in, int i, const sl_type *out) {
+  return sli_want("kv", &in[i], &out[2]);
+}
+
+static sl_status again_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(piece_infer(attrs, 3, in, out));
+  return want_record(in, 3, out);
+}
+
+static sl_status packed_again_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out) {
+  (void)nin;
+  SLI_TRY(packed_infer(attrs, 1, in, out));
+  return want_record(in, 1, out);
 }
 
 /* in: q, kv, o, lse, do. *own: k and v of the piece. */
@@ -187,11 +208,12 @@ static block out_of_record(const sli_attention *a, const float *record, float *x
                  .to_batch = a->queries * x_row, .width = a->kv_heads * a->dim};
 }
 
-static void forward(const sl_call *call, sli_attention *a, const float *q, int64_t q_row) {
+static void forward(const sl_call *call, sli_attention *a, const float *q, int64_t q_row,
+                    const float *record) {
   a->q = q;
   a->q_row = q_row;
   a->q_batch = a->queries * q_row;
-  a->k = call->out[2];
+  a->k = record;
   a->v = a->k + a->kv_heads * a->dim;
   a->out = call->out[0];
   a->lse = call->out[1];
@@ -207,7 +229,19 @@ static void piece_cpu(const sl_call *call) {
             &(move){.rows = a.queries, .nblocks = 2,
                     .blocks = {into_record(&a, call->in[1], own, record),
                                into_record(&a, call->in[2], own, record + own)}});
-  forward(call, &a, call->in[0], a.o_row);
+  forward(call, &a, call->in[0], a.o_row, record);
+}
+
+static void again_cpu(const sl_call *call) {
+  sli_attention a = view(call, &call->out_type[0]);
+  forward(call, &a, call->in[0], a.o_row, call->in[3]);
+}
+
+/* The piece's queries out of the packed tensor, for the way back. */
+static block keep_queries(const sl_call *call, const sli_attention *a) {
+  int64_t row = call->in_type[0].dim[2];
+  return (block){.from = call->in[0], .from_row = row, .from_batch = a->queries * row,
+                 .to = call->out[3], .to_row = a->o_row, .to_batch = a->o_batch, .width = a->o_row};
 }
 
 static void packed_cpu(const sl_call *call) {
@@ -215,13 +249,19 @@ static void packed_cpu(const sl_call *call) {
   int64_t own = a.kv_heads * a.dim, row = call->in_type[0].dim[2];
   const float *q = call->in[0], *k = q + a.heads * a.dim;
   float *record = call->out[2];
-  block keep_q = {.from = q, .from_row = row, .from_batch = a.queries * row, .to = call->out[3],
-                  .to_row = a.o_row, .to_batch = a.o_batch, .width = a.o_row};
   move_rows(call, a.batch,
             &(move){.rows = a.queries, .nblocks = 3,
                     .blocks = {into_record(&a, k, row, record),
-                               into_record(&a, k + own, row, record + own), keep_q}});
-  forward(call, &a, q, row);
+                               into_record(&a, k + own, row, record + own),
+                               keep_queries(call, &a)}});
+  forward(call, &a, q, row, record);
+}
+
+static void packed_again_cpu(const sl_call *call) {
+  sli_attention a = view(call, &call->out_type[0]);
+  move_rows(call, a.batch,
+            &(move){.rows = a.queries, .nblocks = 1, .blocks = {keep_queries(call, &a)}});
+  forward(call, &a, call->in[0], call->in_type[0].dim[2], call->in[1]);
 }
 
 /* dq, dk and dv are rows dq_row floats apart, dk and dv kv_row. */
@@ -265,7 +305,7 @@ static void packed_b_cpu(const sl_call *call) {
 const sl_op sl_op_attention_piece = {
     .name = "attention_piece", .min_in = 3, .max_in = 3, .nout = 3,
     .narrow_in = 7, .narrow_out = 5,
-    .pieces = SL_PIECES_STATE, .updates = 4,
+    .pieces = SL_PIECES_STATE, .updates = 4, .again = &sl_op_attention_piece_again,
     .infer = piece_infer, .cost = piece_cost, .cpu = piece_cpu,
     .signatures = piece_signatures,
     .grad = {{.op = &sl_op_attention_piece_b, .cls = SL_CLASS_B,
@@ -283,7 +323,7 @@ const sl_op sl_op_attention_piece_b = {
 const sl_op sl_op_attention_packed_piece = {
     .name = "attention_packed_piece", .min_in = 1, .max_in = 1, .nout = 4,
     .narrow_in = 1, .narrow_out = 13,
-    .pieces = SL_PIECES_STATE, .updates = 4,
+    .pieces = SL_PIECES_STATE, .updates = 4, .again = &sl_op_attention_packed_piece_again,
     .infer = packed_infer, .cost = piece_cost, .cpu = packed_cpu,
     .signatures = packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_piece_b, .cls = SL_CLASS_B,
@@ -296,4 +336,18 @@ const sl_op sl_op_attention_packed_piece_b = {
     .narrow_in = 0x17, .narrow_out = 3,
     .pieces = SL_PIECES_STATE, .updates = 2,
     .infer = packed_b_infer, .cost = backward_cost, .cpu = packed_b_cpu,
+};
+
+const sl_op sl_op_attention_piece_again = {
+    .name = "attention_piece_again", .min_in = 4, .max_in = 4, .nout = 3,
+    .narrow_in = 15, .narrow_out = 5, .unread = 6,
+    .pieces = SL_PIECES_STATE,
+    .infer = again_infer, .cost = piece_cost, .cpu = again_cpu,
+};
+
+const sl_op sl_op_attention_packed_piece_again = {
+    .name = "attention_packed_piece_again", .min_in = 2, .max_in = 2, .nout = 4,
+    .narrow_in = 3, .narrow_out = 13,
+    .pieces = SL_PIECES_STATE,
+    .infer = packed_again_infer, .cost = piece_cost, .cpu = packed_again_cpu,
 };

@@ -134,6 +134,18 @@ static void release(void *state) {
   sli_product_destroy(state);
 }
 
+/* Layers are alike, and so are their products: calls of a device on the same types share what
+ * the library makes for them, which is the same few kilobytes however long the sequences. */
+static size_t keeps_product(const sl_call *call, uint64_t *which) {
+  const sl_attrs *a = call->attrs;
+  uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->transposed << 1 | a->bf16);
+  hash = sli_hash_word(hash, (uint64_t)a->rows);
+  for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
+  for (int o = 0; o < call->nout; o++) hash = sli_hash_type(hash, &call->out_type[o]);
+  *which = hash;
+  return 0;
+}
+
 static sli_product_shape linear_shape(int64_t rows, int64_t k, int64_t n, bool transposed) {
   return (sli_product_shape){.m = rows, .n = n, .k = k, .b_transposed = !transposed};
 }
@@ -254,7 +266,8 @@ const sl_op sl_op_linear = {
     .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,
-    .prepare = linear_prepare, .release = release, .cpu = linear_cpu,
+    .prepare = linear_prepare, .release = release, .keeps = keeps_product,
+    .cpu = linear_cpu,
     .signatures = linear_signatures,
     .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}},
@@ -269,7 +282,8 @@ const sl_op sl_op_linear_b = {
     .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS,
     .infer = linear_b_infer, .cost = linear_cost,
-    .prepare = linear_b_prepare, .release = release, .cpu = linear_b_cpu,
+    .prepare = linear_b_prepare, .release = release, .keeps = keeps_product,
+    .cpu = linear_b_cpu,
 };
 
 const sl_op sl_op_linear_w = {
@@ -278,14 +292,16 @@ const sl_op sl_op_linear_w = {
     .pieces = SL_PIECES_ROWS,
     .infer = linear_w_infer, .cost = linear_w_cost,
     .scratch = linear_w_scratch,
-    .prepare = linear_w_prepare, .release = release, .cpu = linear_w_cpu,
+    .prepare = linear_w_prepare, .release = release, .keeps = keeps_product,
+    .cpu = linear_w_cpu,
     .accumulates = 1,
 };
 
 const sl_op sl_op_pack = {
     .name = "pack", .min_in = 1, .max_in = 1, .nout = 2,
     .infer = pack_infer, .cost = pack_cost,
-    .prepare = pack_prepare, .release = pack_release, .cpu = pack_cpu,
+    .prepare = pack_prepare, .release = pack_release, .keeps = keeps_product,
+    .cpu = pack_cpu,
 };
 
 const sl_op sl_op_bias_w = {

@@ -41,7 +41,7 @@ static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_A
 struct kernel {
   uint64_t number; /* unique in the process; 0: there is none */
   dnnl_primitive_t primitive;
-  dnnl_memory_desc_t desc[OPERANDS];
+  const dnnl_memory_desc_t *desc[OPERANDS]; /* the primitive's; NULL: it has no such operand */
 };
 
 struct sli_product {
@@ -119,8 +119,10 @@ static dnnl_memory_t *memory_for(struct thread *thread, const struct kernel *ker
   if (thread->table[kernel->number % TABLE].number == kernel->number) return memory;
   forget(memory);
   for (int i = 0; i < OPERANDS; i++) {
+    memory[i] = NULL;
+    if (!kernel->desc[i]) continue;
     dnnl_status_t status =
-        dnnl_memory_create(&memory[i], &kernel->desc[i], engine, DNNL_MEMORY_NONE);
+        dnnl_memory_create(&memory[i], kernel->desc[i], engine, DNNL_MEMORY_NONE);
     SLI_CHECK(status == dnnl_success, "oneDNN gave no memory object: status %d", status);
   }
   thread->table[kernel->number % TABLE].number = kernel->number;
@@ -130,14 +132,15 @@ static dnnl_memory_t *memory_for(struct thread *thread, const struct kernel *ker
 static void kernel_run(const struct kernel *kernel, const void *a, const void *b,
                        const float *bias, void *c) {
   struct thread *thread = this_thread();
-  size_t scratch_bytes = dnnl_memory_desc_get_size(&kernel->desc[SCRATCH]);
+  const dnnl_memory_desc_t *scratch = kernel->desc[SCRATCH];
+  size_t scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
   void *data[OPERANDS] = {[A] = (void *)a, [B] = (void *)b, [C] = c, [BIAS] = (void *)bias,
                           [SCRATCH] = buffer_for(&thread->scratch, scratch_bytes)};
   dnnl_memory_t *memory = memory_for(thread, kernel);
   dnnl_exec_arg_t args[OPERANDS];
   int n = 0;
   for (int i = 0; i < OPERANDS; i++) {
-    if (!kernel->desc[i].ndims) continue;
+    if (!kernel->desc[i]) continue;
     dnnl_memory_set_data_handle(memory[i], data[i]);
     args[n++] = (dnnl_exec_arg_t){argument_of[i], memory[i]};
   }
@@ -191,17 +194,26 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, bool add) {
   return status;
 }
 
-static dnnl_status_t make_primitive(struct kernel *kernel, dnnl_primitive_attr_t attr, bool bias) {
+/* How the kernel has its operands: the primitive says so for as long as it lives. */
+static void take_descriptions(struct kernel *kernel) {
+  const_dnnl_primitive_desc_t desc;
+  dnnl_primitive_get_primitive_desc(kernel->primitive, &desc);
+  for (int i = 0; i < OPERANDS; i++) {
+    const dnnl_memory_desc_t *md =
+        dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, argument_of[i]);
+    kernel->desc[i] = md && md->ndims ? md : NULL;
+  }
+}
+
+static dnnl_status_t make_primitive(struct kernel *kernel, dnnl_memory_desc_t *operands,
+                                    dnnl_primitive_attr_t attr, bool bias) {
   dnnl_matmul_desc_t matmul;
   dnnl_primitive_desc_t desc = NULL;
-  dnnl_status_t status = dnnl_matmul_desc_init(&matmul, &kernel->desc[A], &kernel->desc[B],
-                                               bias ? &kernel->desc[BIAS] : NULL, &kernel->desc[C]);
+  dnnl_status_t status = dnnl_matmul_desc_init(&matmul, &operands[A], &operands[B],
+                                               bias ? &operands[BIAS] : NULL, &operands[C]);
   if (!status) status = dnnl_primitive_desc_create(&desc, &matmul, attr, engine, NULL);
   if (!status) status = dnnl_primitive_create(&kernel->primitive, desc);
-  if (!status) {
-    kernel->desc[B] = *dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
-    kernel->desc[SCRATCH] = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-  }
+  if (!status) take_descriptions(kernel);
   dnnl_primitive_desc_destroy(desc);
   return status;
 }
@@ -214,9 +226,10 @@ static uint64_t next_number(void) {
 static sl_status kernel_create(struct kernel *kernel, const sli_product_shape *shape, int64_t rows,
                                bool add, const dnnl_memory_desc_t *packed) {
   dnnl_primitive_attr_t attr = NULL;
-  dnnl_status_t status = describe_operands(kernel->desc, shape, rows, packed);
+  dnnl_memory_desc_t operands[OPERANDS];
+  dnnl_status_t status = describe_operands(operands, shape, rows, packed);
   if (!status) status = make_attributes(&attr, add);
-  if (!status) status = make_primitive(kernel, attr, shape->bias);
+  if (!status) status = make_primitive(kernel, operands, attr, shape->bias);
   dnnl_primitive_attr_destroy(attr);
   if (status)
     return sl_fail(SL_E_DEVICE, "oneDNN cannot multiply [%lld, %lld] by [%lld, %lld]: status %d",
@@ -241,7 +254,7 @@ static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t
   struct kernel kernel = {0};
   sl_status status = kernel_create(&kernel, &plain, chunk_height(shape->m), false, NULL);
   if (status) return status;
-  *order = kernel.desc[B];
+  *order = *kernel.desc[B];
   dnnl_primitive_destroy(kernel.primitive);
   return SL_OK;
 }
@@ -330,31 +343,29 @@ struct sli_pack {
 /* The library calls what it reads and writes here A and C as well. */
 _Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST, "a reorder's operands");
 
-static dnnl_status_t make_reorder(struct kernel *kernel) {
+static dnnl_status_t make_reorder(struct kernel *kernel, const dnnl_memory_desc_t *from,
+                                  const dnnl_memory_desc_t *to) {
   dnnl_primitive_attr_t attr = NULL;
   dnnl_primitive_desc_t desc = NULL;
   dnnl_status_t status = make_attributes(&attr, false);
   if (!status)
-    status = dnnl_reorder_primitive_desc_create(&desc, &kernel->desc[A], engine, &kernel->desc[C],
-                                                engine, attr);
+    status = dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr);
   if (!status) status = dnnl_primitive_create(&kernel->primitive, desc);
-  if (!status)
-    kernel->desc[SCRATCH] = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+  if (!status) take_descriptions(kernel);
   dnnl_primitive_desc_destroy(desc);
   dnnl_primitive_attr_destroy(attr);
   return status;
 }
 
 sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
-  dnnl_memory_desc_t order;
+  dnnl_memory_desc_t order, plain;
   start_library();
   SLI_TRY(choose_order(shape, &order));
   sli_pack *p = sli_calloc(1, sizeof *p);
   p->kernel.number = next_number();
-  p->kernel.desc[C] = order;
-  size_t bytes = dnnl_memory_desc_get_size(&p->kernel.desc[C]);
-  dnnl_status_t made = describe_b(&p->kernel.desc[A], dnnl_f32, shape);
-  if (!made) made = make_reorder(&p->kernel);
+  size_t bytes = dnnl_memory_desc_get_size(&order);
+  dnnl_status_t made = describe_b(&plain, dnnl_f32, shape);
+  if (!made) made = make_reorder(&p->kernel, &plain, &order);
   if (made || bytes > room) {
     sli_pack_destroy(p);
     return sl_fail(SL_E_DEVICE, "oneDNN cannot pack [%lld, %lld] into %zu bytes: it takes %zu, "

@@ -151,6 +151,22 @@ template <typename T> void packed_piece_forward(const sl_call *call, void *strea
   forward(call, a, stream);
 }
 
+template <typename T> void piece_forward_again(const sl_call *call, void *stream) {
+  attention<T> a = piece<T>(call, &call->out_type[0], call->in[3]);
+  rows_of_q(a, a.o_row);
+  a.q = (const T *)call->in[0];
+  forward(call, a, stream);
+}
+
+template <typename T> void packed_piece_forward_again(const sl_call *call, void *stream) {
+  attention<T> a = piece<T>(call, &call->out_type[0], call->in[1]);
+  int64_t row = call->in_type[0].dim[2];
+  rows_of_q(a, row);
+  a.q = (const T *)call->in[0];
+  move_rows(a, {a.q, (T *)call->out[3], row, a.q_batch, a.o_row, a.o_batch, a.o_row}, stream);
+  forward(call, a, stream);
+}
+
 /* in: q, kv, o, lse, do. dq has rows dq_row apart, dk and dv kv_row. */
 template <typename T>
 void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk, T *dv,
@@ -225,6 +241,16 @@ void sli_cuda_attention_packed_piece(const sl_call *call, void *stream) {
                 [&](auto element) { packed_piece_forward<decltype(element)>(call, stream); });
 }
 
+void sli_cuda_attention_piece_again(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype,
+                [&](auto element) { piece_forward_again<decltype(element)>(call, stream); });
+}
+
+void sli_cuda_attention_packed_piece_again(const sl_call *call, void *stream) {
+  with_elements(call->in_type[0].dtype,
+                [&](auto element) { packed_piece_forward_again<decltype(element)>(call, stream); });
+}
+
 void sli_cuda_attention_piece_b(const sl_call *call, void *stream) {
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
@@ -245,7 +271,8 @@ void sli_cuda_attention_packed_piece_b(const sl_call *call, void *stream) {
 
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state) {
   int64_t heads = call->attrs->heads, width = call->in_type[0].dim[2];
-  bool is_packed = call->nin == 1 || call->op == &sl_op_attention_packed_b;
+  bool is_packed = call->nin == 1 || call->op == &sl_op_attention_packed_b ||
+                   call->op == &sl_op_attention_packed_piece_again;
   *state = NULL;
   return prepare_attend(call->in_type[0].dtype,
                         width / (is_packed ? heads + 2 * kv_heads(call) : heads));

@@ -21,9 +21,12 @@ static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call 
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
                    c->op->name);
   *made = (sli_cuda_call){.launch = row ? row->launch : c->op->cuda,
-                          .release = row ? row->release : c->op->release};
+                          .release = row ? row->release : c->op->release,
+                          .shared = c->op->keeps && (!row || row->shares)};
   sli_prepare *prepare = row ? row->prepare : c->op->prepare;
-  return prepare ? sli_state_prepare(&call, device, prepare, &made->state) : SL_OK;
+  if (!prepare) return SL_OK;
+  return made->shared ? sli_state_share(&call, device, prepare, &made->state)
+                      : prepare(&call, &made->state);
 }
 
 static sl_status prepare_calls(sl_program *program, int device) {
@@ -75,12 +78,17 @@ static void release_steps(sl_program *program) {
   program->state = NULL;
 }
 
+static void release_state(const sli_cuda_call *made) {
+  bool last = !made->shared || !made->state || sli_state_leave(made->state);
+  if (last && made->release) made->release(made->state);
+}
+
 void sli_cuda_program_release(sl_program *program) {
   release_steps(program);
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
     sli_cuda_call *made = c->state;
-    if (made && made->state) sli_state_release(c->op, made->release, made->state);
+    if (made) release_state(made);
     free(made);
     c->state = NULL;
   }

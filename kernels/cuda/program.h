@@ -11,6 +11,7 @@ typedef struct sli_cuda_call {
   void (*launch)(const sl_call *call, void *stream);
   void (*release)(void *state);
   void *state; /* the row's own */
+  bool shared; /* with other calls */
 } sli_cuda_call;
 
 /* What is launched as one: a call, or several that are fused. */

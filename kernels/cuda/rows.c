@@ -13,7 +13,8 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 #define ROW(name, ...) {.op = &sl_op_##name, .launch = sli_cuda_##name, __VA_ARGS__}
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
-#define ROTARY .prepare = sli_cuda_rotary_prepare, .release = sli_cuda_rotary_release
+#define ROTARY                                                                             \
+  .prepare = sli_cuda_rotary_prepare, .release = sli_cuda_rotary_release, .shares = true
 #define PRODUCT(name)                                                                \
   {.op = &sl_op_##name, .launch = sli_cuda_linear, .prepare = sli_cuda_linear_prepare, \
    .release = sli_cuda_linear_release, .scratch = sli_cuda_linear_scratch}
@@ -35,6 +36,7 @@ const sli_cuda_row sli_cuda_rows[] = {
     ROW(attention_piece, ATTENTION), ROW(attention_piece_b, ATTENTION, SCRATCH(attention_b)),
     ROW(attention_packed_piece, ATTENTION),
     ROW(attention_packed_piece_b, ATTENTION, SCRATCH(attention_b)),
+    ROW(attention_piece_again, ATTENTION), ROW(attention_packed_piece_again, ATTENTION),
     ROW(cross_entropy, SCRATCH(cross_entropy)), ROW(cross_entropy_b),
     ROW(cross_entropy_part), ROW(cross_entropy_join, SCRATCH(cross_entropy)),
     ROW(mse, SCRATCH(chunks)), ROW(mse_b),

@@ -16,6 +16,7 @@ typedef struct sli_cuda_row {
    * refuses what launch() could not do. Both may be NULL. */
   sl_status (*prepare)(const sl_call *call, void **state);
   void (*release)(void *state);
+  bool shares; /* a state is only read: calls share it as sl_op.keeps says */
   /* Enqueues the op. Checks nothing, never waits. */
   void (*launch)(const sl_call *call, void *stream);
   /* What launch() enqueues depends on more than types, attrs, addresses, `accumulate` and
@@ -39,6 +40,7 @@ enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
   X(attention) X(attention_b) X(attention_packed) X(attention_packed_b)              \
   X(attention_piece) X(attention_piece_b)                                            \
   X(attention_packed_piece) X(attention_packed_piece_b)                              \
+  X(attention_piece_again) X(attention_packed_piece_again)                           \
   X(linear) /* and linear_b and linear_w */
 #define X(name) void sli_cuda_##name(const sl_call *call, void *stream);
 SLI_CUDA_LAUNCHERS(X)

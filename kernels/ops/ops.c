@@ -26,6 +26,7 @@ const sl_op *const sl_ops[] = {
     &sl_op_attention_packed_b,
     &sl_op_attention_piece, &sl_op_attention_piece_b,
     &sl_op_attention_packed_piece, &sl_op_attention_packed_piece_b,
+    &sl_op_attention_piece_again, &sl_op_attention_packed_piece_again,
     &sl_op_cross_entropy,
     &sl_op_cross_entropy_b, &sl_op_cross_entropy_part,
     &sl_op_cross_entropy_join, &sl_op_mse,

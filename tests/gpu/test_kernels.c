@@ -116,6 +116,7 @@ static const struct {
     {&sl_op_attention_packed, 1, 1}, {&sl_op_attention_packed_b, 11, 1},
     {&sl_op_attention_piece, 7, 5},  {&sl_op_attention_piece_b, 23, 15},
     {&sl_op_attention_packed_piece, 1, 13}, {&sl_op_attention_packed_piece_b, 23, 3},
+    {&sl_op_attention_piece_again, 15, 5},  {&sl_op_attention_packed_piece_again, 3, 13},
     {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
     {&sl_op_cross_entropy_part, 1, 0},
     {&sl_op_mse, 3, 0},          {&sl_op_mse_b, 3, 1},
@@ -439,6 +440,22 @@ static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16)
   return k;
 }
 
+/* The call forward, made again with the whole record. */
+static kernel again_create(const kernel *forward) {
+  int nin = forward->nin + 1;
+  sl_type types[4];
+  for (int i = 0; i < forward->nin; i++) types[i] = forward->in_type[i];
+  types[nin - 1] = forward->out_type[2];
+  const sl_op *op = forward->op->again;
+  kernel k = kernel_create(op, forward->attrs, nin, types, op->nout);
+  for (int i = 0; i < forward->nin; i++) memcpy(k.in[i], forward->in[i], sl_type_bytes(&types[i]));
+  memcpy(k.in[nin - 1], forward->out[2], sl_type_bytes(&types[nin - 1]));
+  free(k.out[2]);
+  k.out[2] = NULL;
+  k.tick = forward->tick;
+  return k;
+}
+
 /* Forward piece by piece with one record of keys and values, backward in reverse with one
  * record of their gradients; the device begins every piece where the CPU does. */
 static void check_cut(const cut *c, bool bf16) {
@@ -453,6 +470,9 @@ static void check_cut(const cut *c, bool bf16) {
   }
   for (int p = c->npieces - 1; p >= 0; p--) {
     carry(&forward[p], 2, &forward[c->npieces - 1], 2); /* the whole record */
+    kernel again = again_create(&forward[p]);
+    check_call(&again, 2e-5, bf16);
+    kernel_destroy(&again);
     kernel k = backward_create(rule->op, &forward[p], bf16);
     if (last.op) carry(&k, record, &last, record);
     check_call(&k, 2e-5, bf16);

@@ -135,6 +135,31 @@ static void run_forward(whole *w, const cut *c, int p) {
   slice(w->o, &w->k.out_type[0], c->row[p], k->out[0], c->rows[p], true);
 }
 
+/* What the way back makes again has the same bits, with the whole record and without the keys and
+ * values it was made of. */
+static void run_again(whole *w, int p) {
+  const kernel *forward = &w->pieces[p];
+  const sl_op *op = forward->op->again;
+  int nin = forward->nin + 1;
+  sl_type types[4];
+  for (int i = 0; i < forward->nin; i++) types[i] = forward->in_type[i];
+  types[nin - 1] = forward->out_type[2];
+  kernel k = kernel_create(op, w->k.attrs, nin, types, op->nout);
+  for (int i = 0; i < nin; i++) {
+    const void *from = i < forward->nin ? forward->in[i] : w->kv;
+    if (op->unread >> i & 1) free(k.in[i]), k.in[i] = NULL;
+    else memcpy(k.in[i], from, sl_type_bytes(&types[i]));
+  }
+  free(k.out[2]);
+  k.out[2] = NULL;
+  k.tick = forward->tick;
+  kernel_run(&k, NULL);
+  for (int o = 0; o < op->nout; o++)
+    CHECK(o == 2 || !memcmp(k.out[o], forward->out[o], sl_type_bytes(&k.out_type[o])),
+          "%s, piece %d: output %d has other bits", op->name, p, o);
+  kernel_destroy(&k);
+}
+
 static void run_backward(whole *w, const cut *c, int p, bool wanted) {
   const kernel *forward = &w->pieces[p];
   bool packed = w->k.nin == 1;
@@ -223,6 +248,7 @@ static void check_attention(const claim *c, const cut *pieces) {
   run_reference(&w, &r);
   for (int p = 0; p < pieces->pieces; p++) run_forward(&w, pieces, p);
   check_near(w.o, r.out[0], sl_type_elements(&w.k.out_type[0]), 3e-6, w.k.op->pieced->name);
+  for (int p = 0; p < pieces->pieces; p++) run_again(&w, p);
   /* the last piece starts the record anew, whatever is in it */
   for (int p = pieces->pieces - 1; p >= 0; p--) run_backward(&w, pieces, p, true);
   check_gradients(&w);

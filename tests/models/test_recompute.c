@@ -43,7 +43,7 @@ static void losses_have_the_same_bits(void) {
       {.data = 1, .tensor = 2},
       {.data = 2, .tensor = 2, .shard = "gradients", .grain = "pass"},
       {.data = 1, .tensor = 2, .grain = "layer", .stages = 2, .processes = 2}};
-  const grid_model models[] = {{"gpt", gpt, 4, 1}, {"llama", llama, 4, 1}, {"gpt", gpt, 2, 2}};
+  const grid_model models[] = {{"gpt", gpt, 4, 1}, {"llama", llama, 4, 1}, {"gpt", gpt, 2, 2}, {"llama", llama, 2, 2}};
   for (size_t m = 0; m < SLI_COUNT(models); m++)
     for (size_t i = 0; i < SLI_COUNT(grids); i++) same_bits(&models[m], grids[i]);
 }
@@ -80,8 +80,40 @@ static void a_block_keeps_what_is_said(void) {
   }
 }
 
+/* Of a slot of the only register with this quota's name, in a GPT cut in two pieces. */
+static size_t slot_bytes(int layers, const char *name) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", layers);
+  char *const words[] = {"--layers", text, "--width", "64", "--heads", "4", "--context", "16",
+                         "--batch", "4", NULL};
+  const grid_model m = {"gpt", words, 2, 2};
+  const grid g = {.data = 1, .tensor = 1, .recompute = "full"};
+  grid_losses losses = {.most = 1};
+  lowered_model x;
+  grid_lower(&x, &m, &g, &losses);
+  size_t bytes = 0;
+  for (int32_t i = 0; i < x.plan->nregs; i++)
+    if (!strcmp(x.plan->regs[i].quota_name, name)) bytes = x.plan->regs[i].slot_bytes;
+  lowered_model_fini(&x);
+  CHECK(bytes, "no register answers to %s", name);
+  return bytes;
+}
+
+/* Where sequences are cut, one more block keeps of a piece its input, and of a microbatch the record
+ * of its keys and values, once on the way there and once, of their gradients, back. */
+static void a_piece_of_a_block_keeps_its_input(void) {
+  const size_t array = (size_t)ROWS * WIDTH * sizeof(float);
+  static const char *const names[] = {"act.b", "kv", "dkv"};
+  const size_t want[] = {array / 2, 2 * array, 2 * array};
+  for (int i = 0; i < 3; i++) {
+    size_t more = slot_bytes(4, names[i]) - slot_bytes(3, names[i]);
+    CHECK(more == want[i], "a block has %zu bytes of %s, not %zu", more, names[i], want[i]);
+  }
+}
+
 int main(void) {
   a_block_keeps_what_is_said();
+  a_piece_of_a_block_keeps_its_input();
   losses_have_the_same_bits();
   return 0;
 }
