@@ -1,12 +1,8 @@
 /* Memory of the process: pages that the system gives when they are first touched, near
  * who touches them. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <sluice/program.h>
 
@@ -14,9 +10,9 @@
 
 enum { PAGE = 2 << 20 }; /* a large one */
 
-static sl_status refuse(size_t bytes, const char *where) {
+static sl_status refuse(size_t bytes) {
   char text[32];
-  return sl_fail(SL_E_MEMORY, "no %s of memory%s: %s", sli_format_bytes(text, (double)bytes), where,
+  return sl_fail(SL_E_MEMORY, "no %s of memory: %s", sli_format_bytes(text, (double)bytes),
                  strerror(errno));
 }
 
@@ -24,7 +20,7 @@ static sl_status host_create(int device, size_t bytes, void **memory) {
   (void)device;
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                   -1, 0);
-  if (at == MAP_FAILED) return refuse(bytes, "");
+  if (at == MAP_FAILED) return refuse(bytes);
   *memory = at;
   return SL_OK;
 }
@@ -46,28 +42,6 @@ static sl_status host_copy(void *to, const void *from, size_t bytes) {
   return SL_OK;
 }
 
-/* A file that goes with the process, whatever becomes of it. */
-static sl_status disk_create(int device, size_t bytes, void **memory) {
-  (void)device;
-  const char *folder = getenv("TMPDIR");
-  char path[4096], where[4200];
-  if (!folder || !*folder) folder = "/tmp";
-  snprintf(where, sizeof where, " in a file in %s", folder);
-  snprintf(path, sizeof path, "%s/sluice-XXXXXX", folder);
-  int fd = mkstemp(path);
-  if (fd < 0) return refuse(bytes, where);
-  unlink(path);
-  void *at = MAP_FAILED;
-  if (!ftruncate(fd, (off_t)bytes))
-    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  sl_status status = at == MAP_FAILED ? refuse(bytes, where) : SL_OK;
-  close(fd);
-  if (!status) *memory = at;
-  return status;
-}
-
 const sl_memory_ops sl_memory_host = {
     .name = "host", .create = host_create, .use = host_use, .destroy = host_destroy,
     .copy = host_copy};
-const sl_memory_ops sl_memory_disk = {
-    .name = "disk", .create = disk_create, .destroy = host_destroy, .copy = host_copy};

@@ -10,8 +10,7 @@
 /* Is a firing work of its device? Loading, reporting and links have queues of
  * their own; a device's figures are those of its passes. */
 static inline bool sli_is_work(const sl_actor *a) {
-  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W ||
-         a->cls == SL_CLASS_R;
+  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W;
 }
 
 /* The first step of which all records are there. */

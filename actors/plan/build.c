@@ -209,12 +209,9 @@ static void count_processes(sl_plan *plan) {
     plan->nprocesses = SLI_MAX(plan->nprocesses, plan->devices[d].process + 1);
 }
 
-static const sl_memory_ops *const own_memory[SL_SPACE_COUNT] = {&sl_memory_host, &sl_memory_host,
-                                                                &sl_memory_disk};
-
 const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
   const sl_memory_ops *memory = device->room[space].memory;
-  return memory ? memory : own_memory[space];
+  return memory ? memory : &sl_memory_host;
 }
 
 /* `sum` and so many slots more; SIZE_MAX: more than can be counted. */

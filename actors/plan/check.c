@@ -69,7 +69,7 @@ static sl_status check_over(const sl_plan *plan, int32_t reg) {
   const sl_register *under = &plan->regs[r->over - 1];
   if (under->shares || under->over || r->shares || r->initial || r->held || under->initial ||
       under->held || sli_quota_most(r) != 1 || sli_quota_most(under) != 1 ||
-      r->device != under->device || r->space != under->space || r->space == SL_SPACE_DISK)
+      r->device != under->device || r->space != under->space)
     return sl_fail(SL_E_INPUT, "register %s cannot lie over %s", r->name, under->name);
   return SL_OK;
 }

@@ -86,8 +86,9 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     const sl_queue *q = &plan->queues[i];
     fprintf(out, "queue %s on %s run-ahead %d order", q->name, plan->devices[q->device].name,
             q->run_ahead);
-    for (int c = 0; c < SL_CLASS_COUNT; c++)
-      fprintf(out, " %c%d", sl_class_letter((sl_class)c), q->class_order[c]);
+#define X(letter, number, name) fprintf(out, " " #letter "%d", q->class_order[number]);
+    SL_CLASS_TABLE(X)
+#undef X
     if (q->lazy_w) fprintf(out, " lazy-w watermark %d", q->watermark);
     if (q->look_ahead > 0) fprintf(out, " look-ahead %g", q->look_ahead);
     if (q->space) fprintf(out, " space %s", sl_space_name(q->space));

@@ -611,7 +611,7 @@ static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
                     .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
                     .in = ports + a.first_port, .out = ports + a.first_port + a.nin,
                     .every = a.every, .seconds = a.seconds};
-  if (!actor.name || a.every < 0 || a.every > 1 << 24 || a.cls >= SL_CLASS_COUNT || !in_table(a.queue, r->plan->nqueues) ||
+  if (!actor.name || a.every < 0 || a.every > 1 << 24 || sl_class_letter((sl_class)a.cls) == '?' || !in_table(a.queue, r->plan->nqueues) ||
       a.stage < SL_NONE || a.chunk < SL_NONE || a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
       a.first_port + (uint64_t)a.nin + (uint64_t)a.nout > r->sections[PORTS].count ||
       !(a.seconds >= 0 && a.seconds < 1e9))

@@ -92,24 +92,24 @@ void sl_shard_put(const sl_shard *shard, const void *from, void *whole);
 /* ---- classes ------------------------------------------------------------ */
 
 /* What kind of pass a piece of work belongs to. Pass order and colours follow
- * the class. X(letter, name) */
+ * the class. Traces hold the numbers, so none is used again: 3 was given up.
+ * X(letter, number, name) */
 #define SL_CLASS_TABLE(X)                                                      \
-  X(F, "forward")                                                              \
-  X(B, "input gradient")                                                       \
-  X(W, "weight gradient")                                                      \
-  X(R, "recompute")                                                            \
-  X(U, "update")                                                               \
-  X(C, "communicate")                                                          \
-  X(L, "load/store")
+  X(F, 0, "forward")                                                           \
+  X(B, 1, "input gradient")                                                    \
+  X(W, 2, "weight gradient")                                                   \
+  X(U, 4, "update")                                                            \
+  X(C, 5, "communicate")                                                       \
+  X(L, 6, "load/store")
 
 typedef enum sl_class {
-#define X(letter, name) SL_CLASS_##letter,
+#define X(letter, number, name) SL_CLASS_##letter = number,
   SL_CLASS_TABLE(X)
 #undef X
-  SL_CLASS_COUNT
+  SL_CLASS_COUNT /* of numbers */
 } sl_class;
 
-char sl_class_letter(sl_class cls); /* 'F' ... */
+char sl_class_letter(sl_class cls); /* 'F' ...; '?' for a number that is none's */
 
 /* ---- attributes and calls ------------------------------------------------ */
 

@@ -86,12 +86,11 @@ typedef enum sl_memory {
 } sl_memory;
 const char *sl_memory_name(sl_memory memory);
 
-/* Where a register's slots lie: in its device's own memory, in the host's (as the device
- * reaches it best: pinned), or on the host's disk. */
+/* Where a register's slots lie: in its device's own memory, or in the host's, as the device
+ * reaches it best: pinned. */
 #define SL_SPACE_TABLE(X)                                                      \
   X(DEVICE, "device")                                                          \
-  X(HOST, "host")                                                              \
-  X(DISK, "disk")
+  X(HOST, "host")
 
 typedef enum sl_space {
 #define X(name, text) SL_SPACE_##name,
@@ -165,7 +164,7 @@ typedef struct sl_queue {
 
 /* What a device has of one space. */
 typedef struct sl_room {
-  const sl_memory_ops *memory; /* NULL: the host's, or on disk a file's */
+  const sl_memory_ops *memory; /* NULL: the host's */
   size_t workspace_bytes; /* largest program's; at the end of the reserve */
   size_t kept_bytes;    /* what calls keep from firing to firing (sl_op.keeps), beside the
                            arena; derived by sl_plan_finish */

@@ -93,7 +93,6 @@ typedef struct sl_memory_ops {
 } sl_memory_ops;
 
 extern const sl_memory_ops sl_memory_host; /* pages of the process */
-extern const sl_memory_ops sl_memory_disk; /* pages of a file without a name in TMPDIR */
 
 /* Settings of a queue, from the plan. */
 typedef struct sl_queue_config {

@@ -59,10 +59,10 @@ char *sl_type_format(char *out, const sl_type *type) {
 }
 
 char sl_class_letter(sl_class cls) {
-  static const char letters[] = {
-#define X(letter, name) #letter[0],
+  static const char letters[SL_CLASS_COUNT] = {
+#define X(letter, number, name) [number] = #letter[0],
       SL_CLASS_TABLE(X)
 #undef X
   };
-  return (unsigned)cls < SL_CLASS_COUNT ? letters[cls] : '?';
+  return (unsigned)cls < SL_CLASS_COUNT && letters[cls] ? letters[cls] : '?';
 }

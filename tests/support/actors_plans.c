@@ -302,10 +302,19 @@ static void add_state(random_plan *r, node *n) {
   n->out[n->nout++] = (sl_port){reg, sl_plan_map_hold(r->plan)};
 }
 
+static sl_class random_class(random_plan *r) {
+  static const sl_class classes[] = {
+#define X(letter, number, name) SL_CLASS_##letter,
+      SL_CLASS_TABLE(X)
+#undef X
+  };
+  return classes[random_below(&r->random, SLI_COUNT(classes))];
+}
+
 static void add_actor(random_plan *r, node *n) {
   char name[16];
   snprintf(name, sizeof name, "a%d", n->id);
-  sl_actor a = {.name = name, .cls = (sl_class)random_below(&r->random, SL_CLASS_COUNT),
+  sl_actor a = {.name = name, .cls = random_class(r),
                 .queue = random_below(&r->random, r->plan->nqueues), .stage = SL_NONE,
                 .chunk = SL_NONE, .ticks = make_ticks(r, n),
                 .firings_per_step = per_step(r, n->level), .source = !n->nin,

@@ -39,7 +39,7 @@ def check_rows(rows):
     for (actor, step), count in by_actor.items():
         check(count == by_actor[actor, 0], "%s fires as often in step %d as in step 0" % (actor, step))
     for row in rows:
-        check(row["end_ns"] >= row["start_ns"] and row["class"] in "FBWRUCL", "a sane row: %s" % row)
+        check(row["end_ns"] >= row["start_ns"] and row["class"] in "FBWUCL", "a sane row: %s" % row)
 
 
 def check_nesting(spans, where):

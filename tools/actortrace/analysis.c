@@ -20,7 +20,7 @@
 #include <string.h>
 
 bool is_work(sl_class cls) {
-  return cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W || cls == SL_CLASS_R;
+  return cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W;
 }
 
 int32_t actor_device(const sl_plan *plan, int32_t actor) {

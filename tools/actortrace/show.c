@@ -27,9 +27,8 @@ typedef struct shower {
 static const struct paint {
   int back, text;
 } paints[SL_CLASS_COUNT] = {[SL_CLASS_F] = {25, 231}, [SL_CLASS_B] = {214, 16},
-                            [SL_CLASS_W] = {36, 16},  [SL_CLASS_R] = {117, 16},
-                            [SL_CLASS_U] = {175, 16}, [SL_CLASS_C] = {246, 16},
-                            [SL_CLASS_L] = {228, 16}};
+                            [SL_CLASS_W] = {36, 16},  [SL_CLASS_U] = {175, 16},
+                            [SL_CLASS_C] = {246, 16}, [SL_CLASS_L] = {228, 16}};
 
 static void paint_class(const shower *s, sl_class cls) {
   if (s->color) fprintf(s->out, "\033[48;5;%d;38;5;%dm", paints[cls].back, paints[cls].text);

@@ -16,7 +16,6 @@ static const struct ink {
 } inks[SL_CLASS_COUNT] = {[SL_CLASS_F] = {"#0072b2", "#fff", "forward"},
                           [SL_CLASS_B] = {"#e69f00", "#000", "input gradient"},
                           [SL_CLASS_W] = {"#009e73", "#000", "weight gradient"},
-                          [SL_CLASS_R] = {"#56b4e9", "#000", "recompute"},
                           [SL_CLASS_U] = {"#cc79a7", "#000", "update"},
                           [SL_CLASS_C] = {"#a0a0a0", "#000", "communicate"},
                           [SL_CLASS_L] = {"#f0e442", "#000", "load"}};
@@ -136,7 +135,7 @@ static void draw_legend(const figure *g, double y) {
     }
   double x = LEFT;
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
-    if (!used[c]) continue;
+    if (!used[c] || !inks[c].name) continue;
     fprintf(g->out,
             "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
             "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"

@@ -179,7 +179,7 @@ static void add_wait(cJSON *to, const job *j, const sl_look *look, const sl_acto
 static int32_t pass_queue(const job *j, int32_t device) {
   for (int32_t a = 0; a < j->plan->nactors; a++) {
     const sl_actor *actor = &j->plan->actors[a];
-    if (j->plan->queues[actor->queue].device == device && actor->cls <= SL_CLASS_R)
+    if (j->plan->queues[actor->queue].device == device && actor->cls <= SL_CLASS_W)
       return actor->queue;
   }
   return SL_NONE;

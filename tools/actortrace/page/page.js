@@ -51,13 +51,13 @@ const actors = data.actors.map(([name, cls, queue, stage]) =>
   ({name, cls, queue, stage, device: queues[queue].device}));
 const firings = readFirings(data.firings);
 const replay = readFirings(data.replay);
-const classNames = {F: 'forward', B: 'input gradient', W: 'weight gradient', R: 'recompute',
-                    U: 'update', C: 'communicate', L: 'load, store'};
-const colors = {F: '#0072b2', B: '#e69f00', W: '#009e73', R: '#56b4e9', U: '#cc79a7',
+const classNames = {F: 'forward', B: 'input gradient', W: 'weight gradient', U: 'update',
+                    C: 'communicate', L: 'load, store'};
+const colors = {F: '#0072b2', B: '#e69f00', W: '#009e73', U: '#cc79a7',
                 C: '#8a8a8a', L: '#d8cb2f'};
-const inks = {F: '#fff', B: '#000', W: '#000', R: '#000', U: '#000', C: '#000', L: '#000'};
+const inks = {F: '#fff', B: '#000', W: '#000', U: '#000', C: '#000', L: '#000'};
 const classOf = (actor) => data.classes[actors[actor].cls];
-const isWork = (actor) => 'FBWR'.includes(classOf(actor));
+const isWork = (actor) => 'FBW'.includes(classOf(actor));
 const WAIT = Object.fromEntries(data.waits.map((name, i) => [name, i]));
 const waitLetters = data.waits.map((name) => name[0]);
 
