@@ -18,7 +18,8 @@
 #include "io/atomic.h"
 #include "io/file.h"
 
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 1, SEAL_CHARS = 16 };
+static const char no_seal[SEAL_CHARS + 1] = "0000000000000000";
 
 struct sli_checkpoints {
   char *dir;
@@ -189,10 +190,53 @@ static void checksum_text(const cJSON *item, char out[32]) {
   free(text);
 }
 
+/* ---- seals ----------------------------------------------------------------------
+ *
+ * The last value in a manifest is a hash of all its bytes, as they are with zeros in that value's
+ * place. The body's own hash says that the body is what it was, whatever blanks there are; a seal,
+ * that nothing at all is different. A body says whether there is one, so it cannot get lost;
+ * those of older releases have none. */
+
+/* Of the last value of a text: the place of its first character; NULL if it is not as long as
+ * a seal. */
+static char *find_seal(char *text) {
+  char *end = strrchr(text, '"');
+  if (!end || end - text <= SEAL_CHARS || end[-SEAL_CHARS - 1] != '"') return NULL;
+  return end - SEAL_CHARS;
+}
+
+static void make_seal(const char *text, char out[SEAL_CHARS + 1]) {
+  snprintf(out, SEAL_CHARS + 1, "%016llx",
+           (unsigned long long)sli_hash(SLI_HASH_SEED, text, strlen(text)));
+}
+
+static void seal_text(char *text) {
+  char seal[SEAL_CHARS + 1], *at = find_seal(text);
+  SLI_CHECK(at && !memcmp(at, no_seal, SEAL_CHARS), "a manifest has no place for its seal");
+  make_seal(text, seal);
+  memcpy(at, seal, SEAL_CHARS);
+}
+
+static sl_status check_seal(const char *path, char *text) {
+  size_t bytes = strlen(text);
+  char is[SEAL_CHARS + 1], seal[SEAL_CHARS + 1], *at = find_seal(text);
+  if (!at || text[bytes - 1] != '\n')
+    return sl_fail(SL_E_INPUT, "%s is damaged: it does not end with its seal", path);
+  memcpy(is, at, SEAL_CHARS);
+  is[SEAL_CHARS] = 0;
+  memcpy(at, no_seal, SEAL_CHARS);
+  text[bytes - 1] = 0; /* the line's end, written behind what was sealed */
+  make_seal(text, seal);
+  return strcmp(is, seal) ? sl_fail(SL_E_INPUT, "%s is damaged: its seal is %s, not %s", path,
+                                    seal, is)
+                          : SL_OK;
+}
+
 static char *manifest_text(int64_t step, const cJSON *about, int nshards,
                            const sli_shard_file *const *shards) {
   cJSON *root = cJSON_CreateObject(), *body = cJSON_AddObjectToObject(root, "checkpoint");
   cJSON_AddNumberToObject(body, "version", FORMAT_VERSION);
+  cJSON_AddBoolToObject(body, "sealed", true);
   cJSON_AddNumberToObject(body, "step", (double)step);
   cJSON_AddItemToObject(body, "about", cJSON_Duplicate(about, true));
   cJSON *list = cJSON_AddArrayToObject(body, "shards");
@@ -200,8 +244,10 @@ static char *manifest_text(int64_t step, const cJSON *about, int nshards,
   char sum[32];
   checksum_text(body, sum);
   cJSON_AddStringToObject(root, "fnv1a64", sum);
+  cJSON_AddStringToObject(root, "seal", no_seal);
   char *text = cJSON_Print(root);
   SLI_CHECK(text, "no memory for a manifest");
+  seal_text(text);
   cJSON_Delete(root);
   return text;
 }
@@ -289,6 +335,10 @@ static sl_status check_manifest(const char *path, const cJSON *root) {
   return SL_OK;
 }
 
+static bool is_sealed(const cJSON *root) {
+  return cJSON_IsTrue(member(member(root, "checkpoint"), "sealed"));
+}
+
 static sl_status read_manifest(sli_checkpoint *c) {
   char *path = sli_format("%s/manifest.json", c->path), *text = NULL;
   sl_status status = sli_file_read(path, &text);
@@ -297,6 +347,7 @@ static sl_status read_manifest(sli_checkpoint *c) {
     status = c->manifest ? check_manifest(path, c->manifest)
                          : sl_fail(SL_E_INPUT, "%s is damaged: it is not JSON", path);
   }
+  if (!status && is_sealed(c->manifest)) status = check_seal(path, text);
   if (!status)
     c->step = (int64_t)member(member(c->manifest, "checkpoint"), "step")->valuedouble;
   free(text);

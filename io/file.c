@@ -1,9 +1,13 @@
 #include "io/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -26,4 +30,33 @@ sl_status sli_file_read(const char *path, char **out) {
   }
   free(text);
   return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
+}
+
+uint64_t sli_hash_samples(const void *bytes, size_t size) {
+  enum { WHOLE = 16 << 20, SAMPLES = 256, SAMPLE = 16384 };
+  if (size <= WHOLE) return sli_hash(SLI_HASH_SEED, bytes, size);
+  uint64_t hash = SLI_HASH_SEED;
+  for (size_t i = 0; i < SAMPLES; i++) {
+    size_t at = (size - SAMPLE) * i / (SAMPLES - 1);
+    hash = sli_hash(hash, (const char *)bytes + at, SAMPLE);
+  }
+  return hash;
+}
+
+sl_status sli_file_fingerprint(const char *path, uint64_t *bytes, uint64_t *hash) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat info;
+  if (fd < 0 || fstat(fd, &info)) {
+    sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return SL_E_INPUT;
+  }
+  size_t size = S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
+  void *map = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+  close(fd);
+  if (map == MAP_FAILED) return sl_fail(SL_E_INPUT, "cannot map %s: %s", path, strerror(errno));
+  *bytes = size;
+  *hash = sli_hash_samples(map, size);
+  if (map) munmap(map, size);
+  return SL_OK;
 }

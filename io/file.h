@@ -1,10 +1,20 @@
-/* Small files, whole. */
+/* Small files, whole; and what tells a large one from another. */
 #ifndef SLUICE_IO_FILE_H
 #define SLUICE_IO_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 #include <sluice/status.h>
 
 /* The file's bytes and a zero behind them; the caller's to free(). SL_E_INPUT names it. */
 sl_status sli_file_read(const char *path, char **out);
+
+/* A hash (FNV-1a) of bytes, or, where they are many, of parts from all over them, the first and
+ * the last included: quick at any size, and not to be fooled by what happens to files. */
+uint64_t sli_hash_samples(const void *bytes, size_t size);
+
+/* The size of a file and the hash of what it holds. SL_E_INPUT names it. */
+sl_status sli_file_fingerprint(const char *path, uint64_t *bytes, uint64_t *hash);
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "io/file.h"
 
 struct sli_tokens {
   const uint8_t *bytes; /* the mapped file */
@@ -131,4 +132,9 @@ void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t coun
   int64_t at = i % t->sequences * t->context + first;
   for (int64_t j = 0; out && j < count; j++) out[j] = token_at(t, at + j);
   for (int64_t j = 0; targets && j < count; j++) targets[j] = token_at(t, at + 1 + j);
+}
+
+void sli_tokens_fingerprint(const sli_tokens *t, uint64_t *bytes, uint64_t *hash) {
+  *bytes = t->size;
+  *hash = sli_hash_samples(t->bytes, t->size);
 }

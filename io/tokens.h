@@ -26,4 +26,7 @@ int64_t sli_tokens_sequences(const sli_tokens *tokens);
 void sli_tokens_read(const sli_tokens *tokens, int64_t i, int64_t first, int64_t count,
                      int32_t *out, int32_t *targets);
 
+/* What the file holds, as sli_file_fingerprint. */
+void sli_tokens_fingerprint(const sli_tokens *tokens, uint64_t *bytes, uint64_t *hash);
+
 #endif

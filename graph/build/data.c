@@ -16,6 +16,7 @@ typedef struct token_rows {
   sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
   int64_t rows, context, batch;
   const sli_tokens *file; /* NULL for inference, and where nothing is read */
+  const char *path;       /* of the file */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
 } token_rows;
@@ -55,6 +56,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *path, int64_t 
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_file, file);
   r->file = file;
+  r->path = sli_arena_strdup(&g->arena, path);
   return SL_OK;
 }
 
@@ -80,4 +82,27 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];
   return outs[0];
+}
+
+/* ---- what files hold ----------------------------------------------------------------- */
+
+static const token_rows *rows_of(const sli_node *node) {
+  const sl_source *source = node->op == &sl_op_source ? node->attrs.user : NULL;
+  return source && source->fill == fill_from_file ? source->ctx : NULL;
+}
+
+int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
+  int count = 0;
+  const sli_tokens *last = NULL; /* nodes of one source, on several devices, stand together */
+  for (int i = 0; i < g->nnodes; i++) {
+    const token_rows *r = rows_of(g->nodes[i]);
+    if (!r || !r->file || r->file == last) continue;
+    last = r->file;
+    if (count < most) {
+      out[count].path = r->path;
+      sli_tokens_fingerprint(r->file, &out[count].bytes, &out[count].hash);
+    }
+    count++;
+  }
+  return count;
 }

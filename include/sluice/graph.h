@@ -124,6 +124,15 @@ void sl_data_at(sl_here at, sl_graph *g, const struct sl_source *source, sl_tens
 sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
                         int64_t context, int64_t vocab, sl_tensor **targets);
 
+/* Files that sl_tokens reads, in order, and what they hold: their size, and a hash (FNV-1a) of
+ * the whole, or of parts from all over it where it is large. Fills in the first `most`; returns
+ * how many there are. Paths are the graph's. */
+typedef struct sl_graph_file {
+  const char *path;
+  uint64_t bytes, hash;
+} sl_graph_file;
+int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out);
+
 const sl_type *sl_tensor_type(const sl_tensor *t);
 const char *sl_tensor_name(const sl_tensor *t);
 int64_t sl_dim(const sl_tensor *t, int i); /* i < 0 counts from the end; 0 for NULL */

@@ -103,16 +103,16 @@ static bool opens(int64_t step) {
   return true;
 }
 
-static void a_wrong_byte_is_found(const char *name, bool everywhere) {
+static void a_wrong_byte_is_found(const char *name) {
   char *path = path_of(name), *bytes;
   size_t n = read_bytes(path, &bytes), passed = 0;
   for (size_t i = 0; i < n; i++)
-    for (int bit = 0; bit < 8; bit += 3) {
+    for (int bit = 0; bit < 8; bit++) {
       write_byte(path, i, (char)(bytes[i] ^ 1 << bit));
       passed += opens(2);
       write_byte(path, i, bytes[i]);
     }
-  CHECK(!everywhere || !passed, "%zu wrong bits in %s passed", passed, name);
+  CHECK(!passed, "%zu wrong bits in %s passed", passed, name);
   for (size_t cut = n - 2; cut < n; cut -= 7) {
     CHECK(!truncate(path, (off_t)cut), "%s", path);
     CHECK(!opens(2), "%s cut to %zu bytes passed", name, cut);
@@ -206,9 +206,9 @@ static void remove_all(void) {
 static void every_byte_counts(void) {
   sli_checkpoints *c = open_directory(1);
   write_step(c, 2);
-  a_wrong_byte_is_found("step-2/stage-000.safetensors", true);
-  a_wrong_byte_is_found("step-2/stage-001.safetensors", true);
-  a_wrong_byte_is_found("step-2/manifest.json", false); /* blanks may differ */
+  a_wrong_byte_is_found("step-2/stage-000.safetensors");
+  a_wrong_byte_is_found("step-2/stage-001.safetensors");
+  a_wrong_byte_is_found("step-2/manifest.json");
   sli_checkpoints_close(c);
 }
 

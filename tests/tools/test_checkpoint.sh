@@ -69,7 +69,7 @@ done
 rm -rf c
 run 0 --steps 9 --stages 4 --report a.json --checkpoint c --every 4 --resume
 says "no checkpoint in c yet: starting anew" out
-refused 2 "step-9 of an earlier run is there; --resume goes on from it" --checkpoint c --steps 12
+refused 2 "step-9 of an earlier run is there; resume (--resume) to go on from it" --checkpoint c --steps 12
 for stages in 1 2 4; do
   cp -r c c$stages
   run 0 --steps 20 --stages $stages --report b.json --save b.safetensors --checkpoint c$stages \
@@ -112,6 +112,24 @@ refused 2 "--quota param is 2, but" --checkpoint c --resume --quota param=2
 "$actorrun" --checkpoint c --resume --microbatches 4 llama --data "$reference/tokens.u16" \
   >out 2>err && fail "another model"
 says "the model is llama, but c/step-3 was made with gpt" err
+
+sed 's/e/a/' "$reference/text.txt" >mine.txt
+rm -rf c
+"$actorrun" --steps 3 --quiet --checkpoint c gpt --layers 1 --width 16 --heads 2 --context 16 \
+  --batch 4 --data mine.txt
+cp "$reference/text.txt" mine.txt
+refused_data() { # words
+  "$actorrun" --steps 5 --quiet --checkpoint c --resume gpt --layers 1 --width 16 --heads 2 \
+    --context 16 --batch 4 --data mine.txt >out 2>err && fail "with $1"
+  says "$2" err
+}
+refused_data "other data of the same size" \
+  "cannot resume: mine.txt holds other data than when c/step-3 was made"
+echo more >>mine.txt
+refused_data "more data" "bytes, but c/step-3 was made when it had"
+sed 's/e/a/' "$reference/text.txt" >mine.txt
+"$actorrun" --steps 5 --quiet --checkpoint c --resume gpt --layers 1 --width 16 --heads 2 \
+  --context 16 --batch 4 --data mine.txt || fail "with the same again"
 
 # ---- damage ----------------------------------------------------------------------------
 rm -rf c

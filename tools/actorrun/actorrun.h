@@ -1,4 +1,4 @@
-/* actorrun's parts: weights, progress, report, generation. */
+/* actorrun's parts: progress, report, generation. */
 #ifndef SLUICE_TOOLS_ACTORRUN_H
 #define SLUICE_TOOLS_ACTORRUN_H
 
@@ -9,21 +9,12 @@
 
 #include "base/base.h"
 #include "comm/job/job.h"
+#include "tools/actorrun/terms.h"
 #include "tools/common/machine.h"
 #include "tools/common/plan.h"
 #include "tools/common/settings.h"
 
 extern const tool actorrun_tool;
-
-/* ---- weights ---------------------------------------------------------------------- */
-
-/* Reads all parameters of the model from a file. */
-sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
-sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                       sl_job *others);
-/* Copies values by name; both models have the same parameters. */
-sl_status weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
-                       sl_runtime *to_rt);
 
 /* ---- progress --------------------------------------------------------------------- */
 
@@ -74,12 +65,12 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 
 /* ---- one run -------------------------------------------------------------------------- */
 
-typedef struct checkpoints checkpoints;
 typedef struct control control;
 
 typedef struct job {
   settings *settings;
-  checkpoints *checkpoints;  /* of --checkpoint, or NULL */
+  sl_checkpoints *checkpoints; /* of --checkpoint, or NULL */
+  terms terms;
   sl_job *processes;         /* this one among the others; NULL before it knows its place */
   control *control;          /* NULL: no real clock */
   machine machine;
@@ -92,28 +83,6 @@ typedef struct job {
   uint64_t plan_ns;          /* build, lower, prove */
   bool stopped;              /* by the user, before the last step */
 } job;
-
-/* ---- checkpoints ------------------------------------------------------------------------ */
-
-/* The directory of --checkpoint and, with --resume, what the run goes on from,
- * which must have been made with the same options as far as results depend on
- * them. *out is left alone without --checkpoint. All take NULL for that. */
-sl_status checkpoints_open(const settings *s, checkpoints **out);
-void checkpoints_close(checkpoints *c);
-/* The step the run begins with. */
-int64_t checkpoints_start(const checkpoints *c);
-/* The steps of the newest that this run goes on from or has written, 0: none. Any thread. */
-int64_t checkpoints_newest(const checkpoints *c);
-/* What the plan adds to the record beside each checkpoint. Before the run. */
-void checkpoints_describe(checkpoints *c, const job *j);
-/* Fills in all that the run goes on from. */
-sl_status checkpoints_load(const checkpoints *c, const sl_lowered *lowered, sl_runtime *rt);
-/* on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
-sl_status checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt);
-sl_status checkpoints_commit(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
-/* Writes the last one, unless that step's is there. Between runs; by all processes. */
-sl_status checkpoints_finish(checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                             sl_job *others);
 
 struct cJSON;
 /* The values in force of a table of options, by name. */

@@ -158,7 +158,7 @@ static sl_status write_with(writer *w, sl_graph *g, const job *j) {
   if (!status) status = sl_runtime_create(sl_lowered_plan(lowered), &run, &rt);
   if (!status) {
     sl_lowered_attach(lowered, rt);
-    status = weights_copy(j->lowered, j->rt, lowered, rt);
+    status = sl_weights_copy(j->lowered, j->rt, lowered, rt);
     if (!status) status = write_tokens(w, rt, sl_arg_int(s->run, "generate"));
   }
   sl_runtime_destroy(rt);

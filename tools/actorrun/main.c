@@ -6,6 +6,7 @@
  * text. */
 #include "tools/actorrun/actorrun.h"
 
+#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "graph/state/state.h"
 #include "io/atomic.h"
 #include "placement/share.h"
 #include "tools/actorrun/ctl/client.h"
@@ -72,14 +74,11 @@ size_t job_memory_bytes(const sl_plan *plan) {
 
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
-  const sl_lower_options run = {.on_step = progress_step,
-                                .ctx = &j->progress,
-                                .store_every = settings_text(s, "checkpoint")
-                                                   ? sl_arg_int(s->run, "every") : 0,
-                                .on_store = checkpoints_store,
-                                .on_stored = checkpoints_commit,
-                                .store_ctx = j->checkpoints,
-                                .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
+  sl_lower_options run = {.on_step = progress_step, .ctx = &j->progress,
+                          .store_every = settings_text(s, "checkpoint")
+                                             ? sl_arg_int(s->run, "every") : 0,
+                          .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
+  sl_checkpoints_lower(j->checkpoints, &run);
   sl_status status = plan_make(s, &run, &j->made);
   if (status == SL_E_BUDGET && strcmp(s->schedule, "auto")) fit_advise(s, &run);
   if (status) return status;
@@ -88,8 +87,7 @@ static sl_status make_plan(job *j) {
   j->progress.items = j->made.items;
   j->progress.word = j->made.word;
   j->progress.memory_bytes = job_memory_bytes(j->plan);
-  checkpoints_describe(j->checkpoints, j);
-  return SL_OK;
+  return sl_checkpoints_describe(j->checkpoints, j->made.graph, j->lowered);
 }
 
 static sl_status prove_plan(const job *j) {
@@ -141,7 +139,7 @@ static void print_summary_of_plan(const job *j) {
 
 /* --steps counts from the first run's first step. */
 static int64_t steps_left(const job *j) {
-  return SLI_MAX(sl_arg_int(j->settings->run, "steps") - checkpoints_start(j->checkpoints), 0);
+  return SLI_MAX(sl_arg_int(j->settings->run, "steps") - sl_checkpoints_start(j->checkpoints), 0);
 }
 
 /* Room for every firing of the run, within reason, when they are to be kept, or
@@ -169,7 +167,7 @@ static sl_status make_runtime(job *j) {
                                 .no_data = !data,
                                 .peers = sl_job_peers(j->processes),
                                 .process = s->process,
-                                .first_step = checkpoints_start(j->checkpoints),
+                                .first_step = sl_checkpoints_start(j->checkpoints),
                                 .trace_records = trace_room(j),
                                 .watchdog_seconds = watchdog,
                                 .jitter_seed = jitter_ns ? seed + 1 : 0,
@@ -180,9 +178,9 @@ static sl_status make_runtime(job *j) {
   if (status) return status;
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
-  if (options.first_step) return checkpoints_load(j->checkpoints, j->lowered, j->rt);
+  if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
   const char *init = settings_text(s, "init");
-  if (init) status = weights_load(init, j->lowered, j->rt);
+  if (init) status = sl_weights_load(init, j->lowered, j->rt);
   else status = sl_params_init(j->lowered, j->rt, seed);
   if (!status) status = sl_params_spread(j->lowered, j->rt);
   return status;
@@ -264,12 +262,12 @@ static void print_end(const job *j) {
 /* The last checkpoint and --save: if one fails, the other is tried all the same. */
 static sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
-  sl_status status = checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
+  sl_status status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
   if (!save) return status;
-  if (!status) return weights_save(save, j->lowered, j->rt, j->processes);
+  if (!status) return sl_weights_save(save, j->lowered, j->rt, j->processes);
   if (sl_job_processes(j->processes) > 1) return status;
   char *failure = sli_strdup(sl_detail());
-  if (weights_save(save, j->lowered, j->rt, j->processes)) sli_log("%s", sl_detail());
+  if (sl_weights_save(save, j->lowered, j->rt, j->processes)) sli_log("%s", sl_detail());
   sl_fail(status, "%s", failure);
   free(failure);
   return status;
@@ -285,7 +283,7 @@ static uint64_t records_wanted(const job *j) {
 /* What is lost with the process is kept first; then process 0 gets to know what all did. */
 static sl_status run_prepared(job *j) {
   bool speaks_for_all = !j->settings->process;
-  sl_status status = sl_job_attach(j->processes, j->rt, checkpoints_start(j->checkpoints));
+  sl_status status = sl_job_attach(j->processes, j->rt, sl_checkpoints_start(j->checkpoints));
   if (!status) status = run_steps(j);
   if (!status) status = keep_values(j);
   if (!status) status = sl_job_gather(j->processes, records_wanted(j));
@@ -296,11 +294,57 @@ static sl_status run_prepared(job *j) {
 }
 
 static sl_status run_job(job *j) {
-  sl_status status = sl_job_join(j->processes, j->plan, 0, NULL);
+  terms *t = &j->terms;
+  bool alone = sl_job_processes(j->processes) == 1;
+  sl_status status = alone ? SL_OK : terms_add_files(t, j->settings, j->made.graph);
+  if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
   if (!status) status = make_runtime(j);
   if (!status && j->settings->clock == SL_CLOCK_REAL) status = control_open(j, &j->control);
   if (!status) status = run_prepared(j);
   return sl_job_end(j->processes, status);
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------- */
+
+static void print_start(const job *j) {
+  if (sl_arg_flag(j->settings->run, "quiet") || j->settings->process) return;
+  const cJSON *about = sli_checkpoints_origin(j->checkpoints);
+  if (!about) {
+    printf("no checkpoint in %s yet: starting anew\n", sl_arg_text(j->settings->run, "checkpoint"));
+    return;
+  }
+  const cJSON *stages = cJSON_GetObjectItem(about, "stages");
+  const cJSON *ranks = cJSON_GetObjectItem(about, "devices_per_stage");
+  printf("going on from %s", sl_checkpoints_from(j->checkpoints));
+  if (cJSON_IsNumber(stages)) printf(", written by %d stages", stages->valueint);
+  if (cJSON_IsNumber(ranks)) printf(" of %d devices", ranks->valueint);
+  putchar('\n');
+}
+
+/* For people: all options in force. */
+static void describe_options(const job *j) {
+  const settings *s = j->settings;
+  cJSON *about = sli_checkpoints_about(j->checkpoints);
+  cJSON_AddStringToObject(about, "model", s->model->name);
+  options_to_json(cJSON_AddObjectToObject(about, "options"), s->options, s->run);
+  options_to_json(cJSON_AddObjectToObject(about, "model_options"), s->model->options,
+                  s->model_args);
+}
+
+/* The directory of --checkpoint, and, with --resume, what the run goes on from. */
+static sl_status open_checkpoints(job *j) {
+  const settings *s = j->settings;
+  sl_checkpoint_options options = {.dir = sl_arg_text(s->run, "checkpoint"),
+                                   .keep = (int)sl_arg_int(s->run, "keep"),
+                                   .every = sl_arg_int(s->run, "every"),
+                                   .resume = sl_arg_flag(s->run, "resume"),
+                                   .nterms = (int)j->terms.nresults, .terms = j->terms.items};
+  if (!*options.dir) return SL_OK;
+  sl_status status = sl_checkpoints_open(&options, j->processes, &j->checkpoints);
+  if (status) return status;
+  if (options.resume) print_start(j);
+  describe_options(j);
+  return SL_OK;
 }
 
 /* A file that cannot be written is found out before the work, not after it. */
@@ -334,8 +378,9 @@ static sl_status do_job(job *j) {
     if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);
     return SL_OK;
   }
+  if (!dry) terms_init(&j->terms, s);
   if (!dry && !s->process) status = check_files(s);
-  if (!dry && !status) status = checkpoints_open(s, &j->checkpoints);
+  if (!dry && !status) status = open_checkpoints(j);
   if (!status) status = plan_job(j);
   if (status || (dry && s->process)) return status;
   if (sharing) {
@@ -412,7 +457,8 @@ int main(int argc, char **argv) {
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
-  checkpoints_close(j.checkpoints);
+  sl_checkpoints_close(j.checkpoints);
+  terms_fini(&j.terms);
   progress_fini(&j.progress);
   machine_fini(&j.machine);
   settings_fini(&s);

@@ -174,7 +174,7 @@ static void add_ops(cJSON *root, const job *j) {
 
 /* By what it is moved for, of a step: over all devices, and to each. */
 static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *counts) {
-  int64_t steps = sl_runtime_steps(j->rt) - checkpoints_start(j->checkpoints);
+  int64_t steps = sl_runtime_steps(j->rt) - sl_checkpoints_start(j->checkpoints);
   if (steps < 1) return;
   cJSON *moved = cJSON_AddObjectToObject(runtime, "moved_bytes_per_step");
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
@@ -229,7 +229,7 @@ static cJSON *make_report(const job *j, const char *failure) {
   add_pieces(root, j);
   cJSON_AddStringToObject(root, "ended", failure ? "failed" : j->stopped ? "stopped" : "done");
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
-  add_number(root, "first_step", (double)checkpoints_start(j->checkpoints));
+  add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   if (!j->progress.count) add_traced_steps(steps, j);

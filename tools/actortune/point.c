@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/state/quota.h"
+#include "graph/state/state.h"
 
 enum { STEPS = 3 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "graph/state/quota.h"
+#include "graph/state/state.h"
 
 /* ---- Ctrl-C ------------------------------------------------------------------------------ */
 

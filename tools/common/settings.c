@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "graph/state/quota.h"
+#include "graph/state/state.h"
 #include "models/models.h"
 #include "tools/common/model.h"
 

@@ -51,7 +51,7 @@ static void answer_look(job *j, const void *data, size_t bytes, FILE *out) {
   part p = {.pid = getpid(), .begun = sl_runtime_begun(j->rt), .arena_bytes = arena_bytes(j),
             .firings = sl_runtime_fired(j->rt), .resident_bytes = resident_bytes(),
             .progress = progress_now(&j->progress),
-            .checkpoint = checkpoints_newest(j->checkpoints)};
+            .checkpoint = sl_checkpoints_newest(j->checkpoints)};
   if (gethostname(p.host, sizeof p.host - 1)) strcpy(p.host, "?");
   p.traffic = sli_job_count(j->processes);
   void *look;

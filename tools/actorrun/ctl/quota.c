@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/state/quota.h"
+#include "graph/state/state.h"
 #include "tools/actorrun/ctl/server.h"
 
 enum { PATIENCE_MS = 5000 };
@@ -16,8 +16,7 @@ enum { PATIENCE_MS = 5000 };
 static bool is_ours(const job *j, const sl_register *r) {
   if (r->producer == SL_NONE || !r->quota_most) return false;
   int32_t queue = j->plan->actors[r->producer].queue;
-  return !j->processes ||
-         j->plan->devices[j->plan->queues[queue].device].process == j->settings->process;
+  return j->plan->devices[j->plan->queues[queue].device].process == j->settings->process;
 }
 
 static void show_quotas(const job *j, FILE *out) {

@@ -9,8 +9,8 @@
  *     c_fc.bias[256][flat 0:100]                      elements, in order
  *
  * A reader needs no part to be as it was written: it puts all together. */
-#ifndef SLUICE_TOOLS_ACTORRUN_PARTS_H
-#define SLUICE_TOOLS_ACTORRUN_PARTS_H
+#ifndef SLUICE_GRAPH_STATE_PARTS_H
+#define SLUICE_GRAPH_STATE_PARTS_H
 
 #include <stdbool.h>
 
@@ -20,17 +20,17 @@
 
 /* SL_OK if a stored tensor, NULL if there is none, has this type's shape; `name` is what
  * was looked for in `path`. */
-sl_status stored_check(const char *path, const char *name, const sl_type *type,
+sl_status sli_stored_check(const char *path, const char *name, const sl_type *type,
                        const sli_stored_tensor *t);
 
 /* The name of a part; the caller's to free(). */
-char *part_format(const char *name, const sl_shard *shard);
+char *sli_part_format(const char *name, const sl_shard *shard);
 /* Reads what stands behind the tensor's name; false if that is not a part of such a whole. */
-bool part_parse(const char *text, const sl_type *whole, sl_shard *out);
+bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out);
 
 /* Reads all of a tensor from a checkpoint, however it is stored there. SL_E_INPUT names
  * what is missing. */
-sl_status parts_assemble(const sli_checkpoint *checkpoint, const char *name, const sl_type *whole,
+sl_status sli_parts_assemble(const sli_checkpoint *checkpoint, const char *name, const sl_type *whole,
                          float *out);
 
 #endif

@@ -1,12 +1,13 @@
 /* Weight files: from names in a file to parameters in a runtime, and back. */
-#include "tools/actorrun/actorrun.h"
+#include <sluice/state.h>
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "kernels/ops/part.h"
-#include "tools/actorrun/parts.h"
+#include "graph/state/parts.h"
 
 /* The file's tensor for a parameter. A file of the bare network, without its
  * head, leaves out the first part of the names: "wte.weight" for
@@ -56,7 +57,7 @@ static sl_status load(const sli_safetensors *file, const sli_stored_tensor *t,
   return status ? status : sl_param_set(lowered, rt, index, values);
 }
 
-sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
+sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
   sli_safetensors *file;
   sl_status status = sli_safetensors_open(path, &file);
   if (status) return status;
@@ -66,7 +67,7 @@ sl_status weights_load(const char *path, const sl_lowered *lowered, sl_runtime *
   scratch room = {0};
   for (int i = 0; i < n && !status; i++) {
     const sli_stored_tensor *t = find(file, params[i].name);
-    status = stored_check(path, params[i].name, &params[i].type, t);
+    status = sli_stored_check(path, params[i].name, &params[i].type, t);
     if (!status && sl_param_here(lowered, rt, i)) status = load(file, t, lowered, rt, i, &room);
     if (t) used[t - sli_safetensors_at(file, 0)] = true;
   }
@@ -136,21 +137,21 @@ static sl_status write_places(saving *s, const char *path) {
 }
 
 /* Every process writes its own into one file, which appears when all have. */
-static sl_status save_together(const char *path, saving *s, sl_job *others) {
+static sl_status save_together(const char *path, saving *s, sl_job *job) {
   char *parts = sli_format("%s.parts", path);
-  bool first = sl_job_process(others) == 0;
+  bool first = sl_job_process(job) == 0;
   sl_status status = first ? sli_safetensors_begin_parts(parts, s->tensors, s->n) : SL_OK;
-  if (!status) status = sl_job_meet(others, "save", NULL, 0, NULL);
+  if (!status) status = sl_job_meet(job, "save", NULL, 0, NULL);
   if (!status) status = write_places(s, parts);
-  if (!status) status = sl_job_meet(others, "saved", NULL, 0, NULL);
+  if (!status) status = sl_job_meet(job, "saved", NULL, 0, NULL);
   if (!status && first) status = sli_safetensors_end_parts(parts, path);
   if (status && first) unlink(parts);
   free(parts);
   return status;
 }
 
-sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                       sl_job *others) {
+sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                       sl_job *job) {
   saving s = {.lowered = lowered, .rt = rt};
   s.n = sl_lowered_params(lowered, &s.params);
   s.tensors = sli_calloc((size_t)s.n, sizeof *s.tensors);
@@ -158,7 +159,7 @@ sl_status weights_save(const char *path, const sl_lowered *lowered, sl_runtime *
     s.tensors[i] = (sli_tensor_data){.name = s.params[i].name, .ndim = s.params[i].type.ndim,
                                      .dim = s.params[i].type.dim,
                                      .data = sl_param_data(lowered, rt, i)};
-  sl_status status = sl_job_processes(others) > 1 ? save_together(path, &s, others)
+  sl_status status = sl_job_processes(job) > 1 ? save_together(path, &s, job)
                             : sli_safetensors_write_each(path, s.tensors, s.n, gather, &s);
   free(s.room.values);
   free(s.tensors);
@@ -181,7 +182,7 @@ static sl_status copy(const sl_lowered *from, sl_runtime *from_rt, int i, const 
   return status;
 }
 
-sl_status weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
+sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
                        sl_runtime *to_rt) {
   const sl_param_info *a, *b;
   int na = sl_lowered_params(from, &a), nb = sl_lowered_params(to, &b);

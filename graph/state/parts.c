@@ -1,4 +1,4 @@
-#include "tools/actorrun/parts.h"
+#include "graph/state/parts.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static bool same_shape(const sli_stored_tensor *t, const sl_type *type) {
   return same;
 }
 
-sl_status stored_check(const char *path, const char *name, const sl_type *type,
+sl_status sli_stored_check(const char *path, const char *name, const sl_type *type,
                        const sli_stored_tensor *t) {
   char wanted[SL_TYPE_TEXT], found[256];
   sl_type_format(wanted, type);
@@ -48,7 +48,7 @@ static void print_part(FILE *out, const sl_type *of, const sl_part *part) {
   fputc(']', out);
 }
 
-char *part_format(const char *name, const sl_shard *shard) {
+char *sli_part_format(const char *name, const sl_shard *shard) {
   char *text = NULL;
   size_t bytes;
   FILE *out = open_memstream(&text, &bytes);
@@ -113,7 +113,7 @@ static bool take_part(const char **at, const sl_type *of, sl_part *out) {
   return take(at, "]") && !sli_part_check(of, out);
 }
 
-bool part_parse(const char *text, const sl_type *whole, sl_shard *out) {
+bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out) {
   bool good = take(&text, "[");
   for (int d = 0; d < whole->ndim && good; d++) {
     int64_t dim;
@@ -144,7 +144,7 @@ typedef struct assembly {
 static sl_status put_part(assembly *a, const sli_safetensors *file, const sli_stored_tensor *t,
                           const sl_shard *shard) {
   sl_type type = sl_shard_type(shard);
-  sl_status status = stored_check(a->path, t->name, &type, t);
+  sl_status status = sli_stored_check(a->path, t->name, &type, t);
   if (status) return status;
   float *values = sli_calloc(t->elements, sizeof *values);
   status = sli_safetensors_read(file, t, values);
@@ -163,7 +163,7 @@ static sl_status put_parts_of(assembly *a, const sli_safetensors *file, const ch
     const sli_stored_tensor *t = sli_safetensors_at(file, i);
     sl_shard shard;
     if (strncmp(t->name, prefix, strlen(prefix))) break;
-    if (part_parse(t->name + strlen(a->name), a->whole, &shard))
+    if (sli_part_parse(t->name + strlen(a->name), a->whole, &shard))
       status = put_part(a, file, t, &shard);
   }
   return status;
@@ -177,7 +177,7 @@ static sl_status check_complete(const assembly *a) {
   int64_t n = sl_type_elements(a->whole), first = 0;
   char wanted[SL_TYPE_TEXT];
   sl_type_format(wanted, a->whole);
-  if (!a->found && n) return stored_check(a->path, a->name, a->whole, NULL);
+  if (!a->found && n) return sli_stored_check(a->path, a->name, a->whole, NULL);
   while (first < n && !is_missing(a, first)) first++;
   int64_t end = first;
   while (end < n && is_missing(a, end)) end++;
@@ -189,13 +189,13 @@ static sl_status check_complete(const assembly *a) {
   return SL_OK;
 }
 
-sl_status parts_assemble(const sli_checkpoint *c, const char *name, const sl_type *whole,
+sl_status sli_parts_assemble(const sli_checkpoint *c, const char *name, const sl_type *whole,
                          float *out) {
   assembly a = {sli_checkpoint_path(c), name, whole, out, 0};
   const sli_safetensors *file;
   const sli_stored_tensor *t = sli_checkpoint_tensor(c, name, &file);
   if (t) {
-    sl_status status = stored_check(a.path, name, whole, t);
+    sl_status status = sli_stored_check(a.path, name, whole, t);
     return status ? status : sli_safetensors_read(file, t, out);
   }
   memset(out, 0xff, sl_type_bytes(whole));

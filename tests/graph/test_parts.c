@@ -1,7 +1,7 @@
 /* Tensors stored in parts: names say which part, a whole comes together from any parts that
  * cover it, and what is missing or doubled is an error that names it.
  * labels: random unthreaded */
-#include "tools/actorrun/parts.h"
+#include "graph/state/parts.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -20,11 +20,11 @@ static sl_part range(int axis, int64_t begin, int64_t end) {
 /* ---- names --------------------------------------------------------------------------- */
 
 static void check_name(const sl_shard *shard, const char *wanted) {
-  char *name = part_format("w", shard);
+  char *name = sli_part_format("w", shard);
   CHECK(!strcmp(name, wanted), "%s, not %s", wanted, name);
   sl_shard back;
-  CHECK(part_parse(name + 1, &shard->whole, &back), "%s is understood", name);
-  char *again = part_format("w", &back);
+  CHECK(sli_part_parse(name + 1, &shard->whole, &back), "%s is understood", name);
+  char *again = sli_part_format("w", &back);
   CHECK(!strcmp(name, again), "%s is %s again", name, again);
   free(again);
   free(name);
@@ -51,7 +51,7 @@ static void other_names_are_no_parts(void) {
   sl_type whole = SL_TYPE(SL_F32, 4, 6);
   sl_shard shard;
   for (size_t i = 0; i < SLI_COUNT(texts); i++)
-    CHECK(!part_parse(texts[i], &whole, &shard), "\"%s\" is no part of f32[4, 6]", texts[i]);
+    CHECK(!sli_part_parse(texts[i], &whole, &shard), "\"%s\" is no part of f32[4, 6]", texts[i]);
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static sli_checkpoint *store(const stored *s, const float *whole) {
     sl_type type = sl_shard_type(&s->shards[i]);
     float *part = sli_calloc((size_t)sl_type_elements(&type) + 1, sizeof *part);
     sl_shard_take(&s->shards[i], whole, part);
-    char *name = part_format("w", &s->shards[i]);
+    char *name = sli_part_format("w", &s->shards[i]);
     /* a neighbour whose name begins alike */
     sli_tensor_data tensors[] = {{name, type.ndim, type.dim, part}, {"w[0]", 0, NULL, whole}};
     CHECK(!sli_checkpoints_write(c, 1, 0, i, tensors, 2, &files[i]), "%s", sl_detail());
@@ -124,7 +124,7 @@ static void a_whole_comes_together_from_any_parts(void) {
     for (size_t i = 0; i < n; i++) values[i] = (float)i - 3;
     stored s = cut(&whole);
     sli_checkpoint *c = store(&s, values);
-    sl_status status = parts_assemble(c, "w", &whole, back);
+    sl_status status = sli_parts_assemble(c, "w", &whole, back);
     CHECK(!status, "round %d of seed 7: %s", round, sl_detail());
     CHECK(!memcmp(values, back, n * sizeof *back), "round %d of seed 7: the values", round);
     sli_checkpoint_close(c);
@@ -137,7 +137,7 @@ static void refused(const stored *s, const char *word) {
   float values[24] = {0}, back[24];
   sl_type whole = SL_TYPE(SL_F32, 4, 6);
   sli_checkpoint *c = store(s, values);
-  CHECK(parts_assemble(c, "w", &whole, back) == SL_E_INPUT && strstr(sl_detail(), word) &&
+  CHECK(sli_parts_assemble(c, "w", &whole, back) == SL_E_INPUT && strstr(sl_detail(), word) &&
         strstr(sl_detail(), dir), "\"%s\" is said: %s", word, sl_detail());
   sli_checkpoint_close(c);
 }

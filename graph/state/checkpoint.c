@@ -1,0 +1,157 @@
+/* Checkpoints: what a run keeps on its way, and how another goes on from it.
+ *
+ * The plan's store actors write them on threads of their own while training goes on; the last
+ * one, after the last step or the one that a stop let finish, is written between runs. Both hand
+ * the same tensors to the same writer (store.c). A run goes on only with what decides its results
+ * unchanged: the terms recorded in the checkpoint are compared first. How many stages there
+ * are, and all that moves work about, is free. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "graph/state/checkpoint.h"
+#include "graph/state/parts.h"
+#include "graph/state/state.h"
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
+  int64_t newest = sli_checkpoints_newest(c->files);
+  if (!o->resume && newest >= 0)
+    return sl_fail(SL_E_USAGE, "%s: step-%lld of an earlier run is there; resume (--resume) to go "
+                   "on from it", o->dir, (long long)newest);
+  if (!o->resume) return SL_OK;
+  sl_status status = sli_checkpoints_find(c->files, &c->from);
+  return !status && c->from ? sli_record_compare(c->from, o->nterms, o->terms) : status;
+}
+
+sl_status sl_checkpoints_open(const sl_checkpoint_options *o, const sl_job *job,
+                              sl_checkpoints **out) {
+  sl_checkpoints *c = sli_calloc(1, sizeof *c);
+  c->about = sli_record_create(o->nterms, o->terms);
+  c->every = o->every ? o->every : 100;
+  c->ranks = 1;
+  sl_status status = job && sl_job_process(job)
+                         ? sli_checkpoints_share(o->dir, &c->files)
+                         : sli_checkpoints_open(o->dir, o->keep ? o->keep : 2, &c->files);
+  if (!status) status = find_start(c, o);
+  if (status) sl_checkpoints_close(c);
+  else *out = c;
+  return status;
+}
+
+void sl_checkpoints_close(sl_checkpoints *c) {
+  if (!c) return;
+  sli_checkpoint_close(c->from);
+  sli_checkpoints_close(c->files);
+  cJSON_Delete(c->about);
+  free(c);
+}
+
+int64_t sl_checkpoints_start(const sl_checkpoints *c) {
+  return c && c->from ? sli_checkpoint_step(c->from) : 0;
+}
+
+const char *sl_checkpoints_from(const sl_checkpoints *c) {
+  return c && c->from ? sli_checkpoint_path(c->from) : NULL;
+}
+
+int64_t sl_checkpoints_newest(const sl_checkpoints *c) {
+  if (!c) return 0;
+  int64_t newest = atomic_load_explicit(&c->newest, memory_order_relaxed);
+  return SLI_MAX(newest, sl_checkpoints_start(c));
+}
+
+cJSON *sli_checkpoints_about(sl_checkpoints *c) { return c->about; }
+
+const cJSON *sli_checkpoints_origin(const sl_checkpoints *c) {
+  return c && c->from ? sli_checkpoint_about(c->from) : NULL;
+}
+
+/* ---- into the plan --------------------------------------------------------------------- */
+
+void sl_checkpoints_lower(sl_checkpoints *c, sl_lower_options *options) {
+  if (!c) return;
+  options->store_every = c->every;
+  options->on_store = sli_checkpoints_store;
+  options->on_stored = sli_checkpoints_stored;
+  options->store_ctx = c;
+}
+
+sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g,
+                                  const sl_lowered *lowered) {
+  if (!c) return SL_OK;
+  c->ranks = sl_lowered_ranks(lowered);
+  return sli_record_describe(c->about, c->from, g, lowered);
+}
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+/* The tensor that was read last, whole, for all devices that have a part of it. */
+typedef struct reading {
+  const sl_checkpoints *c;
+  sl_runtime *rt;
+  const char *name;
+  float *whole;
+} reading;
+
+static sl_status write_state(sl_runtime *rt, const sl_state_tensor *to, const void *values) {
+  return sl_runtime_write(rt, to->reg, to->slot, to->offset, sl_type_bytes(&to->type), values);
+}
+
+static sl_status assemble(reading *r, const char *name, const sl_type *whole) {
+  if (r->name && !strcmp(r->name, name)) return SL_OK;
+  free(r->whole);
+  r->whole = sli_calloc(1, sl_type_bytes(whole));
+  r->name = name;
+  return sli_parts_assemble(r->c->from, name, whole, r->whole);
+}
+
+/* Stored exactly as it is wanted, it goes straight to its place. */
+static const void *find_stored(const reading *r, const sl_state_tensor *to) {
+  char *part = to->shard ? sli_part_format(to->name, to->shard) : NULL;
+  const sli_safetensors *file;
+  const sli_stored_tensor *t = sli_checkpoint_tensor(r->c->from, part ? part : to->name, &file);
+  free(part);
+  bool fits = t && !strcmp(t->dtype, "F32") && !sli_stored_check("", to->name, &to->type, t);
+  return fits ? sli_safetensors_bytes(file, t) : NULL;
+}
+
+static sl_status load_tensor(reading *r, const sl_state_tensor *to) {
+  const void *stored = find_stored(r, to);
+  if (stored) return write_state(r->rt, to, stored);
+  sl_status status = assemble(r, to->name, to->shard ? &to->shard->whole : &to->type);
+  if (status || !to->shard) return status ? status : write_state(r->rt, to, r->whole);
+  float *part = sli_calloc(1, sl_type_bytes(&to->type));
+  sl_shard_take(to->shard, r->whole, part);
+  status = write_state(r->rt, to, part);
+  free(part);
+  return status;
+}
+
+static int by_name(const void *a, const void *b) {
+  const sl_state_tensor *const *x = a, *const *y = b;
+  return strcmp((*x)->name, (*y)->name);
+}
+
+/* In order of their names, so that what devices have of one tensor comes together. */
+sl_status sl_checkpoints_load(const sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
+  const sl_state_tensor **all = NULL, *tensors;
+  size_t count = 0, capacity = 0;
+  int ranks = sl_lowered_ranks(lowered), devices = sl_lowered_stages(lowered) * ranks;
+  for (int d = 0; d < devices; d++) {
+    int n = sl_lowered_state(lowered, rt, d / ranks, d % ranks, &tensors);
+    for (int i = 0; i < n; i++) {
+      SLI_GROW(all, count, capacity);
+      all[count++] = &tensors[i];
+    }
+  }
+  if (count) qsort(all, count, sizeof *all, by_name);
+  reading r = {.c = c, .rt = rt};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < count && !status; i++) status = load_tensor(&r, all[i]);
+  free(r.whole);
+  free(all);
+  return status;
+}

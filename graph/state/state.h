@@ -1,0 +1,18 @@
+/* What lies in a runtime between runs, and outlives it: parameters, quotas, weight files,
+ * checkpoints. sluice/state.h and sluice/lower.h are what programs see; the rest is for other
+ * folders and the tools. */
+#ifndef SLUICE_GRAPH_STATE_H
+#define SLUICE_GRAPH_STATE_H
+
+#include <sluice/state.h>
+
+#include "graph/state/quota.h"
+
+struct cJSON;
+
+/* The record that stands beside each checkpoint, for more that people may want to know. */
+struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
+/* That of the checkpoint a run goes on from; NULL: there is none. */
+const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
+
+#endif

@@ -1,0 +1,152 @@
+/* Writing checkpoints: shards, one of each device, on its store actor's thread or between runs;
+ * and the record, once all shards are there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "graph/state/checkpoint.h"
+#include "graph/state/parts.h"
+
+_Static_assert(sizeof(sli_shard_file) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
+
+/* A checkpoint to go on from holds numbers: one with others would push out those
+ * before it. */
+static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
+  const uint32_t *bits = t->data, exponent = 0x7f800000; /* all ones: infinite or NaN */
+  int64_t n = sl_type_elements(&t->type);
+  bool bad = false;
+  for (int64_t i = 0; i < n; i++) bad |= (bits[i] & exponent) == exponent;
+  if (!bad) return SL_OK;
+  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint of it",
+                 t->name, (long long)state->steps);
+}
+
+static sl_status write_shard(sl_checkpoints *c, const sl_stage_state *state, int rank,
+                             void *receipt) {
+  int n = state->ntensors;
+  sli_tensor_data *tensors = sli_calloc((size_t)n, sizeof *tensors);
+  char **names = sli_calloc((size_t)n, sizeof *names);
+  for (int i = 0; i < n; i++) {
+    const sl_state_tensor *t = &state->tensors[i];
+    names[i] = t->shard ? sli_part_format(t->name, t->shard) : NULL;
+    tensors[i] = (sli_tensor_data){.name = names[i] ? names[i] : t->name, .ndim = t->type.ndim,
+                                   .dim = t->type.dim, .data = t->data};
+  }
+  sli_shard_file shard;
+  sl_status status =
+      sli_checkpoints_write(c->files, state->steps, state->stage, rank, tensors, n, &shard);
+  if (!status) memcpy(receipt, &shard, sizeof shard);
+  for (int i = 0; i < n; i++) free(names[i]);
+  free(names);
+  free(tensors);
+  return status;
+}
+
+sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt) {
+  sl_checkpoints *c = ctx;
+  sl_status status = SL_OK;
+  for (int i = 0; i < state->ntensors && !status; i++) {
+    const sl_state_tensor *t = &state->tensors[i];
+    SLI_CHECK(t->type.dtype == SL_F32, "%s is not kept as f32", t->name);
+    status = check_finite(state, t);
+  }
+  return status ? status : write_shard(c, state, c->ranks > 1 ? state->rank : -1, receipt);
+}
+
+sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nreceipts,
+                             const void *const *receipts) {
+  sl_checkpoints *c = ctx;
+  const sli_shard_file **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
+  for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
+  sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);
+  free(shards);
+  if (!status) atomic_store_explicit(&c->newest, steps, memory_order_relaxed);
+  return status;
+}
+
+/* What a device has of its own, from memory that the host does not address too. *copies is
+ * the caller's to free(). */
+static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int n,
+                            sl_state_tensor *own, int *nown, char **copies) {
+  size_t bytes = 0, at = 0;
+  for (int i = 0; i < n; i++)
+    if (!tensors[i].replica && !tensors[i].data) bytes += sl_type_bytes(&tensors[i].type);
+  *copies = bytes ? sli_calloc(1, bytes) : NULL;
+  sl_status status = SL_OK;
+  for (int i = 0; i < n && !status; i++) {
+    if (tensors[i].replica) continue;
+    sl_state_tensor *t = &own[(*nown)++];
+    *t = tensors[i];
+    if (t->data) continue;
+    t->data = *copies + at;
+    status = sl_runtime_read(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type), *copies + at);
+    at += sl_type_bytes(&t->type);
+  }
+  return status;
+}
+
+static sl_status store_device(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                              int device, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_stage_state state = {.steps = sl_runtime_steps(rt), .stage = device / c->ranks,
+                          .rank = device % c->ranks};
+  const sl_state_tensor *tensors;
+  int count = sl_lowered_state(lowered, rt, state.stage, state.rank, &tensors);
+  sl_state_tensor *own = sli_calloc((size_t)count, sizeof *own);
+  char *copies = NULL;
+  sl_status status = read_state(rt, tensors, count, own, &state.ntensors, &copies);
+  state.tensors = own;
+  if (!status && state.ntensors) status = sli_checkpoints_store(c, &state, receipts[(*n)++]);
+  free(copies);
+  free(own);
+  return status;
+}
+
+/* Receipts of the devices that lie in this process; n of them. */
+static sl_status store_here(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                            char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_status status = SL_OK;
+  for (int d = 0; d < sl_lowered_stages(lowered) * c->ranks && !status; d++)
+    status = store_device(c, lowered, rt, d, receipts, n);
+  return status;
+}
+
+static int by_stage(const void *a, const void *b) {
+  const sli_shard_file *const *x = a, *const *y = b;
+  return (*x)->stage != (*y)->stage ? (*x)->stage - (*y)->stage : (*x)->rank - (*y)->rank;
+}
+
+/* Process 0 gets all receipts. */
+static sl_status collect(sl_job *job, int most, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+  sl_blob *blobs = NULL;
+  sl_status status = sl_job_meet(job, "stored", receipts, (size_t)*n * sizeof *receipts,
+                                 &blobs);
+  if (!blobs) return status;
+  *n = 0;
+  for (int i = 0; i < sl_job_processes(job); i++) {
+    size_t count = SLI_MIN(blobs[i].bytes / sizeof *receipts, (size_t)(most - *n));
+    memcpy(receipts[*n], blobs[i].data, count * sizeof *receipts);
+    *n += (int)count;
+    free(blobs[i].data);
+  }
+  free(blobs);
+  return status;
+}
+
+sl_status sl_checkpoints_finish(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
+                             sl_job *job) {
+  int64_t steps = sl_runtime_steps(rt);
+  if (!c || steps <= SLI_MAX(sl_checkpoints_start(c), steps - steps % c->every)) return SL_OK;
+  int most = sl_lowered_stages(lowered) * c->ranks, n = 0;
+  char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)most, sizeof *receipts);
+  sl_status status = store_here(c, lowered, rt, receipts, &n);
+  if (!status) status = collect(job, most, receipts, &n);
+  if (!status && !sl_job_process(job)) {
+    const void **list = sli_calloc((size_t)most, sizeof *list);
+    for (int i = 0; i < n; i++) list[i] = receipts[i];
+    qsort(list, (size_t)n, sizeof *list, by_stage);
+    status = sli_checkpoints_stored(c, steps, n, list);
+    free(list);
+  }
+  free(receipts);
+  return status;
+}
