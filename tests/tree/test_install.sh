@@ -66,6 +66,32 @@ cmake -S "$SLUICE_SOURCE/examples/embed" -B "$scratch/embed" -DCMAKE_PREFIX_PATH
 cmake --build "$scratch/embed" >/dev/null
 "$scratch/embed/parity" >"$scratch/parity.log" || fail "the example does not run"
 
+# ---- several processes by the library alone: no tool has a part in it -----------------------
+
+resume=$scratch/embed/resume
+# in_processes N DIR STEPS: process 0 tells the losses.
+in_processes() (
+  export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij HOME=$scratch
+  export WORLD_SIZE=$1 LOCAL_WORLD_SIZE=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT
+  MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+  others=()
+  for ((i = 1; i < $1; i++)); do
+    RANK=$i LOCAL_RANK=$i "$resume" "${@:2}" & others+=($!)
+  done
+  RANK=0 LOCAL_RANK=0 "$resume" "${@:2}"
+  for pid in "${others[@]}"; do wait "$pid"; done
+)
+"$resume" "$scratch/whole" 20 >"$scratch/whole.log" || fail "the example does not run in one process"
+[[ $(wc -l <"$scratch/whole.log") == 20 ]] || fail "a loss for every step"
+in_processes 2 "$scratch/parts" 12 >"$scratch/parts.log" || fail "it does not run in two processes"
+cp -r "$scratch/parts" "$scratch/parts1"
+in_processes 2 "$scratch/parts" 20 >"$scratch/second.log" || fail "it does not go on in two"
+"$resume" "$scratch/parts1" 20 >"$scratch/alone.log" || fail "it does not go on in one"
+cmp "$scratch/second.log" "$scratch/alone.log" || fail "one process and two go on differently"
+cat "$scratch/second.log" >>"$scratch/parts.log"
+cmp "$scratch/whole.log" "$scratch/parts.log" || fail "a resumed run has other losses"
+
 export PKG_CONFIG_PATH=$config
 [[ $(pkg-config --modversion sluice) == 0.1.* ]] || fail "pkg-config does not know the version"
 read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
