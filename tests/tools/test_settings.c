@@ -6,8 +6,7 @@
 
 #include "base/base.h"
 #include "tests/support/test.h"
-#include "tools/common/plan.h"
-#include "tools/common/settings.h"
+#include "tools/common/common.h"
 
 static sl_status read_nothing(settings *s) {
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
@@ -73,11 +72,13 @@ static void numbers_of_options_have_their_range(void) {
 static void sizes_have_their_range(void) {
   static const char *const bad[] = {"0", "-1", "1e300", "inf", "nan", "999999999999T", "G", "", "1X"};
   size_t bytes;
-  const char *end;
+  const char *at;
   for (size_t i = 0; i < SLI_COUNT(bad); i++)
-    CHECK(!settings_size(bad[i], &end, &bytes) || *end, "%s is no size", bad[i]);
-  CHECK(settings_size("1.5G", &end, &bytes) && bytes == (size_t)3 << 29 && !*end, "1.5G");
-  CHECK(settings_size("512MiB", &end, &bytes) && bytes == (size_t)512 << 20 && !*end, "512MiB");
+    CHECK(!number_read_size((at = bad[i], &at), &bytes) || *at, "%s is no size", bad[i]);
+  at = "1.5G";
+  CHECK(number_read_size(&at, &bytes) && bytes == (size_t)3 << 29 && !*at, "1.5G");
+  at = "512MiB..";
+  CHECK(number_read_size(&at, &bytes) && bytes == (size_t)512 << 20 && !strcmp(at, ".."), "512MiB");
 }
 
 static void what_cannot_be_counted_is_refused(void) {

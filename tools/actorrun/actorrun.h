@@ -10,9 +10,7 @@
 #include "base/base.h"
 #include "comm/job/job.h"
 #include "tools/actorrun/terms.h"
-#include "tools/common/machine.h"
-#include "tools/common/plan.h"
-#include "tools/common/settings.h"
+#include "tools/common/common.h"
 
 extern const tool actorrun_tool;
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tools/common/plan.h"
 
 #define SECONDS_MOST 5
 
@@ -32,7 +31,7 @@ static int place_of(const char *word, const char *const *words) {
 
 /* Does the word of an option save more than what was asked for? The strongest comes last. */
 static bool is_more(const settings *s, const char *option, const char *word) {
-  const char *const *words = settings_words(option);
+  const char *const *words = options_words(option);
   return word && place_of(word, words) > place_of(sl_arg_text(s->run, option), words);
 }
 

@@ -2,7 +2,7 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_FIT_H
 #define SLUICE_TOOLS_ACTORRUN_FIT_H
 
-#include "tools/common/settings.h"
+#include "tools/common/common.h"
 
 /* After plan_make(s, run, ...) has failed with SL_E_BUDGET: tries other options on the same model and
  * devices, for some seconds at most, and adds to sl_detail() which of them fit, and with how much

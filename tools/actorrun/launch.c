@@ -13,7 +13,6 @@
 #include "base/descriptors.h"
 #include "comm/control/control.h"
 #include "tools/actorrun/children.h"
-#include "tools/common/words.h"
 
 /* ---- what is asked for ------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #define SLUICE_TOOLS_ACTORRUN_LAUNCH_H
 
 #include "comm/start/cluster.h"
-#include "tools/common/settings.h"
+#include "tools/common/common.h"
 
 /* What options such as --processes ask for; SL_E_USAGE if they contradict each other. */
 sl_status launch_check(const settings *s);

@@ -51,8 +51,8 @@ static const sl_option options[] = {
     {0}};
 
 static sl_status read_budget(settings *s) {
-  const char *text = settings_text(s, "memory"), *end;
-  if (!text || (settings_size(text, &end, &s->devices.budget_bytes) && !*end)) return SL_OK;
+  const char *text = settings_text(s, "memory"), *at = text;
+  if (!text || (number_read_size(&at, &s->devices.budget_bytes) && !*at)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 512M or 8G", text);
 }
 
@@ -80,7 +80,7 @@ static sl_status read(settings *s) {
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->schedule = sl_arg_text(s->run, "schedule");
   s->infer = sl_arg_int(s->run, "steps") == 0;
-  sl_status status = settings_check_word("schedule", s->schedule, sl_schedule_names());
+  sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
   if (!status) status = read_budget(s);
   if (status) return status;
   s->chunks = (int)sl_arg_int(s->run, "chunks");

@@ -5,7 +5,7 @@
 
 #include <sluice/job.h>
 
-#include "tools/common/settings.h"
+#include "tools/common/common.h"
 
 typedef struct terms {
   sl_term *items;   /* names and values are the terms' */

@@ -5,10 +5,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "tools/common/machine.h"
-#include "tools/common/plan.h"
-#include "tools/common/settings.h"
-#include "tools/common/words.h"
+#include "tools/common/common.h"
 
 /* ---- settings ---------------------------------------------------------------------- */
 

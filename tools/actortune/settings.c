@@ -1,8 +1,6 @@
 /* actortune's own options, and those that it takes as lists and ranges. */
 #include "tools/actortune/actortune.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,17 +39,6 @@ static const sl_option options[] = {
 
 /* ---- lists ----------------------------------------------------------------------------- */
 
-static bool read_number(const char **at, int *out) {
-  if (!isdigit((unsigned char)**at)) return false;
-  char *end;
-  errno = 0;
-  long v = strtol(*at, &end, 10);
-  if (errno || v < 1 || v > 1 << 20) return false;
-  *at = end;
-  *out = (int)v;
-  return true;
-}
-
 static void add_number(numbers *to, int value) {
   for (int i = 0; i < to->count; i++)
     if (to->values[i] == value) return;
@@ -61,14 +48,14 @@ static void add_number(numbers *to, int value) {
 
 /* "4", "4,8,16", "4..8" and mixtures. */
 static sl_status read_numbers(const settings *s, const char *option, numbers *out) {
-  enum { MOST = 256 };
+  enum { MOST = 256, MOST_NUMBER = 1 << 20 };
   const char *text = sl_arg_text(s->run, option), *at = text;
   bool good = true;
   while (good && *at) {
     int first, last;
-    good = read_number(&at, &first);
+    good = number_read(&at, 1, MOST_NUMBER, &first);
     last = first;
-    if (good && !strncmp(at, "..", 2)) at += 2, good = read_number(&at, &last) && last >= first;
+    if (good && !strncmp(at, "..", 2)) at += 2, good = number_read(&at, first, MOST_NUMBER, &last);
     good = good && last - first < MOST && (!*at || (*at == ',' && at[1]));
     for (int v = first; good && v <= last; v++) add_number(out, v);
     if (good && *at) at++;
@@ -88,7 +75,7 @@ static sl_status add_schedule(sweep *w, const char *name, size_t length) {
   }
   char word[64];
   snprintf(word, sizeof word, "%.*s", (int)length, name);
-  return settings_check_word("schedule", word, sl_schedule_names());
+  return options_check_word("schedule", word, sl_schedule_names());
 }
 
 /* Without pieces the schedule for pieces is 1f1b under another name. */
@@ -120,11 +107,11 @@ static sl_status read_budgets(const settings *s, sweep *w) {
   const char *text = settings_text(s, "memory"), *at = text;
   w->most_bytes = s->hardware.memory_bytes;
   if (!text) return SL_OK;
-  bool good = settings_size(at, &at, &w->most_bytes);
+  bool good = number_read_size(&at, &w->most_bytes);
   if (good && !strncmp(at, "..", 2)) {
     w->least_bytes = w->most_bytes;
     at += 2;
-    good = settings_size(at, &at, &w->most_bytes) && w->most_bytes >= w->least_bytes;
+    good = number_read_size(&at, &w->most_bytes) && w->most_bytes >= w->least_bytes;
   }
   if (good && !*at) return SL_OK;
   return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 8G, nor a range such as 1G..8G",

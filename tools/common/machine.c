@@ -24,9 +24,9 @@ static sl_status place_cpus(settings *s, int count, machine *m) {
 }
 
 static void use_gpus(settings *s, int count) {
-  s->numbers = sli_calloc((size_t)count, sizeof *s->numbers);
-  for (int i = 0; i < count; i++) s->numbers[i] = i;
-  s->devices.numbers = s->numbers;
+  int *numbers = sli_arena_alloc(&s->arena, (size_t)count * sizeof *numbers);
+  for (int i = 0; i < count; i++) numbers[i] = i;
+  s->devices.numbers = numbers;
   s->devices.nnumbers = count;
 }
 
@@ -36,9 +36,9 @@ static sl_status find_gpus(settings *s) {
   sl_status status = sl_cuda_count(&count);
   if (status) return status;
   for (int i = 0; i < s->devices.nnumbers; i++)
-    if (s->numbers[i] >= count)
+    if (s->devices.numbers[i] >= count)
       return sl_fail(SL_E_USAGE, "--devices %s: there is no GPU %d: there %s %d, counted from 0",
-                     sl_arg_text(s->run, "devices"), s->numbers[i], count > 1 ? "are" : "is",
+                     sl_arg_text(s->run, "devices"), s->devices.numbers[i], count > 1 ? "are" : "is",
                      count);
   if (!s->devices.nnumbers) use_gpus(s, count);
   return SL_OK;
@@ -64,7 +64,7 @@ static sl_status place_gpus(settings *s, int count, machine *m) {
   sl_cuda_device *gpus = sli_calloc((size_t)count, sizeof *gpus);
   const char **pci = sli_calloc((size_t)count, sizeof *pci);
   for (int d = 0; d < count && !status; d++) {
-    status = sl_cuda_describe(s->numbers[(m->first + d) % s->devices.nnumbers], &gpus[d]);
+    status = sl_cuda_describe(s->devices.numbers[(m->first + d) % s->devices.nnumbers], &gpus[d]);
     pci[d] = gpus[d].pci;
   }
   if (!status) set_budget(s, gpus, count);

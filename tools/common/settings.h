@@ -9,6 +9,7 @@
 #include <sluice/lower.h>
 #include <sluice/model.h>
 
+#include "base/base.h"
 #include "tools/common/hardware.h"
 #include "tools/common/profile.h"
 
@@ -36,15 +37,12 @@ struct settings {
   bool done;              /* help or the like was printed: nothing is left to do */
   /* What is planned, from the options' texts. */
   sl_device_options devices;
-  int *numbers;           /* devices.numbers */
   int processes, process; /* that run the job, and which of them this is */
   int stages;
   int data_parallel, tensor; /* devices of each stage: a grid */
   bool free_data;         /* those of `tensor` may share the rows of the data too */
   int ngiven;
-  sl_given_sbp *given;    /* the names belong to given_names */
-  int ngiven_names;
-  char **given_names;
+  sl_given_sbp *given;
   int chunks;             /* on each device; 0: the search of --schedule auto decides */
   int microbatches, pieces;
   const char *schedule;
@@ -54,9 +52,8 @@ struct settings {
   profile *profile;       /* of --profile, or NULL */
   sl_hardware hardware;   /* of --machine, all 0 without it */
   int nquotas;
-  sl_quota *quotas;       /* the names belong to quota_texts */
-  int ntexts;
-  sl_quota **quota_texts; /* as they were read */
+  sl_quota *quotas;
+  sli_arena arena;        /* of the arrays and names above */
 };
 
 /* Reads everything; messages name the option. Ends with tool->read. */
@@ -67,12 +64,5 @@ void settings_fini(settings *s);
 const char *settings_text(const settings *s, const char *name);
 /* Of products: --dtype. */
 sl_dtype settings_dtype(const settings *s);
-/* What an option can say (NULL-terminated), each saying more than the one before where that has a
- * meaning; NULL: anything. */
-const char *const *settings_words(const char *option);
-/* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
-sl_status settings_check_word(const char *option, const char *text, const char *const *words);
-/* "512M", "8G", "1.5GiB", up to *end; false if it is none. */
-bool settings_size(const char *text, const char **end, size_t *out);
 
 #endif

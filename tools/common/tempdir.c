@@ -1,7 +1,7 @@
 /* Each folder holds a file that its process keeps locked, so a folder whose lock can be had
  * belongs to nobody. The lock is had before the folder is removed, and who makes a folder looks,
  * once it has the lock, whether the folder is still there: it may have been removed in between. */
-#include "tools/common/scratch.h"
+#include "tools/common/tempdir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -69,14 +69,14 @@ static int take_lock(const char *folder) {
   return -1;
 }
 
-static sl_status make_folder(const char *base, scratch *out) {
+static sl_status make_folder(const char *base, tempdir *out) {
   enum { TRIES = 100 };
   for (int i = 0; i < TRIES; i++) {
     char *folder = sli_format("%s/" PREFIX "XXXXXX", base);
     bool made = mkdtemp(folder) != NULL;
     int error = errno, lock = made ? take_lock(folder) : -1;
     if (lock >= 0) {
-      *out = (scratch){folder, lock};
+      *out = (tempdir){folder, lock};
       return SL_OK;
     }
     free(folder);
@@ -85,7 +85,7 @@ static sl_status make_folder(const char *base, scratch *out) {
   return sl_fail(SL_E_IO, "cannot keep a folder in %s: they vanish", base);
 }
 
-sl_status scratch_open(scratch *out) {
+sl_status tempdir_open(tempdir *out) {
   const char *named = getenv("TMPDIR");
   if (!named || !*named) named = "/tmp";
   char *base = realpath(named, NULL);
@@ -96,11 +96,11 @@ sl_status scratch_open(scratch *out) {
   return status;
 }
 
-char *scratch_path(const scratch *s, const char *name) {
+char *tempdir_path(const tempdir *s, const char *name) {
   return sli_format("%s/%s", s->folder, name);
 }
 
-void scratch_close(scratch *s) {
+void tempdir_close(tempdir *s) {
   int folder = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     remove_folder(folder, s->folder);
@@ -108,5 +108,5 @@ void scratch_close(scratch *s) {
   }
   close(s->lock);
   free(s->folder);
-  *s = (scratch){.lock = -1};
+  *s = (tempdir){.lock = -1};
 }

@@ -1,0 +1,162 @@
+/* Commands of actorrun: words, and their line for a shell. */
+#include "tools/actortune/actortune.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the line ------------------------------------------------------------------------------ */
+
+static bool is_plain(const char *word) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "%+,-./:=@_^";
+  return *word && !word[strspn(word, plain)];
+}
+
+static void print_word(const char *word, FILE *out) {
+  if (is_plain(word)) {
+    fputs(word, out);
+    return;
+  }
+  fputc('\'', out);
+  for (const char *at = word; *at; at++)
+    if (*at == '\'') fputs("'\\''", out);
+    else fputc(*at, out);
+  fputc('\'', out);
+}
+
+char *words_line(const words *w) {
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  fputs("actorrun", out);
+  for (size_t i = 0; i < w->count; i++) {
+    fputc(' ', out);
+    print_word(w->items[i], out);
+  }
+  fclose(out);
+  return text;
+}
+
+/* ---- a point's words ------------------------------------------------------------------------ */
+
+/* So many digits that the same number is read back. */
+static void add_seconds(char *text, size_t size, const char *name, double value) {
+  size_t n = strlen(text);
+  if (value <= 0) return;
+  int digits = 6;
+  char number[40];
+  do snprintf(number, sizeof number, "%.*g", digits, value);
+  while (strtod(number, NULL) != value && digits++ < 17);
+  snprintf(text + n, size - n, "%s%s=%s", n ? "," : "", name, number);
+}
+
+static void cost_words(const sl_cost *cost, words *to) {
+  char text[200] = "";
+  add_seconds(text, sizeof text, "F", cost->F);
+  add_seconds(text, sizeof text, "B", cost->B);
+  add_seconds(text, sizeof text, "W", cost->W);
+  add_seconds(text, sizeof text, "comm", cost->comm);
+  if (!*text) return;
+  words_add(to, "--cost");
+  words_add(to, "%s", text);
+}
+
+/* --memory 1G..8G is a plan's --memory 8G. */
+static void memory_words(const tuning *t, words *to) {
+  const char *text = settings_text(t->settings, "memory"), *dots = text ? strstr(text, "..") : NULL;
+  if (!text) return;
+  words_add(to, "--memory");
+  words_add(to, "%s", dots ? dots + 2 : text);
+}
+
+/* The quotas of one name: "act.b=4,3,2,1", "dy@2=3,-,2", "fwd=2" for all. */
+static void print_quotas(const point *p, const char *name, FILE *out) {
+  int first = INT_MAX, last = -1;
+  fputs(name, out);
+  for (int i = 0; i < p->nquotas; i++) {
+    const quota_value *q = &p->quotas[i];
+    if (strcmp(q->name, name)) continue;
+    if (q->stage == SL_NONE) {
+      fprintf(out, "=%d", q->slots);
+      return;
+    }
+    first = SLI_MIN(first, q->stage);
+    last = SLI_MAX(last, q->stage);
+  }
+  if (first || first == last) fprintf(out, "@%d", first);
+  for (int stage = first; stage <= last; stage++) {
+    int slots = 0;
+    for (int i = 0; i < p->nquotas && !slots; i++)
+      if (p->quotas[i].stage == stage && !strcmp(p->quotas[i].name, name))
+        slots = p->quotas[i].slots;
+    fputs(stage == first ? "=" : ",", out);
+    if (slots) fprintf(out, "%d", slots);
+    else fputc('-', out);
+  }
+}
+
+char *quota_text(const point *p, int i) {
+  for (int j = 0; j < i; j++)
+    if (!strcmp(p->quotas[j].name, p->quotas[i].name)) return NULL;
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  print_quotas(p, p->quotas[i].name, out);
+  fclose(out);
+  return text;
+}
+
+static void quota_words(const point *p, words *to) {
+  for (int i = 0; i < p->nquotas; i++) {
+    char *text = quota_text(p, i);
+    if (!text) continue;
+    words_add(to, "--quota");
+    words_add(to, "%s", text);
+    free(text);
+  }
+}
+
+/* Has the option words of its own below, or none? */
+static bool is_told_apart(const sl_option *o) {
+  static const char *const names[] = {"stages", "quota", "version", "help"};
+  for (const sl_option *own = actortune_tool.options; own->name; own++)
+    if (!strcmp(own->name, o->name)) return true;
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (!strcmp(names[i], o->name)) return true;
+  return false;
+}
+
+/* In the order of a help page: what is the same in all plans, what this one is, the
+ * model. */
+void command_words(const tuning *t, const point *p, words *to) {
+  const config *c = &t->configs[p->config];
+  const settings *s = &c->settings;
+  for (const sl_option *o = s->options; o->name; o++)
+    if (!is_told_apart(o)) words_given(o, s->run, to);
+  words_add(to, "--stages");
+  words_add(to, "%d", s->stages);
+  words_add(to, "--microbatches");
+  words_add(to, "%d", s->microbatches);
+  if (s->pieces > 1) words_add(to, "--pieces"), words_add(to, "%d", s->pieces);
+  words_add(to, "--schedule");
+  words_add(to, "%s", s->schedule);
+  if (s->chunks != sl_schedule_chunks(s->schedule))
+    words_add(to, "--chunks"), words_add(to, "%d", s->chunks);
+  quota_words(p, to);
+  const char *quota; /* the user's stay in force: the last one counts */
+  for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)
+    words_add(to, "--quota"), words_add(to, "%s", quota);
+  cost_words(&s->cost, to);
+  if (c->profile_path) words_add(to, "--profile"), words_add(to, "%s", c->profile_path);
+  memory_words(t, to);
+  words_model(t->settings, to);
+}
+
+char *command_line(const tuning *t, const point *p) {
+  words w = {0};
+  command_words(t, p, &w);
+  char *line = words_line(&w);
+  words_fini(&w);
+  return line;
+}

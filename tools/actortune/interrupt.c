@@ -1,0 +1,24 @@
+/* Ctrl-C: once to end with what there is, twice to end at once. */
+#include "tools/actortune/actortune.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+
+/* Written by the handler, read by all threads; relaxed, a flag by itself. */
+static atomic_bool stop;
+
+static void on_signal(int number) {
+  if (atomic_exchange_explicit(&stop, true, memory_order_relaxed)) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+}
+
+void interrupt_catch(void) {
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupted(void) { return atomic_load_explicit(&stop, memory_order_relaxed); }

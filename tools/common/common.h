@@ -1,0 +1,13 @@
+/* What the tools that make plans share: command lines, models, machines, durations and plans. */
+#ifndef SLUICE_TOOLS_COMMON_H
+#define SLUICE_TOOLS_COMMON_H
+
+#include "tools/common/machine.h"
+#include "tools/common/number.h"
+#include "tools/common/options.h"
+#include "tools/common/plan.h"
+#include "tools/common/tempdir.h"
+#include "tools/common/settings.h"
+#include "tools/common/words.h"
+
+#endif

@@ -1,0 +1,129 @@
+#include "tools/common/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static const sl_option plan_options[] = {
+    {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; all cores "
+     "are shared out if T is left out), cuda[:N,N,...] (GPUs by number, all if none is named; "
+     "more stages than that take turns), timed:N (modelled durations, no data) or null:N (no "
+     "work at all)", 0, 0},
+    {"nccl", SL_OPTION_TEXT, "auto", "between GPUs of several processes, `WHEN`: auto (where the "
+     "GPUs have different numbers and the library is found), on, or off (over the host)", 0, 0},
+    {"stages", SL_OPTION_INT, "0", "pipeline devices the model is cut over; 0: one per device, "
+     "or 1", 0, 1 << 16},
+    {"chunks", SL_OPTION_INT, "0", "chunks of the model each device holds; 0: as many as the "
+     "schedule is for, or 1", 0, 1 << 16},
+    {"placement", SL_OPTION_TEXT, "", "`ORDER` of the chunks: line, loop or vee; the schedule's "
+     "own if not given", 0, 0},
+    {"data-parallel", SL_OPTION_INT, "1", "devices (or groups of --tensor devices) of each stage "
+     "that share out the rows of a microbatch", 1, 1 << 16},
+    {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
+     "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
+    {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "
+     "cheapest, rows of data or tensors: instead of the two above", 1, 1 << 16},
+    {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel devices share out instead of each "
+     "having all, `WHAT`: nothing, optimizer, gradients (and optimizer), or parameters (and both)",
+     0, 0},
+    {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter, or what an op makes, lies along "
+     "both axes of a stage's devices: S0, S1, ... (split along that dim), B (broadcast), P (partial "
+     "sums), - (as is best); may be repeated", 0, 0},
+    {"grain", SL_OPTION_TEXT, "", "`SIZE` of an actor: pass (a stage's whole pass) or layer; layer "
+     "with --data-parallel, so that gradients are exchanged while others are made, else pass", 0, 0},
+    {"recompute", SL_OPTION_TEXT, "none", "activations that are computed again on the way back "
+     "instead of kept, `WHAT`: none, selective (by ops that cost next to nothing) or full (all of a "
+     "block but what it reads of others)", 0, 0},
+    {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
+    {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
+     "positions", 1, 1 << 20},
+    {"cut", SL_OPTION_TEXT, "even", "lengths of the pieces, `HOW`: even, or balanced (each takes "
+     "the same time forward)", 0, 0},
+    {"schedule", SL_OPTION_TEXT, "1f1b", "`NAME` of the quotas and class order to start from, "
+     "listed below", 0, 0},
+    {"backward", SL_OPTION_TEXT, "", "fused or split: input and weight gradients as one pass or "
+     "two; the `WAY` of the schedule if not given", 0, 0},
+    {"order", SL_OPTION_TEXT, "", "`FILE` with the passes of each device in a fixed order "
+     "(lines like 0: F0 F0 B0 B0), or derive: the order that emerges without latency", 0, 0},
+    {"look-ahead", SL_OPTION_FLOAT, "0", "seconds a modelled device idles for a better pass that "
+     "is about to become ready", 0, 1e9},
+    {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "
+     "act.w, act for both, pool, param, load), at one stage or at all; N,N,... for one stage after "
+     "another, - for one to leave as it is; may be repeated", 0, 0},
+    {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},
+    {"clock", SL_OPTION_TEXT, "real", "`KIND`: real or virtual (nothing is computed; modelled "
+     "durations, as fast as can be)", 0, 0},
+    {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
+     "F=1,B=1,W=1,comm=0; estimated from the ops if not given", 0, 0},
+    {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, or the name of "
+     "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink)", 0, 0},
+    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
+     "--report), at the same microbatch size", 0, 0},
+    {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of what matrix products multiply: fp32, or bf16 "
+     "where the CPU has AMX or AVX512-BF16, and on GPUs, where activations are bf16 as well; "
+     "weights and sums are fp32", 0, 0},
+    {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15},
+    {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
+    {"help", SL_OPTION_FLAG, "0", "show this, or after MODEL its options", 0, 0},
+    {0}};
+
+static const sl_option *find_option(const sl_option *options, const char *name) {
+  for (; options->name; options++)
+    if (!strcmp(options->name, name)) return options;
+  return NULL;
+}
+
+/* The rest of the tool's come before the last two. */
+sl_option *options_table(const sl_option *own) {
+  size_t n = 0, count = 0;
+  while (own[count].name) count++;
+  sl_option *table = sli_calloc(SLI_COUNT(plan_options) + count, sizeof *table);
+  for (const sl_option *o = plan_options; o->name; o++) {
+    if (!strcmp(o->name, "version"))
+      for (const sl_option *x = own; x->name; x++)
+        if (!find_option(plan_options, x->name)) table[n++] = *x;
+    const sl_option *other = find_option(own, o->name);
+    table[n++] = other ? *other : *o;
+  }
+  return table;
+}
+
+/* ---- words ------------------------------------------------------------------------------ */
+
+sl_status options_check_word(const char *option, const char *text, const char *const *words) {
+  char list[512] = "";
+  size_t at = 0;
+  for (; *words; words++) {
+    if (!strcmp(text, *words)) return SL_OK;
+    if (**words && at < sizeof list)
+      at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *words);
+  }
+  return sl_fail(SL_E_USAGE, "--%s %s: it is one of %s", option, text, list);
+}
+
+static const struct {
+  const char *option, *words[5];
+} checks[] = {{"placement", {"", "line", "loop", "vee"}},
+              {"backward", {"", "fused", "split"}},
+              {"cut", {"even", "balanced"}},
+              {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
+              {"grain", {"", "pass", "layer"}},
+              {"recompute", {"none", "selective", "full"}},
+              {"clock", {"real", "virtual"}},
+              {"nccl", {"auto", "on", "off"}},
+              {"dtype", {"fp32", "bf16"}}};
+
+const char *const *options_words(const char *option) {
+  for (size_t i = 0; i < SLI_COUNT(checks); i++)
+    if (!strcmp(checks[i].option, option)) return checks[i].words;
+  return NULL;
+}
+
+sl_status options_check_words(const sl_args *args) {
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(checks) && !status; i++)
+    status = options_check_word(checks[i].option, sl_arg_text(args, checks[i].option),
+                                checks[i].words);
+  return status;
+}

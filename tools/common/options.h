@@ -1,0 +1,18 @@
+/* The options that say what is planned and for which devices, and those of a tool beside them. */
+#ifndef SLUICE_TOOLS_COMMON_OPTIONS_H
+#define SLUICE_TOOLS_COMMON_OPTIONS_H
+
+#include <sluice/model.h>
+
+/* The shared options, each replaced by the tool's of that name if it has one, and the rest of the
+ * tool's; the caller's to free. */
+sl_option *options_table(const sl_option *own);
+/* What an option can say (NULL-terminated), each saying more than the one before where that has a
+ * meaning; NULL: anything. */
+const char *const *options_words(const char *option);
+/* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
+sl_status options_check_word(const char *option, const char *text, const char *const *words);
+/* The same of all the options that have words. */
+sl_status options_check_words(const sl_args *args);
+
+#endif

@@ -1,0 +1,219 @@
+#include "tools/common/texts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/state/state.h"
+#include "tools/common/number.h"
+#include "tools/common/options.h"
+
+const char *settings_text(const settings *s, const char *name) {
+  const char *text = sl_arg_text(s->run, name);
+  return *text ? text : NULL;
+}
+
+sl_dtype settings_dtype(const settings *s) {
+  return strcmp(sl_arg_text(s->run, "dtype"), "bf16") ? SL_F32 : SL_BF16;
+}
+
+/* ---- devices ------------------------------------------------------------------------------ */
+
+enum { MOST_NUMBER = 1 << 20 };
+
+/* "0,2,0,2": GPUs by number. */
+static bool read_numbers(const char **text, int *out, int *count) {
+  while (number_read(text, 0, MOST_NUMBER, &out[*count])) {
+    ++*count;
+    if (**text != ',') return true;
+    ++*text;
+  }
+  return false;
+}
+
+/* What stands behind the colon, for each kind of device. */
+static bool read_cpus(const char **text, settings *s) {
+  if (!number_read(text, 1, MOST_NUMBER, &s->devices.count)) return false;
+  return **text != 'x' || (++*text, number_read(text, 1, MOST_NUMBER, &s->devices.threads));
+}
+
+static bool read_gpus(const char **text, settings *s) {
+  int *numbers = sli_arena_alloc(&s->arena, strlen(*text) * sizeof *numbers + sizeof *numbers);
+  s->devices.numbers = numbers;
+  return read_numbers(text, numbers, &s->devices.nnumbers);
+}
+
+static bool read_models(const char **text, settings *s) {
+  return number_read(text, 1, MOST_NUMBER, &s->devices.count);
+}
+
+static sl_status read_devices(const char *spec, settings *s) {
+  static const struct {
+    const char *name;
+    bool (*read)(const char **text, settings *s);
+  } kinds[] = {{"cpu", read_cpus}, {"cuda", read_gpus}, {"timed", read_models},
+               {"null", read_models}};
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++) {
+    size_t n = strlen(kinds[i].name);
+    if (strncmp(spec, kinds[i].name, n)) continue;
+    s->devices.kind = kinds[i].name;
+    const char *at = spec + n;
+    if (!*at || (*at++ == ':' && kinds[i].read(&at, s) && !*at)) return SL_OK;
+    break;
+  }
+  return sl_fail(SL_E_USAGE, "--devices %s: not cpu[:N[xT]], cuda[:N,N,...], timed[:N] or null[:N]",
+                 spec);
+}
+
+static sl_gpu_links read_links(const char *when) {
+  if (!strcmp(when, "auto")) return SL_LINKS_AUTO;
+  return !strcmp(when, "on") ? SL_LINKS_DIRECT : SL_LINKS_HOST;
+}
+
+/* ---- durations and quotas ------------------------------------------------------------------ */
+
+static sl_status read_cost(const char *text, sl_cost *out) {
+  struct {
+    const char *name;
+    double *value;
+  } parts[] = {{"F", &out->F}, {"B", &out->B}, {"W", &out->W}, {"comm", &out->comm}};
+  for (const char *at = text; *at;) {
+    size_t i = 0, n = strcspn(at, "=");
+    while (i < SLI_COUNT(parts) && (strlen(parts[i].name) != n || strncmp(parts[i].name, at, n)))
+      i++;
+    char *end = NULL;
+    double v = at[n] ? strtod(at + n + 1, &end) : -1;
+    if (i == SLI_COUNT(parts) || !(v >= 0 && v < 1e9) || end == at + n + 1 ||
+        (*end && *end != ','))
+      return sl_fail(SL_E_USAGE, "--cost %s: not a list such as F=1,B=1,W=1,comm=0", text);
+    *parts[i].value = v;
+    at = end + (*end == ',');
+  }
+  return SL_OK;
+}
+
+/* Takes over what was read of one --quota. */
+static void keep_quotas(settings *s, const sl_quota *read, int count) {
+  for (int i = 0; i < count; i++) {
+    sl_quota *q = &s->quotas[s->nquotas++];
+    *q = read[i];
+    q->name = sli_arena_strdup(&s->arena, read[i].name);
+  }
+}
+
+static sl_status read_quotas(settings *s) {
+  size_t values = 0;
+  const char *text;
+  for (int i = 0; (text = sl_arg_given(s->run, "quota", i)); i++, values++)
+    for (; *text; text++) values += *text == ',';
+  s->quotas = sli_arena_alloc(&s->arena, (values + 1) * sizeof *s->quotas);
+  for (int i = 0; (text = sl_arg_given(s->run, "quota", i)); i++) {
+    int n;
+    sl_quota *read;
+    sl_status status = sli_quota_read(text, &n, &read);
+    if (status) return sl_fail(status, "--%s", sl_detail());
+    keep_quotas(s, read, n);
+    free(read);
+  }
+  return SL_OK;
+}
+
+/* ---- grids --------------------------------------------------------------------------------- */
+
+/* "S0", "B", "P" up to *end, or "-": *found is false. */
+static bool read_sbp(const char *text, const char **end, sl_sbp *out, bool *found) {
+  *found = *text != '-';
+  *end = text + 1;
+  *out = (sl_sbp){*text == 'P' ? SL_PARTIAL : *text == 'S' ? SL_SPLIT : SL_BROADCAST, 0};
+  if (*text != 'S') return *text && strchr("BP-", *text);
+  out->dim = text[1] - '0';
+  *end = text + 2;
+  return out->dim >= 0 && out->dim < SL_MAX_DIMS;
+}
+
+/* "wte.weight=B,S0" */
+static sl_status read_given(settings *s, const char *text) {
+  const char *equals = strrchr(text, '='), *at = equals ? equals + 1 : text;
+  bool good = equals && equals > text;
+  char *name = sli_arena_format(&s->arena, "%.*s", equals ? (int)(equals - text) : 0, text);
+  for (int axis = 0; axis < 2 && good; axis++) {
+    sl_sbp sbp;
+    bool found;
+    good = read_sbp(at, &at, &sbp, &found) && *at == (axis ? 0 : ',');
+    if (good && found) s->given[s->ngiven++] = (sl_given_sbp){name, axis, sbp};
+    at++;
+  }
+  if (good) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--sbp %s: not NAME=DATA,TENSOR with S0..S%d, B, P or - for each", text,
+                 SL_MAX_DIMS - 1);
+}
+
+enum { MOST_DEVICES = 1 << 16 };
+
+static sl_status read_grid(settings *s) {
+  size_t texts = 0;
+  while (sl_arg_given(s->run, "sbp", (int)texts)) texts++;
+  s->given = sli_arena_alloc(&s->arena, (2 * texts + 1) * sizeof *s->given);
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < texts && !status; i++)
+    status = read_given(s, sl_arg_given(s->run, "sbp", (int)i));
+  s->data_parallel = (int)sl_arg_int(s->run, "data-parallel");
+  s->tensor = (int)sl_arg_int(s->run, "tensor");
+  int parallel = (int)sl_arg_int(s->run, "parallel");
+  if (!status && parallel > 1 && s->data_parallel * s->tensor > 1)
+    status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "
+                     "would say: not both", parallel);
+  if (!status && (int64_t)s->data_parallel * s->tensor > MOST_DEVICES)
+    status = sl_fail(SL_E_USAGE, "--data-parallel %d times --tensor %d: at most %d devices can share "
+                     "a stage", s->data_parallel, s->tensor, MOST_DEVICES);
+  if (status) return status;
+  s->free_data = parallel > 1;
+  if (s->free_data) s->tensor = parallel;
+  if (!status && s->data_parallel == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
+    status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says",
+                     sl_arg_text(s->run, "shard"));
+  return status;
+}
+
+/* As many stages as there are devices for, or as many devices as the stages need. */
+static sl_status count_devices(settings *s) {
+  int ranks = s->data_parallel * s->tensor;
+  int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
+  s->stages = (int)sl_arg_int(s->run, "stages");
+  if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);
+  if ((int64_t)s->stages * ranks > MOST_DEVICES)
+    return sl_fail(SL_E_USAGE, "%d stages of %d devices each: at most %d devices are possible",
+                   s->stages, ranks, MOST_DEVICES);
+  if (!s->devices.count) s->devices.count = s->stages * ranks;
+  if (s->devices.nnumbers > s->devices.count)
+    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages%s", sl_arg_text(s->run, "devices"),
+                   s->devices.nnumbers, s->stages, ranks > 1 ? " with their grids" : "");
+  return SL_OK;
+}
+
+/* On the virtual clock there are no CPU devices: they are modelled ones. */
+static sl_status read_clock(settings *s) {
+  s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
+  if (s->clock == SL_CLOCK_REAL || !sl_device_computes(s->devices.kind)) return SL_OK;
+  if (sl_arg_given(s->run, "devices", 0))
+    return sl_fail(SL_E_USAGE, "--clock virtual runs on timed or null devices, not on %s",
+                   sl_arg_text(s->run, "devices"));
+  s->devices.kind = "timed";
+  return SL_OK;
+}
+
+sl_status texts_read(settings *s) {
+  sl_status status = options_check_words(s->run);
+  if (!status) status = read_devices(sl_arg_text(s->run, "devices"), s);
+  if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
+  if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->cost);
+  if (!status && settings_text(s, "profile"))
+    status = profile_read(settings_text(s, "profile"), &s->profile);
+  if (!status && settings_text(s, "machine"))
+    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->hardware);
+  if (!status) status = read_quotas(s);
+  if (!status) status = read_grid(s);
+  if (!status) status = read_clock(s);
+  if (status) return status;
+  s->devices.budget_bytes = s->hardware.memory_bytes;
+  return count_devices(s);
+}
