@@ -25,8 +25,8 @@ typedef struct sli_job_stop {
   int64_t begun;     /* the most */
 } sli_job_stop;
 
-/* A word about the figures of the run, from the control plane's thread to the owner's, who
- * waits for it. There is never more than one under way. */
+/* A word from the control plane's thread to the owner's, who waits for it: about the figures of
+ * the run, or what process 0 has found. There is never more than one of either under way. */
 typedef struct sli_job_word {
   pthread_mutex_t lock;  /* over all of this */
   pthread_cond_t come;
@@ -53,6 +53,8 @@ struct sl_job {
   sli_job_listener *listener;
   void *listener_ctx;
   sli_job_word figures;
+  sli_job_word found;        /* what process 0 has announced; stays */
+  bool announced;            /* process 0: it has */
   sli_job_stop stop;
   sli_job_loss loss;
   atomic_int gone;           /* process 0: others that know of the common end */
@@ -75,6 +77,9 @@ bool sli_stop_hear(sl_job *job, const char *word, const void *data, size_t bytes
 
 /* gather.c */
 bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, size_t bytes);
+
+/* found.c */
+bool sli_found_hear(sl_job *job, const char *word, const void *data, size_t bytes);
 
 /* terms.c */
 sl_status sli_terms_meet(sl_job *job, int nterms, const sl_term *terms);

@@ -32,6 +32,8 @@ sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options
   pthread_mutex_init(&job->listening, NULL);
   pthread_mutex_init(&job->figures.lock, NULL);
   pthread_cond_init(&job->figures.come, NULL);
+  pthread_mutex_init(&job->found.lock, NULL);
+  pthread_cond_init(&job->found.come, NULL);
   prepare_gpus(job->count > 1 && !options->over_host);
   return job;
 }
@@ -70,6 +72,9 @@ void sl_job_close(sl_job *job) {
   free(job->figures.data);
   pthread_cond_destroy(&job->figures.come);
   pthread_mutex_destroy(&job->figures.lock);
+  free(job->found.data);
+  pthread_cond_destroy(&job->found.come);
+  pthread_mutex_destroy(&job->found.lock);
   pthread_mutex_destroy(&job->listening);
   explicit_bzero(job, sizeof *job); /* the key */
   free(job);
@@ -99,8 +104,8 @@ void sli_job_say(sl_job *job, int process, const char *word, const void *data, s
 sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nterms, const sl_term *terms) {
   job->plan = plan;
   if (job->count == 1) return SL_OK;
-  sl_status status = sli_job_open_planes(job);
-  if (!status) status = sli_control_join(job->control);
+  sl_status status = sli_job_assemble(job);
+  if (!status) sli_job_announce(job, "");
   if (!status) status = sli_terms_meet(job, nterms, terms);
   return status ? status : sli_job_connect(job);
 }

@@ -12,6 +12,15 @@ sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options
 
 const sli_cluster *sli_job_cluster(const sl_job *job);
 
+/* Blocks until all processes are there, a minute at most, as sl_job_join does; before that, where
+ * process 0 finds something out for all. */
+sl_status sli_job_assemble(sl_job *job);
+/* Process 0, once: what it has found. After sli_job_assemble; sl_job_join announces an empty text
+ * if nothing else was announced. */
+void sli_job_announce(sl_job *job, const char *text);
+/* Blocks until it has; *text is the caller's to free(). */
+sl_status sli_job_await_announcement(sl_job *job, char **text);
+
 /* Words between processes, as sli_control_say; after sl_job_join. The listener is called on the
  * control plane's thread, which must not wait, and returns whether the word is one of its own.
  * NULL: no more calls once this has returned. */

@@ -106,7 +106,7 @@ static bool listener_hears(sl_job *job, int from, const char *word, const void *
 static void on_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
   sl_job *job = ctx;
   if (listener_hears(job, from, word, data, bytes) || sli_stop_hear(job, word, data, bytes) ||
-      sli_gather_hear(job, from, word, data, bytes))
+      sli_gather_hear(job, from, word, data, bytes) || sli_found_hear(job, word, data, bytes))
     return;
   if (!strcmp(word, "gone")) atomic_fetch_add(&job->gone, 1);
   if (!strcmp(word, "channel") && sli_channels_hear(job->channels, from, data, bytes))

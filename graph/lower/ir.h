@@ -128,23 +128,6 @@ typedef struct sli_spot {
   size_t offset;
 } sli_spot;
 
-/* What --schedule auto adds to a row's numbers. */
-enum { SLI_TUNED_STAGES = 64 };
-typedef struct sli_tune {
-  int act_b, act_w, pool, watermark;   /* everywhere */
-  int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
-  int pool_most;                       /* a pool of no more than this; 0: the row's */
-  int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
-} sli_tune;
-
-/* What candidates of a search differ in. */
-typedef struct sli_pick {
-  const sli_schedule *schedule;
-  int v;                 /* chunks of each device */
-  bool split;            /* W apart from B */
-  sli_tune tune;         /* all 0: the row as it is */
-} sli_pick;
-
 /* The plan's queues, by device. */
 typedef struct sli_queues {
   int32_t *pass, *host;

@@ -18,7 +18,7 @@ typedef struct output_sink {
 struct sl_lowered {
   sl_graph *g;
   sl_lower_options options;
-  char *schedule;
+  char *schedule, *chosen;
   int chunks, stages, ranks, alike;
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
   double flops;
@@ -214,7 +214,7 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
 /* What is not to be searched for. */
 static sl_status pick(const sli_inputs *in, sli_pick *out) {
   const sl_lower_options *o = in->options;
-  if (is_auto(o)) return SL_OK;
+  if (is_auto(o)) return o->chosen ? sli_pick_read(o->chosen, out) : SL_OK;
   const sli_schedule *row = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
   if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
   int chunks = o->chunks ? o->chunks : sl_schedule_chunks(row->name);
@@ -292,13 +292,14 @@ static sl_status run_passes(sl_lowered *to, sli_inputs *in, sli_lowering *l) {
     sli_pass_narrow(g);
     sli_pass_pad(g);
   }
-  return is_auto(in->options) ? sli_lower_auto(in, in->options->chunks, MOST_CHUNKS, l)
-                              : sli_lower_once(l);
+  return l->pick.schedule ? sli_lower_once(l)
+                          : sli_lower_auto(in, in->options->chunks, MOST_CHUNKS, l);
 }
 
 static void keep_result(sl_lowered *to, const sli_lowering *l) {
   const sli_inputs *in = l->in;
   to->schedule = sli_format(is_auto(in->options) ? "auto (%s)" : "%s", l->pick.schedule->name);
+  to->chosen = sli_pick_format(&l->pick);
   to->chunks = l->pick.v;
   to->stages = l->stages;
   to->ranks = in->ranks;
@@ -344,12 +345,14 @@ void sl_lowered_destroy(sl_lowered *l) {
   sl_plan_destroy(l->plan);
   sli_stores_destroy(l->stores);
   free(l->schedule);
+  free(l->chosen);
   sli_arena_fini(&l->arena);
   free(l);
 }
 
 const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
+const char *sl_lowered_chosen(const sl_lowered *l) { return l->chosen; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
 const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
 const char *sl_lowered_tensors(const sl_lowered *l) { return l->tensors; }

@@ -49,4 +49,25 @@ const sli_schedule *sli_schedule_find(const char *name);
 void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,
                         int *class_order, int *rank);
 
+/* What --schedule auto adds to a row's numbers. */
+enum { SLI_TUNED_STAGES = 64 };
+typedef struct sli_tune {
+  int act_b, act_w, pool, watermark;   /* everywhere */
+  int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
+  int pool_most;                       /* a pool of no more than this; 0: the row's */
+  int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
+} sli_tune;
+
+/* What candidates of a search differ in. */
+typedef struct sli_pick {
+  const sli_schedule *schedule;
+  int v;                 /* chunks of each device */
+  bool split;            /* W apart from B */
+  sli_tune tune;         /* all 0: the row as it is */
+} sli_pick;
+
+/* As text: for other processes, which need not search for it. The caller's to free(). */
+char *sli_pick_format(const sli_pick *pick);
+sl_status sli_pick_read(const char *text, sli_pick *out);
+
 #endif

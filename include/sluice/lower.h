@@ -127,6 +127,8 @@ typedef struct sl_lower_options {
   const sl_given_sbp *given;
   int processes;           /* that drive the devices, as many each as comes out even [1] */
   const char *schedule;    /* name of a row of the schedule table; NULL: "1f1b" */
+  const char *chosen;      /* schedule auto: what it has chosen before for the same graph and
+                              options (sl_lowered_chosen), instead of searching for it again */
   const char *order;       /* "derive", or a file with the order of passes of each
                               device; NULL: it emerges */
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
@@ -192,6 +194,9 @@ void sl_lowered_moved(const sl_lowered *lowered, uint64_t (*to)[SL_TRAFFIC_COUNT
 double sl_lowered_flops(const sl_lowered *lowered);
 /* The schedule as used: its name. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
+/* The same with all that a search has found, as text: for sl_lower_options.chosen, also of
+ * another process. */
+const char *sl_lowered_chosen(const sl_lowered *lowered);
 int sl_lowered_chunks(const sl_lowered *lowered);
 /* How matrix products are computed: "f32", or the devices' word for bf16. */
 const char *sl_lowered_products(const sl_lowered *lowered);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/schedule/schedules.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/schedules.h"
 #include "tests/support/seeds.h"
@@ -110,6 +111,41 @@ static void check_backward(const char *backward, bool split) {
   lowered_model_fini(&model);
 }
 
+/* What was found is not searched for again, and gives the same plan. */
+static void check_chosen(void) {
+  lowered_model first, second;
+  sl_lower_options options = {.stages = 2, .activations = 2, .devices.kind = "timed",
+                              .cost = {.F = 1, .B = 1.3, .W = 0.6, .comm = 0.05}};
+  CHECK(!lower_auto(&first, options), "%s", sl_detail());
+  options.chosen = sl_lowered_chosen(first.lowered);
+  printf("chosen: %s\n", options.chosen);
+  CHECK(!lower_auto(&second, options), "%s: %s", options.chosen, sl_detail());
+  CHECK(first.plan->hash == second.plan->hash, "%s gives another plan", options.chosen);
+  CHECK(!strcmp(options.chosen, sl_lowered_chosen(second.lowered)), "%s becomes %s",
+        options.chosen, sl_lowered_chosen(second.lowered));
+  lowered_model_fini(&second);
+  static const char *const wrong[] = {"", "zb", "1f1b", "1f1b chunks=0", "1f1b chunks=1 act.b",
+                                      "zb-v chunks=3", "1f1b chunks=1 act.b@64=1",
+                                      "1f1b chunks=1 fwd=2", "1f1b chunks=1 pool@0=2"};
+  for (size_t i = 0; i < SLI_COUNT(wrong); i++) {
+    options.chosen = wrong[i];
+    sl_status status = lower_auto(&second, options);
+    CHECK(status == SL_E_USAGE && strstr(sl_detail(), wrong[i]), "%s: %s", wrong[i], sl_detail());
+    lowered_model_fini(&second);
+  }
+  lowered_model_fini(&first);
+}
+
+static void check_texts(void) {
+  const char *text = "zb-h1 chunks=1 split=1 act.b=1 act.w=-1 pool.most=6 order=2 act.b@3=-2";
+  sli_pick pick;
+  CHECK(!sli_pick_read(text, &pick), "%s", sl_detail());
+  CHECK(pick.tune.act_b == 1 && pick.tune.stage_b[3] == -2 && pick.tune.order == 2, "%s", text);
+  char *again = sli_pick_format(&pick);
+  CHECK(!strcmp(again, text), "%s becomes %s", text, again);
+  free(again);
+}
+
 /* Why there is none, as it would be said of one schedule. */
 static void check_refusal(sl_lower_options options, sl_status expected, const char *word) {
   lowered_model model;
@@ -137,5 +173,7 @@ int main(int argc, char **argv) {
   check_backward("fused", false);
   check_backward("split", true);
   check_refusals();
+  check_chosen();
+  check_texts();
   return 0;
 }

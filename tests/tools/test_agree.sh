@@ -33,3 +33,17 @@ wait "${pids[0]}" && wait "${pids[1]}" || fail "two that agree: $(cat rank0 rank
 refuses --lr 2e-3
 refuses --clip 0.5
 refuses --beta1 0.8
+
+# One that has the schedule searched for and one that does not: neither waits for ever.
+model+=(--batch 8)
+for who in 0 1; do
+  for n in 0 1; do
+    words=(--microbatches 4)
+    ((n == who)) && words+=(--schedule auto)
+    rank $n "${words[@]}"
+  done
+  for n in 0 1; do
+    wait "${pids[n]}" && fail "process $n runs, though process $who has searched alone"
+    grep -q "another plan" "rank$n" || fail "auto in process $who: $(cat "rank$n")"
+  done
+done

@@ -40,6 +40,14 @@ RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 \
   refuse "torchrun has started" -n 2 "${model[@]}"
 unset SLUICE_KEY
 
+# One process searches for all, and says so for all.
+"$actorrun" -n 4 "${job[@]}" --steps 8 --quiet --schedule auto --report "$work/auto.json" "${model[@]}"
+cmp <(hexes "$work/one.json") <(hexes "$work/auto.json") || fail "auto: the losses differ"
+status=0
+"$actorrun" -n 4 "${job[@]}" --schedule auto --activations 0.01 "${model[@]}" >"$work/out" 2>&1 || status=$?
+((status == 3)) || fail "auto with no room: status $status: $(cat "$work/out")"
+grep -q "process 0 .*no schedule of 4 devices" "$work/out" || fail "who searched: $(cat "$work/out")"
+
 # The port where they meet is theirs from the start, whoever wants any port meanwhile.
 port_is_kept() {
   python3 - "$work/taking" <<'END' &

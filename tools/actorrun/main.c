@@ -72,15 +72,35 @@ size_t job_memory_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-static sl_status make_plan(job *j) {
+static sl_status lower_model(job *j, const char *chosen) {
   const settings *s = j->settings;
   sl_lower_options run = {.on_step = progress_step, .ctx = &j->progress,
                           .store_every = settings_text(s, "checkpoint")
                                              ? sl_arg_int(s->run, "every") : 0,
+                          .chosen = chosen,
                           .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
   sl_checkpoints_lower(j->checkpoints, &run);
   sl_status status = plan_make(s, &run, &j->made);
   if (status == SL_E_BUDGET && strcmp(s->schedule, "auto")) fit_advise(s, &run);
+  return status;
+}
+
+/* Of several processes that are to run it, the first one searches for all. */
+static sl_status search_together(job *j) {
+  bool first = !j->settings->process;
+  char *chosen = NULL;
+  sl_status status = sli_job_assemble(j->processes);
+  if (!status && !first) status = sli_job_await_announcement(j->processes, &chosen);
+  if (!status) status = lower_model(j, chosen && *chosen ? chosen : NULL);
+  if (!status && first) sli_job_announce(j->processes, sl_lowered_chosen(j->made.lowered));
+  free(chosen);
+  return status;
+}
+
+static sl_status make_plan(job *j) {
+  const settings *s = j->settings;
+  bool searches = !strcmp(s->schedule, "auto") && !sl_arg_flag(s->run, "dry-run");
+  sl_status status = searches ? search_together(j) : lower_model(j, NULL);
   if (status) return status;
   j->lowered = j->made.lowered;
   j->plan = j->made.plan;
@@ -382,7 +402,8 @@ static sl_status do_job(job *j) {
   if (!dry && !s->process) status = check_files(s);
   if (!dry && !status) status = open_checkpoints(j);
   if (!status) status = plan_job(j);
-  if (status || (dry && s->process)) return status;
+  if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
+  if (dry && s->process) return SL_OK;
   if (sharing) {
     if (s->data_parallel * s->tensor == 1)
       printf("each stage lies on one device: nothing is shared (--data-parallel, --tensor)\n");

@@ -67,6 +67,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .schedule = s->schedule,
                               .activations = most_activations(s),
                               .look_ahead = sl_arg_float(s->run, "look-ahead"),
+                              .chosen = run ? run->chosen : NULL,
                               .order = settings_text(s, "order"),
                               .backward = settings_text(s, "backward"),
                               .nquotas = s->nquotas,

@@ -1,0 +1,91 @@
+/* What a search has found, as text: the row, and all numbers that are not 0.
+ *
+ *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/plan.h>
+
+#include "base/base.h"
+#include "graph/schedule/schedules.h"
+
+/* The number that goes by a name, at a stage or (SL_NONE) everywhere; NULL: there is none. */
+static int *number_of(sli_pick *p, const char *name, int stage) {
+  sli_tune *t = &p->tune;
+  const struct {
+    const char *name;
+    int *wide, *stages;
+  } numbers[] = {{"chunks", &p->v, NULL},          {"act.b", &t->act_b, t->stage_b},
+                 {"act.w", &t->act_w, t->stage_w}, {"pool", &t->pool, NULL},
+                 {"watermark", &t->watermark, NULL}, {"pool.most", &t->pool_most, NULL},
+                 {"order", &t->order, NULL}};
+  for (size_t i = 0; i < SLI_COUNT(numbers); i++) {
+    if (strcmp(numbers[i].name, name)) continue;
+    if (stage == SL_NONE) return numbers[i].wide;
+    return numbers[i].stages && stage < SLI_TUNED_STAGES ? &numbers[i].stages[stage] : NULL;
+  }
+  return NULL;
+}
+
+char *sli_pick_format(const sli_pick *pick) {
+  static const char *const wide[] = {"act.b", "act.w", "pool", "watermark", "pool.most", "order"};
+  static const char *const staged[] = {"act.b", "act.w"};
+  sli_pick p = *pick;
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  SLI_CHECK(out, "no memory for the text of a schedule");
+  fprintf(out, "%s chunks=%d split=%d", p.schedule->name, p.v, p.split);
+  for (size_t i = 0; i < SLI_COUNT(wide); i++) {
+    int value = *number_of(&p, wide[i], SL_NONE);
+    if (value) fprintf(out, " %s=%d", wide[i], value);
+  }
+  for (size_t i = 0; i < SLI_COUNT(staged); i++)
+    for (int s = 0; s < SLI_TUNED_STAGES; s++) {
+      int value = *number_of(&p, staged[i], s);
+      if (value) fprintf(out, " %s@%d=%d", staged[i], s, value);
+    }
+  fclose(out);
+  return text;
+}
+
+/* "act.b@2=-1", of which it takes the text apart. */
+static bool read_number(char *word, sli_pick *out) {
+  char *value = strchr(word, '='), *at = strchr(word, '@'), *end;
+  if (!value) return false;
+  *value++ = 0;
+  errno = 0;
+  long number = strtol(value, &end, 10), stage = SL_NONE;
+  bool good = end != value && !*end && !errno && labs(number) <= 1 << 24;
+  if (at) {
+    *at++ = 0;
+    stage = strtol(at, &end, 10);
+    good &= end != at && !*end && stage >= 0 && stage < SLI_TUNED_STAGES;
+  }
+  if (!strcmp(word, "split")) {
+    out->split = number != 0;
+    return good && !at;
+  }
+  int *to = good ? number_of(out, word, (int)stage) : NULL;
+  if (to) *to = (int)number;
+  return to;
+}
+
+static bool read_pick(char *text, sli_pick *out) {
+  char *state = NULL, *word = strtok_r(text, " ", &state);
+  *out = (sli_pick){.schedule = word ? sli_schedule_find(word) : NULL};
+  if (!out->schedule) return false;
+  while ((word = strtok_r(NULL, " ", &state)))
+    if (!read_number(word, out)) return false;
+  return out->v > 0 && (!out->schedule->chunks_fixed || out->v == out->schedule->chunks);
+}
+
+sl_status sli_pick_read(const char *text, sli_pick *out) {
+  char *words = sli_strdup(text);
+  bool good = read_pick(words, out);
+  free(words);
+  return good ? SL_OK : sl_fail(SL_E_USAGE, "no schedule is chosen like this: %s", text);
+}
