@@ -44,6 +44,6 @@ for who in 0 1; do
   done
   for n in 0 1; do
     wait "${pids[n]}" && fail "process $n runs, though process $who has searched alone"
-    grep -q "another plan" "rank$n" || fail "auto in process $who: $(cat "rank$n")"
+    grep -q -- "--schedule auto" "rank$n" || fail "auto in process $who: $(cat "rank$n")"
   done
 done
