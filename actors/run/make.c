@@ -36,24 +36,16 @@ static void make_queue(sl_runtime *rt, int32_t i, const int32_t *home) {
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
   q->worker = place_queue(rt, from, home);
   q->worker->share.nqueues++;
+}
+
+/* Firings under way, each with room for all that it may have to tell when it completes. */
+static void make_flights(sl_runtime *rt, queue *q) {
+  size_t most = 1;
+  for (int32_t i = 0; i < q->nactors; i++)
+    most = SLI_MAX(most, (size_t)(q->actors[i]->plan->nin + q->actors[i]->plan->nout));
   q->flights = allot_own(rt, q->worker, (size_t)q->run_ahead, sizeof *q->flights);
-}
-
-/* Messages a firing on this queue may leave to its completion. */
-static int32_t most_notices(const sl_runtime *rt, int32_t q) {
-  int32_t most = 1;
-  for (int32_t i = 0; i < rt->plan->nactors; i++) {
-    const sl_actor *a = &rt->plan->actors[i];
-    if (a->queue != q) continue;
-    most = SLI_MAX(most, a->nin + a->nout);
-  }
-  return most;
-}
-
-static void make_flights(sl_runtime *rt, int32_t i, int32_t notices) {
-  queue *q = &rt->queues[i];
   for (int32_t f = 0; f < q->run_ahead; f++)
-    q->flights[f].notices = allot_own(rt, q->worker, (size_t)notices, sizeof(notice));
+    q->flights[f].notices = allot_own(rt, q->worker, most, sizeof(notice));
 }
 
 static void allot_lists(sl_runtime *rt, worker *w) {
@@ -151,14 +143,15 @@ static void make_state(sl_runtime *rt) {
   rt->workers = allot_workers(rt->nworkers + 1 + (rt->threads ? plan->nqueues : 0));
   make_processes(rt);
   for (int32_t i = 0; i < plan->npools; i++)
-    rt->pools[i] = (pool){.quota = plan->pools[i].quota,
+    rt->pools[i] = (pool){.level.quota = plan->pools[i].quota,
                           .queues = allot(rt, (size_t)plan->nqueues, sizeof(queue *))};
   for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i, home);
   free(home);
   make_workers(rt);
   sli_wire(rt);
-  for (int32_t i = 0; i < plan->nqueues; i++) make_flights(rt, i, most_notices(rt, i));
   make_lists(rt);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    if (rt->queues[i].worker->process < 0) make_flights(rt, &rt->queues[i]);
 }
 
 /* ---- the whole ----------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ static bool is_held_back(const actor *a) {
   const actor *b = a->lazy.backward;
   if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
   for (const in_port *p = a->in; p < a->in_end; p++)
-    if (a->lazy.wanted[p - a->in] == p->at.key || (p->reg->device == a->queue->device && !pool_allows(p->reg)))
+    if (a->lazy.wanted[p - a->in] == p->at.key || (p->reg->device == a->queue->device && !pool_admits(p->reg)))
       return false;
   return true;
 }
@@ -66,7 +66,7 @@ static bool is_untimely(const worker *w, const queue *q, const actor *a) {
 /* Why an actor that could fire may not: the cause to record, or SL_WAIT_NONE. */
 static int32_t refusal(const worker *w, const queue *q, const actor *a) {
   if (is_untimely(w, q, a)) return SL_WAIT_POLICY;
-  return pools_allow(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
+  return pools_admit(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
 }
 
 /* From here on it is this that keeps an actor which could fire. */

@@ -5,8 +5,7 @@
  * counts for more (`counted`: a pool's quota, the activations of a device, registers that have the
  * same slots), or where fewer are free than ever, something else is done about it.
  *
- * A pool lends: each of its registers may always have the slots that are kept for it, and beyond that
- * draws on what all the kept ones leave over. */
+ * When a pool admits a register is said in plan/flow.h. */
 #ifndef SLUICE_ACTORS_SLOTS_H
 #define SLUICE_ACTORS_SLOTS_H
 
@@ -16,30 +15,27 @@ static inline int32_t slots_used(const reg *r) {
   return atomic_load_explicit(&r->quota, memory_order_relaxed) - (int32_t)r->nfree;
 }
 
-/* A pooled register may take a slot of those kept for it, or of what the pool
- * has left beyond all that is kept. */
-static inline bool pool_allows(const reg *r) {
-  const pool *p = r->pool;
-  return !p || slots_used(r) < r->kept || p->used + p->kept < p->quota;
+static inline bool pool_admits(const reg *r) {
+  return !r->pool || sli_level_admits(&r->pool->level, slots_used(r), r->kept);
 }
 
 /* May the actor take all the slots its outputs need now? Several may draw on
  * one pool, so they are taken on trial, one after another. */
-static bool pools_allow(const actor *a) {
+static bool pools_admit(const actor *a) {
   const out_port *p = a->out;
-  bool allowed = true;
-  for (; p < a->out_end && allowed; p++) {
-    if (!(p->at.now->flags & SL_FIRST) || !p->reg->pool) continue;
-    allowed = pool_allows(p->reg);
-    p->reg->pool->used++;
-    p->reg->pool->kept -= slots_used(p->reg) < p->reg->kept;
+  bool admitted = true;
+  for (; p < a->out_end && admitted; p++) {
+    const reg *r = p->reg;
+    if (!(p->at.now->flags & SL_FIRST) || !r->pool) continue;
+    admitted = pool_admits(r);
+    sli_level_take(&r->pool->level, slots_used(r), r->kept);
   }
   while (p-- > a->out) {
-    if (!(p->at.now->flags & SL_FIRST) || !p->reg->pool) continue;
-    p->reg->pool->used--;
-    p->reg->pool->kept += slots_used(p->reg) < p->reg->kept;
+    const reg *r = p->reg;
+    if (!(p->at.now->flags & SL_FIRST) || !r->pool) continue;
+    sli_level_free(&r->pool->level, slots_used(r), r->kept);
   }
-  return allowed;
+  return admitted;
 }
 
 /* A slot of several registers is taken. The others' producers are waiting for something
@@ -58,10 +54,7 @@ static void take_from_others(reg *r) {
 /* After a slot has been taken ... */
 static void count_taken(reg *r) {
   if (r->ring) take_from_others(r);
-  if (r->pool) {
-    r->pool->used++;
-    r->pool->kept -= slots_used(r) <= r->kept;
-  }
+  if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
   r->device->held += r->activation;
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
@@ -92,8 +85,7 @@ static void count_freed(worker *w, reg *r, int32_t slot) {
   for (reg *s = r->ring; s && s != r; s = s->ring) add_free(w, s, slot);
   r->device->held -= r->activation;
   if (!r->pool) return;
-  r->pool->used--;
-  r->pool->kept += slots_used(r) < r->kept;
+  sli_level_free(&r->pool->level, slots_used(r), r->kept);
   for (int32_t i = 0; i < r->pool->nqueues; i++)
     if (r->pool->queues[i]->nrunnable) list_queue(w, r->pool->queues[i]);
 }

@@ -85,12 +85,9 @@ typedef struct group {
   bool fenced;           /* all of them are */
 } group;
 
-/* Registers of one device that share slots. Each may always hold as many as are
- * kept for it; beyond that it draws on what the kept ones leave over. */
+/* A quota over several registers of one device (plan/flow.h). */
 typedef struct pool {
-  _Alignas(SLI_CACHE_LINE) int32_t quota;
-  int32_t used;
-  int32_t kept;          /* slots kept for registers and not in use */
+  _Alignas(SLI_CACHE_LINE) sli_level level;
   int32_t nqueues;
   queue **queues;        /* that write to it */
 } pool;

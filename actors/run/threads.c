@@ -30,10 +30,9 @@ static size_t scratch_of(const sl_runtime *rt, const queue *q) {
   size_t (*scratch)(const sl_program *, int) =
       q->ops->scratch ? q->ops->scratch : sl_program_scratch;
   size_t most = 0;
-  for (int32_t i = 0; i < rt->plan->nactors; i++) {
-    const actor *a = &rt->actors[i];
-    if (a->queue == q && a->program)
-      most = SLI_MAX(most, scratch(a->program, team_size(rt, q)));
+  for (int32_t i = 0; i < q->nactors; i++) {
+    const actor *a = q->actors[i];
+    if (a->program) most = SLI_MAX(most, scratch(a->program, team_size(rt, q)));
   }
   return most;
 }

@@ -13,8 +13,7 @@ static walk start_walk(const sl_runtime *rt, int32_t map, int64_t n) {
 static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
   r->pool = p;
   r->counted = true;
-  p->used += taken;
-  p->kept += r->kept - taken;
+  sli_level_join(&p->level, taken, r->kept);
   q->selective = true;
   int32_t i = 0;
   while (i < p->nqueues && p->queues[i] != q) i++;
@@ -28,6 +27,11 @@ static void join_ring(sl_runtime *rt, reg *r, int32_t leader) {
   r->ring = first->ring;
   first->ring = r;
   r->counted = first->counted = true;
+}
+
+/* Those that stand for other processes as well. */
+static int32_t all_workers(const sl_runtime *rt) {
+  return rt->nworkers + (rt->away ? rt->plan->nprocesses : 0);
 }
 
 static void make_reg(sl_runtime *rt, int32_t i) {
@@ -46,7 +50,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   to->free = allot_own(rt, to->worker, most, sizeof *to->free);
   to->pending = allot_own(rt, to->worker, most, sizeof *to->pending);
   to->consumers = allot(rt, (size_t)r->nconsumers, sizeof(in_port *));
-  to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, rt->nworkers), sizeof *to->far);
+  to->far = allot(rt, (size_t)SLI_MIN(r->nconsumers, all_workers(rt)), sizeof *to->far);
   /* Slot 0 is on top of the stack: initial slots and the held slot are the first. */
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   to->least_free = (int32_t)to->nfree;
@@ -203,8 +207,7 @@ static void add_far(reg *r, in_port **at) {
 static void link_consumers(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   int32_t *count = sli_calloc((size_t)plan->nregs, sizeof *count);
-  int most = 2 + rt->nworkers + (rt->away ? plan->nprocesses : 0);
-  for (int far = 0; far < most; far++)
+  for (int far = 0; far < 2 + all_workers(rt); far++)
     for (int32_t i = 0; i < plan->nactors; i++)
       for (int32_t p = 0; p < plan->actors[i].nin; p++) {
         in_port *in = &rt->actors[i].in[p];
