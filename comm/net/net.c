@@ -34,91 +34,19 @@ typedef struct way {
 } way;
 
 struct sli_net {
-  int self, npeers;
-  sli_net_events events;
+  sli_net_core core;
   char list[LIST_CHARS]; /* of transports, as it was asked for */
   way ways[MOST_OPEN];
   int nways;
   sli_waker waker;
   uint64_t spin_ns;
-  bool any_failed, closing;
   uint8_t *address;
   size_t address_bytes;
-  sli_transfer *transfers, *free;
-  sli_net_peer peers[];
 };
 
-/* The owner: nobody else writes. */
-static void add(_Atomic uint64_t *counter, uint64_t by) {
-  uint64_t now = atomic_load_explicit(counter, memory_order_relaxed) + by;
-  atomic_store_explicit(counter, now, memory_order_relaxed);
-}
-
 static sli_net_peer *peer_at(sli_net *net, int peer) {
-  SLI_CHECK(peer >= 0 && peer < net->npeers, "there is no peer %d", peer);
-  return &net->peers[peer];
-}
-
-/* ---- for transports ---------------------------------------------------------------- */
-
-sli_transfer *sli_transfer_take(sli_net *net, sli_net_peer *peer, size_t bytes) {
-  sli_transfer *t = net->free;
-  if (t) {
-    net->free = t->next_free;
-  } else {
-    t = sli_calloc(1, sizeof *t);
-    t->next = net->transfers;
-    net->transfers = t;
-  }
-  t->peer = peer;
-  t->bytes = bytes;
-  t->used = true;
-  t->done = t->dropped = false;
-  return t;
-}
-
-void sli_transfer_give(sli_transfer *t) {
-  sli_net *net = t->peer->net;
-  t->used = false;
-  t->next_free = net->free;
-  net->free = t;
-}
-
-void sli_transfer_finish(sli_transfer *t) {
-  if (t->dropped) sli_transfer_give(t);
-  else t->done = true;
-}
-
-sli_net_peer *sli_net_peer_of(sli_net *net, int64_t number) {
-  return number >= 0 && number < net->npeers && number != net->self ? &net->peers[number] : NULL;
-}
-
-int sli_net_self(const sli_net *net) { return net->self; }
-
-void sli_net_fail(sli_net_peer *p, const char *format, ...) {
-  if (p->failed) return;
-  va_list args;
-  va_start(args, format);
-  vsnprintf(p->why, sizeof p->why, format, args);
-  va_end(args);
-  p->failed = p->net->any_failed = true;
-}
-
-bool sli_net_is_deaf(const sli_net_peer *p) { return p->failed || p->net->closing; }
-
-void *sli_net_place(sli_net_peer *p, const void *header, size_t bytes) {
-  const sli_net_events *events = &p->net->events;
-  void *place = events->place(events->ctx, p->number, header, bytes);
-  if (!place) sli_net_fail(p, "it sent a message of %zu bytes that there can not be", bytes);
-  return place;
-}
-
-void sli_net_arrive(sli_net_peer *p, const void *header, size_t bytes) {
-  const sli_net_events *events = &p->net->events;
-  if (sli_net_is_deaf(p)) return;
-  add(&p->received, 1);
-  add(&p->received_bytes, bytes);
-  events->arrived(events->ctx, p->number, header, bytes);
+  SLI_CHECK(peer >= 0 && peer < net->core.npeers, "there is no peer %d", peer);
+  return &net->core.peers[peer];
 }
 
 /* ---- messages ---------------------------------------------------------------------- */
@@ -128,19 +56,18 @@ bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, 
   sli_net_peer *p = peer_at(net, peer);
   if (p->failed) return true;
   SLI_CHECK(p->line, "peer %d is not connected", peer);
-  sli_transfer *t = sli_transfer_take(net, p, bytes);
+  sli_transfer *t = sli_transfer_take(p, bytes);
   memcpy(t->head, header, SLI_NET_HEADER_BYTES);
   t->from = data;
   if (bytes && bytes <= SLI_NET_SHORT_BYTES) memcpy(t->data, data, bytes);
-  add(&p->sent, 1);
-  add(&p->sent_bytes, bytes);
+  sli_net_count_sent(p, bytes);
   *fence = (uintptr_t)t;
   return p->transport->send(t);
 }
 
 bool sli_net_done(sli_net *net, uint64_t fence) {
   sli_transfer *t = (sli_transfer *)(uintptr_t)fence;
-  SLI_CHECK(t && t->used && !t->dropped && t->peer->net == net,
+  SLI_CHECK(t && t->used && !t->dropped && t->peer->net == &net->core,
             "a fence was asked for that there is not");
   if (t->done) sli_transfer_give(t);
   else if (t->peer->told) t->dropped = true;
@@ -170,7 +97,7 @@ static sl_status open_way(sli_net *net, const sli_net_options *options, const sl
   for (int i = 0; i < net->nways; i++)
     if (net->ways[i].transport == t) return unknown_transport(net->list);
   way *w = &net->ways[net->nways];
-  sl_status status = t->open(net, options, t->kind, &w->state);
+  sl_status status = t->open(&net->core, options, t->kind, &w->state);
   if (status) return status;
   w->transport = t;
   net->nways++;
@@ -214,12 +141,13 @@ static uint64_t choose_spin(void) { return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? S
 sl_status sli_net_open(const sli_net_options *options, sli_net **out) {
   int n = options->npeers;
   SLI_CHECK(n > 0 && options->self >= 0 && options->self < n, "process %d of %d", options->self, n);
-  sli_net *net = sli_calloc(1, sizeof *net + (size_t)n * sizeof *net->peers);
-  net->self = options->self;
-  net->npeers = n;
-  net->events = options->events;
+  sli_net *net = sli_calloc(1, sizeof *net);
+  net->core.peers = sli_calloc((size_t)n, sizeof *net->core.peers);
+  net->core.self = options->self;
+  net->core.npeers = n;
+  net->core.events = options->events;
   net->spin_ns = choose_spin();
-  for (int i = 0; i < n; i++) net->peers[i].net = net, net->peers[i].number = i;
+  for (int i = 0; i < n; i++) net->core.peers[i].net = &net->core, net->core.peers[i].number = i;
   net->waker.fd = -1;
   sl_status status = sli_waker_init(&net->waker);
   if (!status) status = open_ways(net, options);
@@ -234,13 +162,14 @@ sl_status sli_net_open(const sli_net_options *options, sli_net **out) {
 
 void sli_net_close(sli_net *net) {
   if (!net) return;
-  net->closing = true;
+  net->core.closing = true;
   for (int i = 0; i < net->nways; i++) net->ways[i].transport->close(net->ways[i].state);
   if (net->waker.fd >= 0) sli_waker_fini(&net->waker);
-  for (sli_transfer *t = net->transfers, *next; t; t = next) {
+  for (sli_transfer *t = net->core.transfers, *next; t; t = next) {
     next = t->next;
     free(t);
   }
+  free(net->core.peers);
   free(net->address);
   free(net);
 }
@@ -287,14 +216,14 @@ sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *
                           size_t bytes) {
   sli_net_peer *p = peer_at(net, peer);
   char theirs[LIST_CHARS];
-  SLI_CHECK(peer != net->self && !p->transport, "peer %d is connected already", peer);
+  SLI_CHECK(peer != net->core.self && !p->transport, "peer %d is connected already", peer);
   if (bytes < LIST_CHARS)
     return sl_fail(SL_E_INPUT, "process %d: its data plane's address has %zu bytes", peer, bytes);
   memcpy(theirs, address, LIST_CHARS);
   theirs[LIST_CHARS - 1] = 0;
   if (strcmp(theirs, net->list))
     return sl_fail(SL_E_INPUT, "process %d sends data by \"%s\", process %d by \"%s\" "
-                   "(SLUICE_TRANSPORTS): they must agree", peer, theirs, net->self, net->list);
+                   "(SLUICE_TRANSPORTS): they must agree", peer, theirs, net->core.self, net->list);
   return connect_by(net, p, host, (const uint8_t *)address + LIST_CHARS, bytes - LIST_CHARS);
 }
 
@@ -308,13 +237,13 @@ bool sli_net_ready(sli_net *net) {
 /* ---- going on ---------------------------------------------------------------------- */
 
 static void tell_failures(sli_net *net) {
-  net->any_failed = false;
-  for (int i = 0; i < net->npeers; i++) {
-    sli_net_peer *p = &net->peers[i];
+  net->core.any_failed = false;
+  for (int i = 0; i < net->core.npeers; i++) {
+    sli_net_peer *p = &net->core.peers[i];
     if (!p->failed || p->told) continue;
     p->told = true;
     if (p->transport) p->transport->drop(p);
-    net->events.lost(net->events.ctx, i, p->why);
+    net->core.events.lost(net->core.events.ctx, i, p->why);
   }
 }
 
@@ -322,7 +251,7 @@ bool sli_net_progress(sli_net *net) {
   bool happened = false;
   for (int i = 0; i < net->nways; i++)
     happened |= net->ways[i].transport->progress(net->ways[i].state);
-  if (!net->any_failed) return happened;
+  if (!net->core.any_failed) return happened;
   tell_failures(net);
   return true;
 }
@@ -365,8 +294,8 @@ void sli_net_wait(sli_net *net, uint64_t timeout_ns) {
 void sli_net_wake(sli_net *net) { sli_waker_wake(&net->waker); }
 
 sli_net_traffic_counts sli_net_traffic(const sli_net *net, int peer) {
-  SLI_CHECK(peer >= 0 && peer < net->npeers, "there is no peer %d", peer);
-  const sli_net_peer *p = &net->peers[peer];
+  SLI_CHECK(peer >= 0 && peer < net->core.npeers, "there is no peer %d", peer);
+  const sli_net_peer *p = &net->core.peers[peer];
   return (sli_net_traffic_counts){
       .sent_bytes = atomic_load_explicit(&p->sent_bytes, memory_order_relaxed),
       .received_bytes = atomic_load_explicit(&p->received_bytes, memory_order_relaxed),

@@ -55,7 +55,6 @@ struct sli_tcp_line {
 };
 
 struct sli_tcp {
-  sli_net *net;
   int self, npeers, epoll;
   const sli_tcp_wire *wire;
   uint8_t key[SLI_KEY_BYTES];
@@ -78,6 +77,7 @@ void sli_tcp_watch(sli_tcp_line *line, bool out); /* what its socket is asked ab
 
 /* ---- for wires --------------------------------------------------------------------- */
 
+void sli_tcp_drain(sli_tcp_line *line); /* nothing of the queue will be sent */
 /* So many bytes of the queue have gone. */
 void sli_tcp_advance(sli_tcp_line *line, size_t bytes);
 /* Looks at what a system call on the socket returned; true: go on. */

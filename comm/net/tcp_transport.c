@@ -14,26 +14,7 @@ enum { PLAIN, SEALED };
 
 static const sli_tcp_wire *const wires[] = {[PLAIN] = &sli_tcp_plain, [SEALED] = &sli_tcp_sealed};
 
-/* ---- queues ------------------------------------------------------------------------ */
-
-static size_t length_of(const sli_transfer *t) { return sizeof t->head + t->bytes; }
-
-static void pop(sli_tcp_line *l) {
-  sli_transfer *t = l->first;
-  l->first = t->queued;
-  if (!l->first) l->last = &l->first;
-  l->moved = 0;
-  sli_transfer_finish(t);
-}
-
-void sli_tcp_advance(sli_tcp_line *l, size_t bytes) {
-  l->moved += bytes;
-  while (l->first && l->moved >= length_of(l->first)) {
-    size_t rest = l->moved - length_of(l->first);
-    pop(l);
-    l->moved = rest;
-  }
-}
+/* ---- sending ----------------------------------------------------------------------- */
 
 static void flush(sli_tcp_line *l) {
   bool full = !l->tcp->wire->flush(l);
@@ -58,14 +39,6 @@ static bool tcp_send(sli_transfer *t) {
   return t->dropped = t->bytes <= SLI_NET_SHORT_BYTES;
 }
 
-bool sli_tcp_check(sli_tcp_line *l, ssize_t result, bool sending) {
-  if (result > 0) return true;
-  if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-  if (!result && !sending) sli_net_fail(l->peer, "it has closed the connection");
-  else sli_net_fail(l->peer, "the connection to it broke: %s", strerror(errno));
-  return false;
-}
-
 /* ---- opening and closing ----------------------------------------------------------- */
 
 static void destroy_line(sli_tcp_line *l) {
@@ -73,7 +46,7 @@ static void destroy_line(sli_tcp_line *l) {
   l->tcp->nstanding -= l->stage == SLI_TCP_STANDS;
   l->tcp->lines[l->peer->number] = NULL;
   l->peer->line = NULL;
-  while (l->first) pop(l);
+  sli_tcp_drain(l);
   l->tcp->wire->close(l);
   if (l->fd >= 0) close(l->fd);
   if (l->handshake) sli_handshake_fini(l->handshake);
@@ -107,9 +80,9 @@ static sl_status listen_at(sli_tcp *tcp, const char *host) {
   return sl_fail(SL_E_IO, "epoll: %s", strerror(errno));
 }
 
-static sl_status tcp_open(sli_net *net, const sli_net_options *options, int kind, void **out) {
+static sl_status tcp_open(sli_net_core *net, const sli_net_options *options, int kind, void **out) {
   sli_tcp *tcp = sli_calloc(1, sizeof *tcp);
-  tcp->net = net;
+  (void)net;
   tcp->self = options->self;
   tcp->npeers = options->npeers;
   tcp->wire = wires[kind];

@@ -17,8 +17,10 @@ enum {
 
 typedef struct sli_transport sli_transport;
 
+typedef struct sli_net_core sli_net_core;
+
 typedef struct sli_net_peer {
-  sli_net *net;
+  sli_net_core *net;
   int number;
   const sli_transport *transport; /* NULL: not connected */
   void *state;                    /* the transport's, of this net */
@@ -41,12 +43,21 @@ typedef struct sli_transfer {
 } sli_transfer;
 _Static_assert(offsetof(sli_transfer, data) == SLI_NET_HEAD_BYTES, "head and data are one piece");
 
+/* What transports see of their net. */
+struct sli_net_core {
+  int self, npeers;
+  sli_net_events events;
+  bool any_failed, closing;
+  sli_transfer *transfers, *free;
+  sli_net_peer *peers; /* [npeers] */
+};
+
 /* A net's own state of a transport is what `open` makes. All is called by the owner of the
  * net; only open, connect and close may block, and not for a peer. */
 struct sli_transport {
   const char *name;
   int kind; /* for `open`, which several rows may share */
-  sl_status (*open)(sli_net *net, const sli_net_options *options, int kind, void **state);
+  sl_status (*open)(sli_net_core *net, const sli_net_options *options, int kind, void **state);
   void (*close)(void *state);
   /* What a peer must know to come this way. */
   const void *(*address)(const void *state, size_t *bytes);
@@ -73,14 +84,14 @@ extern const sli_transport sli_transport_memory, sli_transport_fabric, sli_trans
 
 /* ---- for transports ----------------------------------------------------------------- */
 
-sli_transfer *sli_transfer_take(sli_net *net, sli_net_peer *peer, size_t bytes);
+sli_transfer *sli_transfer_take(sli_net_peer *peer, size_t bytes);
 void sli_transfer_give(sli_transfer *transfer);
 /* It has left: its owner may see that, or nobody waits for it any more. */
 void sli_transfer_finish(sli_transfer *transfer);
 
 /* The net's peer of that number; NULL: there is none, or it is this process. */
-sli_net_peer *sli_net_peer_of(sli_net *net, int64_t number);
-int sli_net_self(const sli_net *net);
+sli_net_peer *sli_net_peer_of(sli_net_core *net, int64_t number);
+void sli_net_count_sent(sli_net_peer *peer, size_t bytes);
 /* Where the data of a message goes; NULL: nowhere, and the peer has failed for it. */
 void *sli_net_place(sli_net_peer *peer, const void *header, size_t bytes);
 void sli_net_arrive(sli_net_peer *peer, const void *header, size_t bytes);

@@ -47,7 +47,7 @@ typedef struct line {
 } line;
 
 typedef struct ucx_way {
-  sli_net *net;
+  sli_net_core *net;
   ucp_context_h context;
   ucp_worker_h worker;
   int fd;
@@ -75,7 +75,7 @@ static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *a
 /* The data is still with the sender, as `what` describes. */
 static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what, size_t bytes,
                           void *place) {
-  sli_transfer *t = sli_transfer_take(w->net, p, bytes);
+  sli_transfer *t = sli_transfer_take(p, bytes);
   memcpy(t->head, h, sizeof *h);
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -155,7 +155,7 @@ static bool ucx_send(sli_transfer *t) {
   const line *l = t->peer->line;
   head *h = (head *)t->head;
   h->word = l->word;
-  h->sender = sli_net_self(t->peer->net);
+  h->sender = t->peer->net->self;
   h->zero = 0;
   ucs_status_ptr_t request = start(t, l);
   if (UCS_PTR_IS_ERR(request))
@@ -203,7 +203,7 @@ static ucs_status_t make_address(ucx_way *w, uint64_t host) {
 
 static void ucx_close(void *state);
 
-static sl_status ucx_open(sli_net *net, const sli_net_options *options, int kind, void **out) {
+static sl_status ucx_open(sli_net_core *net, const sli_net_options *options, int kind, void **out) {
   ucx_way *w = sli_calloc(1, sizeof *w);
   w->net = net;
   w->peers = sli_calloc((size_t)options->npeers, sizeof(void *));
