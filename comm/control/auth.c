@@ -4,7 +4,7 @@
  * prove and what a client must prove, and nobody else can do either.
  *
  * libzmq checks a server's key by itself, but takes any client that has one until
- * somebody answers at inproc://zeromq.zap.01 (ZeroMQ RFC 27). That is the door. */
+ * somebody answers at inproc://zeromq.zap.01 (ZeroMQ RFC 27, ZAP). */
 #include "comm/control/auth.h"
 
 #include <sodium.h>
@@ -89,13 +89,13 @@ void sli_auth_set_client(const sli_auth *auth, void *socket) {
   set_text(socket, ZMQ_CURVE_SECRETKEY, auth->client_secret);
 }
 
-void *sli_auth_open_door(void *context) {
-  void *door = zmq_socket(context, ZMQ_REP);
+void *sli_auth_open_zap(void *context) {
+  void *zap = zmq_socket(context, ZMQ_REP);
   int none = 0;
-  if (!door) return NULL;
-  zmq_setsockopt(door, ZMQ_LINGER, &none, sizeof none);
-  if (!zmq_bind(door, "inproc://zeromq.zap.01")) return door;
-  zmq_close(door);
+  if (!zap) return NULL;
+  zmq_setsockopt(zap, ZMQ_LINGER, &none, sizeof none);
+  if (!zmq_bind(zap, "inproc://zeromq.zap.01")) return zap;
+  zmq_close(zap);
   return NULL;
 }
 
@@ -108,15 +108,15 @@ typedef struct part {
   size_t count;
 } part;
 
-static int receive_parts(void *door, part parts[PARTS]) {
+static int receive_parts(void *zap, part parts[PARTS]) {
   for (int i = 0;; i++) {
     part spare, *p = i < PARTS ? &parts[i] : &spare;
-    int count = zmq_recv(door, p->bytes, sizeof p->bytes, i ? 0 : ZMQ_DONTWAIT);
+    int count = zmq_recv(zap, p->bytes, sizeof p->bytes, i ? 0 : ZMQ_DONTWAIT);
     int more = 0;
     size_t size = sizeof more;
     if (count < 0) return 0;
     p->count = SLI_MIN((size_t)count, sizeof p->bytes);
-    zmq_getsockopt(door, ZMQ_RCVMORE, &more, &size);
+    zmq_getsockopt(zap, ZMQ_RCVMORE, &more, &size);
     if (!more) return i + 1;
   }
 }
@@ -125,19 +125,19 @@ static bool is_text(const part *p, const char *text) {
   return p->count == strlen(text) && !memcmp(p->bytes, text, p->count);
 }
 
-sli_auth_answer sli_auth_keep_door(const sli_auth *auth, void *door) {
+sli_auth_answer sli_auth_answer_zap(const sli_auth *auth, void *zap) {
   part parts[PARTS];
-  int count = receive_parts(door, parts);
+  int count = receive_parts(zap, parts);
   if (!count) return SLI_AUTH_NONE;
   bool known = count == PARTS && is_text(&parts[VERSION], "1.0") &&
                is_text(&parts[MECHANISM], "CURVE") && parts[CREDENTIALS].count == 32 &&
                !sodium_memcmp(parts[CREDENTIALS].bytes, auth->client_bytes, 32);
   size_t request = count > REQUEST ? parts[REQUEST].count : 0;
-  zmq_send(door, "1.0", 3, ZMQ_SNDMORE);
-  zmq_send(door, parts[REQUEST].bytes, request, ZMQ_SNDMORE);
-  zmq_send(door, known ? "200" : "400", 3, ZMQ_SNDMORE);
-  zmq_send(door, known ? "OK" : "not of this job", known ? 2 : 15, ZMQ_SNDMORE);
-  zmq_send(door, "", 0, ZMQ_SNDMORE);
-  zmq_send(door, "", 0, 0);
+  zmq_send(zap, "1.0", 3, ZMQ_SNDMORE);
+  zmq_send(zap, parts[REQUEST].bytes, request, ZMQ_SNDMORE);
+  zmq_send(zap, known ? "200" : "400", 3, ZMQ_SNDMORE);
+  zmq_send(zap, known ? "OK" : "not of this job", known ? 2 : 15, ZMQ_SNDMORE);
+  zmq_send(zap, "", 0, ZMQ_SNDMORE);
+  zmq_send(zap, "", 0, 0);
   return known ? SLI_AUTH_LET_IN : SLI_AUTH_REFUSED;
 }

@@ -1,4 +1,4 @@
-/* Who may speak: CURVE keys from the job's key, and the door-keeper that libzmq
+/* Who may speak: CURVE keys from the job's key, and the handler that libzmq
  * asks about each client that shows one. */
 #ifndef SLUICE_COMM_CONTROL_AUTH_H
 #define SLUICE_COMM_CONTROL_AUTH_H
@@ -21,9 +21,9 @@ void sli_auth_set_server(const sli_auth *auth, void *socket);
 void sli_auth_set_client(const sli_auth *auth, void *socket);
 
 /* Binds the socket at which libzmq asks; NULL with errno set. Before any server. */
-void *sli_auth_open_door(void *context);
+void *sli_auth_open_zap(void *context);
 /* Answers one question, if there is one. */
 typedef enum sli_auth_answer { SLI_AUTH_NONE, SLI_AUTH_LET_IN, SLI_AUTH_REFUSED } sli_auth_answer;
-sli_auth_answer sli_auth_keep_door(const sli_auth *auth, void *door);
+sli_auth_answer sli_auth_answer_zap(const sli_auth *auth, void *zap);
 
 #endif

@@ -15,9 +15,9 @@
 /* Under the lock. */
 static void wake(sli_control *c) {
   uint64_t one = 1;
-  if (c->awake) return;
-  c->awake = true;
-  (void)!write(c->wake_fd, &one, sizeof one);
+  if (c->shared.awake) return;
+  c->shared.awake = true;
+  (void)!write(c->sockets.wake_fd, &one, sizeof one);
 }
 
 /* ---- opening and closing --------------------------------------------------------- */
@@ -59,18 +59,18 @@ static void set_self(sli_control *c) {
 static sli_control *create(const sli_control_options *o) {
   size_t n = (size_t)o->nprocesses;
   sli_control *c = sli_calloc(1, sizeof *c);
-  c->wake_fd = -1;
+  c->sockets.wake_fd = -1;
   set_options(c, o);
   c->peers = sli_calloc(n, sizeof *c->peers);
   c->outs = sli_calloc(n, sizeof *c->outs);
-  c->items = sli_calloc(n + 8, sizeof *c->items);
-  c->waiting = sli_calloc(n, sizeof *c->waiting);
-  c->sending = sli_calloc(n, sizeof *c->sending);
-  c->dirty = sli_calloc(n, sizeof *c->dirty);
-  c->offsets = sli_calloc(n, sizeof *c->offsets);
-  c->orders_end = &c->orders;
-  pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->changed, NULL);
+  c->sockets.items = sli_calloc(n + 8, sizeof *c->sockets.items);
+  c->shared.waiting = sli_calloc(n, sizeof *c->shared.waiting);
+  c->shared.sending = sli_calloc(n, sizeof *c->shared.sending);
+  c->shared.dirty = sli_calloc(n, sizeof *c->shared.dirty);
+  c->shared.offsets = sli_calloc(n, sizeof *c->shared.offsets);
+  c->shared.orders_end = &c->shared.orders;
+  pthread_mutex_init(&c->shared.lock, NULL);
+  pthread_cond_init(&c->shared.changed, NULL);
   set_self(c);
   c->opened_ns = sli_now_ns();
   return c;
@@ -86,19 +86,21 @@ static void destroy_orders(sli_order *order) {
 }
 
 static void destroy(sli_control *c) {
-  sli_control_close_sockets(c);
-  if (c->context) zmq_ctx_term(c->context);
-  if (c->wake_fd >= 0) close(c->wake_fd);
-  sli_words_fini(c);
-  destroy_orders(c->orders);
+  sli_sockets_close(c);
+  if (c->sockets.context) zmq_ctx_term(c->sockets.context);
+  if (c->sockets.wake_fd >= 0) close(c->sockets.wake_fd);
+  sli_meetings_fini(c);
+  sli_parts_fini(c);
+  destroy_orders(c->shared.orders);
   for (int k = 0; k < c->nprocesses; k++) {
-    free(c->waiting[k].data);
-    free(c->sending[k].data);
+    free(c->shared.waiting[k].data);
+    free(c->shared.sending[k].data);
   }
-  void *parts[] = {c->peers, c->outs, c->items, c->waiting, c->sending, c->dirty, c->offsets};
+  void *parts[] = {c->peers,          c->outs,         c->sockets.items, c->shared.waiting,
+                   c->shared.sending, c->shared.dirty, c->shared.offsets};
   for (size_t i = 0; i < SLI_COUNT(parts); i++) free(parts[i]);
-  pthread_cond_destroy(&c->changed);
-  pthread_mutex_destroy(&c->lock);
+  pthread_cond_destroy(&c->shared.changed);
+  pthread_mutex_destroy(&c->shared.lock);
   sli_auth_fini(&c->auth);
   free(c);
 }
@@ -123,15 +125,16 @@ sl_status sli_control_open(const sli_control_options *options, sli_control **out
   status = reserve_descriptors(options->nprocesses, &strangers);
   if (status) return status;
   sli_control *c = create(options);
-  c->strangers = strangers;
+  c->sockets.strangers = strangers;
   status = sli_auth_init(&c->auth, options->key);
-  if (!status) status = sli_endpoint_parse(options->endpoint, c->hub_host, &c->hub_port);
+  if (!status) status = sli_endpoint_parse(options->endpoint, c->hub.host, &c->hub.port);
   if (!status) {
-    sli_endpoint_write(c->endpoint, "", c->hub_host, c->hub_port);
-    status = sli_control_bind(c);
+    sli_endpoint_write(c->hub.endpoint, "", c->hub.host, c->hub.port);
+    status = sli_sockets_bind(c);
   }
   if (!status) {
-    for (int k = 0; sli_is_hub(c) && k < c->nprocesses; k++) c->peers[k].hub.socket = c->hub;
+    for (int k = 0; sli_is_hub(c) && k < c->nprocesses; k++)
+      c->peers[k].hub.socket = c->sockets.hub;
     if (pthread_create(&c->thread, NULL, sli_control_run, c))
       status = sl_fail(SL_E_MEMORY, "no thread for the control plane");
   }
@@ -142,10 +145,10 @@ sl_status sli_control_open(const sli_control_options *options, sli_control **out
 
 void sli_control_close(sli_control *c) {
   if (!c) return;
-  pthread_mutex_lock(&c->lock);
-  c->closing = true;
+  pthread_mutex_lock(&c->shared.lock);
+  c->shared.closing = true;
   wake(c);
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_unlock(&c->shared.lock);
   pthread_join(c->thread, NULL);
   destroy(c);
 }
@@ -157,15 +160,16 @@ static void check_thread(const sli_control *c, const char *what) {
 }
 
 static sl_status fail_ended(const sli_control *c) {
-  return sl_fail(c->end_status, "%s", c->end_text);
+  return sl_fail(c->shared.end_status, "%s", c->shared.end_text);
 }
 
 sl_status sli_control_join(sli_control *c) {
   check_thread(c, "sli_control_join");
-  pthread_mutex_lock(&c->lock);
-  while (!c->joined && !c->ended) pthread_cond_wait(&c->changed, &c->lock);
-  sl_status status = c->ended ? fail_ended(c) : SL_OK;
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_lock(&c->shared.lock);
+  while (!c->shared.joined && !c->shared.ended)
+    pthread_cond_wait(&c->shared.changed, &c->shared.lock);
+  sl_status status = c->shared.ended ? fail_ended(c) : SL_OK;
+  pthread_mutex_unlock(&c->shared.lock);
   return status;
 }
 
@@ -179,20 +183,15 @@ static void give_order(sli_control *c, sli_data_kind kind, int target, const cha
                        .bytes = bytes};
   strcpy(order->word, word);
   if (bytes) memcpy(order->data, data, bytes);
-  *c->orders_end = order;
-  c->orders_end = &order->next;
+  *c->shared.orders_end = order;
+  c->shared.orders_end = &order->next;
   wake(c);
 }
 
 static void leave(sli_control *c, const sli_waiter *waiter) {
-  sli_waiter **at = &c->waiters;
+  sli_waiter **at = &c->shared.waiters;
   while (*at != waiter) at = &(*at)->next;
   *at = waiter->next;
-}
-
-static void free_blobs(sli_control_blob *blobs, int count) {
-  for (int k = 0; blobs && k < count; k++) free(blobs[k].data);
-  free(blobs);
 }
 
 /* `target`: who gets what they bring; -1: all. */
@@ -202,18 +201,18 @@ static sl_status meet(sli_control *c, int target, const char *word, const void *
   if (bytes > SLI_FRAME_DATA_BYTES)
     return sl_fail(SL_E_USAGE, "%zu bytes are too many to bring to a meeting (%s): %d at most",
                    bytes, word, SLI_FRAME_DATA_BYTES);
-  pthread_mutex_lock(&c->lock);
-  for (const sli_waiter *w = c->waiters; w; w = w->next)
+  pthread_mutex_lock(&c->shared.lock);
+  for (const sli_waiter *w = c->shared.waiters; w; w = w->next)
     SLI_CHECK(strcmp(w->word, word), "two threads of process %d meet at %s", c->self, word);
-  sli_waiter waiter = {.next = c->waiters, .word = word};
-  c->waiters = &waiter;
+  sli_waiter waiter = {.next = c->shared.waiters, .word = word};
+  c->shared.waiters = &waiter;
   give_order(c, SLI_DATA_MEET, target, word, data, bytes);
-  while (!waiter.done && !c->ended) pthread_cond_wait(&c->changed, &c->lock);
+  while (!waiter.done && !c->shared.ended) pthread_cond_wait(&c->shared.changed, &c->shared.lock);
   leave(c, &waiter);
   sl_status status = waiter.done ? SL_OK : fail_ended(c);
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_unlock(&c->shared.lock);
   if (blobs && !status) *blobs = waiter.blobs;
-  else free_blobs(waiter.blobs, c->nprocesses);
+  else sli_blobs_free(waiter.blobs, c->nprocesses);
   return status;
 }
 
@@ -232,10 +231,10 @@ sl_status sli_control_share(sli_control *c, const char *word, const void *data, 
 void sli_control_send(sli_control *c, int process, const void *message) {
   SLI_CHECK(process >= 0 && process < c->nprocesses && process != c->self,
             "a message from process %d to %d", c->self, process);
-  pthread_mutex_lock(&c->lock);
-  sli_batch *batch = &c->waiting[process];
-  if (!c->ended) {
-    if (!batch->count) c->dirty[c->ndirty++] = process;
+  pthread_mutex_lock(&c->shared.lock);
+  sli_batch *batch = &c->shared.waiting[process];
+  if (!c->shared.ended) {
+    if (!batch->count) c->shared.dirty[c->shared.ndirty++] = process;
     if (batch->count == batch->capacity) {
       batch->capacity = SLI_MAX((size_t)64, 2 * batch->capacity);
       batch->data = sli_realloc(batch->data, batch->capacity, SLI_CONTROL_MESSAGE_BYTES);
@@ -244,46 +243,48 @@ void sli_control_send(sli_control *c, int process, const void *message) {
            SLI_CONTROL_MESSAGE_BYTES);
     wake(c);
   }
-  pthread_mutex_unlock(&c->lock);
-  atomic_fetch_add_explicit(&c->sent, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&c->shared.lock);
+  atomic_fetch_add_explicit(&c->counts.sent, 1, memory_order_relaxed);
 }
 
 void sli_control_say(sli_control *c, int process, const char *word, const void *data,
                      size_t bytes) {
   SLI_CHECK(process >= -1 && process < c->nprocesses, "a word to process %d", process);
-  pthread_mutex_lock(&c->lock);
-  if (!c->ended) give_order(c, SLI_DATA_WORD, process, word, data, bytes);
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_lock(&c->shared.lock);
+  if (!c->shared.ended) give_order(c, SLI_DATA_WORD, process, word, data, bytes);
+  pthread_mutex_unlock(&c->shared.lock);
 }
 
 void sli_control_abort(sli_control *c, const char *text) {
-  pthread_mutex_lock(&c->lock);
-  if (!c->aborting) {
-    c->aborting = true;
-    snprintf(c->abort_text, sizeof c->abort_text, "%s", text);
+  pthread_mutex_lock(&c->shared.lock);
+  if (!c->shared.aborting) {
+    c->shared.aborting = true;
+    snprintf(c->shared.abort_text, sizeof c->shared.abort_text, "%s", text);
     wake(c);
   }
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_unlock(&c->shared.lock);
 }
 
 /* ---- asking ------------------------------------------------------------------- */
 
-const char *sli_control_endpoint(const sli_control *c) { return c->endpoint; }
+const char *sli_control_endpoint(const sli_control *c) { return c->hub.endpoint; }
 
-const char *sli_control_here(const sli_control *c) { return c->here[0] ? c->here : NULL; }
+const char *sli_control_here(const sli_control *c) {
+  return c->sockets.here[0] ? c->sockets.here : NULL;
+}
 
 /* Who says no host, but a port, is on that of process 0. */
 void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]) {
-  const char *direct = c->peers[process].direct, *hub = sli_is_hub(c) ? "127.0.0.1" : c->hub_ip;
+  const char *direct = c->peers[process].direct, *hub = sli_is_hub(c) ? "127.0.0.1" : c->hub.ip;
   int port;
   if (process == 0 || *direct == ':' || sli_endpoint_parse(direct, host, &port))
     snprintf(host, SLI_CONTROL_HOST_CHARS, "%s", hub);
 }
 
 int64_t sli_control_clock_offset(const sli_control *c, int process) {
-  pthread_mutex_t *lock = (pthread_mutex_t *)&c->lock;
+  pthread_mutex_t *lock = (pthread_mutex_t *)&c->shared.lock;
   pthread_mutex_lock(lock);
-  int64_t offset_ns = c->offsets[process];
+  int64_t offset_ns = c->shared.offsets[process];
   pthread_mutex_unlock(lock);
   return offset_ns;
 }
@@ -294,8 +295,9 @@ static uint64_t get(const _Atomic uint64_t *count) {
 
 sli_control_counts sli_control_count(const sli_control *c) {
   return (sli_control_counts){
-      .sent = get(&c->sent), .received = get(&c->received),
-      .frames_sent = get(&c->frames_sent), .frames_received = get(&c->frames_received),
-      .bytes_sent = get(&c->bytes_sent), .bytes_received = get(&c->bytes_received),
-      .refused = get(&c->refused)};
+      .sent = get(&c->counts.sent), .received = get(&c->counts.received),
+      .frames_sent = get(&c->counts.frames_sent),
+      .frames_received = get(&c->counts.frames_received),
+      .bytes_sent = get(&c->counts.bytes_sent), .bytes_received = get(&c->counts.bytes_received),
+      .refused = get(&c->counts.refused)};
 }

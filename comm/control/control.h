@@ -65,7 +65,7 @@ void sli_control_close(sli_control *c);
 /* Where process 0 listens, the port filled in: "HOST:PORT". */
 const char *sli_control_endpoint(const sli_control *c);
 /* After join. Where this process listens for others, in numbers ("*": at all addresses of its
- * host); NULL for process 0, to which the others connect. And where another is, as seen from here. */
+ * host); NULL for process 0, to which the others connect. And where another is, from here. */
 const char *sli_control_here(const sli_control *c);
 void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]);
 

@@ -16,18 +16,18 @@ const char *sli_peer_name(const sli_control *c, int process, char out[128]) {
 }
 
 void sli_end(sli_control *c, sl_status status, int culprit, const char *text) {
-  pthread_mutex_lock(&c->lock);
-  bool first = !c->ended;
+  pthread_mutex_lock(&c->shared.lock);
+  bool first = !c->shared.ended;
   if (first) {
-    c->ended = true;
-    c->end_status = status;
-    c->culprit = culprit;
-    snprintf(c->end_text, sizeof c->end_text, "%s", text);
-    pthread_cond_broadcast(&c->changed);
+    c->shared.ended = true;
+    c->shared.end_status = status;
+    c->shared.culprit = culprit;
+    snprintf(c->shared.end_text, sizeof c->shared.end_text, "%s", text);
+    pthread_cond_broadcast(&c->shared.changed);
   }
-  pthread_mutex_unlock(&c->lock);
-  if (first && c->joined && c->options.on_abort)
-    c->options.on_abort(c->options.ctx, culprit, c->end_text);
+  pthread_mutex_unlock(&c->shared.lock);
+  if (first && c->shared.joined && c->options.on_abort)
+    c->options.on_abort(c->options.ctx, culprit, c->shared.end_text);
 }
 
 static sli_frame abort_frame(sl_status status, int culprit, const char *text) {
@@ -39,13 +39,13 @@ static sli_frame abort_frame(sl_status status, int culprit, const char *text) {
 static void tell_all(sli_control *c, sl_status status, int culprit, const char *text) {
   for (int k = 1; k < c->nprocesses; k++) {
     sli_frame frame = abort_frame(status, culprit, text);
-    if (c->peers[k].here && !c->peers[k].left) sli_way_send(c, &c->peers[k].hub, &frame);
+    if (c->peers[k].here && !c->peers[k].left) sli_line_send(c, &c->peers[k].hub, &frame);
   }
 }
 
 void sli_blame(sli_control *c, sl_status status, int culprit, const char *format, ...) {
   char text[SLI_FRAME_TEXT_BYTES];
-  if (c->ended || c->verdict_ns) return;
+  if (c->shared.ended || c->verdict.until_ns) return;
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
@@ -55,18 +55,18 @@ void sli_blame(sli_control *c, sl_status status, int culprit, const char *format
     tell_all(c, status, culprit, text);
     sli_end(c, status, culprit, text);
   } else if (culprit && c->peers[0].here && !c->peers[0].left &&
-             sli_way_send(c, &c->peers[0].hub, &frame)) {
-    c->verdict_ns = sli_now_ns() + VERDICT_MS * UINT64_C(1000000);
-    c->suspect = culprit;
-    c->suspect_status = status;
-    memcpy(c->suspect_text, text, sizeof text);
+             sli_line_send(c, &c->peers[0].hub, &frame)) {
+    c->verdict.until_ns = sli_now_ns() + VERDICT_MS * UINT64_C(1000000);
+    c->verdict.suspect = culprit;
+    c->verdict.status = status;
+    memcpy(c->verdict.text, text, sizeof text);
   } else {
     sli_end(c, status, culprit, text);
   }
 }
 
 void sli_verdict_overdue(sli_control *c) {
-  if (!c->ended) sli_end(c, c->suspect_status, c->suspect, c->suspect_text);
+  if (!c->shared.ended) sli_end(c, c->verdict.status, c->verdict.suspect, c->verdict.text);
 }
 
 void sli_verdict_take(sli_control *c, const sli_frame *frame) {

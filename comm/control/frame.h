@@ -1,7 +1,7 @@
 /* What control planes say to each other: frames of a fixed little-endian layout.
  *
  *   0  u32 magic  "SLCF"        16  u64 instance   drawn by each sli_control_open
- *   4  u16 version              24  u64 sequence   1, 2, 3, ... on each way
+ *   4  u16 version              24  u64 sequence   1, 2, 3, ... on each line
  *   6  u16 type                 32  u32 body bytes
  *   8  u32 process (sender)     36  u32 zero
  *  12  u32 incarnation          40  body

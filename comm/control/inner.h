@@ -1,5 +1,19 @@
-/* What the files of the control plane share. Everything here belongs to the
- * control thread, except what stands under `lock` and what is said to be atomic. */
+/* What the files of the control plane share. All of it belongs to the control thread, except what
+ * is `shared`, under its lock, and the counts, which are atomic.
+ *
+ * Files call only those further down:
+ *
+ *   control            what other threads call
+ *   thread             its turns; what monitors say
+ *   silence            who is not heard any more; heartbeats
+ *   receive            a frame past the checks, to whom it concerns
+ *   join words         how a job comes together; words to one or all
+ *   meetings           who has come to them
+ *   sockets            which there are
+ *   end                who is to blame
+ *   parts clock        long data; what time it is elsewhere
+ *   send               a frame out; who is refused
+ *   auth listen frame address */
 #ifndef SLUICE_COMM_CONTROL_INNER_H
 #define SLUICE_COMM_CONTROL_INNER_H
 
@@ -16,7 +30,7 @@
 enum { SLI_ROUTE_BYTES = 16 };
 
 /* Frames to a peer and from it, over one connection. */
-typedef struct sli_way {
+typedef struct sli_line {
   void *socket; /* NULL: none */
   uint8_t route[SLI_ROUTE_BYTES];
   size_t route_bytes; /* at a ROUTER: which of its peers; else 0 */
@@ -27,7 +41,7 @@ typedef struct sli_way {
   int exchanges;       /* of clocks */
   int64_t offset_ns;
   uint64_t error_ns, measured_ns; /* of offset_ns: at most, and when */
-} sli_way;
+} sli_line;
 
 /* Long data that is being put together; one of each kind from each sender. */
 typedef struct sli_assembly {
@@ -39,9 +53,9 @@ typedef struct sli_peer {
   bool here, left;
   uint64_t instance;
   char host[SLI_FRAME_NAME_CHARS], direct[SLI_FRAME_DIRECT_CHARS];
-  sli_way hub; /* at process 0: to this process; elsewhere, of peers[0]: to process 0 */
-  sli_way out; /* our DEALER to its ROUTER: our messages */
-  sli_way in;  /* its DEALER to our ROUTER: its messages */
+  sli_line hub; /* at process 0: to this process; elsewhere, of peers[0]: to process 0 */
+  sli_line out; /* our DEALER to its ROUTER: our messages */
+  sli_line in;  /* its DEALER to our ROUTER: its messages */
   sli_assembly parts[SLI_DATA_KINDS];
   int64_t from_hub_ns; /* its clock less that of process 0, as process 0 says */
 } sli_peer;
@@ -81,7 +95,7 @@ typedef struct sli_meeting {
 } sli_meeting;
 
 /* How a frame came in. */
-typedef enum sli_gate { SLI_AT_HUB, SLI_FROM_HUB, SLI_DIRECT_IN, SLI_DIRECT_OUT } sli_gate;
+typedef enum sli_origin { SLI_AT_HUB, SLI_FROM_HUB, SLI_DIRECT_IN, SLI_DIRECT_OUT } sli_origin;
 
 typedef enum sli_refusal {
   SLI_REFUSED_CONNECTION,
@@ -96,45 +110,47 @@ typedef enum sli_refusal {
   SLI_REFUSALS
 } sli_refusal;
 
-struct sli_control {
-  int self, nprocesses, incarnation;
-  uint64_t instance, plan_hash;
-  char job[SLI_FRAME_NAME_CHARS], host[SLI_FRAME_NAME_CHARS];
-  char hub_host[SLI_HOST_CHARS], hub_ip[SLI_IP_CHARS];
-  char here[SLI_IP_CHARS]; /* where `direct` listens; set before joining */
-  int hub_port;
+/* Process 0, from where this one is. */
+typedef struct sli_hub {
+  char host[SLI_HOST_CHARS], ip[SLI_IP_CHARS];
+  int port;
   char endpoint[SLI_ENDPOINT_CHARS];
-  sli_control_options options; /* for callbacks and times; pointers to data are not kept */
-  sli_auth auth;
+  /* How far the connection to it has come. */
+  bool connected, shaken;
+  uint64_t closed_ns; /* 0: it is not */
+  char waiting_for[SLI_FRAME_TEXT_BYTES + 1];
+} sli_hub;
 
-  void *context, *door, *hub, *direct;
+typedef struct sli_sockets {
+  void *context;
+  void *zap; /* where libzmq asks who may come in */
+  void *hub, *direct;
   void *hub_watch, *direct_watch; /* monitors */
   sli_listener hub_listener, direct_listener;
-  int strangers; /* connections of theirs that may stand at each */
+  int strangers;           /* connections of theirs that may stand at each */
+  char here[SLI_IP_CHARS]; /* where `direct` listens; set before joining */
   int wake_fd;
-  pthread_t thread;
-  sli_peer *peers;
-  int nhere, nouts, *outs; /* peers whose `out` is open */
   zmq_pollitem_t *items;
-  sli_meeting *meetings;
-  bool bye_said;
-  bool logged[SLI_REFUSALS];
-  /* The connection to process 0, as far as it has come. */
-  bool connected, shaken;
-  char waiting_for[SLI_FRAME_TEXT_BYTES + 1];
+} sli_sockets;
 
-  uint64_t opened_ns, hub_closed_ns, probe_until_ns;
-  uint64_t beat_ns, look_ns, hello_ns, resolve_ns, probe_ns, tend_ns; /* when next */
-  int beats;
-  /* We have told process 0 who is to blame, and wait for its word until then. */
-  uint64_t verdict_ns;
+/* When what is to be done next. */
+typedef struct sli_due {
+  uint64_t beat_ns, look_ns, hello_ns, resolve_ns, probe_ns, tend_ns;
+  uint64_t probe_until_ns;
+} sli_due;
+
+/* We have told process 0 who is to blame, and wait for its word until then. */
+typedef struct sli_verdict {
+  uint64_t until_ns; /* 0: we have not */
   int suspect;
-  sl_status suspect_status;
-  char suspect_text[SLI_FRAME_TEXT_BYTES + 1];
+  sl_status status;
+  char text[SLI_FRAME_TEXT_BYTES + 1];
+} sli_verdict;
 
+/* Between the control thread and others; under the lock. */
+typedef struct sli_shared {
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  /* Under the lock: */
   bool awake, closing, joined, ended, aborting;
   sli_batch *waiting, *sending; /* per peer; `sending` is the control thread's */
   int *dirty, ndirty;
@@ -144,10 +160,33 @@ struct sli_control {
   sl_status end_status;
   char end_text[SLI_FRAME_TEXT_BYTES + 1], abort_text[SLI_FRAME_TEXT_BYTES + 1];
   int64_t *offsets;
+} sli_shared;
 
-  /* Relaxed: statistics, read by any thread. */
+/* Relaxed: statistics, read by any thread. */
+typedef struct sli_counts {
   _Atomic uint64_t sent, received, frames_sent, frames_received, bytes_sent, bytes_received,
       refused;
+} sli_counts;
+
+struct sli_control {
+  int self, nprocesses, incarnation;
+  uint64_t instance, plan_hash;
+  char job[SLI_FRAME_NAME_CHARS], host[SLI_FRAME_NAME_CHARS];
+  sli_control_options options; /* for callbacks and times; pointers to data are not kept */
+  sli_auth auth;
+  pthread_t thread;
+  uint64_t opened_ns;
+  sli_hub hub;
+  sli_sockets sockets;
+  sli_peer *peers;
+  int nhere, nouts, *outs; /* peers whose `out` is open */
+  sli_meeting *meetings;
+  bool logged[SLI_REFUSALS];
+  int beats;
+  sli_due due;
+  sli_verdict verdict;
+  sli_shared shared;
+  sli_counts counts;
 };
 
 /* Once the job runs nobody needs to come to process 0. */
@@ -155,21 +194,34 @@ enum { SLI_LATE_PER_SECOND = 100 };
 
 static inline bool sli_is_hub(const sli_control *c) { return c->self == 0; }
 
-/* control_thread.c */
+/* thread.c */
 void *sli_control_run(void *control);
-sl_status sli_control_bind(sli_control *c); /* before the thread runs */
-void sli_control_close_sockets(sli_control *c);
-sli_way *sli_way_to(sli_control *c, int process); /* for messages; NULL: it has left */
 
-/* control_link.c */
-bool sli_way_send(sli_control *c, sli_way *way, sli_frame *frame);
-/* Takes some frames, so that others get their turn; whether there may be more. */
-bool sli_gate_receive(sli_control *c, void *socket, sli_gate gate, int process);
+/* sockets.c */
+sl_status sli_sockets_bind(sli_control *c); /* before the thread runs */
+void sli_sockets_close(sli_control *c);
+void sli_sockets_connect(sli_control *c); /* to process 0, as soon as its name is known */
+sli_line *sli_line_to(sli_control *c, int process); /* for messages; NULL: it has left */
+
+/* send.c */
+bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame);
 void sli_refuse(sli_control *c, sli_refusal kind, const char *who, const char *why);
-void sli_beat(sli_control *c, uint64_t now_ns); /* PINGs to everybody */
+
+/* receive.c: takes some frames, so that others get their turn; whether there may be more. */
+bool sli_receive(sli_control *c, void *socket, sli_origin origin, int process);
+
+/* silence.c */
+void sli_beat(sli_control *c);                  /* PINGs to everybody */
 void sli_look(sli_control *c, uint64_t now_ns); /* who is silent? */
 
-/* control_join.c */
+/* clock.c */
+void sli_clock_ask(sli_control *c, sli_line *line);
+void sli_clock_answer(sli_control *c, sli_line *line, const sli_frame *frame);
+void sli_clock_take(sli_control *c, int process, sli_line *line, const sli_frame *frame);
+void sli_clocks_send(sli_control *c);
+void sli_clocks_take(sli_control *c, const sli_frame *frame);
+
+/* join.c */
 void sli_hello_send(sli_control *c);
 void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route,
                     size_t route_bytes, const char *who);
@@ -178,15 +230,30 @@ void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes);
 void sli_join_overdue(sli_control *c);
 void sli_join_complete(sli_control *c);
 
-/* control_words.c */
-void sli_data_take(sli_control *c, int process, const sli_frame *frame);
-void sli_data_send(sli_control *c, sli_way *way, sli_data_kind kind, int from, int target,
+/* parts.c: long data travels in parts, one after the other on each line. */
+void sli_data_send(sli_control *c, sli_line *line, sli_data_kind kind, int from, int target,
                    const char *word, const void *data, size_t bytes);
-void sli_order_carry_out(sli_control *c, sli_order *order);
-void sli_meetings_check(sli_control *c); /* nobody who has left may be missed */
-void sli_words_fini(sli_control *c);
+typedef enum sli_part { SLI_PART_REFUSED, SLI_PART_TAKEN, SLI_PART_LAST } sli_part;
+/* The last part: *data is all of it, the caller's to free(). */
+sli_part sli_part_take(sli_control *c, int process, const sli_frame *frame, uint8_t **data,
+                       size_t *bytes);
+void sli_parts_fini(sli_control *c);
 
-/* control_end.c: the end of a job. `culprit` is to blame, whoever finds that out. */
+/* words.c */
+void sli_word_pass_on(sli_control *c, const sli_frame *frame); /* at process 0 */
+void sli_word_take(sli_control *c, int from, const char *word, const void *data, size_t bytes);
+void sli_order_carry_out(sli_control *c, sli_order *order);
+
+/* meetings.c */
+void sli_blobs_free(sli_control_blob *blobs, int count);
+/* `from` comes with data, which is taken over; target -1: all shall get it. */
+void sli_meeting_come(sli_control *c, int from, int target, const char *word, void *data,
+                      size_t bytes);
+void sli_meeting_release(sli_control *c, const char *word, const uint8_t *data, size_t bytes);
+void sli_meetings_check(sli_control *c); /* nobody who has left may be missed */
+void sli_meetings_fini(sli_control *c);
+
+/* end.c: the end of a job. `culprit` is to blame, whoever finds that out. */
 void sli_blame(sli_control *c, sl_status status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void sli_verdict_take(sli_control *c, const sli_frame *frame);

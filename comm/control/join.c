@@ -24,15 +24,15 @@ void sli_hello_send(sli_control *c) {
   memcpy(hello.hello.job, c->job, sizeof hello.hello.job);
   memcpy(hello.hello.host, c->host, sizeof hello.hello.host);
   memcpy(hello.hello.direct, self->direct, sizeof hello.hello.direct);
-  sli_way_send(c, &c->peers[0].hub, &hello);
+  sli_line_send(c, &c->peers[0].hub, &hello);
 }
 
 void sli_join_answer(sli_control *c, const sli_frame *frame) {
   char text[SLI_FRAME_TEXT_BYTES + 1];
   sli_frame_text(frame, text);
-  if (c->joined) return;
+  if (c->shared.joined) return;
   if (frame->type == SLI_FRAME_WAIT) {
-    memcpy(c->waiting_for, text, sizeof text);
+    memcpy(c->hub.waiting_for, text, sizeof text);
   } else {
     c->peers[0].left = true; /* there is nobody to say goodbye to */
     sli_end(c, SL_E_INPUT, c->self, text);
@@ -41,15 +41,15 @@ void sli_join_answer(sli_control *c, const sli_frame *frame) {
 
 /* ---- process 0 ------------------------------------------------------------------- */
 
-static void answer(sli_control *c, sli_frame_type type, sli_way *way, const char *text) {
+static void answer(sli_control *c, sli_frame_type type, sli_line *line, const char *text) {
   size_t bytes = SLI_MIN(strlen(text), (size_t)SLI_FRAME_TEXT_BYTES);
-  sli_way_send(c, way, &(sli_frame){.type = type, .tail = text, .tail_bytes = bytes});
+  sli_line_send(c, line, &(sli_frame){.type = type, .tail = text, .tail_bytes = bytes});
 }
 
-static sli_way way_of(sli_control *c, const uint8_t *route, size_t route_bytes) {
-  sli_way way = {.socket = c->hub, .route_bytes = route_bytes};
-  memcpy(way.route, route, route_bytes);
-  return way;
+static sli_line line_of(sli_control *c, const uint8_t *route, size_t route_bytes) {
+  sli_line line = {.socket = c->sockets.hub, .route_bytes = route_bytes};
+  memcpy(line.route, route, route_bytes);
+  return line;
 }
 
 /* "processes 3, 5, 6 and 20 more have not joined" */
@@ -65,9 +65,9 @@ static void list_missing(const sli_control *c, char *out, size_t bytes) {
 }
 
 /* It has lost its way: refuse it, nothing else. */
-static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_way *way,
+static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_line *line,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
-static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_way *way,
+static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_line *line,
                       const char *format, ...) {
   char text[SLI_FRAME_TEXT_BYTES];
   va_list args;
@@ -75,39 +75,39 @@ static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_way
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   sli_refuse(c, kind, who, text);
-  answer(c, SLI_FRAME_REFUSE, way, text);
+  answer(c, SLI_FRAME_REFUSE, line, text);
 }
 
 /* It disagrees: nobody can start. */
-static void fail_with(sli_control *c, int process, sli_way *way, const char *format, ...)
+static void fail_with(sli_control *c, int process, sli_line *line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static void fail_with(sli_control *c, int process, sli_way *way, const char *format, ...) {
+static void fail_with(sli_control *c, int process, sli_line *line, const char *format, ...) {
   char text[SLI_FRAME_TEXT_BYTES];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  answer(c, SLI_FRAME_REFUSE, way, text);
+  answer(c, SLI_FRAME_REFUSE, line, text);
   sli_blame(c, SL_E_INPUT, process, "%s", text);
 }
 
-static bool is_astray(sli_control *c, const sli_frame *f, sli_way *way, const char *who) {
-  if (f->version != SLI_FRAME_VERSION && c->joined) {
-    send_away(c, SLI_REFUSED_VERSION, who, way, "this job runs, and speaks protocol version %d",
+static bool is_astray(sli_control *c, const sli_frame *f, sli_line *line, const char *who) {
+  if (f->version != SLI_FRAME_VERSION && c->shared.joined) {
+    send_away(c, SLI_REFUSED_VERSION, who, line, "this job runs, and speaks protocol version %d",
               SLI_FRAME_VERSION);
   } else if (f->version != SLI_FRAME_VERSION) {
     return false;
   } else if (strcmp(f->hello.job, c->job)) {
-    send_away(c, SLI_REFUSED_JOB, who, way, "process %u on host %s belongs to job %s, this is %s",
+    send_away(c, SLI_REFUSED_JOB, who, line, "process %u on host %s belongs to job %s, this is %s",
               f->process, f->hello.host, f->hello.job, c->job);
   } else if (f->incarnation != (uint32_t)c->incarnation) {
-    send_away(c, SLI_REFUSED_INCARNATION, who, way,
+    send_away(c, SLI_REFUSED_INCARNATION, who, line,
               "process %u on host %s is of incarnation %u, job %s is at %d", f->process,
               f->hello.host, f->incarnation, c->job, c->incarnation);
-  } else if (c->ended) {
-    send_away(c, SLI_REFUSED_LATE, who, way, "job %s has ended: %s", c->job, c->end_text);
-  } else if (c->joined) {
-    send_away(c, SLI_REFUSED_LATE, who, way, "process %u on host %s comes too late: job %s runs",
+  } else if (c->shared.ended) {
+    send_away(c, SLI_REFUSED_LATE, who, line, "job %s has ended: %s", c->job, c->shared.end_text);
+  } else if (c->shared.joined) {
+    send_away(c, SLI_REFUSED_LATE, who, line, "process %u on host %s comes too late: job %s runs",
               f->process, f->hello.host, c->job);
   } else {
     return false;
@@ -115,24 +115,25 @@ static bool is_astray(sli_control *c, const sli_frame *f, sli_way *way, const ch
   return true;
 }
 
-static bool disagrees(sli_control *c, const sli_frame *f, sli_way *way) {
+static bool disagrees(sli_control *c, const sli_frame *f, sli_line *line) {
   int culprit = f->process < (uint32_t)c->nprocesses ? (int)f->process : 0;
   const sli_peer *peer = &c->peers[culprit];
   if (f->version != SLI_FRAME_VERSION)
-    fail_with(c, culprit, way, "process %u speaks version %u of the control protocol, process 0 %d",
-              f->process, f->version, SLI_FRAME_VERSION);
+    fail_with(c, culprit, line,
+              "process %u speaks version %u of the control protocol, process 0 %d", f->process,
+              f->version, SLI_FRAME_VERSION);
   else if (f->hello.nprocesses != (uint32_t)c->nprocesses)
-    fail_with(c, culprit, way,
+    fail_with(c, culprit, line,
               "process %u on host %s expects %u processes, process 0 on host %s %d", f->process,
               f->hello.host, f->hello.nprocesses, c->host, c->nprocesses);
   else if (f->process >= (uint32_t)c->nprocesses)
-    fail_with(c, 0, way, "a process on host %s calls itself %u; there are %d", f->hello.host,
+    fail_with(c, 0, line, "a process on host %s calls itself %u; there are %d", f->hello.host,
               f->process, c->nprocesses);
   else if (f->process == 0 || (peer->here && peer->instance != f->instance))
-    fail_with(c, culprit, way, "two processes call themselves %u: on host %s and on host %s",
+    fail_with(c, culprit, line, "two processes call themselves %u: on host %s and on host %s",
               f->process, f->process ? peer->host : c->host, f->hello.host);
   else if (f->hello.plan_hash != c->plan_hash)
-    fail_with(c, culprit, way,
+    fail_with(c, culprit, line,
               "process %u on host %s runs another plan (%016llx) than process 0 on host %s "
               "(%016llx)",
               f->process, f->hello.host, (unsigned long long)f->hello.plan_hash, c->host,
@@ -142,7 +143,7 @@ static bool disagrees(sli_control *c, const sli_frame *f, sli_way *way) {
   return true;
 }
 
-static void keep_hello(sli_control *c, const sli_frame *f, const sli_way *way) {
+static void keep_hello(sli_control *c, const sli_frame *f, const sli_line *line) {
   sli_peer *peer = &c->peers[f->process];
   if (!peer->here) c->nhere++;
   uint64_t sent = peer->hub.sent;
@@ -150,7 +151,7 @@ static void keep_hello(sli_control *c, const sli_frame *f, const sli_way *way) {
   peer->instance = f->instance;
   memcpy(peer->host, f->hello.host, sizeof peer->host);
   memcpy(peer->direct, f->hello.direct, sizeof peer->direct);
-  peer->hub = *way;
+  peer->hub = *line;
   peer->hub.sent = sent;
   peer->hub.seen = f->sequence;
   peer->hub.heard_ns = sli_now_ns();
@@ -159,17 +160,17 @@ static void keep_hello(sli_control *c, const sli_frame *f, const sli_way *way) {
 void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route,
                     size_t route_bytes, const char *who) {
   char text[SLI_FRAME_TEXT_BYTES];
-  sli_way way = way_of(c, route, route_bytes);
+  sli_line line = line_of(c, route, route_bytes);
   bool exists = frame->process < (uint32_t)c->nprocesses;
   sli_peer *known = &c->peers[exists ? frame->process : 0];
-  if (c->joined && exists && known->instance == frame->instance) {
+  if (c->shared.joined && exists && known->instance == frame->instance) {
     /* Said before the answer came, unless it is an old one said again. */
     if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, who, "HELLO");
     else known->hub.seen = frame->sequence;
     return;
   }
-  if (is_astray(c, frame, &way, who) || disagrees(c, frame, &way)) return;
-  keep_hello(c, frame, &way);
+  if (is_astray(c, frame, &line, who) || disagrees(c, frame, &line)) return;
+  keep_hello(c, frame, &line);
   if (c->nhere == c->nprocesses - 1) {
     sli_join_complete(c);
   } else {
@@ -196,11 +197,11 @@ static uint8_t *write_table(const sli_control *c, size_t *bytes) {
 }
 
 static void set_joined(sli_control *c) {
-  sli_listener_set_rate(&c->hub_listener, SLI_LATE_PER_SECOND);
-  pthread_mutex_lock(&c->lock);
-  c->joined = true;
-  pthread_cond_broadcast(&c->changed);
-  pthread_mutex_unlock(&c->lock);
+  sli_listener_set_rate(&c->sockets.hub_listener, SLI_LATE_PER_SECOND);
+  pthread_mutex_lock(&c->shared.lock);
+  c->shared.joined = true;
+  pthread_cond_broadcast(&c->shared.changed);
+  pthread_mutex_unlock(&c->shared.lock);
 }
 
 void sli_join_complete(sli_control *c) {
@@ -221,7 +222,7 @@ static void read_row(sli_peer *peer, const uint8_t *at) {
 }
 
 void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes) {
-  if (c->joined) return;
+  if (c->shared.joined) return;
   if (bytes != (size_t)c->nprocesses * ROW_BYTES) {
     sli_blame(c, SL_E_INPUT, 0, "process 0 sent a malformed table of the processes");
     return;
@@ -236,21 +237,21 @@ void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes) {
 void sli_join_overdue(sli_control *c) {
   char text[SLI_FRAME_TEXT_BYTES / 2], strangers[64] = "";
   double seconds = c->options.join_ms * 1e-3;
-  unsigned long long refused = atomic_load_explicit(&c->refused, memory_order_relaxed);
+  unsigned long long refused = atomic_load_explicit(&c->counts.refused, memory_order_relaxed);
   if (sli_is_hub(c)) {
     int first = 1;
     while (first < c->nprocesses - 1 && c->peers[first].here) first++;
     list_missing(c, text, sizeof text);
     if (refused) snprintf(strangers, sizeof strangers, " (%llu refused)", refused);
     sli_blame(c, SL_E_PEER, first, "after %g s %s%s", seconds, text, strangers);
-  } else if (c->waiting_for[0]) {
-    sli_blame(c, SL_E_PEER, 0, "after %g s %.500s", seconds, c->waiting_for);
+  } else if (c->hub.waiting_for[0]) {
+    sli_blame(c, SL_E_PEER, 0, "after %g s %.500s", seconds, c->hub.waiting_for);
   } else {
-    sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->endpoint,
+    sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->hub.endpoint,
               seconds,
-              !c->hub_ip[0]   ? "the host name is not known"
-              : c->shaken     ? "it takes the key, but says nothing"
-              : c->connected  ? "it does not take this job's key"
+              !c->hub.ip[0]   ? "the host name is not known"
+              : c->hub.shaken     ? "it takes the key, but says nothing"
+              : c->hub.connected  ? "it does not take this job's key"
                               : "nobody listens there");
   }
 }

@@ -4,7 +4,7 @@
  * fills up again with time. When it is used up the kernel is asked to drop what
  * would connect (a filter of one instruction on the listening socket), which costs
  * next to nothing and touches no connection that stands. Who belongs to the job
- * tries again until he finds the door open.
+ * tries again until he gets through.
  *
  * The same is done when too many stand over which nobody of the job has spoken: each
  * takes a descriptor until libzmq gives it up, some seconds later. */

@@ -9,7 +9,8 @@ enum { SLI_LISTENER_SOCKETS = 2 };
 typedef struct sli_listener {
   int fds[SLI_LISTENER_SOCKETS], count;
   bool shut;
-  int strangers, most_strangers; /* connections that stand, over which nobody of the job spoke yet */
+  /* Connections that stand and over which nobody of the job has spoken yet. */
+  int strangers, most_strangers;
   double per_second, most, left; /* connections: allowed, saved up at most, left now */
   uint64_t filled_ns;
   uint8_t *known; /* per descriptor of a connection: somebody of the job spoke there */

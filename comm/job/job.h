@@ -5,7 +5,7 @@
 
 #include <sluice/job.h>
 
-#include "comm/start/cluster.h"
+#include "comm/start/start.h"
 
 /* As sl_job_open, of a place that has been looked up already. */
 sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options);

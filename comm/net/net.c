@@ -89,8 +89,8 @@ static sl_status unknown_transport(const char *list) {
   for (size_t i = 0, used = 0; i < SLI_COUNT(transports); i++)
     used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                              transports[i]->name);
-  return sl_fail(SL_E_USAGE, "SLUICE_TRANSPORTS=%s: a list of %s, each at most once, with commas", list,
-                 known);
+  return sl_fail(SL_E_USAGE, "SLUICE_TRANSPORTS=%s: a list of %s, each at most once, with commas",
+                 list, known);
 }
 
 static sl_status open_way(sli_net *net, const sli_net_options *options, const sli_transport *t) {
@@ -208,8 +208,8 @@ static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, con
     free(part);
     if (leads) return status;
   }
-  return sl_fail(SL_E_INPUT, "process %d shares no memory with this one, and of the transports \"%s\" "
-                 "none leads to another host", p->number, net->list);
+  return sl_fail(SL_E_INPUT, "process %d shares no memory with this one, and of the transports "
+                 "\"%s\" none leads to another host", p->number, net->list);
 }
 
 sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *address,

@@ -1,7 +1,8 @@
 /* Encrypting one direction of a connection: records of up to 32 KiB, numbered, so that none can be
  * read, changed, left out, repeated or put elsewhere by who stands between (ChaCha20-Poly1305).
  *
- *   u32 bytes of what is inside, little-endian, authenticated as well; the sealed bytes; 16 of code */
+ *   u32 bytes of what is inside, little-endian, authenticated as well; the sealed bytes; 16 of a
+ *   code */
 #ifndef SLUICE_COMM_NET_SEAL_H
 #define SLUICE_COMM_NET_SEAL_H
 

@@ -96,7 +96,8 @@ void sli_net_count_sent(sli_net_peer *peer, size_t bytes);
 void *sli_net_place(sli_net_peer *peer, const void *header, size_t bytes);
 void sli_net_arrive(sli_net_peer *peer, const void *header, size_t bytes);
 /* Marks it; the rest is done outside of the transport's own calls. The first reason counts. */
-void sli_net_fail(sli_net_peer *peer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sli_net_fail(sli_net_peer *peer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Is nothing to come from it any more? */
 bool sli_net_is_deaf(const sli_net_peer *peer);
 

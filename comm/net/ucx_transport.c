@@ -309,7 +309,9 @@ static void ucx_close(void *state) {
 
 /* ---- going on ---------------------------------------------------------------------- */
 
-static bool ucx_progress(void *state) { return sli_ucx.ucp_worker_progress(((ucx_way *)state)->worker); }
+static bool ucx_progress(void *state) {
+  return sli_ucx.ucp_worker_progress(((ucx_way *)state)->worker);
+}
 
 /* Armed, the worker's descriptor becomes readable with the next event; busy, there is one that
  * nobody has looked at. */
@@ -331,5 +333,7 @@ static uint64_t ucx_patience(const void *state) {
   .connect = ucx_connect, .ready = ucx_ready, .send = ucx_send, .progress = ucx_progress,     \
   .arm = ucx_arm, .fd = ucx_fd, .patience_ns = ucx_patience, .drop = ucx_drop
 
-const sli_transport sli_transport_memory = {.name = "memory", .kind = SLI_UCX_MEMORY, UCX_FUNCTIONS};
-const sli_transport sli_transport_fabric = {.name = "fabric", .kind = SLI_UCX_FABRIC, UCX_FUNCTIONS};
+const sli_transport sli_transport_memory = {
+    .name = "memory", .kind = SLI_UCX_MEMORY, UCX_FUNCTIONS};
+const sli_transport sli_transport_fabric = {
+    .name = "fabric", .kind = SLI_UCX_FABRIC, UCX_FUNCTIONS};

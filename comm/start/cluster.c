@@ -11,7 +11,7 @@
  * that it is there; the port follows from the job's number. SLUICE_ENDPOINT says
  * otherwise. The key follows from the user's secret and the job's name, see
  * cluster_secret.c. */
-#include "comm/start/cluster.h"
+#include "comm/start/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>

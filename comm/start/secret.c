@@ -6,7 +6,7 @@
  * of every job makes the job's key of it and of the job's name. Who can read that file
  * is the user anyway. Hosts that share a home share the file; to others it is copied,
  * or SLUICE_SECRET_FILE says where it is. */
-#include "comm/start/cluster.h"
+#include "comm/start/start.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * as Slurm 22.05, Open MPI 4.1.4 and torchrun leave them. Halves and nonsense are
  * errors that name the variable.
  * labels: random unthreaded */
-#include "comm/start/cluster.h"
+#include "comm/start/start.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -482,7 +482,7 @@ static void strange(process *p) {
   close_node(n);
 }
 
-/* ---- strangers at the door --------------------------------------------------------------------- */
+/* ---- strangers at the door --------------------------------------------------------------- */
 
 enum { IDLE_CONNECTIONS = 1200, DESCRIPTORS = 256 };
 
@@ -501,7 +501,8 @@ static void bother(int port) {
   uint8_t bytes[4096];
   knock(port, ucx, sizeof ucx);
   for (int i = 0; i < 40; i++) {
-    for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = (uint8_t)mix(seed + (uint64_t)i * 4096 + k);
+    for (size_t k = 0; k < sizeof bytes; k++)
+      bytes[k] = (uint8_t)mix(seed + (uint64_t)i * 4096 + k);
     if (i % 2) memcpy(bytes, "SLUICE\1", 8);
     knock(port, bytes, i % 4 == 3 ? 96 : mix(seed + (uint64_t)i) % sizeof bytes);
   }
@@ -538,7 +539,7 @@ static void bothered(process *p) {
   close_node(n);
 }
 
-/* ---- who does not agree ------------------------------------------------------------------------ */
+/* ---- who does not agree ------------------------------------------------------------------ */
 
 static void disagreeing(process *p) {
   transports = p->self ? "tcp" : "encrypted";

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/start/cluster.h"
+#include "comm/start/start.h"
 
 int main(void) {
   sli_cluster c;

@@ -2,7 +2,7 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_LAUNCH_H
 #define SLUICE_TOOLS_ACTORRUN_LAUNCH_H
 
-#include "comm/start/cluster.h"
+#include "comm/start/start.h"
 #include "tools/common/common.h"
 
 /* What options such as --processes ask for; SL_E_USAGE if they contradict each other. */

@@ -1,6 +1,6 @@
 /* Who we are among the processes of a job, as whatever started us says. */
-#ifndef SLUICE_COMM_CLUSTER_H
-#define SLUICE_COMM_CLUSTER_H
+#ifndef SLUICE_COMM_START_H
+#define SLUICE_COMM_START_H
 
 #include "base/base.h"
 
