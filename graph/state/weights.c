@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "kernels/ops/part.h"
+#include "kernels/ops/ops.h"
 #include "graph/state/parts.h"
 
 /* The file's tensor for a parameter. A file of the bare network, without its

@@ -2,48 +2,14 @@
  * views for the same strided kernel (vector/attention.h). */
 #include <stddef.h>
 
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
-
-static int kv_heads(const sl_attrs *attrs) {
-  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
-}
-
-static sl_status want_heads(const sl_attrs *attrs) {
-  if (attrs->heads > 0 && attrs->heads % kv_heads(attrs) == 0) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "heads must be a positive multiple of kv_heads, got %d and %d",
-                 attrs->heads, kv_heads(attrs));
-}
-
-/* x is [B, T, parts * D] with D in range. */
-static sl_status want_split(const char *name, const sl_type *x, int parts) {
-  SLI_TRY(sli_want_array(name, x, SL_F32, 3));
-  if (x->dim[2] % parts || x->dim[2] / parts > SLI_MAX_HEAD_DIM)
-    return sli_misfit(x, "%s must be f32[b, t, %d * n] with n up to %d", name, parts,
-                      SLI_MAX_HEAD_DIM);
-  return SL_OK;
-}
-
-static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
-  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
-}
-
-static sl_status attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(want_heads(attrs));
-  SLI_TRY(want_split("q", &in[0], attrs->heads));
-  sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * kv_heads(attrs));
-  SLI_TRY(sli_want("k", &in[1], &kv));
-  SLI_TRY(sli_want("v", &in[2], &kv));
-  out[0] = in[0];
-  out[1] = lse_type(attrs, &in[0]);
-  return SL_OK;
-}
 
 static sl_status attention_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                    sl_type *out) {
   sl_type forward[2];
-  SLI_TRY(attention_infer(attrs, nin, in, forward));
+  SLI_TRY(sli_attention_infer(attrs, nin, in, forward));
   SLI_TRY(sli_want("o", &in[3], &forward[0]));
   SLI_TRY(sli_want("lse", &in[4], &forward[1]));
   SLI_TRY(sli_want("do", &in[5], &forward[0]));
@@ -51,47 +17,14 @@ static sl_status attention_b_infer(const sl_attrs *attrs, int nin, const sl_type
   return SL_OK;
 }
 
-static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(want_heads(attrs));
-  int parts = attrs->heads + 2 * kv_heads(attrs);
-  SLI_TRY(want_split("qkv", &in[0], parts));
-  out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
-  out[1] = lse_type(attrs, &in[0]);
-  return SL_OK;
-}
-
 static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   sl_type forward[2];
-  SLI_TRY(packed_infer(attrs, nin, in, forward));
+  SLI_TRY(sli_attention_packed_infer(attrs, nin, in, forward));
   SLI_TRY(sli_want("o", &in[1], &forward[0]));
   SLI_TRY(sli_want("lse", &in[2], &forward[1]));
   SLI_TRY(sli_want("do", &in[3], &forward[0]));
   out[0] = in[0];
   return SL_OK;
-}
-
-/* Sequences or heads are shared out. */
-static int attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  sl_sbp sequences = sli_split(0), columns = sli_split(2);
-  int n = 0;
-  out[n++] = (sl_signature){.in = {sequences, sequences, sequences},
-                            .out = {sequences, sequences}};
-  out[n++] = (sl_signature){.in = {columns, columns, columns}, .out = {columns, sli_split(1)},
-                            .heads = true};
-  return n;
-}
-
-static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  sl_sbp sequences = sli_split(0), columns = sli_split(2);
-  int n = 0;
-  out[n++] = (sl_signature){.in = {sequences}, .out = {sequences, sequences}};
-  out[n++] = (sl_signature){.in = {columns}, .out = {columns, sli_split(1)}, .heads = true};
-  return n;
 }
 
 /* Two products forward and five backward over the causal half of the scores. */
@@ -119,7 +52,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
       .queries = length,
       .keys = length,
       .heads = call->attrs->heads,
-      .kv_heads = kv_heads(call->attrs),
+      .kv_heads = sli_kv_heads(call->attrs),
       .dim = o->dim[2] / call->attrs->heads,
       .q_row = q_row,
       .q_batch = length * q_row,
@@ -194,8 +127,8 @@ const sl_op sl_op_attention = {
     .name = "attention", .min_in = 3, .max_in = 3, .nout = 2,
     .narrow_in = 7, .narrow_out = 1,
     .pieced = &sl_op_attention_piece,
-    .infer = attention_infer, .cost = attention_cost, .cpu = attention_cpu,
-    .signatures = attention_signatures,
+    .infer = sli_attention_infer, .cost = attention_cost, .cpu = attention_cpu,
+    .signatures = sli_attention_signatures,
     .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
               .nof = 3, .of = {0, 1, 2}}},
@@ -211,8 +144,8 @@ const sl_op sl_op_attention_packed = {
     .name = "attention_packed", .min_in = 1, .max_in = 1, .nout = 2,
     .narrow_in = 1, .narrow_out = 1,
     .pieced = &sl_op_attention_packed_piece,
-    .infer = packed_infer, .cost = attention_cost, .cpu = packed_cpu,
-    .signatures = packed_signatures,
+    .infer = sli_attention_packed_infer, .cost = attention_cost, .cpu = packed_cpu,
+    .signatures = sli_attention_packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

@@ -17,16 +17,13 @@
  * query 0 then stands at position q0. */
 #include <string.h>
 
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
 
-static int kv_heads(const sl_attrs *attrs) {
-  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
-}
-
 /* Of kv and dkv, where o is [B, n, Hq*D]. */
 static sl_type record_type(const sl_attrs *attrs, const sl_type *o) {
-  return SL_TYPE(SL_F32, o->dim[0], attrs->length, o->dim[2] / attrs->heads * 2 * kv_heads(attrs));
+  return SL_TYPE(SL_F32, o->dim[0], attrs->length, o->dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
 }
 
 static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
@@ -36,14 +33,14 @@ static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
 }
 
 static sl_status piece_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sl_op_attention.infer(attrs, nin, in, out));
+  SLI_TRY(sli_attention_infer(attrs, nin, in, out));
   SLI_TRY(want_length(attrs, &in[0]));
   out[2] = record_type(attrs, &out[0]);
   return SL_OK;
 }
 
 static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sl_op_attention_packed.infer(attrs, nin, in, out));
+  SLI_TRY(sli_attention_packed_infer(attrs, nin, in, out));
   SLI_TRY(want_length(attrs, &in[0]));
   out[2] = record_type(attrs, &out[0]);
   out[3] = out[0];
@@ -72,7 +69,7 @@ static sl_status packed_again_infer(const sl_attrs *attrs, int nin, const sl_typ
 static sl_status backward_infer(const sl_attrs *attrs, const sl_type *in, sl_type *own) {
   if (attrs->heads < 1 || in[0].ndim != 3)
     return sli_misfit(&in[0], "q must be f32[b, t, n] and heads positive");
-  *own = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * kv_heads(attrs));
+  *own = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
   const sl_type forward[] = {in[0], *own, *own};
   sl_type out[3];
   SLI_TRY(piece_infer(attrs, 3, forward, out));
@@ -110,12 +107,12 @@ static int with_record(int n, sl_signature *out, int outputs) {
 
 static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                             sl_signature *out) {
-  return with_record(sl_op_attention.signatures(attrs, nin, in, out), out, 3);
+  return with_record(sli_attention_signatures(attrs, nin, in, out), out, 3);
 }
 
 static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                              sl_signature *out) {
-  return with_record(sl_op_attention_packed.signatures(attrs, nin, in, out), out, 4);
+  return with_record(sli_attention_packed_signatures(attrs, nin, in, out), out, 4);
 }
 
 /* Of a piece as long and as far along as the average: the pieces' sum is the
@@ -179,14 +176,14 @@ static void move_rows(const sl_call *call, int64_t sequences, move *m) {
 
 /* The sizes of a call, and the strides of everything but q and dq. */
 static sli_attention view(const sl_call *call, const sl_type *o) {
-  int64_t dim = o->dim[2] / call->attrs->heads, kv_row = 2 * kv_heads(call->attrs) * dim;
+  int64_t dim = o->dim[2] / call->attrs->heads, kv_row = 2 * sli_kv_heads(call->attrs) * dim;
   return (sli_attention){
       .batch = o->dim[0],
       .queries = o->dim[1],
       .q0 = call->tick.row,
       .keys = call->tick.row + o->dim[1],
       .heads = call->attrs->heads,
-      .kv_heads = kv_heads(call->attrs),
+      .kv_heads = sli_kv_heads(call->attrs),
       .dim = dim,
       .kv_row = kv_row,
       .kv_batch = call->attrs->length * kv_row,

@@ -1,5 +1,5 @@
 /* The chunk functions for CPU level 0: what every machine of the architecture has. */
-#include "kernels/cpu/vector/prelude.h"
+#include "kernels/cpu/vector/vector.h"
 
 #define SLI_TABLE sli_cpu_level0
-#include "kernels/cpu/vector/level.h"
+#include "kernels/cpu/vector/vector.h"

@@ -1,8 +1,8 @@
 /* The chunk functions for CPU level 1: AVX2 and FMA. */
-#include "kernels/cpu/vector/prelude.h"
+#include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)
 #pragma GCC target("avx2,fma")
 #endif
 #define SLI_TABLE sli_cpu_level1
-#include "kernels/cpu/vector/level.h"
+#include "kernels/cpu/vector/vector.h"

@@ -1,8 +1,8 @@
 /* The chunk functions for CPU level 2: AVX-512. */
-#include "kernels/cpu/vector/prelude.h"
+#include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")
 #endif
 #define SLI_TABLE sli_cpu_level2
-#include "kernels/cpu/vector/level.h"
+#include "kernels/cpu/vector/vector.h"

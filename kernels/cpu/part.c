@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
-#include "kernels/ops/part.h"
+#include "kernels/ops/ops.h"
 
 enum { CHUNK_BYTES = 4 * SLI_CHUNK_ELEMENTS };
 

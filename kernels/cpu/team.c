@@ -148,10 +148,6 @@ struct sl_team *sli_team_create(int threads, void (*bind)(void *arg, int thread)
   return team;
 }
 
-void sli_team_enter(void (*bind)(void *arg, int thread), void *arg) {
-  if (bind) bind(arg, 0);
-}
-
 void sli_team_destroy(struct sl_team *team) {
   if (!team) return;
   stop_helpers(team, team->threads - 1);

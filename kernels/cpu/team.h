@@ -9,9 +9,6 @@
  * be NULL. NULL when a thread cannot be started. */
 struct sl_team *sli_team_create(int threads, void (*bind)(void *arg, int thread), void *arg);
 
-/* Makes the calling thread member 0 of a team to be: calls bind(arg, 0). */
-void sli_team_enter(void (*bind)(void *arg, int thread), void *arg);
-
 void sli_team_destroy(struct sl_team *team);
 
 #endif

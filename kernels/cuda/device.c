@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/cuda.h"
 
 enum { MOST_MET = 256 }; /* GPUs of a host */
 

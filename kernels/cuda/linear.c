@@ -20,7 +20,7 @@
 
 #include "base/base.h"
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/graphs.h"
 #include "kernels/cuda/rows.h"

@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 #include "kernels/bind.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/ranges.h"

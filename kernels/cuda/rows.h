@@ -30,21 +30,13 @@ const sli_cuda_row *sli_cuda_row_find(const sl_op *op); /* NULL: there is none *
 enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
 
 /* The launchers of rows.c's table; attention_*.cu, update.cu and so on. */
-#define SLI_CUDA_LAUNCHERS(X)                                                        \
-  X(add) X(mul) X(mul_b) X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b)       \
-  X(swiglu) X(swiglu_b) X(copy) X(fill) X(pack) X(slice) X(join) X(sum) X(sum_part)  \
-  X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w)    \
-  X(bias_w) X(embedding) X(embedding_w) X(position) X(position_w) X(rotary) X(rotary_b) \
-  X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(cross_entropy_join)    \
-  X(mse) X(mse_b) X(sumsq) X(clip) X(adamw)                                          \
-  X(attention) X(attention_b) X(attention_packed) X(attention_packed_b)              \
-  X(attention_piece) X(attention_piece_b)                                            \
-  X(attention_packed_piece) X(attention_packed_piece_b)                              \
-  X(attention_piece_again) X(attention_packed_piece_again)                           \
-  X(linear) /* and linear_b and linear_w */
-#define X(name) void sli_cuda_##name(const sl_call *call, void *stream);
-SLI_CUDA_LAUNCHERS(X)
-#undef X
+#define SLI_CUDA_HOST(name)
+#define SLI_CUDA_ROW(name) void sli_cuda_##name(const sl_call *call, void *stream);
+#define SLI_CUDA_PRODUCT(name)
+#define OP(name, how, ...) SLI_CUDA_##how(name)
+#include "kernels/ops.def"
+#undef OP
+void sli_cuda_linear(const sl_call *call, void *stream); /* and linear_b and linear_w */
 
 size_t sli_cuda_sums_scratch(const sl_call *call);          /* *_w of norms, bias_w */
 size_t sli_cuda_cross_entropy_scratch(const sl_call *call);

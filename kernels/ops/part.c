@@ -1,5 +1,5 @@
 /* Parts of arrays, and parts of parts. */
-#include "kernels/ops/part.h"
+#include "kernels/ops/ops.h"
 
 #include <string.h>
 

@@ -673,12 +673,12 @@ static void check_loss_of_parts(int64_t rows, int n) {
 }
 
 static void check_every_row_is_there(void) {
-  static const sl_op *const on_the_host[] = {&sl_op_source, &sl_op_report};
-  for (int i = 0; sl_ops[i]; i++) {
-    bool known = sli_cuda_row_find(sl_ops[i]);
-    for (size_t j = 0; j < 2; j++) known |= sl_ops[i] == on_the_host[j];
-    CHECK(known, "%s has no CUDA row", sl_ops[i]->name);
-  }
+#define HOST(name, ...) CHECK(!sli_cuda_row_find(&sl_op_##name), #name " is for the CPU alone");
+#define ROW(name, ...) CHECK(sli_cuda_row_find(&sl_op_##name), #name " has no CUDA row");
+#define PRODUCT ROW
+#define OP(name, how, ...) how(name)
+#include "kernels/ops.def"
+#undef OP
 }
 
 /* A model has many calls that turn by the same angles, and one table of them. */

@@ -43,8 +43,6 @@ static void check_every_helper_is_bound_once(void) {
   for (int t = 0; t < MOST_THREADS; t++)
     CHECK(atomic_load(&bound[t]) <= (t > 0), "thread %d was bound %d times", t,
           atomic_load(&bound[t]));
-  sli_team_enter(count_bind, NULL);
-  CHECK(atomic_load(&bound[0]) == 1, "the caller is bound when it enters");
 }
 
 /* ---- rows ------------------------------------------------------------------------- */

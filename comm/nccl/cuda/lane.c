@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/cuda.h"
 
 static sl_status check(const sli_lane *lane, ncclResult_t result, const char *what) {
   if (result == ncclSuccess || result == ncclInProgress) return SL_OK;

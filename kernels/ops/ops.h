@@ -1,6 +1,6 @@
 /* Where the bytes of a part lie in the whole. */
-#ifndef SLUICE_PART_H
-#define SLUICE_PART_H
+#ifndef SLUICE_OPS_OPS_H
+#define SLUICE_OPS_OPS_H
 
 #include <sluice/op.h>
 

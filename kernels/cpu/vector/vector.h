@@ -1,5 +1,9 @@
-/* All chunk functions, for the level the including file has switched on.
- * SLI_TABLE names the table they end up in. */
+/* All chunk functions, for the level the including file has switched on. It includes this twice:
+ * first what comes from outside, before the level; then, with SLI_TABLE, the name of the table
+ * they end up in. */
+#ifndef SLI_TABLE
+#include "kernels/cpu/vector/prelude.h"
+#else
 #include "kernels/cpu/vector/simd.h"
 
 #include "kernels/cpu/vector/attention.h"
@@ -16,3 +20,4 @@ const sli_cpu_chunks SLI_TABLE = {
     SLI_CHUNK_TABLE(X)
 #undef X
 };
+#endif

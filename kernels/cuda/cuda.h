@@ -1,6 +1,6 @@
-/* What the C files of kernels/cuda share. */
-#ifndef SLUICE_CUDA_DEVICE_H
-#define SLUICE_CUDA_DEVICE_H
+/* What others that drive a GPU ask of kernels/cuda, and its C files of each other. */
+#ifndef SLUICE_CUDA_CUDA_H
+#define SLUICE_CUDA_CUDA_H
 
 #include <cuda_runtime.h>
 

@@ -1,0 +1,17 @@
+/* What the rows of attention on whole sequences and on pieces share (attention_shape.c). */
+#ifndef SLUICE_CPU_ATTENTION_H
+#define SLUICE_CPU_ATTENTION_H
+
+#include <sluice/op.h>
+
+int sli_kv_heads(const sl_attrs *attrs);
+
+/* The shape rules of attention and attention_packed, and their signatures. */
+sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
+sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out);
+int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
+int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_signature *out);
+
+#endif

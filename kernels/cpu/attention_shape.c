@@ -1,0 +1,73 @@
+/* Shapes of attention, and the ways to share it out: of whole sequences, and of pieces. */
+#include "kernels/cpu/attention.h"
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+int sli_kv_heads(const sl_attrs *attrs) {
+  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+}
+
+static sl_status want_heads(const sl_attrs *attrs) {
+  if (attrs->heads > 0 && attrs->heads % sli_kv_heads(attrs) == 0) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "heads must be a positive multiple of kv_heads, got %d and %d",
+                 attrs->heads, sli_kv_heads(attrs));
+}
+
+/* x is [B, T, parts * D] with D in range. */
+static sl_status want_split(const char *name, const sl_type *x, int parts) {
+  SLI_TRY(sli_want_array(name, x, SL_F32, 3));
+  if (x->dim[2] % parts || x->dim[2] / parts > SLI_MAX_HEAD_DIM)
+    return sli_misfit(x, "%s must be f32[b, t, %d * n] with n up to %d", name, parts,
+                      SLI_MAX_HEAD_DIM);
+  return SL_OK;
+}
+
+static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
+  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
+}
+
+sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_heads(attrs));
+  SLI_TRY(want_split("q", &in[0], attrs->heads));
+  sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
+  SLI_TRY(sli_want("k", &in[1], &kv));
+  SLI_TRY(sli_want("v", &in[2], &kv));
+  out[0] = in[0];
+  out[1] = lse_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_heads(attrs));
+  int parts = attrs->heads + 2 * sli_kv_heads(attrs);
+  SLI_TRY(want_split("qkv", &in[0], parts));
+  out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
+  out[1] = lse_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+/* Sequences or heads are shared out. */
+int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  sl_sbp sequences = sli_split(0), columns = sli_split(2);
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sequences, sequences, sequences},
+                            .out = {sequences, sequences}};
+  out[n++] = (sl_signature){.in = {columns, columns, columns}, .out = {columns, sli_split(1)},
+                            .heads = true};
+  return n;
+}
+
+int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  sl_sbp sequences = sli_split(0), columns = sli_split(2);
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sequences}, .out = {sequences, sequences}};
+  out[n++] = (sl_signature){.in = {columns}, .out = {columns, sli_split(1)}, .heads = true};
+  return n;
+}

@@ -1,0 +1,67 @@
+/* Every op that <sluice/ops.h> declares has its line in kernels/ops.def, and every line makes a row
+ * that is found by its name and says what all rows must.
+ * labels: unthreaded */
+#include <ctype.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+
+#include "base/base.h"
+#include "tests/support/test.h"
+
+static const char *const names[] = {
+#define OP(name, ...) #name,
+#include "kernels/ops.def"
+#undef OP
+};
+
+static bool has_line(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (!strcmp(names[i], name)) return true;
+  return false;
+}
+
+static void check_rows(void) {
+  for (size_t i = 0; i < SLI_COUNT(names); i++) {
+    const sl_op *op = sl_op_find(names[i]);
+    CHECK(op && op == sl_ops[i], "%s is not found, or elsewhere", names[i]);
+    CHECK(op->infer && op->cpu, "%s has no shape rule or no kernel", op->name);
+    CHECK(!op->release || op->prepare, "%s releases what nothing prepares", op->name);
+    CHECK(!op->keeps || op->prepare, "%s keeps what nothing prepares", op->name);
+    CHECK(!op->again || op->updates, "%s updates nothing, and is another row when made again",
+          op->name);
+  }
+  CHECK(!sl_ops[SLI_COUNT(names)], "there are more rows than lines");
+}
+
+/* Reads the names that follow "extern const sl_op " up to each semicolon. */
+static void check_declarations(const char *header) {
+  char line[512], word[128];
+  FILE *f = fopen(header, "r");
+  CHECK(f, "%s cannot be read", header);
+  int count = 0;
+  bool inside = false;
+  while (fgets(line, sizeof line, f)) {
+    inside |= !strncmp(line, "extern const sl_op sl_op_", 25);
+    for (const char *at = line; inside && (at = strstr(at, "sl_op_")); count++) {
+      size_t n = 0;
+      for (at += 6; isalnum((unsigned char)*at) || *at == '_'; at++) word[n++] = *at;
+      word[n] = 0;
+      CHECK(has_line(word), "%s is declared, and has no line in kernels/ops.def", word);
+    }
+    inside &= !strchr(line, ';');
+  }
+  fclose(f);
+  CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,
+        (int)SLI_COUNT(names));
+}
+
+int main(void) {
+  char header[1024];
+  check_rows();
+  const char *source = getenv("SLUICE_SOURCE");
+  if (!source) return 77;
+  snprintf(header, sizeof header, "%s/include/sluice/ops.h", source);
+  check_declarations(header);
+  return 0;
+}
