@@ -38,6 +38,21 @@ static int32_t count_firings(const sl_plan *plan, int32_t queue) {
   return sum;
 }
 
+/* Has a line each pass as often as a step has it? */
+static sl_status check_passes(const sl_plan *plan, int32_t queue, const int32_t *order, int32_t n,
+                              const char *path, int line) {
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    int32_t times = 0;
+    if (a->queue != queue || !is_pass(a)) continue;
+    for (int32_t k = 0; k < n; k++) times += order[k] == i;
+    if (times != a->firings_per_step)
+      return sl_fail(SL_E_INPUT, "%s:%d: %s is there %d times, but a step has it %d times", path,
+                     line, a->name, times, a->firings_per_step);
+  }
+  return SL_OK;
+}
+
 /* The passes of one line. */
 static sl_status read_passes(sli_lowering *l, const char *path, int line, int device, char *text) {
   sl_plan *plan = l->plan;
@@ -54,6 +69,8 @@ static sl_status read_passes(sli_lowering *l, const char *path, int line, int de
                      line, device, most);
     order[n++] = actor;
   }
+  sl_status status = check_passes(plan, queue, order, n, path, line);
+  if (status) return status;
   for (int32_t i = 0; i < plan->nactors; i++)
     for (int32_t f = 0; plan->actors[i].queue == queue && !is_pass(&plan->actors[i]) &&
                         f < plan->actors[i].firings_per_step && n < most; f++)

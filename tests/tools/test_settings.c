@@ -1,39 +1,25 @@
 /* Command lines and the files they name: what is out of range is refused, and the message names
  * the option, or the file and the field, and the value.
  * labels: unthreaded */
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tests/support/command_line.h"
 #include "tests/support/test.h"
-#include "tools/common/common.h"
-
-static sl_status read_nothing(settings *s) {
-  s->microbatches = (int)sl_arg_int(s->run, "microbatches");
-  s->pieces = 1;
-  s->chunks = (int)sl_arg_int(s->run, "chunks");
-  s->schedule = sl_arg_text(s->run, "schedule");
-  return SL_OK;
-}
-static const sl_option none[] = {{0}};
-static const tool plain = {.name = "test", .purpose = "", .options = none, .read = read_nothing};
 
 enum { MOST_WORDS = 24 };
 
 /* Reads a command line, words apart by blanks, and makes its plan. */
 static sl_status read_line(const char *line) {
-  char *text = sli_strdup(line), *words[MOST_WORDS] = {(char *)plain.name};
+  char *text = sli_strdup(line), *words[MOST_WORDS] = {(char *)command_line_tool.name};
   int n = 1;
   for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
     CHECK(n < MOST_WORDS, "%s: too many words", line);
     words[n++] = word;
   }
-  settings s;
-  planned made;
-  sl_status status = settings_read(&plain, n, words, &s);
-  if (!status) status = plan_make(&s, NULL, &made);
-  if (!status) plan_free(&made);
-  settings_fini(&s);
+  sl_status status = command_line_read(n, words, INFINITY);
   free(text);
   return status;
 }
@@ -85,6 +71,9 @@ static void what_cannot_be_counted_is_refused(void) {
   refused(SL_E_BUDGET, "--devices null:2 --stages 2 --microbatches 2 --quota act=16777216 gpt "
           "--layers 2 --width 1024 --heads 16 --context 1024 --batch 1048576 --vocab 2",
           "device null:0 needs 2^64 bytes or more; largest holders: act.b@0 16777216 x");
+  refused(SL_E_INPUT, "--devices timed:2 --stages 2 --microbatches 2 gpt --layers 2 --width 262144 "
+          "--heads 4096 --context 1048576 --batch 32768 --vocab 2",
+          "s: durations are from 0 to 1e9 s");
 }
 
 /* ---- files --------------------------------------------------------------------------- */
@@ -140,6 +129,7 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"host_link_seconds", "-1e-9", "host_link_seconds is -1e-09"},
       {"link_seconds", "{}", "link_seconds is {}"},
       {"link_seconds", "\"\033[2J\"", "link_seconds is \"\\u001b[2J\""},
+      {"flops_per_second", "{\"f32\": 1e-300}", "a device that computes or moves nothing"},
       {"flops_efficiency", "0", "a device that computes or moves nothing"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     char *text = machine_with(cases[i].name, cases[i].value);
@@ -147,16 +137,11 @@ static void numbers_of_machine_files_have_their_range(void) {
     free(text);
   }
   refused_file("machine", "{\"flops_per_second\": ", "not JSON");
-  char *slow = machine_with("flops_per_second", "{\"f32\": 1e-300}");
-  write_file(slow);
-  char *line = sli_format("--devices timed:2 --stages 2 --machine %s pipeline", path);
-  refused(SL_E_INPUT, line, "durations are from 0 to 1e9 s");
-  char *good = machine_with("devices_per_host", "8");
+  char *line = sli_format("--devices timed:2 --stages 2 --machine %s pipeline", path), *good = machine_with("devices_per_host", "8");
   write_file(good);
   CHECK(!read_line(line), "%s", sl_detail());
   free(good);
   free(line);
-  free(slow);
 }
 
 static void numbers_of_profiles_have_their_range(void) {

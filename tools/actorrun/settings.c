@@ -85,6 +85,7 @@ static sl_status read(settings *s) {
   if (status) return status;
   s->chunks = (int)sl_arg_int(s->run, "chunks");
   bool searched = !strcmp(s->schedule, "auto"); /* chunks too */
+  if (searched) s->activations = sl_arg_float(s->run, "activations");
   if (!s->chunks && !searched) s->chunks = sl_schedule_chunks(s->schedule);
   status = check_together(s);
   return status ? status : launch_check(s);

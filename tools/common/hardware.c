@@ -79,6 +79,11 @@ static sl_status read_host(const char *path, const cJSON *root, sl_hardware *out
   return status;
 }
 
+/* 0: any number of bytes takes no time. */
+static bool is_too_slow(const sl_hardware_link *link) {
+  return link->bytes_per_second > 0 && link->bytes_per_second < 1;
+}
+
 static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dtype,
                                sl_hardware *out) {
   const cJSON *rates = cJSON_GetObjectItemCaseSensitive(root, "flops_per_second");
@@ -99,8 +104,11 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
   out->memory_bytes = (size_t)memory;
   status = read_host(path, root, out);
   if (status) return status;
-  if (out->flops_per_second > 0 && out->bytes_per_second > 0) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);
+  if (out->flops_per_second < 1 || out->bytes_per_second < 1)
+    return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);
+  if (is_too_slow(&out->link) || is_too_slow(&out->host_link))
+    return sl_fail(SL_E_INPUT, "%s: a link that moves less than a byte a second", path);
+  return SL_OK;
 }
 
 sl_status hardware_read(const char *word, sl_dtype dtype, sl_hardware *out) {

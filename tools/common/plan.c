@@ -35,11 +35,6 @@ static sl_status make_graph(const settings *s, planned *out) {
   return status;
 }
 
-static double most_activations(const settings *s) {
-  bool searched = !strcmp(s->schedule, "auto");
-  return searched ? sl_arg_float(s->run, "activations") : 0;
-}
-
 /* Large grids are predicted by one device of each, which is as good, and soon done. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
@@ -65,7 +60,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .chunks = s->chunks,
                               .placement = settings_text(s, "placement"),
                               .schedule = s->schedule,
-                              .activations = most_activations(s),
+                              .activations = s->activations,
                               .look_ahead = sl_arg_float(s->run, "look-ahead"),
                               .chosen = run ? run->chosen : NULL,
                               .order = settings_text(s, "order"),

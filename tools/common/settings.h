@@ -46,6 +46,7 @@ struct settings {
   int chunks;             /* on each device; 0: the search of --schedule auto decides */
   int microbatches, pieces;
   const char *schedule;
+  double activations;     /* that a device may hold, of --schedule auto; 0: any number */
   bool infer;             /* the graph is the one for inference */
   sl_clock clock;
   sl_cost cost;

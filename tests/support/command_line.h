@@ -1,0 +1,44 @@
+/* A tool of tests: reads command lines as the tools that make plans do, and makes the plans. */
+#ifndef SLUICE_TESTS_COMMAND_LINE_H
+#define SLUICE_TESTS_COMMAND_LINE_H
+
+#include <string.h>
+
+#include "tools/common/common.h"
+
+static inline sl_status command_line_texts(settings *s) {
+  s->microbatches = (int)sl_arg_int(s->run, "microbatches");
+  s->pieces = (int)sl_arg_int(s->run, "pieces");
+  s->chunks = (int)sl_arg_int(s->run, "chunks");
+  s->schedule = sl_arg_text(s->run, "schedule");
+  sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
+  if (!status && !s->chunks && strcmp(s->schedule, "auto"))
+    s->chunks = sl_schedule_chunks(s->schedule);
+  return status;
+}
+
+static const sl_option command_line_options[] = {{0}}; /* none but the shared ones */
+static const tool command_line_tool = {.name = "test", .purpose = "",
+                                       .options = command_line_options,
+                                       .read = command_line_texts};
+
+/* Of so many pieces of work is a step, over all stages and devices. */
+static inline double command_line_size(const settings *s) {
+  double devices = (double)s->stages * s->data_parallel * s->tensor;
+  return SLI_MAX(devices, s->devices.count) * SLI_MAX(s->chunks, 1) * s->microbatches * s->pieces;
+}
+
+/* Reads words as main() gets them, and makes the plan if it is no larger than `most`. */
+static inline sl_status command_line_read(int nwords, char **words, double most) {
+  settings s;
+  planned made;
+  sl_status status = settings_read(&command_line_tool, nwords, words, &s);
+  if (!status && !s.done && command_line_size(&s) <= most) {
+    status = plan_make(&s, NULL, &made);
+    if (!status) plan_free(&made);
+  }
+  settings_fini(&s);
+  return status;
+}
+
+#endif
