@@ -2,6 +2,8 @@
  * Whether it finishes is another question: see prove.c. */
 #include "actors/plan/plan.h"
 
+#include <stdlib.h>
+
 /* The virtual clock counts nanoseconds in 64 bits. */
 static sl_status check_seconds(const sl_actor *a) {
   if (a->seconds >= 0 && a->seconds <= 1e9) return SL_OK;
@@ -56,6 +58,11 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
       plan->actors[r->producer].queue != plan->actors[leader->producer].queue)
     return sl_fail(SL_E_INPUT, "registers %s and %s have the same slots, but are not written on one "
                    "queue", r->name, leader->name);
+  for (int32_t i = r->shares - 1; i < reg; i++)
+    if ((plan->regs[i].shares == r->shares || i == r->shares - 1) &&
+        plan->regs[i].producer == r->producer)
+      return sl_fail(SL_E_INPUT, "actor %s writes registers %s and %s, which have the same slots",
+                     plan->actors[r->producer].name, plan->regs[i].name, r->name);
   return SL_OK;
 }
 
@@ -74,16 +81,45 @@ static sl_status check_over(const sl_plan *plan, int32_t reg) {
   return SL_OK;
 }
 
-static bool gives_back(const sl_map *map) {
-  for (uint32_t i = 0; i < map->period; i++)
-    if (map->entries[i].flags & SL_LAST) return true;
-  return false;
+/* The maps of a plan, each looked at once. */
+typedef struct checked {
+  bool walks;   /* each key is taken and given up, one after another */
+  bool stays;   /* none is: the same keys are there for ever */
+  int64_t first, last; /* that stay */
+} checked;
+
+static checked check_map(const sl_map *map) {
+  checked c = {.walks = sli_map_walks(map), .stays = map->stride == 0, .first = INT64_MAX};
+  for (uint32_t i = 0; i < map->period; i++) {
+    const sl_map_entry *e = &map->entries[i];
+    c.stays &= !(e->flags & SL_LAST);
+    if (e->flags & SL_SKIP) continue;
+    c.first = SLI_MIN(c.first, e->offset);
+    c.last = SLI_MAX(c.last, e->offset);
+  }
+  return c;
+}
+
+static sl_status no_walk(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+  return sl_fail(SL_E_INPUT, "actor %s, register %s: key map %d does not take every key once, one "
+                 "after another", a->name, plan->regs[p->reg].name, p->map);
+}
+
+static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
+  const sl_map *map = &plan->maps[a->ticks];
+  bool back = map->stride < 0;
+  for (uint32_t i = 0; i < map->period; i++) back |= map->entries[i].offset < 0;
+  if (!back && sli_ticks_period(plan, a) <= SLI_TICKS_MOST) return SL_OK;
+  return sl_fail(SL_E_INPUT, "actor %s: its ticks, map %d, do not come back to the same place of "
+                 "a step", a->name, a->ticks);
 }
 
 /* Keys below `initial` are there at the start; the rest are written, each once. */
-static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_port *p,
+                              const checked *map) {
   const sl_register *r = &plan->regs[p->reg];
   int64_t first = sli_map_first(&plan->maps[p->map], 0);
+  if (r->held ? !map->stays : !map->walks) return no_walk(plan, a, p);
   if (r->held || first == r->initial) return SL_OK;
   return sl_fail(SL_E_INPUT, "actor %s writes register %s from key %lld on, but it has %d initial "
                  "slots", a->name, r->name, (long long)first, r->initial);
@@ -91,13 +127,15 @@ static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_p
 
 /* A reader answers every key from its first one on; it may leave out initial
  * ones, but no key that is written. */
-static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
+static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_port *p,
+                             const checked *map) {
   const sl_register *r = &plan->regs[p->reg];
-  const sl_map *map = &plan->maps[p->map];
-  if (r->producer == SL_NONE && gives_back(map))
+  bool written = r->producer != SL_NONE;
+  if (!written && map->walks)
     return sl_fail(SL_E_INPUT, "actor %s gives back register %s, which nobody writes", a->name,
                    r->name);
-  int64_t first = sli_map_first(map, 0);
+  if (written ? !map->walks : !map->stays || map->last >= r->initial) return no_walk(plan, a, p);
+  int64_t first = sli_map_first(&plan->maps[p->map], 0);
   if (first < 0 || first > r->initial)
     return sl_fail(SL_E_INPUT, "actor %s reads register %s from key %lld on, but it has %d initial "
                    "slots", a->name, r->name, (long long)first, r->initial);
@@ -141,7 +179,18 @@ static sl_status check_pool(const sl_plan *plan, int32_t pool) {
                  plan->pools[pool].name, plan->pools[pool].quota, kept, members);
 }
 
-sl_status sli_plan_check(const sl_plan *plan) {
+static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const checked *maps) {
+  sl_status status = check_reach(plan, a);
+  if (!status) status = check_seconds(a);
+  if (!status) status = check_ticks(plan, a);
+  for (int32_t p = 0; p < a->nin && !status; p++)
+    status = check_input(plan, a, &a->in[p], &maps[a->in[p].map]);
+  for (int32_t p = 0; p < a->nout && !status; p++)
+    status = check_output(plan, a, &a->out[p], &maps[a->out[p].map]);
+  return status;
+}
+
+static sl_status check_registers(const sl_plan *plan) {
   sl_status status = SL_OK;
   for (int32_t i = 0; i < plan->nregs && !status; i++) {
     status = check_register(plan, &plan->regs[i]);
@@ -149,13 +198,16 @@ sl_status sli_plan_check(const sl_plan *plan) {
     if (!status) status = check_shares(plan, i);
     if (!status) status = check_over(plan, i);
   }
-  for (int32_t i = 0; i < plan->nactors && !status; i++) {
-    const sl_actor *a = &plan->actors[i];
-    status = check_seconds(a);
-    if (!status) status = check_reach(plan, a);
-    for (int32_t p = 0; p < a->nin && !status; p++) status = check_input(plan, a, &a->in[p]);
-    for (int32_t p = 0; p < a->nout && !status; p++) status = check_output(plan, a, &a->out[p]);
-  }
+  return status;
+}
+
+sl_status sli_plan_check(const sl_plan *plan) {
+  sl_status status = check_registers(plan);
+  checked *maps = sli_calloc((size_t)plan->nmaps + 1, sizeof *maps);
+  for (int32_t i = 0; i < plan->nmaps && !status; i++) maps[i] = check_map(&plan->maps[i]);
+  for (int32_t i = 0; i < plan->nactors && !status; i++)
+    status = check_actor(plan, &plan->actors[i], maps);
   for (int32_t i = 0; i < plan->npools && !status; i++) status = check_pool(plan, i);
+  free(maps);
   return status;
 }

@@ -71,11 +71,10 @@ static void index_sharers(sli_flow *f) {
   }
 }
 
-/* Of an initial key that no reader asks for. */
-static bool is_left_out(const sli_flow *f, int32_t reg, int64_t key) {
-  for (int32_t i = f->first[reg]; i < f->first[reg + 1]; i++)
-    if (f->readers[i].first_key <= key) return false;
-  return true;
+int32_t sli_flow_answers(const sli_flow *f, int32_t reg, int64_t key) {
+  int32_t n = 0;
+  for (int32_t i = f->first[reg]; i < f->first[reg + 1]; i++) n += f->readers[i].first_key <= key;
+  return n;
 }
 
 static void count_lasting(sli_flow *f) {
@@ -83,7 +82,7 @@ static void count_lasting(sli_flow *f) {
     const sl_register *r = &f->plan->regs[i];
     bool comes_free = r->nconsumers && r->producer != SL_NONE && r->pool == SL_NONE;
     for (int64_t key = 0; key < r->initial && !comes_free; key++)
-      f->lasting[i] += is_left_out(f, i, key);
+      f->lasting[i] += !sli_flow_answers(f, i, key);
   }
 }
 

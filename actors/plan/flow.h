@@ -73,6 +73,9 @@ bool sli_flow_is_ready(const sli_flow *flow, const sli_flow_state *at, int32_t r
  * SL_NONE if that is not known. */
 int32_t sli_flow_used(const sli_flow *flow, const sli_flow_state *at, int32_t reg, int32_t *who);
 
+/* Answers that a key gets in all before its slot is free. */
+int32_t sli_flow_answers(const sli_flow *flow, int32_t reg, int64_t key);
+
 sli_level sli_flow_level(const sli_flow *flow, const sli_flow_state *at, int32_t pool);
 
 /* What a port lacks for the actor's next firing. */

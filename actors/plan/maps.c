@@ -48,3 +48,54 @@ uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in) {
   while (size < need) size *= 2;
   return size;
 }
+
+/* Does one period take every key of its stride, from the smallest on, once? */
+static bool covers(const sl_map *map, int64_t first) {
+  if (map->stride < 1 || map->stride > map->period) return false;
+  bool *taken = sli_calloc((size_t)map->stride, sizeof *taken);
+  int64_t count = 0;
+  bool good = true;
+  for (uint32_t i = 0; i < map->period && good; i++) {
+    if (!(map->entries[i].flags & SL_FIRST)) continue;
+    int64_t at = map->entries[i].offset - first;
+    good = at >= 0 && at < map->stride && !taken[at];
+    if (good) taken[at] = true, count++;
+  }
+  free(taken);
+  return good && count == map->stride;
+}
+
+bool sli_map_walks(const sl_map *map) {
+  int64_t key = 0;
+  bool open = false;
+  for (uint32_t i = 0; i < map->period; i++) {
+    uint32_t flags = map->entries[i].flags;
+    if (flags & SL_SKIP) {
+      if (flags != SL_SKIP) return false;
+      continue;
+    }
+    if (open ? flags & SL_FIRST || map->entries[i].offset != key : !(flags & SL_FIRST)) return false;
+    key = map->entries[i].offset;
+    open = !(flags & SL_LAST);
+  }
+  return !open && covers(map, sli_map_first(map, 0));
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a) {
+  const sl_map *map = &plan->maps[a->ticks];
+  int64_t per_step = (int64_t)plan->microbatches * plan->pieces, firings = a->firings_per_step;
+  if (per_step > SLI_TICKS_MOST || firings > SLI_TICKS_MOST) return SLI_TICKS_MOST + 1;
+  int64_t count = map->period / common_divisor(map->period, firings) * firings;
+  int64_t ahead = count / map->period % per_step * (map->stride % per_step) % per_step;
+  int64_t times = per_step / common_divisor(ahead ? ahead : per_step, per_step);
+  return times > SLI_TICKS_MOST / count ? SLI_TICKS_MOST + 1 : times * count;
+}

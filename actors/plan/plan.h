@@ -28,6 +28,15 @@ static inline int64_t sli_firings(const sl_actor *a, int64_t steps) {
   return steps / sli_every(a) * a->firings_per_step;
 }
 
+/* Does a port with this map take every key from the first on once, and give it up before it
+ * takes the next? */
+bool sli_map_walks(const sl_map *map);
+
+/* Firings after which an actor's ticks are at the same place of a step and of their map again;
+ * more than SLI_TICKS_MOST: never mind how many. */
+enum { SLI_TICKS_MOST = 1 << 22 };
+int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a);
+
 /* How far a map's keys stray from a straight line, in keys. */
 int64_t sli_map_displacement(const sl_map *map);
 

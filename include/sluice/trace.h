@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* A reader takes every file of its version. */
-enum { SL_TRACE_VERSION = 3 };
+/* Of files that are written. A reader takes every file of its version, and older ones from 3 on. */
+enum { SL_TRACE_VERSION = 4 };
 
 /* One firing: the runtime's record and where in the stream of work it stood. */
 typedef struct sl_trace_firing {

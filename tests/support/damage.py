@@ -31,6 +31,8 @@ def rehash(data):
         item, count, offset = struct.unpack_from("<IQQ", data, at + 4)
         if offset + item * count <= len(data):
             struct.pack_into("<Q", data, at + 24, fnv(data[offset:offset + item * count]))
+    struct.pack_into("<I", data, 44, 0)
+    struct.pack_into("<I", data, 44, fnv(data[:64 + sections * size]) & 0xffffffff)
 
 
 def main():

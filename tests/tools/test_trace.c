@@ -1,5 +1,8 @@
 /* Trace files: what a run recorded is read back whole; foreign, newer, damaged
- * and cut files are told apart and never crash the reader.
+ * and cut files are told apart and never crash the reader; no flipped bit goes unnoticed, and
+ * plans that somebody made up end.
+ *
+ *   test_tools_trace [SEED]
  * labels: random unthreaded */
 #include <sluice/sluice.h>
 
@@ -143,7 +146,8 @@ static void foreign_and_newer_files_are_told(const unsigned char *good, size_t c
   check_refused("", 0, "is not a Sluice trace");
   check_refused("{\"steps\": []}", 13, "is not a Sluice trace");
   bad[8] = 99; /* the version */
-  char *versions = sli_format("has version 99; this program reads version %d", SL_TRACE_VERSION);
+  char *versions = sli_format("has version 99; this program reads versions 3 to %d",
+                              SL_TRACE_VERSION);
   check_refused(bad, count, versions);
   free(versions);
   unlink(path);
@@ -169,10 +173,10 @@ static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size
   }
 }
 
-/* Makes the sections' hashes those of their bytes again: damage that a hash
- * cannot see. */
+/* Makes the sections' hashes and the head's checksum those of their bytes again: damage that
+ * they cannot see. */
 static void rehash(unsigned char *bytes, size_t count) {
-  uint32_t sections, section_bytes;
+  uint32_t sections, section_bytes, none = 0;
   memcpy(&sections, bytes + 16, 4);
   memcpy(&section_bytes, bytes + 20, 4);
   for (uint32_t i = 0; i < sections && 64 + (i + 1) * 32 <= count && section_bytes == 32; i++) {
@@ -185,6 +189,91 @@ static void rehash(unsigned char *bytes, size_t count) {
     uint64_t hash = sli_hash(SLI_HASH_SEED, bytes + offset, items * item_bytes);
     memcpy(bytes + 64 + i * 32 + 24, &hash, 8);
   }
+  uint64_t table = (uint64_t)sections * section_bytes;
+  if (table > count - 64) return;
+  memcpy(bytes + 44, &none, 4);
+  uint32_t sum = (uint32_t)sli_hash(SLI_HASH_SEED, bytes, 64 + table);
+  memcpy(bytes + 44, &sum, 4);
+}
+
+/* Does the file say of itself that it is not what was written, or say the same as before? */
+static void check_flip(const sl_trace *good, const char *what, size_t bit) {
+  sl_trace *t = NULL;
+  if (sl_trace_read(path, &t)) {
+    CHECK(strstr(sl_detail(), path), "bit %zu of the %s: %s", bit, what, sl_detail());
+    return;
+  }
+  bool same = t->nfirings == good->nfirings && t->steps == good->steps &&
+              t->plan_hash == good->plan_hash && t->dropped == good->dropped &&
+              t->clock == good->clock && t->plan->hash == good->plan->hash &&
+              !memcmp(t->firings, good->firings, good->nfirings * sizeof *good->firings);
+  CHECK(same || t->damaged || t->truncated, "bit %zu of the %s is read as if it were right", bit,
+        what);
+  sl_trace_destroy(t);
+}
+
+/* Each bit of the head, and others at random: none is read as something else unnoticed. */
+static void no_flipped_bit_goes_unnoticed(const unsigned char *good, size_t count, uint64_t seed) {
+  unsigned char *bad = memcpy(sli_calloc(count, 1), good, count);
+  sl_trace *t;
+  write_all(good, count);
+  CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
+  for (size_t i = 0; i < 512 + 1500; i++) {
+    size_t bit = i < 512 ? i : 512 + random_next(&seed) % (8 * count - 512);
+    bad[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    write_all(bad, count);
+    check_flip(t, i < 512 ? "head" : "rest", bit);
+    if (i < 512) CHECK(sl_trace_read(path, &(sl_trace *){NULL}), "bit %zu of the head", bit);
+    bad[bit / 8] = good[bit / 8];
+  }
+  sl_trace_destroy(t);
+  free(bad);
+}
+
+/* A plan that somebody has made up is refused, gets stuck or runs; whatever it is, the runtime
+ * ends. Words of the plan's sections become numbers that are often wrong. */
+static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t count,
+                                             uint64_t seed) {
+  static const uint32_t numbers[] = {0, 1, 2, 3, 4, 7, 64, 255, 65536, 1u << 24, 1u << 30,
+                                     INT32_MAX, 1u << 31, UINT32_MAX, UINT32_MAX - 1};
+  unsigned char *bad = sli_calloc(count, 1);
+  uint64_t first, last;
+  memcpy(&first, good + 64 + 32 + 16, 8);       /* of the devices */
+  memcpy(&last, good + 64 + 11 * 32 + 16, 8);   /* of the firings */
+  int opened = 0, ran = 0;
+  for (int round = 0; round < 4000; round++) {
+    memcpy(bad, good, count);
+    for (int k = random_below(&seed, 3); k >= 0; k--) {
+      size_t at = first + 4 * (random_next(&seed) % ((last - first) / 4));
+      uint32_t number = numbers[random_below(&seed, (int)SLI_COUNT(numbers))];
+      if (random_below(&seed, 6) == 0) at = 36 + 4 * (size_t)random_below(&seed, 2); /* M, K */
+      if (random_below(&seed, 2)) memcpy(&number, bad + at, 4), number += random_below(&seed, 2) ? 1 : UINT32_MAX;
+      memcpy(bad + at, &number, 4);
+    }
+    rehash(bad, count);
+    write_all(bad, count);
+    sl_trace *t;
+    sl_figures f;
+    if (sl_trace_read(path, &t)) continue;
+    opened++;
+    if (!sl_plan_predict(t->plan, NULL, &f)) ran++, free(f.devices);
+    sl_trace_destroy(t);
+  }
+  printf("%d crafted plans can be read, %d run\n", opened, ran);
+  CHECK(opened > 100 && ran > 50, "hardly any crafted plan runs");
+  free(bad);
+}
+
+/* What was written before the head had a checksum. */
+static void older_files_are_read(void) {
+  const char *source = getenv("SLUICE_SOURCE");
+  char *old = sli_format("%s/tests/reference/version3.trace", source ? source : ".");
+  sl_trace *t;
+  CHECK(!sl_trace_read(old, &t), "%s", sl_detail());
+  CHECK(t->version == 3 && t->nfirings == 66 && t->nsteps == 2 && t->plan->ndevices == 2 &&
+            !t->damaged && !t->truncated, "%zu firings", t->nfirings);
+  sl_trace_destroy(t);
+  free(old);
 }
 
 static void random_damage_never_crashes(const unsigned char *good, size_t count, bool hidden) {
@@ -252,7 +341,9 @@ static void random_plans_are_read_back(void) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
+  printf("seed %llu\n", (unsigned long long)seed);
   const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* the faster one */
   snprintf(path, sizeof path, "%s/sluice-test-%ld.trace", folder, (long)getpid());
   make_run();
@@ -268,6 +359,9 @@ int main(void) {
   random_damage_never_crashes(good, count, false);
   random_damage_never_crashes(good, count, true);
   no_damage_goes_unnoticed(good, count);
+  no_flipped_bit_goes_unnoticed(good, count, seed);
+  crafted_plans_are_run_or_refused(good, count, seed);
+  older_files_are_read();
   random_plans_are_read_back();
   free(good);
   end_run();

@@ -7,6 +7,7 @@
 
 #include <sluice/trace.h>
 
+#include "actors/prove/prove.h"
 #include "base/base.h"
 
 /* ---- analysis --------------------------------------------------------------------- */
@@ -47,6 +48,7 @@ typedef struct analysis {
   const sl_plan *plan;
   const sl_trace_firing *firings; /* the trace's */
   size_t nfirings;
+  struct sli_flow *flow;
   cause *causes;    /* [nfirings] */
   int64_t *before;  /* [nfirings] the firing before it on its queue, or -1 */
   int32_t *shelf;   /* [nfirings] firings of a link overlap: which of its queue's rows */
@@ -60,6 +62,21 @@ typedef struct analysis {
 
 analysis *analysis_create(const sl_trace *trace);
 void analysis_destroy(analysis *a);
+
+/* The parts of an analysis, each made from those before it. */
+void make_holds(analysis *a);
+void find_causes(analysis *a);
+void find_queues(analysis *a);  /* which do their devices' work */
+void find_before(analysis *a);
+void find_shelves(analysis *a);
+void draw_lines(analysis *a);
+
+/* Of a register and key, or NULL. Holds are in order of their keys until the causes are known. */
+const hold *find_hold(const analysis *a, int32_t reg, int64_t key);
+/* The first piece that ends after `ns`. */
+size_t find_piece(const line *l, uint64_t ns);
+/* Why a firing that could have gone did not. */
+uint8_t wait_once_ready(const analysis *a, int64_t firing);
 
 int32_t actor_device(const sl_plan *plan, int32_t actor);
 /* Forward, gradients and recomputation: what a device's busy time counts. */
@@ -82,8 +99,8 @@ account account_make(const analysis *a, int32_t device, int64_t step);
 bool work_window(const analysis *a, int64_t step, uint64_t *from_ns, uint64_t *to_ns);
 
 /* Calls `on` for each idle piece of the device's span in the step. */
-typedef void piece_visitor(void *ctx, const piece *p);
-void visit_idle(const analysis *a, const account *x, int32_t device, piece_visitor *on, void *ctx);
+typedef void on_piece(void *ctx, const piece *p);
+void visit_idle(const analysis *a, const account *x, int32_t device, on_piece *on, void *ctx);
 
 /* Follows what the firing waited for backwards, from `to_ns`, its start, to
  * `from_ns`: every nanosecond goes to a firing that ran meanwhile, or to a wait
@@ -94,9 +111,9 @@ typedef struct segment {
   uint8_t wait;     /* SL_WAIT_NONE: it ran */
   int32_t credit;   /* the register for want of whose slots it came to this, or SL_NONE */
 } segment;
-typedef void segment_visitor(void *ctx, const segment *l);
+typedef void on_segment(void *ctx, const segment *l);
 void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
-               segment_visitor *on, void *ctx);
+               on_segment *on, void *ctx);
 
 /* The critical path of a step: the last firing of its work to end, and what it
  * waited for, back to the first start. Latest first, without holes; the caller's
@@ -111,6 +128,10 @@ step_range steps_to_count(const analysis *a);
 /* The step whose length is the median. */
 int64_t typical_step(const analysis *a);
 const sl_trace_step *find_step(const sl_trace *t, int64_t step); /* or NULL */
+/* The steps there are of a range, one after another from next_step(t, r, 0) on to nsteps; and how
+ * many. */
+size_t next_step(const sl_trace *t, step_range r, size_t at);
+int64_t count_steps(const sl_trace *t, step_range r);
 
 /* A value from a moment on; the first is from 0. */
 typedef struct sample {
@@ -133,8 +154,7 @@ double *measured_seconds(const sl_trace *t);
 /* The plan on the virtual clock with such durations and `extra` slots more for
  * each register, then each pool; NULL: none. */
 typedef struct replay {
-  sl_plan plan;    /* a shallow copy; the runtime refers to it: a replay stays where it is */
-  sl_runtime *rt;
+  sli_rehearsal rehearsal;
   double step_seconds;
 } replay;
 sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *extra,

@@ -76,8 +76,10 @@ static void count_device(counting *x, const analysis *a, int32_t device, int64_t
 
 static void count_trace(comparison *c, const analysis *a, const options *o, bool after) {
   step_range range = o->step >= 0 ? (step_range){o->step, o->step} : steps_to_count(a);
-  counting x = {c, a->plan, after, (double)(range.last - range.first + 1)};
-  for (int64_t step = range.first; step <= range.last; step++) {
+  const sl_trace *t = a->trace;
+  counting x = {c, a->plan, after, (double)SLI_MAX(count_steps(t, range), 1)};
+  for (size_t i = next_step(t, range, 0); i < t->nsteps; i = next_step(t, range, i + 1)) {
+    int64_t step = t->step[i].step;
     uint64_t from, to;
     if (work_window(a, step, &from, &to))
       add(&c->steps, "a step's work", after, (double)(to - from) / x.steps);
@@ -122,7 +124,7 @@ static void print_item(FILE *out, const item *i) {
  * the same, to a thousandth of the step, is passed over. */
 static void print_items(FILE *out, const char *title, items *x, double least) {
   enum { MOST = 8 };
-  qsort(x->all, x->count, sizeof *x->all, by_change);
+  if (x->count) qsort(x->all, x->count, sizeof *x->all, by_change);
   fprintf(out, "\n%s\n", title);
   size_t shown = 0;
   for (size_t i = 0; i < x->count && i < MOST && change(&x->all[i]) > least; i++, shown++)

@@ -169,7 +169,7 @@ static void print_replay(FILE *out, const sl_trace *t) {
     return;
   }
   sl_trace_record *records;
-  size_t count = sl_runtime_trace(r.rt, &records, NULL), n = 0;
+  size_t count = sl_runtime_trace(r.rehearsal.rt, &records, NULL), n = 0;
   sl_trace_firing *firings = sli_calloc(count + 1, sizeof *firings);
   for (size_t i = 0; i < count; i++) {
     sl_tick tick = sl_plan_tick(t->plan, records[i].actor, records[i].firing);

@@ -49,56 +49,29 @@ double *measured_seconds(const sl_trace *t) {
 
 /* ---- replay ----------------------------------------------------------------------- */
 
-static void *copy_of(const void *from, size_t count, size_t size) {
-  void *to = sli_calloc(count + 1, size);
-  if (count) memcpy(to, from, count * size);
-  return to;
-}
-
-static uint64_t firings_per_step(const sl_plan *plan) {
-  uint64_t n = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) n += (uint64_t)plan->actors[i].firings_per_step;
-  return n;
-}
-
 sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *extra,
                      int64_t steps, replay *out) {
-  *out = (replay){.plan = *plan};
-  sl_plan *p = &out->plan;
-  p->actors = copy_of(plan->actors, (size_t)plan->nactors, sizeof *p->actors);
-  p->regs = copy_of(plan->regs, (size_t)plan->nregs, sizeof *p->regs);
-  p->queues = copy_of(plan->queues, (size_t)plan->nqueues, sizeof *p->queues);
-  p->pools = copy_of(plan->pools, (size_t)plan->npools, sizeof *p->pools);
-  for (int32_t i = 0; i < p->nactors; i++) p->actors[i].seconds = seconds[i];
-  for (int32_t i = 0; i < p->nregs; i++) {
-    p->regs[i].quota += extra ? extra[i] : 0;
-    p->regs[i].quota_most = p->regs[i].quota;
+  sli_rehearsal *r = &out->rehearsal;
+  sli_rehearsal_init(r, plan, true);
+  for (int32_t i = 0; i < plan->nactors; i++) r->plan.actors[i].seconds = seconds[i];
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    r->plan.regs[i].quota += extra ? extra[i] : 0;
+    r->plan.regs[i].quota_most = r->plan.regs[i].quota;
   }
-  for (int32_t i = 0; i < p->npools && extra; i++) p->pools[i].quota += extra[p->nregs + i];
-  for (int32_t i = 0; i < p->nqueues; i++)
-    if (!p->queues[i].ops->timed) p->queues[i].ops = &sl_queue_timed;
-  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
-                                .trace_records = firings_per_step(p) * (uint64_t)steps};
-  sl_status status = sl_runtime_create(p, &options, &out->rt);
-  if (!status) status = sl_runtime_run(out->rt, steps);
+  for (int32_t i = 0; i < plan->npools && extra; i++)
+    r->plan.pools[i].quota += extra[plan->nregs + i];
+  sl_status status = sli_rehearse(r, steps, true);
   if (status) {
     replay_fini(out);
     return status;
   }
-  sl_figures figures = sl_runtime_figures(out->rt);
+  sl_figures figures = sl_runtime_figures(r->rt);
   out->step_seconds = figures.step_seconds;
   free(figures.devices);
   return SL_OK;
 }
 
-void replay_fini(replay *r) {
-  sl_runtime_destroy(r->rt);
-  free(r->plan.actors);
-  free(r->plan.regs);
-  free(r->plan.queues);
-  free(r->plan.pools);
-  *r = (replay){0};
-}
+void replay_fini(replay *r) { sli_rehearsal_fini(&r->rehearsal); }
 
 /* ---- advice ------------------------------------------------------------------------- */
 

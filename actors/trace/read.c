@@ -1,0 +1,455 @@
+/* Reading a trace. */
+#include "actors/trace/format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/plan/plan.h"
+
+struct sli_trace_memory {
+  sli_arena arena;
+  sl_plan *plan;
+};
+
+/* A file on its way to becoming a trace. */
+typedef struct reading {
+  const char *path;
+  const unsigned char *bytes;
+  size_t count;
+  struct section sections[SECTIONS]; /* id 0: not there */
+  sl_trace *trace;
+  sl_plan *plan;
+  sli_arena *arena;
+  uint64_t orders, entries, ports; /* that queues, maps and actors have claimed so far */
+} reading;
+
+/* Longer than any that is written, or more of them. */
+enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST = 1 << 16 };
+
+static sl_status load(const char *path, unsigned char **out, size_t *count) {
+  FILE *file = fopen(path, "rb");
+  if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
+  unsigned char *bytes = NULL;
+  size_t used = 0, capacity = 0, got = 1;
+  while (got) {
+    if (used == capacity) {
+      capacity = capacity ? 2 * capacity : (size_t)1 << 16;
+      bytes = sli_realloc(bytes, capacity, 1);
+    }
+    used += got = fread(bytes + used, 1, capacity - used, file);
+  }
+  bool bad = ferror(file);
+  int error = errno;
+  fclose(file);
+  if (bad) {
+    free(bytes);
+    return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
+  }
+  *out = bytes;
+  *count = used;
+  return SL_OK;
+}
+
+static sl_status read_head(reading *r, struct head *head) {
+  if (r->count < sizeof trace_magic || memcmp(r->bytes, trace_magic, sizeof trace_magic))
+    return sl_fail(SL_E_INPUT, "%s is not a Sluice trace", r->path);
+  if (r->count < sizeof *head)
+    return sl_fail(SL_E_INPUT, "%s is truncated in its head (%zu bytes)", r->path, r->count);
+  memcpy(head, r->bytes, sizeof *head);
+  if (head->version < TRACE_OLDEST || head->version > SL_TRACE_VERSION)
+    return sl_fail(SL_E_INPUT, "%s has version %u; this program reads versions %d to %d", r->path,
+                   head->version, TRACE_OLDEST, SL_TRACE_VERSION);
+  if (head->head_bytes < sizeof *head || head->section_bytes < sizeof(struct section) ||
+      head->nsections > 1000 || head->section_bytes > 4096 || head->clock > SL_CLOCK_VIRTUAL ||
+      head->microbatches < 1 || head->pieces < 1 || head->steps < 0)
+    return sl_fail(SL_E_INPUT, "%s is damaged in its head", r->path);
+  return SL_OK;
+}
+
+/* Notes one section if it is known, and checks its bytes. Firings may be cut
+ * short or damaged; anything else must be whole. */
+static sl_status read_section(reading *r, struct section s) {
+  if (s.id < 1 || s.id >= SECTIONS) return SL_OK;
+  const char *name = section_names[s.id];
+  if (r->sections[s.id].id || s.item_bytes < item_bytes[s.id] || s.count > INT32_MAX)
+    return sl_fail(SL_E_INPUT, "%s is damaged: its section of %s is impossible", r->path, name);
+  bool beyond = s.offset > r->count;
+  if (beyond && s.id == FIRINGS) s.offset = r->count;
+  uint64_t room = beyond ? 0 : (r->count - s.offset) / s.item_bytes;
+  if ((beyond || s.count > room) && s.id != FIRINGS)
+    return sl_fail(SL_E_INPUT, "%s is truncated in its %s", r->path, name);
+  if (s.count > room) {
+    s.count = room;
+    r->trace->truncated = true;
+  } else if (sli_hash(SLI_HASH_SEED, r->bytes + s.offset, s.count * s.item_bytes) != s.hash) {
+    if (s.id != FIRINGS) return sl_fail(SL_E_INPUT, "%s is damaged in its %s", r->path, name);
+    r->trace->damaged = true;
+  }
+  r->sections[s.id] = s;
+  return SL_OK;
+}
+
+static sl_status read_sections(reading *r, const struct head *head) {
+  uint64_t table = head->head_bytes, bytes = (uint64_t)head->nsections * head->section_bytes;
+  if (table > r->count || bytes > r->count - table)
+    return sl_fail(SL_E_INPUT, "%s is truncated in its table of sections", r->path);
+  if (head->version > TRACE_OLDEST &&
+      head->checksum != trace_checksum(head, r->bytes + table, bytes))
+    return sl_fail(SL_E_INPUT, "%s is damaged in its head", r->path);
+  for (uint32_t i = 0; i < head->nsections; i++) {
+    struct section s;
+    memcpy(&s, r->bytes + table + (uint64_t)i * head->section_bytes, sizeof s);
+    sl_status status = read_section(r, s);
+    if (status) return status;
+  }
+  for (int id = 1; id < SECTIONS; id++)
+    if (!r->sections[id].id)
+      return sl_fail(SL_E_INPUT, "%s is damaged: it has no section of %s", r->path,
+                     section_names[id]);
+  const struct section *s = &r->sections[STRINGS];
+  if (s->item_bytes != 1 || (s->count && r->bytes[s->offset + s->count - 1]))
+    return sl_fail(SL_E_INPUT, "%s is damaged in its strings", r->path);
+  return SL_OK;
+}
+
+static int32_t count_of(const reading *r, enum section_id id) {
+  return (int32_t)r->sections[id].count;
+}
+
+static void get_item(const reading *r, enum section_id id, uint64_t index, void *item) {
+  const struct section *s = &r->sections[id];
+  memcpy(item, r->bytes + s->offset + index * s->item_bytes, item_bytes[id]);
+}
+
+/* NULL if the offset is outside, or what is there no name. Whoever prints a name prints what a
+ * terminal shows and does not act on, in one line. */
+static const char *get_text(const reading *r, uint32_t offset) {
+  const struct section *s = &r->sections[STRINGS];
+  const char *text = (const char *)r->bytes + s->offset + offset;
+  if (offset >= s->count || strnlen(text, NAME_MOST) == NAME_MOST) return NULL;
+  char plain[4 * NAME_MOST];
+  sli_escape(plain, sizeof plain, text);
+  for (char *c = plain; *c; c++)
+    if (*c == '\n' || *c == '\t') *c = ' ';
+  return strcmp(plain, text) ? sli_arena_strdup(r->arena, plain) : text;
+}
+
+/* Items of a section belong to one owner each, who claims `count` of them from `first` on. */
+static bool claim(const reading *r, enum section_id id, uint64_t first, uint64_t count,
+                  uint64_t *claimed) {
+  uint64_t all = r->sections[id].count;
+  *claimed += count;
+  return first <= all && count <= all - first && *claimed <= all;
+}
+
+static bool in_table(int32_t index, int32_t count) { return index >= 0 && index < count; }
+static bool none_or_in_table(int32_t index, int32_t count) {
+  return index == SL_NONE || in_table(index, count);
+}
+
+static sl_status impossible(const reading *r, enum section_id id, uint64_t index) {
+  return sl_fail(SL_E_INPUT, "%s is damaged: item %llu of its %s is impossible", r->path,
+                 (unsigned long long)index, section_names[id]);
+}
+
+/* NULL if it is impossible. The actors are read later: their number is known. */
+static const int32_t *read_order(reading *r, const struct queue_item *q) {
+  if (q->norder < 0 || !claim(r, ORDERS, q->first_order, (uint64_t)q->norder, &r->orders))
+    return NULL;
+  int32_t *order = sl_plan_alloc(r->plan, ((size_t)q->norder + 1) * sizeof *order);
+  for (int32_t i = 0; i < q->norder; i++) {
+    get_item(r, ORDERS, (uint64_t)q->first_order + (uint64_t)i, &order[i]);
+    if (!in_table(order[i], count_of(r, ACTORS))) return NULL;
+  }
+  return order;
+}
+
+/* What runs a queue of that name; a kind this program does not have is only
+ * ever run on the virtual clock. */
+static const sl_queue_ops *find_ops(const char *name) {
+  static const sl_queue_ops *const kinds[] = {&sl_queue_cpu, &sl_queue_null, &sl_queue_timed,
+                                              &sl_queue_delay};
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++)
+    if (!strcmp(kinds[i]->name, name)) return kinds[i];
+  return &sl_queue_timed;
+}
+
+static sl_status read_queues(reading *r) {
+  for (int32_t i = 0; i < count_of(r, DEVICES); i++) {
+    struct device_item d;
+    get_item(r, DEVICES, (uint64_t)i, &d);
+    sl_device device = {.name = get_text(r, d.name), .kind = get_text(r, d.kind),
+                        .threads = d.threads,
+                        .room[SL_SPACE_DEVICE].workspace_bytes = d.workspace_bytes};
+    if (!device.name || !device.kind || d.threads < 0 || d.workspace_bytes > SIZE_MAX / 4)
+      return impossible(r, DEVICES, (uint64_t)i);
+    sl_plan_add_device(r->plan, device);
+  }
+  for (int32_t i = 0; i < count_of(r, QUEUES); i++) {
+    struct queue_item q;
+    get_item(r, QUEUES, (uint64_t)i, &q);
+    sl_queue queue = {.name = get_text(r, q.name), .device = q.device, .threads = q.threads,
+                      .run_ahead = q.run_ahead, .lazy_w = q.lazy_w, .watermark = q.watermark,
+                      .look_ahead = q.look_ahead, .apart = q.apart};
+    const char *ops = get_text(r, q.ops);
+    if (!queue.name || !ops || !in_table(q.device, r->plan->ndevices) || q.run_ahead < 1 ||
+        q.run_ahead > AHEAD_MOST || q.norder < 0 || !(q.look_ahead >= 0 && q.look_ahead < 1e9))
+      return impossible(r, QUEUES, (uint64_t)i);
+    const int32_t *order = read_order(r, &q);
+    if (!order) return impossible(r, QUEUES, (uint64_t)i);
+    queue.norder = q.norder;
+    queue.order = q.norder ? order : NULL;
+    queue.ops = find_ops(ops);
+    memcpy(queue.class_order, q.class_order, sizeof queue.class_order);
+    sl_plan_add_queue(r->plan, queue);
+  }
+  return SL_OK;
+}
+
+/* Maps are numbered as they come: equal ones share a number, and the file has
+ * each once. */
+static sl_status read_maps(reading *r) {
+  for (int32_t i = 0; i < count_of(r, MAPS); i++) {
+    struct map_item m;
+    get_item(r, MAPS, (uint64_t)i, &m);
+    if (!m.period || !claim(r, ENTRIES, m.first_entry, m.period, &r->entries) ||
+        m.stride < 0 || m.stride > INT32_MAX || i >= MAPS_MOST)
+      return impossible(r, MAPS, (uint64_t)i);
+    sl_map_entry *entries = sli_calloc(m.period, sizeof *entries);
+    for (uint32_t e = 0; e < m.period; e++) {
+      struct entry_item from;
+      get_item(r, ENTRIES, (uint64_t)m.first_entry + e, &from);
+      entries[e] = (sl_map_entry){from.offset, from.flags};
+    }
+    int32_t map = sl_plan_add_map(r->plan, m.period, m.stride, entries);
+    free(entries);
+    if (map != i) return impossible(r, MAPS, (uint64_t)i);
+  }
+  return SL_OK;
+}
+
+static sl_status read_registers(reading *r) {
+  int64_t slots = 0;
+  for (int32_t i = 0; i < count_of(r, POOLS); i++) {
+    struct pool_item p;
+    get_item(r, POOLS, (uint64_t)i, &p);
+    sl_pool pool = {get_text(r, p.name), p.quota};
+    if (!pool.name) return impossible(r, POOLS, (uint64_t)i);
+    sl_plan_add_pool(r->plan, pool);
+  }
+  for (int32_t i = 0; i < count_of(r, REGISTERS); i++) {
+    struct register_item g;
+    get_item(r, REGISTERS, (uint64_t)i, &g);
+    sl_register reg = {.name = get_text(r, g.name),
+                       .quota_name = get_text(r, g.quota_name),
+                       .quota = g.quota,
+                       .quota_most = g.quota_most,
+                       .pool = g.pool,
+                       .kept = g.kept,
+                       .initial = g.initial,
+                       .held = g.held,
+                       .device = g.device,
+                       .memory = (sl_memory)g.memory,
+                       .space = (sl_space)g.space,
+                       .shares = g.shares,
+                       .over = g.over,
+                       .slot_bytes = g.slot_bytes,
+                       .activation = g.activation};
+    slots += SLI_MAX(g.quota, g.quota_most);
+    if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > SLOTS_MOST || g.initial < 0 ||
+        g.quota_most < 0 || g.quota_most > SLOTS_MOST || slots > SLOTS_MOST ||
+        g.initial > g.quota || g.kept < 0 || g.kept > SLOTS_MOST ||
+        !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
+        g.space >= SL_SPACE_COUNT || g.shares < 0 || g.shares > i || g.over < 0 || g.over > i ||
+        g.slot_bytes > SIZE_MAX >> 32 || !none_or_in_table(g.pool, r->plan->npools) ||
+        !(g.activation >= 0))
+      return impossible(r, REGISTERS, (uint64_t)i);
+    sl_plan_add_register(r->plan, reg);
+  }
+  return SL_OK;
+}
+
+static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
+  struct actor_item a;
+  get_item(r, ACTORS, index, &a);
+  sl_actor actor = {.name = get_text(r, a.name), .cls = (sl_class)a.cls, .queue = a.queue,
+                    .stage = a.stage, .chunk = a.chunk, .ticks = a.ticks,
+                    .firings_per_step = a.firings_per_step, .source = a.source, .rank = a.rank,
+                    .rank_group = a.rank_group, .rank_stride = a.rank_stride,
+                    .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
+                    .every = a.every, .seconds = a.seconds};
+  if (!actor.name || a.every < 0 || a.every > 1 << 24 || sl_class_letter((sl_class)a.cls) == '?' ||
+      !in_table(a.queue, r->plan->nqueues) || (uint32_t)a.rank_shift > INT32_MAX / 2 ||
+      a.stage < SL_NONE || a.chunk < SL_NONE || a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
+      !claim(r, PORTS, a.first_port, (uint64_t)a.nin + (uint64_t)a.nout, &r->ports) ||
+      !(a.seconds >= 0 && a.seconds < 1e9))
+    return impossible(r, ACTORS, index);
+  actor.in = ports + a.first_port;
+  actor.out = actor.in + a.nin;
+  sl_plan_add_actor(r->plan, actor);
+  return SL_OK;
+}
+
+static sl_status read_actors(reading *r) {
+  sl_port *ports = sli_calloc((size_t)count_of(r, PORTS) + 1, sizeof *ports);
+  for (int32_t i = 0; i < count_of(r, PORTS); i++) {
+    struct port_item p;
+    get_item(r, PORTS, (uint64_t)i, &p);
+    ports[i] = (sl_port){p.reg, p.map};
+  }
+  sl_status status = SL_OK;
+  for (int32_t i = 0; i < count_of(r, ACTORS) && !status; i++)
+    status = read_actor(r, (uint64_t)i, ports);
+  free(ports);
+  return status;
+}
+
+static sl_status read_plan(reading *r) {
+  sl_status status = read_queues(r);
+  if (!status) status = read_maps(r);
+  if (!status) status = read_registers(r);
+  if (!status) status = read_actors(r);
+  if (status) return status;
+  if (sl_plan_finish(r->plan)) {
+    char *why = sli_strdup(sl_detail());
+    sl_fail(SL_E_INPUT, "%s is damaged: its plan is impossible: %s", r->path, why);
+    free(why);
+    return SL_E_INPUT;
+  }
+  return SL_OK;
+}
+
+/* Is it small enough to be run again, and the firings to be followed through their ports? */
+static sl_status check_size(const reading *r) {
+  enum { TICKS_MOST = 1 << 24, TOUCHES_MOST = 1 << 28 };
+  const sl_plan *plan = r->plan;
+  int64_t ticks = 0, ports = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    ticks += sli_ticks_period(plan, &plan->actors[i]);
+    ports = SLI_MAX(ports, (int64_t)plan->actors[i].nin + 2 * (int64_t)plan->actors[i].nout);
+  }
+  if (ticks <= TICKS_MOST && ports * count_of(r, FIRINGS) <= TOUCHES_MOST) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s is damaged: its plan is too large for its firings", r->path);
+}
+
+/* A firing that a run could have had. */
+static bool is_possible(const sl_plan *plan, const struct firing_item *f) {
+  if (!in_table(f->actor, plan->nactors) || !none_or_in_table(f->reg, plan->nregs) ||
+      f->wait >= SL_WAIT_COUNT || f->end_ns < f->start_ns || f->end_ns >> 56 ||
+      f->firing < 0 || f->firing >> 31)
+    return false;
+  sl_tick tick = sl_plan_tick(plan, f->actor, f->firing);
+  return tick.number == f->tick && tick.step == f->step && tick.microbatch == f->microbatch &&
+         tick.piece == f->piece;
+}
+
+static int by_start(const void *a, const void *b) {
+  const sl_trace_record *x = a, *y = b; /* the record comes first in a firing */
+  if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
+  if (x->end_ns != y->end_ns) return x->end_ns < y->end_ns ? -1 : 1;
+  if (x->actor != y->actor) return x->actor < y->actor ? -1 : 1;
+  return x->firing < y->firing ? -1 : x->firing > y->firing;
+}
+
+static void read_firings(reading *r) {
+  sl_trace *t = r->trace;
+  size_t count = (size_t)count_of(r, FIRINGS);
+  sl_trace_firing *out = sli_arena_alloc(r->arena, (count + 1) * sizeof *out);
+  bool sorted = true;
+  for (size_t i = 0; i < count; i++) {
+    struct firing_item f;
+    get_item(r, FIRINGS, i, &f);
+    if (!is_possible(t->plan, &f)) {
+      t->impossible++;
+      t->damaged = true;
+      continue;
+    }
+    size_t n = t->nfirings++;
+    out[n].record = (sl_trace_record){.start_ns = f.start_ns, .end_ns = f.end_ns,
+                                      .firing = f.firing, .actor = f.actor, .wait = f.wait & 7,
+                                      .reg = f.reg < 0 ? 0 : (uint32_t)f.reg & 0x1fffffff};
+    out[n].tick = (sl_tick){.number = f.tick, .step = f.step, .microbatch = f.microbatch,
+                            .piece = f.piece};
+    sorted = sorted && (!n || by_start(&out[n - 1], &out[n]) < 0);
+  }
+  if (!sorted) qsort(out, t->nfirings, sizeof *out, by_start);
+  t->firings = out;
+}
+
+static int by_step(const void *a, const void *b) {
+  const sl_trace_step *x = a, *y = b;
+  return x->step < y->step ? -1 : x->step > y->step;
+}
+
+/* What the firings that are here say; the section is for readers that want no more. */
+static void find_steps(reading *r) {
+  sl_trace *t = r->trace;
+  sl_trace_step *steps = sli_arena_alloc(r->arena, (t->nfirings + 1) * sizeof *steps);
+  size_t n = 0;
+  for (size_t i = 0; i < t->nfirings; i++) {
+    const sl_trace_record *f = &t->firings[i].record;
+    steps[i] = (sl_trace_step){t->firings[i].tick.step, f->start_ns, f->end_ns, 1};
+  }
+  qsort(steps, t->nfirings, sizeof *steps, by_step);
+  for (size_t i = 0; i < t->nfirings; i++) {
+    if (!n || steps[n - 1].step != steps[i].step) {
+      steps[n++] = steps[i];
+      continue;
+    }
+    steps[n - 1].start_ns = SLI_MIN(steps[n - 1].start_ns, steps[i].start_ns);
+    steps[n - 1].end_ns = SLI_MAX(steps[n - 1].end_ns, steps[i].end_ns);
+    steps[n - 1].firings++;
+  }
+  t->nsteps = n;
+  t->step = steps;
+}
+
+static sl_status read_all(reading *r) {
+  struct head head;
+  sl_status status = read_head(r, &head);
+  if (!status) status = read_sections(r, &head);
+  if (status) return status;
+  sl_trace *t = r->trace;
+  r->plan = t->memory->plan = sl_plan_create(head.microbatches, head.pieces);
+  t->plan = r->plan;
+  t->version = (int)head.version;
+  t->plan_hash = head.plan_hash;
+  t->clock = (sl_clock)head.clock;
+  t->steps = head.steps;
+  t->dropped = head.dropped;
+  status = read_plan(r);
+  if (!status) status = check_size(r);
+  if (status) return status;
+  read_firings(r);
+  find_steps(r);
+  return SL_OK;
+}
+
+sl_status sl_trace_read(const char *path, sl_trace **out) {
+  unsigned char *bytes = NULL;
+  size_t count = 0;
+  sl_status status = load(path, &bytes, &count);
+  if (status) return status;
+  sl_trace *trace = sli_calloc(1, sizeof *trace);
+  trace->memory = sli_calloc(1, sizeof *trace->memory);
+  reading r = {.path = path, .bytes = bytes, .count = count, .trace = trace,
+               .arena = &trace->memory->arena};
+  status = read_all(&r);
+  free(bytes);
+  if (status) {
+    sl_trace_destroy(trace);
+    return status;
+  }
+  *out = trace;
+  return SL_OK;
+}
+
+void sl_trace_destroy(sl_trace *trace) {
+  if (!trace) return;
+  sl_plan_destroy(trace->memory->plan);
+  sli_arena_fini(&trace->memory->arena);
+  free(trace->memory);
+  free(trace);
+}

@@ -1,0 +1,30 @@
+/* What the parts of actortrace show share. */
+#ifndef SLUICE_TOOLS_SHOW_H
+#define SLUICE_TOOLS_SHOW_H
+
+#include "tools/actortrace/actortrace.h"
+
+typedef struct shower {
+  const analysis *a;
+  const sl_plan *plan;
+  FILE *out;
+  int width;
+  bool color;
+  step_range range;  /* of the tables */
+  int64_t step;      /* of the picture */
+  advices advices;
+  char *no_advice;   /* why there is none, or NULL */
+  int32_t device;    /* -1: all */
+  bool queues;
+} shower;
+
+void show_heading(const shower *s, const char *text);
+double percent(uint64_t part, uint64_t whole);
+int name_width(const shower *s);
+bool is_shown(const shower *s, int32_t device);
+
+void draw_step(const shower *s);    /* the step as a picture */
+void print_waits(const shower *s);  /* what idle devices waited for, and what held them up */
+void print_path(const shower *s);   /* the critical path of the step */
+
+#endif
