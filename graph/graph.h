@@ -18,7 +18,7 @@ struct sl_tensor {
   bool param;
   bool needs_grad;     /* a parameter, or computed from one */
   int rank;            /* which of its stage's devices makes it, 0 where there is one */
-  bool brief;          /* the whole of what devices share out, for the moment it is needed */
+  bool transient;      /* the whole of what devices share out, for the moment it is needed */
   bool narrow;         /* is bf16 where devices compute on such; see sli_narrow_mark */
   const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
                           several devices: which part of the whole this is; NULL: all. What
@@ -97,8 +97,10 @@ struct sl_graph {
   sl_tensor **tensors;
   sli_block *blocks;
   sl_tensor **params;
-  uint64_t *param_hashes; /* of the names, to find a second one of a name soon */
-  size_t hash_capacity;
+  struct sli_name_hashes { /* of the parameters' names, to find a second one of a name soon */
+    uint64_t *of;          /* [nparams] */
+    size_t capacity;
+  } hashes;
   sl_tensor *loss;
   int nlosses;          /* where devices have parts of the loss: each part, and its share of */
   struct sli_loss {     /* the mean; else 0 */
@@ -118,10 +120,14 @@ struct sl_graph {
     const char *name;
     sl_tensor *tensor;
   } *outputs;
-  void (**cleanups)(void *); /* run by destroy (token files) */
-  void **cleanup_args;
-  int ncleanups;
-  size_t cleanup_capacity;
+  struct sli_cleanups { /* run by destroy (token files) */
+    int count;
+    size_t capacity;
+    struct sli_cleanup {
+      void (*fn)(void *arg);
+      void *arg;
+    } *of;
+  } cleanups;
 };
 
 /* Adds a node with its inputs' types; out[nout] starts NULL and out_type[nout]
@@ -146,65 +152,6 @@ sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const cha
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
-
-/* Pass 2, training: appends backward nodes (B, W) from the ops' gradient rules
- * and the update nodes (norm, clip, adamw), and checks the result. Each
- * parameter gets one gradient tensor per use, accumulated over the step, so
- * that the sums are the same wherever the uses are placed. */
-sl_status sli_pass_gradients(sl_graph *g);
-
-/* Part of it: the update nodes (norm, clip, adamw) of all parameters, each of which has its
- * gradients. A replica's norm is another device's. */
-void sli_graph_add_updates(sl_graph *g);
-
-/* Before and after the gradients where sequences are cut in pieces: decides the
- * lengths and exchanges rows; works out the shapes of each length. */
-sl_status sli_pass_cut(sl_graph *g);
-sl_status sli_pass_pieces(sl_graph *g);
-
-/* Has forward calls made again, right before the way back reads their results, instead of
- * keeping these: all, or the cheap ones. */
-void sli_pass_recompute(sl_graph *g, bool full);
-
-/* Pass 2, inference: drops nodes that no output needs. */
-sl_status sli_pass_outputs(sl_graph *g);
-
-/* Pass 3, where products are to be in bf16: has each product with a weight that is
- * a parameter read it packed, and packs it once a step on the block that uses
- * it; weight gradients round their operands as they go. */
-void sli_pass_products(sl_graph *g);
-
-/* Pass 4, for devices that compute on bf16 tensors where products are to be in bf16: those
- * that flow through the model become bf16. Comes when all nodes are there. Alone, the first
- * half of it: says which they would be. */
-void sli_pass_narrow(sl_graph *g);
-void sli_narrow_mark(sl_graph *g);
-
-/* With it: rows of logits become as long as products like them, where nobody minds. */
-void sli_pass_pad(sl_graph *g);
-
-/* Part of both: keeps the nodes that `roots` are computed from, drops the rest,
- * and blocks left without forward nodes; numbers everything anew; puts a source
- * into the block of its first reader; finds the parameters' homes. */
-void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots);
-
-/* Cuts blocks into `stages` contiguous runs, least maximal cost first, honouring
- * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. Comes after
- * pass 2, which settles what the blocks are. */
-sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
-
-/* Forward flops and bytes of a node. */
-void sli_node_cost(const sli_node *node, double *flops, double *bytes);
-/* The same as an estimate of time on one core. */
-double sli_node_seconds(const sli_node *node);
-/* Both with other types, in[] as many as the op can take. */
-void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
-                   double *bytes);
-double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out);
-extern const double sli_core_flops_per_second, sli_core_bytes_per_second;
-
-/* Asserts every invariant of the structure; names the culprit and aborts. */
-void sli_graph_check(const sl_graph *g);
 
 /* The starting values of a parameter: out[sl_type_elements(type)]. They depend
  * on the rule, the seed, the name and the element's index only. */

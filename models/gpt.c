@@ -74,6 +74,17 @@ static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, i
   return sl_add(g, x, m); /* [B, T, C] */
 }
 
+static void check_shape(sl_graph *g, const sl_args *args, const shape *s) {
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
+    sl_graph_fail(g, SL_E_USAGE, "gpt needs something to learn: --data FILE");
+  if (s->width % s->heads)
+    sl_graph_fail(g, SL_E_USAGE, "gpt: --width %lld is not a multiple of --heads %d",
+                  (long long)s->width, s->heads);
+  if (s->positions < s->context)
+    sl_graph_fail(g, SL_E_USAGE, "gpt: --positions %lld is less than --context %lld",
+                  (long long)s->positions, (long long)s->context);
+}
+
 static shape read_shape(sl_graph *g, const sl_args *args) {
   shape s = {.layers = (int)sl_arg_int(args, "layers"),
              .heads = (int)sl_arg_int(args, "heads"),
@@ -83,14 +94,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .width = sl_arg_int(args, "width"),
              .vocab = sl_arg_int(args, "vocab")};
   if (!s.positions) s.positions = s.context;
-  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "gpt needs something to learn: --data FILE");
-  if (s.width % s.heads)
-    sl_graph_fail(g, SL_E_USAGE, "gpt: --width %lld is not a multiple of --heads %d",
-                  (long long)s.width, s.heads);
-  if (s.positions < s.context)
-    sl_graph_fail(g, SL_E_USAGE, "gpt: --positions %lld is less than --context %lld",
-                  (long long)s.positions, (long long)s.context);
+  check_shape(g, args, &s);
   return s;
 }
 

@@ -75,6 +75,17 @@ static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, i
   return sl_add(g, x, m); /* [B, T, C] */
 }
 
+static void check_shape(sl_graph *g, const sl_args *args, const shape *s) {
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
+    sl_graph_fail(g, SL_E_USAGE, "llama needs something to learn: --data FILE");
+  if (s->width % s->heads)
+    sl_graph_fail(g, SL_E_USAGE, "llama: --width %lld is not a multiple of --heads %d",
+                  (long long)s->width, s->heads);
+  if (s->heads % s->kv_heads)
+    sl_graph_fail(g, SL_E_USAGE, "llama: --heads %d is not a multiple of --kv-heads %d", s->heads,
+                  s->kv_heads);
+}
+
 static shape read_shape(sl_graph *g, const sl_args *args) {
   shape s = {.layers = (int)sl_arg_int(args, "layers"),
              .heads = (int)sl_arg_int(args, "heads"),
@@ -88,14 +99,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .eps = (float)sl_arg_float(args, "eps")};
   if (!s.kv_heads) s.kv_heads = s.heads;
   if (!s.ffn) s.ffn = (s.width * 8 / 3 + 63) / 64 * 64;
-  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "llama needs something to learn: --data FILE");
-  if (s.width % s.heads)
-    sl_graph_fail(g, SL_E_USAGE, "llama: --width %lld is not a multiple of --heads %d",
-                  (long long)s.width, s.heads);
-  if (s.heads % s.kv_heads)
-    sl_graph_fail(g, SL_E_USAGE, "llama: --heads %d is not a multiple of --kv-heads %d", s.heads,
-                  s.kv_heads);
+  check_shape(g, args, &s);
   return s;
 }
 

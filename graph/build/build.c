@@ -28,25 +28,23 @@ sl_graph *sl_graph_create(const sl_graph_options *options) {
 
 void sl_graph_destroy(sl_graph *g) {
   if (!g) return;
-  while (g->ncleanups--) g->cleanups[g->ncleanups](g->cleanup_args[g->ncleanups]);
-  free(g->cleanups);
-  free(g->cleanup_args);
+  struct sli_cleanups *c = &g->cleanups;
+  while (c->count--) c->of[c->count].fn(c->of[c->count].arg);
+  free(c->of);
   free(g->nodes);
   free(g->tensors);
   free(g->blocks);
   free(g->params);
-  free(g->param_hashes);
+  free(g->hashes.of);
   free(g->outputs);
   sli_arena_fini(&g->arena);
   free(g);
 }
 
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg) {
-  size_t capacity = g->cleanup_capacity;
-  SLI_GROW(g->cleanups, (size_t)g->ncleanups, g->cleanup_capacity);
-  SLI_GROW(g->cleanup_args, (size_t)g->ncleanups, capacity);
-  g->cleanups[g->ncleanups] = fn;
-  g->cleanup_args[g->ncleanups++] = arg;
+  struct sli_cleanups *c = &g->cleanups;
+  SLI_GROW(c->of, (size_t)c->count, c->capacity);
+  c->of[c->count++] = (struct sli_cleanup){fn, arg};
 }
 
 sl_status sl_graph_status(const sl_graph *g) {
@@ -180,7 +178,7 @@ static uint64_t name_hash(const char *name) {
 static const sl_tensor *find_param(const sl_graph *g, const char *name) {
   uint64_t hash = name_hash(name);
   for (int i = 0; i < g->nparams; i++)
-    if (g->param_hashes[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
+    if (g->hashes.of[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
   return NULL;
 }
 
@@ -205,8 +203,8 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
 
 static void add_param(sl_graph *g, sl_tensor *t) {
   SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
-  SLI_GROW(g->param_hashes, (size_t)g->nparams, g->hash_capacity);
-  g->param_hashes[g->nparams] = name_hash(t->name);
+  SLI_GROW(g->hashes.of, (size_t)g->nparams, g->hashes.capacity);
+  g->hashes.of[g->nparams] = name_hash(t->name);
   t->param_index = g->nparams;
   g->params[g->nparams++] = t;
 }

@@ -190,7 +190,7 @@ static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool s
   bool beside = from->cls == SL_CLASS_L, once = t->rate == SLI_PER_STEP; /* beside: losses */
   if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
   else if (from->phase == SLI_PHASE_PACK) t->role = SLI_ROLE_PACKED;
-  else if (tensor->brief && !summed) t->role = SLI_ROLE_REDUCE;
+  else if (tensor->transient && !summed) t->role = SLI_ROLE_REDUCE;
   else if (state) mark_record(l, t);
   else if (summed && !beside) t->role = SLI_ROLE_GRAD;
   else if (once && from->cls == SL_CLASS_C) t->role = SLI_ROLE_REDUCE;
@@ -207,7 +207,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
-  t.transient = tensor->brief && t.rate == SLI_PER_TICK;
+  t.transient = tensor->transient && t.rate == SLI_PER_TICK;
   t.over = summand_bundle(l, tensor, t.device);
   widen_to_stage(l, &t);
   return t;

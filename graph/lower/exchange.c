@@ -20,7 +20,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "graph/share/expand.h"
+#include "graph/share/share.h"
 #include "graph/lower/ir.h"
 
 /* Of devices nobody has described: cores read what others have made where it lies. How many

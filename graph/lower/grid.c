@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/share/expand.h"
+#include "graph/share/share.h"
 #include "graph/lower/ir.h"
 
 static const struct sharding {

@@ -148,7 +148,7 @@ typedef struct kin {
  * waits for in every tick is told apart by level alone: whoever reads two results of one
  * level gets them from one group. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
-  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->brief;
+  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->transient;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }
 
@@ -158,13 +158,13 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
                .axis = l->in->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
                .back = x->back[n->id],
-               .transient = is_exchange(n) && n->out[0]->brief};
+               .transient = is_exchange(n) && n->out[0]->transient};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
          g->level == k->level && g->part == k->part && g->axis == k->axis && g->back == k->back &&
-         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->brief == k->transient));
+         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->transient == k->transient));
 }
 
 /* The newest group on a device of a stage, or of all stages. */

@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 #include "graph/lower/kinds.h"
-#include "graph/share/sbp.h"
+#include "graph/share/share.h"
 
 typedef struct sli_stores sli_stores;
 

@@ -1,5 +1,6 @@
 /* Lowering, from end to end, and what the result offers. */
 #include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Modelled durations: given, measured, or estimated by what ops cost. */
 #include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
 
 /* Of one call with these types, by the op's cost. */
 static double estimated_seconds(const sli_lowering *l, const sli_node *n, const sl_type *in,

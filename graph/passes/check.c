@@ -1,5 +1,5 @@
 /* What holds of every graph after a pass. */
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

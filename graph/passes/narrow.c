@@ -4,7 +4,7 @@
  * bf16 instead where every row that makes or reads it says so (narrow_in, narrow_out); weights,
  * statistics, losses and what is summed over a step stay as they are. Most rows want all their
  * data of one type, so tensors form sets of which all are narrow or none. */
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 
 #include <stdlib.h>
 

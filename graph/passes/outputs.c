@@ -1,5 +1,5 @@
 /* Pass 2, inference: only what the outputs need stays. */
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 
 sl_status sli_pass_outputs(sl_graph *g) {
   if (g->status) return sl_graph_status(g);

@@ -5,7 +5,7 @@
  * them, a loss reads them and makes the gradient, and two products read that. All of these
  * can leave the end of each row alone, whatever is there; so where nobody else sees them,
  * their rows are made longer. */
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 
 #include <sluice/ops.h>
 

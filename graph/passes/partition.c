@@ -5,7 +5,7 @@
  * stage, which sets the pipeline's pace; the second, among all cuts that reach
  * it, the one with the least sum of squares, so that the other stages are even
  * too. Ties go to the earlier cut. */
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,17 +25,13 @@ void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, 
     if (node->out[o]) *bytes += (double)sl_type_bytes(&out[o]);
 }
 
-void sli_node_cost(const sli_node *node, double *flops, double *bytes) {
-  sli_call_cost(node, node->in_type, node->out_type, flops, bytes);
-}
-
 double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out) {
   double flops, bytes;
   sli_call_cost(node, in, out, &flops, &bytes);
   return flops / sli_core_flops_per_second + bytes / sli_core_bytes_per_second;
 }
 
-double sli_node_seconds(const sli_node *node) {
+static double node_seconds(const sli_node *node) {
   return sli_call_seconds(node, node->in_type, node->out_type);
 }
 
@@ -50,7 +46,7 @@ static double *cost_sums(const sl_graph *g) {
   double *sums = sli_calloc((size_t)g->nblocks + 1, sizeof *sums);
   for (int i = 0; i < g->nnodes; i++) {
     if (!sli_is_forward(g->nodes[i])) continue;
-    sums[g->nodes[i]->block + 1] += sli_node_seconds(g->nodes[i]);
+    sums[g->nodes[i]->block + 1] += node_seconds(g->nodes[i]);
   }
   for (int b = 0; b < g->nblocks; b++) sums[b + 1] += sums[b];
   return sums;

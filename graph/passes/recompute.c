@@ -19,7 +19,7 @@
  * for a moment only, once on the way there and once on the way back: a call is made again only
  * if all it reads of parameters comes on the way back too. The same calls on the same data give
  * the same bits. */
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static bool same_inputs(const sli_node *a, const sli_node *b) {
 
 /* What has on the way back what `t` has on the way there; NULL: nothing. */
 static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
-  if (!t || !t->brief) return t;
+  if (!t || !t->transient) return t;
   const sli_node *n = t->producer;
   for (int i = 0; i < p->before; i++) {
     const sli_node *m = p->g->nodes[i];
@@ -77,7 +77,7 @@ static bool has_inputs(const pass *p, const sli_node *n) {
   for (int a = 0; a < n->nin; a++) {
     sl_tensor *t = n->in[a];
     if (!t || !t->producer) continue;
-    if (t->brief ? !on_the_way_back(p, t)
+    if (t->transient ? !on_the_way_back(p, t)
                  : !p->full && !p->read[t->id] && !p->can[t->producer->id])
       return false;
   }

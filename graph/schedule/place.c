@@ -1,5 +1,6 @@
 /* Blocks to stages, stages to devices and chunks. */
 #include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
 
 #include <string.h>
 

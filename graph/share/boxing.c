@@ -77,7 +77,7 @@ static sl_status add_node(boxing *b, const sl_op *op, const char *what, sl_class
   note_remote(b, n);
   *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, rank));
   for (int i = 0; i < nin; i++)
-    (*out)->brief |= in[i]->brief || (in[i]->param && m.at.phase == SLI_PHASE_MAIN);
+    (*out)->transient |= in[i]->transient || (in[i]->param && m.at.phase == SLI_PHASE_MAIN);
   return SL_OK;
 }
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/passes/passes.h"
 #include "graph/share/search.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};

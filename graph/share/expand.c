@@ -7,125 +7,20 @@
  * used for its own share of the call, comes back as a sum. So no backward row needs
  * signatures. Sums of gradients are made as they lie, before anything is exchanged.
  *
- * Parameters lie as their updates want them: as their first reader does, and along the
- * data axis in shards where the optimizer's state is to be shared out. Their gradients are
- * boxed into that, once a step or, where they are not to be kept whole, every tick.
- * Updates are then added anew, one for each device that has a parameter or a part of it.
+ * Parameters lie as their updates want them (shards.c). Updates are added anew in the end, one
+ * for each device that has a parameter or a part of it.
  *
  * For predictions one device can stand for all of its stage (grid->alike): only rank 0's
  * nodes are made, and what they would read of others is what it has in that place itself.
  * All devices do the same at the same time where they have parts of one size, so it fires
  * when it would among the others, and takes as long. */
+#include "graph/passes/passes.h"
 #include "graph/share/expand.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
-
-/* ---- types ---------------------------------------------------------------------- */
-
-sl_type sli_logical_type(const sli_expansion *x, const sl_tensor *t, int variant) {
-  const sli_node *n = t->producer;
-  (void)x;
-  return n && n->shapes ? n->shapes[variant].out[t->output] : t->type;
-}
-
-const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant) {
-  return &x->types[t->id * x->nvariants + variant];
-}
-
-sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
-                      const sl_type *base) {
-  int size = x->grid->size[axis];
-  if (axis == SLI_AXIS_TENSOR)
-    return sli_dim_part(&x->dims[x->shaped[t->id] * SL_MAX_DIMS], dim, size, member);
-  sli_dim plain[SL_MAX_DIMS] = {0}; /* rows of data, or of a parameter: each on its own */
-  plain[dim] = (sli_dim){1, {base->dim[dim]}, base->dim[dim]};
-  return sli_dim_part(plain, dim, size, member);
-}
-
-sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
-                       int variant) {
-  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
-  sl_type type = sli_logical_type(x, t, variant);
-  for (int i = 0; i < SLI_AXES; i++) {
-    sl_sbp along = lies.axis[order[i]];
-    if (along.kind != SL_SPLIT) continue;
-    sl_part part = sli_axis_part(x, t, order[i], along.dim,
-                                 sli_rank_share(x->grid, rank, order[i]), &type);
-    type = sl_part_type(&type, &part);
-  }
-  return type;
-}
-
-/* ---- nodes ---------------------------------------------------------------------- */
-
-const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {
-  return rank ? sli_arena_format(&x->g->arena, "%s#%d", name, rank) : name;
-}
-
-static void input_types(const sli_expansion *x, const sli_making *m, int variant, sl_type *in) {
-  for (int i = 0; i < SLI_MAX(m->nin, m->op->max_in); i++) {
-    bool there = i < m->nin && m->in[i], typed = i < m->nin && m->unread;
-    in[i] = there ? *sli_expand_type(x, m->in[i], variant)
-            : typed ? m->unread[variant * m->nin + i] : *sl_tensor_type(NULL);
-  }
-}
-
-static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) {
-  sli_arena *arena = &x->g->arena;
-  size_t nin = (size_t)SLI_MAX(m->nin, m->op->max_in);
-  n->shapes = sli_arena_alloc(arena, (size_t)x->nvariants * sizeof *n->shapes);
-  sl_status status = SL_OK;
-  for (int v = 0; v < x->nvariants && !status; v++) {
-    sli_shapes *s = &n->shapes[v];
-    *s = (sli_shapes){m->attrs[v], sli_arena_alloc(arena, nin * sizeof *s->in),
-                      sli_arena_alloc(arena, (size_t)m->nout * sizeof *s->out), 0};
-    input_types(x, m, v, s->in);
-    if (m->out) memcpy(s->out, m->out + v * m->nout, (size_t)m->nout * sizeof *s->out);
-    else status = m->op->infer(&s->attrs, m->nin, s->in, s->out);
-  }
-  n->in_type = n->shapes[0].in;
-  n->out_type = n->shapes[0].out;
-  return status;
-}
-
-sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out) {
-  sl_graph *g = x->g;
-  sli_node *n = sli_graph_node(g, m->op, sli_expand_name(x, m->name, m->rank), &m->attrs[0], m->cls,
-                               m->at.block, m->nin, m->in, m->nout);
-  n->rank = m->rank;
-  n->at = m->where;
-  n->phase = m->at.phase;
-  n->per_step = m->at.phase != SLI_PHASE_MAIN;
-  sl_status status = SL_OK;
-  if (m->unread) input_types(x, m, 0, n->in_type);
-  if (g->nvariants && !n->per_step) status = add_shapes(x, m, n);
-  else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
-  else status = sli_node_infer(n);
-  if (status)
-    return sli_graph_fail_at(g, m->where, status, "op %s, shared out over %d devices: on device %d,"
-                             " %s", m->name, x->ranks, m->rank, sl_detail());
-  *out = n;
-  return SL_OK;
-}
-
-static void note_types(sli_expansion *x, const sl_tensor *t, const sl_type *types, int stride) {
-  while ((size_t)(t->id + 1) * (size_t)x->nvariants > x->type_capacity)
-    SLI_GROW(x->types, x->type_capacity, x->type_capacity);
-  for (int v = 0; v < x->nvariants; v++) x->types[t->id * x->nvariants + v] = types[v * stride];
-}
-
-sl_tensor *sli_expand_output(sli_expansion *x, sli_node *n, int o, const char *name) {
-  sl_tensor *t = sli_node_output(x->g, n, o, name);
-  sl_type types[x->nvariants];
-  for (int v = 0; v < x->nvariants; v++)
-    types[v] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
-  t->rank = n->rank;
-  note_types(x, t, types, 1);
-  return t;
-}
 
 /* ---- signatures ----------------------------------------------------------------- */
 
@@ -165,7 +60,7 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
       share_heads(&x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim], size, member, attrs);
     if (!s->first) continue;
     const sl_tensor *t = forward->in[s->first - 1];
-    sl_type base = sli_logical_type(x, t, variant);
+    sl_type base = sli_logical_type(t, variant);
     sl_part part = sli_axis_part(x, t, a, s->in[s->first - 1].dim, member, &base);
     attrs->first += part.begin[0];
     attrs->partial = true;
@@ -284,7 +179,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
       if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
                                                     sli_expand_name(x, out[o]->of->name, r));
     for (int o = 0; o < nout; o++)
-      if (out[o]) out[o]->on[r]->brief = out[o]->brief;
+      if (out[o]) out[o]->on[r]->transient = out[o]->transient;
   }
   return status;
 }
@@ -381,20 +276,15 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
 
 /* ---- backward ------------------------------------------------------------------- */
 
-/* Is a gradient shared out every tick, so that nobody sums all of it over the step? */
-static bool is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
-  return x->shared[grad->id] && lies.axis[SLI_AXIS_DATA].kind == SL_PARTIAL;
-}
-
 static sl_status make_backward(sli_expansion *x, const sli_node *n, sli_array *const *in,
                                const sli_layout *lies) {
   sli_array *out[n->nout + 1];
   sli_node now = *n;
   for (int o = 0; o < n->nout; o++) {
     out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(n)) : NULL;
-    if (!out[o] || !is_shared_at_once(x, n->out[o], lies[o])) continue;
+    if (!out[o] || !sli_is_shared_at_once(x, n->out[o], lies[o])) continue;
     now.accumulate_span &= ~(1u << o);
-    out[o]->brief = true;
+    out[o]->transient = true;
   }
   return make_nodes(x, &now, n->about, n->op, in, n->nout, out);
 }
@@ -484,129 +374,6 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
   return expand_linear(x, n);
 }
 
-/* ---- parameters ----------------------------------------------------------------- */
-
-/* Along the data axis: the first dim with something for everyone. */
-static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
-  int size = x->grid->size[SLI_AXIS_DATA];
-  if (x->sharding == SLI_SHARD_NOTHING || size == 1) return broadcast;
-  for (int d = 0; d < param->type.ndim; d++) {
-    bool enough = true;
-    for (int r = 0; r < x->ranks; r++)
-      enough &= sli_local_type(x, param, lies, r, 0).dim[d] >= size;
-    if (enough) return (sl_sbp){SL_SPLIT, d};
-  }
-  return broadcast;
-}
-
-static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
-                                int rank) {
-  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
-  sl_shard *shard = sli_arena_alloc(&x->g->arena, sizeof *shard);
-  *shard = (sl_shard){param->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
-  sl_type type = param->type;
-  bool any = false;
-  for (int i = 0; i < SLI_AXES; i++) {
-    sl_sbp along = lies.axis[order[i]];
-    if (along.kind != SL_SPLIT) continue;
-    shard->parts[i] = sli_axis_part(x, param, order[i], along.dim,
-                                    sli_rank_share(x->grid, rank, order[i]), &type);
-    type = sl_part_type(&type, &shard->parts[i]);
-    any = true;
-  }
-  return any ? shard : NULL;
-}
-
-/* Does a device of lower rank have the same? */
-static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
-  for (int a = 0; a < SLI_AXES; a++)
-    if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, a)) return true;
-  return false;
-}
-
-static void add_param(sli_expansion *x, const sl_tensor *logical) {
-  sl_graph *g = x->g;
-  sli_layout lies = {{broadcast, broadcast}};
-  if (x->grid->size[SLI_AXIS_TENSOR] > 1)
-    lies.axis[SLI_AXIS_TENSOR] = x->choice[SLI_AXIS_TENSOR]->params[logical->param_index];
-  lies.axis[SLI_AXIS_DATA] = shard_dim(x, logical, lies);
-  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK};
-  sli_array *a = sli_array_add(x, logical, lies, home);
-  for (int r = 0; r < x->ranks; r++) {
-    sl_type type = sli_local_type(x, logical, lies, r, 0);
-    sl_tensor *t = a->on[r] = sli_graph_tensor(g, &type, logical->name);
-    t->at = logical->at;
-    t->param = t->needs_grad = true;
-    t->init = logical->init;
-    t->home = logical->home;
-    t->rank = r;
-    t->shard = shard_of(x, logical, lies, r);
-    t->replica = is_replica(x, lies, r);
-    t->param_index = g->nparams;
-    SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
-    g->params[g->nparams++] = t;
-    t->ngrads = logical->ngrads;
-    t->grads = sli_arena_alloc(&g->arena, (size_t)t->ngrads * sizeof *t->grads);
-    note_types(x, t, &type, 0);
-  }
-  bool shards = lies.axis[SLI_AXIS_DATA].kind == SL_SPLIT;
-  for (int u = 0; u < logical->ngrads && x->sharding >= SLI_SHARD_GRADIENTS; u++)
-    x->shared[logical->grads[u]->id] = shards;
-}
-
-/* A gradient as the update wants it. */
-static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
-                              sl_tensor **on) {
-  sli_array *made = x->arrays[grad->id], *out;
-  bool every_tick = is_shared_at_once(x, grad, made->lies);
-  sli_moment at = made->made;
-  at.cls = SL_CLASS_C; /* nothing of it is part of a pass */
-  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM};
-  sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
-  for (int r = 0; r < x->ranks && !status; r++) {
-    on[r] = out->on[r];
-    if (every_tick) on[r]->producer->accumulate_span |= 1u << on[r]->output;
-  }
-  return status;
-}
-
-/* Which use of which parameter a gradient is of: NULL if of none. */
-static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, int *use) {
-  for (int p = 0; p < x->nparams; p++)
-    for (*use = 0; *use < x->params[p]->ngrads; ++*use)
-      if (x->params[p]->grads[*use] == grad) return x->params[p];
-  return NULL;
-}
-
-/* All of them, in the order in which they are made. */
-static sl_status box_gradients(sli_expansion *x) {
-  sl_tensor *on[x->ranks];
-  for (int i = 0; i < x->nlogical; i++) {
-    const sli_node *n = x->logical[i];
-    for (int o = 0, use; o < n->nout; o++) {
-      const sl_tensor *logical = n->out[o] && n->accumulate_span >> o & 1
-                                     ? owner_of(x, n->out[o], &use) : NULL;
-      if (!logical) continue;
-      sl_status status = box_gradient(x, logical, n->out[o], on);
-      if (status) return status;
-      for (int r = 0; r < x->ranks; r++) x->arrays[logical->id]->on[r]->grads[use] = on[r];
-    }
-  }
-  return SL_OK;
-}
-
-/* ---- the loss ------------------------------------------------------------------- */
-
-static void keep_losses(sli_expansion *x) {
-  sl_graph *g = x->g;
-  const sli_array *a = x->arrays[g->loss->id];
-  g->losses = sli_arena_alloc(&g->arena, (size_t)x->ranks * sizeof *g->losses);
-  for (int r = 0; r < x->ranks; r++)
-    if (!is_replica(x, a->lies, r))
-      g->losses[g->nlosses++] = (struct sli_loss){a->on[r], x->share[r]};
-  g->loss = a->on[0];
-}
-
 /* ---- what nobody needs ---------------------------------------------------------- */
 
 static void prune(sl_graph *g) {
@@ -666,12 +433,12 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                      .nvariants = SLI_MAX(g->nvariants, 1)};
   sl_status status = SL_OK;
   take_over(&x);
-  for (int p = 0; p < x.nparams; p++) add_param(&x, x.params[p]);
+  sli_expand_params(&x);
   for (int i = 0; i < x.nlogical && !status; i++)
     if (x.logical[i]->cls != SL_CLASS_U) status = expand_node(&x, x.logical[i]);
-  if (!status) status = box_gradients(&x);
+  if (!status) status = sli_expand_gradients(&x);
   if (!status) {
-    keep_losses(&x);
+    sli_expand_losses(&x);
     prune(g);
     drop_unread(g);
     prune(g); /* what it takes to update those, too */

@@ -1,11 +1,11 @@
-/* What expansion and boxing share: the devices' tensors of a logical one.
+/* What expansion and boxing share, inside share/: the devices' tensors of a logical one.
  *
  * "Logical" is what the graph held before, one for all devices. An array is a logical
  * tensor as it lies in one way: a tensor for each device. */
 #ifndef SLUICE_GRAPH_EXPAND_H
 #define SLUICE_GRAPH_EXPAND_H
 
-#include "graph/share/sbp.h"
+#include "graph/share/share.h"
 
 typedef struct sli_layout {
   sl_sbp axis[SLI_AXES];
@@ -24,7 +24,7 @@ typedef struct sli_array {
   const sl_tensor *of;    /* logical */
   sli_layout lies;
   sli_moment made;        /* by boxing: for readers there; else where its nodes stand */
-  bool brief;             /* see sl_tensor */
+  bool transient;         /* see sl_tensor */
   sl_tensor **on;         /* [ranks] */
 } sli_array;
 
@@ -64,39 +64,29 @@ typedef struct sli_making {
   sl_here where;
 } sli_making;
 
+/* ---- of one device: make.c ---------------------------------------------------------- */
+
 sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out);
 /* Makes output o of it exist. */
 sl_tensor *sli_expand_output(sli_expansion *x, sli_node *n, int o, const char *name);
+/* Says what type a device's tensor has in each variant: types[v * stride]. */
+void sli_note_types(sli_expansion *x, const sl_tensor *t, const sl_type *types, int stride);
 /* A device's name for what is called `name` on the first. */
 const char *sli_expand_name(sli_expansion *x, const char *name, int rank);
 const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant);
 /* A logical tensor's type in a variant, and a device's when it lies so. */
-sl_type sli_logical_type(const sli_expansion *x, const sl_tensor *t, int variant);
+sl_type sli_logical_type(const sl_tensor *t, int variant);
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant);
 /* Which part of what the other axis leaves member `member` of `axis` has, split along dim. */
 sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
                       const sl_type *base);
 
-/* A device's place along an axis, and the device at another place of that axis: where all
- * are alike, itself. */
-static inline int sli_rank_member(const sli_grid *grid, int rank, int axis) {
-  int tensor = grid->size[SLI_AXIS_TENSOR];
-  return axis == SLI_AXIS_TENSOR ? rank % tensor : rank / tensor;
-}
-static inline int sli_rank_at(const sli_grid *grid, int rank, int axis, int member) {
-  if (grid->alike) return rank;
-  int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
-  return rank + (member - sli_rank_member(grid, rank, axis)) * stride;
-}
-/* Whose parts a device has: where one stands for all, those of the last member of a row,
- * which are the largest. */
-static inline int sli_rank_share(const sli_grid *grid, int rank, int axis) {
-  return grid->alike ? grid->size[axis] - 1 : sli_rank_member(grid, rank, axis);
-}
 static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
   return sli_sbp_equal(a->axis[0], b->axis[0]) && sli_sbp_equal(a->axis[1], b->axis[1]);
 }
+
+/* ---- from layout to layout: boxing.c --------------------------------------------------- */
 
 sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies, sli_moment made);
 
@@ -108,5 +98,16 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
 /* Joins what the members of an axis have, parts of `whole` [nvariants] along `dim`. */
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
                        const sl_type *whole, sli_array *to);
+
+/* ---- parameters, their gradients, the loss: shards.c ------------------------------------ */
+
+/* The devices' parameters in place of the logical ones. */
+void sli_expand_params(sli_expansion *x);
+/* Is a gradient shared out every tick, so that nobody sums all of it over the step? */
+bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies);
+/* All gradients of parameters as their updates want them. */
+sl_status sli_expand_gradients(sli_expansion *x);
+/* What of the loss each device has. */
+void sli_expand_losses(sli_expansion *x);
 
 #endif

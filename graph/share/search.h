@@ -2,7 +2,7 @@
 #ifndef SLUICE_GRAPH_SBP_SEARCH_H
 #define SLUICE_GRAPH_SBP_SEARCH_H
 
-#include "graph/share/sbp.h"
+#include "graph/share/share.h"
 
 /* Is it one that signatures are for? */
 static inline bool sli_is_shared(const sli_node *n) {

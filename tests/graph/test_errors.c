@@ -4,7 +4,7 @@
 
 #include <sluice/sluice.h>
 
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "tests/support/test.h"
 
 #define EXPECT(g, code, ...) expect(__LINE__, g, code, (const char *[]){__VA_ARGS__, NULL})

@@ -3,7 +3,8 @@
  * labels: random unthreaded */
 #include <stdio.h>
 
-#include "graph/share/sbp.h"
+#include "graph/passes/passes.h"
+#include "graph/share/share.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/seeds.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "tests/support/shipped.h"
 
 static bool may_be(uint32_t narrow, int i) { return narrow >> SLI_MIN(i, 31) & 1; }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "tests/support/shipped.h"
 
 static sl_graph *gpt(const char *vocab, int pieces) {

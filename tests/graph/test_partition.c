@@ -7,7 +7,7 @@
 #include <sluice/sluice.h>
 
 #include "base/philox.h"
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 

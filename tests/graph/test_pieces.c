@@ -10,7 +10,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "models/models.h"
 #include "tests/support/graph_interp.h"
 
@@ -265,7 +265,8 @@ static double seconds_of_prefix(int64_t length) {
   sl_graph *g = build("gpt", words, &(how){.pieces = 1});
   double sum = 0;
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->cls == SL_CLASS_F) sum += sli_node_seconds(g->nodes[i]);
+    if (g->nodes[i]->cls == SL_CLASS_F) 
+      sum += sli_call_seconds(g->nodes[i], g->nodes[i]->in_type, g->nodes[i]->out_type);
   sl_graph_destroy(g);
   return sum;
 }

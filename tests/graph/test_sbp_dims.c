@@ -5,7 +5,8 @@
 
 #include <sluice/sluice.h>
 
-#include "graph/share/sbp.h"
+#include "graph/passes/passes.h"
+#include "graph/share/share.h"
 #include "tests/support/shipped.h"
 #include "tests/support/test.h"
 

@@ -8,6 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "base/philox.h"
+#include "graph/passes/passes.h"
 #include "graph/share/ways.h"
 #include "tests/support/seeds.h"
 #include "tests/support/shipped.h"

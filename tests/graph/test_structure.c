@@ -4,7 +4,7 @@
 
 #include <sluice/sluice.h>
 
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "tests/support/test.h"
 
 static void nothing(void *ctx, const sl_tick *tick, void *const *out) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "tests/support/test.h"
 
 typedef struct interp {

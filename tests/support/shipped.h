@@ -7,7 +7,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
-#include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "models/models.h"
 #include "tests/support/test.h"
 

@@ -5,15 +5,15 @@
  * (sl_signature), one for each axis. Three steps:
  *
  *   signatures  what the ways to share each forward node are        signatures.c
- *   choice      one of them for each forward node, by cost          sbp_data.c, sbp_tensor.c
+ *   choice      one of them for each forward node, by cost          data.c, tensor.c
  *   expansion   a node for each device, and between producers and consumers that see a
  *               tensor differently the slices, sums and joins that make one of the other
- *                                                                   expand.c, boxing.c
+ *                                                   make.c, boxing.c, shards.c, expand.c
  *
  * Nothing behind these knows of signatures: a collective is nodes that read what other
  * devices have made, so it has registers, quotas and a place in the proof like all else. */
-#ifndef SLUICE_GRAPH_SBP_H
-#define SLUICE_GRAPH_SBP_H
+#ifndef SLUICE_GRAPH_SHARE_H
+#define SLUICE_GRAPH_SHARE_H
 
 #include <stdio.h>
 
@@ -42,6 +42,23 @@ typedef struct sli_grid {
 
 static inline int sli_grid_ranks(const sli_grid *grid) {
   return grid->size[SLI_AXIS_DATA] * grid->size[SLI_AXIS_TENSOR];
+}
+
+/* A device's place along an axis, and the device at another place of that axis: where all
+ * are alike, itself. */
+static inline int sli_rank_member(const sli_grid *grid, int rank, int axis) {
+  int tensor = grid->size[SLI_AXIS_TENSOR];
+  return axis == SLI_AXIS_TENSOR ? rank % tensor : rank / tensor;
+}
+static inline int sli_rank_at(const sli_grid *grid, int rank, int axis, int member) {
+  if (grid->alike) return rank;
+  int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
+  return rank + (member - sli_rank_member(grid, rank, axis)) * stride;
+}
+/* Whose parts a device has: where one stands for all, those of the last member of a row,
+ * which are the largest. */
+static inline int sli_rank_share(const sli_grid *grid, int rank, int axis) {
+  return grid->alike ? grid->size[axis] - 1 : sli_rank_member(grid, rank, axis);
 }
 
 /* ---- dims ------------------------------------------------------------------------

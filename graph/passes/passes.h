@@ -1,0 +1,63 @@
+/* The passes over a graph, in the order in which lowering runs them, and what others ask of them. */
+#ifndef SLUICE_GRAPH_PASSES_H
+#define SLUICE_GRAPH_PASSES_H
+
+#include "graph/graph.h"
+
+/* Pass 2, training: appends backward nodes (B, W) from the ops' gradient rules
+ * and the update nodes (norm, clip, adamw), and checks the result. Each
+ * parameter gets one gradient tensor per use, accumulated over the step, so
+ * that the sums are the same wherever the uses are placed. */
+sl_status sli_pass_gradients(sl_graph *g);
+
+/* Part of it: the update nodes (norm, clip, adamw) of all parameters, each of which has its
+ * gradients. A replica's norm is another device's. */
+void sli_graph_add_updates(sl_graph *g);
+
+/* Before and after the gradients where sequences are cut in pieces: decides the
+ * lengths and exchanges rows; works out the shapes of each length. */
+sl_status sli_pass_cut(sl_graph *g);
+sl_status sli_pass_pieces(sl_graph *g);
+
+/* Has forward calls made again, right before the way back reads their results, instead of
+ * keeping these: all, or the cheap ones. */
+void sli_pass_recompute(sl_graph *g, bool full);
+
+/* Pass 2, inference: drops nodes that no output needs. */
+sl_status sli_pass_outputs(sl_graph *g);
+
+/* Pass 3, where products are to be in bf16: has each product with a weight that is
+ * a parameter read it packed, and packs it once a step on the block that uses
+ * it; weight gradients round their operands as they go. */
+void sli_pass_products(sl_graph *g);
+
+/* Pass 4, for devices that compute on bf16 tensors where products are to be in bf16: those
+ * that flow through the model become bf16. Comes when all nodes are there. Alone, the first
+ * half of it: says which they would be. */
+void sli_pass_narrow(sl_graph *g);
+void sli_narrow_mark(sl_graph *g);
+
+/* With it: rows of logits become as long as products like them, where nobody minds. */
+void sli_pass_pad(sl_graph *g);
+
+/* Part of both: keeps the nodes that `roots` are computed from, drops the rest,
+ * and blocks left without forward nodes; numbers everything anew; puts a source
+ * into the block of its first reader; finds the parameters' homes. */
+void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots);
+
+/* Cuts blocks into `stages` contiguous runs, least maximal cost first, honouring
+ * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. Comes after
+ * pass 2, which settles what the blocks are. */
+sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
+
+/* Flops and bytes of a call of a node on these types, in[] as many as the op can take; and that
+ * as an estimate of time on one core. */
+void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
+                   double *bytes);
+double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out);
+extern const double sli_core_flops_per_second, sli_core_bytes_per_second;
+
+/* Asserts every invariant of the structure; names the culprit and aborts. */
+void sli_graph_check(const sl_graph *g);
+
+#endif

@@ -1,0 +1,108 @@
+/* The nodes and tensors of one device, and what part of a logical tensor they are about: what
+ * expansion and boxing are made of. */
+#include "graph/share/expand.h"
+
+#include <string.h>
+
+/* ---- types ---------------------------------------------------------------------- */
+
+sl_type sli_logical_type(const sl_tensor *t, int variant) {
+  const sli_node *n = t->producer;
+  return n && n->shapes ? n->shapes[variant].out[t->output] : t->type;
+}
+
+const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant) {
+  return &x->types[t->id * x->nvariants + variant];
+}
+
+sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
+                      const sl_type *base) {
+  int size = x->grid->size[axis];
+  if (axis == SLI_AXIS_TENSOR)
+    return sli_dim_part(&x->dims[x->shaped[t->id] * SL_MAX_DIMS], dim, size, member);
+  sli_dim plain[SL_MAX_DIMS] = {0}; /* rows of data, or of a parameter: each on its own */
+  plain[dim] = (sli_dim){1, {base->dim[dim]}, base->dim[dim]};
+  return sli_dim_part(plain, dim, size, member);
+}
+
+sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
+                       int variant) {
+  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
+  sl_type type = sli_logical_type(t, variant);
+  for (int i = 0; i < SLI_AXES; i++) {
+    sl_sbp along = lies.axis[order[i]];
+    if (along.kind != SL_SPLIT) continue;
+    sl_part part = sli_axis_part(x, t, order[i], along.dim,
+                                 sli_rank_share(x->grid, rank, order[i]), &type);
+    type = sl_part_type(&type, &part);
+  }
+  return type;
+}
+
+/* ---- nodes ---------------------------------------------------------------------- */
+
+const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {
+  return rank ? sli_arena_format(&x->g->arena, "%s#%d", name, rank) : name;
+}
+
+static void input_types(const sli_expansion *x, const sli_making *m, int variant, sl_type *in) {
+  for (int i = 0; i < SLI_MAX(m->nin, m->op->max_in); i++) {
+    bool there = i < m->nin && m->in[i], typed = i < m->nin && m->unread;
+    in[i] = there ? *sli_expand_type(x, m->in[i], variant)
+            : typed ? m->unread[variant * m->nin + i] : *sl_tensor_type(NULL);
+  }
+}
+
+static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) {
+  sli_arena *arena = &x->g->arena;
+  size_t nin = (size_t)SLI_MAX(m->nin, m->op->max_in);
+  n->shapes = sli_arena_alloc(arena, (size_t)x->nvariants * sizeof *n->shapes);
+  sl_status status = SL_OK;
+  for (int v = 0; v < x->nvariants && !status; v++) {
+    sli_shapes *s = &n->shapes[v];
+    *s = (sli_shapes){m->attrs[v], sli_arena_alloc(arena, nin * sizeof *s->in),
+                      sli_arena_alloc(arena, (size_t)m->nout * sizeof *s->out), 0};
+    input_types(x, m, v, s->in);
+    if (m->out) memcpy(s->out, m->out + v * m->nout, (size_t)m->nout * sizeof *s->out);
+    else status = m->op->infer(&s->attrs, m->nin, s->in, s->out);
+  }
+  n->in_type = n->shapes[0].in;
+  n->out_type = n->shapes[0].out;
+  return status;
+}
+
+sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out) {
+  sl_graph *g = x->g;
+  sli_node *n = sli_graph_node(g, m->op, sli_expand_name(x, m->name, m->rank), &m->attrs[0], m->cls,
+                               m->at.block, m->nin, m->in, m->nout);
+  n->rank = m->rank;
+  n->at = m->where;
+  n->phase = m->at.phase;
+  n->per_step = m->at.phase != SLI_PHASE_MAIN;
+  sl_status status = SL_OK;
+  if (m->unread) input_types(x, m, 0, n->in_type);
+  if (g->nvariants && !n->per_step) status = add_shapes(x, m, n);
+  else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
+  else status = sli_node_infer(n);
+  if (status)
+    return sli_graph_fail_at(g, m->where, status, "op %s, shared out over %d devices: on device %d,"
+                             " %s", m->name, x->ranks, m->rank, sl_detail());
+  *out = n;
+  return SL_OK;
+}
+
+void sli_note_types(sli_expansion *x, const sl_tensor *t, const sl_type *types, int stride) {
+  while ((size_t)(t->id + 1) * (size_t)x->nvariants > x->type_capacity)
+    SLI_GROW(x->types, x->type_capacity, x->type_capacity);
+  for (int v = 0; v < x->nvariants; v++) x->types[t->id * x->nvariants + v] = types[v * stride];
+}
+
+sl_tensor *sli_expand_output(sli_expansion *x, sli_node *n, int o, const char *name) {
+  sl_tensor *t = sli_node_output(x->g, n, o, name);
+  sl_type types[x->nvariants];
+  for (int v = 0; v < x->nvariants; v++)
+    types[v] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
+  t->rank = n->rank;
+  sli_note_types(x, t, types, 1);
+  return t;
+}

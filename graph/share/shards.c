@@ -1,0 +1,139 @@
+/* What devices have of parameters, of the gradients that update them, and of the loss.
+ *
+ * Parameters lie as their updates want them: as their first reader does, and along the
+ * data axis in shards where the optimizer's state is to be shared out. Their gradients are
+ * boxed into that, once a step or, where they are not to be kept whole, every tick. */
+#include "graph/share/expand.h"
+
+static const sl_sbp broadcast = {SL_BROADCAST, 0};
+
+/* Along the data axis: the first dim with something for everyone. */
+static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
+  int size = x->grid->size[SLI_AXIS_DATA];
+  if (x->sharding == SLI_SHARD_NOTHING || size == 1) return broadcast;
+  for (int d = 0; d < param->type.ndim; d++) {
+    bool enough = true;
+    for (int r = 0; r < x->ranks; r++)
+      enough &= sli_local_type(x, param, lies, r, 0).dim[d] >= size;
+    if (enough) return (sl_sbp){SL_SPLIT, d};
+  }
+  return broadcast;
+}
+
+static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
+                                int rank) {
+  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
+  sl_shard *shard = sli_arena_alloc(&x->g->arena, sizeof *shard);
+  *shard = (sl_shard){param->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+  sl_type type = param->type;
+  bool any = false;
+  for (int i = 0; i < SLI_AXES; i++) {
+    sl_sbp along = lies.axis[order[i]];
+    if (along.kind != SL_SPLIT) continue;
+    shard->parts[i] = sli_axis_part(x, param, order[i], along.dim,
+                                    sli_rank_share(x->grid, rank, order[i]), &type);
+    type = sl_part_type(&type, &shard->parts[i]);
+    any = true;
+  }
+  return any ? shard : NULL;
+}
+
+/* Does a device of lower rank have the same? */
+static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, a)) return true;
+  return false;
+}
+
+static void add_param(sli_expansion *x, const sl_tensor *logical) {
+  sl_graph *g = x->g;
+  sli_layout lies = {{broadcast, broadcast}};
+  if (x->grid->size[SLI_AXIS_TENSOR] > 1)
+    lies.axis[SLI_AXIS_TENSOR] = x->choice[SLI_AXIS_TENSOR]->params[logical->param_index];
+  lies.axis[SLI_AXIS_DATA] = shard_dim(x, logical, lies);
+  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK};
+  sli_array *a = sli_array_add(x, logical, lies, home);
+  for (int r = 0; r < x->ranks; r++) {
+    sl_type type = sli_local_type(x, logical, lies, r, 0);
+    sl_tensor *t = a->on[r] = sli_graph_tensor(g, &type, logical->name);
+    t->at = logical->at;
+    t->param = t->needs_grad = true;
+    t->init = logical->init;
+    t->home = logical->home;
+    t->rank = r;
+    t->shard = shard_of(x, logical, lies, r);
+    t->replica = is_replica(x, lies, r);
+    t->param_index = g->nparams;
+    SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
+    g->params[g->nparams++] = t;
+    t->ngrads = logical->ngrads;
+    t->grads = sli_arena_alloc(&g->arena, (size_t)t->ngrads * sizeof *t->grads);
+    sli_note_types(x, t, &type, 0);
+  }
+  bool shards = lies.axis[SLI_AXIS_DATA].kind == SL_SPLIT;
+  for (int u = 0; u < logical->ngrads && x->sharding >= SLI_SHARD_GRADIENTS; u++)
+    x->shared[logical->grads[u]->id] = shards;
+}
+
+void sli_expand_params(sli_expansion *x) {
+  for (int p = 0; p < x->nparams; p++) add_param(x, x->params[p]);
+}
+
+/* ---- their gradients ------------------------------------------------------------- */
+
+bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
+  return x->shared[grad->id] && lies.axis[SLI_AXIS_DATA].kind == SL_PARTIAL;
+}
+
+/* A gradient as the update wants it. */
+static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
+                              sl_tensor **on) {
+  sli_array *made = x->arrays[grad->id], *out;
+  bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
+  sli_moment at = made->made;
+  at.cls = SL_CLASS_C; /* nothing of it is part of a pass */
+  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM};
+  sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
+  for (int r = 0; r < x->ranks && !status; r++) {
+    on[r] = out->on[r];
+    if (every_tick) on[r]->producer->accumulate_span |= 1u << on[r]->output;
+  }
+  return status;
+}
+
+/* Which use of which parameter a gradient is of: NULL if of none. */
+static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, int *use) {
+  for (int p = 0; p < x->nparams; p++)
+    for (*use = 0; *use < x->params[p]->ngrads; ++*use)
+      if (x->params[p]->grads[*use] == grad) return x->params[p];
+  return NULL;
+}
+
+/* In the order in which they are made. */
+sl_status sli_expand_gradients(sli_expansion *x) {
+  sl_tensor *on[x->ranks];
+  for (int i = 0; i < x->nlogical; i++) {
+    const sli_node *n = x->logical[i];
+    for (int o = 0, use; o < n->nout; o++) {
+      const sl_tensor *logical = n->out[o] && n->accumulate_span >> o & 1
+                                     ? owner_of(x, n->out[o], &use) : NULL;
+      if (!logical) continue;
+      sl_status status = box_gradient(x, logical, n->out[o], on);
+      if (status) return status;
+      for (int r = 0; r < x->ranks; r++) x->arrays[logical->id]->on[r]->grads[use] = on[r];
+    }
+  }
+  return SL_OK;
+}
+
+/* ---- the loss ------------------------------------------------------------------- */
+
+void sli_expand_losses(sli_expansion *x) {
+  sl_graph *g = x->g;
+  const sli_array *a = x->arrays[g->loss->id];
+  g->losses = sli_arena_alloc(&g->arena, (size_t)x->ranks * sizeof *g->losses);
+  for (int r = 0; r < x->ranks; r++)
+    if (!is_replica(x, a->lies, r))
+      g->losses[g->nlosses++] = (struct sli_loss){a->on[r], x->share[r]};
+  g->loss = a->on[0];
+}
