@@ -247,12 +247,16 @@ void sli_control_send(sli_control *c, int process, const void *message) {
   atomic_fetch_add_explicit(&c->counts.sent, 1, memory_order_relaxed);
 }
 
-void sli_control_say(sli_control *c, int process, const char *word, const void *data,
-                     size_t bytes) {
+sl_status sli_control_say(sli_control *c, int process, const char *word, const void *data,
+                          size_t bytes) {
   SLI_CHECK(process >= -1 && process < c->nprocesses, "a word to process %d", process);
+  if (bytes > SLI_FRAME_DATA_BYTES)
+    return sl_fail(SL_E_USAGE, "%zu bytes are too many to say with a word (%s): %d at most", bytes,
+                   word, SLI_FRAME_DATA_BYTES);
   pthread_mutex_lock(&c->shared.lock);
   if (!c->shared.ended) give_order(c, SLI_DATA_WORD, process, word, data, bytes);
   pthread_mutex_unlock(&c->shared.lock);
+  return SL_OK;
 }
 
 void sli_control_abort(sli_control *c, const char *text) {

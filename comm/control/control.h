@@ -76,9 +76,9 @@ void sli_control_send(sli_control *c, int process, const void *message);
 
 /* A word (up to 15 characters) with data, to one process, or to all (-1), itself
  * included. All words go through process 0: those to all come in the same order
- * everywhere. Long data (up to 64 MiB) is cut and put together again. */
-void sli_control_say(sli_control *c, int process, const char *word, const void *data,
-                     size_t bytes);
+ * everywhere. Long data is cut and put together again; SL_E_USAGE: more than 64 MiB. */
+sl_status sli_control_say(sli_control *c, int process, const char *word, const void *data,
+                          size_t bytes);
 
 /* Blocks until all processes have called it with the same word; each brings data,
  * and process 0 gets everybody's: blobs[nprocesses], the caller's to free(), as

@@ -129,8 +129,18 @@ static void on_lost(void *ctx, int peer, const char *why) {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
+/* The data plane first: while it opens there may be no other thread. */
+static sl_status open_net(sl_job *job) {
+  sli_net_options options = {.self = job->self, .npeers = job->count, .key = job->cluster.key,
+                             .transports = getenv("SLUICE_TRANSPORTS"),
+                             .events = {job, on_place, on_arrived, on_lost}};
+  return sli_net_open(&options, &job->net);
+}
+
 sl_status sli_job_open_planes(sl_job *job) {
   const sli_cluster *c = &job->cluster;
+  sl_status status = open_net(job);
+  if (status) return status;
   /* Which plan it is they compare with the other terms, when all are there. */
   sli_control_options options = {.process = job->self, .nprocesses = job->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
@@ -164,13 +174,10 @@ static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
 
 /* It listens where the control plane does. */
 sl_status sli_job_connect(sl_job *job) {
-  sli_net_options options = {.self = job->self, .npeers = job->count, .key = job->cluster.key,
-                             .host = sli_control_here(job->control),
-                             .transports = getenv("SLUICE_TRANSPORTS"),
-                             .events = {job, on_place, on_arrived, on_lost}};
+  const char *here = sli_control_here(job->control);
   sli_control_blob *addresses = NULL;
   size_t bytes;
-  sl_status status = sli_net_open(&options, &job->net);
+  sl_status status = here ? sli_net_listen(job->net, here) : SL_OK;
   if (status) return status;
   const void *address = sli_net_address(job->net, &bytes);
   status = sli_control_share(job->control, "data plane", address, bytes, &addresses);

@@ -155,7 +155,6 @@ sl_status sli_net_open(const sli_net_options *options, sli_net **out) {
     sli_net_close(net);
     return status;
   }
-  make_address(net);
   *out = net;
   return SL_OK;
 }
@@ -174,9 +173,18 @@ void sli_net_close(sli_net *net) {
   free(net);
 }
 
+sl_status sli_net_listen(sli_net *net, const char *host) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < net->nways && !status; i++)
+    if (net->ways[i].transport->listen)
+      status = net->ways[i].transport->listen(net->ways[i].state, host);
+  return status;
+}
+
 /* ---- connecting -------------------------------------------------------------------- */
 
-const void *sli_net_address(const sli_net *net, size_t *bytes) {
+const void *sli_net_address(sli_net *net, size_t *bytes) {
+  if (!net->address) make_address(net);
   *bytes = net->address_bytes;
   return net->address;
 }

@@ -42,9 +42,6 @@ typedef struct sli_net_options {
   /* The job's secret: whoever connects proves that he has it before anything else he sends
    * is looked at. */
   const char *key;
-  /* The address to listen at, in numbers, for processes of lower numbers on other hosts, until
-   * all of them have come; NULL: there are none. */
-  const char *host;
   /* Which transports there are, the best first; each pair of processes takes the first that
    * leads from one to the other. All processes have the same. NULL: "memory,tcp".
    *   memory     shared memory of one host
@@ -56,14 +53,19 @@ typedef struct sli_net_options {
   sli_net_events events;
 } sli_net_options;
 
-/* May block. SL_E_USAGE: there is no such transport. */
+/* May block. Not while other threads read or change the environment: UCX has to be told some
+ * things that way. SL_E_USAGE: there is no such transport. */
 sl_status sli_net_open(const sli_net_options *options, sli_net **out);
+/* Before the address is asked for: listens at `host`, an address in numbers ("*": at all of this
+ * host), for processes of lower numbers on other hosts, until all of them have come. Process 0
+ * need not. */
+sl_status sli_net_listen(sli_net *net, const char *host);
 /* Ends what is under way with error, without waiting for peers: what this process
  * sent last may not arrive. close(NULL) is nothing. */
 void sli_net_close(sli_net *net);
 
 /* What others need to reach this process: plain bytes, valid while the net is. */
-const void *sli_net_address(const sli_net *net, size_t *bytes);
+const void *sli_net_address(sli_net *net, size_t *bytes);
 /* Does not wait for the peer; once for each peer, before anything is sent to it. `host` is
  * where it is, in numbers. Its messages may come from before that on. */
 sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *address,

@@ -70,7 +70,8 @@ static void tcp_close(void *state) {
   free(tcp);
 }
 
-static sl_status listen_at(sli_tcp *tcp, const char *host) {
+static sl_status tcp_listen(void *state, const char *host) {
+  sli_tcp *tcp = state;
   sl_status status = sli_admission_open(host, (uint32_t)tcp->self, tcp->key, tcp->address.word,
                                         &tcp->admission);
   if (status) return status;
@@ -91,12 +92,12 @@ static sl_status tcp_open(sli_net_core *net, const sli_net_options *options, int
   sli_handshake_key(options->key, tcp->key);
   randombytes_buf(tcp->address.word, sizeof tcp->address.word);
   tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
-  sl_status status = SL_OK;
-  if (tcp->epoll < 0) status = sl_fail(SL_E_IO, "epoll: %s", strerror(errno));
-  else if (options->host) status = listen_at(tcp, options->host);
-  if (status) tcp_close(tcp);
-  else *out = tcp;
-  return status;
+  if (tcp->epoll < 0) {
+    tcp_close(tcp);
+    return sl_fail(SL_E_IO, "epoll: %s", strerror(errno));
+  }
+  *out = tcp;
+  return SL_OK;
 }
 
 static const void *tcp_address(const void *state, size_t *bytes) {
@@ -167,7 +168,8 @@ static uint64_t tcp_patience(const void *state) {
 }
 
 #define TCP_FUNCTIONS                                                                         \
-  .open = tcp_open, .close = tcp_close, .address = tcp_address, .reaches = tcp_reaches,       \
+  .open = tcp_open, .close = tcp_close, .listen = tcp_listen, .address = tcp_address,         \
+  .reaches = tcp_reaches,                                                                     \
   .connect = tcp_connect, .ready = tcp_ready, .send = tcp_send, .progress = tcp_progress,     \
   .arm = tcp_arm, .fd = tcp_fd, .patience_ns = tcp_patience, .drop = tcp_drop
 

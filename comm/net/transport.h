@@ -59,6 +59,7 @@ struct sli_transport {
   int kind; /* for `open`, which several rows may share */
   sl_status (*open)(sli_net_core *net, const sli_net_options *options, int kind, void **state);
   void (*close)(void *state);
+  sl_status (*listen)(void *state, const char *host); /* NULL: need not */
   /* What a peer must know to come this way. */
   const void *(*address)(const void *state, size_t *bytes);
   /* Is there a way to who has this address? Both sides find the same. */

@@ -17,14 +17,23 @@
 
 sli_ucx_functions sli_ucx;
 
-static const char *const at_load[][2] = {
-    {"UCX_HANDLE_ERRORS", "none"}, /* no signal handlers */
-    {"UCX_DEBUG_SIGNO", "0"},      /* not for SIGHUP either */
-    {"UCX_LOG_LEVEL", "fatal"},    /* a peer that closes before us is no error to tell of */
-#ifdef __SANITIZE_THREAD__
-    {"UCX_MEM_EVENTS", "n"}, /* it patches mmap, which the sanitizer has replaced */
-#endif
-};
+typedef struct variable {
+  const char *name, *value;
+  bool ours; /* set by us, for the moment */
+} variable;
+
+/* Those the user has set stay as they are. */
+static void set_variables(variable *v, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    v[i].ours = !getenv(v[i].name);
+    if (v[i].ours) setenv(v[i].name, v[i].value, 1);
+  }
+}
+
+static void unset_variables(const variable *v, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (v[i].ours) unsetenv(v[i].name);
+}
 
 static sl_status find_functions(void *library) {
   sli_ucx_functions found;
@@ -38,28 +47,31 @@ static sl_status find_functions(void *library) {
 }
 
 static sl_status load(void) {
+  variable at_load[] = {
+      {"UCX_HANDLE_ERRORS", "none", false}, /* no signal handlers */
+      {"UCX_DEBUG_SIGNO", "0", false},      /* not for SIGHUP either */
+      {"UCX_LOG_LEVEL", "fatal", false},    /* a peer that closes before us is no error to tell of */
+#ifdef __SANITIZE_THREAD__
+      {"UCX_MEM_EVENTS", "n", false}, /* it patches mmap, which the sanitizer has replaced */
+#endif
+  };
   if (sli_ucx.ucp_config_read) return SL_OK;
-  bool ours[SLI_COUNT(at_load)];
-  for (size_t i = 0; i < SLI_COUNT(at_load); i++) {
-    ours[i] = !getenv(at_load[i][0]);
-    if (ours[i]) setenv(at_load[i][0], at_load[i][1], 1);
-  }
+  set_variables(at_load, SLI_COUNT(at_load));
   void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  for (size_t i = 0; i < SLI_COUNT(at_load); i++)
-    if (ours[i]) unsetenv(at_load[i][0]);
+  unset_variables(at_load, SLI_COUNT(at_load));
   if (!library) return sl_fail(SL_E_UNSUPPORTED, "UCX cannot be loaded: %s", dlerror());
   return find_functions(library);
 }
 
 typedef struct setting {
-  const char *variable; /* the user's, which has precedence; NULL: it has not */
+  const char *user; /* their variable, which has precedence; NULL: it has not */
   const char *name, *value;
 } setting;
 
 /* A UCX that does not know one does without. */
 static void apply(ucp_config_t *config, const setting *s) {
   for (; s->name; s++)
-    if (!s->variable || !getenv(s->variable))
+    if (!s->user || !getenv(s->user))
       (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
 }
 
@@ -90,10 +102,13 @@ sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
   return sl_fail(SL_E_IO, "UCX %s: %s (UCX_LOG_LEVEL=info says more)", what, why);
 }
 
-sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, ucp_context_h *out) {
+sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out) {
   sl_status status = load();
   if (status) return status;
   ucp_config_t *config;
+  /* There is no other way to say this. */
+  variable dir = {"UCX_POSIX_DIR", folder, false};
+  set_variables(&dir, 1);
   ucs_status_t ucs = sli_ucx.ucp_config_read(NULL, NULL, &config);
   if (!ucs) {
     apply(config, for_all);
@@ -106,5 +121,6 @@ sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, ucp_context_h *out) {
         config, out);
     sli_ucx.ucp_config_release(config);
   }
+  unset_variables(&dir, 1);
   return ucs ? sli_ucx_fail("does not start", ucs) : SL_OK;
 }

@@ -43,9 +43,9 @@ typedef enum sli_ucx_kind {
   SLI_UCX_FABRIC, /* what UCX's environment variables say; without them all but TCP */
 } sli_ucx_kind;
 
-/* A context for active messages between `nprocesses`; ucp_cleanup it. Not while
- * other threads read or change the environment. */
-sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, ucp_context_h *out);
+/* A context for active messages between `nprocesses`, whose shared memory has its names in
+ * `folder`; ucp_cleanup it. Not while other threads read or change the environment. */
+sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out);
 /* "UCX opens no way: No space": and what of this host may be the reason. */
 sl_status sli_ucx_fail(const char *what, ucs_status_t status);
 

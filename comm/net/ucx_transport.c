@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/tempdir.h"
 #include "comm/net/this_host.h"
 #include "comm/net/transport.h"
 #include "comm/net/ucx.h"
@@ -48,6 +49,7 @@ typedef struct line {
 
 typedef struct ucx_way {
   sli_net_core *net;
+  sli_tempdir shm; /* UCX removes the names of what it makes there at once, unless it is killed */
   ucp_context_h context;
   ucp_worker_h worker;
   int fd;
@@ -207,7 +209,8 @@ static sl_status ucx_open(sli_net_core *net, const sli_net_options *options, int
   ucx_way *w = sli_calloc(1, sizeof *w);
   w->net = net;
   w->peers = sli_calloc((size_t)options->npeers, sizeof(void *));
-  sl_status status = sli_ucx_open(options->npeers, kind, &w->context);
+  sl_status status = sli_tempdir_open("/dev/shm", &w->shm);
+  if (!status) status = sli_ucx_open(options->npeers, kind, w->shm.folder, &w->context);
   if (!status) {
     ucs_status_t ucs = open_worker(w);
     if (!ucs) ucs = make_address(w, kind == SLI_UCX_MEMORY ? sli_this_host() : 0);
@@ -302,6 +305,7 @@ static void ucx_close(void *state) {
     sli_ucx.ucp_worker_destroy(w->worker);
   }
   if (w->context) sli_ucx.ucp_cleanup(w->context);
+  if (w->shm.folder) sli_tempdir_close(&w->shm);
   free(w->address);
   free(w->peers);
   free(w);

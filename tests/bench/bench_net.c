@@ -78,9 +78,10 @@ static void net_lost(void *ctx, int peer, const char *why) {
 
 static void open_over(line *l, process *p, const char *transport) {
   sli_net_options options = {.self = p->self, .npeers = p->n, .key = "key",
-                             .host = "127.0.0.1", .transports = transport,
+                             .transports = transport,
                              .events = {l, net_place, net_arrived, net_lost}};
   CHECK(!sli_net_open(&options, &l->net), "%s", sl_detail());
+  CHECK(!sli_net_listen(l->net, "127.0.0.1"), "%s", sl_detail());
   process_blob all[PROCESSES_MOST];
   size_t bytes;
   const void *address = sli_net_address(l->net, &bytes);

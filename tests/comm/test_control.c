@@ -348,6 +348,18 @@ static void test_process_0_gets_everybodys_data_when_all_meet(void) {
   free(big);
 }
 
+static void test_what_is_too_long_to_say_is_an_error(void) {
+  enum { TOO_LONG = (64 << 20) + 1 };
+  char *data = calloc(TOO_LONG, 1);
+  open_with(&nodes[0], options_of(0, 1, "127.0.0.1:0"));
+  CHECK(sli_control_say(nodes[0].control, 0, "long", data, TOO_LONG) == SL_E_USAGE &&
+            strstr(sl_detail(), "long"), "a word: %s", sl_detail());
+  CHECK(sli_control_meet(nodes[0].control, "long", data, TOO_LONG, NULL) == SL_E_USAGE &&
+            strstr(sl_detail(), "long"), "a meeting: %s", sl_detail());
+  node_close(&nodes[0]);
+  free(data);
+}
+
 static void test_who_leaves_is_not_waited_for(void) {
   open_job(3, "127.0.0.1:0");
   join_job(3);
@@ -596,6 +608,7 @@ int main(void) {
   test_messages_come_in_order_and_together();
   test_words_reach_whom_they_should_in_one_order();
   test_process_0_gets_everybodys_data_when_all_meet();
+  test_what_is_too_long_to_say_is_an_error();
   test_who_leaves_is_not_waited_for();
   test_an_abort_reaches_all_once_with_its_reason();
   test_closing_never_hangs();

@@ -142,9 +142,9 @@ static node *open_node(process *p) {
   n->p = p;
   n->lost_peer = -1;
   sli_net_options options = {.self = p->self, .npeers = p->n, .key = "the same for all",
-                             .host = p->self ? "127.0.0.1" : NULL, .transports = transports,
-                             .events = {n, place, arrived, lost}};
+                             .transports = transports, .events = {n, place, arrived, lost}};
   CHECK(!sli_net_open(&options, &n->net), "%s", sl_detail());
+  if (p->self) CHECK(!sli_net_listen(n->net, "127.0.0.1"), "%s", sl_detail());
   size_t bytes;
   const void *address = sli_net_address(n->net, &bytes);
   process_exchange(p, address, bytes, n->addresses);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/tempdir.h"
 #include "io/file.h"
 
 extern char **environ;
@@ -58,9 +59,9 @@ static sl_status child_failed(const char *what, const char *log, int wait_status
   return status;
 }
 
-static sl_status run_in(const tempdir *place, const words *w, const char *what) {
-  char *program = beside_us(), *log = tempdir_path(place, "log");
-  char *report = tempdir_path(place, report_name);
+static sl_status run_in(const sli_tempdir *place, const words *w, const char *what) {
+  char *program = beside_us(), *log = sli_tempdir_path(place, "log");
+  char *report = sli_tempdir_path(place, report_name);
   char **argv = sli_calloc(w->count + 4, sizeof *argv);
   argv[0] = program;
   argv[1] = "--report";
@@ -78,8 +79,8 @@ static sl_status run_in(const tempdir *place, const words *w, const char *what) 
   return status;
 }
 
-static sl_status read_report(const tempdir *place, cJSON **out) {
-  char *path = tempdir_path(place, report_name), *text = NULL;
+static sl_status read_report(const sli_tempdir *place, cJSON **out) {
+  char *path = sli_tempdir_path(place, report_name), *text = NULL;
   sl_status status = sli_file_read(path, &text);
   if (!status && !(*out = cJSON_Parse(text)))
     status = sl_fail(SL_E_INPUT, "the report of actorrun is not JSON");
@@ -89,11 +90,11 @@ static sl_status read_report(const tempdir *place, cJSON **out) {
 }
 
 sl_status actorrun_run(const words *w, const char *what, cJSON **report) {
-  tempdir place;
-  sl_status status = tempdir_open(&place);
+  sli_tempdir place;
+  sl_status status = sli_tempdir_open(NULL, &place);
   if (status) return status;
   status = run_in(&place, w, what);
   if (!status) status = read_report(&place, report);
-  tempdir_close(&place);
+  sli_tempdir_close(&place);
   return status;
 }

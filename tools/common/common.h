@@ -6,7 +6,6 @@
 #include "tools/common/number.h"
 #include "tools/common/options.h"
 #include "tools/common/plan.h"
-#include "tools/common/tempdir.h"
 #include "tools/common/settings.h"
 #include "tools/common/words.h"
 

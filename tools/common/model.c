@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "models/models.h"
-#include "tools/common/tempdir.h"
+#include "base/tempdir.h"
 
 extern char **environ;
 
@@ -144,15 +144,15 @@ static sl_status compile(const char *source, const char *object, const char *fol
 }
 
 static sl_status compile_and_load(const char *source, const sl_model **out) {
-  tempdir place;
+  sli_tempdir place;
   sl_status status = check_name(source);
-  if (!status) status = tempdir_open(&place);
+  if (!status) status = sli_tempdir_open(NULL, &place);
   if (status) return status;
-  char *object = tempdir_path(&place, "model.so");
+  char *object = sli_tempdir_path(&place, "model.so");
   status = compile(source, object, place.folder);
   if (!status) status = load(object, source, out);
   free(object);
-  tempdir_close(&place); /* what is loaded stays */
+  sli_tempdir_close(&place); /* what is loaded stays */
   return status;
 }
 

@@ -42,23 +42,6 @@ static sl_status check_directory(bool make) {
   return SL_OK;
 }
 
-sl_status socket_listen(char path[108], int *out) {
-  struct sockaddr_un address;
-  sl_status status = check_directory(true);
-  if (!status) status = address_of(getpid(), &address);
-  if (status) return status;
-  unlink(address.sun_path);
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 8)) {
-    status = sl_fail(SL_E_IO, "%s: %m", address.sun_path);
-    if (fd >= 0) close(fd);
-    return status;
-  }
-  memcpy(path, address.sun_path, sizeof address.sun_path);
-  *out = fd;
-  return SL_OK;
-}
-
 sl_status socket_connect(pid_t pid, int *out) {
   struct sockaddr_un address;
   sl_status status = address_of(pid, &address);
@@ -78,11 +61,21 @@ static int by_pid(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Does nobody listen there? There may be no such process just because it is in another
+ * container. */
+static bool is_deaf(const struct sockaddr_un *address) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  bool deaf = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) &&
+              errno == ECONNREFUSED;
+  if (fd >= 0) close(fd);
+  return deaf;
+}
+
 /* Removes what a process that was killed has left behind. */
 static bool is_gone(pid_t pid) {
   struct sockaddr_un address;
   if (!kill(pid, 0) || errno != ESRCH) return false;
-  if (!address_of(pid, &address)) unlink(address.sun_path);
+  if (!address_of(pid, &address) && is_deaf(&address)) unlink(address.sun_path);
   return true;
 }
 
@@ -103,4 +96,29 @@ size_t socket_list(pid_t **out) {
   if (n) qsort(pids, n, sizeof *pids, by_pid);
   *out = pids;
   return n;
+}
+
+/* Looking for runs clears away what dead ones have left. */
+static void sweep(void) {
+  pid_t *pids;
+  socket_list(&pids);
+  free(pids);
+}
+
+sl_status socket_listen(char path[108], int *out) {
+  struct sockaddr_un address;
+  sl_status status = check_directory(true);
+  if (!status) sweep();
+  if (!status) status = address_of(getpid(), &address);
+  if (status) return status;
+  unlink(address.sun_path);
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 8)) {
+    status = sl_fail(SL_E_IO, "%s: %m", address.sun_path);
+    if (fd >= 0) close(fd);
+    return status;
+  }
+  memcpy(path, address.sun_path, sizeof address.sun_path);
+  *out = fd;
+  return SL_OK;
 }

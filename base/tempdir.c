@@ -1,7 +1,7 @@
 /* Each folder holds a file that its process keeps locked, so a folder whose lock can be had
  * belongs to nobody. The lock is had before the folder is removed, and who makes a folder looks,
  * once it has the lock, whether the folder is still there: it may have been removed in between. */
-#include "tools/common/tempdir.h"
+#include "base/tempdir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -69,14 +69,14 @@ static int take_lock(const char *folder) {
   return -1;
 }
 
-static sl_status make_folder(const char *base, tempdir *out) {
+static sl_status make_folder(const char *base, sli_tempdir *out) {
   enum { TRIES = 100 };
   for (int i = 0; i < TRIES; i++) {
     char *folder = sli_format("%s/" PREFIX "XXXXXX", base);
     bool made = mkdtemp(folder) != NULL;
     int error = errno, lock = made ? take_lock(folder) : -1;
     if (lock >= 0) {
-      *out = (tempdir){folder, lock};
+      *out = (sli_tempdir){folder, lock};
       return SL_OK;
     }
     free(folder);
@@ -85,8 +85,8 @@ static sl_status make_folder(const char *base, tempdir *out) {
   return sl_fail(SL_E_IO, "cannot keep a folder in %s: they vanish", base);
 }
 
-sl_status tempdir_open(tempdir *out) {
-  const char *named = getenv("TMPDIR");
+sl_status sli_tempdir_open(const char *where, sli_tempdir *out) {
+  const char *named = where ? where : getenv("TMPDIR");
   if (!named || !*named) named = "/tmp";
   char *base = realpath(named, NULL);
   if (!base) return sl_fail(SL_E_IO, "no folder for temporary files, %s: %s", named, strerror(errno));
@@ -96,11 +96,11 @@ sl_status tempdir_open(tempdir *out) {
   return status;
 }
 
-char *tempdir_path(const tempdir *s, const char *name) {
+char *sli_tempdir_path(const sli_tempdir *s, const char *name) {
   return sli_format("%s/%s", s->folder, name);
 }
 
-void tempdir_close(tempdir *s) {
+void sli_tempdir_close(sli_tempdir *s) {
   int folder = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     remove_folder(folder, s->folder);
@@ -108,5 +108,5 @@ void tempdir_close(tempdir *s) {
   }
   close(s->lock);
   free(s->folder);
-  *s = (tempdir){.lock = -1};
+  *s = (sli_tempdir){.lock = -1};
 }
