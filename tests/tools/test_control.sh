@@ -35,6 +35,17 @@ refuse() { # text status request...
   ((got == status)) || fail "$*: status $got, not $status"
   grep -q -- "$text" "$work/answer" || fail "$*: $(cat "$work/answer")"
 }
+wait "$pid" || fail "the run failed"
+cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
+[[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
+refuse "no run of this user" 2 quota
+
+# What cannot be is refused, by a run that goes on until it is told to stop.
+"${run[@]}" --steps 1000000 "${model[@]}" >/dev/null 2>&1 &
+pid=$!
+to_end+=("$pid")
+ctl=("$actorrun" ctl "$pid")
+for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
 refuse "can have 1 to" 2 quota act=1000
 refuse "at least one slot" 2 quota act.b@2=0
 refuse "not a number" 2 quota act.b@1=4294967298
@@ -43,11 +54,8 @@ refuse "one change at a time" 2 quota act.b=2,3
 refuse "no register answers to quota nothing" 2 quota nothing=3
 refuse "not NAME=N" 2 quota act
 refuse "are known" 2 stop
-
-wait "$pid" || fail "the run failed"
-cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
-[[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
-refuse "no run of this user" 2 quota
+kill "$pid"
+wait "$pid" || :
 
 # Four processes; random changes through random ones of them, as long as they run.
 run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --quiet

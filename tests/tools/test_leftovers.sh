@@ -29,7 +29,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 SL_MODEL(bigram, "the next byte from this one", options, build);
 END
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --data "$reference/tokens.u16")
-job=("$actorrun" -n 3 --stages 4 --microbatches 4 --steps 100000 --quiet "${model[@]}")
+job=("$actorrun" -n 3 --stages 4 --microbatches 4 --steps 100000 --quiet "${patient[@]}" "${model[@]}")
 left() { find /dev/shm "$work" -mindepth 1 \( -name 'sluice-*' -o -name '*shm*' -o -type s \) ! -name "sluice-$(id -u)"; }
 
 # One that lives all the while.
@@ -58,7 +58,7 @@ ends 0 "$actorrun" -n 2 --stages 2 --steps 2 --quiet "${model[@]}"
 ends 0 "$actorrun" --dry-run "$work/model.c" --data "$reference/tokens.u16"
 for _ in $(seq 40); do left | sort | cmp -s - living && break; sleep 0.05; done
 left | sort >now
-cmp -s now living || fail "left behind, or taken from who lives: $(diff now living)"
+cmp -s now living || fail "left behind, or taken from who lives: $(diff now living; cat lives)"
 kill -0 "$lives" || fail "who lives was disturbed: $(cat lives)"
 kill "$lives"
 wait "$lives" || :
