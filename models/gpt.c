@@ -21,15 +21,7 @@ static const sl_option options[] = {
      1 << 20},
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
-    {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},
-    {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},
-    {"warmup", SL_OPTION_INT, "20", "steps of linear warm-up", 0, 1e15},
-    {"decay-steps", SL_OPTION_INT, "0", "step at which the cosine decay ends; 0: no decay", 0,
-     1e15},
-    {"weight-decay", SL_OPTION_FLOAT, "0.1", "AdamW's decay of matrices", 0, 1e30},
-    {"clip", SL_OPTION_FLOAT, "1", "largest gradient norm; 0: any", 0, 1e30},
-    {"beta1", SL_OPTION_FLOAT, "0.9", "AdamW's memory of gradients", 0, 0.999999},
-    {"beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999},
+    SL_OPTIMIZER_OPTIONS,
     {0}};
 
 typedef struct shape {
@@ -98,18 +90,6 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   return s;
 }
 
-static sl_optimizer read_optimizer(const sl_args *args) {
-  return (sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
-                        .min_lr = (float)sl_arg_float(args, "min-lr"),
-                        .warmup = sl_arg_int(args, "warmup"),
-                        .decay_steps = sl_arg_int(args, "decay-steps"),
-                        .beta1 = (float)sl_arg_float(args, "beta1"),
-                        .beta2 = (float)sl_arg_float(args, "beta2"),
-                        .eps = 1e-8f,
-                        .weight_decay = (float)sl_arg_float(args, "weight-decay"),
-                        .clip = (float)sl_arg_float(args, "clip")};
-}
-
 static sl_status build(sl_graph *g, const sl_args *args) {
   shape s = read_shape(g, args);
 
@@ -128,7 +108,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   x = norm(g, x, s.width, "transformer.ln_f");
   sl_tensor *logits = sl_linear(g, x, wte, NULL); /* [B, T, V] */
   sl_output(g, "logits", logits);
-  sl_optimizer optimizer = read_optimizer(args);
+  sl_optimizer optimizer = sl_arg_optimizer(args);
   sl_train(g, sl_cross_entropy(g, logits, targets), &optimizer);
   return sl_graph_status(g);
 }

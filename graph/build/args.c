@@ -172,6 +172,18 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i) {
   return i < v->count ? v->texts[i] : NULL;
 }
 
+sl_optimizer sl_arg_optimizer(const sl_args *args) {
+  return (sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
+                        .min_lr = (float)sl_arg_float(args, "min-lr"),
+                        .warmup = sl_arg_int(args, "warmup"),
+                        .decay_steps = sl_arg_int(args, "decay-steps"),
+                        .beta1 = (float)sl_arg_float(args, "beta1"),
+                        .beta2 = (float)sl_arg_float(args, "beta2"),
+                        .eps = 1e-8f,
+                        .weight_decay = (float)sl_arg_float(args, "weight-decay"),
+                        .clip = (float)sl_arg_float(args, "clip")};
+}
+
 /* ---- help ------------------------------------------------------------------------ */
 
 /* What stands for the value: the `word` of the help text, or the kind's. */

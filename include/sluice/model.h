@@ -45,6 +45,19 @@ bool sl_arg_flag(const sl_args *args, const char *name);
  * functions above return the last one given, or the default. */
 const char *sl_arg_given(const sl_args *args, const char *name, int i);
 
+/* Rows of a model's table for how its parameters are updated, and what they say. */
+#define SL_OPTIMIZER_OPTIONS                                                                   \
+    {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},                            \
+    {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},     \
+    {"warmup", SL_OPTION_INT, "20", "steps of linear warm-up", 0, 1e15},                       \
+    {"decay-steps", SL_OPTION_INT, "0", "step at which the cosine decay ends; 0: no decay", 0, \
+     1e15},                                                                                    \
+    {"weight-decay", SL_OPTION_FLOAT, "0.1", "AdamW's decay of matrices", 0, 1e30},            \
+    {"clip", SL_OPTION_FLOAT, "1", "largest gradient norm; 0: any", 0, 1e30},                  \
+    {"beta1", SL_OPTION_FLOAT, "0.9", "AdamW's memory of gradients", 0, 0.999999},             \
+    {"beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999}
+sl_optimizer sl_arg_optimizer(const sl_args *args);
+
 /* Reading options, for tools and for programs that build shipped models. Every
  * value is checked against its kind and range at once: SL_E_USAGE. The table
  * must outlive the record. */

@@ -159,7 +159,7 @@ static void open_side(side *s, int gpus) {
   CHECK(!sli_nccl_open(&options, &s->nccl), "%s", sl_detail());
 }
 
-/* A send that nobody receives and a receive that nobody sends, on two lanes of one device:
+/* A send that nobody receives and a receive that nobody sends, on two channels of one device:
  * closing ends both, and waits for neither. */
 static void close_in_the_middle(side *s) {
   uint32_t tag[SLI_NCCL_TAG_BYTES / 4] = {MESSAGES + 1};
@@ -172,7 +172,7 @@ static void close_in_the_middle(side *s) {
   begun_ns = sli_now_ns();
   sli_nccl_close(s->nccl);
   double seconds = (double)(sli_now_ns() - begun_ns) * 1e-9;
-  CHECK(seconds < 2.5, "closing lanes in the middle takes %.1f s", seconds);
+  CHECK(seconds < 2.5, "closing channels in the middle takes %.1f s", seconds);
 }
 
 /* One GPU can be both ends only if the library takes the processes for two hosts' (NCCL_HOSTID);

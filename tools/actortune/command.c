@@ -117,8 +117,8 @@ static void quota_words(const point *p, words *to) {
   }
 }
 
-/* Has the option words of its own below, or none? */
-static bool is_told_apart(const sl_option *o) {
+/* Is the option one that command_words() writes itself, or leaves out? */
+static bool is_written_apart(const sl_option *o) {
   static const char *const names[] = {"stages", "quota", "version", "help"};
   for (const sl_option *own = actortune_tool.options; own->name; own++)
     if (!strcmp(own->name, o->name)) return true;
@@ -133,7 +133,7 @@ void command_words(const tuning *t, const point *p, words *to) {
   const config *c = &t->configs[p->config];
   const settings *s = &c->settings;
   for (const sl_option *o = s->options; o->name; o++)
-    if (!is_told_apart(o)) words_given(o, s->run, to);
+    if (!is_written_apart(o)) words_given(o, s->run, to);
   words_add(to, "--stages");
   words_add(to, "%d", s->stages);
   words_add(to, "--microbatches");

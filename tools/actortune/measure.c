@@ -1,10 +1,10 @@
 /* Durations of ops for every microbatch size: from the reports that the user
  * names, or from runs of a few steps on one CPU device, which is as large as each
  * of the pipeline's will be. What an op takes does not depend on the stage it
- * lies on, so one device tells all.
+ * lies on, so one device stands for all.
  *
- * Other programs disturb, and only ever to the slower side: the model is run several
- * times, and of each op the fastest of these runs counts. */
+ * Other programs can only make a run slower: the model is run several times, and of each op
+ * the fastest of these runs counts. */
 #include "tools/actortune/actortune.h"
 
 #include <cjson/cJSON.h>

@@ -16,15 +16,15 @@
 
 /* ---- a round on all cores -------------------------------------------------------------------- */
 
-typedef struct crew {
+typedef struct team {
   tuning *t;
   void (*work)(tuning *t, size_t index);
   size_t end;
   atomic_size_t next, done; /* counters by themselves, relaxed: joining orders the rest */
-} crew;
+} team;
 
 static void *work(void *arg) {
-  crew *c = arg;
+  team *c = arg;
   while (!interrupted()) {
     size_t i = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
     if (i >= c->end) break;
@@ -47,8 +47,8 @@ static void draw(const tuning *t, size_t done) {
 
 /* Works on items from `from` to `end`; false if it was interrupted. The number of
  * items done from `from` on is without a gap only if it was not. */
-static bool run_crew(tuning *t, void (*item)(tuning *t, size_t index), size_t from, size_t end) {
-  crew c = {.t = t, .work = item, .end = end, .next = from, .done = from};
+static bool run_team(tuning *t, void (*item)(tuning *t, size_t index), size_t from, size_t end) {
+  team c = {.t = t, .work = item, .end = end, .next = from, .done = from};
   int n = (int)SLI_MIN((size_t)t->threads, end - from);
   pthread_t *threads = sli_calloc((size_t)n + 1, sizeof *threads);
   for (int i = 0; i < n; i++)
@@ -247,7 +247,7 @@ static void set_note(tuning *t) {
 }
 
 static bool evaluate_from(tuning *t, size_t from) {
-  bool whole = run_crew(t, evaluate_item, from, t->npoints);
+  bool whole = run_team(t, evaluate_item, from, t->npoints);
   set_note(t);
   return whole;
 }
@@ -267,7 +267,7 @@ static sl_status run_rounds(tuning *t) {
   t->npoints = t->capacity = published;
   t->effort = SLI_MAX(t->effort, published);
   for (size_t i = 0; i < published; i++) t->points[i].seconds = unknown;
-  bool whole = run_crew(t, open_item, 0, published);
+  bool whole = run_team(t, open_item, 0, published);
   if (!whole) return sl_fail(SL_E_STOPPED, "stopped before any plan was tried");
   sl_status status = configs_settle(t);
   if (status) return status;

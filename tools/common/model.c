@@ -84,7 +84,7 @@ static char **environment_in(const char *folder) {
   return out;
 }
 
-/* Runs a program to its end, with its temporary files in `folder`; *good: it was content. Ctrl-C
+/* Runs a program to its end, with its temporary files in `folder`; *good: it ended with status 0. Ctrl-C
  * meanwhile is for the program, not for us: there is a folder to remove. */
 static sl_status run_program(char **words, const char *folder, bool *good) {
   struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
