@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/plan/plan.h"
 #include "base/base.h"
 
 struct sli_channels {
@@ -22,18 +23,13 @@ struct sli_channels {
 
 /* ---- finding them in the plan --------------------------------------------------------- */
 
-static bool is_far(const sl_plan *plan, const sl_register *r) {
-  const sl_memory_ops *memory = plan->devices[r->device].room[r->space].memory;
-  return memory && memory->far;
-}
-
 /* The channel that a link's actor writes to, if it has an end here. */
 static void add_channel(sli_channels *c, const sl_plan *plan, const sl_actor *a, int self) {
   const sl_register *r = &plan->regs[a->out[0].reg];
   const sl_device *from = &plan->devices[plan->queues[a->queue].device];
   const sl_device *to = &plan->devices[r->device];
   bool sends = from->process == self;
-  if (c->of_link[a->queue] != SL_NONE || !is_far(plan, r)) return;
+  if (c->of_link[a->queue] != SL_NONE || !sli_register_far(plan, r)) return;
   if (!sends && to->process != self) return;
   c->of_link[a->queue] = c->count;
   c->ends[c->count++] = (sli_nccl_lane){.id = a->queue, .sends = sends,

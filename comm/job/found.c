@@ -5,15 +5,8 @@
  * what they differ. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "comm/job/inner.h"
-
-sl_status sli_job_assemble(sl_job *job) {
-  if (job->count == 1 || job->control) return SL_OK;
-  sl_status status = sli_job_open_planes(job);
-  return status ? status : sli_control_join(job->control);
-}
 
 void sli_job_announce(sl_job *job, const char *text) {
   if (job->self || job->announced || !job->control) return;
@@ -36,17 +29,9 @@ bool sli_found_hear(sl_job *job, const char *word, const void *data, size_t byte
 }
 
 sl_status sli_job_await_announcement(sl_job *job, char **text) {
-  enum { LOOK_NS = 50000000 };
   sli_job_word *w = &job->found;
   pthread_mutex_lock(&w->lock);
-  while (!w->full && !sli_job_is_lost(job)) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->come, &w->lock, &until);
-  }
+  while (!w->full && !sli_job_is_lost(job)) pthread_cond_wait(&w->come, &w->lock);
   bool come = w->full;
   if (come) *text = sli_strdup(w->data);
   pthread_mutex_unlock(&w->lock);

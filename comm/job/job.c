@@ -101,6 +101,12 @@ void sli_job_say(sl_job *job, int process, const char *word, const void *data, s
 
 /* ---- joining ----------------------------------------------------------------------------- */
 
+sl_status sli_job_assemble(sl_job *job) {
+  if (job->count == 1 || job->control) return SL_OK;
+  sl_status status = sli_job_open_planes(job);
+  return status ? status : sli_control_join(job->control);
+}
+
 sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nterms, const sl_term *terms) {
   job->plan = plan;
   if (job->count == 1) return SL_OK;

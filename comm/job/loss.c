@@ -3,6 +3,12 @@
 
 #include "comm/job/inner.h"
 
+static void wake(sli_job_word *w) {
+  pthread_mutex_lock(&w->lock);
+  pthread_cond_broadcast(&w->come);
+  pthread_mutex_unlock(&w->lock);
+}
+
 void sli_job_give_up(sl_job *job, const char *why) {
   if (!atomic_exchange(&job->loss.taken, true)) {
     snprintf(job->loss.why, sizeof job->loss.why, "%s", why);
@@ -10,9 +16,8 @@ void sli_job_give_up(sl_job *job, const char *why) {
   }
   sl_runtime *rt = atomic_load_explicit(&job->rt, memory_order_acquire);
   if (rt) sl_runtime_abort(rt, SL_E_PEER, why);
-  pthread_mutex_lock(&job->figures.lock);
-  pthread_cond_broadcast(&job->figures.come);
-  pthread_mutex_unlock(&job->figures.lock);
+  wake(&job->figures);
+  wake(&job->found);
 }
 
 bool sli_job_is_lost(const sl_job *job) { return atomic_load(&job->loss.known); }

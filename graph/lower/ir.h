@@ -6,8 +6,8 @@
  * others; those that take turns get lanes, quotas are set, and groups and bundles
  * are written down as a plan. Groups and bundles are known by index; their order
  * follows the graph, so two processes lower the same graph to the same plan. */
-#ifndef SLUICE_GRAPH_LOWER_H
-#define SLUICE_GRAPH_LOWER_H
+#ifndef SLUICE_GRAPH_LOWER_IR_H
+#define SLUICE_GRAPH_LOWER_IR_H
 
 #include "graph/lower/inputs.h"
 #include "graph/lower/roles.h"
@@ -263,9 +263,6 @@ void sli_stores_keep(sli_stores *stores, const sli_lowering *l);
 void sli_stores_attach(sli_stores *stores, sl_runtime *rt);
 int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *rt, int stage,
                      int rank, const sl_state_tensor **out);
-
-/* Does the host address the memory of a register? */
-bool sli_register_near(const sl_plan *plan, int32_t reg);
 
 /* What sl_lowered_params() gives. Returns how many. */
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);

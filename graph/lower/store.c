@@ -18,6 +18,7 @@
  *
  * Where a stage lies on several devices, all this is done on each of them that has
  * something which none of lower rank has. */
+#include "actors/plan/plan.h"
 #include "graph/lower/ir.h"
 
 #include <stdatomic.h>
@@ -347,8 +348,8 @@ int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, i
     const char *data = sl_runtime_slot(rt, it->reg, slot);
     from->tensors[i] = (sl_state_tensor){
         .name = it->name, .type = it->type, .shard = it->shard, .replica = it->replica,
-        .data = sli_register_near(plan, it->reg) ? data + it->offset : NULL, .reg = it->reg,
-        .slot = slot, .offset = it->offset};
+        .data = sli_register_far(plan, &plan->regs[it->reg]) ? NULL : data + it->offset,
+        .reg = it->reg, .slot = slot, .offset = it->offset};
   }
   *out = from->tensors;
   return from->count;

@@ -23,7 +23,9 @@ static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
                    "on from it", o->dir, (long long)newest);
   if (!o->resume) return SL_OK;
   sl_status status = sli_checkpoints_find(c->files, &c->from);
-  return !status && c->from ? sli_record_compare(c->from, o->nterms, o->terms) : status;
+  if (status || !c->from) return status;
+  c->first = sli_checkpoint_step(c->from);
+  return sli_record_compare(c->from, o->nterms, o->terms);
 }
 
 sl_status sl_checkpoints_open(const sl_checkpoint_options *o, const sl_job *job,
@@ -49,9 +51,7 @@ void sl_checkpoints_close(sl_checkpoints *c) {
   free(c);
 }
 
-int64_t sl_checkpoints_start(const sl_checkpoints *c) {
-  return c && c->from ? sli_checkpoint_step(c->from) : 0;
-}
+int64_t sl_checkpoints_start(const sl_checkpoints *c) { return c ? c->first : 0; }
 
 const char *sl_checkpoints_from(const sl_checkpoints *c) {
   return c && c->from ? sli_checkpoint_path(c->from) : NULL;

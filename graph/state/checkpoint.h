@@ -15,6 +15,7 @@ struct sl_checkpoints {
   sli_checkpoint *from;  /* what the run goes on from, or NULL */
   struct cJSON *about;   /* the record of this run; read only once it runs */
   int ranks;             /* devices of each stage of this run */
+  int64_t first;         /* the step that the run begins with */
   int64_t every;         /* steps from one to the next while the run goes on */
   _Atomic int64_t newest;
 };

@@ -2,38 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/lower/ir.h"
+#include <sluice/lower.h>
 
-/* ---- what is kept of them ---------------------------------------------------------- */
-
-/* What devices have of one stands together in the graph, by rank. */
-static void add_place(const sli_lowering *l, const sl_tensor *t, sl_param_place *to,
-                      sl_param_info *p) {
-  const sli_spot *spot = &l->spots[t->id];
-  const sli_bundle *b = &l->bundles[spot->bundle];
-  if (!p->nplaces)
-    *p = (sl_param_info){.name = t->name, .type = t->shard ? t->shard->whole : t->type,
-                         .init = t->init, .stage = l->stage_of[t->home], .places = to};
-  *to = (sl_param_place){.reg = b->reg, .offset = spot->offset, .type = t->type,
-                         .shard = t->shard, .rank = t->rank, .device = b->device,
-                         .replica = t->replica};
-  p->nplaces++;
-}
-
-int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out) {
-  const sl_graph *g = l->in->g;
-  sl_param_info *params = sli_arena_alloc(arena, (size_t)g->nparams * sizeof *params);
-  sl_param_place *places = sli_arena_alloc(arena, (size_t)g->nparams * sizeof *places);
-  int n = 0;
-  for (int i = 0; i < g->nparams; i++) {
-    const sl_tensor *t = g->params[i];
-    if (l->spots[t->id].bundle == SL_NONE) continue; /* inference does not read it */
-    if (!n || strcmp(params[n - 1].name, t->name)) n++;
-    add_place(l, t, &places[i], &params[n - 1]);
-  }
-  *out = params;
-  return n;
-}
+#include "actors/plan/plan.h"
+#include "graph/graph.h"
 
 /* ---- places ---------------------------------------------------------------------------- */
 
@@ -48,15 +20,10 @@ static bool is_here(const sl_param_place *place, sl_runtime *rt) {
   return sl_runtime_newest(rt, place->reg);
 }
 
-bool sli_register_near(const sl_plan *plan, int32_t reg) {
-  const sl_register *r = &plan->regs[reg];
-  const sl_memory_ops *memory = plan->devices[r->device].room[r->space].memory;
-  return !memory || !memory->far;
-}
-
 /* The address of what lies at a place; NULL if there is none for this process. */
 static float *place_data(const sl_lowered *l, sl_runtime *rt, const sl_param_place *place) {
-  if (!is_here(place, rt) || !sli_register_near(sl_lowered_plan(l), place->reg)) return NULL;
+  const sl_plan *plan = sl_lowered_plan(l);
+  if (!is_here(place, rt) || sli_register_far(plan, &plan->regs[place->reg])) return NULL;
   return (float *)((char *)sl_runtime_newest(rt, place->reg) + place->offset);
 }
 

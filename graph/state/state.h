@@ -1,12 +1,9 @@
 /* What lies in a runtime between runs, and outlives it: parameters, quotas, weight files,
- * checkpoints. sluice/state.h and sluice/lower.h are what programs see; the rest is for other
- * folders and the tools. */
+ * checkpoints. sluice/state.h and sluice/lower.h are what programs see; the rest is for the tools. */
 #ifndef SLUICE_GRAPH_STATE_H
 #define SLUICE_GRAPH_STATE_H
 
 #include <sluice/state.h>
-
-#include "graph/state/quota.h"
 
 struct cJSON;
 

@@ -135,7 +135,7 @@ static sl_status collect(sl_job *job, int most, char (*receipts)[SL_RECEIPT_BYTE
 sl_status sl_checkpoints_finish(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
                              sl_job *job) {
   int64_t steps = sl_runtime_steps(rt);
-  if (!c || steps <= SLI_MAX(sl_checkpoints_start(c), steps - steps % c->every)) return SL_OK;
+  if (!c || steps <= SLI_MAX(c->first, steps - steps % c->every)) return SL_OK;
   int most = sl_lowered_stages(lowered) * c->ranks, n = 0;
   char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)most, sizeof *receipts);
   sl_status status = store_here(c, lowered, rt, receipts, &n);

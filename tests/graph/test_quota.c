@@ -1,7 +1,7 @@
 /* Quotas as users write them are read as they say, or refused with their text; "act" stands for
  * what B frees and what W frees.
  * labels: unthreaded */
-#include "graph/state/state.h"
+#include "graph/lower/lower.h"
 
 #include <stdlib.h>
 #include <string.h>

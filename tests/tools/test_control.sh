@@ -9,7 +9,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
-run=("$actorrun" --stages 4 --microbatches 8 --steps 70 --quiet)
+run=("$actorrun" --stages 4 --microbatches 8 --steps 200 --quiet)
 
 "${run[@]}" --report "$work/alone.json" "${model[@]}"
 "${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "graph/state/state.h"
+#include "graph/lower/lower.h"
 #include "tests/support/command_line.h"
 #include "tests/support/dice.h"
 #include "tests/support/seeds.h"

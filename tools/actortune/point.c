@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/state/state.h"
+#include "graph/lower/lower.h"
 
 enum { STEPS = 3 };
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "graph/state/state.h"
+#include "graph/lower/lower.h"
 
 /* ---- a round on all cores -------------------------------------------------------------------- */
 

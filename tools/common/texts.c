@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/state/state.h"
+#include "graph/lower/lower.h"
 #include "tools/common/number.h"
 #include "tools/common/options.h"
 

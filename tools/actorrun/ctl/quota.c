@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/state/state.h"
+#include "graph/lower/lower.h"
 #include "tools/actorrun/ctl/server.h"
 
 enum { PATIENCE_MS = 5000 };

@@ -1,8 +1,11 @@
-/* Quotas as users name them: NAME, or NAME@STAGE. */
-#ifndef SLUICE_GRAPH_STATE_QUOTA_H
-#define SLUICE_GRAPH_STATE_QUOTA_H
+/* What other folders and the tools may ask of lowering, besides sluice/lower.h: what registers are
+ * for, and how users name their quotas. */
+#ifndef SLUICE_GRAPH_LOWER_H
+#define SLUICE_GRAPH_LOWER_H
 
 #include <sluice/lower.h>
+
+#include "graph/lower/roles.h"
 
 /* Reads "act.b=4", "act.b@2=4", "act.b=4,3,2,1" (from stage 0 on) or "fwd@1=3,-,2" (from stage 1
  * on, but not at 2). What is wrong is said of "quota TEXT". The quotas and their name are one
