@@ -62,6 +62,16 @@ static ALWAYS_INLINE void start_one(worker *w, bool plain) {
   else w->last->next = q->next;
 }
 
+/* All that can start, where nothing is unusual: a loop of its own, which keeps the worker in a
+ * register. */
+static NOINLINE void start_plain(worker *w) {
+  do {
+    if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
+    if (UNLIKELY(!w->last)) return;
+    start_one(w, true);
+  } while (LIKELY(w->plain));
+}
+
 /* The virtual clock jumps to the next completion. False: there is none. */
 static bool jump(worker *w) {
   if (!w->awaited.ntimers) return false;
@@ -93,11 +103,8 @@ void sli_worker_run(worker *w) {
   if (w->real) w->now_ns = sli_clock_now(&w->clock);
   open_gates(w);
   for (;;) {
+    if (w->plain) start_plain(w);
     if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
-    if (LIKELY(w->plain && w->last)) {
-      start_one(w, true);
-      continue;
-    }
     if (w->peers) w->peers->progress(w->peers->ctx);
     if (w->awaited.count) retire(w);
     if (w->last) {

@@ -88,7 +88,7 @@ static void bring(queue *q, int32_t i) {
  * something better about to come. To launch what still waits on the device is to decide
  * early: it goes after all that does not wait, and only if what it waits for is next on
  * its own queue; else the queue looks again soon. */
-static bool bring_allowed(worker *w, queue *q) {
+static NOINLINE bool bring_allowed(worker *w, queue *q) {
   int32_t next = SL_NONE;
   for (int32_t i = (int32_t)q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];

@@ -25,8 +25,8 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
 static void retire(worker *w) {
   while (w->awaited.ntimers && w->awaited.timers[0].due_ns <= w->now_ns) {
     timer t = w->awaited.timers[0];
-    w->awaited.timers[0] = w->awaited.timers[--w->awaited.ntimers];
-    heap_down(w->awaited.timers, w->awaited.ntimers);
+    w->awaited.ntimers--;
+    heap_down(w->awaited.timers, w->awaited.ntimers, w->awaited.timers[w->awaited.ntimers]);
     w->awaited.count--;
     retire_head(w, t.queue, t.due_ns);
     if (t.queue->inflight) set_timer(w, t.queue, t.queue->flights[t.queue->head].fence);

@@ -94,7 +94,7 @@ static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
  * time to spend looking doubles when news came so soon that looking for it was,
  * or would have been, cheaper than a sleep and a wake; else it halves. Completions of
  * links are news themselves; other queues may have to be asked. */
-static void wait_for_news(worker *w) {
+static NOINLINE void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);
   atomic_store_explicit(&w->progress.current, SL_NONE, memory_order_relaxed);

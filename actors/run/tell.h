@@ -143,7 +143,7 @@ static void take(worker *w, const sli_message *m) {
   }
 }
 
-static void drain(worker *w) {
+static NOINLINE void drain(worker *w) {
   sli_message m;
   while (sli_mailbox_pop(&w->mailbox, &m)) take(w, &m);
 }

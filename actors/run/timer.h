@@ -7,29 +7,29 @@
 
 #include "actors/run/ready.h"
 
-static void heap_up(timer *heap, int32_t at) {
+/* Puts a timer where it belongs from `at` on towards the top: those due later move down. */
+static void heap_up(timer *heap, int32_t at, timer t) {
   while (at > 0) {
     int32_t parent = (at - 1) / 2;
-    if (heap[parent].due_ns <= heap[at].due_ns) return;
-    timer t = heap[parent];
-    heap[parent] = heap[at];
-    heap[at] = t;
+    if (heap[parent].due_ns <= t.due_ns) break;
+    heap[at] = heap[parent];
     at = parent;
   }
+  heap[at] = t;
 }
 
-static void heap_down(timer *heap, int32_t count) {
+/* The same from the top on: those due earlier move up. */
+static void heap_down(timer *heap, int32_t count, timer t) {
   int32_t at = 0;
   for (;;) {
     int32_t child = 2 * at + 1;
-    if (child >= count) return;
+    if (child >= count) break;
     if (child + 1 < count && heap[child + 1].due_ns < heap[child].due_ns) child++;
-    if (heap[at].due_ns <= heap[child].due_ns) return;
-    timer t = heap[child];
-    heap[child] = heap[at];
-    heap[at] = t;
+    if (t.due_ns <= heap[child].due_ns) break;
+    heap[at] = heap[child];
     at = child;
   }
+  heap[at] = t;
 }
 
 /* Asks to be told when the oldest firing of a queue completes. */
@@ -40,8 +40,7 @@ static void set_timer(worker *w, queue *q, uint64_t fence) {
     w->awaited.polled[w->awaited.npolled++] = q;
     return;
   }
-  w->awaited.timers[w->awaited.ntimers] = (timer){due, q};
-  heap_up(w->awaited.timers, w->awaited.ntimers++);
+  heap_up(w->awaited.timers, w->awaited.ntimers++, (timer){due, q});
 }
 
 #endif
