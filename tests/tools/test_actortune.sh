@@ -110,6 +110,18 @@ hash=$(rows k.csv | head -n 1 | cut -d, -f10)
 eval "$bin/$(commands k.csv | head -n 1) --dry-run" >out 2>err || fail "a dry run"
 says "plan $hash" out
 
+# Whatever is in a word, the command is one to a shell, and harmless to a terminal.
+odd=$(printf "odd\\033[2J'\\\\name.u16")
+cp "$reference/tokens.u16" "$odd"
+tune 0 --devices timed:4 --microbatches 8 --schedule 1f1b --effort 5 --csv o.csv gpt \
+  --layers 4 --width 16 --heads 2 --context 16 --batch 8 --data "$odd"
+grep -q "$(printf '\033')" out && fail "what is shown is harmless"
+says "--data \$'odd\\033[2J\\'\\\\name.u16'" out
+hash=$(rows o.csv | head -n 1 | cut -d, -f10)
+command=$(grep -m 1 -o 'actorrun .*' out)
+eval "$bin/$command --dry-run" >out 2>err || fail "$command --dry-run"
+says "plan $hash" out
+
 # ---- budgets ---------------------------------------------------------------------------------
 least=$(rows a.csv | head -n 1 | cut -d, -f2) most=$(rows a.csv | tail -n 1 | cut -d, -f2)
 tune 0 --stages 4 --microbatches 8 --effort 120 --profile durations-m8.json --csv c.csv \

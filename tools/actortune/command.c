@@ -1,6 +1,7 @@
 /* Commands of actorrun: words, and their line for a shell. */
 #include "tools/actortune/actortune.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,28 @@ static bool is_plain(const char *word) {
   return *word && !word[strspn(word, plain)];
 }
 
+static bool has_controls(const char *word) {
+  while (*word && !iscntrl((unsigned char)*word)) word++;
+  return *word;
+}
+
+/* $'...': what a terminal would act on is written as \NNN. */
+static void print_controls(const char *word, FILE *out) {
+  fputs("$'", out);
+  for (const char *at = word; *at; at++)
+    if (iscntrl((unsigned char)*at)) fprintf(out, "\\%03o", (unsigned char)*at);
+    else if (strchr("'\\", *at)) fprintf(out, "\\%c", *at);
+    else fputc(*at, out);
+  fputc('\'', out);
+}
+
 static void print_word(const char *word, FILE *out) {
   if (is_plain(word)) {
     fputs(word, out);
+    return;
+  }
+  if (has_controls(word)) {
+    print_controls(word, out);
     return;
   }
   fputc('\'', out);

@@ -159,8 +159,9 @@ static void say_measured(const tuning *t, const config *c, double seconds, const
   printf("measured: %d times %lld steps of %d microbatches", RUNS,
          (long long)sl_arg_int(t->settings->run, "measure"), c->settings.microbatches);
   if (c->settings.pieces > 1) printf(" in %d pieces", c->settings.pieces);
+  char name[1024];
   printf(" on one CPU device of %d %s, %.1f s%s%s\n", threads, threads > 1 ? "cores" : "core",
-         seconds, kept ? ", kept in " : "", kept ? kept : "");
+         seconds, kept ? ", kept in " : "", sli_escape(name, sizeof name, kept ? kept : ""));
   fflush(stdout);
 }
 
