@@ -88,4 +88,13 @@ char *sli_escape(char *out, size_t size, const char *text);
 /* "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);
 
+/* "; this process is limited to 390 MiB of addresses (ulimit -v)", for messages of memory that is
+ * not to be had, or "" if there is no such limit. */
+enum { SLI_LIMIT_TEXT = 96 };
+const char *sli_address_limit(char out[SLI_LIMIT_TEXT]);
+/* SL_E_MEMORY, naming the limit, if there is one and so many more bytes of addresses cannot be
+ * had: for what libraries will take later, and could not say that they did not get. */
+enum { SLI_LIBRARY_BYTES = 64 << 20 };
+sl_status sli_address_room(size_t bytes, const char *what);
+
 #endif

@@ -11,9 +11,9 @@
 enum { PAGE = 2 << 20 }; /* a large one */
 
 static sl_status refuse(size_t bytes) {
-  char text[32];
-  return sl_fail(SL_E_MEMORY, "no %s of memory: %s", sli_format_bytes(text, (double)bytes),
-                 strerror(errno));
+  char text[32], limit[SLI_LIMIT_TEXT];
+  return sl_fail(SL_E_MEMORY, "no %s of memory: %s%s", sli_format_bytes(text, (double)bytes),
+                 strerror(errno), sli_address_limit(limit));
 }
 
 static sl_status host_create(int device, size_t bytes, void **memory) {

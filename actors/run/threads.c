@@ -131,7 +131,9 @@ static sl_status start_thread(sl_runtime *rt, worker *w) {
   atomic_store(&rt->crew.active, 1);
   if (pthread_create(&w->thread, NULL, worker_main, w)) {
     w->thread = 0;
-    return sl_fail(SL_E_MEMORY, "cannot start worker thread %d of %d", w->id, rt->nworkers);
+    char limit[SLI_LIMIT_TEXT];
+    return sl_fail(SL_E_MEMORY, "cannot start worker thread %d of %d%s", w->id, rt->nworkers,
+                   sli_address_limit(limit));
   }
   wait_for_workers(rt, 0);
   return SL_OK;
@@ -154,7 +156,7 @@ sl_status sli_threads_start(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nactors; i++)
     if (rt->actors[i].queue->worker->process < 0)
       sli_actor_start(rt->actors[i].queue->worker, &rt->actors[i]);
-  return SL_OK;
+  return sli_address_room(SLI_LIBRARY_BYTES, "threads and libraries");
 }
 
 static void begin_run(crew *c, uint32_t workers) {

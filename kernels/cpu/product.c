@@ -259,14 +259,16 @@ static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t
   return SL_OK;
 }
 
-static void start_library(void) {
+static sl_status start_library(void) {
+  SLI_TRY(sli_address_room(SLI_LIBRARY_BYTES, "the library of products"));
   pthread_once(&engine_once, make_engine);
   this_thread();
+  return SL_OK;
 }
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
   dnnl_memory_desc_t order, *packed = shape->packed ? &order : NULL;
-  start_library();
+  SLI_TRY(start_library());
   if (packed) SLI_TRY(choose_order(shape, packed));
   sli_product *p = sli_calloc(1, sizeof *p);
   p->shape = *shape;
@@ -359,7 +361,7 @@ static dnnl_status_t make_reorder(struct kernel *kernel, const dnnl_memory_desc_
 
 sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
   dnnl_memory_desc_t order, plain;
-  start_library();
+  SLI_TRY(start_library());
   SLI_TRY(choose_order(shape, &order));
   sli_pack *p = sli_calloc(1, sizeof *p);
   p->kernel.number = next_number();
