@@ -86,7 +86,34 @@ struct cJSON;
 /* The values in force of a table of options, by name. */
 void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
 
+/* make.c */
+sl_status job_plan(job *j);
 size_t job_memory_bytes(const sl_plan *plan);
+/* --steps counts from the first run's first step. */
+int64_t job_steps_left(const job *j);
+
+/* run.c: joins the others, runs the plan, and keeps what was asked for. */
+sl_status job_run(job *j);
+
+/* signals.c */
+void signals_catch(void);
+/* What the next signal stops, or NULL; `for_all`: this process speaks for the job. */
+void signals_watch(sl_runtime *rt, bool for_all);
+
+/* summary.c */
+void print_plan(const job *j);
+void print_end(const job *j);
+
+/* ---- what it leaves --------------------------------------------------------------------- */
+
+/* A file that cannot be written is found out before the work, not after it. */
+sl_status keep_check(const settings *s);
+/* The directory of --checkpoint, and, with --resume, what the run goes on from. */
+sl_status keep_open(job *j);
+/* The last checkpoint and --save. */
+sl_status keep_values(const job *j);
+/* --trace and --report, also of a run that failed: its first failure counts. */
+sl_status keep_figures(const job *j, sl_status status);
 
 /* ---- predictions ------------------------------------------------------------------------ */
 

@@ -1,0 +1,90 @@
+/* What a run leaves: checkpoints, weights, figures. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+
+#include "graph/state/state.h"
+#include "io/atomic.h"
+#include "tools/actorrun/actorrun.h"
+
+static void print_start(const job *j) {
+  if (sl_arg_flag(j->settings->run, "quiet") || j->settings->process) return;
+  const cJSON *about = sli_checkpoints_origin(j->checkpoints);
+  if (!about) {
+    printf("no checkpoint in %s yet: starting anew\n", sl_arg_text(j->settings->run, "checkpoint"));
+    return;
+  }
+  const cJSON *stages = cJSON_GetObjectItem(about, "stages");
+  const cJSON *ranks = cJSON_GetObjectItem(about, "devices_per_stage");
+  printf("going on from %s", sl_checkpoints_from(j->checkpoints));
+  if (cJSON_IsNumber(stages)) printf(", written by %d stages", stages->valueint);
+  if (cJSON_IsNumber(ranks)) printf(" of %d devices", ranks->valueint);
+  putchar('\n');
+}
+
+/* For people: all options in force. */
+static void describe_options(const job *j) {
+  const settings *s = j->settings;
+  cJSON *about = sli_checkpoints_about(j->checkpoints);
+  cJSON_AddStringToObject(about, "model", s->model->name);
+  options_to_json(cJSON_AddObjectToObject(about, "options"), s->options, s->run);
+  options_to_json(cJSON_AddObjectToObject(about, "model_options"), s->model->options,
+                  s->model_args);
+}
+
+/* The directory of --checkpoint, and, with --resume, what the run goes on from. */
+sl_status keep_open(job *j) {
+  const settings *s = j->settings;
+  sl_checkpoint_options options = {.dir = sl_arg_text(s->run, "checkpoint"),
+                                   .keep = (int)sl_arg_int(s->run, "keep"),
+                                   .every = sl_arg_int(s->run, "every"),
+                                   .resume = sl_arg_flag(s->run, "resume"),
+                                   .nterms = (int)j->terms.nresults, .terms = j->terms.items};
+  if (!*options.dir) return SL_OK;
+  sl_status status = sl_checkpoints_open(&options, j->processes, &j->checkpoints);
+  if (status) return status;
+  if (options.resume) print_start(j);
+  describe_options(j);
+  return SL_OK;
+}
+
+/* A file that cannot be written is found out before the work, not after it. */
+sl_status keep_check(const settings *s) {
+  static const char *const names[] = {"save", "report", "trace", "plan"};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
+    if (settings_text(s, names[i]))
+      status = sli_atomic_check(sl_arg_text(s->run, names[i]));
+  return status;
+}
+
+/* The last checkpoint and --save: if one fails, the other is tried all the same. */
+sl_status keep_values(const job *j) {
+  const char *save = settings_text(j->settings, "save");
+  sl_status status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
+  if (!save) return status;
+  if (!status) return sl_weights_save(save, j->lowered, j->rt, j->processes);
+  if (sl_job_processes(j->processes) > 1) return status;
+  char *failure = sli_strdup(sl_detail());
+  if (sl_weights_save(save, j->lowered, j->rt, j->processes)) sli_log("%s", sl_detail());
+  sl_fail(status, "%s", failure);
+  free(failure);
+  return status;
+}
+
+static sl_status keep_trace_and_report(const job *j, const char *failure) {
+  const char *trace = settings_text(j->settings, "trace");
+  const char *report = settings_text(j->settings, "report");
+  sl_status status = trace ? sl_trace_write(trace, j->plan, j->rt, j->settings->clock) : SL_OK;
+  if (!status && report) status = report_write(report, j, failure);
+  return status;
+}
+
+/* A run that failed leaves its trace and report too; its first failure counts. */
+sl_status keep_figures(const job *j, sl_status status) {
+  if (!status) return keep_trace_and_report(j, NULL);
+  char *failure = sli_strdup(sl_detail());
+  if (keep_trace_and_report(j, failure)) sli_log("%s", sl_detail());
+  sl_fail(status, "%s", failure);
+  free(failure);
+  return status;
+}

@@ -1,0 +1,81 @@
+/* From the command line to a plan that can be run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/atomic.h"
+#include "tools/actorrun/actorrun.h"
+#include "tools/actorrun/fit.h"
+
+size_t job_memory_bytes(const sl_plan *plan) {
+  size_t bytes = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) bytes += sl_device_bytes(&plan->devices[d]);
+  return bytes;
+}
+
+/* --steps counts from the first run's first step. */
+int64_t job_steps_left(const job *j) {
+  return SLI_MAX(sl_arg_int(j->settings->run, "steps") - sl_checkpoints_start(j->checkpoints), 0);
+}
+
+static sl_status lower_model(job *j, const char *chosen) {
+  const settings *s = j->settings;
+  sl_lower_options run = {.on_step = progress_step, .ctx = &j->progress,
+                          .store_every = settings_text(s, "checkpoint")
+                                             ? sl_arg_int(s->run, "every") : 0,
+                          .chosen = chosen,
+                          .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
+  sl_checkpoints_lower(j->checkpoints, &run);
+  sl_status status = plan_make(s, &run, &j->made);
+  if (status == SL_E_BUDGET && strcmp(s->schedule, "auto")) fit_advise(s, &run);
+  return status;
+}
+
+/* Of several processes that are to run it, the first one searches for all. */
+static sl_status search_together(job *j) {
+  bool first = !j->settings->process;
+  char *chosen = NULL;
+  sl_status status = sli_job_assemble(j->processes);
+  if (!status && !first) status = sli_job_await_announcement(j->processes, &chosen);
+  if (!status) status = lower_model(j, chosen && *chosen ? chosen : NULL);
+  if (!status && first) sli_job_announce(j->processes, sl_lowered_chosen(j->made.lowered));
+  free(chosen);
+  return status;
+}
+
+static sl_status make_plan(job *j) {
+  const settings *s = j->settings;
+  bool searches = !strcmp(s->schedule, "auto") && !sl_arg_flag(s->run, "dry-run");
+  sl_status status = searches ? search_together(j) : lower_model(j, NULL);
+  if (status) return status;
+  j->lowered = j->made.lowered;
+  j->plan = j->made.plan;
+  j->progress.items = j->made.items;
+  j->progress.word = j->made.word;
+  j->progress.memory_bytes = job_memory_bytes(j->plan);
+  return sl_checkpoints_describe(j->checkpoints, j->made.graph, j->lowered);
+}
+
+static sl_status prove_plan(const job *j) {
+  const settings *s = j->settings; /* a run on the virtual clock is its own proof */
+  bool runs = s->clock == SL_CLOCK_VIRTUAL && !sl_arg_flag(s->run, "dry-run");
+  return runs ? SL_OK : sl_plan_prove(j->plan);
+}
+
+static sl_status write_plan(const job *j) {
+  const char *path = settings_text(j->settings, "plan");
+  if (!path) return SL_OK;
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  sl_plan_print(j->plan, file.stream);
+  return sli_atomic_commit(&file);
+}
+
+sl_status job_plan(job *j) {
+  uint64_t start = sli_now_ns();
+  sl_status status = make_plan(j);
+  if (!status) status = write_plan(j); /* also one that cannot finish */
+  if (!status) status = prove_plan(j);
+  j->plan_ns = sli_now_ns() - start;
+  return status;
+}

@@ -1,0 +1,98 @@
+/* The run itself: runtime, initial values, steps, and what is kept. */
+#include <stdlib.h>
+
+#include "tools/actorrun/actorrun.h"
+#include "tools/actorrun/ctl/ctl.h"
+
+/* Room for every firing of the run, within reason, when they are to be kept, or
+ * when the trace is all there is: on the virtual clock. */
+static size_t trace_room(const job *j) {
+  bool virtual = j->settings->clock == SL_CLOCK_VIRTUAL;
+  if (!virtual && !settings_text(j->settings, "trace")) return 0;
+  double firings = 0;
+  for (int32_t a = 0; a < j->plan->nactors; a++)
+    firings += (double)j->plan->actors[a].firings_per_step;
+  firings *= (double)job_steps_left(j);
+  size_t room = 1 << 16;
+  while ((double)room < firings && room < (virtual ? 1 << 26 : 1 << 21)) room *= 2;
+  return room;
+}
+
+static sl_status make_runtime(job *j) {
+  const settings *s = j->settings;
+  uint64_t jitter_ns = (uint64_t)(sl_arg_float(s->run, "jitter") * 1000);
+  uint64_t seed = (uint64_t)sl_arg_int(s->run, "seed");
+  double watchdog = sl_arg_float(s->run, "watchdog");
+  bool data = sl_device_computes(s->devices.kind);
+  sl_runtime_options options = {.clock = s->clock,
+                                .workers = (int)sl_arg_int(s->run, "workers"),
+                                .no_data = !data,
+                                .peers = sl_job_peers(j->processes),
+                                .process = s->process,
+                                .first_step = sl_checkpoints_start(j->checkpoints),
+                                .trace_records = trace_room(j),
+                                .watchdog_seconds = watchdog,
+                                .jitter_seed = jitter_ns ? seed + 1 : 0,
+                                .jitter_ns = jitter_ns,
+                                .bind = data ? machine_bind : NULL,
+                                .bind_arg = &j->machine};
+  sl_status status = sl_runtime_create(j->plan, &options, &j->rt);
+  if (status) return status;
+  sl_lowered_attach(j->lowered, j->rt);
+  if (!data) return SL_OK;
+  if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
+  const char *init = settings_text(s, "init");
+  if (init) status = sl_weights_load(init, j->lowered, j->rt);
+  else status = sl_params_init(j->lowered, j->rt, seed);
+  if (!status) status = sl_params_spread(j->lowered, j->rt);
+  return status;
+}
+
+static sl_status run_steps(job *j) {
+  int64_t steps = job_steps_left(j);
+  if (!steps) return SL_OK;
+  signals_watch(j->rt, !j->settings->process);
+  j->progress.rt = j->rt;
+  progress_start(&j->progress);
+  /* A run that nobody can steer is still a run. */
+  if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());
+  sl_status status = sl_job_run(j->processes, steps);
+  if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */
+  signals_watch(NULL, !j->settings->process);
+  control_close(j->control);
+  j->control = NULL;
+  progress_close(&j->progress);
+  j->stopped = status == SL_E_STOPPED;
+  return j->stopped ? SL_OK : status;
+}
+
+/* Of the firings that nobody has asked to see, as many as figures need are brought together. */
+static uint64_t records_wanted(const job *j) {
+  enum { ALL = 1 << 20, FEW = 1 << 14 };
+  if (settings_text(j->settings, "trace")) return 0;
+  return SLI_MAX(ALL / sl_job_processes(j->processes), FEW);
+}
+
+/* What is lost with the process is kept first; then process 0 gets to know what all did. */
+static sl_status run_prepared(job *j) {
+  bool speaks_for_all = !j->settings->process;
+  sl_status status = sl_job_attach(j->processes, j->rt, sl_checkpoints_start(j->checkpoints));
+  if (!status) status = run_steps(j);
+  if (!status) status = keep_values(j);
+  if (!status) status = sl_job_gather(j->processes, records_wanted(j));
+  if (!status && speaks_for_all) print_end(j);
+  if (speaks_for_all) status = keep_figures(j, status);
+  bool generates = sl_arg_int(j->settings->run, "generate") && !j->stopped;
+  return !status && generates ? generate(j) : status;
+}
+
+sl_status job_run(job *j) {
+  terms *t = &j->terms;
+  bool alone = sl_job_processes(j->processes) == 1;
+  sl_status status = alone ? SL_OK : terms_add_files(t, j->settings, j->made.graph);
+  if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
+  if (!status) status = make_runtime(j);
+  if (!status && j->settings->clock == SL_CLOCK_REAL) status = control_open(j, &j->control);
+  if (!status) status = run_prepared(j);
+  return sl_job_end(j->processes, status);
+}

@@ -1,0 +1,69 @@
+/* What is said of a plan, and of a run at its end. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "tools/actorrun/actorrun.h"
+
+static void print_quota(void *ctx, const char *name, int stage, int slots) {
+  (void)ctx;
+  if (stage == SL_NONE)
+    printf("  %s=%d", name, slots);
+  else
+    printf("  %s@%d=%d", name, stage, slots);
+}
+
+void print_plan(const job *j) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(j->lowered, &params);
+  double values = 0;
+  for (int i = 0; i < n; i++) values += (double)sl_type_elements(&params[i].type);
+  printf("model %s: %.0f values in %d parameters\n", j->settings->model->name, values, n);
+  printf("plan %016" PRIx64 ": schedule %s, %d devices, %d actors, %d registers, made and proved "
+         "in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered), j->plan->ndevices,
+         j->plan->nactors, j->plan->nregs, (double)j->plan_ns * 1e-6);
+  const int64_t *lengths;
+  int pieces = sl_graph_pieces(j->made.graph, &lengths);
+  for (int k = 0; lengths && k < pieces; k++)
+    printf("%s%lld%s", k ? " " : "pieces of ", (long long)lengths[k],
+           k + 1 < pieces ? "" : " positions\n");
+  printf("quotas:");
+  sl_lowered_quotas(j->lowered, print_quota, NULL);
+  printf("\n\n");
+  sl_plan_print_memory(j->plan, stdout);
+  printf("\nThe plan finishes, whatever the timing.\n");
+}
+
+static void print_devices(const job *j, const sl_figures *figures) {
+  enum { most_lines = 16, first_lines = 6 };
+  int32_t n = j->plan->ndevices;
+  for (int32_t d = 0; d < n; d++) {
+    if (n > most_lines && d == first_lines) {
+      printf("  ... %d devices\n", n - 2 * first_lines);
+      d = n - first_lines;
+    }
+    const sl_device_figures *f = &figures->devices[d];
+    char memory[32];
+    sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d]));
+    printf("  %-8s busy %.4g s of %.4g s  bubble %.1f %%  activations %.4g  memory %s\n",
+           j->plan->devices[d].name, f->busy_seconds, f->span_seconds, 100 * f->bubble_fraction,
+           sl_runtime_peak_activations(j->rt, d), memory);
+  }
+}
+
+void print_end(const job *j) {
+  const progress *p = &j->progress;
+  int64_t steps = sl_runtime_steps(j->rt);
+  if (p->quiet || !steps) return;
+  if (!job_steps_left(j))
+    printf("step %lld of %lld: nothing is left to do\n", (long long)steps, (long long)p->steps);
+  if (j->stopped)
+    printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
+  sl_figures figures = sl_runtime_figures(j->rt);
+  if (p->count)
+    printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
+           p->records[p->count - 1].report.loss, (long long)p->count);
+  print_step(j, &figures);
+  print_devices(j, &figures);
+  if (j->settings->clock == SL_CLOCK_VIRTUAL) print_modelled(j, &figures);
+  free(figures.devices);
+}
