@@ -316,7 +316,17 @@ static void add_actors(sli_lowering *l, hop_queues *x, int group) {
   add_actor(l, x, group);
 }
 
-sl_status sli_lower_plan(sli_lowering *l) {
+/* On modelled devices, whose durations are known, another order is worth a try. */
+static sl_status finish(sli_lowering *l) {
+  const sl_lower_options *o = l->in->options;
+  bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0, modelled = l->in->kind->modelled;
+  return sli_order_passes(&(sli_pass_order){
+      .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .given = o->order,
+      .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even,
+      .latency = modelled && l->pick.schedule->fixed_order && sli_lower_crossing(l->in) > 0});
+}
+
+sl_status sli_lower_emit(sli_lowering *l) {
   l->plan = sl_plan_create(l->in->m, l->in->k);
   sl_status status = add_devices(l);
   if (status) return status;
@@ -328,5 +338,5 @@ sl_status sli_lower_plan(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ncomputing; i++) add_actors(l, &x, i);
   free(x.all);
-  return sli_lower_order(l);
+  return finish(l);
 }

@@ -9,9 +9,7 @@
 #ifndef SLUICE_GRAPH_LOWER_IR_H
 #define SLUICE_GRAPH_LOWER_IR_H
 
-#include "graph/lower/inputs.h"
-#include "graph/lower/roles.h"
-#include "graph/schedule/schedules.h"
+#include "graph/lower/lower.h"
 
 /* How often something happens: once per tick, per microbatch, per step, or every
  * store_every steps. */
@@ -135,7 +133,7 @@ typedef struct sli_queues {
   int32_t *store;              /* where something is stored */
 } sli_queues;
 
-typedef struct sli_lowering {
+struct sli_lowering {
   const sli_inputs *in;
   sli_pick pick;
   int stages;            /* p * v */
@@ -159,11 +157,10 @@ typedef struct sli_lowering {
   sl_plan *plan;
   sli_queues queues;
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
-} sli_lowering;
+};
 
 /* ---- the passes, in this order ---------------------------------------------------------- */
 
-sl_status sli_lower_place(sli_lowering *l);      /* blocks -> stages -> devices */
 void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
 sl_status sli_lower_versions(sli_lowering *l);   /* parameters in two slots */
@@ -171,16 +168,7 @@ void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkp
 void sli_lower_hops(sli_lowering *l);            /* ... and of what is read elsewhere */
 void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
-sl_status sli_lower_plan(sli_lowering *l);       /* groups, bundles -> plan */
-
-/* All of them; the plan is the caller's to destroy, also after a failure. sli_lower_free drops
- * everything else. */
-sl_status sli_lower_once(sli_lowering *l);
-void sli_lower_free(sli_lowering *l);
-/* The best of many lowerings of the same inputs, done; chunks 0: any number up to most_chunks. */
-sl_status sli_lower_auto(const sli_inputs *in, int chunks, int most_chunks, sli_lowering *out);
-/* Is W to be apart from B with this row? The user may say so. */
-bool sli_lower_splits(const sli_inputs *in, const sli_schedule *row);
+sl_status sli_lower_emit(sli_lowering *l);       /* groups, bundles -> plan */
 
 /* ---- groups and bundles ------------------------------------------------------------------- */
 
@@ -214,35 +202,17 @@ void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* assert
 /* The last that the user gives for a role at a stage, or 0. */
 int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
 
-/* What the schedule's formulas see at a stage. */
-sli_at sli_lower_at(const sli_lowering *l, int stage);
-
 /* Writes a group's program; of a hop, NULL where nothing is copied. */
 sl_program *sli_lower_program(sli_lowering *l, int group);
 
 /* Modelled durations of a group that computes. */
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
 
-/* Finishes the plan, and fixes the order of passes if the user or the schedule wants it. */
-sl_status sli_lower_order(sli_lowering *l);
-
-/* Several devices for a stage. Reads the options; refuses what they say of tensors if there is
- * no such axis; chooses how calls are shared and has the graph expanded. */
-sl_status sli_lower_grid(sli_inputs *in);
-sl_status sli_lower_check_given(const sl_lower_options *options);
-sl_status sli_lower_share_out(const sli_inputs *in);
-
-/* What devices exchange on modelled hardware: exchange.c. sli_lower_axis_links() completes
- * in->grid, whose sizes are set. */
+/* Completes in->grid, whose sizes are set, with what devices exchange on modelled hardware. */
 void sli_lower_axis_links(sli_inputs *in);
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
-/* Seconds on the way from stage to stage, without the wire. */
-double sli_lower_crossing(const sli_inputs *in);
 /* Of what a group receives from other devices of its stage, by all its nodes. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
-/* What a step moves to each device from others of its stage. [devices] */
-uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
-
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 
 /* What is stored every so many steps, and the callbacks that do it. */
@@ -256,15 +226,5 @@ struct sli_store_user {
 int sli_lower_store_calls(const sli_lowering *l, int group);
 int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls);
 sl_program *sli_lower_store_program(sli_lowering *l, int group);
-
-sli_stores *sli_stores_create(const sl_lower_options *options);
-void sli_stores_destroy(sli_stores *stores);
-void sli_stores_keep(sli_stores *stores, const sli_lowering *l);
-void sli_stores_attach(sli_stores *stores, sl_runtime *rt);
-int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *rt, int stage,
-                     int rank, const sl_state_tensor **out);
-
-/* What sl_lowered_params() gives. Returns how many. */
-int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
 
 #endif

@@ -1,160 +1,17 @@
-/* Lowering, from end to end, and what the result offers. */
-#include "graph/lower/ir.h"
-#include "graph/passes/passes.h"
-
-#include <math.h>
+/* One lowering, from end to end, and what it leaves behind besides the plan. */
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STORE_EVERY = 1000000 };
+#include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
 
-/* One output that inference delivers. */
-typedef struct output_sink {
-  sl_sink sink;
-  sl_lowered *lowered;
-  const char *name;
-  sl_type type;
-} output_sink;
-
-struct sl_lowered {
-  sl_graph *g;
-  sl_lower_options options;
-  char *schedule, *chosen;
-  int chunks, stages, ranks, alike;
-  uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
-  double flops;
-  const char *products, *tensors;
-  sl_plan *plan;
-  int nparams;
-  const sl_param_info *params;
-  int nquotas;
-  sl_quota *quotas;
-  sl_runtime *rt; /* where failures go */
-  sl_sink step_sink;
-  output_sink *outputs;
-  sli_stores *stores;
-  sli_arena arena;
-};
-
-/* ---- reports ------------------------------------------------------------------ */
-
-/* The loss of a tick: of all devices that have a part, each by its share. */
-static double whole_loss(const sl_graph *g, int n, const void *const *values) {
-  if (!g->nlosses) return *(const double *)values[0];
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += g->losses[i].share * *(const double *)values[i];
-  return sum;
+sli_lowering *sli_lowering_create(const sli_inputs *in, const sli_pick *pick) {
+  sli_lowering *l = sli_calloc(1, sizeof *l);
+  *l = (sli_lowering){.in = in, .pick = *pick, .stages = in->p * pick->v};
+  return l;
 }
 
-/* losses(part ...), attrs.user = sl_lowered -> the sum over a step's microbatches (acc). */
-static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin, (void)in;
-  out[0] = SL_SCALAR(SL_F64);
-  return SL_OK;
-}
-
-static void losses_cpu(const sl_call *call) {
-  const sl_lowered *l = call->attrs->user;
-  const sl_tick *tick = &call->tick;
-  double loss = whole_loss(l->g, call->nin, call->in), *sum = call->out[0];
-  double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
-  *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
-  if (isfinite(loss) || !l->rt) return;
-  char text[128];
-  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g",
-           (long long)tick->step, tick->microbatch, loss);
-  sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
-}
-
-static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
-                                .infer = losses_infer, .cpu = losses_cpu, .accumulates = 1};
-
-static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  (void)n;
-  sl_lowered *l = ctx;
-  if (!l->options.on_step) return;
-  sl_step_report report = {.step = tick->step,
-                           .loss = *(const double *)values[0] / l->plan->microbatches,
-                           .grad_norm = *(const double *)values[1],
-                           .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
-  l->options.on_step(l->options.ctx, &report);
-}
-
-static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  (void)tick, (void)n;
-  output_sink *o = ctx;
-  const sl_lower_options *options = &o->lowered->options;
-  if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
-}
-
-static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
-                       const sl_sink *sink, bool per_step) {
-  sl_attrs attrs = {.user = sink};
-  sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
-  n->per_step = per_step;
-}
-
-/* The sum of a step's losses, which come tick by tick. */
-static sl_tensor *add_losses(sl_lowered *l) {
-  sl_graph *g = l->g;
-  int count = SLI_MAX(g->nlosses, 1);
-  sl_tensor *parts[count];
-  for (int i = 0; i < count; i++) parts[i] = g->nlosses ? g->losses[i].tensor : g->loss;
-  const sl_attrs attrs = {.user = l};
-  sli_node *n = sli_graph_node(g, &losses_op, "report:loss", &attrs, SL_CLASS_L, -1, count, parts,
-                               1);
-  n->accumulate_span = 1;
-  sl_status status = sli_node_infer(n);
-  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
-  return sli_node_output(g, n, 0, "losses");
-}
-
-static void add_reports(sl_lowered *l) {
-  sl_graph *g = l->g;
-  if (!g->options.infer) {
-    sl_tensor *values[] = {add_losses(l), g->grad_norm};
-    l->step_sink = (sl_sink){take_step, l};
-    add_report(g, "report:step", 2, values, &l->step_sink, true);
-    return;
-  }
-  l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
-  for (int i = 0; i < g->noutputs; i++) {
-    output_sink *o = &l->outputs[i];
-    *o = (output_sink){{take_output, o}, l, g->outputs[i].name, g->outputs[i].tensor->type};
-    add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
-               &o->sink, false);
-  }
-}
-
-/* ---- what the result offers ------------------------------------------------------- */
-
-static bool is_kept(const sl_lowered *to, const sl_quota *quota) {
-  for (int i = 0; i < to->nquotas; i++)
-    if (to->quotas[i].stage == quota->stage && to->quotas[i].slots == quota->slots &&
-        !strcmp(to->quotas[i].name, quota->name))
-      return true;
-  return false;
-}
-
-static void keep_quotas(sl_lowered *to, const sli_lowering *l) {
-  to->quotas = sli_arena_alloc(&to->arena, (size_t)(l->nbundles + 2 * l->in->p) * sizeof *to->quotas);
-  for (int d = 0; d < l->in->p; d++) { /* stage d lies on device d */
-    if (l->pools[d]) to->quotas[to->nquotas++] = (sl_quota){"pool", d, l->pools[d]};
-    if (l->watermarks[d] > 0)
-      to->quotas[to->nquotas++] = (sl_quota){"watermark", d, l->watermarks[d]};
-  }
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
-    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
-    if (b->role == SLI_ROLE_TURN || b->source != SL_NONE) continue;
-    if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
-    sl_quota quota = {sli_roles[b->role].name, l->groups[b->producer].stage, b->quota};
-    if (is_kept(to, &quota)) continue;
-    to->quotas[to->nquotas++] = quota;
-  }
-}
-
-void sli_lower_free(sli_lowering *l) {
+void sli_lowering_destroy(sli_lowering *l) {
   for (int i = 0; i < l->ngroups; i++) {
     free(l->groups[i].nodes);
     free(l->groups[i].inputs);
@@ -162,11 +19,24 @@ void sli_lower_free(sli_lowering *l) {
   }
   free(l->groups);
   free(l->bundles);
+  sl_plan_destroy(l->plan);
   sli_arena_fini(&l->arena);
+  free(l);
 }
 
-sl_status sli_lower_once(sli_lowering *l) {
-  sl_status status = sli_lower_place(l);
+static sl_status place(sli_lowering *l) {
+  const sli_inputs *in = l->in;
+  const char *layout = in->options->placement;
+  l->stage_of = sli_arena_alloc(&l->arena, (size_t)in->g->nblocks * sizeof *l->stage_of);
+  l->device_of = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *l->device_of);
+  l->chunk_of = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *l->chunk_of);
+  sl_status status = sli_place_stages(layout ? layout : l->pick.schedule->placement, in->p,
+                                      l->pick.v, l->device_of, l->chunk_of);
+  return status ? status : sli_pass_partition(in->g, l->stages, l->stage_of);
+}
+
+sl_status sli_lower(sli_lowering *l) {
+  sl_status status = place(l);
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
@@ -176,218 +46,52 @@ sl_status sli_lower_once(sli_lowering *l) {
   sli_lower_hops(l);
   sli_lower_lanes(l);
   status = sli_lower_quotas(l);
-  return status ? status : sli_lower_plan(l);
+  return status ? status : sli_lower_emit(l);
 }
 
-static bool is_auto(const sl_lower_options *o) {
-  return o->schedule && !strcmp(o->schedule, "auto");
+/* ---- what others ask of it ----------------------------------------------------------- */
+
+const sl_plan *sli_lowering_plan(const sli_lowering *l) { return l->plan; }
+
+sl_plan *sli_lowering_take_plan(sli_lowering *l) {
+  sl_plan *plan = l->plan;
+  l->plan = NULL;
+  return plan;
 }
 
-/* Only where there are several processes is the library looked for. */
-static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
-  sl_gpu_links links = o->devices.links;
-  if (!in->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
-  sl_status status = in->kind->direct();
-  in->direct = !status;
-  return links == SL_LINKS_DIRECT ? status : SL_OK;
-}
+const sli_pick *sli_lowering_pick(const sli_lowering *l) { return &l->pick; }
 
-bool sli_lower_splits(const sli_inputs *in, const sli_schedule *row) {
-  const char *backward = in->options->backward;
-  return backward ? !strcmp(backward, "split") : row->split;
-}
-
-static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
-  sl_status status = sli_kind_find(o->devices.kind, &in->kind);
-  if (!status) status = check_links(o, in);
-  if (status) return status;
-  in->p = o->stages ? o->stages : 1;
-  if (in->p < 1 || o->chunks < 0)
-    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->chunks);
-  if (o->store_every > INT32_MAX / ((int64_t)in->m * in->k) || o->store_every > MOST_STORE_EVERY)
-    return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
-                   "%d pieces", (long long)o->store_every, in->m, in->k);
-  if (o->backward && strcmp(o->backward, "split") && strcmp(o->backward, "fused"))
-    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
-  return SL_OK;
-}
-
-/* What is not to be searched for. */
-static sl_status pick(const sli_inputs *in, sli_pick *out) {
-  const sl_lower_options *o = in->options;
-  if (is_auto(o)) return o->chosen ? sli_pick_read(o->chosen, out) : SL_OK;
-  const sli_schedule *row = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
-  if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
-  int chunks = o->chunks ? o->chunks : sl_schedule_chunks(row->name);
-  if (row->chunks_fixed && chunks != row->chunks)
-    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,
-                   chunks);
-  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_lower_splits(in, row)};
-  return SL_OK;
-}
-
-/* ---- passes over the graph ---------------------------------------------------------- */
-
-/* What the passes of a step compute, however it is shared out. */
-static double count_flops(const sl_graph *g, const sli_inputs *in) {
-  double sum = 0;
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
-    if (n->cls == SL_CLASS_L || n->cls == SL_CLASS_U) continue;
-    for (int k = 0; k < in->k; k++) {
-      double flops, bytes;
-      int v = 0;
-      while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
-      sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
-                    n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
-      sum += flops * in->m;
-    }
-  }
-  return sum;
-}
-
-static sl_status recompute(sli_inputs *in) {
-  const char *what = in->options->recompute;
-  if (!what || !strcmp(what, "none")) return SL_OK;
-  bool full = !strcmp(what, "full");
-  if (!full && strcmp(what, "selective"))
-    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", what);
-  sli_pass_recompute(in->g, full);
-  return SL_OK;
-}
-
-static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
-  sl_status status = sli_lower_check_given(in->options);
-  if (!status) status = sli_pass_cut(g);
-  if (!status) status = sli_pass_gradients(g);
-  if (!status) status = sli_pass_pieces(g);
-  if (!status) in->flops = count_flops(g, in);
-  if (!status && sli_grid_ranks(&in->grid) > 1) {
-    if (in->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
-    status = sli_lower_share_out(in);
-  }
-  return status ? status : recompute(in);
-}
-
-/* What is multiplied, as asked for and as far as the devices can. */
-static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
-  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
-    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
-  in->bf16 = o->dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
-  in->narrow = in->bf16 && in->kind->narrow;
-  if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
-                 "with --shard parameters no device has them for a step: --shard gradients, or "
-                 "--dtype fp32");
-}
-
-/* Passes over the graph, once, and then the lowering itself. */
-static sl_status run_passes(sl_lowered *to, sli_inputs *in, sli_lowering *l) {
-  enum { MOST_CHUNKS = 3 };
-  sl_graph *g = in->g;
-  sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
-  if (status) return status;
-  if (in->bf16) sli_pass_products(g);
-  add_reports(to);
-  if (in->narrow) {
-    sli_pass_narrow(g);
-    sli_pass_pad(g);
-  }
-  return l->pick.schedule ? sli_lower_once(l)
-                          : sli_lower_auto(in, in->options->chunks, MOST_CHUNKS, l);
-}
-
-static void keep_result(sl_lowered *to, const sli_lowering *l) {
-  const sli_inputs *in = l->in;
-  to->schedule = sli_format(is_auto(in->options) ? "auto (%s)" : "%s", l->pick.schedule->name);
-  to->chosen = sli_pick_format(&l->pick);
-  to->chunks = l->pick.v;
-  to->stages = l->stages;
-  to->ranks = in->ranks;
-  to->alike = in->grid.alike ? sli_grid_ranks(&in->grid) : 1;
-  to->flops = in->flops;
-  to->products = in->bf16 ? in->bf16 : sl_dtype_name(SL_F32);
-  to->tensors = sl_dtype_name(in->narrow ? SL_BF16 : SL_F32);
-  to->exchanged = sli_lower_exchanged(l, &to->arena);
-  to->nparams = sli_params_keep(l, &to->arena, &to->params);
-  keep_quotas(to, l);
-  sli_stores_keep(to->stores, l);
-}
-
-sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
-  if (sl_graph_status(g)) return sl_graph_status(g);
-  sli_inputs in = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
-                   .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
-  sli_lowering l = {.in = &in};
-  sl_status status = check_options(options, &in);
-  if (!status) status = pick(&in, &l.pick);
-  if (!status) status = sli_lower_grid(&in);
-  if (!status) status = check_dtype(options, &in);
-  if (status) return status;
-  l.stages = in.p * l.pick.v;
-  sl_lowered *to = sli_calloc(1, sizeof *to);
-  to->g = g;
-  to->options = *options;
-  to->stores = in.stores = sli_stores_create(options);
-  status = run_passes(to, &in, &l);
-  to->plan = l.plan;
-  if (!status) keep_result(to, &l);
-  sli_lower_free(&l);
-  if (status) {
-    sl_lowered_destroy(to);
-    return status;
-  }
-  *out = to;
-  return SL_OK;
-}
-
-void sl_lowered_destroy(sl_lowered *l) {
-  if (!l) return;
-  sl_plan_destroy(l->plan);
-  sli_stores_destroy(l->stores);
-  free(l->schedule);
-  free(l->chosen);
-  sli_arena_fini(&l->arena);
-  free(l);
-}
-
-const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
-const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
-const char *sl_lowered_chosen(const sl_lowered *l) { return l->chosen; }
-int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
-const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
-const char *sl_lowered_tensors(const sl_lowered *l) { return l->tensors; }
-
-void sl_lowered_attach(sl_lowered *l, sl_runtime *rt) {
-  l->rt = rt;
-  sli_stores_attach(l->stores, rt);
-}
-
-int sl_lowered_stages(const sl_lowered *l) { return l->stages; }
-int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
-int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
-double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
-
-void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
-  sl_plan_moved(l->plan, to);
-  for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
-    to[d][SL_TRAFFIC_TENSOR] = l->exchanged[d][SLI_AXIS_TENSOR];
-    to[d][SL_TRAFFIC_DATA] = l->exchanged[d][SLI_AXIS_DATA];
+void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CLASS_COUNT]) {
+  memset(seconds, 0, SL_CLASS_COUNT * sizeof *seconds);
+  for (int i = 0; i < l->ncomputing; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->stage == stage && !g->phase && !g->rank) seconds[g->cls] += g->seconds;
   }
 }
 
-int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
-                     const sl_state_tensor **out) {
-  return sli_stores_state(l->stores, l->plan, rt, stage, rank, out);
+static bool is_kept(const sl_quota *quotas, int n, const sl_quota *quota) {
+  for (int i = 0; i < n; i++)
+    if (quotas[i].stage == quota->stage && quotas[i].slots == quota->slots &&
+        !strcmp(quotas[i].name, quota->name))
+      return true;
+  return false;
 }
 
-void sl_lowered_quotas(const sl_lowered *l,
-                       void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx) {
-  for (int i = 0; i < l->nquotas; i++)
-    fn(ctx, l->quotas[i].name, l->quotas[i].stage, l->quotas[i].slots);
-}
-
-int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {
-  *out = l->params;
-  return l->nparams;
+int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out) {
+  size_t most = (size_t)(l->nbundles + 2 * l->in->p);
+  sl_quota *quotas = *out = sli_arena_alloc(arena, most * sizeof *quotas);
+  int n = 0;
+  for (int d = 0; d < l->in->p; d++) { /* stage d lies on device d */
+    if (l->pools[d]) quotas[n++] = (sl_quota){"pool", d, l->pools[d]};
+    if (l->watermarks[d] > 0) quotas[n++] = (sl_quota){"watermark", d, l->watermarks[d]};
+  }
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
+    if (b->role == SLI_ROLE_TURN || b->source != SL_NONE) continue;
+    if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
+    sl_quota quota = {sli_roles[b->role].name, l->groups[b->producer].stage, b->quota};
+    if (!is_kept(quotas, n, &quota)) quotas[n++] = quota;
+  }
+  return n;
 }

@@ -1,11 +1,57 @@
-/* What other folders and the tools may ask of lowering, besides sluice/lower.h: what registers are
- * for, and how users name their quotas. */
+/* Lowering a graph to a plan: what the search for a schedule, those who keep the result and the
+ * tools see of it. */
 #ifndef SLUICE_GRAPH_LOWER_H
 #define SLUICE_GRAPH_LOWER_H
 
-#include <sluice/lower.h>
-
+#include "graph/lower/inputs.h"
 #include "graph/lower/roles.h"
+#include "graph/schedule/schedule.h"
+
+/* ---- inputs ---------------------------------------------------------------------------- */
+
+/* Several devices for a stage: reads the options; refuses what they say of tensors if there is
+ * no such axis; chooses how calls are shared and has the graph expanded. */
+sl_status sli_lower_grid(sli_inputs *in);
+sl_status sli_lower_check_given(const sl_lower_options *options);
+sl_status sli_lower_share_out(const sli_inputs *in);
+
+/* Seconds on the way from stage to stage, without the wire. */
+double sli_lower_crossing(const sli_inputs *in);
+
+/* ---- one lowering ------------------------------------------------------------------------ */
+
+typedef struct sli_lowering sli_lowering;
+
+sli_lowering *sli_lowering_create(const sli_inputs *in, const sli_pick *pick);
+sl_status sli_lower(sli_lowering *l); /* once */
+/* With its plan, unless somebody has taken that. */
+void sli_lowering_destroy(sli_lowering *l);
+const sl_plan *sli_lowering_plan(const sli_lowering *l);
+sl_plan *sli_lowering_take_plan(sli_lowering *l);
+const sli_pick *sli_lowering_pick(const sli_lowering *l);
+
+/* What the schedule's formulas see at a stage. */
+sli_at sli_lower_at(const sli_lowering *l, int stage);
+/* Modelled durations of a microbatch's passes on a stage, by class. */
+void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CLASS_COUNT]);
+
+/* What a step moves to each device from others of its stage. [devices] */
+uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
+/* What sl_lowered_quotas() and sl_lowered_params() give. Return how many. */
+int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out);
+int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
+
+/* ---- checkpoints --------------------------------------------------------------------------- */
+
+/* What is stored every so many steps, and the callbacks that do it. */
+sli_stores *sli_stores_create(const sl_lower_options *options);
+void sli_stores_destroy(sli_stores *stores);
+void sli_stores_keep(sli_stores *stores, const sli_lowering *l);
+void sli_stores_attach(sli_stores *stores, sl_runtime *rt);
+int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *rt, int stage,
+                     int rank, const sl_state_tensor **out);
+
+/* ---- quotas, as users name them --------------------------------------------------------------- */
 
 /* Reads "act.b=4", "act.b@2=4", "act.b=4,3,2,1" (from stage 0 on) or "fwd@1=3,-,2" (from stage 1
  * on, but not at 2). What is wrong is said of "quota TEXT". The quotas and their name are one

@@ -12,7 +12,6 @@
  * for; the row of seq1f1b counts pieces itself. A backward pass begins with a
  * microbatch's last piece, so no stage can do with fewer than K. */
 #include "graph/lower/ir.h"
-#include "graph/lower/lower.h"
 
 #include <string.h>
 

@@ -13,11 +13,14 @@
  * Microbatches need no mention, for a pass takes them in their own order. What
  * else a device does in a step (gradient norm, update) follows the passes. Empty
  * lines and what stands behind a # do not count. */
-#include "graph/lower/ir.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <sluice/runtime.h>
+
+#include "base/base.h"
+#include "graph/schedule/schedule.h"
 
 /* ---- reading ---------------------------------------------------------------------- */
 
@@ -54,9 +57,9 @@ static sl_status check_passes(const sl_plan *plan, int32_t queue, const int32_t 
 }
 
 /* The passes of one line. */
-static sl_status read_passes(sli_lowering *l, const char *path, int line, int device, char *text) {
-  sl_plan *plan = l->plan;
-  int32_t queue = l->queues.pass[device], most = count_firings(plan, queue), n = 0;
+static sl_status read_passes(const sli_pass_order *o, const char *path, int line, int device, char *text) {
+  sl_plan *plan = o->plan;
+  int32_t queue = o->queues[device], most = count_firings(plan, queue), n = 0;
   int32_t *order = sl_plan_alloc(plan, (size_t)most * sizeof *order);
   char *state = NULL;
   for (char *word = strtok_r(text, " \t\r\n", &state); word;
@@ -80,27 +83,27 @@ static sl_status read_passes(sli_lowering *l, const char *path, int line, int de
   return SL_OK;
 }
 
-static sl_status read_line(sli_lowering *l, const char *path, int line, char *text) {
+static sl_status read_line(const sli_pass_order *o, const char *path, int line, char *text) {
   text[strcspn(text, "#")] = 0;
   char *at = text + strspn(text, " \t\r\n"), *end;
   if (!*at) return SL_OK;
   long device = strtol(at, &end, 10);
-  if (end == at || *end != ':' || device < 0 || device >= l->in->devices)
+  if (end == at || *end != ':' || device < 0 || device >= o->ndevices)
     return sl_fail(SL_E_INPUT, "%s:%d: a line begins with a device, 0: to %d:", path, line,
-                   l->in->devices - 1);
-  if (l->plan->queues[l->queues.pass[device]].order)
+                   o->ndevices - 1);
+  if (o->plan->queues[o->queues[device]].order)
     return sl_fail(SL_E_INPUT, "%s:%d: device %ld has an order already", path, line, device);
-  return read_passes(l, path, line, (int)device, end + 1);
+  return read_passes(o, path, line, (int)device, end + 1);
 }
 
-static sl_status read_orders(sli_lowering *l, const char *path) {
+static sl_status read_orders(const sli_pass_order *o, const char *path) {
   FILE *file = fopen(path, "r");
   if (!file) return sl_fail(SL_E_INPUT, "%s: %m", path);
   char *text = NULL;
   size_t size = 0;
   sl_status status = SL_OK;
   for (int line = 1; !status && getline(&text, &size, file) >= 0; line++)
-    status = read_line(l, path, line, text);
+    status = read_line(o, path, line, text);
   free(text);
   fclose(file);
   return status;
@@ -113,16 +116,16 @@ typedef struct order {
   const int32_t *actors;
 } order;
 
-static void get_orders(const sli_lowering *l, order *out) {
-  for (int d = 0; d < l->in->devices; d++) {
-    const sl_queue *q = &l->plan->queues[l->queues.pass[d]];
+static void get_orders(const sli_pass_order *o, order *out) {
+  for (int d = 0; d < o->ndevices; d++) {
+    const sl_queue *q = &o->plan->queues[o->queues[d]];
     out[d] = (order){q->norder, q->order};
   }
 }
 
-static void set_orders(sli_lowering *l, const order *from) {
-  for (int d = 0; d < l->in->devices; d++) {
-    sl_queue *q = &l->plan->queues[l->queues.pass[d]];
+static void set_orders(const sli_pass_order *o, const order *from) {
+  for (int d = 0; d < o->ndevices; d++) {
+    sl_queue *q = &o->plan->queues[o->queues[d]];
     q->norder = from[d].n;
     q->order = from[d].actors;
   }
@@ -143,33 +146,33 @@ static sl_status fix(sl_plan *plan, const double *seconds) {
 
 /* Tries the order that emerges with these durations; a plan that gets stuck with
  * them has none. */
-static sl_status try_order(sli_lowering *l, const double *seconds, order *best, double *bubble) {
-  sl_status status = fix(l->plan, seconds);
+static sl_status try_order(const sli_pass_order *o, const double *seconds, order *best, double *bubble) {
+  sl_status status = fix(o->plan, seconds);
   if (status) return status == SL_E_STUCK ? SL_OK : status;
-  double with = predicted_bubble(l->plan);
+  double with = predicted_bubble(o->plan);
   if (with < *bubble - 1e-9) {
     *bubble = with;
-    get_orders(l, best);
+    get_orders(o, best);
   }
-  set_orders(l, best);
+  set_orders(o, best);
   return SL_OK;
 }
 
 /* Equal passes: a backward that is not split takes two forwards. */
-static double *equal_seconds(const sli_lowering *l) {
-  double *seconds = sli_calloc((size_t)l->plan->nactors, sizeof *seconds);
-  for (int32_t i = 0; i < l->plan->nactors; i++)
-    if (is_pass(&l->plan->actors[i]))
-      seconds[i] = l->plan->actors[i].cls == SL_CLASS_B && !l->pick.split ? 2 : 1;
+static double *equal_seconds(const sli_pass_order *o) {
+  double *seconds = sli_calloc((size_t)o->plan->nactors, sizeof *seconds);
+  for (int32_t i = 0; i < o->plan->nactors; i++)
+    if (is_pass(&o->plan->actors[i]))
+      seconds[i] = o->plan->actors[i].cls == SL_CLASS_B && !o->split ? 2 : 1;
   return seconds;
 }
 
-static sl_status choose(sli_lowering *l, bool latency) {
-  order *best = sli_calloc((size_t)l->in->devices, sizeof *best);
-  double *equal = equal_seconds(l), bubble = predicted_bubble(l->plan);
-  get_orders(l, best);
-  sl_status status = latency ? try_order(l, NULL, best, &bubble) : SL_OK;
-  if (!status) status = try_order(l, equal, best, &bubble);
+static sl_status choose(const sli_pass_order *o) {
+  order *best = sli_calloc((size_t)o->ndevices, sizeof *best);
+  double *equal = equal_seconds(o), bubble = predicted_bubble(o->plan);
+  get_orders(o, best);
+  sl_status status = o->latency ? try_order(o, NULL, best, &bubble) : SL_OK;
+  if (!status) status = try_order(o, equal, best, &bubble);
   free(equal);
   free(best);
   return status;
@@ -177,23 +180,13 @@ static sl_status choose(sli_lowering *l, bool latency) {
 
 /* ---- the pass ----------------------------------------------------------------------- */
 
-/* Of a finished plan on modelled devices. */
-static sl_status improve(sli_lowering *l) {
-  const sl_lower_options *o = l->in->options;
-  if (!l->in->kind->modelled) return SL_OK;
-  bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0;
-  bool latency = l->pick.schedule->fixed_order && sli_lower_crossing(l->in) > 0;
-  if (!latency && even) return SL_OK;
-  sl_status status = choose(l, latency);
-  return status ? status : sl_plan_finish(l->plan);
-}
-
-sl_status sli_lower_order(sli_lowering *l) {
-  const char *order = l->in->options->order;
-  bool derive = order && !strcmp(order, "derive");
-  sl_status status = order && !derive ? read_orders(l, order) : SL_OK;
-  if (!status) status = sl_plan_finish(l->plan);
-  if (status || (order && !derive)) return status;
-  if (derive || l->pick.tune.order == 2) return fix(l->plan, NULL);
-  return l->pick.tune.order == 1 ? SL_OK : improve(l);
+sl_status sli_order_passes(const sli_pass_order *o) {
+  bool derive = o->given && !strcmp(o->given, "derive"), reads = o->given && !derive;
+  sl_status status = reads ? read_orders(o, o->given) : SL_OK;
+  if (!status) status = sl_plan_finish(o->plan);
+  if (status || reads) return status;
+  if (derive || o->tuned == 2) return fix(o->plan, NULL);
+  if (o->tuned == 1 || !(o->improve || o->latency)) return SL_OK;
+  status = choose(o);
+  return status ? status : sl_plan_finish(o->plan);
 }

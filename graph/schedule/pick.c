@@ -10,7 +10,7 @@
 #include <sluice/plan.h>
 
 #include "base/base.h"
-#include "graph/schedule/schedules.h"
+#include "graph/schedule/schedule.h"
 
 /* The number that goes by a name, at a stage or (SL_NONE) everywhere; NULL: there is none. */
 static int *number_of(sli_pick *p, const char *name, int stage) {

@@ -9,7 +9,7 @@
  *   zb-h1, zb-h2, zb-v  Qi et al., arXiv 2401.10241
  *   v-half, v-min       Qi et al., arXiv 2405.15362
  *   seq1f1b      Sun et al., arXiv 2406.03488 */
-#include "graph/schedule/schedules.h"
+#include "graph/schedule/schedule.h"
 
 #include <string.h>
 
@@ -114,6 +114,10 @@ const sli_schedule *sli_schedule_find(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(table); i++)
     if (!strcmp(table[i].name, name)) return &table[i];
   return NULL;
+}
+
+bool sli_schedule_splits(const sli_schedule *row, const char *backward) {
+  return backward ? !strcmp(backward, "split") : row->split;
 }
 
 void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,

@@ -15,7 +15,7 @@
  *
  * The effort is counted in firings, not in seconds, so that every process finds
  * the same plan. */
-#include "graph/lower/ir.h"
+#include "graph/lower/lower.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,18 +60,14 @@ static double score_of(const sl_figures *f) {
   return f->bubble_fraction + 1e-6 * f->step_seconds / (1e-9 + f->devices[0].busy_seconds);
 }
 
-static sli_lowering lowering_of(const search *s, const candidate *c) {
-  return (sli_lowering){.in = s->in, .pick = c->pick, .stages = s->in->p * c->pick.v};
-}
-
 /* A plan as the virtual clock sees it. */
 static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double *score) {
   double budget = s->in->options->activations;
   sl_figures f;
-  sl_status status = sli_lower_once(l);
+  sl_status status = sli_lower(l);
   if (status) return status;
-  s->firings += STEPS * plan_firings(l->plan);
-  status = sl_plan_predict(l->plan, NULL, &f);
+  s->firings += STEPS * plan_firings(sli_lowering_plan(l));
+  status = sl_plan_predict(sli_lowering_plan(l), NULL, &f);
   if (status) return status;
   if (budget > 0 && peak_activations(&f, s->in->devices) > budget + 1e-9)
     status = sl_fail(SL_E_BUDGET, "%s keeps more activations than %g", c->pick.schedule->name,
@@ -89,11 +85,10 @@ static void keep_failure(search *s, sl_status status) {
 }
 
 static void evaluate(search *s, candidate *c) {
-  sli_lowering l = lowering_of(s, c);
+  sli_lowering *l = sli_lowering_create(s->in, &c->pick);
   c->score = INFINITY;
-  keep_failure(s, try_plan(s, c, &l, &c->score));
-  sl_plan_destroy(l.plan);
-  sli_lower_free(&l);
+  keep_failure(s, try_plan(s, c, l, &c->score));
+  sli_lowering_destroy(l);
 }
 
 static int by_score(const void *a, const void *b) {
@@ -106,54 +101,50 @@ static int by_score(const void *a, const void *b) {
 static candidate *add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
-  *c = (candidate){.pick = {.schedule = row, .v = v, .split = sli_lower_splits(s->in, row)}};
+  *c = (candidate){.pick = {.schedule = row, .v = v, .split = sli_schedule_splits(row, s->in->options->backward)}};
   return c;
 }
 
-/* Durations of one microbatch's passes on a stage. */
-typedef struct passes {
-  double f, b, w;
-} passes;
+static double sum_of(const double seconds[SL_CLASS_COUNT]) {
+  return seconds[SL_CLASS_F] + seconds[SL_CLASS_B] + seconds[SL_CLASS_W];
+}
 
-static passes stage_passes(const sli_lowering *l, int stage) {
-  passes t = {0};
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
-    if (g->stage != stage || g->phase || g->rank) continue;
-    if (g->cls == SL_CLASS_F) t.f += g->seconds;
-    if (g->cls == SL_CLASS_B) t.b += g->seconds;
-    if (g->cls == SL_CLASS_W) t.w += g->seconds;
+/* Work of the device that has most of a microbatch. */
+static double interval_of(const search *s, const sli_lowering *l, int stages) {
+  double interval = 0, work[s->in->p], seconds[SL_CLASS_COUNT];
+  memset(work, 0, sizeof work);
+  for (int i = 0; i < stages; i++) {
+    double *of = &work[sli_lower_at(l, i).d];
+    sli_lowering_seconds(l, i, seconds);
+    *of += sum_of(seconds);
+    interval = SLI_MAX(interval, *of);
   }
-  return t;
+  return interval;
 }
 
 /* The modulo bound, as a tune of the row. */
-static void bound_credits(const sli_lowering *l, sli_tune *tune) {
-  double interval = 0, work[l->in->p];
-  memset(work, 0, sizeof work);
-  for (int s = 0; s < l->stages; s++) {
-    passes t = stage_passes(l, s);
-    work[l->device_of[s]] += t.f + t.b + t.w;
-    interval = SLI_MAX(interval, work[l->device_of[s]]);
-  }
+static void bound_credits(const search *s, const sli_lowering *l, sli_pick *pick) {
+  const sli_schedule *row = pick->schedule;
+  int stages = s->in->p * pick->v;
+  double interval = interval_of(s, l, stages), t[SL_CLASS_COUNT];
   double life = 0; /* from F here to the end of B here */
-  for (int s = l->stages - 1; s >= 0; s--) {
-    passes t = stage_passes(l, s);
-    life += t.f + t.b + (s + 1 < l->stages ? 2 * sli_lower_crossing(l->in) : 0);
-    sli_at at = sli_lower_at(l, s);
-    int b = l->pick.schedule->act_b(&at), w = l->pick.schedule->act_w ? l->pick.schedule->act_w(&at) : b;
-    tune->stage_b[s] = (int)ceil(life / interval - 1e-9) - b;
-    tune->stage_w[s] = (int)ceil((life + t.w + (l->pick.split ? interval : 0)) / interval - 1e-9) - w;
+  for (int i = stages - 1; i >= 0; i--) {
+    sli_lowering_seconds(l, i, t);
+    life += t[SL_CLASS_F] + t[SL_CLASS_B] + (i + 1 < stages ? 2 * sli_lower_crossing(s->in) : 0);
+    sli_at at = sli_lower_at(l, i);
+    int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
+    double weights = life + t[SL_CLASS_W] + (pick->split ? interval : 0);
+    pick->tune.stage_b[i] = (int)ceil(life / interval - 1e-9) - b;
+    pick->tune.stage_w[i] = (int)ceil(weights / interval - 1e-9) - w;
   }
 }
 
 static void add_bound(search *s, const sli_schedule *row, int v) {
   candidate *c = add(s, row, v);
-  sli_lowering l = lowering_of(s, c);
-  if (!sli_lower_once(&l) && l.stages <= SLI_TUNED_STAGES) bound_credits(&l, &c->pick.tune);
+  sli_lowering *l = sli_lowering_create(s->in, &c->pick);
+  if (s->in->p * v <= SLI_TUNED_STAGES && !sli_lower(l)) bound_credits(s, l, &c->pick);
   else s->ncandidates--;
-  sl_plan_destroy(l.plan);
-  sli_lower_free(&l);
+  sli_lowering_destroy(l);
 }
 
 static bool allowed(const sli_schedule *row, int v) {
@@ -236,15 +227,15 @@ static sl_status nothing_found(const search *s) {
                  s->in->g->nblocks);
 }
 
-sl_status sli_lower_auto(const sli_inputs *in, int chunks, int most_chunks, sli_lowering *out) {
+sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick *out) {
   search s = {.in = in};
   if (chunks) add_starts(&s, chunks);
   for (int v = 1; !chunks && v <= most_chunks; v++)
     if (in->p * v <= in->g->nblocks) add_starts(&s, v);
   try_all(&s);
   bool found = s.ncandidates && s.candidates[0].score < INFINITY;
-  if (found) *out = lowering_of(&s, &s.candidates[0]);
-  sl_status status = found ? sli_lower_once(out) : nothing_found(&s);
+  if (found) *out = s.candidates[0].pick;
+  sl_status status = found ? SL_OK : nothing_found(&s);
   free(s.candidates);
   free(s.why);
   return status;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "graph/schedule/schedules.h"
+#include "graph/schedule/schedule.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/schedules.h"
 #include "tests/support/seeds.h"

@@ -1,8 +1,9 @@
 /* A schedule is a row: placement, quotas and order, all plain data. */
-#ifndef SLUICE_GRAPH_SCHEDULES_H
-#define SLUICE_GRAPH_SCHEDULES_H
+#ifndef SLUICE_GRAPH_SCHEDULE_H
+#define SLUICE_GRAPH_SCHEDULE_H
 
 #include <sluice/op.h>
+#include <sluice/plan.h>
 
 /* What a row's formulas may look at. */
 typedef struct sli_at {
@@ -43,6 +44,9 @@ const sli_schedule *sli_schedule_next(const sli_schedule *row);
 /* NULL if there is none of that name. */
 const sli_schedule *sli_schedule_find(const char *name);
 
+/* Is W to be apart from B? `backward`: what the user says of it, "fused" or "split", or NULL. */
+bool sli_schedule_splits(const sli_schedule *row, const char *backward);
+
 /* The place of a class (and chunk) in the order: class first, and the rank that
  * tells its chunks apart, 0 where they are not told apart. Uneven: p does not
  * divide m. */
@@ -69,5 +73,28 @@ typedef struct sli_pick {
 /* As text: for other processes, which need not search for it. The caller's to free(). */
 char *sli_pick_format(const sli_pick *pick);
 sl_status sli_pick_read(const char *text, sli_pick *out);
+
+/* Stages along the model to devices and chunks, [p * v] each. Layouts are "line", "loop" and
+ * "vee". */
+sl_status sli_place_stages(const char *layout, int p, int v, int *device_of, int *chunk_of);
+
+/* The order of a device's passes, by which it is fixed: read from a file, derived, or whichever
+ * is better on the virtual clock. */
+typedef struct sli_pass_order {
+  sl_plan *plan;
+  int ndevices;
+  const int32_t *queues; /* [ndevices] that run their passes */
+  const char *given;     /* "derive", a file, or NULL */
+  int tuned;             /* sli_tune.order */
+  bool split;
+  bool improve;          /* may become the one of equal passes, */
+  bool latency;          /* or the one that emerges without latency */
+} sli_pass_order;
+/* Finishes the plan, with its order. */
+sl_status sli_order_passes(const sli_pass_order *o);
+
+/* The best of many lowerings of the same inputs; chunks 0: any number up to most_chunks. */
+struct sli_inputs;
+sl_status sli_search(const struct sli_inputs *in, int chunks, int most_chunks, sli_pick *out);
 
 #endif
