@@ -168,15 +168,16 @@ static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
 }
 
 static sl_status check_pool(const sl_plan *plan, int32_t pool) {
-  int32_t kept = 0, members = 0;
+  int64_t kept = 0;
+  int32_t members = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
     if (plan->regs[i].pool != pool) continue;
     kept += sli_register_kept(&plan->regs[i]);
     members++;
   }
   if (plan->pools[pool].quota >= kept) return SL_OK;
-  return sl_fail(SL_E_USAGE, "pool %s: quota %d cannot keep %d slots for its %d registers",
-                 plan->pools[pool].name, plan->pools[pool].quota, kept, members);
+  return sl_fail(SL_E_USAGE, "pool %s: quota %d cannot keep %lld slots for its %d registers",
+                 plan->pools[pool].name, plan->pools[pool].quota, (long long)kept, members);
 }
 
 static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const checked *maps) {

@@ -228,7 +228,8 @@ sli_lack sli_flow_input(const sli_flow *f, const sli_flow_state *at, int32_t act
 sli_lack sli_flow_output(const sli_flow *f, const sli_flow_state *at, int32_t actor,
                          int32_t port) {
   const sl_port *p = &f->plan->actors[actor].out[port];
-  sli_lack lack = {SLI_LACKS_NOTHING, sli_flow_taken(f->plan, p, at->fired[actor]), p->reg, SL_NONE};
+  sli_lack lack = {SLI_LACKS_NOTHING, sli_flow_taken(f->plan, p, at->fired[actor]), p->reg,
+                   SL_NONE};
   if (lack.key < 0) return lack;
   int32_t slots = at->slots ? at->slots[p->reg] : -1;
   if (slots < 0) slots = f->plan->regs[p->reg].quota;

@@ -74,7 +74,8 @@ bool sli_map_walks(const sl_map *map) {
       if (flags != SL_SKIP) return false;
       continue;
     }
-    if (open ? flags & SL_FIRST || map->entries[i].offset != key : !(flags & SL_FIRST)) return false;
+    bool takes = flags & SL_FIRST;
+    if (takes == open || (open && map->entries[i].offset != key)) return false;
     key = map->entries[i].offset;
     open = !(flags & SL_LAST);
   }

@@ -124,16 +124,6 @@ int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg_id) {
   return atomic_load_explicit(&rt->regs[reg_id].quota, memory_order_relaxed);
 }
 
-/* ---- where an actor stands -------------------------------------------------------------- */
-
-bool sli_runtime_input_waits(const sl_runtime *rt, int32_t actor, int32_t port) {
-  return rt->actors[actor].in[port].waiting;
-}
-
-bool sli_runtime_output_waits(const sl_runtime *rt, int32_t actor, int32_t port) {
-  return rt->actors[actor].out[port].waiting;
-}
-
 /* ---- other processes --------------------------------------------------------------------- */
 
 bool sli_runtime_is_carried(const sl_runtime *rt, int32_t reg) { return rt->regs[reg].carried; }

@@ -58,13 +58,6 @@ sli_ring sli_runtime_ring(const sl_runtime *rt, int32_t worker);
 /* The worker of a device's passes, or SL_NONE. */
 int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device);
 
-/* ---- where an actor stands --------------------------------------------------------- */
-
-/* Between runs: does a port lack the key, or the slot, of the actor's next firing? What look/
- * works out from numbers of firings must agree. */
-bool sli_runtime_input_waits(const sl_runtime *rt, int32_t actor, int32_t port);
-bool sli_runtime_output_waits(const sl_runtime *rt, int32_t actor, int32_t port);
-
 /* ---- what comes from other processes ------------------------------------------------ */
 
 /* Does a link bring what is in its slots from another process? */

@@ -26,7 +26,8 @@ typedef struct reading {
 } reading;
 
 /* Longer than any that is written, or more of them. */
-enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST = 1 << 16 };
+enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST = 1 << 16,
+       THREADS_MOST = 1 << 16, DEVICES_MOST = 1 << 14 };
 
 static sl_status load(const char *path, unsigned char **out, size_t *count) {
   FILE *file = fopen(path, "rb");
@@ -183,7 +184,8 @@ static sl_status read_queues(reading *r) {
     sl_device device = {.name = get_text(r, d.name), .kind = get_text(r, d.kind),
                         .threads = d.threads,
                         .room[SL_SPACE_DEVICE].workspace_bytes = d.workspace_bytes};
-    if (!device.name || !device.kind || d.threads < 0 || d.workspace_bytes > SIZE_MAX / 4)
+    if (!device.name || !device.kind || d.threads < 0 || d.threads > THREADS_MOST ||
+        i >= DEVICES_MOST || d.workspace_bytes > SIZE_MAX / 4)
       return impossible(r, DEVICES, (uint64_t)i);
     sl_plan_add_device(r->plan, device);
   }

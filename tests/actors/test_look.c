@@ -12,7 +12,7 @@
 
 #include <sluice/look.h>
 
-#include "actors/run/run.h"
+#include "actors/run/state.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -177,13 +177,13 @@ static void who_hangs_is_seen(uint64_t seed) {
 
 static bool waits_in(const sl_runtime *rt, int32_t actor) {
   for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nin; i++)
-    if (sli_runtime_input_waits(rt, actor, i)) return true;
+    if (rt->actors[actor].in[i].waiting) return true;
   return false;
 }
 
 static bool waits_out(const sl_runtime *rt, int32_t actor) {
   for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nout; i++)
-    if (sli_runtime_output_waits(rt, actor, i)) return true;
+    if (rt->actors[actor].out[i].waiting) return true;
   return false;
 }
 

@@ -1,7 +1,7 @@
 """Damages copies of a trace at random, the same way every time, and gives them
 to actortrace: it must read what it can or say what is wrong, and never crash.
 
-    damage.py ACTORTRACE FILE ROUNDS
+    damage.py ACTORTRACE FILE ROUNDS [SEED]
 """
 import os
 import random
@@ -35,21 +35,38 @@ def rehash(data):
     struct.pack_into("<I", data, 44, fnv(data[:64 + sections * size]) & 0xffffffff)
 
 
+ODD = [0, 1, 2, 3, 7, 64, 65536, 1 << 24, 1 << 30, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]
+
+
+def craft(data, chance, first, last):
+    """Words of the plan, of the head or of the firings become others that may be wrong."""
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.choice([36, 40, first + 4 * chance.randrange((last - first) // 4),
+                            last + 4 * chance.randrange((len(data) - last) // 4)])
+        word, = struct.unpack_from("<I", data, at)
+        word = chance.choice([chance.choice(ODD), word + 1, word - 1]) & 0xffffffff
+        struct.pack_into("<I", data, at, word)
+    rehash(data)
+
+
 def main():
     program, path, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with open(path, "rb") as file:
         good = file.read()
-    chance = random.Random(7)
+    chance = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 7)
     commands = ["show", "rows", "reasons", "page", "svg", "chrome", "perfetto", "diff"]
     firings = struct.unpack_from("<Q", good, 64 + 32 * (struct.unpack_from("<I", good, 16)[0] - 1) + 16)[0]
+    devices = struct.unpack_from("<Q", good, 64 + 32 + 16)[0]
     ended = {}
     with tempfile.TemporaryDirectory() as folder:
         bad = os.path.join(folder, "bad.trace")
         for number in range(rounds):
             data = bytearray(good)
-            kind = number % 4
+            kind = number % 6
             if kind == 0:
                 del data[chance.randrange(len(data)):]
+            elif kind > 3:
+                craft(data, chance, devices, firings)
             else:
                 # in the head and tables, anywhere, in the firings
                 low, high = [(8, 700), (8, len(data)), (firings, len(data))][kind - 1]
@@ -59,7 +76,7 @@ def main():
                     rehash(data)
             with open(bad, "wb") as file:
                 file.write(data)
-            command = commands[number // 4 % len(commands)]
+            command = commands[number // 6 % len(commands)]
             words = [program, command, bad] + ([path] if command == "diff" else [])
             run = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
             text = run.stderr.decode(errors="replace")

@@ -24,9 +24,8 @@ static void find_inputs(analysis *a, int64_t firing) {
   const sl_trace_record *f = &a->firings[firing].record;
   const sl_actor *x = &a->plan->actors[f->actor];
   for (int32_t p = 0; p < x->nin; p++) {
-    uint32_t flags;
-    int64_t key = sl_map_key(&a->plan->maps[x->in[p].map], f->firing, &flags);
-    if (!(flags & SL_FIRST) || (flags & SL_SKIP)) continue;
+    int64_t key = sli_flow_taken(a->plan, &x->in[p], f->firing);
+    if (key < 0) continue;
     const sl_register *r = &a->plan->regs[x->in[p].reg];
     const hold *h = find_hold(a, x->in[p].reg, key);
     bool initial = r->producer == SL_NONE || key < r->initial;
@@ -79,15 +78,15 @@ static bool may_take(const sharing *s, int32_t reg) {
 }
 
 static void take(sharing *s, int32_t reg) {
-  int32_t at = slots_of(s->plan, reg);
-  if (s->pool != SL_NONE) sli_level_take(&s->level, s->used[at], sli_register_kept(&s->plan->regs[reg]));
-  s->used[at]++;
+  int32_t *used = &s->used[slots_of(s->plan, reg)];
+  if (s->pool != SL_NONE) sli_level_take(&s->level, *used, sli_register_kept(&s->plan->regs[reg]));
+  ++*used;
 }
 
 static void give_back(sharing *s, int32_t reg) {
-  int32_t at = slots_of(s->plan, reg);
-  s->used[at]--;
-  if (s->pool != SL_NONE) sli_level_free(&s->level, s->used[at], sli_register_kept(&s->plan->regs[reg]));
+  int32_t *used = &s->used[slots_of(s->plan, reg)];
+  --*used;
+  if (s->pool != SL_NONE) sli_level_free(&s->level, *used, sli_register_kept(&s->plan->regs[reg]));
 }
 
 static void apply_change(analysis *a, sharing *s, const change *c) {
