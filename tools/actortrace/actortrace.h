@@ -78,9 +78,13 @@ size_t find_piece(const line *l, uint64_t ns);
 /* Why a firing that could have gone did not. */
 uint8_t wait_once_ready(const analysis *a, int64_t firing);
 
-int32_t actor_device(const sl_plan *plan, int32_t actor);
-/* Forward, gradients and recomputation: what a device's busy time counts. */
-bool is_work(sl_class cls);
+static inline int32_t actor_device(const sl_plan *plan, int32_t actor) {
+  return plan->queues[plan->actors[actor].queue].device;
+}
+/* Forward and gradients: what a device's busy time counts. */
+static inline bool is_work(sl_class cls) {
+  return cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W;
+}
 
 /* The time of one device in one step, from the first start of its work to the
  * last end; span = busy + other + sum of idle, to the nanosecond. */

@@ -13,10 +13,6 @@
 static const sl_wait shown_waits[] = {SL_WAIT_INPUT, SL_WAIT_CREDIT, SL_WAIT_DEVICE,
                                       SL_WAIT_POLICY, SL_WAIT_START};
 
-bool is_shown(const shower *s, int32_t device) {
-  return s->device < 0 || s->device == device;
-}
-
 static account sum_accounts(const shower *s, int32_t device) {
   account sum = {0};
   const sl_trace *t = s->a->trace;
@@ -28,10 +24,6 @@ static account sum_accounts(const shower *s, int32_t device) {
     for (int w = 0; w < SL_WAIT_COUNT; w++) sum.idle_ns[w] += x.idle_ns[w];
   }
   return sum;
-}
-
-double percent(uint64_t part, uint64_t whole) {
-  return whole ? 100 * (double)part / (double)whole : 0;
 }
 
 static void print_device(const shower *s, int names, const char *name, const account *x,

@@ -19,9 +19,13 @@ typedef struct shower {
 } shower;
 
 void show_heading(const shower *s, const char *text);
-double percent(uint64_t part, uint64_t whole);
+static inline double percent(uint64_t part, uint64_t whole) {
+  return whole ? 100 * (double)part / (double)whole : 0;
+}
 int name_width(const shower *s);
-bool is_shown(const shower *s, int32_t device);
+static inline bool is_shown(const shower *s, int32_t device) {
+  return s->device < 0 || s->device == device;
+}
 
 void draw_step(const shower *s);    /* the step as a picture */
 void print_waits(const shower *s);  /* what idle devices waited for, and what held them up */
