@@ -207,6 +207,16 @@ static void the_first_that_fails_gives_the_status(void) {
   }
 }
 
+static void a_reason_counts_before_what_follows_from_it(void) {
+  for (int code = 2; code <= 3; code++) {
+    char script[100];
+    snprintf(script, sizeof script, "[ $SLUICE_PROCESS = 1 ] && sleep 0.1 && exit %d; exit 1", code);
+    children_end end = finish(begin(script, 3));
+    CHECK(end.status == code && end.culprit == 1 && !end.signal, "%d gives %d, of process %d", code,
+          end.status, end.culprit);
+  }
+}
+
 static void a_killed_one_is_the_culprit(void) {
   children_end end = finish(begin("[ $SLUICE_PROCESS = 2 ] && sleep 0.2 && kill -9 $$; "
                                   "[ $SLUICE_PROCESS = 0 ] && sleep 0.1 && exit 1; "
@@ -329,6 +339,7 @@ int main(void) {
   the_first_ones_words_are_unchanged();
   what_several_say_is_shown_once();
   the_first_that_fails_gives_the_status();
+  a_reason_counts_before_what_follows_from_it();
   a_killed_one_is_the_culprit();
   a_stopped_one_is_killed_at_once();
   one_that_stays_stopped_fails();

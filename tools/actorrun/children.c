@@ -159,13 +159,20 @@ static bool is_violent(const children *c, int i, int status) {
   return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE && !c->all[i].ours;
 }
 
+/* Who only learns that another process has failed ends with 1: what is wrong with an input or with
+ * a plan is the reason, also if it is heard of later. */
+static bool is_reason(const children *c, int i, int code) {
+  return c->end.status == 1 && !c->end.signal && !c->end.stopped && !c->all[i].ours &&
+         (code == 2 || code == 3);
+}
+
 static void take_end(children *c, int i, int status) {
   children_end *end = &c->end;
   c->all[i].pid = 0;
   c->alive--;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-  if (end->culprit < 0 || (is_violent(c, i, status) && !end->signal)) {
+  if (end->culprit < 0 || (is_violent(c, i, status) && !end->signal) || is_reason(c, i, code)) {
     end->culprit = c->options->first + i;
     end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     end->status = code <= 3 ? code : 1;
