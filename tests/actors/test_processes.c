@@ -194,7 +194,7 @@ static int64_t stop_all(job *j) {
   int64_t last = 0;
   for (int i = 0; i < j->nprocesses; i++)
     last = SLI_MAX(last, sl_runtime_hold(j->of[i].rt));
-  usleep(1000);
+  usleep((useconds_t)(j->jitter_seed * 7919 % 1000)); /* workers look for news, or sleep */
   for (int i = 0; i < j->nprocesses; i++) sl_runtime_end_at(j->of[i].rt, last);
   return last;
 }
