@@ -131,8 +131,8 @@ static sl_status add_devices(sli_lowering *l) {
   const char *name = l->in->kind->name;
   int ranks = sli_grid_ranks(&l->in->grid), all = l->in->p * ranks;
   if (o->count && o->count != all && ranks > 1)
-    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices each "
-                   "need %d", o->count, name, l->in->p, ranks, all);
+    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices "
+                   "each need %d", o->count, name, l->in->p, ranks, all);
   if (o->count && o->count != all)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->in->p, l->in->p);
@@ -168,7 +168,8 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[b->device / l->in->ranks];
   b->reg = sl_plan_add_register(
-      l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name, .quota = b->quota,
+      l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
+                             .quota = b->quota,
                              .quota_most = b->quota_most,
                              .pool = pooled ? b->device : SL_NONE,
                              .kept = pooled ? l->in->k : 0, /* a microbatch's worth */
@@ -215,7 +216,8 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   sl_plan *plan = l->plan;
   uint32_t ticks = (uint32_t)(l->in->m * l->in->k);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
-  if (b->role == SLI_ROLE_TURN) return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
+  if (b->role == SLI_ROLE_TURN)
+    return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);
@@ -250,7 +252,7 @@ static void add_pieces(sli_lowering *l) {
   }
 }
 
-/* ---- actors -------------------------------------------------------------------------------------- */
+/* ---- actors ----------------------------------------------------------------------------- */
 
 /* A group that no tick's data drives decides by itself how far the run goes. */
 static bool is_source(const sli_lowering *l, const sli_group *g) {

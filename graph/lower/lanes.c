@@ -92,7 +92,7 @@ static int nth_transient(const sli_lowering *l, int group, sli_role role, int nt
   return SL_NONE;
 }
 
-/* ---- one lane --------------------------------------------------------------------------------- */
+/* ---- one lane ---------------------------------------------------------------------------- */
 
 /* Named after who waits for it, or what that brings. */
 static void add_turn(sli_lowering *l, int from, int to, bool first) {
@@ -180,7 +180,7 @@ static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool pa
   return left;
 }
 
-/* ---- all lanes --------------------------------------------------------------------------------- */
+/* ---- all lanes --------------------------------------------------------------------------- */
 
 /* The lanes of all groups that fill one with this one. */
 static void make_lanes(sli_lowering *l, int first, int end, sli_role role, bool *done) {

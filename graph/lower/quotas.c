@@ -18,7 +18,8 @@
 static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
 
 sli_at sli_lower_at(const sli_lowering *l, int stage) {
-  return (sli_at){l->in->p, l->pick.v, l->in->m, l->in->k, l->device_of[stage], l->chunk_of[stage], stage};
+  const sli_inputs *in = l->in;
+  return (sli_at){in->p, l->pick.v, in->m, in->k, l->device_of[stage], l->chunk_of[stage], stage};
 }
 
 static void schedule_credits(sli_lowering *l) {
@@ -27,7 +28,8 @@ static void schedule_credits(sli_lowering *l) {
   l->act_w = sli_arena_alloc(&l->arena, bytes);
   for (int s = 0; s < l->stages; s++) {
     sli_at at = sli_lower_at(l, s);
-    int b = l->pick.schedule->act_b(&at), w = l->pick.schedule->act_w ? l->pick.schedule->act_w(&at) : b;
+    const sli_schedule *row = l->pick.schedule;
+    int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
     if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
     bool own = s < SLI_TUNED_STAGES;
     b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
@@ -123,7 +125,9 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
 static int ticks_of(const sli_lowering *l) { return l->in->m * l->in->k; }
 
 static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 1; }
-static int two(const sli_lowering *l, const sli_bundle *b) { return (void)b, clamp(2, ticks_of(l)); }
+static int two(const sli_lowering *l, const sli_bundle *b) {
+  return (void)b, clamp(2, ticks_of(l));
+}
 static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
 static int of_b(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
@@ -134,7 +138,9 @@ static int of_w(const sli_lowering *l, const sli_bundle *b) {
 static int of_two_stages(const sli_lowering *l, const sli_bundle *b) {
   return clamp(crossing(l, b), ticks_of(l));
 }
-static int of_all(const sli_lowering *l, const sli_bundle *b) { return (void)b, 2 + most_credits(l); }
+static int of_all(const sli_lowering *l, const sli_bundle *b) {
+  return (void)b, 2 + most_credits(l);
+}
 static int begun(const sli_lowering *l, const sli_bundle *b) {
   return microbatches_begun(l, sli_bundle_stage(l, b));
 }

@@ -57,7 +57,8 @@ static sl_status check_passes(const sl_plan *plan, int32_t queue, const int32_t 
 }
 
 /* The passes of one line. */
-static sl_status read_passes(const sli_pass_order *o, const char *path, int line, int device, char *text) {
+static sl_status read_passes(const sli_pass_order *o, const char *path, int line, int device,
+                             char *text) {
   sl_plan *plan = o->plan;
   int32_t queue = o->queues[device], most = count_firings(plan, queue), n = 0;
   int32_t *order = sl_plan_alloc(plan, (size_t)most * sizeof *order);
@@ -146,7 +147,8 @@ static sl_status fix(sl_plan *plan, const double *seconds) {
 
 /* Tries the order that emerges with these durations; a plan that gets stuck with
  * them has none. */
-static sl_status try_order(const sli_pass_order *o, const double *seconds, order *best, double *bubble) {
+static sl_status try_order(const sli_pass_order *o, const double *seconds, order *best,
+                           double *bubble) {
   sl_status status = fix(o->plan, seconds);
   if (status) return status == SL_E_STUCK ? SL_OK : status;
   double with = predicted_bubble(o->plan);

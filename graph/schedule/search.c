@@ -101,7 +101,8 @@ static int by_score(const void *a, const void *b) {
 static candidate *add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
-  *c = (candidate){.pick = {.schedule = row, .v = v, .split = sli_schedule_splits(row, s->in->options->backward)}};
+  *c = (candidate){.pick = {.schedule = row, .v = v,
+                            .split = sli_schedule_splits(row, s->in->options->backward)}};
   return c;
 }
 

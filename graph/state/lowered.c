@@ -1,4 +1,5 @@
-/* sl_lower: passes over the graph, a schedule found or given, a lowering; and what the result offers. */
+/* sl_lower: passes over the graph, a schedule found or given, a lowering; and what the result
+ * offers. */
 #include "graph/lower/lower.h"
 #include "graph/passes/passes.h"
 #include "graph/schedule/schedule.h"
