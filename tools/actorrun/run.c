@@ -92,7 +92,8 @@ sl_status job_run(job *j) {
   sl_status status = alone ? SL_OK : terms_add_files(t, j->settings, j->made.graph);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
   if (!status) status = make_runtime(j);
-  if (!status && j->settings->clock == SL_CLOCK_REAL) status = control_open(j, &j->control);
+  if (!status && j->settings->clock == SL_CLOCK_REAL)
+    status = control_open(j, control_topics, &j->control);
   if (!status) status = run_prepared(j);
   return sl_job_end(j->processes, status);
 }

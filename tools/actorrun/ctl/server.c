@@ -42,6 +42,7 @@ typedef struct asked {
 
 struct control {
   job *job;
+  const topic *topics;
   pthread_t thread;
   bool runs;
   atomic_bool stop;
@@ -111,13 +112,12 @@ static void make_answer(control *c, const question *q, const void *data, size_t 
 }
 
 static void answer_word(control *c, const heard *h) {
-  static const question *const all[] = {&question_look, &question_quota};
   asked a;
   memcpy(&a, h->data, sizeof a);
-  for (size_t i = 0; i < SLI_COUNT(all); i++) {
-    if (strncmp(a.word, all[i]->word, sizeof a.word)) continue;
+  for (const topic *t = c->topics; t->question; t++) {
+    if (strncmp(a.word, t->question->word, sizeof a.word)) continue;
     sl_blob answer;
-    make_answer(c, all[i], h->data + sizeof a, h->bytes - sizeof a, &answer);
+    make_answer(c, t->question, h->data + sizeof a, h->bytes - sizeof a, &answer);
     char *data = sli_calloc(1, sizeof a + answer.bytes);
     memcpy(data, &a, sizeof a);
     memcpy(data + sizeof a, answer.data, answer.bytes);
@@ -195,11 +195,12 @@ static const char *after(const char *line, const char *request) {
 
 static void answer_line(control *c, char *line, FILE *out) {
   line[strcspn(line, "\r\n")] = 0;
-  const char *text;
-  sl_status status;
-  if ((text = after(line, "quota"))) status = request_quota(c, c->job, text, out);
-  else if ((text = after(line, "status"))) status = request_status(c, c->job, text, out);
-  else status = sl_fail(SL_E_USAGE, "%s: quota and quota NAME[@STAGE]=N are known", line);
+  const topic *topic = c->topics;
+  const char *text = NULL;
+  while (topic->question && !(text = after(line, topic->word))) topic++;
+  sl_status status = text ? topic->request(c, c->job, text, out)
+                          : sl_fail(SL_E_USAGE, "%s: quota and quota NAME[@STAGE]=N are known",
+                                    line);
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
 }
 
@@ -265,9 +266,10 @@ static void *control_main(void *arg) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-sl_status control_open(job *j, control **out) {
+sl_status control_open(job *j, const topic *topics, control **out) {
   control *c = sli_calloc(1, sizeof *c);
   c->job = j;
+  c->topics = topics;
   c->last = &c->first;
   c->listener = -1;
   pthread_mutex_init(&c->lock, NULL);

@@ -7,8 +7,11 @@
 
 #include "tools/actorrun/actorrun.h"
 
-/* Starts the thread that answers other processes. The job outlives it. */
-sl_status control_open(job *j, control **out);
+struct topic;
+
+/* Starts the thread that answers other processes, about the topics up to one without a
+ * question. The job outlives it. */
+sl_status control_open(job *j, const struct topic *topics, control **out);
 /* From here on the user is answered too. Once all processes have a control. */
 sl_status control_listen(control *c);
 void control_close(control *c);
@@ -23,16 +26,22 @@ typedef struct question {
 /* Puts a question to all processes of the job and waits until they have answered, or
  * as many as have by the end of the time. [processes], each and all the caller's to
  * free(); data is NULL for one that is silent. Within a request, on control's thread. */
-sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
-                              int ms);
+sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes, int ms);
 int control_processes(const job *j);
 
 /* ---- what can be asked ------------------------------------------------------------------ */
 
-extern const question question_look, question_quota;
+/* A request of the user, and the question to all processes that it leads to. `text` is what
+ * follows the word, `out` gets the answer. A failure's text is sl_detail(). */
+typedef struct topic {
+  const question *question;
+  const char *word;
+  sl_status (*request)(control *c, job *j, const char *text, FILE *out);
+} topic;
 
-/* Requests of the user: `text` is what follows the word, `out` gets the answer. A failure's
- * text is sl_detail(). */
+extern const topic control_topics[]; /* all there are */
+
+extern const question question_look, question_quota;
 sl_status request_quota(control *c, job *j, const char *text, FILE *out);
 sl_status request_status(control *c, job *j, const char *text, FILE *out);
 
