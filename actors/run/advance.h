@@ -1,9 +1,9 @@
 /* Walking on: what follows from a firing, before the next one of the same actor.
  *
  * Every port goes one step along its key map, says what that step ends (an output: the slot is
- * complete; an input: it is done with) and looks whether what the next firing needs is there. The
- * firing's tick goes on as well; at the end of a step it is the gate that says whether the next
- * one begins. */
+ * complete; an input: it is done with) and looks whether what the next firing needs is there.
+ * The firing's tick goes on as well; at the end of a step it is the gate that says whether the
+ * next one begins. */
 #ifndef SLUICE_ACTORS_ADVANCE_H
 #define SLUICE_ACTORS_ADVANCE_H
 

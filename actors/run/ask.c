@@ -63,7 +63,8 @@ int32_t sli_runtime_workers(const sl_runtime *rt) { return rt->nworkers; }
 
 sli_ring sli_runtime_ring(const sl_runtime *rt, int32_t i) {
   const worker *w = &rt->workers[i];
-  return (sli_ring){w->ring.records, w->ring.mask, atomic_load_explicit(&w->progress.fired, memory_order_acquire)};
+  return (sli_ring){w->ring.records, w->ring.mask,
+                    atomic_load_explicit(&w->progress.fired, memory_order_acquire)};
 }
 
 int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device) {

@@ -1,9 +1,9 @@
-/* Firing: slots are taken, the program is told where they are and launched, and what came of it is
- * recorded.
+/* Firing: slots are taken, the program is told where they are and launched, and what came of it
+ * is recorded.
  *
- * A launch that is complete on return walks its ports on at once. Another one becomes a flight: it walks
- * on too, for the order on one queue is the order of launches, but what only its completion
- * makes true is noted and told later (retire.h). */
+ * A launch that is complete on return walks its ports on at once. Another one becomes a flight:
+ * it walks on too, for the order on one queue is the order of launches, but what only its
+ * completion makes true is noted and told later (retire.h). */
 #ifndef SLUICE_ACTORS_FIRE_H
 #define SLUICE_ACTORS_FIRE_H
 
@@ -53,7 +53,8 @@ static void bind(actor *a) {
   }
   a->bound.firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
                                    .microbatch = t->microbatch, .piece = t->piece},
-                          .name = a->plan->name, .bases = a->bound.bases, .first = a->bound.first, .move = a->bound.move};
+                          .name = a->plan->name, .bases = a->bound.bases, .first = a->bound.first,
+                          .move = a->bound.move};
   if (a->bound.move) a->bound.move->key = a->out->at.key, a->bound.move->slot = a->out->slot;
 }
 

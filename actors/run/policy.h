@@ -1,8 +1,9 @@
 /* Policy: which of the actors that could fire may.
  *
- * On most queues all of them, and the first in order goes. A selective queue asks about each: a pool
- * may have no slot for it, weight gradients may be held back for idle times, the order of the passes
- * may be fixed, or something better about to come. What is kept back says why, for the record. */
+ * On most queues all of them, and the first in order goes. A selective queue asks about each: a
+ * pool may have no slot for it, weight gradients may be held back for idle times, the order of
+ * the passes may be fixed, or something better about to come. What is kept back says why, for
+ * the record. */
 #ifndef SLUICE_ACTORS_POLICY_H
 #define SLUICE_ACTORS_POLICY_H
 
@@ -18,7 +19,8 @@ static bool is_held_back(const actor *a) {
   const actor *b = a->lazy.backward;
   if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
   for (const in_port *p = a->in; p < a->in_end; p++)
-    if (a->lazy.wanted[p - a->in] == p->at.key || (p->reg->device == a->queue->device && !pool_admits(p->reg)))
+    if (a->lazy.wanted[p - a->in] == p->at.key ||
+        (p->reg->device == a->queue->device && !pool_admits(p->reg)))
       return false;
   return true;
 }
@@ -79,7 +81,8 @@ static void keep_back(const worker *w, actor *a, int32_t cause) {
 static void bring(queue *q, int32_t i) {
   actor *a = q->runnable[i];
   if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
-  memmove(&q->runnable[i], &q->runnable[i + 1], (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
+  memmove(&q->runnable[i], &q->runnable[i + 1],
+          (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
   q->runnable[q->nrunnable - 1] = a;
 }
 

@@ -1,10 +1,10 @@
 /* Which actors can fire.
  *
- * An actor counts what it lacks: `missing` is the number of its ports that are not satisfied, plus
- * one while its next step has not begun. Whatever satisfies one of them takes one off; at 0 the
- * actor joins the runnable ones of its queue, which are kept in order, and the queue joins the ring of
- * those with something to start. The order is by class order, rank and tick: plain numbers that are
- * known when an actor becomes able to fire. */
+ * An actor counts what it lacks: `missing` is the number of its ports that are not satisfied,
+ * plus one while its next step has not begun. Whatever satisfies one of them takes one off; at 0
+ * the actor joins the runnable ones of its queue, which are kept in order, and the queue joins
+ * the ring of those with something to start. The order is by class order, rank and tick: plain
+ * numbers that are known when an actor becomes able to fire. */
 #ifndef SLUICE_ACTORS_READY_H
 #define SLUICE_ACTORS_READY_H
 

@@ -1,4 +1,5 @@
-/* Retiring: firings that have completed are recorded, and what was noted at their launch is told. */
+/* Retiring: firings that have completed are recorded, and what was noted at their launch is
+ * told. */
 #ifndef SLUICE_ACTORS_RETIRE_H
 #define SLUICE_ACTORS_RETIRE_H
 
@@ -12,7 +13,8 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
   uint64_t start = q->ops->overlaps ? f->start_ns
                    : q->ops->timed  ? end - f->duration_ns
                                     : SLI_MAX(f->start_ns, q->busy_until_ns);
-  uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE : cause_of_gap(q, f->since_ns, f->cause);
+  uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE
+                                             : cause_of_gap(q, f->since_ns, f->cause);
   record(w, q, f->actor, f->firing, cause, start, end);
   show_flying(q, end);
   for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)

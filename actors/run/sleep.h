@@ -1,8 +1,8 @@
 /* Nothing to do: looking for news, then sleeping until there is some.
  *
- * Looking costs a core, sleeping a wake: a worker looks for about as long as a sleep and a wake would
- * cost, and learns from how soon news came. News are messages, completions, and what the gate says: that the run
- * is over, or that one that was held goes on. */
+ * Looking costs a core, sleeping a wake: a worker looks for about as long as a sleep and a wake
+ * would cost, and learns from how soon news came. News are messages, completions, and what the
+ * gate says: that the run is over, or that one that was held goes on. */
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
@@ -82,8 +82,9 @@ static void look_at_held(worker *w) {
  * questions, the longer the longer none has come. Messages are seen meanwhile. */
 static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   enum { ASK_FIRST = 1000, ASK_MOST = 50000, SPIN_MOST = 10000 };
-  w->awaited.ask_ns = w->awaited.ask_ns ? SLI_MIN(2 * w->awaited.ask_ns, (uint64_t)ASK_MOST) : ASK_FIRST;
-  uint64_t wait = SLI_MIN(w->awaited.ask_ns, timer_in);
+  uint64_t *ask = &w->awaited.ask_ns;
+  *ask = *ask ? SLI_MIN(2 * *ask, (uint64_t)ASK_MOST) : ASK_FIRST;
+  uint64_t wait = SLI_MIN(*ask, timer_in);
   if (wait <= SPIN_MOST && !w->rt->oversubscribed) look_for_news(w, start, wait);
   else sleep_for_news(w, wait);
   note_news(w);

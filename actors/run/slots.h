@@ -1,9 +1,9 @@
 /* Slots: taken, given back, complete; and what else is counted with them.
  *
- * A register's producer keeps its free slots on a stack, and each consumer a table of the keys that
- * are ready. Taking a slot and putting it back is a stack's push and pop. Only where a slot
- * counts for more (`counted`: a pool's quota, the activations of a device, registers that have the
- * same slots), or where fewer are free than ever, something else is done about it.
+ * A register's producer keeps its free slots on a stack, and each consumer a table of the keys
+ * that are ready. Taking a slot and putting it back is a stack's push and pop. Only where a slot
+ * counts for more (`counted`: a pool's quota, the activations of a device, registers that have
+ * the same slots), or where fewer are free than ever, something else is done about it.
  *
  * When a pool admits a register is said in plan/flow.h. */
 #ifndef SLUICE_ACTORS_SLOTS_H

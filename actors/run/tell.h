@@ -1,13 +1,13 @@
 /* Telling: who hears of a slot that is complete or free, and when.
  *
  * On one worker it is a function call, without atomics; between workers a message in a mailbox;
- * between processes a message that the peers carry. The consumers of a register are sorted by how
- * far they are: those of the producer's queue, those of its worker, then those of each other worker,
- * who get one message together. On an asynchronous queue they hear at launch who are behind on the
- * same queue or fenced, all others at completion.
+ * between processes a message that the peers carry. The consumers of a register are sorted by
+ * how far they are: those of the producer's queue, those of its worker, then those of each other
+ * worker, who get one message together. On an asynchronous queue they hear at launch who are
+ * behind on the same queue or fenced, all others at completion.
  *
- * One more thing is told: that a producer waits for a slot. Lazy W keep their slots as long as nobody
- * does, so who fills these notifies them. */
+ * One more thing is told: that a producer waits for a slot. Lazy W keep their slots as long as
+ * nobody does, so who fills these notifies them. */
 #ifndef SLUICE_ACTORS_TELL_H
 #define SLUICE_ACTORS_TELL_H
 

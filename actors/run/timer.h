@@ -1,7 +1,7 @@
 /* Firings under way: when their queues want to be asked.
  *
- * A queue is awaited for its oldest firing alone. If the queue knows when that completes it is in a heap of
- * timers, else among those that are polled. */
+ * A queue is awaited for its oldest firing alone. If the queue knows when that completes it is
+ * in a heap of timers, else among those that are polled. */
 #ifndef SLUICE_ACTORS_TIMER_H
 #define SLUICE_ACTORS_TIMER_H
 
