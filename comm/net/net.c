@@ -38,6 +38,8 @@ struct sli_net {
   char list[LIST_CHARS]; /* of transports, as it was asked for */
   way ways[MOST_OPEN];
   int nways;
+  way used[MOST_OPEN]; /* those of them that lead to a peer */
+  int nused;
   sli_waker waker;
   uint64_t spin_ns;
   uint8_t *address;
@@ -201,6 +203,14 @@ static void *take_part(const uint8_t **at, size_t *left, size_t *bytes) {
   return part;
 }
 
+static void use(sli_net *net, sli_net_peer *p, const way *w) {
+  int i = 0;
+  while (i < net->nused && net->used[i].transport != w->transport) i++;
+  if (i == net->nused) net->used[net->nused++] = *w;
+  p->transport = w->transport;
+  p->state = w->state;
+}
+
 /* Over the first of the ways that leads there. */
 static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, const uint8_t *at,
                             size_t left) {
@@ -211,7 +221,7 @@ static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, con
     if (!part)
       return sl_fail(SL_E_INPUT, "process %d: its data plane's address is malformed", p->number);
     bool leads = w->transport->reaches(w->state, part, bytes);
-    if (leads) p->transport = w->transport, p->state = w->state;
+    if (leads) use(net, p, w);
     sl_status status = leads ? w->transport->connect(w->state, p, host, part, bytes) : SL_OK;
     free(part);
     if (leads) return status;
@@ -257,8 +267,8 @@ static void tell_failures(sli_net *net) {
 
 bool sli_net_progress(sli_net *net) {
   bool happened = false;
-  for (int i = 0; i < net->nways; i++)
-    happened |= net->ways[i].transport->progress(net->ways[i].state);
+  for (int i = 0; i < net->nused; i++)
+    happened |= net->used[i].transport->progress(net->used[i].state);
   if (!net->core.any_failed) return happened;
   tell_failures(net);
   return true;
@@ -281,13 +291,13 @@ static bool spin(sli_net *net, uint64_t until_ns) {
 
 static void sleep_for(sli_net *net, uint64_t ns) {
   int fds[MOST_OPEN];
-  for (int i = 0; i < net->nways; i++) {
-    const way *w = &net->ways[i];
+  for (int i = 0; i < net->nused; i++) {
+    const way *w = &net->used[i];
     if (!w->transport->arm(w->state)) return;
     fds[i] = w->transport->fd(w->state);
     ns = SLI_MIN(ns, w->transport->patience_ns(w->state));
   }
-  sli_waker_sleep(&net->waker, fds, net->nways, ns);
+  sli_waker_sleep(&net->waker, fds, net->nused, ns);
 }
 
 void sli_net_wait(sli_net *net, uint64_t timeout_ns) {

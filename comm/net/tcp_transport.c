@@ -146,7 +146,6 @@ static void look_at(sli_tcp_line *l, uint32_t events) {
 static bool tcp_progress(void *state) {
   sli_tcp *tcp = state;
   struct epoll_event events[EVENTS];
-  if (!tcp->nlines) return false;
   if (tcp->nstanding < tcp->nlines) sli_tcp_tend(tcp, sli_now_ns());
   int count = epoll_wait(tcp->epoll, events, EVENTS, 0);
   for (int i = 0; i < count; i++)
