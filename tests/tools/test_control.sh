@@ -61,7 +61,7 @@ wait "$pid" || :
 run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --quiet
      "${patient[@]}")
 "${run[@]}" --report "$work/alone.json" "${model[@]}"
-"${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
+"${run[@]}" --jitter 4000 --report "$work/steered.json" "${model[@]}" &
 launcher=$!
 to_end+=("$launcher")
 sockets() { find "$work/sluice-$(id -u)" -type s -printf '%f\n'; }
