@@ -21,7 +21,8 @@ int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps) {
   return sli_map_first(&plan->maps[out->map], fired) - r->initial;
 }
 
-int64_t sli_map_displacement(const sl_map *map) {
+/* How far a map's keys stray from a straight line, in keys. */
+static int64_t displacement(const sl_map *map) {
   int64_t most = 0, period = map->period;
   for (int64_t i = 0; i < period; i++) {
     if (map->entries[i].flags & SL_SKIP) continue;
@@ -42,8 +43,8 @@ const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg) {
 uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in) {
   const sl_register *r = &plan->regs[reg];
   const sl_port *out = sli_plan_output(plan, reg);
-  int64_t need = sli_quota_most(r) + r->initial + 2 + 2 * sli_map_displacement(in) +
-                 (out ? 2 * sli_map_displacement(&plan->maps[out->map]) : 0);
+  int64_t need = sli_quota_most(r) + r->initial + 2 + 2 * displacement(in) +
+                 (out ? 2 * displacement(&plan->maps[out->map]) : 0);
   uint32_t size = 1;
   while (size < need) size *= 2;
   return size;

@@ -37,8 +37,6 @@ bool sli_map_walks(const sl_map *map);
 enum { SLI_TICKS_MOST = 1 << 22 };
 int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a);
 
-/* How far a map's keys stray from a straight line, in keys. */
-int64_t sli_map_displacement(const sl_map *map);
 
 /* Slots of a ready table that can never collide for this register and port. */
 uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in);

@@ -34,6 +34,7 @@ static const sl_op work = {.name = "work", .max_in = 1, .nout = 1, .infer = any,
 /* Blocks b0, b1, ... of the given costs; stages[b] >= 0 is forced from b on. */
 static sl_graph *chain(int n, const float *costs, const int *stages) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.infer = true});
+  CHECK(sl_graph_infer(g), "a model asks whether it is built for inference");
   sl_tensor *x = NULL;
   for (int b = 0; b < n; b++) {
     sl_block(g, "b%d", b);

@@ -109,6 +109,8 @@ static losses train(const char *model, const how *h) {
                               .backward = h->backward, .devices = {.kind = "cpu"},
                               .on_step = take_step, .ctx = &l};
   CHECK(!sl_lower(g, &options, &lowered), "%s: %s", what, sl_detail());
+  int chunks = sl_schedule_chunks(h->schedule);
+  CHECK(sl_lowered_chunks(lowered) == chunks, "%s: a device has %d chunks", what, chunks);
   const sl_plan *plan = sl_lowered_plan(lowered);
   CHECK(!sl_plan_prove(plan), "%s: %s", what, sl_detail());
   sl_runtime *rt;
