@@ -7,7 +7,7 @@
 #include <sluice/lower.h>
 
 #include "graph/graph.h"
-#include "graph/lower/kinds.h"
+#include "graph/devices/devices.h"
 #include "graph/share/share.h"
 
 typedef struct sli_stores sli_stores;

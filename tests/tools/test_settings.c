@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/number.h"
 #include "tests/support/command_line.h"
 #include "tests/support/test.h"
 
@@ -60,11 +61,11 @@ static void sizes_have_their_range(void) {
   size_t bytes;
   const char *at;
   for (size_t i = 0; i < SLI_COUNT(bad); i++)
-    CHECK(!number_read_size((at = bad[i], &at), &bytes) || *at, "%s is no size", bad[i]);
+    CHECK(!sli_number_read_size((at = bad[i], &at), &bytes) || *at, "%s is no size", bad[i]);
   at = "1.5G";
-  CHECK(number_read_size(&at, &bytes) && bytes == (size_t)3 << 29 && !*at, "1.5G");
+  CHECK(sli_number_read_size(&at, &bytes) && bytes == (size_t)3 << 29 && !*at, "1.5G");
   at = "512MiB..";
-  CHECK(number_read_size(&at, &bytes) && bytes == (size_t)512 << 20 && !strcmp(at, ".."), "512MiB");
+  CHECK(sli_number_read_size(&at, &bytes) && bytes == (size_t)512 << 20 && !strcmp(at, ".."), "512MiB");
 }
 
 static void what_cannot_be_counted_is_refused(void) {

@@ -26,9 +26,7 @@ static sl_status do_job(job *j) {
   settings *s = j->settings;
   bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
   bool dry = sl_arg_flag(s->run, "dry-run") || sharing;
-  bool looks = dry && !show && strcmp(s->devices.kind, "cpu"); /* devices need not be here */
-  if (looks) machine_imagine(s);
-  sl_status status = looks ? SL_OK : machine_place(s, &j->machine);
+  sl_status status = dry && !show ? machine_imagine(s, &j->machine) : machine_place(s, &j->machine);
   if (status) return status;
   if (show) {
     if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);

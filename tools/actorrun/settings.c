@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "tools/actorrun/launch.h"
 
 static const sl_option options[] = {
@@ -52,7 +53,7 @@ static const sl_option options[] = {
 
 static sl_status read_budget(settings *s) {
   const char *text = settings_text(s, "memory"), *at = text;
-  if (!text || (number_read_size(&at, &s->devices.budget_bytes) && !*at)) return SL_OK;
+  if (!text || (sli_number_read_size(&at, &s->devices.budget_bytes) && !*at)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 512M or 8G", text);
 }
 

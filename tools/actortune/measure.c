@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/devices/devices.h"
 #include "io/atomic.h"
 #include "io/file.h"
 
@@ -86,7 +87,7 @@ static sl_status take_report(tuning *t, int i) {
 static void measuring_words(const tuning *t, const config *c, words *w) {
   const settings *s = &c->settings;
   words_add(w, "--devices");
-  words_add(w, "cpu:1x%d", SLI_MAX(s->devices.threads, 1));
+  words_add(w, "%s:1x%d", s->devices.kind, SLI_MAX(s->devices.threads, 1));
   words_add(w, "--stages");
   words_add(w, "1");
   words_add(w, "--microbatches");
@@ -189,10 +190,10 @@ static sl_status measure_now(tuning *t, int i) {
 }
 
 /* Modelled durations need no measuring: those of --cost and --machine, and the
- * ops' own on timed devices. */
+ * ops' own on devices that are no cores. */
 static bool is_modelled(const settings *s) {
   bool cost = s->cost.F > 0 || s->cost.B > 0 || s->cost.W > 0;
-  return cost || s->hardware.flops_per_second > 0 || strcmp(s->devices.kind, "cpu");
+  return cost || s->hardware.flops_per_second > 0 || !sli_kind_find(s->devices.kind)->cores;
 }
 
 sl_status measure(tuning *t) {

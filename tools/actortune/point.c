@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
 
 enum { STEPS = 3 };
@@ -75,7 +76,7 @@ static bool is_fixed(const settings *s, const quota_value *q) {
 /* ---- making a plan -------------------------------------------------------------------------- */
 
 /* The configuration's plan with these quotas, under those of the user. */
-static sl_status make(const config *c, const quota_value *quotas, size_t count, bool timed,
+static sl_status make(const config *c, const quota_value *quotas, size_t count, bool modelled,
                       planned *out) {
   settings s = c->settings;
   s.nquotas = (int)count + c->settings.nquotas;
@@ -85,7 +86,7 @@ static sl_status make(const config *c, const quota_value *quotas, size_t count, 
   if (c->settings.nquotas)
     memcpy(all + count, c->settings.quotas, (size_t)c->settings.nquotas * sizeof *all);
   s.quotas = all;
-  if (timed) s.devices.kind = "timed";
+  if (modelled) s.devices.kind = sli_kind_model(sli_kind_find(s.devices.kind))->name;
   sl_status status = plan_make(&s, NULL, out);
   free(all);
   return status;
@@ -329,7 +330,7 @@ static sl_status hash_as_commanded(const config *c, const list *given, uint64_t 
 /* The figures that actorrun has: of its run on the virtual clock where devices are
  * modelled, and what it predicts beside a real one. */
 static sl_status predict(const config *c, const sl_plan *plan, sl_figures *out) {
-  if (!strcmp(c->settings.devices.kind, "cpu")) return sl_plan_predict(plan, NULL, out);
+  if (sl_device_computes(c->settings.devices.kind)) return sl_plan_predict(plan, NULL, out);
   sl_runtime *rt;
   sl_status status = run_virtually(plan, &rt);
   if (status) return status;

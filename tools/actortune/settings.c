@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "graph/devices/devices.h"
+
 static const sl_option options[] = {
     {"chunks", SL_OPTION_TEXT, "", "`LIST` of chunks each device holds; what the schedules are for "
      "if not given", 0, 0},
@@ -53,9 +56,9 @@ static sl_status read_numbers(const settings *s, const char *option, numbers *ou
   bool good = true;
   while (good && *at) {
     int first, last;
-    good = number_read(&at, 1, MOST_NUMBER, &first);
+    good = sli_number_read(&at, 1, MOST_NUMBER, &first);
     last = first;
-    if (good && !strncmp(at, "..", 2)) at += 2, good = number_read(&at, first, MOST_NUMBER, &last);
+    if (good && !strncmp(at, "..", 2)) at += 2, good = sli_number_read(&at, first, MOST_NUMBER, &last);
     good = good && last - first < MOST && (!*at || (*at == ',' && at[1]));
     for (int v = first; good && v <= last; v++) add_number(out, v);
     if (good && *at) at++;
@@ -107,11 +110,11 @@ static sl_status read_budgets(const settings *s, sweep *w) {
   const char *text = settings_text(s, "memory"), *at = text;
   w->most_bytes = s->hardware.memory_bytes;
   if (!text) return SL_OK;
-  bool good = number_read_size(&at, &w->most_bytes);
+  bool good = sli_number_read_size(&at, &w->most_bytes);
   if (good && !strncmp(at, "..", 2)) {
     w->least_bytes = w->most_bytes;
     at += 2;
-    good = number_read_size(&at, &w->most_bytes) && w->most_bytes >= w->least_bytes;
+    good = sli_number_read_size(&at, &w->most_bytes) && w->most_bytes >= w->least_bytes;
   }
   if (good && !*at) return SL_OK;
   return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 8G, nor a range such as 1G..8G",
@@ -143,9 +146,10 @@ void sweep_fini(sweep *w) {
 /* What is one value in a plan is set for each configuration. */
 static sl_status read(settings *s) {
   s->devices.budget_bytes = 0;
-  if (!strcmp(s->devices.kind, "null"))
-    return sl_fail(SL_E_USAGE, "--devices %s: on null devices nothing takes time, so there is "
-                   "nothing to tune", sl_arg_text(s->run, "devices"));
+  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  if (!kind->computes && !kind->modelled)
+    return sl_fail(SL_E_USAGE, "--devices %s: on %s devices nothing takes time, so there is "
+                   "nothing to tune", sl_arg_text(s->run, "devices"), kind->name);
   return SL_OK;
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/devices/devices.h"
+
 typedef struct measured {
   double seconds, bytes;
 } measured;
@@ -52,7 +54,7 @@ static void print_order(const frontier *f, const measured *m, size_t from) {
 
 static void print_cores(const settings *s) {
   sl_machine *machine = NULL;
-  if (strcmp(s->devices.kind, "cpu") || sl_machine_create(NULL, &machine)) return;
+  if (!sli_kind_find(s->devices.kind)->cores || sl_machine_create(NULL, &machine)) return;
   int cores = sl_machine_cores(machine), want = s->devices.count * SLI_MAX(s->devices.threads, 1);
   if (cores < want)
     printf("This machine has %d cores for the %d that %d devices want: they take turns, and the\n"

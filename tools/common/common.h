@@ -3,7 +3,6 @@
 #define SLUICE_TOOLS_COMMON_H
 
 #include "tools/common/machine.h"
-#include "tools/common/number.h"
 #include "tools/common/options.h"
 #include "tools/common/plan.h"
 #include "tools/common/settings.h"

@@ -12,13 +12,12 @@ typedef struct machine {
   int first;               /* of the devices of this process */
 } machine;
 
-/* Places those of the settings' devices that this process drives, filling in their
- * thread count, or which GPUs they are and how much memory they have left, if that was left open.
- * Modelled devices need no cores. */
+/* Places those of the settings' devices that this process drives, filling in what the user left
+ * open: their thread count, or which GPUs they are and how much memory they have left. Modelled
+ * devices need no cores. */
 sl_status machine_place(settings *s, machine *out);
-/* For a plan that is only looked at, also where there is no GPU: one for each device, if which
- * they are was left open. */
-void machine_imagine(settings *s);
+/* The same for a plan that is only looked at: its GPUs need not be here. */
+sl_status machine_imagine(settings *s, machine *out);
 /* For sl_runtime_options.bind; `m` is the machine. */
 void machine_bind(void *m, int device, int thread);
 void machine_fini(machine *m);

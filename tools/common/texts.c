@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
-#include "tools/common/number.h"
 #include "tools/common/options.h"
 
 const char *settings_text(const settings *s, const char *name) {
@@ -17,52 +17,6 @@ sl_dtype settings_dtype(const settings *s) {
 }
 
 /* ---- devices ------------------------------------------------------------------------------ */
-
-enum { MOST_NUMBER = 1 << 20 };
-
-/* "0,2,0,2": GPUs by number. */
-static bool read_numbers(const char **text, int *out, int *count) {
-  while (number_read(text, 0, MOST_NUMBER, &out[*count])) {
-    ++*count;
-    if (**text != ',') return true;
-    ++*text;
-  }
-  return false;
-}
-
-/* What stands behind the colon, for each kind of device. */
-static bool read_cpus(const char **text, settings *s) {
-  if (!number_read(text, 1, MOST_NUMBER, &s->devices.count)) return false;
-  return **text != 'x' || (++*text, number_read(text, 1, MOST_NUMBER, &s->devices.threads));
-}
-
-static bool read_gpus(const char **text, settings *s) {
-  int *numbers = sli_arena_alloc(&s->arena, strlen(*text) * sizeof *numbers + sizeof *numbers);
-  s->devices.numbers = numbers;
-  return read_numbers(text, numbers, &s->devices.nnumbers);
-}
-
-static bool read_models(const char **text, settings *s) {
-  return number_read(text, 1, MOST_NUMBER, &s->devices.count);
-}
-
-static sl_status read_devices(const char *spec, settings *s) {
-  static const struct {
-    const char *name;
-    bool (*read)(const char **text, settings *s);
-  } kinds[] = {{"cpu", read_cpus}, {"cuda", read_gpus}, {"timed", read_models},
-               {"null", read_models}};
-  for (size_t i = 0; i < SLI_COUNT(kinds); i++) {
-    size_t n = strlen(kinds[i].name);
-    if (strncmp(spec, kinds[i].name, n)) continue;
-    s->devices.kind = kinds[i].name;
-    const char *at = spec + n;
-    if (!*at || (*at++ == ':' && kinds[i].read(&at, s) && !*at)) return SL_OK;
-    break;
-  }
-  return sl_fail(SL_E_USAGE, "--devices %s: not cpu[:N[xT]], cuda[:N,N,...], timed[:N] or null[:N]",
-                 spec);
-}
 
 static sl_gpu_links read_links(const char *when) {
   if (!strcmp(when, "auto")) return SL_LINKS_AUTO;
@@ -190,20 +144,21 @@ static sl_status count_devices(settings *s) {
   return SL_OK;
 }
 
-/* On the virtual clock there are no CPU devices: they are modelled ones. */
+/* On the virtual clock no device computes: modelled ones stand for those that would. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
-  if (s->clock == SL_CLOCK_REAL || !sl_device_computes(s->devices.kind)) return SL_OK;
+  const sli_kind *kind = sli_kind_find(s->devices.kind), *model = sli_kind_model(kind);
+  if (s->clock == SL_CLOCK_REAL || model == kind) return SL_OK;
   if (sl_arg_given(s->run, "devices", 0))
     return sl_fail(SL_E_USAGE, "--clock virtual runs on timed or null devices, not on %s",
                    sl_arg_text(s->run, "devices"));
-  s->devices.kind = "timed";
+  s->devices.kind = model->name;
   return SL_OK;
 }
 
 sl_status texts_read(settings *s) {
   sl_status status = options_check_words(s->run);
-  if (!status) status = read_devices(sl_arg_text(s->run, "devices"), s);
+  if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->devices);
   if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
   if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->cost);
   if (!status && settings_text(s, "profile"))

@@ -1,11 +1,11 @@
-#include "tools/common/number.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool number_read(const char **at, int least, int most, int *out) {
+bool sli_number_read(const char **at, int least, int most, int *out) {
   if (!isdigit((unsigned char)**at)) return false;
   char *end;
   errno = 0;
@@ -30,7 +30,7 @@ static double read_unit(const char **at) {
   return scale;
 }
 
-bool number_read_size(const char **at, size_t *out) {
+bool sli_number_read_size(const char **at, size_t *out) {
   char *end;
   double v = strtod(*at, &end);
   if (end == *at) return false;

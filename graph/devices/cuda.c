@@ -1,0 +1,94 @@
+/* GPUs, each driven by a core near it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/cuda.h>
+
+#include "base/number.h"
+#include "comm/nccl/nccl.h"
+#include "graph/devices/kinds.h"
+
+/* "0,2,0,2": GPUs by number. */
+static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
+  int *numbers = sli_arena_alloc(arena, (strlen(*text) + 1) * sizeof *numbers);
+  out->numbers = numbers;
+  while (sli_number_read(text, 0, SLI_MOST_DEVICES, &numbers[out->nnumbers])) {
+    out->nnumbers++;
+    if (**text != ',') return true;
+    ++*text;
+  }
+  return false;
+}
+
+/* The first `count`, unless some were named. */
+static void name_all(sli_site *site, int count) {
+  sl_device_options *o = site->devices;
+  if (o->nnumbers) return;
+  int *numbers = sli_arena_alloc(site->arena, (size_t)count * sizeof *numbers);
+  for (int i = 0; i < count; i++) numbers[i] = i;
+  o->numbers = numbers;
+  o->nnumbers = count;
+}
+
+/* One for each device. */
+static void imagine(sli_site *site) { name_all(site, site->devices->count); }
+
+/* Which GPUs there are is known now: all of them, in turn, unless some were named. */
+static sl_status find_all(sli_site *site) {
+  const sl_device_options *o = site->devices;
+  int count;
+  sl_status status = sl_cuda_count(&count);
+  if (status) return status;
+  for (int i = 0; i < o->nnumbers; i++)
+    if (o->numbers[i] >= count)
+      return sl_fail(SL_E_USAGE, "--devices %s: there is no GPU %d: there %s %d, counted from 0",
+                     site->spec, o->numbers[i], count > 1 ? "are" : "is", count);
+  name_all(site, count);
+  return SL_OK;
+}
+
+/* Unless the user says how much, a device can have what is free now: what needs more is known
+ * before it is asked for. The GPUs of other processes are taken to be like these. */
+static void set_budget(const sli_site *site, const sl_cuda_device *gpus) {
+  size_t *budget = &site->devices->budget_bytes;
+  if (*budget) return;
+  *budget = gpus[0].free_bytes;
+  for (int d = 1; d < site->count; d++) *budget = SLI_MIN(*budget, gpus[d].free_bytes);
+}
+
+static sl_status describe(const sli_site *site, sl_cuda_device *gpus) {
+  const sl_device_options *o = site->devices;
+  sl_status status = SL_OK;
+  for (int d = 0; d < site->count && !status; d++)
+    status = sl_cuda_describe(o->numbers[(site->first + d) % o->nnumbers], &gpus[d]);
+  return status;
+}
+
+static sl_status place_near(sli_site *site, const sl_cuda_device *gpus) {
+  const char **pci = sli_calloc((size_t)site->count, sizeof *pci);
+  for (int d = 0; d < site->count; d++) pci[d] = gpus[d].pci;
+  sl_status status = sl_placement_create_near(site->machine, site->count, pci, &site->placement);
+  free(pci);
+  return status;
+}
+
+static sl_status place(sli_site *site) {
+  sl_status status = find_all(site);
+  if (!status) status = sl_machine_create(NULL, &site->machine);
+  if (status) return status;
+  sl_cuda_device *gpus = sli_calloc((size_t)site->count, sizeof *gpus);
+  status = describe(site, gpus);
+  if (!status) set_budget(site, gpus);
+  if (!status) status = place_near(site, gpus);
+  free(gpus);
+  return status;
+}
+
+static const char *bf16(void) { return "bf16"; }
+
+const sli_kind sli_kind_cuda = {
+    .name = "cuda", .form = "cuda[:N,N,...]", .read = read, .place = place, .imagine = imagine,
+    .model = &sli_kind_timed,
+    .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
+    .memory = {&sl_memory_cuda, &sl_memory_pinned}, .direct = sli_nccl_find, .run_ahead = 2,
+    .computes = true, .times_calls = true, .bf16 = bf16, .narrow = true};

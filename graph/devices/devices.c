@@ -1,0 +1,49 @@
+#include "graph/devices/devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/devices/kinds.h"
+
+/* The first is the default. */
+static const sli_kind *const kinds[] = {&sli_kind_cpu, &sli_kind_cuda, &sli_kind_timed,
+                                        &sli_kind_null};
+
+static const sli_kind *find(const char *name, size_t length) {
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++)
+    if (strlen(kinds[i]->name) == length && !strncmp(kinds[i]->name, name, length)) return kinds[i];
+  return NULL;
+}
+
+const sli_kind *sli_kind_find(const char *name) {
+  return name ? find(name, strlen(name)) : kinds[0];
+}
+
+/* "A, B or C" */
+static void list_forms(char *out, size_t size) {
+  size_t length = 0;
+  for (size_t i = 0; i < SLI_COUNT(kinds) && length < size; i++) {
+    const char *before = !i ? "" : i + 1 < SLI_COUNT(kinds) ? ", " : " or ";
+    length += (size_t)snprintf(out + length, size - length, "%s%s", before, kinds[i]->form);
+  }
+}
+
+sl_status sli_devices_read(const char *spec, sli_arena *arena, sl_device_options *out) {
+  size_t length = strcspn(spec, ":");
+  const char *at = spec + length;
+  const sli_kind *kind = find(spec, length);
+  if (kind) out->kind = kind->name;
+  if (kind && (!*at || (at++, kind->read(&at, arena, out) && !*at))) return SL_OK;
+  char forms[256];
+  list_forms(forms, sizeof forms);
+  return sl_fail(SL_E_USAGE, "--devices %s: not %s", spec, forms);
+}
+
+bool sl_device_computes(const char *kind) {
+  const sli_kind *found = sli_kind_find(kind);
+  return found && found->computes;
+}
+
+int sl_device_process(int device, int devices, int processes) {
+  return (int)((int64_t)device * SLI_MAX(processes, 1) / devices);
+}

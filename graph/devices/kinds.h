@@ -1,0 +1,11 @@
+/* The rows, each with what only its kind can do. */
+#ifndef SLUICE_GRAPH_DEVICES_KINDS_H
+#define SLUICE_GRAPH_DEVICES_KINDS_H
+
+#include "graph/devices/devices.h"
+
+extern const sli_kind sli_kind_cpu, sli_kind_cuda, sli_kind_timed, sli_kind_null;
+
+enum { SLI_MOST_DEVICES = 1 << 20 }; /* and threads, and numbers, that a SPEC may name */
+
+#endif

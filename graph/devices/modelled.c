@@ -1,0 +1,20 @@
+/* Devices that hold no values: time passes, or not even that. */
+#include "base/number.h"
+#include "graph/devices/kinds.h"
+
+/* "N" */
+static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
+  (void)arena;
+  return sli_number_read(text, 1, SLI_MOST_DEVICES, &out->count);
+}
+
+static const char *bf16(void) { return "bf16"; }
+
+const sli_kind sli_kind_timed = {
+    .name = "timed", .form = "timed[:N]", .read = read,
+    .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1, .modelled = true,
+    .bf16 = bf16, .narrow = true};
+
+const sli_kind sli_kind_null = {
+    .name = "null", .form = "null[:N]", .read = read,
+    .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1};
