@@ -201,12 +201,16 @@ static void climb(search *s, candidate *c) {
 
 /* ---- the search ----------------------------------------------------------------------------- */
 
+static void sort(search *s) {
+  if (s->ncandidates) qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_score);
+}
+
 static void try_all(search *s) {
   for (int i = 0; i < s->ncandidates; i++) evaluate(s, &s->candidates[i]);
-  qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_score);
+  sort(s);
   for (int i = 0; i < SLI_MIN(KEPT, s->ncandidates); i++)
     if (s->candidates[i].score < INFINITY) climb(s, &s->candidates[i]);
-  qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_score);
+  sort(s);
 }
 
 static sl_status nothing_fits(const search *s) {

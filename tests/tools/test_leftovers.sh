@@ -51,7 +51,16 @@ for i in $(seq 24); do
   kill -9 "$victim" 2>/dev/null || : # it may have ended
   wait "$victim" 2>/dev/null || :
 done
-sleep 0.3 # what the launchers started ends with them
+# What the launchers started ends with them; the processes' sockets have their numbers.
+strays() {
+  local path
+  for path in $(left | grep '/sluice-[0-9]*/[0-9]*$' | sort | comm -23 - living); do
+    kill -0 "${path##*/}" 2>/dev/null && return
+  done
+  return 1
+}
+for _ in $(seq 400); do strays || break; sleep 0.05; done
+strays && fail "still running: $(left)"
 echo "left behind: $(($(left | wc -l) - $(wc -l <living)))"
 
 ends 0 "$actorrun" -n 2 --stages 2 --steps 2 --quiet "${model[@]}"
