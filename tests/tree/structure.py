@@ -44,6 +44,7 @@ class Tree:
         self.files = sorted(self.walk())
         self.texts = {name: self.read(name) for name in self.files}
         self.codes = {name: strip(text) for name, text in self.texts.items()}
+        self.read_objects = None
 
     def walk(self):
         for folder in FOLDERS + ["include"]:
@@ -59,6 +60,11 @@ class Tree:
     def objects(self):
         """(source, symbols it defines, symbols it wants) of every object file of the layers,
         the models and the tools."""
+        if self.read_objects is None:
+            self.read_objects = list(self.find_objects())
+        return self.read_objects
+
+    def find_objects(self):
         for at, _, names in os.walk(self.build):
             match = re.search(r"/([a-z]+)/CMakeFiles/sluice_[a-z]+\.dir(?:/(.*))?$", at)
             if not match or match[1] not in FOLDERS:
@@ -190,7 +196,7 @@ def circles_of(edges):
 
 def calls(tree):
     """{file: {file it calls: names}}"""
-    objects = list(tree.objects())
+    objects = tree.objects()
     home = {name: source for source, defined, _ in objects for name in defined}
     edges = collections.defaultdict(lambda: collections.defaultdict(set))
     for source, _, wanted in objects:
