@@ -36,7 +36,7 @@ typedef enum sl_dtype {
   SL_DTYPE_COUNT
 } sl_dtype;
 
-enum { SL_MAX_DIMS = 4 };
+enum { SL_MAX_DIMS = 8 };
 
 /* A dense row-major array: dim[0] varies slowest. ndim 0 is a scalar. */
 typedef struct sl_type {
@@ -57,7 +57,7 @@ int64_t sl_type_last(const sl_type *type);      /* last dim; 1 for a scalar */
 int64_t sl_type_rows(const sl_type *type);      /* elements / last dim */
 bool sl_type_equal(const sl_type *a, const sl_type *b);
 /* "f32[8, 256, 384]"; returns `out`, at least SL_TYPE_TEXT bytes. */
-enum { SL_TYPE_TEXT = 128 };
+enum { SL_TYPE_TEXT = 256 };
 char *sl_type_format(char *out, const sl_type *type);
 
 /* ---- parts -------------------------------------------------------------- */
@@ -177,7 +177,7 @@ typedef struct sl_grad_arg {
 #define SL_OUT(i) {SL_ARG_OUT, (i)}   /* forward output i */
 #define SL_DOUT(i) {SL_ARG_DOUT, (i)} /* gradient of forward output i */
 
-enum { SL_GRAD_ARGS = 8, SL_GRAD_OUTS = 4, SL_GRAD_RULES = 4 };
+enum { SL_GRAD_ARGS = 16, SL_GRAD_OUTS = 8, SL_GRAD_RULES = 4 };
 
 /* "Call `op` with these inputs; its output j is the gradient of the forward
  * op's input of[j]." A rule runs only when one of those gradients is wanted;
@@ -236,7 +236,7 @@ typedef struct sl_sbp {
  * zero where it is absent. Where dims of several arrays are split,
  * they are split at the same places: of heads, where the dim is made of heads, and segment by
  * segment, where it is a row of segments. */
-enum { SL_SIGNATURE_ARGS = 8, SL_SIGNATURES = 12 };
+enum { SL_SIGNATURE_ARGS = 16, SL_SIGNATURES = 16 };
 typedef struct sl_signature {
   sl_sbp in[SL_SIGNATURE_ARGS], out[SL_SIGNATURE_ARGS];
   bool heads;      /* attrs.heads and kv_heads are shared out with input 0's split dim */

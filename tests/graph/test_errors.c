@@ -112,7 +112,7 @@ static void sources_are_checked(void) {
   sl_tensor *out;
   sl_graph *g = create(1);
   sl_data(g, (&(sl_source){.nout = 1, .types = many, .fill = nothing}), &out);
-  EXPECT(g, SL_E_SHAPE, "op source.1 (source): output 0 would be f32 with 7 dims");
+  EXPECT(g, SL_E_SHAPE, "op source.1 (source): output 0 would be f32 with 9 dims");
   g = create(1);
   sl_data(g, (&(sl_source){.nout = 1, .types = empty, .fill = nothing}), &out);
   EXPECT(g, SL_E_SHAPE, "output 0 would be f32[3, 0]");
