@@ -108,7 +108,7 @@ static void parameters_are_checked(void) {
 }
 
 static void sources_are_checked(void) {
-  static const sl_type many[] = {{SL_F32, 7, {0}}}, empty[] = {{SL_F32, 2, {3, 0}}};
+  static const sl_type many[] = {{SL_F32, 9, {0}}}, empty[] = {{SL_F32, 2, {3, 0}}};
   sl_tensor *out;
   sl_graph *g = create(1);
   sl_data(g, (&(sl_source){.nout = 1, .types = many, .fill = nothing}), &out);
