@@ -62,7 +62,8 @@ bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, 
   memcpy(t->head, header, SLI_NET_HEADER_BYTES);
   t->from = data;
   if (bytes && bytes <= SLI_NET_SHORT_BYTES) memcpy(t->data, data, bytes);
-  sli_net_count_sent(p, bytes);
+  sli_net_count(&p->sent, 1);
+  sli_net_count(&p->sent_bytes, bytes);
   *fence = (uintptr_t)t;
   return p->transport->send(t);
 }

@@ -83,23 +83,72 @@ struct sli_transport {
 extern const sli_transport sli_transport_memory, sli_transport_fabric, sli_transport_tcp,
     sli_transport_encrypted;
 
-/* ---- for transports ----------------------------------------------------------------- */
+/* ---- messages under way -------------------------------------------------------------- */
 
-sli_transfer *sli_transfer_take(sli_net_peer *peer, size_t bytes);
-void sli_transfer_give(sli_transfer *transfer);
+/* Makes another one. */
+sli_transfer *sli_transfer_make(sli_net_core *net);
+
+static inline sli_transfer *sli_transfer_take(sli_net_peer *peer, size_t bytes) {
+  sli_net_core *net = peer->net;
+  sli_transfer *t = net->free;
+  if (t) net->free = t->next_free;
+  else t = sli_transfer_make(net);
+  t->peer = peer;
+  t->bytes = bytes;
+  t->used = true;
+  t->done = t->dropped = false;
+  return t;
+}
+
+static inline void sli_transfer_give(sli_transfer *t) {
+  sli_net_core *net = t->peer->net;
+  t->used = false;
+  t->next_free = net->free;
+  net->free = t;
+}
+
 /* It has left: its owner may see that, or nobody waits for it any more. */
-void sli_transfer_finish(sli_transfer *transfer);
+static inline void sli_transfer_finish(sli_transfer *t) {
+  if (t->dropped) sli_transfer_give(t);
+  else t->done = true;
+}
 
-/* The net's peer of that number; NULL: there is none, or it is this process. */
-sli_net_peer *sli_net_peer_of(sli_net_core *net, int64_t number);
-void sli_net_count_sent(sli_net_peer *peer, size_t bytes);
-/* Where the data of a message goes; NULL: nowhere, and the peer has failed for it. */
-void *sli_net_place(sli_net_peer *peer, const void *header, size_t bytes);
-void sli_net_arrive(sli_net_peer *peer, const void *header, size_t bytes);
+/* ---- peers ----------------------------------------------------------------------------- */
+
 /* Marks it; the rest is done outside of the transport's own calls. The first reason counts. */
 void sli_net_fail(sli_net_peer *peer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
 /* Is nothing to come from it any more? */
-bool sli_net_is_deaf(const sli_net_peer *peer);
+static inline bool sli_net_is_deaf(const sli_net_peer *peer) {
+  return peer->failed || peer->net->closing;
+}
+
+/* The net's peer of that number; NULL: there is none, or it is this process. */
+static inline sli_net_peer *sli_net_peer_of(sli_net_core *net, int64_t number) {
+  return number >= 0 && number < net->npeers && number != net->self ? &net->peers[number] : NULL;
+}
+
+/* Only the owner of the net writes. */
+static inline void sli_net_count(_Atomic uint64_t *counter, uint64_t by) {
+  uint64_t now = atomic_load_explicit(counter, memory_order_relaxed) + by;
+  atomic_store_explicit(counter, now, memory_order_relaxed);
+}
+
+/* Where the data of a message goes; NULL: nowhere, and the peer has failed for it. */
+static inline void *sli_net_place(sli_net_peer *p, const void *header, size_t bytes) {
+  const sli_net_events *events = &p->net->events;
+  void *place = events->place(events->ctx, p->number, header, bytes);
+  if (!place) sli_net_fail(p, "it sent a message of %zu bytes that there can not be", bytes);
+  return place;
+}
+
+static inline void sli_net_arrive(sli_net_peer *p, const void *header, size_t bytes) {
+  const sli_net_events *events = &p->net->events;
+  if (sli_net_is_deaf(p)) return;
+  sli_net_count(&p->received, 1);
+  sli_net_count(&p->received_bytes, bytes);
+  events->arrived(events->ctx, p->number, header, bytes);
+}
 
 #endif
