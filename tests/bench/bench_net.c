@@ -1,16 +1,18 @@
 /* What sli_net costs beside UCX itself, between two processes on this machine:
  * the round trip of 8 bytes and the bandwidth of messages of 16 MiB, two under way.
  *
- *   net        sli_net over shared memory by a loop around sli_net_progress; `waiting`: around
- *              sli_net_wait
+ *   net        sli_net over shared memory by a loop around sli_net_progress
+ *   waiting    the same around sli_net_wait
  *   ucx        UCX by a loop of its own, for peers that may die, like sli_net
  *   ucx_bare   UCX as it comes, for peers that do not
  *   tcp        sli_net over connections of its own, by loopback
  *   encrypted  the same, sealed
  *   ucx_tcp    UCX's TCP, by loopback
  *
- * All in one run, in turns; medians over the rounds, and the best of them, which a busy machine
- * leaves standing; each process has a core. */
+ * Those that compare take turns, and what they took is printed once they are through: medians
+ * over the rounds, the best round, which a busy machine leaves standing, and the median of the
+ * rounds' ratios. Each process has a core. On a machine too busy for all rounds there are fewer,
+ * and after a minute SIGALRM ends what still runs. */
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,11 +26,14 @@
 enum {
   ROUNDS = 15,
   TRIPS = 2000,
-  SLEEPY_TRIPS = 200,
+  TRIPS_BETWEEN_LOOKS = 64, /* at the clock */
   STREAM = 12,
   UNDER_WAY = 2,
   LONG_BYTES = 16 << 20,
+  TRIPS_NS = 100 * 1000 * 1000, /* that TRIPS may take */
+  END_SECONDS = 60,
 };
+static const uint64_t rounds_ns = 4000000000; /* that ROUNDS may take */
 
 typedef struct line line; /* to the other process */
 typedef struct line_kind {
@@ -36,14 +41,13 @@ typedef struct line_kind {
   void (*open)(line *l, process *p);
   void (*send)(line *l, const void *data, size_t bytes); /* while outstanding < UNDER_WAY */
   void (*progress)(line *l);                             /* counts outstanding down */
-  void (*wait)(line *l);                                 /* the same, may sleep */
 } line_kind;
 
 struct line {
   const line_kind *kind;
   int self, outstanding;
-  uint64_t received;
-  char *places[UNDER_WAY];
+  uint64_t received, awaited;
+  char *data[UNDER_WAY], *places[UNDER_WAY];
   sli_net *net;
   uint64_t fences[UNDER_WAY];
   ucp_context_h context;
@@ -222,86 +226,170 @@ static void ucx_send(line *l, const void *data, size_t bytes) {
 
 static void ucx_progress(line *l) { ucp_worker_progress(l->worker); }
 
-/* ---- the cases ---------------------------------------------------------------------------- */
+/* ---- what is measured --------------------------------------------------------------------- */
 
-static const line_kind kinds[] = {
-    {"net", net_open, net_send, net_progress, net_wait},
-    {"ucx", ucx_open, ucx_send, ucx_progress, NULL},
-    {"ucx_bare", ucx_open_bare, ucx_send, ucx_progress, NULL},
-    {"tcp", tcp_open, net_send, net_progress, net_wait},
-    {"encrypted", encrypted_open, net_send, net_progress, net_wait},
-    {"ucx_tcp", ucx_open_tcp, ucx_send, ucx_progress, NULL},
-};
-enum { KINDS = SLI_COUNT(kinds) };
+static void await(line *l) {
+  l->awaited++;
+  while (l->received < l->awaited || l->outstanding) l->kind->progress(l);
+}
 
-/* ns of a round trip */
-static double ping(line *l, int trips, void (*go_on)(line *l)) {
-  uint64_t start = sli_now_ns(), want = l->received;
-  char data[8] = {0};
-  for (int i = 0; i < trips; i++) {
-    if (l->self == 0) l->kind->send(l, data, sizeof data);
-    want++;
-    while (l->received < want || l->outstanding) go_on(l);
-    if (l->self == 1) l->kind->send(l, data, sizeof data);
+static char word_received(const line *l) { return *l->places[(l->received - 1) % UNDER_WAY]; }
+
+static void send_word(line *l, bool last) {
+  char data[8] = {last};
+  l->kind->send(l, data, sizeof data);
+}
+
+/* ns */
+static double ask(line *l) {
+  uint64_t start = sli_now_ns(), end = start + TRIPS_NS;
+  int trips = 0;
+  for (bool last = false; !last; trips++) {
+    last = trips + 1 == TRIPS || (trips % TRIPS_BETWEEN_LOOKS == 0 && sli_now_ns() > end);
+    send_word(l, last);
+    await(l);
   }
-  while (l->outstanding) go_on(l);
   return (double)(sli_now_ns() - start) / trips;
 }
 
-/* bytes per second */
-static double stream(line *l, char *const *data) {
-  uint64_t start = sli_now_ns(), want = l->received;
-  if (l->self == 0) {
-    for (int i = 0; i < STREAM; i++) {
-      while (l->outstanding >= UNDER_WAY) l->kind->progress(l);
-      l->kind->send(l, data[i % UNDER_WAY], LONG_BYTES);
-    }
-    while (l->received < want + 1 || l->outstanding) l->kind->progress(l);
-  } else {
-    while (l->received < want + STREAM) l->kind->progress(l);
-    l->kind->send(l, data[0], 8);
-    while (l->outstanding) l->kind->progress(l);
+static void answer(line *l) {
+  for (bool last = false; !last;) {
+    await(l);
+    last = word_received(l);
+    send_word(l, last);
   }
-  return (double)STREAM * LONG_BYTES / ((double)(sli_now_ns() - start) * 1e-9);
+  while (l->outstanding) l->kind->progress(l);
 }
 
-static double copy(char *const *to, char *const *from) {
-  uint64_t start = sli_now_ns();
-  for (int i = 0; i < STREAM; i++) memcpy(to[i % UNDER_WAY], from[i % UNDER_WAY], LONG_BYTES);
-  return (double)STREAM * LONG_BYTES / ((double)(sli_now_ns() - start) * 1e-9);
+static double round_trip(line *l) {
+  if (l->self == 0) return ask(l);
+  answer(l);
+  return 0;
 }
+
+/* GB/s; the other one says when it has it all */
+static double push(line *l) {
+  uint64_t start = sli_now_ns();
+  for (int i = 0; i < STREAM; i++) {
+    while (l->outstanding >= UNDER_WAY) l->kind->progress(l);
+    l->kind->send(l, l->data[i % UNDER_WAY], LONG_BYTES);
+  }
+  await(l);
+  return (double)STREAM * LONG_BYTES / (double)(sli_now_ns() - start);
+}
+
+static void pull(line *l) {
+  for (int i = 0; i < STREAM; i++) await(l);
+  send_word(l, true);
+  while (l->outstanding) l->kind->progress(l);
+}
+
+static double bandwidth(line *l) {
+  if (l->self == 0) return push(l);
+  pull(l);
+  return 0;
+}
+
+/* What each of the others costs, by this process alone. */
+static double copy(line *l) {
+  uint64_t start = sli_now_ns();
+  for (int i = 0; i < STREAM && l->self == 0; i++)
+    memcpy(l->places[i % UNDER_WAY], l->data[i % UNDER_WAY], LONG_BYTES);
+  return (double)STREAM * LONG_BYTES / (double)(sli_now_ns() - start);
+}
+
+/* ---- the kinds, in turns ------------------------------------------------------------------ */
+
+static const line_kind in_memory[] = {{"net", net_open, net_send, net_progress},
+                                      {"waiting", net_open, net_send, net_wait},
+                                      {"ucx", ucx_open, ucx_send, ucx_progress},
+                                      {"ucx_bare", ucx_open_bare, ucx_send, ucx_progress},
+                                      {0}};
+static const line_kind by_tcp[] = {{"tcp", tcp_open, net_send, net_progress},
+                                   {"encrypted", encrypted_open, net_send, net_progress},
+                                   {"ucx_tcp", ucx_open_tcp, ucx_send, ucx_progress},
+                                   {0}};
+enum { KINDS_MOST = 4 };
+
+typedef struct figure {
+  const char *name, *unit;
+  double (*take)(line *l);
+  bool less_is_better;
+} figure;
+
+static const figure figures[] = {{"round_trip_8", "ns", round_trip, true},
+                                 {"bandwidth_16M", "GB/s", bandwidth, false}};
 
 static int compare(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-static double median(double *values) {
-  qsort(values, ROUNDS, sizeof *values, compare);
-  return values[ROUNDS / 2];
+static void sort(double *values, int n) { qsort(values, (size_t)n, sizeof *values, compare); }
+
+static void print_ratio(const figure *f, const char *ours, const char *theirs, const double *a,
+                        const double *b, int rounds) {
+  double ratios[ROUNDS];
+  for (int r = 0; r < rounds; r++) ratios[r] = a[r] / b[r];
+  sort(ratios, rounds);
+  printf("%s_%s_over_%s\t%.2f\tratio\n", ours, f->name, theirs, ratios[rounds / 2]);
 }
 
-static void print(double trips[KINDS][ROUNDS], double streams[KINDS][ROUNDS], double *sleepy,
-                  double *copies) {
-  double trip[KINDS], rate[KINDS];
-  for (int k = 0; k < KINDS; k++) {
-    trip[k] = median(trips[k]);
-    rate[k] = median(streams[k]);
-    printf("%s_round_trip_8\t%.0f\tns\n", kinds[k].name, trip[k]);
-    printf("%s_bandwidth_16M\t%.2f\tGB/s\n", kinds[k].name, rate[k] * 1e-9);
-    printf("%s_round_trip_8_best\t%.0f\tns\n", kinds[k].name, trips[k][0]);
-    printf("%s_bandwidth_16M_best\t%.2f\tGB/s\n", kinds[k].name, streams[k][ROUNDS - 1] * 1e-9);
+/* Sorts them. */
+static void print_values(const figure *f, const char *name, double *values, int rounds) {
+  sort(values, rounds);
+  printf("%s_%s\t%.4g\t%s\n", name, f->name, values[rounds / 2], f->unit);
+  printf("%s_%s_best\t%.4g\t%s\n", name, f->name, values[f->less_is_better ? 0 : rounds - 1],
+         f->unit);
+}
+
+static void print(const figure *f, const line *lines, int n, double values[][ROUNDS], int rounds) {
+  for (int k = 1; k < n; k++)
+    print_ratio(f, lines[0].kind->name, lines[k].kind->name, values[0], values[k], rounds);
+  for (int k = 0; k < n; k++) print_values(f, lines[k].kind->name, values[k], rounds);
+}
+
+/* Process 0 decides for both. */
+static bool another_round(process *p, uint64_t end) {
+  bool more = sli_now_ns() < end;
+  process_blob all[PROCESSES_MOST];
+  process_exchange(p, &more, sizeof more, all);
+  CHECK(all[0].bytes == sizeof more, "process 0 has ended");
+  more = *(bool *)all[0].data;
+  for (int i = 0; i < p->n; i++) free(all[i].data);
+  return more;
+}
+
+static void take(process *p, const figure *f, line *lines, int n) {
+  double values[KINDS_MOST][ROUNDS];
+  uint64_t end = sli_now_ns() + rounds_ns;
+  int rounds = 0;
+  while (rounds < ROUNDS && (another_round(p, end) || !rounds)) {
+    for (int i = 0; i < n; i++) {
+      int k = (rounds + i) % n; /* each comes first as often as the others */
+      values[k][rounds] = f->take(&lines[k]);
+    }
+    rounds++;
   }
-  enum { UCX_KINDS = 3 };
-  for (int k = 1; k < UCX_KINDS; k++) {
-    printf("round_trip_over_%s\t%.2f\tratio\n", kinds[k].name, trip[0] / trip[k]);
-    printf("bandwidth_over_%s\t%.2f\tratio\n", kinds[k].name, rate[0] / rate[k]);
+  if (p->self == 0) print(f, lines, n, values, rounds);
+}
+
+static int open_lines(process *p, const line_kind *kinds, line *lines, const line *memory) {
+  int n = 0;
+  for (; kinds[n].name; n++) {
+    lines[n] = *memory;
+    lines[n].kind = &kinds[n];
+    kinds[n].open(&lines[n], p);
+    round_trip(&lines[n]);
+    bandwidth(&lines[n]);
   }
-  printf("tcp_round_trip_over_ucx_tcp\t%.2f\tratio\n", trip[UCX_KINDS] / trip[KINDS - 1]);
-  printf("tcp_bandwidth_over_ucx_tcp\t%.2f\tratio\n", rate[UCX_KINDS] / rate[KINDS - 1]);
-  printf("net_round_trip_8_waiting\t%.0f\tns\n", median(sleepy));
-  printf("round_trip_waiting_over_ucx\t%.2f\tratio\n", sleepy[ROUNDS / 2] / trip[1]);
-  printf("memcpy_16M\t%.2f\tGB/s\n", median(copies) * 1e-9);
+  return n;
+}
+
+static void compare_kinds(process *p, const line_kind *kinds, const line *memory) {
+  line lines[KINDS_MOST] = {0};
+  int n = open_lines(p, kinds, lines, memory);
+  for (size_t f = 0; f < SLI_COUNT(figures); f++) take(p, &figures[f], lines, n);
 }
 
 /* To a core of its own, as mpirun does. */
@@ -316,33 +404,22 @@ static void take_core(int self) {
 }
 
 static void run(process *p) {
+  static const line_kind alone = {.name = "memcpy"};
+  static const figure copied = {"16M", "GB/s", copy, false};
+  alarm(END_SECONDS);
   take_core(p->self);
-  line lines[KINDS] = {0};
-  double trips[KINDS][ROUNDS], streams[KINDS][ROUNDS], sleepy[ROUNDS], copies[ROUNDS];
-  char *data[UNDER_WAY], *places[UNDER_WAY];
-  for (int i = 0; i < UNDER_WAY; i++) data[i] = map_touched(LONG_BYTES);
-  for (int i = 0; i < UNDER_WAY; i++) places[i] = map_touched(LONG_BYTES);
-  for (int k = 0; k < KINDS; k++) {
-    lines[k].kind = &kinds[k];
-    lines[k].self = p->self;
-    memcpy(lines[k].places, places, sizeof places);
-    kinds[k].open(&lines[k], p);
-    ping(&lines[k], 100, kinds[k].progress);
-    stream(&lines[k], data);
-  }
-  for (int r = 0; r < ROUNDS; r++) {
-    for (int i = 0; i < KINDS; i++) {
-      int k = (r + i) % KINDS; /* each comes first as often as the others */
-      trips[k][r] = ping(&lines[k], TRIPS, kinds[k].progress);
-      streams[k][r] = stream(&lines[k], data);
-    }
-    sleepy[r] = ping(&lines[0], SLEEPY_TRIPS, kinds[0].wait);
-    copies[r] = p->self == 0 ? copy(places, data) : 0;
-  }
-  if (p->self == 0) print(trips, streams, sleepy, copies);
-  fflush(NULL);
+  line memory = {.kind = &alone, .self = p->self};
+  for (int i = 0; i < UNDER_WAY; i++) memory.data[i] = map_touched(LONG_BYTES);
+  for (int i = 0; i < UNDER_WAY; i++) memory.places[i] = map_touched(LONG_BYTES);
+  take(p, &copied, &memory, 1);
+  compare_kinds(p, in_memory, &memory);
+  compare_kinds(p, by_tcp, &memory);
   process_meet(p, NULL, NULL);
+  fflush(NULL);
   _exit(0); /* the bare one cannot be closed while the other goes */
 }
 
-int main(void) { return !processes_run(2, run); }
+int main(void) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  return !processes_run(2, run);
+}

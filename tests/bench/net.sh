@@ -1,7 +1,8 @@
 #!/bin/bash
 # bench_net, and Open MPI between two processes the same way, in turns: the round
 # trip of 8 bytes and the bandwidth of 16 MiB, two messages under way. Needs
-# Debian's libopenmpi-dev and openmpi-bin for the latter. Run it on a quiet machine:
+# Debian's libopenmpi-dev and openmpi-bin for the latter. Each round's figures go to
+# stderr as they come, the medians over the rounds to stdout. Run it on a quiet machine:
 #
 #   tests/bench/net.sh BUILD [ROUNDS]
 set -euo pipefail
@@ -80,9 +81,9 @@ else
 fi
 
 for ((r = 0; r < rounds; r++)); do
-  "$build/tests/bench_net"
-  ((${#mpi[@]})) && "${mpi[@]}" "$scratch/mpi"
-done >"$scratch/lines"
+  timeout -k 5 90 "$build/tests/bench_net"
+  ((${#mpi[@]} == 0)) || timeout -k 5 90 "${mpi[@]}" "$scratch/mpi"
+done | tee /dev/stderr >"$scratch/lines"
 
 # Medians over the rounds, then ours by MPI's.
 sort "$scratch/lines" | awk -F'\t' -v OFS='\t' '
