@@ -1,125 +1,116 @@
 #include "io/tokens.h"
 
-#include <endian.h>
+#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/shuffle.h"
+#include "io/token_file.h"
 
 struct sli_tokens {
-  const uint8_t *bytes; /* the mapped file */
-  size_t size;
-  int width;            /* bytes per token: 1 or 2 */
-  int64_t count, context, sequences;
+  sli_tokens_options options;
+  int64_t sequences;
+  size_t count, capacity, begin_capacity;
+  sli_token_file *files;
+  int64_t *begins; /* [count] number of the file's first token */
+  int64_t total;   /* of tokens */
 };
-
-static bool has_suffix(const char *path, const char *suffix) {
-  size_t n = strlen(path), m = strlen(suffix);
-  return n >= m && !strcmp(path + n - m, suffix);
-}
-
-static int32_t token_at(const sli_tokens *t, int64_t i) {
-  if (t->width == 1) return t->bytes[i];
-  uint16_t token;
-  memcpy(&token, t->bytes + 2 * i, sizeof token);
-  return le16toh(token);
-}
 
 /* ---- opening -------------------------------------------------------------------- */
 
-static sl_status map_file(const char *path, int fd, sli_tokens *t) {
-  struct stat info;
-  if (fstat(fd, &info)) return sl_fail(SL_E_IO, "%s: %s", path, strerror(errno));
-  if (S_ISDIR(info.st_mode))
-    return sl_fail(SL_E_INPUT, "%s is a directory, not a token file", path);
-  if (!S_ISREG(info.st_mode)) return sl_fail(SL_E_INPUT, "%s is not a regular file", path);
-  if (!info.st_size) return sl_fail(SL_E_INPUT, "%s is empty", path);
-  if (info.st_size % t->width)
-    return sl_fail(SL_E_INPUT,
-                   "%s has an odd number of bytes (%lld): not uint16 tokens, or cut off", path,
-                   (long long)info.st_size);
-  t->size = (size_t)info.st_size;
-  void *bytes = mmap(NULL, t->size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (bytes == MAP_FAILED)
-    return sl_fail(SL_E_IO, "%s: cannot be mapped: %s", path, strerror(errno));
-  t->bytes = bytes;
-  t->count = info.st_size / t->width;
+static sl_status add_file(sli_tokens *t, const char *path, const sli_token_type *said) {
+  sli_token_file file;
+  sl_status status = sli_token_file_open(path, said, t->options.vocab, &file);
+  if (status) return status;
+  SLI_GROW(t->begins, t->count, t->begin_capacity);
+  t->begins[t->count] = t->total;
+  t->total += file.count;
+  SLI_GROW(t->files, t->count, t->capacity);
+  t->files[t->count++] = file;
   return SL_OK;
 }
 
-static sl_status open_and_map(const char *path, sli_tokens *t) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return sl_fail(SL_E_INPUT, "%s: %s", path, strerror(errno));
-  sl_status status = map_file(path, fd, t);
-  close(fd);
+static int is_visible_file(const struct dirent *entry) {
+  return entry->d_name[0] != '.' && sli_token_name_known(entry->d_name);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) {
+  return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static sl_status add_folder(sli_tokens *t, const char *path, const sli_token_type *said) {
+  struct dirent **entries = NULL;
+  int n = scandir(path, &entries, is_visible_file, by_name);
+  if (n < 0) return sl_fail(SL_E_INPUT, "%s: %s", path, strerror(errno));
+  sl_status status = SL_OK;
+  if (!n)
+    status = sl_fail(SL_E_INPUT, "%s is a directory without token files (.txt, .bin, .npy, .u16, "
+                     ".u32, ...)", path);
+  for (int i = 0; i < n; i++) {
+    char *full = sli_format("%s/%s", path, entries[i]->d_name);
+    if (!status) status = add_file(t, full, said);
+    free(full);
+    free(entries[i]);
+  }
+  free(entries);
   return status;
 }
 
-static sl_status check_length(const char *path, const sli_tokens *t) {
+static sl_status add(sli_tokens *t, const char *text) {
+  char *path;
+  const sli_token_type *said;
+  sl_status status = sli_token_name_read(text, &path, &said);
+  if (status) return status;
+  struct stat info;
+  bool folder = !stat(path, &info) && S_ISDIR(info.st_mode);
+  status = folder ? add_folder(t, path, said) : add_file(t, path, said);
+  free(path);
+  return status;
+}
+
+static sl_status add_all(sli_tokens *t) {
+  char *paths = sli_strdup(t->options.paths), *rest = paths, *line;
+  sl_status status = SL_OK;
+  while (!status && (line = strsep(&rest, "\n"))) status = add(t, line);
+  free(paths);
+  return status;
+}
+
+static sl_status check_length(const sli_tokens *t) {
   if (t->sequences > 0) return SL_OK;
+  long long context = t->options.context;
   return sl_fail(SL_E_INPUT,
-                 "%s has %lld tokens: one sequence of %lld, and the target after it, needs %lld",
-                 path, (long long)t->count, (long long)t->context, (long long)t->context + 1);
+                 "%s%s has %lld tokens: one sequence of %lld, and the target after it, needs %lld",
+                 t->files[0].path, t->count > 1 ? " with all that follows" : "",
+                 (long long)t->total, context, context + 1);
 }
 
-/* The largest of a run of tokens; a plain loop, so that it runs at the speed of
- * memory. */
-static int32_t largest(const sli_tokens *t, int64_t begin, int64_t end) {
-  uint8_t byte = 0;
-  uint16_t pair = 0;
-  if (t->width == 1) {
-    for (int64_t i = begin; i < end; i++) byte = SLI_MAX(byte, t->bytes[i]);
-    return byte;
-  }
-  for (int64_t i = begin; i < end; i++) {
-    uint16_t token = (uint16_t)token_at(t, i);
-    pair = SLI_MAX(pair, token);
-  }
-  return pair;
-}
-
-static sl_status check_range(const char *path, const sli_tokens *t, int64_t vocab) {
-  enum { RUN = 1 << 16 };
-  if (vocab >= (int64_t)1 << 8 * t->width) return SL_OK;
-  for (int64_t begin = 0; begin < t->count; begin += RUN) {
-    int64_t end = SLI_MIN(begin + RUN, t->count);
-    if (largest(t, begin, end) < vocab) continue;
-    int64_t i = begin;
-    while (token_at(t, i) < vocab) i++;
-    return sl_fail(SL_E_INPUT, "%s: token %lld is %d, but the vocabulary has %lld tokens", path,
-                   (long long)i, token_at(t, i), (long long)vocab);
-  }
-  return SL_OK;
-}
-
-sl_status sli_tokens_open(const char *path, int64_t context, int64_t vocab, sli_tokens **out) {
-  SLI_CHECK(context > 0 && vocab > 0, "token file %s opened for context %lld, vocabulary %lld",
-            path, (long long)context, (long long)vocab);
+sl_status sli_tokens_open(const sli_tokens_options *options, sli_tokens **out) {
+  SLI_CHECK(options->context > 0 && options->vocab > 0,
+            "token files %s opened for context %lld, vocabulary %lld", options->paths,
+            (long long)options->context, (long long)options->vocab);
   sli_tokens *t = sli_calloc(1, sizeof *t);
-  t->width = has_suffix(path, ".u16") || has_suffix(path, ".bin") ? 2 : 1;
-  t->context = context;
-  sl_status status = open_and_map(path, t);
-  t->sequences = (t->count - 1) / context;
-  if (!status) status = check_length(path, t);
-  if (!status) status = check_range(path, t, vocab);
-  if (status) {
+  t->options = *options;
+  sl_status status = add_all(t);
+  t->options.paths = NULL; /* the caller's */
+  t->sequences = (t->total - 1) / options->context;
+  if (!status) status = check_length(t);
+  if (status)
     sli_tokens_close(t);
-    return status;
-  }
-  *out = t;
-  return SL_OK;
+  else
+    *out = t;
+  return status;
 }
 
 void sli_tokens_close(sli_tokens *t) {
   if (!t) return;
-  if (t->bytes) munmap((void *)t->bytes, t->size);
+  for (size_t i = 0; i < t->count; i++) sli_token_file_close(&t->files[i]);
+  free(t->files);
+  free(t->begins);
   free(t);
 }
 
@@ -127,14 +118,49 @@ void sli_tokens_close(sli_tokens *t) {
 
 int64_t sli_tokens_sequences(const sli_tokens *t) { return t->sequences; }
 
-void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t count, int32_t *out,
-                     int32_t *targets) {
-  int64_t at = i % t->sequences * t->context + first;
-  for (int64_t j = 0; out && j < count; j++) out[j] = token_at(t, at + j);
-  for (int64_t j = 0; targets && j < count; j++) targets[j] = token_at(t, at + 1 + j);
+/* The file that has this token. */
+static size_t file_of(const sli_tokens *t, int64_t at) {
+  size_t low = 0, high = t->count;
+  while (high - low > 1) {
+    size_t middle = (low + high) / 2;
+    if (t->begins[middle] <= at) low = middle;
+    else high = middle;
+  }
+  return low;
 }
 
-void sli_tokens_fingerprint(const sli_tokens *t, uint64_t *bytes, uint64_t *hash) {
-  *bytes = t->size;
-  *hash = sli_hash_samples(t->bytes, t->size);
+static void copy(const sli_tokens *t, int64_t at, int64_t count, int32_t *out) {
+  for (size_t f = file_of(t, at); count > 0; f++) {
+    int64_t first = at - t->begins[f], n = SLI_MIN(count, t->files[f].count - first);
+    sli_token_file_copy(&t->files[f], first, n, out);
+    at += n;
+    out += n;
+    count -= n;
+  }
+}
+
+/* The first token of sequence i of the run. */
+static int64_t place_of(const sli_tokens *t, int64_t i) {
+  int64_t n = t->sequences, within = i % n;
+  if (t->options.shuffle) within = sli_shuffle(t->options.shuffle, i / n, within, n);
+  return within * t->options.context;
+}
+
+void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t count, int32_t *out,
+                     int32_t *targets) {
+  int64_t at = place_of(t, i) + first;
+  if (out) copy(t, at, count, out);
+  if (targets) copy(t, at + 1, count, targets);
+}
+
+/* ---- files ---------------------------------------------------------------------- */
+
+int sli_tokens_files(const sli_tokens *t) { return (int)t->count; }
+
+const char *sli_tokens_path(const sli_tokens *t, int file) { return t->files[file].path; }
+
+void sli_tokens_fingerprint(const sli_tokens *t, int file, uint64_t *bytes, uint64_t *hash) {
+  const sli_token_file *f = &t->files[file];
+  *bytes = f->size;
+  *hash = sli_hash_samples(f->bytes, f->size);
 }

@@ -1,4 +1,4 @@
-/* Token files: text, whose bytes are the tokens, or flat uint16 tokens. */
+/* Tokens of one file or of many, as one row of sequences of the same length. */
 #ifndef SLUICE_IO_TOKENS_H
 #define SLUICE_IO_TOKENS_H
 
@@ -8,25 +8,33 @@
 
 typedef struct sli_tokens sli_tokens;
 
-/* Maps a token file. The suffix decides what it holds: .u16 and .bin are
- * little-endian uint16 tokens, anything else is bytes. Every token must be less
- * than `vocab`, and there must be enough for one sequence of `context` tokens
- * and the target after it: SL_E_INPUT, or SL_E_IO where reading fails, with the
- * file and the position in the text. */
-sl_status sli_tokens_open(const char *path, int64_t context, int64_t vocab, sli_tokens **out);
+/* What to read, and how. */
+typedef struct sli_tokens_options {
+  const char *paths; /* one a line: FILE, FILE:TYPE, or a folder, of which all token files are taken
+                        by name, in the order of strcmp */
+  int64_t context;   /* of a sequence */
+  int64_t vocab;     /* every token is less */
+  uint64_t shuffle;  /* 0: sequences in the order of the files; else the seed of their order, another
+                        one each time that all have been read */
+} sli_tokens_options;
+
+/* Maps all files; their tokens follow one another as if they were one. There must be enough for one
+ * sequence and the target after it: SL_E_INPUT, or SL_E_IO where reading fails, with the file and the
+ * position in the text. */
+sl_status sli_tokens_open(const sli_tokens_options *options, sli_tokens **out);
 void sli_tokens_close(sli_tokens *tokens);
 
-/* Whole sequences in the file: tokens 0..context-1 with targets 1..context, and
- * so on from `context` on. */
+/* Whole sequences: tokens 0..context-1 with targets 1..context, and so on from `context` on. */
 int64_t sli_tokens_sequences(const sli_tokens *tokens);
 
-/* Copies `count` tokens of sequence `i` modulo the number of sequences, beginning
- * with its token `first`, and as targets the same one further. Either may be
- * NULL. Any thread. */
+/* Copies `count` tokens of sequence `i` of a run that goes on for ever, beginning with its token
+ * `first`, and as targets the same one further. Either may be NULL. Any thread. */
 void sli_tokens_read(const sli_tokens *tokens, int64_t i, int64_t first, int64_t count,
                      int32_t *out, int32_t *targets);
 
-/* What the file holds, as sli_file_fingerprint. */
-void sli_tokens_fingerprint(const sli_tokens *tokens, uint64_t *bytes, uint64_t *hash);
+/* The files in order: how many, the path of each, and what it holds, as sli_file_fingerprint. */
+int sli_tokens_files(const sli_tokens *tokens);
+const char *sli_tokens_path(const sli_tokens *tokens, int file);
+void sli_tokens_fingerprint(const sli_tokens *tokens, int file, uint64_t *bytes, uint64_t *hash);
 
 #endif

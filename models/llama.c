@@ -9,8 +9,8 @@
 #include <sluice/sluice.h>
 
 static const sl_option options[] = {
-    {"data", SL_OPTION_TEXT, "", "`FILE` to learn: text (its bytes are the tokens), or flat "
-     "16-bit tokens (.u16, .bin)", 0, 0},
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
+     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
     {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
     {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16},

@@ -14,6 +14,7 @@ typedef struct values {
   int count;
   size_t capacity;
   char **texts;
+  char *all; /* of a list: a line each */
 } values;
 
 struct sl_args {
@@ -64,6 +65,7 @@ static sl_status check_value(const sl_option *option, const char *text) {
       return sl_fail(SL_E_USAGE, "--%s=%s: a flag is 0 or 1", option->name, text);
     return SL_OK;
   case SL_OPTION_TEXT:
+  case SL_OPTION_LIST:
     return SL_OK;
   }
   return sl_fail(SL_E_USAGE, "--%s: the model declares it with an unknown kind %d", option->name,
@@ -93,15 +95,23 @@ void sl_args_destroy(sl_args *args) {
   for (int i = 0; i < args->count; i++) {
     for (int k = 0; k < args->given[i].count; k++) free(args->given[i].texts[k]);
     free(args->given[i].texts);
+    free(args->given[i].all);
   }
   free(args->given);
   free(args);
+}
+
+static void add_line(values *v, const char *text) {
+  char *longer = v->all ? sli_format("%s\n%s", v->all, text) : sli_strdup(text);
+  free(v->all);
+  v->all = longer;
 }
 
 static sl_status give(sl_args *args, int index, const char *text) {
   sl_status status = check_value(&args->options[index], text);
   if (status) return status;
   values *v = &args->given[index];
+  if (args->options[index].kind == SL_OPTION_LIST) add_line(v, text);
   SLI_GROW(v->texts, (size_t)v->count, v->capacity);
   v->texts[v->count++] = sli_strdup(text);
   return SL_OK;
@@ -142,9 +152,11 @@ sl_status sl_args_complete(const sl_args *args) {
 static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
   int i = find(args, name, strlen(name));
   SLI_CHECK(i >= 0, "option --%s was asked for but is not declared", name);
-  SLI_CHECK(args->options[i].kind == kind, "option --%s was asked for as another kind", name);
+  bool text_of_list = kind == SL_OPTION_TEXT && args->options[i].kind == SL_OPTION_LIST;
+  SLI_CHECK(args->options[i].kind == kind || text_of_list,
+            "option --%s was asked for as another kind", name);
   const values *v = &args->given[i];
-  const char *text = v->count ? v->texts[v->count - 1] : args->options[i].value;
+  const char *text = v->all ? v->all : v->count ? v->texts[v->count - 1] : args->options[i].value;
   SLI_CHECK(text, "option --%s was asked for before it had a value", name);
   return text;
 }
@@ -189,7 +201,8 @@ sl_optimizer sl_arg_optimizer(const sl_args *args) {
 /* What stands for the value: the `word` of the help text, or the kind's. */
 static void value_word(const sl_option *option, char *out, size_t bytes) {
   static const char *const words[] = {[SL_OPTION_INT] = "N", [SL_OPTION_FLOAT] = "X",
-                                      [SL_OPTION_TEXT] = "TEXT", [SL_OPTION_FLAG] = ""};
+                                      [SL_OPTION_TEXT] = "TEXT", [SL_OPTION_LIST] = "TEXT",
+                                      [SL_OPTION_FLAG] = ""};
   const char *open = option->help ? strchr(option->help, '`') : NULL;
   const char *close = open ? strchr(open + 1, '`') : NULL;
   if (close)

@@ -15,8 +15,7 @@ typedef struct token_rows {
   sl_source source;
   sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
   int64_t rows, context, batch;
-  const sli_tokens *file; /* NULL for inference, and where nothing is read */
-  const char *path;       /* of the file */
+  const sli_tokens *files; /* NULL for inference, and where nothing is read */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
 } token_rows;
@@ -29,7 +28,7 @@ static void fill_from_file(void *ctx, const sl_tick *tick, void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
   int32_t *tokens = out[0], *targets = out[1]; /* [rows, count] or NULL */
   for (int64_t row = 0; row < r->rows; row++)
-    sli_tokens_read(r->file, first + row, tick->row, count, tokens ? tokens + row * count : NULL,
+    sli_tokens_read(r->files, first + row, tick->row, count, tokens ? tokens + row * count : NULL,
                     targets ? targets + row * count : NULL);
 }
 
@@ -40,27 +39,27 @@ static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
   if (out[1]) memset(out[1], 0, (size_t)count * sizeof(int32_t));
 }
 
-static void close_file(void *file) { sli_tokens_close(file); }
+static void close_files(void *files) { sli_tokens_close(files); }
 
-static sl_status open_source(sl_here at, sl_graph *g, const char *path, int64_t vocab,
+static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t vocab,
                              token_rows *r) {
   r->feed = g->options.feed_tokens;
   r->feed_ctx = g->options.feed_ctx;
   if (g->options.infer)
     return r->feed ? SL_OK
                    : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
-  if (g->options.no_data && (!path || !*path)) return SL_OK;
-  if (!path || !*path) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
-  sli_tokens *file;
-  sl_status status = sli_tokens_open(path, r->context, vocab, &file);
+  if (g->options.no_data && (!paths || !*paths)) return SL_OK;
+  if (!paths || !*paths) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
+  const sli_tokens_options options = {paths, r->context, vocab, g->options.shuffle};
+  sli_tokens *files;
+  sl_status status = sli_tokens_open(&options, &files);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
-  sli_graph_cleanup(g, close_file, file);
-  r->file = file;
-  r->path = sli_arena_strdup(&g->arena, path);
+  sli_graph_cleanup(g, close_files, files);
+  r->files = files;
   return SL_OK;
 }
 
-sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows, int64_t context,
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
                         int64_t vocab, sl_tensor **targets) {
   *targets = NULL;
   if (g->status) return NULL;
@@ -77,7 +76,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
   r->source = (sl_source){.nout = 2, .types = r->types, .cut = 2, .ctx = r,
                           .fill = g->options.infer ? fill_from_feed : fill_from_file};
-  if (open_source(at, g, path, vocab, r)) return NULL;
+  if (open_source(at, g, paths, vocab, r)) return NULL;
   sl_tensor *outs[2];
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];
@@ -91,18 +90,24 @@ static const token_rows *rows_of(const sli_node *node) {
   return source && source->fill == fill_from_file ? source->ctx : NULL;
 }
 
+/* Adds the files of one source behind the first `count`. Returns how many there are then. */
+static int add_files(const sli_tokens *files, int count, int most, sl_graph_file *out) {
+  for (int i = 0; i < sli_tokens_files(files); i++, count++) {
+    if (count >= most) continue;
+    out[count].path = sli_tokens_path(files, i);
+    sli_tokens_fingerprint(files, i, &out[count].bytes, &out[count].hash);
+  }
+  return count;
+}
+
 int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   int count = 0;
   const sli_tokens *last = NULL; /* nodes of one source, on several devices, stand together */
   for (int i = 0; i < g->nnodes; i++) {
     const token_rows *r = rows_of(g->nodes[i]);
-    if (!r || !r->file || r->file == last) continue;
-    last = r->file;
-    if (count < most) {
-      out[count].path = r->path;
-      sli_tokens_fingerprint(r->file, &out[count].bytes, &out[count].hash);
-    }
-    count++;
+    if (!r || !r->files || r->files == last) continue;
+    last = r->files;
+    count = add_files(last, count, most, out);
   }
   return count;
 }

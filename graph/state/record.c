@@ -72,8 +72,6 @@ sl_status sli_record_compare(const sli_checkpoint *from, int nterms, const sl_te
 
 /* ---- data -------------------------------------------------------------------------------- */
 
-enum { MOST_FILES = 16 };
-
 static void add_files(cJSON *data, const sl_graph_file *files, int n) {
   cJSON *list = n ? cJSON_AddArrayToObject(data, "files") : NULL;
   for (int i = 0; i < n; i++) {
@@ -111,15 +109,18 @@ static sl_status compare_files(const sli_checkpoint *from, const sl_graph_file *
 }
 
 static sl_status describe_data(cJSON *record, const sli_checkpoint *from, const sl_graph *g) {
-  sl_graph_file files[MOST_FILES];
   const char *unit = "";
   int64_t items = sl_graph_items(g, &unit);
-  int n = SLI_MIN(sl_graph_files(g, MOST_FILES, files), MOST_FILES);
+  int n = sl_graph_files(g, 0, NULL);
+  sl_graph_file *files = sli_calloc((size_t)n, sizeof *files);
+  sl_graph_files(g, n, files);
   cJSON *data = cJSON_AddObjectToObject(record, "data");
   cJSON_AddStringToObject(data, "unit", unit);
   cJSON_AddNumberToObject(data, "per_step", (double)items);
   add_files(data, files, n);
-  return from ? compare_files(from, files, n) : SL_OK;
+  sl_status status = from ? compare_files(from, files, n) : SL_OK;
+  free(files);
+  return status;
 }
 
 /* Position in the data and random numbers both follow from the step: the one by counting, the

@@ -53,6 +53,8 @@ typedef struct sl_graph_options {
   bool infer;
   void (*feed_tokens)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
+  uint64_t shuffle; /* sl_tokens: the seed of the order of sequences, another order each time that
+                       all have been read; 0: as they lie in the files */
   bool no_data;     /* nothing is computed, only planned or timed: files need not be given */
 } sl_graph_options;
 
@@ -115,13 +117,14 @@ sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init,
 void sl_data_at(sl_here at, sl_graph *g, const struct sl_source *source, sl_tensor **outs);
 
 /* Rows of `context` tokens, i32 [rows, context], and the same shifted by one
- * as *targets. `path` is a text file (its bytes are the tokens) or, with the
- * suffix .u16 or .bin, flat little-endian uint16 tokens. Sequence i of the run
- * (step * batch + row) starts at token (i mod n) * context, n = whole sequences
- * in the file. Tokens >= vocab are an error that names file and position. */
-#define sl_tokens(g, path, rows, context, vocab, targets)                      \
-  sl_tokens_at(SL_HERE, g, path, rows, context, vocab, targets)
-sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
+ * as *targets. `paths` names what is read, one after another, a line each: a
+ * file, FILE:TYPE, or a folder (docs/data.md). Text is read byte by byte.
+ * Sequence i of the run (step * batch + row) starts at token (i mod n) *
+ * context, n = whole sequences there are, unless they are shuffled. Tokens >=
+ * vocab are an error that names file and position. */
+#define sl_tokens(g, paths, rows, context, vocab, targets)                     \
+  sl_tokens_at(SL_HERE, g, paths, rows, context, vocab, targets)
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                         int64_t context, int64_t vocab, sl_tensor **targets);
 
 /* Files that sl_tokens reads, in order, and what they hold: their size, and a hash (FNV-1a) of

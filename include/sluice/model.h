@@ -21,7 +21,8 @@ extern "C" {
 #endif
 
 typedef enum sl_option_kind {
-  SL_OPTION_INT, SL_OPTION_FLOAT, SL_OPTION_TEXT, SL_OPTION_FLAG
+  SL_OPTION_INT, SL_OPTION_FLOAT, SL_OPTION_TEXT, SL_OPTION_FLAG,
+  SL_OPTION_LIST /* of texts: may be given several times, and all count */
 } sl_option_kind;
 
 /* One `--name VALUE` of a model. min == max: no range. A flag takes no value
@@ -42,7 +43,8 @@ double sl_arg_float(const sl_args *args, const char *name);
 const char *sl_arg_text(const sl_args *args, const char *name);
 bool sl_arg_flag(const sl_args *args, const char *name);
 /* The i-th value given for an option, from 0, or NULL after the last one; the
- * functions above return the last one given, or the default. */
+ * functions above return the last one given, or the default; sl_arg_text of a list all of them,
+ * one a line. */
 const char *sl_arg_given(const sl_args *args, const char *name, int i);
 
 /* Rows of a model's table for how its parameters are updated, and what they say. */

@@ -21,10 +21,14 @@ static const char *write_file(const char *name, const void *bytes, size_t count)
   return path;
 }
 
+static sl_status open_tokens(const char *paths, int64_t context, int64_t vocab, sli_tokens **out) {
+  return sli_tokens_open(&(sli_tokens_options){paths, context, vocab, 0}, out);
+}
+
 static void fails(const char *path, int64_t context, int64_t vocab, sl_status status,
                   const char *text) {
   sli_tokens *tokens = NULL;
-  sl_status found = sli_tokens_open(path, context, vocab, &tokens);
+  sl_status found = open_tokens(path, context, vocab, &tokens);
   CHECK(found == status && !tokens, "%s: status %d, wanted %d", path, found, status);
   CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), text), "no \"%s\" in: %s", text,
         sl_detail());
@@ -32,11 +36,11 @@ static void fails(const char *path, int64_t context, int64_t vocab, sl_status st
 
 static void bad_files_are_told(void) {
   fails("no/such/file.txt", 4, 256, SL_E_INPUT, "No such file");
-  fails(folder, 4, 256, SL_E_INPUT, "is a directory");
+  fails(folder, 4, 256, SL_E_INPUT, "is a directory without token files");
   fails("/dev/null", 4, 256, SL_E_INPUT, "not a regular file");
   fails(write_file("empty.txt", "", 0), 4, 256, SL_E_INPUT, "is empty");
-  fails(write_file("odd.u16", "\1\0\2", 3), 4, 256, SL_E_INPUT, "odd number of bytes (3)");
-  fails(write_file("odd.bin", "\1\0\2", 3), 1, 256, SL_E_INPUT, "odd number of bytes (3)");
+  fails(write_file("odd.u16", "\1\0\2", 3), 4, 256, SL_E_INPUT, "has 3 bytes, no multiple of 2");
+  fails(write_file("odd.bin", "\1\0\2", 3), 1, 256, SL_E_INPUT, "has 3 bytes, no multiple of 2");
   fails(write_file("short.txt", "abcd", 4), 4, 256, SL_E_INPUT, "has 4 tokens");
   fails(write_file("short.u16", "\1\0\2\0\3\0\4\0", 8), 4, 256, SL_E_INPUT, "needs 5");
 }
@@ -50,7 +54,7 @@ static void large_tokens_are_told_with_position_and_value(void) {
   fails(path, 1024, 50257, SL_E_INPUT,
         "token 70001 is 50257, but the vocabulary has 50257 tokens");
   sli_tokens *tokens;
-  CHECK(!sli_tokens_open(path, 1024, 50258, &tokens), "one more is enough: %s", sl_detail());
+  CHECK(!open_tokens(path, 1024, 50258, &tokens), "one more is enough: %s", sl_detail());
   sli_tokens_close(tokens);
 }
 
@@ -62,9 +66,9 @@ static void sequences_follow_one_another(void) {
   for (int context = 1; context < 40; context += 6)
     for (int count = context + 1; count < 300; count += 53) {
       sli_tokens *files[2];
-      CHECK(!sli_tokens_open(write_file("a.txt", bytes, (size_t)count), context, 256, &files[0]),
+      CHECK(!open_tokens(write_file("a.txt", bytes, (size_t)count), context, 256, &files[0]),
             "%s", sl_detail());
-      CHECK(!sli_tokens_open(write_file("a.u16", words, 2 * (size_t)count), context, 256,
+      CHECK(!open_tokens(write_file("a.u16", words, 2 * (size_t)count), context, 256,
                              &files[1]), "%s", sl_detail());
       for (int f = 0; f < 2; f++) {
         int64_t n = sli_tokens_sequences(files[f]);

@@ -76,7 +76,7 @@ model_differs "process 1 has --weight-decay 0.5, process 0 has --weight-decay" -
 model_differs "process 1 has --warmup 7, process 0 has --warmup" --warmup 7
 model_differs "process 1 has --clip 0.5, process 0 has --clip 1" --clip 0.5
 model_differs "process 1 has --layers 3, process 0 has --layers 2" --layers 3
-model_differs "process 1 has --data $work/other.txt, process 0 has --data $data" \
+model_differs "process 1 has --data $data $work/other.txt, process 0 has --data $data" \
   --data "$work/other.txt"
 differs "process 1 has --seed 2, process 0 has --seed 1" --seed 2
 differs "process 1 has --init init.safetensors, process 0 has no --init" --init init.safetensors

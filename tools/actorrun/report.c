@@ -13,6 +13,18 @@ static void add_number(cJSON *to, const char *name, double value) {
   cJSON_AddNumberToObject(to, name, value);
 }
 
+/* One text, or of a list that has several an array of them. */
+static void add_texts(cJSON *to, const sl_option *o, const sl_args *args) {
+  bool several = o->kind == SL_OPTION_LIST && sl_arg_given(args, o->name, 1);
+  if (!several) {
+    cJSON_AddStringToObject(to, o->name, sl_arg_text(args, o->name));
+    return;
+  }
+  cJSON *list = cJSON_AddArrayToObject(to, o->name);
+  for (int i = 0; sl_arg_given(args, o->name, i); i++)
+    cJSON_AddItemToArray(list, cJSON_CreateString(sl_arg_given(args, o->name, i)));
+}
+
 void options_to_json(cJSON *to, const sl_option *options, const sl_args *args) {
   for (const sl_option *o = options; o && o->name; o++) {
     if (o->value == NULL && !sl_arg_given(args, o->name, 0)) continue;
@@ -20,9 +32,8 @@ void options_to_json(cJSON *to, const sl_option *options, const sl_args *args) {
     case SL_OPTION_INT: add_number(to, o->name, (double)sl_arg_int(args, o->name)); break;
     case SL_OPTION_FLOAT: add_number(to, o->name, sl_arg_float(args, o->name)); break;
     case SL_OPTION_FLAG: cJSON_AddBoolToObject(to, o->name, sl_arg_flag(args, o->name)); break;
-    case SL_OPTION_TEXT:
-      cJSON_AddStringToObject(to, o->name, sl_arg_text(args, o->name));
-      break;
+    case SL_OPTION_LIST:
+    case SL_OPTION_TEXT: add_texts(to, o, args); break;
     }
   }
 }

@@ -10,6 +10,8 @@ static const sl_option options[] = {
     {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
      "activations a device may hold; 0: any number", 0, 1e9},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
+    {"shuffle", SL_OPTION_INT, "0", "`SEED` of the order in which sequences of the data come, another "
+     "order each time that all have been seen; 0: as they lie in the files", 0, 9e15},
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end", 0, 0},
     {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
@@ -81,6 +83,7 @@ static sl_status read(settings *s) {
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->schedule = sl_arg_text(s->run, "schedule");
   s->infer = sl_arg_int(s->run, "steps") == 0;
+  s->shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
   sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
   if (!status) status = read_budget(s);
   if (status) return status;

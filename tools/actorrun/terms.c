@@ -10,6 +10,9 @@
 /* Beside the model and its options. */
 static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed"};
 
+/* These only where they are given: checkpoints of older releases do not know them. */
+static const char *const of_results_if_given[] = {"shuffle"};
+
 /* Of the others those that processes cannot have each for itself: what shapes the plan, how far
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
@@ -49,6 +52,8 @@ static char *value_text(const sl_args *args, const sl_option *o) {
   case SL_OPTION_INT: return number_text((double)sl_arg_int(args, o->name));
   case SL_OPTION_FLOAT: return number_text(sl_arg_float(args, o->name));
   case SL_OPTION_FLAG: return sli_strdup(sl_arg_flag(args, o->name) ? "true" : "false");
+  case SL_OPTION_LIST: return sl_arg_given(args, o->name, 0) ? given_text(args, o->name)
+                                                               : sli_strdup(o->value);
   case SL_OPTION_TEXT: break;
   }
   return sli_strdup(sl_arg_text(args, o->name));
@@ -73,6 +78,11 @@ static void add_options(terms *t, const settings *s, const char *const *names, s
     SLI_CHECK(o, "there is no option --%s", names[i]);
     add(t, sli_format("--%s", o->name), value_text(s->run, o));
   }
+}
+
+static void add_given_options(terms *t, const settings *s, const char *const *names, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (sl_arg_given(s->run, names[i], 0)) add_options(t, s, &names[i], 1);
 }
 
 static bool is_of_results(const char *name) {
@@ -100,6 +110,7 @@ void terms_init(terms *t, const settings *s) {
   *t = (terms){0};
   add(t, sli_strdup("the model"), sli_strdup(s->model->name));
   add_options(t, s, of_results, SLI_COUNT(of_results));
+  add_given_options(t, s, of_results_if_given, SLI_COUNT(of_results_if_given));
   add_model(t, s);
   add(t, sli_strdup("--quota param"), sli_format("%d", parameter_slots(s)));
   t->nresults = t->count;
@@ -121,10 +132,11 @@ static void add_file(terms *t, const char *path, uint64_t bytes, uint64_t hash) 
 }
 
 sl_status terms_add_files(terms *t, const settings *s, const sl_graph *g) {
-  enum { MOST = 16 };
-  sl_graph_file files[MOST];
-  int n = SLI_MIN(sl_graph_files(g, MOST, files), MOST);
+  int n = sl_graph_files(g, 0, NULL);
+  sl_graph_file *files = sli_calloc((size_t)n, sizeof *files);
+  sl_graph_files(g, n, files);
   for (int i = 0; i < n; i++) add_file(t, files[i].path, files[i].bytes, files[i].hash);
+  free(files);
   const char *init = settings_text(s, "init");
   uint64_t bytes, hash;
   sl_status status = init ? sli_file_fingerprint(init, &bytes, &hash) : SL_OK;

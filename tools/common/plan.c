@@ -27,6 +27,7 @@ static sl_status make_graph(const settings *s, planned *out) {
                               .stages = s->stages * (s->chunks ? s->chunks : ANY_CHUNKS),
                               .infer = s->infer,
                               .feed_tokens = feed_zeros,
+                              .shuffle = s->shuffle,
                               .no_data = !sl_device_computes(s->devices.kind)};
   out->graph = sl_graph_create(&options);
   sl_status status = s->model->build(out->graph, s->model_args);

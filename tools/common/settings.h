@@ -47,6 +47,7 @@ struct settings {
   int microbatches, pieces;
   const char *schedule;
   double activations;     /* that a device may hold, of --schedule auto; 0: any number */
+  uint64_t shuffle;       /* seed of the order of sequences; 0: as they lie in the files */
   bool infer;             /* the graph is the one for inference */
   sl_clock clock;
   sl_cost cost;

@@ -1,0 +1,165 @@
+/* A .npy file is a magic string, a version, the length of a header, and the header: a Python
+ * dictionary as text,
+ *
+ *     {'descr': '<u2', 'fortran_order': False, 'shape': (1000, 64), }
+ *
+ * Only that is parsed, with the spaces and the order that Python would accept as well; then come the
+ * elements. */
+#include "io/npy.h"
+
+#include <string.h>
+
+#include "base/base.h"
+
+static const char magic[6] = "\x93NUMPY";
+
+/* What is left of the header's text. */
+typedef struct cursor {
+  const char *at, *end;
+} cursor;
+
+typedef struct header {
+  char descr[16];
+  bool fortran, has_descr, has_order, has_shape;
+  int ndim;
+  int64_t count; /* of elements; -1: more than can be counted */
+} header;
+
+static void skip_space(cursor *c) {
+  while (c->at < c->end && strchr(" \t\n\r", *c->at)) c->at++;
+}
+
+static bool take(cursor *c, char wanted) {
+  skip_space(c);
+  if (c->at == c->end || *c->at != wanted) return false;
+  c->at++;
+  return true;
+}
+
+/* A quoted string without escapes. */
+static bool take_string(cursor *c, char *out, size_t bytes) {
+  skip_space(c);
+  if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
+  const char *begin = c->at + 1;
+  const char *end = memchr(begin, *c->at, (size_t)(c->end - begin));
+  if (!end || (size_t)(end - begin) >= bytes) return false;
+  memcpy(out, begin, (size_t)(end - begin));
+  out[end - begin] = 0;
+  c->at = end + 1;
+  return true;
+}
+
+static bool take_word(cursor *c, const char *word) {
+  size_t n = strlen(word);
+  skip_space(c);
+  if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n)) return false;
+  c->at += n;
+  return true;
+}
+
+static bool take_bool(cursor *c, bool *out) {
+  *out = take_word(c, "True");
+  return *out || take_word(c, "False");
+}
+
+static bool take_number(cursor *c, int64_t *out) {
+  skip_space(c);
+  const char *begin = c->at;
+  bool fits = true;
+  for (*out = 0; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
+    int64_t digit = *c->at - '0';
+    fits = fits && *out <= (INT64_MAX - digit) / 10;
+    if (fits) *out = *out * 10 + digit;
+  }
+  if (!fits) *out = -1;
+  return c->at > begin;
+}
+
+static void count_dim(header *h, int64_t dim) {
+  int64_t product;
+  bool fits = dim >= 0 && h->count >= 0 && !__builtin_mul_overflow(h->count, dim, &product);
+  h->count = fits ? product : -1;
+  h->ndim++;
+}
+
+/* (), (5,), (5, 6) */
+static bool take_shape(cursor *c, header *h) {
+  h->count = 1;
+  h->ndim = 0;
+  if (!take(c, '(')) return false;
+  while (!take(c, ')')) {
+    int64_t dim;
+    if (!take_number(c, &dim)) return false;
+    count_dim(h, dim);
+    if (take(c, ',')) continue;
+    return take(c, ')');
+  }
+  return true;
+}
+
+static bool take_entry(cursor *c, header *h) {
+  char key[24];
+  if (!take_string(c, key, sizeof key) || !take(c, ':')) return false;
+  if (!strcmp(key, "descr")) return h->has_descr = take_string(c, h->descr, sizeof h->descr);
+  if (!strcmp(key, "fortran_order")) return h->has_order = take_bool(c, &h->fortran);
+  return !strcmp(key, "shape") && (h->has_shape = take_shape(c, h));
+}
+
+static bool take_dictionary(cursor *c, header *h) {
+  if (!take(c, '{')) return false;
+  while (!take(c, '}')) {
+    if (!take_entry(c, h)) return false;
+    if (take(c, ',')) continue;
+    if (!take(c, '}')) return false;
+    break;
+  }
+  return h->has_descr && h->has_order && h->has_shape;
+}
+
+/* ---- the file -------------------------------------------------------------------------- */
+
+/* Finds the header's text. Versions 2 and 3 have a longer length. */
+static bool find_text(const uint8_t *bytes, size_t size, cursor *out) {
+  if (size < 12 || memcmp(bytes, magic, sizeof magic) || bytes[6] < 1 || bytes[6] > 3) return false;
+  size_t at = bytes[6] == 1 ? 10 : 12, length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
+  if (at == 12) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
+  if (length > size - at) return false;
+  *out = (cursor){(const char *)bytes + at, (const char *)bytes + at + length};
+  return true;
+}
+
+/* "<u2": order, kind, bytes. */
+static sl_status read_type(const char *path, const char *descr, sli_npy *out) {
+  bool known = strlen(descr) == 3 && strchr("<|=", descr[0]) && strchr("ui", descr[1]) &&
+               strchr("1248", descr[2]) && (descr[0] != '|' || descr[2] == '1');
+  char shown[64];
+  if (!known)
+    return sl_fail(SL_E_INPUT, "%s: its elements are '%s'; tokens are integers of 1, 2, 4 or 8 bytes, "
+                   "little-endian", path, sli_escape(shown, sizeof shown, descr));
+  out->width = descr[2] - '0';
+  out->is_signed = descr[1] == 'i';
+  return SL_OK;
+}
+
+static sl_status check_size(const char *path, const header *h, size_t size, const sli_npy *array) {
+  int64_t room = (int64_t)((size - array->offset) / (size_t)array->width);
+  if (h->count < 0 || h->count > room)
+    return sl_fail(SL_E_INPUT, "%s: the header says more elements than the %lld in the file: cut off?",
+                   path, (long long)room);
+  if (h->fortran && h->ndim > 1)
+    return sl_fail(SL_E_INPUT, "%s: its columns come first (fortran_order); rows are needed: "
+                   "numpy.ascontiguousarray()", path);
+  return SL_OK;
+}
+
+sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out) {
+  cursor c;
+  header h = {0};
+  if (!find_text(bytes, size, &c) || !take_dictionary(&c, &h))
+    return sl_fail(SL_E_INPUT, "%s: its header is not that of a NumPy array", path);
+  sli_npy array = {.offset = (size_t)(c.end - (const char *)bytes), .count = h.count};
+  sl_status status = read_type(path, h.descr, &array);
+  if (!status) status = check_size(path, &h, size, &array);
+  if (!status) *out = array;
+  return status;
+}

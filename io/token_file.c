@@ -1,0 +1,320 @@
+/* What a file of tokens holds is said by the user (FILE:u32), by its suffix, or by the file itself:
+ * .npy files have a header, .bin files may have that of llm.c, or Megatron's .idx file beside them.
+ * A bare .bin is uint16, as most tools write it, unless it looks like uint32. Everything else is
+ * text if it looks like text, and refused if not. */
+#include "io/token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "io/npy.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
+
+/* Names of types are suffixes too. */
+static const sli_token_type types[] = {{"text", 1, false}, {"u8", 1, false},  {"u16", 2, false},
+                                       {"u32", 4, false},  {"u64", 8, false}, {"i8", 1, true},
+                                       {"i16", 2, true},   {"i32", 4, true},  {"i64", 8, true}};
+enum { TYPES = SLI_COUNT(types) };
+#define TYPE_WORDS "text, u8, u16, u32, u64, i8, i16, i32 or i64"
+
+static const sli_token_type *type_named(const char *name) {
+  for (int i = 0; i < TYPES; i++)
+    if (!strcmp(types[i].name, name)) return &types[i];
+  return NULL;
+}
+
+static const sli_token_type *type_of(int width, bool is_signed) {
+  for (int i = 1; i < TYPES; i++)
+    if (types[i].width == width && types[i].is_signed == is_signed) return &types[i];
+  return NULL;
+}
+
+/* ---- names ----------------------------------------------------------------------------- */
+
+/* What stands behind the last point of the last name; "" if there is none. */
+static const char *suffix(const char *path) {
+  const char *slash = strrchr(path, '/'), *point = strrchr(slash ? slash : path, '.');
+  return point ? point + 1 : "";
+}
+
+static bool is_one_of(const char *word, const char *const *words) {
+  for (; *words; words++)
+    if (!strcmp(word, *words)) return true;
+  return false;
+}
+
+bool sli_token_name_known(const char *path) {
+  const char *end = suffix(path);
+  return is_one_of(end, (const char *const[]){"txt", "bin", "npy", NULL}) || type_named(end);
+}
+
+sl_status sli_token_name_read(const char *text, char **path, const sli_token_type **type) {
+  const char *colon = strrchr(text, ':');
+  *path = sli_strdup(text);
+  *type = NULL;
+  if (!colon || !access(text, F_OK)) return SL_OK;
+  (*path)[colon - text] = 0;
+  *type = type_named(colon + 1);
+  if (*type) return SL_OK;
+  bool meant = !access(*path, F_OK);
+  (*path)[colon - text] = ':';
+  if (!meant) return SL_OK; /* opening it says that there is none */
+  sl_status status = sl_fail(SL_E_INPUT, "%s: %s is no type of tokens; it is one of %s", text,
+                             colon + 1, TYPE_WORDS);
+  free(*path);
+  return status;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------- */
+
+static int64_t token_at(const sli_token_file *f, int64_t i) {
+  const uint8_t *at = f->bytes + f->offset + i * f->type->width;
+  switch (f->type->width) {
+  case 1: return f->type->is_signed ? (int8_t)*at : *at;
+  case 2: {
+    uint16_t token;
+    memcpy(&token, at, sizeof token);
+    return f->type->is_signed ? (int16_t)token : token;
+  }
+  case 4: {
+    uint32_t token;
+    memcpy(&token, at, sizeof token);
+    return f->type->is_signed ? (int32_t)token : (int64_t)token;
+  }
+  default: {
+    int64_t token; /* an unsigned one that does not fit is negative, so refused */
+    memcpy(&token, at, sizeof token);
+    return token;
+  }
+  }
+}
+
+/* The common types at the speed of memory. */
+static void copy_bytes(const uint8_t *from, int64_t count, int32_t *out) {
+  for (int64_t i = 0; i < count; i++) out[i] = from[i];
+}
+
+static void copy_pairs(const uint8_t *from, int64_t count, int32_t *out) {
+  for (int64_t i = 0; i < count; i++) {
+    uint16_t token;
+    memcpy(&token, from + 2 * i, sizeof token);
+    out[i] = token;
+  }
+}
+
+void sli_token_file_copy(const sli_token_file *f, int64_t first, int64_t count, int32_t *out) {
+  const uint8_t *from = f->bytes + f->offset + first * f->type->width;
+  if (f->type->width == 1 && !f->type->is_signed)
+    copy_bytes(from, count, out);
+  else if (f->type->width == 2 && !f->type->is_signed)
+    copy_pairs(from, count, out);
+  else if (f->type->width == 4)
+    memcpy(out, from, (size_t)count * sizeof *out);
+  else
+    for (int64_t i = 0; i < count; i++) out[i] = (int32_t)token_at(f, first + i);
+}
+
+/* The largest of a run of tokens, negative ones counted as larger than all; plain loops, so that
+ * they run at the speed of memory. */
+static uint64_t largest(const sli_token_file *f, int64_t begin, int64_t end) {
+  if (f->type->width == 2 && !f->type->is_signed) {
+    uint16_t most = 0;
+    for (int64_t i = begin; i < end; i++) {
+      uint16_t token = (uint16_t)token_at(f, i);
+      most = SLI_MAX(most, token);
+    }
+    return most;
+  }
+  uint64_t most = 0;
+  for (int64_t i = begin; i < end; i++) {
+    uint64_t token = (uint64_t)token_at(f, i);
+    most = SLI_MAX(most, token);
+  }
+  return most;
+}
+
+static bool all_fit(const sli_token_type *type, int64_t vocab) {
+  return !type->is_signed && type->width < 4 && vocab >= (int64_t)1 << 8 * type->width;
+}
+
+/* `guessed`: nobody has said the type. */
+static sl_status check_range(const sli_token_file *f, bool guessed, int64_t vocab) {
+  enum { RUN = 1 << 16 };
+  if (all_fit(f->type, vocab)) return SL_OK;
+  for (int64_t begin = 0; begin < f->count; begin += RUN) {
+    int64_t end = SLI_MIN(begin + RUN, f->count);
+    if (largest(f, begin, end) < (uint64_t)vocab) continue;
+    int64_t i = begin;
+    while ((uint64_t)token_at(f, i) < (uint64_t)vocab) i++;
+    return sl_fail(SL_E_INPUT, "%s: token %lld is %lld, but the vocabulary has %lld tokens%s%s%s",
+                   f->path, (long long)i, (long long)token_at(f, i), (long long)vocab,
+                   guessed ? " (read as " : "", guessed ? f->type->name : "",
+                   guessed ? "; FILE:TYPE says another type)" : "");
+  }
+  return SL_OK;
+}
+
+/* ---- what type ------------------------------------------------------------------------- */
+
+static int32_t word_at(const sli_token_file *f, size_t index) {
+  int32_t word;
+  memcpy(&word, f->bytes + index * sizeof word, sizeof word);
+  return word;
+}
+
+/* Tokens as llm.c writes them: 256 words, of which the first are a number that says what it is, a
+ * version, and how many tokens follow. */
+static sl_status read_llmc(sli_token_file *f, bool *found) {
+  enum { HEADER = 256 * sizeof(int32_t) };
+  static const struct {
+    int32_t magic, version;
+    const char *type;
+  } kinds[] = {{20240520, 1, "u16"}, {20240801, 7, "u32"}};
+  for (size_t i = 0; i < SLI_COUNT(kinds) && f->size >= HEADER; i++) {
+    if (word_at(f, 0) != kinds[i].magic || word_at(f, 1) != kinds[i].version) continue;
+    f->type = type_named(kinds[i].type);
+    f->offset = HEADER;
+    *found = true;
+    size_t count = (uint32_t)word_at(f, 2);
+    if (count * (size_t)f->type->width == f->size - HEADER) return SL_OK;
+    return sl_fail(SL_E_INPUT, "%s: its header says %zu tokens, but %zu bytes follow: cut off?", f->path,
+                   count, f->size - HEADER);
+  }
+  return SL_OK;
+}
+
+/* Megatron's FILE.idx beside FILE.bin: "MMIDIDX", zeros, a version, and a number for the type. */
+static sl_status read_megatron(sli_token_file *f, bool *found) {
+  static const char *const of_number[] = {NULL, "u8", "i8", "i16", "i32", "i64", NULL, NULL, "u16"};
+  char *path = sli_format("%.*s.idx", (int)(strlen(f->path) - strlen(".bin")), f->path);
+  unsigned char head[18] = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  bool read_all = fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head;
+  if (fd >= 0) close(fd);
+  sl_status status = SL_OK;
+  if (read_all && !memcmp(head, "MMIDIDX\0", 9)) {
+    const char *name = head[17] < SLI_COUNT(of_number) ? of_number[head[17]] : NULL;
+    f->type = name ? type_named(name) : NULL;
+    *found = f->type != NULL;
+    if (!name) status = sl_fail(SL_E_INPUT, "%s: type %d is none of tokens", path, head[17]);
+  }
+  free(path);
+  return status;
+}
+
+/* Would all be tokens as uint32? Of what was written as uint16 every second one would have to be
+ * next to nothing. */
+static bool looks_wide(const sli_token_file *f, int64_t vocab) {
+  enum { FEWEST = 16, MOST = 1 << 20 };
+  size_t n = SLI_MIN(f->size / 4, (size_t)MOST);
+  bool differ = false;
+  for (size_t i = 0; i < n; i++) {
+    uint32_t token = (uint32_t)word_at(f, i);
+    if (token >= vocab) return false;
+    differ |= token != (uint32_t)word_at(f, 0);
+  }
+  return f->size % 4 == 0 && n >= FEWEST && differ;
+}
+
+static sl_status find_bin_type(sli_token_file *f, int64_t vocab) {
+  bool found = false;
+  sl_status status = read_llmc(f, &found);
+  if (!status && !found) status = read_megatron(f, &found);
+  if (status || found) return status;
+  f->type = type_named("u16");
+  if (!looks_wide(f, vocab)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: read as uint16 every second token is next to 0, as if they were "
+                 "uint32: say which with %s:u32 or %s:u16", f->path, f->path, f->path);
+}
+
+static sl_status find_npy_type(sli_token_file *f) {
+  sli_npy array;
+  sl_status status = sli_npy_read(f->path, f->bytes, f->size, &array);
+  if (status) return status;
+  f->type = type_of(array.width, array.is_signed);
+  f->offset = array.offset;
+  f->count = array.count;
+  return SL_OK;
+}
+
+/* As others do: text has no zeros. */
+static sl_status check_text(const sli_token_file *f) {
+  enum { LOOKED_AT = 1 << 16 };
+  if (!memchr(f->bytes, 0, SLI_MIN(f->size, (size_t)LOOKED_AT))) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s is no text, and its name does not say what it holds: .u16, .u32, .npy, "
+                 ".bin, or FILE:TYPE with one of %s", f->path, TYPE_WORDS);
+}
+
+/* *guessed: by a suffix that may mean several. */
+static sl_status find_type(sli_token_file *f, const sli_token_type *said, int64_t vocab,
+                           bool *guessed) {
+  const char *end = suffix(f->path);
+  if (!strcmp(end, "npy") && !said) return find_npy_type(f);
+  *guessed = !said && !strcmp(end, "bin");
+  if (*guessed) return find_bin_type(f, vocab);
+  f->type = said ? said : type_named(strcmp(end, "txt") ? end : "text");
+  if (f->type) return SL_OK;
+  f->type = type_named("text");
+  return check_text(f);
+}
+
+static sl_status count_tokens(sli_token_file *f) {
+  size_t bytes = f->size - f->offset, width = (size_t)f->type->width;
+  if (f->count >= 0) return SL_OK; /* as the header says */
+  if (bytes % width)
+    return sl_fail(SL_E_INPUT, "%s has %zu bytes, no multiple of %zu: not %s tokens, or cut off",
+                   f->path, f->size, width, f->type->name);
+  f->count = (int64_t)(bytes / width);
+  return SL_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+static sl_status map_file(int fd, sli_token_file *f) {
+  struct stat info;
+  if (fstat(fd, &info)) return sl_fail(SL_E_IO, "%s: %s", f->path, strerror(errno));
+  if (!S_ISREG(info.st_mode)) return sl_fail(SL_E_INPUT, "%s is not a regular file", f->path);
+  if (!info.st_size) return sl_fail(SL_E_INPUT, "%s is empty", f->path);
+  void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (bytes == MAP_FAILED)
+    return sl_fail(SL_E_IO, "%s: cannot be mapped: %s", f->path, strerror(errno));
+  f->bytes = bytes;
+  f->size = (size_t)info.st_size;
+  return SL_OK;
+}
+
+static sl_status open_and_map(sli_token_file *f) {
+  int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return sl_fail(SL_E_INPUT, "%s: %s", f->path, strerror(errno));
+  sl_status status = map_file(fd, f);
+  close(fd);
+  return status;
+}
+
+sl_status sli_token_file_open(const char *path, const sli_token_type *said, int64_t vocab,
+                              sli_token_file *out) {
+  sli_token_file f = {.path = sli_strdup(path), .count = -1};
+  bool guessed = false;
+  sl_status status = open_and_map(&f);
+  if (!status) status = find_type(&f, said, vocab, &guessed);
+  if (!status) status = count_tokens(&f);
+  if (!status) status = check_range(&f, guessed, vocab);
+  if (status)
+    sli_token_file_close(&f);
+  else
+    *out = f;
+  return status;
+}
+
+void sli_token_file_close(sli_token_file *f) {
+  if (f->bytes) munmap((void *)f->bytes, f->size);
+  free(f->path);
+  *f = (sli_token_file){0};
+}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# Data as a command line names it: types, several files, folders, shuffling. The losses are those of
+# the same tokens in one plain file.
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+model=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --vocab 256)
+run() { # REPORT WORDS...
+  local report=$1
+  shift
+  ends 0 "$actorrun" --steps 6 --microbatches 2 --quiet --report "$report" "$@"
+}
+same() { cmp -s <(hexes "$1") <(hexes "$2") || fail "$2 has other losses than $1"; }
+differ() { ! cmp -s <(hexes "$1") <(hexes "$2") || fail "$2 has the losses of $1"; }
+
+python3 - "$reference/tokens.u16" <<'END'
+import struct, sys
+raw = open(sys.argv[1], "rb").read()
+ids = struct.unpack("<%dH" % (len(raw) // 2), raw)
+wide = struct.pack("<%dI" % len(ids), *ids)
+open("t.u16", "wb").write(raw)
+for name in "t.u32", "t.bin", "t.dat":
+    open(name, "wb").write(wide)
+text = "{'descr': '<i4', 'fortran_order': False, 'shape': (%d,), }" % len(ids)
+text += " " * (-(len(text) + 11) % 64) + "\n"
+open("t.npy", "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode() + wide)
+half = len(ids) // 2 + 5
+import os
+os.mkdir("parts")
+open("parts/1.u16", "wb").write(raw[:2 * half])
+open("parts/2.u32", "wb").write(wide[4 * half:])
+END
+
+run plain "${model[@]}" --data t.u16
+for data in t.u32 t.npy t.bin:u32 t.dat:u32 parts; do
+  run other "${model[@]}" --data $data
+  same plain other
+done
+run other "${model[@]}" --data parts/1.u16 --data parts/2.u32
+same plain other
+says '["parts/1.u16", "parts/2.u32"]' <(tr -s ' \t\n' ' ' <other | sed 's/\[ /[/; s/ \]/]/')
+
+ends 2 "$actorrun" "${model[@]}" --data t.bin
+says "t.bin: read as uint16 every second token is next to 0" err
+ends 2 "$actorrun" "${model[@]}" --data t.dat
+says "t.dat is no text, and its name does not say what it holds" err
+ends 2 "$actorrun" "${model[@]}" --data t.u16 --data no.u16
+says "no.u16: No such file" err
+
+# Shuffled: another order, which is the same however the work is shared out.
+run shuffled --shuffle 3 "${model[@]}" --data t.u16
+differ plain shuffled
+run other --shuffle 4 "${model[@]}" --data t.u16
+differ shuffled other
+run other --shuffle 3 --stages 2 -n 2 "${patient[@]}" "${model[@]}" --data parts
+same shuffled other
+run other --shuffle 3 --pieces 2 --stages 2 "${model[@]}" --data t.u16
+run pieces --pieces 2 --stages 2 "${model[@]}" --data t.u16
+differ pieces other
+run other --shuffle 3 --data-parallel 2 "${model[@]}" --data t.u16
+python3 - shuffled other <<'END' || fail "with --data-parallel it is not the same order"
+import json, sys
+a, b = [[s["loss"] for s in json.load(open(p))["steps"]] for p in sys.argv[1:]]
+sys.exit(max(abs(x - y) for x, y in zip(a, b)) > 1e-5)
+END
+
+# A run that goes on takes the same order; another order is refused.
+run half --shuffle 3 --checkpoint c --steps 3 "${model[@]}" --data t.u16
+run rest --shuffle 3 --checkpoint c --resume "${model[@]}" --data t.u16
+cmp -s <(hexes shuffled) <(hexes half; hexes rest) || fail "resumed it is another order"
+ends 2 "$actorrun" --microbatches 2 --steps 9 --checkpoint c --resume "${model[@]}" --data t.u16
+says "cannot resume: --shuffle is none, but c/step-6 was made with 3" err
