@@ -19,6 +19,7 @@ static const sl_option options[] = {
     {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
     {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
      1 << 20},
+    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the variance in norms", 0, 1},
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
     SL_OPTIMIZER_OPTIONS,
@@ -27,6 +28,7 @@ static const sl_option options[] = {
 typedef struct shape {
   int layers, heads;
   int64_t rows, context, positions, width, vocab;
+  float eps;
 } shape;
 
 /* y = x w + b with a weight [in, out] */
@@ -37,10 +39,10 @@ static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, floa
   return sl_linear_transposed(g, x, w, b); /* [B, T, out] */
 }
 
-static sl_tensor *norm(sl_graph *g, sl_tensor *x, int64_t width, const char *name) {
-  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(1), "%s.weight", name);
-  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(0), "%s.bias", name);
-  return sl_layernorm(g, x, gain, bias, 1e-5f); /* [B, T, C] */
+static sl_tensor *norm(sl_graph *g, const shape *s, sl_tensor *x, const char *name) {
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, s->width), SL_CONSTANT(1), "%s.weight", name);
+  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, s->width), SL_CONSTANT(0), "%s.bias", name);
+  return sl_layernorm(g, x, gain, bias, s->eps); /* [B, T, C] */
 }
 
 /* "transformer.h.3.mlp.c_fc" */
@@ -55,12 +57,12 @@ static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, i
   /* The residual stream adds up 2 * layers outputs; each starts smaller. */
   float residual = 0.02f / sqrtf(2.0f * (float)s->layers);
   sl_block(g, "h.%d", layer);
-  sl_tensor *a = norm(g, x, C, part(name, layer, "ln_1"));
+  sl_tensor *a = norm(g, s, x, part(name, layer, "ln_1"));
   a = dense(g, a, C, 3 * C, 0.02f, part(name, layer, "attn.c_attn")); /* [B, T, 3C] */
   a = sl_attention_packed(g, a, s->heads, s->heads);                  /* [B, T, C] */
   a = dense(g, a, C, C, residual, part(name, layer, "attn.c_proj"));
   x = sl_add(g, x, a);
-  sl_tensor *m = norm(g, x, C, part(name, layer, "ln_2"));
+  sl_tensor *m = norm(g, s, x, part(name, layer, "ln_2"));
   m = dense(g, m, C, 4 * C, 0.02f, part(name, layer, "mlp.c_fc")); /* [B, T, 4C] */
   m = dense(g, sl_gelu(g, m), 4 * C, C, residual, part(name, layer, "mlp.c_proj"));
   return sl_add(g, x, m); /* [B, T, C] */
@@ -84,7 +86,8 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .context = sl_arg_int(args, "context"),
              .positions = sl_arg_int(args, "positions"),
              .width = sl_arg_int(args, "width"),
-             .vocab = sl_arg_int(args, "vocab")};
+             .vocab = sl_arg_int(args, "vocab"),
+             .eps = (float)sl_arg_float(args, "eps")};
   if (!s.positions) s.positions = s.context;
   check_shape(g, args, &s);
   return s;
@@ -105,7 +108,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
 
   sl_block(g, "head");
-  x = norm(g, x, s.width, "transformer.ln_f");
+  x = norm(g, &s, x, "transformer.ln_f");
   sl_tensor *logits = sl_linear(g, x, wte, NULL); /* [B, T, V] */
   sl_output(g, "logits", logits);
   sl_optimizer optimizer = sl_arg_optimizer(args);

@@ -1,11 +1,14 @@
 /* LLaMA (Touvron et al., arXiv 2302.13971, and 2307.09288 for grouped queries):
  * rmsnorm before each half of a block, rotary positions, SwiGLU, no biases.
+ * Mistral is the same without its window; Qwen2 has biases on q, k and v.
  *
  * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM, so
  * its weight files load here and ours load there; linear weights are [out, in].
  *
- * B rows of a microbatch, T context, C width, D = C / heads, V vocabulary. */
+ * B rows of a microbatch, T context, C width, H heads, K key/value heads, D numbers a head has,
+ * V vocabulary. */
 #include <math.h>
+#include <string.h>
 #include <sluice/sluice.h>
 
 static const sl_option options[] = {
@@ -16,12 +19,20 @@ static const sl_option options[] = {
     {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16},
     {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many", 0,
      1 << 16},
+    {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256},
     {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, up "
      "to a multiple of 64", 0, 1 << 24},
     {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30},
+    {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, "
+     "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H,"
+     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N",
+     0, 0},
+    {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or "
+     "attention (also on its output)", 0, 0},
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},
     {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},
     {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
+    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 24},
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
     SL_OPTIMIZER_OPTIONS,
@@ -29,8 +40,10 @@ static const sl_option options[] = {
 
 typedef struct shape {
   int layers, heads, kv_heads;
-  int64_t rows, context, width, ffn, vocab;
+  int64_t rows, context, width, head_dim, ffn, vocab;
   float theta, eps;
+  sl_rope rope;
+  bool qkv_bias, o_bias;
 } shape;
 
 /* y = x w^T with a weight [out, in] */
@@ -41,25 +54,42 @@ static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, floa
   return sl_linear(g, x, w, NULL); /* [B, T, out] */
 }
 
+/* The same, with a bias if the model has one there. */
+static sl_tensor *biased(sl_graph *g, bool has, sl_tensor *x, int64_t in, int64_t out, float std,
+                         int layer, const char *name) {
+  if (!has) return dense(g, x, in, out, std, layer, name);
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std),
+                          "model.layers.%d.%s.weight", layer, name);
+  sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias",
+                          layer, name);
+  return sl_linear(g, x, w, b); /* [B, T, out] */
+}
+
 static sl_tensor *norm(sl_graph *g, const shape *s, sl_tensor *x, int layer, const char *name) {
   sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, s->width), SL_CONSTANT(1),
                              "model.layers.%d.%s.weight", layer, name);
   return sl_rmsnorm(g, x, gain, s->eps); /* [B, T, C] */
 }
 
+static sl_tensor *attention(sl_graph *g, const shape *s, sl_tensor *x, float residual, int layer) {
+  int64_t C = s->width, Q = s->heads * s->head_dim, KV = s->kv_heads * s->head_dim;
+  bool bias = s->qkv_bias;
+  sl_tensor *q = biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");  /* [B, T, H*D] */
+  sl_tensor *k = biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj"); /* [B, T, K*D] */
+  sl_tensor *v = biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj"); /* [B, T, K*D] */
+  q = sl_rotary_stretched(g, q, s->heads, s->theta, &s->rope);
+  k = sl_rotary_stretched(g, k, s->kv_heads, s->theta, &s->rope);
+  sl_tensor *a = sl_attention(g, q, k, v, s->heads, s->kv_heads); /* [B, T, H*D] */
+  return biased(g, s->o_bias, a, Q, C, residual, layer, "self_attn.o_proj"); /* [B, T, C] */
+}
+
 static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, int layer) {
-  int64_t C = s->width, KV = C / s->heads * s->kv_heads;
+  int64_t C = s->width;
   /* The residual stream adds up 2 * layers outputs; each starts smaller. */
   float residual = 0.02f / sqrtf(2.0f * (float)s->layers);
   sl_block(g, "h.%d", layer);
   sl_tensor *a = norm(g, s, x, layer, "input_layernorm");
-  sl_tensor *q = dense(g, a, C, C, 0.02f, layer, "self_attn.q_proj");  /* [B, T, C] */
-  sl_tensor *k = dense(g, a, C, KV, 0.02f, layer, "self_attn.k_proj"); /* [B, T, KV] */
-  sl_tensor *v = dense(g, a, C, KV, 0.02f, layer, "self_attn.v_proj"); /* [B, T, KV] */
-  q = sl_rotary(g, q, s->heads, s->theta);
-  k = sl_rotary(g, k, s->kv_heads, s->theta);
-  a = sl_attention(g, q, k, v, s->heads, s->kv_heads); /* [B, T, C] */
-  x = sl_add(g, x, dense(g, a, C, C, residual, layer, "self_attn.o_proj"));
+  x = sl_add(g, x, attention(g, s, a, residual, layer));
   sl_tensor *m = norm(g, s, x, layer, "post_attention_layernorm");
   sl_tensor *gate = dense(g, m, C, s->ffn, 0.02f, layer, "mlp.gate_proj"); /* [B, T, ffn] */
   sl_tensor *up = dense(g, m, C, s->ffn, 0.02f, layer, "mlp.up_proj");     /* [B, T, ffn] */
@@ -70,12 +100,26 @@ static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, i
 static void check_shape(sl_graph *g, const sl_args *args, const shape *s) {
   if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
     sl_graph_fail(g, SL_E_USAGE, "llama needs something to learn: --data FILE");
-  if (s->width % s->heads)
+  if (!s->head_dim)
     sl_graph_fail(g, SL_E_USAGE, "llama: --width %lld is not a multiple of --heads %d",
                   (long long)s->width, s->heads);
   if (s->heads % s->kv_heads)
     sl_graph_fail(g, SL_E_USAGE, "llama: --heads %d is not a multiple of --kv-heads %d", s->heads,
                   s->kv_heads);
+  int64_t positions = sl_arg_int(args, "positions");
+  if (positions && positions < s->context)
+    sl_graph_fail(g, SL_E_USAGE, "llama: --context %lld is more than --positions %lld",
+                  (long long)s->context, (long long)positions);
+}
+
+static void read_words(sl_graph *g, const sl_args *args, shape *s) {
+  const char *bias = sl_arg_text(args, "bias");
+  s->o_bias = !strcmp(bias, "attention");
+  s->qkv_bias = s->o_bias || !strcmp(bias, "qkv");
+  if (!s->qkv_bias && strcmp(bias, "none"))
+    sl_graph_fail(g, SL_E_USAGE, "llama: --bias %s: it is one of none, qkv, attention", bias);
+  if (sl_rope_parse(sl_arg_text(args, "rope"), &s->rope))
+    sl_graph_fail(g, SL_E_USAGE, "llama: --rope: %s", sl_detail());
 }
 
 static shape read_shape(sl_graph *g, const sl_args *args) {
@@ -85,12 +129,15 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .rows = sl_microbatch_rows(g, sl_arg_int(args, "batch")),
              .context = sl_arg_int(args, "context"),
              .width = sl_arg_int(args, "width"),
+             .head_dim = sl_arg_int(args, "head-dim"),
              .ffn = sl_arg_int(args, "ffn"),
              .vocab = sl_arg_int(args, "vocab"),
              .theta = (float)sl_arg_float(args, "theta"),
              .eps = (float)sl_arg_float(args, "eps")};
   if (!s.kv_heads) s.kv_heads = s.heads;
+  if (!s.head_dim && s.width % s.heads == 0) s.head_dim = s.width / s.heads;
   if (!s.ffn) s.ffn = (s.width * 8 / 3 + 63) / 64 * 64;
+  read_words(g, args, &s);
   check_shape(g, args, &s);
   return s;
 }

@@ -21,6 +21,17 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
   return apply(at, g, &sl_op_linear, &attrs, b ? 3 : 2, (sl_tensor *[]){x, w, b}, 0);
 }
 
+sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
+                        const sl_rope *rope) {
+  sl_attrs attrs = {.heads = heads, .theta = theta};
+  if (rope && rope->kind != SL_ROPE_PLAIN) {
+    sl_rope *copy = sl_graph_alloc(g, sizeof *copy);
+    *copy = *rope;
+    attrs.user = copy;
+  }
+  return apply(at, g, &sl_op_rotary, &attrs, 1, &x, 0);
+}
+
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a) {
   return apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);

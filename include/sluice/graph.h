@@ -169,6 +169,9 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_op2_at(SL_HERE, g, &sl_op_rmsnorm, &(sl_attrs){.eps = (eps_)}, x, gain)
 #define sl_rotary(g, x, heads_, theta_)                                        \
   sl_op1_at(SL_HERE, g, &sl_op_rotary, &(sl_attrs){.heads = (heads_), .theta = (theta_)}, x)
+/* The same with stretched angles; the record is copied, NULL stretches nothing. */
+#define sl_rotary_stretched(g, x, heads, theta, rope)                          \
+  sl_rotary_at(SL_HERE, g, x, heads, theta, rope)
 #define sl_attention(g, q, k, v, heads_, kv_heads_)                            \
   sl_op3_at(SL_HERE, g, &sl_op_attention,                                      \
             &(sl_attrs){.heads = (heads_), .kv_heads = (kv_heads_)}, q, k, v)
@@ -181,6 +184,8 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 
 sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
                         bool transposed);
+sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
+                        const struct sl_rope *rope);
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a);
 sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,

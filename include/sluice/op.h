@@ -134,7 +134,8 @@ typedef struct sl_attrs {
                       logits are longer than that; 0: as many as they are long */
   bool partial;    /* embedding, embedding_w, cross_entropy_b: the table or the logits are a
                       part of the whole, and ids and targets may lie outside it */
-  const void *user; /* source, adamw, slice, join, user rows: a record that outlives the run */
+  const void *user; /* source, adamw, slice, join, rotary, user rows: a record that outlives the
+                       run */
 } sl_attrs;
 
 /* Where in the stream of work a call stands. */

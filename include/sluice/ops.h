@@ -116,8 +116,24 @@ extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
  * convention of LLaMA weights in Hugging Face format); position t turns pair j
  * by t theta^(-2j/D). rotary_b(dy) -> dx turns back. For keys with fewer heads
  * set attrs.heads to the number of key heads of that call. Of a piece, t counts
- * from call->tick.row on. */
+ * from call->tick.row on. attrs.user, if not NULL, is an sl_rope. */
 extern const sl_op sl_op_rotary, sl_op_rotary_b;
+
+/* How the angles are stretched for contexts longer than a model was pretrained with (the formulas
+ * are in kernels/ops/rope.c). Of the numbers a kind takes those that sl_rope_parse names. */
+typedef enum sl_rope_kind { SL_ROPE_PLAIN, SL_ROPE_LINEAR, SL_ROPE_LLAMA3, SL_ROPE_YARN } sl_rope_kind;
+typedef struct sl_rope {
+  sl_rope_kind kind;
+  double factor;    /* of the context's length */
+  double original;  /* positions of the context before */
+  double low, high; /* llama3: low_freq_factor, high_freq_factor; yarn: beta_slow, beta_fast */
+  double scale;     /* yarn: attention_factor; 0: 0.1 ln(factor) + 1 */
+} sl_rope;
+
+/* Reads "none", "linear:factor=F", "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,
+ * original_max_position_embeddings=N" or "yarn:factor=F,original_max_position_embeddings=N"
+ * [,beta_slow=S,beta_fast=F,attention_factor=A]; "" is none. SL_E_USAGE names what is wrong. */
+sl_status sl_rope_parse(const char *text, sl_rope *out);
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D]) -> o [B, T, Hq*D],
  * lse [B, Hq, T]. Causal, scores scaled by 1/sqrt(D); attrs.heads = Hq,

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
+#include "kernels/ops/ops.h"
 
 static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
@@ -33,15 +34,13 @@ SLI_COST(rotary_cost, 0, 1, 3)
 /* The angles by which calls turn, and so the table they share. */
 typedef struct turning {
   int64_t positions, pairs;
-  double theta;
 } turning;
 
 static turning turning_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   const sl_attrs *a = call->attrs;
   return (turning){.positions = a->first + (a->length ? a->length : x->dim[1]),
-                   .pairs = x->dim[2] / a->heads / 2,
-                   .theta = a->theta > 0 ? (double)a->theta : 10000.0};
+                   .pairs = x->dim[2] / a->heads / 2};
 }
 
 static size_t table_bytes(const turning *t) {
@@ -51,22 +50,34 @@ static size_t table_bytes(const turning *t) {
 static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
   turning t = turning_of(call);
   *which = sli_hash_word(SLI_HASH_SEED, (uint64_t)t.positions);
-  *which = sli_hash_real(sli_hash_word(*which, (uint64_t)t.pairs), t.theta);
+  double theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
+  *which = sli_hash_real(sli_hash_word(*which, (uint64_t)t.pairs), theta);
+  *which = sli_rope_hash(*which, call->attrs, 1);
   return table_bytes(&t);
+}
+
+static void fill_angles(sli_rotary *r, const double *frequency, double scale) {
+  for (int64_t t = 0; t < r->positions; t++)
+    for (int64_t j = 0; j < r->pairs; j++) {
+      double angle = (double)t * frequency[j];
+      r->cos[t * r->pairs + j] = (float)(scale * cos(angle));
+      r->sin[t * r->pairs + j] = (float)(scale * sin(angle));
+    }
 }
 
 static sl_status rotary_prepare(const sl_call *call, void **state) {
   turning by = turning_of(call);
   size_t count = (size_t)(by.positions * by.pairs);
   sli_rotary *r = malloc(table_bytes(&by));
-  if (!r) return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
+  double *frequency = malloc((size_t)by.pairs * sizeof *frequency);
+  if (!r || !frequency) {
+    free(r);
+    free(frequency);
+    return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
+  }
   *r = (sli_rotary){by.positions, by.pairs, (float *)(r + 1), (float *)(r + 1) + count};
-  for (int64_t t = 0; t < by.positions; t++)
-    for (int64_t j = 0; j < by.pairs; j++) {
-      double angle = (double)t * pow(by.theta, -(double)j / (double)by.pairs);
-      r->cos[t * by.pairs + j] = (float)cos(angle);
-      r->sin[t * by.pairs + j] = (float)sin(angle);
-    }
+  fill_angles(r, frequency, sli_rope_frequencies(call->attrs, by.pairs, frequency));
+  free(frequency);
   *state = r;
   return SL_OK;
 }
@@ -85,7 +96,7 @@ const sl_op sl_op_rotary = {
     .pieces = SL_PIECES_POSITIONS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .keeps = rotary_keeps, .cpu = rotary_cpu,
-    .signatures = rotary_signatures,
+    .hash = sli_rope_hash, .signatures = rotary_signatures,
     .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
@@ -96,4 +107,5 @@ const sl_op sl_op_rotary_b = {
     .pieces = SL_PIECES_ROWS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .keeps = rotary_keeps, .cpu = rotary_b_cpu,
+    .hash = sli_rope_hash,
 };

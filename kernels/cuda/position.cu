@@ -4,6 +4,7 @@
 #include <sluice/cuda.h>
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/ops/ops.h"
 
 namespace {
 
@@ -123,14 +124,19 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
 
 namespace {
 
-void fill_angles(int64_t positions, int64_t pairs, double theta, float *cosines, float *sines) {
-  for (int64_t j = 0; j < pairs; j++) {
-    double frequency = pow(theta, -(double)j / (double)pairs);
-    for (int64_t p = 0; p < positions; p++) {
-      cosines[p * pairs + j] = (float)cos((double)p * frequency);
-      sines[p * pairs + j] = (float)sin((double)p * frequency);
+/* cosines[positions, pairs] and the sines behind them; false: no memory. */
+bool fill_angles(const sl_attrs *attrs, int64_t positions, int64_t pairs, float *cosines) {
+  double *frequency = (double *)malloc((size_t)pairs * sizeof *frequency);
+  if (!frequency) return false;
+  double scale = sli_rope_frequencies(attrs, pairs, frequency);
+  float *sines = cosines + positions * pairs;
+  for (int64_t p = 0; p < positions; p++)
+    for (int64_t j = 0; j < pairs; j++) {
+      cosines[p * pairs + j] = (float)(scale * cos((double)p * frequency[j]));
+      sines[p * pairs + j] = (float)(scale * sin((double)p * frequency[j]));
     }
-  }
+  free(frequency);
+  return true;
 }
 
 } // namespace
@@ -148,15 +154,14 @@ sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   size_t count = (size_t)(positions * pairs), bytes = 2 * count * sizeof(float);
   angles *a = (angles *)malloc(sizeof *a);
   float *host = (float *)malloc(bytes);
-  if (!a || !host || cudaMalloc((void **)&a->cos, bytes)) {
+  if (!a || !host || !fill_angles(call->attrs, positions, pairs, host) ||
+      cudaMalloc((void **)&a->cos, bytes)) {
     free(a);
     free(host);
     return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
   }
   a->sin = a->cos + count;
   a->pairs = pairs;
-  fill_angles(positions, pairs, call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0, host,
-              host + count);
   sl_status status = sl_cuda_copy(a->cos, host, bytes);
   free(host);
   if (status) sli_cuda_rotary_release(a);

@@ -1,4 +1,5 @@
-/* Where the bytes of a part lie in the whole. */
+/* What kernels ask of ops: where the bytes of a part lie in the whole, and by how much positions
+ * turn. */
 #ifndef SLUICE_OPS_OPS_H
 #define SLUICE_OPS_OPS_H
 
@@ -34,6 +35,12 @@ void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *par
  * many bytes, from byte `part` of the shard and byte `whole` of the whole on. */
 typedef void sli_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes);
 void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx);
+
+/* Fills frequency[pairs] for rotary: position t turns pair j by t * frequency[j]. Returns what
+ * cosines and sines are multiplied by. */
+double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency);
+/* Continues a hash with the sl_rope that attrs.user points to; NULL adds nothing. */
+uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 
 #ifdef __cplusplus
 }

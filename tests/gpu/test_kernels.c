@@ -38,6 +38,10 @@ typedef struct claim {
 } claim;
 
 /* Forward rows; those of their gradients follow from the rules. */
+/* Stretched angles, which attention's scale makes larger as well. */
+static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
+                                  .high = 4, .scale = 1.25};
+
 static const claim claims[] = {
     {&sl_op_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
     {&sl_op_linear, {0}, 3, {F32(2, 3, 16), F32(24, 16), NOTHING}, 0},
@@ -64,6 +68,7 @@ static const claim claims[] = {
     {&sl_op_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_rotary, {.heads = 2, .theta = 500}, 1, {F32(1, 5, 64)}, 0},
     {&sl_op_rotary, {.heads = 3, .first = 9}, 1, {F32(2, 7, 30)}, 0},
+    {&sl_op_rotary, {.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
     {&sl_op_attention, {.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
     {&sl_op_attention, {.heads = 2}, 3, {F32(1, 7, 14), F32(1, 7, 14), F32(1, 7, 14)}, 0},
     {&sl_op_attention, {.heads = 2, .kv_heads = 1}, 3,

@@ -110,7 +110,9 @@ enum { WIDTH = 8, HEADS = 2, VOCAB = 11 };
 
 static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
   sl_tensor *q = sl_rotary(g, sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL), HEADS, 100);
-  sl_tensor *k = sl_rotary(g, sl_linear(g, x, weight(g, WIDTH / 2, WIDTH), NULL), 1, 100);
+  const sl_rope rope = {.kind = SL_ROPE_YARN, .factor = 2, .original = 8, .low = 1, .high = 2};
+  sl_tensor *k = sl_linear(g, x, weight(g, WIDTH / 2, WIDTH), NULL);
+  k = sl_rotary_stretched(g, k, 1, 100, &rope);
   sl_tensor *v = sl_linear(g, x, weight(g, WIDTH / 2, WIDTH), vector(g, WIDTH / 2, 0));
   return sl_attention(g, q, k, v, HEADS, 1);
 }

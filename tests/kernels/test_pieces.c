@@ -319,6 +319,10 @@ static void check_table_gradient(void) {
   kernel_destroy(&k);
 }
 
+/* Stretched angles, which attention's scale makes larger as well. */
+static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
+                                  .high = 4, .scale = 1.25};
+
 static void check_all(uint64_t seed) {
   seed_random(seed);
   for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
@@ -328,6 +332,8 @@ static void check_all(uint64_t seed) {
     }
   for (int round = 0; round < 5; round++) {
     check_positions(&sl_op_rotary, (sl_attrs){.heads = 3}, 1,
+                    (sl_type[]){SL_TYPE(SL_F32, 2, 19, 30), SL_SCALAR(SL_F32)});
+    check_positions(&sl_op_rotary, (sl_attrs){.heads = 3, .user = &stretched}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 30), SL_SCALAR(SL_F32)});
     check_positions(&sl_op_rotary_b, (sl_attrs){.heads = 1}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 1, 8, 66), SL_SCALAR(SL_F32)});

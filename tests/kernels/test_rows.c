@@ -26,6 +26,10 @@ typedef struct claim {
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
 #define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
 
+/* Stretched angles, which attention's scale makes larger as well. */
+static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
+                                  .high = 4, .scale = 1.25};
+
 static const claim claims[] = {
     {&sl_op_linear, ref_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
     {&sl_op_linear, ref_linear, {0}, 3, {F32(2, 3, 16), F32(17, 16), NOTHING}, 0},
@@ -49,6 +53,7 @@ static const claim claims[] = {
     {&sl_op_rmsnorm, ref_rmsnorm, {.eps = 0.1f}, 2, {F32(2, 3, 130), F32(130)}, 0},
     {&sl_op_rotary, ref_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_rotary, ref_rotary, {.heads = 1, .theta = 500}, 1, {F32(1, 5, 66)}, 0},
+    {&sl_op_rotary, ref_rotary, {.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
     {&sl_op_attention, ref_attention, {.heads = 1}, 3,
      {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
     {&sl_op_attention, ref_attention, {.heads = 2}, 3,

@@ -10,6 +10,8 @@
 
 #include <sluice/op.h>
 
+#include "kernels/ops/ops.h"
+
 typedef void reference_fn(const sl_attrs *attrs, const sl_type *type, double *const *in,
                           double *const *out);
 
@@ -109,14 +111,14 @@ static inline void ref_rmsnorm(const sl_attrs *attrs, const sl_type *type, doubl
 static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
   int64_t B = type[0].dim[0], T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  double theta = attrs->theta > 0 ? (double)attrs->theta : 10000;
+  double frequency[D / 2], scale = sli_rope_frequencies(attrs, D / 2, frequency);
   for (int64_t r = 0; r < B * T; r++)
     for (int64_t h = 0; h < attrs->heads; h++)
       for (int64_t j = 0; j < D / 2; j++) {
-        double angle = (double)(r % T) * pow(theta, -2.0 * (double)j / (double)D);
+        double angle = (double)(r % T) * frequency[j];
         double a = in[0][r * C + h * D + j], b = in[0][r * C + h * D + j + D / 2];
-        out[0][r * C + h * D + j] = a * cos(angle) - b * sin(angle);
-        out[0][r * C + h * D + j + D / 2] = b * cos(angle) + a * sin(angle);
+        out[0][r * C + h * D + j] = scale * (a * cos(angle) - b * sin(angle));
+        out[0][r * C + h * D + j + D / 2] = scale * (b * cos(angle) + a * sin(angle));
       }
 }
 

@@ -1,0 +1,91 @@
+/* Rotary frequencies are those that Hugging Face transformers computes (tests/reference/rope.txt),
+ * and a text that says no scaling is refused with what is wrong in it.
+ * labels: unthreaded */
+#include <math.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+
+#include "base/base.h"
+#include "kernels/ops/ops.h"
+#include "tests/support/test.h"
+
+static double next_number(char **at) {
+  char *end;
+  double value = strtod(*at, &end);
+  CHECK(end > *at, "a number is missing before \"%.20s\"", *at);
+  *at = end;
+  return value;
+}
+
+/* fp32 there, and theirs rounds on the way. */
+static void check_line(char *line) {
+  char *text = strsep(&line, " ");
+  sl_rope rope;
+  CHECK(!sl_rope_parse(text, &rope), "%s: %s", text, sl_detail());
+  sl_attrs attrs = {.theta = (float)next_number(&line), .user = &rope};
+  int64_t pairs = (int64_t)next_number(&line);
+  double scale = next_number(&line), frequency[pairs];
+  CHECK(fabs(sli_rope_frequencies(&attrs, pairs, frequency) - scale) < 1e-12, "%s: the scale is %g",
+        text, scale);
+  for (int64_t j = 0; j < pairs; j++) {
+    double want = next_number(&line);
+    CHECK(fabs(frequency[j] - want) <= 2e-6 * want, "%s: pair %d turns by %.9g, not %.9g", text,
+          (int)j, want, frequency[j]);
+  }
+}
+
+static int check_file(const char *path) {
+  FILE *file = fopen(path, "r");
+  CHECK(file, "%s is there", path);
+  char *line = NULL;
+  size_t room = 0;
+  int lines = 0;
+  while (getline(&line, &room, file) > 0)
+    if (*line != '#') check_line(line), lines++;
+  free(line);
+  fclose(file);
+  return lines;
+}
+
+static void check_plain(void) {
+  sl_rope rope;
+  double frequency[8];
+  CHECK(!sl_rope_parse("", &rope) && rope.kind == SL_ROPE_PLAIN, "nothing is none");
+  CHECK(!sl_rope_parse("none", &rope) && rope.kind == SL_ROPE_PLAIN, "none is none");
+  CHECK(sli_rope_frequencies(&(sl_attrs){0}, 8, frequency) == 1, "nothing is scaled");
+  for (int j = 0; j < 8; j++)
+    CHECK(frequency[j] == pow(10000, -(double)j / 8), "pair %d as ever", j);
+}
+
+static void check_refusals(void) {
+  static const struct {
+    const char *text, *named;
+  } bad[] = {{"dynamic:factor=2", "dynamic"},
+             {"linear", "factor"},
+             {"linear:factor=0", "factor"},
+             {"linear:factor=x", "factor"},
+             {"linear:factor", "factor"},
+             {"linear:factor=2,low_freq_factor=1", "low_freq_factor"},
+             {"llama3:factor=8,low_freq_factor=1,high_freq_factor=4", "original_max"},
+             {"llama3:factor=8,low_freq_factor=4,high_freq_factor=4,"
+              "original_max_position_embeddings=64", "lower bound"},
+             {"yarn:factor=inf,original_max_position_embeddings=64", "factor"},
+             {"none:factor=2", "factor"}};
+  for (size_t i = 0; i < SLI_COUNT(bad); i++) {
+    sl_rope rope;
+    CHECK(sl_rope_parse(bad[i].text, &rope) == SL_E_USAGE, "%s is refused", bad[i].text);
+    CHECK(strstr(sl_detail(), bad[i].named), "%s: \"%s\" names %s", bad[i].text, sl_detail(),
+          bad[i].named);
+  }
+}
+
+int main(void) {
+  const char *source = getenv("SLUICE_SOURCE");
+  char *path = sli_format("%s/tests/reference/rope.txt", source ? source : ".");
+  CHECK(check_file(path) == 7, "all cases are there");
+  free(path);
+  check_plain();
+  check_refusals();
+  return 0;
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Makes rope.txt: rotary frequencies as Hugging Face transformers computes them.
+
+    python3 make_rope.py > rope.txt
+
+A line each: the text of sl_rope_parse, theta, the pairs of a head, what cosines and sines are
+multiplied by, and the frequency of every pair (fp32 there).
+"""
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+import transformers
+
+CASES = [
+    (64, 10000.0, {"rope_type": "linear", "factor": 4.0}),
+    (128, 500000.0, {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 8192}),
+    (64, 500000.0, {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 8192}),
+    (16, 10000.0, {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                   "original_max_position_embeddings": 64}),
+    (128, 1000000.0, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}),
+    (64, 10000.0, {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096,
+                   "beta_slow": 2.0, "beta_fast": 24.0, "attention_factor": 1.5}),
+    (16, 10000.0, {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}),
+]
+
+
+def main():
+    print(f"# transformers={transformers.__version__}")
+    for dim, theta, given in CASES:
+        config = LlamaConfig(hidden_size=2 * dim, num_attention_heads=2,
+                             max_position_embeddings=int(given["factor"]
+                                                         * given.get("original_max_position_embeddings", 2048)),
+                             rope_parameters=dict(given, rope_theta=theta))
+        frequency, scale = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, "cpu")
+        keys = ",".join(f"{k}={v:g}" for k, v in given.items() if k != "rope_type")
+        print(f"{given['rope_type']}:{keys} {theta:g} {dim // 2} {scale:.17g}",
+              " ".join(f"{f:.9g}" for f in frequency.tolist()))
+
+
+if __name__ == "__main__":
+    main()
