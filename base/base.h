@@ -49,6 +49,9 @@ char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
     }                                                                          \
   } while (0)
 
+/* Bit i of a mask, where those from 32 on are not set. */
+static inline bool sli_bit(uint32_t mask, int i) { return i < 32 && mask >> i & 1; }
+
 /* Monotonic time in nanoseconds since an arbitrary start. */
 uint64_t sli_now_ns(void);
 

@@ -4,6 +4,8 @@
 
 #include <sluice/program.h>
 
+#include "base/base.h"
+
 /* Of all variants. */
 static inline int sli_program_call_count(const sl_program *program) {
   return program->ncalls * (program->nvariants ? program->nvariants : 1);
@@ -53,7 +55,7 @@ static inline bool sli_call_bind(const sl_program_call *c, const sl_firing *firi
   for (int o = 0; o < c->nout; o++) {
     out[o] = sli_place_address(c->out[o], firing->bases);
     wanted |= out[o] != NULL;
-    if ((c->accumulate_span >> o & 1) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
+    if (sli_bit(c->accumulate_span, o) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
   }
   *call = (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
                     .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,

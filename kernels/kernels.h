@@ -25,6 +25,27 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
 /* Bytes of all present arguments. */
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
 
+/* Bit i of a mask whose bit 31 stands for all from there on. */
+static inline bool sli_bit_on(uint32_t mask, int i) { return sli_bit(mask, SLI_MIN(i, 31)); }
+
+/* Of a call with so many inputs. */
+static inline int sli_op_outputs(const sl_op *op, const sl_attrs *attrs, int nin) {
+  return op->nout >= 0 ? op->nout : op->outputs(attrs, nin);
+}
+
+/* A gradient rule of a call with nin inputs and nout outputs: its argument number a, one by one
+ * (SL_ARG_NONE behind the last), how many it has, how many gradients it gives, and of which input
+ * number j is. */
+sl_grad_arg sli_rule_argument(const sl_grad_rule *rule, int nin, int nout, int a);
+int sli_rule_arguments(const sl_grad_rule *rule, int nin, int nout);
+static inline int sli_rule_gradients(const sl_grad_rule *rule, int nin) {
+  int last = rule->of[rule->nof - 1];
+  return rule->nof + (rule->rest ? SLI_MAX(nin - 1 - last, 0) : 0);
+}
+static inline int sli_rule_of(const sl_grad_rule *rule, int j) {
+  return j < rule->nof ? rule->of[j] : rule->of[rule->nof - 1] + 1 + j - rule->nof;
+}
+
 /* What plans hash of a type. */
 static inline uint64_t sli_hash_type(uint64_t hash, const sl_type *type) {
   hash = sli_hash_word(hash, (uint64_t)type->dtype);

@@ -26,6 +26,15 @@ static void text(uint64_t *h, const char *value) {
 
 /* ---- programs ------------------------------------------------------------------------ */
 
+/* Settings that came later: what has none of them keeps the hash it had. */
+enum { AXES = 1 };
+
+static void setting(uint64_t *h, int which, uint64_t value) {
+  if (!value) return;
+  number(h, which);
+  word(h, value);
+}
+
 static void hash_attrs(uint64_t *h, const sl_program_call *call) {
   const sl_attrs *a = &call->attrs;
   number(h, a->heads);
@@ -40,6 +49,7 @@ static void hash_attrs(uint64_t *h, const sl_program_call *call) {
   number(h, a->first);
   number(h, a->columns);
   word(h, a->partial);
+  setting(h, AXES, a->axes);
   if (a->user && call->op->hash) *h = call->op->hash(*h, a, call->nin);
 }
 

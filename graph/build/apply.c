@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/kernels.h"
+
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
   char *text = sli_arena_strdup(&g->arena, nin ? "" : "none");
   for (int i = 0; i < nin; i++) {
@@ -27,15 +29,15 @@ static const char *next_name(sl_graph *g, const sl_op *op) {
   return sli_arena_format(&g->arena, "%s/%s.%d", g->blocks[block].name, op->name, n);
 }
 
-static int output_count(const sl_op *op, const sl_attrs *attrs) {
-  if (op->nout >= 0) return op->nout;
-  return attrs && attrs->user ? ((const sl_source *)attrs->user)->nout : 0;
+/* Below 0: the record that says it is missing. */
+static int output_count(const sl_op *op, const sl_attrs *attrs, int nin) {
+  return sli_op_outputs(op, attrs ? attrs : &(sl_attrs){0}, nin);
 }
 
 /* What is wrong with the arguments, apart from their shapes; NULL if nothing. */
 static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *in, uint32_t absent) {
-  if (op->nout < 0 && !(attrs && attrs->user)) return "attrs.user must point to its record";
+  if (output_count(op, attrs, nin) < 0) return "attrs.user must point to its record";
   if (op->updates) return "updates its outputs in place and cannot stand in a model";
   if (nin < op->min_in || (op->max_in >= 0 && nin > op->max_in))
     return op->max_in < 0
@@ -45,7 +47,7 @@ static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, i
                : sli_arena_format(&g->arena, "takes %d to %d inputs, got %d", op->min_in,
                                   op->max_in, nin);
   for (int i = 0; i < nin; i++) {
-    bool optional = i < 32 && absent >> i & 1;
+    bool optional = sli_bit(absent, i);
     if (!in[i] && (!optional || i < op->min_in))
       return sli_arena_format(&g->arena, "input %d is NULL", i);
     if (in[i] && (in[i]->id >= g->ntensors || g->tensors[in[i]->id] != in[i]))
@@ -98,7 +100,7 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
   }
   sli_node *node = sli_graph_node(g, op, next_name(g, op), attrs,
                                   is_source(op) ? SL_CLASS_L : SL_CLASS_F, g->nblocks - 1, nin,
-                                  ins, output_count(op, attrs));
+                                  ins, output_count(op, attrs, nin));
   node->at = at;
   if (infer(at, g, node)) return NULL;
   make_outputs(g, node);
@@ -109,5 +111,5 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
 void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                  sl_tensor *const *ins, uint32_t absent, sl_tensor **outs) {
   const sli_node *node = add_node(at, g, op, attrs, nin, ins, absent);
-  for (int o = 0; o < output_count(op, attrs); o++) outs[o] = node ? node->out[o] : NULL;
+  for (int o = 0; o < output_count(op, attrs, nin); o++) outs[o] = node ? node->out[o] : NULL;
 }

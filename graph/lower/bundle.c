@@ -53,8 +53,8 @@ static void find_producers(sli_lowering *l, sli_uses *u) {
         int t = n->out[o]->id;
         u->producer[t] = gi;
         u->first[t] = u->last[t] = i;
-        u->summed[t] = n->accumulate_span >> o & 1;
-        u->state[t] = n->op->updates >> o & 1;
+        u->summed[t] = sli_bit(n->accumulate_span, o);
+        u->state[t] = sli_bit(n->op->updates, o);
       }
     }
 }

@@ -32,7 +32,7 @@ static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int
 static bool allows(const sli_node *n, int o, const sl_tensor *t) {
   if (o >= SL_OVERS) return false;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] == t && !(i < 32 && n->op->over[o] >> i & 1)) return false;
+    if (n->in[i] == t && !sli_bit(n->op->over[o], i)) return false;
   return true;
 }
 

@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
+
 /* One parameter gradient, and the forward use it comes from. */
 typedef struct use {
   sl_tensor *param, *grad;
@@ -114,7 +116,7 @@ static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_ten
 static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
                          int o) {
   if (!from->in[i]->param) return contribute(p, from, from->in[i], grad);
-  if (!maker || !(maker->op->accumulates >> o & 1)) return add_copied_use(p, from, i, grad);
+  if (!maker || !sli_bit(maker->op->accumulates, o)) return add_copied_use(p, from, i, grad);
   maker->accumulate_span |= 1u << o;
   add_use(p, from, i, grad);
   return SL_OK;
@@ -122,16 +124,22 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
 
 /* Does anything of these wait for it: parameters, or what is computed from them? */
 static bool is_wanted_by(const sli_node *n, const sl_grad_rule *rule, bool params) {
-  for (int j = 0; j < rule->nof; j++)
-    if (wanted(n, rule->of[j]) && n->in[rule->of[j]]->param == params) return true;
+  for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
+    int i = sli_rule_of(rule, j);
+    if (wanted(n, i) && n->in[i]->param == params) return true;
+  }
   return false;
+}
+
+static sl_grad_arg argument(const sli_node *n, const sl_grad_rule *rule, int a) {
+  return sli_rule_argument(rule, n->nin, n->nout, a);
 }
 
 /* Are the gradients that a rule takes constants, made where its node is? */
 static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule,
                              sl_tensor *const *in) {
-  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
-    if (rule->in[a].kind == SL_ARG_DOUT &&
+  for (int a = 0; argument(n, rule, a).kind; a++)
+    if (argument(n, rule, a).kind == SL_ARG_DOUT &&
         (!in[a]->producer->like || in[a]->producer->block != n->block))
       return false;
   return true;
@@ -143,8 +151,8 @@ static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule, sl_tenso
   bool inputs = is_wanted_by(n, rule, false);
   if (rule->cls != SL_CLASS_F) return inputs ? SL_CLASS_B : rule->cls;
   if (is_wanted_by(n, rule, true) || !is_known_forward(n, rule, in)) return SL_CLASS_B;
-  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
-    if (rule->in[a].kind == SL_ARG_DOUT) in[a]->producer->cls = SL_CLASS_F;
+  for (int a = 0; argument(n, rule, a).kind; a++)
+    if (argument(n, rule, a).kind == SL_ARG_DOUT) in[a]->producer->cls = SL_CLASS_F;
   return SL_CLASS_F;
 }
 
@@ -167,17 +175,20 @@ static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_t
 /* Is a gradient of this rule wanted, and does one flow into it? */
 static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
   bool want = false, flows = false;
-  for (int j = 0; j < rule->nof; j++) want |= wanted(n, rule->of[j]);
-  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
-    flows |= rule->in[a].kind == SL_ARG_DOUT && output_grad(n, rule->in[a].index);
+  sl_grad_arg arg;
+  for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++)
+    want |= wanted(n, sli_rule_of(rule, j));
+  for (int a = 0; (arg = argument(n, rule, a)).kind; a++)
+    flows |= arg.kind == SL_ARG_DOUT && output_grad(n, arg.index);
   if (!rule->op) flows = output_grad(n, 0);
   return want && flows;
 }
 
 static sl_status run_passthrough(pass *p, const sli_node *n, const sl_grad_rule *rule) {
-  for (int j = 0; j < rule->nof; j++) {
-    if (!wanted(n, rule->of[j])) continue;
-    sl_status status = deliver(p, n, rule->of[j], n->out[0]->grad, NULL, 0);
+  for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
+    int i = sli_rule_of(rule, j);
+    if (!wanted(n, i)) continue;
+    sl_status status = deliver(p, n, i, n->out[0]->grad, NULL, 0);
     if (status) return status;
   }
   return SL_OK;
@@ -200,27 +211,28 @@ static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule 
 /* What a row updates in place is there whether or not anyone reads it. */
 static void add_records(sl_graph *g, sli_node *node, int from) {
   for (int o = from; o < node->nout; o++)
-    if (node->op->updates >> o & 1)
+    if (sli_bit(node->op->updates, o))
       sli_node_output(g, node, o, sli_arena_format(&g->arena, "%s:%d", node->name, o));
 }
 
 static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) {
   sl_graph *g = p->g;
-  sl_tensor *in[SL_GRAD_ARGS];
-  int nin = 0;
-  for (; nin < SL_GRAD_ARGS && rule->in[nin].kind; nin++) {
-    sl_status status = rule_argument(p, n, rule->in[nin], &in[nin]);
+  int nin = sli_rule_arguments(rule, n->nin, n->nout);
+  sl_tensor *in[nin + 1];
+  for (int a = 0; a < nin; a++) {
+    sl_status status = rule_argument(p, n, argument(n, rule, a), &in[a]);
     if (status) return status;
   }
   const char *name = rule_name(g, n, rule);
   sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule, in),
-                                  n->block, nin, in, rule->op->nout);
+                                  n->block, nin, in, sli_op_outputs(rule->op, &n->attrs, nin));
   node->at = n->at;
   node->rule = rule;
   node->about = n;
   if (sli_node_infer(node)) return misfit(g, n, rule->op, sl_detail());
-  for (int j = 0; j < rule->nof; j++) {
-    int i = rule->of[j];
+  int ngradients = sli_rule_gradients(rule, n->nin);
+  for (int j = 0; j < ngradients; j++) {
+    int i = sli_rule_of(rule, j);
     if (!wanted(n, i)) continue;
     if (!fits_input(&node->out_type[j], &n->in[i]->type)) {
       char text[SL_TYPE_TEXT];
@@ -232,7 +244,7 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
     sl_status status = deliver(p, n, i, sli_node_output(g, node, j, out), node, j);
     if (status) return status;
   }
-  add_records(g, node, rule->nof);
+  add_records(g, node, ngradients);
   return SL_OK;
 }
 
@@ -245,21 +257,25 @@ static int rule_count(const sl_op *op) {
 /* A gradient that gets lost in an op without a rule for it would train the
  * wrong thing without a word. */
 static sl_status check_rules(pass *p, const sli_node *n) {
-  uint64_t from = 0, to = 0;
+  bool from[n->nout + 1], to[n->nin + 1];
+  memset(from, 0, sizeof from);
+  memset(to, 0, sizeof to);
   for (int r = 0; r < rule_count(n->op); r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
-    for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
-      if (rule->in[a].kind == SL_ARG_DOUT) from |= 1ull << rule->in[a].index;
-    if (!rule->op) from |= 1;
-    for (int j = 0; j < rule->nof; j++) to |= 1ull << rule->of[j];
+    sl_grad_arg arg;
+    for (int a = 0; (arg = argument(n, rule, a)).kind; a++)
+      if (arg.kind == SL_ARG_DOUT) from[arg.index] = true;
+    if (!rule->op) from[0] = true;
+    for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++)
+      if (sli_rule_of(rule, j) < n->nin) to[sli_rule_of(rule, j)] = true;
   }
   for (int o = 0; o < n->nout; o++)
-    if (output_grad(n, o) && (o >= 64 || !(from >> o & 1)))
+    if (output_grad(n, o) && !from[o])
       return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
                                "op %s (%s) has no gradient rule for its output %d, which the loss "
                                "depends on", n->name, n->op->name, o);
   for (int i = 0; i < n->nin; i++)
-    if (wanted(n, i) && (i >= 64 || !(to >> i & 1)))
+    if (wanted(n, i) && !to[i])
       return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
                                "op %s (%s) has no gradient rule for its input %d, %s, which "
                                "depends on a parameter", n->name, n->op->name, i, n->in[i]->name);

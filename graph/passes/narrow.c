@@ -42,7 +42,7 @@ static void add_node(sets *s, const sli_node *n) {
       add_argument(s, n->op, n->in[i], flows && may_be(n->op->narrow_in, i), &first);
   for (int o = 0; o < n->nout; o++)
     if (n->out[o]) {
-      bool summed = n->accumulate_span >> o & 1;
+      bool summed = sli_bit(n->accumulate_span, o);
       add_argument(s, n->op, n->out[o], flows && !summed && may_be(n->op->narrow_out, o), &first);
     }
 }

@@ -228,7 +228,7 @@ static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
 
 /* What is wrong with this input being cut along dim d; NULL if nothing. */
 static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type *type, int d) {
-  if (i < 32 && op->whole >> i & 1)
+  if (sli_bit(op->whole, i))
     return sli_arena_format(&g->arena, "it needs the whole of its input %d", i);
   if (type->dtype == SL_I32 || op->pieces == SL_PIECES_ELEMENTS) return NULL;
   if (op->pieces == SL_PIECES_POSITIONS || op->pieces == SL_PIECES_STATE)
@@ -238,6 +238,29 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
   return d + 1 < type->ndim ? NULL
                             : sli_arena_format(&g->arena, "it works along the last dim, but input"
                                                " %d is cut along that", i);
+}
+
+/* Does a signature have an argument as pieces have it: split where it is cut, else everywhere? */
+static bool lies_cut(sl_sbp sbp, const sl_type *whole, const sl_type *piece) {
+  int d, cut = cut_dims(whole, piece, &d);
+  return cut ? cut == 1 && sbp.kind == SL_SPLIT && sbp.dim == d : sbp.kind == SL_BROADCAST;
+}
+
+static bool lie_cut(const sl_sbp *of, int count, const sl_type *whole, const sl_type *piece) {
+  for (int i = 0; i < count; i++)
+    if (whole[i].ndim >= 0 && !lies_cut(of[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)], &whole[i], &piece[i]))
+      return false;
+  return true;
+}
+
+/* Is a call on a piece what one of its row's signatures says of a share? */
+static bool is_share(const sli_node *n, const sl_op *op, const sl_type *in, const sl_type *out) {
+  sl_signature all[SL_SIGNATURES] = {0};
+  int count = op->signatures ? op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  for (int s = 0; s < count; s++)
+    if (lie_cut(all[s].in, n->nin, n->in_type, in) && lie_cut(all[s].out, n->nout, n->out_type, out))
+      return true;
+  return false;
 }
 
 /* Is this the part of a mean that a piece brings? */
@@ -259,9 +282,13 @@ static sl_status check_node(sl_graph *g, const sli_node *n, const sl_type *in, c
                                            " comes in parts", i));
     if (!cut_dims(&n->in_type[i], &in[i], &d)) continue;
     any = true;
+    if (op->pieces == SL_PIECES_SIGNATURES) continue;
     const char *bad = bad_input(g, op, i, &in[i], d);
     if (bad) return refuse(g, n, bad);
   }
+  if (any && op->pieces == SL_PIECES_SIGNATURES)
+    return is_share(n, op, in, out)
+               ? SL_OK : refuse(g, n, "none of its row's signatures splits what is cut so");
   for (int o = 0; o < n->nout && any; o++)
     if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(op->pieces == SL_PIECES_MEAN && !o))
       return refuse(g, n, sli_arena_format(&g->arena, "its output %d would not be in pieces", o));

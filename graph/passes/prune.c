@@ -3,6 +3,7 @@
  * Nodes stand in an order in which they may run, so one sweep from the last to
  * the first knows, at each node, whether a later one reads it. */
 #include "graph/passes/passes.h"
+#include "kernels/kernels.h"
 
 /* wanted[tensor], and keep[node]. */
 static void mark(const sl_graph *g, bool *wanted, bool *keep) {
@@ -10,7 +11,7 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
     const sli_node *n = g->nodes[i];
     for (int o = 0; o < n->nout; o++) keep[i] |= n->out[o] && wanted[n->out[o]->id];
     for (int o = 0; o < n->nout && keep[i]; o++) /* records stay with their node */
-      if (n->out[o] && n->op->updates >> o & 1) wanted[n->out[o]->id] = true;
+      if (n->out[o] && sli_bit(n->op->updates, o)) wanted[n->out[o]->id] = true;
     for (int a = 0; a < n->nin && keep[i]; a++)
       if (n->in[a]) wanted[n->in[a]->id] = true;
   }
@@ -19,6 +20,14 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
 static void drop_outputs(sli_node *n, const bool *wanted) {
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !wanted[n->out[o]->id]) n->out[o] = NULL;
+}
+
+void sli_graph_drop_unread(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      sl_tensor **t = &g->nodes[i]->in[a];
+      if (*t && !(*t)->param && sli_bit_on(g->nodes[i]->op->unread, a)) *t = NULL;
+    }
 }
 
 /* A source stands where it is first read: readers are seen last to first. */

@@ -20,6 +20,7 @@
  * if all it reads of parameters comes on the way back too. The same calls on the same data give
  * the same bits. */
 #include "graph/passes/passes.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,7 @@ static bool has_inputs(const pass *p, const sli_node *n) {
 }
 
 /* A record that the call has updated: it is there on the way back, and nothing stands for it. */
-static bool is_record(const sli_node *n, int o) { return n->op->updates >> o & 1; }
+static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates, o); }
 
 static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op->again : n->op; }
 
@@ -98,7 +99,7 @@ static bool can_repeat(const pass *p, const sli_node *n) {
 
 /* Does the node, where it is made again, read its input a? */
 static bool reads_again(const sli_node *n, int a) {
-  return !n->op->updates || !(n->op->again->unread >> a & 1);
+  return !n->op->updates || !sli_bit_on(n->op->again->unread, a);
 }
 
 static void want(pass *p, const sl_tensor *t) {

@@ -19,6 +19,7 @@
 
 #include "graph/passes/passes.h"
 #include "graph/share/search.h"
+#include "kernels/kernels.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
@@ -131,25 +132,30 @@ static bool wants_gradient(const sli_costs *c, const sl_tensor *t) {
 }
 
 static bool rule_runs(const sli_costs *c, const sli_node *n, const sl_grad_rule *rule) {
-  for (int j = 0; j < rule->nof; j++)
-    if (rule->of[j] < n->nin && wants_gradient(c, n->in[rule->of[j]])) return true;
+  for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
+    int i = sli_rule_of(rule, j);
+    if (i < n->nin && wants_gradient(c, n->in[i])) return true;
+  }
   return false;
+}
+
+static sl_type argument_type(const sli_node *n, const local *l, sl_grad_arg arg) {
+  if (arg.kind == SL_ARG_DOUT) return gradient_type(l->out[arg.index]);
+  if (arg.kind == SL_ARG_OUT) return l->out[arg.index];
+  return arg.index < n->nin ? l->in[arg.index] : *sl_tensor_type(NULL);
 }
 
 static double rule_seconds(const sli_costs *c, const sli_node *n, const local *l,
                            const sl_grad_rule *rule) {
-  int nin = 0, nout = SLI_MAX(rule->op->nout, rule->nof);
-  sl_type in[SLI_MAX(SL_GRAD_ARGS, rule->op->max_in)], out[nout];
-  for (; nin < SL_GRAD_ARGS && rule->in[nin].kind; nin++) {
-    sl_grad_arg arg = rule->in[nin];
-    if (arg.kind == SL_ARG_DOUT) in[nin] = gradient_type(l->out[arg.index]);
-    else if (arg.kind == SL_ARG_OUT) in[nin] = l->out[arg.index];
-    else in[nin] = arg.index < n->nin ? l->in[arg.index] : *sl_tensor_type(NULL);
-  }
+  int nin = sli_rule_arguments(rule, n->nin, n->nout), ngradients = sli_rule_gradients(rule, n->nin);
+  int nout = SLI_MAX(sli_op_outputs(rule->op, &l->attrs, nin), ngradients);
+  sl_type in[SLI_MAX(nin, rule->op->max_in) + 1], out[nout];
+  for (int i = 0; i < nin; i++) in[i] = argument_type(n, l, sli_rule_argument(rule, n->nin, n->nout, i));
   for (int i = nin; i < rule->op->max_in; i++) in[i] = *sl_tensor_type(NULL);
-  for (int o = 0; o < nout; o++)
-    out[o] = o < rule->nof && rule->of[o] < n->nin ? gradient_type(l->in[rule->of[o]])
-                                                  : SL_SCALAR(SL_F32);
+  for (int o = 0; o < nout; o++) {
+    int of = o < ngradients ? sli_rule_of(rule, o) : n->nin;
+    out[o] = of < n->nin ? gradient_type(l->in[of]) : SL_SCALAR(SL_F32);
+  }
   return call_seconds(c, rule->op, &l->attrs, nin, in, nout, out);
 }
 
@@ -253,8 +259,10 @@ static bool read_again(const sli_costs *c, const sli_node *n, int i) {
   for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
     if (!rule->op || rule->cls == SL_CLASS_F || !rule_runs(c, n, rule)) continue;
-    for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++)
-      if (rule->in[a].kind == SL_ARG_IN && rule->in[a].index == i) return true;
+    for (int a = 0; a < sli_rule_arguments(rule, n->nin, n->nout); a++) {
+      sl_grad_arg arg = sli_rule_argument(rule, n->nin, n->nout, a);
+      if (arg.kind == SL_ARG_IN && arg.index == i && !sli_bit_on(rule->op->unread, a)) return true;
+    }
   }
   return false;
 }

@@ -66,15 +66,19 @@ static bool is_attention(const sl_op *op) {
 /* The slots that a signature splits; returns how many. */
 static int split_slots(const sli_node *n, const sl_signature *s, int *slots) {
   int count = 0;
-  for (int i = 0; i < SLI_MIN(n->nin, SL_SIGNATURE_ARGS); i++)
-    if (n->in[i] && s->in[i].kind == SL_SPLIT) slots[count++] = slot_of(n->in[i], s->in[i].dim);
-  for (int o = 0; o < SLI_MIN(n->nout, SL_SIGNATURE_ARGS); o++)
-    if (n->out[o] && s->out[o].kind == SL_SPLIT) slots[count++] = slot_of(n->out[o], s->out[o].dim);
+  for (int i = 0; i < n->nin; i++) {
+    sl_sbp sbp = sli_signature_in(s, i);
+    if (n->in[i] && sbp.kind == SL_SPLIT) slots[count++] = slot_of(n->in[i], sbp.dim);
+  }
+  for (int o = 0; o < n->nout; o++) {
+    sl_sbp sbp = sli_signature_out(s, o);
+    if (n->out[o] && sbp.kind == SL_SPLIT) slots[count++] = slot_of(n->out[o], sbp.dim);
+  }
   return count;
 }
 
 static void tie(pass *p, const sli_node *n, const sl_signature *s) {
-  int slots[2 * SL_SIGNATURE_ARGS], count = split_slots(n, s, slots);
+  int slots[n->nin + n->nout + 1], count = split_slots(n, s, slots);
   for (int i = 1; i < count; i++) {
     unite(p->tied, slots[0], slots[i]);
     for (int j = 0; j < i && !is_attention(n->op); j++)
@@ -134,7 +138,7 @@ static void say_positions(pass *p, const sli_node *n) {
   sl_type in[ntypes + 1], out[n->nout + 1];
   memcpy(in, n->in_type, (size_t)ntypes * sizeof *in);
   for (int i = 0; i < n->nin; i++) {
-    if (!n->in[i] || in[i].ndim < 2 || (i < 32 && n->op->whole >> i & 1)) continue;
+    if (!n->in[i] || in[i].ndim < 2 || sli_bit(n->op->whole, i)) continue;
     say_position(p, n->in[i], 1);
     in[i].dim[1]++;
   }

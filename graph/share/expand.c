@@ -16,6 +16,7 @@
  * when it would among the others, and takes as long. */
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +139,7 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
 
 /* How a backward node wants what it reads. */
 static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
-  sl_grad_arg arg = n->rule->in[i];
+  sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, i);
   sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
                                                                          : sli_gradient_wanted;
   return layout_of(x, n->about, of, arg.index);
@@ -151,7 +152,7 @@ static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank
   for (int v = 0; v < x->nvariants; v++)
     for (int i = 0; i < n->nin; i++)
       types[v * n->nin + i] =
-          n->op->unread >> i & 1
+          sli_bit_on(n->op->unread, i)
               ? sli_local_type(x, n->in[i], argument_layout(x, n, i), rank, v)
               : *sl_tensor_type(NULL);
   return types;
@@ -289,17 +290,22 @@ static sl_status make_backward(sli_expansion *x, const sli_node *n, sli_array *c
   return make_nodes(x, &now, n->about, n->op, in, n->nout, out);
 }
 
+static bool is_gradient(const sli_node *n, int o) {
+  return o < sli_rule_gradients(n->rule, n->about->nin);
+}
+
 static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 1];
   sli_layout lies[n->nout + 1];
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
-    bool unread = n->op->unread >> i & 1;
+    bool unread = sli_bit_on(n->op->unread, i);
     status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(n), &in[i]);
   }
   for (int o = 0; o < n->nout; o++)
-    lies[o] = o < n->rule->nof ? layout_of(x, n->about, sli_gradient_given, n->rule->of[o])
-                               : (sli_layout){{broadcast, broadcast}}; /* a record: private */
+    lies[o] = is_gradient(n, o)
+                  ? layout_of(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
+                  : (sli_layout){{broadcast, broadcast}}; /* a record: private */
   return status ? status : make_backward(x, n, in, lies);
 }
 
@@ -354,7 +360,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
 
 /* What an output of a backward node is the gradient of. */
 static const sl_tensor *subject(const sli_node *n, int o) {
-  if (n->rule) return o < n->rule->nof ? n->about->in[n->rule->of[o]] : NULL;
+  if (n->rule) return is_gradient(n, o) ? n->about->in[sli_rule_of(n->rule, o)] : NULL;
   return n->like ? n->like : n->in[0];
 }
 

@@ -115,7 +115,7 @@ sl_status sli_expand_gradients(sli_expansion *x) {
   for (int i = 0; i < x->nlogical; i++) {
     const sli_node *n = x->logical[i];
     for (int o = 0, use; o < n->nout; o++) {
-      const sl_tensor *logical = n->out[o] && n->accumulate_span >> o & 1
+      const sl_tensor *logical = n->out[o] && sli_bit(n->accumulate_span, o)
                                      ? owner_of(x, n->out[o], &use) : NULL;
       if (!logical) continue;
       sl_status status = box_gradient(x, logical, n->out[o], on);

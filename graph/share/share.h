@@ -89,12 +89,12 @@ int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node,
                    sl_signature *out);
 
 static inline bool sli_sbp_equal(sl_sbp a, sl_sbp b) { return a.kind == b.kind && a.dim == b.dim; }
-/* How a signature has an input or an output; those beyond SL_SIGNATURE_ARGS are everywhere. */
+/* How a signature has an input or an output: the last stands for all behind it. */
 static inline sl_sbp sli_signature_in(const sl_signature *s, int i) {
-  return i < SL_SIGNATURE_ARGS ? s->in[i] : (sl_sbp){SL_BROADCAST, 0};
+  return s->in[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)];
 }
 static inline sl_sbp sli_signature_out(const sl_signature *s, int o) {
-  return o < SL_SIGNATURE_ARGS ? s->out[o] : (sl_sbp){SL_BROADCAST, 0};
+  return s->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)];
 }
 
 /* The way back. How the gradient of output o is wanted: that of a summand by everyone, any

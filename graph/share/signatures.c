@@ -8,15 +8,23 @@
 
 #include "graph/share/search.h"
 
-static const sl_sbp partial = {SL_PARTIAL, 0};
+static const sl_sbp partial = {SL_PARTIAL, 0}, broadcast = {SL_BROADCAST, 0};
 static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
 /* ---- what follows from promises ------------------------------------------------------------ */
 
-static bool is_whole(const sl_op *op, int i) { return i < 32 && op->whole >> i & 1; }
+static bool is_whole(const sl_op *op, int i) { return sli_bit(op->whole, i); }
 
 static bool same_dims(const sl_type *a, const sl_type *b) {
   return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
+}
+
+/* Says how argument i lies. False where the last place stands for several that differ. */
+static bool put(sl_sbp *of, int i, sl_sbp sbp) {
+  int at = SLI_MIN(i, SL_SIGNATURE_ARGS - 1);
+  if (i > at && !sli_sbp_equal(of[at], sbp)) return false;
+  of[at] = sbp;
+  return true;
 }
 
 /* Elements stand for themselves: along a dim of the output, and of the inputs like it. */
@@ -26,14 +34,13 @@ static bool split_elements(const sli_node *n, int dim, sl_signature *out) {
   if (!n->nout || dim >= y->ndim) return false;
   for (int i = 0; i < n->nin; i++) {
     const sl_type *x = &n->in_type[i];
-    if (!n->in[i] || is_whole(n->op, i)) continue;
-    if (same_dims(x, y)) out->in[i] = split(dim), any = true;
-    else if (x->ndim) return false;
+    bool stays = !n->in[i] || is_whole(n->op, i), alike = !stays && same_dims(x, y);
+    if (!stays && !alike && x->ndim) return false;
+    if (!put(out->in, i, alike ? split(dim) : broadcast)) return false;
+    any |= alike;
   }
-  for (int o = 0; o < n->nout; o++) {
-    if (!same_dims(&n->out_type[o], y)) return false;
-    out->out[o] = split(dim);
-  }
+  for (int o = 0; o < n->nout; o++)
+    if (!same_dims(&n->out_type[o], y) || !put(out->out, o, split(dim))) return false;
   return any;
 }
 
@@ -47,16 +54,17 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   int64_t length = 0;
   for (int i = 0; i < n->nin; i++) {
     const sl_type *x = &n->in_type[i];
-    if (!n->in[i] || is_whole(n->op, i) || dim >= row_dims(x)) continue;
+    bool stays = !n->in[i] || is_whole(n->op, i) || dim >= row_dims(x);
+    if (!put(out->in, i, stays ? broadcast : split(dim))) return false;
+    if (stays) continue;
     if (length && x->dim[dim] != length) return false;
     length = x->dim[dim];
-    out->in[i] = split(dim);
   }
   for (int o = 0; o < n->nout; o++) {
     const sl_type *y = &n->out_type[o];
-    if (n->op->pieces == SL_PIECES_MEAN && !o) out->out[o] = partial;
-    else if (dim < y->ndim && y->dim[dim] == length) out->out[o] = split(dim);
-    else return false;
+    bool mean = n->op->pieces == SL_PIECES_MEAN && !o;
+    if (!mean && (dim >= y->ndim || y->dim[dim] != length)) return false;
+    if (!put(out->out, o, mean ? partial : split(dim))) return false;
   }
   return length > 0;
 }
@@ -64,8 +72,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
 /* All that a source gives, along its first dim. */
 static bool split_source(const sli_node *n, int dim, sl_signature *out) {
   for (int o = 0; o < n->nout; o++) {
-    if (dim || !n->out_type[o].ndim) return false;
-    out->out[o] = split(0);
+    if (dim || !n->out_type[o].ndim || !put(out->out, o, split(0))) return false;
   }
   return n->nout > 0;
 }
@@ -76,7 +83,7 @@ static bool promised(const sli_node *n, int dim, sl_signature *out) {
     case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
     case SL_PIECES_ROWS:
     case SL_PIECES_MEAN: return split_rows(n, dim, out);
-    default: return false;
+    default: return false; /* the row's own, if any */
   }
 }
 
@@ -114,7 +121,6 @@ int sli_signatures_raw(const sli_node *n, sl_signature *out) {
   int count = 1;
   if (!sli_is_shared(n)) return 0;
   out[0] = (sl_signature){0};
-  if (n->nin > SL_SIGNATURE_ARGS || n->nout > SL_SIGNATURE_ARGS) return 1;
   for (int d = 0; d < SL_MAX_DIMS; d++) {
     sl_signature s = {0};
     if (promised(n, d, &s)) add(out, &count, &s);
@@ -136,15 +142,16 @@ static bool enough(sl_sbp sbp, const sl_type *type, const sli_dim *dims, int siz
 }
 
 static bool possible(const sli_dim *dims, const sli_node *n, int size, sl_signature *s) {
-  for (int i = 0; i < SLI_MIN(n->nin, SL_SIGNATURE_ARGS); i++) {
+  for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
-    if (!t) s->in[i] = (sl_sbp){SL_BROADCAST, 0};
-    else if (!enough(s->in[i], &n->in_type[i], &dims[t->id * SL_MAX_DIMS], size)) return false;
+    if (!t && i < SL_SIGNATURE_ARGS) s->in[i] = broadcast;
+    else if (t && !enough(sli_signature_in(s, i), &n->in_type[i], &dims[t->id * SL_MAX_DIMS], size))
+      return false;
   }
-  for (int o = 0; o < SLI_MIN(n->nout, SL_SIGNATURE_ARGS); o++) {
+  for (int o = 0; o < n->nout; o++) {
     const sl_tensor *t = n->out[o];
     const sli_dim *own = t ? &dims[t->id * SL_MAX_DIMS] : NULL;
-    if (!enough(s->out[o], &n->out_type[o], own, size)) return false;
+    if (!enough(sli_signature_out(s, o), &n->out_type[o], own, size)) return false;
   }
   return true;
 }

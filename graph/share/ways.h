@@ -11,9 +11,8 @@ typedef struct sli_way {
   sli_reading in[SL_SIGNATURE_ARGS];
 } sli_way;
 
-/* Inputs that a signature has no place for are read as they are. */
 static inline sli_reading sli_way_in(const sli_way *way, int i) {
-  return i < SL_SIGNATURE_ARGS ? way->in[i] : (sli_reading){.gradient = SLI_SBP_CODES};
+  return way->in[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)];
 }
 
 typedef struct sli_ways {

@@ -213,7 +213,9 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
     if (in->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
     status = sli_lower_share_out(in);
   }
-  return status ? status : recompute(in);
+  if (status) return status;
+  sli_graph_drop_unread(g);
+  return recompute(in);
 }
 
 /* What is multiplied, as asked for and as far as the devices can. */

@@ -178,6 +178,8 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_attention_packed(g, qkv, heads_, kv_heads_)                         \
   sl_op1_at(SL_HERE, g, &sl_op_attention_packed,                               \
             &(sl_attrs){.heads = (heads_), .kv_heads = (kv_heads_)}, qkv)
+/* count tensors, one behind the other along a dim; dim < 0 counts from the end. */
+#define sl_concat(g, dim, count, tensors) sl_concat_at(SL_HERE, g, dim, count, tensors)
 #define sl_cross_entropy(g, logits, targets)                                   \
   sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
 #define sl_mse(g, y, target) sl_op2_at(SL_HERE, g, &sl_op_mse, NULL, y, target)
@@ -186,6 +188,7 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
                         bool transposed);
 sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
                         const struct sl_rope *rope);
+sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors);
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a);
 sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,

@@ -124,6 +124,7 @@ typedef struct sl_attrs {
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
   int64_t length;  /* tokens of a whole sequence where sequences are cut in pieces, set by
                       the graph; 0 where they are not cut */
+  uint32_t axes;   /* concat: bit d: along dim d */
   bool bf16;       /* linear_w: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
@@ -171,12 +172,23 @@ typedef struct sl_call {
 
 /* Arguments of a backward op, named from the forward op's point of view. */
 typedef struct sl_grad_arg {
-  enum { SL_ARG_NONE, SL_ARG_IN, SL_ARG_OUT, SL_ARG_DOUT } kind;
+  enum {
+    SL_ARG_NONE,
+    SL_ARG_IN,
+    SL_ARG_OUT,
+    SL_ARG_DOUT,
+    SL_ARG_INS,
+    SL_ARG_OUTS,
+    SL_ARG_DOUTS
+  } kind;
   int index;
 } sl_grad_arg;
-#define SL_IN(i) {SL_ARG_IN, (i)}     /* forward input i */
-#define SL_OUT(i) {SL_ARG_OUT, (i)}   /* forward output i */
-#define SL_DOUT(i) {SL_ARG_DOUT, (i)} /* gradient of forward output i */
+#define SL_IN(i) {SL_ARG_IN, (i)}       /* forward input i */
+#define SL_OUT(i) {SL_ARG_OUT, (i)}     /* forward output i */
+#define SL_DOUT(i) {SL_ARG_DOUT, (i)}   /* gradient of forward output i */
+#define SL_INS(i) {SL_ARG_INS, (i)}     /* all forward inputs from i on, as many as there are */
+#define SL_OUTS(i) {SL_ARG_OUTS, (i)}   /* all forward outputs from i on */
+#define SL_DOUTS(i) {SL_ARG_DOUTS, (i)} /* the gradients of those */
 
 enum { SL_GRAD_ARGS = 16, SL_GRAD_OUTS = 8, SL_GRAD_RULES = 4 };
 
@@ -185,6 +197,9 @@ enum { SL_GRAD_ARGS = 16, SL_GRAD_OUTS = 8, SL_GRAD_RULES = 4 };
  * outputs nobody wants are passed as NULL. An argument that names an input the
  * forward op was not given ends up NULL too. The attrs are the forward op's.
  * op == NULL: pass-through, the gradient of input of[0] is DOUT(0) itself.
+ * With `rest`, output nof is the gradient of input of[nof - 1] + 1, output nof + 1 that of the
+ * one behind it, and so on, for an op that takes any number of inputs: {.nof = 1, .of = {0},
+ * .rest = true} gives the gradients of all.
  *
  * The class is SL_CLASS_B or SL_CLASS_W, or SL_CLASS_F: made at once, on the way
  * forward, where the gradients it takes are known by then. Those of a loss are, for
@@ -196,6 +211,7 @@ typedef struct sl_grad_rule {
   sl_grad_arg in[SL_GRAD_ARGS];      /* ends at SL_ARG_NONE */
   int nof;                           /* how many of of[] count; 0 ends the list of rules */
   int of[SL_GRAD_OUTS];
+  bool rest;
 } sl_grad_rule;
 
 /* ---- the row ------------------------------------------------------------- */
@@ -212,6 +228,8 @@ typedef struct sl_grad_rule {
  *              that it updates in place. attrs.length is the sequence's
  *   MEAN       any but the last; output 0 is a scalar, the mean over positions,
  *              so a piece counts by its share of them. Only a loss can be one
+ *   SIGNATURES as one of the row's signatures splits all that is cut: what depends on attrs or
+ *              shapes is said there
  * For rows of backward ops they all mean the same. */
 typedef enum sl_pieces {
   SL_PIECES_REFUSED,
@@ -219,7 +237,8 @@ typedef enum sl_pieces {
   SL_PIECES_ROWS,
   SL_PIECES_POSITIONS,
   SL_PIECES_STATE,
-  SL_PIECES_MEAN
+  SL_PIECES_MEAN,
+  SL_PIECES_SIGNATURES
 } sl_pieces;
 
 /* How an array lies along a row of R devices: each has all of it, each has a summand of it,
@@ -236,7 +255,8 @@ typedef struct sl_sbp {
  * split one split alike. What is not set is broadcast. An optional input that is partial is
  * zero where it is absent. Where dims of several arrays are split,
  * they are split at the same places: of heads, where the dim is made of heads, and segment by
- * segment, where it is a row of segments. */
+ * segment, where it is a row of segments. The last of in[] and out[] stands for all behind it, of
+ * a call that has more. */
 enum { SL_SIGNATURE_ARGS = 16, SL_SIGNATURES = 16 };
 typedef struct sl_signature {
   sl_sbp in[SL_SIGNATURE_ARGS], out[SL_SIGNATURE_ARGS];
@@ -256,7 +276,9 @@ enum { SL_OVERS = 2 };
 typedef struct sl_op {
   const char *name;          /* "linear"; unique in the table */
   int min_in, max_in;        /* max_in -1: any number */
-  int nout;
+  int nout;                  /* -1: what outputs() says */
+  /* How many outputs a call with so many inputs has; below 0: attrs do not say. */
+  int (*outputs)(const sl_attrs *attrs, int nin);
 
   /* Checks the inputs and fills out[nout]. An absent optional input has
    * ndim -1. On a misfit returns sl_fail(SL_E_SHAPE, text) where the text says
@@ -297,7 +319,9 @@ typedef struct sl_op {
   uint32_t over[SL_OVERS];
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
-  uint32_t unread; /* bit i: input i is there for its type, a call may have NULL in its place */
+  /* Bit i: input i is there for its type, a call may have NULL in its place. Bit 31 stands for
+   * all from there on. */
+  uint32_t unread;
   /* Bit i: input or output i may be bf16 in place of f32, for devices that compute on bf16
    * tensors: what flows through a model and its gradients; no weights, statistics or sums over
    * a step. Bit 31 stands for all from there on. In one call all of them are of one type, but

@@ -96,6 +96,12 @@ extern const sl_op sl_op_sum;
  * slices and a sum of them give, where all arrays can be read. At most 64. */
 extern const sl_op sl_op_sum_part;
 
+/* concat(x0, x1, ...), attrs.axes = 1 << d -> one behind the other along dim d; equal in all
+ * other dims. Any dtype, but f64.
+ * concat_b(dy, x0, x1, ...) -> dx0, dx1, ...: as many as there are x, which are read for their
+ * types only. */
+extern const sl_op sl_op_concat, sl_op_concat_b;
+
 /* ---- norms --------------------------------------------------------------- */
 
 /* layernorm(x [..., C], g [C], b [C]) -> y [..., C], mean [...], rstd [...]:

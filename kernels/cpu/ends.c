@@ -37,6 +37,11 @@ static sl_status source_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
+static int source_outputs(const sl_attrs *attrs, int nin) {
+  (void)nin;
+  return attrs->user ? ((const sl_source *)attrs->user)->nout : -1;
+}
+
 static void source_cpu(const sl_call *call) {
   const sl_source *source = call->attrs->user;
   source->fill(source->ctx, &call->tick, call->out);
@@ -65,7 +70,7 @@ const sl_op sl_op_fill = {
 };
 
 const sl_op sl_op_source = {
-    .name = "source", .min_in = 0, .max_in = 0, .nout = -1,
+    .name = "source", .min_in = 0, .max_in = 0, .nout = -1, .outputs = source_outputs,
     .infer = source_infer, .cpu = source_cpu, .hash = source_hash,
 };
 

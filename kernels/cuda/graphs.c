@@ -93,7 +93,7 @@ static void mark_used(const sl_place *places, int count, bool *used) {
 
 static void mark_spans(const sl_program_call *c, bool *span) {
   for (int o = 0; o < c->nout; o++)
-    if ((c->accumulate_span >> o & 1) && c->out[o].base >= 0) span[c->out[o].base] = true;
+    if (sli_bit(c->accumulate_span, o) && c->out[o].base >= 0) span[c->out[o].base] = true;
 }
 
 /* Which bases are marked; returns how many. */

@@ -4,6 +4,7 @@
  * it is, and nothing passes it. */
 #include "kernels/cuda/order.h"
 
+#include "base/base.h"
 #include "kernels/cuda/rows.h"
 
 static sli_span span_of(sl_place place, const sl_type *type) {
@@ -28,7 +29,7 @@ bool sli_call_reads(const sl_program_call *c, sli_span span) {
   for (int i = 0; i < c->nin; i++)
     if (sli_spans_overlap(sli_input_span(c, i), span)) return true;
   for (int o = 0; o < c->nout; o++)
-    if ((added_to >> o & 1) && sli_spans_overlap(sli_output_span(c, o), span)) return true;
+    if (sli_bit(added_to, o) && sli_spans_overlap(sli_output_span(c, o), span)) return true;
   return false;
 }
 

@@ -139,6 +139,40 @@ void sli_cuda_join(const sl_call *call, void *stream) {
          (char *)call->out[0], true, (cudaStream_t)stream);
 }
 
+/* Rows of the array that others are put into, or cut out of, along attrs.axes. */
+static int concat_dim(const sl_call *call) { return __builtin_ctz(call->attrs->axes); }
+
+static sl_status concat_pitch(const sl_type *whole, const sl_type *types, int dim, void **state) {
+  sl_part part = sli_concat_part(types, 0, dim);
+  *state = NULL;
+  return want_pitch(whole, &part);
+}
+
+sl_status sli_cuda_concat_prepare(const sl_call *call, void **state) {
+  return concat_pitch(call->out_type, call->in_type, concat_dim(call), state);
+}
+
+void sli_cuda_concat(const sl_call *call, void *stream) {
+  for (int i = 0; i < call->nin; i++) {
+    sl_part part = sli_concat_part(call->in_type, i, concat_dim(call));
+    move(sli_part_cut(&call->out_type[0], &part), (const char *)call->in[i], (char *)call->out[0],
+         true, (cudaStream_t)stream);
+  }
+}
+
+sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state) {
+  return concat_pitch(call->in_type, call->out_type, concat_dim(call), state);
+}
+
+void sli_cuda_concat_b(const sl_call *call, void *stream) {
+  for (int o = 0; o < call->nout; o++) {
+    sl_part part = sli_concat_part(call->out_type, o, concat_dim(call));
+    if (call->out[o])
+      move(sli_part_cut(&call->in_type[0], &part), (const char *)call->in[0], (char *)call->out[o],
+           false, (cudaStream_t)stream);
+  }
+}
+
 sl_status sli_cuda_sum_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (call->nin <= SUMMANDS) return SL_OK;

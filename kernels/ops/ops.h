@@ -31,6 +31,9 @@ int64_t sli_cut_find(const sli_cut *cut, int64_t at, int64_t *run);
 void sli_cut_take(const sli_cut *cut, int64_t begin, int64_t end, const void *whole, void *part);
 void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *part, void *whole);
 
+/* Which part of a row of arrays, put one behind the other along `dim`, number i is. */
+sl_part sli_concat_part(const sl_type *types, int i, int dim);
+
 /* Calls fn for every stretch of a shard that lies in one piece in the whole, in order: so
  * many bytes, from byte `part` of the shard and byte `whole` of the whole on. */
 typedef void sli_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes);

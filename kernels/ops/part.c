@@ -88,6 +88,12 @@ void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *par
   }
 }
 
+sl_part sli_concat_part(const sl_type *types, int i, int dim) {
+  sl_part part = {.axis = dim, .nranges = 1, .count = {types[i].dim[dim]}};
+  for (int k = 0; k < i; k++) part.begin[0] += types[k].dim[dim];
+  return part;
+}
+
 void sl_part_take(const sl_type *whole, const sl_part *part, const void *from, void *to) {
   must_fit(whole, part);
   sli_cut cut = sli_part_cut(whole, part);

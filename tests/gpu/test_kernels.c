@@ -13,6 +13,7 @@
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/kernels.h"
 #include "tests/gpu/device_call.h"
 
 #ifdef SLUICE_EMULATED
@@ -86,6 +87,8 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},
+    {&sl_op_concat, {.axes = 1 << 0}, 2, {F32(3, 5), F32(7, 5)}, 0},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
 };
@@ -115,6 +118,7 @@ static const struct {
     {&sl_op_linear, 3, 1},       {&sl_op_linear_w, 3, 0},
     {&sl_op_layernorm, 1, 1},    {&sl_op_layernorm_b, 17, 1}, {&sl_op_layernorm_w, 9, 0},
     {&sl_op_rmsnorm, 1, 1},      {&sl_op_rmsnorm_b, 9, 1},    {&sl_op_rmsnorm_w, 5, 0},
+    {&sl_op_concat_b, 1, 255},
     {&sl_op_bias_w, 1, 0},       {&sl_op_embedding, 0, 1},    {&sl_op_embedding_w, 2, 0},
     {&sl_op_position, 1, 1},     {&sl_op_position_w, 1, 0},
     {&sl_op_attention, 7, 1},    {&sl_op_attention_b, 47, 7},
@@ -302,15 +306,16 @@ static void check_variants(kernel *k) {
 static kernel rule_create(const kernel *forward, const sl_grad_rule *rule) {
   sl_type types[MAX_IN] = {0};
   const void *data[MAX_IN];
-  int n = 0;
-  for (; rule->in[n].kind != SL_ARG_NONE; n++) {
-    int index = rule->in[n].index;
-    bool is_in = rule->in[n].kind == SL_ARG_IN, is_out = rule->in[n].kind == SL_ARG_OUT;
-    types[n] = is_in ? forward->in_type[index] : forward->out_type[index];
-    data[n] = is_in ? forward->in[index] : is_out ? forward->out[index] : NULL;
-    if (!is_in && !is_out) types[n].dtype = SL_F32;
+  int n = sli_rule_arguments(rule, forward->nin, forward->nout);
+  for (int a = 0; a < n; a++) {
+    sl_grad_arg arg = sli_rule_argument(rule, forward->nin, forward->nout, a);
+    bool is_in = arg.kind == SL_ARG_IN, is_out = arg.kind == SL_ARG_OUT;
+    types[a] = is_in ? forward->in_type[arg.index] : forward->out_type[arg.index];
+    data[a] = is_in ? forward->in[arg.index] : is_out ? forward->out[arg.index] : NULL;
+    if (!is_in && !is_out) types[a].dtype = SL_F32;
   }
-  kernel k = kernel_create(rule->op, forward->attrs, n, types, rule->nof);
+  kernel k = kernel_create(rule->op, forward->attrs, n, types,
+                           sli_rule_gradients(rule, forward->nin));
   for (int i = 0; i < n; i++) {
     if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
     else array_random(k.in[i], &types[i], 0);
@@ -319,8 +324,10 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule) {
 }
 
 static void check_rule(const kernel *forward, const sl_grad_rule *rule, bool bf16) {
-  for (int j = 0; j < rule->nof; j++)
-    if (rule->of[j] >= forward->nin || !forward->in[rule->of[j]]) return;
+  for (int j = 0; j < sli_rule_gradients(rule, forward->nin); j++) {
+    int i = sli_rule_of(rule, j);
+    if (i >= forward->nin || !forward->in[i]) return;
+  }
   kernel k = rule_create(forward, rule);
   k.tick = forward->tick;
   for (int i = 0; bf16 && i < k.nin; i++) round_array(k.in[i], &k.in_type[i]);

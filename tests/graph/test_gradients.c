@@ -119,7 +119,7 @@ static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
 
 /* One random op on x, or on x and an older tensor y; [B, T, WIDTH] all of them. */
 static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
-  switch (roll(d, 13)) {
+  switch (roll(d, 14)) {
     case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
     case 1: return sl_linear_transposed(g, x, weight(g, WIDTH, WIDTH), NULL);
     case 2: return sl_gelu(g, x);
@@ -133,6 +133,10 @@ static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
     case 10: return sl_add(g, x, attend(g, x));
     case 11:
       return sl_attention_packed(g, sl_linear(g, x, weight(g, 3 * WIDTH, WIDTH), NULL), HEADS, 0);
+    case 12: { /* columns of both */
+      sl_tensor *both[] = {x, y, x};
+      return sl_linear(g, sl_concat(g, 2, 3, both), weight(g, WIDTH, 3 * WIDTH), NULL);
+    }
     default: return sl_add(g, x, x);
   }
 }
@@ -230,10 +234,41 @@ static void a_gradient_that_does_not_come_is_zero(void) {
   }
 }
 
+/* More inputs than a mask has bits; some have no gradient, some are parameters, one comes twice. */
+static void concat_gives_each_input_its_gradient(bool keep_unread) {
+  enum { COUNT = 40 };
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2});
+  data source;
+  make_data(&source, 2, 3, WIDTH, VOCAB);
+  sl_tensor *given[2], *all[COUNT];
+  sl_data(g, &source.source, given);
+  for (int i = 0; i < COUNT; i++)
+    all[i] = i % 3 == 0   ? sl_linear(g, given[0], weight(g, 1 + i % 4, WIDTH), NULL)
+             : i % 3 == 1 ? sl_tanh(g, all[i - 1])
+             : i % 6 == 2 ? given[0]
+                          : sl_param(g, SL_TYPE(SL_F32, 2, 3, 2), SL_NORMAL(1), "p%d", i);
+  all[COUNT - 2] = all[0]; /* in place of data */
+  sl_tensor *x = sl_concat(g, -1, COUNT, all);
+  sl_tensor *y = sl_linear(g, x, weight(g, WIDTH, sl_dim(x, -1)), NULL);
+  sl_train(g, sl_mse(g, y, given[0]), NULL);
+  CHECK(!sl_graph_status(g), "%s", sl_detail());
+  check_gradients(g, "concat");
+  if (!keep_unread) sli_graph_drop_unread(g);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (strcmp(n->op->name, "concat_b")) continue;
+    CHECK(n->nin == COUNT + 1 && n->nout == COUNT && n->in[0], "concat_b has %d outputs", n->nout);
+    CHECK(keep_unread || !n->in[1], "concat_b reads what it takes the type of");
+  }
+  sl_graph_destroy(g);
+}
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 0, 60);
   a_gradient_that_does_not_come_is_zero();
   products_of_parameters_are_trained();
+  concat_gives_each_input_its_gradient(true);
+  concat_gives_each_input_its_gradient(false);
   for (uint64_t seed = s.first; seed < s.end; seed++) random_model(seed);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_kernels.h"
@@ -67,6 +68,9 @@ static const claim claims[] = {
      {F32(1, 67, 40)}, 0},
     {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
+    {&sl_op_concat, ref_concat, {.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},
+    {&sl_op_concat, ref_concat, {.axes = 1 << 0}, 1, {F32(3, 5)}, 0},
+    {&sl_op_concat, ref_concat, {.axes = 1 << 2}, 2, {F32(3, 5, 700), F32(3, 5, 65)}, 0},
     {&sl_op_mse, ref_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
 };
 
@@ -179,16 +183,15 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
                           const void *dy) {
   sl_type types[MAX_IN];
   const void *data[MAX_IN];
-  int n = 0;
-  for (; rule->in[n].kind != SL_ARG_NONE; n++) {
-    int index = rule->in[n].index;
-    switch (rule->in[n].kind) {
-      case SL_ARG_IN: types[n] = forward->in_type[index]; data[n] = forward->in[index]; break;
-      case SL_ARG_OUT: types[n] = forward->out_type[index]; data[n] = forward->out[index]; break;
-      default: types[n] = *dy_type; data[n] = dy; break;
-    }
+  int n = sli_rule_arguments(rule, forward->nin, forward->nout);
+  for (int a = 0; a < n; a++) {
+    sl_grad_arg arg = sli_rule_argument(rule, forward->nin, forward->nout, a);
+    bool in = arg.kind == SL_ARG_IN, out = arg.kind == SL_ARG_OUT;
+    types[a] = in ? forward->in_type[arg.index] : out ? forward->out_type[arg.index] : *dy_type;
+    data[a] = in ? forward->in[arg.index] : out ? forward->out[arg.index] : dy;
   }
-  kernel k = kernel_create(rule->op, forward->attrs, n, types, rule->nof);
+  kernel k = kernel_create(rule->op, forward->attrs, n, types,
+                           sli_rule_gradients(rule, forward->nin));
   for (int i = 0; i < n; i++) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
   return k;
 }
@@ -214,8 +217,9 @@ static void check_accumulation(kernel *k) {
 static void check_rule(const claim *c, const kernel *forward, const sl_grad_rule *rule) {
   sl_type dy_type = forward->out_type[0];
   dy_type.dtype = SL_F32;
-  for (int j = 0; j < rule->nof; j++)
-    if (rule->of[j] >= forward->nin || !forward->in[rule->of[j]]) return;
+  int ngradients = sli_rule_gradients(rule, forward->nin);
+  for (int j = 0; j < ngradients; j++)
+    if (sli_rule_of(rule, j) >= forward->nin || !forward->in[sli_rule_of(rule, j)]) return;
   void *dy = array_create(&dy_type);
   array_random(dy, &dy_type, 0);
   double *dy_doubles = to_doubles(dy, &dy_type);
@@ -224,11 +228,12 @@ static void check_rule(const claim *c, const kernel *forward, const sl_grad_rule
     k = rule_create(forward, rule, &dy_type, dy);
     kernel_run(&k, NULL);
   }
-  for (int j = 0; j < rule->nof; j++) {
-    const sl_type *type = &forward->in_type[rule->of[j]];
+  for (int j = 0; j < ngradients; j++) {
+    int i = sli_rule_of(rule, j);
+    const sl_type *type = &forward->in_type[i];
     if (rule->op)
       CHECK(sl_type_equal(&k.out_type[j], type), "%s: type of gradient %d", k.op->name, j);
-    check_slopes(c, forward, rule->of[j], dy_doubles, rule->op ? k.out[j] : dy);
+    check_slopes(c, forward, i, dy_doubles, rule->op ? k.out[j] : dy);
   }
   if (rule->op) {
     check_accumulation(&k);

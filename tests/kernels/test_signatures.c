@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
@@ -53,6 +54,7 @@ static const claim claims[] = {
      {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 20)}, .row = 7, .record = {20, 20}},
     {&sl_op_attention_packed_piece, {.heads = 4, .length = 8}, 1, {F32(5, 6, 60)}, .row = 2,
      .packed = {20, 20, 20}, .record = {20, 20}},
+    {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(5, 3, 8), F32(5, 1, 8), F32(5, 4, 8)}, .exact = true},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
 };
@@ -224,7 +226,7 @@ static sl_sbp adjoint(sl_sbp a) {
 /* A call on copies of its inputs; outputs that are updated begin as initial[]. */
 static kernel run(const sl_op *op, sl_attrs attrs, int64_t row, int nin, const sl_type *types,
                   void *const *in, void *const *initial) {
-  kernel k = kernel_create(op, attrs, nin, types, op->nout);
+  kernel k = kernel_create(op, attrs, nin, types, sli_op_outputs(op, &attrs, nin));
   k.tick = (sl_tick){.row = row};
   for (int i = 0; i < nin; i++)
     if (in[i]) memcpy(k.in[i], in[i], sl_type_bytes(&types[i]));
@@ -242,9 +244,9 @@ static void run_members(const sharing *s, const sl_op *op, int nin, const laid *
     sl_type types[MAX_IN];
     void *data[MAX_IN], *start[MAX_OUT] = {0};
     for (int i = 0; i < nin; i++) types[i] = in[i].type[m], data[i] = in[i].data[m];
-    for (int o = 0; o < op->nout && initial; o++) start[o] = initial[o].data[m];
+    for (int o = 0; o < sli_op_outputs(op, &s->c->attrs, nin) && initial; o++) start[o] = initial[o].data[m];
     kernel k = run(op, member_attrs(s, m), s->c->row, nin, types, data, start);
-    for (int o = 0; o < op->nout; o++) {
+    for (int o = 0; o < k.nout; o++) {
       outs[o].type[m] = k.out_type[o];
       outs[o].data[m] = k.out[o];
       k.out[o] = NULL;
@@ -323,16 +325,20 @@ static void check_rule(const sharing *s, const whole *w, const sl_grad_rule *rul
   sl_type types[MAX_IN];
   void *data[MAX_IN];
   laid args[MAX_IN], grads[MAX_OUT] = {0};
-  int n = 0;
-  for (; n < SL_GRAD_ARGS && rule->in[n].kind != SL_ARG_NONE; n++)
-    args[n] = *argument(w, &rule->in[n], in, outs, dy, &types[n], &data[n]);
+  int n = sli_rule_arguments(rule, w->k.nin, w->k.nout);
+  int ngradients = sli_rule_gradients(rule, w->k.nin);
+  for (int a = 0; a < n; a++) {
+    sl_grad_arg arg = sli_rule_argument(rule, w->k.nin, w->k.nout, a);
+    args[a] = *argument(w, &arg, in, outs, dy, &types[a], &data[a]);
+  }
   kernel want = run(rule->op, s->c->attrs, s->c->row, n, types, data, NULL);
   run_members(s, rule->op, n, args, NULL, grads);
-  for (int o = 0; o < rule->op->nout; o++) { /* behind the gradients there is the record's */
-    bool is_record = o >= rule->nof;
-    sl_sbp sbp = is_record ? s->how.out[2] : adjoint(s->how.in[rule->of[o]]);
+  for (int o = 0; o < want.nout; o++) { /* behind the gradients there is the record's */
+    bool is_record = o >= ngradients;
+    int of = sli_rule_of(rule, o);
+    sl_sbp sbp = is_record ? s->how.out[2] : adjoint(s->how.in[of]);
     const int64_t *segments = is_record ? output_segments(s->c, 2)
-                                        : input_segments(s->c, rule->of[o]);
+                                        : input_segments(s->c, of);
     sharing with = *s; /* sums over positions or rows come in another order */
     if (sbp.kind == SL_PARTIAL) with.tolerance = 1e-5;
     check_laid(&with, sbp, &grads[o], want.out[o], &want.out_type[o], segments, rule->op->name);

@@ -60,8 +60,8 @@ static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick t
 /* One for all pieces: parameters, records, and what is summed or made once a step. */
 static inline bool interp_shared(const sl_tensor *t) {
   const sli_node *n = t->producer;
-  return !n || n->per_step || (n->op->updates >> t->output & 1) ||
-         (n->accumulate_span >> t->output & 1);
+  return !n || n->per_step || sli_bit(n->op->updates, t->output) ||
+         sli_bit(n->accumulate_span, t->output);
 }
 
 static inline void interp_prepare(interp *in, const sli_node *n, int piece, size_t *scratch) {

@@ -35,6 +35,22 @@ static inline void ref_linear(const sl_attrs *attrs, const sl_type *type, double
     }
 }
 
+/* ---- views ----------------------------------------------------------------------- */
+
+/* As many inputs as there are pointers. */
+static inline void ref_concat(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                              double *const *out) {
+  int axis = __builtin_ctz(attrs->axes);
+  int64_t outer = 1, inner = 1, at = 0, sum = 0;
+  for (int d = 0; d < axis; d++) outer *= type[0].dim[d];
+  for (int d = axis + 1; d < type[0].ndim; d++) inner *= type[0].dim[d];
+  for (int i = 0; in[i]; i++) sum += type[i].dim[axis];
+  for (int i = 0; in[i]; at += type[i++].dim[axis])
+    for (int64_t o = 0; o < outer; o++)
+      for (int64_t e = 0; e < type[i].dim[axis] * inner; e++)
+        out[0][(o * sum + at) * inner + e] = in[i][o * type[i].dim[axis] * inner + e];
+}
+
 /* ---- tables ---------------------------------------------------------------------- */
 
 static inline void ref_embedding(const sl_attrs *attrs, const sl_type *type, double *const *in,
