@@ -90,6 +90,9 @@ char *sli_escape(char *out, size_t size, const char *text);
 
 /* "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);
+/* "12.3 ms", "1.5 s": four digits; and "5.1 Gflop/s" for 5.1e9 and "flop/s". The same. */
+char *sli_format_seconds(char *out, double seconds);
+char *sli_format_rate(char *out, double rate, const char *unit);
 
 /* "; this process is limited to 390 MiB of addresses (ulimit -v)", for messages of memory that is
  * not to be had, or "" if there is no such limit. */

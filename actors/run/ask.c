@@ -85,6 +85,8 @@ static void count_workers(const sl_runtime *rt, sl_runtime_counts *c) {
     c->firings += worker_fired(&rt->workers[i]);
     c->messages += rt->workers[i].messages;
     c->wakes += rt->workers[i].wakes;
+    c->ran_ns += rt->workers[i].ran_ns;
+    c->coreless_ns += rt->workers[i].coreless_ns;
   }
 }
 
@@ -103,6 +105,8 @@ static void count_remote(const sli_remote *r, sl_runtime_counts *c) {
   c->wakes += r->counts.wakes;
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++) c->moved_bytes[t] += r->counts.moved_bytes[t];
   c->sent_bytes += r->counts.sent_bytes;
+  c->ran_ns += r->counts.ran_ns;
+  c->coreless_ns += r->counts.coreless_ns;
 }
 
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {

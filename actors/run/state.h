@@ -298,6 +298,7 @@ struct worker {
   sli_clock clock;
   share share;
   uint64_t messages, wakes, random;
+  uint64_t ran_ns, coreless_ns; /* its thread had a core, or wanted one and had none */
   uint64_t spin_ns;        /* how long to look before sleeping; adapts */
   int32_t id;
   int32_t process;         /* stands for all workers of another process; -1: a worker here */

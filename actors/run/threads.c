@@ -4,6 +4,7 @@
 #include "actors/look/look.h"
 #include "actors/run/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
@@ -77,6 +78,19 @@ static void done_for_now(sl_runtime *rt) {
   if (left == 1 && rt->carrier) sli_worker_wake(rt->carrier);
 }
 
+/* How long the thread has had a core, and how long it wanted to run and had none: the first two
+ * numbers of schedstat (Linux, Documentation/scheduler/sched-stats.rst). */
+static void read_core_use(worker *w) {
+  unsigned long long ran = 0, waited = 0;
+  FILE *file = fopen("/proc/thread-self/schedstat", "re");
+  if (!file) return;
+  if (fscanf(file, "%llu %llu", &ran, &waited) == 2) {
+    w->ran_ns = ran;
+    w->coreless_ns = waited;
+  }
+  fclose(file);
+}
+
 /* Returns the number of the run that has begun after run `seen`. */
 static uint32_t wait_for_run(crew *c, uint32_t seen) {
   uint32_t now;
@@ -96,6 +110,7 @@ static void *worker_main(void *arg) {
     seen = wait_for_run(&rt->crew, seen);
     if (atomic_load(&rt->crew.quit)) return NULL;
     sli_worker_run(w);
+    read_core_use(w);
   }
 }
 

@@ -7,8 +7,8 @@
  * There is a section of strings (bytes, each string ended by a zero), one for
  * each part of the plan (devices, queues, pools, registers, actors, ports, maps
  * and their entries), one of steps, and the firings; names are offsets into the
- * strings. The firings come last, so that a file cut short, by a full disk on
- * its way somewhere else, say, loses only its newest ones.
+ * strings. The firings come last but for what can be missing, so that a file cut short, by a
+ * full disk on its way somewhere else, say, loses only its newest ones.
  *
  * A section says how long its items are. Later files may make items longer and
  * add sections: a reader takes the part of an item that it knows and passes
@@ -45,7 +45,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
   X(PORTS, struct port_item, "ports")                                          \
   X(ACTORS, struct actor_item, "actors")                                       \
   X(STEPS, struct step_item, "steps")                                          \
-  X(FIRINGS, struct firing_item, "firings")
+  X(FIRINGS, struct firing_item, "firings")                                    \
+  X(CORES, struct cores_item, "time on cores")
 
 enum section_id {
   NO_SECTION,
@@ -147,6 +148,11 @@ struct firing_item {
 };
 _Static_assert(sizeof(struct firing_item) == 64, "no padding");
 
+/* Of the workers together: one item, or none where the system did not say. */
+struct cores_item {
+  uint64_t ran_ns, coreless_ns;
+};
+
 /* The head of a file of so many bytes, and the table of its sections, have this checksum. In
  * its 32 bits any one flipped bit shows. */
 static inline uint32_t trace_checksum(const struct head *head, const void *table, size_t bytes) {
@@ -160,6 +166,9 @@ static const uint32_t item_bytes[SECTIONS] = {
     SECTION_TABLE(X)
 #undef X
 };
+
+/* What follows the firings may be missing, or lost with the file's end. */
+static inline bool section_optional(uint32_t id) { return id > FIRINGS; }
 
 static const char *const section_names[SECTIONS] = {
 #define X(id, item, name) [id] = name,

@@ -77,6 +77,10 @@ static sl_status read_section(reading *r, struct section s) {
   if (r->sections[s.id].id || s.item_bytes < item_bytes[s.id] || s.count > INT32_MAX)
     return sl_fail(SL_E_INPUT, "%s is damaged: its section of %s is impossible", r->path, name);
   bool beyond = s.offset > r->count;
+  if (section_optional(s.id) && (beyond || s.count > (r->count - s.offset) / s.item_bytes)) {
+    r->trace->truncated = true;
+    return SL_OK;
+  }
   if (beyond && s.id == FIRINGS) s.offset = r->count;
   uint64_t room = beyond ? 0 : (r->count - s.offset) / s.item_bytes;
   if ((beyond || s.count > room) && s.id != FIRINGS)
@@ -85,7 +89,8 @@ static sl_status read_section(reading *r, struct section s) {
     s.count = room;
     r->trace->truncated = true;
   } else if (sli_hash(SLI_HASH_SEED, r->bytes + s.offset, s.count * s.item_bytes) != s.hash) {
-    if (s.id != FIRINGS) return sl_fail(SL_E_INPUT, "%s is damaged in its %s", r->path, name);
+    if (section_optional(s.id)) s.count = 0;
+    else if (s.id != FIRINGS) return sl_fail(SL_E_INPUT, "%s is damaged in its %s", r->path, name);
     r->trace->damaged = true;
   }
   r->sections[s.id] = s;
@@ -106,7 +111,7 @@ static sl_status read_sections(reading *r, const struct head *head) {
     if (status) return status;
   }
   for (int id = 1; id < SECTIONS; id++)
-    if (!r->sections[id].id)
+    if (!r->sections[id].id && !section_optional((uint32_t)id))
       return sl_fail(SL_E_INPUT, "%s is damaged: it has no section of %s", r->path,
                      section_names[id]);
   const struct section *s = &r->sections[STRINGS];
@@ -408,6 +413,14 @@ static void find_steps(reading *r) {
   t->step = steps;
 }
 
+static void read_cores(reading *r) {
+  struct cores_item item = {0};
+  if (r->sections[CORES].count) get_item(r, CORES, 0, &item);
+  if (item.ran_ns >> 62 || item.coreless_ns >> 62) return;
+  r->trace->ran_ns = item.ran_ns;
+  r->trace->coreless_ns = item.coreless_ns;
+}
+
 static sl_status read_all(reading *r) {
   struct head head;
   sl_status status = read_head(r, &head);
@@ -426,6 +439,7 @@ static sl_status read_all(reading *r) {
   if (status) return status;
   read_firings(r);
   find_steps(r);
+  read_cores(r);
   return SL_OK;
 }
 

@@ -158,6 +158,12 @@ static void put_firings(image *im, const sl_plan *plan, const sl_trace_record *r
   }
 }
 
+static void put_cores(image *im, const sl_runtime *rt) {
+  sl_runtime_counts counts = sl_runtime_count(rt);
+  struct cores_item item = {counts.ran_ns, counts.coreless_ns};
+  if (counts.ran_ns) PUT(im, CORES, item);
+}
+
 static sl_status write_image(sli_atomic_file *file, struct head *head, const image *im) {
   struct section table[SECTIONS - 1];
   uint64_t at = sizeof *head + sizeof table;
@@ -192,6 +198,7 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
   image im = {0};
   put_plan(&im, plan, rt);
   put_firings(&im, plan, records, count);
+  put_cores(&im, rt);
   struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
                       .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),
                       .plan_hash = plan->hash, .clock = clock,

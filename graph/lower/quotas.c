@@ -68,6 +68,17 @@ static bool names_copy(const sli_lowering *l, const sl_quota *q) {
   return row && row->slots == SLI_SLOTS_SOURCE && l->in->kind->copy && q->stage < l->stages;
 }
 
+/* "act.b, act.w, load", in the order of the roles. */
+static const char *quotas_there_are(const sli_lowering *l, char *out, size_t bytes) {
+  bool has[SLI_ROLES] = {0};
+  for (int b = 0; b < l->nbundles; b++) has[l->bundles[b].role] = true;
+  size_t n = 0;
+  for (int r = 0; r < SLI_ROLES; r++)
+    if (has[r] && n < bytes)
+      n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? ", " : "", sli_roles[r].name);
+  return out;
+}
+
 static sl_status check_given(const sli_lowering *l) {
   for (int i = 0; i < l->in->options->nquotas; i++) {
     const sl_quota *q = &l->in->options->quotas[i];
@@ -79,10 +90,11 @@ static sl_status check_given(const sli_lowering *l) {
       found = sli_quota_names(q, sli_roles[l->bundles[b].role].name,
                               sli_bundle_stage(l, &l->bundles[b]));
     if (found || names_copy(l, q)) continue;
-    char stage[32] = "";
+    char stage[32] = "", all[512] = "nothing";
     if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
-    return sl_fail(SL_E_USAGE, "no register answers to quota %s%s here; --plan FILE lists them",
-                   q->name, stage);
+    return sl_fail(SL_E_USAGE, "no quota is called %s%s; this plan of %d stage%s has %s", q->name,
+                   stage, l->stages, l->stages == 1 ? "" : "s",
+                   quotas_there_are(l, all, sizeof all));
   }
   return SL_OK;
 }

@@ -24,16 +24,21 @@ static sl_status refuse_source(const pass *p, const sli_node *n) {
                            "devices: it is not cut into rows along dim 0", n->name, p->size);
 }
 
-/* "ids i32[8, 4] as S0, table f32[16, 8] as B" */
+static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
+  if (lies.kind == SL_SPLIT) return sli_arena_format(arena, "split along dim %d", lies.dim);
+  return lies.kind == SL_PARTIAL ? "a summand on each" : "whole on each";
+}
+
+/* "ids i32[8, 4] split along dim 0, table f32[16, 8] whole on each" */
 static const char *describe(const pass *p, const sli_node *n) {
   sli_arena *arena = &p->g->arena;
   const char *text = "";
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
-    char type[SL_TYPE_TEXT], lies[SLI_SBP_TEXT];
-    text = sli_arena_format(arena, "%s%s%s %s as %s", text, *text ? ", " : "", n->in[i]->name,
+    char type[SL_TYPE_TEXT];
+    text = sli_arena_format(arena, "%s%s%s %s %s", text, *text ? ", " : "", n->in[i]->name,
                             sl_type_format(type, &n->in_type[i]),
-                            sli_sbp_format(lies, p->lies[n->in[i]->id]));
+                            lies_in_words(arena, p->lies[n->in[i]->id]));
   }
   return text;
 }
@@ -57,9 +62,9 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
       *out = all[s];
       return SL_OK;
     }
-  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be shared out over %d "
-                           "devices by rows of data: its row says of no way to run it on %s",
-                           n->name, n->op->name, p->size, describe(p, n));
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) has no form for %d "
+                           "data-parallel devices that have %s: set .pieces or .signatures in its "
+                           "sl_op", n->name, n->op->name, p->size, describe(p, n));
 }
 
 /* What a device has of the loss must be its own share. */

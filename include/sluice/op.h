@@ -109,6 +109,7 @@ typedef enum sl_class {
   SL_CLASS_COUNT /* of numbers */
 } sl_class;
 
+const char *sl_class_name(sl_class cls); /* "forward"; "?" likewise */
 char sl_class_letter(sl_class cls); /* 'F' ...; '?' for a number that is none's */
 
 /* ---- attributes and calls ------------------------------------------------ */

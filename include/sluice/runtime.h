@@ -198,6 +198,9 @@ typedef struct sl_runtime_counts {
   uint64_t first_firing_ns;   /* CLOCK_MONOTONIC time of the first firing */
   uint64_t moved_bytes[SL_TRAFFIC_COUNT]; /* between devices, by what has fired */
   uint64_t sent_bytes;        /* to other processes, by the peers' own count */
+  uint64_t ran_ns;            /* workers had a core ... */
+  uint64_t coreless_ns;       /* ... or wanted to run and had none, for so long: sums over the
+                                 workers. 0 where the system does not say */
 } sl_runtime_counts;
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt);
 

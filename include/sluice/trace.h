@@ -33,6 +33,7 @@ typedef struct sl_trace {
   sl_clock clock;
   int64_t steps;    /* completed when the trace was written */
   uint64_t dropped; /* older firings that the ring had no room for */
+  uint64_t ran_ns, coreless_ns; /* as sl_runtime_counts; 0 and 0: not known */
   bool truncated;   /* the file ends early: what it holds is here */
   bool damaged;     /* the firings are not those that were written: what is possible is here */
   uint64_t impossible;   /* firings left out because they cannot be */

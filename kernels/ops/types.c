@@ -66,3 +66,12 @@ char sl_class_letter(sl_class cls) {
   };
   return (unsigned)cls < SL_CLASS_COUNT && letters[cls] ? letters[cls] : '?';
 }
+
+const char *sl_class_name(sl_class cls) {
+  static const char *const names[SL_CLASS_COUNT] = {
+#define X(letter, number, name) [number] = name,
+      SL_CLASS_TABLE(X)
+#undef X
+  };
+  return (unsigned)cls < SL_CLASS_COUNT && names[cls] ? names[cls] : "?";
+}

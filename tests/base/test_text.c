@@ -1,5 +1,5 @@
 /* What a terminal would act on is shown instead: control characters, in either of their codings,
- * and bytes that are no text. All else stays as it is.
+ * and bytes that are no text. All else stays as it is. Figures get the unit that suits them.
  * labels: unthreaded random */
 #include <string.h>
 
@@ -33,6 +33,21 @@ static void messages_are_harmless(void) {
   CHECK(!strcmp(sl_detail(), "again: \\x1b[31mred: no such thing"), "it is '%s'", sl_detail());
 }
 
+static void figures_have_units(void) {
+  static const struct {
+    double seconds;
+    const char *text;
+  } times[] = {{1.5, "1.5 s"}, {0.0123456, "12.35 ms"}, {0.99996, "1 s"}, {0.9999, "999.9 ms"},
+               {2.5e-6, "2.5 us"}, {3e-9, "3 ns"}, {0, "0 ns"}, {123456, "1.235e+05 s"}};
+  char out[32];
+  for (size_t i = 0; i < SLI_COUNT(times); i++)
+    CHECK(!strcmp(sli_format_seconds(out, times[i].seconds), times[i].text), "%s is to be %s", out,
+          times[i].text);
+  CHECK(!strcmp(sli_format_rate(out, 5.123e9, "flop/s"), "5.123 Gflop/s"), "it is %s", out);
+  CHECK(!strcmp(sli_format_rate(out, 3.937e3, "flop/s"), "3.937 kflop/s"), "it is %s", out);
+  CHECK(!strcmp(sli_format_rate(out, 0.5, "flop/s"), "0.5 flop/s"), "it is %s", out);
+}
+
 static void check_one(uint64_t seed) {
   dice d = {.key = seed};
   char text[40], out[64], again[64];
@@ -50,6 +65,7 @@ static void check_one(uint64_t seed) {
 int main(int argc, char **argv) {
   what_terminals_act_on_is_shown();
   messages_are_harmless();
+  figures_have_units();
   seeds s = seeds_of(argc, argv, 1, 20000);
   for (uint64_t seed = s.first; seed < s.end; seed++) check_one(seed);
   return 0;

@@ -293,8 +293,8 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   CHECK(!sli_pass_outputs(g), "%s", sl_detail());
   dims = dims_of(g);
   CHECK(sli_choose_data(g, dims, &(sli_grid){.size = {2, 1}}, &choice) == SL_E_UNSUPPORTED &&
-            strstr(sl_detail(), "op main/secret.1 (secret) cannot be shared out over 2 devices by "
-                   "rows of data: its row says of no way to run it on source.1 f32[4, 6] as S0"),
+            strstr(sl_detail(), "op main/secret.1 (secret) has no form for 2 data-parallel devices "
+                   "that have source.1 f32[4, 6] split along dim 0: set .pieces or .signatures"),
         "%s", sl_detail());
   free(dims);
   sl_graph_destroy(g);

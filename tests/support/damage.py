@@ -49,13 +49,18 @@ def craft(data, chance, first, last):
     rehash(data)
 
 
+FIRINGS = 12  # number of their section
+
+
 def main():
     program, path, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with open(path, "rb") as file:
         good = file.read()
     chance = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 7)
     commands = ["show", "rows", "reasons", "page", "svg", "chrome", "perfetto", "diff"]
-    firings = struct.unpack_from("<Q", good, 64 + 32 * (struct.unpack_from("<I", good, 16)[0] - 1) + 16)[0]
+    table = [struct.unpack_from("<IIQQQ", good, 64 + 32 * i)
+             for i in range(struct.unpack_from("<I", good, 16)[0])]
+    firings = next(offset for number, _, _, offset, _ in table if number == FIRINGS)
     devices = struct.unpack_from("<Q", good, 64 + 32 + 16)[0]
     ended = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -44,7 +44,7 @@ refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt 
 refused 2 "--quota act: not NAME=N" --quota act gpt $small
 refused 2 "atc" --quota atc=1 gpt $small
 refused 2 "--quota act=2,,1: the number of slots is not a number" --quota act=2,,1 gpt $small
-refused 2 "no register answers to quota act@2 here" --stages 2 --quota act=2,1,1 gpt $small
+refused 2 "no quota is called act@2; this plan of 2 stages has param, grad, state, act.b, " --stages 2 --quota act=2,1,1 gpt $small
 run 0 --dry-run --stages 4 --microbatches 4 --quota act.b=3,-,1,2 --quota fwd@1=5,4 gpt $small
 says "act.b@0=3" out; says "act.b@1=3" out; says "act.b@2=1" out; says "act.b@3=2" out
 says "fwd@1=5 " out; says "fwd@2=4 " out
@@ -230,7 +230,7 @@ says "$(printf '\r')step 40/40" out
 large="--layers 4 --width 256 --heads 8 --context 64 --batch 64"
 run 0 --dry-run --clock virtual --machine a100-sxm-80gb --stages 2 --tensor 8 --data-parallel 8 \
   --microbatches 4 gpt $large
-says "timed:64-127" out; says "a step takes" out; says "Tflop/s a device" out
+says "timed:64-127" out; says "a step takes" out; says "flop/s a device" out
 says "tensor   links carry" out; says "data     links carry" out; says "pipeline links carry" out
 says "stands for the 64 of its stage" out
 run 0 --clock virtual --machine a100-sxm-80gb --tensor 2 --data-parallel 2 --steps 2 \

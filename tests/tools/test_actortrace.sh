@@ -15,6 +15,8 @@ refused() {
 traces_make
 
 # ---- words ---------------------------------------------------------------------------
+trace 0 --version
+says "actortrace " out
 trace 0 --help
 for command in show page svg rows reasons chrome perfetto diff; do says "  $command" out; done
 refused 2 "no command was given"
@@ -36,11 +38,19 @@ for width in 60 100 173; do
   picture=$(sed -n '/^timed:/p' out | head -4 | LC_ALL=C.UTF-8 wc -L)
   [ "$picture" -eq "$width" ] || fail "the picture is $picture columns wide, not $width"
 done
+for width in 80 120; do
+  for t in a b v; do
+    trace 0 show --width $width $t.trace
+    widest=$(LC_ALL=C.UTF-8 wc -L <out)
+    [ "$widest" -le "$width" ] || fail "show --width $width $t.trace has a line of $widest columns"
+  done
+done
+trace 0 show a.trace
 grep -q "$escape" out && fail "colours go to a terminal only"
 says "Where the time went" out; says "critical path" out; says "One more slot would save" out
 trace 0 show --color --queues --device 1 --step 2 a.trace
 grep -q "$escape\[48;5;25;38;5;231mF0" out || fail "forward is blue"
-says "step 2," out
+says "Step 2," out
 grep -q "^timed:0" out && fail "--device shows one device"
 trace 0 show v.trace
 

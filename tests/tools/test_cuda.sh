@@ -144,8 +144,8 @@ refuse "3 GPUs for 2 stages" --devices cuda:0,0,0 --stages 2
 refuse "not cpu" --devices cuda:
 refuse "not cpu" --devices cuda:-1
 refuse "not cpu" --devices cuda:0,
-refuse "quota h2d@7" --devices cuda --quota h2d@7=2
-refuse "no register answers to quota h2d" --quota h2d=2
+refuse "no quota is called h2d@7" --devices cuda --quota h2d@7=2
+refuse "no quota is called h2d; this plan of" --quota h2d=2
 refuse "virtual" --devices cuda --clock virtual
 actorrun=$SLUICE_BUILD/bin/actorrun
 refuse "has no CUDA: use --devices cpu, or build it with -DSLUICE_CUDA=ON" --devices cuda

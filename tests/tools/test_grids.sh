@@ -87,7 +87,7 @@ for d in 0 1 2 3; do says "cpu:$d " out; done
 "$actorrun" ctl $pid quota >out 2>err || fail "ctl quota: status $?"
 says "act.b@0#3    2 of at most" out
 "$actorrun" ctl $pid quota gather=3 >out 2>err && fail "what shares slots keeps them"
-says "no register answers to quota gather" err
+says "is called gather" err
 kill -INT $pid
 wait $pid || fail "a run that is stopped ends well: $?"
 to_end=()
@@ -97,7 +97,7 @@ for command in show page svg rows reasons chrome perfetto; do
   "$bin/actortrace" $command t.trace >$command 2>err || fail "actortrace $command: status $?"
   [ -s $command ] || fail "actortrace $command says nothing"
 done
-says "on 4 devices, 4 steps of 2 microbatches" show
+says "4 steps of 2 microbatches" show
 says "One more slot would save" show # found by replaying the plan, lanes and all
 for actor in "join" "sum" "update"; do grep -q "	$actor" rows || fail "rows: no $actor"; done
 [ "$(cut -f2 rows | sort -u | grep -c '^[0-3]$')" -eq 4 ] || fail "rows: not four devices"
@@ -153,7 +153,7 @@ sed 's/PROMISE/SL_PIECES_ELEMENTS/' own.c >open.c
 run --report one.json silent.c
 run --report a.json --tensor 2 silent.c
 near a.json one.json || fail "an op without promises is run by every device"
-refused "silent.c:36: op all/twice.1 (twice) cannot be shared out over 2 devices by rows of data" \
+refused "silent.c:36: op all/twice.1 (twice) has no form for 2 data-parallel devices that have" \
   --data-parallel 2 silent.c
 for grid in "--data-parallel 2" "--data-parallel 3 --tensor 2 --shard parameters" "--tensor 3"; do
   run --report a.json $grid open.c

@@ -39,8 +39,11 @@ static size_t most_memory(const sl_plan *plan) {
 
 void print_step(const job *j, const sl_figures *f) {
   if (!(f->step_seconds > 0)) return;
-  printf("a step takes %.4g s (%.0f %s/s), bubble %.1f %%\n", f->step_seconds,
-         (double)j->made.items / f->step_seconds, j->made.word, 100 * f->bubble_fraction);
+  char step[32];
+  printf("a step takes %s", sli_format_seconds(step, f->step_seconds));
+  if (j->made.items)
+    printf(" (%.0f %s/s)", (double)j->made.items / f->step_seconds, j->made.word);
+  printf(", bubble %.1f %%\n", 100 * f->bubble_fraction);
 }
 
 void print_modelled(const job *j, const sl_figures *f) {
@@ -48,9 +51,10 @@ void print_modelled(const job *j, const sl_figures *f) {
   int alike = sl_lowered_alike(j->lowered);
   int devices = j->plan->ndevices * alike;
   double flops = sl_lowered_flops(j->lowered);
+  char rate[32];
   if (flops > 0)
-    printf("  passes compute %.4g flop in a step: %.4g Tflop/s a device\n", flops,
-           1e-12 * flops / f->step_seconds / devices);
+    printf("  passes compute %.4g flop in a step: %s a device\n", flops,
+           sli_format_rate(rate, flops / f->step_seconds / devices, "flop/s"));
   print_moved(j);
   if (alike > 1)
     printf("  each device above stands for the %d of its stage, which are alike\n", alike);

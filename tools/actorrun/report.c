@@ -204,6 +204,8 @@ static void add_runtime(cJSON *root, const job *j) {
   add_number(runtime, "replayed_firings", (double)counts.replayed);
   add_number(runtime, "messages", (double)counts.messages);
   add_number(runtime, "wakes", (double)counts.wakes);
+  add_number(runtime, "core_seconds", (double)counts.ran_ns * 1e-9);
+  add_number(runtime, "coreless_seconds", (double)counts.coreless_ns * 1e-9);
   add_moved(runtime, j, &counts);
   add_number(runtime, "plan_seconds", (double)j->plan_ns * 1e-9);
   if (counts.first_firing_ns > j->process_start_ns)

@@ -19,7 +19,7 @@ static void on_signal(int signal_number) {
     raise(signal_number);
     return;
   }
-  static const char text[] = "\nfinishing the step; once more to end at once\n";
+  static const char text[] = "\nfinishing this step; press Ctrl-C again to quit now\n";
   /* Nothing is to be done about it if that fails. */
   if (speaks && write(STDERR_FILENO, text, sizeof text - 1) < 0) {}
   sl_runtime_stop(rt);

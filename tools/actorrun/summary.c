@@ -18,9 +18,10 @@ void print_plan(const job *j) {
   double values = 0;
   for (int i = 0; i < n; i++) values += (double)sl_type_elements(&params[i].type);
   printf("model %s: %.0f values in %d parameters\n", j->settings->model->name, values, n);
-  printf("plan %016" PRIx64 ": schedule %s, %d devices, %d actors, %d registers, made and proved "
-         "in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered), j->plan->ndevices,
-         j->plan->nactors, j->plan->nregs, (double)j->plan_ns * 1e-6);
+  printf("plan %016" PRIx64 ": schedule %s, %d device%s, %d actors, %d registers\n"
+         "made and proved in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered),
+         j->plan->ndevices, j->plan->ndevices == 1 ? "" : "s", j->plan->nactors, j->plan->nregs,
+         (double)j->plan_ns * 1e-6);
   const int64_t *lengths;
   int pieces = sl_graph_pieces(j->made.graph, &lengths);
   for (int k = 0; lengths && k < pieces; k++)
@@ -42,12 +43,24 @@ static void print_devices(const job *j, const sl_figures *figures) {
       d = n - first_lines;
     }
     const sl_device_figures *f = &figures->devices[d];
-    char memory[32];
-    sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d]));
-    printf("  %-8s busy %.4g s of %.4g s  bubble %.1f %%  activations %.4g  memory %s\n",
-           j->plan->devices[d].name, f->busy_seconds, f->span_seconds, 100 * f->bubble_fraction,
-           sl_runtime_peak_activations(j->rt, d), memory);
+    char busy[32], span[32], memory[32];
+    printf("  %-8s busy %s of %s, bubble %.1f %%, %.4g activations, %s\n",
+           j->plan->devices[d].name, sli_format_seconds(busy, f->busy_seconds),
+           sli_format_seconds(span, f->span_seconds), 100 * f->bubble_fraction,
+           sl_runtime_peak_activations(j->rt, d),
+           sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d])));
   }
+}
+
+/* Where devices outnumber the cores, times say more of the machine than of the plan. */
+static void print_cores(const job *j) {
+  enum { WORTH_A_LINE = 5 }; /* in a hundred */
+  sl_runtime_counts counts = sl_runtime_count(j->rt);
+  double wanted = (double)(counts.ran_ns + counts.coreless_ns);
+  double share = wanted > 0 ? 100 * (double)counts.coreless_ns / wanted : 0;
+  if (share < WORTH_A_LINE) return;
+  printf("devices had work but no core to run on for %.0f %% of the time: more threads want\n"
+         "to run than cores are free, and the times and bubbles above include the wait\n", share);
 }
 
 void print_end(const job *j) {
@@ -64,6 +77,7 @@ void print_end(const job *j) {
            p->records[p->count - 1].report.loss, (long long)p->count);
   print_step(j, &figures);
   print_devices(j, &figures);
+  print_cores(j);
   if (j->settings->clock == SL_CLOCK_VIRTUAL) print_modelled(j, &figures);
   free(figures.devices);
 }

@@ -199,7 +199,21 @@ typedef struct options {
   bool queues;                    /* every queue, not only those that do the work */
 } options;
 
-char *format_ns(char *out, double ns); /* "12.3 ms"; at least 32 bytes */
+/* "12.3 ms"; at least 32 bytes. */
+static inline char *format_ns(char *out, double ns) { return sli_format_seconds(out, ns * 1e-9); }
+/* What a pass of a class is in this plan: B is the whole backward pass where no W is apart. */
+const char *class_label(const sl_plan *plan, sl_class cls);
+
+/* Words one behind the other, in lines of `width` columns; all but the first line begin with
+ * `indent` spaces. */
+typedef struct wrap {
+  FILE *out;
+  int width, indent, column; /* column: of the line so far */
+} wrap;
+void wrap_words(wrap *w, const char *text);
+/* Such a text, which begins in column `indent`, and the end of its last line. */
+void print_wrapped(FILE *out, int width, int indent, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 sl_status command_show(const sl_trace *t, const options *o, FILE *out);
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out);

@@ -93,8 +93,9 @@ static void print_entries(const shower *s, entry *all, size_t count, uint64_t to
   qsort(all, count, sizeof *all, by_ns);
   for (size_t i = 0; i < count && i < MOST && all[i].ns; i++) {
     char text[32];
-    fprintf(s->out, "%9s %5.1f%%  %s\n", format_ns(text, (double)all[i].ns / (double)steps),
-            percent(all[i].ns, total), all[i].text);
+    fprintf(s->out, "%9s %5.1f%%  ", format_ns(text, (double)all[i].ns / (double)steps),
+            percent(all[i].ns, total));
+    print_wrapped(s->out, s->width, ENTRY_INDENT, "%s", all[i].text);
   }
   if (!count || !all[0].ns) fputs("nothing\n", s->out);
 }
@@ -137,7 +138,7 @@ static entry *list_entries(const shower *s, const tally *t, bool culprits, size_
     describe_credit(plan, r, culprits, all[n++].text, sizeof all->text);
   }
   static const char *const why[SL_WAIT_COUNT] = {
-      [SL_WAIT_DEVICE] = "device: could have gone; the worker was busy or had not heard yet",
+      [SL_WAIT_DEVICE] = "device: could have run, but its worker was busy, had no core or was not awake yet",
       [SL_WAIT_POLICY] = "policy: held back by the plan's order",
       [SL_WAIT_START] = "start: the run or the trace had not begun"};
   for (int w = 0; w < SL_WAIT_COUNT; w++) {
@@ -181,38 +182,31 @@ void print_waits(const shower *s) {
 
 /* ---- critical path --------------------------------------------------------------------- */
 
+/* The actor that ran in a segment, or -1. */
+static int32_t runner(const shower *s, const segment *l) {
+  return l->wait == SL_WAIT_NONE ? s->a->firings[l->firing].record.actor : -1;
+}
+
 /* "F0 x4 -> F1 -> ...": consecutive firings of one actor together. */
 static void print_chain(const shower *s, const segment *path, size_t count) {
   enum { MOST = 24 };
-  const char *arrow = " \xe2\x86\x92 ";
-  int shown = 0, column = 0;
+  wrap w = {.out = s->out, .width = s->width};
+  int shown = 0;
   for (size_t i = count; i > 0;) {
     const segment *l = &path[i - 1];
-    int32_t actor = l->wait == SL_WAIT_NONE ? s->a->firings[l->firing].record.actor : -1;
+    int32_t actor = runner(s, l);
     int times = 0;
-    for (; i > 0; i--, times++) {
-      const segment *m = &path[i - 1];
-      int32_t other = m->wait == SL_WAIT_NONE ? s->a->firings[m->firing].record.actor : -1;
-      if (other != actor || (actor < 0 && m->wait != l->wait)) break;
-    }
-    if (shown++ == MOST) {
-      fputs(arrow, s->out), fputs("...", s->out);
-      break;
-    }
-    char text[128];
-    if (actor < 0) snprintf(text, sizeof text, "(%s)", sl_wait_name((sl_wait)l->wait));
+    for (; i > 0 && runner(s, &path[i - 1]) == actor; i--, times++)
+      if (actor < 0 && path[i - 1].wait != l->wait) break;
+    const char *arrow = i ? " \xe2\x86\x92" : "";
+    char text[160];
+    if (shown++ == MOST) snprintf(text, sizeof text, "...");
+    else if (actor < 0) snprintf(text, sizeof text, "(%s)%s", sl_wait_name((sl_wait)l->wait), arrow);
     else if (times > 1)
-      snprintf(text, sizeof text, "%s\xc3\x97%d", s->plan->actors[actor].name, times);
-    else snprintf(text, sizeof text, "%s", s->plan->actors[actor].name);
-    if (column && column + (int)strlen(text) + 3 > s->width) {
-      fprintf(s->out, "%s\n", arrow);
-      column = 0;
-    } else if (column) {
-      fputs(arrow, s->out);
-      column += 3;
-    }
-    fputs(text, s->out);
-    column += (int)strlen(text);
+      snprintf(text, sizeof text, "%s\xc3\x97%d%s", s->plan->actors[actor].name, times, arrow);
+    else snprintf(text, sizeof text, "%s%s", s->plan->actors[actor].name, arrow);
+    wrap_words(&w, text);
+    if (shown > MOST) break;
   }
   fputc('\n', s->out);
 }

@@ -50,7 +50,7 @@ static void print_usage(FILE *out) {
         "  --width N     show: columns; else the terminal's width, or 100\n"
         "  --color, --no-color\n"
         "                show: with colours or without; else as the output is a terminal\n"
-        "  --help\n", out);
+        "  --help, --version\n", out);
 }
 
 static const command *find_command(const char *name) {
@@ -176,6 +176,10 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_DFL); /* a pager that is left ends us without a word */
   if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
     print_usage(stdout);
+    return 0;
+  }
+  if (argc == 2 && !strcmp(argv[1], "--version")) {
+    printf("actortrace %s\n", SLUICE_VERSION);
     return 0;
   }
   sl_status status =

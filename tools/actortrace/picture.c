@@ -134,12 +134,31 @@ static void draw_axis(const shower *s, int names, uint64_t span_ns, int columns)
   fputc('\n', s->out);
 }
 
+/* The classes that the plan's work has, and what idle time is for. */
+static void draw_key(const shower *s) {
+  bool has[SL_CLASS_COUNT] = {0};
+  for (int32_t i = 0; i < s->plan->nactors; i++) has[s->plan->actors[i].cls] = true;
+  char text[256];
+  int n = 0;
+  for (int c = 0; c < SL_CLASS_COUNT; c++)
+    if (has[c] && is_work((sl_class)c))
+      n += snprintf(text + n, sizeof text - (size_t)n, "%c %s, ", sl_class_letter((sl_class)c),
+                    class_label(s->plan, (sl_class)c));
+  fputc('\n', s->out);
+  print_wrapped(s->out, s->width, 0, "%swith the microbatch. Idle: \xc2\xb7 waits for an input, "
+                "c credit (a free slot), d device (its worker), p policy (held back), s start.",
+                n ? text : "");
+}
+
 void draw_step(const shower *s) {
   uint64_t from, to; /* what follows the work is the update */
   if (!work_window(s->a, s->step, &from, &to)) return;
   char text[32];
-  fprintf(s->out, "step %" PRId64 ", %s from the first start to the last end\n\n", s->step,
-          format_ns(text, (double)(to - from)));
+  char title[96];
+  snprintf(title, sizeof title, "Step %" PRId64 ", %s from its first start to its last end", s->step,
+           format_ns(text, (double)(to - from)));
+  show_heading(s, title);
+  fputc('\n', s->out);
   int names = name_width(s), columns = SLI_MAX(s->width - names - 1, 16);
   for (int32_t d = 0; d < s->plan->ndevices; d++) {
     if (s->device >= 0 && d != s->device) continue;
@@ -154,6 +173,5 @@ void draw_step(const shower *s) {
     }
   }
   draw_axis(s, names, to - from, columns);
-  fputs("\nF forward, B input gradient, W weight gradient, with the microbatch; idle for want of\n"
-        "\xc2\xb7 input  c credit  d device  p policy  s start\n", s->out);
+  draw_key(s);
 }

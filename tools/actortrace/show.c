@@ -26,16 +26,21 @@ static account sum_accounts(const shower *s, int32_t device) {
   return sum;
 }
 
+/* Is there room for the memory there is beside the memory in use? */
+static bool is_wide(const shower *s, int names) { return s->width >= names + 83; }
+
 static void print_device(const shower *s, int names, const char *name, const account *x,
                          int64_t steps, uint64_t peak, uint64_t arena) {
   char span[32], bytes[32], all[32];
-  fprintf(s->out, "%-*.*s %9s %6.1f%%", names, names, name,
+  fprintf(s->out, "%-*.*s %9s %5.1f%%", names, names, name,
           format_ns(span, (double)account_span(x) / (double)steps),
           percent(x->busy_ns, account_span(x)));
   for (size_t w = 0; w < SLI_COUNT(shown_waits); w++)
-    fprintf(s->out, " %6.1f%%", percent(x->idle_ns[shown_waits[w]], account_span(x)));
-  fprintf(s->out, " %6.1f%%  %s of %s\n", percent(x->other_ns, account_span(x)),
-          sli_format_bytes(bytes, (double)peak), sli_format_bytes(all, (double)arena));
+    fprintf(s->out, " %5.1f%%", percent(x->idle_ns[shown_waits[w]], account_span(x)));
+  fprintf(s->out, " %5.1f%%  %s", percent(x->other_ns, account_span(x)),
+          sli_format_bytes(bytes, (double)peak));
+  if (is_wide(s, names)) fprintf(s->out, " of %s", sli_format_bytes(all, (double)arena));
+  fputc('\n', s->out);
 }
 
 static void print_devices(const shower *s) {
@@ -45,10 +50,10 @@ static void print_devices(const shower *s) {
   snprintf(title, sizeof title, steps > 1 ? "Where the time went, mean of steps %" PRId64
            " to %" PRId64 : "Where the time went in step %" PRId64, s->range.first, s->range.last);
   show_heading(s, title);
-  fprintf(s->out, "%-*s %9s %7s", names, "device", "span", "busy");
+  fprintf(s->out, "%-*s %9s %6s", names, "device", "span", "busy");
   for (size_t w = 0; w < SLI_COUNT(shown_waits); w++)
-    fprintf(s->out, " %7s", sl_wait_name(shown_waits[w]));
-  fprintf(s->out, " %7s  peak memory in use\n", "other");
+    fprintf(s->out, " %6s", sl_wait_name(shown_waits[w]));
+  fprintf(s->out, " %6s  %s\n", "other", is_wide(s, names) ? "peak memory in use" : "memory");
   uint64_t busy = 0, longest = 0, devices = 0;
   for (int32_t d = 0; d < s->plan->ndevices; d++) {
     if (!is_shown(s, d)) continue;
@@ -64,24 +69,37 @@ static void print_devices(const shower *s) {
             100 - percent(busy, longest) / (double)devices);
 }
 
+/* Below this share of the time workers want to run, the wait for a core is not worth a line. */
+static const double little_core_wait = 5;
+
+static void print_cores(const shower *s) {
+  const sl_trace *t = s->a->trace;
+  double share = percent(t->coreless_ns, t->ran_ns + t->coreless_ns);
+  if (share < little_core_wait) return;
+  print_wrapped(s->out, s->width, 0, "%s", "");
+  print_wrapped(s->out, s->width, 0,
+                "Devices had no core to run on for %.0f%% of the time they had work to do: more "
+                "threads want to run than there are cores free. Those waits are part of the busy, "
+                "input and device times above, and of the bubble.", share);
+}
+
 /* ---- advice --------------------------------------------------------------------------------- */
 
 static void print_one_advice(const shower *s, const advices *all, const advice *k) {
-  char saved[32], step[32], bytes[32], where[48] = "", option[64];
+  char saved[32], step[32], bytes[32], where[48] = "", option[80] = "";
   if (k->stage != SL_NONE)
     snprintf(where, sizeof where, " of stage %d", k->stage);
   else if (k->nregs > 1 && k->pool == SL_NONE)
     snprintf(where, sizeof where, " at every stage");
   double gain = all->step_seconds - k->step_seconds;
-  fprintf(s->out, "%9s %5.1f%%  one more slot of %s%s (%s has %d): a step of %s for %s more",
-          format_ns(saved, gain * 1e9), 100 * gain / all->step_seconds, k->knob, where,
-          k->pool == SL_NONE ? s->plan->regs[k->reg].name : "it", k->slots,
-          format_ns(step, k->step_seconds * 1e9), sli_format_bytes(bytes, (double)k->more_bytes));
-  if (k->stage != SL_NONE) {
-    snprintf(option, sizeof option, "%s@%d=%d", k->knob, k->stage, k->slots + 1);
-    fprintf(s->out, "  (--quota %s)", option);
-  }
-  fputc('\n', s->out);
+  if (k->stage != SL_NONE)
+    snprintf(option, sizeof option, " (--quota %s@%d=%d)", k->knob, k->stage, k->slots + 1);
+  fprintf(s->out, "%9s %5.1f%%  ", format_ns(saved, gain * 1e9), 100 * gain / all->step_seconds);
+  print_wrapped(s->out, s->width, ENTRY_INDENT,
+                "one more slot of %s%s (%s has %d): a step of %s for %s more%s", k->knob, where,
+                k->pool == SL_NONE ? s->plan->regs[k->reg].name : "it", k->slots,
+                format_ns(step, k->step_seconds * 1e9), sli_format_bytes(bytes, (double)k->more_bytes),
+                option);
 }
 
 static void print_advice(const shower *s) {
@@ -104,10 +122,10 @@ static void print_advice(const shower *s) {
   uint64_t from, to;
   double replayed = all->step_seconds * 1e9;
   if (work_window(s->a, s->step, &from, &to) && (double)(to - from) > 1.1 * replayed)
-    fprintf(s->out,
-            "(step %" PRId64 " took %s: the rest is noise, which the virtual clock does not "
-            "know)\n",
-            s->step, format_ns(text, (double)(to - from)));
+    print_wrapped(s->out, s->width, 0,
+                  "(Step %" PRId64 " took %s. The replay takes each actor's median time and always "
+                  "has a core: the rest is waiting for cores, waking up and uneven kernels.)",
+                  s->step, format_ns(text, (double)(to - from)));
 }
 
 /* ---- all of it ------------------------------------------------------------------------ */
@@ -123,10 +141,12 @@ static int find_width(const options *o, FILE *out) {
 
 static void print_facts(const shower *s) {
   const sl_trace *t = s->a->trace;
-  fprintf(s->out, "%zu firings of %d actors on %d devices, %" PRId64 " steps of %d microbatches",
-          t->nfirings, s->plan->nactors, s->plan->ndevices, t->steps, s->plan->microbatches);
+  fprintf(s->out, "%zu firings of %d actors on %d devices, %s clock\n", t->nfirings,
+          s->plan->nactors, s->plan->ndevices, t->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
+  fprintf(s->out, "%" PRId64 " step%s of %d microbatch%s", t->steps, t->steps == 1 ? "" : "s",
+          s->plan->microbatches, s->plan->microbatches == 1 ? "" : "es");
   if (s->plan->pieces > 1) fprintf(s->out, " of %d pieces", s->plan->pieces);
-  fprintf(s->out, ", %s clock; ", t->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
+  fputc('\n', s->out);
 }
 
 sl_status command_show(const sl_trace *t, const options *o, FILE *out) {
@@ -147,6 +167,7 @@ sl_status command_show(const sl_trace *t, const options *o, FILE *out) {
     print_facts(&s);
     draw_step(&s);
     print_devices(&s);
+    print_cores(&s);
     print_waits(&s);
     print_path(&s);
     print_advice(&s);

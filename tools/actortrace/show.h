@@ -18,6 +18,9 @@ typedef struct shower {
   bool queues;
 } shower;
 
+/* Columns before the text of an entry: a time and a share of a hundred. */
+enum { ENTRY_INDENT = 18 };
+
 void show_heading(const shower *s, const char *text);
 static inline double percent(uint64_t part, uint64_t whole) {
   return whole ? 100 * (double)part / (double)whole : 0;

@@ -160,7 +160,6 @@ sl_status json_write(const char *path, const tuning *t, const frontier *f);
 
 /* In four digits, with a unit that suits: "2.512 MiB", "12.3 ms". */
 char *format_memory(char out[32], double bytes);
-char *format_seconds(char out[32], double seconds);
 
 /* ---- running actorrun -------------------------------------------------------------- */
 

@@ -93,8 +93,8 @@ static void draw_points(canvas *c, const tuning *t, const frontier *f) {
 
 static void print_row(const canvas *c, int y, const char *const *signs, bool colour, FILE *out) {
   char label[32] = "";
-  if (y == 0) format_seconds(label, c->most_seconds);
-  if (y == HEIGHT - 1) format_seconds(label, c->least_seconds);
+  if (y == 0) sli_format_seconds(label, c->most_seconds);
+  if (y == HEIGHT - 1) sli_format_seconds(label, c->least_seconds);
   fprintf(out, "%*s %s", MARGIN - 2, label, signs[DOWN]);
   for (int x = 0; x < c->width; x++) {
     mark m = c->marks[y][x];

@@ -241,7 +241,7 @@ static void set_note(tuning *t) {
     const point *fast = &t->points[order[n - 1]], *small = &t->points[order[0]];
     char a[32], b[32], s[32];
     snprintf(t->note, sizeof t->note, "%s .. %s, best %s", format_memory(a, (double)small->bytes),
-             format_memory(b, (double)fast->bytes), format_seconds(s, fast->scaled));
+             format_memory(b, (double)fast->bytes), sli_format_seconds(s, fast->scaled));
   }
   free(order);
 }

@@ -32,7 +32,7 @@ char *point_changes(const tuning *t, const point *p) {
 
 static void print_what(const tuning *t, const frontier *f, FILE *out) {
   char seconds[32];
-  fprintf(out, "%zu plans tried in %s%s", t->npoints, format_seconds(seconds, t->search_seconds),
+  fprintf(out, "%zu plans tried in %s%s", t->npoints, sli_format_seconds(seconds, t->search_seconds),
           t->interrupted ? ", stopped before the end" : "");
   if (f->found > f->count) fprintf(out, "; %zu of %zu points shown", f->count, f->found);
   fprintf(out, "\n\n");
@@ -57,7 +57,7 @@ void table_print(const tuning *t, const frontier *f, FILE *out) {
     const settings *s = &t->configs[p->config].settings;
     char bytes[32], seconds[32], *changes = point_changes(t, p);
     fprintf(out, "%3zu  %10s  %10s  %10.5g  %5.1f%%  %-12s %6d %7d", i + 1,
-            format_memory(bytes, (double)p->bytes), format_seconds(seconds, p->seconds),
+            format_memory(bytes, (double)p->bytes), sli_format_seconds(seconds, p->seconds),
             rate(t, p), 100 * p->bubble, s->schedule, s->chunks, s->microbatches);
     if (pieces) fprintf(out, " %6d", s->pieces);
     fprintf(out, "  %s\n", changes);

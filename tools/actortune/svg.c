@@ -252,7 +252,7 @@ static void draw_panel_line(const figure *g, size_t i, double y) {
   fprintf(g->out, "<circle class=\"point\" cx=\"%d\" cy=\"%.1f\" r=\"9\"/>\n", PANEL + 9, y - 4);
   text_at(g, PANEL + 9, y, "number middle", number);
   text_at(g, PANEL + 92, y, "cell end", format_memory(bytes, (double)p->bytes));
-  text_at(g, PANEL + 166, y, "cell end", format_seconds(seconds, p->seconds));
+  text_at(g, PANEL + 166, y, "cell end", sli_format_seconds(seconds, p->seconds));
   text_at(g, PANEL + 182, y, "cell", what);
 }
 

@@ -68,8 +68,8 @@ static void print_point(const frontier *f, size_t i, const measured *m) {
   char a[32], b[32], c[32], d[32];
   printf("%3zu  %11s %11s %+7.1f%%  %11s %11s %+7.1f%%\n", i + 1,
          format_memory(a, (double)p->bytes), format_memory(b, m->bytes),
-         100 * (m->bytes / (double)p->bytes - 1), format_seconds(c, p->seconds),
-         format_seconds(d, m->seconds), 100 * (m->seconds / p->seconds - 1));
+         100 * (m->bytes / (double)p->bytes - 1), sli_format_seconds(c, p->seconds),
+         sli_format_seconds(d, m->seconds), 100 * (m->seconds / p->seconds - 1));
   fflush(stdout);
 }
 
