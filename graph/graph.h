@@ -150,6 +150,19 @@ sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const cha
     __attribute__((format(printf, 4, 5)));
 /* "h.3/gelu.1 f32[8, 256, 384], h.3.weight f32[256, 64]"; "-" where absent. */
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
+
+/* A model as it was written; see fingerprints.c. */
+typedef struct sli_fingerprints {
+  bool own_ops;       /* some rows are not Sluice's */
+  int count;
+  struct sli_fingerprint {
+    const char *name; /* of a parameter, with its type, or of an op; in order */
+    uint64_t hash;
+  } *of;
+} sli_fingerprints;
+
+/* Before any pass; what it makes is the arena's. */
+sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 

@@ -35,8 +35,8 @@ static void setting(uint64_t *h, int which, uint64_t value) {
   word(h, value);
 }
 
-static void hash_attrs(uint64_t *h, const sl_program_call *call) {
-  const sl_attrs *a = &call->attrs;
+uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int nin) {
+  uint64_t *h = &hash;
   number(h, a->heads);
   number(h, a->kv_heads);
   real(h, (double)a->eps);
@@ -50,7 +50,7 @@ static void hash_attrs(uint64_t *h, const sl_program_call *call) {
   number(h, a->columns);
   word(h, a->partial);
   setting(h, AXES, a->axes);
-  if (a->user && call->op->hash) *h = call->op->hash(*h, a, call->nin);
+  return a->user && op->hash ? op->hash(hash, a, nin) : hash;
 }
 
 static void hash_arguments(uint64_t *h, int count, const sl_type *types, const sl_place *places) {
@@ -65,7 +65,7 @@ static void hash_arguments(uint64_t *h, int count, const sl_type *types, const s
 static void hash_call(uint64_t *h, const sl_program_call *call) {
   text(h, call->op->name);
   text(h, call->name);
-  hash_attrs(h, call);
+  *h = sli_hash_attrs(*h, call->op, &call->attrs, call->nin);
   hash_arguments(h, call->nin, call->in_type, call->in);
   hash_arguments(h, call->nout, call->out_type, call->out);
   word(h, call->accumulate);

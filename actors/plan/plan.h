@@ -52,6 +52,9 @@ static inline int32_t sli_memory_of(const sl_register *r) {
   return r->shares ? r->shares : r->over;
 }
 
+/* Goes on with what an op of so many inputs is told to do (hash.c). */
+uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *attrs, int nin);
+
 /* Whether the registers and pools of a plan whose ends are derived can be
  * (check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);

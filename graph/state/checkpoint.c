@@ -25,18 +25,22 @@ static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
   sl_status status = sli_checkpoints_find(c->files, &c->from);
   if (status || !c->from) return status;
   c->first = sli_checkpoint_step(c->from);
-  return sli_record_compare(c->from, o->nterms, o->terms);
+  return sli_record_compare(c->from, o);
 }
 
 sl_status sl_checkpoints_open(const sl_checkpoint_options *o, const sl_job *job,
                               sl_checkpoints **out) {
   sl_checkpoints *c = sli_calloc(1, sizeof *c);
   c->about = sli_record_create(o->nterms, o->terms);
+  c->code = o->code;
+  c->resume_with = o->resume_with;
   c->every = o->every ? o->every : 100;
   c->ranks = 1;
-  sl_status status = job && sl_job_process(job)
-                         ? sli_checkpoints_share(o->dir, &c->files)
-                         : sli_checkpoints_open(o->dir, o->keep ? o->keep : 2, &c->files);
+  sl_status status = sli_record_check_words(o);
+  if (!status)
+    status = job && sl_job_process(job)
+                 ? sli_checkpoints_share(o->dir, &c->files)
+                 : sli_checkpoints_open(o->dir, o->keep ? o->keep : 2, &c->files);
   if (!status) status = find_start(c, o);
   if (status) sl_checkpoints_close(c);
   else *out = c;
@@ -83,7 +87,8 @@ sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g,
                                   const sl_lowered *lowered) {
   if (!c) return SL_OK;
   c->ranks = sl_lowered_ranks(lowered);
-  return sli_record_describe(c->about, c->from, g, lowered);
+  const sli_record record = {c->about, c->from, c->code, c->resume_with};
+  return sli_record_describe(&record, g, lowered);
 }
 
 /* ---- reading ---------------------------------------------------------------------------- */

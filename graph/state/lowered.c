@@ -3,6 +3,7 @@
 #include "graph/lower/lower.h"
 #include "graph/passes/passes.h"
 #include "graph/schedule/schedule.h"
+#include "graph/state/state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ struct sl_lowered {
   sl_sink step_sink;
   output_sink *outputs;
   sli_stores *stores;
+  sli_fingerprints fingerprints;
   sli_arena arena;
 };
 
@@ -288,6 +290,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   if (!status) status = check_dtype(options, &in);
   if (status) return status;
   sl_lowered *to = sli_calloc(1, sizeof *to);
+  to->fingerprints = sli_graph_fingerprints(g, &to->arena);
   to->g = g;
   to->options = *options;
   to->stores = in.stores = sli_stores_create(options);
@@ -313,6 +316,7 @@ void sl_lowered_destroy(sl_lowered *l) {
 }
 
 const sl_plan *sl_lowered_plan(const sl_lowered *l) { return l->plan; }
+const sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *l) { return &l->fingerprints; }
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
 const char *sl_lowered_chosen(const sl_lowered *l) { return l->chosen; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }

@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/graph.h"
 #include "graph/state/checkpoint.h"
+#include "graph/state/state.h"
+#include "io/file.h"
 
 static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(object, name);
@@ -39,101 +42,155 @@ static char *value_text(const cJSON *value) {
   return copy;
 }
 
-static sl_status compare(const sli_checkpoint *from, const sl_term *term) {
+static void compare(const sli_checkpoint *from, const sl_term *term, const char *usual,
+                    sli_differences *d) {
   const cJSON *record = sli_checkpoint_about(from), *terms = member(record, "terms");
   const cJSON *was = terms ? member(terms, term->name) : find_elsewhere(record, term->name);
-  char *before = value_text(was);
-  sl_status status = SL_OK;
+  char *before = was || !usual ? value_text(was) : sli_strdup(usual);
+  char *name = sli_differ_name(term->name);
   if (strcmp(before, term->value))
-    status = sl_fail(SL_E_USAGE, "cannot resume: %s is %s, but %s was made with %s", term->name,
-                     term->value, sli_checkpoint_path(from), before);
+    sli_differ(d, name, "%s is %s, but %s was made with %s", term->name, term->value,
+               sli_checkpoint_path(from), before);
   free(before);
+  free(name);
+}
+
+static bool is_named(const char *name, int nterms, const sl_term *terms) {
+  for (int i = 0; i < nterms; i++)
+    if (!strcmp(terms[i].name, name)) return true;
+  return false;
+}
+
+/* Terms that nobody names any more. */
+static void compare_forgotten(const sli_checkpoint *from, int nterms, const sl_term *terms,
+                              sli_differences *d) {
+  const cJSON *was;
+  cJSON_ArrayForEach(was, member(sli_checkpoint_about(from), "terms"))
+    if (!is_named(was->string, nterms, terms))
+      compare(from, &(sl_term){was->string, "none"}, NULL, d);
+}
+
+/* A word of resume_with that names nothing would excuse nothing. */
+static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
+  static const char *const others[] = {"graph", "code", "data"};
+  const char *bare = word + (strncmp(word, "--", 2) ? 0 : 2);
+  bool known = sli_optimizer_has(bare);
+  for (size_t i = 0; i < SLI_COUNT(others); i++) known |= !strcmp(bare, others[i]);
+  for (int i = 0; i < o->nterms && !known; i++) {
+    char *name = sli_differ_name(o->terms[i].name);
+    known = !strcmp(bare, name);
+    free(name);
+  }
+  if (known) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--resume-with %s: nothing that is compared has that name; it is an "
+                 "option, or graph, code or data", word);
+}
+
+sl_status sli_record_check_words(const sl_checkpoint_options *o) {
+  char *words = sli_strdup(o->resume_with ? o->resume_with : ""), *rest = words, *word;
+  sl_status status = SL_OK;
+  while (!status && (word = strsep(&rest, ",")))
+    if (*word) status = check_word(word, o);
+  free(words);
   return status;
 }
 
-/* A term that nobody names any more. */
-static sl_status check_forgotten(const sli_checkpoint *from, int nterms, const sl_term *terms) {
-  const cJSON *was;
-  cJSON_ArrayForEach(was, member(sli_checkpoint_about(from), "terms")) {
-    int i = 0;
-    while (i < nterms && strcmp(terms[i].name, was->string)) i++;
-    if (i < nterms) continue;
-    sl_term none = {was->string, "none"};
-    return compare(from, &none);
-  }
-  return SL_OK;
+sl_status sli_record_compare(const sli_checkpoint *from, const sl_checkpoint_options *o) {
+  sli_differences d = {.meant = o->resume_with};
+  for (int i = 0; i < o->nterms; i++)
+    compare(from, &o->terms[i], o->usual ? o->usual[i] : NULL, &d);
+  compare_forgotten(from, o->nterms, o->terms, &d);
+  return sli_differ_end(&d);
 }
 
-sl_status sli_record_compare(const sli_checkpoint *from, int nterms, const sl_term *terms) {
-  sl_status status = SL_OK;
-  for (int i = 0; i < nterms && !status; i++) status = compare(from, &terms[i]);
-  return status ? status : check_forgotten(from, nterms, terms);
+/* ---- files ------------------------------------------------------------------------------- */
+
+static void add_file(cJSON *list, const sl_graph_file *f) {
+  char hash[32];
+  cJSON *file = cJSON_CreateObject();
+  snprintf(hash, sizeof hash, "%016" PRIx64, f->hash);
+  cJSON_AddStringToObject(file, "path", f->path);
+  cJSON_AddNumberToObject(file, "bytes", (double)f->bytes);
+  cJSON_AddStringToObject(file, "fnv1a64", hash);
+  cJSON_AddItemToArray(list, file);
 }
 
-/* ---- data -------------------------------------------------------------------------------- */
-
-static void add_files(cJSON *data, const sl_graph_file *files, int n) {
-  cJSON *list = n ? cJSON_AddArrayToObject(data, "files") : NULL;
-  for (int i = 0; i < n; i++) {
-    char hash[32];
-    cJSON *file = cJSON_CreateObject();
-    snprintf(hash, sizeof hash, "%016" PRIx64, files[i].hash);
-    cJSON_AddStringToObject(file, "path", files[i].path);
-    cJSON_AddNumberToObject(file, "bytes", (double)files[i].bytes);
-    cJSON_AddStringToObject(file, "fnv1a64", hash);
-    cJSON_AddItemToArray(list, file);
-  }
-}
-
-static sl_status compare_file(const char *path, const cJSON *was, const sl_graph_file *is) {
+static void compare_file(const char *path, const char *name, const cJSON *was,
+                         const sl_graph_file *is, sli_differences *d) {
   const cJSON *bytes = member(was, "bytes"), *hash = member(was, "fnv1a64");
   char now[32];
   snprintf(now, sizeof now, "%016" PRIx64, is->hash);
-  if (!cJSON_IsNumber(bytes) || !cJSON_IsString(hash)) return SL_OK;
+  if (!cJSON_IsNumber(bytes) || !cJSON_IsString(hash)) return;
   if (bytes->valuedouble != (double)is->bytes)
-    return sl_fail(SL_E_USAGE, "cannot resume: %s has %" PRIu64 " bytes, but %s was made when it had "
-                   "%.0f", is->path, is->bytes, path, bytes->valuedouble);
-  if (strcmp(hash->valuestring, now))
-    return sl_fail(SL_E_USAGE, "cannot resume: %s holds other data than when %s was made", is->path,
-                   path);
-  return SL_OK;
+    sli_differ(d, name, "%s has %" PRIu64 " bytes, but %s was made when it had %.0f", is->path,
+               is->bytes, path, bytes->valuedouble);
+  else if (strcmp(hash->valuestring, now))
+    sli_differ(d, name, "%s holds other data than when %s was made", is->path, path);
 }
 
-/* One made by a release that did not look at the data says nothing of files. */
-static sl_status compare_files(const sli_checkpoint *from, const sl_graph_file *files, int n) {
-  const cJSON *list = member(member(sli_checkpoint_about(from), "data"), "files");
-  sl_status status = SL_OK;
-  for (int i = 0; i < n && i < cJSON_GetArraySize(list) && !status; i++)
-    status = compare_file(sli_checkpoint_path(from), cJSON_GetArrayItem(list, i), &files[i]);
-  return status;
+/* A checkpoint made by a release that did not look at them says nothing of files. */
+static void compare_files(const char *path, const char *name, const cJSON *list,
+                          const sl_graph_file *files, int n, sli_differences *d) {
+  int before = cJSON_GetArraySize(list);
+  if (!before) return;
+  if (n != before)
+    sli_differ(d, name, "there are %d data files, but %s was made with %d", n, path, before);
+  for (int i = 0; i < n && n == before; i++)
+    compare_file(path, name, cJSON_GetArrayItem(list, i), &files[i], d);
 }
 
-static sl_status describe_data(cJSON *record, const sli_checkpoint *from, const sl_graph *g) {
+/* Records files as a list in `to`, and compares them with the list of that name in `was`. */
+static void note_files(const sli_record *r, cJSON *to, const cJSON *was, const char *name,
+                       const sl_graph_file *files, int n, sli_differences *d) {
+  cJSON *list = n ? cJSON_AddArrayToObject(to, "files") : NULL;
+  for (int i = 0; i < n; i++) add_file(list, &files[i]);
+  if (r->from)
+    compare_files(sli_checkpoint_path(r->from), name, member(was, "files"), files, n, d);
+}
+
+static const cJSON *before(const sli_record *r, const char *name) {
+  return r->from ? member(sli_checkpoint_about(r->from), name) : NULL;
+}
+
+static void note_data(const sli_record *r, const sl_graph *g, sli_differences *d) {
   const char *unit = "";
   int64_t items = sl_graph_items(g, &unit);
   int n = sl_graph_files(g, 0, NULL);
   sl_graph_file *files = sli_calloc((size_t)n, sizeof *files);
   sl_graph_files(g, n, files);
-  cJSON *data = cJSON_AddObjectToObject(record, "data");
+  cJSON *data = cJSON_AddObjectToObject(r->about, "data");
   cJSON_AddStringToObject(data, "unit", unit);
   cJSON_AddNumberToObject(data, "per_step", (double)items);
-  add_files(data, files, n);
-  sl_status status = from ? compare_files(from, files, n) : SL_OK;
+  note_files(r, data, before(r, "data"), "data", files, n, d);
   free(files);
-  return status;
+}
+
+/* Of an op of the model's own the graph knows no more than its name. */
+static sl_status note_code(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
+  if (!r->code || !sli_lowered_fingerprints(lowered)->own_ops) return SL_OK;
+  sl_graph_file file = {.path = r->code};
+  sl_status status = sli_file_fingerprint(r->code, &file.bytes, &file.hash);
+  if (status) return status;
+  cJSON *code = cJSON_AddObjectToObject(r->about, "code");
+  note_files(r, code, before(r, "code"), "code", &file, 1, d);
+  return SL_OK;
 }
 
 /* Position in the data and random numbers both follow from the step: the one by counting, the
  * others by being functions of the seed and where they are drawn. */
-sl_status sli_record_describe(cJSON *record, const sli_checkpoint *from, const sl_graph *g,
-                              const sl_lowered *lowered) {
+sl_status sli_record_describe(const sli_record *r, const sl_graph *g, const sl_lowered *lowered) {
   char hash[32];
   int ranks = sl_lowered_ranks(lowered);
+  sli_differences d = {.meant = r->meant};
   snprintf(hash, sizeof hash, "%016" PRIx64, sl_lowered_plan(lowered)->hash);
-  cJSON_AddStringToObject(record, "plan_hash", hash);
-  cJSON_AddNumberToObject(record, "stages", sl_lowered_stages(lowered));
-  if (ranks > 1) cJSON_AddNumberToObject(record, "devices_per_stage", ranks);
-  cJSON_AddStringToObject(cJSON_AddObjectToObject(record, "random"), "generator",
+  cJSON_AddStringToObject(r->about, "plan_hash", hash);
+  cJSON_AddNumberToObject(r->about, "stages", sl_lowered_stages(lowered));
+  if (ranks > 1) cJSON_AddNumberToObject(r->about, "devices_per_stage", ranks);
+  cJSON_AddStringToObject(cJSON_AddObjectToObject(r->about, "random"), "generator",
                           "philox4x32-10");
-  return describe_data(record, from, g);
+  sli_model_note(r, g, lowered, &d);
+  note_data(r, g, &d);
+  sl_status status = note_code(r, lowered, &d);
+  sl_status same = sli_differ_end(&d);
+  return status ? status : same;
 }

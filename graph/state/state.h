@@ -6,6 +6,10 @@
 #include <sluice/state.h>
 
 struct cJSON;
+struct sli_fingerprints;
+
+/* Of the model as it was before any pass (fingerprints.c). */
+const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);
 
 /* The record that stands beside each checkpoint, for more that people may want to know. */
 struct cJSON *sli_checkpoints_about(sl_checkpoints *c);

@@ -55,12 +55,17 @@ typedef struct sl_checkpoint_options {
   bool resume;      /* go on from the newest that is whole; without, there may be none yet */
   int nterms;       /* what decides results and is not in the data, with its value: learning */
   const sl_term *terms; /* rate, seed, ... A checkpoint made with others is refused by name */
+  const char *const *usual; /* [nterms] the value of a term in runs that do not know it yet; NULL,
+                               as a whole or for one: none */
+  const char *code; /* a file with ops of the model's own, if it has any; NULL: there is none */
+  const char *resume_with; /* what may be another than it was: names, separated by commas, of terms
+                              ("--lr" or "lr"), and "graph", "code", "data"; NULL: nothing */
 } sl_checkpoint_options;
 
 /* Opens the directory, which one job at a time writes to, and finds what to go on from. All
  * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the
- * term and both values; SL_E_INPUT: there are checkpoints, and none is whole. Options are read
- * during the call. */
+ * term and both values; SL_E_INPUT: there are checkpoints, and none is whole. What
+ * the options point to must outlive it. */
 sl_status sl_checkpoints_open(const sl_checkpoint_options *options, const sl_job *job,
                               sl_checkpoints **out);
 /* After sl_runtime_destroy, whose actors write with it. All of these take NULL, for a run that
@@ -79,7 +84,8 @@ int64_t sl_checkpoints_newest(const sl_checkpoints *c);
 void sl_checkpoints_lower(sl_checkpoints *c, sl_lower_options *options);
 
 /* Records the plan and the data beside each checkpoint. After sl_lower and before the run.
- * SL_E_USAGE names a file whose contents are others than they were. */
+ * SL_E_USAGE names what is not as it was: an op of the graph, a setting of the optimizer, a file
+ * that is read. */
 sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g, const sl_lowered *lowered);
 
 /* Fills in all that the run goes on from; call it if sl_checkpoints_start is not 0. SL_E_INPUT

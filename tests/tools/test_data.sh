@@ -70,4 +70,4 @@ run half --shuffle 3 --checkpoint c --steps 3 "${model[@]}" --data t.u16
 run rest --shuffle 3 --checkpoint c --resume "${model[@]}" --data t.u16
 cmp -s <(hexes shuffled) <(hexes half; hexes rest) || fail "resumed it is another order"
 ends 2 "$actorrun" --microbatches 2 --steps 9 --checkpoint c --resume "${model[@]}" --data t.u16
-says "cannot resume: --shuffle is none, but c/step-6 was made with 3" err
+says "cannot resume: --shuffle is 0, but c/step-6 was made with 3" err

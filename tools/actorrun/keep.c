@@ -1,6 +1,7 @@
 /* What a run leaves: checkpoints, weights, figures. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph/state/state.h"
 #include "io/atomic.h"
@@ -19,6 +20,8 @@ static void print_start(const job *j) {
   if (cJSON_IsNumber(stages)) printf(", written by %d stages", stages->valueint);
   if (cJSON_IsNumber(ranks)) printf(" of %d devices", ranks->valueint);
   putchar('\n');
+  if (!cJSON_GetObjectItem(about, "graph"))
+    printf("an older release wrote it: whether the model is the same cannot be checked\n");
 }
 
 /* For people: all options in force. */
@@ -38,7 +41,10 @@ sl_status keep_open(job *j) {
                                    .keep = (int)sl_arg_int(s->run, "keep"),
                                    .every = sl_arg_int(s->run, "every"),
                                    .resume = sl_arg_flag(s->run, "resume"),
-                                   .nterms = (int)j->terms.nresults, .terms = j->terms.items};
+                                   .nterms = (int)j->terms.nresults, .terms = j->terms.items,
+                                   .usual = j->terms.usual,
+                                   .code = strchr(s->model_word, '.') ? s->model_word : NULL,
+                                   .resume_with = settings_text(s, "resume-with")};
   if (!*options.dir) return SL_OK;
   sl_status status = sl_checkpoints_open(&options, j->processes, &j->checkpoints);
   if (status) return status;

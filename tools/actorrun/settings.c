@@ -20,6 +20,8 @@ static const sl_option options[] = {
     {"keep", SL_OPTION_INT, "2", "checkpoints that stay: the newest", 1, 1e6},
     {"resume", SL_OPTION_FLAG, "0", "go on from the newest whole checkpoint in DIR, if there is "
      "one, up to --steps in all; the number of stages may be another", 0, 0},
+    {"resume-with", SL_OPTION_TEXT, "", "`NAMES` of what --resume may find other than it was, such as "
+     "lr,data: options, graph (the model's ops), code (of its own ops), data", 0, 0},
     {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N "
      "for short", 1, 4096},
     {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed, from the "
@@ -66,7 +68,7 @@ static sl_status check_together(const settings *s) {
   for (size_t i = 0; i < SLI_COUNT(need_data) && !data; i++)
     if (settings_text(s, need_data[i]))
       return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i], s->devices.kind);
-  static const char *const need_folder[] = {"every", "keep", "resume"};
+  static const char *const need_folder[] = {"every", "keep", "resume", "resume-with"};
   for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
       return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",

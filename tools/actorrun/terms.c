@@ -8,17 +8,14 @@
 #include "io/file.h"
 
 /* Beside the model and its options. */
-static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed"};
-
-/* These only where they are given: checkpoints of older releases do not know them. */
-static const char *const of_results_if_given[] = {"shuffle"};
+static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed", "shuffle"};
 
 /* Of the others those that processes cannot have each for itself: what shapes the plan, how far
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
     "stages",    "chunks",   "placement", "data-parallel", "tensor",     "parallel",
     "shard",     "grain",    "recompute", "schedule",      "backward",   "order",
-    "steps",     "init",     "save",      "checkpoint",    "every",      "resume",
+    "steps",     "init",     "save",      "checkpoint",    "every",      "resume",     "resume-with",
     "trace"};
 
 /* And those of them that may be given several times. */
@@ -59,10 +56,25 @@ static char *value_text(const sl_args *args, const sl_option *o) {
   return sli_strdup(sl_arg_text(args, o->name));
 }
 
+/* What it is where nobody says anything; NULL: it must be said. */
+static char *usual_text(const sl_option *o) {
+  if (!o->value) return NULL;
+  switch (o->kind) {
+  case SL_OPTION_INT:
+  case SL_OPTION_FLOAT: return number_text(strtod(o->value, NULL));
+  case SL_OPTION_FLAG: return sli_strdup("false");
+  case SL_OPTION_LIST:
+  case SL_OPTION_TEXT: break;
+  }
+  return sli_strdup(o->value);
+}
+
 /* ---- terms ------------------------------------------------------------------------------- */
 
-/* Takes over both texts. */
-static void add(terms *t, char *name, char *value) {
+/* Takes over the texts. */
+static void add(terms *t, char *name, char *value, char *usual) {
+  SLI_GROW(t->usual, t->count, t->usual_capacity);
+  t->usual[t->count] = usual;
   SLI_GROW(t->items, t->count, t->capacity);
   t->items[t->count++] = (sl_term){name, value};
 }
@@ -76,13 +88,8 @@ static void add_options(terms *t, const settings *s, const char *const *names, s
   for (size_t i = 0; i < n; i++) {
     const sl_option *o = find(s->options, names[i]);
     SLI_CHECK(o, "there is no option --%s", names[i]);
-    add(t, sli_format("--%s", o->name), value_text(s->run, o));
+    add(t, sli_format("--%s", o->name), value_text(s->run, o), usual_text(o));
   }
-}
-
-static void add_given_options(terms *t, const settings *s, const char *const *names, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (sl_arg_given(s->run, names[i], 0)) add_options(t, s, &names[i], 1);
 }
 
 static bool is_of_results(const char *name) {
@@ -95,7 +102,7 @@ static bool is_of_results(const char *name) {
 static void add_model(terms *t, const settings *s) {
   for (const sl_option *o = s->model->options; o && o->name; o++)
     add(t, sli_format(is_of_results(o->name) ? "the model's --%s" : "--%s", o->name),
-        value_text(s->model_args, o));
+        value_text(s->model_args, o), usual_text(o));
 }
 
 /* Parameters in two slots train on older weights. */
@@ -108,27 +115,28 @@ static int parameter_slots(const settings *s) {
 
 void terms_init(terms *t, const settings *s) {
   *t = (terms){0};
-  add(t, sli_strdup("the model"), sli_strdup(s->model->name));
+  add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
   add_options(t, s, of_results, SLI_COUNT(of_results));
-  add_given_options(t, s, of_results_if_given, SLI_COUNT(of_results_if_given));
   add_model(t, s);
-  add(t, sli_strdup("--quota param"), sli_format("%d", parameter_slots(s)));
+  add(t, sli_strdup("--quota param"), sli_format("%d", parameter_slots(s)), NULL);
   t->nresults = t->count;
   add_options(t, s, of_job, SLI_COUNT(of_job));
   for (size_t i = 0; i < SLI_COUNT(repeated); i++)
-    add(t, sli_format("--%s", repeated[i]), given_text(s->run, repeated[i]));
+    add(t, sli_format("--%s", repeated[i]), given_text(s->run, repeated[i]), NULL);
 }
 
 void terms_fini(terms *t) {
   for (size_t i = 0; i < t->count; i++) {
     free((char *)t->items[i].name);
     free((char *)t->items[i].value);
+    free((char *)t->usual[i]);
   }
   free(t->items);
+  free(t->usual);
 }
 
 static void add_file(terms *t, const char *path, uint64_t bytes, uint64_t hash) {
-  add(t, sli_strdup(path), sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash));
+  add(t, sli_strdup(path), sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
 }
 
 sl_status terms_add_files(terms *t, const settings *s, const sl_graph *g) {

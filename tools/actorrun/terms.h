@@ -9,7 +9,8 @@
 
 typedef struct terms {
   sl_term *items;   /* names and values are the terms' */
-  size_t count, capacity;
+  const char **usual; /* as in sl_checkpoint_options */
+  size_t count, capacity, usual_capacity;
   size_t nresults;  /* the first ones decide results */
 } terms;
 

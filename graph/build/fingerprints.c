@@ -1,0 +1,55 @@
+/* What tells a model from an edited one: its parameters, and of each op as the model wrote it a hash
+ * of what it is applied to and how. Not of its shapes: rows of a batch and of a microbatch are options, which have names of
+ * their own. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+#include "actors/plan/plan.h"
+#include "kernels/kernels.h"
+
+static void hash_text(uint64_t *h, const char *text) {
+  *h = sli_hash(*h, text, strlen(text) + 1);
+}
+
+static uint64_t sign_param(const sl_tensor *t) {
+  uint64_t h = SLI_HASH_SEED;
+  hash_text(&h, t->name);
+  return sli_hash_type(h, &t->type);
+}
+
+static uint64_t sign_input(const sl_tensor *t) {
+  if (!t) return 0;
+  if (!t->producer) return sign_param(t);
+  return sli_hash_word(sli_hash_word(SLI_HASH_SEED, (uint64_t)t->producer->id + 1),
+                       (uint64_t)t->output);
+}
+
+static uint64_t sign_node(const sli_node *n) {
+  uint64_t h = SLI_HASH_SEED;
+  hash_text(&h, n->op->name);
+  for (int i = 0; i < n->nin; i++) h = sli_hash_word(h, sign_input(n->in[i]));
+  return n->op == &sl_op_source ? h : sli_hash_attrs(h, n->op, &n->attrs, n->nin);
+}
+
+static void add(sli_fingerprints *s, const char *name, uint64_t hash) {
+  s->of[s->count++] = (struct sli_fingerprint){name, hash};
+}
+
+static void add_param(sli_fingerprints *s, const sl_tensor *t, sli_arena *arena) {
+  char type[SL_TYPE_TEXT];
+  add(s, sli_arena_format(arena, "%s %s", t->name, sl_type_format(type, &t->type)), sign_param(t));
+}
+
+sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena) {
+  size_t most = (size_t)(g->nparams + g->nnodes + 1);
+  sli_fingerprints s = {.of = sli_arena_alloc(arena, most * sizeof *s.of)};
+  for (int i = 0; i < g->nparams; i++) add_param(&s, g->params[i], arena);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sl_op *op = g->nodes[i]->op;
+    add(&s, g->nodes[i]->name, sign_node(g->nodes[i]));
+    s.own_ops |= sl_op_find(op->name) != op;
+  }
+  if (g->loss) add(&s, "the loss", sign_input(g->loss));
+  return s;
+}

@@ -1,0 +1,58 @@
+#include "graph/state/differ.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+char *sli_differ_name(const char *term) {
+  const char *dashes = strstr(term, "--");
+  if (dashes) term = dashes + 2;
+  else if (!strncmp(term, "the ", 4)) term += 4;
+  return sli_format("%.*s", (int)strcspn(term, " "), term);
+}
+
+static bool is_listed(const char *list, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
+    const char *word = at + (strncmp(at, "--", 2) ? 0 : 2);
+    if (strcspn(word, ",") == n && !memcmp(word, name, n)) return true;
+  }
+  return false;
+}
+
+/* Takes over `more`. */
+static void append(char **list, const char *between, char *more) {
+  if (!*list) {
+    *list = more;
+    return;
+  }
+  char *longer = sli_format("%s%s%s", *list, between, more);
+  free(*list);
+  free(more);
+  *list = longer;
+}
+
+void sli_differ(sli_differences *d, const char *name, const char *format, ...) {
+  if (is_listed(d->meant, name)) return;
+  va_list args;
+  va_start(args, format);
+  char *text = NULL;
+  SLI_CHECK(vasprintf(&text, format, args) >= 0, "no memory for what differs");
+  va_end(args);
+  append(&d->text, "; ", text);
+  if (!is_listed(d->names, name)) append(&d->names, ",", sli_strdup(name));
+}
+
+sl_status sli_differ_end(sli_differences *d) {
+  sl_status status = SL_OK;
+  if (d->text)
+    status = sl_fail(SL_E_USAGE, "cannot resume: %s (--resume-with %s if that is meant)", d->text,
+                     d->names);
+  free(d->text);
+  free(d->names);
+  *d = (sli_differences){.meant = d->meant};
+  return status;
+}
