@@ -72,8 +72,7 @@ int main(int argc, char **argv) {
 END
 
 mpi=()
-if command -v mpicc mpirun >/dev/null; then
-  mpicc -O2 -o "$scratch/mpi" "$scratch/mpi.c"
+if command -v mpirun >/dev/null && mpicc -O2 -o "$scratch/mpi" "$scratch/mpi.c"; then
   mpi=(mpirun -n 2 --oversubscribe)
   ((EUID)) || mpi+=(--allow-run-as-root)
 else
