@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/descriptors.h"
 #include "comm/control/inner.h"
 
 /* Under the lock. */
@@ -40,6 +39,7 @@ static void set_options(sli_control *c, const sli_control_options *o) {
   if (!o->join_ms) c->options.join_ms = 60000;
   if (!o->heartbeat_ms) c->options.heartbeat_ms = 500;
   if (!o->lost_ms) c->options.lost_ms = 1500;
+  if (!o->strangers) c->options.strangers = 256;
   c->self = o->process;
   c->nprocesses = o->nprocesses;
   c->incarnation = o->incarnation;
@@ -105,27 +105,10 @@ static void destroy(sli_control *c) {
   free(c);
 }
 
-/* Both planes: up to five for each other process, those of libraries, and one for each stranger who
- * holds a connection; a few of the latter are needed, for members seem strangers at first. */
-static sl_status reserve_descriptors(int nprocesses, int *strangers) {
-  enum { LIBRARIES = 32, EACH = 5, LEAST_STRANGERS = 8, MOST_STRANGERS = 256 };
-  size_t got;
-  char *what = sli_format("a job of %d processes needs", nprocesses);
-  sl_status status = sli_descriptors_reserve(
-      what, LIBRARIES + LEAST_STRANGERS + EACH * (size_t)nprocesses, MOST_STRANGERS, &got);
-  free(what);
-  *strangers = LEAST_STRANGERS + (int)got;
-  return status;
-}
-
 sl_status sli_control_open(const sli_control_options *options, sli_control **out) {
   sl_status status = check_options(options);
   if (status) return status;
-  int strangers;
-  status = reserve_descriptors(options->nprocesses, &strangers);
-  if (status) return status;
   sli_control *c = create(options);
-  c->sockets.strangers = strangers;
   status = sli_auth_init(&c->auth, options->key);
   if (!status) status = sli_endpoint_parse(options->endpoint, c->hub.host, &c->hub.port);
   if (!status) {

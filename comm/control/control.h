@@ -31,6 +31,7 @@ typedef struct sli_control_options {
   int join_ms;             /* how long all may take to join; 0: 60,000 */
   int heartbeat_ms;        /* 0: 500 */
   int lost_ms;             /* 0: 1,500 */
+  int strangers;           /* connections of theirs that may stand at each socket; 0: 256 */
   void *ctx;
   /* A message between actors has come: aligned as any type needs. Perhaps before
    * sli_control_join has returned here. */

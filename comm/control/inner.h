@@ -127,7 +127,6 @@ typedef struct sli_sockets {
   void *hub, *direct;
   void *hub_watch, *direct_watch; /* monitors */
   sli_listener hub_listener, direct_listener;
-  int strangers;           /* connections of theirs that may stand at each */
   char here[SLI_IP_CHARS]; /* where `direct` listens; set before joining */
   int wake_fd;
   zmq_pollitem_t *items;

@@ -52,7 +52,7 @@ static void *open_watch(sli_control *c, void *socket, const char *name, int even
  * elsewhere, so it binds all; localhost means here everywhere. */
 static sl_status bind_hub(sli_control *c) {
   if (!sli_listener_open(&c->sockets.hub_listener, c->sockets.hub, c->hub.host, &c->hub.port,
-                         c->nprocesses, c->sockets.strangers))
+                         c->nprocesses, c->options.strangers))
     return sl_fail(SL_E_IO, "process 0 cannot listen at %s: %s", c->hub.endpoint,
                    zmq_strerror(errno));
   sli_endpoint_write(c->hub.endpoint, "", strcmp(c->hub.host, "*") ? c->hub.host : c->host,
@@ -92,7 +92,7 @@ static void bind_direct(sli_control *c, const char *here) {
                                ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
   snprintf(c->sockets.here, sizeof c->sockets.here, "%s", beside ? "*" : here);
   if (!sli_listener_open(&c->sockets.direct_listener, c->sockets.direct, c->sockets.here, &port,
-                         c->nprocesses, c->sockets.strangers)) {
+                         c->nprocesses, c->options.strangers)) {
     snprintf(text, sizeof text, "process %d on host %s cannot listen at %s: %s", c->self, c->host,
              here, zmq_strerror(errno));
     sli_end(c, SL_E_IO, c->self, text);

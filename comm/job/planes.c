@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptors.h"
 #include "comm/job/inner.h"
 
 /* ---- out: the peers of a runtime --------------------------------------------------------- */
@@ -129,6 +130,20 @@ static void on_lost(void *ctx, int peer, const char *why) {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
+/* Both planes: up to five for each other process, those of libraries, and one for each stranger who
+ * holds a connection; a few of the latter are needed, for members seem strangers at first. Asked for
+ * before either plane is open, so that what one of them has opened counts once. */
+static sl_status reserve_descriptors(int nprocesses, int *strangers) {
+  enum { LIBRARIES = 32, EACH = 5, LEAST_STRANGERS = 8, MOST_STRANGERS = 256 };
+  size_t got;
+  char *what = sli_format("a job of %d processes needs", nprocesses);
+  sl_status status = sli_descriptors_reserve(
+      what, LIBRARIES + LEAST_STRANGERS + EACH * (size_t)nprocesses, MOST_STRANGERS, &got);
+  free(what);
+  *strangers = LEAST_STRANGERS + (int)got;
+  return status;
+}
+
 /* The data plane first: while it opens there may be no other thread. */
 static sl_status open_net(sl_job *job) {
   sli_net_options options = {.self = job->self, .npeers = job->count, .key = job->cluster.key,
@@ -139,14 +154,16 @@ static sl_status open_net(sl_job *job) {
 
 sl_status sli_job_open_planes(sl_job *job) {
   const sli_cluster *c = &job->cluster;
-  sl_status status = open_net(job);
+  int strangers;
+  sl_status status = reserve_descriptors(job->count, &strangers);
+  if (!status) status = open_net(job);
   if (status) return status;
   /* Which plan it is they compare with the other terms, when all are there. */
   sli_control_options options = {.process = job->self, .nprocesses = job->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
                                  .incarnation = c->incarnation, .lost_ms = job->lost_ms,
-                                 .ctx = job, .on_message = on_message, .on_abort = on_abort,
-                                 .on_word = on_word};
+                                 .strangers = strangers, .ctx = job, .on_message = on_message,
+                                 .on_abort = on_abort, .on_word = on_word};
   job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent};
   return sli_control_open(&options, &job->control);
 }

@@ -59,7 +59,7 @@ for files in 8 14 20 24 32 48; do
   (ulimit -n $files; ends 2 "$actorrun" -n 2 "${small[@]}")
   says "the limit is $files (ulimit -n)" err
 done
-(ulimit -n 96; ends 0 "$actorrun" -n 2 "${small[@]}")
+(ulimit -n 64; ends 0 "$actorrun" -n 2 "${small[@]}")
 (ulimit -Sn 24; ends 0 "$actorrun" -n 2 "${small[@]}") # the soft limit is raised
 if unshare -m true 2>/dev/null; then
   ends 1 unshare -m bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - \
