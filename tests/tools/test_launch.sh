@@ -48,36 +48,6 @@ status=0
 ((status == 3)) || fail "auto with no room: status $status: $(cat "$work/out")"
 grep -q "process 0 .*no schedule of 4 devices" "$work/out" || fail "who searched: $(cat "$work/out")"
 
-# The port where they meet is theirs from the start, whoever wants any port meanwhile.
-port_is_kept() {
-  python3 - "$work/taking" <<'END' &
-import collections, pathlib, resource, socket, sys
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-held = collections.deque()
-while True:
-    s = socket.socket()
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    s.bind(("127.0.0.1", 0))
-    s.listen()
-    held.append(s)
-    if len(held) > min(8000, most // 2):
-        pathlib.Path(sys.argv[1]).touch()
-        held.popleft().close()
-END
-  local taker=$!
-  to_end+=("$taker")
-  for _ in $(seq 200); do [[ -e $work/taking ]] && break; sleep 0.05; done
-  [[ -e $work/taking ]] || fail "no ports are taken"
-  for _ in 1 2 3; do
-    "$actorrun" -n 4 "${job[@]}" --steps 1 --quiet "${model[@]}" 2>"$work/err" ||
-      fail "with few ports free: $(cat "$work/err")"
-  done
-  kill -9 "$taker"
-  wait "$taker" 2>/dev/null || :
-}
-grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt" || port_is_kept
-
 # A looked-at plan is looked at once.
 "$actorrun" -n 4 "${job[@]}" --dry-run "${model[@]}" >"$work/out"
 [[ $(grep -c "^model gpt" "$work/out") == 1 ]] || fail "--dry-run: $(cat "$work/out")"
