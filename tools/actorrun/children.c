@@ -7,7 +7,8 @@
  * Signals. Children are not in our process group: what a terminal, a shell or timeout(1)
  * sends to the group reaches us alone, and we pass it on once. The first SIGINT or
  * SIGTERM asks them to stop after the step, a second one kills. Two within a moment
- * count as one: some tools signal both the process and its group. Ctrl-Z stops all.
+ * count as one: some tools signal both the process and its group. What we read may have been
+ * sent long before, so the moment is over when we have read all after its end. Ctrl-Z stops all.
  *
  * Ends. When one fails the others notice by themselves; those that do not within the
  * grace time get SIGTERM, and SIGKILL a little later. One that somebody has stopped gets that
@@ -57,6 +58,7 @@ typedef struct children {
   bool failed;
   uint64_t due_ns; /* of the next stage; 0: never */
   uint64_t interrupt_ns;
+  bool moment_over; /* of the first signal: another one kills */
 } children;
 
 /* ---- starting ---------------------------------------------------------------------------- */
@@ -220,12 +222,11 @@ static void take_ends(children *c) {
 /* ---- the user's signals ------------------------------------------------------------------ */
 
 static void interrupt(children *c, int signal_number) {
-  uint64_t now = sli_now_ns();
   if (!c->end.interrupted) {
     c->end.interrupted = signal_number;
-    c->interrupt_ns = now;
+    c->interrupt_ns = sli_now_ns();
     signal_all(c, signal_number);
-  } else if (now - c->interrupt_ns > UINT64_C(1000000) * DOUBLE_MS) {
+  } else if (c->moment_over) {
     c->end.killed = true;
     signal_all(c, SIGKILL);
   }
@@ -235,6 +236,12 @@ static void pause_all(const children *c) {
   signal_all(c, SIGSTOP);
   raise(SIGSTOP);
   signal_all(c, SIGCONT);
+}
+
+static bool in_moment(const children *c) { return c->end.interrupted && !c->moment_over; }
+
+static uint64_t moment_end_ns(const children *c) {
+  return c->interrupt_ns + UINT64_C(1000000) * DOUBLE_MS;
 }
 
 static void take_signals(children *c) {
@@ -252,6 +259,7 @@ static void take_signals(children *c) {
 /* When there is something to do that nobody tells us of; 0: never. */
 static uint64_t due_ns(const children *c) {
   uint64_t due = c->due_ns;
+  if (in_moment(c) && (!due || moment_end_ns(c) < due)) due = moment_end_ns(c);
   for (int i = 0; i < c->options->count; i++)
     if (is_held(&c->all[i]) && (!due || given_up_ns(c, &c->all[i]) < due))
       due = given_up_ns(c, &c->all[i]);
@@ -275,6 +283,7 @@ static void wait_and_take(children *c, struct pollfd *polls) {
   }
   if (polls[0].revents) take_signals(c);
   else if (due) take_ends(c);
+  if (in_moment(c) && now >= moment_end_ns(c)) c->moment_over = true;
   if (c->due_ns && sli_now_ns() >= c->due_ns) next_stage(c);
 }
 
