@@ -13,8 +13,9 @@
  * Ends. When one fails the others notice by themselves; those that do not within the
  * grace time get SIGTERM, and SIGKILL a little later. One that somebody has stopped gets that
  * at once, and fails by itself if it stays so: it may not have joined the others yet, who would
- * wait for it. The job's status is that of the process that failed first, and one that was
- * killed by a signal we did not send is the culprit before any that only noticed. */
+ * wait for it, and get SIGTERM at once then. The job's status is that of the process that failed
+ * first, and one that was killed by a signal we did not send is the culprit before any that only
+ * noticed. */
 #include "tools/actorrun/children.h"
 
 #include <errno.h>
@@ -141,9 +142,8 @@ static void signal_all(const children *c, int signal_number) {
     if (c->all[i].pid) kill(c->all[i].pid, signal_number);
 }
 
-static void end_others(children *c) {
+static void end_others(children *c, int grace_ms) {
   if (c->failed) return;
-  int grace_ms = c->options->grace_ms ? c->options->grace_ms : GRACE_MS;
   c->failed = true;
   c->stage = GRACE;
   c->due_ns = sli_now_ns() + (uint64_t)grace_ms * 1000000;
@@ -179,7 +179,7 @@ static void take_end(children *c, int i, int status) {
     end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     end->status = code <= 3 ? code : 1;
   }
-  end_others(c);
+  end_others(c, c->options->grace_ms ? c->options->grace_ms : GRACE_MS);
 }
 
 /* What failed before only noticed that this one is silent. */
@@ -215,7 +215,7 @@ static void take_ends(children *c) {
   for (int i = 0; i < c->options->count; i++)
     if (is_held(&c->all[i]) && (c->failed || sli_now_ns() >= given_up_ns(c, &c->all[i]))) {
       kill_stopped(c, i);
-      end_others(c);
+      end_others(c, 0); /* they have had the time, and may wait for it to join them */
     }
 }
 
