@@ -9,19 +9,29 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
-run=("$actorrun" --stages 4 --microbatches 8 --steps 200 --quiet)
+run=("$actorrun" --stages 4 --microbatches 8 --quiet)
+endless=(--steps 1000000)
+listens() { # pid
+  for _ in $(seq 2400); do [[ -S $work/sluice-$(id -u)/$1 ]] && return; sleep 0.05; done
+  fail "process $1 cannot be asked"
+}
+# A run left alone for as many steps as the steered one has done has the same losses.
+same_as_alone() {
+  local steps
+  steps=$(hexes "$work/steered.json" | grep -c .) || fail "no step was done"
+  "${run[@]}" --steps "$steps" --report "$work/alone.json" "${model[@]}"
+  cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
+}
 
-"${run[@]}" --report "$work/alone.json" "${model[@]}"
-"${run[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
+"${run[@]}" "${endless[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
 pid=$!
 to_end+=("$pid")
-for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
+listens "$pid"
 ctl=("$actorrun" ctl "$pid")
 
 "${ctl[@]}" quota | grep -q '^act.b@1 .*3 of at most' || fail "the quotas are not shown"
 changed=0
 for quota in act=8 act=1 act.b@1=2 act=5 load=1 act.b@0=6 act=2; do
-  kill -0 "$pid" 2>/dev/null || break
   "${ctl[@]}" quota "$quota" >"$work/answer" 2>&1 && changed=$((changed + 1))
   grep -q "$quota" "$work/answer" || fail "$quota: $(cat "$work/answer")"
   sleep 0.05
@@ -35,17 +45,18 @@ refuse() { # text status request...
   ((got == status)) || fail "$*: status $got, not $status"
   grep -q -- "$text" "$work/answer" || fail "$*: $(cat "$work/answer")"
 }
+kill "$pid"
 wait "$pid" || fail "the run failed"
-cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
+same_as_alone
 [[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
 refuse "no run of this user" 2 quota
 
-# What cannot be is refused, by a run that goes on until it is told to stop.
-"${run[@]}" --steps 1000000 "${model[@]}" >/dev/null 2>&1 &
+# What cannot be is refused.
+"${run[@]}" "${endless[@]}" "${model[@]}" >/dev/null 2>&1 &
 pid=$!
 to_end+=("$pid")
 ctl=("$actorrun" ctl "$pid")
-for _ in $(seq 200); do [[ -S $work/sluice-$(id -u)/$pid ]] && break; sleep 0.05; done
+listens "$pid"
 refuse "can have 1 to" 2 quota act=1000
 refuse "at least one slot" 2 quota act.b@2=0
 refuse "not a number" 2 quota act.b@1=4294967298
@@ -58,14 +69,12 @@ kill "$pid"
 wait "$pid" || :
 
 # Four processes; random changes through random ones of them, as long as they run.
-run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --steps 25 --quiet
-     "${patient[@]}")
-"${run[@]}" --report "$work/alone.json" "${model[@]}"
-"${run[@]}" --jitter 4000 --report "$work/steered.json" "${model[@]}" &
+run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --quiet "${patient[@]}")
+"${run[@]}" "${endless[@]}" --jitter 4000 --report "$work/steered.json" "${model[@]}" &
 launcher=$!
 to_end+=("$launcher")
 sockets() { find "$work/sluice-$(id -u)" -type s -printf '%f\n'; }
-for _ in $(seq 200); do [[ $(sockets | grep -c .) == 4 ]] && break; sleep 0.05; done
+for _ in $(seq 2400); do [[ $(sockets | grep -c .) == 4 ]] && break; sleep 0.05; done
 mapfile -t pids < <(sockets)
 ((${#pids[@]} == 4)) || fail "not four sockets: ${pids[*]}"
 
@@ -88,6 +97,7 @@ while kill -0 "$launcher" 2>/dev/null; do
   quota=$name@$((RANDOM % 4))=$((RANDOM % 8 + 1))
   if "$actorrun" ctl "${pids[RANDOM % 4]}" quota "$quota" >"$work/answer" 2>&1; then
     changed=$((changed + 1))
+    ((changed != 12)) || kill "$launcher" # it is asked while it ends, too
     [[ $(grep -c "^process" "$work/answer") == 4 ]] || fail "$quota: $(cat "$work/answer")"
   else
     grep -q "no run of this user\|has not answered\|cannot finish\|wait" "$work/answer" ||
@@ -96,5 +106,5 @@ while kill -0 "$launcher" 2>/dev/null; do
   sleep 0.05
 done
 wait "$launcher" || fail "the run of four processes failed"
-((changed >= 5)) || fail "only $changed changes were taken by four processes"
-cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses of four differ"
+((changed >= 12)) || fail "only $changed changes were taken by four processes"
+same_as_alone
