@@ -36,36 +36,39 @@ left() { find /dev/shm "$work" -mindepth 1 \( -name 'sluice-*' -o -name '*shm*' 
 "${job[@]}" >lives 2>&1 &
 lives=$!
 to_end+=("$lives")
-for _ in $(seq 200); do [[ $(left | grep -c '/sluice-[0-9]*/[0-9]*$') == 3 ]] && break; sleep 0.05; done
+for _ in $(seq 2400); do [[ $(left | grep -c '/sluice-[0-9]*/[0-9]*$') == 3 ]] && break; sleep 0.05; done
 left | sort >living
 [[ $(grep -c /dev/shm/sluice-scratch living) == 3 && $(grep -c ucx living) == 0 ]] || fail "not a folder for each process: $(cat living)"
 
 for i in $(seq 24); do
   if ((i % 3)); then
-    "${job[@]}" >/dev/null 2>&1 &
+    VICTIM=$work "${job[@]}" >/dev/null 2>&1 &
   else
-    "$actorrun" --dry-run "$work/model.c" --data "$reference/tokens.u16" >/dev/null 2>&1 &
+    VICTIM=$work "$actorrun" --dry-run "$work/model.c" --data "$reference/tokens.u16" >/dev/null 2>&1 &
   fi
   victim=$!
   sleep "0.$(printf %03d $((10 + RANDOM % 250)))"
   kill -9 "$victim" 2>/dev/null || : # it may have ended
   wait "$victim" 2>/dev/null || :
 done
-# What the launchers started ends with them; the processes' sockets have their numbers.
+# What they started ends with them, or a little later, as compilers do. Its folders are
+# locked until the very end.
 strays() {
   local path
-  for path in $(left | grep '/sluice-[0-9]*/[0-9]*$' | sort | comm -23 - living); do
-    kill -0 "${path##*/}" 2>/dev/null && return
+  ! grep -qsz "^VICTIM=$work\$" /proc/[0-9]*/environ || return 0
+  for path in $(left | sort | comm -23 - living); do
+    [[ ! -e $path/lock ]] || flock -n "$path/lock" true || return 0
+    [[ ! -S $path ]] || ! kill -0 "${path##*/}" 2>/dev/null || return 0
   done
   return 1
 }
-for _ in $(seq 400); do strays || break; sleep 0.05; done
+for _ in $(seq 2400); do strays || break; sleep 0.05; done
 strays && fail "still running: $(left)"
 echo "left behind: $(($(left | wc -l) - $(wc -l <living)))"
 
 ends 0 "$actorrun" -n 2 --stages 2 --steps 2 --quiet "${model[@]}"
 ends 0 "$actorrun" --dry-run "$work/model.c" --data "$reference/tokens.u16"
-for _ in $(seq 40); do left | sort | cmp -s - living && break; sleep 0.05; done
+for _ in $(seq 1200); do left | sort | cmp -s - living && break; sleep 0.05; done
 left | sort >now
 cmp -s now living || fail "left behind, or taken from who lives: $(diff now living; cat lives)"
 kill -0 "$lives" || fail "who lives was disturbed: $(cat lives)"
