@@ -57,11 +57,13 @@ begin() { # options...
   fail "the job does not start"
 }
 
+count_from_now() { since=$(now_ms) tick=$(now_ticks); }
+
 # befalls WHAT VICTIM COMMAND...: the command does it to a process of the job. Fails if there is no
 # such process any more.
 befalls() {
   what=$1 victim=$2
-  since=$(now_ms) tick=$(now_ticks)
+  count_from_now
   "${@:3}" 2>/dev/null
 }
 
@@ -115,10 +117,13 @@ befalls stop 2 kill -STOP "${pids[2]}" || fail "it does not run long enough to b
 ended
 goes_on
 
-# One process may write no file as long as a shard is: its disk is full.
+# One process may write no file as long as a shard is: its disk is full. It finds that with the next
+# checkpoint.
 begin "${patient[@]}" --jitter 2000
 for _ in $(seq 6000); do [[ -e kept/step-$every ]] && break; sleep 0.01; done
 befalls "a full disk" 1 prlimit --pid "${pids[1]}" --fsize=10000
+while ! compgen -G "kept/*.tmp" >found && kill -0 "$running" 2>/dev/null; do sleep 0.01; done
+count_from_now
 ended
 grep -qi "too large" out || fail "it does not say what was wrong"
 goes_on
