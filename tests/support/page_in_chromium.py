@@ -1,6 +1,6 @@
 """Clicks through the page of a trace in a headless Chromium.
 
-    page_in_chromium.py PAGE [--large] [--shots FOLDER]
+    page_in_chromium.py PAGE [--large | --many] [--shots FOLDER]
 
 Talks to the browser over two pipes (--remote-debugging-pipe): JSON messages,
 each ended by a zero byte. Input goes in as the browser's own mouse and key
@@ -308,6 +308,26 @@ def test_pixels(p):
     check(color[:3] == [0xe6, 0x9f, 0x00], "B is orange: %s" % color)
 
 
+def test_many(p):
+    """64 devices fit the window: lanes alone, low, with their places; curves on demand."""
+    b = p.b
+    state = b.run("trace.state")
+    check(len(state["rows"]) == 64, "%d rows for 64 devices" % len(state["rows"]))
+    check({row["kind"] for row in state["rows"]} == {"lane"}, "lanes alone at first")
+    bottom = max(row["y"] + row["h"] for row in state["rows"])
+    room = b.run("document.getElementById('scroll').clientHeight")
+    check(bottom < 1.25 * room, "64 lanes are %d pixels high, the window has %d" % (bottom, room))
+    text = b.run("document.getElementById('table').textContent")
+    check("stage 0 #1" in text and "stage 7 #7" in text, "devices of a grid say stage and rank")
+    legend = b.run("document.getElementById('legend').textContent")
+    check("backward" in legend and "input gradient" not in legend, "B is the whole backward here")
+    check("waits for an input" in legend, "the legend says what the letters of idle times mean")
+    b.key("m")
+    check({row["kind"] for row in b.run("trace.state.rows")} == {"lane", "memory"}, "m shows memory")
+    b.key("m")
+    p.shoot("many")
+
+
 def test_speed(p):
     b = p.b
     b.key("0")
@@ -334,6 +354,8 @@ def main():
         page.shoot("start")
         if large:
             test_speed(page)
+        elif "--many" in sys.argv:
+            test_many(page)
         else:
             for test in (test_zoom_and_pan, test_steps, test_hover, test_search, test_toggles, test_pixels):
                 test(page)

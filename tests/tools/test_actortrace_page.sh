@@ -17,3 +17,9 @@ python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" a.html 2>err || fail 
 trace 0 page large.trace -o large.html
 python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" large.html --large 2>err ||
   fail "a large page"
+"$actorrun" --quiet --devices null:64 --stages 8 --data-parallel 4 --tensor 2 --microbatches 8 \
+  --steps 2 --trace many.trace gpt --layers 8 --width 32 --heads 2 \
+  --context 16 --batch 32 >out 2>err || fail "a run on 64 devices"
+trace 0 page many.trace -o many.html
+python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" many.html --many 2>err ||
+  fail "a page of 64 devices"

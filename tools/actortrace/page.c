@@ -153,7 +153,12 @@ static void print_facts(FILE *out, const sl_trace *t, const char *path) {
   }
   fputs("],\"classes\":\"", out);
   for (int c = 0; c < SL_CLASS_COUNT; c++) fputc(sl_class_letter((sl_class)c), out);
-  fputs("\"", out);
+  fputs("\",\"classNames\":[", out);
+  for (int c = 0; c < SL_CLASS_COUNT; c++) {
+    if (c) fputc(',', out);
+    put_json(out, class_label(t->plan, (sl_class)c));
+  }
+  fputc(']', out);
 }
 
 /* ---- what was to be expected ------------------------------------------------------------ */

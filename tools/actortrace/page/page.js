@@ -51,8 +51,7 @@ const actors = data.actors.map(([name, cls, queue, stage]) =>
   ({name, cls, queue, stage, device: queues[queue].device}));
 const firings = readFirings(data.firings);
 const replay = readFirings(data.replay);
-const classNames = {F: 'forward', B: 'input gradient', W: 'weight gradient', U: 'update',
-                    C: 'communicate', L: 'load, store'};
+const classNames = Object.fromEntries([...data.classes].map((letter, i) => [letter, data.classNames[i]]));
 const colors = {F: '#0072b2', B: '#e69f00', W: '#009e73', U: '#cc79a7',
                 C: '#8a8a8a', L: '#d8cb2f'};
 const inks = {F: '#fff', B: '#000', W: '#000', U: '#000', C: '#000', L: '#000'};
@@ -60,6 +59,17 @@ const classOf = (actor) => data.classes[actors[actor].cls];
 const isWork = (actor) => 'FBW'.includes(classOf(actor));
 const WAIT = Object.fromEntries(data.waits.map((name, i) => [name, i]));
 const waitLetters = data.waits.map((name) => name[0]);
+const waitNames = {input: 'waits for an input', credit: 'for a free slot', device: 'for its worker',
+                   policy: 'held back', start: 'not begun'};
+/* "stage 1", and in a grid "stage 1 #2": where a device stands in the model. */
+const grid = actors.some((a) => a.name.includes('#'));
+devices.forEach((d, device) => {
+  const own = actors.filter((a) => a.device === device && a.stage >= 0 && 'FBW'.includes(data.classes[a.cls]));
+  const stages = [...new Set(own.map((a) => a.stage))].sort((a, b) => a - b);
+  const rank = /#(\d+)$/.exec(own.length ? own[0].name : '');
+  d.place = stages.length ? `stage ${stages.length > 3 ? `${stages[0]}\u2026${stages[stages.length - 1]}` : stages.join(', ')}` +
+    (grid ? ` #${rank ? rank[1] : 0}` : '') : '';
+});
 
 /* A lane: indices of firings in order of start. */
 function makeLanes(f) {
@@ -183,7 +193,9 @@ const replaySpan = (() => {
 /* ---- state ----------------------------------------------------------------------- */
 
 const view = {from: 0, to: end};
-const shown = {queues: false, memory: true, credits: true, replay: replay.count > 0};
+const FEW = 8; /* devices whose curves are shown at first */
+const few = devices.length <= FEW;
+const shown = {queues: false, memory: few, credits: few, replay: few && replay.count > 0};
 let current = -1;               /* index into steps; -1: the whole trace */
 let pointed = null;             /* what the pointer is on */
 let selected = -1;              /* firing */
@@ -205,13 +217,25 @@ function formatBytes(n) {
   return `${+n.toPrecision(3)} ${units[u]}`;
 }
 
+/* Lanes alone share the height there is, so that as many as possible are seen at once; with
+ * anything below them they are as high as they are read best. */
+function laneSizes() {
+  const full = {lane: 30, gap: 8};
+  if (shown.memory || shown.credits || shown.replay || shown.queues) return full;
+  const room = ($('scroll').clientHeight - AXIS - 4) / Math.max(queues.filter((q) => q.work).length, 1);
+  if (room >= full.lane + full.gap) return full;
+  const gap = room >= 20 ? 3 : 1;
+  return {lane: Math.max(Math.floor(room) - gap, 8), gap};
+}
+
 /* What is drawn from top to bottom. */
 function layOut() {
   rows = [];
   let y = AXIS;
+  const size = laneSizes();
   devices.forEach((d, device) => {
     const add = (kind, h, more) => { rows.push({kind, y, h, device, ...more}); y += h; };
-    queues.forEach((q, queue) => { if (q.device === device && q.work) add('lane', 30, {queue}); });
+    queues.forEach((q, queue) => { if (q.device === device && q.work) add('lane', size.lane, {queue}); });
     if (shown.replay && replay.count)
       queues.forEach((q, queue) => { if (q.device === device && q.work) add('replay', 13, {queue}); });
     if (shown.queues)
@@ -220,7 +244,7 @@ function layOut() {
       });
     if (shown.memory) add('memory', 34, {});
     if (shown.credits && creditChoices[device].length) add('credits', 30, {});
-    y += 8;
+    y += size.gap;
   });
   height = y + 4;
 }
@@ -290,7 +314,7 @@ function drawLane(c, lane, y, h, offset, faint) {
     c.globalAlpha = (matches && !faint && !matches.has(i) ? .25 : 1) * (faint ? .75 : 1);
     c.fillStyle = colors[cls];
     c.fillRect(GUTTER + a, y, b - a - gap, h);
-    if (b - a >= 10 && h >= 12) labels.push([GUTTER + (a + b) / 2, label(i, f, b - a), inks[cls], c.globalAlpha]);
+    if (b - a >= 10 && h >= 11) labels.push([GUTTER + (a + b) / 2, label(i, f, b - a), inks[cls], c.globalAlpha]);
   }
   c.globalAlpha = faint ? .75 : 1;
   drawSums(c, sums, y, h);
@@ -330,7 +354,7 @@ function drawIdle(c, p, y, h) {
   c.font = '10px system-ui, "DejaVu Sans", sans-serif';
   c.textAlign = 'center';
   c.textBaseline = 'middle';
-  const narrow = [[], []];
+  const narrow = [[], []], inset = h > 16 ? 4 : 1;
   for (; k < p.count && p.from[k] < view.to; k++) {
     const a = Math.max((p.from[k] - view.from) * scale, 0), b = Math.min((p.to[k] - view.from) * scale, width - GUTTER);
     const credit = p.wait[k] === WAIT.credit;
@@ -342,8 +366,8 @@ function drawIdle(c, p, y, h) {
     }
     c.globalAlpha = matches && !matchRegs.has(p.reg[k]) ? .4 : 1;
     c.fillStyle = credit ? css.credit : css.idle;
-    c.fillRect(GUTTER + a, y + 4, b - a, h - 8);
-    if (b - a < 12) continue;
+    c.fillRect(GUTTER + a, y + inset, b - a, h - 2 * inset);
+    if (b - a < 12 || h < 13) continue;
     c.fillStyle = css['idle-text'];
     const name = p.reg[k] >= 0 ? waitLetters[p.wait[k]] + ' ' + registers[p.reg[k]].name : waitLetters[p.wait[k]];
     c.fillText(b - a > 6.2 * name.length + 8 ? name : waitLetters[p.wait[k]], GUTTER + (a + b) / 2, y + h / 2 + .5);
@@ -351,7 +375,7 @@ function drawIdle(c, p, y, h) {
   c.globalAlpha = 1;
   narrow.forEach((list, credit) => {
     c.fillStyle = credit ? css.credit : css.idle;
-    for (const px of list) c.fillRect(GUTTER + px, y + 4, 1, h - 8);
+    for (const px of list) c.fillRect(GUTTER + px, y + inset, 1, h - 2 * inset);
   });
 }
 
@@ -387,8 +411,8 @@ function drawCurve(c, curve, top, y, h, color) {
   c.stroke();
 }
 
-function gutterText(c, text, y, strong) {
-  c.font = (strong ? '600 12px' : '11px') + ' system-ui, "DejaVu Sans", sans-serif';
+function gutterText(c, text, y, strong, size) {
+  c.font = (strong ? `600 ${size || 12}px` : '11px') + ' system-ui, "DejaVu Sans", sans-serif';
   c.fillStyle = strong ? css.text : css.faint;
   c.textAlign = 'left';
   c.textBaseline = 'middle';
@@ -427,8 +451,11 @@ function drawGutter(c) {
   for (const r of rows) {
     const middle = r.y + r.h / 2 + .5;
     if (r.kind === 'lane') {
-      const s = current >= 0 && steps[current].per[r.device];
-      gutterText(c, devices[r.device].name + (s ? `  ${(100 * s.busy / (s.to - s.from)).toFixed(0)} %` : ''), middle, true);
+      const s = current >= 0 && steps[current].per[r.device], d = devices[r.device], both = r.h >= 26 && d.place;
+      const name = d.name + (s ? `  ${(100 * s.busy / (s.to - s.from)).toFixed(0)} %` : '');
+      const text = both || !d.place ? name : `${name}  ${d.place.replace('stage ', 's')}`;
+      gutterText(c, text, both ? r.y + 9 : middle, true, Math.max(Math.min(r.h, 12), 8));
+      if (both) gutterText(c, d.place, r.y + 22, false);
     } else if (r.kind === 'replay') gutterText(c, 'replay', middle, false);
     else if (r.kind === 'queue') gutterText(c, queues[r.queue].name, middle, false);
     else if (r.kind === 'memory') {
@@ -612,7 +639,7 @@ function whyText(p, k) {
     return `${length} for input: register <b>${escape(registers[reg].name)}</b> from <b>${escape(producerOf(reg))}</b>`;
   if (p.wait[k] === WAIT.credit && reg >= 0)
     return `${length} for credit: no free slot of register <b>${escape(registers[reg].name)}</b>, which has ${registers[reg].quota}`;
-  const texts = {device: 'for the device: it could have gone, but the worker was busy or had not heard yet',
+  const texts = {device: 'for its worker: it could have run, but the worker was busy, had no core or was not awake yet',
                  policy: 'held back by the plan\u2019s policy', start: 'for the start'};
   return `${length} ${texts[data.waits[p.wait[k]]] || data.waits[p.wait[k]]}`;
 }
@@ -647,7 +674,7 @@ function tipText(u) {
     return `<b>${valueAt(slots[reg], u.ns)} of ${registers[reg].quota}</b> slots of ${escape(registers[reg].name)} in use` +
       `<p class="faint">made by ${escape(producerOf(reg))}; quota ${escape(registers[reg].knob)}; x or a click for another register</p>`;
   }
-  return '<b>replay</b><p class="faint">the step on the virtual clock, with median durations: what is left of the noise</p>';
+  return '<b>replay</b><p class="faint">the step on the virtual clock, with each actor\u2019s median duration and no wait for a core</p>';
 }
 
 function showTip(u, px, py) {
@@ -754,7 +781,7 @@ function fillTable() {
     const shades = {input: '#9a9a9a', credit: '#d55e00', device: '#5a5a5a', policy: '#cc79a7', start: '#c9c9c9'};
     const bar = [[sum.busy, colors.F], ...names.map((n, i) => [sum.idle[i], shades[n] || '#777']), [Math.max(other, 0), colors.U]]
       .map(([ns, color]) => `<i style="width:${sum.span ? 100 * ns / sum.span : 0}%;background:${color}"></i>`).join('');
-    return `<tr><td>${escape(d.name)}</td><td>${format(sum.span / chosen.length)}</td><td>${share(sum.busy)}</td>` +
+    return `<tr><td>${escape(d.name)}${d.place ? ` <span class="faint">${escape(d.place)}</span>` : ''}</td><td>${format(sum.span / chosen.length)}</td><td>${share(sum.busy)}</td>` +
       sum.idle.map((ns) => `<td>${share(ns)}</td>`).join('') +
       `<td>${share(other)}</td><td>${formatBytes(memory[device].most)}</td><td class="bar">${bar}</td></tr>`;
   });
@@ -888,9 +915,14 @@ $('step').innerHTML = '<option value="-1">all steps</option>' +
   steps.map((s, i) => `<option value="${i}">step ${s.step}: ${format(s.to - s.from)}</option>`).join('');
 const used = new Set();
 for (let i = 0; i < firings.count; i++) used.add(classOf(firings.actor[i]));
+const waited = new Set();
+idle.forEach((p) => { for (let i = 0; i < p.count; i++) waited.add(data.waits[p.wait[i]]); });
 $('legend').innerHTML = [...data.classes].filter((l) => used.has(l))
-  .map((l) => `<span><b style="background:${colors[l]};color:${inks[l]}">${l}</b>${classNames[l]}</span>`).join('');
+  .map((l) => `<span><b style="background:${colors[l]};color:${inks[l]}">${l}</b>${escape(classNames[l])}</span>`).join('') +
+  (waited.size ? '<span>idle:</span>' : '') + data.waits.filter((w) => waited.has(w))
+  .map((w) => `<span><b class="${w === 'credit' ? 'credit' : 'idle'}">${w[0]}</b>${waitNames[w] || escape(w)}</span>`).join('');
 if (!replay.count) $('toggle-replay').hidden = true;
+document.body.classList.toggle('many', !few);
 readColors();
 setPressed();
 layOut();
