@@ -18,6 +18,9 @@ sl_status sli_want(const char *name, const sl_type *got, const sl_type *want);
  * empty dim. */
 sl_status sli_want_array(const char *name, const sl_type *got, sl_dtype dtype, int ndim);
 
+/* SL_OK for f32 of any shape, a scalar too, and for an f64 scalar. */
+sl_status sli_want_numbers(const char *name, const sl_type *got);
+
 /* `type` with another last dim; with its last dim removed. */
 sl_type sli_type_with_last(const sl_type *type, int64_t last);
 sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);

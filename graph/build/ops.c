@@ -46,3 +46,15 @@ sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *a
                      sl_tensor *a, sl_tensor *b, sl_tensor *c) {
   return apply(at, g, op, attrs, 3, (sl_tensor *[]){a, b, c}, 0);
 }
+
+sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high) {
+  return sl_op1_at(at, g, &sl_op_clamp, &(sl_attrs){.value = low, .upper = high}, x);
+}
+
+sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by) {
+  return sl_op1_at(at, g, &sl_op_scale, &(sl_attrs){.value = by}, x);
+}
+
+sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant) {
+  return sl_op1_at(at, g, &sl_op_add_constant, &(sl_attrs){.value = constant}, x);
+}

@@ -162,6 +162,17 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_gelu(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu, NULL, x)
 #define sl_relu(g, x) sl_op1_at(SL_HERE, g, &sl_op_relu, NULL, x)
 #define sl_tanh(g, x) sl_op1_at(SL_HERE, g, &sl_op_tanh, NULL, x)
+#define sl_silu(g, x) sl_op1_at(SL_HERE, g, &sl_op_silu, NULL, x)
+#define sl_sigmoid(g, x) sl_op1_at(SL_HERE, g, &sl_op_sigmoid, NULL, x)
+#define sl_exp(g, x) sl_op1_at(SL_HERE, g, &sl_op_exp, NULL, x)
+#define sl_log(g, x) sl_op1_at(SL_HERE, g, &sl_op_log, NULL, x)
+#define sl_sqrt(g, x) sl_op1_at(SL_HERE, g, &sl_op_sqrt, NULL, x)
+#define sl_rsqrt(g, x) sl_op1_at(SL_HERE, g, &sl_op_rsqrt, NULL, x)
+#define sl_abs(g, x) sl_op1_at(SL_HERE, g, &sl_op_abs, NULL, x)
+#define sl_neg(g, x) sl_op1_at(SL_HERE, g, &sl_op_neg, NULL, x)
+#define sl_clamp(g, x, low, high) sl_clamp_at(SL_HERE, g, x, low, high)
+#define sl_scale(g, x, by) sl_scale_at(SL_HERE, g, x, by)
+#define sl_add_constant(g, x, constant) sl_add_constant_at(SL_HERE, g, x, constant)
 #define sl_swiglu(g, gate, up) sl_op2_at(SL_HERE, g, &sl_op_swiglu, NULL, gate, up)
 #define sl_layernorm(g, x, gain, bias, eps_)                                   \
   sl_op3_at(SL_HERE, g, &sl_op_layernorm, &(sl_attrs){.eps = (eps_)}, x, gain, bias)
@@ -189,6 +200,9 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
 sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
                         const struct sl_rope *rope);
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors);
+sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
+sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
+sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a);
 sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,

@@ -121,7 +121,8 @@ typedef struct sl_attrs {
   int kv_heads;    /* attention: key/value heads (0: heads) */
   float eps;       /* norms (0: 1e-5) */
   float theta;     /* rotary base (0: 10000) */
-  float value;     /* fill: the constant */
+  float value;     /* fill, scale, add_constant: the constant; clamp: the low bound */
+  float upper;     /* clamp: the high bound */
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
   int64_t length;  /* tokens of a whole sequence where sequences are cut in pieces, set by
                       the graph; 0 where they are not cut */

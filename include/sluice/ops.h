@@ -70,6 +70,20 @@ extern const sl_op sl_op_relu, sl_op_relu_b, sl_op_tanh, sl_op_tanh_b;
  * LLaMA. swiglu_b(gate, up, dy) -> dgate, dup. */
 extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
 
+/* Functions of one number, of f32 of any shape or of an f64 scalar (a loss):
+ * silu(x) -> x s(x), with s the sigmoid: Elfwing et al., arXiv 1702.03118. silu_b(x, dy) -> dx.
+ * sigmoid(x) -> s(x); sigmoid_b(y, dy) -> dx = dy y (1 - y).
+ * exp(x) -> e^x; exp_b(y, dy) -> dx = dy y. log(x) -> ln x; log_b(x, dy) -> dx = dy / x.
+ * sqrt(x); sqrt_b(y, dy) -> dx = dy / (2 y). rsqrt(x) -> 1 / sqrt(x); rsqrt_b(y, dy) -> dx =
+ * -dy y^3 / 2. abs(x); abs_b(x, dy) -> dx = dy sign(x), 0 at 0.
+ * clamp(x) -> x, but at least attrs.value and at most attrs.upper; clamp_b(x, dy) -> dx = dy
+ * where x is within the bounds, else 0.
+ * neg(x) -> -x, scale(x) -> x attrs.value, which are their own gradients;
+ * add_constant(x) -> x + attrs.value. */
+extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_op_exp, sl_op_exp_b,
+    sl_op_log, sl_op_log_b, sl_op_sqrt, sl_op_sqrt_b, sl_op_rsqrt, sl_op_rsqrt_b, sl_op_abs,
+    sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_neg, sl_op_scale, sl_op_add_constant;
+
 /* copy(x) -> x (acc). */
 extern const sl_op sl_op_copy;
 

@@ -27,10 +27,19 @@ typedef void sli_chunk_fn(void *call, int i);
   X(sumsq) X(adamw)                                                            \
   X(round_bf16)
 
+/* The functions of unary.def, counted. */
+enum {
+#define UNARY(name, ...) SLI_UNARY_##name,
+#include "kernels/unary.def"
+#undef UNARY
+  SLI_UNARIES
+};
+
 typedef struct sli_cpu_chunks {
 #define X(name) sli_chunk_fn *name;
   SLI_CHUNK_TABLE(X)
 #undef X
+  sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2;

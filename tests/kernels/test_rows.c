@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
-#include "tests/support/kernel_call.h"
+#include "tests/support/claims.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_kernels.h"
 #include "tests/support/seeds.h"
@@ -19,7 +19,7 @@ typedef struct claim {
   reference_fn *reference;
   sl_attrs attrs;
   int nin;
-  sl_type in[3];
+  sl_type in[4];
   int below; /* ids are in [0, below) */
 } claim;
 
@@ -74,6 +74,8 @@ static const claim claims[] = {
     {&sl_op_mse, ref_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
 };
 
+static double from; /* numbers are in [from - 1, from + 1) */
+
 /* ---- references on doubles ------------------------------------------------------- */
 
 typedef struct doubles {
@@ -119,7 +121,7 @@ static void check_close(const claim *c, const void *got, const sl_type *type,
 static kernel forward_create(const claim *c) {
   kernel k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout);
   for (int i = 0; i < k.nin; i++)
-    if (k.in[i]) array_random(k.in[i], &k.in_type[i], c->below);
+    if (k.in[i]) array_random_from(k.in[i], &k.in_type[i], c->below, from);
   return k;
 }
 
@@ -164,14 +166,21 @@ static double slope(const claim *c, const kernel *k, doubles *d, int i, int64_t 
   return total;
 }
 
+static sl_type gradient_type(const sl_type *of) {
+  sl_type type = *of;
+  type.dtype = SL_F32;
+  return type;
+}
+
 /* The gradient `got` of input i has the slopes of the reference, at some places. */
 static void check_slopes(const claim *c, const kernel *k, int i, const double *dy,
                          const void *got) {
   int64_t n = sl_type_elements(&k->in_type[i]);
+  sl_type type = gradient_type(&k->in_type[i]);
   doubles d = doubles_create(k);
   for (int64_t s = 0; s < n && s < SAMPLES; s++) {
     int64_t e = n <= SAMPLES ? s : (int64_t)(random_bits() % (uint64_t)n);
-    double g = array_get(got, &k->in_type[i], e), want = slope(c, k, &d, i, e, dy);
+    double g = array_get(got, &type, e), want = slope(c, k, &d, i, e, dy);
     CHECK(fabs(g - want) <= 2e-5 * (1 + fabs(want)),
           "gradient of %s for input %d: element %lld is %.9g, should be %.9g (CPU level %d)",
           c->op->name, i, (long long)e, g, want, sli_cpu_level());
@@ -230,9 +239,9 @@ static void check_rule(const claim *c, const kernel *forward, const sl_grad_rule
   }
   for (int j = 0; j < ngradients; j++) {
     int i = sli_rule_of(rule, j);
-    const sl_type *type = &forward->in_type[i];
+    sl_type type = gradient_type(&forward->in_type[i]);
     if (rule->op)
-      CHECK(sl_type_equal(&k.out_type[j], type), "%s: type of gradient %d", k.op->name, j);
+      CHECK(sl_type_equal(&k.out_type[j], &type), "%s: type of gradient %d", k.op->name, j);
     check_slopes(c, forward, i, dy_doubles, rule->op ? k.out[j] : dy);
   }
   if (rule->op) {
@@ -246,15 +255,24 @@ static void check_rule(const claim *c, const kernel *forward, const sl_grad_rule
 
 /* ---- all of it, on one level ------------------------------------------------------ */
 
+static void check_claim(const claim *c) {
+  kernel k = forward_create(c);
+  check_forward(c, &k);
+  check_absent_outputs(&k);
+  for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++) check_rule(c, &k, rule);
+  kernel_destroy(&k);
+}
+
 static void check_all(uint64_t seed) {
   seed_random(seed);
-  for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
-    const claim *c = &claims[i];
-    kernel k = forward_create(c);
-    check_forward(c, &k);
-    check_absent_outputs(&k);
-    for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++) check_rule(c, &k, rule);
-    kernel_destroy(&k);
+  for (size_t i = 0; i < SLI_COUNT(claims); i++) check_claim(&claims[i]);
+  for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
+    const math_claim *m = &math_claims[i];
+    claim c = {m->op, m->reference, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]},
+               m->below};
+    from = m->from;
+    check_claim(&c);
+    from = 0;
   }
 }
 
@@ -264,6 +282,7 @@ static void check_every_row_with_gradients_is_claimed(void) {
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i] || /* in test_pieces.c: */
                  claims[j].op->pieced == sl_ops[i];
+    for (size_t j = 0; j < SLI_COUNT(math_claims); j++) claimed |= math_claims[j].op == sl_ops[i];
     CHECK(claimed, "%s has gradient rules and no claim here", sl_ops[i]->name);
     CHECK(sl_op_find(sl_ops[i]->name) == sl_ops[i], "%s is not found by name", sl_ops[i]->name);
   }

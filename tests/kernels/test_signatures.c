@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
-#include "tests/support/kernel_call.h"
+#include "tests/support/claims.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
@@ -22,8 +22,9 @@ typedef struct claim {
   const sl_op *op;
   sl_attrs attrs;
   int nin;
-  sl_type in[3];
+  sl_type in[4];
   int below;        /* ids are in [0, below) */
+  double from;      /* other numbers are in [from - 1, from + 1) */
   bool exact;       /* the shares have the whole's bits where nothing is a summand */
   int64_t row;      /* the tick's */
   int64_t packed[3]; /* segments of input 0's columns, if it is packed */
@@ -292,7 +293,7 @@ static whole whole_create(const claim *c) {
   whole w = {.k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout)};
   w.k.tick = (sl_tick){.row = c->row};
   for (int i = 0; i < c->nin; i++)
-    if (w.k.in[i]) array_random(w.k.in[i], &c->in[i], c->below);
+    if (w.k.in[i]) array_random_from(w.k.in[i], &c->in[i], c->below, c->from);
   for (int o = 0; o < w.k.nout; o++) {
     array_random(w.k.out[o], &w.k.out_type[o], 0);
     w.initial[o] = copy_of(w.k.out[o], &w.k.out_type[o]);
@@ -447,18 +448,25 @@ static void check_other_ids(void) {
   }
 }
 
+static void check_signatures(const claim *c) {
+  sl_signature how[SL_SIGNATURES];
+  memset(how, 0xff, sizeof how);
+  int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
+  CHECK(n > 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
+  for (int s = 0; s < n; s++)
+    for (int round = 0; round < 4; round++) check_signature(c, &how[s]);
+}
+
 /* ---- all of it, on one level -------------------------------------------------------------- */
 
 static void check_all(uint64_t seed) {
   seed_random(seed);
-  for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
-    const claim *c = &claims[i];
-    sl_signature how[SL_SIGNATURES];
-    memset(how, 0xff, sizeof how);
-    int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
-    CHECK(n > 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
-    for (int s = 0; s < n; s++)
-      for (int round = 0; round < 4; round++) check_signature(c, &how[s]);
+  for (size_t i = 0; i < SLI_COUNT(claims); i++) check_signatures(&claims[i]);
+  for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
+    const math_claim *m = &math_claims[i];
+    claim c = {.op = m->op, .attrs = m->attrs, .nin = m->nin, .below = m->below, .from = m->from};
+    memcpy(c.in, m->in, sizeof c.in);
+    if (c.op->signatures && c.in[0].ndim) check_signatures(&c);
   }
   check_columns_of_gradient();
   check_masked_columns();
@@ -470,6 +478,7 @@ static void check_every_row_with_signatures_is_claimed(void) {
     bool claimed = !sl_ops[i]->signatures;
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i];
+    for (size_t j = 0; j < SLI_COUNT(math_claims); j++) claimed |= math_claims[j].op == sl_ops[i];
     CHECK(claimed, "%s has signatures and no claim here", sl_ops[i]->name);
   }
 }

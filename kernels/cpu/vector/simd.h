@@ -114,6 +114,34 @@ static inline vec vexp(vec x) {
   return pick(x > 88.72f, set(__builtin_inff()), y);
 }
 
+static inline vec vabs(vec x) {
+  return (vec)((ivec)x & 0x7fffffff);
+}
+
+/* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2); with f = m - 1, log m = f - f^2/2 + f^3 p(f),
+ * p fitted by least squares (relative error 9e-10 before rounding). Within 2 ulp. */
+static inline vec vlog(vec x) {
+  ivec small = x < 0x1p-126f; /* as if it were normal */
+  vec scaled = pick(small, x * 0x1p23f, x);
+  ivec bits = (ivec)scaled - 0x3f3504f3; /* of sqrt(1/2) */
+  ivec n = bits >> 23;
+  vec f = (vec)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f, f2 = f * f;
+  vec e = __builtin_convertvector(n, vec) - pick(small, set(23.0f), (vec){0});
+  vec p = f * 0x1.116b4cp-4f - 0x1.dd09b8p-4f;
+  p = p * f + 0x1.e79df4p-4f;
+  p = p * f - 0x1.fc5d96p-4f;
+  p = p * f + 0x1.232eb2p-3f;
+  p = p * f - 0x1.555a74p-3f;
+  p = p * f + 0x1.99a528p-3f;
+  p = p * f - 0x1.00000ap-2f;
+  p = p * f + 0x1.555546p-2f;
+  vec y = f2 * f * p - e * 0x1.bd0106p-13f - 0.5f * f2; /* ln 2 is 0.693359375 less that */
+  y = y + f + e * 0x1.63p-1f;
+  y = pick(x == 0.0f, set(-__builtin_inff()), y);
+  y = pick(x < __builtin_inff(), y, x); /* infinity and NaN stay */
+  return pick(x < 0.0f, set(__builtin_nanf("")), y);
+}
+
 /* An odd polynomial near 0, 1 - 2/(e^2|x| + 1) elsewhere. */
 static inline vec vtanh(vec x) {
   vec z = x * x;

@@ -13,11 +13,14 @@
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/table.h"
+#include "kernels/cpu/vector/unary.h"
 #include "kernels/cpu/vector/update.h"
 
 const sli_cpu_chunks SLI_TABLE = {
 #define X(name) .name = name##_chunk,
     SLI_CHUNK_TABLE(X)
 #undef X
+    .unary = unary_chunks,
+    .unary_b = unary_b_chunks,
 };
 #endif

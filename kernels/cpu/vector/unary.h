@@ -1,0 +1,60 @@
+/* Functions of one number: what unary.def says, of vectors. */
+
+#define exp_of vexp
+#define log_of vlog
+#define sqrt_of vsqrt
+#define sigmoid_of sigmoid
+#define abs_of vabs
+#define pick_of pick
+
+#define UNARY(name, how, flops, y_, dx_)                                       \
+  static void unary_##name##_chunk(void *arg, int i) {                         \
+    const sl_call *call = arg;                                                 \
+    const float *x = call->in[0];                                              \
+    float *y = call->out[0];                                                   \
+    vec c = set(call->attrs->value), u = set(call->attrs->upper), zero = {0};  \
+    (void)c, (void)u, (void)zero;                                              \
+    FOR_EACH(call, i, at, n) {                                                 \
+      vec v = load(x + at, n);                                                 \
+      store(y + at, y_, n);                                                    \
+    }                                                                          \
+  }                                                                            \
+  UNARY_BACK_##how(name, dx_)
+
+#define UNARY_BACK(name, dx_)                                                  \
+  static void unary_##name##_b_chunk(void *arg, int i) {                       \
+    const sl_call *call = arg;                                                 \
+    const float *x = call->in[0], *dy = call->in[1];                           \
+    float *dx = call->out[0];                                                  \
+    vec c = set(call->attrs->value), u = set(call->attrs->upper), zero = {0};  \
+    (void)c, (void)u, (void)zero;                                              \
+    FOR_EACH(call, i, at, n) {                                                 \
+      vec v = load(x + at, n), d = load(dy + at, n);                           \
+      store(dx + at, dx_, n);                                                  \
+    }                                                                          \
+  }
+#define UNARY_BACK_IN UNARY_BACK
+#define UNARY_BACK_OUT UNARY_BACK
+#define UNARY_BACK_BOUNDS UNARY_BACK
+#define UNARY_BACK_SAME(name, dx_)
+#define UNARY_BACK_THROUGH(name, dx_)
+
+#include "kernels/unary.def"
+#undef UNARY
+
+static sli_chunk_fn *const unary_chunks[SLI_UNARIES] = {
+#define UNARY(name, ...) [SLI_UNARY_##name] = unary_##name##_chunk,
+#include "kernels/unary.def"
+#undef UNARY
+};
+
+#define UNARY_ENTRY_IN(name) [SLI_UNARY_##name] = unary_##name##_b_chunk,
+#define UNARY_ENTRY_OUT UNARY_ENTRY_IN
+#define UNARY_ENTRY_BOUNDS UNARY_ENTRY_IN
+#define UNARY_ENTRY_SAME(name)
+#define UNARY_ENTRY_THROUGH(name)
+static sli_chunk_fn *const unary_b_chunks[SLI_UNARIES] = {
+#define UNARY(name, how, ...) UNARY_ENTRY_##how(name)
+#include "kernels/unary.def"
+#undef UNARY
+};

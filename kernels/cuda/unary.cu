@@ -1,0 +1,70 @@
+/* Functions of one number, unary.def, on f32 and bf16 arrays and on f64 scalars. */
+#include "kernels/cuda/map.cuh"
+
+namespace {
+
+using namespace sli;
+
+template <typename V> __device__ inline V exp_of(V v) { return exp(v); }
+template <typename V> __device__ inline V log_of(V v) { return log(v); }
+template <typename V> __device__ inline V sqrt_of(V v) { return sqrt(v); }
+template <typename V> __device__ inline V abs_of(V v) { return fabs(v); }
+template <typename V> __device__ inline V sigmoid_of(V v) { return V(1) / (V(1) + exp(-v)); }
+template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
+
+/* A function of v and d: name##_y and, of those that have a row for the way back, name##_dx. */
+#define FUNCTION(name, expression)                                                   \
+  struct name {                                                                      \
+    template <typename V> static __device__ inline V of(V v, V d, V c, V u) {        \
+      const V zero = 0;                                                              \
+      (void)d, (void)c, (void)u, (void)zero;                                         \
+      return expression;                                                             \
+    }                                                                                \
+  };
+#define UNARY(name, how, flops, y, dx) FUNCTION(name##_y, y) FUNCTION(name##_dx, dx)
+#include "kernels/unary.def"
+#undef UNARY
+
+template <typename F, int IN> struct unary : functor<IN, 1> {
+  float c, u;
+  __device__ void operator()(const float *x, float *y) const {
+    y[0] = F::of(x[0], IN > 1 ? x[IN - 1] : 0.0f, c, u);
+  }
+};
+
+template <typename F, typename D, typename Y>
+__global__ void one(const double *x, const D *d, Y *y, double c, double u) {
+  if (!threadIdx.x) *y = (Y)F::of(*x, d ? (double)*d : 0.0, c, u);
+}
+
+template <typename F> void run_scalar(const sl_call *call, void *stream) {
+  double c = call->attrs->value, u = call->attrs->upper;
+  const double *x = (const double *)call->in[0];
+  if (call->nin == 1)
+    launch(stream, grid_of(1), WARP, 0, one<F, double, double>, x, (const double *)nullptr,
+           (double *)call->out[0], c, u);
+  else
+    launch(stream, grid_of(1), WARP, 0, one<F, float, float>, x, (const float *)call->in[1],
+           (float *)call->out[0], c, u);
+}
+
+template <typename F, int IN> void run_unary(const sl_call *call, void *stream) {
+  if (call->in_type[0].dtype == SL_F64) return run_scalar<F>(call, stream);
+  unary<F, IN> f;
+  f.c = call->attrs->value;
+  f.u = call->attrs->upper;
+  map_call(call, stream, f);
+}
+
+} // namespace
+
+#define LAUNCH(name, function, nin)                                                  \
+  void sli_cuda_##name(const sl_call *call, void *stream) { run_unary<function, nin>(call, stream); }
+#define BACK_IN(name) LAUNCH(name##_b, name##_dx, 2)
+#define BACK_OUT BACK_IN
+#define BACK_BOUNDS BACK_IN
+#define BACK_SAME(name)
+#define BACK_THROUGH(name)
+#define UNARY(name, how, flops, y, dx) LAUNCH(name, name##_y, 1) BACK_##how(name)
+#include "kernels/unary.def"
+#undef UNARY

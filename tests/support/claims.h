@@ -1,0 +1,86 @@
+/* Calls of rows at which several tests look: what they compute is held against references
+ * (test_rows.c), against themselves in teams and over their inputs (test_claims.c), and GPUs
+ * against the CPU (gpu/test_kernels.c). Gradient rules follow from the rows. */
+#ifndef SLUICE_TESTS_CLAIMS_H
+#define SLUICE_TESTS_CLAIMS_H
+
+#include "kernels/kernels.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/reference_math.h"
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+
+typedef struct math_claim {
+  const sl_op *op;
+  reference_fn *reference;
+  sl_attrs attrs;
+  int nin;
+  sl_type in[4];
+  int below;   /* ids are in [0, below) */
+  double from; /* other numbers are in [from - 1, from + 1) */
+} math_claim;
+
+static const math_claim math_claims[] = {
+    {&sl_op_silu, ref_silu, {0}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_sigmoid, ref_sigmoid, {0}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_exp, ref_exp, {0}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_log, ref_log, {0}, 1, {F32(7, 33)}, 0, 1.25},
+    {&sl_op_sqrt, ref_sqrt, {0}, 1, {F32(7, 33)}, 0, 1.25},
+    {&sl_op_rsqrt, ref_rsqrt, {0}, 1, {F32(7, 33)}, 0, 1.5},
+    {&sl_op_abs, ref_abs, {0}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_clamp, ref_clamp, {.value = -0.5f, .upper = 0.25f}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_neg, ref_neg, {0}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_scale, ref_scale, {.value = -2.5f}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_scale, ref_scale, {.value = -2.5f}, 1, {SL_SCALAR(SL_F64)}, 0, 0},
+    {&sl_op_add_constant, ref_add_constant, {.value = 0.75f}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_log, ref_log, {0}, 1, {SL_SCALAR(SL_F64)}, 0, 1.25},
+    {&sl_op_silu, ref_silu, {0}, 1, {SL_SCALAR(SL_F32)}, 0, 0},
+};
+
+/* Is the row in there, or does one of those hand its gradients to it? */
+static inline bool claim_covers(const sl_op *op) {
+  bool covers = false;
+  for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
+    covers |= math_claims[i].op == op;
+    for (const sl_grad_rule *r = math_claims[i].op->grad; r->nof; r++) covers |= r->op == op;
+  }
+  return covers;
+}
+
+static inline void array_random_from(void *p, const sl_type *type, int below, double from) {
+  array_random(p, type, below);
+  for (int64_t e = 0; from != 0 && e < sl_type_elements(type); e++) {
+    if (type->dtype == SL_F64) ((double *)p)[e] += from;
+    if (type->dtype == SL_F32) ((float *)p)[e] += (float)from;
+  }
+}
+
+/* Inputs at random. */
+static inline void claim_fill(const math_claim *c, kernel *k) {
+  for (int i = 0; i < k->nin; i++)
+    if (k->in[i]) array_random_from(k->in[i], &k->in_type[i], c->below, c->from);
+}
+
+/* The call of a rule for a call that has been made, with random gradients of its outputs. */
+static inline kernel claim_rule(const kernel *forward, const sl_grad_rule *rule) {
+  sl_type types[MAX_IN] = {0};
+  const void *data[MAX_IN];
+  int n = sli_rule_arguments(rule, forward->nin, forward->nout);
+  for (int a = 0; a < n; a++) {
+    sl_grad_arg arg = sli_rule_argument(rule, forward->nin, forward->nout, a);
+    bool is_in = arg.kind == SL_ARG_IN, is_out = arg.kind == SL_ARG_OUT;
+    types[a] = is_in ? forward->in_type[arg.index] : forward->out_type[arg.index];
+    data[a] = is_in ? forward->in[arg.index] : is_out ? forward->out[arg.index] : NULL;
+    if (!is_in && !is_out) types[a].dtype = SL_F32;
+  }
+  kernel k = kernel_create(rule->op, forward->attrs, n, types,
+                           sli_rule_gradients(rule, forward->nin));
+  for (int i = 0; i < n; i++) {
+    if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
+    else array_random(k.in[i], &types[i], 0);
+  }
+  return k;
+}
+
+#endif
