@@ -1,7 +1,7 @@
-"""Damages copies of a trace at random, the same way every time, and gives them
-to actortrace: it must read what it can or say what is wrong, and never crash.
+"""Damages copies of a trace at random and gives them to actortrace: it must read what it
+can or say what is wrong, and end.
 
-    damage.py ACTORTRACE FILE ROUNDS [SEED]
+    damage.py ACTORTRACE FILE ROUNDS SEED
 """
 import os
 import random
@@ -56,7 +56,7 @@ def main():
     program, path, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with open(path, "rb") as file:
         good = file.read()
-    chance = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 7)
+    chance = random.Random(int(sys.argv[4]))
     commands = ["show", "rows", "reasons", "page", "svg", "chrome", "perfetto", "diff"]
     table = [struct.unpack_from("<IIQQQ", good, 64 + 32 * i)
              for i in range(struct.unpack_from("<I", good, 16)[0])]
@@ -83,7 +83,11 @@ def main():
                 file.write(data)
             command = commands[number // 6 % len(commands)]
             words = [program, command, bad] + ([path] if command == "diff" else [])
-            run = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+            try:
+                run = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+            except subprocess.TimeoutExpired:
+                print("FAILED: round %d: %s does not end" % (number, command))
+                raise SystemExit(1)
             text = run.stderr.decode(errors="replace")
             if run.returncode not in (0, 1, 2, 3) or "Sanitizer" in text or "runtime error" in text:
                 print("FAILED: round %d: %s ended with %d: %s" % (number, command, run.returncode, text))

@@ -84,8 +84,9 @@ head -c 90 a.trace >cut.trace
 refused 2 "cut.trace is truncated" show cut.trace
 
 # ---- what somebody else has written -----------------------------------------------------
-# a trace without firings, and one whose names have escape sequences in them
-python3 - a.trace none.trace names.trace <<'END'
+# a trace without firings, one whose names have escape sequences in them, and ones that say that
+# a step has far more microbatches or pieces than there are firings
+python3 - a.trace none.trace names.trace microbatches.trace pieces.trace <<'END'
 import struct, sys
 PRIME, BASIS, MASK = 1099511628211, 14695981039346656037, (1 << 64) - 1
 def fnv(data):
@@ -105,12 +106,24 @@ good = open(sys.argv[1], "rb").read()
 none = bytearray(good)
 struct.pack_into("<Q", none, 64 + 11 * 32 + 8, 0)
 write(sys.argv[2], none)
+for path, at, count in (sys.argv[4], 36, 1 << 24), (sys.argv[5], 40, (1 << 31) - 1):
+    many = bytearray(good)
+    struct.pack_into("<I", many, at, count)
+    write(path, many)
 write(sys.argv[3], bytearray(good.replace(b"F0\0", b"\x1b]\0").replace(b"bwd@", b"\x1bwd@")))
 END
 if [ -s names.trace ]; then
   trace 0 diff none.trace none.trace
   trace 0 diff none.trace a.trace
   refused 2 "none.trace has no firings to show" show none.trace
+  for many in microbatches pieces; do
+    for command in show page diff; do
+      timeout 30 "$bin/actortrace" $command $many.trace \
+        $([ $command = diff ] && echo a.trace) >out 2>err
+      status=$?
+      [ $status -eq 0 ] || [ $status -eq 2 ] || fail "$command of many $many: status $status"
+    done
+  done
   for command in show rows reasons diff; do
     trace 0 $command names.trace $([ $command = diff ] && echo a.trace)
     grep -q "$escape" out err && fail "$command: a name reaches the terminal as it is"

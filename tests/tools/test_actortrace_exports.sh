@@ -1,7 +1,9 @@
 #!/bin/bash
 # What actortrace exports is read back by readers that know nothing of it: every firing is
 # there. Damaged traces end in words, not in a crash.
-# labels: unthreaded
+#
+#   test_actortrace_exports.sh [SEED [ROUNDS]]
+# labels: unthreaded random
 set -u
 # shellcheck source=tests/support/traces.sh
 source "$SLUICE_SOURCE/tests/support/traces.sh"
@@ -9,5 +11,8 @@ need python3
 
 traces_make
 for kind in rows svg chrome; do traces_read_back $kind; done
-python3 "$SLUICE_SOURCE/tests/support/damage.py" "$bin/actortrace" a.trace 160 2>err ||
-  fail "damaged files"
+seed=${1:-$((RANDOM * 32768 + RANDOM))} rounds=${2:-$((160 * ${SLUICE_SEEDS:-1}))}
+echo "seed $seed"
+python3 "$SLUICE_SOURCE/tests/support/damage.py" "$bin/actortrace" a.trace "$rounds" "$seed" \
+  >said 2>err || fail "damaged files: $(cat said)"
+cat said

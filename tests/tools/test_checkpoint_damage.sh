@@ -1,0 +1,21 @@
+#!/bin/bash
+# Damaged checkpoints, by flipped bits, cuts, wrong lengths, files that are missing or others: each
+# is noticed and set aside, and the run goes on from the one before with the same losses, or it is
+# refused.
+#
+#   test_checkpoint_damage.sh [SEED [COUNT]]
+# labels: random
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need python3
+
+count=${2:-$((20 * ${SLUICE_SEEDS:-1}))} seed=${1:-$((RANDOM * 32768 + RANDOM))}
+echo "seeds $seed .. $((seed + count - 1))"
+words=(--steps 10 --microbatches 2 gpt --layers 4 --width 16 --heads 2 --context 8 --batch 4
+       --data "$reference/tokens.u16")
+ends 0 "$actorrun" --stages 4 --report full.json "${words[@]}"
+ends 0 "$actorrun" --stages 2 --checkpoint c --every 4 --report part.json --steps 8 "${words[@]:2}"
+python3 "$SLUICE_SOURCE/tests/support/damage_checkpoints.py" "$actorrun" c full.json "$count" \
+  "$seed" "${words[@]}" >said || fail "$(cat said)"
+cat said
