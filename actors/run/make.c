@@ -168,7 +168,7 @@ static void make_rings(sl_runtime *rt) {
 static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *options) {
   for (int32_t i = 0; i < plan->nactors; i++) {
     const sl_queue_ops *ops = plan->queues[plan->actors[i].queue].ops;
-    if (options->clock == SL_CLOCK_VIRTUAL && !ops->timed && ops != &sl_queue_null)
+    if (options->clock == SL_CLOCK_VIRTUAL && !ops->modelled)
       return sl_fail(SL_E_USAGE, "queue %s runs real kernels: it cannot follow a virtual clock",
                      plan->queues[plan->actors[i].queue].name);
   }

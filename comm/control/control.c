@@ -43,7 +43,6 @@ static void set_options(sli_control *c, const sli_control_options *o) {
   c->self = o->process;
   c->nprocesses = o->nprocesses;
   c->incarnation = o->incarnation;
-  c->plan_hash = o->plan_hash;
   randombytes_buf(&c->instance, sizeof c->instance);
   snprintf(c->job, sizeof c->job, "%s", o->job);
   gethostname(c->host, sizeof c->host - 1);

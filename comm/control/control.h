@@ -27,7 +27,6 @@ typedef struct sli_control_options {
   const char *job;         /* name of the job, equal in all its processes */
   const char *key;         /* the job's secret, Z85, SLI_CONTROL_KEY_CHARS characters */
   int incarnation;         /* counts restarts: what an earlier one sent is refused */
-  uint64_t plan_hash;      /* must be equal everywhere */
   int join_ms;             /* how long all may take to join; 0: 60,000 */
   int heartbeat_ms;        /* 0: 500 */
   int lost_ms;             /* 0: 1,500 */
@@ -58,7 +57,8 @@ void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
  * close; send, say and abort are welcome there. */
 sl_status sli_control_open(const sli_control_options *options, sli_control **out);
 /* Blocks until all processes have joined. Fails with who is missing (SL_E_PEER), who
- * runs another plan or version (SL_E_INPUT), or why this process was refused (also). */
+ * speaks another version or expects another number (SL_E_INPUT), or why this process was refused
+ * (also). */
 sl_status sli_control_join(sli_control *c);
 /* Says goodbye first; does not wait for others: see sli_control_meet. */
 void sli_control_close(sli_control *c);

@@ -6,7 +6,7 @@
 #define MAGIC UINT32_C(0x46434c53) /* "SLCF" */
 
 enum {
-  HELLO_BYTES = 16 + 2 * SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS,
+  HELLO_BYTES = 8 + 2 * SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS,
   DATA_BYTES = 12 + SLI_FRAME_WORD_CHARS + 16,
 };
 
@@ -83,7 +83,6 @@ static void write_fixed(const sli_frame *frame, uint8_t **at) {
   case SLI_FRAME_HELLO:
     put32(at, frame->hello.nprocesses);
     put32(at, 0);
-    put64(at, frame->hello.plan_hash);
     put(at, frame->hello.job, sizeof frame->hello.job);
     put(at, frame->hello.host, sizeof frame->hello.host);
     put(at, frame->hello.direct, sizeof frame->hello.direct);
@@ -141,7 +140,6 @@ static bool is_name(const char *text, size_t count) {
 static const char *parse_hello(const uint8_t *at, sli_frame *out) {
   out->hello.nprocesses = take32(&at);
   uint32_t zero = take32(&at);
-  out->hello.plan_hash = take64(&at);
   take(&at, out->hello.job, sizeof out->hello.job);
   take(&at, out->hello.host, sizeof out->hello.host);
   take(&at, out->hello.direct, sizeof out->hello.direct);

@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 enum {
-  SLI_FRAME_VERSION = 2,
+  SLI_FRAME_VERSION = 3,
   SLI_FRAME_HEADER_BYTES = 40,
   SLI_FRAME_TAIL_BYTES = 1 << 20, /* the most of it in one frame */
   SLI_FRAME_MAX_BYTES = SLI_FRAME_HEADER_BYTES + 512 + SLI_FRAME_TAIL_BYTES,
@@ -56,7 +56,6 @@ typedef struct sli_frame {
   union {
     struct {
       uint32_t nprocesses;
-      uint64_t plan_hash;
       char job[SLI_FRAME_NAME_CHARS], host[SLI_FRAME_NAME_CHARS];
       char direct[SLI_FRAME_DIRECT_CHARS]; /* "HOST:PORT", ":PORT" on process 0's host */
     } hello;

@@ -169,7 +169,7 @@ typedef struct sli_counts {
 
 struct sli_control {
   int self, nprocesses, incarnation;
-  uint64_t instance, plan_hash;
+  uint64_t instance;
   char job[SLI_FRAME_NAME_CHARS], host[SLI_FRAME_NAME_CHARS];
   sli_control_options options; /* for callbacks and times; pointers to data are not kept */
   sli_auth auth;

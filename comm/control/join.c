@@ -19,8 +19,7 @@
 
 void sli_hello_send(sli_control *c) {
   const sli_peer *self = &c->peers[c->self];
-  sli_frame hello = {.type = SLI_FRAME_HELLO,
-                     .hello = {.nprocesses = (uint32_t)c->nprocesses, .plan_hash = c->plan_hash}};
+  sli_frame hello = {.type = SLI_FRAME_HELLO, .hello.nprocesses = (uint32_t)c->nprocesses};
   memcpy(hello.hello.job, c->job, sizeof hello.hello.job);
   memcpy(hello.hello.host, c->host, sizeof hello.hello.host);
   memcpy(hello.hello.direct, self->direct, sizeof hello.hello.direct);
@@ -132,12 +131,6 @@ static bool disagrees(sli_control *c, const sli_frame *f, sli_line *line) {
   else if (f->process == 0 || (peer->here && peer->instance != f->instance))
     fail_with(c, culprit, line, "two processes call themselves %u: on host %s and on host %s",
               f->process, f->process ? peer->host : c->host, f->hello.host);
-  else if (f->hello.plan_hash != c->plan_hash)
-    fail_with(c, culprit, line,
-              "process %u on host %s runs another plan (%016llx) than process 0 on host %s "
-              "(%016llx)",
-              f->process, f->hello.host, (unsigned long long)f->hello.plan_hash, c->host,
-              (unsigned long long)c->plan_hash);
   else
     return false;
   return true;

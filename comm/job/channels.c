@@ -15,7 +15,7 @@ struct sli_channels {
   sli_net *net;
   sli_nccl *nccl;
   int count;
-  sli_nccl_lane *ends;     /* [count] */
+  sli_nccl_channel *ends;     /* [count] */
   int32_t *of_link;        /* [nqueues] index of a channel, or SL_NONE */
   uint64_t *told;          /* fences of announcements under way */
   size_t ntold, told_capacity;
@@ -32,7 +32,7 @@ static void add_channel(sli_channels *c, const sl_plan *plan, const sl_actor *a,
   if (c->of_link[a->queue] != SL_NONE || !sli_register_far(plan, r)) return;
   if (!sends && to->process != self) return;
   c->of_link[a->queue] = c->count;
-  c->ends[c->count++] = (sli_nccl_lane){.id = a->queue, .sends = sends,
+  c->ends[c->count++] = (sli_nccl_channel){.id = a->queue, .sends = sends,
                                         .process = sends ? to->process : from->process,
                                         .device = sends ? from->number : to->number,
                                         .other_device = sends ? to->number : from->number};
@@ -81,7 +81,7 @@ sl_status sli_channels_open(const sl_plan *plan, sl_runtime *rt, int self, sli_n
   c->rt = rt;
   c->net = net;
   find_channels(c, plan, self);
-  sli_nccl_options options = {.self = self, .nlanes = c->count, .lanes = c->ends,
+  sli_nccl_options options = {.self = self, .nchannels = c->count, .channels = c->ends,
                               .silence_ms = silence_ms(), .ctx = c, .say = say,
                               .arrived = on_arrived, .lost = on_lost};
   sl_status status = c->count ? sli_nccl_open(&options, &c->nccl) : SL_OK;
@@ -146,7 +146,7 @@ sl_status sli_channels_hear_of(sli_channels *c, int from, const void *message, b
   sl_parcel parcel;
   int32_t channel = channel_of(c, message, &parcel);
   if (channel == SL_NONE) return SL_OK;
-  const sli_nccl_lane *end = &c->ends[channel];
+  const sli_nccl_channel *end = &c->ends[channel];
   if (end->sends || end->process != from)
     return sl_fail(SL_E_INPUT, "it announced data on a channel that is not its own");
   void *place = sl_runtime_place(c->rt, message, parcel.bytes);

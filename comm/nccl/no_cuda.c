@@ -1,4 +1,4 @@
-/* What a build without CUDA, or without NCCL's header, says of lanes between GPUs. */
+/* What a build without CUDA, or without NCCL's header, says of channels between GPUs. */
 #include "comm/nccl/nccl.h"
 
 sl_status sli_nccl_find(void) {
@@ -24,19 +24,19 @@ sl_status sli_nccl_connect(sli_nccl *n, bool *ready) {
   return SL_OK;
 }
 
-uint32_t sli_nccl_send(sli_nccl *n, int lane, const void *data, size_t bytes) {
-  (void)n, (void)lane, (void)data, (void)bytes;
+uint32_t sli_nccl_send(sli_nccl *n, int channel, const void *data, size_t bytes) {
+  (void)n, (void)channel, (void)data, (void)bytes;
   return 0;
 }
 
-bool sli_nccl_done(const sli_nccl *n, int lane, uint32_t number) {
-  (void)n, (void)lane, (void)number;
+bool sli_nccl_done(const sli_nccl *n, int channel, uint32_t number) {
+  (void)n, (void)channel, (void)number;
   return true;
 }
 
-void sli_nccl_receive(sli_nccl *n, int lane, uint32_t number, void *place, size_t bytes,
+void sli_nccl_receive(sli_nccl *n, int channel, uint32_t number, void *place, size_t bytes,
                       const void *tag) {
-  (void)n, (void)lane, (void)number, (void)place, (void)bytes, (void)tag;
+  (void)n, (void)channel, (void)number, (void)place, (void)bytes, (void)tag;
 }
 
 bool sli_nccl_progress(sli_nccl *n) {

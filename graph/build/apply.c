@@ -1,5 +1,5 @@
 /* Applying an op: arguments checked, shapes inferred, one node added. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 #include <string.h>
 

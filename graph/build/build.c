@@ -1,6 +1,6 @@
 /* The graph a model builds: blocks, parameters, what it is trained for or
  * delivers, and the first error. Ops are applied in apply.c. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 #include <math.h>
 #include <stdio.h>

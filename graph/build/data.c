@@ -1,5 +1,5 @@
 /* Sources of data: a user's callback, and rows of a token file. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 #include <string.h>
 

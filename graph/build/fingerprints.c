@@ -1,7 +1,7 @@
 /* What tells a model from an edited one: its parameters, and of each op as the model wrote it a hash
  * of what it is applied to and how. Not of its shapes: rows of a batch and of a microbatch are options, which have names of
  * their own. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 #include <string.h>
 

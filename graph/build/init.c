@@ -10,7 +10,7 @@
  * instructions, and the logarithm, sine and cosine of Box & Muller's method are
  * polynomials that stay within those loops. Every element sees the same
  * operations whatever the vectors' length, so machines agree on the bits. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* The shipped ops as calls: thin covers over sl_apply(). */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 static sl_tensor *apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                         sl_tensor *const *in, uint32_t absent) {

@@ -1,5 +1,5 @@
 /* Tensors put together and taken apart, as calls. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 /* Bit d; where there is no such dim the shape rule has something to say. */
 static uint32_t axis_bit(const sl_tensor *x, int dim) {

@@ -19,6 +19,7 @@
  *
  * The update has three phases, for the gradient norm is a barrier: every
  * parameter's sum of squares, then one clip over all of them, then the steps. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <stdlib.h>

@@ -15,6 +15,7 @@
  *
  * The loss of a piece is a mean over fewer positions, so it counts by its share
  * of them, and so does the gradient it starts with. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <math.h>

@@ -6,6 +6,7 @@
  * step. A weight used in several places (a tied embedding) is packed where it is
  * used, for it may be on another device there. The weight itself stays an
  * argument, for its type. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <string.h>

@@ -19,6 +19,7 @@
  * for a moment only, once on the way there and once on the way back: a call is made again only
  * if all it reads of parameters comes on the way back too. The same calls on the same data give
  * the same bits. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernels.h"
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/build/build.h"
 #include "graph/share/search.h"
 
 typedef struct pass {

@@ -14,6 +14,7 @@
  * nodes are made, and what they would read of others is what it has in that place itself.
  * All devices do the same at the same time where they have parts of one size, so it fires
  * when it would among the others, and takes as long. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
 #include "kernels/kernels.h"

@@ -1,5 +1,6 @@
 /* The nodes and tensors of one device, and what part of a logical tensor they are about: what
  * expansion and boxing are made of. */
+#include "graph/build/build.h"
 #include "graph/share/expand.h"
 
 #include <string.h>

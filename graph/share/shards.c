@@ -3,6 +3,7 @@
  * Parameters lie as their updates want them: as their first reader does, and along the
  * data axis in shards where the optimizer's state is to be shared out. Their gradients are
  * boxed into that, once a step or, where they are not to be kept whole, every tick. */
+#include "graph/build/build.h"
 #include "graph/share/expand.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};

@@ -1,5 +1,6 @@
 /* sl_lower: passes over the graph, a schedule found or given, a lowering; and what the result
  * offers. */
+#include "graph/build/build.h"
 #include "graph/lower/lower.h"
 #include "graph/passes/passes.h"
 #include "graph/schedule/schedule.h"

@@ -5,7 +5,7 @@
 #include <sluice/lower.h>
 
 #include "actors/plan/plan.h"
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 /* ---- places ---------------------------------------------------------------------------- */
 

@@ -111,6 +111,7 @@ typedef struct sl_queue_config {
  * queue, never by two threads at once. */
 typedef struct sl_queue_ops {
   const char *name;
+  bool modelled; /* touches no data, so it follows any clock */
 
   /* Completion times come from durations: the plan must bring them. */
   bool timed;

@@ -49,7 +49,6 @@ static sli_frame random_frame(uint8_t *tail) {
   switch (f.type) {
   case SLI_FRAME_HELLO:
     f.hello.nprocesses = (uint32_t)draw() % 5;
-    f.hello.plan_hash = draw();
     fill_name(f.hello.job, draw() % sizeof f.hello.job);
     fill_name(f.hello.host, draw() % sizeof f.hello.host);
     fill_name(f.hello.direct, draw() % sizeof f.hello.direct);
@@ -347,11 +346,11 @@ static void member_send(member *m, sli_frame f) {
 /* A job of a node and this member. */
 static member member_join(void) {
   sli_control_options options = {.nprocesses = 2, .endpoint = "127.0.0.1:0", .job = "test",
-                                 .key = key, .plan_hash = 5, .lost_ms = 10000};
+                                 .key = key, .lost_ms = 10000};
   CHECK(!node_open(&nodes[0], &options), "process 0 opens: %s", sl_detail());
   member m = {.link = client_open(&auth)};
   member_send(&m, (sli_frame){.type = SLI_FRAME_HELLO,
-                              .hello = {.nprocesses = 2, .plan_hash = 5, .job = "test"}});
+                              .hello = {.nprocesses = 2, .job = "test"}});
   CHECK(!sli_control_join(nodes[0].control), "the member joins: %s", sl_detail());
   return m;
 }

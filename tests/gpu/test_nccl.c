@@ -1,4 +1,4 @@
-/* Lanes between the GPUs of two processes carry everything, in the order of its numbers,
+/* Channels between the GPUs of two processes carry everything, in the order of its numbers,
  * in whatever order it is announced; a communicator of one rank comes and goes; what the
  * library refuses is said.
  *
@@ -48,16 +48,16 @@ static void fill(char *data, int from, uint32_t number) {
 
 static void say(void *ctx, int to, const void *data, size_t bytes) {
   side *s = ctx;
-  CHECK(to == 1 - s->process->self && !s->said.bytes, "one lane leads from here");
+  CHECK(to == 1 - s->process->self && !s->said.bytes, "one channel leads from here");
   s->said = (process_blob){malloc(bytes), bytes};
   memcpy(s->said.data, data, bytes);
 }
 
-static void arrived(void *ctx, int lane, const void *tag) {
+static void arrived(void *ctx, int channel, const void *tag) {
   side *s = ctx;
   uint32_t number;
   memcpy(&number, tag, sizeof number);
-  CHECK(number == ++s->arrived, "lane %d: message %u came as number %u", lane, number, s->arrived);
+  CHECK(number == ++s->arrived, "channel %d: message %u came as number %u", channel, number, s->arrived);
 }
 
 static void lost(void *ctx, const char *text) {
@@ -145,10 +145,10 @@ static void exchange_messages(side *s) {
 
 static void open_side(side *s, int gpus) {
   int self = s->process->self, here = self % gpus, there = (1 - self) % gpus;
-  sli_nccl_lane lanes[2] = {{.id = 3}, {.id = 8}};
+  sli_nccl_channel channels[2] = {{.id = 3}, {.id = 8}};
   for (int i = 0; i < 2; i++)
-    lanes[i] = (sli_nccl_lane){lanes[i].id, 1 - self, here, there, i == self};
-  sli_nccl_options options = {.self = self, .nlanes = 2, .lanes = lanes, .ctx = s, .say = say,
+    channels[i] = (sli_nccl_channel){channels[i].id, 1 - self, here, there, i == self};
+  sli_nccl_options options = {.self = self, .nchannels = 2, .channels = channels, .ctx = s, .say = say,
                               .arrived = arrived, .lost = lost};
   void *memory[2];
   for (int i = 0; i < 2; i++)
@@ -209,7 +209,7 @@ static void run_refused(process *p) {
   if (sl_cuda_count(&gpus) || gpus > 1) return;
   side s = {.process = p};
   open_side(&s, gpus);
-  CHECK(connect_both(&s), "one GPU was both ends of a lane");
+  CHECK(connect_both(&s), "one GPU was both ends of a channel");
   if (!p->self) printf("two processes on one GPU: %s\n", sl_detail());
   sli_nccl_close(s.nccl);
   sl_cuda_memory_destroy(s.out);

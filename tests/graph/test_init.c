@@ -7,7 +7,7 @@
 #include <sluice/sluice.h>
 
 #include "base/philox.h"
-#include "graph/graph.h"
+#include "graph/build/build.h"
 #include "tests/support/test.h"
 
 /* The known answers that come with the authors' own implementation. */

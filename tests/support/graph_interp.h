@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "tests/support/test.h"
 

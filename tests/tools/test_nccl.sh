@@ -63,6 +63,13 @@ status=0
 SLUICE_EMULATED_NCCL=none "$actorrun" "${several[@]}" --nccl on "${model[@]}" >out 2>&1 || status=$?
 ((status == 2)) && grep -q "libnccl.so.2 was not found" out || fail "--nccl on: $status: $(cat out)"
 
+# What a schedule is found for goes the same ways.
+for schedule in 1f1b auto; do
+  SLUICE_EMULATED_GPUS=2 ends 0 "$actorrun" "${several[@]}" --microbatches 2 --nccl on \
+    --schedule $schedule --dry-run --plan $schedule.plan "${model[@]}"
+  grep -q '^queue direct@0>1 ' $schedule.plan || fail "$schedule: links go over the host"
+done
+
 # ---- the checker ---------------------------------------------------------------------------
 
 # Breaks a record of the run "two" by an awk program, and it must be seen.

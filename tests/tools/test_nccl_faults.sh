@@ -1,5 +1,5 @@
 #!/bin/bash
-# A process with GPUs that dies, or stalls, or whose NCCL fails, while lanes are made or in the
+# A process with GPUs that dies, or stalls, or whose NCCL fails, while channels are made or in the
 # middle, ends the job within seconds with its name. GPUs and NCCL are emulated.
 # labels: outside
 set -euo pipefail

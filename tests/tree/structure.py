@@ -17,6 +17,9 @@ Without a CHECK, all of them:
     tree        docs/design.md has a line for every file, and no others
     glossary    public types are named with words of the glossary
     words       words that only their author understands stay out
+    skips       a test that is skipped says "skipped: " and why, and ends with 77, which ctest
+                counts apart from those that passed
+    sanitizers  no function is hidden from a sanitizer
 
 exceptions.txt beside this file is the one list of what may differ, each with its reason; a
 reason that is no longer needed is an error too. Calls are read off the object files of
@@ -403,6 +406,35 @@ def check_words(tree):
             for word, instead in banned:
                 if re.search(r"(?<![a-zA-Z])%s(?![a-zA-Z])" % word, line):
                     yield name, "%s:%d: \"%s\"; say %s" % (name, number, word, instead)
+
+
+def tests(tree):
+    for at, _, names in sorted(os.walk(os.path.join(tree.source, "tests"))):
+        for name in sorted(names):
+            if name.endswith((".c", ".h", ".sh")):
+                path = os.path.relpath(os.path.join(at, name), tree.source)
+                yield path, tree.read(path).split("\n")
+
+
+def check_skips(tree):
+    says = re.compile(r"""(?:echo|printf)\W+(?:skipped|not run): """)
+    skips = re.compile(r"\b(?:exit|return)\b\W*(?:77\b|SKIPPED\b)")
+    for name, lines in tests(tree):
+        for i, line in enumerate(lines):
+            if says.search(line) and not any(map(skips.search, lines[i:i + 3])):
+                yield name, "%s:%d: it says that it is skipped, and does not end with 77" % (name, i + 1)
+            if skips.search(line) and not any(map(says.search, lines[max(0, i - 2):i + 1])):
+                yield name, "%s:%d: it is skipped and does not say why" % (name, i + 1)
+    if os.path.exists(os.path.join(tree.source, "tests/CMakeLists.txt")):
+        if "SKIP_RETURN_CODE 77" not in tree.read("tests/CMakeLists.txt"):
+            yield "SKIP_RETURN_CODE", "tests/CMakeLists.txt: ctest counts what is skipped as passed"
+
+
+def check_sanitizers(tree):
+    for name, code in tree.codes.items():
+        for number, line in enumerate(code.split("\n"), 1):
+            if re.search(r"\bno_sanitize|\bNO_SANITIZE", line):
+                yield name, "%s:%d hides a function from a sanitizer" % (name, number)
 
 
 CHECKS = {name[len("check_"):]: function for name, function in list(globals().items())

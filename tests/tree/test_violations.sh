@@ -91,5 +91,15 @@ fails glossary 'the glossary has no "gizmo"'
 put base/upper.c '/* It hurries. */' 'int sli_upper(int way) { return way; }'
 fails words '"hurries"; say notifies'
 
+put tests/test_idle.sh 'echo "skipped: there is no such thing"' 'exit 0'
+fails skips 'tests/test_idle.sh:1: it says that it is skipped, and does not end with 77'
+put tests/test_idle.c 'int main(void) {' '  return 77;' '}'
+fails skips 'tests/test_idle.c:2: it is skipped and does not say why'
+put tests/CMakeLists.txt 'add_test(NAME idle COMMAND idle)'
+fails skips 'ctest counts what is skipped as passed'
+
+put base/upper.c '__attribute__((no_sanitize("thread"))) int sli_upper(int way) { return way; }'
+fails sanitizers 'base/upper.c:1 hides a function'
+
 put tests/tree/exceptions.txt "$(printf 'files\tbase/upper.c\tis long')"
 fails files 'exceptions.txt excuses base/upper.c, which needs none'

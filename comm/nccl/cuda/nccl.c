@@ -9,7 +9,7 @@
 
 #include <sluice/cuda.h>
 
-#include "comm/nccl/cuda/lane.h"
+#include "comm/nccl/cuda/channel.h"
 
 enum {
   BLOCKS_MOST = 8,      /* of one operation: some 100 GB/s between neighbours */
@@ -30,20 +30,20 @@ typedef struct parcel {
   _Alignas(8) uint8_t tag[SLI_NCCL_TAG_BYTES];
 } parcel;
 
-/* What process `sender` calls a lane. */
+/* What process `sender` calls a channel. */
 typedef struct introduction {
-  int32_t lane, zero;
+  int32_t channel, zero;
   ncclUniqueId id;
 } introduction;
 
 typedef struct way {
-  sli_nccl_lane plan;
-  sli_lane lane;
+  sli_nccl_channel plan;
+  sli_channel channel;
   enum { NAMELESS, MEETING, MET, GREETING, OPEN } state;
   bool named;              /* under the lock: `id` is there */
   ncclUniqueId id;
   void *greeting;          /* device memory */
-  parcel *waiting;         /* by number; the first is under way if the lane is not free */
+  parcel *waiting;         /* by number; the first is under way if the channel is not free */
   uint32_t handed, complete;
   uint64_t silent_ns;      /* since something moved */
 } way;
@@ -53,7 +53,7 @@ struct sli_nccl {
   bool failed;
   pthread_mutex_t lock;
   parcel *spare;
-  int under_way;           /* lanes with parcels */
+  int under_way;           /* channels with parcels */
   uint64_t looked_ns, patience_ns;
   _Atomic uint64_t sent_bytes, received_bytes; /* one thread writes, any reads */
   int nways;
@@ -69,7 +69,7 @@ sl_status sli_nccl_find(void) {
 
 static sl_status blame(const sli_nccl *n, const way *w, sl_status status, const char *why) {
   char *text = sli_strdup(why);
-  const sli_nccl_lane *p = &w->plan;
+  const sli_nccl_channel *p = &w->plan;
   int here = n->options.self;
   int from = p->sends ? here : p->process, to = p->sends ? p->process : here;
   sl_fail(status, "NCCL from process %d (GPU %d) to process %d (GPU %d): %s", from,
@@ -104,12 +104,12 @@ static void lose(sli_nccl *n) {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-static sl_status open_way(way *w, const sli_nccl_lane *plan) {
+static sl_status open_way(way *w, const sli_nccl_channel *plan) {
   void *greeting;
   w->plan = *plan;
-  w->lane.sends = plan->sends;
-  w->lane.device = plan->device;
-  sl_status status = sli_nccl_load(&w->lane.nccl);
+  w->channel.sends = plan->sends;
+  w->channel.device = plan->device;
+  sl_status status = sli_nccl_load(&w->channel.nccl);
   if (!status) status = sl_cuda_memory_create(plan->device, GREETING_BYTES, &greeting);
   if (status) return status;
   w->greeting = greeting;
@@ -117,16 +117,16 @@ static sl_status open_way(way *w, const sli_nccl_lane *plan) {
 }
 
 sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out) {
-  size_t ways = (size_t)options->nlanes;
+  size_t ways = (size_t)options->nchannels;
   sli_nccl *n = sli_calloc(1, sizeof *n + ways * sizeof *n->ways);
   n->options = *options;
   if (!n->options.silence_ms) n->options.silence_ms = SILENCE_MS;
   n->looked_ns = sli_now_ns();
-  n->nways = options->nlanes;
+  n->nways = options->nchannels;
   pthread_mutex_init(&n->lock, NULL);
   sl_status status = SL_OK;
   for (int i = 0; i < n->nways && !status; i++)
-    status = open_way(&n->ways[i], &options->lanes[i]);
+    status = open_way(&n->ways[i], &options->channels[i]);
   if (status) sli_nccl_close(n);
   else *out = n;
   return status;
@@ -142,20 +142,20 @@ static void free_parcels(parcel *p) {
 
 static void *abort_way(void *way_) {
   way *w = way_;
-  sli_lane_abort(&w->lane);
+  sli_channel_abort(&w->channel);
   return NULL;
 }
 
-/* Ends what is under way, on all lanes at once: an operation that is aborted frees memory of the
- * device, which may wait for the operations of other lanes there. False: some do not end. */
+/* Ends what is under way, on all channels at once: an operation that is aborted frees memory of the
+ * device, which may wait for the operations of other channels there. False: some do not end. */
 static bool abort_all(sli_nccl *n) {
   pthread_t *threads = sli_calloc((size_t)n->nways + 1, sizeof *threads);
   bool *runs = sli_calloc((size_t)n->nways + 1, sizeof *runs), all = true;
   struct timespec until;
   for (int i = 0; i < n->nways; i++) {
     way *w = &n->ways[i];
-    bool at_rest = w->state == OPEN && w->lane.state == SLI_LANE_FREE;
-    runs[i] = w->lane.comm && !at_rest && !pthread_create(&threads[i], NULL, abort_way, w);
+    bool at_rest = w->state == OPEN && w->channel.state == SLI_CHANNEL_FREE;
+    runs[i] = w->channel.comm && !at_rest && !pthread_create(&threads[i], NULL, abort_way, w);
   }
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += ABORT_SECONDS;
@@ -173,7 +173,7 @@ static bool abort_all(sli_nccl *n) {
 void sli_nccl_close(sli_nccl *n) {
   if (!n || !abort_all(n)) return;
   for (int i = 0; i < n->nways; i++) {
-    sli_lane_close(&n->ways[i].lane);
+    sli_channel_close(&n->ways[i].channel);
     free_parcels(n->ways[i].waiting);
   }
   for (int i = 0; i < n->nways; i++) sl_cuda_memory_destroy(n->ways[i].greeting);
@@ -184,41 +184,41 @@ void sli_nccl_close(sli_nccl *n) {
 
 sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {
   introduction i;
-  if (bytes != sizeof i) return sl_fail(SL_E_INPUT, "a lane's name of %zu bytes", bytes);
+  if (bytes != sizeof i) return sl_fail(SL_E_INPUT, "a channel's name of %zu bytes", bytes);
   memcpy(&i, data, sizeof i);
   for (int k = 0; k < n->nways; k++) {
     way *w = &n->ways[k];
-    if (w->plan.id != i.lane || w->plan.process != from || w->plan.sends) continue;
+    if (w->plan.id != i.channel || w->plan.process != from || w->plan.sends) continue;
     pthread_mutex_lock(&n->lock);
     w->id = i.id;
     w->named = true;
     pthread_mutex_unlock(&n->lock);
     return SL_OK;
   }
-  return sl_fail(SL_E_INPUT, "a name of lane %d, which does not lead here", i.lane);
+  return sl_fail(SL_E_INPUT, "a name of channel %d, which does not lead here", i.channel);
 }
 
 /* ---- connecting ------------------------------------------------------------------------- */
 
-/* So that all lanes of the device together leave half of it to others, if one block each
+/* So that all channels of the device together leave half of it to others, if one block each
  * does. */
 static sl_status share_of_blocks(const sli_nccl *n, const way *w, int *blocks) {
   sl_cuda_device device;
   sl_status status = sl_cuda_describe(w->plan.device, &device);
   if (status) return status;
-  int lanes = 0;
-  for (int i = 0; i < n->nways; i++) lanes += n->ways[i].plan.device == w->plan.device;
-  if (lanes >= device.multiprocessors)
-    return sl_fail(SL_E_UNSUPPORTED, "%d lanes are too many for GPU %d", lanes, w->plan.device);
-  *blocks = SLI_MIN(SLI_MAX(device.multiprocessors / 2 / lanes, 1), (int)BLOCKS_MOST);
+  int channels = 0;
+  for (int i = 0; i < n->nways; i++) channels += n->ways[i].plan.device == w->plan.device;
+  if (channels >= device.multiprocessors)
+    return sl_fail(SL_E_UNSUPPORTED, "%d channels are too many for GPU %d", channels, w->plan.device);
+  *blocks = SLI_MIN(SLI_MAX(device.multiprocessors / 2 / channels, 1), (int)BLOCKS_MOST);
   return SL_OK;
 }
 
 /* The sender makes the name by which the two find each other. */
 static sl_status introduce(sli_nccl *n, way *w) {
-  introduction i = {.lane = w->plan.id};
-  ncclResult_t result = w->lane.nccl->ncclGetUniqueId(&i.id);
-  if (result) return sl_fail(SL_E_DEVICE, "no name: %s", w->lane.nccl->ncclGetLastError(NULL));
+  introduction i = {.channel = w->plan.id};
+  ncclResult_t result = w->channel.nccl->ncclGetUniqueId(&i.id);
+  if (result) return sl_fail(SL_E_DEVICE, "no name: %s", w->channel.nccl->ncclGetLastError(NULL));
   w->id = i.id;
   w->named = true;
   n->options.say(n->options.ctx, w->plan.process, &i, sizeof i);
@@ -233,7 +233,7 @@ static sl_status begin_to_meet(sli_nccl *n, way *w) {
   pthread_mutex_unlock(&n->lock);
   if (!named) return SL_OK;
   sl_status status = share_of_blocks(n, w, &blocks);
-  if (!status) status = sli_lane_open(&w->lane, &w->id, blocks);
+  if (!status) status = sli_channel_open(&w->channel, &w->id, blocks);
   w->state = MEETING;
   return status;
 }
@@ -244,15 +244,15 @@ static sl_status go_on(sli_nccl *n, way *w, bool may_greet) {
   switch (w->state) {
     case NAMELESS: return begin_to_meet(n, w);
     case MEETING:
-      status = sli_lane_meet(&w->lane, &done);
+      status = sli_channel_meet(&w->channel, &done);
       if (done) w->state = MET;
       return status;
     case MET:
       if (!may_greet) return SL_OK;
       w->state = GREETING;
-      return sli_lane_issue(&w->lane, w->greeting, GREETING_BYTES);
+      return sli_channel_issue(&w->channel, w->greeting, GREETING_BYTES);
     case GREETING:
-      status = sli_lane_poll(&w->lane, &done);
+      status = sli_channel_poll(&w->channel, &done);
       if (done) w->state = OPEN;
       return status;
     default: return SL_OK;
@@ -335,13 +335,13 @@ static bool is_due(const way *w) {
 /* One operation further, if it can. Nothing is sent where there is nothing. */
 static sl_status step(sli_nccl *n, way *w, bool *moved) {
   bool complete = false;
-  if (w->lane.state == SLI_LANE_FREE) {
+  if (w->channel.state == SLI_CHANNEL_FREE) {
     *moved = is_due(w);
     if (!*moved) return SL_OK;
-    if (w->waiting->bytes) return sli_lane_issue(&w->lane, w->waiting->data, w->waiting->bytes);
+    if (w->waiting->bytes) return sli_channel_issue(&w->channel, w->waiting->data, w->waiting->bytes);
     complete = true;
   }
-  sl_status status = complete ? SL_OK : sli_lane_poll(&w->lane, &complete);
+  sl_status status = complete ? SL_OK : sli_channel_poll(&w->channel, &complete);
   *moved = complete;
   if (complete) finish(n, w);
   return status;
@@ -379,23 +379,23 @@ uint64_t sli_nccl_patience_ns(sli_nccl *n) {
   return n->patience_ns;
 }
 
-uint32_t sli_nccl_send(sli_nccl *n, int lane, const void *data, size_t bytes) {
-  way *w = &n->ways[lane];
-  SLI_CHECK(w->plan.sends && w->state == OPEN, "lane %d does not lead from here", w->plan.id);
+uint32_t sli_nccl_send(sli_nccl *n, int channel, const void *data, size_t bytes) {
+  way *w = &n->ways[channel];
+  SLI_CHECK(w->plan.sends && w->state == OPEN, "channel %d does not lead from here", w->plan.id);
   parcel *p = take_parcel(n);
   *p = (parcel){.data = (void *)(uintptr_t)data, .bytes = bytes, .number = ++w->handed};
   add_parcel(n, w, p);
   return p->number;
 }
 
-bool sli_nccl_done(const sli_nccl *n, int lane, uint32_t number) {
-  return !is_before(n->ways[lane].complete, number);
+bool sli_nccl_done(const sli_nccl *n, int channel, uint32_t number) {
+  return !is_before(n->ways[channel].complete, number);
 }
 
-void sli_nccl_receive(sli_nccl *n, int lane, uint32_t number, void *place, size_t bytes,
+void sli_nccl_receive(sli_nccl *n, int channel, uint32_t number, void *place, size_t bytes,
                       const void *tag) {
-  way *w = &n->ways[lane];
-  SLI_CHECK(!w->plan.sends && w->state == OPEN, "lane %d does not lead here", w->plan.id);
+  way *w = &n->ways[channel];
+  SLI_CHECK(!w->plan.sends && w->state == OPEN, "channel %d does not lead here", w->plan.id);
   parcel *p = take_parcel(n);
   *p = (parcel){.data = place, .bytes = bytes, .number = number};
   memcpy(p->tag, tag, sizeof p->tag);
