@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "graph/graph.h"
+#include "graph/build/build.h"
 #include "graph/state/checkpoint.h"
 #include "graph/state/state.h"
 #include "io/file.h"
