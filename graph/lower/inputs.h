@@ -29,6 +29,7 @@ typedef struct sli_inputs {
   int m, k;              /* microbatches, pieces */
   double flops;          /* of a step, forward and back, as one device would do it */
   sli_stores *stores;    /* the result's */
+  sl_runtime *const *rt; /* where the result's failures go, once it has one */
 } sli_inputs;
 
 /* What the driver calls a device: several may lie on one GPU. */

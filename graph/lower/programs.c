@@ -39,10 +39,22 @@ static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
   return t && t->param && l->bundles[l->spots[t->id].bundle].initial > 1;
 }
 
+/* A call, and the check of what it makes, if that is wanted. */
+static int write_node(sli_lowering *l, int group, const sli_node *n, sl_program_call *calls) {
+  write_call(l, group, n, &calls[0]);
+  if (!l->in->options->check_finite) return 1;
+  sli_lower_finite(l, group, &calls[0], &calls[1]);
+  return 2;
+}
+
 /* The same call for pieces of another length. */
 static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
   sl_program_call other = *call;
   if (!n->shapes) return other;
+  if (call->op != n->op) { /* the check of its outputs */
+    other.in_type = n->shapes[variant].out;
+    return other;
+  }
   other.attrs = n->shapes[variant].attrs;
   other.in_type = n->shapes[variant].in;
   other.out_type = n->shapes[variant].out;
@@ -76,7 +88,8 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->pieces && g->rate == SLI_PER_TICK;
   int nvariants = cut ? l->in->g->nvariants : 1;
-  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)g->nnodes +
+  int each = l->in->options->check_finite ? 2 : 1; /* calls of a node */
+  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)(each * g->nnodes) +
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
@@ -86,12 +99,13 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
     const sli_node *n = g->nodes[i];
     if (n->nout && is_buffered(l, n->out[0]))
       write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
-    write_call(l, group, n, &program->calls[program->ncalls++]);
+    program->ncalls += write_node(l, group, n, &program->calls[program->ncalls]);
   }
   program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
   /* what fires every tick updates no parameter: calls and nodes match */
   for (int v = 1; v < nvariants; v++)
-    for (int i = 0; i < g->nnodes; i++)
-      program->calls[v * g->nnodes + i] = vary_call(&program->calls[i], g->nodes[i], v);
+    for (int i = 0; i < each * g->nnodes; i++)
+      program->calls[v * each * g->nnodes + i] =
+          vary_call(&program->calls[i], g->nodes[i / each], v);
   return program;
 }

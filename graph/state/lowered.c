@@ -65,9 +65,10 @@ static void losses_cpu(const sl_call *call) {
   double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
   *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !l->rt) return;
-  char text[128];
-  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g",
-           (long long)tick->step, tick->microbatch, loss);
+  char text[160];
+  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s",
+           (long long)tick->step + 1, tick->microbatch, loss,
+           l->options.check_finite ? "" : " (--check-finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
@@ -295,6 +296,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   to->g = g;
   to->options = *options;
   to->stores = in.stores = sli_stores_create(options);
+  in.rt = &to->rt;
   status = lower(to, &in, &found);
   if (status) {
     sl_lowered_destroy(to);

@@ -151,6 +151,8 @@ typedef struct sl_lower_options {
                               multiply bf16 (elsewhere f32). On GPUs what flows through the
                               model is bf16 then, too. Weights, sums over a step and everything
                               else are f32 */
+  bool check_finite;       /* look at every output of every call: the first value that is not
+                              finite ends the run, with op, actor and microbatch. On CPUs */
   uint64_t seed;
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
   /* Inference: an output of the graph is ready. */

@@ -199,7 +199,7 @@ run 0 --steps 0 --generate 40 --prompt "1 2,299" llama $small --vocab 300
 cp w.safetensors kept.safetensors
 refused 1 "step" --steps 20 --save w.safetensors --report r.json gpt $small --lr 1e30 --clip 0 \
   --warmup 0
-says "the loss of step 1, microbatch 0, is" err
+says "the loss of step 2, microbatch 0, is" err
 cmp -s w.safetensors kept.safetensors || fail "values that are not finite are not saved"
 says '"failed"' r.json
 (ulimit -f 8; trap '' XFSZ; refused 1 "w.safetensors" --steps 1 --save w.safetensors gpt $small) ||
@@ -214,7 +214,9 @@ refused 1 "No space left on device" --steps 1 --save /dev/full gpt $small
 pid=$!
 for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
 kill -INT $pid
-wait $pid || fail "Ctrl-C ends a run with status 0"
+status=0
+wait $pid || status=$?
+((status == 1)) || fail "Ctrl-C ends a run with status 1, not $status"
 says "stopped after step" out
 run 0 --steps 0 --init stopped.safetensors --save w2.safetensors gpt $small
 cmp -s stopped.safetensors w2.safetensors || fail "what was saved is whole"

@@ -160,7 +160,9 @@ for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
 "$actorrun" --checkpoint c --resume $model >out2 2>err2 && fail "two runs in one directory"
 says "another run writes to the directory c" err2
 kill -INT $pid
-wait $pid || fail "Ctrl-C ends a run with status 0"
+status=0
+wait $pid || status=$?
+((status == 1)) || fail "Ctrl-C ends a run with status 1, not $status"
 step=$(sed -n 's/^stopped after step \([0-9]*\) of .*/\1/p' out)
 [ "$(cat c/latest)" = "step-$step" ] || fail "Ctrl-C writes the step it was at, $step"
 run 0 --steps $((step + 5)) --stages 1 --report b.json --checkpoint c --resume

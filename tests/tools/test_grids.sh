@@ -89,7 +89,9 @@ says "act.b@0#3    2 of at most" out
 "$actorrun" ctl $pid quota gather=3 >out 2>err && fail "what shares slots keeps them"
 says "is called gather" err
 kill -INT $pid
-wait $pid || fail "a run that is stopped ends well: $?"
+status=0
+wait $pid || status=$?
+((status == 1)) || fail "a run that is stopped ends with status 1, not $status"
 to_end=()
 
 run --data-parallel 2 --tensor 2 --shard parameters --trace t.trace "${gpt[@]}"

@@ -101,7 +101,10 @@ kill -STOP "${pids[3]}"
 sleep 3
 kill -CONT "${pids[3]}"
 kill -INT "$launcher"
-finish 8000 || fail "Ctrl-C: status $?: $(cat "$work/err")"
+status=0
+finish 8000 || status=$?
+((status == 1)) || fail "Ctrl-C: status $status: $(cat "$work/err")"
+[ ! -s "$work/err" ] || ! grep -q "ended with status" "$work/err" || fail "no culprit: $(cat "$work/err")"
 grep -q "^stopped after step " "$work/out" || fail "Ctrl-C: $(tail -n 3 "$work/out")"
 
 # Killed once, then left alone.

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "comm/job/job.h"
+#include "tools/actorrun/log.h"
 #include "tools/actorrun/terms.h"
 #include "tools/common/common.h"
 
@@ -51,12 +52,14 @@ typedef struct progress_look {
 void progress_init(progress *p, int64_t steps, bool quiet);
 void progress_fini(progress *p);
 void progress_start(progress *p);
-/* The on_step of sl_lower_options; ctx is the progress. */
-void progress_step(void *ctx, const sl_step_report *report);
+/* A step is done; on the worker's thread. */
+void progress_step(progress *p, const sl_step_report *report);
 /* Any thread, while the run goes on. */
 progress_look progress_now(progress *p);
 /* Leaves the live line, so that other text can follow. */
 void progress_close(progress *p);
+/* The losses so far as a line of `width` bars, the first on the left; the caller's to free. */
+char *progress_history(const progress *p, int width);
 double progress_step_seconds(const progress *p, size_t index);
 /* Processor time of all threads during that step. */
 double progress_step_cpu_seconds(const progress *p, size_t index);
@@ -77,6 +80,7 @@ typedef struct job {
   const sl_plan *plan; /* of `made` */
   sl_runtime *rt;
   progress progress;
+  run_log *log;              /* of --log, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* build, lower, prove */
   bool stopped;              /* by the user, before the last step */
@@ -91,6 +95,9 @@ sl_status job_plan(job *j);
 size_t job_memory_bytes(const sl_plan *plan);
 /* --steps counts from the first run's first step. */
 int64_t job_steps_left(const job *j);
+
+/* step.c: the on_step of sl_lower_options; ctx is the job. */
+void job_step(void *ctx, const sl_step_report *report);
 
 /* run.c: joins the others, runs the plan, and keeps what was asked for. */
 sl_status job_run(job *j);
@@ -132,7 +139,11 @@ void print_modelled(const job *j, const sl_figures *figures);
 
 /* Writes --report. `failure`: the text of what ended the run early, or NULL. */
 sl_status report_write(const char *path, const job *j, const char *failure);
+/* The same while the run goes on, without what is known between runs only. */
+sl_status report_write_meanwhile(const char *path, const job *j);
 
+/* Before any work: can the model continue the prompt? */
+sl_status generate_check(const settings *s);
 /* Continues the prompt with the values that job holds, printing as it goes. */
 sl_status generate(const job *j);
 

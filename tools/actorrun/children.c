@@ -168,12 +168,22 @@ static bool is_reason(const children *c, int i, int code) {
          (code == 2 || code == 3);
 }
 
+/* Stopped by the user before its last step, or by what it saved then, which it says itself; the
+ * others are stopping too. */
+static bool is_as_asked(const children *c, int status) {
+  return c->end.interrupted && !c->failed && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 static void take_end(children *c, int i, int status) {
   children_end *end = &c->end;
   c->all[i].pid = 0;
   c->alive--;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  if (is_as_asked(c, status)) {
+    if (!end->status) end->status = code;
+    return;
+  }
   if (end->culprit < 0 || (is_violent(c, i, status) && !end->signal) || is_reason(c, i, code)) {
     end->culprit = c->options->first + i;
     end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

@@ -167,19 +167,38 @@ static sl_status write_with(writer *w, sl_graph *g, const job *j) {
   return status;
 }
 
-sl_status generate(const job *j) {
-  const settings *s = j->settings;
-  writer w = {.temperature = sl_arg_float(s->run, "temperature"),
-              .seed = (uint64_t)sl_arg_int(s->run, "seed")};
-  sl_graph *g = sl_graph_create(&(sl_graph_options){
-      .microbatches = 1, .pieces = 1, .infer = true, .feed_tokens = feed, .feed_ctx = &w});
-  sl_status status = s->model->build(g, s->model_args);
-  if (!status) status = sl_graph_status(g);
-  if (!status) status = find_vocabulary(&w, g, s->model->name);
-  if (!status) status = read_prompt(&w, sl_arg_text(s->run, "prompt"));
-  if (!status) status = write_with(&w, g, j);
+/* The graph and the prompt, before anything is computed. */
+static sl_status open_writer(writer *w, const settings *s, sl_graph **g) {
+  *w = (writer){.temperature = sl_arg_float(s->run, "temperature"),
+                .seed = (uint64_t)sl_arg_int(s->run, "seed")};
+  *g = sl_graph_create(&(sl_graph_options){
+      .microbatches = 1, .pieces = 1, .infer = true, .feed_tokens = feed, .feed_ctx = w});
+  sl_status status = s->model->build(*g, s->model_args);
+  if (!status) status = sl_graph_status(*g);
+  if (!status) status = find_vocabulary(w, *g, s->model->name);
+  return status ? status : read_prompt(w, sl_arg_text(s->run, "prompt"));
+}
+
+static void close_writer(writer *w, sl_graph *g) {
   sl_graph_destroy(g);
-  free(w.tokens);
-  free(w.logits);
+  free(w->tokens);
+  free(w->logits);
+}
+
+sl_status generate_check(const settings *s) {
+  writer w;
+  sl_graph *g;
+  if (!sl_arg_int(s->run, "generate")) return SL_OK;
+  sl_status status = open_writer(&w, s, &g);
+  close_writer(&w, g);
+  return status;
+}
+
+sl_status generate(const job *j) {
+  writer w;
+  sl_graph *g;
+  sl_status status = open_writer(&w, j->settings, &g);
+  if (!status) status = write_with(&w, g, j);
+  close_writer(&w, g);
   return status;
 }

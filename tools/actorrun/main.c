@@ -34,6 +34,7 @@ static sl_status do_job(job *j) {
   }
   if (!dry) terms_init(&j->terms, s);
   if (!dry && !s->process) status = keep_check(s);
+  if (!dry && !status) status = generate_check(s);
   if (!dry && !status) status = keep_open(j);
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
@@ -93,7 +94,9 @@ static sl_status run_or_launch(job *j, int *exit_status) {
   if (status || launched) return status;
   bool quiet = sl_arg_flag(s->run, "quiet") || s->process;
   progress_init(&j->progress, sl_arg_int(s->run, "steps"), quiet);
-  return do_job(j);
+  status = do_job(j);
+  if (!status && j->stopped) *exit_status = sl_status_exit(SL_E_STOPPED);
+  return status;
 }
 
 int main(int argc, char **argv) {
@@ -107,6 +110,7 @@ int main(int argc, char **argv) {
   j.settings = &s;
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  log_close(j.log);
   control_close(j.control);
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);

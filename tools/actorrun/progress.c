@@ -2,6 +2,7 @@
  * then. Both go to the standard output. */
 #include "tools/actorrun/actorrun.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -76,15 +77,34 @@ progress_look progress_now(progress *p) {
   return look;
 }
 
+/* "2h05m", "3m20s", "8s" */
+static void format_left(double seconds, char out[24]) {
+  long long s = (long long)(seconds + 0.5);
+  if (s >= 3600) snprintf(out, 24, "%lldh%02lldm", s / 3600, s / 60 % 60);
+  else if (s >= 60) snprintf(out, 24, "%lldm%02llds", s / 60, s % 60);
+  else snprintf(out, 24, "%llds", s);
+}
+
+/* "  3m20s left"; nothing at the end. */
+static void format_rest(const progress *p, char out[40]) {
+  char left[24];
+  int64_t steps = p->steps - p->records[p->count - 1].report.step - 1;
+  *out = 0;
+  if (steps <= 0 || p->count < 2) return; /* the first step warms up */
+  format_left((double)steps * recent_step(p), left);
+  snprintf(out, 40, "  %s left", left);
+}
+
 static int format_line(const progress *p, char *out, size_t bytes) {
   const sl_step_report *r = &p->records[p->count - 1].report;
-  char memory[32];
+  char memory[32], rest[40];
+  format_rest(p, rest);
   sli_format_bytes(memory, (double)p->memory_bytes);
   uint64_t before = p->count > 1 ? p->records[p->count - 2].end_ns : p->start_ns;
   double bubble = p->rt ? sl_runtime_live_bubble(p->rt, before) : 0;
   return snprintf(out, bytes,
-                  "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f %s/s  bubble %.0f %%  %s",
-                  (long long)r->step + 1, (long long)p->steps, r->loss, r->grad_norm,
+                  "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s  bubble %.0f %%  %s",
+                  (long long)r->step + 1, (long long)p->steps, r->loss, rest, r->grad_norm,
                   (double)r->lr, recent_rate(p), p->word, 100 * bubble, memory);
 }
 
@@ -112,8 +132,7 @@ static bool plain_line_due(const progress *p, int64_t step, uint64_t now) {
          now - p->drawn_ns > silence_ns;
 }
 
-void progress_step(void *ctx, const sl_step_report *report) {
-  progress *p = ctx;
+void progress_step(progress *p, const sl_step_report *report) {
   uint64_t now = sli_now_ns();
   pthread_mutex_lock(&p->lock);
   SLI_GROW(p->records, p->count, p->capacity);
@@ -131,4 +150,32 @@ void progress_close(progress *p) {
   if (p->line_open) printf("\n");
   p->line_open = false;
   fflush(stdout);
+}
+
+/* ---- the history --------------------------------------------------------------------------- */
+
+/* The mean of the losses that a bar stands for. */
+static double bar_mean(const progress *p, int bar, int bars) {
+  size_t first = p->count * (size_t)bar / (size_t)bars;
+  size_t end = p->count * (size_t)(bar + 1) / (size_t)bars;
+  double sum = 0;
+  for (size_t i = first; i < end; i++) sum += p->records[i].report.loss;
+  return sum / (double)(end - first);
+}
+
+char *progress_history(const progress *p, int width) {
+  static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  int bars = (int)SLI_MIN(p->count, (size_t)width), top = (int)SLI_COUNT(levels) - 1;
+  double least = INFINITY, most = -INFINITY;
+  for (int b = 0; b < bars; b++) {
+    least = fmin(least, bar_mean(p, b, bars));
+    most = fmax(most, bar_mean(p, b, bars));
+  }
+  char *line = sli_calloc((size_t)bars + 1, strlen(levels[0])), *at = line;
+  for (int b = 0; b < bars; b++) {
+    double share = most > least ? (bar_mean(p, b, bars) - least) / (most - least) : 0;
+    int level = share >= 0 && share <= 1 ? (int)lround(share * top) : top;
+    at = stpcpy(at, levels[level]);
+  }
+  return line;
 }

@@ -223,7 +223,7 @@ static void add_pieces(cJSON *root, const job *j) {
     cJSON_AddItemToArray(array, cJSON_CreateNumber((double)lengths[k]));
 }
 
-static cJSON *make_report(const job *j, const char *failure) {
+static cJSON *make_report(const job *j, const char *ended, const char *failure) {
   const settings *s = j->settings;
   char hash[32];
   snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->plan->hash);
@@ -240,26 +240,30 @@ static cJSON *make_report(const job *j, const char *failure) {
   cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
   sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
   add_pieces(root, j);
-  cJSON_AddStringToObject(root, "ended", failure ? "failed" : j->stopped ? "stopped" : "done");
+  cJSON_AddStringToObject(root, "ended", ended);
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
-  if (!j->progress.count) add_traced_steps(steps, j);
+  return root;
+}
+
+/* What is known between runs. */
+static void add_results(cJSON *root, const job *j) {
+  if (!j->progress.count) add_traced_steps(cJSON_GetObjectItem(root, "steps"), j);
   add_figures(root, j);
   add_predicted(root, j);
   add_ops(root, j);
   add_runtime(root, j);
-  return root;
 }
 
-sl_status report_write(const char *path, const job *j, const char *failure) {
+/* Takes over the report. */
+static sl_status write_json(const char *path, cJSON *root) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
-  cJSON *root = make_report(j, failure);
-  char *text = cJSON_Print(root);
+  char *text = status ? NULL : cJSON_Print(root);
   cJSON_Delete(root);
+  if (status) return status;
   SLI_CHECK(text, "no memory for the report");
   status = sli_atomic_write(&file, text, strlen(text));
   if (!status) status = sli_atomic_write(&file, "\n", 1);
@@ -269,4 +273,14 @@ sl_status report_write(const char *path, const job *j, const char *failure) {
     return status;
   }
   return sli_atomic_commit(&file);
+}
+
+sl_status report_write(const char *path, const job *j, const char *failure) {
+  cJSON *root = make_report(j, failure ? "failed" : j->stopped ? "stopped" : "done", failure);
+  add_results(root, j);
+  return write_json(path, root);
+}
+
+sl_status report_write_meanwhile(const char *path, const job *j) {
+  return write_json(path, make_report(j, "running", NULL));
 }

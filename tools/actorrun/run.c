@@ -51,6 +51,10 @@ static sl_status make_runtime(job *j) {
 static sl_status run_steps(job *j) {
   int64_t steps = job_steps_left(j);
   if (!steps) return SL_OK;
+  sl_status opened = j->settings->process ? SL_OK
+                                          : log_open(j->settings->run,
+                                                     sl_checkpoints_start(j->checkpoints), &j->log);
+  if (opened) return opened;
   signals_watch(j->rt, !j->settings->process);
   j->progress.rt = j->rt;
   progress_start(&j->progress);
@@ -62,6 +66,9 @@ static sl_status run_steps(job *j) {
   control_close(j->control);
   j->control = NULL;
   progress_close(&j->progress);
+  sl_status logged = log_close(j->log);
+  j->log = NULL;
+  if (!status) status = logged;
   j->stopped = status == SL_E_STOPPED;
   return j->stopped ? SL_OK : status;
 }

@@ -34,6 +34,8 @@ static const sl_option options[] = {
     {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535},
     {"rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not "
      "given", 0, 0},
+    {"log", SL_OPTION_LIST, "", "`FILE` (.csv, .jsonl), or a folder for TensorBoard, for the loss of "
+     "each step as the run goes; may be repeated", 0, 0},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0},
     {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what (see actortrace)",
      0, 0},
@@ -52,6 +54,8 @@ static const sl_option options[] = {
      "random, a test of timing", 0, 1e6},
     {"watchdog", SL_OPTION_FLOAT, "30", "seconds without any progress before showing who waits "
      "for whom; negative: never", -1, 1e9},
+    {"check-finite", SL_OPTION_FLAG, "0", "look at all that is computed, and end the run with the first "
+     "op, actor and microbatch whose output is not finite; on CPU devices", 0, 0},
     {"quiet", SL_OPTION_FLAG, "0", "no progress and no summary", 0, 0},
     {0}};
 
@@ -73,18 +77,20 @@ static sl_status check_together(const settings *s) {
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
       return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",
                      need_folder[i]);
+  if (sl_arg_flag(s->run, "check-finite") && strcmp(s->devices.kind, "cpu"))
+    return sl_fail(SL_E_USAGE, "--check-finite: of cpu devices, not of %s", s->devices.kind);
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
   return SL_OK;
 }
 
-/* Without steps nothing is learned or run, and the graph is the one for
- * inference. */
+/* Without steps nothing is learned: a run that only generates needs no more than inference does. */
 static sl_status read(settings *s) {
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->schedule = sl_arg_text(s->run, "schedule");
-  s->infer = sl_arg_int(s->run, "steps") == 0;
+  if (!sl_arg_int(s->run, "steps"))
+    s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
   s->shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
   sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
   if (!status) status = read_budget(s);

@@ -63,6 +63,14 @@ static void print_cores(const job *j) {
          "to run than cores are free, and the times and bubbles above include the wait\n", share);
 }
 
+static void print_history(const progress *p) {
+  enum { WIDTH = 60, FEWEST = 3 };
+  if (!p->terminal || p->count < FEWEST) return;
+  char *line = progress_history(p, WIDTH);
+  printf("%s\n", line);
+  free(line);
+}
+
 void print_end(const job *j) {
   const progress *p = &j->progress;
   int64_t steps = sl_runtime_steps(j->rt);
@@ -75,6 +83,7 @@ void print_end(const job *j) {
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
            p->records[p->count - 1].report.loss, (long long)p->count);
+  print_history(p);
   print_step(j, &figures);
   print_devices(j, &figures);
   print_cores(j);

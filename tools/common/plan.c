@@ -21,14 +21,15 @@ static sl_status check_stages(const settings *s) {
 /* The graph for inference needs no data. */
 static sl_status make_graph(const settings *s, planned *out) {
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
-  sl_graph_options options = {.microbatches = s->infer ? 1 : s->microbatches,
-                              .pieces = s->infer ? 1 : s->pieces,
+  bool infer = s->use == USE_INFERENCE, steps = s->use == USE_TRAINING;
+  sl_graph_options options = {.microbatches = infer ? 1 : s->microbatches,
+                              .pieces = infer ? 1 : s->pieces,
                               .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
                               .stages = s->stages * (s->chunks ? s->chunks : ANY_CHUNKS),
-                              .infer = s->infer,
+                              .infer = infer,
                               .feed_tokens = feed_zeros,
                               .shuffle = s->shuffle,
-                              .no_data = !sl_device_computes(s->devices.kind)};
+                              .no_data = !steps || !sl_device_computes(s->devices.kind)};
   out->graph = sl_graph_create(&options);
   sl_status status = s->model->build(out->graph, s->model_args);
   if (!status) status = sl_graph_status(out->graph);
@@ -74,6 +75,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .op_seconds = s->profile ? profile_seconds : NULL,
                               .op_seconds_ctx = s->profile,
                               .dtype = settings_dtype(s),
+                              .check_finite = run && run->check_finite,
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
                               .on_step = run ? run->on_step : NULL,
                               .ctx = run ? run->ctx : NULL,

@@ -26,7 +26,7 @@ static void print_help(const settings *s) {
   printf("\nSchedules:\n");
   for (const char *const *name = sl_schedule_names(); *name; name++)
     printf("  %-22s%s\n", *name, sl_schedule_summary(*name));
-  printf("\nExit status: 0 done; 1 the run failed; 2 the command line or an input is wrong;\n"
+  printf("\nExit status: 0 done; 1 the run failed or was stopped; 2 the command line or an input is wrong;\n"
          "3 the plan cannot finish or does not fit in memory.\n");
 }
 
@@ -68,19 +68,61 @@ static sl_status take_model(settings *s, const char *word) {
   return status ? status : sl_args_create(s->model->options, &s->model_args);
 }
 
+static bool is_option(const char *word) { return word[0] == '-' && word[1]; }
+
+/* An option before MODEL that the tool does not have may be the model's: its words are kept until
+ * the model is known. It is taken to have a value. */
+static int early_words(int nwords, char **words) {
+  bool value = !strchr(words[0], '=') && nwords > 1 && !is_option(words[1]);
+  return value ? 2 : 1;
+}
+
+static bool is_early(const settings *s, const char *word) {
+  if (s->model || strncmp(word, "--", 2)) return false;
+  size_t length = strcspn(word + 2, "=");
+  for (const sl_option *o = s->options; o->name; o++)
+    if (strlen(o->name) == length && !memcmp(o->name, word + 2, length)) return false;
+  return true;
+}
+
+static sl_status take_early(settings *s, int nwords, char **words) {
+  int used, kept = early_words(nwords, words);
+  sl_status status = sl_args_take(s->model_args, nwords, words, &used);
+  if (status || used == kept) return status;
+  if (used) return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0],
+                           s->model_word);
+  const sl_model *model = s->model;
+  if (sl_options_nearest(s->options, words[0] + 2)) s->model = NULL; /* likelier one of the tool's */
+  status = unknown_option(s, words[0]);
+  s->model = model;
+  return status;
+}
+
+/* The model, and then the options that came before it. */
+static sl_status take_model_and(settings *s, char **words, int at, const int *early, int count) {
+  sl_status status = take_model(s, words[at]);
+  for (int e = 0; e < count && !status; e++)
+    status = take_early(s, at - early[e], words + early[e]);
+  return status;
+}
+
 static sl_status take_words(settings *s, int nwords, char **words) {
+  int early[nwords + 1], count = 0;
   for (int i = 0, used; i < nwords; i += used) {
-    sl_status status;
+    sl_status status = SL_OK;
     used = 1;
-    if (words[i][0] == '-' && words[i][1])
+    if (is_option(words[i]) && is_early(s, words[i])) {
+      early[count++] = i;
+      used = early_words(nwords - i, words + i);
+    } else if (is_option(words[i]))
       status = take_option(s, nwords - i, words + i, &used);
     else if (!s->model)
-      status = take_model(s, words[i]);
+      status = take_model_and(s, words, i, early, count);
     else
       status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
     if (status) return status;
   }
-  return SL_OK;
+  return s->model || !count ? SL_OK : unknown_option(s, words[early[0]]);
 }
 
 sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) {

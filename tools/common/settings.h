@@ -27,6 +27,10 @@ typedef struct tool {
   const char *without_model;
 } tool;
 
+/* What the graph is for: steps of training; to hold the values that they begin with, which takes no
+ * data; or inference. */
+typedef enum graph_use { USE_TRAINING, USE_VALUES, USE_INFERENCE } graph_use;
+
 struct settings {
   const tool *tool;
   sl_option *options;     /* the tool's and the shared ones */
@@ -48,7 +52,7 @@ struct settings {
   const char *schedule;
   double activations;     /* that a device may hold, of --schedule auto; 0: any number */
   uint64_t shuffle;       /* seed of the order of sequences; 0: as they lie in the files */
-  bool infer;             /* the graph is the one for inference */
+  graph_use use;
   sl_clock clock;
   sl_cost cost;
   profile *profile;       /* of --profile, or NULL */

@@ -1,0 +1,64 @@
+/* --check-finite: behind every call one that looks at what it has made. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "graph/lower/ir.h"
+
+/* Of which call the outputs are. */
+typedef struct checked {
+  const char *op, *actor;
+  sl_runtime *const *rt;
+} checked;
+
+static double f32_at(const void *data, int64_t i) { return (double)((const float *)data)[i]; }
+static double f64_at(const void *data, int64_t i) { return ((const double *)data)[i]; }
+static double bf16_at(const void *data, int64_t i) {
+  union {
+    uint32_t bits;
+    float value;
+  } x = {(uint32_t)((const uint16_t *)data)[i] << 16};
+  return (double)x.value;
+}
+
+static double (*const readers[SL_DTYPE_COUNT])(const void *data, int64_t i) = {
+    [SL_F32] = f32_at, [SL_F64] = f64_at, [SL_BF16] = bf16_at};
+
+/* The first element that is not finite, or -1. */
+static int64_t find(const sl_type *type, const void *data, double *value) {
+  double (*at)(const void *, int64_t) = readers[type->dtype];
+  int64_t n = at && data ? sl_type_elements(type) : 0;
+  for (int64_t i = 0; i < n; i++)
+    if (!isfinite(*value = at(data, i))) return i;
+  return -1;
+}
+
+static void report(const sl_call *call, int output, int64_t element, double value) {
+  const checked *c = call->attrs->user;
+  char type[SL_TYPE_TEXT];
+  char *text = sli_format("%s, run by actor %s in step %lld, microbatch %d, has made element %lld of "
+                          "output %d, %s, %g", c->op, c->actor, (long long)call->tick.step + 1,
+                          call->tick.microbatch, (long long)element, output,
+                          sl_type_format(type, &call->in_type[output]), value);
+  sl_runtime_fail(*c->rt, SL_E_NUMERIC, text);
+  free(text);
+}
+
+static void check(const sl_call *call) {
+  const checked *c = call->attrs->user;
+  for (int i = 0; i < call->nin && *c->rt; i++) {
+    double value;
+    int64_t element = find(&call->in_type[i], call->in[i], &value);
+    if (element < 0) continue;
+    report(call, i, element, value);
+    return;
+  }
+}
+
+static const sl_op finite_op = {.name = "finite", .max_in = -1, .cpu = check};
+
+void sli_lower_finite(sli_lowering *l, int group, const sl_program_call *of, sl_program_call *to) {
+  checked *c = sl_plan_alloc(l->plan, sizeof *c);
+  *c = (checked){of->name, sl_plan_format(l->plan, "%s", l->groups[group].name), l->in->rt};
+  *to = (sl_program_call){.op = &finite_op, .name = of->name, .attrs = {.user = c}, .nin = of->nout,
+                          .in_type = of->out_type, .in = of->out};
+}

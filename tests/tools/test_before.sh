@@ -1,0 +1,89 @@
+#!/bin/bash
+# What can be known before a run is said before it: what cannot be generated, or the option that came
+# before its model. And where a value that is not finite began.
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+model=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
+refused() { # TEXT WORDS...
+  local text=$1
+  shift
+  ends 2 "$actorrun" "$@"
+  says "$text" err
+  ! grep -q "^step " out || fail "$text: it has trained before"
+}
+
+# ---- options before the model ----------------------------------------------------------------
+ends 0 "$actorrun" --steps 2 "${model[@]}" --report a.json
+ends 0 "$actorrun" --data "$reference/text.txt" --steps 2 --layers=2 --report b.json gpt --width 16 \
+  --heads 2 --context 16 --batch 4
+ends 0 "$actorrun" --steps 2 --report a.json "${model[@]}"
+cmp -s <(hexes a.json) <(hexes b.json) || fail "options before the model are the model's"
+refused "unknown option --stags; did you mean --stages?" --stags 2 "${model[@]}"
+refused "unknown option --dat; did you mean --data?" --dat x "${model[@]}"
+refused "unknown option --data" --data x
+
+# ---- what cannot be generated ----------------------------------------------------------------
+cat >classifier.c <<'END'
+#include <sluice/sluice.h>
+static const sl_option options[] = {{"data", SL_OPTION_LIST, NULL, "`FILE` to learn", 0, 0}, {0}};
+static sl_status build(sl_graph *g, const sl_args *args) {
+  int64_t B = sl_microbatch_rows(g, 8);
+  sl_tensor *next, *ids = sl_tokens(g, sl_arg_text(args, "data"), B, 4, 256, &next);
+  sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, 256, 8), SL_NORMAL(0.02f), "table");
+  sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, 256, 8), SL_NORMAL(0.02f), "head");
+  sl_tensor *x = sl_embedding(g, ids, table);
+  sl_output(g, "classes", sl_gelu(g, x));
+  sl_train(g, sl_cross_entropy(g, sl_linear(g, x, head, NULL), next), &(sl_optimizer){.lr = 1e-3f});
+  return sl_graph_status(g);
+}
+SL_MODEL(classifier, "classes", options, build);
+END
+refused '--generate: model classifier has no f32 output "logits"' --steps 3 --generate 5 classifier.c \
+  --data "$reference/text.txt"
+refused "--prompt: with a vocabulary of 300 it is a list of numbers below that" --steps 3 --generate 5 \
+  --prompt words "${model[@]}" --vocab 300
+refused "--prompt: byte 120 is outside the vocabulary of 100" --steps 0 --generate 5 --prompt x gpt \
+  --layers 1 --width 8 --heads 1 --context 8 --vocab 100
+
+# Without a step all values are there all the same, also those that no output needs.
+ends 0 "$actorrun" --steps 0 --save w.safetensors classifier.c --data "$reference/text.txt"
+ends 0 "$actorrun" --steps 0 --init w.safetensors --save w2.safetensors classifier.c --data "$reference/text.txt"
+cmp -s w.safetensors w2.safetensors || fail "they come as they went"
+grep -q '"head"' w.safetensors || fail "head is not saved"
+
+# ---- values that are not finite --------------------------------------------------------------
+wild=("${model[@]}" --lr 1e30 --clip 0)
+ends 1 "$actorrun" --steps 20 --quiet "${wild[@]}"
+says "the loss of step 2, microbatch 0, is" err
+says "(--check-finite says where it comes from)" err
+for way in "" "--pieces 2 --microbatches 2 --stages 2" "-n 2 --stages 2 --heartbeat-timeout 30" \
+           "--data-parallel 2"; do
+  # shellcheck disable=SC2086
+  ends 1 "$actorrun" --steps 20 --quiet --check-finite $way "${wild[@]}"
+  grep -qE "(linear|layernorm|adamw|gelu|attention|norm|clip)[^ ]*, run by actor [FBUW][^ ]* in step [12], microbatch [01], has made element [0-9]+ of output [0-9], f" err ||
+    grep -qE ", run by actor [a-zA-Z]+[0-9.#]* in step [12], microbatch [01], has made element" err ||
+    fail "$way: where it began"
+done
+refused "--check-finite: of cpu devices, not of null" --check-finite --devices null:1 "${model[@]}"
+# It changes nothing else.
+ends 0 "$actorrun" --steps 4 --quiet --check-finite --pieces 2 --report a.json "${model[@]}"
+ends 0 "$actorrun" --steps 4 --quiet --pieces 2 --report b.json "${model[@]}"
+cmp -s <(hexes a.json) <(hexes b.json) || fail "--check-finite changes losses"
+
+# ---- a stop is no end ------------------------------------------------------------------------
+for way in "" "-n 2 --stages 2 --restarts 3"; do
+  # shellcheck disable=SC2086
+  "$actorrun" --steps 1000000 $way "${model[@]}" >out 2>err &
+  pid=$!
+  to_end+=("$pid")
+  for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
+  kill -TERM "$pid"
+  status=0
+  wait "$pid" || status=$?
+  ((status == 1)) || fail "stopped $way: status $status, not 1"
+  says "stopped after step" out
+  ! grep -qE "ended with status|starting again" err || fail "stopped $way: $(cat err)"
+  to_end=()
+done

@@ -1,0 +1,211 @@
+#include "tools/actorrun/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "io/file.h"
+#include "tools/actorrun/events.h"
+
+/* Columns after the step's number. */
+enum { COLUMNS = 5 };
+static const char *const columns[COLUMNS] = {"loss", "grad_norm", "lr", "seconds",
+                                             "tokens_per_second"};
+
+static double value_of(const log_line *line, int column) {
+  const double values[COLUMNS] = {line->loss, line->grad_norm, line->lr, line->seconds,
+                                  line->tokens_per_second};
+  return values[column];
+}
+
+/* ---- formats ----------------------------------------------------------------------------- */
+
+static double wall_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void begin_csv(FILE *f) {
+  fprintf(f, "step");
+  for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%s", columns[c]);
+  fputc('\n', f);
+}
+
+static void write_csv(FILE *f, const log_line *line) {
+  fprintf(f, "%" PRId64, line->step);
+  for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%.9g", value_of(line, c));
+  fputc('\n', f);
+}
+
+/* JSON has no NaN. */
+static void write_jsonl(FILE *f, const log_line *line) {
+  fprintf(f, "{\"step\": %" PRId64, line->step);
+  for (int c = 0; c < COLUMNS; c++)
+    if (isfinite(value_of(line, c)))
+      fprintf(f, ", \"%s\": %.9g", columns[c], value_of(line, c));
+    else
+      fprintf(f, ", \"%s\": null", columns[c]);
+  fprintf(f, "}\n");
+}
+
+static void begin_events(FILE *f) { events_begin(f, wall_seconds()); }
+
+static void write_events(FILE *f, const log_line *line) {
+  double now = wall_seconds();
+  for (int c = 0; c < COLUMNS; c++)
+    events_scalar(f, now, line->step, columns[c], value_of(line, c));
+}
+
+typedef struct format {
+  const char *suffix;  /* NULL: a folder, in which each run has a file of its own */
+  void (*begin)(FILE *f); /* what a file begins with, or NULL */
+  void (*write)(FILE *f, const log_line *line);
+  const char *step;    /* what stands before a line's step */
+} format;
+
+static const format formats[] = {{".csv", begin_csv, write_csv, ""},
+                                 {".jsonl", NULL, write_jsonl, "{\"step\": "},
+                                 {NULL, begin_events, write_events, NULL}};
+
+static const format *format_of(const char *path) {
+  const format *f = formats;
+  for (size_t n = strlen(path); f->suffix; f++) {
+    size_t m = strlen(f->suffix);
+    if (n > m && !strcmp(path + n - m, f->suffix)) break;
+  }
+  return f;
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+typedef struct log_file {
+  const format *format;
+  char *path;
+  FILE *stream;
+} log_file;
+
+struct run_log {
+  size_t count, capacity;
+  log_file *files;
+  uint64_t flushed_ns;
+};
+
+/* Where the lines up to step `first` end; -1: it is no such file. */
+static long end_of(const format *f, const char *text, int64_t first) {
+  const char *at = text;
+  if (f->begin) {
+    char *header = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&header, &bytes);
+    f->begin(memory);
+    fclose(memory);
+    bool ours = !strncmp(text, header, bytes);
+    free(header);
+    if (!ours) return -1;
+    at += bytes;
+  }
+  for (const char *end; (end = strchr(at, '\n')); at = end + 1) {
+    size_t n = strlen(f->step);
+    char *number_end;
+    if (strncmp(at, f->step, n)) return -1;
+    long long step = strtoll(at + n, &number_end, 10);
+    if (number_end == at + n) return -1;
+    if (step > first) break;
+  }
+  return at - text;
+}
+
+static sl_status cannot_write(const char *path) {
+  return sl_fail(SL_E_USAGE, "--log: cannot write %s: %s", path, strerror(errno));
+}
+
+/* Behind what an earlier part of the run has written. */
+static sl_status open_behind(log_file *l, int64_t first) {
+  char *text = NULL;
+  sl_status status = sli_file_read(l->path, &text);
+  if (status) return status;
+  long end = end_of(l->format, text, first);
+  free(text);
+  if (end < 0)
+    return sl_fail(SL_E_USAGE, "--log %s: what is there is no log of a run, to go on with", l->path);
+  l->stream = fopen(l->path, "r+");
+  bool good = l->stream && !ftruncate(fileno(l->stream), end) && !fseek(l->stream, end, SEEK_SET);
+  return good ? SL_OK : cannot_write(l->path);
+}
+
+static sl_status open_new(log_file *l) {
+  l->stream = fopen(l->path, "w");
+  if (!l->stream) return cannot_write(l->path);
+  if (l->format->begin) l->format->begin(l->stream);
+  return SL_OK;
+}
+
+/* A name that TensorBoard takes for one of its files, and no other run has. */
+static sl_status name_in_folder(log_file *l, const char *folder) {
+  char host[64] = "";
+  if (mkdir(folder, 0777) && errno != EEXIST) return cannot_write(folder);
+  if (gethostname(host, sizeof host - 1)) snprintf(host, sizeof host, "localhost");
+  free(l->path);
+  l->path = sli_format("%s/events.out.tfevents.%.0f.%s.%ld", folder, floor(wall_seconds()), host,
+                       (long)getpid());
+  return SL_OK;
+}
+
+static sl_status open_file(log_file *l, int64_t first) {
+  char *given = sli_strdup(l->path);
+  sl_status status = l->format->suffix ? SL_OK : name_in_folder(l, given);
+  free(given);
+  if (status) return status;
+  return first && !access(l->path, F_OK) ? open_behind(l, first) : open_new(l);
+}
+
+sl_status log_open(const sl_args *args, int64_t first, run_log **out) {
+  run_log *log = NULL;
+  sl_status status = SL_OK;
+  const char *path;
+  for (int i = 0; !status && (path = sl_arg_given(args, "log", i)); i++) {
+    if (!log) log = sli_calloc(1, sizeof *log);
+    SLI_GROW(log->files, log->count, log->capacity);
+    log_file *l = &log->files[log->count++];
+    *l = (log_file){.format = format_of(path), .path = sli_strdup(path)};
+    status = open_file(l, first);
+  }
+  *out = log;
+  return status;
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+static const uint64_t flush_ns = 500000000;
+
+void log_step(run_log *log, const log_line *line) {
+  if (!log) return;
+  uint64_t now = sli_now_ns();
+  bool due = now - log->flushed_ns > flush_ns;
+  for (size_t i = 0; i < log->count; i++) {
+    log->files[i].format->write(log->files[i].stream, line);
+    if (due) fflush(log->files[i].stream);
+  }
+  if (due) log->flushed_ns = now;
+}
+
+sl_status log_close(run_log *log) {
+  sl_status status = SL_OK;
+  for (size_t i = 0; log && i < log->count; i++) {
+    log_file *l = &log->files[i];
+    bool failed = l->stream && (ferror(l->stream) | fclose(l->stream));
+    if (failed) status = sl_fail(SL_E_IO, "--log: %s could not be written as a whole", l->path);
+    free(l->path);
+  }
+  if (log) free(log->files);
+  free(log);
+  return status;
+}

@@ -1,0 +1,24 @@
+/* What is done at the end of a step: progress, log, report. */
+#include "tools/actorrun/actorrun.h"
+
+static void write_log(job *j, const sl_step_report *r) {
+  double seconds = progress_step_seconds(&j->progress, j->progress.count - 1);
+  log_step(j->log, &(log_line){.step = r->step + 1, .loss = r->loss, .grad_norm = r->grad_norm,
+                               .lr = (double)r->lr, .seconds = seconds,
+                               .tokens_per_second = (double)j->progress.items / seconds});
+}
+
+/* With every checkpoint, so that one that is lost leaves as much of a report. */
+static void rewrite_report(const job *j, const sl_step_report *r) {
+  const char *report = settings_text(j->settings, "report");
+  int64_t every = sl_arg_int(j->settings->run, "every");
+  if (!j->checkpoints || !report || (r->step + 1) % every) return;
+  if (report_write_meanwhile(report, j)) sli_log("%s", sl_detail());
+}
+
+void job_step(void *ctx, const sl_step_report *report) {
+  job *j = ctx;
+  progress_step(&j->progress, report);
+  write_log(j, report);
+  rewrite_report(j, report);
+}
