@@ -32,6 +32,29 @@ sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float 
   return apply(at, g, &sl_op_rotary, &attrs, 1, &x, 0);
 }
 
+sl_tensor *sl_layernorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, sl_tensor *bias,
+                           float eps) {
+  const sl_attrs attrs = {.eps = eps};
+  return sl_op3_at(at, g, &sl_op_layernorm, &attrs, x, gain, bias);
+}
+
+sl_tensor *sl_rmsnorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, float eps) {
+  const sl_attrs attrs = {.eps = eps};
+  return sl_op2_at(at, g, &sl_op_rmsnorm, &attrs, x, gain);
+}
+
+sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                           int heads, int kv_heads) {
+  const sl_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+  return sl_op3_at(at, g, &sl_op_attention, &attrs, q, k, v);
+}
+
+sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads,
+                                  int kv_heads) {
+  const sl_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+  return sl_op1_at(at, g, &sl_op_attention_packed, &attrs, qkv);
+}
+
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a) {
   return apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);

@@ -31,7 +31,7 @@ typedef struct sl_here {
   const char *file;
   int line;
 } sl_here;
-#define SL_HERE ((sl_here){__FILE__, __LINE__})
+#define SL_HERE (SL_RECORD(sl_here){__FILE__, __LINE__})
 
 /* ---- graph ---------------------------------------------------------------- */
 
@@ -97,13 +97,14 @@ void sl_block_stage(sl_graph *g, int stage);
 
 /* How a parameter starts: normal(0, scale), constant `scale`, or
  * uniform(-scale, scale). Values depend on the seed and the name only. */
+typedef enum sl_init_kind { SL_INIT_NORMAL, SL_INIT_CONSTANT, SL_INIT_UNIFORM } sl_init_kind;
 typedef struct sl_init {
-  enum { SL_INIT_NORMAL, SL_INIT_CONSTANT, SL_INIT_UNIFORM } kind;
+  sl_init_kind kind;
   float scale;
 } sl_init;
-#define SL_NORMAL(std) ((sl_init){SL_INIT_NORMAL, (std)})
-#define SL_CONSTANT(value) ((sl_init){SL_INIT_CONSTANT, (value)})
-#define SL_UNIFORM(bound) ((sl_init){SL_INIT_UNIFORM, (bound)})
+#define SL_NORMAL(std) (SL_RECORD(sl_init){SL_INIT_NORMAL, (std)})
+#define SL_CONSTANT(value) (SL_RECORD(sl_init){SL_INIT_CONSTANT, (value)})
+#define SL_UNIFORM(bound) (SL_RECORD(sl_init){SL_INIT_UNIFORM, (bound)})
 
 /* A trained f32 array. `name` is its name in weight files; unique per graph
  * (the same tensor may be used many times: tied weights). `name` is copied. */
@@ -174,21 +175,16 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_scale(g, x, by) sl_scale_at(SL_HERE, g, x, by)
 #define sl_add_constant(g, x, constant) sl_add_constant_at(SL_HERE, g, x, constant)
 #define sl_swiglu(g, gate, up) sl_op2_at(SL_HERE, g, &sl_op_swiglu, NULL, gate, up)
-#define sl_layernorm(g, x, gain, bias, eps_)                                   \
-  sl_op3_at(SL_HERE, g, &sl_op_layernorm, &(sl_attrs){.eps = (eps_)}, x, gain, bias)
-#define sl_rmsnorm(g, x, gain, eps_)                                           \
-  sl_op2_at(SL_HERE, g, &sl_op_rmsnorm, &(sl_attrs){.eps = (eps_)}, x, gain)
-#define sl_rotary(g, x, heads_, theta_)                                        \
-  sl_op1_at(SL_HERE, g, &sl_op_rotary, &(sl_attrs){.heads = (heads_), .theta = (theta_)}, x)
+#define sl_layernorm(g, x, gain, bias, eps) sl_layernorm_at(SL_HERE, g, x, gain, bias, eps)
+#define sl_rmsnorm(g, x, gain, eps) sl_rmsnorm_at(SL_HERE, g, x, gain, eps)
+#define sl_rotary(g, x, heads, theta) sl_rotary_at(SL_HERE, g, x, heads, theta, NULL)
 /* The same with stretched angles; the record is copied, NULL stretches nothing. */
 #define sl_rotary_stretched(g, x, heads, theta, rope)                          \
   sl_rotary_at(SL_HERE, g, x, heads, theta, rope)
-#define sl_attention(g, q, k, v, heads_, kv_heads_)                            \
-  sl_op3_at(SL_HERE, g, &sl_op_attention,                                      \
-            &(sl_attrs){.heads = (heads_), .kv_heads = (kv_heads_)}, q, k, v)
-#define sl_attention_packed(g, qkv, heads_, kv_heads_)                         \
-  sl_op1_at(SL_HERE, g, &sl_op_attention_packed,                               \
-            &(sl_attrs){.heads = (heads_), .kv_heads = (kv_heads_)}, qkv)
+#define sl_attention(g, q, k, v, heads, kv_heads)                              \
+  sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
+#define sl_attention_packed(g, qkv, heads, kv_heads)                           \
+  sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
 /* count tensors, one behind the other along a dim; dim < 0 counts from the end. */
 #define sl_concat(g, dim, count, tensors) sl_concat_at(SL_HERE, g, dim, count, tensors)
 #define sl_cross_entropy(g, logits, targets)                                   \
@@ -199,6 +195,12 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
                         bool transposed);
 sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
                         const struct sl_rope *rope);
+sl_tensor *sl_layernorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, sl_tensor *bias,
+                           float eps);
+sl_tensor *sl_rmsnorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, float eps);
+sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                           int heads, int kv_heads);
+sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads, int kv_heads);
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);

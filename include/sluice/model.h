@@ -90,12 +90,18 @@ typedef struct sl_model {
 /* Defines the model record and exports it from a shared object. Built-in
  * models define SL_MODEL_BUILTIN before including this. */
 #ifdef SL_MODEL_BUILTIN
-#define SL_MODEL(ident, summary_, options_, build_)                            \
-  const sl_model sl_model_##ident = {SL_MODEL_ABI, #ident, summary_, options_, build_}
+#define SL_MODEL_SYMBOL(ident) sl_model_##ident
 #else
-#define SL_MODEL(ident, summary_, options_, build_)                            \
-  const sl_model sl_model_export = {SL_MODEL_ABI, #ident, summary_, options_, build_}
+#define SL_MODEL_SYMBOL(ident) sl_model_export
 #endif
+#ifdef __cplusplus /* where const alone would keep it inside its file */
+#define SL_MODEL_EXTERN extern "C"
+#else
+#define SL_MODEL_EXTERN extern
+#endif
+#define SL_MODEL(ident, summary_, options_, build_)                            \
+  SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);                       \
+  const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, #ident, summary_, options_, build_}
 
 #ifdef __cplusplus
 }

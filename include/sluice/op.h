@@ -45,9 +45,25 @@ typedef struct sl_type {
   int64_t dim[SL_MAX_DIMS];
 } sl_type;
 
+/* The same as SL_TYPE from an array of dims. A type with more than SL_MAX_DIMS of them, or fewer
+ * than none, is impossible and refused where it is used. */
+sl_type sl_type_make(sl_dtype dtype, int ndim, const int64_t *dims);
+
+/* A record written on the spot, in C and in C++: SL_RECORD(sl_init){SL_INIT_NORMAL, 1}. */
+#ifdef __cplusplus
+#define SL_RECORD(type) type
+#define SL_TYPE(dtype_, ...) (sl_type_of((dtype_), __VA_ARGS__))
+extern "C++" {
+template <class... Dims> inline sl_type sl_type_of(sl_dtype dtype, Dims... dims) {
+  return sl_type{dtype, static_cast<int>(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
+}
+}
+#else
+#define SL_RECORD(type) (type)
 #define SL_TYPE(dtype_, ...)                                                   \
   ((sl_type){(dtype_), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}})
-#define SL_SCALAR(dtype_) ((sl_type){(dtype_), 0, {0}})
+#endif
+#define SL_SCALAR(dtype_) (SL_RECORD(sl_type){(dtype_), 0, {0}})
 
 const char *sl_dtype_name(sl_dtype dtype);
 size_t sl_dtype_bytes(sl_dtype dtype);
@@ -173,16 +189,17 @@ typedef struct sl_call {
 /* ---- gradient rules ------------------------------------------------------ */
 
 /* Arguments of a backward op, named from the forward op's point of view. */
+typedef enum sl_grad_arg_kind {
+  SL_ARG_NONE,
+  SL_ARG_IN,
+  SL_ARG_OUT,
+  SL_ARG_DOUT,
+  SL_ARG_INS,
+  SL_ARG_OUTS,
+  SL_ARG_DOUTS
+} sl_grad_arg_kind;
 typedef struct sl_grad_arg {
-  enum {
-    SL_ARG_NONE,
-    SL_ARG_IN,
-    SL_ARG_OUT,
-    SL_ARG_DOUT,
-    SL_ARG_INS,
-    SL_ARG_OUTS,
-    SL_ARG_DOUTS
-  } kind;
+  sl_grad_arg_kind kind;
   int index;
 } sl_grad_arg;
 #define SL_IN(i) {SL_ARG_IN, (i)}       /* forward input i */

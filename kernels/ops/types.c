@@ -21,6 +21,12 @@ size_t sl_dtype_bytes(sl_dtype dtype) {
   return (unsigned)dtype < SL_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
 }
 
+sl_type sl_type_make(sl_dtype dtype, int ndim, const int64_t *dims) {
+  sl_type type = {.dtype = dtype, .ndim = ndim};
+  for (int d = 0; d < ndim && d < SL_MAX_DIMS; d++) type.dim[d] = dims[d];
+  return type;
+}
+
 int64_t sl_type_elements(const sl_type *type) {
   int64_t n = 1;
   for (int d = 0; d < type->ndim; d++) n *= type->dim[d];

@@ -330,7 +330,7 @@ def check_exports(tree):
     for folder in ("examples", "tests"):
         for at, _, names in os.walk(os.path.join(tree.source, folder)):
             for file in names:
-                if file.endswith((".c", ".h")):
+                if file.endswith((".c", ".h", ".cpp", ".py", ".sh")):
                     with open(os.path.join(at, file), encoding="utf-8") as text:
                         asked |= set(word.findall(text.read()))
     home = {symbol: source for source, defined, _ in tree.objects() for symbol in defined}
