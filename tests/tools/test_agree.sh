@@ -47,3 +47,10 @@ for who in 0 1; do
     grep -q -- "--schedule auto" "rank$n" || fail "auto in process $who: $(cat "rank$n")"
   done
 done
+
+# A plan that is only looked at is searched for by process 0 alone.
+for n in 0 1; do rank $n --microbatches 4 --schedule auto --activations 0.01 --dry-run; done
+status=0
+wait "${pids[0]}" || status=$?
+((status == 3)) && grep -q "no schedule of 2 devices" rank0 || fail "process 0 looks: $status: $(cat rank0)"
+wait "${pids[1]}" && [[ ! -s rank1 ]] || fail "process 1 looks, too: $(cat rank1)"

@@ -36,9 +36,9 @@ static sl_status do_job(job *j) {
   if (!dry && !s->process) status = keep_check(s);
   if (!dry && !status) status = generate_check(s);
   if (!dry && !status) status = keep_open(j);
+  if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
-  if (dry && s->process) return SL_OK;
   if (sharing) {
     if (s->data_parallel * s->tensor == 1)
       printf("each stage lies on one device: nothing is shared (--data-parallel, --tensor)\n");
