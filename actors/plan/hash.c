@@ -27,7 +27,7 @@ static void text(uint64_t *h, const char *value) {
 /* ---- programs ------------------------------------------------------------------------ */
 
 /* Settings that came later: what has none of them keeps the hash it had. */
-enum { AXES = 1, UPPER = 2 };
+enum { AXES = 1, UPPER = 2, KEEP = 30 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -50,6 +50,7 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   number(h, a->columns);
   word(h, a->partial);
   setting(h, AXES, a->axes);
+  setting(h, KEEP, a->keep);
   if (a->upper != 0) setting(h, UPPER, sli_hash_real(SLI_HASH_SEED, (double)a->upper));
   return a->user && op->hash ? op->hash(hash, a, nin) : hash;
 }

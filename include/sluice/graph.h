@@ -158,8 +158,31 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_linear_transposed(g, x, w, b) sl_linear_at(SL_HERE, g, x, w, b, true)
 #define sl_embedding(g, ids, table) sl_op2_at(SL_HERE, g, &sl_op_embedding, NULL, ids, table)
 #define sl_position(g, x, table) sl_op2_at(SL_HERE, g, &sl_op_position, NULL, x, table)
-#define sl_add(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_add, NULL, a, b)
-#define sl_mul(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_mul, NULL, a, b)
+/* These broadcast by NumPy's rules; two f64 scalars, as losses are, go together as well. */
+#define sl_add(g, a, b) sl_add_at(SL_HERE, g, a, b)
+#define sl_mul(g, a, b) sl_mul_at(SL_HERE, g, a, b)
+#define sl_sub(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_sub, NULL, a, b)
+#define sl_div(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_div, NULL, a, b)
+#define sl_maximum(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_maximum, NULL, a, b)
+#define sl_minimum(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_minimum, NULL, a, b)
+/* Masks, i32 of 0 and 1, which sl_where takes. */
+#define sl_lt(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_lt, NULL, a, b)
+#define sl_le(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_le, NULL, a, b)
+#define sl_gt(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_gt, NULL, a, b)
+#define sl_ge(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_ge, NULL, a, b)
+#define sl_eq(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_eq, NULL, a, b)
+#define sl_ne(g, a, b) sl_op2_at(SL_HERE, g, &sl_op_ne, NULL, a, b)
+#define sl_where(g, mask, a, b) sl_op3_at(SL_HERE, g, &sl_op_where, NULL, mask, a, b)
+/* Over the dims whose bits `axes` has, SL_DIM(1) | SL_DIM(2), or 0: all of them. With `keep` they
+ * stay, of length 1. What has no dim left is an f64 scalar, which sl_train takes. */
+#define SL_DIM(d) (1u << (d))
+#define sl_sum(g, x, axes, keep) sl_sum_at(SL_HERE, g, x, axes, keep)
+#define sl_mean(g, x, axes, keep) sl_mean_at(SL_HERE, g, x, axes, keep)
+#define sl_max(g, x, axes, keep) sl_max_at(SL_HERE, g, x, axes, keep)
+/* Which along that dim is the largest, i32; dims below 0 count from the end. */
+#define sl_argmax(g, x, dim) sl_argmax_at(SL_HERE, g, x, dim)
+#define sl_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, false)
+#define sl_log_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, true)
 #define sl_gelu(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu, NULL, x)
 #define sl_relu(g, x) sl_op1_at(SL_HERE, g, &sl_op_relu, NULL, x)
 #define sl_tanh(g, x) sl_op1_at(SL_HERE, g, &sl_op_tanh, NULL, x)
@@ -202,6 +225,13 @@ sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, 
                            int heads, int kv_heads);
 sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads, int kv_heads);
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors);
+sl_tensor *sl_add_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b);
+sl_tensor *sl_mul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b);
+sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
+sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
+sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
+sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim);
+sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);

@@ -84,6 +84,38 @@ extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_
     sl_op_log, sl_op_log_b, sl_op_sqrt, sl_op_sqrt_b, sl_op_rsqrt, sl_op_rsqrt_b, sl_op_abs,
     sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_neg, sl_op_scale, sl_op_add_constant;
 
+/* Functions of two numbers, of f32 arrays that broadcast by NumPy's rules (dims are those from the
+ * last on, and of two lengths one may be 1), or of two f64 scalars, as losses are:
+ * add_broadcast(a, b) -> a + b, sub(a, b) -> a - b, mul_broadcast(a, b) -> a b, div(a, b) -> a / b,
+ * maximum(a, b), minimum(a, b). NAME_b(a, b, dy) -> da (acc), db (acc): summed over the dims that
+ * a, or b, repeats; where both are equal, maximum and minimum give each of them half. Of sums and
+ * differences a and b are read for their types only.
+ * lt, le, gt, ge, eq, ne (a, b) -> i32, 1 where a < b and so on, else 0; of f32 or of i32, and no
+ * gradient goes through. where(c i32, a, b) -> a where c is not 0, else b; where_b(c, a, b, dy) ->
+ * da (acc), db (acc). */
+extern const sl_op sl_op_add_broadcast, sl_op_add_broadcast_b, sl_op_sub, sl_op_sub_b,
+    sl_op_mul_broadcast, sl_op_mul_broadcast_b, sl_op_div, sl_op_div_b, sl_op_maximum,
+    sl_op_maximum_b, sl_op_minimum, sl_op_minimum_b;
+extern const sl_op sl_op_lt, sl_op_le, sl_op_gt, sl_op_ge, sl_op_eq, sl_op_ne;
+extern const sl_op sl_op_where, sl_op_where_b;
+
+/* ---- along dims ----------------------------------------------------------- */
+
+/* reduce_sum(x) -> the sum over the dims whose bits attrs.axes has (none: all), times attrs.value
+ * (0: 1); with attrs.keep they stay, of length 1. Sums are made in f64. If no dim is left, it is an
+ * f64 scalar, as losses are. reduce_sum_b(x, dy) -> dx; x is read for its type only.
+ * reduce_max(x) -> the largest over those dims, and i32, which it is, counted along them; of several
+ * alike the first. reduce_max_b(x, places, dy) -> dx: to that one alone; x is read for its type
+ * only.
+ * mean(x) -> f64 scalar, over all of x: a loss. mean_b(x, dloss) -> dx; x for its type only. */
+extern const sl_op sl_op_reduce_sum, sl_op_reduce_sum_b, sl_op_reduce_max, sl_op_reduce_max_b,
+    sl_op_mean, sl_op_mean_b;
+
+/* softmax(x) -> e^x / sum e^x along the dim whose bit attrs.axes has (none: the last);
+ * softmax_b(y, dy) -> dx = y (dy - sum y dy). log_softmax(x) -> x - log sum e^x;
+ * log_softmax_b(y, dy) -> dx = dy - e^y sum dy. */
+extern const sl_op sl_op_softmax, sl_op_softmax_b, sl_op_log_softmax, sl_op_log_softmax_b;
+
 /* copy(x) -> x (acc). */
 extern const sl_op sl_op_copy;
 

@@ -13,6 +13,8 @@
 
 #include <sluice/op.h>
 
+#include "kernels/space.h"
+
 typedef void sli_chunk_fn(void *call, int i);
 
 #define SLI_CHUNK_TABLE(X)                                                     \
@@ -25,6 +27,7 @@ typedef void sli_chunk_fn(void *call, int i);
   X(attention) X(attention_b)                                                  \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
   X(sumsq) X(adamw)                                                            \
+  X(fold_first) X(where) X(where_a) X(where_b) X(total) X(softmax) X(softmax_b)  \
   X(round_bf16)
 
 /* The functions of unary.def, counted. */
@@ -35,11 +38,22 @@ enum {
   SLI_UNARIES
 };
 
+/* Those of binary.def: chunks are of y, da and db, or of numbers and of integers. */
+enum {
+#define BINARY(name, ...) SLI_BINARY_##name,
+#define COMPARE(name, y) SLI_BINARY_##name,
+#include "kernels/binary.def"
+#undef BINARY
+#undef COMPARE
+  SLI_BINARIES
+};
+
 typedef struct sli_cpu_chunks {
 #define X(name) sli_chunk_fn *name;
   SLI_CHUNK_TABLE(X)
 #undef X
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
+  sli_chunk_fn *const (*binary)[3];            /* [SLI_BINARIES] */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2;
@@ -131,6 +145,31 @@ typedef struct sli_attention {
 } sli_attention;
 
 enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
+
+/* ---- arrays that broadcast ----------------------------------------------------- */
+
+/* A function of the inputs, summed over the dims that the output has not, times `factor`. */
+typedef struct sli_fold {
+  sli_space space;
+  const float *in[SLI_SPACE_INPUTS]; /* NULL: there is none, or it is not read */
+  float *out;
+  bool add; /* to what is there */
+  float factor;
+  int64_t block; /* elements of the output in a chunk */
+} sli_fold;
+
+static inline int64_t sli_fold_block(const sli_space *s) {
+  int64_t block = SLI_CHUNK_ELEMENTS / s->summed;
+  return block > 16 ? block : 16;
+}
+
+/* Lines of n numbers, `inner` apart; a chunk has `block` outer positions. */
+typedef struct sli_softmax {
+  int64_t outer, n, inner, block;
+  bool is_log;
+  const float *in[2];
+  float *out;
+} sli_softmax;
 
 /* ---- rounding to bf16 --------------------------------------------------------- */
 

@@ -299,6 +299,7 @@ static void check_variants(kernel *k) {
   for (int o = 0; o < k->nout; o++) {
     if (!(k->op->accumulates >> o & 1)) continue;
     k->accumulate = 1u << o;
+    for (int i = 0; i < k->nin; i++) round_array(k->in[i], &k->in_type[i]);
     check_call(k, tolerance_of(k), true);
     k->accumulate = 0;
   }

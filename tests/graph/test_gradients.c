@@ -263,10 +263,29 @@ static void concat_gives_each_input_its_gradient(bool keep_unread) {
   sl_graph_destroy(g);
 }
 
+/* Arrays that broadcast, reductions, masks and a loss that is a sum of others. */
+static void arithmetic_is_trained(void) {
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2});
+  data source;
+  make_data(&source, 2, 3, WIDTH, VOCAB);
+  sl_tensor *given[2];
+  sl_data(g, &source.source, given);
+  sl_tensor *x = sl_linear(g, given[0], weight(g, WIDTH, WIDTH), NULL), *v = vector(g, WIDTH, 0);
+  sl_tensor *y = sl_mul(g, sl_add(g, x, v), vector(g, 1, 0.5f));
+  sl_tensor *size = sl_sqrt(g, sl_add_constant(g, sl_mean(g, sl_mul(g, y, y), SL_DIM(2), true), 1));
+  y = sl_div(g, sl_sub(g, y, sl_max(g, y, SL_DIM(1), true)), size);
+  y = sl_where(g, sl_lt(g, given[0], sl_scale(g, given[0], -0.5f)), sl_silu(g, y), sl_softmax(g, y, 1));
+  sl_tensor *rest = sl_scale(g, sl_mse(g, y, given[0]), 0.25f);
+  sl_train(g, sl_add(g, rest, sl_mean(g, sl_exp(g, y), 0, false)), NULL);
+  check_gradients(g, "arithmetic");
+  sl_graph_destroy(g);
+}
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 0, 60);
   a_gradient_that_does_not_come_is_zero();
   products_of_parameters_are_trained();
+  arithmetic_is_trained();
   concat_gives_each_input_its_gradient(true);
   concat_gives_each_input_its_gradient(false);
   for (uint64_t seed = s.first; seed < s.end; seed++) random_model(seed);

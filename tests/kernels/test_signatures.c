@@ -189,10 +189,12 @@ static void check_near(const sharing *s, const void *got, const void *want, cons
   }
 }
 
-static void add_up(float *sum, const laid *l, int members) {
+static void add_up(void *sum, const laid *l, int members) {
+  bool is_double = l->type[0].dtype == SL_F64;
   for (int m = 0; m < members; m++)
     for (int64_t e = 0; e < sl_type_elements(&l->type[0]); e++)
-      sum[e] += ((float *)l->data[m])[e];
+      if (is_double) ((double *)sum)[e] += ((double *)l->data[m])[e];
+      else ((float *)sum)[e] += ((float *)l->data[m])[e];
 }
 
 /* What the members have is `want`, as sbp says. */
@@ -295,7 +297,7 @@ static whole whole_create(const claim *c) {
   for (int i = 0; i < c->nin; i++)
     if (w.k.in[i]) array_random_from(w.k.in[i], &c->in[i], c->below, c->from);
   for (int o = 0; o < w.k.nout; o++) {
-    array_random(w.k.out[o], &w.k.out_type[o], 0);
+    array_random(w.k.out[o], &w.k.out_type[o], 1);
     w.initial[o] = copy_of(w.k.out[o], &w.k.out_type[o]);
   }
   kernel_run(&w.k, NULL);

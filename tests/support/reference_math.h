@@ -26,4 +26,132 @@ REF_UNARY(neg, -x)
 REF_UNARY(scale, x * c)
 REF_UNARY(add_constant, x + c)
 
+/* ---- broadcasting ---------------------------------------------------------------- */
+
+typedef double ref_three(double a, double b, double c);
+
+/* Where position `at` of dims dim[ndim] lies in an array that broadcasts there. */
+static inline int64_t ref_place(const sl_type *type, int ndim, const int64_t *dim, int64_t at) {
+  int64_t place = 0, step = 1;
+  for (int d = ndim - 1; d >= ndim - type->ndim; at /= dim[d--]) {
+    int64_t own = type->dim[d - (ndim - type->ndim)];
+    if (own > 1) place += at % dim[d] * step;
+    step *= own;
+  }
+  return place;
+}
+
+static inline void ref_broadcast(int nin, const sl_type *type, double *const *in, double *out,
+                                 ref_three *fn) {
+  int64_t dim[SL_MAX_DIMS], n = 1;
+  int ndim = 0;
+  for (int i = 0; i < nin; i++) ndim = type[i].ndim > ndim ? type[i].ndim : ndim;
+  for (int d = 0; d < ndim; d++) {
+    dim[d] = 1;
+    for (int i = 0; i < nin; i++)
+      if (d >= ndim - type[i].ndim && type[i].dim[d - ndim + type[i].ndim] > 1)
+        dim[d] = type[i].dim[d - ndim + type[i].ndim];
+    n *= dim[d];
+  }
+  for (int64_t e = 0; e < n; e++) {
+    double x[3] = {0};
+    for (int i = 0; i < nin; i++) x[i] = in[i][ref_place(&type[i], ndim, dim, e)];
+    out[e] = fn(x[0], x[1], x[2]);
+  }
+}
+
+#define REF_BROADCAST(name, nin, expression)                                             \
+  static inline double ref_##name##_of(double a, double b, double c) {                   \
+    (void)b, (void)c;                                                                    \
+    return expression;                                                                   \
+  }                                                                                      \
+  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type,              \
+                                double *const *in, double *const *out) {                 \
+    (void)attrs;                                                                         \
+    ref_broadcast(nin, type, in, out[0], ref_##name##_of);                               \
+  }
+REF_BROADCAST(add_any, 2, a + b)
+REF_BROADCAST(sub, 2, a - b)
+REF_BROADCAST(mul_any, 2, a *b)
+REF_BROADCAST(div, 2, a / b)
+REF_BROADCAST(maximum, 2, fmax(a, b))
+REF_BROADCAST(minimum, 2, fmin(a, b))
+REF_BROADCAST(lt, 2, a < b)
+REF_BROADCAST(le, 2, a <= b)
+REF_BROADCAST(gt, 2, a > b)
+REF_BROADCAST(ge, 2, a >= b)
+REF_BROADCAST(eq, 2, a == b)
+REF_BROADCAST(ne, 2, a != b)
+REF_BROADCAST(where, 3, a != 0 ? b : c)
+
+/* ---- along dims -------------------------------------------------------------------- */
+
+/* Which output element x's element `e` goes to, and *along, which it is of those. */
+static inline int64_t ref_goes_to(const sl_type *x, uint32_t axes, int64_t e, int64_t *along) {
+  int64_t to = 0, step = 1, step_along = 1;
+  *along = 0;
+  if (!axes) axes = UINT32_MAX;
+  for (int d = x->ndim - 1; d >= 0; e /= x->dim[d--]) {
+    int64_t at = e % x->dim[d];
+    if (axes >> d & 1) *along += at * step_along, step_along *= x->dim[d];
+    else to += at * step, step *= x->dim[d];
+  }
+  return to;
+}
+
+static inline int64_t ref_left(const sl_type *x, uint32_t axes) {
+  int64_t n = 1;
+  for (int d = 0; axes && d < x->ndim; d++)
+    if (!(axes >> d & 1)) n *= x->dim[d];
+  return n;
+}
+
+static inline void ref_reduce_sum(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                  double *const *out) {
+  int64_t along, n = ref_left(type, attrs->axes);
+  double factor = attrs->value != 0 ? (double)attrs->value : 1;
+  for (int64_t e = 0; e < n; e++) out[0][e] = 0;
+  for (int64_t e = 0; e < sl_type_elements(type); e++)
+    out[0][ref_goes_to(type, attrs->axes, e, &along)] += in[0][e] * factor;
+}
+
+static inline void ref_mean(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                            double *const *out) {
+  ref_reduce_sum(attrs, type, in, out);
+  out[0][0] /= (double)sl_type_elements(type);
+}
+
+static inline void ref_reduce_max(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                  double *const *out) {
+  int64_t along, n = ref_left(type, attrs->axes);
+  for (int64_t e = 0; e < n; e++) out[0][e] = -INFINITY;
+  for (int64_t e = 0; e < sl_type_elements(type); e++) {
+    int64_t to = ref_goes_to(type, attrs->axes, e, &along);
+    if (in[0][e] > out[0][to]) out[0][to] = in[0][e], out[1][to] = (double)along;
+  }
+}
+
+static inline void ref_softmax_of(const sl_attrs *attrs, const sl_type *x, const double *in,
+                                  double *out, bool is_log) {
+  uint32_t axes = attrs->axes ? attrs->axes : 1u << (x->ndim - 1);
+  int64_t along, n = sl_type_elements(x);
+  double *sum = calloc((size_t)n, sizeof *sum);
+  for (int64_t e = 0; e < n; e++) sum[ref_goes_to(x, axes, e, &along)] += exp(in[e]);
+  for (int64_t e = 0; e < n; e++) {
+    double total = sum[ref_goes_to(x, axes, e, &along)];
+    out[e] = is_log ? in[e] - log(total) : exp(in[e]) / total;
+  }
+  free(sum);
+}
+
+static inline void ref_softmax(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                               double *const *out) {
+  ref_softmax_of(attrs, type, in[0], out[0], false);
+}
+
+static inline void ref_log_softmax(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                   double *const *out) {
+  ref_softmax_of(attrs, type, in[0], out[0], true);
+}
+
 #endif

@@ -25,6 +25,16 @@ static void sum_chunk(void *arg, int i) {
   }
 }
 
+/* Sums of chunks, in doubles. */
+static void total_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *x = call->in[0];
+  double *partial = call->scratch;
+  dvec sum = {0};
+  FOR_EACH(call, i, at, n) sum += __builtin_convertvector(load(x + at, n), dvec);
+  partial[i] = dsum(&sum);
+}
+
 static void mul_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *a = call->in[0], *b = call->in[1];

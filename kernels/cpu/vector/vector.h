@@ -13,7 +13,9 @@
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/table.h"
+#include "kernels/cpu/vector/softmax.h"
 #include "kernels/cpu/vector/unary.h"
+#include "kernels/cpu/vector/fold.h"
 #include "kernels/cpu/vector/update.h"
 
 const sli_cpu_chunks SLI_TABLE = {
@@ -22,5 +24,6 @@ const sli_cpu_chunks SLI_TABLE = {
 #undef X
     .unary = unary_chunks,
     .unary_b = unary_b_chunks,
+    .binary = binary_chunks,
 };
 #endif

@@ -1,0 +1,57 @@
+/* Arithmetic, as calls. */
+#include "graph/graph.h"
+
+/* What goes together number by number has rows of its own, which are faster. */
+static bool is_plain(const sl_tensor *a, const sl_tensor *b) {
+  return !a || !b || (sl_type_equal(&a->type, &b->type) && a->type.dtype == SL_F32);
+}
+
+sl_tensor *sl_add_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b) {
+  return sl_op2_at(at, g, is_plain(a, b) ? &sl_op_add : &sl_op_add_broadcast, NULL, a, b);
+}
+
+sl_tensor *sl_mul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b) {
+  return sl_op2_at(at, g, is_plain(a, b) ? &sl_op_mul : &sl_op_mul_broadcast, NULL, a, b);
+}
+
+sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep) {
+  return sl_op1_at(at, g, &sl_op_reduce_sum, &(sl_attrs){.axes = axes, .keep = keep}, x);
+}
+
+/* A mean of everything is a loss; one over dims is a sum of which each device can have a part. */
+sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep) {
+  int64_t n = 1;
+  uint32_t all = x && x->type.ndim ? (1u << x->type.ndim) - 1 : 0;
+  if (!axes) axes = all;
+  if (axes == all && !keep) return sl_op1_at(at, g, &sl_op_mean, NULL, x);
+  for (int d = 0; x && d < x->type.ndim; d++)
+    if (axes >> d & 1) n *= x->type.dim[d];
+  const sl_attrs attrs = {.axes = axes, .keep = keep, .value = 1 / (float)n};
+  return sl_op1_at(at, g, &sl_op_reduce_sum, &attrs, x);
+}
+
+static sl_tensor *largest(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep,
+                          int output) {
+  sl_tensor *out[2] = {NULL, NULL};
+  sl_apply_at(at, g, &sl_op_reduce_max, &(sl_attrs){.axes = axes, .keep = keep}, 1, &x, 0, out);
+  return out[output];
+}
+
+sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep) {
+  return largest(at, g, x, axes, keep, 0);
+}
+
+/* A dim's bit; one that is not there gives bits that the row refuses. */
+static uint32_t bit_of(const sl_tensor *x, int dim) {
+  if (x && dim < 0) dim += x->type.ndim;
+  return dim >= 0 && dim < SL_MAX_DIMS ? SL_DIM(dim) : UINT32_MAX;
+}
+
+sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim) {
+  return largest(at, g, x, bit_of(x, dim), false, 1);
+}
+
+sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log) {
+  const sl_attrs attrs = {.axes = bit_of(x, dim)};
+  return sl_op1_at(at, g, is_log ? &sl_op_log_softmax : &sl_op_softmax, &attrs, x);
+}
