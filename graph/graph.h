@@ -37,7 +37,8 @@ struct sl_tensor {
 
 /* Phases keep update work in an order that crosses stages without cycles. */
 enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE,
-       SLI_PHASE_PACK /* before everything else of a step */ };
+       SLI_PHASE_PACK /* before everything else of a step */,
+       SLI_PHASE_EVAL /* beside everything else, every so many steps */ };
 
 /* What a node is where sequences are cut: one for each length of piece. */
 typedef struct sli_shapes {
@@ -56,6 +57,7 @@ struct sli_node {
   int block;           /* -1: no stage of its own (the clip, reports) */
   int rank;            /* which of its stage's devices runs it */
   int phase;
+  bool eval;           /* of an evaluation, or what hands it something: every eval_every steps */
   bool per_step;       /* fires once a step instead of once a tick */
   int remote_axis;     /* along which axis of the grid are the devices whose ... */
   double remote_bytes; /* ... parts a call reads: bytes that are not its own device's */

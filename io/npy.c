@@ -76,7 +76,7 @@ static bool take_number(cursor *c, int64_t *out) {
 }
 
 static void count_dim(header *h, int64_t dim) {
-  int64_t product;
+  int64_t product = 0;
   bool fits = dim >= 0 && h->count >= 0 && !__builtin_mul_overflow(h->count, dim, &product);
   h->count = fits ? product : -1;
   h->ndim++;

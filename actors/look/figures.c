@@ -34,6 +34,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
     const sl_actor *a = &plan->actors[records[i].actor];
     int64_t step = sl_plan_tick(plan, records[i].actor, records[i].firing).step - from;
     if (step < 0 || step >= count || !sli_is_work(a)) continue;
+    if (sli_every(a) > 1) continue; /* evaluations are of no step */
     span *s = &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device];
     if (!s->busy && !s->last) s->first = records[i].start_ns;
     s->first = SLI_MIN(s->first, records[i].start_ns);

@@ -37,6 +37,8 @@ typedef struct sli_fingerprints {
 
 /* Before any pass; what it makes is the arena's. */
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
+/* What a source gives in an evaluation; NULL: nothing. */
+const struct sl_source *sli_source_for_eval(const struct sl_source *source);
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 

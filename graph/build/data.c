@@ -16,20 +16,34 @@ typedef struct token_rows {
   sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
   int64_t rows, context, batch;
   const sli_tokens *files; /* NULL for inference, and where nothing is read */
+  sl_source eval;          /* the same from other files, where there are such */
+  const sli_tokens *eval_files;
+  const sl_graph_options *options; /* the graph's */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
 } token_rows;
 
-/* Sequence i of the run: step * batch + microbatch * rows + row; of it the tick's
- * piece, if sequences are cut. */
-static void fill_from_file(void *ctx, const sl_tick *tick, void *const *out) {
-  const token_rows *r = ctx;
-  int64_t first = tick->step * r->batch + tick->microbatch * r->rows;
+/* Rows from sequence `first` on; of each the tick's piece, if sequences are cut. */
+static void fill(const token_rows *r, const sli_tokens *files, int64_t first, const sl_tick *tick,
+                 void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
   int32_t *tokens = out[0], *targets = out[1]; /* [rows, count] or NULL */
   for (int64_t row = 0; row < r->rows; row++)
-    sli_tokens_read(r->files, first + row, tick->row, count, tokens ? tokens + row * count : NULL,
+    sli_tokens_read(files, first + row, tick->row, count, tokens ? tokens + row * count : NULL,
                     targets ? targets + row * count : NULL);
+}
+
+static void fill_from_files(void *ctx, const sl_tick *tick, void *const *out) {
+  const token_rows *r = ctx;
+  fill(r, r->files, tick->step * r->batch + tick->microbatch * r->rows, tick, out);
+}
+
+/* The microbatches of an evaluation have the numbers of the last ones before it. */
+static void fill_for_eval(void *ctx, const sl_tick *tick, void *const *out) {
+  const token_rows *r = ctx;
+  int64_t m = r->options->microbatches, all = r->options->eval_every * m;
+  int64_t number = (tick->step * m + tick->microbatch) % all - (all - r->options->eval_microbatches);
+  fill(r, r->eval_files, number * r->rows, tick, out);
 }
 
 static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
@@ -40,6 +54,31 @@ static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
 }
 
 static void close_files(void *files) { sli_tokens_close(files); }
+
+const sl_source *sli_source_for_eval(const sl_source *source) {
+  const token_rows *r = source->fill == fill_from_files ? source->ctx : NULL;
+  return r && r->eval_files ? &r->eval : NULL;
+}
+
+/* How much is evaluated follows from the first source. */
+static sl_status open_eval(sl_graph *g, int64_t vocab, token_rows *r) {
+  sl_graph_options *o = &g->options;
+  const sli_tokens_options options = {o->eval, r->context, vocab, 0};
+  sli_tokens *files;
+  sl_status status = sli_tokens_open(&options, &files);
+  if (status) return sl_graph_fail(g, status, "%s", sl_detail());
+  sli_graph_cleanup(g, close_files, files);
+  r->eval_files = files;
+  r->options = o;
+  r->eval = r->source;
+  r->eval.fill = fill_for_eval;
+  int64_t most = SLI_MIN(o->eval_every * o->microbatches, sli_tokens_sequences(files) / r->rows);
+  if (!o->eval_microbatches || o->eval_microbatches > most) o->eval_microbatches = (int)most;
+  if (most) return SL_OK;
+  return sl_graph_fail(g, SL_E_INPUT, "%s has %lld sequences of %lld tokens: a microbatch needs %lld",
+                       o->eval, (long long)sli_tokens_sequences(files), (long long)r->context,
+                       (long long)r->rows);
+}
 
 static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t vocab,
                              token_rows *r) {
@@ -56,7 +95,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
   r->files = files;
-  return SL_OK;
+  return g->options.eval ? open_eval(g, vocab, r) : SL_OK;
 }
 
 sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
@@ -75,7 +114,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
   r->batch = rows * g->options.microbatches;
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
   r->source = (sl_source){.nout = 2, .types = r->types, .cut = 2, .ctx = r,
-                          .fill = g->options.infer ? fill_from_feed : fill_from_file};
+                          .fill = g->options.infer ? fill_from_feed : fill_from_files};
   if (open_source(at, g, paths, vocab, r)) return NULL;
   sl_tensor *outs[2];
   sl_data_at(at, g, &r->source, outs);
@@ -87,7 +126,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
 
 static const token_rows *rows_of(const sli_node *node) {
   const sl_source *source = node->op == &sl_op_source ? node->attrs.user : NULL;
-  return source && source->fill == fill_from_file ? source->ctx : NULL;
+  return source && source->fill == fill_from_files ? source->ctx : NULL;
 }
 
 /* Adds the files of one source behind the first `count`. Returns how many there are then. */

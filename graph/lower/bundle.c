@@ -22,7 +22,7 @@ typedef struct traits {
   int *consumers;
   sli_rate rate;
   sli_role role;
-  bool held, transient;
+  bool held, transient, eval;
   int initial;
   int device;
   int over;
@@ -188,7 +188,8 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
 static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool state, bool summed) {
   const sli_group *from = &l->groups[t->producer];
   bool beside = from->cls == SL_CLASS_L, once = t->rate == SLI_PER_STEP; /* beside: losses */
-  if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
+  if (t->eval && !from->eval) t->role = SLI_ROLE_EVAL;
+  else if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
   else if (from->phase == SLI_PHASE_PACK) t->role = SLI_ROLE_PACKED;
   else if (tensor->transient && !summed) t->role = SLI_ROLE_REDUCE;
   else if (state) mark_record(l, t);
@@ -206,6 +207,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   const sli_group *from = &l->groups[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
+  t.eval = tensor->producer->eval;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   t.transient = tensor->transient && t.rate == SLI_PER_TICK;
   t.over = summand_bundle(l, tensor, t.device);
@@ -217,7 +219,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 
 static bool same_traits(const sli_bundle *b, const traits *t) {
   return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
-         b->role == t->role && b->held == t->held && b->transient == t->transient &&
+         b->eval == t->eval && b->role == t->role && b->held == t->held && b->transient == t->transient &&
          b->device == t->device && b->over == t->over &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
@@ -248,7 +250,7 @@ static int add_bundle(sli_lowering *l, const traits *t) {
   const char *name = bundle_name(l, t, &twins);
   return sli_add_bundle(l, (sli_bundle){.name = name, .twins = twins, .role = t->role,
                                         .producer = t->producer, .nconsumers = t->nconsumers,
-                                        .consumers = t->consumers, .rate = t->rate,
+                                        .consumers = t->consumers, .rate = t->rate, .eval = t->eval,
                                         .memory = sli_roles[t->role].memory, .device = t->device,
                                         .held = t->held, .transient = t->transient,
                                         .over = t->over, .initial = t->initial});
@@ -370,6 +372,28 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   free(all);
 }
 
+/* An evaluation's sources wait for the update before it: of their own device, or of any. */
+static void begin_evaluation(sli_lowering *l, int load) {
+  const sli_group *to = &l->groups[load];
+  int by = SL_NONE;
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->phase == SLI_PHASE_UPDATE && (by == SL_NONE || g->device == to->device)) by = i;
+  }
+  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
+  *reader = load;
+  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "begin:%s", to->name),
+                                 .role = SLI_ROLE_EVAL, .producer = by, .nconsumers = 1,
+                                 .consumers = reader, .rate = SLI_PER_STEP, .eval = true,
+                                 .memory = sli_roles[SLI_ROLE_EVAL].memory,
+                                 .device = l->groups[by].device, .over = SL_NONE});
+}
+
+static void begin_evaluations(sli_lowering *l) {
+  for (int i = 0; i < l->ngroups; i++)
+    if (l->groups[i].eval && l->groups[i].nodes[0]->op == &sl_op_source) begin_evaluation(l, i);
+}
+
 /* ---- the pass --------------------------------------------------------------------------- */
 
 void sli_lower_bundle(sli_lowering *l) {
@@ -384,6 +408,7 @@ void sli_lower_bundle(sli_lowering *l) {
     if (used) bundle_tensor(l, &u, t);
   }
   add_credits(l);
+  begin_evaluations(l);
   for (int i = 0; i < l->ngroups; i++) {
     lay_out_workspace(l, i, &u); /* one for a device, used by its passes */
     SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,

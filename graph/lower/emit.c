@@ -201,9 +201,9 @@ static int32_t tick_map(sli_lowering *l, const sli_group *g) {
 
 /* ---- ports ------------------------------------------------------------------------------ */
 
-/* One key every store_every firings, the last of them. */
-static int32_t sparse_map(sli_lowering *l) {
-  uint32_t every = (uint32_t)l->in->options->store_every;
+/* One key every so many firings, the last of them. */
+static int32_t sparse_map(sli_lowering *l, int64_t steps) {
+  uint32_t every = (uint32_t)steps;
   sl_map_entry *entries = sli_calloc(every, sizeof *entries);
   for (uint32_t i = 0; i + 1 < every; i++) entries[i].flags = SL_SKIP;
   entries[every - 1].flags = SL_FIRST | SL_LAST;
@@ -214,13 +214,14 @@ static int32_t sparse_map(sli_lowering *l) {
 
 static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
   sl_plan *plan = l->plan;
-  uint32_t ticks = (uint32_t)(l->in->m * l->in->k);
+  uint32_t ticks = (uint32_t)sli_lower_ticks(l, b->eval);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->role == SLI_ROLE_TURN)
     return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
-  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l);
+  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store_every);
+  if (b->eval && !g->eval) return sparse_map(l, l->in->g->options.eval_every);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
@@ -288,18 +289,32 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
+/* Steps from one in which it fires to the next. */
+static int32_t every_of(const sli_lowering *l, const sli_group *g) {
+  if (g->eval) return (int32_t)l->in->g->options.eval_every;
+  return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
+}
+
+/* Those of an evaluation have the last ticks before it. */
+static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
+  int32_t all = every_of(l, g) * l->in->m * l->in->k;
+  int32_t n = g->rate >= SLI_PER_STEP ? 1 : sli_lower_ticks(l, g->eval);
+  if (n > 1 && !g->eval) return tick_map(l, g);
+  sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
+  for (int32_t i = 0; i < n; i++) entries[i] = (sl_map_entry){all - n + i, SL_FIRST | SL_LAST};
+  int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
+  free(entries);
+  return map;
+}
+
 static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
-  int32_t ticks = l->in->m * l->in->k;
   bool per_step = g->rate >= SLI_PER_STEP;
-  int32_t every = g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
-  sl_map_entry last = {every * ticks - 1, SL_FIRST | SL_LAST};
   if (!g->hop) g->seconds = sli_lower_seconds(l, g);
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
-                .chunk = g->chunk, .firings_per_step = per_step ? 1 : ticks, .every = every,
-                .ticks = per_step ? sl_plan_add_map(plan, 1, every * ticks, &last)
-                                  : tick_map(l, g),
+                .chunk = g->chunk, .firings_per_step = per_step ? 1 : sli_lower_ticks(l, g->eval),
+                .every = every_of(l, g), .ticks = firing_ticks(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),
                 .program = sli_lower_program(l, group), .seconds = g->seconds};

@@ -51,7 +51,7 @@ static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
 
 /* Passes, and all exchanges: what has a level. */
 static bool is_leveled(const sli_node *n) {
-  return !is_host(n) && (n->phase == SLI_PHASE_MAIN || is_exchange(n));
+  return !is_host(n) && (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || is_exchange(n));
 }
 
 static bool is_backward(const sli_node *n) {
@@ -185,7 +185,7 @@ static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
 
 /* "F2"; "F2.1" where a stage has several of them; what an exchange begins with. */
 static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) {
-  static const char *const phases[] = {"", "norm", "clip", "update", "pack"};
+  static const char *const phases[] = {"", "norm", "clip", "update", "pack", "eval"};
   if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];
@@ -205,7 +205,8 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
                      .back = k->back || is_backward(n),
                      .device = shared ? 0 : sli_lower_device(l, k->stage, k->rank),
                      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
-                     .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK, .host = is_host(n),
+                     .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK,
+                     .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n),
                      .before = *newest});
   return *newest;
 }

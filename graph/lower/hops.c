@@ -119,6 +119,7 @@ static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g,
                      .cls = SL_CLASS_C, .stage = like.stage, .device = g->from, .chunk = SL_NONE,
                      .rank = like.rank, .level = like.level, .part = like.part, .about = about,
                      .back = like.back, .seconds = g->seconds, .hop = h,
+                     .eval = l->bundles[t->origin].eval,
                      .rate = t->reader == SL_NONE ? l->bundles[t->origin].rate : like.rate});
   sli_add_port(&l->groups[at], from, false);
   return at;
@@ -140,7 +141,7 @@ static int add_hop(hops *x, int from, trip *t, const leg *g) {
   const sli_hop *h = l->groups[by].hop;
   int at = sli_add_bundle(
       l, (sli_bundle){.name = name, .role = end_role(l, from, h), .producer = by,
-                      .rate = l->groups[by].rate, .memory = origin.memory,
+                      .rate = l->groups[by].rate, .eval = origin.eval, .memory = origin.memory,
                       .device = g->passing ? g->from : g->to,
                       .over = SL_NONE, .aside = origin.aside, .transient = t->away,
                       .bytes = g->passing ? 0 : origin.bytes,

@@ -61,6 +61,7 @@ typedef struct sli_group {
                             one that makes what it brings, or that it is for */
   bool back;             /* of the way back */
   sli_rate rate;
+  bool eval;             /* ... of an evaluation, every so many steps */
   bool host;             /* runs beside the passes, on the device's host queue */
   const sli_hop *hop;    /* NULL: it computes */
   int nnodes;
@@ -86,6 +87,7 @@ typedef struct sli_bundle {
   int origin;            /* the bundle it brings, as it was made; itself where no hop made it */
   int source;            /* the bundle the hop reads; SL_NONE: no hop made it */
   sli_rate rate;         /* of its slots */
+  bool eval;             /* ... of an evaluation */
   sl_memory memory;      /* what it is counted as */
   int device;
   sl_space home;         /* in which memory of the device it lies */
@@ -158,6 +160,11 @@ struct sli_lowering {
   sli_queues queues;
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
 };
+
+/* Ticks of a step, or of an evaluation. */
+static inline int sli_lower_ticks(const sli_lowering *l, bool eval) {
+  return (eval ? l->in->g->options.eval_microbatches : l->in->m) * l->in->k;
+}
 
 /* ---- the passes, in this order ---------------------------------------------------------- */
 

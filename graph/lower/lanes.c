@@ -16,7 +16,7 @@
 /* What is exchanged within one way is there from one level to the next only. Where the user
  * gives it slots, each register has its own, and more than one microbatch can be on its way. */
 static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
-  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
+  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval) return false;
   const sli_group *from = &l->groups[b->producer];
   bool exchanged = from->cls == SL_CLASS_C;
   for (int i = 0; i < b->nconsumers; i++) {

@@ -24,6 +24,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_LOAD] = ROW("load", ACTIVATIONS, LOAD, .follows = true),
     [SLI_ROLE_REPORT] = ROW("report", ACTIVATIONS, FOUR),
     [SLI_ROLE_STEP] = ROW("step", ACTIVATIONS, ONE),
+    [SLI_ROLE_EVAL] = ROW("eval", PARAMETERS, ONE),
     [SLI_ROLE_STORE] = ROW("store", CHECKPOINT, ONE),
     [SLI_ROLE_WRITTEN] = ROW("written", CHECKPOINT, ONE),
     [SLI_ROLE_TURN] = ROW("turn", ACTIVATIONS, ONE),

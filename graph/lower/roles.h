@@ -23,6 +23,7 @@ typedef enum sli_role {
   SLI_ROLE_LOAD,    /* what sources give */
   SLI_ROLE_REPORT,  /* losses, norms, outputs */
   SLI_ROLE_STEP,    /* what is made once a step and is none of the above */
+  SLI_ROLE_EVAL,    /* parameters, for evaluation */
   SLI_ROLE_STORE,   /* copies for a checkpoint */
   SLI_ROLE_WRITTEN, /* receipts for them */
   SLI_ROLE_TURN,    /* no data: whose turn it is in a lane */

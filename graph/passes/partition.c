@@ -45,7 +45,7 @@ typedef struct cut {
 static double *cost_sums(const sl_graph *g) {
   double *sums = sli_calloc((size_t)g->nblocks + 1, sizeof *sums);
   for (int i = 0; i < g->nnodes; i++) {
-    if (!sli_is_forward(g->nodes[i])) continue;
+    if (!sli_is_forward(g->nodes[i]) || g->nodes[i]->eval) continue;
     sums[g->nodes[i]->block + 1] += node_seconds(g->nodes[i]);
   }
   for (int b = 0; b < g->nblocks; b++) sums[b + 1] += sums[b];

@@ -34,7 +34,8 @@ struct sl_lowered {
   int nquotas;
   sl_quota *quotas;
   sl_runtime *rt; /* where failures go */
-  sl_sink step_sink;
+  sl_sink step_sink, eval_sink;
+  sl_tensor **eval_losses; /* NULL: nothing is evaluated */
   output_sink *outputs;
   sli_stores *stores;
   sli_fingerprints fingerprints;
@@ -86,6 +87,14 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   l->options.on_step(l->options.ctx, &report);
 }
 
+static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)n;
+  sl_lowered *l = ctx;
+  if (l->options.on_eval)
+    l->options.on_eval(l->options.ctx, tick->step,
+                       *(const double *)values[0] / l->g->options.eval_microbatches);
+}
+
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   (void)tick, (void)n;
   output_sink *o = ctx;
@@ -93,34 +102,50 @@ static void take_output(void *ctx, const sl_tick *tick, int n, const void *const
   if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
 }
 
+static void mark(sli_node *n, bool eval) {
+  n->eval = eval;
+  if (eval) n->phase = SLI_PHASE_EVAL;
+}
+
 static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
-                       const sl_sink *sink, bool per_step) {
+                       const sl_sink *sink, bool per_step, bool eval) {
   sl_attrs attrs = {.user = sink};
   sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
   n->per_step = per_step;
+  mark(n, eval);
 }
 
 /* The sum of a step's losses, which come tick by tick. */
-static sl_tensor *add_losses(sl_lowered *l) {
+static sl_tensor *add_losses(sl_lowered *l, sl_tensor *const *parts, bool eval) {
+  sl_graph *g = l->g;
+  const sl_attrs attrs = {.user = l};
+  sli_node *n = sli_graph_node(g, &losses_op, eval ? "report:eval.loss" : "report:loss", &attrs,
+                               SL_CLASS_L, -1, SLI_MAX(g->nlosses, 1), parts, 1);
+  mark(n, eval);
+  n->accumulate_span = 1;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
+  return sli_node_output(g, n, 0, eval ? "eval:losses" : "losses");
+}
+
+static void add_training_reports(sl_lowered *l) {
   sl_graph *g = l->g;
   int count = SLI_MAX(g->nlosses, 1);
   sl_tensor *parts[count];
   for (int i = 0; i < count; i++) parts[i] = g->nlosses ? g->losses[i].tensor : g->loss;
-  const sl_attrs attrs = {.user = l};
-  sli_node *n = sli_graph_node(g, &losses_op, "report:loss", &attrs, SL_CLASS_L, -1, count, parts,
-                               1);
-  n->accumulate_span = 1;
-  sl_status status = sli_node_infer(n);
-  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
-  return sli_node_output(g, n, 0, "losses");
+  sl_tensor *values[] = {add_losses(l, parts, false), g->grad_norm};
+  l->step_sink = (sl_sink){take_step, l};
+  add_report(g, "report:step", 2, values, &l->step_sink, true, false);
+  if (!l->eval_losses) return;
+  values[0] = add_losses(l, l->eval_losses, true);
+  l->eval_sink = (sl_sink){take_eval, l};
+  add_report(g, "report:eval", 1, values, &l->eval_sink, true, true);
 }
 
 static void add_reports(sl_lowered *l) {
   sl_graph *g = l->g;
   if (!g->options.infer) {
-    sl_tensor *values[] = {add_losses(l), g->grad_norm};
-    l->step_sink = (sl_sink){take_step, l};
-    add_report(g, "report:step", 2, values, &l->step_sink, true);
+    add_training_reports(l);
     return;
   }
   l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
@@ -128,7 +153,7 @@ static void add_reports(sl_lowered *l) {
     output_sink *o = &l->outputs[i];
     *o = (output_sink){{take_output, o}, l, g->outputs[i].name, g->outputs[i].tensor->type};
     add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
-               &o->sink, false);
+               &o->sink, false, false);
   }
 }
 
@@ -240,6 +265,12 @@ static sl_status run_passes(sl_lowered *to, sli_inputs *in) {
   sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
   if (status) return status;
   if (in->bf16) sli_pass_products(g);
+  if (g->options.eval && !g->options.infer) {
+    size_t count = (size_t)SLI_MAX(g->nlosses, 1);
+    to->eval_losses = sli_arena_alloc(&to->arena, count * sizeof *to->eval_losses);
+    status = sli_pass_evaluate(g, to->eval_losses);
+    if (status) return status;
+  }
   add_reports(to);
   if (!in->narrow) return SL_OK;
   sli_pass_narrow(g);

@@ -55,6 +55,12 @@ typedef struct sl_graph_options {
   void *feed_ctx;
   uint64_t shuffle; /* sl_tokens: the seed of the order of sequences, another order each time that
                        all have been read; 0: as they lie in the files */
+  /* Evaluation: after every eval_every-th step the loss on what sl_tokens reads of these files
+   * instead, named as there; training goes on meanwhile. NULL: none. */
+  const char *eval;
+  int64_t eval_every;
+  int eval_microbatches; /* at most; 0: all whole ones. There are never more than training has
+                            from one evaluation to the next */
   bool no_data;     /* nothing is computed, only planned or timed: files need not be given */
 } sl_graph_options;
 

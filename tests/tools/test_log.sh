@@ -80,7 +80,7 @@ compare a.json
 # A run that was lost behind its checkpoint, and goes on from there.
 rm -r tb
 run --steps 4 --checkpoint c "${logs[@]}" --report a.json
-printf '5,1,1,1,1,1\n' >>l.csv
+printf '5,1,1,1,1,1,\n' >>l.csv
 printf '{"step": 5, "loss": 1}\n{"step": 6, "lo' >>l.jsonl
 sleep 1 # their names have seconds
 run --steps 9 --checkpoint c --resume "${logs[@]}" --report b.json

@@ -66,6 +66,23 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 
 /* ---- one run -------------------------------------------------------------------------- */
 
+/* ---- evaluations ---------------------------------------------------------------------------- */
+
+typedef struct eval_record {
+  int64_t step; /* steps that were done */
+  double loss;
+} eval_record;
+
+/* Written by callbacks on a worker's thread, and read there and between runs. */
+typedef struct evals {
+  size_t count, capacity;
+  eval_record *records;
+  eval_record best; /* infinite: none yet */
+  bool pending;     /* the best is not kept yet */
+  int64_t without;  /* evaluations since the best */
+  bool ended;       /* the run, as --patience says */
+} evals;
+
 typedef struct control control;
 
 typedef struct job {
@@ -80,6 +97,7 @@ typedef struct job {
   const sl_plan *plan; /* of `made` */
   sl_runtime *rt;
   progress progress;
+  evals evals;
   run_log *log;              /* of --log, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* build, lower, prove */
@@ -89,6 +107,13 @@ typedef struct job {
 struct cJSON;
 /* The values in force of a table of options, by name. */
 void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
+
+/* evals.c */
+sl_status evals_check(const settings *s);
+void evals_init(job *j);
+void evals_fini(evals *e);
+void evals_step(job *j); /* a step is done */
+void job_eval(void *ctx, int64_t step, double loss); /* the on_eval of sl_lower_options */
 
 /* make.c */
 sl_status job_plan(job *j);

@@ -18,6 +18,7 @@
 enum { COLUMNS = 5 };
 static const char *const columns[COLUMNS] = {"loss", "grad_norm", "lr", "seconds",
                                              "tokens_per_second"};
+static const char eval_column[] = "eval_loss"; /* the last */
 
 static double value_of(const log_line *line, int column) {
   const double values[COLUMNS] = {line->loss, line->grad_norm, line->lr, line->seconds,
@@ -36,23 +37,36 @@ static double wall_seconds(void) {
 static void begin_csv(FILE *f) {
   fprintf(f, "step");
   for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%s", columns[c]);
-  fputc('\n', f);
+  fprintf(f, ",%s\n", eval_column);
+}
+
+static void eval_csv(FILE *f, int64_t step, double loss) {
+  fprintf(f, "%" PRId64, step);
+  for (int c = 0; c < COLUMNS; c++) fputc(',', f);
+  fprintf(f, ",%.9g\n", loss);
 }
 
 static void write_csv(FILE *f, const log_line *line) {
   fprintf(f, "%" PRId64, line->step);
   for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%.9g", value_of(line, c));
-  fputc('\n', f);
+  fprintf(f, ",\n");
 }
 
 /* JSON has no NaN. */
+static void put_jsonl(FILE *f, const char *name, double value) {
+  if (isfinite(value)) fprintf(f, ", \"%s\": %.9g", name, value);
+  else fprintf(f, ", \"%s\": null", name);
+}
+
 static void write_jsonl(FILE *f, const log_line *line) {
   fprintf(f, "{\"step\": %" PRId64, line->step);
-  for (int c = 0; c < COLUMNS; c++)
-    if (isfinite(value_of(line, c)))
-      fprintf(f, ", \"%s\": %.9g", columns[c], value_of(line, c));
-    else
-      fprintf(f, ", \"%s\": null", columns[c]);
+  for (int c = 0; c < COLUMNS; c++) put_jsonl(f, columns[c], value_of(line, c));
+  fprintf(f, "}\n");
+}
+
+static void eval_jsonl(FILE *f, int64_t step, double loss) {
+  fprintf(f, "{\"step\": %" PRId64, step);
+  put_jsonl(f, eval_column, loss);
   fprintf(f, "}\n");
 }
 
@@ -64,16 +78,21 @@ static void write_events(FILE *f, const log_line *line) {
     events_scalar(f, now, line->step, columns[c], value_of(line, c));
 }
 
+static void eval_events(FILE *f, int64_t step, double loss) {
+  events_scalar(f, wall_seconds(), step, eval_column, loss);
+}
+
 typedef struct format {
   const char *suffix;  /* NULL: a folder, in which each run has a file of its own */
   void (*begin)(FILE *f); /* what a file begins with, or NULL */
   void (*write)(FILE *f, const log_line *line);
+  void (*eval)(FILE *f, int64_t step, double loss);
   const char *step;    /* what stands before a line's step */
 } format;
 
-static const format formats[] = {{".csv", begin_csv, write_csv, ""},
-                                 {".jsonl", NULL, write_jsonl, "{\"step\": "},
-                                 {NULL, begin_events, write_events, NULL}};
+static const format formats[] = {{".csv", begin_csv, write_csv, eval_csv, ""},
+                                 {".jsonl", NULL, write_jsonl, eval_jsonl, "{\"step\": "},
+                                 {NULL, begin_events, write_events, eval_events, NULL}};
 
 static const format *format_of(const char *path) {
   const format *f = formats;
@@ -195,6 +214,11 @@ void log_step(run_log *log, const log_line *line) {
     if (due) fflush(log->files[i].stream);
   }
   if (due) log->flushed_ns = now;
+}
+
+void log_eval(run_log *log, int64_t step, double loss) {
+  for (size_t i = 0; log && i < log->count; i++)
+    log->files[i].format->eval(log->files[i].stream, step, loss);
 }
 
 sl_status log_close(run_log *log) {

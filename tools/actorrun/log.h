@@ -20,6 +20,9 @@ typedef struct log_line {
 } log_line;
 void log_step(run_log *log, const log_line *line);
 
+/* The loss of an evaluation after so many steps: on a line of its own. */
+void log_eval(run_log *log, int64_t step, double loss);
+
 /* SL_E_IO names a file that could not be written. NULL is no log. */
 sl_status log_close(run_log *log);
 

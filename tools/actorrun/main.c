@@ -35,6 +35,7 @@ static sl_status do_job(job *j) {
   if (!dry) terms_init(&j->terms, s);
   if (!dry && !s->process) status = keep_check(s);
   if (!dry && !status) status = generate_check(s);
+  if (!dry && !status) status = evals_check(s);
   if (!dry && !status) status = keep_open(j);
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
   if (!status) status = job_plan(j);
@@ -111,6 +112,7 @@ int main(int argc, char **argv) {
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   log_close(j.log);
+  evals_fini(&j.evals);
   control_close(j.control);
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);

@@ -223,6 +223,19 @@ static void add_pieces(cJSON *root, const job *j) {
     cJSON_AddItemToArray(array, cJSON_CreateNumber((double)lengths[k]));
 }
 
+static void add_evaluations(cJSON *root, const evals *e) {
+  cJSON *list = cJSON_AddArrayToObject(root, "evaluations");
+  for (size_t i = 0; i < e->count; i++) {
+    char hex[64];
+    cJSON *one = cJSON_CreateObject();
+    snprintf(hex, sizeof hex, "%a", e->records[i].loss);
+    add_number(one, "steps", (double)e->records[i].step);
+    add_number(one, "loss", e->records[i].loss);
+    cJSON_AddStringToObject(one, "eval_hex", hex);
+    cJSON_AddItemToArray(list, one);
+  }
+}
+
 static cJSON *make_report(const job *j, const char *ended, const char *failure) {
   const settings *s = j->settings;
   char hash[32];
@@ -243,6 +256,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "ended", ended);
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
+  if (settings_text(s, "eval")) add_evaluations(root, &j->evals);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   return root;

@@ -49,8 +49,10 @@ static sl_status make_runtime(job *j) {
 }
 
 static sl_status run_steps(job *j) {
+  const settings *s = j->settings;
   int64_t steps = job_steps_left(j);
   if (!steps) return SL_OK;
+  evals_init(j);
   sl_status opened = j->settings->process ? SL_OK
                                           : log_open(j->settings->run,
                                                      sl_checkpoints_start(j->checkpoints), &j->log);
@@ -69,8 +71,10 @@ static sl_status run_steps(job *j) {
   sl_status logged = log_close(j->log);
   j->log = NULL;
   if (!status) status = logged;
-  j->stopped = status == SL_E_STOPPED;
-  return j->stopped ? SL_OK : status;
+  bool early = j->evals.ended || (s->process && sl_arg_int(s->run, "patience")); /* process 0 knows */
+  evals_step(j);
+  j->stopped = status == SL_E_STOPPED && !early;
+  return status == SL_E_STOPPED ? SL_OK : status;
 }
 
 /* Of the firings that nobody has asked to see, as many as figures need are brought together. */

@@ -12,6 +12,12 @@ static const sl_option options[] = {
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
     {"shuffle", SL_OPTION_INT, "0", "`SEED` of the order in which sequences of the data come, another "
      "order each time that all have been seen; 0: as they lie in the files", 0, 9e15},
+    {"eval", SL_OPTION_LIST, "", "`FILE`, or a folder, of which the loss is found while training goes "
+     "on; as --data, may be repeated", 0, 0},
+    {"eval-every", SL_OPTION_INT, "100", "steps from one evaluation to the next; as much of the data is "
+     "taken, at most, as training takes in them", 1, 1e6},
+    {"patience", SL_OPTION_INT, "0", "evaluations without a smaller loss after which the run ends; 0: "
+     "any number", 0, 1e9},
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end", 0, 0},
     {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
@@ -79,6 +85,12 @@ static sl_status check_together(const settings *s) {
                      need_folder[i]);
   if (sl_arg_flag(s->run, "check-finite") && strcmp(s->devices.kind, "cpu"))
     return sl_fail(SL_E_USAGE, "--check-finite: of cpu devices, not of %s", s->devices.kind);
+  static const char *const need_eval[] = {"eval-every", "patience"};
+  for (size_t i = 0; i < SLI_COUNT(need_eval); i++)
+    if (sl_arg_given(s->run, need_eval[i], 0) && !settings_text(s, "eval"))
+      return sl_fail(SL_E_USAGE, "--%s: of what? --eval FILE says", need_eval[i]);
+  if (settings_text(s, "eval") && (settings_text(s, "order") || !data))
+    return sl_fail(SL_E_USAGE, "--eval: not with %s", data ? "--order" : "devices that hold no values");
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
   return SL_OK;

@@ -20,5 +20,6 @@ void job_step(void *ctx, const sl_step_report *report) {
   job *j = ctx;
   progress_step(&j->progress, report);
   write_log(j, report);
+  evals_step(j);
   rewrite_report(j, report);
 }

@@ -79,11 +79,17 @@ void print_end(const job *j) {
     printf("step %lld of %lld: nothing is left to do\n", (long long)steps, (long long)p->steps);
   if (j->stopped)
     printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
+  if (j->evals.ended)
+    printf("no smaller loss in %lld evaluations: ended after step %lld of %lld\n",
+           (long long)j->evals.without, (long long)steps, (long long)p->steps);
   sl_figures figures = sl_runtime_figures(j->rt);
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
            p->records[p->count - 1].report.loss, (long long)p->count);
   print_history(p);
+  if (j->evals.count)
+    printf("evaluated %zu times, smallest loss %.4f after step %lld\n", j->evals.count,
+           j->evals.best.loss, (long long)j->evals.best.step);
   print_step(j, &figures);
   print_devices(j, &figures);
   print_cores(j);

@@ -19,8 +19,9 @@ static sl_status check_stages(const settings *s) {
 }
 
 /* The graph for inference needs no data. */
-static sl_status make_graph(const settings *s, planned *out) {
+static sl_status make_graph(const settings *s, const sl_lower_options *run, planned *out) {
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
+  const char *eval = run && run->on_eval ? settings_text(s, "eval") : NULL;
   bool infer = s->use == USE_INFERENCE, steps = s->use == USE_TRAINING;
   sl_graph_options options = {.microbatches = infer ? 1 : s->microbatches,
                               .pieces = infer ? 1 : s->pieces,
@@ -28,6 +29,8 @@ static sl_status make_graph(const settings *s, planned *out) {
                               .stages = s->stages * (s->chunks ? s->chunks : ANY_CHUNKS),
                               .infer = infer,
                               .feed_tokens = feed_zeros,
+                              .eval = steps ? eval : NULL,
+                              .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
                               .shuffle = s->shuffle,
                               .no_data = !steps || !sl_device_computes(s->devices.kind)};
   out->graph = sl_graph_create(&options);
@@ -78,13 +81,14 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .check_finite = run && run->check_finite,
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
                               .on_step = run ? run->on_step : NULL,
+                              .on_eval = run ? run->on_eval : NULL,
                               .ctx = run ? run->ctx : NULL,
                               .store_every = run ? run->store_every : 0,
                               .on_store = run ? run->on_store : NULL,
                               .on_stored = run ? run->on_stored : NULL,
                               .store_ctx = run ? run->store_ctx : NULL};
   sl_status status = check_stages(s);
-  if (!status) status = make_graph(s, &p);
+  if (!status) status = make_graph(s, run, &p);
   if (!status) status = sl_lower(p.graph, &options, &p.lowered);
   if (status) {
     plan_free(&p);

@@ -1,0 +1,80 @@
+#!/bin/bash
+# --eval: the loss on other data is what a run that begins with the same weights has there, whatever
+# the devices and the schedule; training is as without it. The best checkpoint is kept, and a run that
+# gets no better ends.
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+train=$reference/text.txt other=$reference/tokens.u16
+shape=(gpt --layers 4 --width 16 --heads 2 --context 16)
+model=("${shape[@]}" --batch 8 --data "$train")
+run() { ends 0 "$actorrun" --quiet "$@"; }
+evals() { grep -o '"eval_hex":[^,]*' "$1" | grep -o '0x[^"]*'; }
+
+# Evaluated are 16 microbatches of 2 rows: as many as training has in 4 steps.
+run --steps 4 --microbatches 4 --report plain.json --save w.safetensors "${model[@]}"
+run --steps 1 --microbatches 16 --init w.safetensors --report want.json "${shape[@]}" --batch 32 \
+  --data "$other"
+want=$(hexes want.json | grep -o '0x[^"]*')
+near() { python3 -c 'import sys; a, b = map(float.fromhex, sys.argv[1:3]); sys.exit(abs(a - b) > float(sys.argv[3]))' "$@"; }
+for way in "" "--stages 4 --schedule zb-h1" "--stages 2 -n 2 --heartbeat-timeout 30" "--stages 2 --schedule zb-v" \
+           "--recompute full" "--grain layer" "--schedule auto --stages 2" "--checkpoint c --every 4" "--jitter 50"; do
+  # shellcheck disable=SC2086
+  run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --report r.json $way "${model[@]}"
+  [ "$(evals r.json)" = "$want" ] || fail "$way: $(evals r.json), not $want"
+  cmp -s <(hexes plain.json) <(hexes r.json) || fail "$way: training is another with it"
+done
+for way in "--pieces 2 --stages 2" "--data-parallel 2" "--data-parallel 2 --shard gradients" "--tensor 2" \
+           "--tensor 2 --data-parallel 2 --stages 2 -n 2 --heartbeat-timeout 30"; do
+  # shellcheck disable=SC2086
+  run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --report r.json $way "${model[@]}"
+  near "$(evals r.json)" "$want" 1e-5 || fail "$way: $(evals r.json), not $want"
+done
+
+# Several times, each of what training has come to; a run that goes on has the same.
+run --steps 12 --microbatches 4 --eval "$other" --eval-every 2 --report r.json "${model[@]}"
+[ "$(evals r.json | sort -u | wc -l)" -eq 6 ] || fail "each has another loss: $(evals r.json)"
+rm -rf c
+run --steps 6 --microbatches 4 --eval "$other" --eval-every 2 --checkpoint c --every 2 --report a.json \
+  "${model[@]}"
+run --steps 12 --microbatches 4 --eval "$other" --eval-every 2 --checkpoint c --every 2 --resume \
+  --stages 2 --report b.json "${model[@]}"
+cmp -s <(evals r.json) <(evals a.json; evals b.json) || fail "resumed it evaluates others"
+
+# The best stays, and the run ends when nothing gets better.
+rm -rf c
+ends 0 "$actorrun" --steps 4000 -n 2 --stages 2 "${patient[@]}" --eval "$other" --eval-every 10 --every 10 \
+  --patience 3 --checkpoint c --log l.csv --report r.json "${model[@]}" --lr 0.03
+says "no smaller loss in " out
+python3 - <<'END' || fail "the best is not what the report says"
+import csv, json, os
+report, best = json.load(open("r.json")), json.load(open("c/best/eval.json"))
+first = min(report["evaluations"], key=lambda e: e["loss"])
+assert (best["step"], best["loss"]) == (first["steps"], first["loss"]), (best, first)
+assert json.load(open("c/best/manifest.json"))["checkpoint"]["step"] == best["step"]
+last = report["evaluations"][-1]["steps"]
+assert last - best["step"] >= 30 and len(report["steps"]) < 4000
+rows = [(int(r["step"]), float(r["eval_loss"])) for r in csv.DictReader(open("l.csv")) if r["eval_loss"]]
+assert [s for s, _ in rows] == [e["steps"] for e in report["evaluations"]]
+assert all(abs(x - e["loss"]) < 1e-6 for (_, x), e in zip(rows, report["evaluations"]))
+END
+mkdir again
+cp -r c/best again/"step-$(sed 's/.*"step": \([0-9]*\).*/\1/' c/best/eval.json)"
+ends 0 "$actorrun" --quiet --steps 4000 --patience 1 --eval "$other" --eval-every 10 --every 10 --checkpoint again \
+  --resume "${model[@]}" --lr 0.03
+
+refused() {
+  local text=$1
+  shift
+  ends 2 "$actorrun" "$@"
+  says "$text" err
+}
+refused "--patience: of what? --eval FILE says" --patience 3 "${model[@]}"
+refused "--eval-every 30: not a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
+  "${model[@]}"
+refused "no.txt: No such file" --eval no.txt "${model[@]}"
+head -c 20 "$train" >small.txt
+refused "small.txt has 1 sequences of 16 tokens: a microbatch needs 8" --eval small.txt "${model[@]}"
+refused "evaluation: not with --shard parameters" --data-parallel 2 --shard parameters --eval "$other" \
+  "${model[@]}"
