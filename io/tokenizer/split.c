@@ -1,0 +1,312 @@
+/* Pre-tokenizers: a text is cut into words by steps, each of which cuts the pieces that the one
+ * before it makes. Pieces go from step to step one at a time, so a long text needs no lists. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/tokenizer/inner.h"
+
+typedef enum behavior {
+  ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS
+} behavior;
+
+/* What Metaspace puts before a text. */
+typedef enum prefix { NEVER, FIRST, ALWAYS } prefix;
+
+typedef struct step {
+  void (*run)(splitter *s, int index, span text, bool first);
+  pcre2_code *pattern;        /* of cut */
+  pcre2_match_data *match;
+  behavior behavior;
+  bool invert;
+  bool space_before;          /* bytes: a space goes before a piece that does not begin with one */
+  prefix prefix;              /* metaspace */
+  char mark[5];
+  size_t mark_bytes;
+  bool cuts;                  /* metaspace: before each mark */
+  text_row room;              /* metaspace, bytes: the piece as changed */
+} step;
+
+struct splitter {
+  step *steps;
+  size_t count, capacity;
+  sli_take_piece *take;
+  void *ctx;
+};
+
+splitter *sli_splitter_create(void) { return sli_calloc(1, sizeof(splitter)); }
+
+void sli_splitter_destroy(splitter *s) {
+  for (size_t i = 0; s && i < s->count; i++) {
+    pcre2_code_free(s->steps[i].pattern);
+    pcre2_match_data_free(s->steps[i].match);
+    free(s->steps[i].room.items);
+  }
+  if (s) free(s->steps);
+  free(s);
+}
+
+static void hand_on(splitter *s, int index, span piece, bool first) {
+  if (!piece.bytes) return;
+  if ((size_t)index + 1 < s->count) s->steps[index + 1].run(s, index + 1, piece, first);
+  else s->take(s->ctx, piece);
+}
+
+void sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *take, void *ctx) {
+  s->take = take;
+  s->ctx = ctx;
+  hand_on(s, -1, text, first);
+}
+
+/* ---- cutting by a pattern ------------------------------------------------------------------- */
+
+/* The next match from `from` on; false: none. */
+static bool next_match(const step *p, span text, size_t from, size_t *begin, size_t *end) {
+  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK,
+                          p->match, NULL);
+  if (found < 0) return false;
+  const size_t *ends = pcre2_get_ovector_pointer(p->match);
+  *begin = ends[0];
+  *end = ends[1];
+  return true;
+}
+
+/* A piece that is being put together of matches and what lies between them. */
+typedef struct cutting {
+  splitter *s;
+  int index;
+  span text;
+  bool first;
+  size_t begin, end;   /* held back */
+  bool held, held_match, last_match;
+} cutting;
+
+static void let_go(cutting *c) {
+  if (c->held)
+    hand_on(c->s, c->index, (span){c->text.at + c->begin, c->end - c->begin},
+            c->first && !c->begin);
+  c->held = false;
+}
+
+/* Does this stretch belong to the one held back? */
+static bool goes_with(const cutting *c, behavior how, bool match) {
+  if (!c->held) return false;
+  if (how == WITH_PREVIOUS) return match && !c->last_match;
+  if (how == WITH_NEXT) return c->held_match && !match;
+  return how == CONTIGUOUS && match == c->last_match;
+}
+
+static void add_stretch(cutting *c, size_t begin, size_t end, bool match) {
+  const step *p = &c->s->steps[c->index];
+  match ^= p->invert;
+  if (begin == end) return;
+  if (match && p->behavior == REMOVED) return let_go(c);
+  if (goes_with(c, p->behavior, match)) {
+    c->end = end;
+    c->held_match = false;
+  } else {
+    let_go(c);
+    c->begin = begin;
+    c->end = end;
+    c->held_match = match;
+  }
+  c->held = true;
+  c->last_match = match;
+}
+
+static void cut(splitter *s, int index, span text, bool first) {
+  const step *p = &s->steps[index];
+  cutting c = {.s = s, .index = index, .text = text, .first = first};
+  size_t done = 0, from = 0, begin, end;
+  while (from <= text.bytes && next_match(p, text, from, &begin, &end)) {
+    add_stretch(&c, done, begin, false);
+    add_stretch(&c, begin, end, true);
+    done = end;
+    from = end > begin ? end : end < text.bytes ? end + sli_character(text.at + end) : end + 1;
+  }
+  add_stretch(&c, done, text.bytes, false);
+  let_go(&c);
+}
+
+/* ---- the other steps ---------------------------------------------------------------------------- */
+
+/* ByteLevel: the pattern is optional; that bytes become characters is the vocabulary's matter. */
+static void bytes(splitter *s, int index, span text, bool first) {
+  step *p = &s->steps[index];
+  if (p->space_before && text.at[0] != ' ') {
+    p->room.count = 0;
+    sli_text_add(&p->room, " ", 1);
+    sli_text_add(&p->room, text.at, text.bytes);
+    text = (span){p->room.items, p->room.count};
+  }
+  if (p->pattern) cut(s, index, text, first);
+  else hand_on(s, index, text, first);
+}
+
+static bool begins_with_mark(const step *p, span text) {
+  return text.bytes >= p->mark_bytes && !memcmp(text.at, p->mark, p->mark_bytes);
+}
+
+static void mark_spaces(step *p, span text, bool first) {
+  p->room.count = 0;
+  bool begins = text.at[0] == ' ' || begins_with_mark(p, text);
+  if (!begins && (p->prefix == ALWAYS || (p->prefix == FIRST && first)))
+    sli_text_add(&p->room, p->mark, p->mark_bytes);
+  while (text.bytes) {
+    const char *space = memchr(text.at, ' ', text.bytes);
+    size_t n = space ? (size_t)(space - text.at) : text.bytes;
+    sli_text_add(&p->room, text.at, n);
+    if (space) sli_text_add(&p->room, p->mark, p->mark_bytes), n++;
+    text.at += n;
+    text.bytes -= n;
+  }
+}
+
+/* Metaspace: spaces become marks, and a mark begins a word. */
+static void metaspace(splitter *s, int index, span text, bool first) {
+  step *p = &s->steps[index];
+  mark_spaces(p, text, first);
+  span all = {p->room.items, p->room.count};
+  for (size_t begin = 0, end; begin < all.bytes; begin = end) {
+    end = p->cuts ? begin + sli_character(all.at + begin) : all.bytes;
+    while (end < all.bytes && !begins_with_mark(p, (span){all.at + end, all.bytes - end})) end++;
+    hand_on(s, index, (span){all.at + begin, end - begin}, first && !begin);
+  }
+}
+
+/* ---- patterns --------------------------------------------------------------------------------------- */
+
+/* What Unicode says is white space. PCRE2's \s is a little more: U+180E. */
+#define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
+               "\\x{202f}\\x{205f}\\x{3000}"
+
+/* The pattern with \s and \S spelled out, as far as PCRE2 can; the caller's to free. */
+static char *spell_out(const char *pattern) {
+  text_row out = {0};
+  int inside = 0;
+  for (const char *at = pattern; *at; at++) {
+    bool space = at[0] == '\\' && at[1] == 's', other = at[0] == '\\' && at[1] == 'S';
+    if (space) sli_text_add(&out, inside ? SPACES : "[" SPACES "]", strlen(SPACES) + (inside ? 0 : 2));
+    else if (other && !inside) sli_text_add(&out, "[^" SPACES "]", strlen(SPACES) + 3);
+    else sli_text_add(&out, at, at[0] == '\\' && at[1] ? 2 : 1);
+    if (*at == '\\' && at[1]) at++;
+    else if (*at == '[') inside++;
+    else if (*at == ']' && inside) inside--;
+  }
+  sli_text_add(&out, "", 1);
+  return out.items;
+}
+
+static sl_status compile(const char *pattern, bool literal, step *p) {
+  char *text = literal ? sli_strdup(pattern) : spell_out(pattern);
+  int error;
+  size_t at;
+  uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP);
+  p->pattern = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options, &error, &at, NULL);
+  free(text);
+  if (!p->pattern) {
+    char why[120];
+    pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
+    return sl_fail(SL_E_INPUT, "pattern \"%.80s\": %s", pattern, why);
+  }
+  pcre2_jit_compile(p->pattern, PCRE2_JIT_COMPLETE); /* without it matching is slower */
+  p->match = pcre2_match_data_create_from_pattern(p->pattern, NULL);
+  SLI_CHECK(p->match, "no memory for a match");
+  return SL_OK;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------- */
+
+static step *add_step(splitter *s, void (*run)(splitter *, int, span, bool)) {
+  SLI_GROW(s->steps, s->count, s->capacity);
+  step *p = &s->steps[s->count++];
+  *p = (step){.run = run};
+  return p;
+}
+
+static sl_status read_behavior(const cJSON *item, step *p) {
+  static const char *const names[] = {[ISOLATED] = "Isolated", [REMOVED] = "Removed",
+                                      [WITH_PREVIOUS] = "MergedWithPrevious",
+                                      [WITH_NEXT] = "MergedWithNext", [CONTIGUOUS] = "Contiguous"};
+  const char *name = sli_json_text(item, "behavior");
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (name && !strcmp(name, names[i])) {
+      p->behavior = (behavior)i;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_INPUT, "pre_tokenizer Split: behavior \"%.40s\" is not known",
+                 name ? name : "");
+}
+
+static sl_status read_split(splitter *s, const cJSON *item) {
+  const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(item, "pattern");
+  const char *regex = sli_json_text(pattern, "Regex"), *literal = sli_json_text(pattern, "String");
+  if (!regex && !literal)
+    return sl_fail(SL_E_INPUT, "pre_tokenizer Split has neither a Regex nor a String");
+  step *p = add_step(s, cut);
+  p->invert = sli_json_flag(item, "invert", false);
+  sl_status status = read_behavior(item, p);
+  return status ? status : compile(regex ? regex : literal, !regex, p);
+}
+
+static sl_status read_digits(splitter *s, const cJSON *item) {
+  step *p = add_step(s, cut);
+  p->behavior = sli_json_flag(item, "individual_digits", false) ? ISOLATED : CONTIGUOUS;
+  return compile("\\p{N}", false, p);
+}
+
+static sl_status read_bytes(splitter *s, const cJSON *item) {
+  step *p = add_step(s, bytes);
+  p->space_before = sli_json_flag(item, "add_prefix_space", true);
+  if (!sli_json_flag(item, "use_regex", true)) return SL_OK;
+  return compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+                 false, p);
+}
+
+static sl_status read_metaspace(splitter *s, const cJSON *item) {
+  step *p = add_step(s, metaspace);
+  const char *scheme = sli_json_text(item, "prepend_scheme");
+  bool before = sli_json_flag(item, "add_prefix_space", true);
+  if (!scheme) scheme = before ? "always" : "never";
+  p->prefix = !strcmp(scheme, "first") ? FIRST : !strcmp(scheme, "always") ? ALWAYS : NEVER;
+  p->cuts = sli_json_flag(item, "split", true);
+  span mark = sli_json_character(item, "replacement");
+  if (!mark.at) return sl_fail(SL_E_INPUT, "pre_tokenizer Metaspace: replacement is no character");
+  memcpy(p->mark, mark.at, mark.bytes);
+  p->mark_bytes = mark.bytes;
+  return SL_OK;
+}
+
+static sl_status read_whitespace(splitter *s, const cJSON *item) {
+  (void)item;
+  step *p = add_step(s, cut);
+  p->behavior = REMOVED;
+  return compile("\\s", false, p);
+}
+
+static sl_status read_sequence(splitter *s, const cJSON *item, bool *byte_level) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "pretokenizers"))
+    if (!status) status = sli_splitter_read(s, each, byte_level);
+  return status;
+}
+
+sl_status sli_splitter_read(splitter *s, const cJSON *item, bool *byte_level) {
+  static const struct {
+    const char *type;
+    sl_status (*read)(splitter *s, const cJSON *item);
+  } kinds[] = {{"ByteLevel", read_bytes}, {"Split", read_split}, {"Digits", read_digits},
+               {"Metaspace", read_metaspace}, {"WhitespaceSplit", read_whitespace}};
+  if (!item || cJSON_IsNull(item)) return SL_OK;
+  const char *type = sli_json_text(item, "type");
+  if (type && !strcmp(type, "Sequence")) return read_sequence(s, item, byte_level);
+  for (size_t i = 0; type && i < SLI_COUNT(kinds); i++)
+    if (!strcmp(type, kinds[i].type)) {
+      *byte_level |= !strcmp(type, "ByteLevel");
+      return kinds[i].read(s, item);
+    }
+  return sl_fail(SL_E_INPUT, "pre_tokenizer \"%.40s\" is not known", type ? type : "");
+}

@@ -1,0 +1,105 @@
+/* From text to tokens: added tokens are cut out, what lies between them is normalized, cut into
+ * words, and each word merged; and back. */
+#include "io/tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/tokenizer/inner.h"
+
+int64_t sli_tokenizer_vocab(const sli_tokenizer *t) { return t->vocab; }
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+static void add_token(sli_token_row *out, int32_t token) {
+  SLI_GROW(out->items, out->count, out->capacity);
+  out->items[out->count++] = token;
+}
+
+typedef struct encoding {
+  sli_tokenizer *t;
+  sli_token_row *out;
+} encoding;
+
+static void take_word(void *ctx, span word) {
+  encoding *e = ctx;
+  sli_model_word(&e->t->model, word, e->out);
+}
+
+/* Hands on what lies between added tokens, and adds those. */
+static void between(encoding *e, bool normalized, span text, bool first,
+                    void (*hand_on)(encoding *e, span text, bool first)) {
+  size_t done = 0;
+  span found;
+  int32_t token;
+  while (sli_added_find(e->t->added, normalized, text, done, &found, &token)) {
+    size_t at = (size_t)(found.at - text.at);
+    if (at > done) hand_on(e, (span){text.at + done, at - done}, first && !done);
+    add_token(e->out, token);
+    done = at + found.bytes;
+  }
+  if (done < text.bytes) hand_on(e, (span){text.at + done, text.bytes - done}, first && !done);
+}
+
+static void encode_normalized(encoding *e, span text, bool first) {
+  sli_splitter_run(e->t->splitter, text, first, take_word, e);
+}
+
+static void encode_piece(encoding *e, span text, bool first) {
+  between(e, true, sli_normalize(e->t->normalizer, text), first, encode_normalized);
+}
+
+static void add_row(sli_token_row *out, const sli_token_row *row) {
+  for (size_t i = 0; i < row->count; i++) add_token(out, row->items[i]);
+}
+
+sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                               sli_token_row *out) {
+  span all = {text, bytes};
+  size_t good = sli_utf8_good(all);
+  if (good < bytes)
+    return sl_fail(SL_E_INPUT, "byte %zu is no UTF-8, and tokens are made of characters", good);
+  if (whole) add_row(out, &t->before);
+  between(&(encoding){t, out}, false, all, true, encode_piece);
+  if (whole) add_row(out, &t->after);
+  return SL_OK;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------------- */
+
+/* The vocabulary has bytes in place of the characters that decoders know. */
+static void add_characters(text_row *out, span bytes) {
+  for (size_t i = 0; i < bytes.bytes; i++) {
+    char character[2];
+    size_t n = sli_text_of_byte((uint8_t)bytes.at[i], character);
+    sli_text_add(out, character, n);
+  }
+}
+
+static void add_text(const sli_tokenizer *t, int32_t token, bool special, texts *out) {
+  bool mark;
+  span text = sli_added_text(t->added, token, &mark);
+  if (mark && !special) return;
+  if (text.at) {
+    sli_text_add(&out->bytes, text.at, text.bytes);
+  } else {
+    const vocab *v = &t->model.vocab;
+    if (token < 0 || token >= v->count || !v->texts[token].at) return;
+    text = v->texts[token];
+    if (t->model.byte_level && sli_vocab_find(v, text) == token) add_characters(&out->bytes, text);
+    else sli_text_add(&out->bytes, text.at, text.bytes);
+  }
+  sli_texts_end(out);
+}
+
+char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t count,
+                           bool special, size_t *bytes) {
+  texts row = {0};
+  for (size_t i = 0; i < count; i++) add_text(t, tokens[i], special, &row);
+  text_row out = {0};
+  sli_decoder_run(t->decoder, &row, &out);
+  *bytes = out.count;
+  sli_text_add(&out, "", 1);
+  return out.items;
+}
