@@ -16,6 +16,7 @@ typedef struct sli_tokens_options {
   int64_t vocab;     /* every token is less */
   uint64_t shuffle;  /* 0: sequences in the order of the files; else the seed of their order, another
                         one each time that all have been read */
+  const char *tokenizer; /* a tokenizer.json for files of text, or NULL: their bytes are the tokens */
 } sli_tokens_options;
 
 /* Maps all files; their tokens follow one another as if they were one. There must be enough for one

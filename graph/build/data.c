@@ -89,7 +89,8 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
                    : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
   if (g->options.no_data && (!paths || !*paths)) return SL_OK;
   if (!paths || !*paths) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
-  const sli_tokens_options options = {paths, r->context, vocab, g->options.shuffle};
+  const sli_tokens_options options = {paths, r->context, vocab, g->options.shuffle,
+                                      g->options.tokenizer};
   sli_tokens *files;
   sl_status status = sli_tokens_open(&options, &files);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());

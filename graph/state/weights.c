@@ -6,28 +6,55 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "io/shards.h"
 #include "kernels/ops/ops.h"
 #include "graph/state/parts.h"
 
-/* The file's tensor for a parameter. A file of the bare network, without its
- * head, leaves out the first part of the names: "wte.weight" for
- * "transformer.wte.weight". */
-static const sli_stored_tensor *find(const sli_safetensors *file, const char *name) {
-  const sli_stored_tensor *t = sli_safetensors_find(file, name);
+/* The stored tensor for a parameter, and its file. What holds the bare network, without its
+ * head, leaves out the first part of the names: "wte.weight" for "transformer.wte.weight". */
+static const sli_stored_tensor *find(const sli_shards *from, const char *name, int *file) {
+  const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
-  return t || !dot ? t : sli_safetensors_find(file, dot + 1);
+  return t || !dot ? t : sli_shards_find(from, dot + 1, file);
+}
+
+/* What was found, of all files: a flag for each tensor, those of one file behind another's. */
+typedef struct found {
+  bool *flags;
+  int *begins; /* [files] */
+  int count;
+} found;
+
+static found found_create(const sli_shards *from) {
+  found f = {.begins = sli_calloc((size_t)sli_shards_count(from), sizeof(int))};
+  for (int i = 0; i < sli_shards_count(from); i++) {
+    f.begins[i] = f.count;
+    f.count += sli_safetensors_count(sli_shards_at(from, i));
+  }
+  f.flags = sli_calloc((size_t)f.count, sizeof *f.flags);
+  return f;
+}
+
+static void found_fini(found *f) {
+  free(f->flags);
+  free(f->begins);
+}
+
+static const char *name_of(const sli_shards *from, const found *f, int tensor) {
+  int file = sli_shards_count(from) - 1;
+  while (f->begins[file] > tensor) file--;
+  return sli_safetensors_at(sli_shards_at(from, file), tensor - f->begins[file])->name;
 }
 
 /* Tensors nobody asked for are no error (files hold masks and tied copies), but
  * may mean that the model is smaller than the file's. */
-static void mention_unused(const char *path, const sli_safetensors *file, const bool *used) {
+static void mention_unused(const char *path, const sli_shards *from, const found *f) {
   int count = 0, first = 0;
-  for (int i = sli_safetensors_count(file) - 1; i >= 0; i--)
-    if (!used[i]) count++, first = i;
+  for (int i = f->count - 1; i >= 0; i--)
+    if (!f->flags[i]) count++, first = i;
   if (count)
-    sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count,
-            sli_safetensors_count(file), path, sli_safetensors_at(file, first)->name,
-            count > 1 ? ", ..." : "");
+    sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count, f->count, path,
+            name_of(from, f, first), count > 1 ? ", ..." : "");
 }
 
 /* Room for the values of the parameter that is being worked on, where they lie nowhere in
@@ -57,24 +84,35 @@ static sl_status load(const sli_safetensors *file, const sli_stored_tensor *t,
   return status ? status : sl_param_set(lowered, rt, index, values);
 }
 
+/* One parameter: it must be there, also where another process has it. */
+static sl_status load_param(const char *path, const sli_shards *from, const sl_lowered *lowered,
+                            sl_runtime *rt, int index, found *f, scratch *room) {
+  const sl_param_info *params;
+  sl_lowered_params(lowered, &params);
+  int file;
+  const sli_stored_tensor *t = find(from, params[index].name, &file);
+  const char *where = t ? sli_shards_path(from, file) : path;
+  sl_status status = sli_stored_check(where, params[index].name, &params[index].type, t);
+  if (status) return status;
+  const sli_safetensors *stored = sli_shards_at(from, file);
+  f->flags[f->begins[file] + (t - sli_safetensors_at(stored, 0))] = true;
+  return sl_param_here(lowered, rt, index) ? load(stored, t, lowered, rt, index, room) : SL_OK;
+}
+
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
-  sli_safetensors *file;
-  sl_status status = sli_safetensors_open(path, &file);
+  sli_shards *from;
+  sl_status status = sli_shards_open(path, &from);
   if (status) return status;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
-  bool *used = sli_calloc((size_t)sli_safetensors_count(file), sizeof *used);
+  found f = found_create(from);
   scratch room = {0};
-  for (int i = 0; i < n && !status; i++) {
-    const sli_stored_tensor *t = find(file, params[i].name);
-    status = sli_stored_check(path, params[i].name, &params[i].type, t);
-    if (!status && sl_param_here(lowered, rt, i)) status = load(file, t, lowered, rt, i, &room);
-    if (t) used[t - sli_safetensors_at(file, 0)] = true;
-  }
-  if (!status) mention_unused(path, file, used);
+  for (int i = 0; i < n && !status; i++)
+    status = load_param(path, from, lowered, rt, i, &f, &room);
+  if (!status) mention_unused(path, from, &f);
   free(room.values);
-  free(used);
-  sli_safetensors_close(file);
+  found_fini(&f);
+  sli_shards_close(from);
   return status;
 }
 

@@ -61,6 +61,8 @@ typedef struct sl_graph_options {
   int64_t eval_every;
   int eval_microbatches; /* at most; 0: all whole ones. There are never more than training has
                             from one evaluation to the next */
+  const char *tokenizer; /* sl_tokens: a tokenizer.json that makes tokens of text files; NULL: the
+                       bytes of a text are its tokens. Used while the graph is built */
   bool no_data;     /* nothing is computed, only planned or timed: files need not be given */
 } sl_graph_options;
 

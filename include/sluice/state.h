@@ -28,8 +28,9 @@ extern "C" {
 
 /* ---- weights ---------------------------------------------------------------- */
 
-/* Reads the values of all parameters that lie in this process from a safetensors file, by
- * name; the first part of a name may be left out there. SL_E_INPUT or SL_E_SHAPE name the file
+/* Reads the values of all parameters that lie in this process from a safetensors file, or from
+ * the one or several of a Hugging Face folder, by name; the first part of a name may be left out
+ * there. SL_E_INPUT or SL_E_SHAPE name the file
  * and the tensor. */
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 

@@ -131,7 +131,7 @@ static void seek(token *k, normalizer *n) {
   if (text.bytes) memcpy(k->sought, text.at, text.bytes);
 }
 
-sl_status sli_added_read(added *a, const cJSON *item, normalizer *n, int64_t *most) {
+sl_status sli_added_read(added *a, const cJSON *item, normalizer *n) {
   const cJSON *number = cJSON_GetObjectItemCaseSensitive(item, "id");
   const char *text = sli_json_text(item, "content");
   if (!text || !*text) return sl_fail(SL_E_INPUT, "an added token has no content");
@@ -148,6 +148,5 @@ sl_status sli_added_read(added *a, const cJSON *item, normalizer *n, int64_t *mo
                .right = sli_json_flag(item, "rstrip", false)};
   seek(k, n);
   if (k->bytes) a->begins[k->normalized][(unsigned char)*k->sought] = true;
-  *most = SLI_MAX(*most, k->number + 1);
   return SL_OK;
 }

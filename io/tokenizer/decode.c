@@ -36,7 +36,7 @@ void sli_texts_end(texts *t) {
   t->ends[t->count++] = t->bytes.count;
 }
 
-void sli_texts_fini(texts *t) {
+static void texts_fini(texts *t) {
   free(t->bytes.items);
   free(t->ends);
   *t = (texts){0};
@@ -56,7 +56,7 @@ void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
   for (size_t i = 0; i < d->count; i++) {
     texts next = {0};
     d->steps[i].run(&d->steps[i], in, &next);
-    sli_texts_fini(in);
+    texts_fini(in);
     *in = next;
   }
   for (size_t i = 0; i < in->count; i++) {
@@ -64,7 +64,7 @@ void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
     if (i && !d->count) sli_text_add(out, " ", 1);
     sli_utf8_add(out, text);
   }
-  sli_texts_fini(in);
+  texts_fini(in);
 }
 
 /* ---- the steps ---------------------------------------------------------------------------------- */

@@ -119,7 +119,7 @@ span sli_normalize(normalizer *n, span text);
 typedef struct added added;
 added *sli_added_create(void);
 void sli_added_destroy(added *a);
-sl_status sli_added_read(added *a, const cJSON *item, normalizer *n, int64_t *most);
+sl_status sli_added_read(added *a, const cJSON *item, normalizer *n);
 /* Tells the first added token in the text from `from` on: its place, and *token; false: there is
  * none. `normalized`: of those that are looked for in normalized text. */
 bool sli_added_find(const added *a, bool normalized, span text, size_t from, span *found,
@@ -138,7 +138,6 @@ typedef struct texts {
 } texts;
 /* What was added to t->bytes since the last one is a text. */
 void sli_texts_end(texts *t);
-void sli_texts_fini(texts *t);
 
 decoder *sli_decoder_create(void);
 void sli_decoder_destroy(decoder *d);
@@ -155,11 +154,10 @@ struct sli_tokenizer {
   normalizer *normalizer;
   added *added;
   decoder *decoder;
-  int64_t vocab;
   sli_token_row before, after; /* of a whole text */
 };
 
-/* JSON: the fields a step may have. NULL or a default where it is not there. */
+/* JSON (json.c): the fields a step may have. NULL or a default where it is not there. */
 const char *sli_json_text(const cJSON *item, const char *name);
 bool sli_json_flag(const cJSON *item, const char *name, bool otherwise);
 /* A text of exactly one character; at NULL if it is not. */

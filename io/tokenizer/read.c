@@ -7,24 +7,6 @@
 #include "io/file.h"
 #include "io/tokenizer/inner.h"
 
-const char *sli_json_text(const cJSON *item, const char *name) {
-  const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, name);
-  return cJSON_IsString(text) ? text->valuestring : NULL;
-}
-
-bool sli_json_flag(const cJSON *item, const char *name, bool otherwise) {
-  const cJSON *flag = cJSON_GetObjectItemCaseSensitive(item, name);
-  return cJSON_IsBool(flag) ? cJSON_IsTrue(flag) : otherwise;
-}
-
-span sli_json_character(const cJSON *item, const char *name) {
-  const char *text = sli_json_text(item, name);
-  span all = {text, text ? strlen(text) : 0};
-  bool good = false;
-  bool one = all.bytes && sli_utf8_next(all, &good) == all.bytes;
-  return one && good ? all : (span){NULL, 0};
-}
-
 /* ---- the vocabulary ------------------------------------------------------------------------- */
 
 static sl_status add_token(model *m, const cJSON *item) {
@@ -223,7 +205,7 @@ static sl_status read_added(sli_tokenizer *t, const cJSON *all) {
   const cJSON *item;
   sl_status status = SL_OK;
   cJSON_ArrayForEach(item, all)
-    if (!status) status = sli_added_read(t->added, item, t->normalizer, &t->vocab);
+    if (!status) status = sli_added_read(t->added, item, t->normalizer);
   return status;
 }
 
@@ -231,7 +213,6 @@ static sl_status read_parts(sli_tokenizer *t, const cJSON *root) {
 #define PART(name) cJSON_GetObjectItemCaseSensitive(root, name)
   sl_status status = sli_splitter_read(t->splitter, PART("pre_tokenizer"), &t->model.byte_level);
   if (!status) status = read_model(&t->model, PART("model"));
-  t->vocab = t->model.vocab.count;
   if (!status) status = sli_normalizer_read(t->normalizer, PART("normalizer"));
   if (!status) status = read_added(t, PART("added_tokens"));
   if (!status) status = read_around(t, PART("post_processor"));

@@ -8,8 +8,6 @@
 #include "base/base.h"
 #include "io/tokenizer/inner.h"
 
-int64_t sli_tokenizer_vocab(const sli_tokenizer *t) { return t->vocab; }
-
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 static void add_token(sli_token_row *out, int32_t token) {

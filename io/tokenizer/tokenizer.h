@@ -23,9 +23,6 @@ typedef struct sli_token_row {
 sl_status sli_tokenizer_open(const char *path, sli_tokenizer **out);
 void sli_tokenizer_close(sli_tokenizer *t);
 
-/* One more than the largest token. */
-int64_t sli_tokenizer_vocab(const sli_tokenizer *t);
-
 /* Adds the text's tokens to the row. `whole`: with what the file puts around a text (a token for
  * its begin, say). SL_E_INPUT says where the text is no UTF-8. One thread at a time. */
 sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,

@@ -22,7 +22,7 @@ static const char *write_file(const char *name, const void *bytes, size_t count)
 }
 
 static sl_status open_tokens(const char *paths, int64_t context, int64_t vocab, sli_tokens **out) {
-  return sli_tokens_open(&(sli_tokens_options){paths, context, vocab, 0}, out);
+  return sli_tokens_open(&(sli_tokens_options){paths, context, vocab, 0, NULL}, out);
 }
 
 static void fails(const char *path, int64_t context, int64_t vocab, sl_status status,

@@ -47,7 +47,7 @@ static const char *write_tokens(const char *name, const void *head, size_t head_
 }
 
 static sl_status open_as(const char *paths, int64_t vocab, uint64_t shuffle, sli_tokens **out) {
-  return sli_tokens_open(&(sli_tokens_options){paths, CONTEXT, vocab, shuffle}, out);
+  return sli_tokens_open(&(sli_tokens_options){paths, CONTEXT, vocab, shuffle, NULL}, out);
 }
 
 static void holds(const char *paths) {

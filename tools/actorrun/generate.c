@@ -8,12 +8,15 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "io/tokenizer/tokenizer.h"
 
 typedef struct writer {
   size_t count, capacity;
   int32_t *tokens;   /* prompt, then what was written */
   int64_t vocab;
   bool bytes;        /* tokens are bytes of text */
+  sli_tokenizer *tokenizer; /* or what makes text of them, or NULL */
+  size_t shown;      /* bytes of that text that were printed */
   double temperature;
   uint64_t seed;
   int64_t row;       /* of the logits that follow the last token */
@@ -86,7 +89,22 @@ static sl_status read_numbers(writer *w, const char *text) {
   return SL_OK;
 }
 
+static sl_status read_text(writer *w, const char *text) {
+  sli_token_row row = {0};
+  sl_status status = sli_tokenizer_encode(w->tokenizer, text, strlen(text), true, &row);
+  if (!status && !row.count) status = sli_tokenizer_encode(w->tokenizer, "\n", 1, true, &row);
+  for (size_t i = 0; i < row.count && !status; i++) {
+    if (row.items[i] >= w->vocab)
+      status = sl_fail(SL_E_USAGE, "--prompt: token %d is outside the vocabulary of %lld",
+                       row.items[i], (long long)w->vocab);
+    add_token(w, row.items[i]);
+  }
+  free(row.items);
+  return status;
+}
+
 static sl_status read_prompt(writer *w, const char *text) {
+  if (w->tokenizer) return read_text(w, text);
   if (!w->bytes) return read_numbers(w, text);
   if (!*text) text = "\n";
   for (const char *at = text; *at; at++) {
@@ -99,8 +117,20 @@ static sl_status read_prompt(writer *w, const char *text) {
   return SL_OK;
 }
 
-static void print_token(const writer *w, int32_t token) {
-  if (w->bytes)
+/* What the tokens so far have become, but for the half of a character at its end. */
+static void print_text(writer *w) {
+  size_t bytes;
+  char *text = sli_tokenizer_decode(w->tokenizer, w->tokens, w->count, false, &bytes);
+  while (bytes >= 3 && !memcmp(text + bytes - 3, "\ufffd", 3)) bytes -= 3;
+  if (bytes > w->shown) fwrite(text + w->shown, 1, bytes - w->shown, stdout);
+  w->shown = SLI_MAX(w->shown, bytes);
+  free(text);
+}
+
+static void print_token(writer *w, int32_t token) {
+  if (w->tokenizer)
+    print_text(w);
+  else if (w->bytes)
     putchar(token);
   else
     printf("%d ", token);
@@ -123,7 +153,7 @@ static sl_status find_vocabulary(writer *w, const sl_graph *g, const char *model
 }
 
 static sl_status write_tokens(writer *w, sl_runtime *rt, int64_t count) {
-  for (size_t i = 0; i < w->count; i++) print_token(w, w->tokens[i]);
+  for (size_t i = 0; i < w->count && !w->tokenizer; i++) print_token(w, w->tokens[i]);
   for (int64_t n = 0; n < count; n++) {
     w->answered = false;
     sl_status status = sl_runtime_run(rt, 1);
@@ -176,11 +206,13 @@ static sl_status open_writer(writer *w, const settings *s, sl_graph **g) {
   sl_status status = s->model->build(*g, s->model_args);
   if (!status) status = sl_graph_status(*g);
   if (!status) status = find_vocabulary(w, *g, s->model->name);
+  if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &w->tokenizer);
   return status ? status : read_prompt(w, sl_arg_text(s->run, "prompt"));
 }
 
 static void close_writer(writer *w, sl_graph *g) {
   sl_graph_destroy(g);
+  sli_tokenizer_close(w->tokenizer);
   free(w->tokens);
   free(w->logits);
 }

@@ -53,14 +53,35 @@ sl_status keep_open(job *j) {
   return SL_OK;
 }
 
+/* Of `save`: also a folder, which is made. */
+static sl_status check_place(const char *path, bool save) {
+  if (!save || !huggingface_is_folder(path)) return sli_atomic_check(path);
+  sl_status status = huggingface_make(path);
+  char *file = huggingface_file(path, "model.safetensors");
+  if (!status) status = sli_atomic_check(file);
+  free(file);
+  return status;
+}
+
 /* A file that cannot be written is found out before the work, not after it. */
 sl_status keep_check(const settings *s) {
   static const char *const names[] = {"save", "report", "trace", "plan"};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
-    if (settings_text(s, names[i]))
-      status = sli_atomic_check(sl_arg_text(s->run, names[i]));
+    if (settings_text(s, names[i])) status = check_place(sl_arg_text(s->run, names[i]), !i);
   return status;
+}
+
+/* The weights by all processes, what lies beside them in a folder by the first. */
+static sl_status save_model(const job *j, const char *save) {
+  if (!huggingface_is_folder(save)) return sl_weights_save(save, j->lowered, j->rt, j->processes);
+  const char *init = settings_text(j->settings, "init");
+  char *path = huggingface_file(save, "model.safetensors");
+  sl_status status = sl_weights_save(path, j->lowered, j->rt, j->processes);
+  free(path);
+  if (status || j->settings->process) return status;
+  return huggingface_save(save, init && huggingface_is_folder(init) ? init : NULL, j->settings,
+                          j->lowered);
 }
 
 /* The last checkpoint and --save: if one fails, the other is tried all the same. */
@@ -68,10 +89,10 @@ sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
   sl_status status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
   if (!save) return status;
-  if (!status) return sl_weights_save(save, j->lowered, j->rt, j->processes);
+  if (!status) return save_model(j, save);
   if (sl_job_processes(j->processes) > 1) return status;
   char *failure = sli_strdup(sl_detail());
-  if (sl_weights_save(save, j->lowered, j->rt, j->processes)) sli_log("%s", sl_detail());
+  if (save_model(j, save)) sli_log("%s", sl_detail());
   sl_fail(status, "%s", failure);
   free(failure);
   return status;

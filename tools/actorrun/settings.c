@@ -1,7 +1,9 @@
 /* actorrun's own options, and those of a plan as it takes them: one value each. */
 #include "tools/actorrun/actorrun.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/number.h"
 #include "tools/actorrun/launch.h"
@@ -18,8 +20,13 @@ static const sl_option options[] = {
      "taken, at most, as training takes in them", 1, 1e6},
     {"patience", SL_OPTION_INT, "0", "evaluations without a smaller loss after which the run ends; 0: "
      "any number", 0, 1e9},
-    {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from", 0, 0},
-    {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end", 0, 0},
+    {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from, or a Hugging "
+     "Face folder, whose config.json gives the model's options, and whose tokenizer.json makes "
+     "tokens of text", 0, 0},
+    {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
+     "there already or with a / at its end, for a Hugging Face model", 0, 0},
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json) that makes tokens of "
+     "text: of data, and of --prompt", 0, 0},
     {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
      "trains, at its end and on Ctrl-C", 0, 0},
     {"every", SL_OPTION_INT, "100", "steps from one checkpoint to the next", 1, 1e6},
@@ -96,14 +103,27 @@ static sl_status check_together(const settings *s) {
   return SL_OK;
 }
 
+/* What lies in the folder of --init beside weights. */
+static sl_status read_pretrained(settings *s) {
+  const char *init = settings_text(s, "init");
+  s->data.tokenizer = settings_text(s, "tokenizer");
+  if (!init || !huggingface_is_folder(init)) return SL_OK;
+  char *path = huggingface_file(init, "tokenizer.json");
+  if (!s->data.tokenizer && !access(path, F_OK)) s->data.tokenizer = sli_arena_strdup(&s->arena, path);
+  free(path);
+  return huggingface_read(init, s);
+}
+
 /* Without steps nothing is learned: a run that only generates needs no more than inference does. */
-static sl_status read(settings *s) {
+static sl_status read_settings(settings *s) {
+  sl_status known = s->model ? read_pretrained(s) : SL_OK;
+  if (known) return known;
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->schedule = sl_arg_text(s->run, "schedule");
   if (!sl_arg_int(s->run, "steps"))
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
-  s->shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
+  s->data.shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
   sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
   if (!status) status = read_budget(s);
   if (status) return status;
@@ -120,5 +140,5 @@ const tool actorrun_tool = {.name = "actorrun",
                                      "       actorrun ctl PID quota [NAME[@STAGE]=N]\n",
                             .purpose = "Trains a model over a pipeline of devices.",
                             .options = options,
-                            .read = read,
+                            .read = read_settings,
                             .without_model = "show-placement"};

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/shards.h"
 
 /* Beside the model and its options. */
 static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed", "shuffle"};
@@ -139,6 +140,20 @@ static void add_file(terms *t, const char *path, uint64_t bytes, uint64_t hash) 
   add(t, sli_strdup(path), sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
 }
 
+/* A file, or all of a folder that weights are in. */
+static sl_status add_weights(terms *t, const char *path) {
+  sli_shards *from;
+  sl_status status = sli_shards_open(path, &from);
+  if (status) return status;
+  for (int i = 0; i < sli_shards_count(from) && !status; i++) {
+    uint64_t bytes, hash;
+    status = sli_file_fingerprint(sli_shards_path(from, i), &bytes, &hash);
+    if (!status) add_file(t, sli_shards_path(from, i), bytes, hash);
+  }
+  sli_shards_close(from);
+  return status;
+}
+
 sl_status terms_add_files(terms *t, const settings *s, const sl_graph *g) {
   int n = sl_graph_files(g, 0, NULL);
   sl_graph_file *files = sli_calloc((size_t)n, sizeof *files);
@@ -146,8 +161,5 @@ sl_status terms_add_files(terms *t, const settings *s, const sl_graph *g) {
   for (int i = 0; i < n; i++) add_file(t, files[i].path, files[i].bytes, files[i].hash);
   free(files);
   const char *init = settings_text(s, "init");
-  uint64_t bytes, hash;
-  sl_status status = init ? sli_file_fingerprint(init, &bytes, &hash) : SL_OK;
-  if (init && !status) add_file(t, init, bytes, hash);
-  return status;
+  return init ? add_weights(t, init) : SL_OK;
 }

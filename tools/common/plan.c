@@ -31,7 +31,8 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
                               .feed_tokens = feed_zeros,
                               .eval = steps ? eval : NULL,
                               .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
-                              .shuffle = s->shuffle,
+                              .shuffle = s->data.shuffle,
+                              .tokenizer = s->data.tokenizer,
                               .no_data = !steps || !sl_device_computes(s->devices.kind)};
   out->graph = sl_graph_create(&options);
   sl_status status = s->model->build(out->graph, s->model_args);

@@ -51,7 +51,10 @@ struct settings {
   int microbatches, pieces;
   const char *schedule;
   double activations;     /* that a device may hold, of --schedule auto; 0: any number */
-  uint64_t shuffle;       /* seed of the order of sequences; 0: as they lie in the files */
+  struct {
+    const char *tokenizer; /* of text files; NULL: their bytes are the tokens */
+    uint64_t shuffle;      /* seed of the order of sequences; 0: as they lie in the files */
+  } data;
   graph_use use;
   sl_clock clock;
   sl_cost cost;

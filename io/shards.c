@@ -1,0 +1,116 @@
+#include "io/shards.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "io/file.h"
+
+typedef struct shard {
+  char *path;
+  sli_safetensors *file;
+} shard;
+
+struct sli_shards {
+  shard *items;
+  size_t count, capacity;
+};
+
+static sl_status add(sli_shards *s, const char *path) {
+  SLI_GROW(s->items, s->count, s->capacity);
+  sl_status status = sli_safetensors_open(path, &s->items[s->count].file);
+  if (!status) s->items[s->count++].path = sli_strdup(path);
+  return status;
+}
+
+/* ---- folders --------------------------------------------------------------------------- */
+
+static int find_path(const sli_shards *s, const char *path) {
+  for (size_t i = 0; i < s->count; i++)
+    if (!strcmp(s->items[i].path, path)) return (int)i;
+  return -1;
+}
+
+/* One tensor of the index: its file is opened when it is named first. */
+static sl_status add_entry(sli_shards *s, const char *folder, const char *index, const cJSON *item) {
+  const char *name = cJSON_IsString(item) ? item->valuestring : "";
+  if (!*name || strchr(name, '/') || !strcmp(name, ".."))
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is in \"%.80s\", which is no file's name", index,
+                   item->string, name);
+  char *path = sli_format("%s/%s", folder, name);
+  int at = find_path(s, path);
+  sl_status status = at < 0 ? add(s, path) : SL_OK;
+  if (!status && at < 0) at = (int)s->count - 1;
+  if (!status && !sli_safetensors_find(s->items[at].file, item->string))
+    status = sl_fail(SL_E_INPUT, "%s says that tensor %s is in %s, which has none of that name", index,
+                     item->string, name);
+  free(path);
+  return status;
+}
+
+static sl_status add_indexed(sli_shards *s, const char *folder, const char *index) {
+  char *text;
+  sl_status status = sli_file_read(index, &text);
+  if (status) return status;
+  cJSON *root = cJSON_Parse(text), *item;
+  const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map");
+  if (!cJSON_IsObject(map) || !map->child)
+    status = sl_fail(SL_E_INPUT, "%s: it has no weight_map", index);
+  cJSON_ArrayForEach(item, map)
+    if (!status) status = add_entry(s, folder, index, item);
+  cJSON_Delete(root);
+  free(text);
+  return status;
+}
+
+static sl_status add_folder(sli_shards *s, const char *folder) {
+  char *whole = sli_format("%s/model.safetensors", folder);
+  char *index = sli_format("%s.index.json", whole);
+  sl_status status;
+  if (!access(whole, F_OK)) status = add(s, whole);
+  else if (!access(index, F_OK)) status = add_indexed(s, folder, index);
+  else
+    status = sl_fail(SL_E_INPUT, "%s has neither model.safetensors nor model.safetensors.index.json",
+                     folder);
+  free(index);
+  free(whole);
+  return status;
+}
+
+/* ---- all of them ------------------------------------------------------------------------- */
+
+sl_status sli_shards_open(const char *path, sli_shards **out) {
+  sli_shards *s = sli_calloc(1, sizeof *s);
+  struct stat info;
+  bool folder = !stat(path, &info) && S_ISDIR(info.st_mode);
+  sl_status status = folder ? add_folder(s, path) : add(s, path);
+  if (status) sli_shards_close(s);
+  else *out = s;
+  return status;
+}
+
+void sli_shards_close(sli_shards *s) {
+  for (size_t i = 0; s && i < s->count; i++) {
+    sli_safetensors_close(s->items[i].file);
+    free(s->items[i].path);
+  }
+  if (s) free(s->items);
+  free(s);
+}
+
+int sli_shards_count(const sli_shards *s) { return (int)s->count; }
+
+const sli_safetensors *sli_shards_at(const sli_shards *s, int file) { return s->items[file].file; }
+
+const char *sli_shards_path(const sli_shards *s, int file) { return s->items[file].path; }
+
+const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, int *file) {
+  for (*file = 0; *file < (int)s->count; (*file)++) {
+    const sli_stored_tensor *t = sli_safetensors_find(s->items[*file].file, name);
+    if (t) return t;
+  }
+  return NULL;
+}

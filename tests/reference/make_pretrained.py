@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Makes hf_qwen2/ and hf_llama3/: small models as save_pretrained writes them, and the losses that
+finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm).
+
+    python3 make_pretrained.py [--out DIR]
+
+hf_qwen2: several shards, bf16, biases on q, k and v, a tied classifier, angles stretched as yarn
+does. hf_llama3: one file, fp16, heads wider than width / heads, angles stretched as llama3 does.
+"""
+import argparse
+import os
+import subprocess
+import sys
+
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from make_reference import HERE, seeded_weights
+
+COMMON = dict(vocab_size=256, hidden_size=32, intermediate_size=88, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+MODELS = {
+    "hf_qwen2": (Qwen2ForCausalLM, Qwen2Config(
+        **COMMON, max_position_embeddings=64, rms_norm_eps=1e-6, tie_word_embeddings=True, use_sliding_window=False,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 50000.0, "factor": 4.0,
+                         "original_max_position_embeddings": 16}), torch.bfloat16, "60KB"),
+    "hf_llama3": (LlamaForCausalLM, LlamaConfig(
+        **COMMON, head_dim=16, max_position_embeddings=128, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 16}), torch.float16, "1GB"),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=HERE)
+    out = parser.parse_args().out
+    for seed, (name, (kind, config, dtype, shard)) in enumerate(MODELS.items()):
+        folder = os.path.join(out, name)
+        model = kind(config).eval()
+        seeded_weights(model, 20 + seed)
+        model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+        for extra in os.listdir(folder):
+            if extra == "generation_config.json":
+                os.remove(os.path.join(folder, extra))
+            else:
+                os.chmod(os.path.join(folder, extra), 0o644)
+        run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
+               "--context", "32", "--batch", "4", "--steps", "5", "--lr", "1e-3"]
+        losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+        with open(os.path.join(folder, "losses.txt"), "w") as file:
+            file.write(f"# torch={torch.__version__} transformers={transformers.__version__}\n{losses}")
+
+
+if __name__ == "__main__":
+    main()

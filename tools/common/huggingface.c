@@ -1,0 +1,457 @@
+/* config.json and model options: a table for each family says which key is which option. */
+#include "tools/common/huggingface.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sluice/ops.h>
+
+#include "io/atomic.h"
+#include "io/file.h"
+#include "models/models.h"
+
+bool huggingface_is_folder(const char *path) {
+  struct stat info;
+  size_t n = strlen(path);
+  return (n && path[n - 1] == '/') || (!stat(path, &info) && S_ISDIR(info.st_mode));
+}
+
+char *huggingface_file(const char *folder, const char *name) {
+  size_t n = strlen(folder);
+  while (n > 1 && folder[n - 1] == '/') n--;
+  return sli_format("%.*s/%s", (int)n, folder, name);
+}
+
+/* ---- families ------------------------------------------------------------------------------ */
+
+typedef struct config {
+  const char *path;
+  const cJSON *root;
+  const settings *s;
+} config;
+
+typedef struct field {
+  const char *key, *option;
+  const char *missing; /* the option where the key is; NULL: it must be there */
+} field;
+
+typedef struct must {
+  const char *key;
+  const char *values[4]; /* as JSON; the key may be absent or null as well */
+} must;
+
+typedef struct family {
+  const char *type, *architecture, *model;
+  const field *fields;
+  const must *musts;
+  const char *bias;                      /* of Qwen2: always; NULL: as attention_bias says */
+  sl_status (*derive)(const config *c, const struct family *f); /* what is no field */
+  void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
+} family;
+
+static sl_status derive_gpt2(const config *c, const family *f);
+static sl_status derive_llama(const config *c, const family *f);
+static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
+
+static const field gpt2_fields[] = {
+    {"n_layer", "layers", NULL}, {"n_embd", "width", NULL}, {"n_head", "heads", NULL},
+    {"n_positions", "positions", NULL}, {"vocab_size", "vocab", NULL},
+    {"layer_norm_epsilon", "eps", "1e-5"}, {0}};
+
+static const must gpt2_musts[] = {
+    {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\""}}, {"scale_attn_weights", {"true"}},
+    {"scale_attn_by_inverse_layer_idx", {"false"}}, {"add_cross_attention", {"false"}},
+    {"tie_word_embeddings", {"true"}}, {"quantization_config", {0}}, {0}};
+
+static const field llama_fields[] = {
+    {"num_hidden_layers", "layers", NULL}, {"hidden_size", "width", NULL},
+    {"num_attention_heads", "heads", NULL}, {"num_key_value_heads", "kv-heads", "0"},
+    {"head_dim", "head-dim", "0"}, {"intermediate_size", "ffn", NULL},
+    {"max_position_embeddings", "positions", NULL}, {"vocab_size", "vocab", NULL},
+    {"rms_norm_eps", "eps", "1e-6"}, {"tie_word_embeddings", "tied", "0"}, {0}};
+
+static const must llama_musts[] = {
+    {"hidden_act", {"\"silu\""}}, {"mlp_bias", {"false"}}, {"partial_rotary_factor", {"1"}},
+    {"use_sliding_window", {"false"}}, {"quantization_config", {0}}, {0}};
+
+static const family families[] = {
+    {"gpt2", "GPT2LMHeadModel", "gpt", gpt2_fields, gpt2_musts, NULL, derive_gpt2, describe_gpt2},
+    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_musts, NULL, derive_llama,
+     describe_llama},
+    {"mistral", "MistralForCausalLM", "llama", llama_fields, llama_musts, "none", derive_llama,
+     describe_llama},
+    {"qwen2", "Qwen2ForCausalLM", "llama", llama_fields, llama_musts, "qkv", derive_llama,
+     describe_llama}};
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+static const cJSON *at(const cJSON *from, const char *key) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
+  return item && !cJSON_IsNull(item) ? item : NULL;
+}
+
+static char *number_text(double value) {
+  if (value == floor(value) && fabs(value) < 1e15) return sli_format("%.0f", value);
+  char *text = sli_format("%.15g", value);
+  if (strtod(text, NULL) == value) return text;
+  free(text);
+  return sli_format("%.17g", value);
+}
+
+/* As an option says it; NULL: it is neither a number nor a flag. */
+static char *option_text(const cJSON *item) {
+  if (cJSON_IsNumber(item)) return number_text(item->valuedouble);
+  return cJSON_IsBool(item) ? sli_strdup(cJSON_IsTrue(item) ? "1" : "0") : NULL;
+}
+
+static bool same_value(const char *option, const char *a, const char *b) {
+  sl_rope x, y;
+  if (!strcmp(option, "rope"))
+    return !sl_rope_parse(a, &x) && !sl_rope_parse(b, &y) && !memcmp(&x, &y, sizeof x);
+  char *end_a, *end_b;
+  float p = strtof(a, &end_a), q = strtof(b, &end_b);
+  return *end_a || *end_b ? !strcmp(a, b) : p == q;
+}
+
+/* Gives an option the value that config.json has; one that was given must say the same. */
+static sl_status set(const config *c, const char *key, const char *option, const char *value) {
+  const char *given = NULL;
+  for (int i = 0; sl_arg_given(c->s->model_args, option, i); i++)
+    given = sl_arg_given(c->s->model_args, option, i);
+  if (!given) return sl_args_set(c->s->model_args, option, value);
+  if (same_value(option, given, value)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--%s %s: %s says %s (%s)", option, given, c->path, value, key);
+}
+
+static sl_status read_field(const config *c, const field *f) {
+  const cJSON *item = at(c->root, f->key);
+  if (!item && !f->missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
+  char *value = item ? option_text(item) : sli_strdup(f->missing);
+  sl_status status = value ? set(c, f->key, f->option, value)
+                           : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, f->key);
+  free(value);
+  return status;
+}
+
+static sl_status check_must(const config *c, const must *m) {
+  const cJSON *item = at(c->root, m->key);
+  if (!item) return SL_OK;
+  char *text = cJSON_PrintUnformatted(item);
+  bool good = false;
+  for (const char *const *v = m->values; *v; v++) good |= !strcmp(*v, text);
+  sl_status status = good ? SL_OK : sl_fail(SL_E_INPUT, "%s: %s is %.80s; %s%s%s", c->path, m->key, text,
+                                            m->values[0] ? "only " : "it is not supported",
+                                            m->values[0] ? m->values[0] : "",
+                                            m->values[0] ? " is supported" : "");
+  cJSON_free(text);
+  return status;
+}
+
+/* "yarn:factor=4,...": the keys of rope_parameters, or rope_scaling as it was called, but for those
+ * that say no more than the rest of config.json. */
+static sl_status rope_text(const config *c, const cJSON *from, char **out) {
+  const cJSON *type = at(from, "rope_type"), *item;
+  if (!type) type = at(from, "type");
+  const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
+  if (!strcmp(kind, "default")) kind = "none";
+  bool original = false;
+  char *text = sli_format("%s:", kind);
+  cJSON_ArrayForEach(item, from) {
+    if (!cJSON_IsNumber(item) || !strcmp(item->string, "rope_theta") || !strcmp(kind, "none")) continue;
+    original |= !strcmp(item->string, "original_max_position_embeddings");
+    char *value = number_text(item->valuedouble);
+    char *more = sli_format("%s%s%s=%s", text, text[strlen(kind) + 1] ? "," : "", item->string, value);
+    free(value);
+    free(text);
+    text = more;
+  }
+  if (!strcmp(kind, "yarn") && !original) {
+    char *more = sli_format("%s,original_max_position_embeddings=%lld", text,
+                            (long long)sl_arg_int(c->s->model_args, "positions"));
+    free(text);
+    text = more;
+  }
+  if (!text[strlen(kind) + 1]) text[strlen(kind)] = 0;
+  *out = text;
+  sl_rope rope;
+  if (!sl_rope_parse(text, &rope)) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(SL_E_INPUT, "%s: %s", c->path, why);
+  free(why);
+  return SL_E_INPUT;
+}
+
+static sl_status read_rope(const config *c) {
+  const cJSON *rope = at(c->root, "rope_parameters"), *theta = at(c->root, "rope_theta");
+  if (!rope) rope = at(c->root, "rope_scaling");
+  if (at(rope, "rope_theta")) theta = at(rope, "rope_theta");
+  char *value = theta ? option_text(theta) : sli_strdup("10000"), *text = NULL;
+  sl_status status = value ? set(c, "rope_theta", "theta", value)
+                           : sl_fail(SL_E_INPUT, "%s: rope_theta is no number", c->path);
+  free(value);
+  if (!status) status = rope_text(c, rope, &text);
+  if (!status) status = set(c, "rope_parameters", "rope", text);
+  free(text);
+  return status;
+}
+
+/* A window of attention makes no difference to sequences that fit in it. */
+static sl_status check_window(const config *c) {
+  const cJSON *window = at(c->root, "sliding_window"), *used = at(c->root, "use_sliding_window");
+  if (!window || (used && !cJSON_IsTrue(used))) return SL_OK;
+  int64_t context = sl_arg_int(c->s->model_args, "context");
+  if (cJSON_IsNumber(window) && window->valuedouble >= (double)context) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--context %lld: %s has a sliding window of %d, and no more is supported",
+                 (long long)context, c->path, cJSON_IsNumber(window) ? window->valueint : 0);
+}
+
+static sl_status derive_llama(const config *c, const family *f) {
+  const char *bias = f->bias ? f->bias : cJSON_IsTrue(at(c->root, "attention_bias")) ? "attention" : "none";
+  sl_status status = set(c, "attention_bias", "bias", bias);
+  if (!status) status = read_rope(c);
+  return status ? status : check_window(c);
+}
+
+static sl_status derive_gpt2(const config *c, const family *f) {
+  (void)f;
+  const cJSON *inner = at(c->root, "n_inner");
+  int64_t width = sl_arg_int(c->s->model_args, "width");
+  if (!inner || inner->valuedouble == (double)(4 * width)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: n_inner is %d; only 4 n_embd is supported", c->path, inner->valueint);
+}
+
+/* Rows are no longer than the model was made for. */
+static sl_status limit_context(const config *c) {
+  const sl_args *args = c->s->model_args;
+  int64_t positions = sl_arg_int(args, "positions");
+  if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
+  char *value = sli_format("%lld", (long long)positions);
+  sl_status status = sl_args_set(c->s->model_args, "context", value);
+  free(value);
+  return status;
+}
+
+static sl_status apply(const config *c, const family *f) {
+  sl_status status = SL_OK;
+  for (const field *x = f->fields; x->key && !status; x++) status = read_field(c, x);
+  for (const must *m = f->musts; m->key && !status; m++) status = check_must(c, m);
+  if (!status) status = limit_context(c);
+  return status ? status : f->derive(c, f);
+}
+
+static const family *family_of_type(const char *type) {
+  for (size_t i = 0; i < SLI_COUNT(families); i++)
+    if (!strcmp(families[i].type, type)) return &families[i];
+  return NULL;
+}
+
+static bool is_shipped(const sl_model *model) {
+  for (const sl_model *const *m = sli_models; *m; m++)
+    if (*m == model) return true;
+  return false;
+}
+
+/* A user's own model may have a config.json that only it understands. */
+static sl_status match(const config *c) {
+  const cJSON *type = at(c->root, "model_type");
+  const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = c->s->model->name;
+  const family *f = family_of_type(name);
+  if (f && !strcmp(f->model, model)) return apply(c, f);
+  if (!is_shipped(c->s->model)) return SL_OK;
+  if (f)
+    return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path, name,
+                   f->model, model);
+  return sl_fail(SL_E_INPUT, "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral and qwen2 are",
+                 c->path, name);
+}
+
+static sl_status parse(const char *path, cJSON **out) {
+  char *text;
+  sl_status status = sli_file_read(path, &text);
+  if (status) return status;
+  *out = cJSON_Parse(text);
+  free(text);
+  if (cJSON_IsObject(*out)) return SL_OK;
+  cJSON_Delete(*out);
+  return sl_fail(SL_E_INPUT, "%s is no JSON object", path);
+}
+
+sl_status huggingface_read(const char *folder, const settings *s) {
+  char *path = huggingface_file(folder, "config.json");
+  cJSON *root = NULL;
+  sl_status status = SL_OK;
+  if (!access(path, F_OK)) {
+    status = parse(path, &root);
+    if (!status) status = match(&(config){path, root, s});
+    if (!status) cJSON_Delete(root);
+  }
+  free(path);
+  return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+sl_status huggingface_make(const char *folder) {
+  if (!mkdir(folder, 0777) || errno == EEXIST) return SL_OK;
+  return sl_fail(SL_E_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+}
+
+/* Dim 0 of a parameter. */
+static double rows_of(const sl_lowered *lowered, const char *name) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  for (int i = 0; i < n; i++)
+    if (!strcmp(params[i].name, name)) return (double)params[i].type.dim[0];
+  return 0;
+}
+
+static void put(cJSON *root, const char *key, cJSON *value) {
+  if (!cJSON_ReplaceItemInObjectCaseSensitive(root, key, value)) cJSON_AddItemToObject(root, key, value);
+}
+
+static void put_number(cJSON *root, const char *key, double value) {
+  put(root, key, cJSON_CreateNumber(value));
+}
+
+static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  (void)s;
+  static const char *const no_dropout[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
+  put_number(root, "n_positions", rows_of(lowered, "transformer.wpe.weight"));
+  put(root, "activation_function", cJSON_CreateString("gelu_new"));
+  for (size_t i = 0; i < SLI_COUNT(no_dropout); i++) put_number(root, no_dropout[i], 0);
+}
+
+static cJSON *rope_json(const char *text) {
+  size_t n = strcspn(text, ":");
+  if (!n || !strncmp(text, "none", n)) return cJSON_CreateNull();
+  cJSON *out = cJSON_CreateObject();
+  char *copy = sli_strdup(text), *rest = copy + n + (text[n] == ':'), *word;
+  copy[n] = 0;
+  cJSON_AddStringToObject(out, "rope_type", copy);
+  while ((word = strsep(&rest, ",")) && *word) {
+    char *equals = strchr(word, '=');
+    *equals = 0; /* the text was parsed before */
+    cJSON_AddNumberToObject(out, word, strtod(equals + 1, NULL));
+  }
+  free(copy);
+  return out;
+}
+
+static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  const sl_args *args = s->model_args;
+  double heads = (double)sl_arg_int(args, "heads"), positions = (double)sl_arg_int(args, "positions");
+  double dim = rows_of(lowered, "model.layers.0.self_attn.q_proj.weight") / heads;
+  put_number(root, "head_dim", dim);
+  put_number(root, "num_key_value_heads",
+             rows_of(lowered, "model.layers.0.self_attn.k_proj.weight") / dim);
+  put_number(root, "intermediate_size", rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"));
+  put_number(root, "max_position_embeddings",
+             positions > 0 ? positions : (double)sl_arg_int(args, "context"));
+  put_number(root, "rope_theta", sl_arg_float(args, "theta"));
+  put(root, "rope_scaling", rope_json(sl_arg_text(args, "rope")));
+  put(root, "hidden_act", cJSON_CreateString("silu"));
+  put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
+}
+
+static cJSON *value_json(const sl_args *args, const sl_model *model, const char *name) {
+  const sl_option *o = model->options;
+  while (strcmp(o->name, name)) o++;
+  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(args, name));
+  return cJSON_CreateNumber(o->kind == SL_OPTION_INT ? (double)sl_arg_int(args, name)
+                                                     : sl_arg_float(args, name));
+}
+
+/* The family that a shipped model is of, with its options; NULL: none. */
+static const family *family_of_model(const settings *s) {
+  if (!is_shipped(s->model)) return NULL;
+  for (size_t i = 0; i < SLI_COUNT(families); i++) {
+    const family *f = &families[i];
+    bool biased = !strcmp(s->model->name, "llama") && !strcmp(sl_arg_text(s->model_args, "bias"), "qkv");
+    if (!strcmp(f->model, s->model->name) && (!biased || (f->bias && !strcmp(f->bias, "qkv")))) return f;
+  }
+  return NULL;
+}
+
+static cJSON *make_config(const family *f, const settings *s, const sl_lowered *lowered) {
+  static const char *const marks[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  cJSON *root = cJSON_CreateObject();
+  cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"), cJSON_CreateString(f->architecture));
+  cJSON_AddStringToObject(root, "model_type", f->type);
+  for (const field *x = f->fields; x->key; x++)
+    cJSON_AddItemToObject(root, x->key, value_json(s->model_args, s->model, x->option));
+  f->describe(root, s, lowered);
+  for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
+  cJSON_AddStringToObject(root, "torch_dtype", "float32");
+  return root;
+}
+
+/* What the model was read from, but that weights are fp32 now. */
+static sl_status edit_config(const char *path, cJSON **out) {
+  static const char *const keys[] = {"dtype", "torch_dtype"};
+  sl_status status = parse(path, out);
+  for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
+    if (at(*out, keys[i])) put(*out, keys[i], cJSON_CreateString("float32"));
+  return status;
+}
+
+static sl_status write_json(const char *path, const cJSON *root) {
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  char *text = cJSON_Print(root);
+  fprintf(file.stream, "%s\n", text);
+  cJSON_free(text);
+  return sli_atomic_commit(&file);
+}
+
+static sl_status copy_file(const char *from, const char *to) {
+  FILE *in = fopen(from, "rb");
+  if (!in) return SL_OK; /* it has none */
+  sli_atomic_file out;
+  sl_status status = sli_atomic_open(to, &out);
+  char room[1 << 16];
+  for (size_t n; !status && (n = fread(room, 1, sizeof room, in));)
+    status = sli_atomic_write(&out, room, n);
+  fclose(in);
+  if (!status) return sli_atomic_commit(&out);
+  sli_atomic_abandon(&out);
+  return status;
+}
+
+static sl_status copy_rest(const char *folder, const char *from) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "tokenizer.model",
+                                      "special_tokens_map.json", "vocab.json", "merges.txt",
+                                      "chat_template.jinja", "generation_config.json"};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++) {
+    char *a = huggingface_file(from, names[i]), *b = huggingface_file(folder, names[i]);
+    if (!access(a, F_OK) && strcmp(a, b)) status = copy_file(a, b);
+    free(a);
+    free(b);
+  }
+  return status;
+}
+
+sl_status huggingface_save(const char *folder, const char *from, const settings *s,
+                           const sl_lowered *lowered) {
+  const family *f = family_of_model(s);
+  char *path = huggingface_file(folder, "config.json");
+  char *old = from ? huggingface_file(from, "config.json") : NULL;
+  cJSON *root = NULL;
+  sl_status status = SL_OK;
+  if (old && !access(old, F_OK)) status = edit_config(old, &root);
+  else if (f) root = make_config(f, s, lowered);
+  if (root && !status) status = write_json(path, root);
+  if (!status) cJSON_Delete(root);
+  if (!status && from) status = copy_rest(folder, from);
+  free(old);
+  free(path);
+  return status;
+}

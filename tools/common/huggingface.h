@@ -1,0 +1,24 @@
+/* Models as Hugging Face's folders hold them: config.json, weights, tokenizer.json. */
+#ifndef SLUICE_TOOLS_COMMON_HUGGINGFACE_H
+#define SLUICE_TOOLS_COMMON_HUGGINGFACE_H
+
+#include "tools/common/settings.h"
+
+/* A folder that is there, or a name that ends in a slash. */
+bool huggingface_is_folder(const char *path);
+/* A file of the folder; the caller's to free. */
+char *huggingface_file(const char *folder, const char *name);
+
+/* Sets the model's options from the folder's config.json, if it has one and the model is of a
+ * family that is known. SL_E_USAGE names an option that was given otherwise, and both values;
+ * SL_E_INPUT what the model cannot be. */
+sl_status huggingface_read(const char *folder, const settings *s);
+
+/* Makes the folder if need be. SL_E_USAGE. */
+sl_status huggingface_make(const char *folder);
+/* Writes config.json beside saved weights: that of `from` (NULL: none), or one made of the model's
+ * options; and copies what else lies there but weights. SL_E_IO names the file. */
+sl_status huggingface_save(const char *folder, const char *from, const settings *s,
+                           const sl_lowered *lowered);
+
+#endif
