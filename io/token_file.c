@@ -323,33 +323,14 @@ void sli_token_file_close(sli_token_file *f) {
 
 bool sli_token_file_is_text(const sli_token_file *f) { return !strcmp(f->type->name, "text"); }
 
-/* The row takes the place of what was mapped, in memory of the same kind. */
-static sl_status take_row(sli_token_file *f, const sli_token_row *row) {
-  size_t bytes = row->count * sizeof *row->items;
-  if (!bytes) return sl_fail(SL_E_INPUT, "%s has no tokens", f->path);
-  void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED)
-    return sl_fail(SL_E_MEMORY, "no memory for the %zu tokens of %s", row->count, f->path);
-  memcpy(map, row->items, bytes);
+sl_status sli_token_file_take(sli_token_file *f, const void *map, size_t bytes, int64_t vocab) {
   munmap((void *)f->bytes, f->size);
   f->bytes = map;
   f->size = bytes;
+  f->offset = 0;
   f->type = type_named("u32");
-  f->count = (int64_t)row->count;
-  return SL_OK;
-}
-
-sl_status sli_token_file_encode(sli_token_file *f, sli_tokenizer *tokenizer, int64_t vocab) {
-  sli_token_row row = {0};
-  sl_status status = sli_tokenizer_encode(tokenizer, (const char *)f->bytes, f->size, true, &row);
-  if (status) {
-    char *why = sli_strdup(sl_detail());
-    sl_fail(status, "%s: %s", f->path, why);
-    free(why);
-  }
-  if (!status) status = take_row(f, &row);
-  if (!status) status = check_range(f, false, vocab);
-  free(row.items);
+  f->count = (int64_t)(bytes / sizeof(uint32_t));
+  sl_status status = check_range(f, false, vocab);
   if (status) sli_token_file_close(f);
   return status;
 }

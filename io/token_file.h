@@ -8,8 +8,6 @@
 
 #include <sluice/status.h>
 
-#include "io/tokenizer/tokenizer.h"
-
 typedef struct sli_token_type {
   const char *name; /* "u16" */
   int width;        /* bytes */
@@ -40,9 +38,9 @@ void sli_token_file_close(sli_token_file *file);
 
 /* Is it a text, whose tokens could be others than its bytes? A user who says u8 means bytes. */
 bool sli_token_file_is_text(const sli_token_file *file);
-/* Puts the text's tokens in place of its bytes. SL_E_INPUT names the file; nothing is left to close
- * then. */
-sl_status sli_token_file_encode(sli_token_file *file, sli_tokenizer *tokenizer, int64_t vocab);
+/* Takes over a mapping of uint32 tokens in place of what was mapped. SL_E_INPUT names the file;
+ * nothing is left to close then. */
+sl_status sli_token_file_take(sli_token_file *file, const void *map, size_t bytes, int64_t vocab);
 
 /* Copies `count` tokens, beginning with number `first`. Any thread. */
 void sli_token_file_copy(const sli_token_file *file, int64_t first, int64_t count, int32_t *out);

@@ -10,34 +10,25 @@
 #include "io/file.h"
 #include "io/shuffle.h"
 #include "io/token_file.h"
-#include "io/tokenizer/tokenizer.h"
+#include "io/token_text.h"
 
 struct sli_tokens {
   sli_tokens_options options;
   int64_t sequences;
   size_t count, capacity, begin_capacity;
   sli_token_file *files;
-  sli_tokenizer *tokenizer; /* while files are opened */
+  sli_token_text *text; /* of the tokenizer, while files are opened */
   int64_t *begins; /* [count] number of the file's first token */
   int64_t total;   /* of tokens */
 };
 
 /* ---- opening -------------------------------------------------------------------- */
 
-/* Opens the tokenizer when it is first needed. */
-static sl_status encode(sli_tokens *t, sli_token_file *file) {
-  sl_status status = SL_OK;
-  if (!t->tokenizer) status = sli_tokenizer_open(t->options.tokenizer, &t->tokenizer);
-  if (!status) return sli_token_file_encode(file, t->tokenizer, t->options.vocab);
-  sli_token_file_close(file);
-  return status;
-}
-
 static sl_status add_file(sli_tokens *t, const char *path, const sli_token_type *said) {
   sli_token_file file;
   sl_status status = sli_token_file_open(path, said, t->options.vocab, &file);
   if (!status && t->options.tokenizer && sli_token_file_is_text(&file))
-    status = encode(t, &file);
+    status = sli_token_text_encode(t->text, t->options.vocab, &file);
   if (status) return status;
   SLI_GROW(t->begins, t->count, t->begin_capacity);
   t->begins[t->count] = t->total;
@@ -108,10 +99,11 @@ sl_status sli_tokens_open(const sli_tokens_options *options, sli_tokens **out) {
             (long long)options->context, (long long)options->vocab);
   sli_tokens *t = sli_calloc(1, sizeof *t);
   t->options = *options;
+  if (options->tokenizer) t->text = sli_token_text_create(options->tokenizer);
   sl_status status = add_all(t);
   t->options.paths = t->options.tokenizer = NULL; /* the caller's */
-  sli_tokenizer_close(t->tokenizer);
-  t->tokenizer = NULL;
+  sli_token_text_destroy(t->text);
+  t->text = NULL;
   t->sequences = (t->total - 1) / options->context;
   if (!status) status = check_length(t);
   if (status)

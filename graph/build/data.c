@@ -63,7 +63,7 @@ const sl_source *sli_source_for_eval(const sl_source *source) {
 /* How much is evaluated follows from the first source. */
 static sl_status open_eval(sl_graph *g, int64_t vocab, token_rows *r) {
   sl_graph_options *o = &g->options;
-  const sli_tokens_options options = {o->eval, r->context, vocab, 0};
+  const sli_tokens_options options = {o->eval, r->context, vocab, 0, o->tokenizer};
   sli_tokens *files;
   sl_status status = sli_tokens_open(&options, &files);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());

@@ -178,22 +178,63 @@ static void metaspace(splitter *s, int index, span text, bool first) {
 
 /* ---- patterns --------------------------------------------------------------------------------------- */
 
-/* What Unicode says is white space. PCRE2's \s is a little more: U+180E. */
-#define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
-               "\\x{202f}\\x{205f}\\x{3000}"
+/* Classes as Hugging Face's library has them (Unicode 16), in what stands between brackets: white
+ * space, of which PCRE2's \s has a little more (U+180E), and letters and numbers, of which the PCRE2
+ * of Debian 12 (Unicode 14) has not yet all. */
+static const struct {
+  const char *name, *members;
+} classes[] = {
+    {"\\s", "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"
+            "\\x{202f}\\x{205f}\\x{3000}"},
+    {"\\p{L}", "\\p{L}"
+               "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"
+               "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}"
+               "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
+               "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}"
+               "\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}"
+               "\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
+               "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}"
+               "\\x{1e030}-\\x{1e06d}\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}"
+               "\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"},
+    {"\\p{N}", "\\p{N}"
+               "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}"
+               "\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}"
+               "\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}\\x{1e4f0}-\\x{1e4f9}"
+               "\\x{1e5f1}-\\x{1e5fa}"}};
 
-/* The pattern with \s and \S spelled out, as far as PCRE2 can; the caller's to free. */
+static void add_words(text_row *out, const char *text) { sli_text_add(out, text, strlen(text)); }
+
+/* Puts the members of a class that is named here into the pattern; how much that takes of it, or
+ * 0. */
+static size_t add_class(text_row *out, const char *at, bool inside) {
+  for (size_t i = 0; i < SLI_COUNT(classes); i++) {
+    size_t n = strlen(classes[i].name);
+    if (strncmp(at, classes[i].name, n)) continue;
+    if (!inside) add_words(out, "[");
+    add_words(out, classes[i].members);
+    if (!inside) add_words(out, "]");
+    return n;
+  }
+  if (inside || strncmp(at, "\\S", 2)) return 0;
+  add_words(out, "[^");
+  add_words(out, classes[0].members);
+  add_words(out, "]");
+  return 2;
+}
+
+/* The pattern with these classes spelled out; the caller's to free. */
 static char *spell_out(const char *pattern) {
   text_row out = {0};
   int inside = 0;
-  for (const char *at = pattern; *at; at++) {
-    bool space = at[0] == '\\' && at[1] == 's', other = at[0] == '\\' && at[1] == 'S';
-    if (space) sli_text_add(&out, inside ? SPACES : "[" SPACES "]", strlen(SPACES) + (inside ? 0 : 2));
-    else if (other && !inside) sli_text_add(&out, "[^" SPACES "]", strlen(SPACES) + 3);
-    else sli_text_add(&out, at, at[0] == '\\' && at[1] ? 2 : 1);
-    if (*at == '\\' && at[1]) at++;
-    else if (*at == '[') inside++;
+  for (const char *at = pattern; *at;) {
+    size_t n = add_class(&out, at, inside);
+    if (!n) {
+      n = at[0] == '\\' && at[1] ? 2 : 1;
+      sli_text_add(&out, at, n);
+    }
+    if (*at == '[') inside++;
     else if (*at == ']' && inside) inside--;
+    at += n;
   }
   sli_text_add(&out, "", 1);
   return out.items;
@@ -254,7 +295,7 @@ static sl_status read_split(splitter *s, const cJSON *item) {
 static sl_status read_digits(splitter *s, const cJSON *item) {
   step *p = add_step(s, cut);
   p->behavior = sli_json_flag(item, "individual_digits", false) ? ISOLATED : CONTIGUOUS;
-  return compile("\\p{N}", false, p);
+  return compile("[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]", false, p); /* Unicode 17 */
 }
 
 static sl_status read_bytes(splitter *s, const cJSON *item) {

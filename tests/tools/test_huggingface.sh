@@ -115,6 +115,7 @@ ends 0 "$actorrun" --quiet --steps 1 --save tokens/ llama "${train[@]}" "${small
 run plain --init tokens --steps 2 llama "${train[@]}"
 run given --init tokens/model.safetensors --tokenizer tokens/tokenizer.json --steps 2 llama "${train[@]}" "${small[@]}"
 cmp plain.losses given.losses || fail "the tokenizer of the folder is used"
+ends 0 "$actorrun" --quiet --init tokens --steps 2 --eval "$data" --eval-every 2 llama "${train[@]}"
 run bytes --init tokens --steps 2 llama "${train[@]:2}" --data "$data:u8"
 cmp -s plain.losses bytes.losses && fail "bytes are other tokens"
 ends 0 "$actorrun" --quiet --init tokens --steps 0 --generate 5 --temperature 0 --prompt "Hello  wörld 中" llama
@@ -123,6 +124,26 @@ ends 0 "$actorrun" --quiet --init tokens --steps 1 --save copy/ llama "${train[@
 cmp copy/tokenizer.json tokens/tokenizer.json || fail "the tokenizer goes along"
 refused "vocabulary of 500" --tokenizer tokens/tokenizer.json --steps 0 --generate 1 --prompt "The whole" \
   llama --layers 1 --width 16 --heads 2 --vocab 500
+
+# A long text is made into tokens once: the next run finds them, and another text or tokenizer does not.
+for _ in {1..1300}; do cat "$data"; done >long.txt
+run first --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
+kept=(.cache/sluice/tokens/*.u32)
+((${#kept[@]} == 1)) && [[ -s ${kept[0]} ]] || fail "the tokens are kept"
+inode=$(stat -c %i "${kept[0]}")
+run second --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
+cmp first.losses second.losses || fail "kept tokens are the same"
+[[ $(stat -c %i "${kept[0]}") == "$inode" ]] || fail "the tokens are not made again"
+cp "$reference/tokenizers/smollm.json" other.json
+run third --init tokens/model.safetensors --tokenizer other.json --steps 2 llama "${train[@]:2}" --data long.txt "${small[@]}"
+cmp -s first.losses third.losses && fail "another tokenizer makes other tokens"
+echo "one more line" >>long.txt
+run fourth --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
+kept=(.cache/sluice/tokens/*.u32)
+((${#kept[@]} == 3)) || fail "each is kept by itself"
+XDG_CACHE_HOME=/proc run nowhere --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
+cmp nowhere.losses fourth.losses || fail "without a place to keep them they are the same"
+
 printf 'abc\xff' >bad.txt
 refused "bad.txt: byte 3 is no UTF-8" --init tokens llama "${train[@]}" --data bad.txt
 echo '{}' >tokens/tokenizer.json

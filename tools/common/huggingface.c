@@ -111,10 +111,15 @@ static char *option_text(const cJSON *item) {
   return cJSON_IsBool(item) ? sli_strdup(cJSON_IsTrue(item) ? "1" : "0") : NULL;
 }
 
+static bool same_rope(const sl_rope *a, const sl_rope *b) {
+  return a->kind == b->kind && a->factor == b->factor && a->original == b->original &&
+         a->low == b->low && a->high == b->high && a->scale == b->scale;
+}
+
 static bool same_value(const char *option, const char *a, const char *b) {
   sl_rope x, y;
   if (!strcmp(option, "rope"))
-    return !sl_rope_parse(a, &x) && !sl_rope_parse(b, &y) && !memcmp(&x, &y, sizeof x);
+    return !sl_rope_parse(a, &x) && !sl_rope_parse(b, &y) && same_rope(&x, &y);
   char *end_a, *end_b;
   float p = strtof(a, &end_a), q = strtof(b, &end_b);
   return *end_a || *end_b ? !strcmp(a, b) : p == q;

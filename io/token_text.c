@@ -1,0 +1,132 @@
+/* The tokens of a text that is longer than a few MiB are kept in $XDG_CACHE_HOME/sluice/tokens, or in
+ * ~/.cache, under a name that says what text and what tokenizer they are of. All processes of a host
+ * map that one file. Where none can be written, each has the tokens in memory. */
+#include "io/token_text.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "io/atomic.h"
+#include "io/file.h"
+#include "io/tokenizer/tokenizer.h"
+
+enum { KEPT_BYTES = 4 << 20 };
+
+struct sli_token_text {
+  const char *path;
+  sli_tokenizer *tokenizer;
+};
+
+sli_token_text *sli_token_text_create(const char *path) {
+  sli_token_text *t = sli_calloc(1, sizeof *t);
+  t->path = path;
+  return t;
+}
+
+void sli_token_text_destroy(sli_token_text *t) {
+  if (t) sli_tokenizer_close(t->tokenizer);
+  free(t);
+}
+
+/* ---- files that are kept ---------------------------------------------------------------- */
+
+/* Makes a folder and those above it, as far as that can be. */
+static void make_folders(char *path) {
+  for (char *at = path + 1; (at = strchr(at, '/')); at++) {
+    *at = 0;
+    mkdir(path, 0777);
+    *at = '/';
+  }
+}
+
+/* Where the tokens of a text are kept; the caller's to free. NULL: nowhere. Of long texts not all
+ * bytes are hashed, so the time of their last change counts too. */
+static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  bool named = cache && *cache == '/';
+  struct stat info;
+  uint64_t bytes, hash;
+  if (f->size < KEPT_BYTES || (!named && (!home || *home != '/')) || stat(f->path, &info) ||
+      sli_file_fingerprint(t->path, &bytes, &hash))
+    return NULL;
+  hash = sli_hash_word(hash, bytes);
+  hash = sli_hash_word(hash, sli_hash_samples(f->bytes, f->size));
+  hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_sec);
+  hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_nsec);
+  char *path = sli_format("%s%s/sluice/tokens/%016" PRIx64 "-%zu.u32", named ? cache : home,
+                          named ? "" : "/.cache", hash, f->size);
+  make_folders(path);
+  return path;
+}
+
+static bool map_kept(const char *path, const void **map, size_t *bytes) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat info;
+  if (fd < 0) return false;
+  bool good = !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
+  void *at = good ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  close(fd);
+  *map = at;
+  *bytes = (size_t)info.st_size;
+  return at != MAP_FAILED;
+}
+
+/* A folder that cannot be written is no failure. */
+static bool keep(const char *path, const sli_token_row *row) {
+  sli_atomic_file file;
+  if (sli_atomic_open(path, &file)) return false;
+  if (sli_atomic_write(&file, row->items, row->count * sizeof *row->items)) {
+    sli_atomic_abandon(&file);
+    return false;
+  }
+  return !sli_atomic_commit(&file);
+}
+
+/* ---- making them ------------------------------------------------------------------------ */
+
+static sl_status make_row(sli_token_text *t, const sli_token_file *f, sli_token_row *row) {
+  sl_status status = t->tokenizer ? SL_OK : sli_tokenizer_open(t->path, &t->tokenizer);
+  if (status) return status;
+  status = sli_tokenizer_encode(t->tokenizer, (const char *)f->bytes, f->size, true, row);
+  if (!status && !row->count) return sl_fail(SL_E_INPUT, "%s has no tokens", f->path);
+  if (!status) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(status, "%s: %s", f->path, why);
+  free(why);
+  return status;
+}
+
+static sl_status map_row(const sli_token_file *f, const sli_token_row *row, const void **map,
+                         size_t *bytes) {
+  *bytes = row->count * sizeof *row->items;
+  void *at = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    return sl_fail(SL_E_MEMORY, "no memory for the %zu tokens of %s", row->count, f->path);
+  memcpy(at, row->items, *bytes);
+  *map = at;
+  return SL_OK;
+}
+
+sl_status sli_token_text_encode(sli_token_text *t, int64_t vocab, sli_token_file *f) {
+  char *path = kept_path(t, f);
+  const void *map = NULL;
+  size_t bytes;
+  sl_status status = SL_OK;
+  if (!path || !map_kept(path, &map, &bytes)) {
+    sli_token_row row = {0};
+    status = make_row(t, f, &row);
+    bool kept = !status && path && keep(path, &row) && map_kept(path, &map, &bytes);
+    if (!status && !kept) status = map_row(f, &row, &map, &bytes);
+    free(row.items);
+  }
+  free(path);
+  if (!status) return sli_token_file_take(f, map, bytes, vocab);
+  sli_token_file_close(f);
+  return status;
+}
