@@ -285,6 +285,7 @@ static sl_status parse(const char *path, cJSON **out) {
   free(text);
   if (cJSON_IsObject(*out)) return SL_OK;
   cJSON_Delete(*out);
+  *out = NULL;
   return sl_fail(SL_E_INPUT, "%s is no JSON object", path);
 }
 
@@ -295,7 +296,7 @@ sl_status huggingface_read(const char *folder, const settings *s) {
   if (!access(path, F_OK)) {
     status = parse(path, &root);
     if (!status) status = match(&(config){path, root, s});
-    if (!status) cJSON_Delete(root);
+    cJSON_Delete(root);
   }
   free(path);
   return status;
@@ -454,7 +455,7 @@ sl_status huggingface_save(const char *folder, const char *from, const settings 
   if (old && !access(old, F_OK)) status = edit_config(old, &root);
   else if (f) root = make_config(f, s, lowered);
   if (root && !status) status = write_json(path, root);
-  if (!status) cJSON_Delete(root);
+  cJSON_Delete(root);
   if (!status && from) status = copy_rest(folder, from);
   free(old);
   free(path);
