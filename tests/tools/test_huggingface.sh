@@ -61,7 +61,7 @@ refused() {
   ends 2 "$actorrun" "$@"
   grep -qF -- "$named" err || fail "the message names $named"
 }
-refused "--heads 2: $reference/hf_llama/config.json says 4 (num_attention_heads)" \
+refused "--heads 2 contradicts $reference/hf_llama/config.json, which says 4 (num_attention_heads)" \
   --init "$reference/hf_llama" llama "${train[@]}" --heads 2
 refused "--eps 1e-6" --init "$reference/hf_gpt2" gpt "${train[@]}" --eps 1e-6
 refused "--theta 1e6" --init "$reference/hf_llama" llama "${train[@]}" --theta 1e6

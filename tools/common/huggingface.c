@@ -132,7 +132,7 @@ static sl_status set(const config *c, const char *key, const char *option, const
     given = sl_arg_given(c->s->model_args, option, i);
   if (!given) return sl_args_set(c->s->model_args, option, value);
   if (same_value(option, given, value)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--%s %s: %s says %s (%s)", option, given, c->path, value, key);
+  return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path, value, key);
 }
 
 static sl_status read_field(const config *c, const field *f) {
