@@ -1,0 +1,152 @@
+/* An op of your own: snake(x, a) = x + sin(a x)^2 / a, an activation for functions that repeat
+ * (Ziyin et al., arXiv 2006.08195), with a frequency `a` that is learned for each channel. A small
+ * network with it learns a wave; then it is asked far outside of what it has seen.
+ *
+ *     actorrun --steps 400 examples/snake.c
+ *     actorrun --steps 400 --stages 2 --microbatches 4 --schedule zb-h1 examples/snake.c
+ *     actorrun --steps 400 --data-parallel 2 examples/snake.c
+ *
+ * docs/models.md goes through it line by line. */
+#include <math.h>
+#include <stdio.h>
+#include <sluice/sluice.h>
+
+/* ---- the op ----------------------------------------------------------------------
+ *
+ * A row says what an op is. Kernels get rows of C numbers; x and y are [..., C], a is [C]. */
+
+/* The shapes: refuses what does not fit, and says what the outputs are. */
+static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  if (in[0].dtype != SL_F32 || in[0].ndim < 1)
+    return sl_fail(SL_E_SHAPE, "x must be f32 with at least one dim");
+  if (in[1].dtype != SL_F32 || in[1].ndim != 1 || in[1].dim[0] != sl_type_last(&in[0]))
+    return sl_fail(SL_E_SHAPE, "a must be f32[%lld]", (long long)sl_type_last(&in[0]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* Of the gradient of a: it has a's shape. */
+static sl_status infer_w(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_status status = infer(attrs, nin, in, out);
+  out[0] = in[1];
+  return status;
+}
+
+static void snake(const sl_call *call) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), C = sl_type_last(&call->in_type[0]);
+  const float *x = call->in[0], *a = call->in[1];
+  float *y = call->out[0];
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < C; c++) {
+      float s = sinf(a[c] * x[r * C + c]);
+      y[r * C + c] = x[r * C + c] + s * s / a[c];
+    }
+}
+
+/* dx = dy (1 + sin(2 a x)) */
+static void snake_b(const sl_call *call) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), C = sl_type_last(&call->in_type[0]);
+  const float *x = call->in[0], *a = call->in[1], *dy = call->in[2];
+  float *dx = call->out[0];
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < C; c++)
+      dx[r * C + c] = dy[r * C + c] * (1 + sinf(2 * a[c] * x[r * C + c]));
+}
+
+/* da = sum over rows of dy (x sin(2 a x) / a - sin(a x)^2 / a^2). Gradients of parameters are
+ * summed over microbatches: where the call asks for it, the sum is added to what is there. */
+static void snake_w(const sl_call *call) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), C = sl_type_last(&call->in_type[0]);
+  const float *x = call->in[0], *a = call->in[1], *dy = call->in[2];
+  float *da = call->out[0];
+  for (int64_t c = 0; c < C; c++) {
+    double sum = 0;
+    for (int64_t r = 0; r < rows; r++) {
+      float v = x[r * C + c], s = sinf(a[c] * v);
+      sum += dy[r * C + c] * (v * sinf(2 * a[c] * v) / a[c] - s * s / (a[c] * a[c]));
+    }
+    da[c] = (call->accumulate & 1 ? da[c] : 0) + (float)sum;
+  }
+}
+
+/* Rows are independent of each other, but a is needed whole: so the op can be shared out by rows
+ * of data, and sequences can be cut. */
+enum { A_IS_WHOLE = 1 << 1 };
+static const sl_op row_b = {.name = "snake_b", .min_in = 3, .max_in = 3, .nout = 1, .infer = infer,
+                            .cpu = snake_b, .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE};
+static const sl_op row_w = {.name = "snake_w", .min_in = 3, .max_in = 3, .nout = 1,
+                            .infer = infer_w, .cpu = snake_w, .accumulates = 1,
+                            .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE};
+static const sl_op row = {
+    .name = "snake", .min_in = 2, .max_in = 2, .nout = 1, .infer = infer, .cpu = snake,
+    .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE,
+    .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+              .nof = 1, .of = {0}},
+             {.op = &row_w, .cls = SL_CLASS_W, .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+              .nof = 1, .of = {1}}}};
+
+/* ---- the data ---------------------------------------------------------------------- */
+
+typedef struct wave {
+  sl_source source;
+  sl_type types[2];
+  int64_t rows;
+  int microbatches;
+} wave;
+
+/* Points of -3 .. 3 in steps of the golden ratio, and sin(2 x) + x / 4 there: the same tick always
+ * gives the same points. */
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  const wave *w = ctx;
+  float *x = out[0], *y = out[1]; /* NULL where nobody reads */
+  int64_t first = (tick->step * w->microbatches + tick->microbatch) * w->rows;
+  for (int64_t i = 0; i < w->rows; i++) {
+    double at = 6 * fmod(0.6180339887498949 * (double)(first + i), 1) - 3;
+    if (x) x[i] = (float)at;
+    if (y) y[i] = (float)(sin(2 * at) + at / 4);
+  }
+}
+
+/* ---- the model ------------------------------------------------------------------------ */
+
+static const sl_option options[] = {
+    {"points", SL_OPTION_INT, "256", "points of a step", 1, 1 << 20},
+    {"width", SL_OPTION_INT, "32", "units of a hidden layer", 1, 1 << 12},
+    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1}, {0}};
+
+static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
+  int64_t in = sl_dim(x, -1);
+  float bound = in > 0 ? 1 / sqrtf((float)in) : 0;
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_UNIFORM(bound), "%s.weight", name);
+  sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_UNIFORM(bound), "%s.bias", name);
+  return sl_linear(g, x, w, b);
+}
+
+static sl_tensor *hidden(sl_graph *g, sl_tensor *x, int64_t width, const char *name) {
+  sl_block(g, "%s", name);
+  sl_tensor *a = sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(1), "%s.frequency", name);
+  sl_tensor *in[2] = {dense(g, x, width, name), a}, *y;
+  sl_apply(g, &row, NULL, 2, in, 0, &y);
+  return y;
+}
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  int64_t width = sl_arg_int(args, "width");
+  wave *w = sl_graph_alloc(g, sizeof *w);
+  w->rows = sl_microbatch_rows(g, sl_arg_int(args, "points"));
+  w->microbatches = sl_graph_microbatches(g);
+  w->types[0] = w->types[1] = SL_TYPE(SL_F32, w->rows, 1);
+  w->source = (sl_source){.nout = 2, .types = w->types, .fill = fill, .ctx = w};
+
+  sl_tensor *data[2];
+  sl_data(g, &w->source, data);
+  sl_tensor *h = hidden(g, hidden(g, data[0], width, "first"), width, "second");
+  sl_block(g, "output");
+  sl_tensor *y = dense(g, h, 1, "output");
+  sl_output(g, "y", y);
+  sl_train(g, sl_mse(g, y, data[1]), &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr")});
+  return sl_graph_status(g);
+}
+
+SL_MODEL(snake, "a wave learned with an activation of one's own", options, build);
