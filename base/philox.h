@@ -6,11 +6,17 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define SLI_PHILOX __host__ __device__ static inline
+#else
+#define SLI_PHILOX static inline
+#endif
+
 enum { SLI_PHILOX_ROUNDS = 10 };
 
 /* One round on a counter of four words with two key words. */
-static inline void sli_philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3,
-                                    uint32_t k0, uint32_t k1) {
+SLI_PHILOX void sli_philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3,
+                                 uint32_t k0, uint32_t k1) {
   uint64_t a = (uint64_t)UINT32_C(0xD2511F53) * *c0, b = (uint64_t)UINT32_C(0xCD9E8D57) * *c2;
   uint32_t x0 = (uint32_t)(b >> 32) ^ *c1 ^ k0, x2 = (uint32_t)(a >> 32) ^ *c3 ^ k1;
   *c0 = x0;
@@ -20,13 +26,13 @@ static inline void sli_philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, ui
 }
 
 /* The key of the next round. */
-static inline void sli_philox_bump(uint32_t *k0, uint32_t *k1) {
+SLI_PHILOX void sli_philox_bump(uint32_t *k0, uint32_t *k1) {
   *k0 += UINT32_C(0x9E3779B9);
   *k1 += UINT32_C(0xBB67AE85);
 }
 
 /* Four random words in place of the counter. */
-static inline void sli_philox(uint32_t counter[4], uint64_t key) {
+SLI_PHILOX void sli_philox(uint32_t counter[4], uint64_t key) {
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1))
     sli_philox_round(&counter[0], &counter[1], &counter[2], &counter[3], k0, k1);

@@ -27,12 +27,26 @@ static void text(uint64_t *h, const char *value) {
 /* ---- programs ------------------------------------------------------------------------ */
 
 /* Settings that came later: what has none of them keeps the hash it had. */
-enum { AXES = 1, UPPER = 2, KEEP = 30 };
+enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, KEEP = 30 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
   number(h, which);
   word(h, value);
+}
+
+static void hash_region(uint64_t *h, const sl_region *r) {
+  setting(h, REGION, 1);
+  number(h, r->ndim);
+  number(h, r->sequence);
+  for (int d = 0; d < r->ndim; d++) {
+    number(h, r->whole[d]);
+    number(h, r->of[d].nranges);
+    for (int i = 0; i < r->of[d].nranges; i++) {
+      number(h, r->of[d].begin[i]);
+      number(h, r->of[d].count[i]);
+    }
+  }
 }
 
 uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int nin) {
@@ -52,6 +66,9 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, AXES, a->axes);
   setting(h, KEEP, a->keep);
   if (a->upper != 0) setting(h, UPPER, sli_hash_real(SLI_HASH_SEED, (double)a->upper));
+  setting(h, KEY, a->key);
+  setting(h, SEED, a->seed);
+  if (a->region) hash_region(h, a->region);
   return a->user && op->hash ? op->hash(hash, a, nin) : hash;
 }
 

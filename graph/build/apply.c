@@ -60,7 +60,8 @@ static bool differentiable(const sl_type *type) { return type->dtype != SL_I32; 
 
 static void make_outputs(sl_graph *g, sli_node *node) {
   bool needs_grad = false;
-  for (int i = 0; i < node->nin; i++) needs_grad |= node->in[i] && node->in[i]->needs_grad;
+  for (int i = 0; i < node->nin; i++)
+    needs_grad |= node->in[i] && node->in[i]->needs_grad && !sli_bit_on(node->op->unread, i);
   for (int o = 0; o < node->nout; o++) {
     const char *name = o ? sli_arena_format(&g->arena, "%s:%d", node->name, o) : node->name;
     sl_tensor *t = sli_node_output(g, node, o, name);
@@ -102,6 +103,8 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
                                   is_source(op) ? SL_CLASS_L : SL_CLASS_F, g->nblocks - 1, nin,
                                   ins, output_count(op, attrs, nin));
   node->at = at;
+  if (op->located && !node->attrs.key)
+    node->attrs.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));
   if (infer(at, g, node)) return NULL;
   make_outputs(g, node);
   return node;

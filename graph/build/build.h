@@ -42,6 +42,9 @@ const struct sl_source *sli_source_for_eval(const struct sl_source *source);
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 
+/* Tells the seed to calls that draw numbers. Before the gradients, which draw the same. */
+void sli_graph_seed(sl_graph *g, uint64_t seed);
+
 /* The starting values of a parameter: out[sl_type_elements(type)]. They depend
  * on the rule, the seed, the name and the element's index only. */
 void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,

@@ -41,7 +41,7 @@ typedef struct pass {
 } pass;
 
 static bool wanted(const sli_node *n, int i) {
-  return i < n->nin && n->in[i] && n->in[i]->needs_grad;
+  return i < n->nin && n->in[i] && n->in[i]->needs_grad && !sli_bit_on(n->op->unread, i);
 }
 
 static sl_tensor *output_grad(const sli_node *n, int o) {

@@ -359,6 +359,19 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
         (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }
 
+/* A piece of what output 0 of the forward call is as a whole: n->out_type until the last. */
+static const sl_region *region_of(sl_graph *g, const sli_node *n, int variant) {
+  const sli_node *forward = n->rule ? n->about : n;
+  if (!forward->op->located) return NULL;
+  const sl_type *whole = &forward->out_type[0];
+  sl_region *region = sli_arena_alloc(&g->arena, sizeof *region);
+  int d, cut = cut_dims(whole, &forward->shapes[variant].out[0], &d);
+  region->ndim = whole->ndim;
+  region->sequence = cut ? d + 1 : 0;
+  memcpy(region->whole, whole->dim, sizeof whole->dim);
+  return region;
+}
+
 static sl_status add_variant(sl_graph *g, int v) {
   sizing s = sizing_create(g, g->variant_lengths[v]);
   sl_status status = SL_OK;
@@ -374,6 +387,7 @@ static sl_status add_variant(sl_graph *g, int v) {
       status = refuse(g, n, "it may mix positions, as its row does not say otherwise"
                       " (sl_op.pieces)");
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
+    if (!status) shapes->attrs.region = region_of(g, n, v);
     if (!status && n->like) scale_constant(&s, n, shapes);
   }
   free(s.types);

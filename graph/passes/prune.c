@@ -17,9 +17,10 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   }
 }
 
+/* Of what a call is told of its output 0, the output itself must be known. */
 static void drop_outputs(sli_node *n, const bool *wanted) {
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && !wanted[n->out[o]->id]) n->out[o] = NULL;
+    if (n->out[o] && !wanted[n->out[o]->id] && !(n->op->located && !o)) n->out[o] = NULL;
 }
 
 void sli_graph_drop_unread(sl_graph *g) {

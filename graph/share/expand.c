@@ -67,6 +67,9 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
     attrs->first += part.begin[0];
     attrs->partial = true;
   }
+  if (forward->op->located)
+    attrs->region = sli_share_region(x, forward->out[0], layout_of(x, forward, sli_signature_out, 0),
+                                     rank, variant, attrs->region);
 }
 
 /* [nvariants] */

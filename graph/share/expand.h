@@ -82,6 +82,11 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
 sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
                       const sl_type *base);
 
+/* Which part of the whole of t a device has that lies so; `piece`: as a piece of sequences it
+ * is, or NULL. */
+const sl_region *sli_share_region(const sli_expansion *x, const sl_tensor *t, sli_layout lies,
+                                  int rank, int variant, const sl_region *piece);
+
 static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
   return sli_sbp_equal(a->axis[0], b->axis[0]) && sli_sbp_equal(a->axis[1], b->axis[1]);
 }

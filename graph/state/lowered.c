@@ -262,6 +262,7 @@ static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
 /* Passes over the graph, once. */
 static sl_status run_passes(sl_lowered *to, sli_inputs *in) {
   sl_graph *g = in->g;
+  sli_graph_seed(g, in->options->seed);
   sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
   if (status) return status;
   if (in->bf16) sli_pass_products(g);

@@ -216,6 +216,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
 #define sl_attention_packed(g, qkv, heads, kv_heads)                           \
   sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
+/* x as it is in inference, and where p is 0. */
+#define sl_dropout(g, x, p) sl_dropout_at(SL_HERE, g, x, p)
+/* Numbers drawn anew for each microbatch, as many as `like` has, of which only the shape counts. */
+#define sl_uniform(g, like, low, high) sl_uniform_at(SL_HERE, g, like, low, high)
+#define sl_normal(g, like, mean, deviation) sl_normal_at(SL_HERE, g, like, mean, deviation)
 /* count tensors, one behind the other along a dim; dim < 0 counts from the end. */
 #define sl_concat(g, dim, count, tensors) sl_concat_at(SL_HERE, g, dim, count, tensors)
 #define sl_cross_entropy(g, logits, targets)                                   \
@@ -232,6 +237,9 @@ sl_tensor *sl_rmsnorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain,
 sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                            int heads, int kv_heads);
 sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads, int kv_heads);
+sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p);
+sl_tensor *sl_uniform_at(sl_here at, sl_graph *g, sl_tensor *like, float low, float high);
+sl_tensor *sl_normal_at(sl_here at, sl_graph *g, sl_tensor *like, float mean, float deviation);
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors);
 sl_tensor *sl_add_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b);
 sl_tensor *sl_mul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b);

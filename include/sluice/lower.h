@@ -153,7 +153,7 @@ typedef struct sl_lower_options {
                               else are f32 */
   bool check_finite;       /* look at every output of every call: the first value that is not
                               finite ends the run, with op, actor and microbatch. On CPUs */
-  uint64_t seed;
+  uint64_t seed;           /* of random numbers drawn as it runs */
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
   /* The loss of an evaluation, after step number `step` (sl_graph_options.eval). May be NULL. */
   void (*on_eval)(void *ctx, int64_t step, double loss);

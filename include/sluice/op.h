@@ -105,6 +105,15 @@ sl_type sl_shard_type(const sl_shard *shard);
 void sl_shard_take(const sl_shard *shard, const void *whole, void *to);
 void sl_shard_put(const sl_shard *shard, const void *from, void *whole);
 
+/* Which part of a whole an array is: of dim d the ranges that of[d] says, all of it where that
+ * has none. Positions of dim `sequence` - 1 are counted from
+ * where the tick's piece begins (sl_tick.row); 0: of no dim. */
+typedef struct sl_region {
+  int ndim, sequence;
+  int64_t whole[SL_MAX_DIMS];
+  sl_part of[SL_MAX_DIMS];
+} sl_region;
+
 /* ---- classes ------------------------------------------------------------ */
 
 /* What kind of pass a piece of work belongs to. Pass order and colours follow
@@ -137,11 +146,17 @@ typedef struct sl_attrs {
   int kv_heads;    /* attention: key/value heads (0: heads) */
   float eps;       /* norms (0: 1e-5) */
   float theta;     /* rotary base (0: 10000) */
-  float value;     /* fill, scale, add_constant: the constant; clamp: the low bound */
-  float upper;     /* clamp: the high bound */
+  float value;     /* fill, scale, add_constant: the constant; clamp, uniform: the low bound; normal:
+                      the mean; dropout: how likely an element is dropped */
+  float upper;     /* clamp, uniform: the high bound; normal: the deviation */
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
   int64_t length;  /* tokens of a whole sequence where sequences are cut in pieces, set by
                       the graph; 0 where they are not cut */
+  uint64_t key;    /* rows that are `located`: tells one stream of random numbers from others; 0:
+                      of this place in the graph, which sets it */
+  uint64_t seed;   /* the same: the run's, set by the graph */
+  const sl_region *region; /* the same: which part of a microbatch's whole output 0 is (on the
+                      way back: the forward call's); NULL: all of it. Set by the graph */
   uint32_t axes;   /* concat: bit d: along dim d */
   bool bf16;       /* linear_w: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
@@ -186,6 +201,16 @@ typedef struct sl_call {
   struct sl_team *team;     /* the device's threads; NULL: the caller alone */
   sl_tick tick;
 } sl_call;
+
+/* Where element number `element` of output 0 of a row that is `located` (of an array of that
+ * shape, on the way back) stands in the step: microbatches one behind the other, each row-major
+ * as a whole, however it is shared out or cut. *run: how many elements from it on stand one
+ * behind the other there, too. */
+int64_t sl_call_where(const sl_call *call, int64_t element, int64_t *run);
+
+/* Four random words (Philox 4x32-10) of the step, the call's attrs.key and the run's seed: word
+ * e % 4 of block e / 4 is for element e by sl_call_where. */
+void sl_call_random(const sl_call *call, int64_t block, uint32_t words[4]);
 
 /* ---- gradient rules ------------------------------------------------------ */
 
@@ -349,6 +374,7 @@ typedef struct sl_op {
   uint32_t narrow_in, narrow_out;
   bool mixed;
   bool cheap;     /* a forward row that costs little more than reading and writing its data */
+  bool located;   /* calls are told attrs.key, seed and region, those of its way back too */
   bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */

@@ -148,6 +148,19 @@ extern const sl_op sl_op_sum_part;
  * types only. */
 extern const sl_op sl_op_concat, sl_op_concat_b;
 
+/* ---- random numbers -------------------------------------------------------- */
+
+/* What is drawn for an element depends on the run's seed, attrs.key, the step and where the
+ * element stands in the step's whole (sl_call_where) alone: it is the same however rows, columns
+ * and sequences are shared out, on the way back, and where a run goes on. Philox 4x32-10.
+ *
+ * dropout(x), attrs.value = p in [0, 1) -> x / (1 - p), or 0 with probability p: Srivastava et
+ * al., JMLR 15, 2014. The gradient is the same of dy.
+ * uniform(like) -> f32 of the shape of `like`, which may have any dtype and is not read: in
+ * [attrs.value, attrs.upper), in steps of 2^-24 of that range.
+ * normal(like) -> the same of mean attrs.value and deviation attrs.upper: Box and Muller, 1958. */
+extern const sl_op sl_op_dropout, sl_op_uniform, sl_op_normal;
+
 /* ---- norms --------------------------------------------------------------- */
 
 /* layernorm(x [..., C], g [C], b [C]) -> y [..., C], mean [...], rstd [...]:

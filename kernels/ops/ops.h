@@ -34,6 +34,9 @@ void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *par
 /* Which part of a row of arrays, put one behind the other along `dim`, number i is. */
 sl_part sli_concat_part(const sl_type *types, int i, int dim);
 
+/* The key of a call's random numbers. */
+uint64_t sli_random_key(const sl_attrs *attrs);
+
 /* Calls fn for every stretch of a shard that lies in one piece in the whole, in order: so
  * many bytes, from byte `part` of the shard and byte `whole` of the whole on. */
 typedef void sli_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes);
@@ -48,4 +51,44 @@ uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 #ifdef __cplusplus
 }
 #endif
+
+/* ---- where the elements of a part stand, in the part of the language that C and CUDA share -- */
+
+#ifdef __CUDACC__
+#define SLI_REGION __host__ __device__ static inline
+#else
+#define SLI_REGION static inline
+#endif
+
+/* Position `at` of what a part leaves of its dim; *left: how many of them follow in one piece. */
+SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *left) {
+  int r = 0;
+  while (at >= of->count[r]) at -= of->count[r++];
+  *left = of->count[r] - at;
+  return of->begin[r] + at;
+}
+
+/* Element `element` of an array dim[ndim], which is that part, in the whole; the piece begins at
+ * position `row`. *run as of sl_call_where. */
+SLI_REGION int64_t sli_region_index(const sl_region *region, const int64_t *dim, int64_t row,
+                                    int64_t element, int64_t *run) {
+  int64_t index = 0, stride = 1, inner = 1, within = 0;
+  bool open = true; /* all dims so far are whole */
+  for (int d = region->ndim - 1; d >= 0; d--) {
+    int64_t at = element % dim[d], left = dim[d] - at, position = at;
+    element /= dim[d];
+    if (region->of[d].nranges) position = sli_range_position(&region->of[d], at, &left);
+    if (region->sequence == d + 1) position += row;
+    if (open) {
+      within += at * inner;
+      *run = (left - 1) * inner + inner - (within - at * inner);
+      inner *= dim[d];
+      open = !region->of[d].nranges && region->sequence != d + 1;
+    }
+    index += position * stride;
+    stride *= region->whole[d];
+  }
+  return index;
+}
+
 #endif

@@ -39,6 +39,10 @@ typedef struct claim {
   int below; /* ids are in [0, below) */
 } claim;
 
+/* Rows 2 .. 4 and columns 3 .. 5 and 8 .. 9 of 20 x 10. */
+static const sl_region region = {.ndim = 2, .sequence = 1, .whole = {20, 10},
+                                 .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
+
 /* Forward rows; those of their gradients follow from the rules. */
 /* Stretched angles, which attention's scale makes larger as well. */
 static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
@@ -88,6 +92,10 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_dropout, {.value = 0.25f, .key = 5, .seed = 7}, 1, {F32(71, 33)}, 0},
+    {&sl_op_dropout, {.value = 0.25f, .region = &region}, 1, {F32(3, 5)}, 0},
+    {&sl_op_uniform, {.value = -1, .upper = 2, .seed = 1, .region = &region}, 1, {F32(3, 5)}, 0},
+    {&sl_op_normal, {.value = -1, .upper = 2, .key = 3}, 1, {F32(71, 33)}, 0},
     {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},
     {&sl_op_concat, {.axes = 1 << 0}, 2, {F32(3, 5), F32(7, 5)}, 0},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
@@ -119,7 +127,7 @@ static const struct {
     {&sl_op_linear, 3, 1},       {&sl_op_linear_w, 3, 0},
     {&sl_op_layernorm, 1, 1},    {&sl_op_layernorm_b, 17, 1}, {&sl_op_layernorm_w, 9, 0},
     {&sl_op_rmsnorm, 1, 1},      {&sl_op_rmsnorm_b, 9, 1},    {&sl_op_rmsnorm_w, 5, 0},
-    {&sl_op_concat_b, 1, 255},
+    {&sl_op_concat_b, 1, 255},   {&sl_op_uniform, 0, 0},      {&sl_op_normal, 0, 0},
     {&sl_op_bias_w, 1, 0},       {&sl_op_embedding, 0, 1},    {&sl_op_embedding_w, 2, 0},
     {&sl_op_position, 1, 1},     {&sl_op_position_w, 1, 0},
     {&sl_op_attention, 7, 1},    {&sl_op_attention_b, 47, 7},

@@ -28,6 +28,8 @@ static const struct misfit {
     {&sl_op_position, {.first = 2}, 2, {F32(1, 7, 33), F32(8, 33)},
      "table must be f32[n, 33] with n >= 9, got f32[8, 33]"},
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(33)}, "input 1 must be f32[7, 33], got f32[33]"},
+    {&sl_op_dropout, {.value = 1}, 1, {F32(7)},
+     "attrs.value, how likely an element is dropped, must be in [0, 1), not 1"},
     {&sl_op_concat, {.axes = 1}, 2, {F32(7, 33), F32(2, 32)},
      "input 1 must be f32[2, 33], got f32[2, 32]"},
     {&sl_op_concat, {.axes = 4}, 2, {F32(7, 33), F32(7, 33)},

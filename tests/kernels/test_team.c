@@ -80,6 +80,8 @@ static const struct work {
       F32(2, 100, 64)}},
     {&sl_op_cross_entropy, {0}, 2, 2, {F32(700, 65), I32(700)}},
     {&sl_op_cross_entropy_b, {0}, 4, 1, {F32(700, 65), I32(700), F32(700), SCALAR}},
+    {&sl_op_dropout, {.value = 0.5f}, 1, 1, {F32(70001)}},
+    {&sl_op_normal, {.upper = 1}, 1, 1, {F32(70001)}},
     {&sl_op_concat, {.axes = 2}, 2, 1, {F32(601, 48), F32(601, 65)}},
     {&sl_op_concat_b, {.axes = 2}, 3, 2, {F32(601, 113), F32(601, 48), F32(601, 65)}},
     {&sl_op_mse, {0}, 2, 1, {F32(70001), F32(70001)}},

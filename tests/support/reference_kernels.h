@@ -10,6 +10,9 @@
 
 #include <sluice/op.h>
 
+#include "base/base.h"
+#include "base/philox.h"
+
 #include "kernels/ops/ops.h"
 
 typedef void reference_fn(const sl_attrs *attrs, const sl_type *type, double *const *in,
@@ -33,6 +36,20 @@ static inline void ref_linear(const sl_attrs *attrs, const sl_type *type, double
         y += x[r * K + k] * (attrs->transposed ? w[k * N + n] : w[n * K + k]);
       out[0][r * N + n] = y;
     }
+}
+
+/* ---- random numbers -------------------------------------------------------------- */
+
+/* Of a call on the whole at the first tick, with no key and no seed of its own. */
+static inline void ref_dropout(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                               double *const *out) {
+  uint64_t key = sli_hash_word(sli_hash_word(SLI_HASH_SEED, 0), 0);
+  for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {
+    uint32_t words[4] = {(uint32_t)(i / 4)};
+    sli_philox(words, key);
+    bool kept = words[i % 4] * 0x1p-32 >= (double)attrs->value;
+    out[0][i] = kept ? in[0][i] / (1 - (double)attrs->value) : 0;
+  }
 }
 
 /* ---- views ----------------------------------------------------------------------- */

@@ -1,0 +1,20 @@
+/* Ops that draw random numbers, as calls; and what the graph tells them. */
+#include "graph/build/build.h"
+
+sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p) {
+  if (p == 0 || (x && g->options.infer)) return x;
+  return sl_op1_at(at, g, &sl_op_dropout, &(sl_attrs){.value = p}, x);
+}
+
+sl_tensor *sl_uniform_at(sl_here at, sl_graph *g, sl_tensor *like, float low, float high) {
+  return sl_op1_at(at, g, &sl_op_uniform, &(sl_attrs){.value = low, .upper = high}, like);
+}
+
+sl_tensor *sl_normal_at(sl_here at, sl_graph *g, sl_tensor *like, float mean, float deviation) {
+  return sl_op1_at(at, g, &sl_op_normal, &(sl_attrs){.value = mean, .upper = deviation}, like);
+}
+
+void sli_graph_seed(sl_graph *g, uint64_t seed) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->op->located) g->nodes[i]->attrs.seed = seed;
+}

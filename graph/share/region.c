@@ -1,0 +1,44 @@
+/* Which part of the whole a device's share of a tensor is: what a call is told that must know
+ * where it stands. */
+#include "graph/share/expand.h"
+
+#include <string.h>
+
+/* Of positions [begin, begin + count) of what `of` leaves, those that lie in one range. */
+static void add_ranges(const sl_part *of, int64_t begin, int64_t count, sl_part *to) {
+  for (int r = 0; r < of->nranges && count > 0; begin -= of->count[r++]) {
+    if (begin >= of->count[r]) continue;
+    int64_t from = SLI_MAX(begin, 0), n = SLI_MIN(of->count[r] - from, count);
+    SLI_CHECK(to->nranges < SL_PART_RANGES, "a share has more than %d ranges", SL_PART_RANGES);
+    to->begin[to->nranges] = of->begin[r] + from;
+    to->count[to->nranges++] = n;
+    count -= n;
+    begin += n;
+  }
+}
+
+static sl_part take_part(const sl_part *of, int64_t length, const sl_part *part) {
+  sl_part all = {.axis = part->axis, .nranges = 1, .count = {length}}, taken = {.axis = part->axis};
+  if (of->nranges) all = *of;
+  for (int r = 0; r < part->nranges; r++)
+    if (part->count[r]) add_ranges(&all, part->begin[r], part->count[r], &taken);
+  return taken;
+}
+
+const sl_region *sli_share_region(const sli_expansion *x, const sl_tensor *t, sli_layout lies,
+                                  int rank, int variant, const sl_region *piece) {
+  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
+  sl_type type = sli_logical_type(t, variant);
+  sl_region *region = sli_arena_alloc(&x->g->arena, sizeof *region);
+  region->ndim = type.ndim;
+  memcpy(region->whole, type.dim, sizeof type.dim);
+  if (piece) *region = *piece;
+  for (int i = 0; i < SLI_AXES; i++) {
+    int d = lies.axis[order[i]].dim;
+    if (lies.axis[order[i]].kind != SL_SPLIT) continue;
+    sl_part part = sli_axis_part(x, t, order[i], d, sli_rank_share(x->grid, rank, order[i]), &type);
+    region->of[d] = take_part(&region->of[d], type.dim[d], &part);
+    type = sl_part_type(&type, &part);
+  }
+  return region;
+}
