@@ -27,7 +27,7 @@ static void text(uint64_t *h, const char *value) {
 /* ---- programs ------------------------------------------------------------------------ */
 
 /* Settings that came later: what has none of them keeps the hash it had. */
-enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, KEEP = 30 };
+enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -69,6 +69,8 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, KEY, a->key);
   setting(h, SEED, a->seed);
   if (a->region) hash_region(h, a->region);
+  setting(h, NDIMS, (uint64_t)a->ndims);
+  for (int d = 0; d < SLI_MIN(a->ndims, SL_MAX_DIMS); d++) number(h, a->dims[d]);
   return a->user && op->hash ? op->hash(hash, a, nin) : hash;
 }
 

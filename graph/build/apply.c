@@ -34,9 +34,44 @@ static int output_count(const sl_op *op, const sl_attrs *attrs, int nin) {
   return sli_op_outputs(op, attrs ? attrs : &(sl_attrs){0}, nin);
 }
 
+/* Does a rule name arguments and gradients that there can be? */
+static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
+  for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++) {
+    bool of_in = rule->in[a].kind == SL_ARG_IN || rule->in[a].kind == SL_ARG_INS;
+    int most = of_in ? op->max_in : op->nout, index = rule->in[a].index;
+    if (index < 0 || (most >= 0 && index >= most && most + of_in)) return false;
+  }
+  for (int j = 0; j < rule->nof; j++)
+    if (j >= SL_GRAD_OUTS || rule->of[j] < 0 || (op->max_in >= 0 && rule->of[j] >= op->max_in))
+      return false;
+  return true;
+}
+
+/* What its row lacks; NULL if nothing. */
+static const char *row_fault(sl_graph *g, const sl_op *op) {
+  if (!op->infer) return "its row has no shape rule (sl_op.infer)";
+  if (op->nout < 0 && !op->outputs)
+    return "its row has any number of outputs, and does not say how many (sl_op.outputs)";
+  if (!op->nout)
+    return "has no output, so nothing in a model would have it run: what a model hands out is "
+           "named by sl_output()";
+  for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nof; r++) {
+    const sl_grad_rule *rule = &op->grad[r];
+    if (!is_rule_possible(op, rule))
+      return sli_arena_format(&g->arena, "gradient rule %d of its row names an input or output that"
+                              " the op cannot have", r);
+    if (rule->op && !rule->op->infer)
+      return sli_arena_format(&g->arena, "gradient rule %d of its row calls %s, whose row has no"
+                              " shape rule (sl_op.infer)", r, rule->op->name);
+  }
+  return NULL;
+}
+
 /* What is wrong with the arguments, apart from their shapes; NULL if nothing. */
 static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *in, uint32_t absent) {
+  const char *fault = row_fault(g, op);
+  if (fault) return fault;
   if (output_count(op, attrs, nin) < 0) return "attrs.user must point to its record";
   if (op->updates) return "updates its outputs in place and cannot stand in a model";
   if (nin < op->min_in || (op->max_in >= 0 && nin > op->max_in))
@@ -89,6 +124,32 @@ static sl_status infer(sl_here at, sl_graph *g, sli_node *node) {
   return SL_OK;
 }
 
+static bool lies_possibly(sl_sbp sbp, int count, int i, const sl_type *types) {
+  if (sbp.kind != SL_SPLIT) return sbp.kind == SL_BROADCAST || sbp.kind == SL_PARTIAL;
+  return i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim;
+}
+
+/* The row's signatures speak of what is there. */
+static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
+  sl_signature all[SL_SIGNATURES];
+  memset(all, 0, sizeof all);
+  int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  if (count < 0 || count > SL_SIGNATURES)
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): its row says of %d signatures, which "
+                             "must be 0 to %d", n->name, n->op->name, count, SL_SIGNATURES);
+  for (int s = 0; s < count; s++)
+    for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
+      bool in = lies_possibly(all[s].in[i], n->nin, i, n->in_type);
+      if (in && lies_possibly(all[s].out[i], n->nout, i, n->out_type)) continue;
+      return sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): signature %d of its row (sl_op."
+                               "signatures) splits %s %d along dim %d, which is not there; inputs %s",
+                               n->name, n->op->name, s, in ? "output" : "input", i,
+                               in ? all[s].out[i].dim : all[s].in[i].dim,
+                               sli_graph_describe(g, n->nin, n->in));
+    }
+  return SL_OK;
+}
+
 /* NULL if there is an error, an old one or a new one. */
 static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *ins, uint32_t absent) {
@@ -105,7 +166,7 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
   node->at = at;
   if (op->located && !node->attrs.key)
     node->attrs.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));
-  if (infer(at, g, node)) return NULL;
+  if (infer(at, g, node) || check_signatures(at, g, node)) return NULL;
   make_outputs(g, node);
   return node;
 }

@@ -21,6 +21,7 @@ struct sl_args {
   const sl_option *options;
   int count;
   values *given; /* [count] */
+  char **misuse; /* what the model first asked for and does not declare; NULL: nothing */
 };
 
 static int count_options(const sl_option *options) {
@@ -79,6 +80,7 @@ sl_status sl_args_create(const sl_option *options, sl_args **out) {
   args->options = options;
   args->count = count_options(options);
   args->given = sli_calloc((size_t)args->count, sizeof *args->given);
+  args->misuse = sli_calloc(1, sizeof *args->misuse);
   for (int i = 0; i < args->count; i++) {
     sl_status status = options[i].value ? check_value(&options[i], options[i].value) : SL_OK;
     if (status) {
@@ -98,6 +100,8 @@ void sl_args_destroy(sl_args *args) {
     free(args->given[i].all);
   }
   free(args->given);
+  free(*args->misuse);
+  free(args->misuse);
   free(args);
 }
 
@@ -149,16 +153,34 @@ sl_status sl_args_complete(const sl_args *args) {
 
 /* ---- asking ---------------------------------------------------------------------- */
 
+/* Keeps the first. */
+static void note_misuse(const sl_args *args, const char *name, const char *what) {
+  if (!*args->misuse) *args->misuse = sli_format("the model asks for option --%s, %s", name, what);
+}
+
+static const char undeclared[] = "which its table of options does not declare";
+
+sl_status sl_args_status(const sl_args *args) {
+  return *args->misuse ? sl_fail(SL_E_USAGE, "%s", *args->misuse) : SL_OK;
+}
+
+static bool is_kind(const sl_option *option, sl_option_kind kind) {
+  return option->kind == kind || (kind == SL_OPTION_TEXT && option->kind == SL_OPTION_LIST);
+}
+
+/* What is asked for in error is 0 (no number, or no flag) or an empty text. */
 static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
   int i = find(args, name, strlen(name));
-  SLI_CHECK(i >= 0, "option --%s was asked for but is not declared", name);
-  bool text_of_list = kind == SL_OPTION_TEXT && args->options[i].kind == SL_OPTION_LIST;
-  SLI_CHECK(args->options[i].kind == kind || text_of_list,
-            "option --%s was asked for as another kind", name);
-  const values *v = &args->given[i];
-  const char *text = v->all ? v->all : v->count ? v->texts[v->count - 1] : args->options[i].value;
-  SLI_CHECK(text, "option --%s was asked for before it had a value", name);
-  return text;
+  const char *text = NULL;
+  if (i < 0) note_misuse(args, name, undeclared);
+  else if (!is_kind(&args->options[i], kind))
+    note_misuse(args, name, "which its table of options declares as another kind");
+  else {
+    const values *v = &args->given[i];
+    text = v->all ? v->all : v->count ? v->texts[v->count - 1] : args->options[i].value;
+    if (!text) note_misuse(args, name, "which has no value yet");
+  }
+  return text ? text : kind == SL_OPTION_TEXT ? "" : "0";
 }
 
 int64_t sl_arg_int(const sl_args *args, const char *name) {
@@ -179,7 +201,8 @@ bool sl_arg_flag(const sl_args *args, const char *name) {
 
 const char *sl_arg_given(const sl_args *args, const char *name, int i) {
   int index = find(args, name, strlen(name));
-  SLI_CHECK(index >= 0, "option --%s was asked for but is not declared", name);
+  if (index < 0) note_misuse(args, name, undeclared);
+  if (index < 0) return NULL;
   const values *v = &args->given[index];
   return i < v->count ? v->texts[i] : NULL;
 }

@@ -50,6 +50,22 @@ static bool fits(const pass *p, const sli_node *n, const sl_signature *s) {
   return true;
 }
 
+/* Rows come in equal numbers of elements, so where the units of a dim are of several (as where
+ * rows were put together) each device must have as many units as the others. */
+static bool is_even(const pass *p, const sl_tensor *t, sl_sbp sbp) {
+  if (!t || sbp.kind != SL_SPLIT) return true;
+  int64_t units = p->dims[t->id * SL_MAX_DIMS + sbp.dim].units;
+  return units == t->type.dim[sbp.dim] || units % p->size == 0;
+}
+
+static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < n->nin; i++)
+    if (!is_even(p, n->in[i], sli_signature_in(s, i))) return false;
+  for (int o = 0; o < n->nout; o++)
+    if (!is_even(p, n->out[o], sli_signature_out(s, o))) return false;
+  return true;
+}
+
 static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(p->g, p->dims, n, p->size, all);
@@ -59,7 +75,7 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
     return SL_OK;
   }
   for (int s = 0; s < count; s++)
-    if (fits(p, n, &all[s])) {
+    if (fits(p, n, &all[s]) && are_even(p, n, &all[s])) {
       *out = all[s];
       return SL_OK;
     }

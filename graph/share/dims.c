@@ -171,6 +171,27 @@ static void say_all(pass *p) {
   }
 }
 
+/* A dim of several segments is not shared out together with one of another length, whose units
+ * lie otherwise. */
+static void say_uneven(pass *p, const sli_node *n, const sl_signature *s) {
+  int slots[n->nin + n->nout + 1], count = split_slots(n, s, slots);
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < count; j++)
+      if (slot_length(p, slots[i]) != slot_length(p, slots[j]) &&
+          p->segments[find(p->alike, slots[i])].nsegments > 1)
+        say_units(p, slots[i], 1);
+}
+
+static void say_all_uneven(pass *p) {
+  sl_signature all[SLI_SIGNATURES_RAW];
+  for (int i = 0; i < p->g->nnodes; i++) {
+    const sli_node *n = p->g->nodes[i];
+    if (is_attention(n->op)) continue;
+    int count = sli_signatures_raw(n, all);
+    for (int s = 0; s < count; s++) say_uneven(p, n, &all[s]);
+  }
+}
+
 /* ---- the result ---------------------------------------------------------------------------- */
 
 static sli_dim dim_of(pass *p, int slot) {
@@ -211,6 +232,7 @@ sl_status sli_dims_find(const sl_graph *g, sli_dim **out) {
   for (int i = 0; i < p.nslots; i++) p.tied[i] = p.alike[i] = i;
   tie_all(&p);
   say_all(&p);
+  say_all_uneven(&p);
   sli_dim *dims = sli_calloc(n, sizeof *dims);
   fill_dims(&p, dims);
   fill_gradients(g, dims);

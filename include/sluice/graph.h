@@ -221,6 +221,19 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Numbers drawn anew for each microbatch, as many as `like` has, of which only the shape counts. */
 #define sl_uniform(g, like, low, high) sl_uniform_at(SL_HERE, g, like, low, high)
 #define sl_normal(g, like, mean, deviation) sl_normal_at(SL_HERE, g, like, mean, deviation)
+/* The same elements as another shape: sl_reshape(g, x, B, T, -1); one length may be -1, what is
+ * left. Of the functions' types only the dims count. sl_permute(g, x, 0, 2, 1): the dims of x in this order. Negative dims count from the
+ * end here and below. */
+#define sl_reshape(g, x, ...) sl_reshape_at(SL_HERE, g, x, SL_TYPE(SL_F32, __VA_ARGS__))
+#define sl_permute(g, x, ...) sl_permute_at(SL_HERE, g, x, SL_TYPE(SL_I32, __VA_ARGS__))
+#define sl_transpose(g, x, a, b) sl_transpose_at(SL_HERE, g, x, a, b)
+/* Positions begin .. begin + count of a dim. */
+#define sl_slice(g, x, dim, begin, count) sl_slice_at(SL_HERE, g, x, dim, begin, count)
+/* Parts of these lengths along a dim: outs[count]. lengths NULL: all of one length. */
+#define sl_split(g, x, dim, count, lengths, outs)                              \
+  sl_split_at(SL_HERE, g, x, dim, count, lengths, outs)
+/* The sum of tensors of one type; of losses, too. */
+#define sl_add_all(g, count, tensors) sl_add_all_at(SL_HERE, g, count, tensors)
 /* count tensors, one behind the other along a dim; dim < 0 counts from the end. */
 #define sl_concat(g, dim, count, tensors) sl_concat_at(SL_HERE, g, dim, count, tensors)
 #define sl_cross_entropy(g, logits, targets)                                   \
@@ -240,6 +253,14 @@ sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int h
 sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p);
 sl_tensor *sl_uniform_at(sl_here at, sl_graph *g, sl_tensor *like, float low, float high);
 sl_tensor *sl_normal_at(sl_here at, sl_graph *g, sl_tensor *like, float mean, float deviation);
+sl_tensor *sl_reshape_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape);
+sl_tensor *sl_permute_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type order);
+sl_tensor *sl_transpose_at(sl_here at, sl_graph *g, sl_tensor *x, int a, int b);
+sl_tensor *sl_slice_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t begin,
+                       int64_t count);
+void sl_split_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int count, const int64_t *lengths,
+                 sl_tensor **outs);
+sl_tensor *sl_add_all_at(sl_here at, sl_graph *g, int count, sl_tensor *const *tensors);
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors);
 sl_tensor *sl_add_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b);
 sl_tensor *sl_mul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b);

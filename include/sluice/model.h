@@ -72,6 +72,9 @@ sl_status sl_args_set(sl_args *args, const char *name, const char *value);
 sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used);
 /* SL_E_USAGE if a required option has no value yet. */
 sl_status sl_args_complete(const sl_args *args);
+/* SL_E_USAGE if a model has asked for an option that its table does not have, or as another kind
+ * than that says. What it got is 0 or an empty text. */
+sl_status sl_args_status(const sl_args *args);
 /* The lines of a --help: one option each, with its default. */
 void sl_options_print(const sl_option *options, FILE *out);
 /* The option's name nearest to a mistyped one, or NULL if none is near. */

@@ -157,7 +157,9 @@ typedef struct sl_attrs {
   uint64_t seed;   /* the same: the run's, set by the graph */
   const sl_region *region; /* the same: which part of a microbatch's whole output 0 is (on the
                       way back: the forward call's); NULL: all of it. Set by the graph */
-  uint32_t axes;   /* concat: bit d: along dim d */
+  uint32_t axes;   /* concat, split: bit d: along dim d */
+  int ndims;               /* permute: which dim of the input each dim of the output is */
+  int64_t dims[SL_MAX_DIMS];
   bool bf16;       /* linear_w: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
@@ -358,7 +360,7 @@ typedef struct sl_op {
   uint32_t accumulates;
   /* Bit i: output i is updated in place (its old contents are read). */
   uint32_t updates;
-  /* Bit i of over[o]: output o may lie over input i, if they are of one type: nothing of
+  /* Bit i of over[o]: output o may lie over input i, if they are of one dtype and size: nothing of
    * that input is read once the place has been written, whichever thread does it, and
    * whatever lies where of what the row allows. */
   uint32_t over[SL_OVERS];

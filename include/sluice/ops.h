@@ -121,8 +121,9 @@ extern const sl_op sl_op_copy;
 
 /* ---- parts and sums ------------------------------------------------------- */
 
-/* slice(x), attrs.user = sl_part -> that part of x, which may not be empty. Any dtype. */
-extern const sl_op sl_op_slice;
+/* slice(x), attrs.user = sl_part -> that part of x, which may not be empty. Any dtype.
+ * slice_b(dy, x) -> dx: dy in its place, zeros around it. x is read for its type only. */
+extern const sl_op sl_op_slice, sl_op_slice_b;
 
 /* join(p0, p1, ...), attrs.user = sl_joint -> the whole they are parts of. Any dtype. The
  * parts may come in any order and have ranges anywhere, but all along one dim (or all
@@ -135,12 +136,33 @@ typedef struct sl_joint {
 extern const sl_op sl_op_join;
 
 /* sum(x0, x1, ...) -> (x0 + x1) + ... in this order (acc: the sum is added to what is there);
- * f32 or f64, all of one type. */
+ * f32 or f64, all of one type. The gradient of each is dy. */
 extern const sl_op sl_op_sum;
 
 /* sum_part(x0, x1, ...), attrs.user = sl_part -> that part of their sum (acc), for CPUs: what
  * slices and a sum of them give, where all arrays can be read. At most 64. */
 extern const sl_op sl_op_sum_part;
+
+/* split(x), attrs.axes = 1 << d, attrs.user = sl_lengths -> so many parts along dim d, one behind
+ * the other, as long as said. The gradient is concat's. Any dtype. */
+typedef struct sl_lengths {
+  int count;
+  const int64_t *of; /* [count] */
+} sl_lengths;
+extern const sl_op sl_op_split;
+
+/* reshape(x), attrs.user = sl_reshaping -> the same elements in the same order as another shape.
+ * A share or a piece of x has fewer positions along a dim that others of its group follow:
+ * shapes are compared group by group, as few dims of both as have the same product. Any dtype.
+ * reshape_b(dy, x) -> dx, shaped as x, which is read for its type only. */
+typedef struct sl_reshaping {
+  sl_type from, to; /* of the whole; dtypes do not count */
+} sl_reshaping;
+extern const sl_op sl_op_reshape, sl_op_reshape_b;
+
+/* permute(x), attrs.ndims, attrs.dims: y's dim d is x's dim dims[d]. Any dtype.
+ * permute_b(dy) -> dx: back. */
+extern const sl_op sl_op_permute, sl_op_permute_b;
 
 /* concat(x0, x1, ...), attrs.axes = 1 << d -> one behind the other along dim d; equal in all
  * other dims. Any dtype, but f64.

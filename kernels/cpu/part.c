@@ -1,6 +1,7 @@
 /* Rows that take tensors apart and put them together: what has to happen between devices
  * that share a tensor in one way and devices that share it in another. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -46,6 +47,44 @@ static void slice_chunk(void *arg, int i) {
 static void slice_cpu(const sl_call *call) {
   slicing s = {call, sli_part_cut(&call->in_type[0], call->attrs->user)};
   sl_team_for(call->team, sli_chunk_count(s.cut.rows * s.cut.part, CHUNK_BYTES), slice_chunk, &s);
+}
+
+static sl_status slice_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type part;
+  SLI_TRY(slice_infer(attrs, nin, &in[1], &part));
+  part.dtype = in[0].dtype;
+  out[0] = in[1];
+  out[0].dtype = in[0].dtype;
+  return sli_want("dy", &in[0], &part);
+}
+
+static void slice_b_chunk(void *arg, int i) {
+  const slicing *s = arg;
+  sli_range r = sli_chunk_range(s->cut.rows * s->cut.part, CHUNK_BYTES, i);
+  sli_cut_put(&s->cut, r.begin, r.end, (const char *)s->call->in[0] + r.begin, s->call->out[0]);
+}
+
+static void zero_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  sli_range r = sli_chunk_range((int64_t)sl_type_bytes(&call->out_type[0]), CHUNK_BYTES, i);
+  memset((char *)call->out[0] + r.begin, 0, (size_t)(r.end - r.begin));
+}
+
+static void slice_b_cpu(const sl_call *call) {
+  slicing s = {call, sli_part_cut(&call->out_type[0], call->attrs->user)};
+  int64_t bytes = (int64_t)sl_type_bytes(&call->out_type[0]);
+  sl_team_for(call->team, sli_chunk_count(bytes, CHUNK_BYTES), zero_chunk, (void *)call);
+  sl_team_for(call->team, sli_chunk_count(s.cut.rows * s.cut.part, CHUNK_BYTES), slice_b_chunk,
+              &s);
+}
+
+/* Along the last dim too, where that is not the one that is sliced. */
+static int slice_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  int last = in[0].ndim - 1, axis = ((const sl_part *)attrs->user)->axis;
+  (void)nin;
+  if (axis == SL_PART_FLAT || last < 0 || axis == last) return 0;
+  *out = (sl_signature){.in = {sli_split(last)}, .out = {sli_split(last)}};
+  return 1;
 }
 
 /* ---- join -------------------------------------------------------------------------- */
@@ -162,6 +201,14 @@ static void sum_cpu(const sl_call *call) {
   sli_for_elements(call, &call->in_type[0], f64 ? sum_f64_chunk : sli_cpu()->sum);
 }
 
+/* A sum of what are summands everywhere. */
+static int sum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)in;
+  *out = (sl_signature){.out = {sli_partial()}};
+  for (int i = 0; i < SLI_MIN(nin, SL_SIGNATURE_ARGS); i++) out->in[i] = sli_partial();
+  return 1;
+}
+
 /* ---- the sum of one part ------------------------------------------------------------- */
 
 enum { MOST_SUMMANDS = 1024 };
@@ -242,6 +289,16 @@ const sl_op sl_op_slice = {
     .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ROWS, .part = true,
     .infer = slice_infer, .cost = move_cost, .cpu = slice_cpu, .hash = part_hash,
+    .signatures = slice_signatures,
+    .grad = {{.op = &sl_op_slice_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1,
+              .of = {0}}},
+};
+
+const sl_op sl_op_slice_b = {
+    .name = "slice_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .unread = 2,
+    .pieces = SL_PIECES_ROWS,
+    .infer = slice_b_infer, .cost = move_cost, .cpu = slice_b_cpu, .hash = part_hash,
 };
 
 const sl_op sl_op_join = {
@@ -256,7 +313,8 @@ const sl_op sl_op_sum = {
     .narrow_in = ~0u, .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = sum_infer, .cost = sum_cost, .cpu = sum_cpu,
-    .accumulates = 1,
+    .accumulates = 1, .signatures = sum_signatures,
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}, .rest = true}},
 };
 
 const sl_op sl_op_sum_part = {

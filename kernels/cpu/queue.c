@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cpu/team.h"
+#include "kernels/doing.h"
 
 typedef struct cpu_queue {
   struct sl_team *team; /* NULL: one thread */
@@ -53,14 +54,29 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
   uint64_t start = sli_now_ns();
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
+  sli_doing doing = {NULL, firing};
+  sli_doing_now = &doing;
   for (int i = 0; i < program->ncalls; i++) {
     sl_call_time *time = calls[i].time;
+    doing.call = &calls[i];
     run_call(q, &calls[i], firing, &tick);
     if (!time) continue;
     uint64_t end = sli_now_ns();
     if (time->calls++) time->ns += end - start;
     start = end;
   }
+  sli_doing_now = NULL;
+}
+
+static sl_status cpu_prepare(sl_program *program, int device) {
+  (void)device;
+  for (int i = 0; i < sli_program_call_count(program); i++) {
+    const sl_program_call *c = &program->calls[i];
+    if (c->op->cpu) continue;
+    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s) has no CPU function: set sl_op.cpu, or run it on "
+                   "GPUs", c->name ? c->name : "", c->op->name);
+  }
+  return sl_program_prepare(program);
 }
 
 static bool cpu_launch(void *queue, const sl_program *program, const sl_firing *firing,
@@ -86,5 +102,8 @@ const sl_queue_ops sl_queue_cpu = {
     .close = cpu_close,
     .launch = cpu_launch, /* runs the program: takes as long as it takes */
     .done = cpu_done,
+    .prepare = cpu_prepare, /* refuses what has no CPU function */
+    .release = sl_program_release,
+    .scratch = sl_program_scratch,
     .due = cpu_due,
 };

@@ -1,5 +1,6 @@
 /* Rows that put tensors together and take them apart, and change no number. */
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
@@ -124,6 +125,227 @@ static int concat_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   return count;
 }
 
+/* ---- split -------------------------------------------------------------------------- */
+
+static int split_outputs(const sl_attrs *attrs, int nin) {
+  (void)nin;
+  return attrs->user ? ((const sl_lengths *)attrs->user)->count : -1;
+}
+
+static sl_status split_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_lengths *lengths = attrs->user;
+  int64_t sum = 0;
+  (void)nin;
+  SLI_TRY(want_axis(attrs, &in[0]));
+  for (int o = 0; o < lengths->count; o++) {
+    out[o] = in[0];
+    sum += out[o].dim[axis(attrs)] = lengths->of[o];
+    if (lengths->of[o] < 1) return sl_fail(SL_E_SHAPE, "part %d must have a position at least", o);
+  }
+  return sum == in[0].dim[axis(attrs)]
+             ? SL_OK : sli_misfit(&in[0], "the parts have %lld positions of dim %d together",
+                                  (long long)sum, axis(attrs));
+}
+
+static int split_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  int count = 0, parts = split_outputs(attrs, nin);
+  for (int d = 0; d < in[0].ndim; d++) {
+    if (d == axis(attrs)) continue;
+    sl_signature *s = &out[count++];
+    *s = (sl_signature){.in = {sli_split(d)}};
+    for (int o = 0; o < SLI_MIN(parts, SL_SIGNATURE_ARGS); o++) s->out[o] = sli_split(d);
+  }
+  return count;
+}
+
+static uint64_t split_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sl_lengths *lengths = attrs->user;
+  (void)nin;
+  for (int o = 0; o < lengths->count; o++) hash = sli_hash_word(hash, (uint64_t)lengths->of[o]);
+  return hash;
+}
+
+/* ---- reshape ------------------------------------------------------------------------ */
+
+/* As few dims of both shapes, from one on in each, as have the same product. */
+typedef struct group {
+  int from, to;           /* where it begins ... */
+  int from_end, to_end;   /* ... and ends */
+  int from_lead, to_lead; /* the first dim of each that is not 1: others follow it */
+} group;
+
+static int lead_of(const sl_type *type, int begin, int end) {
+  while (begin + 1 < end && type->dim[begin] == 1) begin++;
+  return begin;
+}
+
+static bool next_group(const sl_reshaping *r, group *g) {
+  const sl_type *x = &r->from, *y = &r->to;
+  int i = g->from = g->from_end, j = g->to = g->to_end;
+  if (i == x->ndim && j == y->ndim) return false;
+  int64_t a = i < x->ndim ? x->dim[i++] : 1, b = j < y->ndim ? y->dim[j++] : 1;
+  while (a != b)
+    if (a < b) a *= x->dim[i++];
+    else b *= y->dim[j++];
+  g->from_end = i;
+  g->to_end = j;
+  g->from_lead = lead_of(x, g->from, i);
+  g->to_lead = lead_of(y, g->to, j);
+  return true;
+}
+
+/* What a group of a share's dims becomes. */
+static sl_status reshape_group(const sl_reshaping *r, const group *g, const sl_type *in,
+                               sl_type *out) {
+  for (int d = g->from; d < g->from_end; d++)
+    if (d != g->from_lead && in->dim[d] != r->from.dim[d])
+      return sli_misfit(in, "dim %d must be %lld", d, (long long)r->from.dim[d]);
+  if (g->from == g->from_end || g->to == g->to_end) return SL_OK;
+  int64_t whole = r->from.dim[g->from_lead], part = in->dim[g->from_lead];
+  int64_t length = r->to.dim[g->to_lead] * part;
+  if (length % whole)
+    return sli_misfit(in, "%lld of %lld positions of dim %d are not whole positions of dim %d of "
+                      "the new shape", (long long)part, (long long)whole, g->from_lead, g->to_lead);
+  out->dim[g->to_lead] = length / whole;
+  return SL_OK;
+}
+
+static sl_status reshape_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_reshaping *r = attrs->user;
+  (void)nin;
+  if (!r) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_reshaping");
+  char text[SL_TYPE_TEXT];
+  if (sl_type_elements(&r->from) != sl_type_elements(&r->to))
+    return sli_misfit(&r->from, "%lld elements, those of the new shape %s, are wanted",
+                      (long long)sl_type_elements(&r->to), sl_type_format(text, &r->to));
+  if (in[0].ndim != r->from.ndim)
+    return sli_misfit(&in[0], "x must have %d dims", r->from.ndim);
+  out[0] = r->to;
+  out[0].dtype = in[0].dtype;
+  for (group g = {0}; next_group(r, &g);) SLI_TRY(reshape_group(r, &g, &in[0], &out[0]));
+  return SL_OK;
+}
+
+static sl_status reshape_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type y;
+  SLI_TRY(reshape_infer(attrs, nin, &in[1], &y));
+  y.dtype = in[0].dtype;
+  out[0] = in[1];
+  out[0].dtype = in[0].dtype;
+  return sli_want("dy", &in[0], &y);
+}
+
+static int reshape_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                              sl_signature *out) {
+  const sl_reshaping *r = attrs->user;
+  int count = 0;
+  (void)nin;
+  if (in[0].dtype == SL_F32)
+    out[count++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  for (group g = {0}; next_group(r, &g);)
+    if (g.from < g.from_end && g.to < g.to_end && r->from.dim[g.from_lead] > 1)
+      out[count++] = (sl_signature){.in = {sli_split(g.from_lead)}, .out = {sli_split(g.to_lead)}};
+  return count;
+}
+
+static uint64_t reshape_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sl_reshaping *r = attrs->user;
+  (void)nin;
+  return sli_hash_type(sli_hash_type(hash, &r->from), &r->to);
+}
+
+static void copy_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  sli_range r = sli_chunk_range((int64_t)sl_type_bytes(&call->out_type[0]), CHUNK_BYTES, i);
+  memcpy((char *)call->out[0] + r.begin, (const char *)call->in[0] + r.begin,
+         (size_t)(r.end - r.begin));
+}
+
+static void reshape_cpu(const sl_call *call) {
+  if (call->in[0] != call->out[0])
+    sl_team_for(call->team, count_chunks(1, call->out_type), copy_chunk, (void *)call);
+}
+
+/* ---- permute ------------------------------------------------------------------------ */
+
+static sl_status want_order(const sl_attrs *attrs, const sl_type *x) {
+  uint32_t seen = 0;
+  for (int d = 0; d < attrs->ndims && d < SL_MAX_DIMS; d++)
+    if (attrs->dims[d] >= 0 && attrs->dims[d] < SL_MAX_DIMS) seen |= 1u << attrs->dims[d];
+  if (attrs->ndims == x->ndim && seen == (1u << x->ndim) - 1) return SL_OK;
+  return sli_misfit(x, "attrs.dims must name each of the %d dims once", x->ndim);
+}
+
+static sl_status order_infer(const sl_attrs *attrs, const sl_type *x, bool back, sl_type *out) {
+  SLI_TRY(want_order(attrs, x));
+  sli_permutation o = sli_permutation_of(x, attrs, back);
+  *out = *x;
+  memcpy(out->dim, o.dim, sizeof o.dim);
+  return SL_OK;
+}
+
+static sl_status permute_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  return order_infer(attrs, &in[0], false, out);
+}
+
+static sl_status permute_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  return order_infer(attrs, &in[0], true, out);
+}
+
+typedef struct permuting {
+  const sl_call *call;
+  sli_permutation order;
+} permuting;
+
+/* A row of the output, its elements `stride` apart. */
+static void gather(const char *from, char *to, int64_t n, int64_t stride, size_t bytes) {
+  if (stride == 1) {
+    memcpy(to, from, (size_t)n * bytes);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) switch (bytes) {
+      case 2: ((uint16_t *)to)[i] = ((const uint16_t *)from)[i * stride]; break;
+      case 4: ((uint32_t *)to)[i] = ((const uint32_t *)from)[i * stride]; break;
+      default: ((uint64_t *)to)[i] = ((const uint64_t *)from)[i * stride]; break;
+    }
+}
+
+static void permute_chunk(void *arg, int i) {
+  const permuting *p = arg;
+  const sli_permutation *o = &p->order;
+  size_t bytes = sl_dtype_bytes(p->call->out_type[0].dtype);
+  sli_range r = sli_elements(&p->call->out_type[0], i);
+  int last = o->ndim - 1;
+  for (int64_t n, at = r.begin; at < r.end; at += n) {
+    int64_t width = last < 0 ? 1 : o->dim[last], stride = last < 0 ? 1 : o->stride[last];
+    n = SLI_MIN(width - at % width, r.end - at);
+    gather((const char *)p->call->in[0] + sli_permutation_from(o, at) * (int64_t)bytes,
+           (char *)p->call->out[0] + at * (int64_t)bytes, n, stride, bytes);
+  }
+}
+
+static void permute_by(const sl_call *call, bool back) {
+  permuting p = {call, sli_permutation_of(&call->in_type[0], call->attrs, back)};
+  int64_t n = sl_type_elements(&call->out_type[0]);
+  sl_team_for(call->team, sli_chunk_count(n, SLI_CHUNK_ELEMENTS), permute_chunk, &p);
+}
+
+static void permute_cpu(const sl_call *call) { permute_by(call, false); }
+static void permute_b_cpu(const sl_call *call) { permute_by(call, true); }
+
+static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                              sl_signature *out) {
+  int count = 0;
+  (void)nin;
+  if (in[0].dtype == SL_F32)
+    out[count++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  for (int d = 0; d < in[0].ndim; d++)
+    out[count++] = (sl_signature){.in = {sli_split((int)attrs->dims[d])}, .out = {sli_split(d)}};
+  return count;
+}
+
 /* ---- rows --------------------------------------------------------------------------- */
 
 const sl_op sl_op_concat = {
@@ -140,4 +362,46 @@ const sl_op sl_op_concat_b = {
     .narrow_in = ~0u, .narrow_out = ~0u, .unread = ~1u,
     .pieces = SL_PIECES_SIGNATURES,
     .infer = concat_b_infer, .cost = move_cost, .cpu = concat_b_cpu,
+};
+
+const sl_op sl_op_split = {
+    .name = "split", .min_in = 1, .max_in = 1, .nout = -1, .outputs = split_outputs,
+    .narrow_in = 1, .narrow_out = ~0u,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = split_signatures,
+    .infer = split_infer, .cost = move_cost, .cpu = concat_b_cpu, .cheap = true,
+    .hash = split_hash,
+    .grad = {{.op = &sl_op_concat, .cls = SL_CLASS_B, .in = {SL_DOUTS(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_reshape = {
+    .name = "reshape", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .over = {1},
+    .pieces = SL_PIECES_SIGNATURES, .signatures = reshape_signatures,
+    .infer = reshape_infer, .cost = move_cost, .cpu = reshape_cpu, .cheap = true,
+    .hash = reshape_hash,
+    .grad = {{.op = &sl_op_reshape_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1,
+              .of = {0}}},
+};
+
+const sl_op sl_op_reshape_b = {
+    .name = "reshape_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .over = {1}, .unread = 2,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = reshape_b_infer, .cost = move_cost, .cpu = reshape_cpu, .hash = reshape_hash,
+};
+
+const sl_op sl_op_permute = {
+    .name = "permute", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = permute_signatures,
+    .infer = permute_infer, .cost = move_cost, .cpu = permute_cpu, .cheap = true,
+    .grad = {{.op = &sl_op_permute_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1,
+              .of = {0}}},
+};
+
+const sl_op sl_op_permute_b = {
+    .name = "permute_b", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = permute_b_infer, .cost = move_cost, .cpu = permute_b_cpu,
 };

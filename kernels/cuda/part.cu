@@ -127,6 +127,17 @@ void sli_cuda_slice(const sl_call *call, void *stream) {
   move(cut, (const char *)call->in[0], (char *)call->out[0], false, (cudaStream_t)stream);
 }
 
+sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state) {
+  *state = NULL;
+  return want_pitch(&call->out_type[0], (const sl_part *)call->attrs->user);
+}
+
+void sli_cuda_slice_b(const sl_call *call, void *stream) {
+  sli_cut cut = sli_part_cut(&call->out_type[0], (const sl_part *)call->attrs->user);
+  cudaMemsetAsync(call->out[0], 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
+  move(cut, (const char *)call->in[0], (char *)call->out[0], true, (cudaStream_t)stream);
+}
+
 sl_status sli_cuda_join_prepare(const sl_call *call, void **state) {
   *state = NULL;
   return want_pitch(&call->out_type[0], ((const sl_joint *)call->attrs->user)->parts);
@@ -163,6 +174,8 @@ void sli_cuda_concat(const sl_call *call, void *stream) {
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state) {
   return concat_pitch(call->in_type, call->out_type, concat_dim(call), state);
 }
+
+void sli_cuda_split(const sl_call *call, void *stream) { sli_cuda_concat_b(call, stream); }
 
 void sli_cuda_concat_b(const sl_call *call, void *stream) {
   for (int o = 0; o < call->nout; o++) {

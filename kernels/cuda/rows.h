@@ -49,6 +49,7 @@ size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_join_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_sum_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);

@@ -34,6 +34,10 @@ void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *par
 /* Which part of a row of arrays, put one behind the other along `dim`, number i is. */
 sl_part sli_concat_part(const sl_type *types, int i, int dim);
 
+struct sli_permutation;
+/* Of x, by attrs.dims or (`back`) by what undoes them. */
+struct sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back);
+
 /* The key of a call's random numbers. */
 uint64_t sli_random_key(const sl_attrs *attrs);
 
@@ -66,6 +70,23 @@ SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *le
   while (at >= of->count[r]) at -= of->count[r++];
   *left = of->count[r] - at;
   return of->begin[r] + at;
+}
+
+/* An array's elements in another order of dims: the output's dims, and how far apart in the input
+ * the neighbours along each are. */
+typedef struct sli_permutation {
+  int ndim;
+  int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];
+} sli_permutation;
+
+/* Where in the input element `i` of the output lies. */
+SLI_REGION int64_t sli_permutation_from(const sli_permutation *o, int64_t i) {
+  int64_t from = 0;
+  for (int d = o->ndim - 1; d >= 0; d--) {
+    from += i % o->dim[d] * o->stride[d];
+    i /= o->dim[d];
+  }
+  return from;
 }
 
 /* Element `element` of an array dim[ndim], which is that part, in the whole; the piece begins at

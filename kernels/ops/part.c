@@ -88,6 +88,18 @@ void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *par
   }
 }
 
+sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back) {
+  sli_permutation o = {.ndim = x->ndim};
+  int64_t stride[SL_MAX_DIMS], last = 1;
+  for (int d = x->ndim - 1; d >= 0; last *= x->dim[d--]) stride[d] = last;
+  for (int d = 0; d < x->ndim; d++) {
+    int of = (int)attrs->dims[d], from = back ? d : of, to = back ? of : d;
+    o.dim[to] = x->dim[from];
+    o.stride[to] = stride[from];
+  }
+  return o;
+}
+
 sl_part sli_concat_part(const sl_type *types, int i, int dim) {
   sl_part part = {.axis = dim, .nranges = 1, .count = {types[i].dim[dim]}};
   for (int k = 0; k < i; k++) part.begin[0] += types[k].dim[dim];

@@ -39,6 +39,10 @@ typedef struct claim {
   int below; /* ids are in [0, below) */
 } claim;
 
+static const sl_part middle = {1, 1, {2}, {3}};
+static const sl_lengths lengths = {2, (const int64_t[]){2, 5}};
+static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)};
+
 /* Rows 2 .. 4 and columns 3 .. 5 and 8 .. 9 of 20 x 10. */
 static const sl_region region = {.ndim = 2, .sequence = 1, .whole = {20, 10},
                                  .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
@@ -92,6 +96,10 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_reshape, {.user = &heads}, 1, {F32(2, 7, 12)}, 0},
+    {&sl_op_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(3, 5, 70)}, 0},
+    {&sl_op_slice, {.user = &middle}, 1, {F32(3, 7, 33)}, 0},
+    {&sl_op_split, {.axes = 2, .user = &lengths}, 1, {F32(3, 7, 33)}, 0},
     {&sl_op_dropout, {.value = 0.25f, .key = 5, .seed = 7}, 1, {F32(71, 33)}, 0},
     {&sl_op_dropout, {.value = 0.25f, .region = &region}, 1, {F32(3, 5)}, 0},
     {&sl_op_uniform, {.value = -1, .upper = 2, .seed = 1, .region = &region}, 1, {F32(3, 5)}, 0},
@@ -127,7 +135,8 @@ static const struct {
     {&sl_op_linear, 3, 1},       {&sl_op_linear_w, 3, 0},
     {&sl_op_layernorm, 1, 1},    {&sl_op_layernorm_b, 17, 1}, {&sl_op_layernorm_w, 9, 0},
     {&sl_op_rmsnorm, 1, 1},      {&sl_op_rmsnorm_b, 9, 1},    {&sl_op_rmsnorm_w, 5, 0},
-    {&sl_op_concat_b, 1, 255},   {&sl_op_uniform, 0, 0},      {&sl_op_normal, 0, 0},
+    {&sl_op_concat_b, 1, 255},   {&sl_op_slice_b, 1, 1},
+    {&sl_op_reshape_b, 1, 1},    {&sl_op_uniform, 0, 0},      {&sl_op_normal, 0, 0},
     {&sl_op_bias_w, 1, 0},       {&sl_op_embedding, 0, 1},    {&sl_op_embedding_w, 2, 0},
     {&sl_op_position, 1, 1},     {&sl_op_position_w, 1, 0},
     {&sl_op_attention, 7, 1},    {&sl_op_attention_b, 47, 7},
@@ -351,7 +360,8 @@ static void check_rule(const kernel *forward, const sl_grad_rule *rule, bool bf1
 static double from; /* numbers are in [from - 1, from + 1) */
 
 static void check_claim(const claim *c, bool bf16) {
-  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout);
+  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in,
+                           sli_op_outputs(c->op, &c->attrs, c->nin));
   for (int i = 0; i < k.nin; i++) {
     if (k.in[i]) array_random_from(k.in[i], &k.in_type[i], c->below, from);
     if (bf16) round_array(k.in[i], &k.in_type[i]);

@@ -119,7 +119,7 @@ static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
 
 /* One random op on x, or on x and an older tensor y; [B, T, WIDTH] all of them. */
 static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
-  switch (roll(d, 14)) {
+  switch (roll(d, 18)) {
     case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
     case 1: return sl_linear_transposed(g, x, weight(g, WIDTH, WIDTH), NULL);
     case 2: return sl_gelu(g, x);
@@ -133,6 +133,21 @@ static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
     case 10: return sl_add(g, x, attend(g, x));
     case 11:
       return sl_attention_packed(g, sl_linear(g, x, weight(g, 3 * WIDTH, WIDTH), NULL), HEADS, 0);
+    case 13: { /* heads apart and together again */
+      int64_t B = sl_dim(x, 0), T = sl_dim(x, 1);
+      sl_tensor *apart = sl_permute(g, sl_reshape(g, x, B, T, HEADS, -1), 0, 2, 1, 3);
+      return sl_reshape(g, sl_transpose(g, sl_tanh(g, apart), 1, -2), B, T, WIDTH);
+    }
+    case 14: { /* halves change places */
+      sl_tensor *halves[2];
+      sl_split(g, x, -1, 2, NULL, halves);
+      return sl_concat(g, -1, 2, ((sl_tensor *[]){halves[1], roll(d, 2) ? halves[0] : halves[1]}));
+    }
+    case 15: {
+      sl_tensor *all[] = {x, sl_slice(g, sl_concat(g, 1, 2, ((sl_tensor *[]){y, x})), 1, 1, sl_dim(x, 1)), x};
+      return sl_tanh(g, sl_add_all(g, 3, all));
+    }
+    case 16: return sl_dropout(g, x, 0.3f);
     case 12: { /* columns of both */
       sl_tensor *both[] = {x, y, x};
       return sl_linear(g, sl_concat(g, 2, 3, both), weight(g, WIDTH, 3 * WIDTH), NULL);

@@ -7,6 +7,9 @@
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
 
+static const sl_reshaping wrong = {F32(7, 33), F32(7, 3, 10)}, halves = {F32(4, 6), F32(12, 2)};
+static const sl_lengths lengths = {2, (const int64_t[]){2, 6}};
+
 static const struct misfit {
   const sl_op *op;
   sl_attrs attrs;
@@ -28,6 +31,13 @@ static const struct misfit {
     {&sl_op_position, {.first = 2}, 2, {F32(1, 7, 33), F32(8, 33)},
      "table must be f32[n, 33] with n >= 9, got f32[8, 33]"},
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(33)}, "input 1 must be f32[7, 33], got f32[33]"},
+    {&sl_op_reshape, {.user = &wrong}, 1, {F32(7, 33)},
+     "210 elements, those of the new shape f32[7, 3, 10], are wanted, got f32[7, 33]"},
+    {&sl_op_reshape, {.user = &halves}, 1, {F32(4, 5)}, "dim 1 must be 6, got f32[4, 5]"},
+    {&sl_op_permute, {.ndims = 2, .dims = {0, 0}}, 1, {F32(7, 33)},
+     "attrs.dims must name each of the 2 dims once, got f32[7, 33]"},
+    {&sl_op_split, {.axes = 1, .user = &lengths}, 1, {F32(7, 33)},
+     "the parts have 8 positions of dim 0 together, got f32[7, 33]"},
     {&sl_op_dropout, {.value = 1}, 1, {F32(7)},
      "attrs.value, how likely an element is dropped, must be in [0, 1), not 1"},
     {&sl_op_concat, {.axes = 1}, 2, {F32(7, 33), F32(2, 32)},

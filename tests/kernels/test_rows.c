@@ -31,7 +31,18 @@ typedef struct claim {
 static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
                                   .high = 4, .scale = 1.25};
 
+static const sl_part middle = {1, 1, {2}, {3}};
+static const sl_lengths lengths = {2, (const int64_t[]){2, 5}};
+static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)}, flat = {F32(2, 7, 12), F32(14, 12)};
+
 static const claim claims[] = {
+    {&sl_op_reshape, ref_reshape, {.user = &heads}, 1, {F32(2, 7, 12)}, 0},
+    {&sl_op_reshape, ref_reshape, {.user = &flat}, 1, {F32(2, 7, 12)}, 0},
+    {&sl_op_permute, ref_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(3, 5, 70)}, 0},
+    {&sl_op_permute, ref_permute, {.ndims = 4, .dims = {0, 2, 1, 3}}, 1, {F32(2, 3, 4, 5)}, 0},
+    {&sl_op_slice, ref_slice, {.user = &middle}, 1, {F32(3, 7, 33)}, 0},
+    {&sl_op_split, ref_split, {.axes = 2, .user = &lengths}, 1, {F32(3, 7, 33)}, 0},
+    {&sl_op_sum, ref_sum, {0}, 3, {F32(7, 33), F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_linear, ref_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
     {&sl_op_linear, ref_linear, {0}, 3, {F32(2, 3, 16), F32(17, 16), NOTHING}, 0},
     {&sl_op_linear, ref_linear, {0}, 2, {F32(1, 1), F32(1, 1)}, 0},
@@ -121,7 +132,8 @@ static void check_close(const claim *c, const void *got, const sl_type *type,
 /* ---- forward --------------------------------------------------------------------- */
 
 static kernel forward_create(const claim *c) {
-  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout);
+  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in,
+                           sli_op_outputs(c->op, &c->attrs, c->nin));
   for (int i = 0; i < k.nin; i++)
     if (k.in[i]) array_random_from(k.in[i], &k.in_type[i], c->below, from);
   return k;
@@ -198,12 +210,17 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
   for (int a = 0; a < n; a++) {
     sl_grad_arg arg = sli_rule_argument(rule, forward->nin, forward->nout, a);
     bool in = arg.kind == SL_ARG_IN, out = arg.kind == SL_ARG_OUT;
-    types[a] = in ? forward->in_type[arg.index] : out ? forward->out_type[arg.index] : *dy_type;
+    types[a] = in ? forward->in_type[arg.index] : forward->out_type[arg.index];
     data[a] = in ? forward->in[arg.index] : out ? forward->out[arg.index] : dy;
+    if (in || out) continue;
+    if (arg.index) data[a] = NULL; /* nothing flows into the others */
+    types[a].dtype = dy_type->dtype;
   }
   kernel k = kernel_create(rule->op, forward->attrs, n, types,
                            sli_rule_gradients(rule, forward->nin));
-  for (int i = 0; i < n; i++) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
+  for (int i = 0; i < n; i++)
+    if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
+    else memset(k.in[i], 0, sl_type_bytes(&types[i]));
   return k;
 }
 

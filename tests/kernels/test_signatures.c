@@ -31,7 +31,16 @@ typedef struct claim {
   int64_t record[3]; /* and of the record's, output 2 */
 } claim;
 
+static const sl_part middle = {1, 1, {2}, {3}};
+static const sl_lengths lengths = {2, (const int64_t[]){4, 4}};
+static const sl_reshaping heads = {F32(6, 5, 12), F32(6, 5, 4, 3)};
+
 static const claim claims[] = {
+    {&sl_op_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(5, 6, 7)}, .exact = true},
+    {&sl_op_slice, {.user = &middle}, 1, {F32(5, 6, 7)}, .exact = true},
+    {&sl_op_split, {.axes = 2, .user = &lengths}, 1, {F32(6, 8, 7)}, .exact = true},
+    {&sl_op_sum, {0}, 3, {F32(7, 33), F32(7, 33), F32(7, 33)}, .below = 0},
+    {&sl_op_reshape, {.user = &heads}, 1, {F32(6, 5, 12)}, .exact = true},
     {&sl_op_linear, {0}, 3, {F32(7, 33), F32(9, 33), F32(9)}, .below = 0},
     {&sl_op_linear, {0}, 2, {F32(2, 3, 16), F32(17, 16)}, .below = 0},
     {&sl_op_linear, {.transposed = true}, 3, {F32(2, 5, 33), F32(33, 8), F32(8)}, .below = 0},
@@ -83,11 +92,25 @@ static int split_input(const sl_signature *s) {
   return -1;
 }
 
+/* What divides the split dims of input i and of output 0. */
+static int64_t common_units(const claim *c, const sl_signature *how, int i) {
+  sl_type out[MAX_OUT];
+  CHECK(!c->op->infer(&c->attrs, c->nin, c->in, out), "%s: %s", c->op->name, sl_detail());
+  int64_t a = c->in[i].dim[how->in[i].dim], b = a;
+  if (how->out[0].kind == SL_SPLIT) b = out[0].dim[how->out[0].dim];
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
 /* Every member has a unit at least; the others fall where they may. */
 static sharing random_sharing(const claim *c, const sl_signature *how) {
   sharing s = {.c = c, .how = *how, .tolerance = c->exact ? 0 : 1e-5};
   int kv_heads = c->attrs.kv_heads ? c->attrs.kv_heads : c->attrs.heads, i = split_input(how);
-  s.units = how->heads ? kv_heads : i < 0 ? MOST_MEMBERS : c->in[i].dim[how->in[i].dim];
+  s.units = how->heads ? kv_heads : i < 0 ? MOST_MEMBERS : common_units(c, how, i);
   s.members = (int)(1 + below(s.units < MOST_MEMBERS ? s.units : MOST_MEMBERS));
   s.bound[s.members] = s.units;
   for (int m = 1; m < s.members; m++) {
@@ -292,7 +315,7 @@ typedef struct whole {
 } whole;
 
 static whole whole_create(const claim *c) {
-  whole w = {.k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout)};
+  whole w = {.k = kernel_create(c->op, c->attrs, c->nin, c->in, sli_op_outputs(c->op, &c->attrs, c->nin))};
   w.k.tick = (sl_tick){.row = c->row};
   for (int i = 0; i < c->nin; i++)
     if (w.k.in[i]) array_random_from(w.k.in[i], &c->in[i], c->below, c->from);

@@ -55,6 +55,8 @@ static const sl_optimizer optimizer = {.lr = 1e-3f, .min_lr = 1e-4f, .beta1 = 0.
                                        .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
                                        .clip = 1};
 
+static const sl_part middle = {1, 1, {100}, {3000}};
+
 static const struct work {
   const sl_op *op;
   sl_attrs attrs;
@@ -80,6 +82,8 @@ static const struct work {
       F32(2, 100, 64)}},
     {&sl_op_cross_entropy, {0}, 2, 2, {F32(700, 65), I32(700)}},
     {&sl_op_cross_entropy_b, {0}, 4, 1, {F32(700, 65), I32(700), F32(700), SCALAR}},
+    {&sl_op_permute, {.ndims = 3, .dims = {1, 2, 0}}, 1, 1, {F32(61, 70, 33)}},
+    {&sl_op_slice_b, {.user = &middle}, 2, 1, {F32(30, 3000), F32(30, 4001)}},
     {&sl_op_dropout, {.value = 0.5f}, 1, 1, {F32(70001)}},
     {&sl_op_normal, {.upper = 1}, 1, 1, {F32(70001)}},
     {&sl_op_concat, {.axes = 2}, 2, 1, {F32(601, 48), F32(601, 65)}},

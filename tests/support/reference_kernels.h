@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/op.h>
+#include <sluice/ops.h>
 
 #include "base/base.h"
 #include "base/philox.h"
@@ -53,6 +53,56 @@ static inline void ref_dropout(const sl_attrs *attrs, const sl_type *type, doubl
 }
 
 /* ---- views ----------------------------------------------------------------------- */
+
+static inline void ref_reshape(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                               double *const *out) {
+  (void)attrs;
+  for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) out[0][i] = in[0][i];
+}
+
+/* Each element of x goes where its place in every dim says. */
+static inline void ref_permute(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                               double *const *out) {
+  int n = type[0].ndim;
+  for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {
+    int64_t place[SL_MAX_DIMS], rest = i, to = 0;
+    for (int d = n - 1; d >= 0; rest /= type[0].dim[d--]) place[d] = rest % type[0].dim[d];
+    for (int d = 0; d < n; d++) to = to * type[0].dim[attrs->dims[d]] + place[attrs->dims[d]];
+    out[0][to] = in[0][i];
+  }
+}
+
+/* Of one range of one dim. */
+static inline void ref_slice(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                             double *const *out) {
+  const sl_part *part = attrs->user;
+  int64_t outer = 1, inner = 1, n = type[0].dim[part->axis], count = part->count[0];
+  for (int d = 0; d < part->axis; d++) outer *= type[0].dim[d];
+  for (int d = part->axis + 1; d < type[0].ndim; d++) inner *= type[0].dim[d];
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t e = 0; e < count * inner; e++)
+      out[0][o * count * inner + e] = in[0][(o * n + part->begin[0]) * inner + e];
+}
+
+/* Into parts of two and the rest. */
+static inline void ref_split(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                             double *const *out) {
+  int axis = __builtin_ctz(attrs->axes);
+  const int64_t n = type[0].dim[axis], *of = ((const sl_lengths *)attrs->user)->of;
+  for (int o = 0; o < 2; o++) {
+    sl_part part = {.axis = axis, .nranges = 1, .begin = {o ? of[0] : 0}, .count = {o ? n - of[0] : of[0]}};
+    ref_slice(&(sl_attrs){.user = &part}, type, in, out + o);
+  }
+}
+
+static inline void ref_sum(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                           double *const *out) {
+  (void)attrs;
+  for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {
+    out[0][i] = 0;
+    for (int k = 0; in[k]; k++) out[0][i] += in[k][i];
+  }
+}
 
 /* As many inputs as there are pointers. */
 static inline void ref_concat(const sl_attrs *attrs, const sl_type *type, double *const *in,

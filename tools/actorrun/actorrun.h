@@ -132,6 +132,9 @@ void signals_catch(void);
 /* What the next signal stops, or NULL; `for_all`: this process speaks for the job. */
 void signals_watch(sl_runtime *rt, bool for_all);
 
+/* faults.c: has a fault in a user's code say where it was. */
+void faults_catch(void);
+
 /* summary.c */
 void print_plan(const job *j);
 void print_end(const job *j);

@@ -203,8 +203,7 @@ static sl_status open_writer(writer *w, const settings *s, sl_graph **g) {
                 .seed = (uint64_t)sl_arg_int(s->run, "seed")};
   *g = sl_graph_create(&(sl_graph_options){
       .microbatches = 1, .pieces = 1, .infer = true, .feed_tokens = feed, .feed_ctx = w});
-  sl_status status = s->model->build(*g, s->model_args);
-  if (!status) status = sl_graph_status(*g);
+  sl_status status = plan_build(s, *g);
   if (!status) status = find_vocabulary(w, *g, s->model->name);
   if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &w->tokenizer);
   return status ? status : read_prompt(w, sl_arg_text(s->run, "prompt"));

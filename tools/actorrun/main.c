@@ -107,6 +107,7 @@ int main(int argc, char **argv) {
   settings s;
   int exit_status = 0;
   signals_catch();
+  faults_catch();
   sl_status status = settings_read(&actorrun_tool, argc, argv, &s);
   j.settings = &s;
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);

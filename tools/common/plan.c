@@ -18,6 +18,17 @@ static sl_status check_stages(const settings *s) {
                  s->stages, s->chunks, MOST);
 }
 
+const char *volatile model_being_built;
+
+sl_status plan_build(const settings *s, sl_graph *g) {
+  model_being_built = s->model->name;
+  sl_status status = s->model->build(g, s->model_args);
+  model_being_built = NULL;
+  sl_status misuse = sl_args_status(s->model_args);
+  if (misuse) return misuse; /* what else went wrong may follow from that */
+  return status ? status : sl_graph_status(g);
+}
+
 /* The graph for inference needs no data. */
 static sl_status make_graph(const settings *s, const sl_lower_options *run, planned *out) {
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
@@ -35,8 +46,7 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
                               .tokenizer = s->data.tokenizer,
                               .no_data = !steps || !sl_device_computes(s->devices.kind)};
   out->graph = sl_graph_create(&options);
-  sl_status status = s->model->build(out->graph, s->model_args);
-  if (!status) status = sl_graph_status(out->graph);
+  sl_status status = plan_build(s, out->graph);
   if (!status) out->items = sl_graph_items(out->graph, &out->word);
   return status;
 }

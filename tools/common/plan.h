@@ -16,6 +16,11 @@ typedef struct planned {
  * how often to store; and what it says of `shard` and `recompute`, in place of the settings'.
  * NULL: nothing. Any thread, each with its own out. On failure
  * nothing is left to free. */
+/* Has the model build its graph; an error names what it did wrong. */
+sl_status plan_build(const settings *s, sl_graph *g);
+/* While one does so its name, else NULL: for a handler of faults. */
+extern const char *volatile model_being_built;
+
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
 

@@ -1,0 +1,40 @@
+/* The same elements in another shape or order. */
+#include "kernels/cuda/device.cuh"
+#include "kernels/ops/ops.h"
+
+namespace {
+
+using namespace sli;
+
+void copy(const sl_call *call, void *stream) {
+  if (call->in[0] == call->out[0]) return;
+  cudaMemcpyAsync(call->out[0], call->in[0], sl_type_bytes(&call->out_type[0]), cudaMemcpyDefault,
+                  (cudaStream_t)stream);
+}
+
+template <typename T> __global__ void permute(sli_permutation order, const T *x, T *y, int64_t n) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (i < n) y[i] = x[sli_permutation_from(&order, i)];
+}
+
+template <typename T> void permute_as(const sl_call *call, void *stream, const sli_permutation &order) {
+  int64_t n = sl_type_elements(&call->out_type[0]);
+  launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, permute<T>, order, (const T *)call->in[0],
+         (T *)call->out[0], n);
+}
+
+void permute_by(const sl_call *call, void *stream, bool back) {
+  sli_permutation order = sli_permutation_of(&call->in_type[0], call->attrs, back);
+  switch (sl_dtype_bytes(call->in_type[0].dtype)) {
+  case 2: return permute_as<uint16_t>(call, stream, order);
+  case 4: return permute_as<uint32_t>(call, stream, order);
+  default: return permute_as<uint64_t>(call, stream, order);
+  }
+}
+
+} // namespace
+
+void sli_cuda_reshape(const sl_call *call, void *stream) { copy(call, stream); }
+void sli_cuda_reshape_b(const sl_call *call, void *stream) { copy(call, stream); }
+void sli_cuda_permute(const sl_call *call, void *stream) { permute_by(call, stream, false); }
+void sli_cuda_permute_b(const sl_call *call, void *stream) { permute_by(call, stream, true); }

@@ -1,0 +1,127 @@
+/* docs/ops.md is what the table of rows comes to. With the argument `write` it is written anew.
+ * labels: unthreaded */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+
+#include "base/base.h"
+#include "tests/support/test.h"
+
+static const struct {
+  const char *name, *how;
+} lines[] = {
+#define OP(name, how, ...) {#name, #how},
+#include "kernels/ops.def"
+#undef OP
+};
+
+static const char head[] =
+    "# Ops\n"
+    "\n"
+    "<!-- Made of the table of rows: tests/kernels/test_table.c, which writes it anew when run with\n"
+    "`write`. -->\n"
+    "\n"
+    "A model is made of these, and of rows of one's own (`<sluice/op.h>`). What each computes, its\n"
+    "shapes and where the formula comes from is said in `<sluice/ops.h>`, the calls that models use in\n"
+    "`<sluice/graph.h>`. Names that end in `_b` and `_w` are of the way back.\n"
+    "\n"
+    "*Inputs*: `+` stands for any number more. *Gradient*: what the way back calls; `dy` is the gradient\n"
+    "handed on as it is. *Cut*: along which dims sequences may be cut in pieces, and, of ops of the way\n"
+    "forward, rows and columns shared out over devices: *any*; *rows*, all dims but the last; *positions*,\n"
+    "dim 1; *says*, what its signatures say; *own* stands for further ways to share it that the row\n"
+    "knows. *GPU*: a kernel, or the library of products. *bf16*: tensors that flow through it may be bf16.\n"
+    "\n"
+    "| op | inputs | outputs | gradient | cut | GPU | bf16 |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |\n";
+
+static void print_inputs(const sl_op *op, FILE *out) {
+  if (op->max_in < 0) fprintf(out, "%d+", op->min_in);
+  else if (op->max_in == op->min_in) fprintf(out, "%d", op->min_in);
+  else fprintf(out, "%d-%d", op->min_in, op->max_in);
+}
+
+static void print_gradient(const sl_op *op, FILE *out) {
+  for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nof; r++)
+    fprintf(out, "%s%s", r ? ", " : "", op->grad[r].op ? op->grad[r].op->name : "dy");
+}
+
+static void print_cut(const sl_op *op, FILE *out) {
+  static const char *const cuts[] = {
+      [SL_PIECES_REFUSED] = "",          [SL_PIECES_ELEMENTS] = "any",
+      [SL_PIECES_ROWS] = "rows",         [SL_PIECES_POSITIONS] = "positions",
+      [SL_PIECES_STATE] = "positions",   [SL_PIECES_MEAN] = "rows, as a mean",
+      [SL_PIECES_SIGNATURES] = "says",
+  };
+  const sl_op *cut = op->pieced ? op->pieced : op;
+  bool own = op->signatures && op->pieces != SL_PIECES_SIGNATURES;
+  fprintf(out, "%s%s", cuts[cut->pieces], own ? *cuts[cut->pieces] ? "; own" : "own" : "");
+}
+
+static void print_row(const sl_op *op, const char *how, FILE *out) {
+  fprintf(out, "| %s | ", op->name);
+  print_inputs(op, out);
+  if (op->nout < 0) fprintf(out, " | any | ");
+  else fprintf(out, " | %d | ", op->nout);
+  print_gradient(op, out);
+  fprintf(out, " | ");
+  print_cut(op, out);
+  fprintf(out, " | %s | %s |\n", !strcmp(how, "HOST") ? "" : !strcmp(how, "PRODUCT") ? "library" : "yes",
+          op->narrow_in || op->narrow_out ? "yes" : "");
+}
+
+static char *made(void) {
+  char *text;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  fputs(head, out);
+  for (size_t i = 0; i < SLI_COUNT(lines); i++) {
+    const sl_op *op = sl_op_find(lines[i].name);
+    CHECK(op, "%s has a line and no row", lines[i].name);
+    print_row(op, lines[i].how, out);
+  }
+  fclose(out);
+  return text;
+}
+
+static char *read_all(const char *path) {
+  FILE *f = fopen(path, "r");
+  CHECK(f, "%s cannot be read", path);
+  char *text = calloc(1, 1 << 20);
+  size_t n = fread(text, 1, (1 << 20) - 1, f);
+  text[n] = 0;
+  fclose(f);
+  return text;
+}
+
+/* The first line that differs. */
+static void check_same(const char *is, const char *wanted) {
+  for (int line = 1; *is || *wanted; line++) {
+    size_t n = strcspn(is, "\n"), m = strcspn(wanted, "\n");
+    CHECK(n == m && !memcmp(is, wanted, n),
+          "docs/ops.md, line %d: \"%.*s\" should be \"%.*s\"; test_kernels_table write makes it anew",
+          line, (int)n, is, (int)m, wanted);
+    is += n + (is[n] != 0);
+    wanted += m + (wanted[m] != 0);
+  }
+}
+
+int main(int argc, char **argv) {
+  const char *source = getenv("SLUICE_SOURCE");
+  if (!source) {
+    printf("skipped: SLUICE_SOURCE does not say where docs/ops.md is\n");
+    return 77;
+  }
+  char *path = sli_format("%s/docs/ops.md", source), *text = made();
+  if (argc > 1 && !strcmp(argv[1], "write")) {
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs(text, f) >= 0 && !fclose(f), "%s cannot be written", path);
+  }
+  char *is = read_all(path);
+  check_same(is, text);
+  free(is);
+  free(text);
+  free(path);
+  return 0;
+}

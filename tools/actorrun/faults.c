@@ -1,0 +1,90 @@
+/* A fault in a user's code: which op of which actor ran, or that the model was being built. Only what
+ * a signal handler may do is done. A fault elsewhere is ours, and takes its course. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/doing.h"
+#include "tools/actorrun/actorrun.h"
+
+enum { RUN_FAILED = 1, INPUT_WRONG = 2 }; /* exit statuses */
+
+typedef struct line {
+  char text[512];
+  size_t length;
+} line;
+
+static void add(line *l, const char *text) {
+  size_t n = strnlen(text, sizeof l->text - l->length);
+  memcpy(l->text + l->length, text, n);
+  l->length += n;
+}
+
+static void add_number(line *l, int64_t value) {
+  char digits[24], *at = digits + sizeof digits - 1;
+  *at = 0;
+  do *--at = (char)('0' + value % 10);
+  while ((value /= 10) > 0);
+  add(l, at);
+}
+
+static const char *fault_name(int number) {
+  switch (number) {
+  case SIGSEGV: return "segmentation fault";
+  case SIGBUS: return "bus error";
+  case SIGFPE: return "arithmetic fault (a division by 0?)";
+  default: return "illegal instruction";
+  }
+}
+
+static void add_call(line *l, const sli_doing *d) {
+  add(l, " in op ");
+  add(l, d->call->name ? d->call->name : "?");
+  add(l, " (");
+  add(l, d->call->op->name);
+  add(l, "), actor ");
+  add(l, d->firing->name ? d->firing->name : "?");
+  add(l, ", step ");
+  add_number(l, d->firing->tick.step);
+  add(l, ", microbatch ");
+  add_number(l, d->firing->tick.microbatch);
+}
+
+static void on_fault(int number) {
+  const sli_doing *doing = sli_doing_now;
+  const char *built = model_being_built;
+  bool in_call = doing && doing->call;
+  if (!in_call && !built) {
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  line l = {.length = 0};
+  add(&l, "actorrun: ");
+  add(&l, fault_name(number));
+  if (in_call) {
+    add_call(&l, doing);
+  } else {
+    add(&l, " while the graph of model ");
+    add(&l, built);
+    add(&l, " was made");
+  }
+  add(&l, "\n");
+  /* Nothing is to be done about it if that fails. */
+  if (write(STDERR_FILENO, l.text, l.length) < 0) {}
+  _exit(in_call ? RUN_FAILED : INPUT_WRONG);
+}
+
+/* Sanitizers have handlers of their own, which say more. */
+void faults_catch(void) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+  static char room[1 << 16]; /* for a stack that ran over */
+  sigaltstack(&(stack_t){.ss_sp = room, .ss_size = sizeof room}, NULL);
+  struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK};
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < SLI_COUNT(all); i++) sigaction(all[i], &action, NULL);
+#else
+  (void)on_fault;
+#endif
+}
