@@ -1,0 +1,187 @@
+"""libsluice as it is: the loaded library, its errors as exceptions, its records out of dicts."""
+import difflib
+import os
+import sys
+import weakref
+
+import numpy
+
+from ._abi import ffi
+from ._words import WORDS
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _prefix():
+    """Where the library and its tools are installed: in the wheel, or where SLUICE_PREFIX says."""
+    return os.environ.get("SLUICE_PREFIX") or os.path.join(HERE, "installed")
+
+
+def _load():
+    for folder, _, files in os.walk(_prefix()):
+        for name in files:
+            if name.startswith("libsluice.so."):
+                return ffi.dlopen(os.path.join(folder, name))
+    raise ImportError("there is no libsluice in %s; SLUICE_PREFIX says where it is" % _prefix())
+
+
+lib = _load()
+
+
+def tool(name):
+    """The path of an installed tool: actorrun, actortrace, actortune."""
+    return os.path.join(_prefix(), "bin", name)
+
+
+# ---- errors ---------------------------------------------------------------------------------
+
+
+class Error(Exception):
+    """What the library says is wrong. `status` is its code."""
+    status = None
+
+
+def _errors():
+    kinds = {}
+    for number, name in ffi.typeof("sl_status").elements.items():
+        if name.startswith("SL_E_"):
+            short = name[5:].capitalize() + "Error"
+            kinds[number] = type(short, (Error,), {"status": name, "__module__": "sluice",
+                                                   "__doc__": text(lib.sl_status_text(number))})
+    return kinds
+
+
+def text(chars):
+    return ffi.string(chars).decode("utf-8", "replace") if chars else ""
+
+
+ERRORS = _errors()
+
+
+def check(status, detail=None):
+    if status:
+        raise ERRORS[int(status)](detail or text(lib.sl_detail()))
+
+
+def here(keep):
+    """Where the caller outside of this package stands, as the library wants it."""
+    frame = sys._getframe(1)
+    while frame.f_back and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == HERE:
+        frame = frame.f_back
+    at = ffi.new("sl_here *", {"file": chars(frame.f_code.co_filename, keep),
+                               "line": frame.f_lineno})
+    return at[0]
+
+
+# ---- values -----------------------------------------------------------------------------------
+
+DTYPES = {"SL_F32": numpy.float32, "SL_F64": numpy.float64, "SL_I32": numpy.int32,
+          "SL_BF16": numpy.uint16}
+_DTYPES_BY_NUMBER = {ffi.typeof("sl_dtype").relements[k]: numpy.dtype(v) for k, v in DTYPES.items()}
+
+
+def chars(value, keep):
+    made = ffi.new("char[]", os.fspath(value).encode())
+    keep.append(made)
+    return made
+
+
+def type_of(shape, dtype=numpy.float32):
+    """An sl_type."""
+    for number, known in _DTYPES_BY_NUMBER.items():
+        if known == numpy.dtype(dtype):
+            return lib.sl_type_make(number, len(shape), [int(d) for d in shape])
+    raise TypeError("%s is none of the library's types: %s" % (
+        numpy.dtype(dtype), ", ".join(str(d) for d in _DTYPES_BY_NUMBER.values())))
+
+
+def shape_of(sl_type):
+    return tuple(sl_type.dim[i] for i in range(sl_type.ndim))
+
+
+def dtype_of(sl_type):
+    return _DTYPES_BY_NUMBER[sl_type.dtype]
+
+
+def array(sl_type, data):
+    """A copy of what lies there."""
+    size = lib.sl_type_bytes(ffi.addressof(sl_type))
+    return numpy.frombuffer(bytes(ffi.buffer(ffi.cast("char *", data), size)),
+                            dtype_of(sl_type)).reshape(shape_of(sl_type))
+
+
+def constant(ctype, word):
+    """The number of an enumerator: "SL_CUT_BALANCED", or "balanced" for short."""
+    known = ctype.relements
+    for name, number in known.items():
+        if word == name or name.lower().endswith("_" + word.lower().replace("-", "_")):
+            return number
+    raise ValueError("%r is none of %s" % (word, ", ".join(known)))
+
+
+def value(ctype, given, keep):
+    """What cffi takes for a field or a parameter of this type."""
+    if ctype.kind == "enum" and isinstance(given, str):
+        return constant(ctype, given)
+    if ctype.kind == "struct" and isinstance(given, dict):
+        return fields(ctype, given, keep)
+    if ctype.kind == "pointer" and given is not None:
+        return _pointer(ctype.item, given, keep)
+    return ffi.NULL if ctype.kind in ("pointer", "function") and given is None else given
+
+
+def _pointer(item, given, keep):
+    if isinstance(given, (str, os.PathLike)):
+        if item.cname == "char":
+            return chars(given, keep)
+        if item.cname == "struct sl_op":
+            return lib.sl_op_find(os.fspath(given).encode())
+    if item.kind == "struct" and isinstance(given, dict):
+        given = ffi.new(ffi.getctype(item, "*"), fields(item, given, keep))
+        keep.append(given)
+    elif isinstance(given, (list, tuple)):
+        given = ffi.new(ffi.getctype(item, "[]"), [value(item, v, keep) for v in given])
+        keep.append(given)
+    return given
+
+
+def fields(ctype, given, keep):
+    known = dict(ctype.fields)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 3)
+            raise TypeError("%s has no %r%s" % (ctype.cname, name, (
+                "; did you mean " + " or ".join(near)) if near else ""))
+    return {name: value(known[name].type, v, keep) for name, v in given.items()}
+
+
+def record(name, given, keep):
+    """A struct of the library out of a dict of fields; what is not given is 0."""
+    made = ffi.new(name + " *", fields(ffi.typeof(name), given, keep))
+    keep.append(made)
+    return made
+
+
+def written(write):
+    """The text that write(FILE *) writes."""
+    memory, size = ffi.new("char **"), ffi.new("size_t *")
+    file = _libc.open_memstream(memory, size)
+    write(file)
+    _libc.fclose(file)
+    out = ffi.string(memory[0]).decode("utf-8", "replace")
+    _libc.free(memory[0])
+    return out
+
+
+_libc = ffi.dlopen(None)
+
+
+def owned(pointer, destroy):
+    """The pointer, destroyed when nobody has it any more."""
+    weakref.finalize(pointer, destroy, ffi.cast("void *", pointer))
+    return pointer
+
+
+def words(function):
+    """(parameters as C has them, what the header says of it)."""
+    return WORDS.get(function, ([], ""))

@@ -1,0 +1,372 @@
+"""Models: a graph, its tensors, and every op of the library as a method of the graph."""
+import math
+
+import numpy
+
+from . import _library as c
+from ._library import ffi, lib
+
+
+class Init:
+    """How a parameter starts."""
+
+    def __init__(self, kind, scale):
+        self.kind, self.scale = kind, float(scale)
+
+
+def normal(std):
+    """Numbers of a normal distribution around 0."""
+    return Init("normal", std)
+
+
+def constant(value):
+    return Init("constant", value)
+
+
+def uniform(bound):
+    """Numbers from -bound to bound, all as likely."""
+    return Init("uniform", bound)
+
+
+class Tensor:
+    """A tensor of a graph: its shape is known, its values exist while a run goes on."""
+
+    def __init__(self, pointer, graph):
+        self.pointer, self.graph = pointer, graph
+
+    @property
+    def type(self):
+        return lib.sl_tensor_type(self.pointer)[0]
+
+    shape = property(lambda self: c.shape_of(self.type))
+    dtype = property(lambda self: c.dtype_of(self.type))
+    name = property(lambda self: c.text(lib.sl_tensor_name(self.pointer)))
+
+    def __add__(self, other):
+        return self.graph.add(self, other)
+
+    def __mul__(self, other):
+        return self.graph.mul(self, other)
+
+    def __repr__(self):
+        return "<Tensor %s %s%s>" % (self.name, self.dtype, list(self.shape))
+
+
+class Graph:
+    """What one microbatch goes through. `g.linear(x, w, b)` is sl_linear(g, x, w, b) of C, and so
+    are all calls: an op that the library has is a method here. Settings of an op go by their
+    names in C, those left out are 0 or absent: `g.attention(q, k, v, heads=4)`.
+
+    An error raises what the library says, with the file and line of your call."""
+
+    def __init__(self, infer=False, given=None, loss=False, **options):
+        self.keep = []  # what C looks at as long as the graph lives
+        self.failure = None  # of a callback
+        self.infer, self.given, self.wants_loss = infer, given or {}, loss
+        if infer and "tokens" in self.given:
+            options["feed_tokens"] = self._feed()
+        self.sources = []
+        options = c.record("sl_graph_options", dict(options, infer=infer), self.keep)
+        self.pointer = lib.sl_graph_create(options)
+        self.check()
+
+    def __del__(self):
+        if getattr(self, "pointer", None):
+            lib.sl_graph_destroy(self.pointer)
+            self.pointer = None
+
+    def check(self):
+        c.check(lib.sl_graph_status(self.pointer))
+
+    def _feed(self):
+        tokens = numpy.ascontiguousarray(self.given["tokens"], numpy.int32)
+
+        def feed(_, tick, out, count):
+            numpy.frombuffer(ffi.buffer(out, 4 * count), numpy.int32)[:] = tokens.ravel()[
+                tick.step * count:(tick.step + 1) * count]
+        self.keep.append(ffi.callback("void(void *, const sl_tick *, int32_t *, int64_t)", feed))
+        return self.keep[-1]
+
+    # ---- what is not an op ------------------------------------------------------------------
+
+    @property
+    def microbatches(self):
+        return lib.sl_graph_microbatches(self.pointer)
+
+    def block(self, name):
+        """Starts a new block: ops that stay together when the model is cut in stages."""
+        lib.sl_block(self.pointer, b"%s", c.chars(name, self.keep))
+        self.check()
+
+    def block_stage(self, stage):
+        """Puts this block and those after it on that stage of the pipeline."""
+        lib.sl_block_stage(self.pointer, stage)
+        self.check()
+
+    def rows(self, batch):
+        """Rows of one microbatch when a step has `batch` of them; 1 for inference."""
+        rows = lib.sl_microbatch_rows(self.pointer, batch)
+        self.check()
+        return rows
+
+    def param(self, name, shape, init=None):
+        """A trained array, normal(0.02) to begin with."""
+        init = init or normal(0.02)
+        kind = c.constant(ffi.typeof("sl_init_kind"), init.kind)
+        out = lib.sl_param_at(c.here(self.keep), self.pointer, c.type_of(shape),
+                              {"kind": kind, "scale": init.scale}, b"%s",
+                              c.chars(name, self.keep))
+        return self._out(out)
+
+    def data(self, batch, **arrays):
+        """Rows of NumPy arrays, `batch` a step, in order and from the start again: a tensor for
+        each array. float arrays become float32, integers int32. An array may also be a function
+        (row, rows, step) -> array that gives the rows from `row` of step `step`; the first is
+        asked for one row to see its shape.
+
+        In inference and evaluation, arrays given there by the same name take their place."""
+        source = _Arrays(self, batch, arrays)
+        self.sources.append(source)
+        outs = ffi.new("sl_tensor *[]", len(arrays))
+        lib.sl_data_at(c.here(self.keep), self.pointer, source.record, outs)
+        outs = [self._out(t) for t in outs]
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def train(self, loss, **optimizer):
+        """Minimise `loss`; settings by their names in sl_optimizer: lr=1e-3, weight_decay=0.1."""
+        if self.infer:
+            if self.wants_loss:
+                self.output("loss", loss)
+            return
+        settings = c.record("sl_optimizer", optimizer, self.keep) if optimizer else ffi.NULL
+        lib.sl_train_at(c.here(self.keep), self.pointer, loss.pointer, settings)
+        self.check()
+
+    def output(self, name, tensor):
+        """Names what inference gives."""
+        lib.sl_output_at(c.here(self.keep), self.pointer, c.chars(name, self.keep), tensor.pointer)
+        self.check()
+
+    def apply(self, op, *inputs, **attrs):
+        """Any op of the table by its name, with all that it gives; None for an absent input."""
+        row = lib.sl_op_find(op.encode())
+        if not row:
+            raise AttributeError("there is no op %s" % op)
+        return self._apply(row, inputs, attrs)
+
+    def _apply(self, row, inputs, attrs):
+        settings = c.record("sl_attrs", attrs, self.keep)
+        nout = row.nout
+        if nout < 0:
+            nout = row.outputs(settings, len(inputs)) if row.outputs else 1
+        absent = sum(1 << i for i, t in enumerate(inputs) if t is None)
+        outs = ffi.new("sl_tensor *[]", max(nout, 1))
+        lib.sl_apply_at(c.here(self.keep), self.pointer, row, settings, len(inputs),
+                        [t.pointer if t else ffi.NULL for t in inputs], absent, outs)
+        self.check()
+        return tuple(Tensor(outs[i], self) for i in range(nout))
+
+    # ---- ops ------------------------------------------------------------------------------------
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        call = function(name)
+        if call is None:
+            raise AttributeError("there is no op %s; sluice.ops() lists them" % name)
+        return lambda *args, **kwargs: call(self, *args, **kwargs)
+
+    def __dir__(self):
+        return sorted(set(object.__dir__(self)) | set(ops()))
+
+    def _out(self, pointer):
+        self.check()
+        return Tensor(pointer, self)
+
+
+# ---- calls of C as methods ----------------------------------------------------------------------
+
+
+def _rows():
+    i = 0
+    while lib.sl_ops[i]:
+        yield c.text(lib.sl_ops[i].name)
+        i += 1
+
+
+def _functions():
+    for name in dir(lib):
+        if name.startswith("sl_") and name.endswith("_at"):
+            args = ffi.typeof(getattr(lib, name)).args
+            if [a.cname for a in args[:2]] == ["struct sl_here", "struct sl_graph *"]:
+                yield name[3:-3]
+
+
+def ops():
+    """The names of all ops: methods of a graph, or names for its apply()."""
+    return sorted(set(_rows()) | set(_functions()))
+
+
+_made = {}
+
+
+def function(name):
+    """The op as a function of the graph, or None."""
+    if name not in _made:
+        if name in _functions():
+            _made[name] = _call("sl_%s_at" % name)
+        elif lib.sl_op_find(name.encode()):
+            _made[name] = _row_call(name)
+        else:
+            return None
+    return _made[name]
+
+
+def _row_call(name):
+    def call(g, *inputs, **attrs):
+        return g.apply(name, *inputs, **attrs)[0]
+    call.__name__, call.__doc__ = name, "The first output of the op %s." % name
+    return call
+
+
+def _is_list(params, i):
+    """Is parameter i how many the array in parameter i + 1 has?"""
+    if not params[i].startswith("int ") or i + 1 == len(params):
+        return False
+    behind = params[i + 1]
+    return "*const *" in behind or "*" in behind and not behind.startswith(
+        ("sl_tensor *", "const char", "const struct", "const sl_"))
+
+
+def _call(symbol):
+    target = getattr(lib, symbol)
+    types = ffi.typeof(target).args[2:]
+    params, said = c.words(symbol)
+    params = params[2:]
+    names = [p.split("*")[-1].split()[-1].split("[")[0] for p in params]
+    outputs = [p.startswith("sl_tensor **") for p in params]
+    counts = [_is_list(params, i) for i in range(len(params))]
+    asked = [n for n, out, count in zip(names, outputs, counts) if not out and not count]
+
+    def call(g, *args, **kwargs):
+        if len(args) > len(asked):
+            raise TypeError("%s takes %s" % (symbol[3:-3], ", ".join(asked)))
+        given = dict(zip(asked, args))
+        for name in kwargs:
+            if name not in asked or name in given:
+                raise TypeError("%s takes %s, not %s" % (symbol[3:-3], ", ".join(asked), name))
+        given.update(kwargs)
+        return _called(g, target, types, names, outputs, counts, given)
+    call.__name__ = symbol[3:-3]
+    call.__doc__ = "%s(%s)\n\n%s" % (symbol[3:-3], ", ".join(asked), said)
+    return call
+
+
+def _called(g, target, types, names, outputs, counts, given):
+    args, outs, last = [], [], 1
+    for i, (ctype, name) in enumerate(zip(types, names)):
+        if outputs[i]:
+            outs.append(ffi.new("sl_tensor *[]", last))
+            args.append(outs[-1])
+        elif counts[i]:
+            last = len(given.get(names[i + 1]) or ())
+            args.append(last)
+        else:
+            args.append(_argument(g, ctype, given.get(name)))
+            if i + 1 < len(names) and outputs[i + 1] and ctype.cname == "int":
+                last = int(given.get(name) or 1)  # how many come out
+    result = target(c.here(g.keep), g.pointer, *args)
+    g.check()
+    made = [Tensor(t, g) for out in outs for t in out]
+    if result is not None:
+        made.insert(0, Tensor(result, g))
+    return made[0] if len(made) == 1 else tuple(made) or None
+
+
+def _argument(g, ctype, given):
+    if isinstance(given, Tensor):
+        return given.pointer
+    if ctype.cname == "struct sl_tensor * *":
+        return [t.pointer for t in given]
+    if given is None:
+        return ffi.NULL if ctype.kind == "pointer" else False if ctype.cname == "_Bool" else 0
+    return c.value(ctype, given, g.keep)
+
+
+# ---- data ---------------------------------------------------------------------------------------
+
+
+class _Arrays:
+    """A source of data that takes its rows from arrays."""
+
+    def __init__(self, g, batch, arrays):
+        self.graph, self.rows = g, batch // g.microbatches
+        if not g.infer:
+            self.rows = g.rows(batch)
+        given = {name: g.given[name] for name in arrays if name in g.given}
+        if g.infer and given:
+            self.rows = _divisor(len(next(iter(given.values()))), self.rows)
+        self.names = list(arrays)
+        self.arrays = [_rows_of(name, given.get(name, a)) for name, a in arrays.items()]
+        self.lacking = [g.infer and name not in given for name in arrays]
+        self.length = len(next(iter(given.values()))) if given else 0
+        self._make()
+
+    def _make(self):
+        types = ffi.new("sl_type[]", len(self.arrays))
+        for i, a in enumerate(self.arrays):
+            first = a if isinstance(a, numpy.ndarray) else a(0, 1, 0)
+            types[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
+        fill = ffi.callback("void(void *, const sl_tick *, void *const *)", self._fill)
+        self.record = ffi.new("sl_source *", {"nout": len(self.arrays), "types": types,
+                                              "fill": fill})
+        self.graph.keep += [types, fill, self.record, self]
+        self.types = types
+
+    def _fill(self, _, tick, outs):
+        try:
+            for i, a in enumerate(self.arrays):
+                if outs[i]:
+                    self._fill_one(i, a, tick, outs[i])
+        except BaseException as error:  # the run ends with it
+            self.graph.failure = self.graph.failure or error
+            self.graph.fail()
+
+    def _fill_one(self, i, a, tick, out):
+        if self.lacking[i]:
+            raise ValueError("%s is needed, and was not given" % self.names[i])
+        first = (tick.step * self.graph.microbatches + tick.microbatch) * self.rows
+        if isinstance(a, numpy.ndarray):
+            part = a[(first + numpy.arange(self.rows)) % len(a)]
+        else:
+            part = a(first, self.rows, tick.step)
+        to = numpy.frombuffer(ffi.buffer(ffi.cast("char *", out), lib.sl_type_bytes(
+            ffi.addressof(self.types, i))), c.dtype_of(self.types[i]))
+        to[:] = numpy.ascontiguousarray(part).reshape(-1)
+
+
+def _rows_of(name, a):
+    if callable(a):
+        return lambda row, rows, step: _narrow(a(row, rows, step))
+    a = _narrow(a)
+    if a.ndim < 1 or not len(a):
+        raise ValueError("%s has no rows" % name)
+    return a
+
+
+def _narrow(a):
+    a = numpy.asarray(a)
+    if a.dtype.kind == "f":
+        return a.astype(numpy.float32, copy=False)
+    if a.dtype.kind not in "biu":
+        raise TypeError("numbers are needed, not %s" % a.dtype)
+    if a.size and (a.max() > 0x7fffffff or a.min() < -0x80000000):
+        raise ValueError("%s does not fit in int32" % (a.max() if a.max() > 0x7fffffff else a.min()))
+    return a.astype(numpy.int32, copy=False)
+
+
+def _divisor(n, most):
+    """The largest divisor of n up to `most`."""
+    best = max(d for i in range(1, math.isqrt(n) + 1) if n % i == 0 for d in (i, n // i)
+               if d <= max(most, 1))
+    return best

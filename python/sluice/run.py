@@ -1,0 +1,378 @@
+"""Training and inference: a model lowered to a plan, and what runs it."""
+import collections
+import threading
+from collections.abc import MutableMapping
+
+import numpy
+
+from . import _library as c
+from ._library import ffi, lib
+from .graph import Graph
+from .trace import Trace
+
+Step = collections.namedtuple("Step", "step loss grad_norm lr")
+Step.__doc__ = "What a step reports: its number from 0, mean loss, gradient norm, learning rate."
+
+
+class _Plan:
+    """A graph and its plan, and a runtime once there is one. Whatever C looks at is kept here."""
+
+    def __init__(self, model, graph_options, lower_options):
+        self.keep, self.failure = [], None
+        self.lowered = self.runtime = None
+        self.graph = Graph(**graph_options)
+        self.graph.fail = self.fail
+        model(self.graph)
+        self.graph.check()
+        out = ffi.new("sl_lowered **")
+        c.check(lib.sl_lower(self.graph.pointer, lower_options, out))
+        self.lowered = out[0]
+        self.plan = lib.sl_lowered_plan(self.lowered)
+
+    def start(self, options, keep):
+        c.check(lib.sl_plan_prove(self.plan))
+        out = ffi.new("sl_runtime **")
+        c.check(lib.sl_runtime_create(self.plan, c.record("sl_runtime_options", options, keep), out))
+        self.runtime = out[0]
+        lib.sl_lowered_attach(self.lowered, self.runtime)
+
+    def fail(self):
+        lib.sl_runtime_fail(self.runtime, c.constant(ffi.typeof("sl_status"), "SL_E_INPUT"),
+                            b"a function of the program has failed")
+
+    def run(self, call):
+        """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile."""
+        result, done, interrupted = [], threading.Event(), None
+
+        def work():
+            status = call()
+            result.extend((status, c.text(lib.sl_detail()) if status else None))
+            done.set()
+        threading.Thread(target=work).start()
+        while not result:
+            try:
+                done.wait(0.2)
+            except KeyboardInterrupt as interrupt:
+                interrupted = interrupt
+                lib.sl_runtime_stop(self.runtime)
+        done.wait()
+        if self.graph.failure:
+            failure, self.graph.failure = self.graph.failure, None
+            raise failure
+        if interrupted:
+            raise interrupted
+        c.check(*result)
+
+    def close(self):
+        if self.runtime:
+            lib.sl_runtime_destroy(self.runtime)
+        if self.lowered:
+            lib.sl_lowered_destroy(self.lowered)
+        self.runtime = self.lowered = None
+
+
+class Parameters(MutableMapping):
+    """The parameters by name, as NumPy arrays: copies, which assigning writes back."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        infos = ffi.new("const sl_param_info **")
+        count = lib.sl_lowered_params(plan.lowered, infos)
+        self.infos = {c.text(infos[0][i].name): (i, infos[0][i]) for i in range(count)}
+
+    def __getitem__(self, name):
+        index, info = self.infos[name]
+        out = numpy.zeros(c.shape_of(info.type), numpy.float32)
+        whole = ffi.new("bool *")
+        c.check(lib.sl_param_get(self.plan.lowered, self.plan.runtime, index,
+                                 ffi.cast("float *", out.ctypes.data), whole))
+        if not whole[0]:
+            raise KeyError("%s lies in another process, or parts of it" % name)
+        return out
+
+    def __setitem__(self, name, values):
+        index, info = self.infos[name]
+        values = numpy.ascontiguousarray(values, numpy.float32)
+        if values.shape != c.shape_of(info.type):
+            raise ValueError("%s is %s, not %s" % (name, list(c.shape_of(info.type)),
+                                                   list(values.shape)))
+        c.check(lib.sl_param_set(self.plan.lowered, self.plan.runtime, index,
+                                 ffi.cast("float *", values.ctypes.data)))
+        c.check(lib.sl_params_spread(self.plan.lowered, self.plan.runtime))
+
+    def __delitem__(self, name):
+        raise TypeError("parameters stay")
+
+    def __iter__(self):
+        return iter(self.infos)
+
+    def __len__(self):
+        return len(self.infos)
+
+
+def quotas_of(quotas):
+    """{"act.b": 4, "act.b@2": 3} as the library has it."""
+    out = []
+    for name, slots in (quotas or {}).items():
+        name, _, stage = name.partition("@")
+        out.append({"name": name, "stage": int(stage) if stage else -1, "slots": slots})
+    return out
+
+
+def lower_record(keep, quotas=None, devices="cpu", threads=1, memory=0, **options):
+    made = quotas_of(quotas)
+    options = dict(options, nquotas=len(made), quotas=made or None,
+                   devices={"kind": devices, "threads": threads, "budget_bytes": int(memory)})
+    return c.record("sl_lower_options", options, keep)
+
+
+class Run:
+    """A model that is trained. `model(g)` makes the graph.
+
+        run = sl.Run(model, stages=2, microbatches=4, schedule="1f1b", quotas={"act.b": 3})
+        history = run.train(100)
+
+    microbatches, pieces, cut, shuffle go to the graph. stages, schedule, quotas ({"act.b@1": 2}),
+    data_parallel, tensor, shard, recompute, ... are sl_lower_options by their names; devices,
+    threads and memory (bytes) say what each stage runs on. `weights` is a safetensors file to
+    begin with. `checkpoints` is a directory, written every `every` steps; with resume=True the
+    run goes on from the newest, and `terms` are settings a resumed run must not change.
+
+    A program started several times by torchrun or srun is one job: all processes make the same
+    calls, and each runs its share."""
+
+    GRAPH = ("microbatches", "pieces", "cut", "shuffle")
+
+    def __init__(self, model, *, stages=1, microbatches=1, seed=1, weights=None, checkpoints=None,
+                 every=100, kept=2, resume=False, terms=None, trace_records=0, **options):
+        self.model, self.history, self.keep = model, [], []
+        self.seed, self.on_step, self.closed = seed, None, False
+        self.job = self.checkpoints = ffi.NULL
+        self.plan = None
+        graph = {k: options.pop(k) for k in self.GRAPH[1:] if k in options}
+        self.graph_options = dict(graph, microbatches=microbatches, stages=stages)
+        self.lower_options = dict(options, stages=stages, seed=seed)
+        try:
+            self._open(checkpoints, every, kept, resume, dict(terms or {}, seed=seed),
+                       trace_records, weights)
+        except BaseException:
+            self.close()
+            raise
+        self.params = Parameters(self.plan)
+
+    # ---- making it ------------------------------------------------------------------------------
+
+    def _open(self, directory, every, kept, resume, terms, trace_records, weights):
+        out = ffi.new("sl_job **")
+        c.check(lib.sl_job_open(ffi.NULL, out))
+        self.job = out[0]
+        terms = [{"name": str(k), "value": str(v)} for k, v in terms.items()]
+        if directory:
+            self._open_checkpoints(directory, every, kept, resume, terms)
+        self._lower()
+        made = c.value(ffi.typeof("sl_term *"), terms, self.keep)
+        c.check(lib.sl_job_join(self.job, self.plan.plan, len(terms), made))
+        self.plan.start({"peers": lib.sl_job_peers(self.job),
+                         "process": lib.sl_job_process(self.job), "trace_records": trace_records,
+                         "first_step": self.first_step}, self.keep)
+        self._fill(weights)
+        c.check(lib.sl_job_attach(self.job, self.plan.runtime, self.first_step))
+
+    def _open_checkpoints(self, directory, every, kept, resume, terms):
+        options = c.record("sl_checkpoint_options", {
+            "dir": directory, "keep": kept, "every": every, "resume": resume,
+            "nterms": len(terms), "terms": terms}, self.keep)
+        out = ffi.new("sl_checkpoints **")
+        c.check(lib.sl_checkpoints_open(options, self.job, out))
+        self.checkpoints = out[0]
+
+    def _lower(self):
+        self.keep.append(ffi.callback("void(void *, const sl_step_report *)", self._step))
+        options = lower_record(self.keep, on_step=self.keep[-1],
+                               processes=lib.sl_job_processes(self.job), **self.lower_options)
+        lib.sl_checkpoints_lower(self.checkpoints, options)
+        self.plan = _Plan(self.model, self.graph_options, options)
+        c.check(lib.sl_checkpoints_describe(self.checkpoints, self.plan.graph.pointer,
+                                            self.plan.lowered))
+
+    def _fill(self, weights):
+        lowered, rt = self.plan.lowered, self.plan.runtime
+        if self.first_step:
+            c.check(lib.sl_checkpoints_load(self.checkpoints, lowered, rt))
+            return
+        c.check(lib.sl_params_init(lowered, rt, self.seed))
+        if weights:
+            c.check(lib.sl_weights_load(c.chars(weights, self.keep), lowered, rt))
+        c.check(lib.sl_params_spread(lowered, rt))
+
+    def _step(self, _, report):
+        step = Step(report.step, report.loss, report.grad_norm, report.lr)
+        self.history.append(step)
+        if self.on_step:
+            try:
+                self.on_step(step)
+            except BaseException as error:
+                self.plan.graph.failure = error
+                self.plan.fail()
+
+    # ---- using it -------------------------------------------------------------------------------
+
+    @property
+    def first_step(self):
+        """The step the run begins with: 0, or that of the checkpoint it goes on from."""
+        return lib.sl_checkpoints_start(self.checkpoints)
+
+    @property
+    def steps(self):
+        """Steps completed, those before a resumed run included."""
+        return lib.sl_runtime_steps(self.plan.runtime)
+
+    def train(self, steps, on_step=None):
+        """Trains so many steps more; their Steps, which `history` has as well. on_step(step) is
+        called after each, on another thread."""
+        before, self.on_step = len(self.history), on_step
+        try:
+            self.plan.run(lambda: lib.sl_job_run(self.job, steps))
+        finally:
+            self.on_step = None
+        return self.history[before:]
+
+    def infer(self, **arrays):
+        """The model's outputs for these rows, which take the place of the data of the same name:
+        {output: array}. A model that reads tokens takes `tokens`, a row of context each."""
+        return self._infer(arrays, loss=False)
+
+    def evaluate(self, **arrays):
+        """{"loss": its mean over these rows} and the model's outputs: what is a number as its
+        mean, what has rows as an array."""
+        return {name: float(a.mean()) if name == "loss" else a
+                for name, a in self._infer(arrays, loss=True).items()}
+
+    def _infer(self, arrays, loss):
+        if not arrays:
+            raise TypeError("the data to look at is missing: infer(x=array)")
+        got, keep = collections.defaultdict(list), []
+
+        def take(_, name, sl_type, data):
+            got[c.text(name)].append(c.array(sl_type[0], data))
+        keep.append(ffi.callback("void(void *, const char *, const sl_type *, const void *)", take))
+        plan = _Plan(self.model, {"infer": True, "given": arrays, "loss": loss},
+                     lower_record(keep, on_output=keep[0], stages=1))
+        try:
+            plan.start({}, keep)
+            c.check(lib.sl_weights_copy(self.plan.lowered, self.plan.runtime, plan.lowered,
+                                        plan.runtime))
+            steps = self._inference_steps(plan, arrays)
+            plan.run(lambda: lib.sl_runtime_run(plan.runtime, steps))
+        finally:
+            plan.close()
+        return {name: numpy.stack(parts) if not parts[0].ndim else numpy.concatenate(parts)
+                for name, parts in got.items()}
+
+    @staticmethod
+    def _inference_steps(plan, arrays):
+        for source in plan.graph.sources:
+            if source.length:
+                return source.length // source.rows
+        if "tokens" in arrays:
+            return len(arrays["tokens"])
+        raise TypeError("the model has no data called %s" % " or ".join(arrays))
+
+    def save(self, path):
+        """Writes the parameters to a safetensors file."""
+        c.check(lib.sl_weights_save(c.chars(path, self.keep), self.plan.lowered, self.plan.runtime,
+                                    self.job))
+
+    def load(self, path):
+        """Reads parameters from a safetensors file, by name."""
+        lowered, rt = self.plan.lowered, self.plan.runtime
+        c.check(lib.sl_weights_load(c.chars(path, self.keep), lowered, rt))
+        c.check(lib.sl_params_spread(lowered, rt))
+
+    def checkpoint(self):
+        """Writes a checkpoint of where the run is now."""
+        if not self.checkpoints:
+            raise ValueError("the run keeps no checkpoints: Run(..., checkpoints=directory)")
+        c.check(lib.sl_checkpoints_finish(self.checkpoints, self.plan.lowered, self.plan.runtime,
+                                          self.job))
+
+    # ---- looking at it --------------------------------------------------------------------------
+
+    def figures(self):
+        """{"step_seconds", "bubble_fraction", "devices": [{"busy_seconds", ...}]} of the last
+        train()."""
+        return figures_of(lib.sl_runtime_figures(self.plan.runtime), self.plan.plan)
+
+    def trace(self, path):
+        """Writes what the last train() did, firing by firing; the Trace."""
+        clock = c.constant(ffi.typeof("sl_clock"), "real")
+        c.check(lib.sl_job_gather(self.job, 0))
+        c.check(lib.sl_trace_write(c.chars(path, self.keep), self.plan.plan, self.plan.runtime,
+                                   clock))
+        return Trace(path)
+
+    def quotas(self):
+        """The quotas in force: {"act.b@1": 2}."""
+        return quotas_in_force(self.plan.lowered)
+
+    def set_quota(self, name, slots):
+        """Changes a quota, "act.b" or "act.b@1", also while another thread trains."""
+        quota = c.record("sl_quota", quotas_of({name: slots})[0], self.keep)
+        c.check(lib.sl_lowered_set_quota(self.plan.lowered, self.plan.runtime, quota))
+
+    @property
+    def schedule(self):
+        return c.text(lib.sl_lowered_schedule(self.plan.lowered))
+
+    def describe(self):
+        """The plan as text: actors, registers, queues; then the table of memory."""
+        return (c.written(lambda f: lib.sl_plan_print(self.plan.plan, f))
+                + c.written(lambda f: lib.sl_plan_print_memory(self.plan.plan, f)))
+
+    # ---- its end --------------------------------------------------------------------------------
+
+    def close(self):
+        """Ends the run and gives back its memory; with several processes all come here."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.job:
+            lib.sl_job_end(self.job, 0)
+            lib.sl_job_close(self.job)
+        if self.plan and self.plan.runtime:
+            lib.sl_runtime_destroy(self.plan.runtime)
+            self.plan.runtime = None
+        lib.sl_checkpoints_close(self.checkpoints)
+        if self.plan:
+            self.plan.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if not getattr(self, "closed", True):
+            self.close()
+
+
+def figures_of(figures, plan):
+    devices = []
+    if figures.devices:
+        for i in range(plan.ndevices):
+            devices.append({f: getattr(figures.devices[i], f)
+                            for f, _ in ffi.typeof("sl_device_figures").fields})
+        c._libc.free(figures.devices)
+    return {"step_seconds": figures.step_seconds, "bubble_fraction": figures.bubble_fraction,
+            "devices": devices}
+
+
+def quotas_in_force(lowered):
+    found = {}
+
+    def take(_, name, stage, slots):
+        found[c.text(name) + ("@%d" % stage if stage >= 0 else "")] = slots
+    callback = ffi.callback("void(void *, const char *, int, int)", take)
+    lib.sl_lowered_quotas(lowered, callback, ffi.NULL)
+    return found

@@ -1,0 +1,126 @@
+"""Tuning: which schedule, microbatches and quotas make the shortest step for each memory.
+
+Plans are lowered for devices that only take time, with durations of ops measured in a short run,
+and the virtual clock says how long a step takes: what actortune does, with the same functions."""
+import collections
+
+from . import _library as c
+from ._library import ffi, lib
+from .run import Run, _Plan, figures_of, lower_record, quotas_in_force
+
+Point = collections.namedtuple("Point",
+                               "schedule microbatches changes quotas seconds bubble memory")
+Point.__doc__ = """A plan: what to give to Run to have it (options()), the quotas that were changed
+and all that are in force, the predicted seconds and bubble of a step, and the bytes of its largest
+device."""
+Point.options = lambda self: {"schedule": self.schedule, "microbatches": self.microbatches,
+                              "quotas": self.changes}
+
+
+class Tuning:
+    """What a search has found. `points` are all plans it tried, `frontier` those that none beats
+    in both memory and time, by memory."""
+
+    def __init__(self, points):
+        self.points, self.frontier = points, []
+        for p in sorted(points, key=lambda p: (p.memory, p.seconds)):
+            if not self.frontier or p.seconds < self.frontier[-1].seconds:
+                self.frontier.append(p)
+
+    def best(self, memory=None):
+        """The fastest that fits in so many bytes a device."""
+        fit = [p for p in self.frontier if memory is None or p.memory <= memory]
+        if not fit:
+            least = min(self.points, key=lambda p: p.memory)
+            raise ValueError("nothing fits in %d bytes; %s takes %d" % (
+                memory, least.schedule, least.memory))
+        return fit[-1]
+
+    def __str__(self):
+        lines = ["%-12s %5s %12s %9s %7s  %s" % ("schedule", "micro", "bytes", "ms/step",
+                                                 "bubble", "quotas")]
+        for p in self.frontier:
+            lines.append("%-12s %5d %12d %9.3f %6.1f%%  %s" % (
+                p.schedule, p.microbatches, p.memory, 1e3 * p.seconds, 100 * p.bubble,
+                " ".join("%s=%d" % q for q in p.changes.items()) or "its own"))
+        return "\n".join(lines)
+
+
+def measure(model, steps=5, **options):
+    """Seconds of one call of each op, by its name in the graph."""
+    seconds = {}
+    with Run(model, **options) as run:
+        run.train(steps)
+        plan = run.plan.plan
+        for a in range(plan.nactors):
+            program = plan.actors[a].program
+            for i in range(program.ncalls if program else 0):
+                call = program.calls[i]
+                if call.time and call.time.calls > 1:
+                    seconds[c.text(call.name)] = call.time.ns * 1e-9 / (call.time.calls - 1)
+    return seconds
+
+
+def predict(model, seconds, *, stages=1, microbatches=1, quotas=None, **options):
+    """The Point of one plan, with seconds of ops as measure() gives them."""
+    keep = []
+
+    def op_seconds(_, name):
+        return seconds.get(c.text(name), -1.0)
+    keep.append(ffi.callback("double(void *, const char *)", op_seconds))
+    lower = lower_record(keep, op_seconds=keep[0], devices="timed", stages=stages, quotas=quotas,
+                         **options)
+    plan = _Plan(model, {"microbatches": microbatches, "stages": stages, "no_data": True}, lower)
+    try:
+        figures = ffi.new("sl_figures *")
+        c.check(lib.sl_plan_predict(plan.plan, ffi.NULL, figures))
+        found = figures_of(figures[0], plan.plan)
+        memory = max(plan.plan.devices[d].room[lib.SL_SPACE_DEVICE].arena_bytes
+                     for d in range(plan.plan.ndevices))
+        return Point(c.text(lib.sl_lowered_schedule(plan.lowered)), microbatches,
+                     dict(quotas or {}), quotas_in_force(plan.lowered), found["step_seconds"],
+                     found["bubble_fraction"], memory)
+    finally:
+        plan.close()
+
+
+def tune(model, *, stages, microbatches=(4,), schedules=("1f1b", "gpipe", "zb-h1"), effort=100,
+         steps=5, **options):
+    """Looks for the quotas worth having: begins with each schedule's own, then changes those of
+    activations by a slot at a time where that pays, until `effort` plans have been tried. `steps`
+    of training with each number of microbatches measure the ops; other options are those of Run.
+
+        tuning = sl.tune(model, stages=2, microbatches=[4, 8])
+        run = sl.Run(model, stages=2, **tuning.best(memory=2**20).options())"""
+    points, open_, failure = {}, [], None
+    counts = [microbatches] if isinstance(microbatches, int) else microbatches
+    seconds = {m: measure(model, steps, stages=stages, microbatches=m, **options) for m in counts}
+
+    def attempt(schedule, m, quotas):
+        nonlocal failure
+        key = (schedule, m, tuple(sorted(quotas.items())))
+        if key in points:
+            return
+        points[key] = None
+        try:
+            points[key] = predict(model, seconds[m], stages=stages, microbatches=m,
+                                  schedule=schedule, quotas=quotas, **options)
+            open_.append(points[key])
+        except c.Error as error:
+            failure = failure or error
+
+    for m in counts:
+        for schedule in schedules:
+            attempt(schedule, m, {})
+    while open_ and len(points) < effort:
+        best = Tuning([p for p in points.values() if p]).frontier
+        point = next((p for p in open_ if p in best), open_[0])
+        open_.remove(point)
+        for name, slots in point.quotas.items():
+            for other in (slots - 1, slots + 1):
+                if name.startswith("act") and 0 < other <= point.microbatches:
+                    attempt(point.schedule, point.microbatches, dict(point.changes, **{name: other}))
+    found = [p for p in points.values() if p]
+    if not found:
+        raise failure
+    return Tuning(found)

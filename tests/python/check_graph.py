@@ -1,0 +1,88 @@
+"""Models, their errors, and tuning."""
+import inspect
+import unittest
+
+import numpy as np
+import sluice as sl
+from check_run import X, Y, deep
+
+
+def line():
+    return inspect.currentframe().f_back.f_lineno
+
+
+class Graphs(unittest.TestCase):
+    def test_every_op_is_a_method(self):
+        g = sl.Graph()
+        for op in sl.ops():
+            self.assertTrue(callable(getattr(g, op)), op)
+        self.assertIn("layernorm", sl.ops())
+        self.assertIn("embedding", dir(g))
+        self.assertIn("gain", sl.function("layernorm").__doc__)
+        with self.assertRaisesRegex(AttributeError, "there is no op gelo"):
+            g.gelo(None)
+
+    def test_calls_are_those_of_c(self):
+        g = sl.Graph()
+        x, _ = g.data(8, x=X, y=Y)
+        self.assertEqual(x.shape, (8, 3))
+        self.assertEqual(g.linear(x, g.param("a", (3, 5)), transposed=True).shape, (8, 5))
+        self.assertEqual(g.concat(1, [x, x, x]).shape, (8, 9))
+        one = g.param("one", (3,), sl.constant(1))
+        outs = g.apply("layernorm", x, one, one, eps=1e-6)
+        self.assertEqual([t.shape for t in outs], [(8, 3), (8,), (8,)])
+        self.assertEqual(g.layernorm(x, one, one, eps=1e-6).name[-11:], "layernorm.2")
+        self.assertEqual((x + x * x).shape, (8, 3))
+        with self.assertRaisesRegex(TypeError, "takes x, w, b, transposed, not weight"):
+            g.linear(x, weight=one)
+        with self.assertRaisesRegex(TypeError, "did you mean eps"):
+            g.apply("layernorm", x, one, one, epps=1)
+
+    def test_errors_have_the_text_and_the_line(self):
+        g = sl.Graph()
+        x, _ = g.data(8, x=X, y=Y)
+        w = g.param("w", (2, 4))
+        with self.assertRaises(sl.ShapeError) as caught:
+            at = line() + 1
+            g.linear(x, w)
+        said = str(caught.exception)
+        self.assertIn("check_graph.py:%d" % at, said)
+        self.assertIn("linear", said)
+        self.assertEqual(caught.exception.status, "SL_E_SHAPE")
+        self.assertIsInstance(caught.exception, sl.Error)
+
+    def test_what_a_run_is_told(self):
+        with self.assertRaisesRegex(TypeError, "did you mean schedule"):
+            sl.Run(deep, schedul="gpipe")
+        with self.assertRaisesRegex(sl.Error, "nosuch"):
+            sl.Run(deep, quotas={"nosuch": 2})
+        with self.assertRaises(sl.BudgetError):
+            sl.Run(deep, memory=100)
+        self.assertIn("1f1b", sl.schedules())
+        with sl.Run(deep, stages=2, microbatches=4, schedule="gpipe") as run:
+            self.assertEqual(run.schedule, "gpipe")
+            self.assertEqual(run.quotas()["act.b@0"], 4)
+            self.assertIn("actor", run.describe())
+
+
+class Tunings(unittest.TestCase):
+    def test_what_it_finds_runs_as_planned(self):
+        tuning = sl.tune(deep, stages=2, microbatches=[2, 4], effort=25, steps=3)
+        self.assertGreater(len(tuning.points), 5)
+        seconds = [p.seconds for p in tuning.frontier]
+        self.assertEqual(seconds, sorted(seconds, reverse=True))
+        best = tuning.best()
+        self.assertEqual(best.seconds, min(p.seconds for p in tuning.points))
+        least = tuning.best(memory=tuning.frontier[0].memory)
+        self.assertEqual(least, tuning.frontier[0])
+        with self.assertRaisesRegex(ValueError, "nothing fits in 10 bytes"):
+            tuning.best(memory=10)
+        for point in (best, least):
+            with sl.Run(deep, stages=2, **point.options()) as run:
+                self.assertEqual(run.quotas(), point.quotas)
+                self.assertTrue(np.isfinite(run.train(2)[-1].loss))
+        self.assertIn(best.schedule, str(tuning))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,199 @@
+"""Training, inference, state and traces: numbers held to NumPy, and to each other bit for bit."""
+import os
+import signal
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+import sluice as sl
+
+X = np.random.default_rng(1).normal(size=(32, 3)).astype(np.float32)
+Y = np.random.default_rng(2).normal(size=(32, 2)).astype(np.float32)
+LABEL = np.arange(32) % 2
+ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1, "clip": 1e9}
+
+
+def linear(g):
+    x, y = g.data(16, x=X, y=Y)
+    out = g.linear(x, g.param("w", (2, 3), sl.normal(0.5)), g.param("b", (2,), sl.uniform(0.5)))
+    g.output("out", out)
+    g.train(g.mse(out, y), **ADAM)
+
+
+def deep(g):
+    x, label = g.data(16, x=X, label=LABEL)
+    for i in range(4):
+        g.block("h%d" % i)
+        x = g.tanh(g.linear(x, g.param("w%d" % i, (8, x.shape[-1]), sl.normal(0.5))))
+    g.block("head")
+    logits = g.linear(x, g.param("head", (2, 8)))
+    g.output("logits", logits)
+    g.train(g.cross_entropy(logits, label), lr=0.05)
+
+
+def losses(history):
+    return [step.loss for step in history]
+
+
+class Numbers(unittest.TestCase):
+    def adamw(self, w, b, steps):
+        """Losses and parameters as the formulas of optimizer.h have them, in float64."""
+        params = [w.astype(np.float64), b.astype(np.float64)]
+        m, v, found = [0, 0], [0, 0], []
+        for t in range(steps):
+            rows = (16 * t + np.arange(16)) % 32
+            error = X[rows] @ params[0].T + params[1] - Y[rows]
+            found.append((error ** 2).mean())
+            d = 2 * error / error.size
+            for i, grad in enumerate((d.T @ X[rows], d.sum(0))):
+                m[i] = ADAM["beta1"] * m[i] + (1 - ADAM["beta1"]) * grad
+                v[i] = ADAM["beta2"] * v[i] + (1 - ADAM["beta2"]) * grad ** 2
+                up = m[i] / (1 - ADAM["beta1"] ** (t + 1)) / (
+                    np.sqrt(v[i] / (1 - ADAM["beta2"] ** (t + 1))) + ADAM["eps"])
+                decay = ADAM["weight_decay"] if grad.ndim > 1 else 0
+                params[i] = params[i] - ADAM["lr"] * (up + decay * params[i])
+        return found, params
+
+    def test_training_is_what_the_formulas_say(self):
+        with sl.Run(linear, microbatches=4) as run:
+            w, b = run.params["w"], run.params["b"]
+            history = run.train(5)
+            found, (w, b) = self.adamw(w, b, 5)
+            np.testing.assert_allclose(losses(history), found, rtol=1e-5)
+            np.testing.assert_allclose(run.params["w"], w, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(run.params["b"], b, rtol=1e-4, atol=1e-6)
+            self.assertEqual([s.step for s in run.history], list(range(5)))
+            self.assertAlmostEqual(history[0].lr, 0.01, 6)
+
+    def test_inference_and_evaluation(self):
+        with sl.Run(linear) as run:
+            run.train(2)
+            x = np.random.default_rng(3).normal(size=(10, 3)).astype(np.float32)
+            out = x @ run.params["w"].T + run.params["b"]
+            np.testing.assert_allclose(run.infer(x=x)["out"], out, rtol=1e-5, atol=1e-6)
+            found = run.evaluate(x=x, y=out + 1)
+            self.assertAlmostEqual(found["loss"], 1, 5)
+            with self.assertRaisesRegex(ValueError, "y is needed"):
+                run.evaluate(x=x)
+            with self.assertRaisesRegex(TypeError, "no data called z"):
+                run.infer(z=x)
+
+    def test_stages_quotas_and_schedules_change_no_bit(self):
+        seen = set()
+        for options in ({}, {"stages": 2}, {"stages": 2, "schedule": "gpipe"},
+                        {"stages": 2, "quotas": {"act.b@0": 3}}, {"stages": 4, "threads": 2}):
+            with sl.Run(deep, microbatches=4, **options) as run:
+                seen.add(tuple(losses(run.train(4))))
+        self.assertEqual(len(seen), 1)
+
+
+class Data(unittest.TestCase):
+    def test_functions_give_rows(self):
+        asked = []
+
+        def x(row, rows, step):
+            asked.append((row, rows, step))
+            return X[(row + np.arange(rows)) % 32]
+
+        def model(g):
+            a, y = g.data(16, x=x, y=Y)
+            g.train(g.mse(g.linear(a, g.param("w", (2, 3))), y), **ADAM)
+        with sl.Run(model, microbatches=2) as run:
+            run.train(2)
+        self.assertEqual(sorted(set(asked))[:4], [(0, 1, 0), (0, 8, 0), (8, 8, 0), (16, 8, 1)])
+
+    def test_what_they_raise_is_raised(self):
+        def x(row, rows, step):
+            if step == 1:
+                raise ZeroDivisionError("in the data")
+            return X[:rows]
+
+        def model(g):
+            a, y = g.data(16, x=x, y=Y)
+            g.train(g.mse(g.linear(a, g.param("w", (2, 3))), y))
+        with sl.Run(model) as run, self.assertRaisesRegex(ZeroDivisionError, "in the data"):
+            run.train(4)
+
+    def test_numbers_that_do_not_fit(self):
+        with self.assertRaisesRegex(ValueError, "does not fit in int32"):
+            sl.Run(lambda g: g.data(1, x=np.array([2 ** 40])))
+        with self.assertRaisesRegex(TypeError, "numbers are needed"):
+            sl.Run(lambda g: g.data(1, x=np.array(["a"])))
+
+
+class State(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.at = folder.name
+
+    def test_parameters_and_weight_files(self):
+        path = os.path.join(self.at, "w.safetensors")
+        with sl.Run(deep, stages=2, microbatches=4) as run, sl.Run(deep, seed=2) as other:
+            self.assertEqual(list(run.params), ["w0", "w1", "w2", "w3", "head"])
+            run.params["w0"] = np.full((8, 3), 0.25)
+            run.save(path)
+            other.load(path)
+            for name, values in run.params.items():
+                np.testing.assert_array_equal(other.params[name], values)
+            self.assertEqual(run.params["w0"][7, 2], 0.25)
+            with self.assertRaises(ValueError):
+                run.params["w0"] = np.zeros((3, 8))
+        with sl.Run(deep, weights=path) as run:
+            self.assertEqual(run.params["w0"][0, 0], 0.25)
+        with self.assertRaisesRegex(sl.Error, "nothing.safetensors"):
+            sl.Run(deep, weights=os.path.join(self.at, "nothing.safetensors"))
+
+    def test_a_resumed_run_has_the_same_bits(self):
+        kept = {"checkpoints": os.path.join(self.at, "kept"), "resume": True, "terms": {"lr": 0.05}}
+        with sl.Run(deep, stages=2, microbatches=4) as run:
+            whole = losses(run.train(6))
+        with sl.Run(deep, stages=2, microbatches=4, **kept) as run:
+            first = losses(run.train(4))
+            run.checkpoint()
+        with sl.Run(deep, stages=1, microbatches=4, **kept) as run:
+            self.assertEqual(run.first_step, 4)
+            self.assertEqual(first + losses(run.train(2)), whole)
+            self.assertEqual(run.steps, 6)
+        kept["terms"] = {"lr": 0.1}
+        with self.assertRaisesRegex(sl.UsageError, "lr"):
+            sl.Run(deep, microbatches=4, **kept)
+
+    def test_traces(self):
+        with sl.Run(deep, stages=2, microbatches=4) as run:
+            run.train(3)
+            trace = run.trace(os.path.join(self.at, "run.trace"))
+            self.assertGreater(run.figures()["step_seconds"], 0)
+            self.assertEqual(len(run.figures()["devices"]), 2)
+        passes = trace.records[trace.records["class"] == "B"]
+        self.assertEqual(len(passes), 3 * 4 * 2)
+        self.assertTrue((passes["end"] >= passes["start"]).all())
+        self.assertEqual(set(passes["microbatch"]), {0, 1, 2, 3})
+        self.assertIn("Where the time went", trace.show())
+        with self.assertRaises(sl.InputError):
+            sl.Trace(__file__)
+
+    def test_ctrl_c_ends_the_run_after_a_step(self):
+        kept = {"checkpoints": os.path.join(self.at, "kept"), "every": 10 ** 6, "resume": True}
+        with sl.Run(deep, **kept) as run:
+            seen = threading.Event()
+
+            def interrupt():
+                seen.wait()
+                os.kill(os.getpid(), signal.SIGINT)
+            threading.Thread(target=interrupt).start()
+            with self.assertRaises(KeyboardInterrupt):
+                run.train(10 ** 9, on_step=lambda step: seen.set())
+            steps = run.steps
+            self.assertEqual(len(run.history), steps)
+            self.assertEqual(run.infer(x=X[:4])["logits"].shape, (4, 2))
+            with self.assertRaisesRegex(sl.StoppedError, "the run was stopped"):
+                run.train(2)
+            run.checkpoint()
+        with sl.Run(deep, **kept) as run:
+            self.assertEqual(run.train(2)[0].step, steps)
+
+
+if __name__ == "__main__":
+    unittest.main()
