@@ -36,7 +36,7 @@ def declarations(text):
 
 
 def written(include):
-    """{function: (its parameters, the comment above it)}."""
+    """{function or op: (its parameters, the comment above it)}."""
     found = {}
     folder = os.path.join(include, "sluice")
     for name in sorted(os.listdir(folder)):
@@ -46,7 +46,14 @@ def written(include):
                                  r"(?:\(\([^;]*\)\))?;", NOT_C.sub("", text)):
             params = [" ".join(p.split()) for p in match[2].split(",")]
             found[match[1]] = (params, comment_above(text, match[1]))
+        for comment, ops in re.findall(r"/\*((?:(?!\*/).)*)\*/\s*extern const sl_op ([^;]*);", text,
+                                       re.S):
+            found.update((op.strip(), ([], plain(comment))) for op in ops.split(","))
     return found
+
+
+def plain(comment):
+    return re.sub(r"\s*\n \* ?", "\n", comment).strip()
 
 
 def comment_above(text, function):
@@ -54,7 +61,7 @@ def comment_above(text, function):
     name = re.escape(re.sub(r"_at$", "", function))
     for match in re.finditer(r"/\*(?! ----)(.*?)\*/((?:(?!\n\n|/\*).)*)", text, re.S):
         if re.search(r"\b%s(_at)?\(" % name, match[2]):
-            return re.sub(r"\s*\n \* ?", "\n", match[1]).strip()
+            return plain(match[1])
     return ""
 
 

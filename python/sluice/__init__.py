@@ -27,7 +27,7 @@ from .tune import Point, Tuning, measure, predict, tune
 
 globals().update({e.__name__: e for e in ERRORS.values()})
 __all__ = ["Error", "Graph", "Parameters", "Point", "Run", "Step", "Tensor", "Trace", "Tuning",
-           "constant", "measure", "normal", "ops", "predict", "schedules", "tool", "tune",
+           "constant", "function", "measure", "normal", "ops", "predict", "schedules", "tool", "tune",
            "uniform"] + [e.__name__ for e in ERRORS.values()]
 
 
@@ -38,8 +38,3 @@ def schedules():
         name = names[len(out)]
         out[_library.text(name)] = _library.text(lib.sl_schedule_summary(name))
     return out
-
-
-def help_of(op):
-    """What the headers say of an op as a call."""
-    return getattr(function(op), "__doc__", None)

@@ -1,5 +1,6 @@
 """Models: a graph, its tensors, and every op of the library as a method of the graph."""
 import math
+import types
 
 import numpy
 
@@ -174,7 +175,7 @@ class Graph:
         call = function(name)
         if call is None:
             raise AttributeError("there is no op %s; sluice.ops() lists them" % name)
-        return lambda *args, **kwargs: call(self, *args, **kwargs)
+        return types.MethodType(call, self)
 
     def __dir__(self):
         return sorted(set(object.__dir__(self)) | set(ops()))
@@ -225,7 +226,7 @@ def function(name):
 def _row_call(name):
     def call(g, *inputs, **attrs):
         return g.apply(name, *inputs, **attrs)[0]
-    call.__name__, call.__doc__ = name, "The first output of the op %s." % name
+    call.__name__, call.__doc__ = name, c.words("sl_op_" + name)[1]
     return call
 
 
@@ -240,8 +241,9 @@ def _is_list(params, i):
 
 def _call(symbol):
     target = getattr(lib, symbol)
-    types = ffi.typeof(target).args[2:]
+    ctypes = ffi.typeof(target).args[2:]
     params, said = c.words(symbol)
+    said = c.words("sl_op_" + symbol[3:-3])[1] or said  # of the op itself, if there is one
     params = params[2:]
     names = [p.split("*")[-1].split()[-1].split("[")[0] for p in params]
     outputs = [p.startswith("sl_tensor **") for p in params]
@@ -256,15 +258,15 @@ def _call(symbol):
             if name not in asked or name in given:
                 raise TypeError("%s takes %s, not %s" % (symbol[3:-3], ", ".join(asked), name))
         given.update(kwargs)
-        return _called(g, target, types, names, outputs, counts, given)
+        return _called(g, target, ctypes, names, outputs, counts, given)
     call.__name__ = symbol[3:-3]
     call.__doc__ = "%s(%s)\n\n%s" % (symbol[3:-3], ", ".join(asked), said)
     return call
 
 
-def _called(g, target, types, names, outputs, counts, given):
+def _called(g, target, ctypes, names, outputs, counts, given):
     args, outs, last = [], [], 1
-    for i, (ctype, name) in enumerate(zip(types, names)):
+    for i, (ctype, name) in enumerate(zip(ctypes, names)):
         if outputs[i]:
             outs.append(ffi.new("sl_tensor *[]", last))
             args.append(outs[-1])
@@ -313,15 +315,15 @@ class _Arrays:
         self._make()
 
     def _make(self):
-        types = ffi.new("sl_type[]", len(self.arrays))
+        made = ffi.new("sl_type[]", len(self.arrays))
         for i, a in enumerate(self.arrays):
             first = a if isinstance(a, numpy.ndarray) else a(0, 1, 0)
-            types[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
+            made[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
         fill = ffi.callback("void(void *, const sl_tick *, void *const *)", self._fill)
-        self.record = ffi.new("sl_source *", {"nout": len(self.arrays), "types": types,
+        self.record = ffi.new("sl_source *", {"nout": len(self.arrays), "types": made,
                                               "fill": fill})
-        self.graph.keep += [types, fill, self.record, self]
-        self.types = types
+        self.graph.keep += [made, fill, self.record, self]
+        self.types = made
 
     def _fill(self, _, tick, outs):
         try:

@@ -18,7 +18,9 @@ class Graphs(unittest.TestCase):
             self.assertTrue(callable(getattr(g, op)), op)
         self.assertIn("layernorm", sl.ops())
         self.assertIn("embedding", dir(g))
-        self.assertIn("gain", sl.function("layernorm").__doc__)
+        self.assertIn("layernorm(x, gain, bias, eps)", g.layernorm.__doc__)
+        self.assertIn("arXiv 1607.06450", g.layernorm.__doc__)
+        self.assertIn("arXiv 1606.08415", sl.function("gelu").__doc__)
         with self.assertRaisesRegex(AttributeError, "there is no op gelo"):
             g.gelo(None)
 

@@ -1,6 +1,9 @@
 """Training, inference, state and traces: numbers held to NumPy, and to each other bit for bit."""
 import os
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -193,6 +196,33 @@ class State(unittest.TestCase):
             run.checkpoint()
         with sl.Run(deep, **kept) as run:
             self.assertEqual(run.train(2)[0].step, steps)
+
+    def test_several_processes_are_one_job(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        path, program = os.path.join(self.at, "w"), os.path.join(self.at, "program.py")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("import sluice as sl\nfrom check_run import deep, losses\n"
+                       "with sl.Run(deep, stages=2, microbatches=4) as run:\n"
+                       "    print(losses(run.train(3)))\n    run.save(%r)\n" % path)
+        path_of_tests = os.path.dirname(os.path.abspath(__file__))
+        processes = []
+        for rank in ("1", "0"):
+            env = dict(os.environ, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                       MASTER_PORT=port, RANK=rank, LOCAL_RANK=rank, SLUICE_KEY="0123456789" * 4,
+                       HOME=self.at, PYTHONPATH=os.pathsep.join(
+                           [path_of_tests, os.environ.get("PYTHONPATH", "")]))
+            processes.append(subprocess.Popen([sys.executable, program], env=env, text=True,
+                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        said = [p.communicate(timeout=100) for p in processes]
+        self.assertEqual([p.returncode for p in processes], [0, 0], said)
+        with sl.Run(deep, microbatches=4) as run:
+            self.assertEqual(said[1][0].strip(), str(losses(run.train(3))))
+            trained = dict(run.params)
+        with sl.Run(deep, weights=path) as run:
+            for name, values in run.params.items():
+                np.testing.assert_array_equal(trained[name], values)
 
 
 if __name__ == "__main__":

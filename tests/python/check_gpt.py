@@ -1,0 +1,88 @@
+"""GPT-2 written in Python, against what PyTorch computed: tests/reference/README.md has the settings."""
+import os
+import unittest
+
+import numpy as np
+import sluice as sl
+
+AT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference")
+LAYERS, WIDTH, HEADS, CONTEXT, VOCAB = 4, 64, 4, 32, 256
+OPTIMIZER = {"lr": 3e-3, "min_lr": 3e-4, "warmup": 4, "decay_steps": 16, "beta1": 0.9,
+             "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1.0}
+
+
+def sequences():
+    tokens = np.fromfile(os.path.join(AT, "tokens.u16"), "<u2")
+    n = (len(tokens) - 1) // CONTEXT
+    return (tokens[:n * CONTEXT].reshape(n, CONTEXT), tokens[1:n * CONTEXT + 1].reshape(n, CONTEXT))
+
+
+def dense(g, x, inputs, outputs, name):
+    w = g.param(name + ".weight", (inputs, outputs))
+    return g.linear(x, w, g.param(name + ".bias", (outputs,)), transposed=True)
+
+
+def norm(g, x, name):
+    gain = g.param(name + ".weight", (WIDTH,), sl.constant(1))
+    return g.layernorm(x, gain, g.param(name + ".bias", (WIDTH,), sl.constant(0)), 1e-5)
+
+
+def gpt(g, tokens, targets):
+    wte = g.param("transformer.wte.weight", (VOCAB, WIDTH))
+    x = g.position(g.embedding(tokens, wte), g.param("transformer.wpe.weight", (CONTEXT, WIDTH)))
+    for i in range(LAYERS):
+        h = "transformer.h.%d." % i
+        g.block("h.%d" % i)
+        a = dense(g, norm(g, x, h + "ln_1"), WIDTH, 3 * WIDTH, h + "attn.c_attn")
+        a = g.attention_packed(a, heads=HEADS)
+        x = x + dense(g, a, WIDTH, WIDTH, h + "attn.c_proj")
+        m = dense(g, norm(g, x, h + "ln_2"), WIDTH, 4 * WIDTH, h + "mlp.c_fc")
+        x = x + dense(g, g.gelu(m), 4 * WIDTH, WIDTH, h + "mlp.c_proj")
+    g.block("head")
+    logits = g.linear(norm(g, x, "transformer.ln_f"), wte)
+    g.output("logits", logits)
+    g.train(g.cross_entropy(logits, targets), **OPTIMIZER)
+
+
+def from_arrays(g):
+    tokens, targets = sequences()
+    g.block("embedding")
+    gpt(g, *g.data(8, tokens=tokens, targets=targets))
+
+
+def from_file(g):
+    g.block("embedding")
+    gpt(g, *g.tokens(os.path.join(AT, "tokens.u16"), g.rows(8), CONTEXT, VOCAB))
+
+
+class Reference(unittest.TestCase):
+    def expected(self):
+        with open(os.path.join(AT, "gpt_losses.txt"), encoding="utf-8") as file:
+            lines = [line.split() for line in file if line[0].isdigit()]
+        return np.array([[float(word) for word in line] for line in lines])
+
+    def train(self, model, **options):
+        with sl.Run(model, microbatches=4, weights=os.path.join(AT, "gpt_init.safetensors"),
+                    **options) as run:
+            return np.array([s.loss for s in run.train(20)])
+
+    def test_losses_are_those_of_pytorch(self):
+        expected = self.expected()
+        losses = self.train(from_arrays)
+        np.testing.assert_allclose(losses, expected[:, 1], rtol=1e-6)
+        np.testing.assert_array_equal(losses, self.train(from_file, stages=2, schedule="zb-h1"))
+
+    def test_tokens_go_in_and_logits_come_out(self):
+        tokens, targets = sequences()
+        weights = os.path.join(AT, "gpt_init.safetensors")
+        with sl.Run(from_arrays, weights=weights) as run, sl.Run(from_file, weights=weights) as file:
+            logits = run.infer(tokens=tokens[:8])["logits"]
+            one = file.infer(tokens=tokens[:8])["logits"]
+            loss = run.evaluate(tokens=tokens[:8], targets=targets[:8])["loss"]
+        self.assertEqual(logits.shape, (8, CONTEXT, VOCAB))
+        np.testing.assert_array_equal(one, logits)
+        self.assertAlmostEqual(loss, self.expected()[0, 1], 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
