@@ -127,6 +127,9 @@ def value(ctype, given, keep):
         return fields(ctype, given, keep)
     if ctype.kind == "pointer" and given is not None:
         return _pointer(ctype.item, given, keep)
+    if ctype.kind == "function" and callable(given):  # whose exceptions are its own to catch
+        keep.append(ffi.callback(ctype, given))
+        return keep[-1]
     return ffi.NULL if ctype.kind in ("pointer", "function") and given is None else given
 
 

@@ -44,10 +44,24 @@ class Tensor:
     name = property(lambda self: c.text(lib.sl_tensor_name(self.pointer)))
 
     def __add__(self, other):
-        return self.graph.add(self, other)
+        return self._with(other, "add", "add_constant")
+
+    def __sub__(self, other):
+        return self.graph.sub(self, other) if isinstance(other, Tensor) else self + -other
 
     def __mul__(self, other):
-        return self.graph.mul(self, other)
+        return self._with(other, "mul", "scale")
+
+    def __truediv__(self, other):
+        return self.graph.div(self, other) if isinstance(other, Tensor) else self * (1 / other)
+
+    def __neg__(self):
+        return self.graph.neg(self)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def _with(self, other, op, by_number):
+        return getattr(self.graph, op if isinstance(other, Tensor) else by_number)(self, other)
 
     def __repr__(self):
         return "<Tensor %s %s%s>" % (self.name, self.dtype, list(self.shape))
@@ -63,6 +77,7 @@ class Graph:
     def __init__(self, infer=False, given=None, loss=False, **options):
         self.keep = []  # what C looks at as long as the graph lives
         self.failure = None  # of a callback
+        self.owned = False  # by a plan, which destroys it
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
             options["feed_tokens"] = self._feed()
@@ -71,10 +86,14 @@ class Graph:
         self.pointer = lib.sl_graph_create(options)
         self.check()
 
-    def __del__(self):
+    def close(self):
         if getattr(self, "pointer", None):
             lib.sl_graph_destroy(self.pointer)
             self.pointer = None
+
+    def __del__(self):
+        if not getattr(self, "owned", True):
+            self.close()
 
     def check(self):
         c.check(lib.sl_graph_status(self.pointer))
@@ -85,8 +104,7 @@ class Graph:
         def feed(_, tick, out, count):
             numpy.frombuffer(ffi.buffer(out, 4 * count), numpy.int32)[:] = tokens.ravel()[
                 tick.step * count:(tick.step + 1) * count]
-        self.keep.append(ffi.callback("void(void *, const sl_tick *, int32_t *, int64_t)", feed))
-        return self.keep[-1]
+        return feed
 
     # ---- what is not an op ------------------------------------------------------------------
 
@@ -319,10 +337,8 @@ class _Arrays:
         for i, a in enumerate(self.arrays):
             first = a if isinstance(a, numpy.ndarray) else a(0, 1, 0)
             made[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
-        fill = ffi.callback("void(void *, const sl_tick *, void *const *)", self._fill)
-        self.record = ffi.new("sl_source *", {"nout": len(self.arrays), "types": made,
-                                              "fill": fill})
-        self.graph.keep += [made, fill, self.record, self]
+        self.record = c.record("sl_source", {"nout": len(self.arrays), "types": made,
+                                             "fill": self._fill}, self.graph.keep)
         self.types = made
 
     def _fill(self, _, tick, outs):

@@ -18,22 +18,24 @@ class _Plan:
     """A graph and its plan, and a runtime once there is one. Whatever C looks at is kept here."""
 
     def __init__(self, model, graph_options, lower_options):
-        self.keep, self.failure = [], None
-        self.lowered = self.runtime = None
+        self._lowered = self._runtime = None
         self.graph = Graph(**graph_options)
         self.graph.fail = self.fail
         model(self.graph)
         self.graph.check()
         out = ffi.new("sl_lowered **")
         c.check(lib.sl_lower(self.graph.pointer, lower_options, out))
-        self.lowered = out[0]
+        self._lowered, self.graph.owned = out[0], True
         self.plan = lib.sl_lowered_plan(self.lowered)
+
+    lowered = property(lambda self: _open(self._lowered))
+    runtime = property(lambda self: _open(self._runtime))
 
     def start(self, options, keep):
         c.check(lib.sl_plan_prove(self.plan))
         out = ffi.new("sl_runtime **")
         c.check(lib.sl_runtime_create(self.plan, c.record("sl_runtime_options", options, keep), out))
-        self.runtime = out[0]
+        self._runtime = out[0]
         lib.sl_lowered_attach(self.lowered, self.runtime)
 
     def fail(self):
@@ -42,11 +44,16 @@ class _Plan:
 
     def run(self, call):
         """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile."""
-        result, done, interrupted = [], threading.Event(), None
+        runtime, result, interrupted = self.runtime, [], None
+        done = threading.Event()
 
         def work():
-            status = call()
-            result.extend((status, c.text(lib.sl_detail()) if status else None))
+            try:
+                status = call()
+                result.extend((status, c.text(lib.sl_detail()) if status else None))
+            except BaseException as error:
+                self.graph.failure = error
+                result.append(0)
             done.set()
         threading.Thread(target=work).start()
         while not result:
@@ -54,7 +61,7 @@ class _Plan:
                 done.wait(0.2)
             except KeyboardInterrupt as interrupt:
                 interrupted = interrupt
-                lib.sl_runtime_stop(self.runtime)
+                lib.sl_runtime_stop(runtime)
         done.wait()
         if self.graph.failure:
             failure, self.graph.failure = self.graph.failure, None
@@ -63,12 +70,24 @@ class _Plan:
             raise interrupted
         c.check(*result)
 
+    def stop(self):
+        """Ends the runtime; what else belongs to the plan stays."""
+        if self._runtime:
+            lib.sl_runtime_destroy(self._runtime)
+        self._runtime = None
+
     def close(self):
-        if self.runtime:
-            lib.sl_runtime_destroy(self.runtime)
-        if self.lowered:
-            lib.sl_lowered_destroy(self.lowered)
-        self.runtime = self.lowered = None
+        self.stop()
+        if self._lowered:
+            lib.sl_lowered_destroy(self._lowered)
+            self.graph.close()
+        self._lowered = None
+
+
+def _open(pointer):
+    if not pointer:
+        raise ValueError("the run is closed")
+    return pointer
 
 
 class Parameters(MutableMapping):
@@ -187,8 +206,7 @@ class Run:
         self.checkpoints = out[0]
 
     def _lower(self):
-        self.keep.append(ffi.callback("void(void *, const sl_step_report *)", self._step))
-        options = lower_record(self.keep, on_step=self.keep[-1],
+        options = lower_record(self.keep, on_step=self._step,
                                processes=lib.sl_job_processes(self.job), **self.lower_options)
         lib.sl_checkpoints_lower(self.checkpoints, options)
         self.plan = _Plan(self.model, self.graph_options, options)
@@ -255,9 +273,8 @@ class Run:
 
         def take(_, name, sl_type, data):
             got[c.text(name)].append(c.array(sl_type[0], data))
-        keep.append(ffi.callback("void(void *, const char *, const sl_type *, const void *)", take))
         plan = _Plan(self.model, {"infer": True, "given": arrays, "loss": loss},
-                     lower_record(keep, on_output=keep[0], stages=1))
+                     lower_record(keep, on_output=take, stages=1))
         try:
             plan.start({}, keep)
             c.check(lib.sl_weights_copy(self.plan.lowered, self.plan.runtime, plan.lowered,
@@ -305,10 +322,9 @@ class Run:
 
     def trace(self, path):
         """Writes what the last train() did, firing by firing; the Trace."""
-        clock = c.constant(ffi.typeof("sl_clock"), "real")
+        clock, runtime = c.constant(ffi.typeof("sl_clock"), "real"), self.plan.runtime
         c.check(lib.sl_job_gather(self.job, 0))
-        c.check(lib.sl_trace_write(c.chars(path, self.keep), self.plan.plan, self.plan.runtime,
-                                   clock))
+        c.check(lib.sl_trace_write(c.chars(path, self.keep), self.plan.plan, runtime, clock))
         return Trace(path)
 
     def quotas(self):
@@ -326,6 +342,7 @@ class Run:
 
     def describe(self):
         """The plan as text: actors, registers, queues; then the table of memory."""
+        self.plan.lowered  # which has it, unless the run is closed
         return (c.written(lambda f: lib.sl_plan_print(self.plan.plan, f))
                 + c.written(lambda f: lib.sl_plan_print_memory(self.plan.plan, f)))
 
@@ -339,9 +356,8 @@ class Run:
         if self.job:
             lib.sl_job_end(self.job, 0)
             lib.sl_job_close(self.job)
-        if self.plan and self.plan.runtime:
-            lib.sl_runtime_destroy(self.plan.runtime)
-            self.plan.runtime = None
+        if self.plan:
+            self.plan.stop()
         lib.sl_checkpoints_close(self.checkpoints)
         if self.plan:
             self.plan.close()

@@ -67,8 +67,7 @@ def predict(model, seconds, *, stages=1, microbatches=1, quotas=None, **options)
 
     def op_seconds(_, name):
         return seconds.get(c.text(name), -1.0)
-    keep.append(ffi.callback("double(void *, const char *)", op_seconds))
-    lower = lower_record(keep, op_seconds=keep[0], devices="timed", stages=stages, quotas=quotas,
+    lower = lower_record(keep, op_seconds=op_seconds, devices="timed", stages=stages, quotas=quotas,
                          **options)
     plan = _Plan(model, {"microbatches": microbatches, "stages": stages, "no_data": True}, lower)
     try:

@@ -1,4 +1,5 @@
 """Training, inference, state and traces: numbers held to NumPy, and to each other bit for bit."""
+import gc
 import os
 import signal
 import socket
@@ -7,6 +8,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import weakref
 
 import numpy as np
 import sluice as sl
@@ -176,6 +178,21 @@ class State(unittest.TestCase):
         self.assertIn("Where the time went", trace.show())
         with self.assertRaises(sl.InputError):
             sl.Trace(__file__)
+
+    def test_runs_end(self):
+        run = sl.Run(deep)
+        with self.assertRaises(TypeError):
+            run.train("many")
+        run.close()
+        run.close()
+        for use in (lambda: run.train(1), lambda: run.params["w0"], lambda: run.steps,
+                    lambda: run.infer(x=X), run.figures, lambda: run.save(self.at),
+                    lambda: run.trace(self.at), run.describe):
+            with self.assertRaisesRegex(ValueError, "the run is closed"):
+                use()
+        forgotten = weakref.ref(sl.Run(deep))
+        gc.collect()
+        self.assertIsNone(forgotten())
 
     def test_ctrl_c_ends_the_run_after_a_step(self):
         kept = {"checkpoints": os.path.join(self.at, "kept"), "every": 10 ** 6, "resume": True}
