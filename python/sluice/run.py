@@ -153,9 +153,10 @@ class Run:
 
     microbatches, pieces, cut, shuffle go to the graph. stages, schedule, quotas ({"act.b@1": 2}),
     data_parallel, tensor, shard, recompute, ... are sl_lower_options by their names; devices,
-    threads and memory (bytes) say what each stage runs on. `weights` is a safetensors file to
-    begin with. `checkpoints` is a directory, written every `every` steps; with resume=True the
-    run goes on from the newest, and `terms` are settings a resumed run must not change.
+    threads and memory (bytes) say what each stage runs on. `weights` is a safetensors file or
+    a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
+    with resume=True the run goes on from the newest, `terms` are settings a resumed run must not
+    change, and resume_with="lr,data" names what it may.
 
     A program started several times by torchrun or srun is one job: all processes make the same
     calls, and each runs its share."""
@@ -163,7 +164,8 @@ class Run:
     GRAPH = ("microbatches", "pieces", "cut", "shuffle")
 
     def __init__(self, model, *, stages=1, microbatches=1, seed=1, weights=None, checkpoints=None,
-                 every=100, kept=2, resume=False, terms=None, trace_records=0, **options):
+                 every=100, kept=2, resume=False, resume_with=None, terms=None, trace_records=0,
+                 **options):
         self.model, self.history, self.keep = model, [], []
         self.seed, self.on_step, self.closed = seed, None, False
         self.job = self.checkpoints = ffi.NULL
@@ -172,8 +174,9 @@ class Run:
         self.graph_options = dict(graph, microbatches=microbatches, stages=stages)
         self.lower_options = dict(options, stages=stages, seed=seed)
         try:
-            self._open(checkpoints, every, kept, resume, dict(terms or {}, seed=seed),
-                       trace_records, weights)
+            keep = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume,
+                    "resume_with": resume_with}
+            self._open(keep, dict(terms or {}, seed=seed), trace_records, weights)
         except BaseException:
             self.close()
             raise
@@ -181,13 +184,13 @@ class Run:
 
     # ---- making it ------------------------------------------------------------------------------
 
-    def _open(self, directory, every, kept, resume, terms, trace_records, weights):
+    def _open(self, keep, terms, trace_records, weights):
         out = ffi.new("sl_job **")
         c.check(lib.sl_job_open(ffi.NULL, out))
         self.job = out[0]
         terms = [{"name": str(k), "value": str(v)} for k, v in terms.items()]
-        if directory:
-            self._open_checkpoints(directory, every, kept, resume, terms)
+        if keep["dir"]:
+            self._open_checkpoints(keep, terms)
         self._lower()
         made = c.value(ffi.typeof("sl_term *"), terms, self.keep)
         c.check(lib.sl_job_join(self.job, self.plan.plan, len(terms), made))
@@ -197,10 +200,9 @@ class Run:
         self._fill(weights)
         c.check(lib.sl_job_attach(self.job, self.plan.runtime, self.first_step))
 
-    def _open_checkpoints(self, directory, every, kept, resume, terms):
-        options = c.record("sl_checkpoint_options", {
-            "dir": directory, "keep": kept, "every": every, "resume": resume,
-            "nterms": len(terms), "terms": terms}, self.keep)
+    def _open_checkpoints(self, keep, terms):
+        options = c.record("sl_checkpoint_options", dict(keep, nterms=len(terms), terms=terms),
+                           self.keep)
         out = ffi.new("sl_checkpoints **")
         c.check(lib.sl_checkpoints_open(options, self.job, out))
         self.checkpoints = out[0]

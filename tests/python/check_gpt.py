@@ -1,4 +1,5 @@
 """GPT-2 written in Python, against what PyTorch computed: tests/reference/README.md has the settings."""
+import json
 import os
 import unittest
 
@@ -6,7 +7,7 @@ import numpy as np
 import sluice as sl
 
 AT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference")
-LAYERS, WIDTH, HEADS, CONTEXT, VOCAB = 4, 64, 4, 32, 256
+CONTEXT, VOCAB = 32, 256
 OPTIMIZER = {"lr": 3e-3, "min_lr": 3e-4, "warmup": 4, "decay_steps": 16, "beta1": 0.9,
              "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1.0}
 
@@ -23,21 +24,21 @@ def dense(g, x, inputs, outputs, name):
 
 
 def norm(g, x, name):
-    gain = g.param(name + ".weight", (WIDTH,), sl.constant(1))
-    return g.layernorm(x, gain, g.param(name + ".bias", (WIDTH,), sl.constant(0)), 1e-5)
+    gain = g.param(name + ".weight", x.shape[-1:], sl.constant(1))
+    return g.layernorm(x, gain, g.param(name + ".bias", x.shape[-1:], sl.constant(0)), 1e-5)
 
 
-def gpt(g, tokens, targets):
-    wte = g.param("transformer.wte.weight", (VOCAB, WIDTH))
-    x = g.position(g.embedding(tokens, wte), g.param("transformer.wpe.weight", (CONTEXT, WIDTH)))
-    for i in range(LAYERS):
+def gpt(g, tokens, targets, layers=4, width=64, heads=4):
+    wte = g.param("transformer.wte.weight", (VOCAB, width))
+    x = g.position(g.embedding(tokens, wte), g.param("transformer.wpe.weight", (CONTEXT, width)))
+    for i in range(layers):
         h = "transformer.h.%d." % i
         g.block("h.%d" % i)
-        a = dense(g, norm(g, x, h + "ln_1"), WIDTH, 3 * WIDTH, h + "attn.c_attn")
-        a = g.attention_packed(a, heads=HEADS)
-        x = x + dense(g, a, WIDTH, WIDTH, h + "attn.c_proj")
-        m = dense(g, norm(g, x, h + "ln_2"), WIDTH, 4 * WIDTH, h + "mlp.c_fc")
-        x = x + dense(g, g.gelu(m), 4 * WIDTH, WIDTH, h + "mlp.c_proj")
+        a = dense(g, norm(g, x, h + "ln_1"), width, 3 * width, h + "attn.c_attn")
+        a = g.attention_packed(a, heads=heads)
+        x = x + dense(g, a, width, width, h + "attn.c_proj")
+        m = dense(g, norm(g, x, h + "ln_2"), width, 4 * width, h + "mlp.c_fc")
+        x = x + dense(g, g.gelu(m), 4 * width, width, h + "mlp.c_proj")
     g.block("head")
     logits = g.linear(norm(g, x, "transformer.ln_f"), wte)
     g.output("logits", logits)
@@ -82,6 +83,27 @@ class Reference(unittest.TestCase):
         self.assertEqual(logits.shape, (8, CONTEXT, VOCAB))
         np.testing.assert_array_equal(one, logits)
         self.assertAlmostEqual(loss, self.expected()[0, 1], 4)
+
+    def test_a_hugging_face_folder_gives_its_logits(self):
+        expected = safetensors(os.path.join(AT, "hf_gpt2", "expected.safetensors"))
+        tokens, targets = expected["tokens"], expected["targets"]
+
+        def model(g):
+            gpt(g, *g.data(len(tokens), tokens=tokens, targets=targets), layers=2, width=32, heads=2)
+        with sl.Run(model, weights=os.path.join(AT, "hf_gpt2")) as run:
+            found = run.evaluate(tokens=tokens, targets=targets)
+        np.testing.assert_allclose(found["logits"], expected["logits"], rtol=1e-5, atol=2e-6)
+        self.assertAlmostEqual(found["loss"], expected["loss_f64"][0], 6)
+
+
+def safetensors(path):
+    """{name: array} of a file."""
+    data = np.fromfile(path, "u1")
+    begin = 8 + int(data[:8].view("<u8")[0])
+    kinds = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
+    return {name: data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]].copy().view(
+                kinds[t["dtype"]]).reshape(t["shape"])
+            for name, t in json.loads(bytes(data[8:begin])).items() if name != "__metadata__"}
 
 
 if __name__ == "__main__":

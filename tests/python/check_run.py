@@ -164,6 +164,8 @@ class State(unittest.TestCase):
         kept["terms"] = {"lr": 0.1}
         with self.assertRaisesRegex(sl.UsageError, "lr"):
             sl.Run(deep, microbatches=4, **kept)
+        with sl.Run(deep, microbatches=4, resume_with="lr", **kept) as run:
+            self.assertEqual(run.first_step, 4)
 
     def test_traces(self):
         with sl.Run(deep, stages=2, microbatches=4) as run:
