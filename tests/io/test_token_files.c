@@ -132,9 +132,9 @@ static void headers_of_others_are_read(void) {
   holds(write_tokens("llama3.bin", head, sizeof head, 4));
   head[2] = COUNT + 1;
   refused(write_tokens("cut.bin", head, sizeof head, 4), VOCAB, "its header says 41 tokens, but 160");
-  write_file("meg.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0\4 and more", 30);
+  write_file("meg.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0\4 and more", 27);
   holds(write_tokens("meg.bin", "", 0, 4));
-  write_file("meg.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0\7 and more", 30);
+  write_file("meg.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0\7 and more", 27);
   refused(path_of("meg.bin"), VOCAB, "meg.idx: type 7 is none of tokens");
 }
 
