@@ -55,3 +55,9 @@ sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is
   const sl_attrs attrs = {.axes = bit_of(x, dim)};
   return sl_op1_at(at, g, is_log ? &sl_op_log_softmax : &sl_op_softmax, &attrs, x);
 }
+
+sl_tensor *sl_matmul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b, bool a_transposed,
+                        bool b_transposed) {
+  const sl_attrs attrs = {.transposed = b_transposed, .left_transposed = a_transposed};
+  return sl_op2_at(at, g, &sl_op_matmul, &attrs, a, b);
+}

@@ -189,6 +189,9 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_max(g, x, axes, keep) sl_max_at(SL_HERE, g, x, axes, keep)
 /* Which along that dim is the largest, i32; dims below 0 count from the end. */
 #define sl_argmax(g, x, dim) sl_argmax_at(SL_HERE, g, x, dim)
+/* a [..., M, K] with b [..., K, N]; either may be the other way round. */
+#define sl_matmul(g, a, b, a_transposed, b_transposed)                         \
+  sl_matmul_at(SL_HERE, g, a, b, a_transposed, b_transposed)
 #define sl_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, false)
 #define sl_log_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, true)
 #define sl_gelu(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu, NULL, x)
@@ -268,6 +271,8 @@ sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
 sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
 sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
 sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim);
+sl_tensor *sl_matmul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b, bool a_transposed,
+                        bool b_transposed);
 sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);

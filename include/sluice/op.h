@@ -149,7 +149,9 @@ typedef struct sl_attrs {
   float value;     /* fill, scale, add_constant: the constant; clamp, uniform: the low bound; normal:
                       the mean; dropout: how likely an element is dropped */
   float upper;     /* clamp, uniform: the high bound; normal: the deviation */
-  bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in] */
+  bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in]; matmul:
+                      b is [..., n, k] */
+  bool left_transposed; /* matmul: a is [..., k, m] */
   int64_t length;  /* tokens of a whole sequence where sequences are cut in pieces, set by
                       the graph; 0 where they are not cut */
   uint64_t key;    /* rows that are `located`: tells one stream of random numbers from others; 0:

@@ -37,6 +37,12 @@ extern const sl_op sl_op_pack;
  * or NULL if it does not. */
 const char *sl_cpu_bf16(void);
 
+/* matmul(a [..., M, K], b [..., K, N]) -> [..., M, N]: a product for each position of the dims
+ * before, which broadcast by NumPy's rules. attrs.left_transposed: a is [..., K, M];
+ * attrs.transposed: b is [..., N, K]. matmul_left_b(a, b, dy) -> da (acc), a for its type only;
+ * matmul_right_b(a, b, dy) -> db (acc), b for its type only. */
+extern const sl_op sl_op_matmul, sl_op_matmul_left_b, sl_op_matmul_right_b;
+
 /* ---- tables -------------------------------------------------------------- */
 
 /* embedding(ids i32 [...], table [V, C]) -> [..., C]: row ids[r] of the table.

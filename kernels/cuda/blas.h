@@ -20,7 +20,8 @@
   X(cublasLtMatmulPreferenceDestroy)                                                 \
   X(cublasLtMatmulPreferenceSetAttribute)                                            \
   X(cublasLtMatrixLayoutCreate)                                                      \
-  X(cublasLtMatrixLayoutDestroy)
+  X(cublasLtMatrixLayoutDestroy)                                                     \
+  X(cublasLtMatrixLayoutSetAttribute)
 
 typedef struct sli_blas {
 #define X(name) __typeof__(&name) name;

@@ -23,6 +23,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/graphs.h"
+#include "kernels/cuda/linear.h"
 #include "kernels/cuda/rows.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
@@ -94,11 +95,15 @@ size_t sli_cuda_linear_scratch(const sl_call *call) {
 
 enum { MAX_DEVICES = 64 };
 
-static sl_status handle_for_device(const sli_blas *blas, cublasLtHandle_t *handle) {
+sl_status sli_cuda_product_handle(const sli_blas **library, cublasLtHandle_t *handle) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static cublasLtHandle_t handles[MAX_DEVICES]; /* live as long as the process */
+  const sli_blas *blas;
   int device = 0;
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  sl_status loaded = sli_blas_load(&blas);
+  if (loaded) return loaded;
+  *library = blas;
   cudaGetDevice(&device);
   if (device >= MAX_DEVICES) return sl_fail(SL_E_UNSUPPORTED, "GPU %d is one too many", device);
   pthread_mutex_lock(&lock);
@@ -184,9 +189,9 @@ static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape 
 }
 
 /* What the kernel may rely on and must not do. */
-static cublasStatus_t make_preference(const sli_blas *blas, cublasLtMatmulPreference_t *made) {
-  uint64_t workspace = WORKSPACE_BYTES;
-  uint32_t alignment = PLACE_ALIGNMENT, reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+cublasStatus_t sli_cuda_product_preference(const sli_blas *blas, uint64_t workspace,
+                                           uint32_t alignment, cublasLtMatmulPreference_t *made) {
+  uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const struct {
     cublasLtMatmulPreferenceAttributes_t attribute;
     const void *value;
@@ -210,7 +215,8 @@ static cublasStatus_t choose_algorithm(product *p) {
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t found;
   int count = 0;
-  cublasStatus_t status = make_preference(p->blas, &preference);
+  cublasStatus_t status = sli_cuda_product_preference(p->blas, WORKSPACE_BYTES, PLACE_ALIGNMENT,
+                                                      &preference);
   if (!status)
     status = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->right, p->left,
                                                      p->result, p->result, preference, 1, &found,
@@ -255,8 +261,7 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
   const sli_blas *blas;
   cublasLtHandle_t handle = NULL;
   cublasStatus_t why;
-  sl_status status = sli_blas_load(&blas);
-  if (!status) status = handle_for_device(blas, &handle);
+  sl_status status = sli_cuda_product_handle(&blas, &handle);
   if (status) return status;
   product *p = make_product(call, &s, blas, handle, s.input[BIAS] < 0 ? CUBLASLT_EPILOGUE_DEFAULT
                                                                       : CUBLASLT_EPILOGUE_BIAS,
@@ -286,7 +291,7 @@ static bool prepare_with(const sl_call *call, uint32_t epilogue, void **state) {
   cublasLtHandle_t handle = NULL;
   cublasStatus_t why;
   if (has_aux(epilogue) && s.ldc % AUX_MULTIPLE) return false;
-  if (sli_blas_load(&blas) || handle_for_device(blas, &handle)) return false;
+  if (sli_cuda_product_handle(&blas, &handle)) return false;
   return (*state = make_product(call, &s, blas, handle, epilogue, &why));
 }
 

@@ -16,6 +16,8 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define ROTARY                                                                             \
   .prepare = sli_cuda_rotary_prepare, .release = sli_cuda_rotary_release, .shares = true
+#define STACKS                                                                          \
+  .prepare = sli_cuda_matmul_prepare, .release = sli_cuda_matmul_release, SCRATCH(matmul)
 #define PRODUCT(name, ...)                                                              \
   {.op = &sl_op_##name, .launch = sli_cuda_linear, .prepare = sli_cuda_linear_prepare, \
    .release = sli_cuda_linear_release, .scratch = sli_cuda_linear_scratch},

@@ -44,6 +44,7 @@ size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
 size_t sli_cuda_embedding_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
+size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
 
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
@@ -56,6 +57,8 @@ sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);
 sl_status sli_cuda_linear_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_matmul_prepare(const sl_call *call, void **state);
+void sli_cuda_matmul_release(void *state);
 void sli_cuda_linear_release(void *state);
 
 /* Rounds `count` floats to bf16. */

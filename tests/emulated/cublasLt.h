@@ -1,5 +1,5 @@
 /* Stands in for cuBLASLt's header where there is none: the part that kernels/cuda/linear.c
- * uses, computed plainly in cublaslt.c. The numbers of the names are our own. */
+ * and matmul.c use, computed plainly in cublaslt.c. The numbers of the names are our own. */
 #ifndef SLUICE_TESTS_EMULATED_CUBLASLT_H
 #define SLUICE_TESTS_EMULATED_CUBLASLT_H
 
@@ -46,11 +46,16 @@ typedef enum {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
 } cublasLtMatmulPreferenceAttributes_t;
 
+typedef enum {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET
+} cublasLtMatrixLayoutAttribute_t;
+
 typedef struct emulated_handle *cublasLtHandle_t;
 typedef struct emulated_desc *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
 typedef struct emulated_preference *cublasLtMatmulPreference_t;
-typedef struct cublasLtMatmulAlgo_t { uint64_t workspace; } cublasLtMatmulAlgo_t;
+typedef struct cublasLtMatmulAlgo_t { uint64_t workspace; uint32_t alignment; } cublasLtMatmulAlgo_t;
 typedef struct cublasLtMatmulHeuristicResult_t { cublasLtMatmulAlgo_t algo; }
     cublasLtMatmulHeuristicResult_t;
 
@@ -65,6 +70,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               const void *value, size_t bytes);
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
                                           uint64_t rows, uint64_t columns, int64_t ld);
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference);
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);

@@ -29,6 +29,8 @@ enum { WITH_BIAS = CUBLASLT_EPILOGUE_BIAS, WITH_GELU = CUBLASLT_EPILOGUE_GELU, W
 struct emulated_layout {
   cudaDataType_t type;
   int64_t rows, columns, ld;
+  int32_t batch;
+  int64_t stride;
 };
 
 struct emulated_preference {
@@ -95,7 +97,17 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
                                           uint64_t rows, uint64_t columns, int64_t ld) {
   if (ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
   *layout = made(sizeof **layout);
-  **layout = (struct emulated_layout){type, (int64_t)rows, (int64_t)columns, ld};
+  **layout = (struct emulated_layout){type, (int64_t)rows, (int64_t)columns, ld, 1, 0};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes) {
+  bool is_count = attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+  if (bytes != (is_count ? sizeof layout->batch : sizeof layout->stride))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  memcpy(is_count ? (void *)&layout->batch : (void *)&layout->stride, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -139,7 +151,7 @@ static bool epilogue_fits(const struct emulated_desc *desc, const struct emulate
 
 static bool fits(const struct emulated_desc *desc, const struct emulated_layout *a,
                  const struct emulated_layout *b, const struct emulated_layout *d) {
-  return a->type == b->type && op_rows(a, desc->transposed_a) == d->rows &&
+  return a->type == b->type && a->batch == d->batch && b->batch == d->batch && op_rows(a, desc->transposed_a) == d->rows &&
          op_rows(a, !desc->transposed_a) == op_rows(b, desc->transposed_b) &&
          op_rows(b, !desc->transposed_b) == d->columns && epilogue_fits(desc, d);
 }
@@ -152,9 +164,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               int *found) {
   (void)c, (void)wanted;
   *found = handle && fits(desc, a, b, d) && preference->alignment <= 64;
-  if (*found) results[0].algo.workspace = preference->workspace;
+  if (*found) results[0].algo = (cublasLtMatmulAlgo_t){preference->workspace, preference->alignment};
   return *found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
+
+static size_t element_bytes(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
 
 static float get(const void *x, cudaDataType_t type, int64_t i) {
   return type == CUDA_R_16BF ? sli_bf16_to_float(((const uint16_t *)x)[i])
@@ -202,10 +216,8 @@ static float finish(const product *p, int64_t row, int64_t column, float x) {
   return desc->epilogue & WITH_GELU ? sli_gelu(x) : x;
 }
 
-static void run(void *arg) {
-  product *p = arg;
+static void run_one(const product *p) {
   const struct emulated_layout *d = &p->d_layout;
-  memset(p->workspace, 0xff, p->workspace_bytes < 4096 ? p->workspace_bytes : 4096);
   for (int64_t column = 0; column < d->columns; column++)
     for (int64_t row = 0; row < d->rows; row++) {
       int64_t at = column * d->ld + row;
@@ -213,6 +225,23 @@ static void run(void *arg) {
       if (p->keep != 0) total += p->keep * get(p->c, d->type, at);
       put(p->d, d->type, at, finish(p, row, column, total));
     }
+}
+
+static const char *of_batch(const void *x, const struct emulated_layout *layout, int i) {
+  return (const char *)x + (size_t)(i * layout->stride) * element_bytes(layout->type);
+}
+
+static void run(void *arg) {
+  const product *p = arg;
+  memset(p->workspace, 0xff, p->workspace_bytes < 4096 ? p->workspace_bytes : 4096);
+  for (int i = 0; i < p->d_layout.batch; i++) {
+    product one = *p;
+    one.a = of_batch(p->a, &p->a_layout, i);
+    one.b = of_batch(p->b, &p->b_layout, i);
+    one.c = of_batch(p->c, &p->d_layout, i);
+    one.d = (void *)of_batch(p->d, &p->d_layout, i);
+    run_one(&one);
+  }
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -224,7 +253,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               size_t workspace_bytes, cudaStream_t stream) {
   (void)c_layout;
   if (emulated_has_failed()) return CUBLAS_STATUS_EXECUTION_FAILED;
-  bool aligned = !((uintptr_t)a % 64 | (uintptr_t)b % 64 | (uintptr_t)d % 64 |
+  uint32_t alignment = algorithm->alignment;
+  bool aligned = !((uintptr_t)a % alignment | (uintptr_t)b % alignment | (uintptr_t)d % alignment |
                    (uintptr_t)workspace % 256);
   if (!handle || !aligned || !epilogue_fits(desc, d_layout) ||
       algorithm->workspace > workspace_bytes)

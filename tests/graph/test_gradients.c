@@ -290,6 +290,8 @@ static void arithmetic_is_trained(void) {
   sl_tensor *size = sl_sqrt(g, sl_add_constant(g, sl_mean(g, sl_mul(g, y, y), SL_DIM(2), true), 1));
   y = sl_div(g, sl_sub(g, y, sl_max(g, y, SL_DIM(1), true)), size);
   y = sl_where(g, sl_lt(g, given[0], sl_scale(g, given[0], -0.5f)), sl_silu(g, y), sl_softmax(g, y, 1));
+  sl_tensor *scores = sl_matmul(g, y, x, false, true); /* [2, 3, 3] */
+  y = sl_add(g, y, sl_matmul(g, sl_log_softmax(g, scores, -1), y, true, false));
   sl_tensor *rest = sl_scale(g, sl_mse(g, y, given[0]), 0.25f);
   sl_train(g, sl_add(g, rest, sl_mean(g, sl_exp(g, y), 0, false)), NULL);
   check_gradients(g, "arithmetic");

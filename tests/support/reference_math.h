@@ -84,6 +84,33 @@ REF_BROADCAST(eq, 2, a == b)
 REF_BROADCAST(ne, 2, a != b)
 REF_BROADCAST(where, 3, a != 0 ? b : c)
 
+static inline void ref_matmul(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                              double *const *out) {
+  const sl_type *a = &type[0], *b = &type[1];
+  bool ta = attrs->left_transposed, tb = attrs->transposed;
+  int64_t M = a->dim[a->ndim - (ta ? 1 : 2)], K = a->dim[a->ndim - (ta ? 2 : 1)];
+  int64_t N = b->dim[b->ndim - (tb ? 2 : 1)], dim[SL_MAX_DIMS], count = 1;
+  int ndim = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
+  sl_type as = *a, bs = *b;
+  as.ndim -= 2, bs.ndim -= 2;
+  for (int d = 0; d < ndim; d++) {
+    int64_t x = d < ndim - as.ndim ? 1 : as.dim[d - ndim + as.ndim];
+    int64_t y = d < ndim - bs.ndim ? 1 : bs.dim[d - ndim + bs.ndim];
+    count *= dim[d] = x > y ? x : y;
+  }
+  for (int64_t s = 0; s < count; s++) {
+    const double *x = in[0] + ref_place(&as, ndim, dim, s) * M * K;
+    const double *y = in[1] + ref_place(&bs, ndim, dim, s) * K * N;
+    for (int64_t m = 0; m < M; m++)
+      for (int64_t n = 0; n < N; n++) {
+        double sum = 0;
+        for (int64_t k = 0; k < K; k++)
+          sum += x[ta ? k * M + m : m * K + k] * y[tb ? n * K + k : k * N + n];
+        out[0][(s * M + m) * N + n] = sum;
+      }
+  }
+}
+
 /* ---- along dims -------------------------------------------------------------------- */
 
 /* Which output element x's element `e` goes to, and *along, which it is of those. */
