@@ -1,0 +1,135 @@
+/* Ops of arithmetic, as a model calls them, give what PyTorch gives, and so do their gradients:
+ * reference/ops_math.txt, which make_ops_math.py has written.
+ * labels: unthreaded */
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "tests/support/graph_interp.h"
+
+enum { MOST_INPUTS = 2, MOST_NUMBERS = 256 };
+typedef sl_tensor *model(sl_graph *g, sl_tensor *const *x);
+
+#define MODEL(name, call) \
+  static sl_tensor *name##_model(sl_graph *g, sl_tensor *const *x) { return call; }
+#define MODELS(X)                                                                         \
+  X(silu, sl_silu(g, x[0])) X(sigmoid, sl_sigmoid(g, x[0])) X(exp, sl_exp(g, x[0]))       \
+  X(log, sl_log(g, x[0])) X(sqrt, sl_sqrt(g, x[0])) X(rsqrt, sl_rsqrt(g, x[0]))           \
+  X(abs, sl_abs(g, x[0])) X(clamp, sl_clamp(g, x[0], -0.5f, 0.75f))                       \
+  X(neg, sl_neg(g, x[0])) X(scale, sl_scale(g, x[0], -2.5f))                              \
+  X(add_constant, sl_add_constant(g, x[0], 0.75f)) X(add, sl_add(g, x[0], x[1]))          \
+  X(sub, sl_sub(g, x[0], x[1])) X(mul, sl_mul(g, x[0], x[1]))                             \
+  X(div, sl_div(g, x[0], x[1])) X(maximum, sl_maximum(g, x[0], x[1]))                     \
+  X(minimum, sl_minimum(g, x[0], x[1]))                                                   \
+  X(where, sl_where(g, sl_lt(g, x[0], x[1]), x[0], sl_scale(g, x[1], 2)))                 \
+  X(sum, sl_sum(g, x[0], SL_DIM(0) | SL_DIM(2), false))                                   \
+  X(mean, sl_mean(g, x[0], SL_DIM(1), true)) X(max, sl_max(g, x[0], SL_DIM(1), false))    \
+  X(softmax, sl_softmax(g, x[0], -1)) X(softmax_1, sl_softmax(g, x[0], 1))                \
+  X(log_softmax, sl_log_softmax(g, x[0], -1))                                             \
+  X(matmul, sl_matmul(g, x[0], x[1], false, false))                                       \
+  X(matmul_t, sl_matmul(g, x[0], x[1], true, true))
+MODELS(MODEL)
+
+static const struct {
+  const char *name;
+  model *make;
+} models[] = {
+#define X(name, call) {#name, name##_model},
+    MODELS(X)
+#undef X
+};
+
+typedef struct array {
+  sl_type type;
+  float numbers[MOST_NUMBERS];
+} array;
+
+typedef struct torch_case {
+  char name[32];
+  int nin;
+  array in[MOST_INPUTS], grad[MOST_INPUTS], out, dy;
+} torch_case;
+
+/* "3 5 : 0x1.8p+0 ..." */
+static void read_array(char *text, array *a) {
+  char *word = strtok(text, " \n");
+  a->type = SL_SCALAR(SL_F32);
+  for (; word && *word != ':'; word = strtok(NULL, " \n"))
+    a->type.dim[a->type.ndim++] = strtoll(word, NULL, 10);
+  int64_t n = sl_type_elements(&a->type);
+  CHECK(n <= MOST_NUMBERS, "an array of %lld numbers", (long long)n);
+  for (int64_t i = 0; i < n; i++) a->numbers[i] = strtof(strtok(NULL, " \n"), NULL);
+}
+
+/* Up to the next case; false at the end. */
+static bool read_case(FILE *f, torch_case *c) {
+  static char line[1 << 16];
+  int grads = 0;
+  *c = (torch_case){0};
+  if (fscanf(f, " case %31s ", c->name) != 1) return false;
+  for (long at = ftell(f); fgets(line, sizeof line, f); at = ftell(f)) {
+    if (!strncmp(line, "in ", 3)) read_array(line + 3, &c->in[c->nin++]);
+    else if (!strncmp(line, "grad ", 5)) read_array(line + 5, &c->grad[grads++]);
+    else if (!strncmp(line, "out ", 4)) read_array(line + 4, &c->out);
+    else if (!strncmp(line, "dy ", 3)) read_array(line + 3, &c->dy);
+    else return !fseek(f, at, SEEK_SET);
+  }
+  return true;
+}
+
+static void check_near(const torch_case *c, const char *what, const float *got, const array *want) {
+  for (int64_t i = 0; i < sl_type_elements(&want->type); i++) {
+    double g = (double)got[i], w = (double)want->numbers[i];
+    CHECK(fabs(g - w) <= 1e-6 * (1 + fabs(w)), "%s: %s, element %lld is %.9g, of PyTorch %.9g",
+          c->name, what, (long long)i, g, w);
+  }
+}
+
+static sl_tensor *param(sl_graph *g, const array *a, const char *name) {
+  return sl_param(g, a->type, SL_CONSTANT(0), "%s", name);
+}
+
+static void put(const interp *in, const sl_tensor *t, const array *a) {
+  memcpy(interp_data(in, t), a->numbers, sl_type_bytes(&a->type));
+}
+
+/* The loss is the sum of y dy, so dy is y's gradient. */
+static void check_case(const torch_case *c, model *make) {
+  sl_graph *g = sl_graph_create(NULL);
+  sl_tensor *x[MOST_INPUTS], *dy = param(g, &c->dy, "dy");
+  for (int i = 0; i < c->nin; i++) x[i] = param(g, &c->in[i], i ? "b" : "a");
+  sl_tensor *y = make(g, x);
+  CHECK(y && sl_type_equal(sl_tensor_type(y), &c->out.type), "%s: %s", c->name, sl_detail());
+  sl_train(g, sl_sum(g, sl_mul(g, y, dy), 0, false), NULL);
+  CHECK(!sli_pass_gradients(g), "%s: %s", c->name, sl_detail());
+  interp in = interp_create(g, 3);
+  put(&in, dy, &c->dy);
+  for (int i = 0; i < c->nin; i++) put(&in, x[i], &c->in[i]);
+  interp_backward(&in, 0);
+  check_near(c, "the output", interp_data(&in, y), &c->out);
+  for (int i = 0; i < c->nin; i++) {
+    float sum[MOST_NUMBERS] = {0};
+    for (int u = 0; u < x[i]->ngrads; u++)
+      for (int64_t e = 0; e < sl_type_elements(&x[i]->type); e++)
+        sum[e] += ((float *)interp_data(&in, x[i]->grads[u]))[e];
+    check_near(c, i ? "gradient 1" : "gradient 0", sum, &c->grad[i]);
+  }
+  interp_destroy(&in);
+  sl_graph_destroy(g);
+}
+
+int main(void) {
+  static torch_case c;
+  char path[512];
+  size_t done = 0;
+  const char *source = getenv("SLUICE_SOURCE");
+  snprintf(path, sizeof path, "%s/tests/reference/ops_math.txt", source ? source : ".");
+  FILE *f = fopen(path, "r");
+  CHECK(f, "%s cannot be read", path);
+  while (read_case(f, &c))
+    for (size_t m = 0; m < SLI_COUNT(models); m++)
+      if (!strcmp(models[m].name, c.name)) check_case(&c, models[m].make), done++;
+  fclose(f);
+  CHECK(done == SLI_COUNT(models), "%zu of %zu models have a case", done, SLI_COUNT(models));
+  return 0;
+}
