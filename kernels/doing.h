@@ -10,7 +10,9 @@ typedef struct sli_doing {
 } sli_doing;
 
 /* This thread's, or of the thread whose team it helps; NULL: nothing. The record is on the stack
- * of the thread that runs the program, which alone writes it. */
-extern __thread const sli_doing *sli_doing_now __attribute__((tls_model("initial-exec")));
+ * of the thread that runs the program, which alone writes it. Signal handlers may read it in
+ * programs that are linked to the library: nothing is allocated for it there. Not "initial-exec":
+ * programs that run already, such as Python, could not load the library then. */
+extern __thread const sli_doing *sli_doing_now;
 
 #endif

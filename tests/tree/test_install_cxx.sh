@@ -13,6 +13,11 @@ export CXXFLAGS=${sanitize:+-fsanitize=$sanitize}
 prefix=$scratch/prefix
 cmake --install "$SLUICE_BUILD" --prefix "$prefix" >/dev/null
 
+# Python loads the library when it is running: static thread-local storage is short by then.
+if [[ -z $sanitize ]] && readelf -d "$(find "$prefix" -name libsluice.so)" | grep STATIC_TLS; then
+  fail "libsluice has thread-local storage of the initial-exec model: dlopen() cannot load it"
+fi
+
 # ---- headers ------------------------------------------------------------------------------
 
 cd "$prefix/include"
