@@ -70,7 +70,8 @@ class Tensor:
 class Graph:
     """What one microbatch goes through. `g.linear(x, w, b)` is sl_linear(g, x, w, b) of C, and so
     are all calls: an op that the library has is a method here. Settings of an op go by their
-    names in C, those left out are 0 or absent: `g.attention(q, k, v, heads=4)`.
+    names in C, those left out are 0 or absent: `g.attention(q, k, v, heads=4)`. Shapes, lengths and
+    axes are lists: `g.reshape(x, [8, -1])`, `g.mean(x, axes=[1])`, `g.split(x, 1, [2, 4])`.
 
     An error raises what the library says, with the file and line of your call."""
 
@@ -269,6 +270,8 @@ def _call(symbol):
     asked = [n for n, out, count in zip(names, outputs, counts) if not out and not count]
 
     def call(g, *args, **kwargs):
+        if ctypes and ctypes[-1].cname == "struct sl_type" and len(args) >= len(asked):
+            args = args[:len(asked) - 1] + (_flat(args[len(asked) - 1:]),)  # lengths, one by one
         if len(args) > len(asked):
             raise TypeError("%s takes %s" % (symbol[3:-3], ", ".join(asked)))
         given = dict(zip(asked, args))
@@ -289,10 +292,13 @@ def _called(g, target, ctypes, names, outputs, counts, given):
             outs.append(ffi.new("sl_tensor *[]", last))
             args.append(outs[-1])
         elif counts[i]:
-            last = len(given.get(names[i + 1]) or ())
+            behind = given.get(names[i + 1]) or ()
+            last = behind if isinstance(behind, int) else len(behind)
             args.append(last)
+        elif i and counts[i - 1] and isinstance(given.get(name), int):
+            args.append(ffi.NULL)  # so many, alike
         else:
-            args.append(_argument(g, ctype, given.get(name)))
+            args.append(_argument(g, ctype, given.get(name), given.get(names[0])))
             if i + 1 < len(names) and outputs[i + 1] and ctype.cname == "int":
                 last = int(given.get(name) or 1)  # how many come out
     result = target(c.here(g.keep), g.pointer, *args)
@@ -303,9 +309,22 @@ def _called(g, target, ctypes, names, outputs, counts, given):
     return made[0] if len(made) == 1 else tuple(made) or None
 
 
-def _argument(g, ctype, given):
+def _flat(args):
+    return args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+
+
+def _axes(dims, tensor):
+    """Dims as bits, negative ones from the end."""
+    return sum(1 << d % len(tensor.shape) for d in set(dims))
+
+
+def _argument(g, ctype, given, tensor=None):
     if isinstance(given, Tensor):
         return given.pointer
+    if ctype.cname == "struct sl_type" and isinstance(given, (list, tuple)):
+        return c.type_of(given)
+    if ctype.cname == "uint32_t" and isinstance(given, (list, tuple)):
+        return _axes(given, tensor)
     if ctype.cname == "struct sl_tensor * *":
         return [t.pointer for t in given]
     if given is None:

@@ -40,6 +40,27 @@ class Graphs(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "did you mean eps"):
             g.apply("layernorm", x, one, one, epps=1)
 
+    def test_shapes_lengths_and_axes_are_lists(self):
+        def model(g):
+            x, _ = g.data(8, x=X, y=Y)
+            a, b = g.split(g.reshape(g.permute(x, 1, 0), [3, 4, -1]), 1, 2)
+            self.assertEqual([t.shape for t in g.split(x, 1, [2, 1])], [(8, 2), (8, 1)])
+            g.output("out", g.sum(a - b * 2.0, axes=[0, -1]) + 1)
+            g.output("same", g.reshape(x, 24))
+        with self.assertRaisesRegex(sl.Error, "sl_train"):
+            sl.Run(model)
+        plan = sl.Graph(infer=True, given={"x": X[:8]})
+        model(plan)
+
+        def trained(g):
+            model(g)
+            g.train(g.mse(g.linear(g.data(8, z=X), g.param("w", (2, 3))), g.data(8, y=Y)))
+        with sl.Run(trained) as run:
+            found = run.infer(x=X[:8])
+        a, b = np.split(X[:8].T.reshape(3, 4, 2), 2, 1)
+        np.testing.assert_allclose(found["out"], (a - 2 * b).sum((0, 2)) + 1, rtol=1e-5)
+        np.testing.assert_array_equal(found["same"], X[:8].reshape(24))
+
     def test_errors_have_the_text_and_the_line(self):
         g = sl.Graph()
         x, _ = g.data(8, x=X, y=Y)
