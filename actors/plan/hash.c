@@ -27,7 +27,7 @@ static void text(uint64_t *h, const char *value) {
 /* ---- programs ------------------------------------------------------------------------ */
 
 /* Settings that came later: what has none of them keeps the hash it had. */
-enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT };
+enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -66,6 +66,8 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, AXES, a->axes);
   setting(h, KEEP, a->keep);
   setting(h, LEFT, a->left_transposed);
+  setting(h, FULL, a->full);
+  if (a->scale != 0) setting(h, SCALE, sli_hash_real(SLI_HASH_SEED, (double)a->scale));
   if (a->upper != 0) setting(h, UPPER, sli_hash_real(SLI_HASH_SEED, (double)a->upper));
   setting(h, KEY, a->key);
   setting(h, SEED, a->seed);

@@ -55,6 +55,15 @@ sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int h
   return sl_op1_at(at, g, &sl_op_attention_packed, &attrs, qkv);
 }
 
+sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                        const sl_attrs *attrs) {
+  return sl_op3_at(at, g, &sl_op_attention, attrs, q, k, v);
+}
+
+sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs) {
+  return sl_op1_at(at, g, &sl_op_attention_packed, attrs, qkv);
+}
+
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a) {
   return apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);

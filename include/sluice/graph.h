@@ -219,6 +219,9 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
 #define sl_attention_packed(g, qkv, heads, kv_heads)                           \
   sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
+/* The same as an sl_attrs says: heads, kv_heads, full, scale. */
+#define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
+#define sl_attend_packed(g, qkv, ...) sl_attend_packed_at(SL_HERE, g, qkv, __VA_ARGS__)
 /* x as it is in inference, and where p is 0. */
 #define sl_dropout(g, x, p) sl_dropout_at(SL_HERE, g, x, p)
 /* Numbers drawn anew for each microbatch, as many as `like` has, of which only the shape counts. */
@@ -239,6 +242,10 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_add_all(g, count, tensors) sl_add_all_at(SL_HERE, g, count, tensors)
 /* count tensors, one behind the other along a dim; dim < 0 counts from the end. */
 #define sl_concat(g, dim, count, tensors) sl_concat_at(SL_HERE, g, dim, count, tensors)
+/* Images [N, C, H, W] or sequences [N, C, W]; last an sl_window, which is copied, or NULL. */
+#define sl_conv(g, x, w, b, ...) sl_conv_at(SL_HERE, g, x, w, b, __VA_ARGS__)
+#define sl_max_pool(g, x, ...) sl_max_pool_at(SL_HERE, g, x, __VA_ARGS__)
+#define sl_mean_pool(g, x, ...) sl_mean_pool_at(SL_HERE, g, x, __VA_ARGS__)
 #define sl_cross_entropy(g, logits, targets)                                   \
   sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
 #define sl_mse(g, y, target) sl_op2_at(SL_HERE, g, &sl_op_mse, NULL, y, target)
@@ -253,6 +260,9 @@ sl_tensor *sl_rmsnorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain,
 sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                            int heads, int kv_heads);
 sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads, int kv_heads);
+sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                        const sl_attrs *attrs);
+sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);
 sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p);
 sl_tensor *sl_uniform_at(sl_here at, sl_graph *g, sl_tensor *like, float low, float high);
 sl_tensor *sl_normal_at(sl_here at, sl_graph *g, sl_tensor *like, float mean, float deviation);
@@ -274,6 +284,10 @@ sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim);
 sl_tensor *sl_matmul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b, bool a_transposed,
                         bool b_transposed);
 sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log);
+sl_tensor *sl_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
+                      const struct sl_window *window);
+sl_tensor *sl_max_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
+sl_tensor *sl_mean_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);

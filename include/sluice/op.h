@@ -170,10 +170,12 @@ typedef struct sl_attrs {
                       tick's); cross_entropy_part, cross_entropy_b: the first column */
   int64_t columns; /* cross_entropy, _part and _b on GPUs: columns there are, where rows of the
                       logits are longer than that; 0: as many as they are long */
+  bool full;       /* attention: queries see the keys behind them, too */
+  float scale;     /* attention: what scores are multiplied by (0: 1/sqrt of a head's width) */
   bool keep;       /* reduce_sum, reduce_max: the dims stay, of length 1 */
   bool partial;    /* embedding, embedding_w, cross_entropy_b: the table or the logits are a
                       part of the whole, and ids and targets may lie outside it */
-  const void *user; /* source, adamw, slice, join, rotary, user rows: a record that outlives the
+  const void *user; /* source, adamw, slice, join, rotary, conv, pools, user rows: a record that outlives the
                        run */
 } sl_attrs;
 

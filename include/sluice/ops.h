@@ -229,7 +229,8 @@ typedef struct sl_rope {
 sl_status sl_rope_parse(const char *text, sl_rope *out);
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D]) -> o [B, T, Hq*D],
- * lse [B, Hq, T]. Causal, scores scaled by 1/sqrt(D); attrs.heads = Hq,
+ * lse [B, Hq, T]. Causal, but with attrs.full each query sees all keys; scores scaled by
+ * attrs.scale, 1/sqrt(D) where that is 0; attrs.heads = Hq,
  * attrs.kv_heads = Hkv (0: Hq) which divides Hq; query head h reads key head
  * h / (Hq/Hkv). D is at most 256. Tiled with a running softmax after Dao et al.,
  * arXiv 2205.14135; lse is the log of the softmax's sum.
@@ -258,6 +259,36 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
 extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attention_piece_again;
 extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b,
     sl_op_attention_packed_piece_again;
+
+/* ---- images ---------------------------------------------------------------- */
+
+/* How a window goes over images: along their height, then along their width. What is 0 is the
+ * default. Of sequences, x [N, C, W], which count as images of height 1, the second of each pair
+ * counts and the first is 0. */
+typedef struct sl_window {
+  int64_t size[2];     /* of a pool [the whole image]; a convolution's kernel says it */
+  int64_t stride[2];   /* from one window to the next [1; of a pool its size] */
+  int64_t pad[2];      /* positions added on both sides; of a pool at most half its size */
+  int64_t dilation[2]; /* from one element of the kernel to the next [1]; pools have none */
+  int64_t groups;      /* of channels, each a convolution of its own [1] */
+} sl_window;
+
+/* conv(x [N, C, H, W], w [O, C/groups, h, w], [bias [O]]), attrs.user = sl_window or NULL ->
+ * y [N, O, H', W'], H' = (H + 2 pad - dilation (h - 1) - 1) / stride + 1, W' likewise:
+ * y[n, o, i, j] = bias[o] + sum over c, k, l of w[o, c, k, l] x[n, c of o's group,
+ * i stride - pad + k dilation, ...], x being 0 beyond its edges (a cross-correlation, as what
+ * frameworks call convolution: LeCun et al., Gradient-based learning, 1998). Of sequences
+ * x [N, C, W], w [O, C/groups, w].
+ * conv_b(dy, w, x) -> dx; conv_w(x, dy, w) -> dw (acc); the last of them is read for its type only.
+ * channel_sum(dy [N, O, ...]) -> db [O] (acc). */
+extern const sl_op sl_op_conv, sl_op_conv_b, sl_op_conv_w, sl_op_channel_sum;
+
+/* max_pool(x [N, C, H, W] or [N, C, W]), attrs.user = sl_window or NULL -> y, the largest of
+ * each window; what is padded does not count. H' as of conv, without dilation.
+ * max_pool_b(x, dy) -> dx: to the first of the largest, in row-major order.
+ * mean_pool(x) -> y, the mean of each window, where what is padded counts as 0.
+ * mean_pool_b(dy, x) -> dx; x is read for its type only. */
+extern const sl_op sl_op_max_pool, sl_op_max_pool_b, sl_op_mean_pool, sl_op_mean_pool_b;
 
 /* ---- losses -------------------------------------------------------------- */
 

@@ -27,16 +27,16 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* Two products forward and five backward over the causal half of the scores. */
-static double attention_flops(const sl_type *o, int products) {
-  return products * (double)sl_type_elements(o) * (double)(o->dim[1] + 1);
+/* Two products forward and five backward, over all scores or the causal half of them. */
+static double attention_flops(const sl_attrs *attrs, const sl_type *o, int products) {
+  double keys = (double)(attrs->full ? 2 * o->dim[1] : o->dim[1] + 1);
+  return products * (double)sl_type_elements(o) * keys;
 }
 
 #define COST(name_, o_, nout_, products_)                                      \
   static void name_(const sl_attrs *attrs, int nin, const sl_type *in,         \
                     const sl_type *out, double *flops, double *bytes) {        \
-    (void)attrs;                                                               \
-    *flops = attention_flops(o_, products_);                                   \
+    *flops = attention_flops(attrs, o_, products_);                            \
     *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
   }
 COST(attention_cost, &out[0], 2, 2)
@@ -50,6 +50,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
   return (sli_attention){
       .batch = o->dim[0],
       .queries = length,
+      .q0 = call->attrs->full ? length - 1 : 0,
       .keys = length,
       .heads = call->attrs->heads,
       .kv_heads = sli_kv_heads(call->attrs),
@@ -62,6 +63,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
       .kv_batch = length * kv_row,
       .o_row = o->dim[2],
       .o_batch = length * o->dim[2],
+      .scale = sli_attention_scale(call->attrs, o->dim[2] / call->attrs->heads),
   };
 }
 

@@ -5,6 +5,7 @@
 #include <sluice/op.h>
 
 int sli_kv_heads(const sl_attrs *attrs);
+float sli_attention_scale(const sl_attrs *attrs, int64_t dim); /* of scores, of heads so wide */
 
 /* The shape rules of attention and attention_packed, and their signatures. */
 sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);

@@ -27,6 +27,9 @@ static sl_type record_type(const sl_attrs *attrs, const sl_type *o) {
 }
 
 static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
+  if (attrs->full)
+    return sl_fail(SL_E_SHAPE, "queries see the keys behind them (attrs.full), which are in pieces"
+                   " that are yet to come");
   if (x->dim[1] <= attrs->length) return SL_OK;
   return sli_misfit(x, "a piece has at most the %lld positions of its sequence",
                     (long long)attrs->length);
@@ -189,6 +192,7 @@ static sli_attention view(const sl_call *call, const sl_type *o) {
       .kv_batch = call->attrs->length * kv_row,
       .o_row = o->dim[2],
       .o_batch = o->dim[1] * o->dim[2],
+      .scale = sli_attention_scale(call->attrs, dim),
   };
 }
 

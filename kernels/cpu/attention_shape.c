@@ -1,11 +1,17 @@
 /* Shapes of attention, and the ways to share it out: of whole sequences, and of pieces. */
 #include "kernels/cpu/attention.h"
 
+#include <math.h>
+
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
 
 int sli_kv_heads(const sl_attrs *attrs) {
   return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+}
+
+float sli_attention_scale(const sl_attrs *attrs, int64_t dim) {
+  return attrs->scale != 0 ? attrs->scale : 1.0f / sqrtf((float)dim);
 }
 
 static sl_status want_heads(const sl_attrs *attrs) {

@@ -130,8 +130,8 @@ static inline int64_t sli_first_position(const sl_call *call) {
 
 /* ---- attention, shared by its rows and its chunks ---------------------------- */
 
-/* One causal attention on strided arrays. Query row i of a sequence attends to
- * key rows 0 .. q0 + i, so `keys` is q0 + queries. A row of q, o, dq and do_
+/* One attention on strided arrays. Query row i of a sequence attends to key rows
+ * 0 .. q0 + i, as far as there are: where q0 is the last key, to all. A row of q, o, dq and do_
  * holds heads*dim floats (head h from h*dim on), a row of k, v, dk and dv
  * kv_heads*dim; strides are in floats. Absent gradients are NULL. */
 typedef struct sli_attention {
@@ -142,6 +142,7 @@ typedef struct sli_attention {
   int64_t kv_row, kv_batch;                 /* strides of k, v, dk and dv */
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
   bool accumulate_kv;                       /* add to dk and dv */
+  float scale;                              /* of scores */
 } sli_attention;
 
 enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };

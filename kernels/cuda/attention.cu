@@ -96,9 +96,9 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
   int64_t h = blockIdx.y, b = blockIdx.z;
   int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own), first = (int)(a.q0 + i0);
-  int limit = first + nq;
+  int limit = least(first + nq, (int)a.keys);
   int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim;
-  float scale = LOG2_E / sqrtf((float)a.dim), o[BANDS][D / 8][4] = {};
+  float scale = LOG2_E / a.root, o[BANDS][D / 8][4] = {};
   softmax seen[BANDS];
 #pragma unroll
   for (int m = 0; m < BANDS; m++) seen[m] = {{SLI_LOWEST, SLI_LOWEST}, {0, 0}};
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   for (int k0 = 0; k0 < limit; k0 += KEYS, buffer ^= C::passing_tile) {
     wait_for_copies();
     __syncthreads(); /* this tile is there for all, and the one before has been read */
-    int next = k0 + KEYS, ahead = first + warp_row - k0;
+    int next = k0 + KEYS, ahead = first + warp_row - k0, last = limit - 1 - k0;
     int64_t at = kv + next * a.kv_row;
     if (next < limit)
       load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
     scores<LD>(s, q + warp_row * LD, k + buffer);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      if (ahead < KEYS) mask(s[m], ahead + 16 * m);
+      if (least(ahead, last + 1) < KEYS) mask(s[m], ahead + 16 * m, last);
       soften(s[m], seen[m], o[m], scale);
     }
     gather<LD>(o, s, v + buffer);

@@ -1,4 +1,4 @@
-/* One causal attention on strided arrays, as rows see it. */
+/* One attention on strided arrays, as rows see it. */
 #ifndef SLUICE_CUDA_ATTENTION_CUH
 #define SLUICE_CUDA_ATTENTION_CUH
 
@@ -6,8 +6,8 @@
 
 namespace sli {
 
-/* Query row i of a sequence attends to key rows 0 .. q0 + i, so `keys` is q0 + queries.
- * A row of q, o, dq and dout holds heads*dim elements (head h from h*dim on), a row of
+/* Query row i of a sequence attends to key rows 0 .. q0 + i, as far as there are: where q0 is
+ * the last key, to all. A row of q, o, dq and dout holds heads*dim elements (head h from h*dim on), a row of
  * k, v, dk and dv kv_heads*dim; strides are in elements. Absent gradients are NULL. */
 template <typename T> struct attention {
   int64_t batch, queries, q0, keys, heads, kv_heads, dim;
@@ -19,6 +19,7 @@ template <typename T> struct attention {
   int64_t kv_row, kv_batch; /* of k, v, dk and dv */
   int64_t o_row, o_batch;   /* of o, out and dout */
   bool add_kv;              /* add to dk and dv */
+  float root;               /* scores are divided by it */
 };
 
 /* attention.cu and attention_b.cu */

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
   int group = (int)(a.heads / a.kv_heads), end = ((int)blockIdx.y + 1) * group;
   int begin = k0 > q0 ? (k0 - q0) / ROWS * ROWS : 0; /* earlier queries see none of it */
   int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row;
-  float scale = 1 / sqrtf((float)a.dim);
+  float scale = 1 / a.root;
   float dk[BANDS][PART / 8][4] = {}, dv[BANDS][PART / 8][4] = {};
 
   load_tile<C::own, C>(k, a.k + kv, a.kv_row, keys, a.dim);
@@ -163,9 +163,9 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
   int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
   int64_t h = blockIdx.y, b = blockIdx.z;
   int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own), first = (int)(a.q0 + i0);
-  int limit = first + nq;
+  int limit = least(first + nq, (int)a.keys);
   int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim;
-  float scale = 1 / sqrtf((float)a.dim), lse[BANDS][2] = {}, delta[BANDS][2] = {};
+  float scale = 1 / a.root, lse[BANDS][2] = {}, delta[BANDS][2] = {};
   float dq[BANDS][D / 8][4] = {};
 
   load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
   for (int k0 = 0; k0 < limit; k0 += KEYS, buffer ^= C::passing_tile) {
     wait_for_copies();
     __syncthreads(); /* this tile is there for all, and the one before has been read */
-    int next = k0 + KEYS, ahead = first + warp_row - k0;
+    int next = k0 + KEYS, ahead = first + warp_row - k0, last = limit - 1 - k0;
     int64_t at = kv + next * a.kv_row;
     if (next < limit)
       load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
     scores<LD>(dp, dout + warp_row * LD, v + buffer);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      if (ahead < KEYS) mask(s[m], ahead + 16 * m);
+      if (least(ahead, last + 1) < KEYS) mask(s[m], ahead + 16 * m, last);
       gradients_by_query(s[m], dp[m], scale * LOG2_E, lse[m], delta[m]);
     }
     gather<LD>(dq, dp, k + buffer);

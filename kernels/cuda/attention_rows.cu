@@ -23,6 +23,7 @@ template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, 
   a.dim = o->dim[2] / a.heads;
   a.o_row = o->dim[2];
   a.o_batch = a.queries * a.o_row;
+  a.root = call->attrs->scale != 0 ? 1 / call->attrs->scale : sqrtf((float)a.dim);
   return a;
 }
 
@@ -41,8 +42,15 @@ template <typename T> void backward_inputs(const sl_call *call, attention<T> &a,
 
 /* ---- whole sequences ------------------------------------------------ */
 
+/* Of whole sequences: all keys are there. */
+template <typename T> attention<T> whole(const sl_call *call, const sl_type *o) {
+  attention<T> a = sizes<T>(call, o, 0);
+  if (call->attrs->full) a.q0 = a.keys - 1;
+  return a;
+}
+
 template <typename T> attention<T> separate(const sl_call *call) {
-  attention<T> a = sizes<T>(call, &call->in_type[0], 0);
+  attention<T> a = whole<T>(call, &call->in_type[0]);
   rows_of_q(a, call->in_type[0].dim[2]);
   a.kv_row = call->in_type[1].dim[2];
   a.kv_batch = a.queries * a.kv_row;
@@ -53,7 +61,7 @@ template <typename T> attention<T> separate(const sl_call *call) {
 }
 
 template <typename T> attention<T> packed(const sl_call *call, const sl_type *o) {
-  attention<T> a = sizes<T>(call, o, 0);
+  attention<T> a = whole<T>(call, o);
   rows_of_q(a, call->in_type[0].dim[2]);
   a.kv_row = a.q_row;
   a.kv_batch = a.q_batch;

@@ -29,6 +29,8 @@ __device__ inline float power_of_2(float x) {
 #endif
 }
 
+__device__ inline int least(int a, int b) { return a < b ? a : b; }
+
 /* ---- tiles ------------------------------------------------ */
 
 template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
@@ -138,14 +140,15 @@ __device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BA
   }
 }
 
-/* Takes out the scores of keys behind their query; `ahead`: how far the band's first query is
- * ahead of the tile's first key. */
-template <int COLUMNS> __device__ inline void mask(float (&s)[COLUMNS][4], int ahead) {
+/* Takes out the scores of keys behind their query and behind the last key there is; `ahead`,
+ * `last`: how far the band's first query and that key are ahead of the tile's first key. */
+template <int COLUMNS>
+__device__ inline void mask(float (&s)[COLUMNS][4], int ahead, int last) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (element_column(n, i) > ahead + element_row(i)) s[n][i] = -INFINITY;
+      if (element_column(n, i) > least(ahead + element_row(i), last)) s[n][i] = -INFINITY;
 }
 
 template <int COLUMNS> __device__ inline void multiply(float (&x)[COLUMNS][4], float factor) {

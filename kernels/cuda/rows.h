@@ -45,6 +45,7 @@ size_t sli_cuda_embedding_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */
+size_t sli_cuda_conv_w_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
 
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
@@ -54,6 +55,7 @@ sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* and conv_b and conv_w */
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);
 sl_status sli_cuda_linear_prepare(const sl_call *call, void **state);

@@ -1,5 +1,5 @@
-/* What kernels ask of ops: where the bytes of a part lie in the whole, and by how much positions
- * turn. */
+/* What kernels ask of ops: where the bytes of a part lie in the whole, by how much positions turn,
+ * and where windows lie on images. */
 #ifndef SLUICE_OPS_OPS_H
 #define SLUICE_OPS_OPS_H
 
@@ -51,6 +51,22 @@ void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx);
 double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency);
 /* Continues a hash with the sl_rope that attrs.user points to; NULL adds nothing. */
 uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin);
+
+/* How a window goes over images, along their height ([0]) and along its width ([1]). */
+typedef struct sli_window {
+  int64_t images, channels, groups;
+  int64_t in[2], out[2]; /* positions of an image before and after */
+  int64_t size[2], stride[2], pad[2], dilation[2];
+} sli_window;
+
+/* Of images x and a kernel of type w, or of pools (w NULL); sl_fail says what does not fit. */
+sl_status sli_window_check(const sl_attrs *attrs, const sl_type *x, const sl_type *w);
+/* Where that is SL_OK. */
+sli_window sli_window_of(const sl_attrs *attrs, const sl_type *x, const sl_type *w);
+/* x with so many channels, and the positions after. */
+sl_type sli_window_output(const sli_window *window, const sl_type *x, int64_t channels);
+/* Continues a hash with the sl_window that attrs.user points to; NULL adds nothing. */
+uint64_t sli_window_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 
 #ifdef __cplusplus
 }

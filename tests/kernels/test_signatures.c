@@ -58,6 +58,8 @@ static const claim claims[] = {
      {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 20)}, .below = 0},
     {&sl_op_attention_packed, {.heads = 5}, 1, {F32(4, 9, 60)}, 
      .packed = {20, 20, 20}},
+    {&sl_op_attention_packed, {.heads = 5, .full = true}, 1, {F32(4, 9, 60)},
+     .packed = {20, 20, 20}},
     {&sl_op_attention_packed, {.heads = 10, .kv_heads = 5}, 1, {F32(5, 9, 60)},
      .packed = {30, 15, 15}},
     {&sl_op_attention_piece, {.heads = 8, .kv_heads = 4, .length = 13}, 3,

@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/reference_images.h"
 #include "tests/support/reference_math.h"
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
@@ -21,7 +22,30 @@ typedef struct math_claim {
   double from; /* other numbers are in [from - 1, from + 1) */
 } math_claim;
 
+/* How windows go over the images of claims. */
+static const sl_window strided = {.stride = {2, 3}, .pad = {1, 2}, .dilation = {2, 1}};
+static const sl_window grouped = {.pad = {1, 1}, .groups = 2};
+static const sl_window along = {.stride = {0, 2}, .pad = {0, 1}, .dilation = {0, 2}};
+static const sl_window pool_of_3 = {.size = {3, 2}, .stride = {2, 1}, .pad = {1, 1}};
+static const sl_window pool_of_2 = {.size = {2, 2}};
+static const sl_window pool_along = {.size = {0, 3}, .stride = {0, 2}, .pad = {0, 1}};
+
 static const math_claim math_claims[] = {
+    {&sl_op_attention, ref_attention, {.heads = 4, .kv_heads = 2, .full = true}, 3,
+     {F32(2, 70, 32), F32(2, 70, 16), F32(2, 70, 16)}, 0, 0},
+    {&sl_op_attention, ref_attention, {.heads = 1, .full = true, .scale = 0.25f}, 3,
+     {F32(1, 9, 7), F32(1, 9, 7), F32(1, 9, 7)}, 0, 0},
+    {&sl_op_conv, ref_conv, {0}, 3, {F32(2, 3, 5, 6), F32(4, 3, 3, 2), F32(4)}, 0, 0},
+    {&sl_op_conv, ref_conv, {.user = &strided}, 3, {F32(3, 2, 7, 6), F32(5, 2, 3, 3), F32(5)}, 0, 0},
+    {&sl_op_conv, ref_conv, {.user = &grouped}, 2, {F32(2, 4, 4, 5), F32(6, 2, 3, 3)}, 0, 0},
+    {&sl_op_conv, ref_conv, {0}, 3, {F32(2, 7, 3, 5), F32(4, 7, 1, 1), F32(4)}, 0, 0},
+    {&sl_op_conv, ref_conv, {.user = &along}, 3, {F32(2, 3, 11), F32(4, 3, 3), F32(4)}, 0, 0},
+    {&sl_op_max_pool, ref_max_pool, {.user = &pool_of_3}, 1, {F32(2, 3, 7, 5)}, 0, 0},
+    {&sl_op_max_pool, ref_max_pool, {.user = &pool_of_2}, 1, {F32(2, 3, 6, 5)}, 0, 0},
+    {&sl_op_max_pool, ref_max_pool, {.user = &pool_along}, 1, {F32(3, 2, 9)}, 0, 0},
+    {&sl_op_mean_pool, ref_mean_pool, {.user = &pool_of_3}, 1, {F32(2, 3, 7, 5)}, 0, 0},
+    {&sl_op_mean_pool, ref_mean_pool, {0}, 1, {F32(2, 3, 7, 5)}, 0, 0},
+    {&sl_op_mean_pool, ref_mean_pool, {.user = &pool_along}, 1, {F32(3, 2, 9)}, 0, 0},
     {&sl_op_silu, ref_silu, {0}, 1, {F32(7, 33)}, 0, 0},
     {&sl_op_sigmoid, ref_sigmoid, {0}, 1, {F32(7, 33)}, 0, 0},
     {&sl_op_exp, ref_exp, {0}, 1, {F32(7, 33)}, 0, 0},

@@ -207,21 +207,22 @@ static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double
 
 /* q rows are q_row apart, k and v rows kv_row; `keys` counts from the first key,
  * query i stands at keys - queries + i. */
-static inline void ref_attend(int64_t batch, int64_t queries, int64_t keys, int64_t heads,
+static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t queries, int64_t keys, int64_t heads,
                               int64_t kv_heads, int64_t D, const double *q, const double *k,
                               const double *v, int64_t q_row, int64_t kv_row, double *o,
                               double *lse) {
   double *p = malloc((size_t)keys * sizeof *p);
+  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)D);
   for (int64_t b = 0; b < batch; b++)
     for (int64_t h = 0; h < heads; h++)
       for (int64_t i = 0; i < queries; i++) {
-        int64_t g = h / (heads / kv_heads), last = keys - queries + i;
+        int64_t g = h / (heads / kv_heads), last = attrs->full ? keys - 1 : keys - queries + i;
         const double *qi = q + (b * queries + i) * q_row + h * D;
         double top = -INFINITY, total = 0;
         for (int64_t j = 0; j <= last; j++) {
           p[j] = 0;
           for (int64_t d = 0; d < D; d++)
-            p[j] += qi[d] * k[(b * keys + j) * kv_row + g * D + d] / sqrt((double)D);
+            p[j] += qi[d] * k[(b * keys + j) * kv_row + g * D + d] * scale;
           top = fmax(top, p[j]);
         }
         for (int64_t j = 0; j <= last; j++) total += exp(p[j] - top);
@@ -240,7 +241,7 @@ static inline void ref_attention(const sl_attrs *attrs, const sl_type *type, dou
                                  double *const *out) {
   int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  ref_attend(type[0].dim[0], T, T, attrs->heads, kv_heads, D, in[0], in[1], in[2], C,
+  ref_attend(attrs, type[0].dim[0], T, T, attrs->heads, kv_heads, D, in[0], in[1], in[2], C,
              kv_heads * D, out[0], out[1]);
 }
 
@@ -248,7 +249,7 @@ static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *ty
                                         double *const *in, double *const *out) {
   int64_t heads = attrs->heads, kv_heads = attrs->kv_heads ? attrs->kv_heads : heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / (heads + 2 * kv_heads);
-  ref_attend(type[0].dim[0], T, T, heads, kv_heads, D, in[0], in[0] + heads * D,
+  ref_attend(attrs, type[0].dim[0], T, T, heads, kv_heads, D, in[0], in[0] + heads * D,
              in[0] + (heads + kv_heads) * D, C, C, out[0], out[1]);
 }
 

@@ -153,10 +153,10 @@ static void attention_chunk(void *arg, int i) {
   _Alignas(64) float top[QT], total[QT] = {0}, fade[QT];
 
   transpose_in(qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
-               1.0f / sqrtf((float)dim));
+               a->scale);
   memset(acc, 0, (size_t)dim * sizeof *acc);
   for (int l = 0; l < QT; l++) top[l] = -INFINITY;
-  int64_t limit = q0 + nq;
+  int64_t limit = q0 + nq < a->keys ? q0 + nq : a->keys;
   for (int64_t k0 = 0; k0 < limit; k0 += KT) {
     int64_t nk = limit - k0 < KT ? limit - k0 : KT;
     scores(s, nk, k + k0 * a->kv_row, a->kv_row, dim, qt);
@@ -193,12 +193,11 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
   const float *q = a->q + b * a->q_batch + i0 * a->q_row + h * dim;     /* [nq, dim] */
   const float *o = a->o + b * a->o_batch + i0 * a->o_row + h * dim;     /* [nq, dim] */
   const float *dout = a->do_ + b * a->o_batch + i0 * a->o_row + h * dim; /* [nq, dim] */
-  float scale = 1.0f / sqrtf((float)dim);
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT];
   _Alignas(64) float dqt[SLI_MAX_HEAD_DIM][QT], s[KT][QT], ds[KT][QT];
   _Alignas(64) float lse[QT] = {0}, delta[QT] = {0}, ones[QT];
 
-  transpose_in(qt, q, a->q_row, nq, dim, scale);
+  transpose_in(qt, q, a->q_row, nq, dim, a->scale);
   transpose_in(dot, dout, a->o_row, nq, dim, 1);
   memset(dqt, 0, (size_t)dim * sizeof *dqt);
   for (int64_t l = 0; l < nq; l++) {
@@ -209,13 +208,13 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
     lse[l] = a->lse[(b * a->heads + h) * a->queries + i0 + l];
   }
   for (int l = 0; l < QT; l++) ones[l] = 1;
-  int64_t limit = q0 + nq;
+  int64_t limit = q0 + nq < a->keys ? q0 + nq : a->keys;
   for (int64_t k0 = 0; k0 < limit; k0 += KT) {
     int64_t nk = limit - k0 < KT ? limit - k0 : KT, row = a->kv_row, at = kv + k0 * row;
     scores(s, nk, a->k + at, row, dim, qt);
     hide_later(s, nk, k0, q0, -INFINITY);
     scores(ds, nk, a->v + at, row, dim, dot);
-    score_gradients(s, ds, nk, lse, delta, scale);
+    score_gradients(s, ds, nk, lse, delta, a->scale);
     if (a->dv) product(true, nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + at, row);
     if (a->dk) product(true, nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + at, row);
     if (a->dq) product(true, dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);

@@ -1,0 +1,407 @@
+/* Rows of convolutions. Of each image the columns are gathered that the kernel meets, an element
+ * of it in each row and an output position in each column; then a convolution is a product with
+ * the weight, and its gradients are, too. Threads take images in turn, each with columns of its
+ * own in the scratch. A kernel of one position meets the image itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/product.h"
+#include "kernels/kernels.h"
+#include "kernels/ops/ops.h"
+
+/* ---- shapes and costs -------------------------------------------------------------------- */
+
+static sl_status conv_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_window_check(attrs, &in[0], &in[1]));
+  sl_type bias = SL_TYPE(SL_F32, in[1].dim[0]);
+  if (nin > 2 && in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
+  sli_window w = sli_window_of(attrs, &in[0], &in[1]);
+  out[0] = sli_window_output(&w, &in[0], in[1].dim[0]);
+  return SL_OK;
+}
+
+static sl_status want_output(const sl_attrs *attrs, const sl_type *x, const sl_type *w,
+                             const sl_type *dy) {
+  sl_type y, xw[] = {*x, *w};
+  xw[0].dtype = dy->dtype; /* x may be there for its type alone */
+  SLI_TRY(conv_infer(attrs, 2, xw, &y));
+  return sli_want("dy", dy, &y);
+}
+
+static sl_status conv_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_output(attrs, &in[2], &in[1], &in[0]));
+  out[0] = in[2];
+  out[0].dtype = in[0].dtype;
+  return SL_OK;
+}
+
+static sl_status conv_w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_output(attrs, &in[0], &in[2], &in[1]));
+  out[0] = in[2];
+  return SL_OK;
+}
+
+static sl_status channel_sum_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_type *out) {
+  (void)attrs, (void)nin;
+  if (in[0].ndim < 2) return sli_misfit(&in[0], "dy must be f32[n, c, ...]");
+  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
+  out[0] = SL_TYPE(SL_F32, in[0].dim[1]);
+  return SL_OK;
+}
+
+/* Each number of y meets all of its output's kernel. */
+static void product_cost(const sl_type *y, const sl_type *w, int nin, const sl_type *in,
+                         const sl_type *out, double *flops, double *bytes) {
+  double kernel = (double)sl_type_elements(w) / (double)w->dim[0];
+  *flops = 2 * (double)sl_type_elements(y) * kernel;
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+#define COST(name, y, w)                                                                \
+  static void name(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
+                   double *flops, double *bytes) {                                      \
+    (void)attrs;                                                                        \
+    product_cost(y, w, nin, in, out, flops, bytes);                                     \
+  }
+COST(conv_cost, &out[0], &in[1])
+COST(conv_b_cost, &in[0], &in[1])
+COST(conv_w_cost, &in[1], &in[2])
+SLI_COST(channel_sum_cost, 0, 1, 1)
+
+/* Images are shared out, or output channels, or input channels where there are no groups. */
+static int conv_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                           sl_signature *out) {
+  const sl_window *record = attrs->user;
+  bool bias = nin > 2 && in[2].ndim >= 0;
+  out[0] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
+  if (record && record->groups > 1) return 1;
+  out[1] = (sl_signature){.in = {[1] = sli_split(0)}, .out = {sli_split(1)}};
+  out[2] = (sl_signature){.in = {sli_split(1), sli_split(1)}, .out = {sli_partial()}};
+  if (bias) {
+    out[1].in[2] = sli_split(0);
+    out[2].in[2] = sli_partial();
+  }
+  return 3;
+}
+
+/* ---- columns ----------------------------------------------------------------------------- */
+
+/* A call in numbers. Channels and outputs are of one group, `taps` elements of the kernel times
+ * channels. */
+typedef struct job {
+  const sl_call *call;
+  sli_window w;
+  int64_t channels, outputs, taps, in, out; /* in, out: positions of an image */
+  bool plain;                               /* the columns are the image itself */
+  int workers;
+  float *columns, *sums; /* scratch: [workers][taps * out], partial sums behind them */
+} job;
+
+static bool is_plain(const sli_window *w) {
+  for (int a = 0; a < 2; a++)
+    if (w->size[a] > 1 || w->stride[a] > 1 || w->pad[a]) return false;
+  return true;
+}
+
+static job job_of(const sl_call *call, const sl_type *x, const sl_type *weight, int workers) {
+  sli_window w = sli_window_of(call->attrs, x, weight);
+  job j = {.call = call, .w = w, .plain = is_plain(&w), .columns = call->scratch,
+           .channels = w.channels / w.groups, .outputs = weight->dim[0] / w.groups,
+           .in = w.in[0] * w.in[1], .out = w.out[0] * w.out[1]};
+  j.taps = j.channels * w.size[0] * w.size[1];
+  j.workers = (int)SLI_MIN(workers, w.images);
+  j.sums = j.columns + (j.plain ? 0 : j.workers * j.taps * j.out);
+  return j;
+}
+
+static size_t columns_bytes(const job *j) {
+  return j->plain ? 0 : (size_t)(j->workers * j->taps * j->out) * sizeof(float);
+}
+
+/* Which outputs along an axis meet the image with kernel element k. */
+static sli_range meeting(const sli_window *w, int a, int64_t k) {
+  int64_t at = k * w->dilation[a] - w->pad[a], s = w->stride[a]; /* of output 0 */
+  int64_t begin = at < 0 ? (-at + s - 1) / s : 0;
+  int64_t end = at >= w->in[a] ? 0 : (w->in[a] - 1 - at) / s + 1;
+  begin = SLI_MIN(begin, w->out[a]);
+  end = SLI_MIN(end, w->out[a]);
+  return (sli_range){begin, SLI_MAX(end, begin)};
+}
+
+/* A row of columns: kernel element (k, l) on one channel. */
+static void gather_row(const sli_window *w, int64_t k, int64_t l, const float *x, float *row) {
+  sli_range down = meeting(w, 0, k), along = meeting(w, 1, l);
+  memset(row, 0, (size_t)(w->out[0] * w->out[1]) * sizeof *row);
+  for (int64_t i = down.begin; i < down.end; i++) {
+    int64_t line = i * w->stride[0] - w->pad[0] + k * w->dilation[0];
+    const float *from = x + line * w->in[1] - w->pad[1] + l * w->dilation[1];
+    float *to = row + i * w->out[1];
+    for (int64_t j = along.begin; j < along.end; j++) to[j] = from[j * w->stride[1]];
+  }
+}
+
+/* Adds a row of columns to where it was gathered from. */
+static void scatter_row(const sli_window *w, int64_t k, int64_t l, const float *row, float *x) {
+  sli_range down = meeting(w, 0, k), along = meeting(w, 1, l);
+  for (int64_t i = down.begin; i < down.end; i++) {
+    int64_t line = i * w->stride[0] - w->pad[0] + k * w->dilation[0];
+    float *to = x + line * w->in[1] - w->pad[1] + l * w->dilation[1];
+    const float *from = row + i * w->out[1];
+    for (int64_t j = along.begin; j < along.end; j++) to[j * w->stride[1]] += from[j];
+  }
+}
+
+/* Channel, height and width of each row of columns, in the order of the weight. */
+static const float *gather(const job *j, const float *x, float *columns) {
+  if (j->plain) return x;
+  int64_t row = 0;
+  for (int64_t c = 0; c < j->channels; c++)
+    for (int64_t k = 0; k < j->w.size[0]; k++)
+      for (int64_t l = 0; l < j->w.size[1]; l++)
+        gather_row(&j->w, k, l, x + c * j->in, columns + row++ * j->out);
+  return columns;
+}
+
+static void scatter(const job *j, const float *columns, float *x) {
+  int64_t row = 0;
+  memset(x, 0, (size_t)(j->channels * j->in) * sizeof *x);
+  for (int64_t c = 0; c < j->channels; c++)
+    for (int64_t k = 0; k < j->w.size[0]; k++)
+      for (int64_t l = 0; l < j->w.size[1]; l++)
+        scatter_row(&j->w, k, l, columns + row++ * j->out, x + c * j->in);
+}
+
+/* Where group g of image n begins, of x and of y; where group g of the weight does. */
+static int64_t at_x(const job *j, int64_t n, int64_t g) {
+  return (n * j->w.groups + g) * j->channels * j->in;
+}
+static int64_t at_y(const job *j, int64_t n, int64_t g) {
+  return (n * j->w.groups + g) * j->outputs * j->out;
+}
+static int64_t at_w(const job *j, int64_t g) { return g * j->outputs * j->taps; }
+static float *own_columns(const job *j, int worker) {
+  return j->columns + worker * j->taps * j->out;
+}
+
+static sl_status prepare(const sli_product_shape *shape, void **state) {
+  sli_product *product = NULL;
+  SLI_TRY(sli_product_create(shape, &product));
+  *state = product;
+  return SL_OK;
+}
+
+static void release(void *state) { sli_product_destroy(state); }
+
+/* ---- y = w columns + bias ---------------------------------------------------------------- */
+
+static job forward_job(const sl_call *call, int threads) {
+  return job_of(call, &call->in_type[0], &call->in_type[1], threads);
+}
+
+static sl_status conv_prepare(const sl_call *call, void **state) {
+  job j = forward_job(call, 1);
+  return prepare(&(sli_product_shape){.m = j.outputs, .n = j.out, .k = j.taps, .add = true}, state);
+}
+
+static size_t conv_scratch(const sl_call *call, int threads) {
+  job j = forward_job(call, threads);
+  return columns_bytes(&j);
+}
+
+static void fill_bias(const job *j, const float *bias, float *y) {
+  for (int64_t o = 0; o < j->outputs; o++)
+    for (int64_t p = 0; p < j->out; p++) y[o * j->out + p] = bias[o];
+}
+
+static void forward_image(const job *j, int64_t n, float *columns) {
+  const sl_call *call = j->call;
+  const float *bias = call->nin > 2 ? call->in[2] : NULL;
+  for (int64_t g = 0; g < j->w.groups; g++) {
+    float *y = (float *)call->out[0] + at_y(j, n, g);
+    const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
+    if (bias) fill_bias(j, bias + g * j->outputs, y);
+    sli_product_run(call->state, NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y);
+  }
+}
+
+static void forward_worker(void *arg, int worker) {
+  const job *j = arg;
+  for (int64_t n = worker; n < j->w.images; n += j->workers)
+    forward_image(j, n, own_columns(j, worker));
+}
+
+static void conv_cpu(const sl_call *call) {
+  job j = forward_job(call, sl_team_size(call->team));
+  sl_team_for(call->team, j.workers, forward_worker, &j);
+}
+
+/* ---- dx: columns = w^T dy, back to where they were gathered --------------------------------- */
+
+static job backward_job(const sl_call *call, int threads) {
+  return job_of(call, &call->in_type[2], &call->in_type[1], threads);
+}
+
+static sl_status conv_b_prepare(const sl_call *call, void **state) {
+  job j = backward_job(call, 1);
+  return prepare(&(sli_product_shape){.m = j.taps, .n = j.out, .k = j.outputs,
+                                      .a_transposed = true}, state);
+}
+
+static size_t conv_b_scratch(const sl_call *call, int threads) {
+  job j = backward_job(call, threads);
+  return columns_bytes(&j);
+}
+
+static void backward_image(const job *j, int64_t n, float *columns) {
+  const sl_call *call = j->call;
+  for (int64_t g = 0; g < j->w.groups; g++) {
+    float *dx = (float *)call->out[0] + at_x(j, n, g);
+    sli_product_run(call->state, NULL, false, (const float *)call->in[1] + at_w(j, g),
+                    (const float *)call->in[0] + at_y(j, n, g), NULL, j->plain ? dx : columns);
+    if (!j->plain) scatter(j, columns, dx);
+  }
+}
+
+static void backward_worker(void *arg, int worker) {
+  const job *j = arg;
+  for (int64_t n = worker; n < j->w.images; n += j->workers)
+    backward_image(j, n, own_columns(j, worker));
+}
+
+static void conv_b_cpu(const sl_call *call) {
+  job j = backward_job(call, sl_team_size(call->team));
+  sl_team_for(call->team, j.workers, backward_worker, &j);
+}
+
+/* ---- dw = dy columns^T, over all images ------------------------------------------------------
+ *
+ * Images are cut in a fixed number of runs; each has a sum of its own, and these are added in
+ * order. */
+
+static job weight_job(const sl_call *call, int threads) {
+  int64_t images = call->in_type[0].dim[0];
+  return job_of(call, &call->in_type[0], &call->in_type[2],
+                (int)SLI_MIN(threads, SLI_MIN(images, SLI_PARTIALS)));
+}
+
+static int64_t runs_of(const job *j) { return SLI_MIN(j->w.images, SLI_PARTIALS); }
+
+static sl_status conv_w_prepare(const sl_call *call, void **state) {
+  job j = weight_job(call, 1);
+  return prepare(&(sli_product_shape){.m = j.outputs, .n = j.taps, .k = j.out,
+                                      .b_transposed = true, .add = true}, state);
+}
+
+static size_t conv_w_scratch(const sl_call *call, int threads) {
+  job j = weight_job(call, threads);
+  return columns_bytes(&j) + (size_t)runs_of(&j) * sl_type_bytes(&call->out_type[0]);
+}
+
+static void weight_run(const job *j, int64_t run, float *columns) {
+  const sl_call *call = j->call;
+  int64_t begin = run * j->w.images / runs_of(j), end = (run + 1) * j->w.images / runs_of(j);
+  float *sum = j->sums + run * sl_type_elements(&call->out_type[0]);
+  for (int64_t n = begin; n < end; n++)
+    for (int64_t g = 0; g < j->w.groups; g++) {
+      const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
+      sli_product_run(call->state, NULL, n > begin, (const float *)call->in[1] + at_y(j, n, g), x,
+                      NULL, sum + at_w(j, g));
+    }
+}
+
+static void weight_worker(void *arg, int worker) {
+  const job *j = arg;
+  for (int64_t run = worker; run < runs_of(j); run += j->workers)
+    weight_run(j, run, own_columns(j, worker));
+}
+
+static void add_runs(void *arg, int i) {
+  const job *j = arg;
+  int64_t n = sl_type_elements(&j->call->out_type[0]);
+  sli_range r = sli_chunk_range(n, SLI_CHUNK_ELEMENTS, i);
+  float *dw = j->call->out[0];
+  for (int64_t e = r.begin; e < r.end; e++) {
+    float sum = j->sums[e];
+    for (int64_t run = 1; run < runs_of(j); run++) sum += j->sums[run * n + e];
+    dw[e] = sli_accumulates(j->call, 0) ? dw[e] + sum : sum;
+  }
+}
+
+static void conv_w_cpu(const sl_call *call) {
+  job j = weight_job(call, sl_team_size(call->team));
+  int chunks = sli_chunk_count(sl_type_elements(&call->out_type[0]), SLI_CHUNK_ELEMENTS);
+  sl_team_for(call->team, j.workers, weight_worker, &j);
+  sl_team_for(call->team, chunks, add_runs, &j);
+}
+
+/* ---- db ---------------------------------------------------------------------------------- */
+
+enum { SUMS = 8 }; /* of one channel's positions, in turn */
+
+static double sum_positions(const float *x, int64_t n) {
+  double sums[SUMS] = {0}, total = 0;
+  for (int64_t p = 0; p < n; p++) sums[p % SUMS] += (double)x[p];
+  for (int s = 0; s < SUMS; s++) total += sums[s];
+  return total;
+}
+
+static void channel_chunk(void *arg, int c) {
+  const sl_call *call = arg;
+  const sl_type *dy = &call->in_type[0];
+  int64_t channels = dy->dim[1], positions = sl_type_elements(dy) / (dy->dim[0] * channels);
+  double total = 0;
+  for (int64_t n = 0; n < dy->dim[0]; n++)
+    total += sum_positions((const float *)call->in[0] + (n * channels + c) * positions, positions);
+  float *db = (float *)call->out[0] + c;
+  *db = sli_accumulates(call, 0) ? *db + (float)total : (float)total;
+}
+
+static void channel_sum_cpu(const sl_call *call) {
+  sl_team_for(call->team, (int)call->in_type[0].dim[1], channel_chunk, (void *)call);
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+const sl_op sl_op_conv = {
+    .name = "conv", .min_in = 2, .max_in = 3, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES, .whole = 6, .signatures = conv_signatures,
+    .infer = conv_infer, .cost = conv_cost, .scratch = conv_scratch,
+    .prepare = conv_prepare, .release = release, .cpu = conv_cpu,
+    .hash = sli_window_hash,
+    .grad = {{.op = &sl_op_conv_b, .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(1), SL_IN(0)}, .nof = 1, .of = {0}},
+             {.op = &sl_op_conv_w, .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}},
+             {.op = &sl_op_channel_sum, .cls = SL_CLASS_W,
+              .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+};
+
+const sl_op sl_op_conv_b = {
+    .name = "conv_b", .min_in = 3, .max_in = 3, .nout = 1,
+    .narrow_in = 1 | 1 << 2, .narrow_out = 1, .unread = 1 << 2,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = conv_b_infer, .cost = conv_b_cost, .scratch = conv_b_scratch,
+    .prepare = conv_b_prepare, .release = release, .cpu = conv_b_cpu,
+    .hash = sli_window_hash,
+};
+
+const sl_op sl_op_conv_w = {
+    .name = "conv_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .narrow_in = 3, .unread = 1 << 2, .accumulates = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = conv_w_infer, .cost = conv_w_cost, .scratch = conv_w_scratch,
+    .prepare = conv_w_prepare, .release = release, .cpu = conv_w_cpu,
+    .hash = sli_window_hash,
+};
+
+const sl_op sl_op_channel_sum = {
+    .name = "channel_sum", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .accumulates = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = channel_sum_infer, .cost = channel_sum_cost, .cpu = channel_sum_cpu,
+};
