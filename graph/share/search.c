@@ -8,7 +8,8 @@
  *
  * A state that costs more than another would after boxing each tensor alive into whatever
  * its readers may want cannot win any more, and goes. Should a model's frontier be wide all
- * the same, the cheapest MOST_STATES are kept, and the result may be less than the best.
+ * the same, only the cheapest are kept, fewer the more nodes and the wider the frontier, and the
+ * result may be less than the best.
  *
  * Models are mostly one block over and over. Where a block is like one before it and begins
  * with the same states, weights counted from the least, what comes of it is the same too and
@@ -21,7 +22,9 @@
 
 #include "graph/share/frontier.h"
 
-enum { MOST_STATES = 4096, MOST_BACK = 4 };
+enum { LEAST_STATES = 64, MOST_STATES = 4096, MOST_BACK = 4 };
+/* Places of frontiers that are looked at in all, where states have to be left out: seconds. */
+static const int64_t most_places = 1 << 24;
 
 /* Before a node, or after it. */
 typedef struct states {
@@ -48,6 +51,7 @@ typedef struct search {
   const uint32_t *allowed;
   double limit;
   sli_frontier frontier;
+  int most_states;        /* kept after a node */
   states before, after;
   size_t table_size;
   int *table;             /* of the states after, by contents; 1 +, 0: free */
@@ -208,12 +212,12 @@ static int by_weight(const void *a, const void *b) {
 }
 
 static double cheapest(const search *s, double most) {
-  if (s->after.count <= MOST_STATES) return most;
+  if (s->after.count <= s->most_states) return most;
   size_t n = (size_t)s->after.count;
   double *sorted = sli_calloc(n, sizeof *sorted);
   memcpy(sorted, s->after.weight, n * sizeof *sorted);
   qsort(sorted, n, sizeof *sorted, by_weight);
-  most = SLI_MIN(most, sorted[MOST_STATES - 1]);
+  most = SLI_MIN(most, sorted[s->most_states - 1]);
   free(sorted);
   return most;
 }
@@ -224,7 +228,7 @@ static void keep(search *s, int k) {
   double most = cheapest(s, most_weight(s, k));
   int kept = 0;
   for (int i = 0; i < to->count; i++) {
-    if (to->weight[i] > most || kept == MOST_STATES) continue;
+    if (to->weight[i] > most || kept == s->most_states) continue;
     memmove(&to->seen[(size_t)kept * width], &to->seen[(size_t)i * width],
             width * sizeof *to->seen);
     to->weight[kept] = to->weight[i];
@@ -396,6 +400,8 @@ static void search_fini(search *s) {
 double sli_ways_search(const sli_ways *w, const uint32_t *allowed, double limit, int *way) {
   search s = {.ways = w, .allowed = allowed, .limit = limit};
   sli_frontier_init(&s.frontier, w);
+  int64_t places = SLI_MAX((int64_t)w->count * s.frontier.width, 1);
+  s.most_states = (int)SLI_MIN(SLI_MAX(most_places / places, LEAST_STATES), MOST_STATES);
   begin(&s);
   for (int j = 0; j < s.nspans; j++) step_span(&s, j);
   double weight = finish(&s, way);

@@ -108,13 +108,21 @@ static int format_line(const progress *p, char *out, size_t bytes) {
                   (double)r->lr, recent_rate(p), p->word, 100 * bubble, memory);
 }
 
+/* As many figures of the line as fit into so many columns, each whole. */
+static int fit_figures(const char *line, int n, int columns) {
+  if (n <= columns) return n;
+  for (int end = columns; end > 0; end--)
+    if (!strncmp(line + end, "  ", 2)) return end;
+  return columns;
+}
+
 /* Never wider than the terminal: a line that wraps cannot be redrawn. */
 static void draw_terminal(progress *p) {
   char line[256];
   struct winsize size;
   int width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
   int n = format_line(p, line, sizeof line);
-  printf("\r%.*s\033[K", SLI_MIN(n, width - 1), line);
+  printf("\r%.*s\033[K", fit_figures(line, n, width - 1), line);
   fflush(stdout);
   p->line_open = true;
 }

@@ -44,10 +44,11 @@ static void print_devices(const job *j, const sl_figures *figures) {
     }
     const sl_device_figures *f = &figures->devices[d];
     char busy[32], span[32], memory[32];
-    printf("  %-8s busy %s of %s, bubble %.1f %%, %.4g activations, %s\n",
+    double held = sl_runtime_peak_activations(j->rt, d);
+    printf("  %-8s busy %s of %s, bubble %.1f %%, %.4g activation%s, %s\n",
            j->plan->devices[d].name, sli_format_seconds(busy, f->busy_seconds),
            sli_format_seconds(span, f->span_seconds), 100 * f->bubble_fraction,
-           sl_runtime_peak_activations(j->rt, d),
+           held, held == 1 ? "" : "s",
            sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d])));
   }
 }
