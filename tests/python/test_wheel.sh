@@ -1,7 +1,7 @@
 #!/bin/bash
 # `pip install .` in a fresh virtual environment builds all, and the package works outside of the
 # tree. It takes scikit-build-core, cffi and NumPy from where pip finds them.
-# labels: outside long first
+# labels: outside anew
 set -euo pipefail
 fail() { echo "$*" >&2; exit 1; }
 grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt" &&
