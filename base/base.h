@@ -101,6 +101,8 @@ const char *sli_address_limit(char out[SLI_LIMIT_TEXT]);
 /* SL_E_MEMORY, naming the limit, if there is one and so many more bytes of addresses cannot be
  * had: for what libraries will take later, and could not say that they did not get. */
 enum { SLI_LIBRARY_BYTES = 64 << 20 };
+/* Memory of this machine, as far as the process may have it (its cgroup's limit). */
+size_t sli_memory_bytes(void);
 sl_status sli_address_room(size_t bytes, const char *what);
 
 #endif

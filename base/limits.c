@@ -1,8 +1,11 @@
 /* What the system lets the process have. */
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -28,4 +31,53 @@ sl_status sli_address_room(size_t bytes, const char *what) {
   }
   return sl_fail(SL_E_MEMORY, "no %s of memory for %s%s", sli_format_bytes(text, (double)bytes),
                  what, limit);
+}
+
+/* ---- memory -------------------------------------------------------------------- */
+
+/* The number in a file; SIZE_MAX if there is none ("max"). */
+static size_t limit_in(const char *path) {
+  char text[64] = "";
+  FILE *file = fopen(path, "r");
+  char *read = file ? fgets(text, sizeof text, file) : NULL, *end = text;
+  if (file) fclose(file);
+  unsigned long long value = read ? strtoull(text, &end, 10) : 0;
+  return end > text && value ? (size_t)value : SIZE_MAX;
+}
+
+/* Of the group with this path and of all that it is in. */
+static size_t limit_of(const char *root, char *group, const char *name) {
+  size_t least = SIZE_MAX;
+  for (char *slash = group + strlen(group); slash; slash = strrchr(group, '/')) {
+    *slash = 0;
+    char *path = sli_format("%s%s/%s", root, group, name);
+    least = SLI_MIN(least, limit_in(path));
+    free(path);
+  }
+  return least;
+}
+
+/* Lines are as "0::/user.slice" or, of the first version, "5:cpu,memory:/user.slice". */
+static size_t cgroup_limit(void) {
+  char line[4096];
+  size_t least = SIZE_MAX;
+  FILE *file = fopen("/proc/self/cgroup", "r");
+  while (file && fgets(line, sizeof line, file)) {
+    char *colon = strchr(line, ':'), *group = colon ? strchr(colon + 1, ':') : NULL;
+    if (!group) continue;
+    *group++ = 0;
+    group[strcspn(group, "\n")] = 0;
+    size_t limit = SIZE_MAX;
+    if (!colon[1]) limit = limit_of("/sys/fs/cgroup", group, "memory.max");
+    else if (strstr(colon + 1, "memory"))
+      limit = limit_of("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
+    least = SLI_MIN(least, limit);
+  }
+  if (file) fclose(file);
+  return least;
+}
+
+size_t sli_memory_bytes(void) {
+  size_t here = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+  return SLI_MIN(here, cgroup_limit());
 }

@@ -97,7 +97,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_output(g, "classes", logits);
   sl_train(g, sl_cross_entropy(g, logits, data[1]),
            &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr"), .beta1 = 0.9f, .beta2 = 0.99f,
-                           .eps = 1e-8f, .clip = 1});
+                           .weight_decay = SL_OFF});
   return sl_graph_status(g);
 }
 

@@ -25,11 +25,13 @@ struct sl_tensor {
                           devices have of one whole goes by one name */
   /* parameters only: */
   int param_index;     /* order of creation */
-  sl_init init;
+  sl_init init;        /* of an optimizer's states, too */
   int home;            /* block of the first use: where it is updated; -1 unused */
   int ngrads;          /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
   bool replica;        /* a device of lower rank has the same */
+  const sl_adapter *adapter;  /* of its own, or that it is a part of; NULL: neither */
+  const sl_optimizer *update; /* its settings, from sli_training_settle() on; NULL: frozen */
   /* during sli_pass_gradients: */
   sl_tensor *grad;     /* sum of the contributions seen so far */
   int nsums;
@@ -87,6 +89,23 @@ typedef struct sli_block {
   int stage;           /* forced stage, or -1 */
 } sli_block;
 
+/* What is said of the parameters that a pattern finds. */
+typedef struct sli_param_rule {
+  const char *pattern;
+  sl_here at;          /* no file: said on a command line */
+  bool frozen;
+  sl_group_settings group;
+} sli_param_rule;
+
+/* Adapters that a pattern asks for. */
+typedef struct sli_adapter_rule {
+  const char *pattern;
+  sl_here at;
+  int rank;
+  float alpha;
+  bool used;           /* it has found something */
+} sli_adapter_rule;
+
 struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
@@ -110,7 +129,18 @@ struct sl_graph {
     double share;
   } *losses;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
-  sl_optimizer optimizer;
+  struct sli_training {
+    sl_optimizer optimizer; /* with its defaults in place */
+    int nrules;
+    size_t capacity;
+    struct sli_param_rule *rules; /* in order: the last one that says something counts */
+    struct sli_adapters {
+      int nrules;
+      size_t capacity;
+      sli_adapter_rule *rules;
+      bool read;            /* what options.training says has been added */
+    } adapters;
+  } training;
   /* where sequences are cut, else 0 and NULL: */
   int64_t length;          /* positions of a whole sequence */
   int64_t *lengths;        /* [pieces] */

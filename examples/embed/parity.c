@@ -37,7 +37,8 @@ static sl_graph *make_graph(void) {
   sl_block(g, "output");
   sl_tensor *logits = dense(g, h, 64, 2, "output"); /* [ROWS, 2] */
   sl_train(g, sl_cross_entropy(g, logits, data[1]),
-           &(sl_optimizer){.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f});
+           &(sl_optimizer){.lr = 0.01f, .beta2 = 0.99f, .weight_decay = SL_OFF,
+                           .clip = SL_OFF});
   return g;
 }
 

@@ -207,16 +207,25 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i) {
   return i < v->count ? v->texts[i] : NULL;
 }
 
+/* What the user gives is meant, also 0; what stands in the table is the row's to say if it is
+ * what that of AdamW says. */
+static float setting(const sl_args *args, const char *name, float adamws) {
+  float value = (float)sl_arg_float(args, name);
+  if (value == adamws && !sl_arg_given(args, name, 0)) return 0;
+  return value == 0 ? SL_OFF : value;
+}
+
 sl_optimizer sl_arg_optimizer(const sl_args *args) {
-  return (sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
-                        .min_lr = (float)sl_arg_float(args, "min-lr"),
+  float lr = (float)sl_arg_float(args, "lr"), min_lr = (float)sl_arg_float(args, "min-lr");
+  float clip = (float)sl_arg_float(args, "clip");
+  return (sl_optimizer){.lr = lr == 0 ? SL_OFF : lr,
+                        .min_lr = min_lr == 0 ? SL_OFF : min_lr,
                         .warmup = sl_arg_int(args, "warmup"),
                         .decay_steps = sl_arg_int(args, "decay-steps"),
-                        .beta1 = (float)sl_arg_float(args, "beta1"),
-                        .beta2 = (float)sl_arg_float(args, "beta2"),
-                        .eps = 1e-8f,
-                        .weight_decay = (float)sl_arg_float(args, "weight-decay"),
-                        .clip = (float)sl_arg_float(args, "clip")};
+                        .beta1 = setting(args, "beta1", 0.9f),
+                        .beta2 = setting(args, "beta2", 0.95f),
+                        .weight_decay = setting(args, "weight-decay", 0.1f),
+                        .clip = clip == 0 ? SL_OFF : clip};
 }
 
 /* ---- help ------------------------------------------------------------------------ */

@@ -37,6 +37,8 @@ void sl_graph_destroy(sl_graph *g) {
   free(g->params);
   free(g->hashes.of);
   free(g->outputs);
+  free(g->training.rules);
+  free(g->training.adapters.rules);
   sli_arena_fini(&g->arena);
   free(g);
 }
@@ -280,57 +282,6 @@ sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name)
 }
 
 /* ---- what the graph is for -------------------------------------------------------- */
-
-static sl_status check_optimizer(sl_graph *g, sl_here at, const sl_optimizer *o) {
-  const char *what = NULL;
-  if (!(o->lr >= 0) || !isfinite(o->lr)) what = "lr must not be negative";
-  else if (!(o->min_lr >= 0) || !isfinite(o->min_lr)) what = "min_lr must not be negative";
-  else if (o->warmup < 0) what = "warmup must not be negative";
-  else if (o->decay_steps < 0) what = "decay_steps must not be negative";
-  else if (!(o->beta1 >= 0 && o->beta1 < 1)) what = "beta1 must be in [0, 1)";
-  else if (!(o->beta2 >= 0 && o->beta2 < 1)) what = "beta2 must be in [0, 1)";
-  else if (!(o->eps > 0) || !isfinite(o->eps)) what = "eps must be positive";
-  else if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
-    what = "weight_decay must not be negative";
-  else if (!(o->clip >= 0)) what = "clip must not be negative";
-  return what ? sli_graph_fail_at(g, at, SL_E_USAGE, "optimizer: %s", what) : SL_OK;
-}
-
-/* A record without eps is one that leaves the rest to us: see optimizer.h. */
-static sl_optimizer with_defaults(const sl_optimizer *given) {
-  sl_optimizer o = given ? *given : (sl_optimizer){0};
-  if (o.eps != 0) return o;
-  o.eps = 1e-8f;
-  if (o.lr == 0) o.lr = 1e-3f;
-  if (o.min_lr == 0) o.min_lr = o.lr / 10;
-  if (o.beta1 == 0) o.beta1 = 0.9f;
-  if (o.beta2 == 0) o.beta2 = 0.95f;
-  if (o.weight_decay == 0) o.weight_decay = 0.1f;
-  if (o.clip == 0) o.clip = 1;
-  return o;
-}
-
-void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer) {
-  if (g->status || g->options.infer) return;
-  char text[SL_TYPE_TEXT];
-  if (!loss)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
-  else if (g->loss)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train is called twice: the loss is %s already",
-                      g->loss->name);
-  else if (!loss->producer)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: %s is a parameter, not a loss", loss->name);
-  else if (sl_type_elements(&loss->type) != 1 || loss->type.ndim != 0 ||
-           (loss->type.dtype != SL_F64 && loss->type.dtype != SL_F32))
-    sli_graph_fail_at(g, at, SL_E_SHAPE,
-                      "sl_train: the loss %s must be an f32 or f64 scalar, got %s", loss->name,
-                      sl_type_format(text, &loss->type));
-  if (g->status) return;
-  sl_optimizer o = with_defaults(optimizer);
-  if (check_optimizer(g, at, &o)) return;
-  g->loss = loss;
-  g->optimizer = o;
-}
 
 void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (g->status) return;

@@ -39,6 +39,17 @@ typedef struct sli_fingerprints {
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
 /* What a source gives in an evaluation; NULL: nothing. */
 const struct sl_source *sli_source_for_eval(const struct sl_source *source);
+
+/* Does the pattern stand in a parameter's name? See sl_freeze(). */
+bool sli_pattern_finds(const char *pattern, const char *name);
+/* "PATTERN:lr=1e-4,decay=0" */
+sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
+                         sl_group_settings *out);
+/* All patterns have found something; what is no adapter is frozen. */
+sl_status sli_lora_settle(sl_graph *g);
+/* Settles which parameters are trained, and each one's settings: before gradients are made. */
+sl_status sli_training_settle(sl_graph *g);
+
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 

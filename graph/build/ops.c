@@ -15,12 +15,6 @@ static sl_tensor *apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs
   return out[0];
 }
 
-sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
-                        bool transposed) {
-  const sl_attrs attrs = {.transposed = transposed};
-  return apply(at, g, &sl_op_linear, &attrs, b ? 3 : 2, (sl_tensor *[]){x, w, b}, 0);
-}
-
 sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
                         const sl_rope *rope) {
   sl_attrs attrs = {.heads = heads, .theta = theta};

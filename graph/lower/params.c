@@ -10,7 +10,7 @@ static void add_place(const sli_lowering *l, const sl_tensor *t, sl_param_place 
   const sli_bundle *b = &l->bundles[spot->bundle];
   if (!p->nplaces)
     *p = (sl_param_info){.name = t->name, .type = t->shard ? t->shard->whole : t->type,
-                         .init = t->init, .stage = l->stage_of[t->home], .places = to};
+                         .init = t->init, .adapter = t->adapter, .stage = l->stage_of[t->home], .places = to};
   *to = (sl_param_place){.reg = b->reg, .offset = spot->offset, .type = t->type,
                          .shard = t->shard, .rank = t->rank, .device = b->device,
                          .replica = t->replica};

@@ -145,6 +145,7 @@ typedef struct item {
   size_t offset;  /* within the register's slot */
   int input;      /* of the store actor: which `store` has its copy */
   size_t image;   /* within the slot of that */
+  float start;    /* of an optimizer's state */
 } item;
 
 typedef struct device_store {
@@ -203,7 +204,8 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
     const char *name = sli_arena_strdup(arena, t->name);
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
     s->items[s->count++] = (item){name, t->type, t->shard, t->replica, b->reg, v, spot->offset,
-                                  input, b->image + (size_t)v * b->bytes + spot->offset};
+                                  input, b->image + (size_t)v * b->bytes + spot->offset,
+                                  t->param ? 0 : t->init.scale};
   }
 }
 
@@ -349,7 +351,7 @@ int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, i
     from->tensors[i] = (sl_state_tensor){
         .name = it->name, .type = it->type, .shard = it->shard, .replica = it->replica,
         .data = sli_register_far(plan, &plan->regs[it->reg]) ? NULL : data + it->offset,
-        .reg = it->reg, .slot = slot, .offset = it->offset};
+        .reg = it->reg, .slot = slot, .offset = it->offset, .start = it->start};
   }
   *out = from->tensors;
   return from->count;

@@ -127,7 +127,9 @@ static void check_names(const sl_graph *g) {
 static void check_training(const sl_graph *g) {
   for (int i = 0; i < g->nparams; i++) {
     const sl_tensor *p = g->params[i];
-    SLI_CHECK(p->ngrads > 0 && p->home >= 0, "parameter %s is not trained", p->name);
+    SLI_CHECK((p->ngrads > 0) == (p->update != NULL), "parameter %s is %s", p->name,
+              p->update ? "not trained" : "frozen and has a gradient");
+    SLI_CHECK(!p->update || p->home >= 0, "parameter %s has no home", p->name);
     for (int u = 0; u < p->ngrads; u++) {
       const sli_node *n = p->grads[u]->producer;
       SLI_CHECK(n->per_step || n->accumulate_span >> p->grads[u]->output & 1,

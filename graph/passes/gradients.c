@@ -15,10 +15,7 @@
  *
  * A loss's own gradient need not wait for the way back. What flows into it is known
  * beforehand, a constant; so where its rule says so (SL_CLASS_F) the gradient is made
- * right behind the loss, and the logits need not be kept.
- *
- * The update has three phases, for the gradient norm is a barrier: every
- * parameter's sum of squares, then one clip over all of them, then the steps. */
+ * right behind the loss, and the logits need not be kept. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -319,7 +316,7 @@ static void collect_uses(pass *p) {
 static sl_status check_params(sl_graph *g, int nforward) {
   for (int i = 0; i < g->nparams; i++) {
     const sl_tensor *param = g->params[i];
-    if (param->ngrads) continue;
+    if (param->ngrads || !param->update) continue;
     bool read = false;
     for (int n = 0; n < nforward; n++)
       for (int a = 0; a < g->nodes[n]->nin; a++) read |= g->nodes[n]->in[a] == param;
@@ -329,65 +326,14 @@ static sl_status check_params(sl_graph *g, int nforward) {
   return SL_OK;
 }
 
-/* ---- update ----------------------------------------------------------------- */
-
-static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int rank,
-                            int phase, int nin, sl_tensor *const *in) {
-  const sl_attrs attrs = {.user = &g->optimizer};
-  sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_U, block, nin, in, op->nout);
-  n->rank = rank;
-  n->phase = phase;
-  n->per_step = true;
-  sl_status status = sli_node_infer(n);
-  SLI_CHECK(!status, "update node %s: %s", name, sl_detail());
-  return n;
-}
-
-/* "wte:adamw", "wte:adamw#3" on the fourth device of a stage. */
-static const char *update_name(sl_graph *g, const sl_tensor *param, const char *what) {
-  return param->rank ? sli_arena_format(&g->arena, "%s:%s#%d", param->name, what, param->rank)
-                     : sli_arena_format(&g->arena, "%s:%s", param->name, what);
-}
-
-static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
-  static const char *const moments[] = {NULL, "m", "v"};
-  sl_tensor *in[1 + param->ngrads];
-  in[0] = scale;
-  memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
-  sli_node *n = add_update(g, &sl_op_adamw, update_name(g, param, "adamw"), param->home,
-                           param->rank, SLI_PHASE_UPDATE, 1 + param->ngrads, in);
-  n->out[0] = param;
-  for (int o = 1; o <= 2; o++) {
-    sl_tensor *t = sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%s", param->name,
-                                                             moments[o]));
-    t->rank = param->rank;
-    t->shard = param->shard;
-    t->replica = param->replica;
-  }
-}
-
-void sli_graph_add_updates(sl_graph *g) {
-  sl_tensor **squares = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *squares);
-  int count = 0;
-  for (int i = 0; i < g->nparams; i++) {
-    const sl_tensor *param = g->params[i];
-    if (param->replica) continue;
-    const char *name = update_name(g, param, "norm");
-    sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
-                             param->ngrads, param->grads);
-    squares[count++] = sli_node_output(g, n, 0, name);
-  }
-  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP, count, squares);
-  sl_tensor *scale = sli_node_output(g, clip, 0, "clip:scale");
-  g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
-  for (int i = 0; i < g->nparams; i++) add_step(g, g->params[i], scale);
-}
-
 /* ---- the pass ----------------------------------------------------------------- */
 
 static sl_status check_goal(sl_graph *g) {
   if (!g->loss)
     return sl_graph_fail(g, SL_E_USAGE, "the model never calls sl_train: nothing to train for");
+  bool frozen = g->nparams > 0;
+  for (int i = 0; i < g->nparams; i++) frozen &= !g->params[i]->update;
+  if (frozen) return sl_graph_fail(g, SL_E_USAGE, "every parameter is frozen: nothing to train");
   if (!g->loss->needs_grad)
     return sli_graph_fail_at(g, g->loss->at, SL_E_USAGE,
                              "the loss %s does not depend on any parameter", g->loss->name);
@@ -421,7 +367,8 @@ sl_status sli_pass_gradients(sl_graph *g) {
   SLI_CHECK(!g->options.infer && !g->grad_norm, "gradients are derived once, for training");
   pass p = {.g = g};
   int nforward = g->nnodes;
-  sl_status status = check_goal(g);
+  sl_status status = sli_training_settle(g);
+  if (!status) status = check_goal(g);
   if (!status) status = add_backward(&p, nforward);
   if (!status) status = check_params(g, nforward);
   free(p.uses);

@@ -1,10 +1,12 @@
 /* Pass 2, inference: only what the outputs need stays. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 sl_status sli_pass_outputs(sl_graph *g) {
   if (g->status) return sl_graph_status(g);
   if (!g->noutputs)
     return sl_graph_fail(g, SL_E_USAGE, "the model never calls sl_output: nothing to deliver");
+  if (sli_lora_settle(g)) return sl_graph_status(g);
   sl_tensor *roots[g->noutputs];
   for (int i = 0; i < g->noutputs; i++) {
     roots[i] = g->outputs[i].tensor;

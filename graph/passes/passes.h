@@ -5,12 +5,12 @@
 #include "graph/graph.h"
 
 /* Pass 2, training: appends backward nodes (B, W) from the ops' gradient rules
- * and the update nodes (norm, clip, adamw), and checks the result. Each
+ * and the update nodes (norm, clip, steps), and checks the result. Each
  * parameter gets one gradient tensor per use, accumulated over the step, so
  * that the sums are the same wherever the uses are placed. */
 sl_status sli_pass_gradients(sl_graph *g);
 
-/* Part of it: the update nodes (norm, clip, adamw) of all parameters, each of which has its
+/* Part of it: the update nodes of all parameters that are trained, each of which has its
  * gradients. A replica's norm is another device's. */
 void sli_graph_add_updates(sl_graph *g);
 

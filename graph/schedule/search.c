@@ -9,7 +9,8 @@
  * budget by a device pool, then credits from the modulo-scheduling bound: a slot
  * lives from F to the end of B or W, a microbatch enters once per initiation
  * interval, so  slots = ceil(lifetime / interval)  (Rau, "Iterative Modulo
- * Scheduling", 1994). From the best few it then climbs: one credit more or
+ * Scheduling", 1994). A row that takes too many bytes gives up credits until it
+ * fits. From the best few it then climbs: one credit more or
  * less, at one stage or at all, as long as that helps. Since the rows are among
  * the candidates, the result is never worse than the best of them that fits.
  *
@@ -36,6 +37,8 @@ typedef struct search {
   size_t capacity;
   candidate *candidates;      /* best first, after sorting */
   bool over_budget;           /* some plan was */
+  size_t least_bytes;         /* of those, what the one that takes least needs of a device, */
+  sli_pick least;             /* and that */
   sl_status failure;          /* of the first that cannot be for another reason, */
   char *why;                  /* and its text */
 } search;
@@ -77,6 +80,25 @@ static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double
   return status;
 }
 
+/* Of the device that needs most; 0: there is no plan. */
+static size_t plan_bytes(const sl_plan *plan) {
+  size_t most = 0;
+  for (int32_t d = 0; plan && d < plan->ndevices; d++)
+    most = SLI_MAX(most, plan->devices[d].room[SL_SPACE_DEVICE].arena_bytes);
+  return most;
+}
+
+/* Is a plan over the budget of bytes? The one that is so by the least is kept. */
+static bool keep_size(search *s, const candidate *c, const sl_plan *plan) {
+  size_t bytes = plan_bytes(plan), budget = s->in->options->devices.budget_bytes;
+  if (!budget || bytes <= budget) return false;
+  if (!s->least_bytes || bytes < s->least_bytes) {
+    s->least_bytes = bytes;
+    s->least = c->pick;
+  }
+  return true;
+}
+
 static void keep_failure(search *s, sl_status status) {
   if (status == SL_E_BUDGET) s->over_budget = true;
   if (!status || status == SL_E_BUDGET || s->failure) return;
@@ -84,11 +106,22 @@ static void keep_failure(search *s, sl_status status) {
   s->why = sli_strdup(sl_detail());
 }
 
-static void evaluate(search *s, candidate *c) {
+/* Does it take too many bytes? */
+static bool evaluate(search *s, candidate *c) {
   sli_lowering *l = sli_lowering_create(s->in, &c->pick);
   c->score = INFINITY;
-  keep_failure(s, try_plan(s, c, l, &c->score));
+  sl_status status = try_plan(s, c, l, &c->score);
+  keep_failure(s, status);
+  bool large = status == SL_E_BUDGET && keep_size(s, c, sli_lowering_plan(l));
   sli_lowering_destroy(l);
+  return large;
+}
+
+/* Gives up twice as many credits again and again, down to one a stage. */
+static void squeeze(search *s, candidate *c) {
+  int most = s->in->m * s->in->k;
+  for (int less = 1; evaluate(s, c) && less < 2 * most; less *= 2)
+    c->pick.tune.act_b = c->pick.tune.act_w = -less;
 }
 
 static int by_score(const void *a, const void *b) {
@@ -206,7 +239,7 @@ static void sort(search *s) {
 }
 
 static void try_all(search *s) {
-  for (int i = 0; i < s->ncandidates; i++) evaluate(s, &s->candidates[i]);
+  for (int i = 0; i < s->ncandidates; i++) squeeze(s, &s->candidates[i]);
   sort(s);
   for (int i = 0; i < SLI_MIN(KEPT, s->ncandidates); i++)
     if (s->candidates[i].score < INFINITY) climb(s, &s->candidates[i]);
@@ -219,8 +252,14 @@ static sl_status nothing_fits(const search *s) {
   if (o->activations > 0) snprintf(most, sizeof most, " --activations %g", o->activations);
   if (!o->devices.budget_bytes)
     return sl_fail(SL_E_BUDGET, "no schedule of %d devices keeps to%s", s->in->p, most);
-  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device%s%s", s->in->p,
-                 sli_format_bytes(size, (double)o->devices.budget_bytes), *most ? " with" : "", most);
+  char need[32];
+  sli_format_bytes(size, (double)o->devices.budget_bytes);
+  sli_format_bytes(need, (double)s->least_bytes);
+  if (s->least_bytes)
+    return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device%s%s: what takes least of "
+                   "all that was tried, %s with as few slots as it can do with, needs %s", s->in->p,
+                   size, *most ? " with" : "", most, s->least.schedule->name, need);
+  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device with%s", s->in->p, size, most);
 }
 
 /* Why there is nothing. */

@@ -11,7 +11,8 @@ static const sl_sbp broadcast = {SL_BROADCAST, 0};
 /* Along the data axis: the first dim with something for everyone. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   int size = x->grid->size[SLI_AXIS_DATA];
-  if (x->sharding == SLI_SHARD_NOTHING || size == 1) return broadcast;
+  bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
+  if (x->sharding == SLI_SHARD_NOTHING || size == 1 || kept_whole) return broadcast;
   for (int d = 0; d < param->type.ndim; d++) {
     bool enough = true;
     for (int r = 0; r < x->ranks; r++)
@@ -58,7 +59,10 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     sl_type type = sli_local_type(x, logical, lies, r, 0);
     sl_tensor *t = a->on[r] = sli_graph_tensor(g, &type, logical->name);
     t->at = logical->at;
-    t->param = t->needs_grad = true;
+    t->param = true;
+    t->needs_grad = logical->needs_grad;
+    t->update = logical->update;
+    t->adapter = logical->adapter;
     t->init = logical->init;
     t->home = logical->home;
     t->rank = r;

@@ -83,7 +83,7 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   sl_step_report report = {.step = tick->step,
                            .loss = *(const double *)values[0] / l->plan->microbatches,
                            .grad_norm = *(const double *)values[1],
-                           .lr = sl_optimizer_lr(&l->g->optimizer, tick->step)};
+                           .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step)};
   l->options.on_step(l->options.ctx, &report);
 }
 

@@ -82,16 +82,25 @@ static const struct {
     {"eps", offsetof(sl_optimizer, eps), false},
     {"weight-decay", offsetof(sl_optimizer, weight_decay), false},
     {"clip", offsetof(sl_optimizer, clip), false},
+    {"momentum", offsetof(sl_optimizer, momentum), false},
+    {"lr-scale", offsetof(sl_optimizer, lr_scale), false},
+    {"decay-begin", offsetof(sl_optimizer, decay_begin), true},
 };
+
+/* What is no number, as one text: "sgd, nesterov, schedule 2". */
+static void kind(const sl_optimizer *o, char out[128]) {
+  snprintf(out, 128, "%.80s%s, schedule %d%s", o->rule->name, o->nesterov ? ", nesterov" : "",
+           (int)o->schedule, o->rate ? " of the model's own" : "");
+}
 
 bool sli_optimizer_has(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(settings); i++)
     if (!strcmp(settings[i].name, name)) return true;
-  return false;
+  return !strcmp(name, "optimizer");
 }
 
 /* As short as it can be while it is the same number. */
-static void setting(const sl_optimizer *o, size_t i, char out[32]) {
+static void setting(const sl_optimizer *o, size_t i, char out[128]) {
   const char *at = (const char *)o + settings[i].offset;
   if (settings[i].whole) {
     snprintf(out, 32, "%lld", (long long)*(const int64_t *)at);
@@ -104,22 +113,29 @@ static void setting(const sl_optimizer *o, size_t i, char out[32]) {
   }
 }
 
+static void note_setting(const sli_record *r, const char *name, const char *value, cJSON *to,
+                         const cJSON *was, sli_differences *d) {
+  cJSON_AddStringToObject(to, name, value);
+  const cJSON *before = member(was, name);
+  if (cJSON_IsString(before) && strcmp(before->valuestring, value))
+    sli_differ(d, name, "the optimizer's %s is %s, but %s was made with %s", name, value,
+               sli_checkpoint_path(r->from), before->valuestring);
+}
+
 static void note_optimizer(const sli_record *r, const sl_optimizer *o, sli_differences *d) {
   cJSON *to = cJSON_AddObjectToObject(r->about, "optimizer");
   const cJSON *was = r->from ? member(sli_checkpoint_about(r->from), "optimizer") : NULL;
+  char value[128];
   for (size_t i = 0; i < SLI_COUNT(settings); i++) {
-    char value[32];
     setting(o, i, value);
-    cJSON_AddStringToObject(to, settings[i].name, value);
-    const cJSON *before = member(was, settings[i].name);
-    if (cJSON_IsString(before) && strcmp(before->valuestring, value))
-      sli_differ(d, settings[i].name, "the optimizer's %s is %s, but %s was made with %s",
-                 settings[i].name, value, sli_checkpoint_path(r->from), before->valuestring);
+    note_setting(r, settings[i].name, value, to, was, d);
   }
+  kind(o, value);
+  note_setting(r, "optimizer", value, to, was, d);
 }
 
 void sli_model_note(const sli_record *r, const sl_graph *g, const sl_lowered *lowered,
                     sli_differences *d) {
   note_graph(r, sli_lowered_fingerprints(lowered), d);
-  note_optimizer(r, &g->optimizer, d);
+  note_optimizer(r, &g->training.optimizer, d);
 }

@@ -122,6 +122,28 @@ static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint
   return status;
 }
 
+static sl_status start_state(const sl_state_tensor *t, sl_runtime *rt) {
+  if (t->start == 0) return SL_OK;
+  int64_t n = sl_type_elements(&t->type);
+  float *values = sli_calloc((size_t)n, sizeof *values);
+  for (int64_t i = 0; i < n; i++) values[i] = t->start;
+  sl_status status = sl_runtime_write(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type),
+                                      values);
+  free(values);
+  return status;
+}
+
+sl_status sl_states_init(const sl_lowered *l, sl_runtime *rt) {
+  const sl_state_tensor *tensors;
+  sl_status status = SL_OK;
+  for (int s = 0; s < sl_lowered_stages(l); s++)
+    for (int r = 0; r < sl_lowered_ranks(l); r++) {
+      int n = sl_lowered_state(l, rt, s, r, &tensors);
+      for (int i = 0; i < n && !status; i++) status = start_state(&tensors[i], rt);
+    }
+  return status;
+}
+
 sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
   const sl_param_info *params;
   int n = sl_lowered_params(l, &params), count = 0;
@@ -139,7 +161,7 @@ sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
     if (data) status = sl_param_set(l, rt, i, data);
     else if (sl_param_here(l, rt, i)) status = init_apart(l, rt, i, seed);
   }
-  return status;
+  return status ? status : sl_states_init(l, rt);
 }
 
 static sl_status spread_register(const sl_register *r, sl_runtime *rt, int32_t reg) {

@@ -8,7 +8,9 @@
 #include "base/base.h"
 #include "io/shards.h"
 #include "kernels/ops/ops.h"
+#include "graph/state/adapter.h"
 #include "graph/state/parts.h"
+#include "graph/state/weights.h"
 
 /* The stored tensor for a parameter, and its file. What holds the bare network, without its
  * head, leaves out the first part of the names: "wte.weight" for "transformer.wte.weight". */
@@ -91,6 +93,7 @@ static sl_status load_param(const char *path, const sli_shards *from, const sl_l
   sl_lowered_params(lowered, &params);
   int file;
   const sli_stored_tensor *t = find(from, params[index].name, &file);
+  if (!t && sli_is_adapter(&params[index])) return SL_OK; /* new beside the file's weights */
   const char *where = t ? sli_shards_path(from, file) : path;
   sl_status status = sli_stored_check(where, params[index].name, &params[index].type, t);
   if (status) return status;
@@ -110,6 +113,7 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
   for (int i = 0; i < n && !status; i++)
     status = load_param(path, from, lowered, rt, i, &f, &room);
   if (!status) mention_unused(path, from, &f);
+  if (!status) status = sl_states_init(lowered, rt);
   free(room.values);
   found_fini(&f);
   sli_shards_close(from);
@@ -123,20 +127,27 @@ typedef struct saving {
   sl_runtime *rt;
   const sl_param_info *params;
   int n;
+  const sli_saved *list;   /* [n] */
   sli_tensor_data *tensors;
   scratch room;
   sli_tensor_parts *parts; /* the file, where several processes write it */
-  int index;               /* of the parameter that is being written */
+  int index;               /* of the tensor that is being written */
   const float *values;     /* what lies at one of its places */
 } saving;
+
+static const sl_param_info *param_of(const saving *s, int index) {
+  return &s->params[s->list[index].param];
+}
 
 /* Values that the writer asks for. */
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
-  float *values = scratch_take(&s->room, &s->params[index].type);
+  float *values = scratch_take(&s->room, &param_of(s, index)->type);
   bool all = false;
-  sl_status status = sl_param_get(s->lowered, s->rt, index, values, &all);
-  SLI_CHECK(status || all, "parameter %s is not all here", s->params[index].name);
+  sl_status status = sl_param_get(s->lowered, s->rt, s->list[index].param, values, &all);
+  SLI_CHECK(status || all, "parameter %s is not all here", s->list[index].name);
+  if (!status && s->list[index].merged)
+    status = sli_adapter_merge(s->lowered, s->rt, s->list[index].param, values);
   *out = values;
   return status;
 }
@@ -148,11 +159,25 @@ static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes)
                              s->values + part / each);
 }
 
+/* The adapter's share in what lies at a place. */
+static sl_status merge_place(saving *s, const sl_param_place *place, float *values) {
+  const sl_type *type = &param_of(s, s->index)->type;
+  if (!place->shard)
+    return sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, values);
+  float *whole = sli_calloc(1, sl_type_bytes(type));
+  sl_shard_put(place->shard, values, whole);
+  sl_status status = sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, whole);
+  if (!status) sl_shard_take(place->shard, whole, values);
+  free(whole);
+  return status;
+}
+
 static sl_status write_place(saving *s, const sl_param_place *place) {
   size_t bytes = sl_type_bytes(&place->type);
   float *values = scratch_take(&s->room, &place->type);
   sl_status status = sl_runtime_read(s->rt, place->reg, sl_runtime_newest_slot(s->rt, place->reg),
                                      place->offset, bytes, values);
+  if (!status && s->list[s->index].merged) status = merge_place(s, place, values);
   s->values = values;
   if (status) return status;
   if (place->shard) sli_shard_walk(place->shard, write_stretch, s);
@@ -165,7 +190,7 @@ static sl_status write_places(saving *s, const char *path) {
   sl_status status = sli_safetensors_open_parts(path, s->tensors, s->n, &s->parts);
   if (status) return status;
   for (s->index = 0; s->index < s->n; s->index++) {
-    const sl_param_info *p = &s->params[s->index];
+    const sl_param_info *p = param_of(s, s->index);
     for (int i = 0; i < p->nplaces && !status; i++)
       if (!p->places[i].replica && sl_runtime_newest(s->rt, p->places[i].reg))
         status = write_place(s, &p->places[i]);
@@ -188,19 +213,33 @@ static sl_status save_together(const char *path, saving *s, sl_job *job) {
   return status;
 }
 
-sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                       sl_job *job) {
-  saving s = {.lowered = lowered, .rt = rt};
-  s.n = sl_lowered_params(lowered, &s.params);
-  s.tensors = sli_calloc((size_t)s.n, sizeof *s.tensors);
-  for (int i = 0; i < s.n; i++)
-    s.tensors[i] = (sli_tensor_data){.name = s.params[i].name, .ndim = s.params[i].type.ndim,
-                                     .dim = s.params[i].type.dim,
-                                     .data = sl_param_data(lowered, rt, i)};
+sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
+                           const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
+  saving s = {.lowered = lowered, .rt = rt, .list = list, .n = n};
+  sl_lowered_params(lowered, &s.params);
+  s.tensors = sli_calloc((size_t)n, sizeof *s.tensors);
+  for (int i = 0; i < n; i++)
+    s.tensors[i] = (sli_tensor_data){
+        .name = list[i].name, .ndim = param_of(&s, i)->type.ndim, .dim = param_of(&s, i)->type.dim,
+        .data = list[i].merged ? NULL : sl_param_data(lowered, rt, list[i].param)};
   sl_status status = sl_job_processes(job) > 1 ? save_together(path, &s, job)
-                            : sli_safetensors_write_each(path, s.tensors, s.n, gather, &s);
+                            : sli_safetensors_write_each(path, s.tensors, n, gather, &s);
   free(s.room.values);
   free(s.tensors);
+  return status;
+}
+
+/* Adapters are merged into what they are beside. */
+sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                          sl_job *job) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params), count = 0;
+  sli_saved *list = sli_calloc((size_t)n, sizeof *list);
+  for (int i = 0; i < n; i++)
+    if (!sli_is_adapter(&params[i]))
+      list[count++] = (sli_saved){params[i].name, i, params[i].adapter != NULL};
+  sl_status status = sli_weights_save(path, list, count, lowered, rt, job);
+  free(list);
   return status;
 }
 

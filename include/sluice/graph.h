@@ -40,6 +40,18 @@ typedef struct sl_here {
  * forward, by the ops' costs. */
 typedef enum sl_cut { SL_CUT_EVEN, SL_CUT_BALANCED } sl_cut;
 
+/* What whoever runs a model says of its training, as actorrun's options do, instead of what the
+ * model says or beyond it. Texts outlive the graph; docs/training.md says how they read. */
+typedef struct sl_training {
+  const char *optimizer;     /* "lion", "sgd:momentum=0.9,nesterov"; NULL: the model's */
+  const char *schedule;      /* "wsd:warmup=100,decay-steps=2000"; NULL: the model's */
+  int ngroups, nfrozen;
+  const char *const *groups; /* "h.*.ln*:lr=1e-4,decay=0": as sl_group() */
+  const char *const *frozen; /* patterns: as sl_freeze() */
+  int nlora;
+  const char *const *lora;   /* "h.*.attn=8,alpha=16": as sl_lora() */
+} sl_training;
+
 typedef struct sl_graph_options {
   int microbatches; /* M: a step is M microbatches [1] */
   int pieces;       /* K: pieces the sequences of a microbatch are cut into [1].
@@ -63,6 +75,7 @@ typedef struct sl_graph_options {
                             from one evaluation to the next */
   const char *tokenizer; /* sl_tokens: a tokenizer.json that makes tokens of text files; NULL: the
                        bytes of a text are its tokens. Used while the graph is built */
+  const sl_training *training; /* may be NULL */
   bool no_data;     /* nothing is computed, only planned or timed: files need not be given */
 } sl_graph_options;
 
@@ -304,6 +317,38 @@ sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *a
  * settings are copied; NULL for all defaults. Once per graph. */
 #define sl_train(g, loss, ...) sl_train_at(SL_HERE, g, loss, __VA_ARGS__)
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer);
+
+/* Parameters by pattern: a run of a name's components (what stands between dots), in which *
+ * stands for any text, ? for any character and [..] for one of some. "h.*.attn" finds
+ * "transformer.h.3.attn.c_attn.weight". A pattern that finds nothing is an error.
+ *
+ * Frozen parameters are not updated: they have no gradient and no optimizer's state, and
+ * what only they would need of the way back is left out. */
+#define sl_freeze(g, pattern) sl_freeze_at(SL_HERE, g, pattern)
+void sl_freeze_at(sl_here at, sl_graph *g, const char *pattern);
+
+/* Settings of a group of parameters; what is 0 is the optimizer's, SL_OFF is 0. Where several
+ * groups say something of a parameter, the last one counts. */
+typedef struct sl_group_settings {
+  float lr;           /* peak rate: the schedule's rates are scaled by lr / the optimizer's lr */
+  float lr_scale;     /* by this instead */
+  float weight_decay; /* of all that the pattern finds, also of less than two dims */
+} sl_group_settings;
+#define sl_group(g, pattern, ...) sl_group_at(SL_HERE, g, pattern, __VA_ARGS__)
+void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_settings *settings);
+
+/* Adapters (LoRA: Hu et al., arXiv 2106.09685) beside the linear maps whose weights the pattern
+ * finds, from here on: y = W x + b + (alpha / rank) B A x, with parameters "MODULE.lora_A.weight"
+ * [rank, in], at random, and "MODULE.lora_B.weight" [out, rank], 0, where "MODULE.weight" is W's
+ * name. Where there are adapters, all else is frozen. */
+#define sl_lora(g, pattern, rank, alpha) sl_lora_at(SL_HERE, g, pattern, rank, alpha)
+void sl_lora_at(sl_here at, sl_graph *g, const char *pattern, int rank, float alpha);
+typedef struct sl_adapter {
+  const char *module;
+  int rank;
+  float alpha;
+  bool transposed; /* W is [in, out] */
+} sl_adapter;
 
 /* Names a tensor that inference delivers ("logits"). */
 #define sl_output(g, name, t) sl_output_at(SL_HERE, g, name, t)

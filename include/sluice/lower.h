@@ -71,7 +71,7 @@ typedef struct sl_hardware {
 } sl_hardware;
 
 /* One tensor that a device needs for a stage of the pipeline to go on after a step: a
- * parameter ("NAME"), its optimizer's state ("NAME:m", "NAME:v"), or, where
+ * parameter ("NAME"), its optimizer's state ("NAME:m", "NAME:v": sl_update.states), or, where
  * parameters have two slots, its version before ("NAME:previous"). Where a stage lies on
  * several devices each may have all of it or a part. */
 typedef struct sl_state_tensor {
@@ -82,6 +82,7 @@ typedef struct sl_state_tensor {
   const void *data;      /* NULL: in memory that the host does not address */
   int32_t reg, slot;     /* between runs: where that is, for sl_runtime_read() ... */
   size_t offset;         /* ... and sl_runtime_write(); within the slot */
+  float start;           /* of the optimizer's state: all its elements before the first step */
 } sl_state_tensor;
 
 typedef struct sl_stage_state {
@@ -236,6 +237,7 @@ typedef struct sl_param_info {
   const char *name;
   sl_type type;          /* of the whole */
   sl_init init;
+  const sl_adapter *adapter; /* that it has, or, by its name, is a part of; NULL: neither */
   int stage;
   int nplaces;
   const sl_param_place *places; /* by rank */
@@ -259,6 +261,10 @@ sl_status sl_param_set(const sl_lowered *lowered, sl_runtime *rt, int index, con
 /* Fills every parameter by its init rule (Philox 4x32-10, keyed by seed and
  * name: the same at every stage count, on any devices). */
 sl_status sl_params_init(const sl_lowered *lowered, sl_runtime *rt, uint64_t seed);
+
+/* Gives the optimizer's states what they start with, where that is not 0. sl_params_init() and
+ * sl_weights_load() do that, too. */
+sl_status sl_states_init(const sl_lowered *lowered, sl_runtime *rt);
 
 /* Makes the values just set those of every version a first step may read; needed
  * before a first run with parameters in two slots (quota param=2). */

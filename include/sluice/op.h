@@ -398,6 +398,8 @@ typedef struct sl_op {
    * plan's hash has it, by which processes of one job see that they run the same. NULL: the
    * record is the process's own. */
   uint64_t (*hash)(uint64_t hash, const sl_attrs *attrs, int nin);
+  /* Not NULL: the row is an optimizer; see optimizer.h. */
+  const struct sl_update *update;
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 

@@ -353,10 +353,23 @@ extern const sl_op sl_op_sumsq;
  * the sum of all s, added in order of the arguments. */
 extern const sl_op sl_op_clip;
 
-/* adamw(scale scalar, g0, g1, ...), attrs.user = sl_optimizer -> p, m, v in
- * place, typed as g0: the step of optimizer.h with the gradient
- * scale (g0 + g1 + ...) and the step number of the call's tick. */
-extern const sl_op sl_op_adamw;
+/* Optimizers: rule(scale scalar, g0, g1, ...), attrs.user = sl_optimizer -> p and its states in
+ * place, typed as g0. With g = scale (g0 + g1 + ...), t the step of the call's tick, from 1,
+ * and d the decay of this tensor (optimizer.h):
+ *
+ * adamw -> p, m, v: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ *   p = p - lr d p - lr (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps)
+ *   (Loshchilov & Hutter, arXiv 1711.05101, Algorithm 2, the schedule folded into lr)
+ * adam -> p, m, v: the same with g + d p for g, and no other decay (arXiv 1412.6980)
+ * sgd -> p, momentum: g = g + d p; u = b u + g; p = p - lr (nesterov ? g + b u : u)
+ *   (as PyTorch's; Sutskever et al., ICML 2013). Without momentum, u = g is not kept.
+ * lion -> p, m: p = p - lr (sign(b1 m + (1-b1) g) + d p); m = b2 m + (1-b2) g
+ *   (Chen et al., arXiv 2302.06675, Algorithm 2) */
+extern const sl_op sl_op_adamw, sl_op_adam, sl_op_sgd, sl_op_lion;
+
+/* keep(), attrs.user = the sl_type of p -> p in place: as it is. What hands a frozen parameter
+ * on to the next step. */
+extern const sl_op sl_op_keep;
 
 #ifdef __cplusplus
 }

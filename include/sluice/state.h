@@ -34,7 +34,7 @@ extern "C" {
  * and the tensor. */
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 
-/* Writes the values of all parameters to a safetensors file, which appears when it is whole.
+/* Writes the values of all parameters, adapters merged, to a safetensors file, which appears when it is whole.
  * All processes of the job call it, with the same path on a disk they share. SL_E_IO names the
  * file. */
 sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
@@ -44,6 +44,18 @@ sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtim
  * same parameters, and `from` has all of them. */
 sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
                           sl_runtime *to_rt);
+
+/* ---- adapters (sl_lora) -------------------------------------------------------- */
+
+/* A folder as PEFT saves and reads it: adapter_model.safetensors and adapter_config.json. */
+
+/* What a model must be told to have the adapters of a folder: a text for sl_training.lora for each,
+ * in one block to be freed. SL_E_INPUT names what is not understood. */
+sl_status sl_adapter_modules(const char *dir, int *count, char ***lora);
+/* Reads the values of all adapters that lie in this process. */
+sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt);
+/* Writes all adapters, as sl_weights_save() does; that merges them into the weights instead. */
+sl_status sl_adapter_save(const char *dir, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
 /* ---- checkpoints -------------------------------------------------------------- */
 

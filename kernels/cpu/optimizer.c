@@ -1,4 +1,4 @@
-/* Rows of the update: the gradient's norm, clipping, AdamW. */
+/* Rows of the update: the gradient's norm, clipping, the optimizers. */
 #include <sluice/optimizer.h>
 
 #include <math.h>
@@ -65,33 +65,52 @@ static void clip_cpu(const sl_call *call) {
   if (norm) *norm = length;
 }
 
-static sl_status adamw_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, int nout,
+                            sl_type *out) {
   SLI_TRY(want_optimizer(attrs));
   SLI_TRY(sli_want_array("scale", &in[0], SL_F32, 0));
   SLI_TRY(want_parts(1, nin, in));
-  out[0] = out[1] = out[2] = in[1];
+  for (int o = 0; o < nout; o++) out[o] = in[1];
   return SL_OK;
 }
 
-static void adamw_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                       double *flops, double *bytes) {
-  (void)attrs;
-  *flops = (nin + 14) * (double)sl_type_elements(&out[0]);
-  *bytes = sli_argument_bytes(nin, in, 3, out) + 3.0 * (double)sl_type_bytes(&out[0]);
+/* It reads and writes the parameter and its states. */
+static void step_cost(int nin, const sl_type *in, int nout, const sl_type *out, double each,
+                      double *flops, double *bytes) {
+  *flops = (nin + each) * (double)sl_type_elements(&out[0]);
+  *bytes = sli_argument_bytes(nin, in, nout, out) + nout * (double)sl_type_bytes(&out[0]);
 }
 
-static void adamw_cpu(const sl_call *call) {
-  sli_for_elements(call, &call->out_type[0], sli_cpu()->adamw);
-}
+/* Rows of a parameter and so many states, that take so many operations an element beside adding
+ * up the gradient's parts. */
+#define STEP_ROW(rule, states_, each_)                                                           \
+  static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in,               \
+                                sl_type *out) {                                                  \
+    return step_infer(attrs, nin, in, 1 + (states_), out);                                       \
+  }                                                                                              \
+  static void rule##_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
+                          double *flops, double *bytes) {                                        \
+    (void)attrs;                                                                                 \
+    step_cost(nin, in, 1 + (states_), out, each_, flops, bytes);                                 \
+  }                                                                                              \
+  static void rule##_cpu(const sl_call *call) {                                                  \
+    sli_for_elements(call, &call->out_type[0], sli_cpu()->rule);                                 \
+  }
 
-static uint64_t optimizer_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
-  (void)nin;
-  const sl_optimizer *o = attrs->user;
-  const float reals[] = {o->lr, o->min_lr, o->beta1, o->beta2, o->eps, o->weight_decay, o->clip};
-  for (size_t i = 0; i < SLI_COUNT(reals); i++) hash = sli_hash_real(hash, (double)reals[i]);
-  hash = sli_hash_word(hash, (uint64_t)o->warmup);
-  return sli_hash_word(hash, (uint64_t)o->decay_steps);
-}
+STEP_ROW(adamw, 2, 14)
+STEP_ROW(adam, 2, 15)
+STEP_ROW(sgd, 1, 8)
+STEP_ROW(lion, 1, 12)
+
+static int sgd_needs(const sl_optimizer *o) { return o->momentum != 0; }
+
+static const sl_update adamw_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2,
+                                       .defaults = {.weight_decay = 0.1f}};
+static const sl_update adam_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2};
+static const sl_update sgd_update = {.states = {{.name = "momentum"}}, .nstates = 1,
+                                     .needs = sgd_needs};
+static const sl_update lion_update = {.states = {{.name = "m"}}, .nstates = 1,
+                                      .defaults = {.beta2 = 0.99f, .weight_decay = 0.1f}};
 
 const sl_op sl_op_sumsq = {
     .name = "sumsq", .min_in = 1, .max_in = -1, .nout = 1,
@@ -100,11 +119,39 @@ const sl_op sl_op_sumsq = {
 
 const sl_op sl_op_clip = {
     .name = "clip", .min_in = 1, .max_in = -1, .nout = 2,
-    .infer = clip_infer, .cpu = clip_cpu, .hash = optimizer_hash,
+    .infer = clip_infer, .cpu = clip_cpu, .hash = sl_optimizer_hash,
 };
 
-const sl_op sl_op_adamw = {
-    .name = "adamw", .min_in = 2, .max_in = -1, .nout = 3,
-    .infer = adamw_infer, .cost = adamw_cost, .cpu = adamw_cpu,
-    .updates = 7, .hash = optimizer_hash,
+#define OPTIMIZER(rule, outputs, updates_)                                                       \
+  const sl_op sl_op_##rule = {                                                                   \
+      .name = #rule, .min_in = 2, .max_in = -1, .nout = outputs, .infer = rule##_infer,          \
+      .cost = rule##_cost, .cpu = rule##_cpu, .updates = updates_, .hash = sl_optimizer_hash,    \
+      .update = &rule##_update,                                                                  \
+  }
+
+OPTIMIZER(adamw, 3, 7);
+OPTIMIZER(adam, 3, 7);
+OPTIMIZER(sgd, 2, 3);
+OPTIMIZER(lion, 2, 3);
+
+/* ---- frozen parameters -------------------------------------------------------------- */
+
+static sl_status keep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin, (void)in;
+  if (!attrs->user) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_type");
+  out[0] = *(const sl_type *)attrs->user;
+  return SL_OK;
+}
+
+static void keep_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                      double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in, (void)out;
+  *flops = *bytes = 0;
+}
+
+static void keep_cpu(const sl_call *call) { (void)call; }
+
+const sl_op sl_op_keep = {
+    .name = "keep", .nout = 1, .infer = keep_infer, .cost = keep_cost, .cpu = keep_cpu,
+    .updates = 1,
 };

@@ -33,6 +33,8 @@
 #define ROWWISE .in_place = true
 #define PRODUCT(name) .prepare = sli_cuda_##name##_prepare, .release = sli_cuda_linear_release
 
+#define RUN(rule) {.first = &sl_op_##rule, .launch = sli_cuda_##rule##_run}
+
 static const sli_cuda_fused rows[] = {
     PAIR(add, layernorm, 0, ROWWISE),
     PAIR(add, rmsnorm, 0, ROWWISE),
@@ -42,7 +44,7 @@ static const sli_cuda_fused rows[] = {
     PAIR(linear_b, gelu_b, 1, PRODUCT(linear_b_gelu_b)),
     PAIR(cross_entropy, cross_entropy_b, 2, .output = 1, .same = 3, ROWWISE),
     {.first = &sl_op_sumsq, .launch = sli_cuda_sumsq_run, .scratch = sli_cuda_sumsq_run_scratch},
-    {.first = &sl_op_adamw, .launch = sli_cuda_adamw_run},
+    RUN(adamw), RUN(adam), RUN(sgd), RUN(lion),
 };
 
 enum { LONGEST_RUN = 256 };

@@ -59,19 +59,43 @@ SLI_HD static inline sli_soft sli_soft_join(sli_soft a, sli_soft b) {
   return (sli_soft){top, a.total * expf(a.top - top) + b.total * expf(b.top - top)};
 }
 
-/* One step's numbers of AdamW; see sl_op_adamw. */
-typedef struct sli_adamw {
+/* One step's numbers of an optimizer; see ops.h. */
+typedef struct sli_update_numbers {
   float beta1, beta2, eps;
-  float keep; /* 1 - lr decay, or 1 */
+  float keep; /* 1 - lr decay */
+  float decay;
+  float lr;
   float rate; /* lr / (1 - beta1^t) */
   float root; /* 1 / sqrt(1 - beta2^t) */
-} sli_adamw;
+  float momentum;
+  int nesterov;
+} sli_update_numbers;
 
-SLI_HD static inline void sli_adamw_step(const sli_adamw *a, float g, float *p, float *m,
+SLI_HD static inline void sli_adamw_step(const sli_update_numbers *a, float g, float *p, float *m,
                                          float *v) {
   *m = a->beta1 * *m + (1.0f - a->beta1) * g;
   *v = a->beta2 * *v + (1.0f - a->beta2) * g * g;
   *p = *p * a->keep - a->rate * *m / (sqrtf(*v) * a->root + a->eps);
+}
+
+SLI_HD static inline void sli_adam_step(const sli_update_numbers *a, float g, float *p, float *m,
+                                        float *v) {
+  g += a->decay * *p;
+  *m = a->beta1 * *m + (1.0f - a->beta1) * g;
+  *v = a->beta2 * *v + (1.0f - a->beta2) * g * g;
+  *p -= a->rate * *m / (sqrtf(*v) * a->root + a->eps);
+}
+
+SLI_HD static inline void sli_sgd_step(const sli_update_numbers *a, float g, float *p, float *u) {
+  g += a->decay * *p;
+  *u = a->momentum * *u + g;
+  *p -= a->lr * (a->nesterov ? g + a->momentum * *u : *u);
+}
+
+SLI_HD static inline void sli_lion_step(const sli_update_numbers *a, float g, float *p, float *m) {
+  float to = a->beta1 * *m + (1.0f - a->beta1) * g;
+  *m = a->beta2 * *m + (1.0f - a->beta2) * g;
+  *p = *p * a->keep - a->lr * (float)((to > 0) - (to < 0));
 }
 
 /* ---- bf16 ------------------------------------------------ */

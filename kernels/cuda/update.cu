@@ -1,4 +1,4 @@
-/* The update: clipping by the norm of all gradients, AdamW of a run of tensors. */
+/* The update: clipping by the norm of all gradients, optimizers of a run of tensors. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
 
@@ -6,68 +6,111 @@ namespace {
 
 using namespace sli;
 
-template <int N>
-__device__ inline void adamw_pack(const parts &p, const sli_adamw &a, float scale, float *w,
-                                  float *m, float *v, int64_t at) {
-  float g[N], wn[N], mn[N], vn[N];
-  add_up<N, float>(g, p, at);
-  load<N>(wn, w + at);
-  load<N>(mn, m + at);
-  load<N>(vn, v + at);
-#pragma unroll
-  for (int n = 0; n < N; n++) sli_adamw_step(&a, g[n] * scale, &wn[n], &mn[n], &vn[n]);
-  store<N>(w + at, wn);
-  store<N>(m + at, mn);
-  store<N>(v + at, vn);
-}
+/* What an optimizer does to one element with its states. */
+struct adamw {
+  static constexpr int STATES = 2;
+  __device__ static void step(const sli_update_numbers *a, float g, float *p, float *s) {
+    sli_adamw_step(a, g, p, &s[0], &s[1]);
+  }
+};
+struct adam {
+  static constexpr int STATES = 2;
+  __device__ static void step(const sli_update_numbers *a, float g, float *p, float *s) {
+    sli_adam_step(a, g, p, &s[0], &s[1]);
+  }
+};
+struct sgd {
+  static constexpr int STATES = 1;
+  __device__ static void step(const sli_update_numbers *a, float g, float *p, float *s) {
+    sli_sgd_step(a, g, p, &s[0]);
+  }
+};
+struct lion {
+  static constexpr int STATES = 1;
+  __device__ static void step(const sli_update_numbers *a, float g, float *p, float *s) {
+    sli_lion_step(a, g, p, &s[0]);
+  }
+};
 
-/* One tensor. */
+/* One tensor. A state that is not kept is NULL. */
 struct segment {
-  float *w, *m, *v;
+  float *w, *states[2];
   const float *scale;
   int64_t n;
-  sli_adamw numbers;
+  sli_update_numbers numbers;
   unsigned first_block;
   unsigned short first_part, nparts;
 };
 
-using tensors = run<segment, 44, 88>;
+template <typename R, int N>
+__device__ inline void update_pack(const parts &p, const segment &s, int64_t at) {
+  float g[N], w[N], states[R::STATES][N];
+  add_up<N, float>(g, p, at);
+  load<N>(w, s.w + at);
+#pragma unroll
+  for (int k = 0; k < R::STATES; k++) {
+    if (s.states[k]) load<N>(states[k], s.states[k] + at);
+    else
+      for (int n = 0; n < N; n++) states[k][n] = 0;
+  }
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    float of[R::STATES];
+    for (int k = 0; k < R::STATES; k++) of[k] = states[k][n];
+    R::step(&s.numbers, g[n] * *s.scale, &w[n], of);
+    for (int k = 0; k < R::STATES; k++) states[k][n] = of[k];
+  }
+  store<N>(s.w + at, w);
+#pragma unroll
+  for (int k = 0; k < R::STATES; k++)
+    if (s.states[k]) store<N>(s.states[k] + at, states[k]);
+}
+
+using tensors = run<segment, 40, 64>;
 static_assert(sizeof(tensors) <= PARAMETER_BYTES, "too many parameters");
-static_assert(88 >= SLI_CUDA_PARTS, "one tensor fits");
+static_assert(64 >= SLI_CUDA_PARTS, "one tensor fits");
 
 constexpr int EACH = BLOCK * 4; /* elements of a block */
 
-__global__ void adamw(const __grid_constant__ tensors run) {
+template <typename R> __global__ void update(const __grid_constant__ tensors run) {
   constexpr int N = 4;
   const segment &s = run.of_block(blockIdx.x);
   parts p = run.parts_of(s);
   int64_t at = ((int64_t)(blockIdx.x - s.first_block) * BLOCK + threadIdx.x) * N;
-  if (at + N <= s.n) adamw_pack<N>(p, s.numbers, *s.scale, s.w, s.m, s.v, at);
+  if (at + N <= s.n) update_pack<R, N>(p, s, at);
   else
-    for (; at < s.n; at++) adamw_pack<1>(p, s.numbers, *s.scale, s.w, s.m, s.v, at);
+    for (; at < s.n; at++) update_pack<R, 1>(p, s, at);
 }
 
-sli_adamw numbers_of(const sl_call *call) {
+sli_update_numbers numbers_of(const sl_call *call) {
   const sl_optimizer *o = (const sl_optimizer *)call->attrs->user;
   double t = (double)call->tick.step + 1;
   float lr = sl_optimizer_lr(o, call->tick.step);
-  return {o->beta1, o->beta2, o->eps,
-          call->out_type[0].ndim >= 2 ? 1.0f - lr * o->weight_decay : 1.0f,
-          (float)(lr / (1.0 - pow(o->beta1, t))), (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)))};
+  float decay = sl_optimizer_decay(o, call->out_type[0].ndim);
+  return {o->beta1, o->beta2, o->eps, 1.0f - lr * decay, decay, lr,
+          (float)(lr / (1.0 - pow(o->beta1, t))), (float)(1.0 / sqrt(1.0 - pow(o->beta2, t))),
+          o->momentum, o->nesterov};
 }
 
 /* The tensor of a call, if it still fits. */
-bool add_tensor(tensors *run, const sl_call *call) {
+template <typename R> bool add_tensor(tensors *run, const sl_call *call) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   segment *s = run->add(call->nin - 1, call->in + 1, chunks(n, EACH));
   if (!s) return false;
   s->w = (float *)call->out[0];
-  s->m = (float *)call->out[1];
-  s->v = (float *)call->out[2];
+  for (int k = 0; k < R::STATES; k++) s->states[k] = (float *)call->out[1 + k];
   s->scale = (const float *)call->in[0];
   s->n = n;
   s->numbers = numbers_of(call);
   return true;
+}
+
+template <typename R> void launch_run(const sl_call *calls, int ncalls, void *stream) {
+  for (int at = 0; at < ncalls;) {
+    tensors run = {};
+    while (at < ncalls && add_tensor<R>(&run, &calls[at])) at++;
+    launch(stream, grid_of(run.blocks), BLOCK, 0, update<R>, run);
+  }
 }
 
 /* Sums of squares arrive in batches of pointers: the first overwrites the norm, the
@@ -108,15 +151,16 @@ void sli_cuda_clip(const sl_call *call, void *stream) {
   }
 }
 
-void sli_cuda_adamw_run(const sli_cuda_fused *, const sl_call *calls, int ncalls, void *,
-                        void *stream) {
-  for (int at = 0; at < ncalls;) {
-    tensors run = {};
-    while (at < ncalls && add_tensor(&run, &calls[at])) at++;
-    launch(stream, grid_of(run.blocks), BLOCK, 0, adamw, run);
-  }
-}
+#define OPTIMIZER(rule)                                                                        \
+  void sli_cuda_##rule##_run(const sli_cuda_fused *, const sl_call *calls, int ncalls, void *, \
+                             void *stream) {                                                   \
+    launch_run<rule>(calls, ncalls, stream);                                                   \
+  }                                                                                            \
+  void sli_cuda_##rule(const sl_call *call, void *stream) { launch_run<rule>(call, 1, stream); }
 
-void sli_cuda_adamw(const sl_call *call, void *stream) {
-  sli_cuda_adamw_run(NULL, call, 1, NULL, stream);
-}
+OPTIMIZER(adamw)
+OPTIMIZER(adam)
+OPTIMIZER(sgd)
+OPTIMIZER(lion)
+
+void sli_cuda_keep(const sl_call *, void *) {}

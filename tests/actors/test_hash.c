@@ -26,7 +26,9 @@ static int32_t order[3];
 
 static void reset_records(void) {
   static const sl_place places[] = {{0, 0}, {1, 64}, {2, 128}, {2, 192}};
-  optimizer = (sl_optimizer){1e-3f, 1e-4f, 20, 100, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
+  optimizer = (sl_optimizer){.lr = 1e-3f, .min_lr = 1e-4f, .warmup = 20, .decay_steps = 100,
+                             .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
+                             .clip = 1};
   parts[0] = (sl_part){0, 2, {0, 4}, {2, 1}};
   parts[1] = (sl_part){0, 1, {2}, {2}};
   for (int i = 0; i < 3; i++) types[i] = SL_TYPE(SL_F32, 4, 6);
@@ -130,6 +132,7 @@ static sl_plan *plan;
   X(optimizer.lr = 2e-3f) X(optimizer.min_lr = 0) X(optimizer.warmup = 21)                      \
   X(optimizer.decay_steps = 0) X(optimizer.beta1 = 0.8f) X(optimizer.beta2 = 0.9f)              \
   X(optimizer.eps = 1e-6f) X(optimizer.weight_decay = 0) X(optimizer.clip = 0)                  \
+  X(optimizer.schedule = SL_RATE_LINEAR) X(optimizer.decay_all = true)                          \
   X(parts[0].axis = SL_PART_FLAT) X(parts[0].nranges = 1) X(parts[0].begin[1] = 5)              \
   X(parts[0].count[1] = 2) X(parts[1].begin[0] = 3) X(joint.type.dim[0] = 5)                    \
   X(source.cut = 0) X(source.nout = 2)

@@ -77,7 +77,7 @@ static void agrees_with_pytorch(const char *name, const char *init, const char *
           found, exact_loss);
     CHECK(relative(found_norm, exact_norm) < 1e-4, "%s step %d: norm %.9g, PyTorch has %.9g", name,
           step, found_norm, exact_norm);
-    CHECK(relative((double)sl_optimizer_lr(&g->optimizer, step), lr) < 1e-6, "%s step %d: lr", name,
+    CHECK(relative((double)sl_optimizer_lr(&g->training.optimizer, step), lr) < 1e-6, "%s step %d: lr", name,
           step);
     steps++;
   }

@@ -115,20 +115,21 @@ static void updates_come_in_phases(const sl_graph *g) {
     CHECK(norm->phase == SLI_PHASE_NORM && norm->per_step && clip->in[p] == norm->out[0],
           "norms in order of the parameters");
   }
-  CHECK(clip->attrs.user == &g->optimizer, "settings are the graph's");
-  CHECK(g->optimizer.lr == 1 && g->optimizer.beta2 == 0.95f && g->optimizer.clip == 1,
-        "what is not given has its default");
+  CHECK(clip->attrs.user == &g->training.optimizer, "settings are the graph's");
+  const sl_optimizer *o = &g->training.optimizer;
+  CHECK(o->lr == 1 && o->beta2 == 0.95f && o->clip == 1, "what is not given has its default");
 }
 
-static void settings_with_eps_are_taken_as_they_are(void) {
+static void settings_with_eps_have_the_other_defaults(void) {
   sl_graph *g = sl_graph_create(NULL);
   sl_tensor *ids[2];
   sl_data(g, &source, ids);
   sl_tensor *table = param(g, "table", VOCAB, WIDTH);
   sl_tensor *logits = sl_linear(g, sl_embedding(g, ids[0], table), table, NULL);
   sl_train(g, sl_cross_entropy(g, logits, ids[1]), &(sl_optimizer){.eps = 1e-6f});
-  const sl_optimizer *o = &g->optimizer;
-  CHECK(!o->lr && !o->beta1 && !o->clip && !o->weight_decay && o->eps == 1e-6f, "0 is 0");
+  const sl_optimizer *o = &g->training.optimizer;
+  CHECK(o->lr == 1e-3f && o->beta1 == 0.9f && o->clip == 1 && o->weight_decay == 0.1f &&
+            o->eps == 1e-6f, "eps is as given, the others are not 0");
   sl_graph_destroy(g);
 }
 
@@ -149,7 +150,7 @@ int main(void) {
   tied_uses_meet_in_the_update_in_order(g);
   updates_come_in_phases(g);
   sl_graph_destroy(g);
-  settings_with_eps_are_taken_as_they_are();
+  settings_with_eps_have_the_other_defaults();
   names_given_twice_get_numbers();
   return 0;
 }

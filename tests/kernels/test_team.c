@@ -53,7 +53,7 @@ static void check_every_helper_is_bound_once(void) {
 
 static const sl_optimizer optimizer = {.lr = 1e-3f, .min_lr = 1e-4f, .beta1 = 0.9f,
                                        .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
-                                       .clip = 1};
+                                       .clip = 1, .momentum = 0.9f};
 
 static const sl_part middle = {1, 1, {100}, {3000}};
 
@@ -91,6 +91,9 @@ static const struct work {
     {&sl_op_mse, {0}, 2, 1, {F32(70001), F32(70001)}},
     {&sl_op_sumsq, {0}, 3, 1, {F32(70001), F32(70001), F32(70001)}},
     {&sl_op_adamw, {.user = &optimizer}, 3, 3, {SCALAR, F32(7, 10001), F32(7, 10001)}},
+    {&sl_op_adam, {.user = &optimizer}, 3, 3, {SCALAR, F32(7, 10001), F32(7, 10001)}},
+    {&sl_op_sgd, {.user = &optimizer}, 3, 2, {SCALAR, F32(7, 10001), F32(7, 10001)}},
+    {&sl_op_lion, {.user = &optimizer}, 3, 2, {SCALAR, F32(7, 10001), F32(7, 10001)}},
 };
 
 static kernel work_create(const struct work *w) {

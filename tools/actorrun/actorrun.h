@@ -91,6 +91,7 @@ typedef struct job {
   terms terms;
   sl_job *processes;         /* this one among the others; NULL before it knows its place */
   control *control;          /* NULL: no real clock */
+  int nlocal;                /* processes of the job on this host */
   machine machine;
   planned made;
   sl_lowered *lowered; /* of `made` */
@@ -137,6 +138,8 @@ void faults_catch(void);
 
 /* summary.c */
 void print_plan(const job *j);
+/* Which schedule --schedule auto has found; nothing where it did not search. */
+void print_found(const job *j);
 void print_end(const job *j);
 
 /* ---- what it leaves --------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/devices/devices.h"
 
 #define SECONDS_MOST 5
 
@@ -42,6 +43,17 @@ static bool adapt(const settings *s, remedy *r) {
   return r->recompute || r->shard || r->times > 1;
 }
 
+/* What a search goes through takes least with one slot of activations everywhere. */
+static bool searches(const settings *s) { return !strcmp(s->schedule, "auto"); }
+
+static void pick_least(settings *t, sl_quota *quotas) {
+  t->schedule = "1f1b";
+  if (!t->chunks) t->chunks = sl_schedule_chunks(t->schedule);
+  memcpy(quotas, t->quotas, (size_t)t->nquotas * sizeof *quotas);
+  quotas[t->nquotas++] = (sl_quota){"act", SL_NONE, t->pieces};
+  t->quotas = quotas;
+}
+
 static size_t fullest_bytes(const sl_plan *plan) {
   size_t most = 0;
   for (int32_t d = 0; d < plan->ndevices; d++)
@@ -53,7 +65,9 @@ static size_t fullest_bytes(const sl_plan *plan) {
 static size_t bytes_with(const settings *s, const sl_lower_options *run, const remedy *r) {
   settings t = *s;
   sl_lower_options other = *run;
+  sl_quota quotas[s->nquotas + 1];
   planned p;
+  if (searches(s)) pick_least(&t, quotas);
   other.recompute = r->recompute;
   other.shard = r->shard;
   other.sharing = NULL; /* nothing is shown */
@@ -66,9 +80,10 @@ static size_t bytes_with(const settings *s, const sl_lower_options *run, const r
 }
 
 static char *describe(const settings *s, const remedy *r, size_t bytes) {
-  char many[32] = "", size[32];
+  char many[32] = "", least[48] = "", size[32];
+  if (searches(s)) snprintf(least, sizeof least, "--schedule 1f1b --quota act=%d ", s->pieces);
   if (r->times > 1) snprintf(many, sizeof many, "--microbatches %d ", s->microbatches * r->times);
-  return sli_format("%s%s%s%s%s%s%s(%s)", r->recompute ? "--recompute " : "",
+  return sli_format("%s%s%s%s%s%s%s%s(%s)", least, r->recompute ? "--recompute " : "",
                     r->recompute ? r->recompute : "", r->recompute ? " " : "",
                     r->shard ? "--shard " : "", r->shard ? r->shard : "", r->shard ? " " : "", many,
                     sli_format_bytes(size, (double)bytes));
@@ -115,4 +130,38 @@ void fit_advise(const settings *s, const sl_lower_options *run) {
   free(t.least);
   free(text);
   free(why);
+}
+
+/* ---- the host ------------------------------------------------------------------------------ */
+
+/* Neighbours among a job's processes share a host. */
+static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int *devices) {
+  size_t bytes = 0;
+  *devices = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) {
+    if (plan->devices[d].process / nlocal != s->process / nlocal) continue;
+    bytes += sl_device_bytes(&plan->devices[d]);
+    ++*devices;
+  }
+  return bytes;
+}
+
+sl_status fit_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
+                         int nlocal) {
+  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  int devices;
+  size_t need = host_bytes(s, plan, SLI_MAX(nlocal, 1), &devices), have = sli_memory_bytes();
+  if (!kind->cores || s->clock == SL_CLOCK_VIRTUAL || s->devices.budget_bytes || need <= have)
+    return SL_OK;
+  char needs[32], has[32];
+  sli_format_bytes(needs, (double)need);
+  sli_format_bytes(has, (double)have);
+  if (devices == 1) sl_fail(SL_E_BUDGET, "the plan needs %s but this host has %s", needs, has);
+  else sl_fail(SL_E_BUDGET, "the plan's %d devices on this host need %s together but it has %s", devices,
+               needs, has);
+  sl_fail(SL_E_BUDGET, "%s (--memory SIZE, of a device, plans for another)", sl_detail());
+  settings t = *s;
+  t.devices.budget_bytes = have / (size_t)devices;
+  fit_advise(&t, run);
+  return SL_E_BUDGET;
 }

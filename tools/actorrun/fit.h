@@ -9,4 +9,9 @@
  * memory of the fullest device. */
 void fit_advise(const settings *s, const sl_lower_options *run);
 
+/* Where no budget was given: do the devices of this host fit in its memory together? SL_E_BUDGET with
+ * numbers, and what would. `nlocal`: processes of the job on this host. */
+sl_status fit_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
+                         int nlocal);
+
 #endif

@@ -202,7 +202,8 @@ static sl_status open_writer(writer *w, const settings *s, sl_graph **g) {
   *w = (writer){.temperature = sl_arg_float(s->run, "temperature"),
                 .seed = (uint64_t)sl_arg_int(s->run, "seed")};
   *g = sl_graph_create(&(sl_graph_options){
-      .microbatches = 1, .pieces = 1, .infer = true, .feed_tokens = feed, .feed_ctx = w});
+      .microbatches = 1, .pieces = 1, .infer = true, .training = &s->training,
+      .feed_tokens = feed, .feed_ctx = w});
   sl_status status = plan_build(s, *g);
   if (!status) status = find_vocabulary(w, *g, s->model->name);
   if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &w->tokenizer);

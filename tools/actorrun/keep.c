@@ -87,7 +87,9 @@ static sl_status save_model(const job *j, const char *save) {
 /* The last checkpoint and --save: if one fails, the other is tried all the same. */
 sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
+  const char *adapter = settings_text(j->settings, "save-adapter");
   sl_status status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
+  if (!status && adapter) status = sl_adapter_save(adapter, j->lowered, j->rt, j->processes);
   if (!save) return status;
   if (!status) return save_model(j, save);
   if (sl_job_processes(j->processes) > 1) return status;

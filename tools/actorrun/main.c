@@ -68,6 +68,7 @@ static sl_status check_cluster(const settings *s) {
  * others may have. */
 static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   settings *s = j->settings;
+  j->nlocal = cluster->nlocal;
   int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
   s->process = cluster->process;
   s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;

@@ -41,9 +41,10 @@ static sl_status make_runtime(job *j) {
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
   if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
-  const char *init = settings_text(s, "init");
-  if (init) status = sl_weights_load(init, j->lowered, j->rt);
-  else status = sl_params_init(j->lowered, j->rt, seed);
+  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
+  if (!init || s->training.nlora) status = sl_params_init(j->lowered, j->rt, seed);
+  if (!status && init) status = sl_weights_load(init, j->lowered, j->rt);
+  if (!status && adapter) status = sl_adapter_load(adapter, j->lowered, j->rt);
   if (!status) status = sl_params_spread(j->lowered, j->rt);
   return status;
 }
@@ -102,6 +103,7 @@ sl_status job_run(job *j) {
   bool alone = sl_job_processes(j->processes) == 1;
   sl_status status = alone ? SL_OK : terms_add_files(t, j->settings, j->made.graph);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
+  if (!status) print_found(j);
   if (!status) status = make_runtime(j);
   if (!status && j->settings->clock == SL_CLOCK_REAL)
     status = control_open(j, control_topics, &j->control);

@@ -27,6 +27,8 @@ static const sl_option options[] = {
      "there already or with a / at its end, for a Hugging Face model", 0, 0},
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json) that makes tokens of "
      "text: of data, and of --prompt", 0, 0},
+    {"save-adapter", SL_OPTION_TEXT, "", "`DIR` for the adapters of --lora at the end, as PEFT reads "
+     "them; --save merges them into the weights", 0, 0},
     {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
      "trains, at its end and on Ctrl-C", 0, 0},
     {"every", SL_OPTION_INT, "100", "steps from one checkpoint to the next", 1, 1e6},
@@ -81,7 +83,7 @@ static sl_status read_budget(settings *s) {
 /* What makes sense only together, or not together. */
 static sl_status check_together(const settings *s) {
   bool data = sl_device_computes(s->devices.kind);
-  static const char *const need_data[] = {"init", "save", "checkpoint"};
+  static const char *const need_data[] = {"init", "save", "checkpoint", "adapter", "save-adapter"};
   for (size_t i = 0; i < SLI_COUNT(need_data) && !data; i++)
     if (settings_text(s, need_data[i]))
       return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i], s->devices.kind);
@@ -98,6 +100,8 @@ static sl_status check_together(const settings *s) {
       return sl_fail(SL_E_USAGE, "--%s: of what? --eval FILE says", need_eval[i]);
   if (settings_text(s, "eval") && (settings_text(s, "order") || !data))
     return sl_fail(SL_E_USAGE, "--eval: not with %s", data ? "--order" : "devices that hold no values");
+  if (settings_text(s, "save-adapter") && !s->training.nlora)
+    return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
   return SL_OK;

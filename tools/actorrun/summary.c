@@ -1,6 +1,7 @@
 /* What is said of a plan, and of a run at its end. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/actorrun/actorrun.h"
 
@@ -32,6 +33,14 @@ void print_plan(const job *j) {
   printf("\n\n");
   sl_plan_print_memory(j->plan, stdout);
   printf("\nThe plan finishes, whatever the timing.\n");
+}
+
+void print_found(const job *j) {
+  const settings *s = j->settings;
+  if (strcmp(s->schedule, "auto") || s->process || j->progress.quiet) return;
+  printf("schedule %s:", sl_lowered_schedule(j->lowered));
+  sl_lowered_quotas(j->lowered, print_quota, NULL);
+  printf("\n");
 }
 
 static void print_devices(const job *j, const sl_figures *figures) {

@@ -22,6 +22,10 @@ static const char *const of_job[] = {
 /* And those of them that may be given several times. */
 static const char *const repeated[] = {"sbp", "quota"};
 
+/* Of results; what they say counts instead of what the model does. All texts that are given. */
+static const char *const of_training[] = {"optimizer", "lr-schedule", "group", "freeze",
+                                          "lora", "adapter"};
+
 /* ---- values as text ---------------------------------------------------------------------- */
 
 /* As short as it can be while it is the same number. */
@@ -114,12 +118,21 @@ static int parameter_slots(const settings *s) {
   return slots;
 }
 
+static void add_training(terms *t, const settings *s) {
+  for (size_t i = 0; i < SLI_COUNT(of_training); i++) {
+    bool given = sl_arg_given(s->run, of_training[i], 0);
+    add(t, sli_format("--%s", of_training[i]),
+        given ? given_text(s->run, of_training[i]) : sli_strdup("none"), sli_strdup("none"));
+  }
+}
+
 void terms_init(terms *t, const settings *s) {
   *t = (terms){0};
   add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
   add_options(t, s, of_results, SLI_COUNT(of_results));
   add_model(t, s);
   add(t, sli_strdup("--quota param"), sli_format("%d", parameter_slots(s)), NULL);
+  add_training(t, s);
   t->nresults = t->count;
   add_options(t, s, of_job, SLI_COUNT(of_job));
   for (size_t i = 0; i < SLI_COUNT(repeated); i++)

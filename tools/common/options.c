@@ -35,6 +35,17 @@ static const sl_option plan_options[] = {
     {"recompute", SL_OPTION_TEXT, "none", "activations that are computed again on the way back "
      "instead of kept, `WHAT`: none, selective (by ops that cost next to nothing) or full (all of a "
      "block but what it reads of others)", 0, 0},
+    {"optimizer", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]`: adamw, adam, sgd or lion instead of the "
+     "model's, with lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov", 0, 0},
+    {"lr-schedule", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]` of the learning rate: constant, linear, "
+     "cosine or wsd, with warmup, decay-begin, decay-steps, min-lr; the model's if not given", 0, 0},
+    {"group", SL_OPTION_TEXT, "", "`PATTERN:lr=N,decay=N`: the peak rate and the decay of parameters "
+     "whose names have such components, as h.*.ln*; may be repeated", 0, 0},
+    {"freeze", SL_OPTION_TEXT, "", "`PATTERN` of parameters that are not trained; may be repeated", 0,
+     0},
+    {"lora", SL_OPTION_TEXT, "", "`PATTERN=RANK[,alpha=N]`: adapters beside the linear maps of such "
+     "names, trained instead of everything else; alpha is RANK if not given; may be repeated", 0, 0},
+    {"adapter", SL_OPTION_TEXT, "", "`DIR` with adapters as PEFT saves them, to start from", 0, 0},
     {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20},
     {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
      "positions", 1, 1 << 20},

@@ -39,6 +39,7 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
                               .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
                               .stages = s->stages * (s->chunks ? s->chunks : ANY_CHUNKS),
                               .infer = infer,
+                              .training = &s->training,
                               .feed_tokens = feed_zeros,
                               .eval = steps ? eval : NULL,
                               .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
@@ -70,8 +71,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .grain = settings_text(s, "grain"),
                               .recompute = run && run->recompute
                                                ? run->recompute : sl_arg_text(s->run, "recompute"),
-                              .ngiven = s->ngiven,
-                              .given = s->given,
+                              .ngiven = s->given.count,
+                              .given = s->given.of,
                               .processes = s->processes,
                               .chunks = s->chunks,
                               .placement = settings_text(s, "placement"),

@@ -45,8 +45,10 @@ struct settings {
   int stages;
   int data_parallel, tensor; /* devices of each stage: a grid */
   bool free_data;         /* those of `tensor` may share the rows of the data too */
-  int ngiven;
-  sl_given_sbp *given;
+  struct {
+    int count;
+    sl_given_sbp *of;
+  } given;                /* how tensors lie, by --sbp */
   int chunks;             /* on each device; 0: the search of --schedule auto decides */
   int microbatches, pieces;
   const char *schedule;
@@ -62,6 +64,7 @@ struct settings {
   sl_hardware hardware;   /* of --machine, all 0 without it */
   int nquotas;
   sl_quota *quotas;
+  sl_training training;   /* what is said of it instead of what the model says */
   sli_arena arena;        /* of the arrays and names above */
 };
 

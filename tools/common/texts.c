@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/state.h>
+
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
 #include "tools/common/options.h"
@@ -71,6 +73,42 @@ static sl_status read_quotas(settings *s) {
   return SL_OK;
 }
 
+/* ---- training ------------------------------------------------------------------------------ */
+
+/* All texts given for an option. */
+static const char *const *given_texts(settings *s, const char *name, int *count) {
+  for (*count = 0; sl_arg_given(s->run, name, *count);) ++*count;
+  const char **texts = sli_arena_alloc(&s->arena, (size_t)(*count + 1) * sizeof *texts);
+  for (int i = 0; i < *count; i++) texts[i] = sl_arg_given(s->run, name, i);
+  return texts;
+}
+
+/* Adapters of a folder have the ranks that they were saved with, whatever patterns say. */
+static sl_status read_adapters(settings *s) {
+  const char *dir = settings_text(s, "adapter");
+  int given, found = 0;
+  const char *const *texts = given_texts(s, "lora", &given);
+  char **modules = NULL;
+  sl_status status = dir ? sl_adapter_modules(dir, &found, &modules) : SL_OK;
+  if (status) return status;
+  const char **all = sli_arena_alloc(&s->arena, (size_t)(given + found + 1) * sizeof *all);
+  for (int i = 0; i < given; i++) all[i] = texts[i];
+  for (int i = 0; i < found; i++) all[given + i] = sli_arena_strdup(&s->arena, modules[i]);
+  free(modules);
+  s->training.lora = all;
+  s->training.nlora = given + found;
+  return SL_OK;
+}
+
+static sl_status read_training(settings *s) {
+  sl_training *t = &s->training;
+  t->optimizer = settings_text(s, "optimizer");
+  t->schedule = settings_text(s, "lr-schedule");
+  t->groups = given_texts(s, "group", &t->ngroups);
+  t->frozen = given_texts(s, "freeze", &t->nfrozen);
+  return read_adapters(s);
+}
+
 /* ---- grids --------------------------------------------------------------------------------- */
 
 /* "S0", "B", "P" up to *end, or "-": *found is false. */
@@ -93,7 +131,7 @@ static sl_status read_given(settings *s, const char *text) {
     sl_sbp sbp;
     bool found;
     good = read_sbp(at, &at, &sbp, &found) && *at == (axis ? 0 : ',');
-    if (good && found) s->given[s->ngiven++] = (sl_given_sbp){name, axis, sbp};
+    if (good && found) s->given.of[s->given.count++] = (sl_given_sbp){name, axis, sbp};
     at++;
   }
   if (good) return SL_OK;
@@ -106,7 +144,7 @@ enum { MOST_DEVICES = 1 << 16 };
 static sl_status read_grid(settings *s) {
   size_t texts = 0;
   while (sl_arg_given(s->run, "sbp", (int)texts)) texts++;
-  s->given = sli_arena_alloc(&s->arena, (2 * texts + 1) * sizeof *s->given);
+  s->given.of = sli_arena_alloc(&s->arena, (2 * texts + 1) * sizeof *s->given.of);
   sl_status status = SL_OK;
   for (size_t i = 0; i < texts && !status; i++)
     status = read_given(s, sl_arg_given(s->run, "sbp", (int)i));
@@ -168,6 +206,7 @@ sl_status texts_read(settings *s) {
   if (!status) status = read_quotas(s);
   if (!status) status = read_grid(s);
   if (!status) status = read_clock(s);
+  if (!status) status = read_training(s);
   if (status) return status;
   s->devices.budget_bytes = s->hardware.memory_bytes;
   return count_devices(s);

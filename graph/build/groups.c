@@ -1,0 +1,97 @@
+/* Parameters by patterns of their names: what is frozen, and what has a rate or a decay of its
+ * own. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "graph/build/build.h"
+
+/* ---- what is said -------------------------------------------------------------------- */
+
+static void add_rule(sl_graph *g, sli_param_rule rule) {
+  struct sli_training *t = &g->training;
+  SLI_GROW(t->rules, (size_t)t->nrules, t->capacity);
+  rule.pattern = sli_arena_strdup(&g->arena, rule.pattern ? rule.pattern : "");
+  t->rules[t->nrules++] = rule;
+}
+
+void sl_freeze_at(sl_here at, sl_graph *g, const char *pattern) {
+  if (!g->status) add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .frozen = true});
+}
+
+void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_settings *settings) {
+  if (!g->status) add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .group = *settings});
+}
+
+/* What whoever runs the model says comes behind what it says itself. */
+static sl_status add_texts(sl_graph *g) {
+  const sl_training *by = g->options.training;
+  for (int i = 0; by && i < by->nfrozen; i++)
+    add_rule(g, (sli_param_rule){.pattern = by->frozen[i], .frozen = true});
+  for (int i = 0; by && i < by->ngroups; i++) {
+    sli_param_rule rule = {0};
+    sl_status status = sli_group_read(g, by->groups[i], &rule.pattern, &rule.group);
+    if (status) return status;
+    add_rule(g, rule);
+  }
+  return SL_OK;
+}
+
+/* ---- what it comes to ------------------------------------------------------------------ */
+
+/* The settings of one parameter: the graph's own where no group says anything else. */
+static sl_status apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param) {
+  const sl_optimizer *base = &g->training.optimizer;
+  float scale = rule->group.lr_scale;
+  if (rule->group.lr > 0 && base->lr == 0)
+    return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "group %s has a learning rate, but the "
+                             "optimizer's own, which the schedule is of, is 0", rule->pattern);
+  sl_optimizer *o = sli_arena_alloc(&g->arena, sizeof *o);
+  *o = *param->update;
+  if (rule->group.lr != 0) scale = rule->group.lr == SL_OFF ? SL_OFF : rule->group.lr / base->lr;
+  if (scale == SL_OFF) o->lr = o->min_lr = 0, o->rate = NULL;
+  else if (scale != 0) o->lr_scale = base->lr_scale * scale;
+  if (rule->group.weight_decay != 0) {
+    o->weight_decay = rule->group.weight_decay == SL_OFF ? 0 : rule->group.weight_decay;
+    o->decay_all = true;
+  }
+  param->update = o;
+  return SL_OK;
+}
+
+static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
+  bool any = false;
+  for (int i = 0; i < g->nparams; i++) {
+    sl_tensor *param = g->params[i];
+    if (!sli_pattern_finds(rule->pattern, param->name)) continue;
+    any = true;
+    if (rule->frozen) param->needs_grad = false;
+    else if (apply(g, rule, param)) return g->status;
+  }
+  if (any) return SL_OK;
+  return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "%s %s: no parameter has such a name; the "
+                           "first is %s", rule->frozen ? "freeze" : "group", rule->pattern,
+                           g->nparams ? g->params[0]->name : "none");
+}
+
+/* What is computed of frozen parameters alone needs no gradient either. */
+static void mark_nodes(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    bool any = false;
+    for (int a = 0; a < n->nin; a++) any |= n->in[a] && n->in[a]->needs_grad;
+    for (int o = 0; o < n->nout; o++)
+      if (n->out[o]) n->out[o]->needs_grad &= any;
+  }
+}
+
+sl_status sli_training_settle(sl_graph *g) {
+  sl_status status = add_texts(g);
+  if (!status) status = sli_lora_settle(g);
+  for (int i = 0; i < g->nparams; i++) g->params[i]->update = &g->training.optimizer;
+  for (int r = 0; r < g->training.nrules && !status; r++)
+    status = apply_rule(g, &g->training.rules[r]);
+  for (int i = 0; i < g->nparams; i++)
+    if (!g->params[i]->needs_grad) g->params[i]->update = NULL;
+  if (!status) mark_nodes(g);
+  return status;
+}

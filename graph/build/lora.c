@@ -1,0 +1,125 @@
+/* Linear maps, and adapters (LoRA: Hu et al., arXiv 2106.09685): beside one whose weight a pattern
+ * finds, a product of two small matrices that is trained instead of it.
+ *
+ *     y = W x + b + (alpha / rank) B A x
+ *
+ * A starts at random, B at 0, so a model with new adapters is the model without. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/build/build.h"
+
+/* ---- what is said ----------------------------------------------------------------------- */
+
+void sl_lora_at(sl_here at, sl_graph *g, const char *pattern, int rank, float alpha) {
+  struct sli_adapters *all = &g->training.adapters;
+  if (g->status) return;
+  if (rank < 1 || !(alpha > 0) || !isfinite(alpha)) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "lora %s: rank %d and alpha %g must be positive", pattern,
+                      rank, (double)alpha);
+    return;
+  }
+  SLI_GROW(all->rules, (size_t)all->nrules, all->capacity);
+  all->rules[all->nrules++] = (sli_adapter_rule){sli_arena_strdup(&g->arena, pattern), at, rank,
+                                                 alpha, false};
+}
+
+/* "h.*.attn=8", "h.*.attn=8,alpha=16" */
+static void read_text(sl_graph *g, const char *text) {
+  const char *equals = strchr(text, '='), *comma = strstr(text, ",alpha=");
+  char *end = NULL;
+  long rank = equals ? strtol(equals + 1, &end, 10) : 0;
+  double alpha = (double)rank;
+  bool good = equals && equals > text && end > equals + 1 && rank > 0 && rank < 1 << 20;
+  if (good && comma && end == comma) alpha = strtod(comma + strlen(",alpha="), &end);
+  if (!good || *end || !(alpha > 0)) {
+    sl_graph_fail(g, SL_E_USAGE, "lora %s: not as PATTERN=RANK or PATTERN=RANK,alpha=NUMBER", text);
+    return;
+  }
+  char *pattern = sli_arena_format(&g->arena, "%.*s", (int)(equals - text), text);
+  sl_lora_at((sl_here){0}, g, pattern, (int)rank, (float)alpha);
+}
+
+/* What whoever runs the model says comes behind what it says itself. */
+static void add_texts(sl_graph *g) {
+  const sl_training *by = g->options.training;
+  if (g->training.adapters.read) return;
+  g->training.adapters.read = true;
+  for (int i = 0; by && i < by->nlora; i++) read_text(g, by->lora[i]);
+}
+
+/* ---- one adapter ------------------------------------------------------------------------- */
+
+/* The last rule that finds it; all that do have found something. */
+static const sli_adapter_rule *rule_of(sl_graph *g, const sl_tensor *weight) {
+  const sli_adapter_rule *found = NULL;
+  add_texts(g);
+  for (int i = 0; i < g->training.adapters.nrules; i++) {
+    sli_adapter_rule *rule = &g->training.adapters.rules[i];
+    if (!sli_pattern_finds(rule->pattern, weight->name)) continue;
+    rule->used = true;
+    found = rule;
+  }
+  return found;
+}
+
+/* "h.3.attn.c_attn" of "h.3.attn.c_attn.weight" */
+static const char *module_of(sl_graph *g, const sl_tensor *weight) {
+  size_t n = strlen(weight->name), ending = strlen(".weight");
+  if (n > ending && !strcmp(weight->name + n - ending, ".weight")) n -= ending;
+  return sli_arena_format(&g->arena, "%.*s", (int)n, weight->name);
+}
+
+/* A weight that is used twice has one adapter. */
+static sl_tensor *matrix(sl_here at, sl_graph *g, const sl_adapter *adapter, char letter,
+                         int64_t out, int64_t in, sl_init init) {
+  const char *name = sli_arena_format(&g->arena, "%s.lora_%c.weight", adapter->module, letter);
+  for (int i = 0; i < g->nparams; i++)
+    if (g->params[i]->adapter && !strcmp(g->params[i]->name, name)) return g->params[i];
+  sl_tensor *t = sl_param_at(at, g, SL_TYPE(SL_F32, out, in), init, "%s", name);
+  if (t) t->adapter = adapter;
+  return t;
+}
+
+static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x, sl_tensor *weight,
+                        bool transposed) {
+  const sli_adapter_rule *rule = !y || !weight->param ? NULL : rule_of(g, weight);
+  if (!rule || g->status) return y;
+  int64_t in = weight->type.dim[transposed ? 0 : 1], out = weight->type.dim[transposed ? 1 : 0];
+  sl_adapter *adapter = sli_arena_alloc(&g->arena, sizeof *adapter);
+  *adapter = (sl_adapter){module_of(g, weight), rule->rank, rule->alpha, transposed};
+  sl_tensor *a = matrix(at, g, adapter, 'A', rule->rank, in, SL_UNIFORM(1 / sqrtf((float)in)));
+  sl_tensor *b = matrix(at, g, adapter, 'B', out, rule->rank, SL_CONSTANT(0));
+  weight->adapter = adapter;
+  const sl_attrs scale = {.value = rule->alpha / (float)rule->rank};
+  sl_tensor *low = sl_op2_at(at, g, &sl_op_linear, NULL, x, a);
+  sl_tensor *high = sl_op2_at(at, g, &sl_op_linear, NULL, low, b);
+  return sl_op2_at(at, g, &sl_op_add, NULL, y, sl_op1_at(at, g, &sl_op_scale, &scale, high));
+}
+
+sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
+                        bool transposed) {
+  const sl_attrs attrs = {.transposed = transposed};
+  sl_tensor *y = b ? sl_op3_at(at, g, &sl_op_linear, &attrs, x, w, b)
+                   : sl_op2_at(at, g, &sl_op_linear, &attrs, x, w);
+  return add_adapter(at, g, y, x, w, transposed);
+}
+
+/* ---- what comes of it ---------------------------------------------------------------------- */
+
+static bool is_low(const sl_tensor *t) { return t->adapter && strstr(t->name, ".lora_"); }
+
+sl_status sli_lora_settle(sl_graph *g) {
+  add_texts(g);
+  for (int i = 0; i < g->training.adapters.nrules && !g->status; i++) {
+    const sli_adapter_rule *rule = &g->training.adapters.rules[i];
+    if (!rule->used)
+      sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: no linear map has a weight of such a "
+                        "name", rule->pattern);
+  }
+  for (int i = 0; i < g->nparams && g->training.adapters.nrules; i++)
+    if (!is_low(g->params[i])) g->params[i]->needs_grad = false;
+  return g->status;
+}

@@ -1,0 +1,83 @@
+/* Part of pass 2: the update nodes of all parameters that are trained.
+ *
+ * The update has three phases, for the gradient norm is a barrier: every
+ * parameter's sum of squares, then one clip over all of them, then the steps, by
+ * the optimizer's row, which says what each keeps of its parameter. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+
+#include <string.h>
+
+static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int rank,
+                            int phase, const void *settings, int nin, sl_tensor *const *in) {
+  const sl_attrs attrs = {.user = settings};
+  sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_U, block, nin, in, op->nout);
+  n->rank = rank;
+  n->phase = phase;
+  n->per_step = true;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "update node %s: %s", name, sl_detail());
+  return n;
+}
+
+/* "wte:adamw", "wte:adamw#3" on the fourth device of a stage. */
+static const char *update_name(sl_graph *g, const sl_tensor *param, const char *what) {
+  return param->rank ? sli_arena_format(&g->arena, "%s:%s#%d", param->name, what, param->rank)
+                     : sli_arena_format(&g->arena, "%s:%s", param->name, what);
+}
+
+static void add_state(sl_graph *g, sli_node *n, const sl_tensor *param, int number) {
+  const sl_update_state *state = &n->op->update->states[number];
+  const char *name = sli_arena_format(&g->arena, "%s:%s", param->name, state->name);
+  sl_tensor *t = sli_node_output(g, n, 1 + number, name);
+  t->rank = param->rank;
+  t->shard = param->shard;
+  t->replica = param->replica;
+  t->init = SL_CONSTANT(state->start);
+}
+
+static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
+  const sl_op *rule = param->update->rule;
+  const sl_update *update = rule->update;
+  sl_tensor *in[1 + param->ngrads];
+  in[0] = scale;
+  memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
+  sli_node *n = add_update(g, rule, update_name(g, param, rule->name), param->home, param->rank,
+                           SLI_PHASE_UPDATE, param->update, 1 + param->ngrads, in);
+  n->out[0] = param;
+  int count = update->needs ? update->needs(param->update) : update->nstates;
+  for (int i = 0; i < count; i++) add_state(g, n, param, i);
+}
+
+/* A frozen one goes on to the next step like the others, so that who reads it where, and what
+ * is stored of it, need not differ; it waits for nothing. */
+static void keep(sl_graph *g, sl_tensor *param) {
+  sli_node *n = add_update(g, &sl_op_keep, update_name(g, param, "keep"), param->home, param->rank,
+                           SLI_PHASE_UPDATE, &param->type, 0, NULL);
+  n->out[0] = param;
+}
+
+/* Its node; *square: the tensor it makes. A replica's norm is another device's. */
+static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
+  if (!param->update || param->replica) return false;
+  const char *name = update_name(g, param, "norm");
+  sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
+                           &g->training.optimizer, param->ngrads, param->grads);
+  *square = sli_node_output(g, n, 0, name);
+  return true;
+}
+
+void sli_graph_add_updates(sl_graph *g) {
+  sl_tensor **squares = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *squares);
+  int count = 0;
+  for (int i = 0; i < g->nparams; i++) count += add_norm(g, g->params[i], &squares[count]);
+  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
+                              &g->training.optimizer, count, squares);
+  sl_tensor *scale = sli_node_output(g, clip, 0, "clip:scale");
+  g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
+  for (int i = 0; i < g->nparams; i++) {
+    sl_tensor *param = g->params[i];
+    if (param->update) add_step(g, param, scale);
+    else if (param->home >= 0) keep(g, param);
+  }
+}

@@ -1,0 +1,44 @@
+#!/bin/bash
+# --schedule auto finds a plan wherever one of its rows fits with as few slots as can be, and says what
+# it has chosen; where there is none it says how much the least would need, and what would fit. Without
+# a budget a plan is held against the memory of the host.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+model=(gpt --layers 4 --width 128 --heads 4 --context 64 --batch 16 --data "$reference/text.txt")
+least=(--stages 4 --microbatches 8 --schedule gpipe --quota act.b=1)
+auto=(--stages 4 --microbatches 8 --schedule auto)
+
+# ---- a plan that fits is found -----------------------------------------------------------
+ends 0 "$actorrun" "${least[@]}" --memory 5.2M --steps 1 "${model[@]}"
+ends 0 "$actorrun" "${auto[@]}" --memory 5.2M --steps 1 --report r.json "${model[@]}"
+grep -qE '^schedule auto \([a-z0-9-]+\): .*act\.b@0=1 .*act\.b@3=1 ' out || fail "what was chosen is not said"
+grep -qE '"schedule":[[:space:]]*"auto \(' r.json || fail "nor in the report"
+ends 0 "$actorrun" "${auto[@]}" --memory 5.6M --steps 1 -n 2 "${patient[@]}" "${model[@]}"
+[[ $(grep -c '^schedule auto' out) == 1 ]] || fail "one process says it"
+
+# ---- or how much it takes -------------------------------------------------------------------
+ends 3 "$actorrun" "${auto[@]}" --memory 4.5M --dry-run "${model[@]}"
+grep -qE 'no schedule of 4 devices fits in 4\.5 MiB a device: .* needs 5\.[0-9] MiB;' err ||
+  fail "not how much is needed"
+grep -qE 'these would fit: --schedule 1f1b --quota act=1 --' err || fail "no remedy"
+what=$(grep -oE -- '--schedule 1f1b --quota act=1 (--recompute [a-z]+|--microbatches [0-9]+)' err | head -1)
+# shellcheck disable=SC2086
+ends 0 "$actorrun" --stages 4 --microbatches 8 $what --memory 4.5M --dry-run "${model[@]}"
+
+# ---- the host ----------------------------------------------------------------------------------
+huge=(gpt --layers 96 --width 12288 --heads 96 --context 2048 --batch 512 --vocab 50257
+      --data "$reference/text.txt")
+for what in --dry-run "--steps 1"; do
+  # shellcheck disable=SC2086
+  ends 3 "$actorrun" $what "${huge[@]}"
+  grep -qE 'the plan needs [0-9.]+ TiB but this host has [0-9.]+ [GT]iB .*; (these would fit|the least of what was tried is)' err ||
+    fail "no numbers: $(cat err)"
+done
+ends 3 "$actorrun" --stages 4 --microbatches 8 --dry-run "${huge[@]}"
+says "the plan's 4 devices on this host need" err
+ends 0 "$actorrun" --stages 4 --microbatches 8 --memory 100T --dry-run "${huge[@]}"
+ends 0 "$actorrun" --stages 4 --microbatches 8 --clock virtual --dry-run "${huge[@]}"
+ends 0 "$actorrun" --devices timed:4 --stages 4 --microbatches 8 --dry-run "${huge[@]}"
