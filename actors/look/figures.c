@@ -9,6 +9,7 @@
 /* One device in one step. */
 typedef struct span {
   uint64_t first, last, busy;
+  uint64_t update; /* how long its updates took, which no span holds */
 } span;
 
 static int by_value(const void *a, const void *b) {
@@ -33,9 +34,11 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   for (size_t i = 0; i < n; i++) {
     const sl_actor *a = &plan->actors[records[i].actor];
     int64_t step = sl_plan_tick(plan, records[i].actor, records[i].firing).step - from;
-    if (step < 0 || step >= count || !sli_is_work(a)) continue;
+    if (step < 0 || step >= count) continue;
     if (sli_every(a) > 1) continue; /* evaluations are of no step */
     span *s = &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device];
+    if (a->cls == SL_CLASS_U) s->update += records[i].end_ns - records[i].start_ns;
+    if (!sli_is_work(a)) continue;
     if (!s->busy && !s->last) s->first = records[i].start_ns;
     s->first = SLI_MIN(s->first, records[i].start_ns);
     s->last = SLI_MAX(s->last, records[i].end_ns);
@@ -52,7 +55,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
 static double bubble(double busy, double span_) { return span_ > 0 ? 1 - busy / span_ : 0; }
 
 typedef struct series {
-  double *busy, *length, *share; /* [steps] scratch of the medians */
+  double *busy, *length, *share, *update; /* [steps] scratch of the medians */
 } series;
 
 static sl_device_figures device_figures(const sl_runtime *rt, const span *spans, size_t steps,
@@ -63,10 +66,12 @@ static sl_device_figures device_figures(const sl_runtime *rt, const span *spans,
     x->busy[s] = (double)at->busy * 1e-9;
     x->length[s] = (double)(at->last - at->first) * 1e-9;
     x->share[s] = bubble(x->busy[s], x->length[s]);
+    x->update[s] = (double)at->update * 1e-9;
   }
   return (sl_device_figures){median(x->busy, steps), median(x->length, steps),
                              median(x->share, steps),
-                             sl_runtime_peak_activations(rt, (int32_t)d)};
+                             sl_runtime_peak_activations(rt, (int32_t)d),
+                             median(x->update, steps)};
 }
 
 /* `before` steps lie in front of spans: a step ends where its last pass does. */
@@ -84,9 +89,20 @@ static void whole_figures(const span *spans, size_t devices, size_t before, size
     }
     x->share[s] = bubble(busy, longest);
     x->length[s] = (double)(last - previous) * 1e-9;
+    x->busy[s] = longest * 1e-9;
   }
   out->bubble_fraction = median(x->share, steps);
   out->step_seconds = median(x->length, steps);
+  out->passes_seconds = SLI_MIN(median(x->busy, steps), out->step_seconds);
+}
+
+/* Where steps overlap, an update is among the passes of the next step. */
+static void account(size_t devices, sl_figures *f) {
+  double left = f->step_seconds - f->passes_seconds;
+  for (size_t d = 0; d < devices; d++)
+    f->update_seconds = SLI_MAX(f->update_seconds, f->devices[d].update_seconds);
+  f->update_seconds = SLI_MIN(f->update_seconds, left);
+  f->other_seconds = left - f->update_seconds;
 }
 
 sl_figures sl_runtime_figures(const sl_runtime *rt) {
@@ -95,12 +111,13 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
   span *spans = measure_spans(rt, &first, &count);
   /* The first step of a run warms up: it is left out if there is another. */
   size_t skip = first == sli_runtime_first_step(rt) && count > 1, steps = (size_t)count - (count ? skip : 0);
-  double *scratch = sli_calloc(3 * (steps + 1), sizeof *scratch);
-  series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1)};
+  double *scratch = sli_calloc(4 * (steps + 1), sizeof *scratch);
+  series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1), scratch + 3 * (steps + 1)};
   sl_figures f = {.devices = sli_calloc(devices, sizeof *f.devices)};
   for (size_t d = 0; d < devices; d++)
     f.devices[d] = device_figures(rt, spans + skip * devices, steps, d, &x);
   whole_figures(spans + skip * devices, devices, skip, steps, &x, &f);
+  account(devices, &f);
   free(scratch);
   free(spans);
   return f;

@@ -214,11 +214,15 @@ int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t reg);
 typedef struct sl_device_figures {
   double busy_seconds, span_seconds, bubble_fraction;
   double peak_activations; /* largest number held at once, in microbatches' worth */
+  double update_seconds;   /* of the parameters it has, beside the span */
 } sl_device_figures;
 typedef struct sl_figures {
   double step_seconds;    /* from one step's last end to the next one's */
   double bubble_fraction; /* 1 - mean of the devices' busy / longest span */
   sl_device_figures *devices; /* [plan->ndevices], the caller's to free() */
+  /* What a step is made of: the longest span of passes, the longest update, and the rest, in which
+   * devices wait for each other, exchange, load, or are between steps. Together step_seconds. */
+  double passes_seconds, update_seconds, other_seconds;
 } sl_figures;
 sl_figures sl_runtime_figures(const sl_runtime *rt);
 

@@ -44,6 +44,9 @@ void print_step(const job *j, const sl_figures *f) {
   if (j->made.items)
     printf(" (%.0f %s/s)", (double)j->made.items / f->step_seconds, j->made.word);
   printf(", bubble %.1f %%\n", 100 * f->bubble_fraction);
+  char passes[32], update[32], other[32];
+  printf("  passes %s, update %s, other %s\n", sli_format_seconds(passes, f->passes_seconds),
+         sli_format_seconds(update, f->update_seconds), sli_format_seconds(other, f->other_seconds));
 }
 
 void print_modelled(const job *j, const sl_figures *f) {

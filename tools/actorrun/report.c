@@ -88,11 +88,19 @@ static void add_traced_steps(cJSON *steps, const job *j) {
   free(end);
 }
 
+/* What a step is made of. */
+static void add_parts(cJSON *to, const sl_figures *f) {
+  add_number(to, "passes_seconds", f->passes_seconds);
+  add_number(to, "update_seconds", f->update_seconds);
+  add_number(to, "other_seconds", f->other_seconds);
+}
+
 static void add_device_figures(cJSON *to, const sl_device_figures *f) {
   add_number(to, "busy_seconds", f->busy_seconds);
   add_number(to, "span_seconds", f->span_seconds);
   add_number(to, "bubble_fraction", f->bubble_fraction);
   add_number(to, "peak_activations", f->peak_activations);
+  add_number(to, "update_seconds", f->update_seconds);
 }
 
 static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures *figures) {
@@ -112,6 +120,7 @@ static void add_figures(cJSON *root, const job *j) {
   sl_figures figures = sl_runtime_figures(j->rt);
   add_number(root, "bubble_fraction", figures.bubble_fraction);
   add_number(root, "step_seconds", figures.step_seconds);
+  add_parts(root, &figures);
   add_number(root, "tokens_per_second",
              figures.step_seconds > 0 ? (double)j->progress.items / figures.step_seconds : 0);
   cJSON *devices = cJSON_AddArrayToObject(root, "devices");
@@ -154,6 +163,7 @@ static void add_predicted(cJSON *root, const job *j) {
                           own ? "measured" : s->profile ? "profile" : "modelled");
   add_number(predicted, "bubble_fraction", figures.bubble_fraction);
   add_number(predicted, "step_seconds", figures.step_seconds);
+  add_parts(predicted, &figures);
   add_step_of_plan(predicted, j);
   cJSON *devices = cJSON_AddArrayToObject(predicted, "devices");
   for (int32_t d = 0; d < j->plan->ndevices; d++) {

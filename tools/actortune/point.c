@@ -212,15 +212,24 @@ void point_evaluate(const tuning *t, point *p) {
 
 /* ---- a configuration's first point ------------------------------------------------- */
 
-/* What --cost says is a device's whole share of a microbatch of the first size:
- * a chunk has its part of it, and a smaller microbatch takes less. */
+/* Do all plans have as many chunks on each device? */
+static bool same_chunks(const tuning *t) {
+  bool same = true;
+  for (int i = 1; i < t->nconfigs; i++)
+    same &= t->configs[i].settings.chunks == t->configs[0].settings.chunks;
+  return same;
+}
+
+/* What --cost says is of one chunk and a microbatch of the first size, as in actorrun; where plans
+ * differ in their chunks, of a device's whole share, of which a chunk has its part. A smaller
+ * microbatch takes less. */
 static void share_cost(const tuning *t, config *c) {
   const config *first = t->reference;
   double rows = 1;
   if (first->items > 0 && c->items > 0)
     rows = (double)c->items / c->settings.microbatches /
            ((double)first->items / first->settings.microbatches);
-  double share = rows / c->settings.chunks;
+  double share = same_chunks(t) ? rows : rows / c->settings.chunks;
   const sl_cost *given = &t->settings->cost;
   c->settings.cost = (sl_cost){given->F * share, given->B * share, given->W * share, given->comm};
 }

@@ -18,9 +18,9 @@ static const sl_option options[] = {
      "1f1b,zb-h1; all those below if not given", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budgets of a device, a `RANGE` such as 1G..8G, or the most, "
      "such as 8G; any if not given", 0, 0},
-    {"cost", SL_OPTION_TEXT, "", "seconds that a device's whole share of a microbatch takes, of "
-     "the first --microbatches, on timed devices, a `LIST` such as F=1,B=1,W=1,comm=0; estimated "
-     "from the ops if not given", 0, 0},
+    {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, with the first "
+     "--microbatches, a `LIST` such as F=1,B=1,W=1,comm=0; of a device's whole share where plans "
+     "differ in their chunks; estimated from the ops if not given", 0, 0},
     {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
      "--report); may be repeated, one for each microbatch size; without it CPU devices are "
      "measured", 0, 0},
