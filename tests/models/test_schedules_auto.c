@@ -158,7 +158,7 @@ static void check_refusal(sl_lower_options options, sl_status expected, const ch
 static void check_refusals(void) {
   sl_quota unknown = {"fod", SL_NONE, 2};
   check_refusal((sl_lower_options){.stages = 2, .nquotas = 1, .quotas = &unknown}, SL_E_USAGE,
-                "quota fod");
+                "no quota is called fod");
   check_refusal((sl_lower_options){.stages = 9}, SL_E_USAGE, "only 4 blocks");
   check_refusal((sl_lower_options){.stages = 2, .activations = 0.01}, SL_E_BUDGET,
                 "no schedule of 2 devices keeps to --activations 0.01");

@@ -23,6 +23,13 @@ same_as_alone() {
   cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
 }
 
+# stopped PID WHICH: it ends as one that somebody has stopped.
+stopped() {
+  local got=0
+  wait "$1" || got=$?
+  ((got == 1)) || fail "$2 was stopped and ended with $got"
+}
+
 "${run[@]}" "${endless[@]}" --jitter 1000 --report "$work/steered.json" "${model[@]}" &
 pid=$!
 to_end+=("$pid")
@@ -46,7 +53,7 @@ refuse() { # text status request...
   grep -q -- "$text" "$work/answer" || fail "$*: $(cat "$work/answer")"
 }
 kill "$pid"
-wait "$pid" || fail "the run failed"
+stopped "$pid" "the run"
 same_as_alone
 [[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
 refuse "no run of this user" 2 quota
@@ -105,6 +112,6 @@ while kill -0 "$launcher" 2>/dev/null; do
   fi
   sleep 0.05
 done
-wait "$launcher" || fail "the run of four processes failed"
+stopped "$launcher" "the run of four processes"
 ((changed >= 12)) || fail "only $changed changes were taken by four processes"
 same_as_alone
