@@ -76,14 +76,14 @@ class Graph:
     An error raises what the library says, with the file and line of your call."""
 
     def __init__(self, infer=False, given=None, loss=False, **options):
-        self.keep = []  # what C looks at as long as the graph lives
+        self._kept = []  # what C looks at as long as the graph lives
         self.failure = None  # of a callback
         self.owned = False  # by a plan, which destroys it
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
             options["feed_tokens"] = self._feed()
         self.sources = []
-        options = c.record("sl_graph_options", dict(options, infer=infer), self.keep)
+        options = c.record("sl_graph_options", dict(options, infer=infer), self._kept)
         self.pointer = lib.sl_graph_create(options)
         self.check()
 
@@ -115,7 +115,7 @@ class Graph:
 
     def block(self, name):
         """Starts a new block: ops that stay together when the model is cut in stages."""
-        lib.sl_block(self.pointer, b"%s", c.chars(name, self.keep))
+        lib.sl_block(self.pointer, b"%s", c.chars(name, self._kept))
         self.check()
 
     def block_stage(self, stage):
@@ -133,9 +133,9 @@ class Graph:
         """A trained array, normal(0.02) to begin with."""
         init = init or normal(0.02)
         kind = c.constant(ffi.typeof("sl_init_kind"), init.kind)
-        out = lib.sl_param_at(c.here(self.keep), self.pointer, c.type_of(shape),
+        out = lib.sl_param_at(c.here(self._kept), self.pointer, c.type_of(shape),
                               {"kind": kind, "scale": init.scale}, b"%s",
-                              c.chars(name, self.keep))
+                              c.chars(name, self._kept))
         return self._out(out)
 
     def data(self, batch, **arrays):
@@ -148,7 +148,7 @@ class Graph:
         source = _Arrays(self, batch, arrays)
         self.sources.append(source)
         outs = ffi.new("sl_tensor *[]", len(arrays))
-        lib.sl_data_at(c.here(self.keep), self.pointer, source.record, outs)
+        lib.sl_data_at(c.here(self._kept), self.pointer, source.record, outs)
         outs = [self._out(t) for t in outs]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -158,13 +158,13 @@ class Graph:
             if self.wants_loss:
                 self.output("loss", loss)
             return
-        settings = c.record("sl_optimizer", optimizer, self.keep) if optimizer else ffi.NULL
-        lib.sl_train_at(c.here(self.keep), self.pointer, loss.pointer, settings)
+        settings = c.record("sl_optimizer", optimizer, self._kept) if optimizer else ffi.NULL
+        lib.sl_train_at(c.here(self._kept), self.pointer, loss.pointer, settings)
         self.check()
 
     def output(self, name, tensor):
         """Names what inference gives."""
-        lib.sl_output_at(c.here(self.keep), self.pointer, c.chars(name, self.keep), tensor.pointer)
+        lib.sl_output_at(c.here(self._kept), self.pointer, c.chars(name, self._kept), tensor.pointer)
         self.check()
 
     def apply(self, op, *inputs, **attrs):
@@ -175,13 +175,13 @@ class Graph:
         return self._apply(row, inputs, attrs)
 
     def _apply(self, row, inputs, attrs):
-        settings = c.record("sl_attrs", attrs, self.keep)
+        settings = c.record("sl_attrs", attrs, self._kept)
         nout = row.nout
         if nout < 0:
             nout = row.outputs(settings, len(inputs)) if row.outputs else 1
         absent = sum(1 << i for i, t in enumerate(inputs) if t is None)
         outs = ffi.new("sl_tensor *[]", max(nout, 1))
-        lib.sl_apply_at(c.here(self.keep), self.pointer, row, settings, len(inputs),
+        lib.sl_apply_at(c.here(self._kept), self.pointer, row, settings, len(inputs),
                         [t.pointer if t else ffi.NULL for t in inputs], absent, outs)
         self.check()
         return tuple(Tensor(outs[i], self) for i in range(nout))
@@ -301,7 +301,7 @@ def _called(g, target, ctypes, names, outputs, counts, given):
             args.append(_argument(g, ctype, given.get(name), given.get(names[0])))
             if i + 1 < len(names) and outputs[i + 1] and ctype.cname == "int":
                 last = int(given.get(name) or 1)  # how many come out
-    result = target(c.here(g.keep), g.pointer, *args)
+    result = target(c.here(g._kept), g.pointer, *args)
     g.check()
     made = [Tensor(t, g) for out in outs for t in out]
     if result is not None:
@@ -329,7 +329,7 @@ def _argument(g, ctype, given, tensor=None):
         return [t.pointer for t in given]
     if given is None:
         return ffi.NULL if ctype.kind == "pointer" else False if ctype.cname == "_Bool" else 0
-    return c.value(ctype, given, g.keep)
+    return c.value(ctype, given, g._kept)
 
 
 # ---- data ---------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class _Arrays:
             first = a if isinstance(a, numpy.ndarray) else a(0, 1, 0)
             made[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
         self.record = c.record("sl_source", {"nout": len(self.arrays), "types": made,
-                                             "fill": self._fill}, self.graph.keep)
+                                             "fill": self._fill}, self.graph._kept)
         self.types = made
 
     def _fill(self, _, tick, outs):
