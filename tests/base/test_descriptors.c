@@ -66,12 +66,13 @@ static void a_high_limit_is_cheap(void) {
         HIGH_LIMIT, (unsigned long long)each);
 }
 
-/* Leaves none. */
 static void all_open_are_counted(void) {
   enum { LOW_LIMIT = 64 };
   CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){LOW_LIMIT, LOW_LIMIT}), "it can be lowered");
-  while (dup(0) >= 0) continue;
+  int last = 0;
+  for (int fd; (fd = dup(0)) >= 0;) last = fd;
   CHECK(counted() == LOW_LIMIT, "of %d it counts %zu", LOW_LIMIT, counted());
+  for (; last > STDERR_FILENO; last--) close(last); /* who looks for leaks opens files */
 }
 
 int main(void) {
