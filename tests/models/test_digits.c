@@ -1,5 +1,5 @@
 /* Networks of shipped ops alone read digits that they have not seen: 97 of 100 by convolutions.
- * labels: numbers */
+ * labels: numbers long */
 #include <stdlib.h>
 
 #include "examples/digits.c"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The examples of models: each learns what it is there for, and learns the same however it is
 # shared out. An op of one's own refuses shapes with its name and the line.
-# labels: numbers
+# labels: numbers long
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
