@@ -1,6 +1,6 @@
 #!/bin/bash
 # docs/messages.md explains messages that exist.
-# labels: unthreaded
+# labels: unthreaded outside
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 exec python3 "$SLUICE_SOURCE/tests/tree/messages.py" "$SLUICE_SOURCE"

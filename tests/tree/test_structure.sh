@@ -1,7 +1,7 @@
 #!/bin/bash
 # The tree is as docs/design.md says: no circles, faces, sizes, names, one line for every file.
 # structure.py says what is held, exceptions.txt what is excused and why.
-# labels: unthreaded
+# labels: unthreaded outside
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 exec python3 "$SLUICE_SOURCE/tests/tree/structure.py"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Each check of structure.py fails in a small tree that is right but for one thing, and says
 # which.
-# labels: unthreaded
+# labels: unthreaded outside
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 structure=$SLUICE_SOURCE/tests/tree/structure.py
