@@ -323,6 +323,7 @@ def test_many(p):
     check("backward" in legend and "input gradient" not in legend, "B is the whole backward here")
     check("waits for an input" in legend, "the legend says what the letters of idle times mean")
     b.key("m")
+    b.run("trace.draw()")  # the page draws with the browser's next frame
     check({row["kind"] for row in b.run("trace.state.rows")} == {"lane", "memory"}, "m shows memory")
     b.key("m")
     p.shoot("many")
