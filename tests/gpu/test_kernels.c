@@ -331,32 +331,12 @@ static void check_variants(kernel *k) {
 
 /* ---- gradient rules ------------------------------------------------ */
 
-static kernel rule_create(const kernel *forward, const sl_grad_rule *rule) {
-  sl_type types[MAX_IN] = {0};
-  const void *data[MAX_IN];
-  int n = sli_rule_arguments(rule, forward->nin, forward->nout);
-  for (int a = 0; a < n; a++) {
-    sl_grad_arg arg = sli_rule_argument(rule, forward->nin, forward->nout, a);
-    bool is_in = arg.kind == SL_ARG_IN, is_out = arg.kind == SL_ARG_OUT;
-    types[a] = is_in ? forward->in_type[arg.index] : forward->out_type[arg.index];
-    data[a] = is_in ? forward->in[arg.index] : is_out ? forward->out[arg.index] : NULL;
-    if (!is_in && !is_out) types[a].dtype = SL_F32;
-  }
-  kernel k = kernel_create(rule->op, forward->attrs, n, types,
-                           sli_rule_gradients(rule, forward->nin));
-  for (int i = 0; i < n; i++) {
-    if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
-    else array_random(k.in[i], &types[i], 0);
-  }
-  return k;
-}
-
 static void check_rule(const kernel *forward, const sl_grad_rule *rule, bool bf16) {
   for (int j = 0; j < sli_rule_gradients(rule, forward->nin); j++) {
     int i = sli_rule_of(rule, j);
     if (i >= forward->nin || !forward->in[i]) return;
   }
-  kernel k = rule_create(forward, rule);
+  kernel k = claim_rule(forward, rule);
   k.tick = forward->tick;
   for (int i = 0; bf16 && i < k.nin; i++) round_array(k.in[i], &k.in_type[i]);
   check_call(&k, tolerance_of(&k), bf16);

@@ -7,6 +7,7 @@
 
 #include "tests/support/claims.h"
 #include "tests/support/kernel_levels.h"
+#include "tests/support/reference_file.h"
 
 /* ---- the cases of make_images.py ------------------------------------------------------------ */
 
@@ -86,19 +87,6 @@ static void check_line(char *line) {
   CHECK(false, "%s is no case", name);
 }
 
-static int check_file(const char *path) {
-  FILE *file = fopen(path, "r");
-  CHECK(file, "%s is there", path);
-  char *line = NULL;
-  size_t room = 0;
-  int lines = 0;
-  while (getline(&line, &room, file) > 0)
-    if (*line != '#') check_line(line), lines++;
-  free(line);
-  fclose(file);
-  return lines;
-}
-
 /* ---- what does not fit ------------------------------------------------------------------------ */
 
 static void check_refusals(void) {
@@ -141,7 +129,7 @@ static void check_all(uint64_t seed) {
   const char *source = getenv("SLUICE_SOURCE");
   char path[4096];
   snprintf(path, sizeof path, "%s/tests/reference/images.txt", source ? source : ".");
-  CHECK(check_file(path) == 23, "all cases are there");
+  CHECK(reference_lines(path, check_line) == 23, "all cases are there");
 }
 
 int main(void) {

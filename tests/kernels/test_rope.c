@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "kernels/ops/ops.h"
+#include "tests/support/reference_file.h"
 #include "tests/support/test.h"
 
 static double next_number(char **at) {
@@ -33,19 +34,6 @@ static void check_line(char *line) {
     CHECK(fabs(frequency[j] - want) <= 2e-6 * want, "%s: pair %d turns by %.9g, not %.9g", text,
           (int)j, want, frequency[j]);
   }
-}
-
-static int check_file(const char *path) {
-  FILE *file = fopen(path, "r");
-  CHECK(file, "%s is there", path);
-  char *line = NULL;
-  size_t room = 0;
-  int lines = 0;
-  while (getline(&line, &room, file) > 0)
-    if (*line != '#') check_line(line), lines++;
-  free(line);
-  fclose(file);
-  return lines;
 }
 
 static void check_plain(void) {
@@ -83,7 +71,7 @@ static void check_refusals(void) {
 int main(void) {
   const char *source = getenv("SLUICE_SOURCE");
   char *path = sli_format("%s/tests/reference/rope.txt", source ? source : ".");
-  CHECK(check_file(path) == 7, "all cases are there");
+  CHECK(reference_lines(path, check_line) == 7, "all cases are there");
   free(path);
   check_plain();
   check_refusals();

@@ -1,0 +1,25 @@
+/* Files of figures that a script under tests/reference has written. */
+#ifndef SLUICE_TESTS_REFERENCE_FILE_H
+#define SLUICE_TESTS_REFERENCE_FILE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/support/test.h"
+
+/* Calls `check` with each line that does not begin with '#'; returns how many there are. The line
+ * is the callee's to write to. */
+static inline int reference_lines(const char *path, void (*check)(char *line)) {
+  FILE *file = fopen(path, "r");
+  CHECK(file, "%s is there", path);
+  char *line = NULL;
+  size_t room = 0;
+  int lines = 0;
+  while (getline(&line, &room, file) > 0)
+    if (*line != '#') check(line), lines++;
+  free(line);
+  fclose(file);
+  return lines;
+}
+
+#endif
