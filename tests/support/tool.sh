@@ -44,6 +44,15 @@ ends() {
   "$@" >out 2>err || got=$?
   ((got == want)) || fail "$*: status $got, not $want"
 }
+# background COMMAND...: it runs on as $pid. `out` is emptied first, not by the new process when it gets
+# to run: who waits for a word in it must not find what the last command said.
+background() {
+  : >out
+  : >err
+  "$@" >out 2>err &
+  pid=$!
+  to_end+=("$pid")
+}
 says() { grep -qF -- "$1" "$2" || fail "\"$1\" is not in what was said"; }
 
 # Losses of a report, bit by bit.

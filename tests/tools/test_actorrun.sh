@@ -209,9 +209,7 @@ cmp -s w.safetensors kept.safetensors || fail "a full disk leaves the old file"
 refused 1 "No space left on device" --steps 1 --save /dev/full gpt $small
 
 # ---- Ctrl-C ----------------------------------------------------------------------------
-"$actorrun" --steps 1000000 --stages 2 --microbatches 2 --save stopped.safetensors gpt $small \
-  >out 2>err &
-pid=$!
+background "$actorrun" --steps 1000000 --stages 2 --microbatches 2 --save stopped.safetensors gpt $small
 for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
 kill -INT $pid
 status=0

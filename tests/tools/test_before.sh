@@ -75,9 +75,7 @@ cmp -s <(hexes a.json) <(hexes b.json) || fail "--check-finite changes losses"
 # ---- a stop is no end ------------------------------------------------------------------------
 for way in "" "-n 2 --stages 2 --restarts 3"; do
   # shellcheck disable=SC2086
-  "$actorrun" --steps 1000000 $way "${model[@]}" >out 2>err &
-  pid=$!
-  to_end+=("$pid")
+  background "$actorrun" --steps 1000000 $way "${model[@]}"
   for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
   kill -TERM "$pid"
   status=0

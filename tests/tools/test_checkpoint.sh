@@ -153,9 +153,8 @@ refused 2 "none of the 2 checkpoints in c is whole" --checkpoint c --resume --st
 
 # ---- one at a time; Ctrl-C -------------------------------------------------------------
 rm -rf c
-"$actorrun" --steps 1000000 --stages 2 --microbatches 4 --checkpoint c --every 1000000 \
-  --report a.json $model >out 2>err &
-pid=$!
+background "$actorrun" --steps 1000000 --stages 2 --microbatches 4 --checkpoint c --every 1000000 \
+  --report a.json $model
 for _ in $(seq 600); do grep -q "step 1/" out && break; sleep 0.1; done
 "$actorrun" --checkpoint c --resume $model >out2 2>err2 && fail "two runs in one directory"
 says "another run writes to the directory c" err2
@@ -207,9 +206,8 @@ done
 rm -rf c
 length=0
 for seed in $(seq $kills_wanted); do
-  "$actorrun" --steps 1000000 --stages $((1 + seed % 4)) --microbatches 4 --checkpoint c --every 1 \
-    --jitter 300 --resume $model >out 2>err &
-  pid=$!
+  background "$actorrun" --steps 1000000 --stages $((1 + seed % 4)) --microbatches 4 --checkpoint c --every 1 \
+    --jitter 300 --resume $model
   RANDOM=$seed
   # once it trains, or, one in four, while it starts
   [ $((seed % 4)) -eq 0 ] || for _ in $(seq 600); do grep -q "^step" out && break; sleep 0.02; done

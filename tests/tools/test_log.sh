@@ -93,9 +93,7 @@ says "--log: cannot write no/such/l.csv: No such file" err
 
 # A report is there before the run has ended.
 rm -rf c
-"$actorrun" --quiet --steps 1000000 --checkpoint c --every 20 --report live.json "${model[@]}" >out 2>err &
-pid=$!
-to_end+=("$pid")
+background "$actorrun" --quiet --steps 1000000 --checkpoint c --every 20 --report live.json "${model[@]}"
 for _ in $(seq 600); do [ -s live.json ] && break; sleep 0.1; done
 python3 - <<'END' || fail "no report of a run that goes on"
 import json

@@ -34,9 +34,8 @@ bothered tcp
 bothered encrypted
 
 # Nothing listens but on loopback.
-"$actorrun" -n 2 --stages 2 --steps 100000 --quiet "${model[@]}" >out 2>err &
-launcher=$!
-to_end+=("$launcher")
+background "$actorrun" -n 2 --stages 2 --steps 100000 --quiet "${model[@]}"
+launcher=$pid
 seen=0
 for _ in $(seq 60); do
   for pid in $(cat "/proc/$launcher/task/$launcher/children"); do
