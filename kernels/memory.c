@@ -16,8 +16,8 @@ static sl_status refuse(size_t bytes) {
                  strerror(errno), sli_address_limit(limit));
 }
 
-static sl_status host_create(int device, size_t bytes, void **memory) {
-  (void)device;
+static sl_status host_create(const sl_memory_config *config, size_t bytes, void **memory) {
+  (void)config;
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                   -1, 0);
   if (at == MAP_FAILED) return refuse(bytes);

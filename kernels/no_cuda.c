@@ -39,8 +39,8 @@ void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   (void)queue, (void)other, (void)fence;
 }
 
-static sl_status refuse_memory(int device, size_t bytes, void **memory) {
-  (void)device, (void)bytes, (void)memory;
+static sl_status refuse_memory(const sl_memory_config *config, size_t bytes, void **memory) {
+  (void)config, (void)bytes, (void)memory;
   return refuse();
 }
 

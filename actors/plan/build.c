@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/disk/disk.h"
+
 struct sli_plan_memory {
   sli_arena arena;
   size_t actors, regs, pools, queues, devices, maps; /* capacities */
@@ -66,6 +68,9 @@ char *sl_plan_format(sl_plan *plan, const char *format, ...) {
 
 int32_t sl_plan_add_device(sl_plan *plan, sl_device device) {
   device.kind = sli_arena_strdup(&plan->memory->arena, device.kind);
+  for (int s = 0; s < SL_SPACE_COUNT; s++)
+    if (device.room[s].path)
+      device.room[s].path = sli_arena_strdup(&plan->memory->arena, device.room[s].path);
   ADD(plan, devices, ndevices, device);
   return plan->ndevices - 1;
 }
@@ -211,7 +216,7 @@ static void count_processes(sl_plan *plan) {
 
 const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
   const sl_memory_ops *memory = device->room[space].memory;
-  return memory ? memory : &sl_memory_host;
+  return memory ? memory : space == SL_SPACE_DISK ? &sl_memory_disk : &sl_memory_host;
 }
 
 /* `sum` and so many slots more; SIZE_MAX: more than can be counted. */
@@ -222,34 +227,78 @@ static size_t add_slots(size_t sum, int slots, size_t stride) {
   return over ? SIZE_MAX : sum;
 }
 
-/* Registers one after another, each with its slots side by side. */
-static void lay_out(sl_plan *plan) {
+static void start_rooms(sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++)
     for (int s = 0; s < SL_SPACE_COUNT; s++) {
       sl_room *room = &plan->devices[d].room[s];
       room->reserve_bytes = sli_align(room->workspace_bytes);
       room->arena_bytes = room->reserve_bytes + room->kept_bytes;
     }
+}
+
+static bool touches_disk(const sl_plan *plan, const sl_actor *a) {
+  bool any = false;
+  for (int32_t p = 0; p < a->nin; p++) any |= plan->regs[a->in[p].reg].space == SL_SPACE_DISK;
+  for (int32_t p = 0; p < a->nout; p++) any |= plan->regs[a->out[p].reg].space == SL_SPACE_DISK;
+  return any;
+}
+
+static void set_paged(const sl_plan *plan, const sl_port *ports, int32_t count, uint8_t *paged) {
+  for (int32_t p = 0; p < count; p++) {
+    int32_t reg = ports[p].reg, of = sli_memory_of(&plan->regs[reg]);
+    paged[of ? of - 1 : reg] = 1;
+  }
+}
+
+/* Which registers disks write and read, who want whole pages: those on disk, and what is copied
+ * from and to there. By register whose the memory is; the caller's to free. */
+static uint8_t *find_paged(const sl_plan *plan) {
+  uint8_t *paged = sli_calloc((size_t)plan->nregs + 1, 1);
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    if (!touches_disk(plan, a)) continue;
+    set_paged(plan, a->in, a->nin, paged);
+    set_paged(plan, a->out, a->nout, paged);
+  }
+  return paged;
+}
+
+static void set_strides(sl_plan *plan, const uint8_t *paged) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
-    r->slot_stride = sli_align(r->slot_bytes);
+    r->slot_stride = paged[i] ? sli_disk_pages(r->slot_bytes) : sli_align(r->slot_bytes);
     if (!sli_memory_of(r)) continue;
     sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
-    leader->slot_stride = SLI_MAX(leader->slot_stride, r->slot_stride);
+    size_t stride = paged[sli_memory_of(r) - 1] ? sli_disk_pages(r->slot_bytes) : r->slot_stride;
+    leader->slot_stride = SLI_MAX(leader->slot_stride, stride);
   }
+}
+
+static void place(sl_room *room, sl_register *r, bool paged) {
+  size_t at = room->reserve_bytes - sli_align(room->workspace_bytes);
+  size_t gap = paged ? sli_disk_pages(at) - at : 0;
+  r->offset = at + gap;
+  room->arena_bytes = add_slots(add_slots(room->arena_bytes, 1, gap), r->quota, r->slot_stride);
+  room->reserve_bytes =
+      add_slots(add_slots(room->reserve_bytes, 1, gap), sli_quota_most(r), r->slot_stride);
+}
+
+/* Registers one after another, each with its slots side by side. */
+static void lay_out(sl_plan *plan) {
+  uint8_t *paged = find_paged(plan);
+  start_rooms(plan);
+  set_strides(plan, paged);
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
-    if (sli_memory_of(r)) {
-      const sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
-      r->offset = leader->offset;
-      r->slot_stride = leader->slot_stride;
+    if (!sli_memory_of(r)) {
+      place(&plan->devices[r->device].room[r->space], r, paged[i]);
       continue;
     }
-    sl_room *room = &plan->devices[r->device].room[r->space];
-    r->offset = room->reserve_bytes - sli_align(room->workspace_bytes);
-    room->arena_bytes = add_slots(room->arena_bytes, r->quota, r->slot_stride);
-    room->reserve_bytes = add_slots(room->reserve_bytes, sli_quota_most(r), r->slot_stride);
+    const sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
+    r->offset = leader->offset;
+    r->slot_stride = leader->slot_stride;
   }
+  free(paged);
 }
 
 size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_memory memory) {

@@ -119,7 +119,8 @@ static void hash_device(uint64_t *h, const sl_device *d) {
   text(h, d->kind);
   number(h, d->process);
   for (int a = 0; a < SL_AT_AXES; a++) number(h, d->at[a]);
-  for (int s = 0; s < SL_SPACE_COUNT; s++) word(h, d->room[s].workspace_bytes);
+  for (int s = 0; s <= SL_SPACE_HOST; s++) word(h, d->room[s].workspace_bytes);
+  setting(h, SL_SPACE_DISK, d->room[SL_SPACE_DISK].workspace_bytes);
 }
 
 static void hash_queue(uint64_t *h, const sl_queue *q) {

@@ -92,8 +92,7 @@ static inline int32_t sli_quota_most(const sl_register *r) {
 
 /* Does a register lie in memory that the host does not address? */
 static inline bool sli_register_far(const sl_plan *plan, const sl_register *r) {
-  const sl_memory_ops *memory = plan->devices[r->device].room[r->space].memory;
-  return memory && memory->far;
+  return sli_room_memory(&plan->devices[r->device], r->space)->far;
 }
 
 #endif

@@ -40,7 +40,8 @@ static sl_status create(sl_runtime *rt, int32_t device, sl_space space) {
   if (!bytes) return SL_OK;
   const sl_memory_ops *memory = sli_room_memory(d, space);
   void *arena;
-  sl_status status = memory->create(d->number, bytes, &arena);
+  sl_memory_config config = {.device = d->number, .path = d->room[space].path};
+  sl_status status = memory->create(&config, bytes, &arena);
   if (status) {
     char *why = sli_strdup(sl_detail());
     sl_fail(status, "device %s, %s memory: %s", d->name, memory->name, why);

@@ -86,11 +86,12 @@ typedef enum sl_memory {
 } sl_memory;
 const char *sl_memory_name(sl_memory memory);
 
-/* Where a register's slots lie: in its device's own memory, or in the host's, as the device
- * reaches it best: pinned. */
+/* Where a register's slots lie: in its device's own memory; in the host's, as the device
+ * reaches it best: pinned; or on disk, beside the host's. */
 #define SL_SPACE_TABLE(X)                                                      \
   X(DEVICE, "device")                                                          \
-  X(HOST, "host")
+  X(HOST, "host")                                                              \
+  X(DISK, "disk")
 
 typedef enum sl_space {
 #define X(name, text) SL_SPACE_##name,
@@ -117,7 +118,7 @@ typedef struct sl_register {
   size_t payload_bytes;   /* of these, without what only aligns tensors; 0: all */
   size_t offset;          /* of slot 0 in the arena of that space; slot i follows at
                              i * slot_stride */
-  size_t slot_stride;
+  size_t slot_stride;     /* slots on disk, and those copied from and to there, are whole pages */
   /* 1 + a register before it whose slots it uses too, 0: it has its own. Their producers take
    * turns: while one may take a slot, each other waits for something that comes after. So
    * they run out of slots as one register would, and the largest slot is large enough. */
@@ -164,7 +165,9 @@ typedef struct sl_queue {
 
 /* What a device has of one space. */
 typedef struct sl_room {
-  const sl_memory_ops *memory; /* NULL: the host's */
+  const sl_memory_ops *memory; /* NULL: the host's, or that on disk */
+  const char *path; /* of memory that lies in files: their folder, which is each process's own
+                       affair; NULL: as sl_memory_config says */
   size_t workspace_bytes; /* largest program's; at the end of the reserve */
   size_t kept_bytes;    /* what calls keep from firing to firing (sl_op.keeps), beside the
                            arena; derived by sl_plan_finish */

@@ -78,13 +78,19 @@ typedef struct sl_firing {
   const sl_move *move;  /* of a link, else NULL */
 } sl_firing;
 
+/* Which memory is wanted. */
+typedef struct sl_memory_config {
+  int device;       /* which of its kind it is on, or for */
+  const char *path; /* of memory that lies in files: their folder; NULL: $TMPDIR, or /var/tmp */
+} sl_memory_config;
+
 /* Memory that registers lie in. All may block; any thread. */
 typedef struct sl_memory_ops {
   const char *name;
   bool fixed; /* all that is reserved is taken: there are no pages to be taken when used */
   bool far;   /* the host does not reach it by address: only copy() does */
-  /* In one piece, zeroed, on a device of that number or for it; near the calling thread. */
-  sl_status (*create)(int device, size_t bytes, void **memory);
+  /* In one piece, zeroed; near the calling thread. */
+  sl_status (*create)(const sl_memory_config *config, size_t bytes, void **memory);
   /* NULL, or: this part of it will all be used, so it may be taken in large pages. */
   void (*use)(void *part, size_t bytes);
   void (*destroy)(void *memory, size_t bytes);
@@ -93,6 +99,9 @@ typedef struct sl_memory_ops {
 } sl_memory_ops;
 
 extern const sl_memory_ops sl_memory_host; /* pages of the process */
+extern const sl_memory_ops sl_memory_disk; /* places in a file without a name, which nobody else
+                                              sees and which ends with the process. Their
+                                              addresses can be counted with, not followed */
 
 /* Settings of a queue, from the plan. */
 typedef struct sl_queue_config {
@@ -167,6 +176,11 @@ extern const sl_queue_ops sl_queue_delay; /* touches no data, firings overlap fr
 extern const sl_queue_ops sl_queue_link;  /* carries what an actor reads to the slot it
                                              writes, which lies in another process; within
                                              one process, copies it */
+
+
+/* Copies between disk memory and the host's, or within disk memory: each call is sl_op_copy.
+ * A launch returns once all has come, so the queue should be apart. */
+extern const sl_queue_ops sl_queue_disk;
 
 /* Fills in every call's state (op->prepare); release undoes it. */
 sl_status sl_program_prepare(sl_program *program);

@@ -163,13 +163,17 @@ sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
                  cudaGetErrorString(error));
 }
 
+static sl_status memory_create(const sl_memory_config *config, size_t bytes, void **memory) {
+  return sl_cuda_memory_create(config->device, bytes, memory);
+}
+
 static void memory_destroy(void *memory, size_t bytes) {
   (void)bytes;
   sl_cuda_memory_destroy(memory);
 }
 
-static sl_status pinned_create(int device, size_t bytes, void **memory) {
-  sl_status status = sli_cuda_use(device); /* whose context it is made in */
+static sl_status pinned_create(const sl_memory_config *config, size_t bytes, void **memory) {
+  sl_status status = sli_cuda_use(config->device); /* whose context it is made in */
   return status ? status : sl_cuda_pinned_create(bytes, memory);
 }
 
@@ -179,7 +183,7 @@ static void pinned_destroy(void *memory, size_t bytes) {
 }
 
 const sl_memory_ops sl_memory_cuda = {.name = "cuda", .fixed = true, .far = true,
-                                      .create = sl_cuda_memory_create,
+                                      .create = memory_create,
                                       .destroy = memory_destroy, .copy = sl_cuda_copy};
 const sl_memory_ops sl_memory_pinned = {.name = "pinned", .fixed = true, .create = pinned_create,
                                         .destroy = pinned_destroy, .copy = sl_cuda_copy};

@@ -1,0 +1,184 @@
+#include "kernels/disk/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "kernels/disk/disk.h"
+
+typedef struct entry {
+  struct entry *next;
+  sli_disk_file file;
+} entry;
+
+static entry *all_files; /* of the process; under the lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool sli_disk_told(const char *word) {
+  const char *told = getenv("SLUICE_DISK");
+  return told && strstr(told, word);
+}
+
+const sli_disk_file *sli_disk_file_of(const void *address) {
+  const char *at = address;
+  pthread_mutex_lock(&lock);
+  const entry *e = all_files;
+  while (e && !(at >= e->file.begin && at < e->file.begin + e->file.bytes)) e = e->next;
+  pthread_mutex_unlock(&lock);
+  return e ? &e->file : NULL;
+}
+
+/* ---- making one ------------------------------------------------------------------------ */
+
+static const char *choose_folder(const char *folder) {
+  if (!folder) folder = getenv("TMPDIR");
+  return folder && *folder ? folder : "/var/tmp";
+}
+
+/* What lies in such a file system lies in memory. */
+static const char *memory_system(long type) {
+  switch (type) {
+    case TMPFS_MAGIC: return "tmpfs";
+    case RAMFS_MAGIC: return "ramfs";
+    case HUGETLBFS_MAGIC: return "hugetlbfs";
+    default: return NULL;
+  }
+}
+
+static sl_status check_folder(const char *folder) {
+  struct statfs s;
+  if (statfs(folder, &s)) return sl_fail(SL_E_INPUT, "folder %s: %s", folder, strerror(errno));
+  const char *name = memory_system((long)s.f_type);
+  if (!name) return SL_OK;
+  return sl_fail(SL_E_INPUT, "folder %s lies in memory (%s), not on a disk: name another one", folder,
+                 name);
+}
+
+/* A file that no folder has, from the start or, where the file system has none such, from the
+ * next moment on. */
+static int open_nameless(const char *folder) {
+  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
+  char *path = sli_format("%s/sluice-XXXXXX", folder);
+  fd = mkostemp(path, O_CLOEXEC);
+  if (fd >= 0) unlink(path);
+  free(path);
+  return fd;
+}
+
+static sl_status no_room(const char *folder, size_t bytes, size_t available, const char *why) {
+  char want[32], have[32];
+  return sl_fail(SL_E_MEMORY, "no %s of room in %s: %s%s", sli_format_bytes(want, (double)bytes),
+                 folder, sli_format_bytes(have, (double)available), why);
+}
+
+/* What would be found out too late, or by a signal. */
+static sl_status check_room(const char *folder, int fd, size_t bytes) {
+  struct rlimit limit;
+  struct statvfs s;
+  if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes)
+    return no_room(folder, bytes, limit.rlim_cur, " is the most a file may have (ulimit -f)");
+  if (fstatvfs(fd, &s) || s.f_bavail >= bytes / s.f_frsize) return SL_OK;
+  return no_room(folder, bytes, s.f_bavail * s.f_frsize, " are available");
+}
+
+static sl_status reserve(const char *folder, int fd, size_t bytes) {
+  sl_status status = check_room(folder, fd, bytes);
+  if (status) return status;
+  int error;
+  while ((error = fallocate(fd, 0, 0, (off_t)bytes) ? errno : 0) == EINTR) {}
+  if (error == EOPNOTSUPP) error = ftruncate(fd, (off_t)bytes) ? errno : 0; /* as they are used */
+  if (!error) return SL_OK;
+  struct statvfs s;
+  if (error == ENOSPC && !fstatvfs(fd, &s))
+    return no_room(folder, bytes, s.f_bavail * s.f_frsize, " are available");
+  return no_room(folder, bytes, 0, strerror(error));
+}
+
+/* Some file systems say that they can and then cannot: so one page is read. */
+static bool make_direct(int fd) {
+  _Alignas(SLI_DISK_PAGE) char page[SLI_DISK_PAGE];
+  int flags = fcntl(fd, F_GETFL);
+  if (sli_disk_told("cached") || fcntl(fd, F_SETFL, flags | O_DIRECT)) return false;
+  if (pread(fd, page, sizeof page, 0) == sizeof page) return true;
+  fcntl(fd, F_SETFL, flags);
+  return false;
+}
+
+static void say_cached(const char *folder) {
+  static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
+  static bool said;
+  pthread_mutex_lock(&saying);
+  if (!said)
+    sli_log("note: no direct I/O in %s: what goes to disk passes through the page cache, and is "
+            "dropped from there", folder);
+  said = true;
+  pthread_mutex_unlock(&saying);
+}
+
+static sl_status fill_in(sli_disk_file *f) {
+  sl_status status = reserve(f->folder, f->fd, f->bytes);
+  if (status) return status;
+  void *at = mmap(NULL, f->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED)
+    return sl_fail(SL_E_MEMORY, "no addresses for %zu bytes on disk: %s", f->bytes, strerror(errno));
+  f->begin = at;
+  f->direct = make_direct(f->fd);
+  if (!f->direct) say_cached(f->folder);
+  return SL_OK;
+}
+
+static void enter(const sli_disk_file *f) {
+  entry *e = sli_calloc(1, sizeof *e);
+  pthread_mutex_lock(&lock);
+  *e = (entry){all_files, *f};
+  all_files = e;
+  pthread_mutex_unlock(&lock);
+}
+
+sl_status sli_disk_file_create(const char *where, size_t bytes, void **memory) {
+  const char *folder = choose_folder(where);
+  sl_status status = check_folder(folder);
+  if (status) return status;
+  sli_disk_file f = {.fd = open_nameless(folder), .bytes = sli_disk_pages(SLI_MAX(bytes, 1))};
+  if (f.fd < 0) return sl_fail(SL_E_IO, "no file can be made in %s: %s", folder, strerror(errno));
+  f.folder = sli_strdup(folder);
+  status = fill_in(&f);
+  if (!status) {
+    enter(&f);
+    *memory = f.begin;
+    return SL_OK;
+  }
+  close(f.fd);
+  free(f.folder);
+  return status;
+}
+
+/* Out of the table; the caller's. */
+static entry *leave(const void *memory) {
+  pthread_mutex_lock(&lock);
+  entry **at = &all_files;
+  while (*at && (*at)->file.begin != memory) at = &(*at)->next;
+  entry *e = *at;
+  if (e) *at = e->next;
+  pthread_mutex_unlock(&lock);
+  return e;
+}
+
+void sli_disk_file_destroy(void *memory) {
+  entry *e = memory ? leave(memory) : NULL;
+  if (!e) return;
+  close(e->file.fd);
+  munmap(e->file.begin, e->file.bytes);
+  free(e->file.folder);
+  free(e);
+}

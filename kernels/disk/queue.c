@@ -1,0 +1,138 @@
+/* The queue that copies to and from disk, while the thread that launches waits. Its programs are
+ * copies, all of which are under way at a time where the system has io_uring. */
+#include <sluice/ops.h>
+#include <sluice/program.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "kernels/bind.h"
+#include "kernels/disk/ring.h"
+
+typedef struct disk_queue {
+  sli_disk_ring *ring; /* NULL: one after another, by this thread */
+  size_t count, capacity;
+  sli_disk_way *ways;  /* of a firing */
+  char *failed;        /* NULL: it has not */
+} disk_queue;
+
+static void say_plain(int error) {
+  static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
+  static bool said;
+  pthread_mutex_lock(&saying);
+  if (!said)
+    sli_log("note: no io_uring here (%s): disks are read and written one piece after another",
+            strerror(error));
+  said = true;
+  pthread_mutex_unlock(&saying);
+}
+
+static sl_status disk_open(const sl_queue_config *config, void **queue) {
+  disk_queue *q = sli_calloc(1, sizeof *q);
+  if (config->bind) config->bind(config->bind_arg, 0);
+  q->ring = sli_disk_ring_open();
+  if (!q->ring) say_plain(errno);
+  *queue = q;
+  return SL_OK;
+}
+
+static void disk_close(void *queue) {
+  disk_queue *q = queue;
+  if (!q) return;
+  sli_disk_ring_close(q->ring);
+  free(q->ways);
+  free(q->failed);
+  free(q);
+}
+
+/* What the ring can carry is kept for it, and all else goes at once. */
+static sl_status begin_copy(disk_queue *q, const sl_program_call *c, void *to, const void *from) {
+  size_t bytes = sl_type_bytes(&c->in_type[0]);
+  sli_disk_way way = sli_disk_way_of(to, from, bytes);
+  way.name = c->name;
+  if (!way.file) return sl_memory_disk.copy(to, from, bytes);
+  if (!q->ring || !sli_disk_way_straight(&way)) return sli_disk_go(&way);
+  SLI_GROW(q->ways, q->count, q->capacity);
+  q->ways[q->count++] = way;
+  return SL_OK;
+}
+
+static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_firing *firing) {
+  sl_tick tick;
+  const sl_program_call *calls = sli_program_calls(program, firing, &tick);
+  sl_status status = SL_OK;
+  q->count = 0;
+  for (int i = 0; i < program->ncalls && !status; i++) {
+    const void *from = sli_place_address(calls[i].in[0], firing->bases);
+    void *to = sli_place_address(calls[i].out[0], firing->bases);
+    if (from && to) status = begin_copy(q, &calls[i], to, from);
+  }
+  return status || !q->count ? status : sli_disk_ring_go(q->ring, q->ways, q->count);
+}
+
+/* One that failed is never done, so that whoever waits for it looks why. */
+static bool disk_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                        uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)now_ns, (void)duration_ns;
+  disk_queue *q = queue;
+  *fence = 0;
+  if (q->failed) return false;
+  if (!program || !copy_all(q, program, firing)) return true;
+  q->failed = sli_format("step %lld, microbatch %d: %s", (long long)firing->tick.step,
+                         firing->tick.microbatch, sl_detail());
+  return false;
+}
+
+static bool disk_done(void *queue, uint64_t fence, uint64_t now_ns) {
+  (void)queue, (void)fence, (void)now_ns;
+  return false;
+}
+
+static uint64_t disk_due(void *queue, uint64_t fence) {
+  (void)queue, (void)fence;
+  return UINT64_MAX;
+}
+
+static const char *disk_failure(void *queue) {
+  const disk_queue *q = queue;
+  return q->failed;
+}
+
+static bool is_plain_copy(const sl_program_call *c) {
+  return c->op == &sl_op_copy && !c->accumulate && !c->accumulate_span &&
+         c->in_type[0].dtype == c->out_type[0].dtype;
+}
+
+static sl_status disk_prepare(sl_program *program, int device) {
+  (void)device;
+  for (int i = 0; i < sli_program_call_count(program); i++) {
+    const sl_program_call *c = &program->calls[i];
+    if (is_plain_copy(c)) continue;
+    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks only copy, as it is", c->name ? c->name : "",
+                   c->op->name);
+  }
+  return SL_OK;
+}
+
+static void disk_release(sl_program *program) { (void)program; }
+
+static size_t disk_scratch(const sl_program *program, int threads) {
+  (void)program, (void)threads;
+  return 0;
+}
+
+const sl_queue_ops sl_queue_disk = {
+    .name = "disk",
+    .open = disk_open,
+    .close = disk_close,
+    .launch = disk_launch, /* takes as long as the disk does */
+    .done = disk_done,
+    .due = disk_due,
+    .failure = disk_failure,
+    .prepare = disk_prepare, /* refuses what is no copy */
+    .release = disk_release,
+    .scratch = disk_scratch,
+};

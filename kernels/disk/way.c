@@ -1,0 +1,96 @@
+#include "kernels/disk/way.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "kernels/disk/disk.h"
+#include "kernels/kernels.h"
+
+enum { BUFFER = 1 << 20 };
+
+sli_disk_way sli_disk_way_of(void *to, const void *from, size_t bytes) {
+  const sli_disk_file *in = sli_disk_file_of(from), *out = sli_disk_file_of(to);
+  if (!in == !out) return (sli_disk_way){.bytes = bytes};
+  if (out) return (sli_disk_way){out, (char *)from, (char *)to - out->begin, bytes, true, NULL};
+  return (sli_disk_way){in, to, (const char *)from - in->begin, bytes, false, NULL};
+}
+
+bool sli_disk_way_straight(const sli_disk_way *way) {
+  uintptr_t places = (uintptr_t)way->memory | (uintptr_t)way->at | way->bytes;
+  return !way->file->direct || places % SLI_DISK_PAGE == 0;
+}
+
+bool sli_disk_way_shorten(sli_disk_way *way, size_t bytes) {
+  if (way->file->direct) bytes -= bytes % SLI_DISK_PAGE;
+  way->memory += bytes;
+  way->at += (off_t)bytes;
+  way->bytes -= bytes;
+  return bytes > 0;
+}
+
+sl_status sli_disk_broke(const sli_disk_way *way, int error) {
+  const char *why = error ? strerror(error) : "unexpected end of file";
+  return sl_fail(SL_E_IO, "%s %s: %zu bytes at %lld of a file in %s: %s",
+                 way->out ? "writing" : "reading", way->name ? way->name : "memory on disk",
+                 way->bytes, (long long)way->at, way->file->folder, why);
+}
+
+/* What was written is on disk before it can leave the page cache. */
+void sli_disk_forget(const sli_disk_way *way) {
+  if (way->file->direct) return;
+  unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if (way->out) sync_file_range(way->file->fd, way->at, (off_t)way->bytes, all);
+  posix_fadvise(way->file->fd, way->at, (off_t)way->bytes, POSIX_FADV_DONTNEED);
+}
+
+static sl_status go_straight(const sli_disk_way *way) {
+  for (sli_disk_way left = *way; left.bytes;) {
+    ssize_t n = left.out ? pwrite(left.file->fd, left.memory, left.bytes, left.at)
+                         : pread(left.file->fd, left.memory, left.bytes, left.at);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) return sli_disk_broke(&left, errno);
+    if (!sli_disk_way_shorten(&left, (size_t)n)) return sli_disk_broke(&left, 0);
+  }
+  return SL_OK;
+}
+
+/* Through the pages around it, of which the buffer has room for all. What is written of them in
+ * part is read before. */
+static sl_status go_through(const sli_disk_way *way, char *buffer) {
+  size_t skip = (size_t)way->at % SLI_DISK_PAGE, bytes = sli_disk_pages(skip + way->bytes);
+  sli_disk_way pages = {way->file, buffer, way->at - (off_t)skip, bytes, false, way->name};
+  if (!way->out || bytes != way->bytes) SLI_TRY(go_straight(&pages));
+  if (!way->out) {
+    memcpy(way->memory, buffer + skip, way->bytes);
+    return SL_OK;
+  }
+  memcpy(buffer + skip, way->memory, way->bytes);
+  pages.out = true;
+  return go_straight(&pages);
+}
+
+static sl_status go_buffered(const sli_disk_way *way) {
+  char *buffer = aligned_alloc(SLI_DISK_PAGE, BUFFER);
+  if (!buffer) return sl_fail(SL_E_MEMORY, "no memory for %d bytes of a buffer", BUFFER);
+  sl_status status = SL_OK;
+  for (sli_disk_way left = *way; left.bytes && !status;) {
+    sli_disk_way part = left;
+    part.bytes = SLI_MIN(left.bytes, BUFFER - (size_t)left.at % SLI_DISK_PAGE);
+    status = go_through(&part, buffer);
+    left.memory += part.bytes;
+    left.at += (off_t)part.bytes;
+    left.bytes -= part.bytes;
+  }
+  free(buffer);
+  return status;
+}
+
+sl_status sli_disk_go(const sli_disk_way *way) {
+  sl_status status = sli_disk_way_straight(way) ? go_straight(way) : go_buffered(way);
+  sli_disk_forget(way);
+  return status;
+}
