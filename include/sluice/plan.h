@@ -195,6 +195,11 @@ static inline size_t sl_device_bytes(const sl_device *device) {
   return device->room[SL_SPACE_DEVICE].arena_bytes;
 }
 
+/* What one slot takes of its device's own memory. */
+static inline size_t sl_slot_device_bytes(const sl_register *reg) {
+  return reg->space == SL_SPACE_DEVICE ? reg->slot_stride : 0;
+}
+
 typedef struct sl_plan {
   int32_t nactors, nregs, npools, nqueues, ndevices, nmaps;
   sl_actor *actors;

@@ -56,7 +56,10 @@ static const char *memory_system(long type) {
 
 static sl_status check_folder(const char *folder) {
   struct statfs s;
-  if (statfs(folder, &s)) return sl_fail(SL_E_INPUT, "folder %s: %s", folder, strerror(errno));
+  int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC), error = 0;
+  if (fd < 0 || fstatfs(fd, &s)) error = errno;
+  if (fd >= 0) close(fd);
+  if (error) return sl_fail(SL_E_INPUT, "folder %s: %s", folder, strerror(error));
   const char *name = memory_system((long)s.f_type);
   if (!name) return SL_OK;
   return sl_fail(SL_E_INPUT, "folder %s lies in memory (%s), not on a disk: name another one", folder,
@@ -66,8 +69,8 @@ static sl_status check_folder(const char *folder) {
 /* A file that no folder has, from the start or, where the file system has none such, from the
  * next moment on. */
 static int open_nameless(const char *folder) {
-  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
+  int fd = sli_disk_told("named") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0) return fd;
   char *path = sli_format("%s/sluice-XXXXXX", folder);
   fd = mkostemp(path, O_CLOEXEC);
   if (fd >= 0) unlink(path);

@@ -26,7 +26,7 @@ void sli_disk_file_destroy(void *memory);
 const sli_disk_file *sli_disk_file_of(const void *address);
 
 /* Is the word one of those that SLUICE_DISK, of the environment, has? They are for tests: "plain"
- * for no io_uring, "cached" for no direct I/O. */
+ * for no io_uring, "cached" for no direct I/O, "named" for files that a folder has for a moment. */
 bool sli_disk_told(const char *word);
 
 #endif

@@ -39,12 +39,14 @@ sl_status sli_disk_broke(const sli_disk_way *way, int error) {
                  way->bytes, (long long)way->at, way->file->folder, why);
 }
 
-/* What was written is on disk before it can leave the page cache. */
+/* What was written is on disk before it can leave the page cache, which goes by whole pages. */
 void sli_disk_forget(const sli_disk_way *way) {
   if (way->file->direct) return;
   unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  if (way->out) sync_file_range(way->file->fd, way->at, (off_t)way->bytes, all);
-  posix_fadvise(way->file->fd, way->at, (off_t)way->bytes, POSIX_FADV_DONTNEED);
+  off_t begin = way->at / SLI_DISK_PAGE * SLI_DISK_PAGE;
+  off_t bytes = (off_t)sli_disk_pages((size_t)(way->at - begin) + way->bytes);
+  if (way->out) sync_file_range(way->file->fd, begin, bytes, all);
+  posix_fadvise(way->file->fd, begin, bytes, POSIX_FADV_DONTNEED);
 }
 
 static sl_status go_straight(const sli_disk_way *way) {

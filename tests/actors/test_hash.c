@@ -94,6 +94,7 @@ static sl_plan *plan;
   X(plan->devices[0].name = "c") X(plan->devices[0].kind = "cuda")                              \
   X(plan->devices[1].process = 0) X(plan->devices[0].at[SL_AT_DATA] = 1)                        \
   X(plan->devices[0].room[SL_SPACE_HOST].workspace_bytes = 64)                                  \
+  X(plan->devices[0].room[SL_SPACE_DISK].workspace_bytes = 64)                                  \
   X(plan->queues[0].name = "z") X(plan->queues[0].device = 1)                                   \
   X(plan->queues[1].ops = &sl_queue_null) X(plan->queues[0].space = SL_SPACE_HOST)              \
   X(plan->queues[0].run_ahead = 2) X(plan->queues[0].class_order[SL_CLASS_W] = 1)               \
@@ -141,6 +142,7 @@ static sl_plan *plan;
 #define OWN(X)                                                                                  \
   X(plan->devices[0].threads = 7) X(plan->devices[0].number = 3)                                \
   X(plan->devices[0].budget_bytes = 0) X(plan->queues[0].threads = 5)                           \
+  X(plan->devices[0].room[SL_SPACE_DISK].path = "/tmp")                                         \
   X(plan->regs[0].offset = 4096) X(plan->regs[0].nconsumers = 3)                                \
   X(parts[0].begin[2] = 9) X(types[0].dim[3] = 9) X(program.state = &program)                   \
   X(source.ctx = &program)

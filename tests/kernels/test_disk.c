@@ -3,22 +3,46 @@
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/dice.h"
 #include "tests/support/test.h"
 
 enum { SLOTS = 100, PAGE = 4096, MOST = 4 * PAGE, BIG = 5 << 20, BYTES = SLOTS * MOST + BIG };
 
-static char *folder; /* NULL: the usual one */
+static const char *folder = ".";
 
 static char *disk_create(size_t bytes) {
   void *memory;
   CHECK(!sl_memory_disk.create(&(sl_memory_config){.path = folder}, bytes, &memory), "%s",
         sl_detail());
   return memory;
+}
+
+/* Of the one file there is on disk. */
+static int file_number(void) {
+  for (int fd = 0; fd < 256; fd++) {
+    struct stat s;
+    if (!fstat(fd, &s) && S_ISREG(s.st_mode) && !s.st_nlink) return fd;
+  }
+  CHECK(false, "there is no file");
+  return -1;
+}
+
+static void replace_file(const char *other) {
+  int fd = open(other, O_RDWR | O_CLOEXEC);
+  CHECK(fd >= 0 && dup3(fd, file_number(), O_CLOEXEC) >= 0, "no %s", other);
+  close(fd);
 }
 
 static void *queue_open(void) {
@@ -62,7 +86,8 @@ static bool run(void *queue, copies *c, void *to, void *from) {
 }
 
 typedef struct both {
-  char *disk, *want, *memory; /* what should be there, and what is copied from and to */
+  char *disk, *memory;
+  char *want, *poison; /* what should be on disk; what nothing was copied to */
   void *queue;
 } both;
 
@@ -97,20 +122,22 @@ static void write_some(both *b, dice *d) {
 
 static void read_some(both *b, dice *d) {
   copies c = {0};
-  size_t bytes, at = pick(d, &bytes), end = at + bytes;
+  size_t bytes, at = pick(d, &bytes);
   memset(b->memory, 0x5a, BYTES);
   add_copy(&c, at, at, bytes);
   CHECK(run(b->queue, &c, b->memory, b->disk), "%s", sl_queue_disk.failure(b->queue));
   CHECK(!memcmp(b->memory + at, b->want + at, bytes), "%zu bytes at %zu came otherwise", bytes, at);
-  for (size_t i = 0; i < BYTES; i++)
-    CHECK((i >= at && i < end) || b->memory[i] == 0x5a, "byte %zu was touched", i);
+  memset(b->memory + at, 0x5a, bytes);
+  CHECK(!memcmp(b->memory, b->poison, BYTES), "%zu bytes at %zu: others were touched", bytes, at);
 }
 
 static void check_round_trips(const char *how, int times) {
   setenv("SLUICE_DISK", how, 1);
   dice d = {.key = 7};
-  both b = {.disk = disk_create(BYTES), .want = calloc(1, BYTES), .queue = queue_open()};
+  both b = {.disk = disk_create(BYTES), .queue = queue_open(),
+            .want = calloc(1, BYTES), .poison = malloc(BYTES)};
   b.memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(b.poison, 0x5a, BYTES);
   for (int i = 0; i < times; i++) {
     write_some(&b, &d);
     if (i % 8 == 0) read_some(&b, &d);
@@ -121,10 +148,207 @@ static void check_round_trips(const char *how, int times) {
   sl_memory_disk.destroy(b.disk, BYTES);
   munmap(b.memory, BYTES);
   free(b.want);
+  free(b.poison);
+}
+
+/* ---- what is not disk ------------------------------------------------------------------ */
+
+/* Within disk memory, and between memories that are no disk's, as all copies are. */
+static void check_copies_within(void) {
+  static char data[3 * PAGE], back[3 * PAGE];
+  dice d = {.key = 9};
+  void *queue = queue_open();
+  char *a = disk_create(8 * PAGE), *b = disk_create(8 * PAGE);
+  fill(&d, data, sizeof data);
+  CHECK(!sl_memory_disk.copy(a + 100, data, sizeof data), "%s", sl_detail());
+  copies c = {0};
+  add_copy(&c, PAGE, 100, sizeof data);
+  CHECK(run(queue, &c, b, a), "%s", sl_queue_disk.failure(queue));
+  CHECK(!sl_memory_disk.copy(back, b + PAGE, sizeof back), "%s", sl_detail());
+  CHECK(!memcmp(data, back, sizeof data), "from disk to disk it came otherwise");
+  memset(back, 0, sizeof back);
+  CHECK(!sl_memory_disk.copy(back, data, sizeof back), "%s", sl_detail());
+  CHECK(!memcmp(data, back, sizeof data), "from memory to memory it came otherwise");
+  sl_queue_disk.close(queue);
+  sl_memory_disk.destroy(a, 8 * PAGE);
+  sl_memory_disk.destroy(b, 8 * PAGE);
+}
+
+static void check_fresh_is_zero(void) {
+  static char back[2 * PAGE], zero[2 * PAGE];
+  char *memory = disk_create(100);
+  CHECK(!sl_memory_disk.copy(back, memory, 100), "%s", sl_detail());
+  CHECK(!memcmp(back, zero, sizeof back), "new memory on disk is not zero");
+  sl_memory_disk.destroy(memory, 100);
+  sl_memory_disk.destroy(NULL, 0);
+}
+
+static void check_refuses(sl_program_call call, const char *what) {
+  sl_program program = {.ncalls = 1, .calls = &call};
+  CHECK(sl_queue_disk.prepare(&program, 0) == SL_E_UNSUPPORTED, "%s", sl_detail());
+  CHECK(strstr(sl_detail(), what), "%s", sl_detail());
+}
+
+static void only_copies_run_there(void) {
+  sl_type f32 = {.dtype = SL_F32, .ndim = 1, .dim = {4}}, bf16 = {.dtype = SL_BF16, .ndim = 1, .dim = {4}};
+  sl_program_call call = {.op = &sl_op_copy, .name = "x", .nin = 1, .nout = 1, .in_type = &f32,
+                          .out_type = &f32}, other = call;
+  sl_program program = {.ncalls = 1, .calls = &call};
+  CHECK(!sl_queue_disk.prepare(&program, 0), "%s", sl_detail());
+  other.op = &sl_op_gelu;
+  check_refuses(other, "op x (gelu)");
+  other = call, other.accumulate = 1;
+  check_refuses(other, "op x (copy)");
+  other = call, other.accumulate_span = 1;
+  check_refuses(other, "op x (copy)");
+  other = call, other.out_type = &bf16;
+  check_refuses(other, "op x (copy)");
+}
+
+/* ---- what cannot be -------------------------------------------------------------------- */
+
+static void check_says(sl_status got, sl_status want, const char *a, const char *b) {
+  CHECK(got == want, "%s: %s", sl_status_text(got), sl_detail());
+  CHECK(strstr(sl_detail(), a) && strstr(sl_detail(), b), "no \"%s\" or \"%s\" in: %s", a, b,
+        sl_detail());
+}
+
+static sl_status create(const char *path, size_t bytes) {
+  void *memory;
+  return sl_memory_disk.create(&(sl_memory_config){.path = path}, bytes, &memory);
+}
+
+static void a_full_disk_is_named(void) {
+  check_says(create(".", (size_t)1 << 60), SL_E_MEMORY, "no 1048576 TiB of room in .: ", " are available");
+  struct rlimit had, little;
+  CHECK(!getrlimit(RLIMIT_FSIZE, &had), "no limits");
+  little = had, little.rlim_cur = 1 << 20;
+  CHECK(!setrlimit(RLIMIT_FSIZE, &little), "no limit can be set");
+  check_says(create(".", 3 << 20), SL_E_MEMORY, "no 3.0 MiB of room in .: 1.0 MiB", "ulimit -f");
+  CHECK(!setrlimit(RLIMIT_FSIZE, &had), "the limit stays");
+}
+
+static bool lies_in_memory(const char *path) {
+  struct statfs s;
+  return !statfs(path, &s) && s.f_type == TMPFS_MAGIC;
+}
+
+static void a_wrong_folder_is_named(void) {
+  check_says(create("/there/is/none", PAGE), SL_E_INPUT, "/there/is/none", "No such file");
+  check_says(create("/dev/null", PAGE), SL_E_INPUT, "/dev/null", "Not a directory");
+  if (lies_in_memory("/dev/shm"))
+    check_says(create("/dev/shm", PAGE), SL_E_INPUT, "/dev/shm lies in memory", "tmpfs");
+  CHECK(!setenv("TMPDIR", "/there/is/none", 1), "no environment");
+  check_says(create(NULL, PAGE), SL_E_INPUT, "/there/is/none", "No such file");
+  unsetenv("TMPDIR");
+}
+
+/* In place of the file there is another one, which does not do what it is asked to. */
+static void check_breaks(const char *how, const char *other, bool out, const char *why) {
+  setenv("SLUICE_DISK", how, 1);
+  copies c = {0};
+  char *disk = disk_create(64 * PAGE), *memory = aligned_alloc(PAGE, 64 * PAGE);
+  void *queue = queue_open();
+  memset(memory, 1, 64 * PAGE);
+  replace_file(other);
+  add_copy(&c, 8 * PAGE, 8 * PAGE, 2 * PAGE);
+  add_copy(&c, 32 * PAGE, 32 * PAGE, PAGE);
+  CHECK(!run(queue, &c, out ? disk : memory, out ? memory : disk), "%s: it broke unseen", other);
+  const char *text = sl_queue_disk.failure(queue), *verb = out ? "writing" : "reading";
+  CHECK(text && strstr(text, "step 3, microbatch 1: ") && strstr(text, verb) && strstr(text, why) &&
+        strstr(text, " act.b: ") && strstr(text, " of a file in ."), "%s: %s", other, text);
+  CHECK(!run(queue, &c, disk, memory), "it goes on after a failure");
+  CHECK(sl_memory_disk.copy(out ? disk : memory, out ? memory : disk, 100) == SL_E_IO,
+        "a copy broke unseen");
+  sl_queue_disk.close(queue);
+  sl_memory_disk.destroy(disk, 64 * PAGE);
+  free(memory);
+}
+
+static void what_breaks_is_named(const char *how) {
+  check_breaks(how, "/proc/self/mem", false, "Input/output error");
+  check_breaks(how, "/proc/self/mem", true, "Input/output error");
+  check_breaks(how, "/dev/full", true, "No space left on device");
+  check_breaks(how, "/dev/null", false, "unexpected end of file");
+}
+
+/* ---- what is left ---------------------------------------------------------------------- */
+
+static void write_all(const char *how, char *disk) {
+  static _Alignas(PAGE) char data[64 * PAGE];
+  setenv("SLUICE_DISK", how, 1);
+  copies c = {0};
+  void *queue = queue_open();
+  add_copy(&c, 0, 0, sizeof data);
+  CHECK(run(queue, &c, disk, data), "%s", sl_queue_disk.failure(queue));
+  CHECK(run(queue, &c, data, disk), "%s", sl_queue_disk.failure(queue));
+  CHECK(!sl_memory_disk.copy(disk + 10, data, 1000), "%s", sl_detail());
+  sl_queue_disk.close(queue);
+}
+
+/* Of what was written and read, nothing lies in the page cache. */
+static void the_page_cache_stays_empty(const char *how) {
+  enum { PAGES = 64 };
+  unsigned char in_core[PAGES];
+  setenv("SLUICE_DISK", how, 1);
+  char *disk = disk_create(PAGES * PAGE);
+  write_all(how, disk);
+  char *seen = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, file_number(), 0);
+  CHECK(seen != MAP_FAILED && !mincore(seen, PAGES * PAGE, in_core), "the page cache is not seen");
+  int cached = 0;
+  for (int i = 0; i < PAGES; i++) cached += in_core[i] & 1;
+  CHECK(!cached, "%s: %d pages of %d stay in the page cache", how, cached, PAGES);
+  munmap(seen, PAGES * PAGE);
+  sl_memory_disk.destroy(disk, PAGES * PAGE);
+}
+
+/* However a process ends, no file of it is left. */
+static void a_kill_leaves_no_file(const char *how) {
+  char path[] = "./disk-XXXXXX";
+  CHECK(mkdtemp(path), "no folder");
+  setenv("SLUICE_DISK", how, 1);
+  pid_t child = fork();
+  if (!child) {
+    folder = path;
+    write_all(how, disk_create(64 * PAGE));
+    raise(SIGKILL);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status), "the child was not killed");
+  CHECK(!rmdir(path), "%s: the killed process left a file in %s", how, path);
+}
+
+/* Its memory cannot be followed: an address counts places. */
+static void an_address_is_no_memory(void) {
+  char *disk = disk_create(PAGE);
+  pid_t child = fork();
+  if (!child) {
+    signal(SIGSEGV, SIG_DFL);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    _exit(*(volatile char *)disk);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status), "disk memory was read");
+  sl_memory_disk.destroy(disk, PAGE);
 }
 
 int main(void) {
-  static const char *const ways[] = {"", "plain", "cached", "plain cached"};
-  for (int i = 0; i < 4; i++) check_round_trips(ways[i], 100);
+  static const char *const ways[] = {"", "plain", "cached", "plain cached", "named"};
+  if (lies_in_memory(".")) {
+    printf("skipped: the tests' folder lies in memory\n");
+    return 77;
+  }
+  only_copies_run_there();
+  a_full_disk_is_named();
+  a_wrong_folder_is_named();
+  an_address_is_no_memory();
+  for (int i = 0; i < 5; i++) {
+    check_round_trips(ways[i], i < 2 ? 60 : 16);
+    check_fresh_is_zero();
+    check_copies_within();
+    what_breaks_is_named(ways[i]);
+    the_page_cache_stays_empty(ways[i]);
+    a_kill_leaves_no_file(ways[i]);
+  }
   return 0;
 }

@@ -128,7 +128,8 @@ static void print_plan(FILE *out, const analysis *a) {
     put_json(out, r->name);
     fputc(',', out);
     put_json(out, r->quota_name);
-    fprintf(out, ",%d,%d,%d,%zu]", r->device, r->producer, r->quota, r->slot_stride);
+    fprintf(out, ",%d,%d,%d,%zu]", r->device, r->producer, r->quota,
+            sl_slot_device_bytes(r));
   }
   fputs("],\n\"actors\":[", out);
   for (int32_t i = 0; i < plan->nactors; i++) {

@@ -157,7 +157,7 @@ static void set_extra(const sl_plan *plan, advice *k, int32_t *extra) {
     bool is_its = answers(plan, r, k);
     extra[r] = is_its && k->pool == SL_NONE;
     k->nregs += is_its;
-    uint64_t bytes = is_its ? plan->regs[r].slot_stride : 0;
+    uint64_t bytes = is_its ? sl_slot_device_bytes(&plan->regs[r]) : 0;
     k->more_bytes = k->pool == SL_NONE ? k->more_bytes + bytes : SLI_MAX(k->more_bytes, bytes);
   }
   for (int32_t p = 0; p < plan->npools; p++) extra[plan->nregs + p] = p == k->pool;

@@ -155,7 +155,7 @@ static size_t bytes_with(const settings *s, const list *quotas, const sl_plan *p
     const sl_register *r = &plan->regs[i];
     const quota_value *q = quota_of(s, quotas, plan, r);
     if (q && q->slots < r->quota)
-      bytes[r->device] -= (size_t)(r->quota - q->slots) * r->slot_stride;
+      bytes[r->device] -= (size_t)(r->quota - q->slots) * sl_slot_device_bytes(r);
   }
   for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, bytes[d]);
   free(bytes);
