@@ -27,7 +27,7 @@ static void text(uint64_t *h, const char *value) {
 /* ---- programs ------------------------------------------------------------------------ */
 
 /* Settings that came later: what has none of them keeps the hash it had. */
-enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE };
+enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, IGNORE = 60 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -69,6 +69,7 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, FULL, a->full);
   if (a->scale != 0) setting(h, SCALE, sli_hash_real(SLI_HASH_SEED, (double)a->scale));
   if (a->upper != 0) setting(h, UPPER, sli_hash_real(SLI_HASH_SEED, (double)a->upper));
+  setting(h, IGNORE, (uint64_t)a->ignore);
   setting(h, KEY, a->key);
   setting(h, SEED, a->seed);
   if (a->region) hash_region(h, a->region);

@@ -16,14 +16,9 @@ static int64_t padded(const sl_type *type) {
   return (sl_type_last(type) + unit - 1) / unit * unit;
 }
 
-static bool is_loss(const sl_op *op) {
-  return op == &sl_op_cross_entropy || op == &sl_op_cross_entropy_part ||
-         op == &sl_op_cross_entropy_b;
-}
-
 /* Can a node leave the end of each row of its input alone? */
 static bool spares(const sli_node *n, int input) {
-  return (is_loss(n->op) && input == 0) || (n->op == &sl_op_linear_b && input == 0) ||
+  return (n->op->padded && input == 0) || (n->op == &sl_op_linear_b && input == 0) ||
          (n->op == &sl_op_linear_w && input == 1);
 }
 
@@ -35,7 +30,7 @@ static bool all_spare(const sl_graph *g, const sl_tensor *t) {
 }
 
 static bool makes_gradient(const sli_node *n, const sl_tensor *logits) {
-  return n->op == &sl_op_cross_entropy_b && n->in[0] == logits && n->out[0];
+  return n->op->padded && n->rule && n->in[0] == logits && n->out[0];
 }
 
 static bool can_pad(const sl_graph *g, const sl_tensor *t) {
@@ -75,7 +70,7 @@ static void pad_logits(sl_graph *g, sl_tensor *logits) {
   int64_t columns = sl_type_last(&logits->type);
   for (int i = logits->producer->id + 1; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];
-    if (!is_loss(n->op) || n->in[0] != logits) continue;
+    if (!n->op->padded || n->in[0] != logits) continue;
     tell_columns(g, n, columns);
     if (makes_gradient(n, logits)) pad_tensor(g, n->out[0]);
   }

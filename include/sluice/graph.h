@@ -261,6 +261,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_mean_pool(g, x, ...) sl_mean_pool_at(SL_HERE, g, x, __VA_ARGS__)
 #define sl_cross_entropy(g, logits, targets)                                   \
   sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
+/* The same, but some targets do not count, or count more than others: last an sl_loss, which is
+ * copied, or NULL. The mean is over the rows of a microbatch that count, by their weights, however
+ * they lie on devices or in pieces; where none does, loss and gradients are 0. */
+#define sl_cross_entropy_with(g, logits, targets, ...)                         \
+  sl_cross_entropy_with_at(SL_HERE, g, logits, targets, __VA_ARGS__)
 #define sl_mse(g, y, target) sl_op2_at(SL_HERE, g, &sl_op_mse, NULL, y, target)
 
 sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
@@ -301,6 +306,8 @@ sl_tensor *sl_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_te
                       const struct sl_window *window);
 sl_tensor *sl_max_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
 sl_tensor *sl_mean_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
+sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                                    const struct sl_loss *loss);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);

@@ -147,8 +147,12 @@ typedef struct sl_attrs {
   float eps;       /* norms (0: 1e-5) */
   float theta;     /* rotary base (0: 10000) */
   float value;     /* fill, scale, add_constant: the constant; clamp, uniform: the low bound; normal:
-                      the mean; dropout: how likely an element is dropped */
-  float upper;     /* clamp, uniform: the high bound; normal: the deviation */
+                      the mean; dropout: how likely an element is dropped;
+                      weighted_cross_entropy: what smoothing takes from the target */
+  float upper;     /* clamp, uniform: the high bound; normal: the deviation;
+                      weighted_cross_entropy: what smoothing gives each class */
+  int32_t ignore;  /* target_weight, weighted_cross_entropy: the target that does not count, as
+                      sl_loss says it */
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in]; matmul:
                       b is [..., n, k] */
   bool left_transposed; /* matmul: a is [..., k, m] */
@@ -167,16 +171,16 @@ typedef struct sl_attrs {
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
                       embedding_w: the first row of this part of the table; position,
                       position_w, rotary, rotary_b: the first position (besides the
-                      tick's); cross_entropy_part, cross_entropy_b: the first column */
-  int64_t columns; /* cross_entropy, _part and _b on GPUs: columns there are, where rows of the
+                      tick's); losses and their _part and _b: the first column */
+  int64_t columns; /* rows that are `padded`, on GPUs: columns there are, where rows of the
                       logits are longer than that; 0: as many as they are long */
   bool full;       /* attention: queries see the keys behind them, too */
   float scale;     /* attention: what scores are multiplied by (0: 1/sqrt of a head's width) */
   bool keep;       /* reduce_sum, reduce_max: the dims stay, of length 1 */
-  bool partial;    /* embedding, embedding_w, cross_entropy_b: the table or the logits are a
+  bool partial;    /* embedding, embedding_w, _b of losses: the table or the logits are a
                       part of the whole, and ids and targets may lie outside it */
-  const void *user; /* source, adamw, slice, join, rotary, conv, pools, user rows: a record that outlives the
-                       run */
+  const void *user; /* source, constant, adamw, slice, join, rotary, conv, pools, user rows: a record that
+                       outlives the run */
 } sl_attrs;
 
 /* Where in the stream of work a call stands. */
@@ -278,7 +282,8 @@ typedef struct sl_grad_rule {
  *   STATE      dim 1 alone; it keeps a record of the sequence so far in outputs
  *              that it updates in place. attrs.length is the sequence's
  *   MEAN       any but the last; output 0 is a scalar, the mean over positions,
- *              so a piece counts by its share of them. Only a loss can be one
+ *              so a piece counts by its share of them
+ *   SUM        any but the last; output 0 is a scalar, the sum over positions
  *   SIGNATURES as one of the row's signatures splits all that is cut: what depends on attrs or
  *              shapes is said there
  * For rows of backward ops they all mean the same. */
@@ -289,6 +294,7 @@ typedef enum sl_pieces {
   SL_PIECES_POSITIONS,
   SL_PIECES_STATE,
   SL_PIECES_MEAN,
+  SL_PIECES_SUM,
   SL_PIECES_SIGNATURES
 } sl_pieces;
 
@@ -381,6 +387,7 @@ typedef struct sl_op {
   bool mixed;
   bool cheap;     /* a forward row that costs little more than reading and writing its data */
   bool located;   /* calls are told attrs.key, seed and region, those of its way back too */
+  bool padded;    /* it can leave the ends of input 0's rows alone, behind attrs.columns */
   bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */

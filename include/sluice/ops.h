@@ -306,6 +306,37 @@ extern const sl_op sl_op_cross_entropy, sl_op_cross_entropy_b;
  * part is not noticed. cross_entropy_b with attrs.partial gives the columns' dlogits. */
 extern const sl_op sl_op_cross_entropy_part, sl_op_cross_entropy_join;
 
+/* What sl_cross_entropy_with() takes, each as in PyTorch's cross_entropy. What is 0 is the default. */
+typedef struct sl_loss {
+  int32_t ignore;       /* rows of this target do not count [-100]; one that may be 0 is written
+                           SL_IGNORE(id) */
+  float smoothing;      /* of each row so much is shared out among all classes [0] */
+  const float *weights; /* [classes] what a row counts by its target, not negative [all 1]. Copied */
+} sl_loss;
+#define SL_IGNORE(id) ((id) ? (id) : INT32_MIN)
+
+/* target_weight(targets i32 [...], [weights [V]]) -> f64 scalar: the sum over rows of
+ * weights[target], or 1, and 0 where the target is attrs.ignore. It is that of the whole microbatch
+ * on every device and for every piece: where rows are shared out or sequences cut, what the targets
+ * are computed from is computed whole, too, so it may not depend on parameters.
+ *
+ * weighted_cross_entropy(logits [..., V], targets i32 [...], total f64 scalar, [weights [V]]), with
+ * e = attrs.value, u = attrs.upper (e / V) and w the weights -> loss f64 scalar, the sum of
+ *     (1 - e) w[target] (lse - logits[target]) + u sum_c w[c] (lse - logits[c])
+ * over the rows whose target is not attrs.ignore, over total; lse [...]. Of other rows nothing is read,
+ * and lse is 0. Where total is 0, no row counts, the loss is 0. A target outside [0, V) makes it NaN.
+ * Label smoothing: Szegedy et al., arXiv 1512.00567.
+ * weighted_cross_entropy_b(logits, targets, lse, total, dloss scalar, [weights]) -> dlogits, 0 in rows
+ * that do not count. */
+extern const sl_op sl_op_target_weight, sl_op_weighted_cross_entropy,
+    sl_op_weighted_cross_entropy_b;
+
+/* Where each device has some columns of the logits, attrs.first .., and all weights:
+ * weighted_cross_entropy_part(logits [..., v], targets, total, [weights]) -> part [..., 4]: the row's
+ * largest logit, the sum of exp(x - largest), what lse counts by in the loss, and what is taken
+ * from that for the columns' own logits; all 0 of a row that does not count. weighted_cross_entropy_join(parts [..., 4 R]) -> loss, lse. */
+extern const sl_op sl_op_weighted_cross_entropy_part, sl_op_weighted_cross_entropy_join;
+
 /* mse(y, t) -> loss f64 scalar, the mean of (y - t)^2 over all elements.
  * mse_b(y, t, dloss scalar) -> dy. */
 extern const sl_op sl_op_mse, sl_op_mse_b;
@@ -314,6 +345,13 @@ extern const sl_op sl_op_mse, sl_op_mse_b;
 
 /* fill() -> attrs.value everywhere, of the type attrs.user points to. */
 extern const sl_op sl_op_fill;
+
+/* constant(), attrs.user = sl_constant -> its values. */
+typedef struct sl_constant {
+  sl_type type; /* f32 */
+  const float *values;
+} sl_constant;
+extern const sl_op sl_op_constant;
 
 /* What sl_op_source's attrs.user points to. fill() writes all of out[nout]
  * (NULL where nobody reads) for one tick; it may be called from any thread, and

@@ -26,6 +26,7 @@ typedef void sli_chunk_fn(void *call, int i);
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_b)                                                  \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
+  X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold_first) X(where) X(where_a) X(where_b) X(total) X(softmax) X(softmax_b)  \
   X(round_bf16)

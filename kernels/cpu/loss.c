@@ -167,7 +167,7 @@ static void mse_b_cpu(const sl_call *call) {
 
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
-    .narrow_in = 1,
+    .narrow_in = 1, .padded = true,
     .pieces = SL_PIECES_MEAN,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
     .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
@@ -178,14 +178,14 @@ const sl_op sl_op_cross_entropy = {
 
 const sl_op sl_op_cross_entropy_b = {
     .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .narrow_in = 1, .narrow_out = 1, .padded = true,
     .pieces = SL_PIECES_ROWS, .over = {1},
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost, .cpu = cross_entropy_b_cpu,
 };
 
 const sl_op sl_op_cross_entropy_part = {
     .name = "cross_entropy_part", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1,
+    .narrow_in = 1, .padded = true,
     .pieces = SL_PIECES_ROWS,
     .infer = part_infer, .cost = cross_entropy_part_cost, .cpu = cross_entropy_part_cpu,
 };

@@ -43,6 +43,7 @@ static const sli_cuda_fused rows[] = {
     PAIR(linear, gelu, 0, PRODUCT(linear_gelu)),
     PAIR(linear_b, gelu_b, 1, PRODUCT(linear_b_gelu_b)),
     PAIR(cross_entropy, cross_entropy_b, 2, .output = 1, .same = 3, ROWWISE),
+    PAIR(weighted_cross_entropy, weighted_cross_entropy_b, 2, .output = 1, .same = 3, ROWWISE),
     {.first = &sl_op_sumsq, .launch = sli_cuda_sumsq_run, .scratch = sli_cuda_sumsq_run_scratch},
     RUN(adamw), RUN(adam), RUN(sgd), RUN(lion),
 };

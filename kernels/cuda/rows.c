@@ -19,6 +19,7 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 #define STACKS                                                                          \
   .prepare = sli_cuda_matmul_prepare, .release = sli_cuda_matmul_release, SCRATCH(matmul)
 #define CONV .prepare = sli_cuda_conv_prepare
+#define CONSTANT .prepare = sli_cuda_constant_prepare, .release = sli_cuda_constant_release
 #define PRODUCT(name, ...)                                                              \
   {.op = &sl_op_##name, .launch = sli_cuda_linear, .prepare = sli_cuda_linear_prepare, \
    .release = sli_cuda_linear_release, .scratch = sli_cuda_linear_scratch},

@@ -40,6 +40,7 @@ void sli_cuda_linear(const sl_call *call, void *stream); /* and linear_b and lin
 
 size_t sli_cuda_sums_scratch(const sl_call *call);          /* *_w of norms, bias_w */
 size_t sli_cuda_cross_entropy_scratch(const sl_call *call);
+size_t sli_cuda_target_weight_scratch(const sl_call *call);
 size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
 size_t sli_cuda_embedding_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
@@ -58,6 +59,8 @@ sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* and conv_b and conv_w */
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);
+sl_status sli_cuda_constant_prepare(const sl_call *call, void **state);
+void sli_cuda_constant_release(void *state);
 sl_status sli_cuda_linear_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_matmul_prepare(const sl_call *call, void **state);
 void sli_cuda_matmul_release(void *state);

@@ -152,6 +152,18 @@ class Graph:
         outs = [self._out(t) for t in outs]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
+    def cross_entropy_with(self, logits, targets, ignore=-100, smoothing=0.0, weights=None):
+        """Cross entropy where rows whose target is `ignore` do not count, `smoothing` of each row is
+        shared out among all classes, and rows count by weights[target]: as
+        torch.nn.functional.cross_entropy(ignore_index, label_smoothing, weight)."""
+        if weights is not None and len(weights) != logits.shape[-1]:
+            raise ValueError("%d weights for %d classes" % (len(weights), logits.shape[-1]))
+        loss = {"ignore": ignore or -1 << 31, "smoothing": smoothing,
+                "weights": ffi.NULL if weights is None else ffi.new("float[]", list(map(float, weights)))}
+        return self._out(lib.sl_cross_entropy_with_at(
+            c.here(self._kept), self.pointer, logits.pointer, targets.pointer,
+            ffi.new("sl_loss *", loss)))
+
     def train(self, loss, **optimizer):
         """Minimise `loss`; settings by their names in sl_optimizer: lr=1e-3, weight_decay=0.1."""
         if self.infer:

@@ -513,8 +513,8 @@ static void set_targets(little *l, const array *a, int vocab) {
 
 /* The loss of logits that are made before it, and their gradient, over them or elsewhere;
  * `other`: the gradient reads other targets, so that nothing can be fused. If the statistics
- * are `read`, rows are longer than the vocabulary, too. */
-static void check_loss(shape s, bool over, bool read, bool other) {
+ * are `read`, rows are longer than the vocabulary, too. `weighted`: some rows count more, some not. */
+static void check_loss(shape s, bool over, bool read, bool other, bool weighted) {
   little *l = calloc(1, sizeof *l);
   sl_type ids = SL_TYPE(SL_I32, s.rows);
   int given = add_array(l, role_type(&s, DATA), GIVEN), targets[2];
@@ -525,31 +525,42 @@ static void check_loss(shape s, bool over, bool read, bool other) {
                 add_array(l, role_type(&s, STAT), WORKSPACE)};
   int dloss = add_array(l, SL_SCALAR(SL_F32), WORKSPACE);
   int kept = add_array(l, role_type(&s, STAT), MADE);
+  int total = add_array(l, SL_SCALAR(SL_F64), GIVEN);
+  int weights = add_array(l, SL_TYPE(SL_F32, s.width), GIVEN);
+  const sl_attrs attrs = {.columns = read ? s.width - 2 : 0, .ignore = weighted,
+                          .value = weighted ? 0.25f : 0, .upper = weighted ? 0.25f / 40 : 0};
   add_call(l, &sl_op_copy, 1, copied, 1, &logits);
-  add_call(l, &sl_op_cross_entropy, 2, (int[]){logits, targets[0]}, 2, loss);
-  l->calls[1].attrs.columns = read ? s.width - 2 : 0;
+  add_call(l, weighted ? &sl_op_weighted_cross_entropy : &sl_op_cross_entropy, weighted ? 4 : 2,
+           (int[]){logits, targets[0], total, weights}, 2, loss)->attrs = attrs;
   sl_program_call *fill = add_call(l, &sl_op_fill, 0, NULL, 1, &dloss);
   fill->attrs.value = 0.125f;
   fill->attrs.user = &l->arrays[dloss].type;
-  add_call(l, &sl_op_cross_entropy_b, 4, (int[]){logits, targets[other], loss[1], dloss}, 1,
-           &dlogits)->attrs.columns = l->calls[1].attrs.columns;
+  int in[] = {logits, targets[other], loss[1], weighted ? total : dloss, dloss, weights};
+  add_call(l, weighted ? &sl_op_weighted_cross_entropy_b : &sl_op_cross_entropy_b, weighted ? 6 : 4,
+           in, 1, &dlogits)->attrs = attrs;
   if (read) add_call(l, &sl_op_copy, 1, &loss[1], 1, &kept);
   finish(l);
   for (int i = 0; i < 2; i++) set_targets(l, &l->arrays[targets[i]], (int)s.width - 2);
+  *(double *)(l->initial[GIVEN] + l->arrays[total].place.offset) = (double)s.rows;
   int saved = check_little(l, 0, true);
   CHECK(saved == !other, "a loss of %lld columns and its gradient: %s", (long long)s.width,
         saved ? "fused" : "not fused");
   destroy(l);
 }
 
-static void check_losses(sl_dtype dtype) {
+static void check_losses_of(sl_dtype dtype, bool weighted) {
   for (int over = 0; over < 2; over++)
     for (int read = 0; read < 2; read++) {
-      check_loss((shape){.rows = 7, .width = 33, .dtype = dtype}, over, read, false);
-      check_loss((shape){.rows = 3, .width = 1031, .dtype = dtype}, over, read, false);
-      check_loss((shape){.rows = 2, .width = 8205, .dtype = dtype}, over, read, false);
-      check_loss((shape){.rows = 3, .width = 40, .dtype = dtype}, over, read, true);
+      check_loss((shape){.rows = 7, .width = 33, .dtype = dtype}, over, read, false, weighted);
+      check_loss((shape){.rows = 3, .width = 1031, .dtype = dtype}, over, read, false, weighted);
+      check_loss((shape){.rows = 2, .width = 8205, .dtype = dtype}, over, read, false, weighted);
+      check_loss((shape){.rows = 3, .width = 40, .dtype = dtype}, over, read, true, weighted);
     }
+}
+
+static void check_losses(sl_dtype dtype) {
+  check_losses_of(dtype, false);
+  check_losses_of(dtype, true);
 }
 
 /* ---- runs ------------------------------------------------ */

@@ -101,6 +101,13 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_weighted_cross_entropy_part, {.ignore = 3, .first = 11, .partial = true}, 4,
+     {F32(7, 33), I32(7), SL_SCALAR(SL_F64), {SL_F32, ABSENT, {0}}}, 50},
+    {&sl_op_weighted_cross_entropy_part,
+     {.value = 0.25f, .upper = 0.25f / 2062, .first = 1031, .partial = true}, 4,
+     {F32(3, 3, 1031), I32(3, 3), SL_SCALAR(SL_F64), F32(2062)}, 2062},
+    {&sl_op_weighted_cross_entropy, {.value = 0.25f, .upper = 0.25f / 8205}, 4,
+     {F32(2, 8205), I32(2), SL_SCALAR(SL_F64), F32(8205)}, 8205},
     {&sl_op_reshape, {.user = &heads}, 1, {F32(2, 7, 12)}, 0},
     {&sl_op_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(3, 5, 70)}, 0},
     {&sl_op_slice, {.user = &middle}, 1, {F32(3, 7, 33)}, 0},
@@ -151,6 +158,8 @@ static const struct {
     {&sl_op_attention_piece_again, 15, 5},  {&sl_op_attention_packed_piece_again, 3, 13},
     {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
     {&sl_op_cross_entropy_part, 1, 0},
+    {&sl_op_weighted_cross_entropy, 1, 0}, {&sl_op_weighted_cross_entropy_b, 1, 1},
+    {&sl_op_weighted_cross_entropy_part, 1, 0}, {&sl_op_target_weight, 0, 0},
     {&sl_op_conv, 1, 1},         {&sl_op_conv_b, 5, 1},       {&sl_op_conv_w, 3, 0},
     {&sl_op_channel_sum, 1, 0},
     {&sl_op_mse, 3, 0},          {&sl_op_mse_b, 3, 1},
@@ -714,6 +723,22 @@ static void check_loss_of_parts(int64_t rows, int n) {
   kernel_destroy(&k);
 }
 
+/* The same of rows that count more or less; every third does not. */
+static void check_weighted_loss_of_parts(int64_t rows, int n) {
+  sl_type type = F32(rows, 4 * n);
+  kernel k = kernel_create(&sl_op_weighted_cross_entropy_join, (sl_attrs){0}, 1, &type, 2);
+  float *parts = k.in[0];
+  array_random(parts, &type, 0);
+  for (int64_t p = 0; p < rows * n; p++) {
+    parts[4 * p + 1] = 1 + fabsf(parts[4 * p + 1]);
+    parts[4 * p + 2] = parts[4 * (p - p % n) + 2];
+    if (p / n % 3 == 0) memset(&parts[4 * p], 0, 4 * sizeof *parts);
+  }
+  check_call(&k, 2e-6, false);
+  check_variants(&k);
+  kernel_destroy(&k);
+}
+
 static void check_every_row_is_there(void) {
 #define HOST(name, ...) CHECK(!sli_cuda_row_find(&sl_op_##name), #name " is for the CPU alone");
 #define ROW(name, ...) CHECK(sli_cuda_row_find(&sl_op_##name), #name " has no CUDA row");
@@ -773,7 +798,9 @@ int main(int argc, char **argv) {
   check_update(70);
   check_parts_and_sums();
   check_loss_of_parts(7, 1);
+  check_weighted_loss_of_parts(7, 1);
   check_loss_of_parts(300, 3);
+  check_weighted_loss_of_parts(300, 3);
   for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) check_fill((sl_dtype)dtype);
   return 0;
 }

@@ -224,7 +224,7 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
                            sli_rule_gradients(rule, forward->nin));
   for (int i = 0; i < n; i++)
     if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
-    else memset(k.in[i], 0, sl_type_bytes(&types[i]));
+    else if (k.in[i]) memset(k.in[i], 0, sl_type_bytes(&types[i]));
   return k;
 }
 

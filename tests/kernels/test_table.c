@@ -52,6 +52,7 @@ static void print_cut(const sl_op *op, FILE *out) {
       [SL_PIECES_REFUSED] = "",          [SL_PIECES_ELEMENTS] = "any",
       [SL_PIECES_ROWS] = "rows",         [SL_PIECES_POSITIONS] = "positions",
       [SL_PIECES_STATE] = "positions",   [SL_PIECES_MEAN] = "rows, as a mean",
+      [SL_PIECES_SUM] = "rows, as a sum",
       [SL_PIECES_SIGNATURES] = "says",
   };
   const sl_op *cut = op->pieced ? op->pieced : op;

@@ -71,6 +71,26 @@ class Numbers(unittest.TestCase):
             self.assertEqual([s.step for s in run.history], list(range(5)))
             self.assertAlmostEqual(history[0].lr, 0.01, 6)
 
+    def test_targets_count_as_they_are_told_to(self):
+        target, weights = np.arange(16) % 3, np.array([1.0, 2.0, 0.5])
+
+        def model(g):
+            logits, t = g.data(16, x=X[:16], t=target)
+            logits = g.mul(logits, g.param("one", (3,), sl.constant(1)))
+            g.train(g.cross_entropy_with(logits, t, ignore=0, smoothing=0.25, weights=weights))
+        with sl.Run(model) as run:
+            found = run.train(1)[0].loss
+        log_p = X[:16] - np.log(np.exp(X[:16]).sum(1, keepdims=True))
+        counts = target != 0
+        own = (weights[target] * log_p[np.arange(16), target])[counts]
+        rest = (weights * log_p).sum(1)[counts]
+        wanted = -(0.75 * own + 0.25 / 3 * rest).sum() / weights[target][counts].sum()
+        self.assertAlmostEqual(found, wanted, 6)
+        with self.assertRaisesRegex(ValueError, "2 weights for 3 classes"):
+            g = sl.Graph()
+            logits, t = g.data(16, x=X[:16], t=target)
+            g.cross_entropy_with(logits, t, weights=[1, 2])
+
     def test_inference_and_evaluation(self):
         with sl.Run(linear) as run:
             run.train(2)

@@ -7,10 +7,13 @@
 #include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/reference_images.h"
+#include "tests/support/reference_losses.h"
 #include "tests/support/reference_math.h"
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
+
+#define ABSENT_INPUT {SL_F32, -1, {0}}
 
 typedef struct math_claim {
   const sl_op *op;
@@ -97,6 +100,17 @@ static const math_claim math_claims[] = {
     {&sl_op_softmax, ref_softmax, {.axes = 2}, 1, {F32(3, 7, 33)}, 0, 0},
     {&sl_op_log_softmax, ref_log_softmax, {.axes = 4}, 1, {F32(2, 3, 300)}, 0, 0},
     {&sl_op_log_softmax, ref_log_softmax, {.axes = 1}, 1, {F32(7, 5)}, 0, 0},
+    {&sl_op_target_weight, ref_target_weight, {.ignore = 3}, 2, {I32(7, 33), ABSENT_INPUT}, 5,
+     0},
+    {&sl_op_target_weight, ref_target_weight, {.ignore = INT32_MIN}, 2, {I32(7, 33), F32(5)}, 5, 2},
+    {&sl_op_weighted_cross_entropy, ref_weighted_cross_entropy, {0}, 4,
+     {F32(7, 33), I32(7), SL_SCALAR(SL_F64), ABSENT_INPUT}, 33, 2},
+    {&sl_op_weighted_cross_entropy, ref_weighted_cross_entropy,
+     {.ignore = INT32_MIN, .value = 0.25f, .upper = 0.25f / 5}, 4,
+     {F32(2, 20, 5), I32(2, 20), SL_SCALAR(SL_F64), F32(5)}, 5, 2},
+    {&sl_op_weighted_cross_entropy, ref_weighted_cross_entropy,
+     {.ignore = 1, .value = 0.125f, .upper = 0.125f / 1031}, 4,
+     {F32(9, 1031), I32(9), SL_SCALAR(SL_F64), ABSENT_INPUT}, 3, 2},
 };
 
 /* Is the row in there, or does one of those hand its gradients to it? */
@@ -139,7 +153,7 @@ static inline kernel claim_rule(const kernel *forward, const sl_grad_rule *rule)
                            sli_rule_gradients(rule, forward->nin));
   for (int i = 0; i < n; i++) {
     if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
-    else array_random(k.in[i], &types[i], 0);
+    else if (k.in[i]) array_random(k.in[i], &types[i], 0);
   }
   return k;
 }

@@ -12,3 +12,4 @@
 #include <sluice/optimizer.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/target.h"

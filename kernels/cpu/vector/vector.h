@@ -9,6 +9,7 @@
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/elementwise.h"
 #include "kernels/cpu/vector/loss.h"
+#include "kernels/cpu/vector/weighted_loss.h"
 #include "kernels/cpu/vector/norm.h"
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/round.h"

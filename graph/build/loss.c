@@ -1,0 +1,51 @@
+/* Cross entropy of targets that count more or less, as a call: what all of a microbatch's targets
+ * count by, and the loss over that. */
+#include <math.h>
+#include <string.h>
+
+#include "graph/build/build.h"
+
+static sl_status refuse(sl_here at, sl_graph *g, const char *text) {
+  return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cross_entropy_with: %s", text);
+}
+
+static sl_status check(sl_here at, sl_graph *g, const sl_loss *loss, int64_t classes) {
+  if (!(loss->smoothing >= 0 && loss->smoothing <= 1))
+    return refuse(at, g, sli_arena_format(&g->arena, "the smoothing must be from 0 to 1, not %g",
+                                          (double)loss->smoothing));
+  for (int64_t c = 0; loss->weights && c < classes; c++)
+    if (!(loss->weights[c] >= 0 && loss->weights[c] < INFINITY))
+      return refuse(at, g, sli_arena_format(&g->arena, "class %lld weighs %g: no weight may be negative"
+                                            " or infinite", (long long)c, (double)loss->weights[c]));
+  return SL_OK;
+}
+
+static sl_tensor *constant(sl_here at, sl_graph *g, const float *values, int64_t count) {
+  sl_constant *c = sl_graph_alloc(g, sizeof *c);
+  float *copy = sl_graph_alloc(g, (size_t)count * sizeof *copy);
+  memcpy(copy, values, (size_t)count * sizeof *copy);
+  *c = (sl_constant){SL_TYPE(SL_F32, count), copy};
+  const sl_attrs attrs = {.user = c};
+  sl_tensor *out = NULL;
+  sl_apply_at(at, g, &sl_op_constant, &attrs, 0, NULL, 0, &out);
+  return out;
+}
+
+sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                                    const sl_loss *loss) {
+  static const sl_loss plain;
+  int64_t classes = sl_dim(logits, -1);
+  if (!loss) loss = &plain;
+  if (!logits || !targets || check(at, g, loss, classes)) return NULL;
+  const sl_attrs attrs = {.ignore = loss->ignore, .value = loss->smoothing,
+                          .upper = loss->smoothing / (float)SLI_MAX(classes, 1)};
+  const sl_attrs counted = {.ignore = loss->ignore};
+  sl_tensor *weights = loss->weights ? constant(at, g, loss->weights, classes) : NULL;
+  int n = weights != NULL;
+  sl_tensor *total = NULL, *out[2] = {NULL};
+  sl_apply_at(at, g, &sl_op_target_weight, &counted, 1 + n, (sl_tensor *[]){targets, weights}, 0,
+              &total);
+  sl_apply_at(at, g, &sl_op_weighted_cross_entropy, &attrs, 3 + n,
+              (sl_tensor *[]){logits, targets, total, weights}, 0, out);
+  return out[0];
+}

@@ -1,0 +1,76 @@
+/* How a block goes along a row of logits.
+ *
+ * A row may begin anywhere (vocabularies are odd), so a block goes along the 16-byte
+ * packs of memory that the row touches and leaves out what is not the row's. It may also
+ * be longer than the vocabulary (attrs.columns); what is behind that is never looked at. */
+#ifndef SLUICE_CUDA_LOSS_CUH
+#define SLUICE_CUDA_LOSS_CUH
+
+#include "kernels/cuda/device.cuh"
+
+namespace sli {
+
+/* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] are the row's, from
+ * column c + begin on, the others are `beside`. No number into x depends on what is known at run
+ * time: x stays in registers. */
+template <typename T, typename F>
+__device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
+  constexpr int N = wide<T>;
+  int64_t before = (int64_t)((uintptr_t)row / sizeof(T) % N); /* elements of others */
+  for (int64_t p = threadIdx.x; p * N < before + width; p += blockDim.x) {
+    int64_t c = p * N - before;
+    int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
+    float x[N];
+    if (end - begin == N) {
+      load<N>(x, row + c);
+    } else {
+#pragma unroll
+      for (int n = 0; n < N; n++) x[n] = n >= begin && n < end ? to_float(row[c + n]) : beside;
+    }
+    f(c, x, begin, end);
+  }
+}
+
+/* The join of all threads' sums, the same in every thread. */
+__device__ inline sli_soft block_join(sli_soft s) {
+  __shared__ sli_soft of_warp[WARP];
+#pragma unroll
+  for (int k = WARP / 2; k; k /= 2) {
+    sli_soft other = {__shfl_xor_sync(ALL, s.top, k), __shfl_xor_sync(ALL, s.total, k)};
+    s = sli_soft_join(s, other);
+  }
+  __syncthreads();
+  if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = s;
+  __syncthreads();
+  s = of_warp[0];
+  for (unsigned w = 1; w < blockDim.x / WARP; w++) s = sli_soft_join(s, of_warp[w]);
+  return s;
+}
+
+constexpr int64_t LONG = 8192; /* columns of a row that takes the largest block */
+constexpr int LARGEST = 1024;  /* threads; two such blocks fit if each has 32 registers a thread */
+inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
+
+/* The softmax's sum over a row, the same in every thread. What a pack's powers are taken of is
+ * known before the first of them: they do not wait for each other. */
+template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t width) {
+  constexpr int N = wide<T>;
+  sli_soft s = {SLI_LOWEST, 0};
+  along_memory(row, width, -INFINITY, [&](int64_t, const float(&x)[N], int, int) {
+    float top = s.top;
+#pragma unroll
+    for (int n = 0; n < N; n++) top = x[n] > top ? x[n] : top;
+    if (top > s.top) s = {top, s.total * expf(s.top - top)};
+#pragma unroll
+    for (int n = 0; n < N; n++) s.total = plain_sum(s.total, expf(x[n] - top));
+  });
+  return block_join(s);
+}
+
+inline int64_t columns(const sl_call *call) {
+  return call->attrs->columns ? call->attrs->columns : sl_type_last(&call->in_type[0]);
+}
+
+} // namespace sli
+
+#endif

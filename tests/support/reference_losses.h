@@ -1,0 +1,39 @@
+/* Plain references, in doubles, of losses whose rows count more or less: as reference_math.h's. */
+#ifndef SLUICE_TESTS_REFERENCE_LOSSES_H
+#define SLUICE_TESTS_REFERENCE_LOSSES_H
+
+#include <math.h>
+
+#include <sluice/ops.h>
+
+static inline double ref_ignored(const sl_attrs *attrs) {
+  return attrs->ignore == INT32_MIN ? 0 : attrs->ignore ? attrs->ignore : -100;
+}
+
+static inline void ref_target_weight(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                     double *const *out) {
+  out[0][0] = 0;
+  for (int64_t r = 0; r < sl_type_elements(&type[0]); r++)
+    if (in[0][r] != ref_ignored(attrs)) out[0][0] += in[1] ? in[1][(int64_t)in[0][r]] : 1;
+}
+
+static inline void ref_weighted_cross_entropy(const sl_attrs *attrs, const sl_type *type,
+                                              double *const *in, double *const *out) {
+  int64_t R = sl_type_rows(&type[0]), V = sl_type_last(&type[0]);
+  double loss = 0;
+  for (int64_t r = 0; r < R; r++) {
+    const double *x = in[0] + r * V;
+    double total = 0, lse = 0;
+    out[1][r] = 0;
+    if (in[1][r] == ref_ignored(attrs)) continue;
+    for (int64_t c = 0; c < V; c++) total += exp(x[c]);
+    out[1][r] = lse = log(total);
+    for (int64_t c = 0; c < V; c++) {
+      double counts = (double)attrs->upper + (c == (int64_t)in[1][r] ? 1 - (double)attrs->value : 0);
+      loss += counts * (in[3] ? in[3][c] : 1) * (lse - x[c]);
+    }
+  }
+  out[0][0] = loss / in[2][0];
+}
+
+#endif
