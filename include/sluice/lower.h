@@ -68,6 +68,10 @@ typedef struct sl_hardware {
   int devices_per_host;        /* 0: 1 */
   sl_hardware_link link;       /* between hosts, of each device */
   sl_hardware_link host_link;  /* between devices of a host */
+  double copy_bytes_per_second; /* between a device's memory and the host's, each way at once;
+                                   of these and the next 0: takes no time */
+  double host_memory_bytes_per_second; /* of a host, by all copies and updates there together */
+  double disk_read_bytes_per_second, disk_write_bytes_per_second; /* of each device's disk */
 } sl_hardware;
 
 /* One tensor that a device needs for a stage of the pipeline to go on after a step: a

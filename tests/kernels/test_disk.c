@@ -122,13 +122,19 @@ static void write_some(both *b, dice *d) {
 
 static void read_some(both *b, dice *d) {
   copies c = {0};
-  size_t bytes, at = pick(d, &bytes);
+  size_t at[CALLS], bytes[CALLS];
+  int n = 1 + (int)roll(d, CALLS);
   memset(b->memory, 0x5a, BYTES);
-  add_copy(&c, at, at, bytes);
+  for (int i = 0; i < n; i++) {
+    at[i] = pick(d, &bytes[i]);
+    add_copy(&c, at[i], at[i], bytes[i]);
+  }
   CHECK(run(b->queue, &c, b->memory, b->disk), "%s", sl_queue_disk.failure(b->queue));
-  CHECK(!memcmp(b->memory + at, b->want + at, bytes), "%zu bytes at %zu came otherwise", bytes, at);
-  memset(b->memory + at, 0x5a, bytes);
-  CHECK(!memcmp(b->memory, b->poison, BYTES), "%zu bytes at %zu: others were touched", bytes, at);
+  for (int i = 0; i < n; i++)
+    CHECK(!memcmp(b->memory + at[i], b->want + at[i], bytes[i]), "%zu bytes at %zu came otherwise",
+          bytes[i], at[i]);
+  for (int i = 0; i < n; i++) memset(b->memory + at[i], 0x5a, bytes[i]);
+  CHECK(!memcmp(b->memory, b->poison, BYTES), "what was not asked for was touched");
 }
 
 static void check_round_trips(const char *how, int times) {

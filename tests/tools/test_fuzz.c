@@ -114,7 +114,8 @@ static void check_machine(dice *d, uint64_t seed) {
              "\"op_seconds\": 5e-6, \"memory_bytes\": 85899345920, \"link_seconds\": 5e-6, "
              "\"link_bytes_per_second\": 25e9, \"devices_per_host\": 8, "
              "\"host_link_seconds\": 3e-6, \"host_link_bytes_per_second\": 300e9, "
-             "\"link_efficiency\": 0.8}", d, seed);
+             "\"link_efficiency\": 0.8, \"copy_bytes_per_second\": 25e9, "
+             "\"disk_read_bytes_per_second\": 3e9}", d, seed);
 }
 
 static void check_profile(dice *d, uint64_t seed) {

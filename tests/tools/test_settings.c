@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "tests/support/command_line.h"
 #include "tests/support/test.h"
+#include "tools/common/hardware.h"
 
 enum { MOST_WORDS = 24 };
 
@@ -128,6 +129,10 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"op_seconds", "1e9", "op_seconds is 1000000000"},
       {"devices_per_host", "1e10", "devices_per_host is 10000000000"},
       {"host_link_seconds", "-1e-9", "host_link_seconds is -1e-09"},
+      {"copy_bytes_per_second", "-1", "copy_bytes_per_second is -1: it must be a number from 0 to"},
+      {"host_memory_bytes_per_second", "\"4G\"", "host_memory_bytes_per_second is \"4G\""},
+      {"disk_read_bytes_per_second", "1e31", "disk_read_bytes_per_second is 1e+31"},
+      {"disk_write_bytes_per_second", "0.5", "disk_write_bytes_per_second is less than a byte"},
       {"link_seconds", "{}", "link_seconds is {}"},
       {"link_seconds", "\"\033[2J\"", "link_seconds is \"\\u001b[2J\""},
       {"flops_per_second", "{\"f32\": 1e-300}", "a device that computes or moves nothing"},
@@ -143,6 +148,27 @@ static void numbers_of_machine_files_have_their_range(void) {
   CHECK(!read_line(line), "%s", sl_detail());
   free(good);
   free(line);
+}
+
+/* Each goes where it belongs; what is not given takes no time. */
+static void rates_of_homes_are_read(void) {
+  sl_hardware h;
+  char *text = machine_with("flops_efficiency", "1, \"copy_bytes_per_second\": 25e9, "
+                            "\"host_memory_bytes_per_second\": 4e11, "
+                            "\"disk_read_bytes_per_second\": 3e9, "
+                            "\"disk_write_bytes_per_second\": 0");
+  write_file(text);
+  CHECK(!hardware_read(path, SL_F32, &h), "%s", sl_detail());
+  CHECK(h.copy_bytes_per_second == 25e9 && h.host_memory_bytes_per_second == 4e11 &&
+        h.disk_read_bytes_per_second == 3e9 && h.disk_write_bytes_per_second == 0,
+        "the rates are %g, %g, %g and %g", h.copy_bytes_per_second, h.host_memory_bytes_per_second,
+        h.disk_read_bytes_per_second, h.disk_write_bytes_per_second);
+  free(text);
+  text = machine_with("flops_efficiency", "1");
+  write_file(text);
+  CHECK(!hardware_read(path, SL_F32, &h), "%s", sl_detail());
+  CHECK(h.copy_bytes_per_second == 0 && h.disk_read_bytes_per_second == 0, "rates from nowhere");
+  free(text);
 }
 
 static void numbers_of_profiles_have_their_range(void) {
@@ -165,6 +191,7 @@ int main(void) {
   sizes_have_their_range();
   what_cannot_be_counted_is_refused();
   numbers_of_machine_files_have_their_range();
+  rates_of_homes_are_read();
   numbers_of_profiles_have_their_range();
   unlink(path);
   return 0;

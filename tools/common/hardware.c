@@ -80,8 +80,20 @@ static sl_status read_host(const char *path, const cJSON *root, sl_hardware *out
 }
 
 /* 0: any number of bytes takes no time. */
-static bool is_too_slow(const sl_hardware_link *link) {
-  return link->bytes_per_second > 0 && link->bytes_per_second < 1;
+static bool is_too_slow(double rate) { return rate > 0 && rate < 1; }
+
+/* What holds that which lives elsewhere than on its device. */
+static sl_status read_homes(const char *path, const cJSON *root, sl_hardware *out) {
+  const field fields[] = {
+      {root, "", "copy_bytes_per_second", most_rate, &out->copy_bytes_per_second, true},
+      {root, "", "host_memory_bytes_per_second", most_rate, &out->host_memory_bytes_per_second, true},
+      {root, "", "disk_read_bytes_per_second", most_rate, &out->disk_read_bytes_per_second, true},
+      {root, "", "disk_write_bytes_per_second", most_rate, &out->disk_write_bytes_per_second, true}};
+  sl_status status = read_fields(path, fields, SLI_COUNT(fields));
+  for (size_t i = 0; i < SLI_COUNT(fields) && !status; i++)
+    if (is_too_slow(*fields[i].to))
+      status = sl_fail(SL_E_INPUT, "%s: %s is less than a byte a second", path, fields[i].name);
+  return status;
 }
 
 static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dtype,
@@ -103,10 +115,11 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
   out->bytes_per_second *= bytes_efficiency;
   out->memory_bytes = (size_t)memory;
   status = read_host(path, root, out);
+  if (!status) status = read_homes(path, root, out);
   if (status) return status;
   if (out->flops_per_second < 1 || out->bytes_per_second < 1)
     return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);
-  if (is_too_slow(&out->link) || is_too_slow(&out->host_link))
+  if (is_too_slow(out->link.bytes_per_second) || is_too_slow(out->host_link.bytes_per_second))
     return sl_fail(SL_E_INPUT, "%s: a link that moves less than a byte a second", path);
   return SL_OK;
 }
