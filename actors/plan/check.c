@@ -29,11 +29,15 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
   return SL_OK;
 }
 
-/* Slots that are counted, in a pool or as activations, are so by one worker:
- * that of the device they lie on. */
+/* Slots that are counted, in a pool or as activations, are so by one worker: that of the device they
+ * lie on. A queue apart has another. */
 static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
   if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
   int32_t written = plan->queues[plan->actors[r->producer].queue].device;
+  if (plan->queues[plan->actors[r->producer].queue].apart)
+    return sl_fail(SL_E_INPUT, "register %s is written on queue %s, apart from its device: its "
+                   "slots cannot be counted", r->name,
+                   plan->queues[plan->actors[r->producer].queue].name);
   if (written == r->device) return SL_OK;
   return sl_fail(SL_E_INPUT, "register %s lies on device %s but is written on %s: its slots "
                  "cannot be counted", r->name, plan->devices[r->device].name,

@@ -92,6 +92,18 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
 /* What an actor moves to each device in a step in which it fires. */
 typedef void on_move(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes);
 
+/* Between memories of one device: counted for the one that is not the device's own. */
+static void find_copies(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {
+  static const sl_traffic of[SL_SPACE_COUNT] = {[SL_SPACE_HOST] = SL_TRAFFIC_HOST,
+                                                [SL_SPACE_DISK] = SL_TRAFFIC_DISK};
+  const sl_actor *a = &plan->actors[actor];
+  if (!a->nin || !a->nout) return;
+  const sl_register *in = &plan->regs[a->in[0].reg], *out = &plan->regs[a->out[0].reg];
+  if (in->device != out->device || in->space == out->space) return;
+  sl_space other = in->space == SL_SPACE_DEVICE ? out->space : in->space;
+  fn(ctx, out->device, of[other], slot_payload(out) * firings_with(plan, actor, &a->out[0], 0));
+}
+
 static void find_moves(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {
   const sl_actor *a = &plan->actors[actor];
   int32_t here = plan->queues[a->queue].device;
@@ -106,6 +118,7 @@ static void find_moves(const sl_plan *plan, int32_t actor, on_move *fn, void *ct
       fn(ctx, r->device, traffic_of(plan, r, here, r->device),
          slot_payload(r) * firings_with(plan, actor, &a->out[o], 0));
   }
+  find_copies(plan, actor, fn, ctx);
 }
 
 static void add_to_device(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {

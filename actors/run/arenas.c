@@ -68,7 +68,10 @@ void sli_arenas_point(sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
     uintptr_t arena = (uintptr_t)rt->devices[r->device].arenas[r->space];
-    if (arena) rt->regs[i].base = arena + r->offset;
+    if (!arena) continue;
+    rt->regs[i].base = arena + r->offset;
+    bool here = !sli_room_memory(&plan->devices[r->device], r->space)->far;
+    if (rt->options.poison && rt->regs[i].ring && here) rt->regs[i].poison = r->slot_stride;
   }
   for (int32_t i = 0; i < plan->nactors; i++) {
     actor *a = &rt->actors[i];

@@ -94,6 +94,7 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
 
 /* ... and after one has come back. */
 static void count_freed(worker *w, reg *r, int32_t slot) {
+  if (UNLIKELY(r->poison)) memset((void *)slot_address(r, slot), 0xff, r->poison);
   for (reg *s = r->ring; s && s != r; s = s->ring) add_free(w, s, slot);
   r->device->held -= r->activation;
   if (!r->pool) return;

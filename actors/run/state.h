@@ -140,6 +140,7 @@ struct reg {
   pool *pool;
   _Alignas(SLI_CACHE_LINE) double activation;
   struct device *device;
+  size_t poison;         /* bytes of a slot to fill with NaN when it comes free; 0: none */
 };
 
 /* What a launch is told. */

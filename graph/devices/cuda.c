@@ -90,5 +90,6 @@ const sli_kind sli_kind_cuda = {
     .name = "cuda", .form = "cuda[:N,N,...]", .read = read, .place = place, .imagine = imagine,
     .model = &sli_kind_timed,
     .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
-    .memory = {&sl_memory_cuda, &sl_memory_pinned}, .direct = sli_nccl_find, .run_ahead = 2,
+    .memory = {&sl_memory_cuda, &sl_memory_pinned, &sl_memory_disk},
+    .move = {[SL_SPACE_HOST] = &sl_queue_cuda, [SL_SPACE_DISK] = &sl_queue_disk}, .direct = sli_nccl_find, .run_ahead = 2,
     .computes = true, .times_calls = true, .bf16 = bf16, .narrow = true};

@@ -35,6 +35,8 @@ typedef struct sli_kind {
   const sl_queue_ops *copy;    /* and what copies between the device's memory and the host's;
                                   NULL: they are one */
   const sl_memory_ops *memory[SL_SPACE_COUNT]; /* NULL: the process's */
+  const sl_queue_ops *move[SL_SPACE_COUNT]; /* what brings registers that live there to and fro;
+                                  NULL: none can */
   sl_status (*direct)(void);   /* can links lead from its own memory into that of such a device
                                   of another process? NULL: they are the host's */
   int run_ahead;               /* of passes */

@@ -13,8 +13,10 @@ static const char *bf16(void) { return "bf16"; }
 const sli_kind sli_kind_timed = {
     .name = "timed", .form = "timed[:N]", .read = read,
     .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1, .modelled = true,
+    .move = {[SL_SPACE_HOST] = &sl_queue_timed, [SL_SPACE_DISK] = &sl_queue_timed},
     .bf16 = bf16, .narrow = true};
 
 const sli_kind sli_kind_null = {
     .name = "null", .form = "null[:N]", .read = read,
-    .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1};
+    .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1,
+    .move = {[SL_SPACE_HOST] = &sl_queue_null, [SL_SPACE_DISK] = &sl_queue_null}};

@@ -60,6 +60,7 @@ static void add_queues(sli_lowering *l) {
 /* Of hops, made as they are needed; those that leave one device, one after another. */
 typedef struct hop_queue_at {
   sli_route route;
+  sl_space home;
   int to;
   int32_t queue;
   int before; /* or SL_NONE */
@@ -73,9 +74,15 @@ typedef struct hop_queues {
 
 static int32_t add_hop_queue(sli_lowering *l, const sli_group *g) {
   const sli_route_row *r = &sli_routes[g->hop->route];
+  const sli_kind *kind = l->in->kind;
+  if (r->homes) {
+    const sl_queue_ops *ops = kind->move[g->hop->home];
+    const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(g->hop->home));
+    return add_queue(l, name, g->device, (sl_queue){.ops = ops, .run_ahead = 1, .apart = ops->blocks});
+  }
   if (!r->ops)
-    return add_queue(l, r->name, g->device, (sl_queue){.ops = l->in->kind->copy,
-                                                       .run_ahead = l->in->kind->run_ahead});
+    return add_queue(l, r->name, g->device, (sl_queue){.ops = kind->copy,
+                                                       .run_ahead = kind->run_ahead});
   return sl_plan_add_queue(
       l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, g->device,
                                                  g->hop->to),
@@ -86,9 +93,10 @@ static int32_t add_hop_queue(sli_lowering *l, const sli_group *g) {
 static int32_t hop_queue(sli_lowering *l, hop_queues *x, const sli_group *g) {
   int to = sli_routes[g->hop->route].ops ? g->hop->to : g->device;
   for (int i = x->newest[g->device]; i != SL_NONE; i = x->all[i].before)
-    if (x->all[i].route == g->hop->route && x->all[i].to == to) return x->all[i].queue;
+    if (x->all[i].route == g->hop->route && x->all[i].home == g->hop->home && x->all[i].to == to)
+      return x->all[i].queue;
   SLI_GROW(x->all, x->count, x->capacity);
-  hop_queue_at at = {g->hop->route, to, add_hop_queue(l, g), x->newest[g->device]};
+  hop_queue_at at = {g->hop->route, g->hop->home, to, add_hop_queue(l, g), x->newest[g->device]};
   x->all[x->count] = at;
   x->newest[g->device] = (int)x->count++;
   return at.queue;
@@ -118,6 +126,7 @@ static void add_device(sli_lowering *l, int d) {
                       .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
+  device.room[SL_SPACE_DISK].path = l->in->options->homes.disk;
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     size_t *workspace = &device.room[sli_lower_space(l, g)].workspace_bytes;

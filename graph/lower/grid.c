@@ -49,6 +49,12 @@ sl_status sli_lower_grid(sli_inputs *in) {
   sl_status status = find_sharding(o->shard, &in->sharding);
   in->by_block = data > 1; /* what is exchanged goes on its way block by block */
   if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
+  if (!status && sli_lower_moves(o)) {
+    if (o->grain && !in->by_block)
+      return sl_fail(SL_E_USAGE, "grain %s: what lives elsewhere goes there block by block, which "
+                     "needs grain layer", o->grain);
+    in->by_block = true;
+  }
   return status;
 }
 

@@ -18,15 +18,6 @@
 
 #include <stdlib.h>
 
-const sli_route_row sli_routes[SLI_ROUTES] = {
-    [SLI_ROUTE_LINK] = {.name = "link", .verb = "send", .ops = &sl_queue_link},
-    [SLI_ROUTE_DIRECT] = {.name = "direct", .verb = "send", .ops = &sl_queue_link},
-    [SLI_ROUTE_WIRE] = {.name = "wire", .verb = "send", .ops = &sl_queue_timed, .in_turn = true},
-    [SLI_ROUTE_FLIGHT] = {.name = "way", .verb = "send", .ops = &sl_queue_delay},
-    [SLI_ROUTE_H2D] = {.name = "h2d", .verb = "copy", .role = SLI_ROLE_H2D},
-    [SLI_ROUTE_D2H] = {.name = "d2h", .verb = "copy", .role = SLI_ROLE_D2H},
-    [SLI_ROUTE_D2D] = {.name = "d2d", .verb = "copy", .role = SLI_ROLE_D2D}};
-
 /* The end of a way from a bundle, for all who read there; or for one of them. */
 typedef struct end {
   int bundle;
@@ -58,6 +49,7 @@ typedef struct leg {
   int from, to;    /* devices: where it runs, and which it leads to */
   sl_space home;
   const char *mark;
+  sl_space stay;   /* of a route between homes: the one that is not here */
   bool passing;    /* only on its way there: nothing is kept at its end */
   double seconds;
 } leg;
@@ -112,7 +104,7 @@ static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g,
   int about = t->reader == SL_NONE ? l->bundles[t->origin].producer : t->reader;
   const sli_group like = l->groups[about];
   sli_hop *h = sli_arena_alloc(&l->arena, sizeof *h);
-  *h = (sli_hop){.route = g->route, .to = g->to, .origin = t->origin, .reader = t->reader,
+  *h = (sli_hop){.route = g->route, .to = g->to, .home = g->stay, .origin = t->origin, .reader = t->reader,
                  .fetches = t->reader != SL_NONE && !t->begun, .nth = t->nth};
   int at = sli_add_group(
       l, (sli_group){.name = sli_arena_format(&l->arena, "%s:%s", sli_routes[g->route].verb, name),
@@ -126,7 +118,8 @@ static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g,
 }
 
 static sli_role end_role(const sli_lowering *l, int from, const sli_hop *h) {
-  if (!sli_routes[h->route].ops) return sli_routes[h->route].role;
+  const sli_route_row *r = &sli_routes[h->route];
+  if (!r->ops && r->role != SLI_ROLES) return r->role;
   return h->fetches ? SLI_ROLE_GATHER : l->bundles[from].role;
 }
 
@@ -284,6 +277,56 @@ static int send_directly(hops *x, int from, trip *t, int device, sl_space space)
   return keep_end(x, from, add_hop(x, from, t, &g), t);
 }
 
+/* ---- to where it lives, and back ---------------------------------------------------------- */
+
+/* Modelled: of what goes to and from a home at so many bytes a second; 0: takes no time. */
+static double home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {
+  const sl_hardware *h = l->in->options->hardware;
+  if (!h) return 0;
+  const double rates[SL_SPACE_COUNT][2] = {
+      [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
+      [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
+  double rate = rates[home][back];
+  return rate > 0 ? (double)bytes / rate : 0;
+}
+
+/* What stands for it where it lives: that has its role; where it is made it only takes turns. */
+static int spill(hops *x, int bundle) {
+  sli_lowering *l = x->l;
+  sli_bundle b = l->bundles[bundle];
+  trip t = trip_for_all(bundle);
+  int there = find_end(x, bundle, &t, b.device, b.stay);
+  if (there != SL_NONE) return there;
+  leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay,
+           .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
+           .seconds = home_seconds(l, b.stay, false, b.bytes)};
+  there = keep_end(x, bundle, add_hop(x, bundle, &t, &g), &t);
+  l->bundles[bundle].role = SLI_ROLE_SPILL;
+  l->bundles[bundle].transient = true;
+  return there;
+}
+
+static int filled_before(const sli_lowering *l, const sli_group *g) {
+  int n = 0;
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    n += b->source != SL_NONE && l->groups[b->producer].hop->route == SLI_ROUTE_FILL;
+  }
+  return n;
+}
+
+static int fill(hops *x, int bundle, int group) {
+  sli_lowering *l = x->l;
+  int home = spill(x, bundle);
+  sli_bundle b = l->bundles[bundle];
+  trip t = {.origin = bundle, .reader = group, .nth = filled_before(l, &l->groups[group]),
+            .begun = true, .away = true};
+  leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = b.home,
+           .stay = b.stay, .mark = sli_arena_format(&l->arena, "<%s", l->groups[group].name),
+           .seconds = home_seconds(l, b.stay, true, b.bytes)};
+  return add_hop(x, home, &t, &g);
+}
+
 /* ---- all hops ---------------------------------------------------------------------------- */
 
 /* To a device of another process, or its host; into the host's memory here once for all. */
@@ -305,6 +348,8 @@ static int bring(hops *x, int bundle, int group) {
   int device = l->groups[group].device;
   sl_space space = sli_lower_space(l, &l->groups[group]);
   if (b.producer == SL_NONE) return bundle;
+  if (b.stay != SL_SPACE_DEVICE && sli_reads_late(l, &b, &l->groups[group]))
+    return fill(x, bundle, group);
   bool real = between_processes(l, b.device, device);
   bool copied = !reaches(l, device, space, &b) && b.device != device;
   trip t = real || copied ? trip_away(l, bundle, group) : trip_for_all(bundle);

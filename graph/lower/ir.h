@@ -24,22 +24,26 @@ typedef enum sli_route {
   SLI_ROUTE_H2D,     /* copied: host to device, */
   SLI_ROUTE_D2H,     /* device to host, */
   SLI_ROUTE_D2D,     /* from device to device */
+  SLI_ROUTE_SPILL,   /* to where a register lives, */
+  SLI_ROUTE_FILL,    /* and back */
   SLI_ROUTES
 } sli_route;
 
 typedef struct sli_route_row {
   const char *name;        /* of its queues */
   const char *verb;        /* of its actors */
-  const sl_queue_ops *ops; /* a queue for each two devices; NULL: the kind's copies, one for each */
+  const sl_queue_ops *ops; /* a queue for each two devices; NULL: the kind's, one for each */
   bool in_turn;            /* takes one thing after another */
-  sli_role role;           /* of what copies make */
+  bool homes;              /* between a home and here; else a copy between memories */
+  sli_role role;           /* of what copies make; SLI_ROLES: that of what they bring */
 } sli_route_row;
-extern const sli_route_row sli_routes[SLI_ROUTES]; /* hops.c */
+extern const sli_route_row sli_routes[SLI_ROUTES]; /* routes.c */
 
 /* What a group does that computes nothing and brings a bundle to where it is read. */
 typedef struct sli_hop {
   sli_route route;
   int to;          /* the device that it leads to; it runs on its group's */
+  sl_space home;   /* of a route between homes: which one */
   int origin;      /* the bundle that it brings, as it was made */
   int reader;      /* the one group it is for, as often as that fires; SL_NONE: for all who read
                       there, as often as it is made */
@@ -91,6 +95,8 @@ typedef struct sli_bundle {
   sl_memory memory;      /* what it is counted as */
   int device;
   sl_space home;         /* in which memory of the device it lies */
+  sl_space stay;         /* where it lives until the way back: SL_SPACE_DEVICE, or elsewhere,
+                            and this is only where it is made (home.c) */
   bool held;
   int initial;
   int quota, quota_most;
@@ -172,6 +178,7 @@ void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
 sl_status sli_lower_versions(sli_lowering *l);   /* parameters in two slots */
 void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
+sl_status sli_lower_homes(sli_lowering *l);      /* bundles that live elsewhere */
 void sli_lower_hops(sli_lowering *l);            /* ... and of what is read elsewhere */
 void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
@@ -196,6 +203,9 @@ int sli_lower_turn(const sli_lowering *l, int a, int b);
 /* In which memory of its device a group works. */
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
 
+/* Who reads of the way back what was made on the way forth. */
+bool sli_reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
+
 /* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
   return l->device_of[stage] * l->in->ranks + rank;
@@ -206,6 +216,8 @@ static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
 
+/* Slots of a stage's activations at most, by the schedule and the user. */
+void sli_lower_credits(sli_lowering *l);
 /* The last that the user gives for a role at a stage, or 0. */
 int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
 

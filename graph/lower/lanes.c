@@ -208,9 +208,10 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
 /* First the lanes of what is made, then those of what brings it: it shares slots at the end of a
  * hop where it does at its beginning. */
 void sli_lower_lanes(sli_lowering *l) {
-  static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE};
+  static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
+                                  SLI_ROLE_SPILL};
   static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                     SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D};
+                                     SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL};
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
     if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);

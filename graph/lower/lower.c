@@ -43,6 +43,9 @@ sl_status sli_lower(sli_lowering *l) {
   status = sli_lower_versions(l);
   if (status) return status;
   sli_lower_store(l);
+  sli_lower_credits(l);
+  status = sli_lower_homes(l);
+  if (status) return status;
   sli_lower_hops(l);
   sli_lower_lanes(l);
   status = sli_lower_quotas(l);
@@ -88,7 +91,8 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out)
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
     if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
-    if (b->role == SLI_ROLE_TURN || b->source != SL_NONE) continue;
+    bool kept = b->source == SL_NONE || sli_routes[l->groups[b->producer].hop->route].homes;
+    if (b->role == SLI_ROLE_TURN || !kept) continue;
     if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
     sl_quota quota = {sli_roles[b->role].name, l->groups[b->producer].stage, b->quota};
     if (!is_kept(quotas, n, &quota)) quotas[n++] = quota;

@@ -15,6 +15,13 @@ sl_status sli_lower_grid(sli_inputs *in);
 sl_status sli_lower_check_given(const sl_lower_options *options);
 sl_status sli_lower_share_out(const sli_inputs *in);
 
+/* Refuses homes that nothing can live in, or of what is not there. */
+sl_status sli_lower_check_homes(const sli_inputs *in);
+/* Does the user say of anything that it is to live elsewhere? */
+bool sli_lower_moves(const sl_lower_options *options);
+/* "act=disk", "act@h.31=device"; what is wrong is said of "home TEXT". */
+sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
+
 /* Seconds on the way from stage to stage, without the wire. */
 double sli_lower_crossing(const sli_inputs *in);
 

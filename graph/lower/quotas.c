@@ -99,7 +99,8 @@ static sl_status check_given(const sli_lowering *l) {
   return SL_OK;
 }
 
-static void given_credits(sli_lowering *l) {
+void sli_lower_credits(sli_lowering *l) {
+  schedule_credits(l);
   for (int s = 0; s < l->stages; s++) {
     int b = sli_lower_given(l, SLI_ROLE_ACT_B, s), w = sli_lower_given(l, SLI_ROLE_ACT_W, s);
     if (b) l->act_b[s] = b;
@@ -140,6 +141,7 @@ static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (vo
 static int two(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, clamp(2, ticks_of(l));
 }
+static int staging(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 2; }
 static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
 static int of_b(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
@@ -161,14 +163,15 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bund
     [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
     [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
     [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
-    [SLI_SLOTS_SOURCE] = two};
+    [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging};
 
-/* A hop's end has as many slots as its source; what it fetches, as many as what is gathered. */
+/* A hop's end has as many slots as its source, what it fetches as many as what is gathered; what
+ * lives elsewhere as many as its role says, there and at both ends of its way. */
 static int derived(const sli_lowering *l, const sli_bundle *b) {
   const sli_hop *hop = b->source == SL_NONE ? NULL : l->groups[b->producer].hop;
   sli_slots rule = sli_roles[b->role].slots;
-  if (hop && !hop->fetches) return l->bundles[b->source].quota;
-  int gather = hop ? sli_lower_given(l, SLI_ROLE_GATHER, sli_bundle_stage(l, b)) : 0;
+  if (hop && !hop->fetches && !sli_routes[hop->route].homes) return l->bundles[b->source].quota;
+  int gather = hop && hop->fetches ? sli_lower_given(l, SLI_ROLE_GATHER, sli_bundle_stage(l, b)) : 0;
   if (gather) return gather;
   bool once = b->held || b->rate >= SLI_PER_STEP;
   if (!once || rule == SLI_SLOTS_FOUR) return rules[rule](l, b);
@@ -246,7 +249,7 @@ sl_status sli_lower_versions(sli_lowering *l) {
  * costs nothing, and room in tables. The largest plans are only ever predicted. What shares slots
  * keeps them, and so does what hops bring of it. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
-  const sl_memory_ops *memory = l->in->kind->memory[SL_SPACE_DEVICE];
+  const sl_memory_ops *memory = l->in->kind->memory[b->home];
   bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->role == SLI_ROLE_TURN;
   if (fixed || (b->source != SL_NONE && !l->bundles[b->source].quota_most)) return 0;
   if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
@@ -256,10 +259,8 @@ static int most_slots(const sli_lowering *l, const sli_bundle *b) {
 
 sl_status sli_lower_quotas(sli_lowering *l) {
   sli_role counted = l->pick.split ? SLI_ROLE_ACT_W : SLI_ROLE_ACT_B;
-  schedule_credits(l);
   sl_status status = check_given(l);
   if (status) return status;
-  given_credits(l);
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
     b->quota = slots_of(l, b);

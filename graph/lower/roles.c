@@ -12,8 +12,10 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_GRAD] = ROW("grad", GRADIENTS, ONE),
     [SLI_ROLE_REDUCE] = ROW("reduce", GRADIENTS, TWO),
     [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE),
-    [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true),
-    [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true),
+    [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true,
+                          .movable = true),
+    [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true,
+                          .movable = true),
     [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true,
                         .per_microbatch = true),
     [SLI_ROLE_DKV] = ROW("dkv", ACTIVATIONS, ONE, .per_microbatch = true),
@@ -31,6 +33,8 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_H2D] = ROW("h2d", ACTIVATIONS, SOURCE, .follows = true),
     [SLI_ROLE_D2H] = ROW("d2h", ACTIVATIONS, SOURCE, .follows = true),
     [SLI_ROLE_D2D] = ROW("d2d", ACTIVATIONS, SOURCE, .follows = true),
+    [SLI_ROLE_SPILL] = ROW("spill", ACTIVATIONS, STAGING),
+    [SLI_ROLE_FILL] = ROW("fill", ACTIVATIONS, STAGING),
 };
 
 const sli_role_row *sli_role_find(const char *name) {

@@ -30,6 +30,8 @@ typedef enum sli_role {
   SLI_ROLE_H2D,     /* copied into a device's memory, */
   SLI_ROLE_D2H,     /* out of it, */
   SLI_ROLE_D2D,     /* and from one's into another's */
+  SLI_ROLE_SPILL,   /* made here, on its way to where it lives, */
+  SLI_ROLE_FILL,    /* and back for one who reads it */
   SLI_ROLES
 } sli_role;
 
@@ -44,6 +46,7 @@ typedef enum sli_slots {
   SLI_SLOTS_LOAD,     /* those of all stages */
   SLI_SLOTS_BEGUN,    /* microbatches that a stage has begun and not finished */
   SLI_SLOTS_SOURCE,   /* as many as what it is a copy of has */
+  SLI_SLOTS_STAGING,  /* one to fill while another is read */
   SLI_SLOTS_COUNT
 } sli_slots;
 
@@ -54,6 +57,7 @@ typedef struct sli_role_row {
   bool activation;      /* its slots are the activations of a stage: "act" means it */
   bool follows;         /* must hold what stages keep: grows with their credits during a run */
   bool per_microbatch;  /* a slot lasts for all pieces of a microbatch */
+  bool movable;         /* may live elsewhere than where it is made */
 } sli_role_row;
 
 extern const sli_role_row sli_roles[SLI_ROLES];

@@ -234,6 +234,7 @@ static sl_status recompute(sli_inputs *in) {
 
 static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   sl_status status = sli_lower_check_given(in->options);
+  if (!status) status = sli_lower_check_homes(in);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);

@@ -20,6 +20,22 @@ typedef struct sl_quota {
   int slots;
 } sl_quota;
 
+/* Where registers live while nobody reads them. Those that answer to a quota of this name, made by
+ * blocks of that name, are brought there as they are made, and back in time for who reads them on
+ * the way back, by actors of their own (`spill`, `fill`). */
+typedef struct sl_home {
+  const char *name;        /* "act" (both), "act.b", "act.w" */
+  const char *block;       /* pattern of blocks' names: "h.31", "h.*"; NULL: all */
+  sl_space space;          /* SL_SPACE_DEVICE: where they are made */
+} sl_home;
+
+typedef struct sl_home_options {
+  int count;
+  const sl_home *of;       /* the last that speaks of a register counts */
+  const char *disk;        /* folder for what lives on disk; NULL: $TMPDIR, or /var/tmp */
+  size_t disk_bytes;       /* that each device may take of it; 0: any number */
+} sl_home_options;
+
 /* What the run reports while it goes. Called on a worker's thread, in step
  * order; must not block for long. */
 typedef struct sl_step_report {
@@ -139,6 +155,7 @@ typedef struct sl_lower_options {
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
   int nquotas;
   const sl_quota *quotas;
+  sl_home_options homes;   /* none: all registers live where they are made */
   const char *recompute;   /* activations computed again instead of kept: "none" (NULL),
                               "selective" (by calls that cost next to nothing) or "full" (all
                               of a block) */

@@ -253,12 +253,15 @@ void sl_plan_print_memory(const sl_plan *plan, FILE *out);
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
 
 /* What is moved between devices for: on along the pipeline, or between those that share a
- * stage's tensors, or its data; and losses, norms and the clip. */
+ * stage's tensors, or its data; losses, norms and the clip; and what goes between a device's memory
+ * and the host's or a disk, there and back. */
 #define SL_TRAFFIC_TABLE(X)                                                    \
   X(PIPELINE, "pipeline")                                                      \
   X(TENSOR, "tensor")                                                          \
   X(DATA, "data")                                                              \
-  X(ASIDE, "aside")
+  X(ASIDE, "aside")                                                            \
+  X(HOST, "host")                                                              \
+  X(DISK, "disk")
 
 typedef enum sl_traffic {
 #define X(name, text) SL_TRAFFIC_##name,

@@ -122,6 +122,10 @@ typedef struct sl_queue_ops {
   const char *name;
   bool modelled; /* touches no data, so it follows any clock */
 
+  /* launch() waits for something other than the processor: its queue is to have a worker of its
+   * own. */
+  bool blocks;
+
   /* Completion times come from durations: the plan must bring them. */
   bool timed;
 

@@ -53,6 +53,8 @@ typedef struct sl_runtime_options {
   double watchdog_seconds; /* without any firing: report who waits; 0: 30, < 0: never */
   uint64_t jitter_seed;   /* != 0: delay every firing by 0..jitter_ns at random */
   uint64_t jitter_ns;
+  bool poison;            /* slots that registers share are filled with NaN as they come free, in
+                             the host's memory: who reads one after that is seen by its losses */
   int64_t first_step;     /* begins as if the steps before had been run: what their initial
                              slots and held slots would hold is the caller's to fill in */
   /* Binds worker w to its cores; called once by each worker thread, and by each

@@ -125,7 +125,7 @@ static size_t disk_scratch(const sl_program *program, int threads) {
 }
 
 const sl_queue_ops sl_queue_disk = {
-    .name = "disk",
+    .name = "disk", .blocks = true,
     .open = disk_open,
     .close = disk_close,
     .launch = disk_launch, /* takes as long as the disk does */

@@ -12,6 +12,9 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
   if (g->recompute) snprintf(more, sizeof more, ", recompute %s", g->recompute);
   if (g->given) strcat(more, ", tensors as given");
+  if (g->homes.count)
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", %s in %s", g->homes.of[0].name,
+             sl_space_name(g->homes.of[0].space));
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s",
@@ -48,7 +51,7 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
   }
   sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
                             .recompute = g->recompute,
-                            .nquotas = g->nquotas, .quotas = g->quotas,
+                            .homes = g->homes, .nquotas = g->nquotas, .quotas = g->quotas,
                             .data_parallel = g->data, .tensor = g->tensor, .shard = g->shard,
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
@@ -126,7 +129,7 @@ static void start(const grid_model *m, const grid *g, loopback *processes, int s
   grid_lower(&p->model, m, g, &p->losses);
   CHECK(self || !sl_plan_prove(p->model.plan), "%s: %s", grid_format(name, m, g), sl_detail());
   sl_runtime_options options = {.process = self, .workers = g->workers, .watchdog_seconds = 20,
-                                .jitter_seed = g->jitter_seed, .jitter_ns = 5000,
+                                .jitter_seed = g->jitter_seed, .jitter_ns = 5000, .poison = g->poison,
                                 .peers = processes ? loopback_peers(processes, self) : NULL};
   CHECK(!sl_runtime_create(p->model.plan, &options, &p->rt), "%s: %s", grid_format(name, m, g),
         sl_detail());

@@ -35,6 +35,8 @@ typedef struct grid {
   const char *schedule, *grain, *recompute;
   int workers;
   uint64_t jitter_seed;
+  bool poison;
+  sl_home_options homes;
   int processes;
   int nquotas;
   sl_quota quotas[2];

@@ -20,7 +20,7 @@ static const char *const of_job[] = {
     "trace"};
 
 /* And those of them that may be given several times. */
-static const char *const repeated[] = {"sbp", "quota"};
+static const char *const repeated[] = {"sbp", "quota", "home"};
 
 /* Of results; what they say counts instead of what the model does. All texts that are given. */
 static const char *const of_training[] = {"optimizer", "lr-schedule", "group", "freeze",

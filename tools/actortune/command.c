@@ -167,7 +167,7 @@ void command_words(const tuning *t, const point *p, words *to) {
   const char *quota; /* the user's stay in force: the last one counts */
   for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)
     words_add(to, "--quota"), words_add(to, "%s", quota);
-  cost_words(&s->cost, to);
+  cost_words(&s->modelled.cost, to);
   if (c->profile_path) words_add(to, "--profile"), words_add(to, "%s", c->profile_path);
   memory_words(t, to);
   words_model(t->settings, to);

@@ -192,8 +192,8 @@ static sl_status measure_now(tuning *t, int i) {
 /* Modelled durations need no measuring: those of --cost and --machine, and the
  * ops' own on devices that are no cores. */
 static bool is_modelled(const settings *s) {
-  bool cost = s->cost.F > 0 || s->cost.B > 0 || s->cost.W > 0;
-  return cost || s->hardware.flops_per_second > 0 || !sli_kind_find(s->devices.kind)->cores;
+  bool cost = s->modelled.cost.F > 0 || s->modelled.cost.B > 0 || s->modelled.cost.W > 0;
+  return cost || s->modelled.hardware.flops_per_second > 0 || !sli_kind_find(s->devices.kind)->cores;
 }
 
 sl_status measure(tuning *t) {

@@ -230,8 +230,8 @@ static void share_cost(const tuning *t, config *c) {
     rows = (double)c->items / c->settings.microbatches /
            ((double)first->items / first->settings.microbatches);
   double share = same_chunks(t) ? rows : rows / c->settings.chunks;
-  const sl_cost *given = &t->settings->cost;
-  c->settings.cost = (sl_cost){given->F * share, given->B * share, given->W * share, given->comm};
+  const sl_cost *given = &t->settings->modelled.cost;
+  c->settings.modelled.cost = (sl_cost){given->F * share, given->B * share, given->W * share, given->comm};
 }
 
 static void take_knobs(config *c, const planned *made, point *p) {

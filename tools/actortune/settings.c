@@ -108,7 +108,7 @@ static sl_status read_schedules(const settings *s, sweep *w) {
 /* "8G" or "1G..8G"; modelled hardware has a budget of its own. */
 static sl_status read_budgets(const settings *s, sweep *w) {
   const char *text = settings_text(s, "memory"), *at = text;
-  w->most_bytes = s->hardware.memory_bytes;
+  w->most_bytes = s->modelled.hardware.memory_bytes;
   if (!text) return SL_OK;
   bool good = sli_number_read_size(&at, &w->most_bytes);
   if (good && !strncmp(at, "..", 2)) {

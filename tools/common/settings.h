@@ -59,11 +59,14 @@ struct settings {
   } data;
   graph_use use;
   sl_clock clock;
-  sl_cost cost;
+  struct {
+    sl_cost cost;
+    sl_hardware hardware; /* of --machine, all 0 without it */
+  } modelled;             /* durations of timed devices */
   profile *profile;       /* of --profile, or NULL */
-  sl_hardware hardware;   /* of --machine, all 0 without it */
   int nquotas;
   sl_quota *quotas;
+  sl_home_options homes;  /* of --home and --disk */
   sl_training training;   /* what is said of it instead of what the model says */
   sli_arena arena;        /* of the arrays and names above */
 };

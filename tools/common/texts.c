@@ -5,6 +5,7 @@
 
 #include <sluice/state.h>
 
+#include "base/number.h"
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
 #include "tools/common/options.h"
@@ -71,6 +72,31 @@ static sl_status read_quotas(settings *s) {
     free(read);
   }
   return SL_OK;
+}
+
+/* DIR, or DIR:SIZE where what follows the last colon is a size. */
+static sl_status read_disk(settings *s) {
+  const char *text = settings_text(s, "disk"), *colon = text ? strrchr(text, ':') : NULL, *at;
+  if (!text) return SL_OK;
+  size_t length = colon ? (size_t)(colon - text) : strlen(text);
+  at = colon ? colon + 1 : NULL;
+  if (!length || (colon && (!sli_number_read_size(&at, &s->homes.disk_bytes) || *at)))
+    return sl_fail(SL_E_USAGE, "--disk %s: not DIR or DIR:SIZE, such as /var/tmp:20G", text);
+  s->homes.disk = sli_arena_format(&s->arena, "%.*s", (int)length, text);
+  return SL_OK;
+}
+
+static sl_status read_homes(settings *s) {
+  int n = 0;
+  while (sl_arg_given(s->run, "home", n)) n++;
+  sl_home *all = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *all);
+  sl_status status = SL_OK;
+  for (int i = 0; i < n && !status; i++)
+    status = sli_home_read(sl_arg_given(s->run, "home", i), &s->arena, &all[i]);
+  if (status) return sl_fail(status, "--%s", sl_detail());
+  s->homes.count = n;
+  s->homes.of = all;
+  return read_disk(s);
 }
 
 /* ---- training ------------------------------------------------------------------------------ */
@@ -198,16 +224,17 @@ sl_status texts_read(settings *s) {
   sl_status status = options_check_words(s->run);
   if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->devices);
   if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
-  if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->cost);
+  if (!status) status = read_cost(sl_arg_text(s->run, "cost"), &s->modelled.cost);
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
-    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->hardware);
+    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->modelled.hardware);
   if (!status) status = read_quotas(s);
+  if (!status) status = read_homes(s);
   if (!status) status = read_grid(s);
   if (!status) status = read_clock(s);
   if (!status) status = read_training(s);
   if (status) return status;
-  s->devices.budget_bytes = s->hardware.memory_bytes;
+  s->devices.budget_bytes = s->modelled.hardware.memory_bytes;
   return count_devices(s);
 }

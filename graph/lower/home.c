@@ -1,0 +1,276 @@
+/* Where registers live.
+ *
+ * What a block makes on the way forth for its way back is read late, and lies idle until then. It
+ * can live elsewhere meanwhile: on disk, or beside a GPU in the host's memory. Then the bundle
+ * that the block makes is only where it is made, one of few that take turns in the same slots; a
+ * hop `spill` brings it to where it lives, with as many slots there as the schedule wants of it,
+ * and for each group of the way back that reads it a hop `fill` brings it back, in the order of
+ * the way back, as many ahead of their readers as `fill` has slots. Who reads it on the way forth,
+ * the next block, reads it where it was made.
+ *
+ * What is read as soon as it is made stays: that of the groups from which the way back begins,
+ * where no other microbatch comes between. */
+#include "graph/build/build.h"
+#include "graph/lower/ir.h"
+#include "kernels/disk/disk.h"
+
+#include <string.h>
+
+/* ---- text ------------------------------------------------------------------------------ */
+
+/* "disk" */
+static bool find_space(const char *text, sl_space *out) {
+  for (int s = 0; s < SL_SPACE_COUNT; s++)
+    if (!strcmp(sl_space_name((sl_space)s), text)) {
+      *out = (sl_space)s;
+      return true;
+    }
+  return false;
+}
+
+sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
+  const char *equals = strrchr(text, '=');
+  size_t length = strcspn(text, "@=");
+  if (!equals || !length || (text[length] == '@' && equals == text + length + 1))
+    return sl_fail(SL_E_USAGE, "home %s: not NAME=HOME or NAME@BLOCK=HOME", text);
+  if (!find_space(equals + 1, &out->space))
+    return sl_fail(SL_E_USAGE, "home %s: device, host and disk are homes, '%s' is not", text,
+                   equals + 1);
+  out->name = sli_arena_format(arena, "%.*s", (int)length, text);
+  out->block = text[length] == '@' ? sli_arena_format(arena, "%.*s",
+                                                      (int)(equals - text - (long)length - 1),
+                                                      text + length + 1)
+                                   : NULL;
+  return SL_OK;
+}
+
+/* ---- what is asked for ------------------------------------------------------------------ */
+
+static bool names_movable(const sl_home *h) {
+  sl_quota q = {.name = h->name, .stage = SL_NONE};
+  for (int r = 0; r < SLI_ROLES; r++)
+    if (sli_roles[r].movable && sli_quota_names(&q, sli_roles[r].name, 0)) return true;
+  return false;
+}
+
+static bool finds_block(const sl_graph *g, const sl_home *h) {
+  for (int b = 0; b < g->nblocks; b++)
+    if (sli_pattern_finds(h->block, g->blocks[b].name)) return true;
+  return false;
+}
+
+/* "h.31", as in what the option says. */
+static sl_status check(const sli_inputs *in, const sl_home *h) {
+  const sl_graph *g = in->g;
+  const char *space = sl_space_name(h->space);
+  if (!names_movable(h))
+    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b and act.w can live elsewhere", h->name,
+                   space);
+  if (h->block && !finds_block(g, h))
+    return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
+                   h->name, h->block, space, g->blocks[g->nblocks - 1].name);
+  if (h->space != SL_SPACE_DEVICE && !in->kind->move[h->space])
+    return sl_fail(SL_E_USAGE, "home %s=%s: of %s devices nothing can live there%s", h->name, space,
+                   in->kind->name, h->space == SL_SPACE_HOST
+                                       ? ": their memory is the host's" : "");
+  return SL_OK;
+}
+
+sl_status sli_lower_check_homes(const sli_inputs *in) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < in->options->homes.count && !status; i++)
+    status = check(in, &in->options->homes.of[i]);
+  return status;
+}
+
+/* Does the user say of anything that it is to live elsewhere? */
+bool sli_lower_moves(const sl_lower_options *o) {
+  for (int i = 0; i < o->homes.count; i++)
+    if (o->homes.of[i].space != SL_SPACE_DEVICE) return true;
+  return false;
+}
+
+static const char *block_of(const sli_lowering *l, const sli_group *g) {
+  int block = g->nnodes ? g->nodes[0]->block : SL_NONE;
+  return block < 0 ? "" : l->in->g->blocks[block].name;
+}
+
+static sl_space wanted(const sli_lowering *l, const sli_bundle *b) {
+  const sli_group *from = &l->groups[b->producer];
+  sl_space space = SL_SPACE_DEVICE;
+  for (int i = 0; i < l->in->options->homes.count; i++) {
+    const sl_home *h = &l->in->options->homes.of[i];
+    sl_quota q = {.name = h->name, .stage = SL_NONE};
+    bool meant = sli_quota_names(&q, sli_roles[b->role].name, from->stage);
+    if (meant && (!h->block || sli_pattern_finds(h->block, block_of(l, from)))) space = h->space;
+  }
+  return space;
+}
+
+/* ---- who reads it ------------------------------------------------------------------------- */
+
+bool sli_reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+  return g->back && !l->groups[b->producer].back;
+}
+
+/* Does the way back begin with this group? It reads nothing that another one of it has made. */
+static bool begins_way_back(const sli_lowering *l, const sli_group *g) {
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    if (b->producer != SL_NONE && l->groups[b->producer].back) return false;
+  }
+  return true;
+}
+
+/* Does somebody read it some time after it was made? */
+static bool is_idle(const sli_lowering *l, const sli_bundle *b) {
+  int stage = l->groups[b->producer].stage;
+  bool several = SLI_MAX(l->act_b[stage], l->act_w[stage]) > 1, idle = false;
+  for (int i = 0; i < b->nconsumers; i++) {
+    const sli_group *g = &l->groups[b->consumers[i]];
+    if (!sli_reads_late(l, b, g)) continue;
+    if (!several && begins_way_back(l, g)) return false;
+    idle = true;
+  }
+  return idle;
+}
+
+static bool can_move(const sli_lowering *l, const sli_bundle *b) {
+  return sli_roles[b->role].movable && b->bytes && b->rate == SLI_PER_TICK && !b->eval &&
+         b->over == SL_NONE && is_idle(l, b);
+}
+
+/* ---- is it worth it? ------------------------------------------------------------------------ */
+
+enum { MOST_LANES = 16 };
+
+/* What a stage's bundles take on one of its devices: kept, or passing through. */
+typedef struct weight {
+  size_t kept, staging;
+} weight;
+
+/* The largest of those that come number `nth` among what a group makes, or reads late. */
+typedef struct widest {
+  size_t made[MOST_LANES], read[MOST_LANES];
+} widest;
+
+static bool moves(const sli_bundle *b) { return b->stay != SL_SPACE_DEVICE; }
+
+static void count_made(const sli_lowering *l, const sli_group *g, widest *w) {
+  int n = 0;
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    if (!moves(b)) continue;
+    w->made[n] = SLI_MAX(w->made[n], b->bytes);
+    n = SLI_MIN(n + 1, MOST_LANES - 1);
+  }
+}
+
+static void count_read(const sli_lowering *l, const sli_group *g, widest *w) {
+  int n = 0;
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    if (!moves(b) || !sli_reads_late(l, b, g)) continue;
+    w->read[n] = SLI_MAX(w->read[n], b->bytes);
+    n = SLI_MIN(n + 1, MOST_LANES - 1);
+  }
+}
+
+static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
+  int given = sli_lower_given(l, role, stage);
+  return given ? given : 2;
+}
+
+/* Groups of one class take turns; B and W have lanes of their own. */
+static size_t staging_bytes(const sli_lowering *l, int stage, int rank) {
+  size_t sum = 0;
+  for (int c = 0; c < SL_CLASS_COUNT; c++) {
+    widest w = {0};
+    for (int i = 0; i < l->ngroups; i++) {
+      const sli_group *g = &l->groups[i];
+      if (g->stage != stage || g->rank != rank || (int)g->cls != c) continue;
+      count_made(l, g, &w);
+      count_read(l, g, &w);
+    }
+    for (int n = 0; n < MOST_LANES; n++)
+      sum += (size_t)staging_slots(l, SLI_ROLE_SPILL, stage) * w.made[n] +
+             (size_t)staging_slots(l, SLI_ROLE_FILL, stage) * w.read[n];
+  }
+  return sum;
+}
+
+static bool is_of(const sli_lowering *l, const sli_bundle *b, int stage, int rank) {
+  return moves(b) && l->groups[b->producer].stage == stage && l->groups[b->producer].rank == rank;
+}
+
+/* Where passing through takes as much as keeping, everything stays. */
+static weight weigh(sli_lowering *l, int stage, int rank) {
+  weight w = {.staging = staging_bytes(l, stage, rank)};
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    int slots = b->role == SLI_ROLE_ACT_W ? l->act_w[stage] : l->act_b[stage];
+    if (is_of(l, b, stage, rank)) w.kept += (size_t)slots * b->bytes;
+  }
+  for (int i = 0; i < l->nbundles && w.staging >= w.kept; i++)
+    if (is_of(l, &l->bundles[i], stage, rank)) l->bundles[i].stay = SL_SPACE_DEVICE;
+  return w;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------ */
+
+static void mark(sli_lowering *l) {
+  for (int i = 0; i < l->nbundles; i++) {
+    sli_bundle *b = &l->bundles[i];
+    if (b->producer != SL_NONE && can_move(l, b)) b->stay = wanted(l, b);
+  }
+}
+
+/* A stage's credit is taken and given back by its passes: where it was the slots of what moves now,
+ * a register of no bytes carries it. */
+static void keep_credit(sli_lowering *l, int bundle) {
+  const sli_bundle b = l->bundles[bundle];
+  int *late = sli_arena_alloc(&l->arena, (size_t)b.nconsumers * sizeof *late), n = 0;
+  for (int i = 0; i < b.nconsumers; i++)
+    if (sli_reads_late(l, &b, &l->groups[b.consumers[i]])) late[n++] = b.consumers[i];
+  l->bundles[bundle].credit = false;
+  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "%s:credit", b.name),
+                                 .role = b.role, .producer = b.producer, .nconsumers = n,
+                                 .consumers = late, .rate = b.rate, .memory = b.memory,
+                                 .device = b.device, .over = SL_NONE, .credit = true});
+}
+
+static void keep_credits(sli_lowering *l) {
+  for (int i = 0, n = l->nbundles; i < n; i++)
+    if (moves(&l->bundles[i]) && l->bundles[i].credit) keep_credit(l, i);
+}
+
+/* Disks have whole pages. */
+static void round_up(sli_lowering *l) {
+  for (int i = 0; i < l->nbundles; i++) {
+    sli_bundle *b = &l->bundles[i];
+    if (b->stay != SL_SPACE_DISK) continue;
+    b->bytes = (b->bytes + SLI_DISK_PAGE - 1) / SLI_DISK_PAGE * SLI_DISK_PAGE;
+    b->payload_bytes = b->bytes;
+  }
+}
+
+sl_status sli_lower_homes(sli_lowering *l) {
+  if (!sli_lower_moves(l->in->options)) return SL_OK;
+  weight most = {0};
+  bool any = false;
+  mark(l);
+  for (int s = 0; s < l->stages; s++)
+    for (int r = 0; r < l->in->ranks; r++) {
+      weight w = weigh(l, s, r);
+      any |= w.staging < w.kept;
+      if (w.kept > most.kept) most = w;
+    }
+  keep_credits(l);
+  round_up(l);
+  if (any) return SL_OK;
+  char staging[32], kept[32];
+  return sl_fail(SL_E_USAGE, "home %s: it saves nothing here: to keep it takes %s of a device, to "
+                 "bring it there and back %s (--quota spill=N, --quota fill=N)",
+                 l->in->options->homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
+                 sli_format_bytes(staging, (double)most.staging));
+}
