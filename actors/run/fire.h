@@ -7,9 +7,9 @@
 #ifndef SLUICE_ACTORS_FIRE_H
 #define SLUICE_ACTORS_FIRE_H
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "actors/run/advance.h"
 #include "actors/run/timer.h"
@@ -65,13 +65,16 @@ static uint64_t next_random(worker *w) { /* xorshift64* */
   return w->random * UINT64_C(2685821657736338717);
 }
 
+enum { OVERSLEPT_NS = 100000 }; /* by so much a sleep may be late */
+
 /* A random delay: on the virtual clock the firing takes longer, on the real one
- * the worker waits. */
+ * the worker waits, and leaves its core to others meanwhile. */
 static uint64_t jitter(worker *w) {
   uint64_t delay = next_random(w) % (w->rt->options.jitter_ns + 1);
   if (!w->real) return delay;
   uint64_t until = sli_clock_now(&w->clock) + delay;
-  while (sli_clock_now(&w->clock) < until) sched_yield();
+  if (delay > OVERSLEPT_NS) usleep((useconds_t)((delay - OVERSLEPT_NS) / 1000));
+  while (sli_clock_now(&w->clock) < until) pause_worker(w->rt);
   w->now_ns = until;
   return 0;
 }

@@ -8,12 +8,21 @@
 #ifndef SLUICE_ACTORS_READY_H
 #define SLUICE_ACTORS_READY_H
 
+#include <sched.h>
+
 #include "actors/run/state.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define NOINLINE __attribute__((noinline))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* Before it looks at a clock or a mailbox again: with more workers than cores another may have its
+ * core meanwhile. */
+static inline void pause_worker(const sl_runtime *rt) {
+  if (rt->oversubscribed) sched_yield();
+  else __builtin_ia32_pause();
+}
 
 static inline void walk_next(walk *at) {
   const map_step *s = at->now;

@@ -6,8 +6,6 @@
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
-#include <sched.h>
-
 #include "actors/run/ready.h"
 
 static bool has_fired_its_share(const worker *w) {
@@ -46,8 +44,7 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
       if (sli_mailbox_ready(&w->mailbox)) return true;
     if (w->peers && (w->peers->progress(w->peers->ctx) || sli_mailbox_ready(&w->mailbox)))
       return true;
-    if (rt->oversubscribed) sched_yield();
-    else __builtin_ia32_pause();
+    pause_worker(rt);
   } while (sli_clock_now(&w->clock) - start < spin);
   return false;
 }

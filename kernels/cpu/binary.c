@@ -5,24 +5,24 @@
 
 /* ---- running ------------------------------------------------------------------------- */
 
-static void run_fold(const sl_call *call, sli_fold *f, sli_chunk_fn *fn) {
+static void run_fold(const sl_call *call, sli_fold *f) {
   const sli_space *s = &f->space;
   f->factor = 1;
   f->block = sli_fold_block(s);
-  sl_team_for(call->team, sli_chunk_count(s->total, f->block), fn, f);
+  sl_team_for(call->team, sli_chunk_count(s->total, f->block), sli_cpu()->fold, f);
 }
 
-/* Output o of the call, all of whose arrays broadcast together: three inputs from `first` on. */
-static void run(const sl_call *call, int o, int first, sli_chunk_fn *fn) {
+/* Output o of the call, all of whose arrays broadcast together. */
+static void run(const sl_call *call, int o, sli_row_fn *fn) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {[SLI_SPACE_OUT] = &call->out_type[o]};
-  sli_fold f = {.out = call->out[o], .add = sli_accumulates(call, o)};
+  sli_fold f = {.fn = fn, .out = call->out[o], .add = sli_accumulates(call, o)};
   sl_type whole;
   if (!f.out) return;
-  for (int i = first; i < call->nin; i++) types[i - first] = &call->in_type[i];
-  for (int i = first; i < call->nin; i++) f.in[i - first] = call->in[i];
+  for (int i = 0; i < call->nin; i++) types[i] = &call->in_type[i];
+  for (int i = 0; i < call->nin; i++) f.in[i] = call->in[i];
   (void)sli_broadcast(call->nin, call->in_type, &whole);
   f.space = sli_space_make(&whole, types);
-  run_fold(call, &f, fn);
+  run_fold(call, &f);
 }
 
 static bool is_loss(const sl_type *type) { return type->dtype == SL_F64; }
@@ -157,11 +157,11 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 #define BINARY(name_, flops, unread_, partial_, y, da, db)                     \
   static void name_##_cpu(const sl_call *call) {                               \
     if (is_loss(&call->in_type[0])) name_##_scalars(call);                     \
-    else run(call, 0, 0, sli_cpu()->binary[SLI_BINARY_##name_][0]);            \
+    else run(call, 0, sli_cpu()->binary[SLI_BINARY_##name_][0]);               \
   }                                                                            \
   static void name_##_b_cpu(const sl_call *call) {                             \
     if (is_loss(&call->in_type[0])) return name_##_scalars_b(call);            \
-    for (int o = 0; o < 2; o++) run(call, o, 0, sli_cpu()->binary[SLI_BINARY_##name_][1 + o]); \
+    for (int o = 0; o < 2; o++) run(call, o, sli_cpu()->binary[SLI_BINARY_##name_][1 + o]); \
   }                                                                            \
   static int name_##_signatures(const sl_attrs *attrs, int nin, const sl_type *in, \
                                 sl_signature *out) {                           \
@@ -187,7 +187,7 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
 #define COMPARE(name_, y)                                                      \
   static void name_##_cpu(const sl_call *call) {                               \
-    run(call, 0, 0, sli_cpu()->binary[SLI_BINARY_##name_][call->in_type[0].dtype == SL_I32]); \
+    run(call, 0, sli_cpu()->binary[SLI_BINARY_##name_][call->in_type[0].dtype == SL_I32]); \
   }                                                                            \
   const sl_op sl_op_##name_ = {                                                \
       .name = #name_, .min_in = 2, .max_in = 2, .nout = 1,                     \
@@ -199,18 +199,18 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
 #include "kernels/binary.def"
 
-static void where_cpu(const sl_call *call) { run(call, 0, 0, sli_cpu()->where); }
+static void where_cpu(const sl_call *call) { run(call, 0, sli_cpu()->where[0]); }
 
 /* Of the condition and dy; a and b are there for their types. */
 static void where_b_cpu(const sl_call *call) {
   for (int o = 0; o < 2; o++) {
     const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], NULL, &call->in_type[3],
                                               &call->out_type[o]};
-    sli_fold f = {.in = {call->in[0], NULL, call->in[3]}, .out = call->out[o],
-                  .add = sli_accumulates(call, o)};
+    sli_fold f = {.fn = sli_cpu()->where[1 + o], .in = {call->in[0], NULL, call->in[3]},
+                  .out = call->out[o], .add = sli_accumulates(call, o)};
     if (!f.out) continue;
     f.space = sli_space_make(&call->in_type[3], types);
-    run_fold(call, &f, o ? sli_cpu()->where_b : sli_cpu()->where_a);
+    run_fold(call, &f);
   }
 }
 

@@ -17,6 +17,9 @@
 
 typedef void sli_chunk_fn(void *call, int i);
 
+/* y[n] of a, b and d, of n numbers each. */
+typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y, int64_t n);
+
 #define SLI_CHUNK_TABLE(X)                                                     \
   X(add) X(mul) X(mul_b)                                                       \
   X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b) X(swiglu) X(swiglu_b)  \
@@ -28,7 +31,7 @@ typedef void sli_chunk_fn(void *call, int i);
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
-  X(fold_first) X(where) X(where_a) X(where_b) X(total) X(softmax) X(softmax_b)  \
+  X(fold) X(total) X(softmax) X(softmax_b)  \
   X(round_bf16)
 
 /* The functions of unary.def, counted. */
@@ -39,7 +42,7 @@ enum {
   SLI_UNARIES
 };
 
-/* Those of binary.def: chunks are of y, da and db, or of numbers and of integers. */
+/* Those of binary.def: rows are of y, da and db, or of numbers and of integers. */
 enum {
 #define BINARY(name, ...) SLI_BINARY_##name,
 #define COMPARE(name, y) SLI_BINARY_##name,
@@ -54,7 +57,8 @@ typedef struct sli_cpu_chunks {
   SLI_CHUNK_TABLE(X)
 #undef X
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
-  sli_chunk_fn *const (*binary)[3];            /* [SLI_BINARIES] */
+  sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
+  sli_row_fn *const *where;                    /* y, da, db */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2;
@@ -152,6 +156,7 @@ enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
 
 /* A function of the inputs, summed over the dims that the output has not, times `factor`. */
 typedef struct sli_fold {
+  sli_row_fn *fn;                    /* NULL: the first input as it is */
   sli_space space;
   const float *in[SLI_SPACE_INPUTS]; /* NULL: there is none, or it is not read */
   float *out;

@@ -218,6 +218,8 @@ class State(unittest.TestCase):
 
     def test_ctrl_c_ends_the_run_after_a_step(self):
         kept = {"checkpoints": os.path.join(self.at, "kept"), "every": 10 ** 6, "resume": True}
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it behind &
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         with sl.Run(deep, **kept) as run:
             seen = threading.Event()
 

@@ -34,16 +34,19 @@ bothered tcp
 bothered encrypted
 
 # Nothing listens but on loopback.
-background "$actorrun" -n 2 --stages 2 --steps 100000 --quiet "${model[@]}"
+listens_at() { # PID
+  awk -v files="$(find "/proc/$1/fd" -printf '%l ' 2>/dev/null)" \
+    '$4 == "0A" && index(files, "socket:[" $10 "]") { print $2 }' \
+    "/proc/$1/net/tcp" "/proc/$1/net/tcp6" 2>/dev/null || :
+}
+background "$actorrun" -n 2 --stages 2 --steps 100000 --jitter 2000 --quiet "${model[@]}"
 launcher=$pid
 seen=0
 for _ in $(seq 60); do
   for pid in $(cat "/proc/$launcher/task/$launcher/children"); do
-    for inode in $(find "/proc/$pid/fd" -printf '%l\n' 2>/dev/null | sed -nE 's/socket:\[(.*)\]/\1/p'); do
-      at=$(awk -v inode="$inode" '$4 == "0A" && $10 == inode { print $2 }' \
-             "/proc/$pid/net/tcp" "/proc/$pid/net/tcp6" 2>/dev/null || :)
-      [[ -z $at ]] || seen=$((seen + 1))
-      [[ -z $at || $at == 0100007F:* ]] || fail "it listens at $at"
+    for at in $(listens_at "$pid"); do
+      [[ $at == 0100007F:* ]] || fail "it listens at $at"
+      seen=$((seen + 1))
     done
   done
   sleep 0.03

@@ -1,47 +1,30 @@
 /* Functions of up to three numbers over arrays that broadcast, summed over the dims that the output
- * has not; sums are of doubles. */
+ * has not; sums are of doubles. The functions are of rows whose numbers lie side by side: what lies
+ * otherwise is copied so before, a tile at a time. */
 
-#define ALWAYS static inline __attribute__((always_inline))
-typedef vec fold_fn(vec a, vec b, vec d);
-
-ALWAYS vec load_step(const float *p, int64_t step, int64_t n) {
-  if (!p) return (vec){0};
-  if (step == 1) return load(p, n);
-  if (!step) return set(*p);
-  vec v = {0};
-  for (int l = 0; l < LANES; l++)
-    if (l < n) v[l] = p[l * step];
-  return v;
-}
+enum { TILE = 512 };
 
 /* Places in the inputs. */
 typedef struct places {
   const float *in[SLI_SPACE_INPUTS];
 } places;
 
-static inline void move(places *p, const sli_space *s, int d, int64_t by) {
+/* A fold, and a thread's room for a tile of each array. */
+typedef struct folding {
+  const sli_fold *of;
+  const sli_space *space;
+  _Alignas(64) float in[SLI_SPACE_INPUTS][TILE];
+  float y[TILE];
+  dvec sum[TILE / LANES];
+} folding;
+
+static void move(places *p, const sli_space *s, int d, int64_t by) {
   for (int a = 0; a < SLI_SPACE_INPUTS; a++)
     if (p->in[a]) p->in[a] += by * s->step[a][d];
 }
 
-ALWAYS vec fold_at(const places *p, const sli_space *s, int d, int64_t at, int64_t n, fold_fn *fn) {
-  vec v[SLI_SPACE_INPUTS];
-  for (int a = 0; a < SLI_SPACE_INPUTS; a++) {
-    int64_t step = d < 0 ? 0 : s->step[a][d];
-    v[a] = load_step(p->in[a] ? p->in[a] + at * step : NULL, step, n);
-  }
-  return fn(v[0], v[1], v[2]);
-}
-
-static inline vec first_lanes(vec v, int64_t n) {
-  if (n >= LANES) return v;
-  for (int l = 0; l < LANES; l++)
-    if (l >= n) v[l] = 0;
-  return v;
-}
-
 /* The next position of dims [from, to); false after the last. */
-static inline bool step_on(places *p, const sli_space *s, int from, int to, int64_t *index) {
+static bool step_on(places *p, const sli_space *s, int from, int to, int64_t *index) {
   for (int d = to - 1; d >= from; d--) {
     move(p, s, d, 1);
     if (++index[d] < s->dim[d]) return true;
@@ -51,61 +34,111 @@ static inline bool step_on(places *p, const sli_space *s, int from, int to, int6
   return false;
 }
 
-/* Sums for n neighbours in the output, position by position of what is summed. */
-ALWAYS vec fold_across(places p, const sli_fold *f, int64_t at, int64_t n, fold_fn *fn) {
-  const sli_space *s = &f->space;
+static void copy_row(float *to, const float *p, int64_t step, int64_t n) {
+  vec same = set(*p);
+  if (!step)
+    for (int64_t k = 0; k < n; k += LANES) storeu(to + k, same);
+  else
+    for (int64_t k = 0; k < n; k++) to[k] = p[k * step];
+}
+
+/* The function of at most TILE numbers along dim d (-1: of one number), from `at` on: put into y,
+ * or where they lie if there is no function. */
+static const float *fold_row(folding *f, const places *p, int d, int64_t at, int64_t n, float *y) {
+  const float *in[SLI_SPACE_INPUTS];
+  for (int a = 0; a < SLI_SPACE_INPUTS; a++) {
+    int64_t step = d < 0 ? 0 : f->space->step[a][d];
+    in[a] = p->in[a] && step == 1 ? p->in[a] + at : f->in[a];
+    if (!p->in[a] || step == 1) continue;
+    if (step || !at) copy_row(f->in[a], p->in[a] + at * step, step, n); /* else it is there */
+  }
+  if (!f->of->fn) return in[0];
+  f->of->fn(in[0], in[1], in[2], y, n);
+  return y;
+}
+
+static void put(const sli_fold *f, const float *y, float factor, int64_t to, int64_t n) {
+  float *out = f->out + to;
+  for (int64_t k = 0; k < n; k += LANES) {
+    vec v = load(y + k, n - k) * factor;
+    store(out + k, f->add ? load(out + k, n - k) + v : v, n - k);
+  }
+}
+
+/* Neighbours in the output of a space in which nothing is summed. */
+static void fold_plain(folding *f, const places *p, int64_t to, int64_t n) {
+  const sli_fold *of = f->of;
+  bool as_it_is = of->fn && !of->add && of->factor == 1;
+  for (int64_t at = 0; at < n; at += TILE) {
+    int64_t count = n - at < TILE ? n - at : TILE;
+    float *out = of->out + to + at;
+    const float *y = fold_row(f, p, f->space->kept - 1, at, count, as_it_is ? out : f->y);
+    if (!as_it_is) put(of, y, of->factor, to + at, count);
+  }
+}
+
+/* Sums for at most TILE neighbours in the output, position by position of what is summed. */
+static void sum_across(folding *f, places p, int64_t n) {
+  const sli_space *s = f->space;
   int64_t index[SL_MAX_DIMS] = {0};
-  dvec sum = {0};
+  memset(f->sum, 0, sizeof f->sum);
   do {
     places q = p;
-    for (int64_t k = 0; k < s->dim[s->ndim - 1]; k++, move(&q, s, s->ndim - 1, 1))
-      sum += __builtin_convertvector(fold_at(&q, s, s->kept - 1, at, n, fn), dvec);
+    for (int64_t k = 0; k < s->dim[s->ndim - 1]; k++, move(&q, s, s->ndim - 1, 1)) {
+      const float *y = fold_row(f, &q, s->kept - 1, 0, n, f->y);
+      for (int64_t j = 0; j < n; j += LANES)
+        f->sum[j / LANES] += __builtin_convertvector(load(y + j, n - j), dvec);
+    }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
-  return __builtin_convertvector(sum * (double)f->factor, vec);
 }
 
 /* The sum for one, along the last dim of what is summed. */
-ALWAYS double fold_along(places p, const sli_space *s, int64_t at, fold_fn *fn) {
+static double sum_along(folding *f, places p) {
+  const sli_space *s = f->space;
   int64_t index[SL_MAX_DIMS] = {0}, n = s->dim[s->ndim - 1];
   dvec sum = {0};
-  if (s->kept) move(&p, s, s->kept - 1, at);
   do {
-    for (int64_t k = 0; k < n; k += LANES)
-      sum += __builtin_convertvector(first_lanes(fold_at(&p, s, s->ndim - 1, k, n - k, fn), n - k),
-                                     dvec);
+    for (int64_t at = 0; at < n; at += TILE) {
+      int64_t count = n - at < TILE ? n - at : TILE;
+      const float *y = fold_row(f, &p, s->ndim - 1, at, count, f->y);
+      for (int64_t k = 0; k < count; k += LANES)
+        sum += __builtin_convertvector(load(y + k, count - k), dvec);
+    }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
   return dsum(&sum);
 }
 
 /* Is what is summed side by side in memory, and what the output has not? */
-static inline bool sums_along(const sli_space *s) {
+static bool sums_along(const sli_space *s) {
   for (int a = 0; a < SLI_SPACE_INPUTS; a++)
     if (s->kept && s->step[a][s->kept - 1] == 1) return false;
   return true;
 }
 
-ALWAYS void fold_run(const sli_fold *f, places p, int64_t to, int64_t n, fold_fn *fn) {
-  const sli_space *s = &f->space;
-  float *out = f->out + to;
-  bool plain = s->kept == s->ndim, along = !plain && sums_along(s);
-  for (int64_t at = 0; at < n; at += along ? 1 : LANES) {
-    int64_t left = along ? 1 : n - at;
-    vec y;
-    if (plain) y = fold_at(&p, s, s->kept - 1, at, left, fn) * f->factor;
-    else if (along) y = set((float)(fold_along(p, s, at, fn) * (double)f->factor));
-    else y = fold_across(p, f, at, left, fn);
-    store(out + at, f->add ? load(out + at, left) + y : y, left);
+static void fold_sums(folding *f, places p, int64_t to, int64_t n) {
+  const sli_space *s = f->space;
+  bool along = sums_along(s);
+  for (int64_t at = 0, count; at < n; at += count) {
+    count = along ? 1 : n - at < TILE ? n - at : TILE;
+    if (along) f->sum[0][0] = sum_along(f, p);
+    else sum_across(f, p, count);
+    for (int64_t k = 0; k < count; k += LANES)
+      storeu(f->y + k, __builtin_convertvector(f->sum[k / LANES] * (double)f->of->factor, vec));
+    put(f->of, f->y, 1, to + at, count);
+    if (s->kept) move(&p, s, s->kept - 1, count);
   }
 }
 
 /* Runs along the last dim of the output. */
-ALWAYS void fold_chunk(void *arg, int i, fold_fn *fn) {
-  const sli_fold *f = arg;
-  const sli_space *s = &f->space;
-  sli_range r = sli_chunk_range(s->total, f->block, i);
+static void fold_chunk(void *arg, int i) {
+  const sli_fold *of = arg;
+  const sli_space *s = &of->space;
+  folding f;
+  f.of = of, f.space = s;
+  sli_range r = sli_chunk_range(s->total, of->block, i);
   int last = s->kept - 1;
   int64_t index[SL_MAX_DIMS] = {0}, rest = r.begin;
-  places p = {{f->in[0], f->in[1], f->in[2]}};
+  places p = {{of->in[0], of->in[1], of->in[2]}};
   for (int d = last; d >= 0; rest /= s->dim[d--]) {
     index[d] = rest % s->dim[d];
     move(&p, s, d, index[d]);
@@ -113,7 +146,8 @@ ALWAYS void fold_chunk(void *arg, int i, fold_fn *fn) {
   for (int64_t at = r.begin, n; at < r.end; at += n) {
     n = last < 0 ? 1 : s->dim[last] - index[last];
     if (n > r.end - at) n = r.end - at;
-    fold_run(f, p, at, n, fn);
+    if (s->kept == s->ndim) fold_plain(&f, &p, at, n);
+    else fold_sums(&f, p, at, n);
     if (last < 0) continue;
     move(&p, s, last, -index[last]);
     index[last] = 0;
@@ -121,39 +155,44 @@ ALWAYS void fold_chunk(void *arg, int i, fold_fn *fn) {
   }
 }
 
-#define FOLD(name, expression)                                                 \
-  ALWAYS vec name##_of(vec a, vec b, vec d) {                                  \
+/* ---- the functions ------------------------------------------------------------------------ */
+
+#define ROW(name, expression)                                                  \
+  static void name##_row(const float *a_, const float *b_, const float *d_, float *y, int64_t n) { \
     const vec zero = {0};                                                      \
-    (void)a, (void)b, (void)d, (void)zero;                                     \
-    return expression;                                                         \
-  }                                                                            \
-  static void name##_chunk(void *arg, int i) { fold_chunk(arg, i, name##_of); }
+    (void)a_, (void)b_, (void)d_, (void)zero;                                  \
+    for (int64_t k = 0; k < n; k += LANES) {                                   \
+      vec a = load(a_ + k, n - k), b = load(b_ + k, n - k), d = load(d_ + k, n - k); \
+      (void)a, (void)b, (void)d;                                               \
+      store(y + k, expression, n - k);                                         \
+    }                                                                          \
+  }
 
 /* Masks are integers, 0 or 1, in the place of numbers. */
 #define AS_MASK(mask) ((vec)((ivec)(mask) & 1))
 
 #define BINARY(name, flops, unread, partial, y, da, db)                        \
-  FOLD(binary_##name, y)                                                       \
-  FOLD(binary_##name##_a, da)                                                  \
-  FOLD(binary_##name##_b, db)
+  ROW(binary_##name, y)                                                        \
+  ROW(binary_##name##_a, da)                                                   \
+  ROW(binary_##name##_b, db)
 #define COMPARE(name, y)                                                       \
-  FOLD(compare_##name, AS_MASK(y))                                             \
-  ALWAYS vec integers_##name(ivec a, ivec b) { return AS_MASK(y); }            \
-  FOLD(compare_##name##_i, integers_##name((ivec)a, (ivec)b))
+  ROW(compare_##name, AS_MASK(y))                                              \
+  static inline vec integers_##name(ivec a, ivec b) { return AS_MASK(y); }     \
+  ROW(compare_##name##_i, integers_##name((ivec)a, (ivec)b))
 #include "kernels/binary.def"
 #undef BINARY
 #undef COMPARE
 
-FOLD(fold_first, a)
-FOLD(where, pick((ivec)a != 0, b, d))
-FOLD(where_a, pick((ivec)a != 0, d, zero))
-FOLD(where_b, pick((ivec)a != 0, zero, d))
+ROW(where, pick((ivec)a != 0, b, d))
+ROW(where_a, pick((ivec)a != 0, d, zero))
+ROW(where_b, pick((ivec)a != 0, zero, d))
 
-static sli_chunk_fn *const binary_chunks[SLI_BINARIES][3] = {
+static sli_row_fn *const where_rows[3] = {where_row, where_a_row, where_b_row};
+static sli_row_fn *const binary_rows[SLI_BINARIES][3] = {
 #define BINARY(name, ...)                                                      \
-  [SLI_BINARY_##name] = {binary_##name##_chunk, binary_##name##_a_chunk, binary_##name##_b_chunk},
-#define COMPARE(name, y) \
-  [SLI_BINARY_##name] = {compare_##name##_chunk, compare_##name##_i_chunk, NULL},
+  [SLI_BINARY_##name] = {binary_##name##_row, binary_##name##_a_row, binary_##name##_b_row},
+#define COMPARE(name, y)                                                       \
+  [SLI_BINARY_##name] = {compare_##name##_row, compare_##name##_i_row, NULL},
 #include "kernels/binary.def"
 #undef BINARY
 #undef COMPARE

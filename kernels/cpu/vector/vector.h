@@ -25,6 +25,7 @@ const sli_cpu_chunks SLI_TABLE = {
 #undef X
     .unary = unary_chunks,
     .unary_b = unary_b_chunks,
-    .binary = binary_chunks,
+    .binary = binary_rows,
+    .where = where_rows,
 };
 #endif
