@@ -78,7 +78,8 @@ static int32_t add_hop_queue(sli_lowering *l, const sli_group *g) {
   if (r->homes) {
     const sl_queue_ops *ops = kind->move[g->hop->home];
     const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(g->hop->home));
-    return add_queue(l, name, g->device, (sl_queue){.ops = ops, .run_ahead = 1, .apart = ops->blocks});
+    return add_queue(l, name, g->device, (sl_queue){.ops = ops, .apart = ops->blocks,
+                                                      .run_ahead = ops->blocks ? 1 : kind->run_ahead});
   }
   if (!r->ops)
     return add_queue(l, r->name, g->device, (sl_queue){.ops = kind->copy,

@@ -290,6 +290,11 @@ static double home_seconds(const sli_lowering *l, sl_space home, bool back, size
   return rate > 0 ? (double)bytes / rate : 0;
 }
 
+/* Do disks reach it in the host's memory only? */
+static bool by_host(const sli_lowering *l, const sli_bundle *b) {
+  return b->stay == SL_SPACE_DISK && is_far(l, b->home);
+}
+
 /* What stands for it where it lives: that has its role; where it is made it only takes turns. */
 static int spill(hops *x, int bundle) {
   sli_lowering *l = x->l;
@@ -297,10 +302,13 @@ static int spill(hops *x, int bundle) {
   trip t = trip_for_all(bundle);
   int there = find_end(x, bundle, &t, b.device, b.stay);
   if (there != SL_NONE) return there;
+  trip out = t;
+  out.away = true;
+  int from = by_host(l, &b) ? copy(x, bundle, &out, b.device, SL_SPACE_HOST) : bundle;
   leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
            .seconds = home_seconds(l, b.stay, false, b.bytes)};
-  there = keep_end(x, bundle, add_hop(x, bundle, &t, &g), &t);
+  there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
   l->bundles[bundle].role = SLI_ROLE_SPILL;
   l->bundles[bundle].transient = true;
   return there;
@@ -321,10 +329,12 @@ static int fill(hops *x, int bundle, int group) {
   sli_bundle b = l->bundles[bundle];
   trip t = {.origin = bundle, .reader = group, .nth = filled_before(l, &l->groups[group]),
             .begun = true, .away = true};
-  leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = b.home,
+  sl_space to = by_host(l, &b) ? SL_SPACE_HOST : b.home;
+  leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, "<%s", l->groups[group].name),
            .seconds = home_seconds(l, b.stay, true, b.bytes)};
-  return add_hop(x, home, &t, &g);
+  int at = add_hop(x, home, &t, &g);
+  return to == b.home ? at : copy(x, at, &t, b.device, b.home);
 }
 
 /* ---- all hops ---------------------------------------------------------------------------- */

@@ -69,7 +69,8 @@ static int slots_of(const sli_lowering *l, int bundle) {
  * slots, or is what readers of one lane fetch as the same number from one device. */
 static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_group *b) {
   const sli_hop *x = a->hop, *y = b->hop;
-  if (x->route != y->route || a->device != b->device || x->to != y->to) return false;
+  if (x->route != y->route || x->home != y->home || a->device != b->device || x->to != y->to)
+    return false;
   if ((x->reader == SL_NONE) != (y->reader == SL_NONE)) return false;
   if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);
   return x->nth == y->nth && l->bundles[x->origin].device == l->bundles[y->origin].device &&

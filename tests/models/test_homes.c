@@ -102,7 +102,60 @@ static void as_much_moves_as_was_said(void) {
   lowered_model_fini(&x);
 }
 
+/* ---- time ------------------------------------------------------------------------------- */
+
+/* A block takes a second forward and two back, whatever its ops; all else takes none. */
+static double block_seconds(void *ctx, const char *op) {
+  (void)ctx;
+  if (strncmp(op, "h.", 2)) return 0;
+  const char *name = strchr(op, '/') + 1;
+  return !strcmp(name, "rmsnorm.1") ? 1 : !strcmp(name, "rmsnorm.1:rmsnorm_b") ? 2 : 0;
+}
+
+/* When the way back begins, of so many blocks, each of which takes `writing` seconds to write. */
+static double seconds_forward(int layers, double writing) {
+  char number[16];
+  snprintf(number, sizeof number, "%d", layers);
+  const char *source = getenv("SLUICE_SOURCE");
+  char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
+  char *words[] = {"--data", data, "--layers", number, "--width", "64", "--heads", "4",
+                   "--kv-heads", "2", "--context", "256", "--batch", "1", NULL};
+  const double block = 991232 + 65536;
+  const sl_hardware hardware = {.flops_per_second = 1e12, .bytes_per_second = 1e12,
+                                .disk_write_bytes_per_second = block / writing};
+  const sl_lower_options lower = {.homes = homes[0], .hardware = &hardware,
+                                  .op_seconds = block_seconds, .devices = {.kind = "timed"}};
+  lowered_model x;
+  CHECK(!lowered_model_init(&x, "llama", words, 1, 1, &lower), "%s", sl_detail());
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
+  sl_runtime *rt;
+  CHECK(!sl_runtime_create(x.plan, &options, &rt) && !sl_runtime_run(rt, 1), "%s", sl_detail());
+  sl_trace_record *trace;
+  uint64_t dropped, first = UINT64_MAX;
+  size_t count = sl_runtime_trace(rt, &trace, &dropped);
+  for (size_t i = 0; i < count; i++)
+    if (x.plan->actors[trace[i].actor].cls == SL_CLASS_B) first = SLI_MIN(first, trace[i].start_ns);
+  free(trace);
+  sl_runtime_destroy(rt);
+  lowered_model_fini(&x);
+  free(data);
+  return (double)first * 1e-9;
+}
+
+static bool near(double a, double b) { return a > b - 1e-6 && a < b + 1e-6; }
+
+/* Writing goes beside computing: what takes less than its block costs nothing, what takes more sets
+ * the pace. */
+static void writing_hides_behind_computing(void) {
+  double fast = seconds_forward(12, 0.9), slow = seconds_forward(12, 1.5);
+  double longer = seconds_forward(24, 1.5) - slow;
+  CHECK(near(fast, 12), "12 blocks take %g s forward where writing one takes 0.9", fast);
+  CHECK(near(longer, 18), "12 blocks more take %g s forward where writing one takes 1.5", longer);
+  CHECK(slow > 1.5 * 12 - 2 && slow < 1.5 * 12 + 2, "12 blocks take %g s", slow);
+}
+
 int main(void) {
+  writing_hides_behind_computing();
   as_much_moves_as_was_said();
   losses_have_the_same_bits();
   no_timing_changes_a_bit();
