@@ -4,10 +4,12 @@
  *     actorrun --steps 400 examples/digits.c
  *     actorrun --steps 400 --stages 2 --schedule zb-h1 --microbatches 4 examples/digits.c
  *     actorrun --steps 400 examples/digits.c --net transformer --width 8 --lr 0.005
+ *     actorrun --steps 400 --eval-every 50 --best accuracy --patience 3 examples/digits.c
  *     actorrun --steps 400 --save digits.safetensors examples/digits.c
  *     actorrun --steps 1 --init digits.safetensors examples/digits.c --test --batch 299
  *
- * The last prints the loss on the images that were kept back: one of six. With sl_graph_options.infer
+ * One image of six is kept back: --eval-every finds loss and accuracy on those as the run goes, the
+ * last line the loss on all of them. With sl_graph_options.infer
  * each step reads one of them, and the output "digits" is what the network thinks of it.
  *
  * digits.u8 is made by make_digits.py: the test set of "Optical Recognition of Handwritten Digits"
@@ -37,13 +39,13 @@ typedef struct digits {
   sl_type types[2];
   int64_t rows; /* images of a microbatch */
   int microbatches;
-  bool test, patches; /* the images kept back; cut in patches */
+  bool test, patches; /* the images kept back alone; cut in patches */
   unsigned char records[IMAGES][RECORD];
 } digits;
 
 /* Every sixth record is kept back; the others come in an order of their own. */
-static const unsigned char *record_of(const digits *d, int64_t i) {
-  if (d->test) return d->records[i % TEST * SHARE + SHARE - 1];
+static const unsigned char *record_of(const digits *d, int64_t i, bool test) {
+  if (test) return d->records[i % TEST * SHARE + SHARE - 1];
   int64_t t = i % TRAIN * STRIDE % TRAIN;
   return d->records[t / (SHARE - 1) * SHARE + t % (SHARE - 1)];
 }
@@ -55,17 +57,26 @@ static int place_of(const digits *d, int p) {
   return (row / 2 * (SIDE / 2) + column / 2) * PATCH + row % 2 * 2 + column % 2;
 }
 
-static void fill(void *ctx, const sl_tick *tick, void *const *out) {
-  const digits *d = ctx;
+static void fill_rows(const digits *d, const sl_tick *tick, bool test, void *const *out) {
   float *images = out[0];   /* [rows, 1, SIDE, SIDE], or [rows, patches, PATCH] */
   int32_t *classes = out[1]; /* [rows] */
   int64_t first = (tick->step * d->microbatches + tick->microbatch) * d->rows;
   for (int64_t i = 0; i < d->rows; i++) {
-    const unsigned char *record = record_of(d, first + i);
+    const unsigned char *record = record_of(d, first + i, test);
     for (int p = 0; p < PIXELS && images; p++)
       images[i * PIXELS + place_of(d, p)] = (float)record[p] / 8 - 1;
     if (classes) classes[i] = record[PIXELS];
   }
+}
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  const digits *d = ctx;
+  fill_rows(d, tick, d->test, out);
+}
+
+/* For evaluations: steps are 0 there, microbatches count from 0. */
+static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
+  fill_rows(ctx, tick, true, out);
 }
 
 static void read_file(sl_graph *g, digits *d, const char *path) {
@@ -86,7 +97,8 @@ static digits *make_source(sl_graph *g, const sl_args *args, bool patches) {
   d->types[0] = patches ? SL_TYPE(SL_F32, d->rows, PIXELS / PATCH, PATCH)
                         : SL_TYPE(SL_F32, d->rows, 1, SIDE, SIDE);
   d->types[1] = SL_TYPE(SL_I32, d->rows);
-  d->source = (sl_source){.nout = 2, .types = d->types, .fill = fill, .ctx = d};
+  d->source = (sl_source){.nout = 2, .types = d->types, .fill = fill, .ctx = d,
+                          .fill_held_out = fill_held_out, .held_out = d->rows ? (int)(TEST / d->rows) : 0};
   read_file(g, d, sl_arg_text(args, "data"));
   return d;
 }
@@ -182,6 +194,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_block(g, "output");
   sl_tensor *logits = dense(g, x, 10, "output"); /* [rows, 10] */
   sl_output(g, "digits", logits);
+  sl_metric(g, "accuracy", sl_accuracy(g, logits, data[1]));
   sl_train(g, sl_cross_entropy(g, logits, data[1]),
            &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr"), .beta1 = 0.9f, .beta2 = 0.99f,
                            .eps = 1e-8f, .clip = 1, .weight_decay = 0.5f});

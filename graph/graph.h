@@ -106,6 +106,17 @@ typedef struct sli_adapter_rule {
   bool used;           /* it has found something */
 } sli_adapter_rule;
 
+/* What is averaged over microbatches: the loss, or a metric. */
+typedef struct sli_mean {
+  const char *name;
+  sl_tensor *tensor;    /* where several devices have parts, the first of them */
+  int nparts;           /* one, or one of each device that has something of its own, */
+  struct sli_mean_part {
+    sl_tensor *tensor;
+    double share;       /* and how much of the mean that is */
+  } *parts;
+} sli_mean;
+
 struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
@@ -122,12 +133,12 @@ struct sl_graph {
     uint64_t *of;          /* [nparams] */
     size_t capacity;
   } hashes;
-  sl_tensor *loss;
-  int nlosses;          /* where devices have parts of the loss: each part, and its share of */
-  struct sli_loss {     /* the mean; else 0 */
-    sl_tensor *tensor;
-    double share;
-  } *losses;
+  sli_mean loss;        /* its tensor is NULL before sl_train */
+  struct sli_metrics {  /* what evaluations find besides */
+    int count;
+    size_t capacity;
+    sli_mean *of;
+  } metrics;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
     sl_optimizer optimizer; /* with its defaults in place */
@@ -161,5 +172,24 @@ struct sl_graph {
     } *of;
   } cleanups;
 };
+
+/* Is it evaluated, every so many steps? */
+static inline bool sli_evaluates(const sl_graph *g) {
+  return !g->options.infer && g->options.eval_every > 0;
+}
+
+/* The loss, and behind it the metrics, if somebody asks for them. */
+static inline int sli_graph_means(const sl_graph *g) {
+  return 1 + (sli_evaluates(g) ? g->metrics.count : 0);
+}
+static inline sli_mean *sli_graph_mean(sl_graph *g, int i) {
+  return i ? &g->metrics.of[i - 1] : &g->loss;
+}
+
+/* Puts its parts behind the first `count` of tensors[]. Returns how many there are then. */
+static inline int sli_mean_tensors(const sli_mean *mean, sl_tensor **tensors, int count) {
+  for (int i = 0; i < mean->nparts; i++) tensors[count++] = mean->parts[i].tensor;
+  return count;
+}
 
 #endif

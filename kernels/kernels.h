@@ -67,6 +67,8 @@ static inline sl_sbp sli_split_last(const sl_type *type) {
 static inline sl_sbp sli_partial(void) {
   return (sl_sbp){SL_PARTIAL, 0};
 }
+/* Of a mean over all elements: a dim that is alone is one of rows. */
+int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 
 #define SLI_TRY(expression)                                                    \
   do {                                                                         \

@@ -184,7 +184,8 @@ static sl_status derive_ends(sl_plan *plan) {
   return SL_OK;
 }
 
-/* A fixed order fires each actor of its queue as often as a step does. */
+/* A fixed order fires each actor of its queue as often as a step does; those that do not fire in
+ * every step have no place in it. */
 static sl_status check_order(const sl_plan *plan, int32_t queue) {
   const sl_queue *q = &plan->queues[queue];
   int32_t *count = sli_calloc((size_t)plan->nactors, sizeof *count);
@@ -192,7 +193,7 @@ static sl_status check_order(const sl_plan *plan, int32_t queue) {
   for (int32_t i = 0; i < q->norder; i++) count[q->order[i]]++;
   for (int32_t i = 0; i < plan->nactors && !status; i++) {
     const sl_actor *a = &plan->actors[i];
-    int32_t want = a->queue == queue ? a->firings_per_step : 0;
+    int32_t want = a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
     if (count[i] != want)
       status = sl_fail(SL_E_USAGE, "the order of queue %s has %s %d times, but a step fires it "
                        "there %d times", q->name, a->name, count[i], want);

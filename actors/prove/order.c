@@ -1,5 +1,6 @@
 /* Fixing an order: the one in which passes start on the virtual clock, where nothing takes time
  * to get from device to device. */
+#include "actors/plan/plan.h"
 #include "actors/prove/prove.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *reco
   q->norder = 0;
   for (size_t i = 0; i < n; i++) {
     const sl_actor *a = &plan->actors[records[i].actor];
-    if (a->queue == queue && records[i].firing / a->firings_per_step == 1)
+    if (a->queue == queue && sli_every(a) == 1 && records[i].firing / a->firings_per_step == 1)
       order[q->norder++] = records[i].actor;
   }
   q->order = order;

@@ -86,6 +86,9 @@ static void make_lists(sl_runtime *rt) {
   }
   for (int32_t i = 0; i < plan->nactors; i++)
     if (rt->actors[i].queue->worker->process < 0) list_actor(&rt->actors[i]);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    for (int32_t k = 0; k < plan->queues[i].norder; k++)
+      rt->actors[plan->queues[i].order[k]].ordered = true;
   free(nactors);
 }
 

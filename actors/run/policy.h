@@ -59,9 +59,10 @@ static int32_t pooled_register(const actor *a) {
   return 0;
 }
 
-/* Does the queue's policy want something else first? A fixed order is all of it. */
+/* Does the queue's policy want something else first? A fixed order is all of it, and what has no
+ * place in it goes when it can. */
 static bool is_untimely(const worker *w, const queue *q, const actor *a) {
-  if (q->plan->order) return q->plan->order[q->in_order] != a->id;
+  if (q->plan->order) return a->ordered && q->plan->order[q->in_order] != a->id;
   return is_held_back(a) || (q->look_ahead_ns && better_is_near(w, q, a));
 }
 
@@ -80,7 +81,7 @@ static void keep_back(const worker *w, actor *a, int32_t cause) {
 /* Puts runnable actor i last. */
 static void bring(queue *q, int32_t i) {
   actor *a = q->runnable[i];
-  if (q->plan->order && ++q->in_order == q->plan->norder) q->in_order = 0;
+  if (a->ordered && ++q->in_order == q->plan->norder) q->in_order = 0;
   memmove(&q->runnable[i], &q->runnable[i + 1],
           (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
   q->runnable[q->nrunnable - 1] = a;

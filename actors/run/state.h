@@ -186,6 +186,7 @@ struct actor {
   bool notifies;         /* lazy W read what it makes: it notifies them when it waits */
   bool binds;            /* its queue looks at data */
   bool fenced;           /* some of its ports are, or their other ends */
+  bool ordered;          /* it has its places in its queue's fixed order */
   lazy lazy;
   binding bound;         /* to the launch under way */
   const sl_actor *plan;

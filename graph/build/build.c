@@ -37,6 +37,7 @@ void sl_graph_destroy(sl_graph *g) {
   free(g->params);
   free(g->hashes.of);
   free(g->outputs);
+  free(g->metrics.of);
   free(g->training.rules);
   free(g->training.adapters.rules);
   sli_arena_fini(&g->arena);

@@ -37,8 +37,12 @@ typedef struct sli_fingerprints {
 
 /* Before any pass; what it makes is the arena's. */
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
-/* What a source gives in an evaluation; NULL: nothing. */
-const struct sl_source *sli_source_for_eval(const struct sl_source *source);
+/* A source of the held-out data of one that has some, by the ticks of an evaluation. */
+const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source);
+/* Is that data what options.eval names? */
+bool sli_source_has_files(const sl_source *source);
+
+sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t);
 
 /* Does the pattern stand in a parameter's name? See sl_freeze(). */
 bool sli_pattern_finds(const char *pattern, const char *name);

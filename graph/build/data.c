@@ -1,6 +1,7 @@
 /* Sources of data: a user's callback, and rows of a token file. */
 #include "graph/build/build.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "io/tokens.h"
@@ -16,9 +17,7 @@ typedef struct token_rows {
   sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
   int64_t rows, context, batch;
   const sli_tokens *files; /* NULL for inference, and where nothing is read */
-  sl_source eval;          /* the same from other files, where there are such */
-  const sli_tokens *eval_files;
-  const sl_graph_options *options; /* the graph's */
+  const sli_tokens *held_out; /* or NULL */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
 } token_rows;
@@ -38,12 +37,9 @@ static void fill_from_files(void *ctx, const sl_tick *tick, void *const *out) {
   fill(r, r->files, tick->step * r->batch + tick->microbatch * r->rows, tick, out);
 }
 
-/* The microbatches of an evaluation have the numbers of the last ones before it. */
-static void fill_for_eval(void *ctx, const sl_tick *tick, void *const *out) {
+static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
-  int64_t m = r->options->microbatches, all = r->options->eval_every * m;
-  int64_t number = (tick->step * m + tick->microbatch) % all - (all - r->options->eval_microbatches);
-  fill(r, r->eval_files, number * r->rows, tick, out);
+  fill(r, r->held_out, tick->microbatch * r->rows, tick, out);
 }
 
 static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
@@ -55,26 +51,17 @@ static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
 
 static void close_files(void *files) { sli_tokens_close(files); }
 
-const sl_source *sli_source_for_eval(const sl_source *source) {
-  const token_rows *r = source->fill == fill_from_files ? source->ctx : NULL;
-  return r && r->eval_files ? &r->eval : NULL;
-}
-
-/* How much is evaluated follows from the first source. */
-static sl_status open_eval(sl_graph *g, int64_t vocab, token_rows *r) {
-  sl_graph_options *o = &g->options;
+static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
+  const sl_graph_options *o = &g->options;
   const sli_tokens_options options = {o->eval, r->context, vocab, 0, o->tokenizer};
   sli_tokens *files;
   sl_status status = sli_tokens_open(&options, &files);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
-  r->eval_files = files;
-  r->options = o;
-  r->eval = r->source;
-  r->eval.fill = fill_for_eval;
-  int64_t most = SLI_MIN(o->eval_every * o->microbatches, sli_tokens_sequences(files) / r->rows);
-  if (!o->eval_microbatches || o->eval_microbatches > most) o->eval_microbatches = (int)most;
-  if (most) return SL_OK;
+  r->held_out = files;
+  r->source.fill_held_out = fill_held_out;
+  r->source.held_out = (int)SLI_MIN(INT_MAX, sli_tokens_sequences(files) / r->rows);
+  if (r->source.held_out) return SL_OK;
   return sl_graph_fail(g, SL_E_INPUT, "%s has %lld sequences of %lld tokens: a microbatch needs %lld",
                        o->eval, (long long)sli_tokens_sequences(files), (long long)r->context,
                        (long long)r->rows);
@@ -96,7 +83,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
   r->files = files;
-  return g->options.eval ? open_eval(g, vocab, r) : SL_OK;
+  return g->options.eval ? open_held_out(g, vocab, r) : SL_OK;
 }
 
 sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
@@ -121,6 +108,36 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];
   return outs[0];
+}
+
+/* ---- evaluation ----------------------------------------------------------------------- */
+
+typedef struct held_out {
+  sl_source source;
+  const sl_source *of;
+  const sl_graph_options *options; /* the graph's */
+} held_out;
+
+/* The microbatches of an evaluation have the ticks of the last ones before it: told by their numbers
+ * from 0 on. */
+static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
+  const held_out *h = ctx;
+  int64_t m = h->options->microbatches, all = h->options->eval_every * m;
+  int64_t number = (tick->step * m + tick->microbatch) % all - (all - h->options->eval_microbatches);
+  sl_tick at = *tick;
+  at.step = 0;
+  at.microbatch = (int32_t)number;
+  h->of->fill_held_out(h->of->ctx, &at, out);
+}
+
+bool sli_source_has_files(const sl_source *source) { return source->fill_held_out == fill_held_out; }
+
+const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
+  held_out *h = sli_arena_alloc(&g->arena, sizeof *h);
+  *h = (held_out){.source = *source, .of = source, .options = &g->options};
+  h->source.fill = fill_evaluation;
+  h->source.ctx = h;
+  return &h->source;
 }
 
 /* ---- what files hold ----------------------------------------------------------------- */

@@ -50,6 +50,6 @@ sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena) {
     add(&s, g->nodes[i]->name, sign_node(g->nodes[i]));
     s.own_ops |= sl_op_find(op->name) != op;
   }
-  if (g->loss) add(&s, "the loss", sign_input(g->loss));
+  if (g->loss.tensor) add(&s, "the loss", sign_input(g->loss.tensor));
   return s;
 }

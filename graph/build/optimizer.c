@@ -195,9 +195,9 @@ void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *o
   char text[SL_TYPE_TEXT];
   if (!loss)
     sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
-  else if (g->loss)
+  else if (g->loss.tensor)
     sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train is called twice: the loss is %s already",
-                      g->loss->name);
+                      g->loss.tensor->name);
   else if (!loss->producer)
     sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: %s is a parameter, not a loss", loss->name);
   else if (sl_type_elements(&loss->type) != 1 || loss->type.ndim != 0 ||
@@ -207,5 +207,5 @@ void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *o
                       sl_type_format(text, &loss->type));
   if (g->status) return;
   if (set_optimizer(g, at, optimizer)) return;
-  g->loss = loss;
+  g->loss = sli_mean_of(g, "loss", loss);
 }

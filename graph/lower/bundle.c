@@ -144,9 +144,14 @@ static void mark_record(sli_lowering *l, traits *t) {
   t->role = update ? SLI_ROLE_STATE : t->held ? SLI_ROLE_DKV : SLI_ROLE_KV;
 }
 
+/* Or what the update has handed over for an evaluation. */
+static bool is_param(const sl_tensor *t) {
+  return t->param || (t->producer->eval && t->producer->cls == SL_CLASS_U);
+}
+
 /* A parameter, as those have it together who have parts of it. */
 static bool is_gathered(const sl_tensor *t) {
-  return t->producer->cls == SL_CLASS_C && t->producer->in[0]->param;
+  return t->producer->cls == SL_CLASS_C && is_param(t->producer->in[0]);
 }
 
 /* That of its inputs which was made on the same device. */

@@ -347,8 +347,12 @@ static void add_actors(sli_lowering *l, hop_queues *x, int group) {
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
   bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0, modelled = l->in->kind->modelled;
+  bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
+  for (int i = 0; i < l->ngroups; i++)
+    if (l->groups[i].actor != SL_NONE) aside[l->groups[i].actor] = l->groups[i].eval;
   return sli_order_passes(&(sli_pass_order){
-      .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .given = o->order,
+      .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
+      .given = o->order,
       .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even,
       .latency = modelled && l->pick.schedule->fixed_order && sli_lower_crossing(l->in) > 0});
 }

@@ -55,7 +55,7 @@ static int depth_of(const sli_lowering *l, sli_group *g) {
 static bool do_the_same(const sli_lowering *l, int a, int b) {
   sli_group *x = &l->groups[a], *y = &l->groups[b];
   return x->stage == y->stage && x->rank == y->rank && x->cls == y->cls && x->back == y->back &&
-         x->rate == y->rate && x->axis == y->axis &&
+         x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
@@ -103,7 +103,7 @@ static void add_turn(sli_lowering *l, int from, int to, bool first) {
   reader[0] = to;
   sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "turn:%s", whose),
                                  .role = SLI_ROLE_TURN, .producer = from, .nconsumers = 1,
-                                 .consumers = reader, .rate = a->rate,
+                                 .consumers = reader, .rate = a->rate, .eval = a->eval,
                                  .memory = sli_roles[SLI_ROLE_TURN].memory, .device = a->device,
                                  .initial = first, .over = SL_NONE});
 }

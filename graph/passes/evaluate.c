@@ -1,10 +1,10 @@
 /* Evaluation: the way forward a second time, on other data, every so many steps.
  *
- * What the loss comes of is there once more, as nodes of their own that read other sources. They
- * read copies of the parameters, which the updates hand over after every N-th step; so training
- * goes on meanwhile, and what is evaluated is one version of all. To whoever comes behind this pass they
- * are nodes like all others, on the devices of those that they are copies of, but for how often
- * they fire. */
+ * What the loss and the metrics come of is there once more, as nodes of their own that read held-out
+ * data, without dropout. They read copies of the parameters, which the updates hand over after every
+ * N-th step; so training goes on meanwhile, and what is evaluated is one version of all. To whoever
+ * comes behind this pass they are nodes like all others, on the devices of those that they are
+ * copies of, but for how often they fire. What only metrics need is left out of the passes. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernels.h"
@@ -31,8 +31,9 @@ static bool is_wanted(const pass *p, const sli_node *n) {
 
 static void find_wanted(pass *p) {
   sl_graph *g = p->g;
-  if (!g->nlosses) want(p, g->loss);
-  for (int i = 0; i < g->nlosses; i++) want(p, g->losses[i].tensor);
+  for (int m = 0; m < sli_graph_means(g); m++)
+    for (int i = 0; i < sli_graph_mean(g, m)->nparts; i++)
+      want(p, sli_graph_mean(g, m)->parts[i].tensor);
   for (int i = p->nnodes - 1; i >= 0; i--)
     for (int a = 0; a < g->nodes[i]->nin && is_wanted(p, g->nodes[i]); a++)
       want(p, g->nodes[i]->in[a]);
@@ -60,13 +61,21 @@ static sl_tensor *copy_param(pass *p, sl_tensor *t) {
   return sli_node_output(g, n, 0, name);
 }
 
+/* Nothing is dropped. */
+static bool passes_on(pass *p, const sli_node *n) {
+  if (n->op != &sl_op_dropout) return false;
+  p->twin[n->out[0]->id] = p->twin[n->in[0]->id];
+  return true;
+}
+
 static void copy_node(pass *p, const sli_node *from) {
+  if (passes_on(p, from)) return;
   sl_graph *g = p->g;
   sl_tensor *in[from->nin + 1];
   for (int a = 0; a < from->nin; a++) in[a] = from->in[a] ? p->twin[from->in[a]->id] : NULL;
   const char *name = sli_arena_format(&g->arena, "eval:%s", from->name);
   sl_attrs attrs = from->attrs;
-  if (from->op == &sl_op_source) attrs.user = sli_source_for_eval(attrs.user);
+  if (from->op == &sl_op_source) attrs.user = sli_source_held_out(g, attrs.user);
   sli_node *n = sli_graph_node(g, from->op, name, &attrs, from->cls, from->block, from->nin, in,
                                from->nout);
   n->at = from->at;
@@ -86,21 +95,31 @@ static void copy_node(pass *p, const sli_node *from) {
     sl_tensor *twin = p->twin[t->id] =
         sli_node_output(g, n, o, sli_arena_format(&g->arena, "eval:%s", t->name));
     twin->rank = t->rank;
+    twin->transient = t->transient;
     twin->narrow = t->narrow;
   }
 }
 
-static sl_status check_sources(const pass *p) {
+/* As much is evaluated as all sources have, and training takes ticks for. */
+static sl_status count_microbatches(const pass *p) {
+  sl_graph_options *o = &p->g->options;
+  int64_t most = o->eval_every * o->microbatches;
+  bool files = false;
+  if (o->eval_microbatches) most = SLI_MIN(most, o->eval_microbatches);
   for (int i = 0; i < p->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
-    if (n->op == &sl_op_source && is_wanted(p, n) && !sli_source_for_eval(n->attrs.user))
-      return sl_fail(SL_E_UNSUPPORTED, "evaluation: %s is no source of tokens (sl_tokens), so it has no "
-                     "other files to read", n->name);
-    for (int o = 0; o < n->nout; o++)
-      if (n->out[o] && p->wanted[n->out[o]->id] && n->out[o]->transient)
-        return sl_fail(SL_E_UNSUPPORTED, "evaluation: not with --shard parameters");
+    const sl_source *source = n->attrs.user;
+    if (n->op != &sl_op_source || !is_wanted(p, n)) continue;
+    if (!source->fill_held_out || source->held_out < 1)
+      return sl_fail(SL_E_USAGE, "evaluation: %s has no held-out data; --eval FILE names some for "
+                     "sl_tokens, sl_source.fill_held_out for a model's own source", n->name);
+    most = SLI_MIN(most, source->held_out);
+    files |= sli_source_has_files(source);
   }
-  return SL_OK;
+  o->eval_microbatches = (int)most;
+  if (files || !o->eval) return SL_OK;
+  return sl_fail(SL_E_USAGE, "evaluation: the model does not read %s: it takes no tokens (sl_tokens); "
+                 "what its sources hold out is evaluated without --eval, by --eval-every", o->eval);
 }
 
 static void copy_all(pass *p) {
@@ -113,15 +132,36 @@ static void copy_all(pass *p) {
     if (is_wanted(p, g->nodes[i])) copy_node(p, g->nodes[i]);
 }
 
-sl_status sli_pass_evaluate(sl_graph *g, sl_tensor **losses) {
+static sli_mean twin_of(const pass *p, const sli_mean *mean) {
+  sli_mean twin = *mean;
+  twin.parts = sli_arena_alloc(&p->g->arena, (size_t)mean->nparts * sizeof *twin.parts);
+  for (int i = 0; i < mean->nparts; i++)
+    twin.parts[i] = (struct sli_mean_part){p->twin[mean->parts[i].tensor->id], mean->parts[i].share};
+  twin.tensor = twin.parts[0].tensor;
+  return twin;
+}
+
+/* The passes' nodes, and the evaluation's. */
+static void prune(sl_graph *g, const sli_mean *twins) {
+  int most = 1 + g->loss.nparts, n = 0;
+  for (int m = 0; m < sli_graph_means(g); m++) most += twins[m].nparts;
+  sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)most * sizeof *roots);
+  roots[n++] = g->grad_norm;
+  n = sli_mean_tensors(&g->loss, roots, n);
+  for (int m = 0; m < sli_graph_means(g); m++) n = sli_mean_tensors(&twins[m], roots, n);
+  sli_graph_prune(g, n, roots);
+}
+
+sl_status sli_pass_evaluate(sl_graph *g, sli_mean *twins) {
   pass p = {.g = g, .nnodes = g->nnodes, .ntensors = g->ntensors,
             .wanted = sli_calloc((size_t)g->ntensors, sizeof *p.wanted),
             .twin = sli_calloc((size_t)g->ntensors, sizeof(sl_tensor *))};
   find_wanted(&p);
-  sl_status status = check_sources(&p);
+  sl_status status = count_microbatches(&p);
   if (!status) copy_all(&p);
-  for (int i = 0; i < SLI_MAX(g->nlosses, 1) && !status; i++)
-    losses[i] = p.twin[g->nlosses ? g->losses[i].tensor->id : g->loss->id];
+  for (int m = 0; m < sli_graph_means(g) && !status; m++)
+    twins[m] = twin_of(&p, sli_graph_mean(g, m));
+  if (!status && sli_graph_means(g) > 1) prune(g, twins);
   free(p.wanted);
   free(p.twin);
   return status;

@@ -329,36 +329,36 @@ static sl_status check_params(sl_graph *g, int nforward) {
 /* ---- the pass ----------------------------------------------------------------- */
 
 static sl_status check_goal(sl_graph *g) {
-  if (!g->loss)
+  if (!g->loss.tensor)
     return sl_graph_fail(g, SL_E_USAGE, "the model never calls sl_train: nothing to train for");
   bool frozen = g->nparams > 0;
   for (int i = 0; i < g->nparams; i++) frozen &= !g->params[i]->update;
   if (frozen) return sl_graph_fail(g, SL_E_USAGE, "every parameter is frozen: nothing to train");
-  if (!g->loss->needs_grad)
-    return sli_graph_fail_at(g, g->loss->at, SL_E_USAGE,
-                             "the loss %s does not depend on any parameter", g->loss->name);
+  if (!g->loss.tensor->needs_grad)
+    return sli_graph_fail_at(g, g->loss.tensor->at, SL_E_USAGE,
+                             "the loss %s does not depend on any parameter", g->loss.tensor->name);
   return SL_OK;
 }
 
 static sl_status add_backward(pass *p, int nforward) {
   sl_graph *g = p->g;
-  const sli_node *last = g->loss->producer;
-  const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss->name);
-  sl_status status = add_constant(p, last, g->loss, 1.0f / (float)g->options.microbatches,
-                                  name, &g->loss->grad);
+  const sli_node *last = g->loss.tensor->producer;
+  const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss.tensor->name);
+  sl_status status = add_constant(p, last, g->loss.tensor, 1.0f / (float)g->options.microbatches,
+                                  name, &g->loss.tensor->grad);
   for (int n = nforward - 1; n >= 0 && !status; n--) status = differentiate(p, g->nodes[n]);
   if (!status) collect_uses(p);
   return status;
 }
 
-/* Keeps what the loss and the parameters' gradients are computed from. */
+/* Keeps what the loss, metrics and the parameters' gradients are computed from. */
 static void prune(sl_graph *g) {
-  int nroots = 1;
+  int nroots = sli_graph_means(g), n = 0;
   for (int i = 0; i < g->nparams; i++) nroots += g->params[i]->ngrads;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
-  roots[0] = g->loss;
-  for (int i = 0, r = 1; i < g->nparams; i++)
-    for (int u = 0; u < g->params[i]->ngrads; u++) roots[r++] = g->params[i]->grads[u];
+  for (int i = 0; i < sli_graph_means(g); i++) roots[n++] = sli_graph_mean(g, i)->tensor;
+  for (int i = 0; i < g->nparams; i++)
+    for (int u = 0; u < g->params[i]->ngrads; u++) roots[n++] = g->params[i]->grads[u];
   sli_graph_prune(g, nroots, roots);
 }
 

@@ -23,9 +23,9 @@ sl_status sli_pass_pieces(sl_graph *g);
  * keeping these: all, or the cheap ones. */
 void sli_pass_recompute(sl_graph *g, bool full);
 
-/* The way forward to the losses once more, for evaluation. Fills in what stands there for each of
- * g->losses, or for g->loss. SL_E_UNSUPPORTED says what has no such thing. */
-sl_status sli_pass_evaluate(sl_graph *g, sl_tensor **losses);
+/* The way forward to the loss and the metrics once more, for evaluation: twins[1 + nmetrics] stand
+ * there for these. Settles options.eval_microbatches. SL_E_USAGE names what has no held-out data. */
+sl_status sli_pass_evaluate(sl_graph *g, sli_mean *twins);
 
 /* Pass 2, inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);

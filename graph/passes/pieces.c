@@ -306,10 +306,10 @@ static sl_status check_promises(sl_graph *g) {
     if (!status) status = check_node(g, n, in, out);
   }
   free(s.types);
-  if (!status && g->loss && !partial_mean(g->loss))
-    status = sli_graph_fail_at(g, g->loss->at, SL_E_UNSUPPORTED,
+  if (!status && g->loss.tensor && !partial_mean(g->loss.tensor))
+    status = sli_graph_fail_at(g, g->loss.tensor->at, SL_E_UNSUPPORTED,
                                "the loss %s cannot be cut in pieces: it is not a mean over"
-                               " positions (sl_op.pieces)", g->loss->name);
+                               " positions (sl_op.pieces)", g->loss.tensor->name);
   return status;
 }
 
@@ -354,7 +354,7 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
   sl_type *type = sli_arena_alloc(&s->g->arena, sizeof *type);
   *type = shapes->out[0];
   shapes->attrs.user = type;
-  if (n->like == s->g->loss)
+  if (n->like == s->g->loss.tensor)
     shapes->attrs.value =
         (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }

@@ -44,15 +44,15 @@ static void place_sources(sl_graph *g) {
 static void drop_empty_blocks(sl_graph *g) {
   int *now = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *now);
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->cls == SL_CLASS_F) now[g->nodes[i]->block] = 1;
+    if (g->nodes[i]->cls == SL_CLASS_F && !g->nodes[i]->eval) now[g->nodes[i]->block] = 1;
   int kept = 0;
-  for (int b = 0; b < g->nblocks; b++) {
-    if (!now[b]) continue;
-    g->blocks[kept] = g->blocks[b];
-    now[b] = kept++;
+  for (int b = 0; b < g->nblocks; b++) { /* what evaluations have in others goes to the one before */
+    if (now[b]) g->blocks[kept++] = g->blocks[b];
+    now[b] = SLI_MAX(kept - 1, 0);
   }
   g->nblocks = kept;
-  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->block = now[g->nodes[i]->block];
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->block >= 0) g->nodes[i]->block = now[g->nodes[i]->block];
 }
 
 static void find_homes(sl_graph *g) {

@@ -11,43 +11,52 @@
  * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one
  * step in their order, each a class letter and the stage along the model.
  * Microbatches need no mention, for a pass takes them in their own order. What
- * else a device does in a step (gradient norm, update) follows the passes. Empty
- * lines and what stands behind a # do not count. */
+ * else a device does in a step (gradient norm, update) follows the passes; what it does in
+ * some steps only (an evaluation) goes when it can. Empty lines and what stands behind a #
+ * do not count. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sluice/runtime.h>
 
+#include "actors/plan/plan.h"
 #include "base/base.h"
 #include "graph/schedule/schedule.h"
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-static int32_t find_pass(const sl_plan *plan, int32_t queue, const char *name) {
-  for (int32_t i = 0; i < plan->nactors; i++)
-    if (plan->actors[i].queue == queue && !strcmp(plan->actors[i].name, name)) return i;
+static bool is_pass(const sli_pass_order *o, int32_t actor) {
+  sl_class cls = o->plan->actors[actor].cls;
+  bool aside = o->aside && o->aside[actor];
+  return !aside && (cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W);
+}
+
+static int32_t find_pass(const sli_pass_order *o, int32_t queue, const char *name) {
+  for (int32_t i = 0; i < o->plan->nactors; i++)
+    if (o->plan->actors[i].queue == queue && !strcmp(o->plan->actors[i].name, name)) return i;
   return SL_NONE;
 }
 
-static bool is_pass(const sl_actor *a) {
-  return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W;
+/* Of an actor in a step, if it has a place in the queue's order. */
+static int32_t firings(const sli_pass_order *o, int32_t actor, int32_t queue) {
+  const sl_actor *a = &o->plan->actors[actor];
+  return a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
 }
 
-static int32_t count_firings(const sl_plan *plan, int32_t queue) {
+static int32_t count_firings(const sli_pass_order *o, int32_t queue) {
   int32_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++)
-    if (plan->actors[i].queue == queue) sum += plan->actors[i].firings_per_step;
+  for (int32_t i = 0; i < o->plan->nactors; i++) sum += firings(o, i, queue);
   return sum;
 }
 
 /* Has a line each pass as often as a step has it? */
-static sl_status check_passes(const sl_plan *plan, int32_t queue, const int32_t *order, int32_t n,
-                              const char *path, int line) {
-  for (int32_t i = 0; i < plan->nactors; i++) {
-    const sl_actor *a = &plan->actors[i];
+static sl_status check_passes(const sli_pass_order *o, int32_t queue, const int32_t *order,
+                              int32_t n, const char *path, int line) {
+  for (int32_t i = 0; i < o->plan->nactors; i++) {
+    const sl_actor *a = &o->plan->actors[i];
     int32_t times = 0;
-    if (a->queue != queue || !is_pass(a)) continue;
+    if (a->queue != queue || !is_pass(o, i)) continue;
     for (int32_t k = 0; k < n; k++) times += order[k] == i;
     if (times != a->firings_per_step)
       return sl_fail(SL_E_INPUT, "%s:%d: %s is there %d times, but a step has it %d times", path,
@@ -60,12 +69,12 @@ static sl_status check_passes(const sl_plan *plan, int32_t queue, const int32_t 
 static sl_status read_passes(const sli_pass_order *o, const char *path, int line, int device,
                              char *text) {
   sl_plan *plan = o->plan;
-  int32_t queue = o->queues[device], most = count_firings(plan, queue), n = 0;
+  int32_t queue = o->queues[device], most = count_firings(o, queue), n = 0;
   int32_t *order = sl_plan_alloc(plan, (size_t)most * sizeof *order);
   char *state = NULL;
   for (char *word = strtok_r(text, " \t\r\n", &state); word;
        word = strtok_r(NULL, " \t\r\n", &state)) {
-    int32_t actor = find_pass(plan, queue, word);
+    int32_t actor = find_pass(o, queue, word);
     if (actor == SL_NONE)
       return sl_fail(SL_E_INPUT, "%s:%d: device %d has no pass %s", path, line, device, word);
     if (n == most)
@@ -73,11 +82,10 @@ static sl_status read_passes(const sli_pass_order *o, const char *path, int line
                      line, device, most);
     order[n++] = actor;
   }
-  sl_status status = check_passes(plan, queue, order, n, path, line);
+  sl_status status = check_passes(o, queue, order, n, path, line);
   if (status) return status;
   for (int32_t i = 0; i < plan->nactors; i++)
-    for (int32_t f = 0; plan->actors[i].queue == queue && !is_pass(&plan->actors[i]) &&
-                        f < plan->actors[i].firings_per_step && n < most; f++)
+    for (int32_t f = 0; !is_pass(o, i) && f < firings(o, i, queue) && n < most; f++)
       order[n++] = i;
   plan->queues[queue].order = order;
   plan->queues[queue].norder = n;
@@ -164,7 +172,7 @@ static sl_status try_order(const sli_pass_order *o, const double *seconds, order
 static double *equal_seconds(const sli_pass_order *o) {
   double *seconds = sli_calloc((size_t)o->plan->nactors, sizeof *seconds);
   for (int32_t i = 0; i < o->plan->nactors; i++)
-    if (is_pass(&o->plan->actors[i]))
+    if (is_pass(o, i))
       seconds[i] = o->plan->actors[i].cls == SL_CLASS_B && !o->split ? 2 : 1;
   return seconds;
 }

@@ -84,6 +84,7 @@ typedef struct sli_pass_order {
   sl_plan *plan;
   int ndevices;
   const int32_t *queues; /* [ndevices] that run their passes */
+  const bool *aside;     /* [plan->nactors] of no pass: in an order they come behind; NULL: none */
   const char *given;     /* "derive", a file, or NULL */
   int tuned;             /* sli_tune.order */
   bool split;

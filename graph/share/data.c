@@ -86,7 +86,7 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
 
 /* What a device has of the loss must be its own share. */
 static sl_status check_loss(const pass *p) {
-  const sl_tensor *loss = p->g->loss;
+  const sl_tensor *loss = p->g->loss.tensor;
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
   return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED,
                            "the loss %s does not depend on rows of data: there is nothing to "

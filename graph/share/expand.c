@@ -104,7 +104,7 @@ static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want
 
 static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tensor *t) {
   return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, a mean over rows"
-                           " that lie on several devices: only the loss can be one", n->name,
+                           " that lie on several devices: only the loss and metrics can be such", n->name,
                            n->op->name, t->name);
 }
 
@@ -191,14 +191,17 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
 
 /* A mean over a device's rows counts by their share. */
 static void note_share(sli_expansion *x, const sli_node *n) {
-  if (n->op->pieces != SL_PIECES_MEAN || n->out[0] != x->g->loss) return;
+  int mean = 0, means = sli_graph_means(x->g);
+  while (mean < means && sli_graph_mean(x->g, mean)->tensor != n->out[0]) mean++;
+  if (n->op->pieces != SL_PIECES_MEAN || mean == means) return;
+  double *share = &x->share[mean * x->ranks];
   for (int a = 0; a < SLI_AXES; a++) {
     const sl_signature *s = signature(x, n, a);
     if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
     for (int r = 0; r < x->ranks; r++) {
       sl_part part = sli_axis_part(x, n->in[0], a, s->in[0].dim, sli_rank_share(x->grid, r, a),
                                    &n->in_type[0]);
-      x->share[r] *= (double)part.count[0] / (double)n->in_type[0].dim[s->in[0].dim];
+      share[r] *= (double)part.count[0] / (double)n->in_type[0].dim[s->in[0].dim];
     }
   }
 }
@@ -336,7 +339,7 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
 /* Where the gradients start, by a device's share of the loss; or zeros. */
 static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
-  bool seed = n->like == x->g->loss;
+  bool seed = n->like == x->g->loss.tensor;
   for (int a = 0; a < SLI_AXES; a++) {
     sl_sbp y = x->arrays[n->like->id]->lies.axis[a];
     lies.axis[a] = y.kind == SL_SPLIT ? y : broadcast;
@@ -387,10 +390,11 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
 /* ---- what nobody needs ---------------------------------------------------------- */
 
 static void prune(sl_graph *g) {
-  int nroots = g->nlosses, n = 0;
+  int means = sli_graph_means(g), nroots = 0, n = 0;
+  for (int i = 0; i < means; i++) nroots += sli_graph_mean(g, i)->nparts;
   for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
-  for (int i = 0; i < g->nlosses; i++) roots[n++] = g->losses[i].tensor;
+  for (int i = 0; i < means; i++) n = sli_mean_tensors(sli_graph_mean(g, i), roots, n);
   for (int p = 0; p < g->nparams; p++)
     for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
   sli_graph_prune(g, nroots, roots);
@@ -422,8 +426,9 @@ static void take_over(sli_expansion *x) {
   x->shared = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shared);
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
   for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
-  x->share = sli_arena_alloc(&g->arena, (size_t)x->ranks * sizeof *x->share);
-  for (int r = 0; r < x->ranks; r++) x->share[r] = 1;
+  int shares = sli_graph_means(g) * x->ranks;
+  x->share = sli_arena_alloc(&g->arena, (size_t)shares * sizeof *x->share);
+  for (int i = 0; i < shares; i++) x->share[i] = 1;
   g->nodes = NULL;
   g->params = NULL;
   g->nnodes = g->nparams = 0;
@@ -448,7 +453,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
     if (x.logical[i]->cls != SL_CLASS_U) status = expand_node(&x, x.logical[i]);
   if (!status) status = sli_expand_gradients(&x);
   if (!status) {
-    sli_expand_losses(&x);
+    sli_expand_means(&x);
     prune(g);
     drop_unread(g);
     prune(g); /* what it takes to update those, too */

@@ -46,7 +46,7 @@ typedef struct sli_expansion {
   size_t type_capacity;
   sl_type *types;         /* [tensors][nvariants] of the devices' tensors */
   bool *shared;           /* [logical tensors] gradients that are not to be kept whole */
-  double *share;          /* [ranks] of the loss */
+  double *share;          /* [means][ranks] of the loss, of each metric */
   int nboxes;             /* so far: for names */
 } sli_expansion;
 
@@ -104,7 +104,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
                        const sl_type *whole, sli_array *to);
 
-/* ---- parameters, their gradients, the loss: shards.c ------------------------------------ */
+/* ---- parameters, their gradients, the loss and metrics: shards.c ------------------------------------ */
 
 /* The devices' parameters in place of the logical ones. */
 void sli_expand_params(sli_expansion *x);
@@ -112,7 +112,7 @@ void sli_expand_params(sli_expansion *x);
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies);
 /* All gradients of parameters as their updates want them. */
 sl_status sli_expand_gradients(sli_expansion *x);
-/* What of the loss each device has. */
-void sli_expand_losses(sli_expansion *x);
+/* What of the loss and of each metric each device has. */
+void sli_expand_means(sli_expansion *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* What devices have of parameters, of the gradients that update them, and of the loss.
+/* What devices have of parameters, of the gradients that update them, of the loss and of metrics.
  *
  * Parameters lie as their updates want them: as their first reader does, and along the
  * data axis in shards where the optimizer's state is to be shared out. Their gradients are
@@ -131,14 +131,19 @@ sl_status sli_expand_gradients(sli_expansion *x) {
   return SL_OK;
 }
 
-/* ---- the loss ------------------------------------------------------------------- */
+/* ---- the loss, metrics -------------------------------------------------------------- */
 
-void sli_expand_losses(sli_expansion *x) {
-  sl_graph *g = x->g;
-  const sli_array *a = x->arrays[g->loss->id];
-  g->losses = sli_arena_alloc(&g->arena, (size_t)x->ranks * sizeof *g->losses);
+static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
+  const sli_array *a = x->arrays[mean->tensor->id];
+  mean->parts = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *mean->parts);
+  mean->nparts = 0;
   for (int r = 0; r < x->ranks; r++)
     if (!is_replica(x, a->lies, r))
-      g->losses[g->nlosses++] = (struct sli_loss){a->on[r], x->share[r]};
-  g->loss = a->on[0];
+      mean->parts[mean->nparts++] = (struct sli_mean_part){a->on[r], share[r]};
+  mean->tensor = a->on[0];
+}
+
+void sli_expand_means(sli_expansion *x) {
+  for (int i = 0; i < sli_graph_means(x->g); i++)
+    expand_mean(x, sli_graph_mean(x->g, i), &x->share[i * x->ranks]);
 }

@@ -35,7 +35,7 @@ struct sl_lowered {
   sl_quota *quotas;
   sl_runtime *rt; /* where failures go */
   sl_sink step_sink, eval_sink;
-  sl_tensor **eval_losses; /* NULL: nothing is evaluated */
+  sli_mean *evaluated; /* the loss and metrics; NULL: nothing is */
   output_sink *outputs;
   sli_stores *stores;
   sli_fingerprints fingerprints;
@@ -44,15 +44,25 @@ struct sl_lowered {
 
 /* ---- reports ------------------------------------------------------------------ */
 
-/* The loss of a tick: of all devices that have a part, each by its share. */
-static double whole_loss(const sl_graph *g, int n, const void *const *values) {
-  if (!g->nlosses) return *(const double *)values[0];
+/* What losses_op's attrs.user points to. */
+typedef struct addend {
+  sl_lowered *lowered;
+  const sli_mean *mean;
+  bool finite; /* or the run ends */
+} addend;
+
+/* That of a tick: of all devices that have a part, each by its share. */
+static double whole(const sli_mean *mean, const sl_type *types, const void *const *values) {
   double sum = 0;
-  for (int i = 0; i < n; i++) sum += g->losses[i].share * *(const double *)values[i];
+  for (int i = 0; i < mean->nparts; i++) {
+    double part = types[i].dtype == SL_F32 ? (double)*(const float *)values[i] : *(const double *)values[i];
+    sum += mean->parts[i].share * part;
+  }
   return sum;
 }
 
-/* losses(part ...), attrs.user = sl_lowered -> the sum over a step's microbatches (acc). */
+/* losses(part ...), attrs.user = addend -> the sum over the microbatches of a step or an evaluation
+ * (acc). */
 static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = SL_SCALAR(SL_F64);
@@ -60,12 +70,13 @@ static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 }
 
 static void losses_cpu(const sl_call *call) {
-  const sl_lowered *l = call->attrs->user;
+  const addend *a = call->attrs->user;
+  const sl_lowered *l = a->lowered;
   const sl_tick *tick = &call->tick;
-  double loss = whole_loss(l->g, call->nin, call->in), *sum = call->out[0];
+  double loss = whole(a->mean, call->in_type, call->in), *sum = call->out[0];
   double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
   *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
-  if (isfinite(loss) || !l->rt) return;
+  if (isfinite(loss) || !a->finite || !l->rt) return;
   char text[160];
   snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s",
            (long long)tick->step + 1, tick->microbatch, loss,
@@ -87,12 +98,14 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   l->options.on_step(l->options.ctx, &report);
 }
 
+/* Metrics come before the loss. */
 static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  (void)n;
   sl_lowered *l = ctx;
-  if (l->options.on_eval)
-    l->options.on_eval(l->options.ctx, tick->step,
-                       *(const double *)values[0] / l->g->options.eval_microbatches);
+  const sl_lower_options *o = &l->options;
+  double microbatches = l->g->options.eval_microbatches;
+  for (int i = 1; i < n && o->on_metric; i++)
+    o->on_metric(o->ctx, tick->step, l->evaluated[i].name, *(const double *)values[i] / microbatches);
+  if (o->on_eval) o->on_eval(o->ctx, tick->step, *(const double *)values[0] / microbatches);
 }
 
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
@@ -115,31 +128,37 @@ static void add_report(sl_graph *g, const char *name, int count, sl_tensor *cons
   mark(n, eval);
 }
 
-/* The sum of a step's losses, which come tick by tick. */
-static sl_tensor *add_losses(sl_lowered *l, sl_tensor *const *parts, bool eval) {
+/* The sum over a step or an evaluation of what comes tick by tick. */
+static sl_tensor *add_sum(sl_lowered *l, const sli_mean *mean, bool eval, bool finite) {
   sl_graph *g = l->g;
-  const sl_attrs attrs = {.user = l};
-  sli_node *n = sli_graph_node(g, &losses_op, eval ? "report:eval.loss" : "report:loss", &attrs,
-                               SL_CLASS_L, -1, SLI_MAX(g->nlosses, 1), parts, 1);
+  addend *a = sli_arena_alloc(&l->arena, sizeof *a);
+  *a = (addend){l, mean, finite};
+  const sl_attrs attrs = {.user = a};
+  sl_tensor *parts[mean->nparts];
+  int count = sli_mean_tensors(mean, parts, 0);
+  const char *name = sli_arena_format(&g->arena, eval ? "report:eval.%s" : "report:%s", mean->name);
+  sli_node *n = sli_graph_node(g, &losses_op, name, &attrs, SL_CLASS_L, -1, count, parts, 1);
   mark(n, eval);
   n->accumulate_span = 1;
   sl_status status = sli_node_infer(n);
   SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
-  return sli_node_output(g, n, 0, eval ? "eval:losses" : "losses");
+  return sli_node_output(g, n, 0, name + strlen("report:"));
+}
+
+static void add_evaluation_report(sl_lowered *l) {
+  int count = sli_graph_means(l->g);
+  sl_tensor *values[count];
+  for (int i = 0; i < count; i++) values[i] = add_sum(l, &l->evaluated[i], true, !i);
+  l->eval_sink = (sl_sink){take_eval, l};
+  add_report(l->g, "report:eval", count, values, &l->eval_sink, true, true);
 }
 
 static void add_training_reports(sl_lowered *l) {
   sl_graph *g = l->g;
-  int count = SLI_MAX(g->nlosses, 1);
-  sl_tensor *parts[count];
-  for (int i = 0; i < count; i++) parts[i] = g->nlosses ? g->losses[i].tensor : g->loss;
-  sl_tensor *values[] = {add_losses(l, parts, false), g->grad_norm};
+  sl_tensor *values[] = {add_sum(l, &g->loss, false, true), g->grad_norm};
   l->step_sink = (sl_sink){take_step, l};
   add_report(g, "report:step", 2, values, &l->step_sink, true, false);
-  if (!l->eval_losses) return;
-  values[0] = add_losses(l, l->eval_losses, true);
-  l->eval_sink = (sl_sink){take_eval, l};
-  add_report(g, "report:eval", 1, values, &l->eval_sink, true, true);
+  if (l->evaluated) add_evaluation_report(l);
 }
 
 static void add_reports(sl_lowered *l) {
@@ -267,10 +286,9 @@ static sl_status run_passes(sl_lowered *to, sli_inputs *in) {
   sl_status status = g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
   if (status) return status;
   if (in->bf16) sli_pass_products(g);
-  if (g->options.eval && !g->options.infer) {
-    size_t count = (size_t)SLI_MAX(g->nlosses, 1);
-    to->eval_losses = sli_arena_alloc(&to->arena, count * sizeof *to->eval_losses);
-    status = sli_pass_evaluate(g, to->eval_losses);
+  if (sli_evaluates(g)) {
+    to->evaluated = sli_arena_alloc(&to->arena, (size_t)sli_graph_means(g) * sizeof *to->evaluated);
+    status = sli_pass_evaluate(g, to->evaluated);
     if (status) return status;
   }
   add_reports(to);

@@ -67,8 +67,9 @@ typedef struct sl_graph_options {
   void *feed_ctx;
   uint64_t shuffle; /* sl_tokens: the seed of the order of sequences, another order each time that
                        all have been read; 0: as they lie in the files */
-  /* Evaluation: after every eval_every-th step the loss on what sl_tokens reads of these files
-   * instead, named as there; training goes on meanwhile. NULL: none. */
+  /* Evaluation: after every eval_every-th step (0: never) the loss on held-out data, and what
+   * sl_metric() names, while training goes on: of these files, named as sl_tokens takes them and
+   * read by it, and of other sources what they hold out (sl_source.held_out). */
   const char *eval;
   int64_t eval_every;
   int eval_microbatches; /* at most; 0: all whole ones. There are never more than training has
@@ -266,6 +267,8 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
  * they lie on devices or in pieces; where none does, loss and gradients are 0. */
 #define sl_cross_entropy_with(g, logits, targets, ...)                         \
   sl_cross_entropy_with_at(SL_HERE, g, logits, targets, __VA_ARGS__)
+/* For each row 1 if the largest of its logits is its target's, else 0: f32, shaped as targets. */
+#define sl_accuracy(g, logits, targets) sl_accuracy_at(SL_HERE, g, logits, targets)
 #define sl_mse(g, y, target) sl_op2_at(SL_HERE, g, &sl_op_mse, NULL, y, target)
 
 sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
@@ -299,6 +302,7 @@ sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
 sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
 sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep);
 sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim);
+sl_tensor *sl_accuracy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
 sl_tensor *sl_matmul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b, bool a_transposed,
                         bool b_transposed);
 sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log);
@@ -356,6 +360,14 @@ typedef struct sl_adapter {
   float alpha;
   bool transposed; /* W is [in, out] */
 } sl_adapter;
+
+/* Names what evaluations find besides the loss: the mean of an f32 tensor over its elements and over
+ * the held-out data, or a mean that is one already (sl_mean, sl_mse). Nothing of it is computed in
+ * training or inference. */
+#define sl_metric(g, name, t) sl_metric_at(SL_HERE, g, name, t)
+void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
+/* Their names, in order: NULL behind the last. */
+const char *sl_graph_metric(const sl_graph *g, int i);
 
 /* Names a tensor that inference delivers ("logits"). */
 #define sl_output(g, name, t) sl_output_at(SL_HERE, g, name, t)

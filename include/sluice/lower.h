@@ -177,8 +177,10 @@ typedef struct sl_lower_options {
                               finite ends the run, with op, actor and microbatch. On CPUs */
   uint64_t seed;           /* of random numbers drawn as it runs */
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
-  /* The loss of an evaluation, after step number `step` (sl_graph_options.eval). May be NULL. */
+  /* The loss of an evaluation, after step number `step` (sl_graph_options.eval_every); before it,
+   * each metric (sl_metric). May be NULL. */
   void (*on_eval)(void *ctx, int64_t step, double loss);
+  void (*on_metric)(void *ctx, int64_t step, const char *name, double value);
   /* Inference: an output of the graph is ready. */
   void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
   void *ctx;

@@ -80,7 +80,7 @@ void sl_options_print(const sl_option *options, FILE *out);
 /* The option's name nearest to a mistyped one, or NULL if none is near. */
 const char *sl_options_nearest(const sl_option *options, const char *name);
 
-enum { SL_MODEL_ABI = 1 };
+enum { SL_MODEL_ABI = 2 };
 typedef struct sl_model {
   int abi; /* SL_MODEL_ABI */
   const char *name, *summary;

@@ -365,6 +365,10 @@ typedef struct sl_source {
    * for a piece of them: positions tick->row .. of that dim, tick->rows in
    * number, where tick->rows is not 0. 0: whole microbatches only. */
   int cut;
+  /* Evaluations (docs/data.md): the same from held-out data, microbatch tick->microbatch of it, from
+   * 0 on; and how many of them there are. NULL, 0: there is none. */
+  void (*fill_held_out)(void *ctx, const sl_tick *tick, void *const *out);
+  int held_out;
 } sl_source;
 
 /* source() -> sl_source.nout outputs. The row's nout is -1: ask the record. */

@@ -202,6 +202,7 @@ const sl_op sl_op_mse = {
     .narrow_in = 3,
     .pieces = SL_PIECES_MEAN,
     .infer = mse_infer, .cost = mse_cost, .scratch = mse_scratch, .cpu = mse_cpu,
+    .signatures = sli_mean_signatures,
     .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

@@ -275,6 +275,7 @@ const sl_op sl_op_mean = {
     .narrow_in = 1,
     .pieces = SL_PIECES_MEAN,
     .infer = mean_infer, .cost = reduce_cost, .scratch = total_scratch, .cpu = mean_cpu,
+    .signatures = sli_mean_signatures,
     .grad = {{.op = &sl_op_mean_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

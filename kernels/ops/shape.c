@@ -48,6 +48,14 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype) {
   return t;
 }
 
+int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs;
+  if (in[0].ndim != 1) return 0;
+  out[0] = (sl_signature){.out = {sli_partial()}};
+  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
+  return 1;
+}
+
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out) {
   double bytes = 0;
   for (int i = 0; i < nin; i++)

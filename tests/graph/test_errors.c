@@ -76,6 +76,19 @@ static void null_without_an_error_is_one(void) {
   g = create(1);
   sl_output(g, "logits", NULL);
   EXPECT(g, SL_E_USAGE, "output logits is NULL");
+  g = create(1);
+  sl_metric(g, "accuracy", NULL);
+  EXPECT(g, SL_E_USAGE, "metric accuracy is NULL");
+  g = create(1);
+  sl_metric(g, "loss", input(g));
+  EXPECT(g, SL_E_USAGE, "metric loss needs a name of its own");
+  g = create(1);
+  sl_metric(g, "size", input(g));
+  sl_metric(g, "size", input(g));
+  EXPECT(g, SL_E_USAGE, "metric size exists already");
+  g = create(1);
+  sl_metric(g, "best", sl_argmax(g, input(g), -1));
+  EXPECT(g, SL_E_USAGE, "metric best must be f32", "got i32[8, 256]");
 }
 
 static void arguments_are_counted(void) {

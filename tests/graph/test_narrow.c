@@ -83,7 +83,7 @@ static void shipped_models_are_narrow(const char *model, int pieces) {
   size_t after = flowing(g);
   CHECK(after > before / 2 && (double)after < 0.54 * (double)before, "%s: %zu bytes of %zu", model,
         after, before);
-  CHECK(g->loss->type.dtype == SL_F64, "the loss is f64");
+  CHECK(g->loss.tensor->type.dtype == SL_F64, "the loss is f64");
   sl_graph_destroy(g);
 }
 

@@ -261,7 +261,7 @@ static void data_is_shared_by_rows_as_far_as_the_loss(void) {
           CHECK(choice.of[i].in[a].kind == (n->in[a]->param ? SL_BROADCAST : SL_SPLIT) &&
                     !choice.of[i].in[a].dim, "%s: input %d", n->name, a);
         for (int o = 0; o < n->nout; o++)
-          CHECK(choice.of[i].out[o].kind == (n->out[o] == g->loss ? SL_PARTIAL : SL_SPLIT),
+          CHECK(choice.of[i].out[o].kind == (n->out[o] == g->loss.tensor ? SL_PARTIAL : SL_SPLIT),
                 "%s: output %d", n->name, o);
       }
       for (int p = 0; p < g->nparams; p++)

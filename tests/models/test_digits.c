@@ -29,11 +29,20 @@ static void run_destroy(run *r) {
   sl_graph_destroy(r->g);
 }
 
+enum { EVALUATED = 256 }; /* whole microbatches of 64 */
+
 /* What the network thought of the images, one a step. */
 typedef struct score {
   const digits *data;
-  int64_t seen, right;
+  int64_t seen, right, right_evaluated;
+  double accuracy; /* of an evaluation at the end */
 } score;
+
+static void take_metric(void *ctx, int64_t step, const char *name, double value) {
+  score *s = ctx;
+  CHECK(step == STEPS - 1 && !strcmp(name, "accuracy"), "step %d: %s", (int)step, name);
+  s->accuracy = value;
+}
 
 static void take(void *ctx, const char *name, const sl_type *type, const void *values) {
   score *s = ctx;
@@ -41,7 +50,8 @@ static void take(void *ctx, const char *name, const sl_type *type, const void *v
   int best = 0;
   CHECK(!strcmp(name, "digits") && sl_type_elements(type) == CLASSES, "%s is no output", name);
   for (int c = 1; c < CLASSES; c++) best = logits[c] > logits[best] ? c : best;
-  s->right += best == record_of(s->data, s->seen++)[PIXELS];
+  s->right += best == record_of(s->data, s->seen++, true)[PIXELS];
+  if (s->seen == EVALUATED) s->right_evaluated = s->right;
 }
 
 /* Trains, and shows the network what was kept back. */
@@ -56,7 +66,10 @@ static void check_net(const char *name, const char *path, const char *width, con
   sl_lower_options scored = cpu;
   scored.on_output = take;
   scored.ctx = &s;
-  run training = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1}, &cpu);
+  cpu.on_metric = take_metric;
+  cpu.ctx = &s;
+  run training = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1,
+                                                      .eval_every = STEPS}, &cpu);
   run reading = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1, .infer = true},
                            &scored);
   CHECK(!sl_params_init(training.lowered, training.rt, 1) && !sl_runtime_run(training.rt, STEPS),
@@ -68,6 +81,8 @@ static void check_net(const char *name, const char *path, const char *width, con
   printf("%s: %d of %d right\n", name, (int)s.right, (int)s.seen);
   CHECK(s.seen == TEST && s.right * 100 >= TEST * percent, "%s: only %d of %d are right", name,
         (int)s.right, (int)s.seen);
+  CHECK(s.accuracy * EVALUATED == (double)s.right_evaluated, "%s: evaluated as %g, %d of %d are right",
+        name, s.accuracy, (int)s.right_evaluated, EVALUATED);
   run_destroy(&reading);
   run_destroy(&training);
   sl_args_destroy(args);

@@ -90,6 +90,7 @@ static const math_claim math_claims[] = {
     {&sl_op_reduce_max, ref_reduce_max, {.axes = 2}, 1, {F32(3, 7, 5)}, 0, 0},
     {&sl_op_reduce_max, ref_reduce_max, {.axes = 5, .keep = true}, 1, {F32(3, 7, 300)}, 0, 0},
     {&sl_op_mean, ref_mean, {0}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_mean, ref_mean, {0}, 1, {F32(77)}, 0, 0},
     {&sl_op_matmul, ref_matmul, {0}, 2, {F32(7, 13), F32(13, 5)}, 0, 0},
     {&sl_op_matmul, ref_matmul, {.transposed = true}, 2, {F32(2, 3, 7, 13), F32(3, 5, 13)}, 0, 0},
     {&sl_op_matmul, ref_matmul, {.left_transposed = true}, 2, {F32(2, 1, 13, 7), F32(3, 13, 8)}, 0,

@@ -163,9 +163,8 @@ static inline void interp_add_loss(const interp *in, double *sum) {
   const sl_graph *g = in->g;
   for (int k = 0; k < in->pieces; k++) {
     double share = in->pieces == 1 ? 1 : (double)g->lengths[k] / (double)g->length;
-    if (!g->nlosses) *sum += share * interp_scalar(in, g->loss, k);
-    for (int i = 0; i < g->nlosses; i++)
-      *sum += share * g->losses[i].share * interp_scalar(in, g->losses[i].tensor, k);
+    for (int i = 0; i < g->loss.nparts; i++)
+      *sum += share * g->loss.parts[i].share * interp_scalar(in, g->loss.parts[i].tensor, k);
   }
 }
 

@@ -17,16 +17,20 @@ run --steps 4 --microbatches 4 --report plain.json --save w.safetensors "${model
 run --steps 1 --microbatches 16 --init w.safetensors --report want.json "${shape[@]}" --batch 32 \
   --data "$other"
 want=$(hexes want.json | grep -o '0x[^"]*')
+printf '0: F0 F0 B0 F0 B0 F0 B0 B0\n1: F1 B1 F1 B1 F1 B1 F1 B1\n' >order
 near() { python3 -c 'import sys; a, b = map(float.fromhex, sys.argv[1:3]); sys.exit(abs(a - b) > float(sys.argv[3]))' "$@"; }
 for way in "" "--stages 4 --schedule zb-h1" "--stages 2 -n 2 --heartbeat-timeout 30" "--stages 2 --schedule zb-v" \
-           "--recompute full" "--grain layer" "--schedule auto --stages 2" "--checkpoint c --every 4" "--jitter 50"; do
+           "--recompute full" "--grain layer" "--schedule auto --stages 2" "--checkpoint c --every 4" "--jitter 50" \
+           "--stages 2 --order order" "--stages 2 --order derive -n 2 --heartbeat-timeout 30"; do
   # shellcheck disable=SC2086
   run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --report r.json $way "${model[@]}"
   [ "$(evals r.json)" = "$want" ] || fail "$way: $(evals r.json), not $want"
   cmp -s <(hexes plain.json) <(hexes r.json) || fail "$way: training is another with it"
 done
 for way in "--pieces 2 --stages 2" "--data-parallel 2" "--data-parallel 2 --shard gradients" "--tensor 2" \
-           "--tensor 2 --data-parallel 2 --stages 2 -n 2 --heartbeat-timeout 30"; do
+           "--tensor 2 --data-parallel 2 --stages 2 -n 2 --heartbeat-timeout 30" \
+           "--data-parallel 2 --shard parameters" "--data-parallel 2 --shard parameters --tensor 2 --grain layer" \
+           "--data-parallel 2 --shard parameters -n 2 --heartbeat-timeout 30"; do
   # shellcheck disable=SC2086
   run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --report r.json $way "${model[@]}"
   near "$(evals r.json)" "$want" 1e-5 || fail "$way: $(evals r.json), not $want"
@@ -70,11 +74,24 @@ refused() {
   ends 2 "$actorrun" "$@"
   says "$text" err
 }
+# A fixed order, and an evaluation in every step.
+run --steps 3 --microbatches 4 --eval "$other" --eval-every 1 --report a.json "${model[@]}"
+run --steps 3 --microbatches 4 --eval "$other" --eval-every 1 --report b.json --stages 2 --order order "${model[@]}"
+cmp -s <(evals a.json) <(evals b.json) || fail "in a fixed order it evaluates others"
+
+# What is gathered for an evaluation is there for a moment only, as it is for passes.
+# A lane more, of two slots; and copies of what parameters have.
+lanes() { grep '^register gather' "$1" | grep -vc ' shares '; }
+for way in nothing evaluated; do
+  more=()
+  [ $way = nothing ] || more=(--eval "$other" --eval-every 4)
+  run --steps 1 --microbatches 4 --data-parallel 2 --shard parameters --plan $way.plan --dry-run "${more[@]}" "${model[@]}"
+done
+(($(lanes evaluated.plan) * 2 == $(lanes nothing.plan) * 3)) || fail "$(lanes evaluated.plan) lanes, $(lanes nothing.plan) without"
+
 refused "--patience: of what? --eval FILE says" --patience 3 "${model[@]}"
 refused "--eval-every 30: not a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
   "${model[@]}"
 refused "no.txt: No such file" --eval no.txt "${model[@]}"
 head -c 20 "$train" >small.txt
 refused "small.txt has 1 sequences of 16 tokens: a microbatch needs 8" --eval small.txt "${model[@]}"
-refused "evaluation: not with --shard parameters" --data-parallel 2 --shard parameters --eval "$other" \
-  "${model[@]}"

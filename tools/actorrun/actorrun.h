@@ -69,17 +69,23 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 /* ---- evaluations ---------------------------------------------------------------------------- */
 
 typedef struct eval_record {
-  int64_t step; /* steps that were done */
-  double loss;
+  int64_t step;   /* steps that were done */
+  double *values; /* [nvalues] */
 } eval_record;
 
 /* Written by callbacks on a worker's thread, and read there and between runs. */
 typedef struct evals {
+  int nvalues;        /* of an evaluation: the loss, then each metric */
+  const char **names; /* [nvalues] */
+  double *next;       /* [nvalues] of the one under way */
   size_t count, capacity;
   eval_record *records;
-  eval_record best; /* infinite: none yet */
-  bool pending;     /* the best is not kept yet */
-  int64_t without;  /* evaluations since the best */
+  int by;             /* which value says what is better, */
+  bool largest;       /* and that it is better if larger */
+  int64_t best_step;  /* steps that were done; 0: none yet */
+  double best;
+  bool pending;       /* the best is not kept yet */
+  int64_t without;    /* evaluations since the best */
   bool ended;       /* the run, as --patience says */
 } evals;
 
@@ -110,11 +116,15 @@ struct cJSON;
 void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
 
 /* evals.c */
+/* Is anything evaluated? */
+bool settings_evaluate(const settings *s);
 sl_status evals_check(const settings *s);
-void evals_init(job *j);
+sl_status evals_init(job *j); /* when the model is known */
 void evals_fini(evals *e);
 void evals_step(job *j); /* a step is done */
-void job_eval(void *ctx, int64_t step, double loss); /* the on_eval of sl_lower_options */
+/* The on_metric and the on_eval of sl_lower_options. */
+void job_metric(void *ctx, int64_t step, const char *name, double value);
+void job_eval(void *ctx, int64_t step, double loss);
 
 /* make.c */
 sl_status job_plan(job *j);

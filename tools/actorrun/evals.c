@@ -1,8 +1,8 @@
-/* What --eval has found: the smallest loss and where it was, --patience, and DIR/best.
+/* What evaluations have found: the best by --best and where it was, --patience, and DIR/best.
  *
  * `best` in the directory of --checkpoint holds the files of the checkpoint after which the loss was
- * smallest, as links, so that they stay when the checkpoint itself goes, and eval.json with its step and
- * loss. The loss of a step and its checkpoint are known one after the other, in either order: so
+ * smallest, or another value best, as links, so that they stay when the checkpoint itself goes, and
+ * eval.json with its step and what was found. What is found after a step and its checkpoint are known one after the other, in either order: so
  * whether the checkpoint is there is asked after every step. */
 #include <cjson/cJSON.h>
 #include <dirent.h>
@@ -45,10 +45,16 @@ static bool link_files(const char *from, const char *to) {
   return good;
 }
 
-static bool write_eval(const char *folder, const eval_record *best) {
+static bool write_eval(const char *folder, const evals *e) {
   char *path = sli_format("%s/eval.json", folder);
+  const eval_record *best = &e->records[0];
+  for (size_t i = 0; i < e->count; i++)
+    if (e->records[i].step == e->best_step) best = &e->records[i];
   FILE *file = fopen(path, "w");
-  if (file) fprintf(file, "{\"step\": %lld, \"loss\": %.17g}\n", (long long)best->step, best->loss);
+  if (file) fprintf(file, "{\"step\": %lld", (long long)best->step);
+  for (int i = 0; i < e->nvalues && file; i++)
+    if (isfinite(best->values[i])) fprintf(file, ", \"%s\": %.17g", e->names[i], best->values[i]);
+  if (file) fprintf(file, "}\n");
   bool good = file && !ferror(file);
   if (file) good &= !fclose(file);
   free(path);
@@ -67,12 +73,12 @@ static bool replace(const char *new, const char *path) {
 static void keep_best(job *j) {
   evals *e = &j->evals;
   const char *dir = settings_text(j->settings, "checkpoint");
-  if (!dir || !e->pending || sl_checkpoints_newest(j->checkpoints) < e->best.step) return;
-  char *from = sli_format("%s/step-%lld", dir, (long long)e->best.step);
+  if (!dir || !e->pending || sl_checkpoints_newest(j->checkpoints) < e->best_step) return;
+  char *from = sli_format("%s/step-%lld", dir, (long long)e->best_step);
   char *to = sli_format("%s/best", dir), *new = sli_format("%s/best.tmp", dir);
   remove_folder(new);
   if (!access(from, F_OK)) {
-    bool good = link_files(from, new) && write_eval(new, &e->best) && replace(new, to);
+    bool good = link_files(from, new) && write_eval(new, e) && replace(new, to);
     if (!good) sli_log("%s: not kept as the best: %s", from, strerror(errno));
   }
   e->pending = false;
@@ -86,9 +92,12 @@ static void read_best(evals *e, const char *dir) {
   char *path = sli_format("%s/best/eval.json", dir), *text = NULL;
   if (!access(path, R_OK) && !sli_file_read(path, &text)) {
     cJSON *root = cJSON_Parse(text);
-    const cJSON *step = cJSON_GetObjectItem(root, "step"), *loss = cJSON_GetObjectItem(root, "loss");
-    if (cJSON_IsNumber(step) && cJSON_IsNumber(loss))
-      e->best = (eval_record){(int64_t)step->valuedouble, loss->valuedouble};
+    const cJSON *step = cJSON_GetObjectItem(root, "step");
+    const cJSON *value = cJSON_GetObjectItem(root, e->names[e->by]);
+    if (cJSON_IsNumber(step) && cJSON_IsNumber(value)) {
+      e->best_step = (int64_t)step->valuedouble;
+      e->best = value->valuedouble;
+    }
     cJSON_Delete(root);
   }
   free(text);
@@ -97,46 +106,101 @@ static void read_best(evals *e, const char *dir) {
 
 /* ---- evaluations --------------------------------------------------------------------------- */
 
+bool settings_evaluate(const settings *s) {
+  return settings_text(s, "eval") || sl_arg_given(s->run, "eval-every", 0);
+}
+
 sl_status evals_check(const settings *s) {
   int64_t every = sl_arg_int(s->run, "eval-every"), checkpoints = sl_arg_int(s->run, "every");
-  if (!settings_text(s, "eval") || !settings_text(s, "checkpoint") || every % checkpoints == 0)
+  if (!settings_evaluate(s) || !settings_text(s, "checkpoint") || every % checkpoints == 0)
     return SL_OK;
   return sl_fail(SL_E_USAGE, "--eval-every %lld: not a multiple of --every %lld, so the best would be "
                  "where there is no checkpoint", (long long)every, (long long)checkpoints);
 }
 
-void evals_init(job *j) {
+/* "NAME", or "NAME:min", "NAME:max": without a word the loss is to be small, all else large. */
+static sl_status read_by(evals *e, const char *text) {
+  size_t length = strcspn(text, ":");
+  const char *word = text + length;
+  e->by = 0;
+  while (e->by < e->nvalues && (strlen(e->names[e->by]) != length || strncmp(e->names[e->by], text, length)))
+    e->by++;
+  bool known = !*word || !strcmp(word, ":min") || !strcmp(word, ":max");
+  e->largest = *word ? !strcmp(word, ":max") : e->by > 0;
+  if (e->by < e->nvalues && known) return SL_OK;
+  char *names = sli_strdup("");
+  for (int i = 0; i < e->nvalues; i++) {
+    char *longer = sli_format("%s%s%s", names, i ? ", " : "", e->names[i]);
+    free(names);
+    names = longer;
+  }
+  sl_status status = sl_fail(SL_E_USAGE, "--best %s: not one of what is found, %s, with :min or :max "
+                             "behind it or nothing", text, names);
+  free(names);
+  return status;
+}
+
+sl_status evals_init(job *j) {
   const char *dir = settings_text(j->settings, "checkpoint");
-  j->evals = (evals){.best = {.step = 0, .loss = INFINITY}};
-  if (dir && sl_checkpoints_start(j->checkpoints)) read_best(&j->evals, dir);
+  evals *e = &j->evals;
+  *e = (evals){.nvalues = 1};
+  while (sl_graph_metric(j->made.graph, e->nvalues - 1)) e->nvalues++;
+  e->names = sli_calloc((size_t)e->nvalues, sizeof *e->names);
+  e->next = sli_calloc((size_t)e->nvalues, sizeof *e->next);
+  e->names[0] = "loss";
+  for (int i = 1; i < e->nvalues; i++) e->names[i] = sl_graph_metric(j->made.graph, i - 1);
+  sl_status status = read_by(e, sl_arg_text(j->settings->run, "best"));
+  e->best = e->largest ? -INFINITY : INFINITY;
+  if (!status && dir && sl_checkpoints_start(j->checkpoints)) read_best(e, dir);
+  return status;
 }
 
 void evals_fini(evals *e) {
+  for (size_t i = 0; i < e->count; i++) free(e->records[i].values);
   free(e->records);
+  free(e->names);
+  free(e->next);
   *e = (evals){0};
 }
 
 static void print_eval(job *j, const eval_record *r) {
+  const evals *e = &j->evals;
   if (j->progress.quiet) return;
   progress_close(&j->progress);
-  printf("step %lld/%lld  eval %.4f%s\n", (long long)r->step, (long long)j->progress.steps, r->loss,
-         r->step == j->evals.best.step ? "  the smallest so far" : "");
+  printf("step %lld/%lld  eval %.4f", (long long)r->step, (long long)j->progress.steps, r->values[0]);
+  for (int i = 1; i < e->nvalues; i++) printf("  %s %.4f", e->names[i], r->values[i]);
+  printf("%s\n", r->step != e->best_step ? "" : e->by ? "  the best so far" : "  the smallest so far");
   fflush(stdout);
+}
+
+void job_metric(void *ctx, int64_t step, const char *name, double value) {
+  (void)step;
+  evals *e = &((job *)ctx)->evals;
+  for (int i = 1; i < e->nvalues; i++)
+    if (!strcmp(e->names[i], name)) e->next[i] = value;
+}
+
+static const eval_record *keep_record(evals *e, int64_t step, double loss) {
+  SLI_GROW(e->records, e->count, e->capacity);
+  eval_record *r = &e->records[e->count++];
+  *r = (eval_record){step, sli_calloc((size_t)e->nvalues, sizeof *r->values)};
+  e->next[0] = loss;
+  memcpy(r->values, e->next, (size_t)e->nvalues * sizeof *r->values);
+  return r;
 }
 
 void job_eval(void *ctx, int64_t step, double loss) {
   job *j = ctx;
   evals *e = &j->evals;
-  const eval_record now = {step + 1, loss};
+  const eval_record *now = keep_record(e, step + 1, loss);
   int64_t patience = sl_arg_int(j->settings->run, "patience");
-  SLI_GROW(e->records, e->count, e->capacity);
-  e->records[e->count++] = now;
-  bool better = loss < e->best.loss;
-  if (better) e->best = now;
+  double value = now->values[e->by];
+  bool better = e->largest ? value > e->best : value < e->best;
+  if (better) e->best = value, e->best_step = now->step;
   e->pending |= better;
   e->without = better ? 0 : e->without + 1;
-  print_eval(j, &now);
-  log_eval(j->log, now.step, loss);
+  print_eval(j, now);
+  log_eval(j->log, now->step, now->values);
   keep_best(j);
   if (!patience || e->without < patience) return;
   e->ended = true;

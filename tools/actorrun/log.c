@@ -18,7 +18,6 @@
 enum { COLUMNS = 5 };
 static const char *const columns[COLUMNS] = {"loss", "grad_norm", "lr", "seconds",
                                              "tokens_per_second"};
-static const char eval_column[] = "eval_loss"; /* the last */
 
 static double value_of(const log_line *line, int column) {
   const double values[COLUMNS] = {line->loss, line->grad_norm, line->lr, line->seconds,
@@ -34,59 +33,71 @@ static double wall_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void begin_csv(FILE *f) {
+static void begin_csv(FILE *f, const log_evals *evals) {
   fprintf(f, "step");
   for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%s", columns[c]);
-  fprintf(f, ",%s\n", eval_column);
+  for (int c = 0; c < evals->count; c++) fprintf(f, ",eval_%s", evals->names[c]);
+  fputc('\n', f);
 }
 
-static void eval_csv(FILE *f, int64_t step, double loss) {
+static void eval_csv(FILE *f, int64_t step, const log_evals *evals, const double *values) {
   fprintf(f, "%" PRId64, step);
   for (int c = 0; c < COLUMNS; c++) fputc(',', f);
-  fprintf(f, ",%.9g\n", loss);
+  for (int c = 0; c < evals->count; c++) fprintf(f, ",%.9g", values[c]);
+  fputc('\n', f);
 }
 
-static void write_csv(FILE *f, const log_line *line) {
+static void write_csv(FILE *f, const log_evals *evals, const log_line *line) {
   fprintf(f, "%" PRId64, line->step);
   for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%.9g", value_of(line, c));
-  fprintf(f, ",\n");
+  for (int c = 0; c < evals->count; c++) fputc(',', f);
+  fputc('\n', f);
 }
 
 /* JSON has no NaN. */
-static void put_jsonl(FILE *f, const char *name, double value) {
-  if (isfinite(value)) fprintf(f, ", \"%s\": %.9g", name, value);
-  else fprintf(f, ", \"%s\": null", name);
+static void put_jsonl(FILE *f, const char *prefix, const char *name, double value) {
+  if (isfinite(value)) fprintf(f, ", \"%s%s\": %.9g", prefix, name, value);
+  else fprintf(f, ", \"%s%s\": null", prefix, name);
 }
 
-static void write_jsonl(FILE *f, const log_line *line) {
+static void write_jsonl(FILE *f, const log_evals *evals, const log_line *line) {
+  (void)evals;
   fprintf(f, "{\"step\": %" PRId64, line->step);
-  for (int c = 0; c < COLUMNS; c++) put_jsonl(f, columns[c], value_of(line, c));
+  for (int c = 0; c < COLUMNS; c++) put_jsonl(f, "", columns[c], value_of(line, c));
   fprintf(f, "}\n");
 }
 
-static void eval_jsonl(FILE *f, int64_t step, double loss) {
+static void eval_jsonl(FILE *f, int64_t step, const log_evals *evals, const double *values) {
   fprintf(f, "{\"step\": %" PRId64, step);
-  put_jsonl(f, eval_column, loss);
+  for (int c = 0; c < evals->count; c++) put_jsonl(f, "eval_", evals->names[c], values[c]);
   fprintf(f, "}\n");
 }
 
-static void begin_events(FILE *f) { events_begin(f, wall_seconds()); }
+static void begin_events(FILE *f, const log_evals *evals) {
+  (void)evals;
+  events_begin(f, wall_seconds());
+}
 
-static void write_events(FILE *f, const log_line *line) {
+static void write_events(FILE *f, const log_evals *evals, const log_line *line) {
+  (void)evals;
   double now = wall_seconds();
   for (int c = 0; c < COLUMNS; c++)
     events_scalar(f, now, line->step, columns[c], value_of(line, c));
 }
 
-static void eval_events(FILE *f, int64_t step, double loss) {
-  events_scalar(f, wall_seconds(), step, eval_column, loss);
+static void eval_events(FILE *f, int64_t step, const log_evals *evals, const double *values) {
+  for (int c = 0; c < evals->count; c++) {
+    char *name = sli_format("eval_%s", evals->names[c]);
+    events_scalar(f, wall_seconds(), step, name, values[c]);
+    free(name);
+  }
 }
 
 typedef struct format {
   const char *suffix;  /* NULL: a folder, in which each run has a file of its own */
-  void (*begin)(FILE *f); /* what a file begins with, or NULL */
-  void (*write)(FILE *f, const log_line *line);
-  void (*eval)(FILE *f, int64_t step, double loss);
+  void (*begin)(FILE *f, const log_evals *evals); /* what a file begins with, or NULL */
+  void (*write)(FILE *f, const log_evals *evals, const log_line *line);
+  void (*eval)(FILE *f, int64_t step, const log_evals *evals, const double *values);
   const char *step;    /* what stands before a line's step */
 } format;
 
@@ -114,17 +125,18 @@ typedef struct log_file {
 struct run_log {
   size_t count, capacity;
   log_file *files;
+  log_evals evals; /* the last columns */
   uint64_t flushed_ns;
 };
 
 /* Where the lines up to step `first` end; -1: it is no such file. */
-static long end_of(const format *f, const char *text, int64_t first) {
+static long end_of(const format *f, const char *text, int64_t first, const log_evals *evals) {
   const char *at = text;
   if (f->begin) {
     char *header = NULL;
     size_t bytes;
     FILE *memory = open_memstream(&header, &bytes);
-    f->begin(memory);
+    f->begin(memory, evals);
     fclose(memory);
     bool ours = !strncmp(text, header, bytes);
     free(header);
@@ -147,11 +159,11 @@ static sl_status cannot_write(const char *path) {
 }
 
 /* Behind what an earlier part of the run has written. */
-static sl_status open_behind(log_file *l, int64_t first) {
+static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals) {
   char *text = NULL;
   sl_status status = sli_file_read(l->path, &text);
   if (status) return status;
-  long end = end_of(l->format, text, first);
+  long end = end_of(l->format, text, first, evals);
   free(text);
   if (end < 0)
     return sl_fail(SL_E_USAGE, "--log %s: what is there is no log of a run, to go on with", l->path);
@@ -160,10 +172,10 @@ static sl_status open_behind(log_file *l, int64_t first) {
   return good ? SL_OK : cannot_write(l->path);
 }
 
-static sl_status open_new(log_file *l) {
+static sl_status open_new(log_file *l, const log_evals *evals) {
   l->stream = fopen(l->path, "w");
   if (!l->stream) return cannot_write(l->path);
-  if (l->format->begin) l->format->begin(l->stream);
+  if (l->format->begin) l->format->begin(l->stream, evals);
   return SL_OK;
 }
 
@@ -178,24 +190,26 @@ static sl_status name_in_folder(log_file *l, const char *folder) {
   return SL_OK;
 }
 
-static sl_status open_file(log_file *l, int64_t first) {
+static sl_status open_file(log_file *l, int64_t first, const log_evals *evals) {
   char *given = sli_strdup(l->path);
   sl_status status = l->format->suffix ? SL_OK : name_in_folder(l, given);
   free(given);
   if (status) return status;
-  return first && !access(l->path, F_OK) ? open_behind(l, first) : open_new(l);
+  return first && !access(l->path, F_OK) ? open_behind(l, first, evals)
+                                         : open_new(l, evals);
 }
 
-sl_status log_open(const sl_args *args, int64_t first, run_log **out) {
+sl_status log_open(const sl_args *args, int64_t first, log_evals evals, run_log **out) {
   run_log *log = NULL;
   sl_status status = SL_OK;
   const char *path;
   for (int i = 0; !status && (path = sl_arg_given(args, "log", i)); i++) {
     if (!log) log = sli_calloc(1, sizeof *log);
+    log->evals = evals;
     SLI_GROW(log->files, log->count, log->capacity);
     log_file *l = &log->files[log->count++];
     *l = (log_file){.format = format_of(path), .path = sli_strdup(path)};
-    status = open_file(l, first);
+    status = open_file(l, first, &evals);
   }
   *out = log;
   return status;
@@ -210,15 +224,15 @@ void log_step(run_log *log, const log_line *line) {
   uint64_t now = sli_now_ns();
   bool due = now - log->flushed_ns > flush_ns;
   for (size_t i = 0; i < log->count; i++) {
-    log->files[i].format->write(log->files[i].stream, line);
+    log->files[i].format->write(log->files[i].stream, &log->evals, line);
     if (due) fflush(log->files[i].stream);
   }
   if (due) log->flushed_ns = now;
 }
 
-void log_eval(run_log *log, int64_t step, double loss) {
+void log_eval(run_log *log, int64_t step, const double *values) {
   for (size_t i = 0; log && i < log->count; i++)
-    log->files[i].format->eval(log->files[i].stream, step, loss);
+    log->files[i].format->eval(log->files[i].stream, step, &log->evals, values);
 }
 
 sl_status log_close(run_log *log) {

@@ -19,7 +19,8 @@ int64_t job_steps_left(const job *j) {
 
 static sl_status lower_model(job *j, const char *chosen) {
   const settings *s = j->settings;
-  sl_lower_options run = {.on_step = job_step, .on_eval = settings_text(s, "eval") ? job_eval : NULL, .ctx = j,
+  sl_lower_options run = {.on_step = job_step, .on_metric = job_metric,
+                          .on_eval = settings_evaluate(s) ? job_eval : NULL, .ctx = j,
                           .check_finite = sl_arg_flag(s->run, "check-finite"),
                           .store_every = settings_text(s, "checkpoint")
                                              ? sl_arg_int(s->run, "every") : 0,

@@ -238,10 +238,13 @@ static void add_evaluations(cJSON *root, const evals *e) {
   for (size_t i = 0; i < e->count; i++) {
     char hex[64];
     cJSON *one = cJSON_CreateObject();
-    snprintf(hex, sizeof hex, "%a", e->records[i].loss);
+    const double *values = e->records[i].values;
+    snprintf(hex, sizeof hex, "%a", values[0]);
     add_number(one, "steps", (double)e->records[i].step);
-    add_number(one, "loss", e->records[i].loss);
+    add_number(one, "loss", values[0]);
     cJSON_AddStringToObject(one, "eval_hex", hex);
+    cJSON *metrics = e->nvalues > 1 ? cJSON_AddObjectToObject(one, "metrics") : NULL;
+    for (int v = 1; v < e->nvalues; v++) add_number(metrics, e->names[v], values[v]);
     cJSON_AddItemToArray(list, one);
   }
 }
@@ -266,7 +269,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "ended", ended);
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
-  if (settings_text(s, "eval")) add_evaluations(root, &j->evals);
+  if (settings_evaluate(s)) add_evaluations(root, &j->evals);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   return root;

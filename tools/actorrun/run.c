@@ -53,10 +53,10 @@ static sl_status run_steps(job *j) {
   const settings *s = j->settings;
   int64_t steps = job_steps_left(j);
   if (!steps) return SL_OK;
-  evals_init(j);
-  sl_status opened = j->settings->process ? SL_OK
-                                          : log_open(j->settings->run,
-                                                     sl_checkpoints_start(j->checkpoints), &j->log);
+  sl_status opened = evals_init(j);
+  if (!opened && !s->process)
+    opened = log_open(s->run, sl_checkpoints_start(j->checkpoints),
+                      (log_evals){j->evals.nvalues, j->evals.names}, &j->log);
   if (opened) return opened;
   signals_watch(j->rt, !j->settings->process);
   j->progress.rt = j->rt;

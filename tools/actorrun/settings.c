@@ -17,9 +17,13 @@ static const sl_option options[] = {
     {"eval", SL_OPTION_LIST, "", "`FILE`, or a folder, of which the loss is found while training goes "
      "on; as --data, may be repeated", 0, 0},
     {"eval-every", SL_OPTION_INT, "100", "steps from one evaluation to the next; as much of the data is "
-     "taken, at most, as training takes in them", 1, 1e6},
-    {"patience", SL_OPTION_INT, "0", "evaluations without a smaller loss after which the run ends; 0: "
-     "any number", 0, 1e9},
+     "taken, at most, as training takes in them. Alone, without --eval: of what the model's own data "
+     "holds out", 1, 1e6},
+    {"patience", SL_OPTION_INT, "0", "evaluations without a smaller loss, or a better value of --best, "
+     "after which the run ends; 0: any number", 0, 1e9},
+    {"best", SL_OPTION_TEXT, "loss", "`NAME` of the loss or a metric, by which evaluations are "
+     "compared: the smallest loss is the best, or the largest metric, or what NAME:min and NAME:max say",
+     0, 0},
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from, or a Hugging "
      "Face folder, whose config.json gives the model's options, and whose tokenizer.json makes "
      "tokens of text", 0, 0},
@@ -94,12 +98,13 @@ static sl_status check_together(const settings *s) {
                      need_folder[i]);
   if (sl_arg_flag(s->run, "check-finite") && strcmp(s->devices.kind, "cpu"))
     return sl_fail(SL_E_USAGE, "--check-finite: of cpu devices, not of %s", s->devices.kind);
-  static const char *const need_eval[] = {"eval-every", "patience"};
+  static const char *const need_eval[] = {"patience", "best"};
   for (size_t i = 0; i < SLI_COUNT(need_eval); i++)
-    if (sl_arg_given(s->run, need_eval[i], 0) && !settings_text(s, "eval"))
-      return sl_fail(SL_E_USAGE, "--%s: of what? --eval FILE says", need_eval[i]);
-  if (settings_text(s, "eval") && (settings_text(s, "order") || !data))
-    return sl_fail(SL_E_USAGE, "--eval: not with %s", data ? "--order" : "devices that hold no values");
+    if (sl_arg_given(s->run, need_eval[i], 0) && !settings_evaluate(s))
+      return sl_fail(SL_E_USAGE, "--%s: of what? --eval FILE says, or --eval-every N for what a model "
+                     "holds out itself", need_eval[i]);
+  if (settings_evaluate(s) && !data)
+    return sl_fail(SL_E_USAGE, "--eval: not with devices that hold no values");
   if (settings_text(s, "save-adapter") && !s->training.nlora)
     return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
   if (!data && sl_arg_int(s->run, "generate"))

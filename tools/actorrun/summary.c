@@ -81,6 +81,8 @@ static void print_history(const progress *p) {
   free(line);
 }
 
+static const char *better(const evals *e) { return e->largest ? "larger" : "smaller"; }
+
 void print_end(const job *j) {
   const progress *p = &j->progress;
   int64_t steps = sl_runtime_steps(j->rt);
@@ -90,16 +92,17 @@ void print_end(const job *j) {
   if (j->stopped)
     printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
   if (j->evals.ended)
-    printf("no smaller loss in %lld evaluations: ended after step %lld of %lld\n",
-           (long long)j->evals.without, (long long)steps, (long long)p->steps);
+    printf("no %s %s in %lld evaluations: ended after step %lld of %lld\n", better(&j->evals),
+           j->evals.names[j->evals.by], (long long)j->evals.without, (long long)steps, (long long)p->steps);
   sl_figures figures = sl_runtime_figures(j->rt);
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
            p->records[p->count - 1].report.loss, (long long)p->count);
   print_history(p);
   if (j->evals.count)
-    printf("evaluated %zu times, smallest loss %.4f after step %lld\n", j->evals.count,
-           j->evals.best.loss, (long long)j->evals.best.step);
+    printf("evaluated %zu times, %s %s %.4f after step %lld\n", j->evals.count,
+           j->evals.largest ? "largest" : "smallest", j->evals.names[j->evals.by], j->evals.best,
+           (long long)j->evals.best_step);
   print_step(j, &figures);
   print_devices(j, &figures);
   print_cores(j);

@@ -16,7 +16,8 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
 static const char *const of_job[] = {
     "stages",    "chunks",   "placement", "data-parallel", "tensor",     "parallel",
     "shard",     "grain",    "recompute", "schedule",      "backward",   "order",
-    "steps",     "init",     "save",      "checkpoint",    "every",      "resume",     "resume-with", "eval",      "eval-every", "patience",
+    "steps",     "init",     "save",      "checkpoint",    "every",      "resume",     "resume-with", "eval",      "eval-every",
+    "patience",  "best",
     "trace"};
 
 /* And those of them that may be given several times. */

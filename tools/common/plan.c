@@ -32,8 +32,8 @@ sl_status plan_build(const settings *s, sl_graph *g) {
 /* The graph for inference needs no data. */
 static sl_status make_graph(const settings *s, const sl_lower_options *run, planned *out) {
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
-  const char *eval = run && run->on_eval ? settings_text(s, "eval") : NULL;
   bool infer = s->use == USE_INFERENCE, steps = s->use == USE_TRAINING;
+  bool eval = run && run->on_eval && steps;
   sl_graph_options options = {.microbatches = infer ? 1 : s->microbatches,
                               .pieces = infer ? 1 : s->pieces,
                               .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
@@ -41,7 +41,7 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
                               .infer = infer,
                               .training = &s->training,
                               .feed_tokens = feed_zeros,
-                              .eval = steps ? eval : NULL,
+                              .eval = eval ? settings_text(s, "eval") : NULL,
                               .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
                               .shuffle = s->data.shuffle,
                               .tokenizer = s->data.tokenizer,
@@ -95,6 +95,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .seed = (uint64_t)sl_arg_int(s->run, "seed"),
                               .on_step = run ? run->on_step : NULL,
                               .on_eval = run ? run->on_eval : NULL,
+                              .on_metric = run ? run->on_metric : NULL,
                               .ctx = run ? run->ctx : NULL,
                               .store_every = run ? run->store_every : 0,
                               .on_store = run ? run->on_store : NULL,

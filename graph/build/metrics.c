@@ -1,0 +1,54 @@
+/* What evaluations find besides the loss. */
+#include "graph/build/build.h"
+
+#include <string.h>
+
+sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t) {
+  sli_mean mean = {.name = sli_arena_strdup(&g->arena, name), .tensor = t, .nparts = 1};
+  mean.parts = sli_arena_alloc(&g->arena, sizeof *mean.parts);
+  mean.parts[0] = (struct sli_mean_part){t, 1};
+  return mean;
+}
+
+/* As a loss is: a mean that comes in parts where rows or sequences do. */
+static bool is_mean(const sl_tensor *t) {
+  return !t->type.ndim && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
+}
+
+static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
+  char text[SL_TYPE_TEXT];
+  if (!*name || !strcmp(name, "loss")) return "needs a name of its own";
+  for (int i = 0; i < g->metrics.count; i++)
+    if (!strcmp(g->metrics.of[i].name, name)) return "exists already";
+  if (!t) return "is NULL";
+  if (is_mean(t) || (t->type.ndim && t->type.dtype == SL_F32)) return NULL;
+  return sli_arena_format(&g->arena, "must be f32 of a dim or more, or a mean of such, got %s",
+                          sl_type_format(text, &t->type));
+}
+
+void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
+  if (g->status || g->options.infer) return;
+  const char *wrong = fault(g, name, t);
+  if (wrong) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "metric %s %s", name, wrong);
+    return;
+  }
+  if (!is_mean(t)) t = sl_mean_at(at, g, t, 0, false);
+  if (g->status) return;
+  struct sli_metrics *m = &g->metrics;
+  SLI_GROW(m->of, (size_t)m->count, m->capacity);
+  m->of[m->count++] = sli_mean_of(g, name, t);
+}
+
+const char *sl_graph_metric(const sl_graph *g, int i) {
+  return i < g->metrics.count ? g->metrics.of[i].name : NULL;
+}
+
+/* The constants are made of what is there: so they lie as it lies. */
+sl_tensor *sl_accuracy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets) {
+  sl_tensor *best = sl_argmax_at(at, g, logits, -1);
+  sl_tensor *right = sl_op2_at(at, g, &sl_op_eq, NULL, best, targets);
+  sl_tensor *largest = best ? best->producer->out[0] : NULL;
+  return sl_op3_at(at, g, &sl_op_where, NULL, right, sl_clamp_at(at, g, largest, 1, 1),
+                   sl_clamp_at(at, g, largest, 0, 0));
+}
