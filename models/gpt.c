@@ -19,6 +19,10 @@ static const sl_option options[] = {
     {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
     {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
      1 << 20},
+    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "
+     "all before it", 0, 1 << 24},
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
+     "is one document", -1, 1 << 24},
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the variance in norms", 0, 1},
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
@@ -29,6 +33,8 @@ typedef struct shape {
   int layers, heads;
   int64_t rows, context, positions, width, vocab;
   float eps;
+  sl_attrs attention;
+  sl_tensor *documents; /* [B, T] their ids; NULL: a row is one */
 } shape;
 
 /* y = x w + b with a weight [in, out] */
@@ -59,7 +65,7 @@ static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, i
   sl_block(g, "h.%d", layer);
   sl_tensor *a = norm(g, s, x, part(name, layer, "ln_1"));
   a = dense(g, a, C, 3 * C, 0.02f, part(name, layer, "attn.c_attn")); /* [B, T, 3C] */
-  a = sl_attention_packed(g, a, s->heads, s->heads);                  /* [B, T, C] */
+  a = sl_attend_packed_within(g, a, s->documents, &s->attention);     /* [B, T, C] */
   a = dense(g, a, C, C, residual, part(name, layer, "attn.c_proj"));
   x = sl_add(g, x, a);
   sl_tensor *m = norm(g, s, x, part(name, layer, "ln_2"));
@@ -89,8 +95,22 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .vocab = sl_arg_int(args, "vocab"),
              .eps = (float)sl_arg_float(args, "eps")};
   if (!s.positions) s.positions = s.context;
+  int64_t window = sl_arg_int(args, "window");
+  s.attention = (sl_attrs){.heads = s.heads, .kv_heads = s.heads,
+                           .window = window < s.context ? window : 0};
   check_shape(g, args, &s);
   return s;
+}
+
+/* Learned positions; a document's count from its own beginning, as if it were alone. */
+static sl_tensor *add_positions(sl_graph *g, const sl_args *args, shape *s, sl_tensor *tokens,
+                                sl_tensor *x) {
+  sl_tensor *positions, *wpe = sl_param(g, SL_TYPE(SL_F32, s->positions, s->width),
+                                        SL_NORMAL(0.02f), "transformer.wpe.weight");
+  int64_t end = sl_arg_int(args, "document-end");
+  if (end < 0) return sl_position(g, x, wpe);
+  s->documents = sl_documents(g, tokens, (int32_t)end, &positions);
+  return sl_add(g, x, sl_embedding(g, positions, wpe));
 }
 
 static sl_status build(sl_graph *g, const sl_args *args) {
@@ -101,9 +121,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, &targets);
   sl_tensor *wte = sl_param(g, SL_TYPE(SL_F32, s.vocab, s.width), SL_NORMAL(0.02f),
                             "transformer.wte.weight");
-  sl_tensor *wpe = sl_param(g, SL_TYPE(SL_F32, s.positions, s.width), SL_NORMAL(0.02f),
-                            "transformer.wpe.weight");
-  sl_tensor *x = sl_position(g, sl_embedding(g, tokens, wte), wpe); /* [B, T, C] */
+  sl_tensor *x = sl_embedding(g, tokens, wte);    /* [B, T, C] */
+  x = add_positions(g, args, &s, tokens, x);      /* [B, T, C] */
 
   for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
 

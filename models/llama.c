@@ -1,6 +1,6 @@
 /* LLaMA (Touvron et al., arXiv 2302.13971, and 2307.09288 for grouped queries):
  * rmsnorm before each half of a block, rotary positions, SwiGLU, no biases.
- * Mistral is the same without its window; Qwen2 has biases on q, k and v.
+ * Mistral is the same with a window; Qwen2 has biases on q, k and v.
  *
  * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM, so
  * its weight files load here and ours load there; linear weights are [out, in].
@@ -29,6 +29,10 @@ static const sl_option options[] = {
      0, 0},
     {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or "
      "attention (also on its output)", 0, 0},
+    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "
+     "all before it", 0, 1 << 24},
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
+     "is one document", -1, 1 << 24},
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},
     {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},
     {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
@@ -44,6 +48,8 @@ typedef struct shape {
   float theta, eps;
   sl_rope rope;
   bool qkv_bias, o_bias;
+  sl_attrs attention;
+  sl_tensor *documents; /* [B, T] their ids; NULL: a row is one */
 } shape;
 
 /* y = x w^T with a weight [out, in] */
@@ -79,7 +85,7 @@ static sl_tensor *attention(sl_graph *g, const shape *s, sl_tensor *x, float res
   sl_tensor *v = biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj"); /* [B, T, K*D] */
   q = sl_rotary_stretched(g, q, s->heads, s->theta, &s->rope);
   k = sl_rotary_stretched(g, k, s->kv_heads, s->theta, &s->rope);
-  sl_tensor *a = sl_attention(g, q, k, v, s->heads, s->kv_heads); /* [B, T, H*D] */
+  sl_tensor *a = sl_attend_within(g, q, k, v, s->documents, &s->attention); /* [B, T, H*D] */
   return biased(g, s->o_bias, a, Q, C, residual, layer, "self_attn.o_proj"); /* [B, T, C] */
 }
 
@@ -137,6 +143,9 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   if (!s.kv_heads) s.kv_heads = s.heads;
   if (!s.head_dim && s.width % s.heads == 0) s.head_dim = s.width / s.heads;
   if (!s.ffn) s.ffn = (s.width * 8 / 3 + 63) / 64 * 64;
+  int64_t window = sl_arg_int(args, "window");
+  s.attention = (sl_attrs){.heads = s.heads, .kv_heads = s.kv_heads,
+                           .window = window < s.context ? window : 0};
   read_words(g, args, &s);
   check_shape(g, args, &s);
   return s;
@@ -151,6 +160,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, &targets);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
   sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+  int64_t end = sl_arg_int(args, "document-end");
+  if (end >= 0) s.documents = sl_documents(g, tokens, (int32_t)end, NULL);
 
   for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
 

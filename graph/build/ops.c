@@ -54,8 +54,26 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
   return sl_op3_at(at, g, &sl_op_attention, attrs, q, k, v);
 }
 
+sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                               sl_tensor *ids, const sl_attrs *attrs) {
+  return apply(at, g, &sl_op_attention, attrs, ids ? 4 : 3, (sl_tensor *[]){q, k, v, ids}, 0);
+}
+
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs) {
   return sl_op1_at(at, g, &sl_op_attention_packed, attrs, qkv);
+}
+
+sl_tensor *sl_attend_packed_within_at(sl_here at, sl_graph *g, sl_tensor *qkv, sl_tensor *ids,
+                                      const sl_attrs *attrs) {
+  return apply(at, g, &sl_op_attention_packed, attrs, ids ? 2 : 1, (sl_tensor *[]){qkv, ids}, 0);
+}
+
+sl_tensor *sl_documents_at(sl_here at, sl_graph *g, sl_tensor *tokens, int32_t end,
+                           sl_tensor **positions) {
+  sl_tensor *out[2] = {0};
+  sl_apply_at(at, g, &sl_op_documents, &(sl_attrs){.end = end}, 1, &tokens, 0, out);
+  if (positions) *positions = out[1];
+  return out[0];
 }
 
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,

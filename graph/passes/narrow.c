@@ -27,8 +27,9 @@ static void unite(sets *s, int a, int b) {
   s->wide[a] |= s->wide[b];
 }
 
-/* One argument of a call; *first is the first of those that are alike. */
+/* One argument of a call; *first is the first of those that are alike. Integers are like none. */
 static void add_argument(sets *s, const sl_op *op, const sl_tensor *t, bool narrow, int *first) {
+  if (t->type.dtype == SL_I32) return;
   if (!narrow) s->wide[leader_of(s, t->id)] = true;
   else if (!op->mixed && *first >= 0) unite(s, *first, t->id);
   else *first = t->id;

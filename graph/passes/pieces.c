@@ -17,6 +17,7 @@
  * of them, and so does the gradient it starts with. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -319,13 +320,14 @@ static sl_status check_promises(sl_graph *g) {
  * record and what else is kept for the way back come behind. */
 static sl_status exchange(sl_graph *g, sli_node *n) {
   const sl_op *op = n->op->pieced;
-  sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)op->nout * sizeof *out);
+  int nout = sli_op_outputs(op, &n->attrs, n->nin);
+  sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)n->nout * sizeof *out);
   int o = n->nout;
   n->op = op;
   n->out = out;
-  n->nout = op->nout;
-  n->out_type = sli_arena_alloc(&g->arena, (size_t)op->nout * sizeof *n->out_type);
+  n->nout = nout;
+  n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   sl_status status = sli_node_infer(n);
   if (status) return refuse(g, n, sl_detail());
   for (; o < n->nout; o++)

@@ -117,10 +117,11 @@ static void say_attention(pass *p, const sli_node *n) {
   int64_t queries = sl_type_last(&n->out_type[0]), keys = queries / heads * kv_heads;
   bool packed = is_packed(n->op);
   say_segments(p, n->in[0], packed ? 3 : 1, (int64_t[]){queries, keys, keys});
-  for (int i = 1; i < n->nin; i++) say_segments(p, n->in[i], 1, &keys);
+  for (int i = 1; i < n->nin; i++)
+    if (n->in_type[i].ndim == 3) say_segments(p, n->in[i], 1, &keys); /* not ids */
   say_segments(p, n->out[0], 1, &queries);
   if (n->nout > 2) say_segments(p, n->out[2], 2, (int64_t[]){keys, keys});
-  if (n->nout > 3) say_segments(p, n->out[3], 1, &queries);
+  if (packed && n->nout > 3) say_segments(p, n->out[3], 1, &queries);
 }
 
 static void say_heads(pass *p, const sli_node *n, const sl_signature *s) {

@@ -233,9 +233,20 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
 #define sl_attention_packed(g, qkv, heads, kv_heads)                           \
   sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
-/* The same as an sl_attrs says: heads, kv_heads, full, scale. */
+/* The same as an sl_attrs says: heads, kv_heads, full, window, scale. */
 #define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
 #define sl_attend_packed(g, qkv, ...) sl_attend_packed_at(SL_HERE, g, qkv, __VA_ARGS__)
+/* The same among positions of one id, i32 [B, T]: documents in a row see nothing of each other, and
+ * a position with a negative id (padding) sees nothing and is not seen. ids may be NULL: all are of
+ * one document. */
+#define sl_attend_within(g, q, k, v, ids, ...)                                 \
+  sl_attend_within_at(SL_HERE, g, q, k, v, ids, __VA_ARGS__)
+#define sl_attend_packed_within(g, qkv, ids, ...)                              \
+  sl_attend_packed_within_at(SL_HERE, g, qkv, ids, __VA_ARGS__)
+/* ids of the documents in rows of tokens [B, T], which the token `end` ends: 0, 1, ... from the
+ * beginning of the row; and where each token stands in its document, if `positions` is not NULL. */
+#define sl_documents(g, tokens, end, positions)                                \
+  sl_documents_at(SL_HERE, g, tokens, end, positions)
 /* x as it is in inference, and where p is 0. */
 #define sl_dropout(g, x, p) sl_dropout_at(SL_HERE, g, x, p)
 /* Numbers drawn anew for each microbatch, as many as `like` has, of which only the shape counts. */
@@ -284,6 +295,12 @@ sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int h
 sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                         const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);
+sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                               sl_tensor *ids, const sl_attrs *attrs);
+sl_tensor *sl_attend_packed_within_at(sl_here at, sl_graph *g, sl_tensor *qkv, sl_tensor *ids,
+                                      const sl_attrs *attrs);
+sl_tensor *sl_documents_at(sl_here at, sl_graph *g, sl_tensor *tokens, int32_t end,
+                           sl_tensor **positions);
 sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p);
 sl_tensor *sl_uniform_at(sl_here at, sl_graph *g, sl_tensor *like, float low, float high);
 sl_tensor *sl_normal_at(sl_here at, sl_graph *g, sl_tensor *like, float mean, float deviation);

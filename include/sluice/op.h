@@ -175,6 +175,8 @@ typedef struct sl_attrs {
   int64_t columns; /* rows that are `padded`, on GPUs: columns there are, where rows of the
                       logits are longer than that; 0: as many as they are long */
   bool full;       /* attention: queries see the keys behind them, too */
+  int64_t window;  /* attention: a query sees the keys that are less than so far from it (0: all) */
+  int32_t end;     /* documents: the token that ends one */
   float scale;     /* attention: what scores are multiplied by (0: 1/sqrt of a head's width) */
   bool keep;       /* reduce_sum, reduce_max: the dims stay, of length 1 */
   bool partial;    /* embedding, embedding_w, _b of losses: the table or the logits are a

@@ -228,37 +228,50 @@ typedef struct sl_rope {
  * [,beta_slow=S,beta_fast=F,attention_factor=A]; "" is none. SL_E_USAGE names what is wrong. */
 sl_status sl_rope_parse(const char *text, sl_rope *out);
 
-/* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D]) -> o [B, T, Hq*D],
- * lse [B, Hq, T]. Causal, but with attrs.full each query sees all keys; scores scaled by
+/* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D], [ids i32 [B, T]]) -> o [B, T, Hq*D],
+ * lse [B, Hq, T]. Causal, but with attrs.full each query sees all keys; with attrs.window = w > 0
+ * only those less than w positions from it (Beltagy et al., arXiv 2004.05150); with ids only those
+ * with its own id, and none where that is negative: a query that sees no key gets zeros, lse 0
+ * and no gradient. So one array of ids says of padding (-1) and of documents that lie in one row.
+ * Tiles of keys that are out of sight cost nothing. Scores are scaled by
  * attrs.scale, 1/sqrt(D) where that is 0; attrs.heads = Hq,
  * attrs.kv_heads = Hkv (0: Hq) which divides Hq; query head h reads key head
  * h / (Hq/Hkv). D is at most 256. Tiled with a running softmax after Dao et al.,
  * arXiv 2205.14135; lse is the log of the softmax's sum.
- * attention_b(q, k, v, o, lse, do) -> dq, dk, dv. */
+ * attention_b(q, k, v, o, lse, do, [ids]) -> dq, dk, dv. */
 extern const sl_op sl_op_attention, sl_op_attention_b;
 
 /* The same on one tensor qkv [B, T, (Hq + 2 Hkv)*D], q then k then v along the
- * last dim (GPT-2's c_attn). attention_packed_b(qkv, o, lse, do) -> dqkv. */
+ * last dim (GPT-2's c_attn): attention_packed(qkv, [ids]) -> o, lse.
+ * attention_packed_b(qkv, o, lse, do, [ids]) -> dqkv. */
 extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
 
 /* Attention of one piece [B, n] of sequences cut along T, attrs.length = T; the
  * piece begins at position r = call->tick.row, and pieces come in order. kv
  * [B, T, 2 Hkv*D], updated in place, keeps k then v of every position so far:
- * the piece's rows are written, rows 0 .. r+n-1 read.
- * attention_piece(q, k, v) -> o, lse, kv.
- * attention_packed_piece(qkv) -> o, lse, kv, q: q is the piece's, for the way
- * back.
+ * the piece's rows are written, rows 0 .. r+n-1 read. So does all [B, T] with ids.
+ * attention_piece(q, k, v, [ids]) -> o, lse, kv, and with ids all.
+ * attention_packed_piece(qkv, [ids]) -> o, lse, kv, q, and with ids all: q is the piece's, for the
+ * way back.
  * Backward the pieces come in reverse: dkv, updated in place, keeps what the
  * later pieces sent back to dk and dv of every position; the last piece (r+n =
  * T) begins it anew.
- * attention_piece_b(q, kv, o, lse, do) -> dq, dk, dv, dkv.
- * attention_packed_piece_b(q, kv, o, lse, do) -> dqkv, dkv.
- * Made again on the way back, when the record has all positions:
- * attention_piece_again(q, k, v, kv) -> o, lse, absent: k and v may be absent.
- * attention_packed_piece_again(qkv, kv) -> o, lse, absent, q. */
+ * attention_piece_b(q, kv, o, lse, do, [all]) -> dq, dk, dv, dkv.
+ * attention_packed_piece_b(q, kv, o, lse, do, [all]) -> dqkv, dkv.
+ * Made again on the way back, when the records have all positions:
+ * attention_piece_again(q, k, v, [ids], kv, [all]) -> o, lse, absent, [absent]: k and v may be
+ * absent.
+ * attention_packed_piece_again(qkv, [ids], kv, [all]) -> o, lse, absent, q, [absent]. */
 extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attention_piece_again;
 extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b,
     sl_op_attention_packed_piece_again;
+
+/* documents(tokens i32 [B, T]) -> ids i32 [B, T], how many of the row's tokens before are attrs.end,
+ * so that a document has one id and the token that ends it belongs to it; positions i32 [B, T],
+ * counted from the document's first. No gradient goes through.
+ * documents_piece(tokens [B, n]) -> ids, positions, record i32 [B, 2], updated in place: how many
+ * documents have ended, and where the one that goes on began. */
+extern const sl_op sl_op_documents, sl_op_documents_piece;
 
 /* ---- images ---------------------------------------------------------------- */
 

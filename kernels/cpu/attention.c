@@ -9,7 +9,8 @@
 static sl_status attention_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                    sl_type *out) {
   sl_type forward[2];
-  SLI_TRY(sli_attention_infer(attrs, nin, in, forward));
+  SLI_TRY(sli_attention_infer(attrs, 3, in, forward));
+  if (nin > 6) SLI_TRY(sli_want_ids(&in[6], &in[0]));
   SLI_TRY(sli_want("o", &in[3], &forward[0]));
   SLI_TRY(sli_want("lse", &in[4], &forward[1]));
   SLI_TRY(sli_want("do", &in[5], &forward[0]));
@@ -19,7 +20,8 @@ static sl_status attention_b_infer(const sl_attrs *attrs, int nin, const sl_type
 
 static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   sl_type forward[2];
-  SLI_TRY(sli_attention_packed_infer(attrs, nin, in, forward));
+  SLI_TRY(sli_attention_packed_infer(attrs, 1, in, forward));
+  if (nin > 4) SLI_TRY(sli_want_ids(&in[4], &in[0]));
   SLI_TRY(sli_want("o", &in[1], &forward[0]));
   SLI_TRY(sli_want("lse", &in[2], &forward[1]));
   SLI_TRY(sli_want("do", &in[3], &forward[0]));
@@ -27,10 +29,10 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* Two products forward and five backward, over all scores or the causal half of them. */
+/* Two products forward and five backward, over the scores of keys in sight. Which of them documents
+ * leave, data say. */
 static double attention_flops(const sl_attrs *attrs, const sl_type *o, int products) {
-  double keys = (double)(attrs->full ? 2 * o->dim[1] : o->dim[1] + 1);
-  return products * (double)sl_type_elements(o) * keys;
+  return products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, o->dim[1]);
 }
 
 #define COST(name_, o_, nout_, products_)                                      \
@@ -45,13 +47,14 @@ COST(packed_b_cost, &in[1], 1, 5)
 
 /* The sizes and strides of a call whose q rows are q_row floats apart and whose
  * k and v rows are kv_row apart. */
-static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, int64_t kv_row) {
+static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, int64_t kv_row,
+                          const void *ids) {
   int64_t length = o->dim[1];
   return (sli_attention){
       .batch = o->dim[0],
       .queries = length,
-      .q0 = call->attrs->full ? length - 1 : 0,
       .keys = length,
+      .sight = sli_sight_of(call->attrs, length, ids),
       .heads = call->attrs->heads,
       .kv_heads = sli_kv_heads(call->attrs),
       .dim = o->dim[2] / call->attrs->heads,
@@ -67,17 +70,18 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
   };
 }
 
-static sli_attention separate_view(const sl_call *call) {
-  sli_attention a = view(call, &call->in_type[0], call->in_type[0].dim[2], call->in_type[1].dim[2]);
+static sli_attention separate_view(const sl_call *call, const void *ids) {
+  sli_attention a = view(call, &call->in_type[0], call->in_type[0].dim[2], call->in_type[1].dim[2],
+                         ids);
   a.q = call->in[0];
   a.k = call->in[1];
   a.v = call->in[2];
   return a;
 }
 
-static sli_attention packed_view(const sl_call *call, const sl_type *o) {
+static sli_attention packed_view(const sl_call *call, const sl_type *o, const void *ids) {
   int64_t row = call->in_type[0].dim[2];
-  sli_attention a = view(call, o, row, row);
+  sli_attention a = view(call, o, row, row, ids);
   a.q = call->in[0];
   a.k = a.q + a.heads * a.dim;
   a.v = a.k + a.kv_heads * a.dim;
@@ -91,69 +95,69 @@ static void forward(const sl_call *call, sli_attention *a) {
   sl_team_for(call->team, (int)(a->batch * a->heads * tiles), sli_cpu()->attention, a);
 }
 
-/* o, lse and do are the last three inputs. */
-static void backward(const sl_call *call, sli_attention *a) {
-  a->o = call->in[call->nin - 3];
-  a->lse = (float *)call->in[call->nin - 2];
-  a->do_ = call->in[call->nin - 1];
+/* o, lse and do are inputs i and behind. */
+static void backward(const sl_call *call, sli_attention *a, int i) {
+  a->o = call->in[i];
+  a->lse = (float *)call->in[i + 1];
+  a->do_ = call->in[i + 2];
   sl_team_for(call->team, (int)(a->batch * a->kv_heads), sli_cpu()->attention_b, a);
 }
 
 static void attention_cpu(const sl_call *call) {
-  sli_attention a = separate_view(call);
+  sli_attention a = separate_view(call, sli_optional(call, 3));
   forward(call, &a);
 }
 
 static void attention_b_cpu(const sl_call *call) {
-  sli_attention a = separate_view(call);
+  sli_attention a = separate_view(call, sli_optional(call, 6));
   a.dq = call->out[0];
   a.dk = call->out[1];
   a.dv = call->out[2];
-  backward(call, &a);
+  backward(call, &a, 3);
 }
 
 static void packed_cpu(const sl_call *call) {
-  sli_attention a = packed_view(call, &call->out_type[0]);
+  sli_attention a = packed_view(call, &call->out_type[0], sli_optional(call, 1));
   forward(call, &a);
 }
 
 static void packed_b_cpu(const sl_call *call) {
-  sli_attention a = packed_view(call, &call->in_type[1]);
+  sli_attention a = packed_view(call, &call->in_type[1], sli_optional(call, 4));
   a.dq = call->out[0];
   a.dk = a.dq + a.heads * a.dim;
   a.dv = a.dk + a.kv_heads * a.dim;
-  backward(call, &a);
+  backward(call, &a, 1);
 }
 
 const sl_op sl_op_attention = {
-    .name = "attention", .min_in = 3, .max_in = 3, .nout = 2,
+    .name = "attention", .min_in = 3, .max_in = 4, .nout = 2,
     .narrow_in = 7, .narrow_out = 1,
     .pieced = &sl_op_attention_piece,
     .infer = sli_attention_infer, .cost = attention_cost, .cpu = attention_cpu,
     .signatures = sli_attention_signatures,
     .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
+              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(3)},
               .nof = 3, .of = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_b = {
-    .name = "attention_b", .min_in = 6, .max_in = 6, .nout = 3,
+    .name = "attention_b", .min_in = 6, .max_in = 7, .nout = 3,
     .narrow_in = 0x2f, .narrow_out = 7,
     .infer = attention_b_infer, .cost = attention_b_cost, .cpu = attention_b_cpu,
 };
 
 const sl_op sl_op_attention_packed = {
-    .name = "attention_packed", .min_in = 1, .max_in = 1, .nout = 2,
+    .name = "attention_packed", .min_in = 1, .max_in = 2, .nout = 2,
     .narrow_in = 1, .narrow_out = 1,
     .pieced = &sl_op_attention_packed_piece,
     .infer = sli_attention_packed_infer, .cost = attention_cost, .cpu = packed_cpu,
     .signatures = sli_attention_packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+              .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(1)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_attention_packed_b = {
-    .name = "attention_packed_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .name = "attention_packed_b", .min_in = 4, .max_in = 5, .nout = 1,
     .narrow_in = 0xb, .narrow_out = 1,
     .infer = packed_b_infer, .cost = packed_b_cost, .cpu = packed_b_cpu,
 };

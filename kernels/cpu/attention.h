@@ -7,6 +7,9 @@
 int sli_kv_heads(const sl_attrs *attrs);
 float sli_attention_scale(const sl_attrs *attrs, int64_t dim); /* of scores, of heads so wide */
 
+/* SL_OK if `ids` can tell the documents of x [B, T, ...]. */
+sl_status sli_want_ids(const sl_type *ids, const sl_type *x);
+
 /* The shape rules of attention and attention_packed, and their signatures. */
 sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
 sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,

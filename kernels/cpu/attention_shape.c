@@ -29,51 +29,61 @@ static sl_status want_split(const char *name, const sl_type *x, int parts) {
   return SL_OK;
 }
 
+sl_status sli_want_ids(const sl_type *ids, const sl_type *x) {
+  return ids->ndim < 0 ? SL_OK : sli_want("ids", ids, &SL_TYPE(SL_I32, x->dim[0], x->dim[1]));
+}
+
+static sl_status want_window(const sl_attrs *attrs) {
+  if (attrs->window >= 0) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "a window must be 1 or more positions, or 0 for all, got %lld",
+                 (long long)attrs->window);
+}
+
 static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
   return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
 }
 
 sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
   SLI_TRY(want_heads(attrs));
+  SLI_TRY(want_window(attrs));
   SLI_TRY(want_split("q", &in[0], attrs->heads));
   sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
   SLI_TRY(sli_want("k", &in[1], &kv));
   SLI_TRY(sli_want("v", &in[2], &kv));
+  if (nin > 3) SLI_TRY(sli_want_ids(&in[3], &in[0]));
   out[0] = in[0];
   out[1] = lse_type(attrs, &in[0]);
   return SL_OK;
 }
 
 sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
   SLI_TRY(want_heads(attrs));
+  SLI_TRY(want_window(attrs));
   int parts = attrs->heads + 2 * sli_kv_heads(attrs);
   SLI_TRY(want_split("qkv", &in[0], parts));
+  if (nin > 1) SLI_TRY(sli_want_ids(&in[1], &in[0]));
   out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
   out[1] = lse_type(attrs, &in[0]);
   return SL_OK;
 }
 
-/* Sequences or heads are shared out. */
+/* Sequences or heads are shared out; of `arrays` inputs, behind which ids may come. */
+static int signatures(int nin, int arrays, sl_signature *out) {
+  out[0] = (sl_signature){.out = {sli_split(0), sli_split(0)}};
+  out[1] = (sl_signature){.out = {sli_split(2), sli_split(1)}, .heads = true};
+  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
+  for (int i = 0; i < arrays; i++) out[1].in[i] = sli_split(2);
+  return 2;
+}
+
 int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  sl_sbp sequences = sli_split(0), columns = sli_split(2);
-  int n = 0;
-  out[n++] = (sl_signature){.in = {sequences, sequences, sequences},
-                            .out = {sequences, sequences}};
-  out[n++] = (sl_signature){.in = {columns, columns, columns}, .out = {columns, sli_split(1)},
-                            .heads = true};
-  return n;
+                             sl_signature *out) {
+  (void)attrs, (void)in;
+  return signatures(nin, 3, out);
 }
 
 int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  sl_sbp sequences = sli_split(0), columns = sli_split(2);
-  int n = 0;
-  out[n++] = (sl_signature){.in = {sequences}, .out = {sequences, sequences}};
-  out[n++] = (sl_signature){.in = {columns}, .out = {columns, sli_split(1)}, .heads = true};
-  return n;
+                                    sl_signature *out) {
+  (void)attrs, (void)in;
+  return signatures(nin, 1, out);
 }

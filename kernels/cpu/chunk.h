@@ -13,6 +13,7 @@
 
 #include <sluice/op.h>
 
+#include "kernels/sight.h"
 #include "kernels/space.h"
 
 typedef void sli_chunk_fn(void *call, int i);
@@ -135,8 +136,8 @@ static inline int64_t sli_first_position(const sl_call *call) {
 
 /* ---- attention, shared by its rows and its chunks ---------------------------- */
 
-/* One attention on strided arrays. Query row i of a sequence attends to key rows
- * 0 .. q0 + i, as far as there are: where q0 is the last key, to all. A row of q, o, dq and do_
+/* One attention on strided arrays. Query row i of a sequence stands at position q0 + i and attends
+ * to the key rows that it sees. A row of q, o, dq and do_
  * holds heads*dim floats (head h from h*dim on), a row of k, v, dk and dv
  * kv_heads*dim; strides are in floats. Absent gradients are NULL. */
 typedef struct sli_attention {
@@ -146,6 +147,7 @@ typedef struct sli_attention {
   int64_t q_row, q_batch, dq_row, dq_batch; /* strides of q and of dq */
   int64_t kv_row, kv_batch;                 /* strides of k, v, dk and dv */
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
+  sli_sight sight;
   bool accumulate_kv;                       /* add to dk and dv */
   float scale;                              /* of scores */
 } sli_attention;

@@ -5,8 +5,8 @@
  * to its last query: scores S = Q K^T come out of the tensor cores in registers, the softmax
  * runs on them in place (Milakov & Gimelshein, arXiv 1805.02867; a row lies in four lanes),
  * and they go back in as the left operand of O += P V. Powers are taken of 2, so scores are
- * scaled by log2 e besides. Only tiles that the diagonal crosses are masked, and a warp leaves
- * out those that lie behind it. */
+ * scaled by log2 e besides. Only tiles that an edge of what is in sight crosses are masked, and a
+ * warp leaves out those that none of its queries sees. */
 #include "kernels/cuda/attention_tiles.cuh"
 
 namespace {
@@ -47,11 +47,12 @@ __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[
     for (int n = 0; n < COLUMNS; n++)
       m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
     m = row_max(m);
+    float shift = m == SLI_LOWEST ? 0 : m * scale; /* nothing seen so far: all scores are hidden */
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; i++) {
-        s[n][i] = power_of_2(s[n][i] * scale - m * scale);
+        s[n][i] = power_of_2(s[n][i] * scale - shift);
         sum += s[n][i];
       }
     float fade = power_of_2((seen.top[half] - m) * scale);
@@ -64,7 +65,7 @@ __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[
   }
 }
 
-/* The sums of a band become its rows of the output. */
+/* The sums of a band become its rows of the output; a query that sees nothing gets zeros. */
 template <int WIDTH, typename T>
 __device__ inline void finish(const attention<T> &a, int64_t i0, int r0, int nq,
                               const softmax &seen, float (&o)[WIDTH][4], float scale) {
@@ -72,10 +73,10 @@ __device__ inline void finish(const attention<T> &a, int64_t i0, int r0, int nq,
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     int r = r0 + element_row(2 * half);
-    float sum = row_sum(seen.total[half]), inverse = 1 / sum;
+    float sum = row_sum(seen.total[half]), inverse = sum == 0 ? 0 : 1 / sum;
     if (a.lse && threadIdx.x % 4 == 0 && r < nq)
       a.lse[(b * a.heads + h) * a.queries + i0 + r] =
-          seen.top[half] * (scale * LN_2) + logf(sum);
+          sum == 0 ? 0 : seen.top[half] * (scale * LN_2) + logf(sum);
 #pragma unroll
     for (int n = 0; n < WIDTH; n++)
 #pragma unroll
@@ -86,7 +87,7 @@ __device__ inline void finish(const attention<T> &a, int64_t i0, int r0, int nq,
                o);
 }
 
-template <typename T, int D>
+template <typename T, int D, bool IDS>
 __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
@@ -95,30 +96,34 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   int warp_row = own_row<C>(), buffer = 0;
   int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
   int64_t h = blockIdx.y, b = blockIdx.z;
-  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own), first = (int)(a.q0 + i0);
-  int limit = least(first + nq, (int)a.keys);
-  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim;
+  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own);
+  seen_keys t = see_keys<KEYS>(a, (int)i0, nq);
+  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim, at = kv + t.begin * a.kv_row;
   float scale = LOG2_E / a.root, o[BANDS][D / 8][4] = {};
   softmax seen[BANDS];
+  row_ids<BANDS> own;
 #pragma unroll
   for (int m = 0; m < BANDS; m++) seen[m] = {{SLI_LOWEST, SLI_LOWEST}, {0, 0}};
 
   load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
-  load_passing<C>(k, a.k + kv, a.kv_row, a.v + kv, a.kv_row, limit, a.dim);
-  for (int k0 = 0; k0 < limit; k0 += KEYS, buffer ^= C::passing_tile) {
+  load_passing<C>(k, a.k + at, a.kv_row, a.v + at, a.kv_row, t.limit - t.begin, a.dim);
+  if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, nq);
+  for (int k0 = t.begin; k0 < t.limit; k0 += KEYS, buffer ^= C::passing_tile) {
     wait_for_copies();
     __syncthreads(); /* this tile is there for all, and the one before has been read */
-    int next = k0 + KEYS, ahead = first + warp_row - k0, last = limit - 1 - k0;
-    int64_t at = kv + next * a.kv_row;
-    if (next < limit)
+    int next = k0 + KEYS;
+    at = kv + next * a.kv_row;
+    if (next < t.limit)
       load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
-                      limit - next, a.dim);
-    if (ahead + 16 * BANDS <= 0) continue;
+                      t.limit - next, a.dim);
+    if (all_hidden<16 * BANDS, KEYS>(t, warp_row, k0)) continue;
+    if constexpr (IDS)
+      if (!meets<KEYS>(own, t.ids + k0, t.limit - k0)) continue;
     float s[BANDS][KEYS / 8][4];
     scores<LD>(s, q + warp_row * LD, k + buffer);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      if (least(ahead, last + 1) < KEYS) mask(s[m], ahead + 16 * m, last);
+      mask_keys<KEYS, IDS>(s[m], t, warp_row + 16 * m, k0, own.of[m]);
       soften(s[m], seen[m], o[m], scale);
     }
     gather<LD>(o, s, v + buffer);
@@ -135,7 +140,8 @@ constexpr size_t shared_bytes = sizeof(T) * (cut<T, D>::own_tile + 4 * cut<T, D>
 template <typename T> cudaError_t allow_all(int64_t dim) {
   return with_room(dim, [](auto room) {
     constexpr int D = decltype(room)::value;
-    return allow(forward<T, D>, shared_bytes<T, D>);
+    cudaError_t error = allow(forward<T, D, false>, shared_bytes<T, D>);
+    return error ? error : allow(forward<T, D, true>, shared_bytes<T, D>);
   });
 }
 
@@ -148,7 +154,9 @@ template <typename T> void attend(const attention<T> &a, void *stream) {
     constexpr int D = decltype(room)::value;
     using C = cut<T, D>;
     dim3 grid((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
-    launch(stream, grid, C::threads, shared_bytes<T, D>, forward<T, D>, a);
+    with_ids(a, [&](auto ids) {
+      launch(stream, grid, C::threads, shared_bytes<T, D>, forward<T, D, decltype(ids)::value>, a);
+    });
   });
 }
 

@@ -3,11 +3,12 @@
 #define SLUICE_CUDA_ATTENTION_CUH
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/sight.h"
 
 namespace sli {
 
-/* Query row i of a sequence attends to key rows 0 .. q0 + i, as far as there are: where q0 is
- * the last key, to all. A row of q, o, dq and dout holds heads*dim elements (head h from h*dim on), a row of
+/* Query row i of a sequence stands at position q0 + i and attends to the key rows that it sees. A
+ * row of q, o, dq and dout holds heads*dim elements (head h from h*dim on), a row of
  * k, v, dk and dv kv_heads*dim; strides are in elements. Absent gradients are NULL. */
 template <typename T> struct attention {
   int64_t batch, queries, q0, keys, heads, kv_heads, dim;
@@ -18,6 +19,7 @@ template <typename T> struct attention {
   int64_t q_row, q_batch, dq_row, dq_batch;
   int64_t kv_row, kv_batch; /* of k, v, dk and dv */
   int64_t o_row, o_batch;   /* of o, out and dout */
+  sli_sight sight;
   bool add_kv;              /* add to dk and dv */
   float root;               /* scores are divided by it */
 };
@@ -35,6 +37,12 @@ template <typename F> auto with_room(int64_t dim, F f) {
   if (dim <= 64) return f(count<64>());
   if (dim <= 128) return f(count<128>());
   return f(count<256>());
+}
+
+/* Calls f(count<IDS>()) with whether there are ids. */
+template <typename T, typename F> auto with_ids(const attention<T> &a, F f) {
+  if (a.sight.ids) return f(count<1>());
+  return f(count<0>());
 }
 
 } // namespace sli

@@ -58,14 +58,39 @@ __device__ inline void gradients_by_key(float (&s)[COLUMNS][4], float (&dp)[COLU
   }
 }
 
-/* Takes out the scores of queries before their key; `ahead`: how far the band's first key is
- * ahead of the tile's first query. */
-template <int COLUMNS> __device__ inline void mask_by_key(float (&s)[COLUMNS][4], int ahead) {
-#pragma unroll
-  for (int n = 0; n < COLUMNS; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (element_column(n, i) < ahead + element_row(i)) s[n][i] = -INFINITY;
+/* A tile of keys that queries pass: those from `begin` on, a multiple of ROWS, and before `limit`
+ * see of them. `first`: how far its first key is ahead of the first query. */
+struct seeing_queries {
+  int first, begin, limit, behind, ahead;
+  const int32_t *ids; /* of the sequence's queries */
+};
+
+template <int ROWS, typename T>
+__device__ inline seeing_queries see_queries(const attention<T> &a, int k0, int keys) {
+  seeing_queries t;
+  t.first = k0 - (int)a.q0;
+  t.behind = (int)a.sight.behind, t.ahead = (int)a.sight.ahead;
+  t.begin = t.first > t.ahead ? (t.first - t.ahead) / ROWS * ROWS : 0;
+  t.limit = least(t.first + keys + t.behind, (int)a.queries);
+  t.ids = a.sight.ids ? a.sight.ids + blockIdx.z * a.sight.ids_row + a.q0 : NULL;
+  return t;
+}
+
+/* Do the queries from i0 on see none of the warp's keys, KEYS from row `warp_row` of the tile on? */
+template <int KEYS, int ROWS>
+__device__ inline bool all_unseen(const seeing_queries &t, int warp_row, int i0) {
+  int ahead = t.first + warp_row - i0;
+  return ahead - t.ahead >= ROWS || ahead + t.behind + KEYS <= 0;
+}
+
+/* Takes out of the scores of a band of keys and the tile of queries from i0 on what is not seen. */
+template <int ROWS, bool IDS, int COLUMNS>
+__device__ inline void mask_queries(float (&s)[COLUMNS][4], const seeing_queries &t, int row0,
+                                    int i0, const int (&own)[2]) {
+  int ahead = t.first + row0 - i0;
+  if (ahead + 15 > t.ahead) mask_before(s, ahead - t.ahead);
+  if (ahead + t.behind < ROWS - 1) mask(s, ahead + t.behind, ROWS);
+  if constexpr (IDS) mask_others(s, own, t.ids + i0, t.limit - i0);
 }
 
 /* A tile of queries that passes: of which head, and where it begins. */
@@ -89,7 +114,7 @@ __device__ inline void load_queries(const attention<T> &a, passing p, T *q, floa
 
 /* Heads of 256 are too wide for one block's registers: then two blocks share a tile of
  * keys, each with half of the columns of its dK and dV. */
-template <typename T, int D>
+template <typename T, int D, bool IDS>
 __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, ROWS = C::passing, LD = C::ld, PART = D > 128 ? 128 : D;
@@ -97,34 +122,38 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
   T *k = (T *)shared, *v = k + C::own_tile, *q = v + C::own_tile, *dout = q + 2 * C::passing_tile;
   float *lse = (float *)(dout + 2 * C::passing_tile), *delta = lse + 2 * ROWS;
   int warp_row = own_row<C>(), c0 = (int)(blockIdx.x % (D / PART)) * PART;
-  int k0 = (int)blockIdx.x / (D / PART) * C::own, keys = (int)a.keys - k0, q0 = (int)a.q0;
+  int k0 = (int)blockIdx.x / (D / PART) * C::own, keys = (int)a.keys - k0;
   int group = (int)(a.heads / a.kv_heads), end = ((int)blockIdx.y + 1) * group;
-  int begin = k0 > q0 ? (k0 - q0) / ROWS * ROWS : 0; /* earlier queries see none of it */
+  seeing_queries t = see_queries<ROWS>(a, k0, least(keys, C::own));
+  row_ids<BANDS> own;
   int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row;
   float scale = 1 / a.root;
   float dk[BANDS][PART / 8][4] = {}, dv[BANDS][PART / 8][4] = {};
 
   load_tile<C::own, C>(k, a.k + kv, a.kv_row, keys, a.dim);
   load_tile<C::own, C>(v, a.v + kv, a.kv_row, keys, a.dim);
-  passing now = {end - group, begin};
+  passing now = {end - group, t.begin};
   load_queries<C>(a, now, q, lse);
+  if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, keys);
   for (int buffer = 0; now.head < end; buffer ^= 1) {
     wait_for_copies();
     __syncthreads(); /* this tile is there for all, and the one before has been read */
     passing next = {now.head, now.i0 + ROWS};
-    if (next.i0 >= a.queries) next = {now.head + 1, begin};
+    if (next.i0 >= t.limit) next = {now.head + 1, t.begin};
     if (next.head < end)
       load_queries<C>(a, next, q + (buffer ^ 1) * C::passing_tile, lse + (buffer ^ 1) * ROWS);
-    int ahead = k0 + warp_row - (q0 + now.i0);
+    int i0 = now.i0;
     now = next;
-    if (ahead >= ROWS) continue;
+    if (all_unseen<16 * BANDS, ROWS>(t, warp_row, i0)) continue;
+    if constexpr (IDS)
+      if (!meets<ROWS>(own, t.ids + i0, t.limit - i0)) continue;
     float s[BANDS][ROWS / 8][4], dp[BANDS][ROWS / 8][4];
     const T *q_now = q + buffer * C::passing_tile, *dout_now = dout + buffer * C::passing_tile;
     scores<LD>(s, k + warp_row * LD, q_now); /* transposed: keys by queries */
     scores<LD>(dp, v + warp_row * LD, dout_now);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      if (ahead + 16 * BANDS > 1) mask_by_key(s[m], ahead + 16 * m);
+      mask_queries<ROWS, IDS>(s[m], t, warp_row + 16 * m, i0, own.of[m]);
       gradients_by_key(s[m], dp[m], scale * LOG2_E, lse + buffer * ROWS, delta + buffer * ROWS);
     }
     gather<LD>(dv, s, dout_now + c0);
@@ -152,7 +181,7 @@ __device__ inline void gradients_by_query(float (&s)[COLUMNS][4], float (&dp)[CO
     for (int i = 0; i < 4; i++) score_gradient(s[n][i], dp[n][i], scale, lse[i / 2], delta[i / 2]);
 }
 
-template <typename T, int D>
+template <typename T, int D, bool IDS>
 __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
@@ -162,36 +191,40 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
   int warp_row = own_row<C>(), buffer = 0;
   int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
   int64_t h = blockIdx.y, b = blockIdx.z;
-  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own), first = (int)(a.q0 + i0);
-  int limit = least(first + nq, (int)a.keys);
-  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim;
+  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own);
+  seen_keys t = see_keys<KEYS>(a, (int)i0, nq);
+  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim, at = kv + t.begin * a.kv_row;
   float scale = 1 / a.root, lse[BANDS][2] = {}, delta[BANDS][2] = {};
   float dq[BANDS][D / 8][4] = {};
+  row_ids<BANDS> own;
 
   load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
   load_tile<C::own, C>(dout, a.dout + b * a.o_batch + i0 * a.o_row + h * a.dim, a.o_row, nq, a.dim);
-  load_passing<C>(k, a.k + kv, a.kv_row, a.v + kv, a.kv_row, limit, a.dim);
+  load_passing<C>(k, a.k + at, a.kv_row, a.v + at, a.kv_row, t.limit - t.begin, a.dim);
+  if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, nq);
 #pragma unroll
   for (int m = 0; m < 2 * BANDS; m++) {
     int64_t r = warp_row + m / 2 * 16 + element_row(m % 2 * 2);
-    int64_t at = (b * a.heads + h) * a.queries + i0 + r;
-    if (r < nq) lse[m / 2][m % 2] = a.lse[at] * LOG2_E, delta[m / 2][m % 2] = a.delta[at];
+    int64_t row = (b * a.heads + h) * a.queries + i0 + r;
+    if (r < nq) lse[m / 2][m % 2] = a.lse[row] * LOG2_E, delta[m / 2][m % 2] = a.delta[row];
   }
-  for (int k0 = 0; k0 < limit; k0 += KEYS, buffer ^= C::passing_tile) {
+  for (int k0 = t.begin; k0 < t.limit; k0 += KEYS, buffer ^= C::passing_tile) {
     wait_for_copies();
     __syncthreads(); /* this tile is there for all, and the one before has been read */
-    int next = k0 + KEYS, ahead = first + warp_row - k0, last = limit - 1 - k0;
-    int64_t at = kv + next * a.kv_row;
-    if (next < limit)
+    int next = k0 + KEYS;
+    at = kv + next * a.kv_row;
+    if (next < t.limit)
       load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
-                      limit - next, a.dim);
-    if (ahead + 16 * BANDS <= 0) continue;
+                      t.limit - next, a.dim);
+    if (all_hidden<16 * BANDS, KEYS>(t, warp_row, k0)) continue;
+    if constexpr (IDS)
+      if (!meets<KEYS>(own, t.ids + k0, t.limit - k0)) continue;
     float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
     scores<LD>(s, q + warp_row * LD, k + buffer);
     scores<LD>(dp, dout + warp_row * LD, v + buffer);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      if (least(ahead, last + 1) < KEYS) mask(s[m], ahead + 16 * m, last);
+      mask_keys<KEYS, IDS>(s[m], t, warp_row + 16 * m, k0, own.of[m]);
       gradients_by_query(s[m], dp[m], scale * LOG2_E, lse[m], delta[m]);
     }
     gather<LD>(dq, dp, k + buffer);
@@ -211,11 +244,16 @@ constexpr size_t shared_bytes =
     sizeof(T) * (2 * cut<T, D>::own_tile + 4 * cut<T, D>::passing_tile) +
     4 * sizeof(float) * cut<T, D>::passing;
 
+template <typename T, int D, bool IDS> cudaError_t allow_both() {
+  cudaError_t error = allow(backward_kv<T, D, IDS>, shared_bytes<T, D>);
+  return error ? error : allow(backward_q<T, D, IDS>, shared_bytes<T, D>);
+}
+
 template <typename T> cudaError_t allow_all(int64_t dim) {
   return with_room(dim, [](auto room) {
     constexpr int D = decltype(room)::value;
-    cudaError_t error = allow(backward_kv<T, D>, shared_bytes<T, D>);
-    return error ? error : allow(backward_q<T, D>, shared_bytes<T, D>);
+    cudaError_t error = allow_both<T, D, false>();
+    return error ? error : allow_both<T, D, true>();
   });
 }
 
@@ -223,18 +261,24 @@ template <typename T> cudaError_t allow_all(int64_t dim) {
 
 namespace sli {
 
+template <typename T, int D, bool IDS>
+void launch_both(const attention<T> &a, void *stream) {
+  using C = cut<T, D>;
+  dim3 by_key((unsigned)(chunks(a.keys, C::own) * (D > 128 ? D / 128 : 1)), (unsigned)a.kv_heads,
+              (unsigned)a.batch);
+  dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
+  if (a.dk || a.dv)
+    launch(stream, by_key, C::threads, shared_bytes<T, D>, backward_kv<T, D, IDS>, a);
+  if (a.dq) launch(stream, by_query, C::threads, shared_bytes<T, D>, backward_q<T, D, IDS>, a);
+}
+
 template <typename T> void attend_b(const attention<T> &a, void *stream) {
   launch(stream, grid_of(chunks(a.batch * a.heads * a.queries, BLOCK / WARP)), BLOCK, 0,
          dot_rows<T>, a);
   with_room(a.dim, [&](auto room) {
-    constexpr int D = decltype(room)::value;
-    using C = cut<T, D>;
-    dim3 by_key((unsigned)(chunks(a.keys, C::own) * (D > 128 ? D / 128 : 1)), (unsigned)a.kv_heads,
-                (unsigned)a.batch);
-    dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
-    if (a.dk || a.dv)
-      launch(stream, by_key, C::threads, shared_bytes<T, D>, backward_kv<T, D>, a);
-    if (a.dq) launch(stream, by_query, C::threads, shared_bytes<T, D>, backward_q<T, D>, a);
+    with_ids(a, [&](auto ids) {
+      launch_both<T, decltype(room)::value, decltype(ids)::value>(a, stream);
+    });
   });
 }
 

@@ -21,6 +21,7 @@ template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, 
   a.heads = call->attrs->heads;
   a.kv_heads = kv_heads(call);
   a.dim = o->dim[2] / a.heads;
+  a.sight = sli_sight_of(call->attrs, a.keys, NULL);
   a.o_row = o->dim[2];
   a.o_batch = a.queries * a.o_row;
   a.root = call->attrs->scale != 0 ? 1 / call->attrs->scale : sqrtf((float)a.dim);
@@ -42,15 +43,10 @@ template <typename T> void backward_inputs(const sl_call *call, attention<T> &a,
 
 /* ---- whole sequences ------------------------------------------------ */
 
-/* Of whole sequences: all keys are there. */
-template <typename T> attention<T> whole(const sl_call *call, const sl_type *o) {
-  attention<T> a = sizes<T>(call, o, 0);
-  if (call->attrs->full) a.q0 = a.keys - 1;
-  return a;
-}
-
-template <typename T> attention<T> separate(const sl_call *call) {
-  attention<T> a = whole<T>(call, &call->in_type[0]);
+/* ids: which input they are. */
+template <typename T> attention<T> separate(const sl_call *call, int ids) {
+  attention<T> a = sizes<T>(call, &call->in_type[0], 0);
+  a.sight.ids = (const int32_t *)sli_optional(call, ids);
   rows_of_q(a, call->in_type[0].dim[2]);
   a.kv_row = call->in_type[1].dim[2];
   a.kv_batch = a.queries * a.kv_row;
@@ -60,8 +56,9 @@ template <typename T> attention<T> separate(const sl_call *call) {
   return a;
 }
 
-template <typename T> attention<T> packed(const sl_call *call, const sl_type *o) {
-  attention<T> a = whole<T>(call, o);
+template <typename T> attention<T> packed(const sl_call *call, const sl_type *o, int ids) {
+  attention<T> a = sizes<T>(call, o, 0);
+  a.sight.ids = (const int32_t *)sli_optional(call, ids);
   rows_of_q(a, call->in_type[0].dim[2]);
   a.kv_row = a.q_row;
   a.kv_batch = a.q_batch;
@@ -108,12 +105,13 @@ void move_rows(const attention<T> &a, const block<T> &m, void *stream) {
   else launch(stream, grid, threads_for(m.width), 0, move<T, 1>, m);
 }
 
-/* The record's strides, and its keys and values. */
+/* The record's strides, and its keys and values; ids are those of the whole sequence. */
 template <typename T>
-attention<T> piece(const sl_call *call, const sl_type *o, const void *record) {
+attention<T> piece(const sl_call *call, const sl_type *o, const void *record, const void *ids) {
   attention<T> a = sizes<T>(call, o, call->tick.row);
   a.kv_row = 2 * a.kv_heads * a.dim;
   a.kv_batch = call->attrs->length * a.kv_row;
+  a.sight = sli_sight_of(call->attrs, call->attrs->length, ids);
   a.k = (const T *)record;
   a.v = a.k + a.kv_heads * a.dim;
   return a;
@@ -135,8 +133,19 @@ void give(const attention<T> &a, const T *record, T *x, int64_t row, void *strea
   move_rows(a, m, stream);
 }
 
+/* The piece's ids, the call's last input, go into the record of them, its last output. */
+const void *keep_ids(const sl_call *call, void *stream) {
+  int64_t n = call->in_type[0].dim[1], length = call->attrs->length;
+  block<int32_t> m = {(const int32_t *)call->in[call->nin - 1],
+                      (int32_t *)call->out[call->nout - 1] + call->tick.row, n, n, length, length, n};
+  dim3 grid(1, (unsigned)call->in_type[0].dim[0]);
+  launch(stream, grid, threads_for(n), 0, move<int32_t, 1>, m);
+  return call->out[call->nout - 1];
+}
+
 template <typename T> void piece_forward(const sl_call *call, void *stream) {
-  attention<T> a = piece<T>(call, &call->out_type[0], call->out[2]);
+  const void *ids = call->nin > 3 ? keep_ids(call, stream) : NULL;
+  attention<T> a = piece<T>(call, &call->out_type[0], call->out[2], ids);
   int64_t own = a.kv_heads * a.dim;
   T *record = (T *)call->out[2];
   rows_of_q(a, a.o_row);
@@ -147,7 +156,8 @@ template <typename T> void piece_forward(const sl_call *call, void *stream) {
 }
 
 template <typename T> void packed_piece_forward(const sl_call *call, void *stream) {
-  attention<T> a = piece<T>(call, &call->out_type[0], call->out[2]);
+  const void *ids = call->nin > 1 ? keep_ids(call, stream) : NULL;
+  attention<T> a = piece<T>(call, &call->out_type[0], call->out[2], ids);
   int64_t own = a.kv_heads * a.dim, row = call->in_type[0].dim[2];
   T *record = (T *)call->out[2];
   rows_of_q(a, row);
@@ -160,14 +170,16 @@ template <typename T> void packed_piece_forward(const sl_call *call, void *strea
 }
 
 template <typename T> void piece_forward_again(const sl_call *call, void *stream) {
-  attention<T> a = piece<T>(call, &call->out_type[0], call->in[3]);
+  int kv = call->nin > 4 ? 4 : 3;
+  attention<T> a = piece<T>(call, &call->out_type[0], call->in[kv], sli_optional(call, kv + 1));
   rows_of_q(a, a.o_row);
   a.q = (const T *)call->in[0];
   forward(call, a, stream);
 }
 
 template <typename T> void packed_piece_forward_again(const sl_call *call, void *stream) {
-  attention<T> a = piece<T>(call, &call->out_type[0], call->in[1]);
+  int kv = call->nin > 2 ? 2 : 1;
+  attention<T> a = piece<T>(call, &call->out_type[0], call->in[kv], sli_optional(call, kv + 1));
   int64_t row = call->in_type[0].dim[2];
   rows_of_q(a, row);
   a.q = (const T *)call->in[0];
@@ -175,11 +187,11 @@ template <typename T> void packed_piece_forward_again(const sl_call *call, void 
   forward(call, a, stream);
 }
 
-/* in: q, kv, o, lse, do. dq has rows dq_row apart, dk and dv kv_row. */
+/* in: q, kv, o, lse, do, [ids]. dq has rows dq_row apart, dk and dv kv_row. */
 template <typename T>
 void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk, T *dv,
                     int64_t kv_row, void *stream) {
-  attention<T> a = piece<T>(call, &call->in_type[2], call->in[1]);
+  attention<T> a = piece<T>(call, &call->in_type[2], call->in[1], sli_optional(call, 5));
   int64_t own = a.kv_heads * a.dim;
   rows_of_q(a, a.o_row);
   a.dq_row = dq_row;
@@ -199,26 +211,26 @@ void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk
 
 void sli_cuda_attention(const sl_call *call, void *stream) {
   with_elements(call->in_type[0].dtype, [&](auto element) {
-    forward(call, separate<decltype(element)>(call), stream);
+    forward(call, separate<decltype(element)>(call, 3), stream);
   });
 }
 
 void sli_cuda_attention_packed(const sl_call *call, void *stream) {
   with_elements(call->in_type[0].dtype, [&](auto element) {
-    forward(call, packed<decltype(element)>(call, &call->out_type[0]), stream);
+    forward(call, packed<decltype(element)>(call, &call->out_type[0], 1), stream);
   });
 }
 
 /* A number a row of queries and head. */
 size_t sli_cuda_attention_b_scratch(const sl_call *call) {
-  const sl_type *lse = &call->in_type[call->nin - 2];
-  return (size_t)sl_type_elements(lse) * sizeof(float);
+  const sl_type *q = &call->in_type[0];
+  return (size_t)(q->dim[0] * q->dim[1] * call->attrs->heads) * sizeof(float);
 }
 
 void sli_cuda_attention_b(const sl_call *call, void *stream) {
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    attention<T> a = separate<T>(call);
+    attention<T> a = separate<T>(call, 6);
     backward_inputs(call, a, 3);
     a.dq = (T *)call->out[0];
     a.dk = (T *)call->out[1];
@@ -230,7 +242,7 @@ void sli_cuda_attention_b(const sl_call *call, void *stream) {
 void sli_cuda_attention_packed_b(const sl_call *call, void *stream) {
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    attention<T> a = packed<T>(call, &call->in_type[1]);
+    attention<T> a = packed<T>(call, &call->in_type[1], 4);
     backward_inputs(call, a, 1);
     a.dq = (T *)call->out[0];
     a.dk = a.dq + a.heads * a.dim;
@@ -279,7 +291,8 @@ void sli_cuda_attention_packed_piece_b(const sl_call *call, void *stream) {
 
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state) {
   int64_t heads = call->attrs->heads, width = call->in_type[0].dim[2];
-  bool is_packed = call->nin == 1 || call->op == &sl_op_attention_packed_b ||
+  bool is_packed = call->op == &sl_op_attention_packed || call->op == &sl_op_attention_packed_b ||
+                   call->op == &sl_op_attention_packed_piece ||
                    call->op == &sl_op_attention_packed_piece_again;
   *state = NULL;
   return prepare_attend(call->in_type[0].dtype,

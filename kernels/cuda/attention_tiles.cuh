@@ -140,15 +140,121 @@ __device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BA
   }
 }
 
-/* Takes out the scores of keys behind their query and behind the last key there is; `ahead`,
- * `last`: how far the band's first query and that key are ahead of the tile's first key. */
+/* ---- what is in sight ------------------------------------------------ */
+
+/* Takes out the scores of columns beyond the one that the band's first row sees at last, its next
+ * row one more, and beyond the last there is. */
 template <int COLUMNS>
-__device__ inline void mask(float (&s)[COLUMNS][4], int ahead, int last) {
+__device__ inline void mask(float (&s)[COLUMNS][4], int to, int last) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (element_column(n, i) > least(ahead + element_row(i), last)) s[n][i] = -INFINITY;
+      if (element_column(n, i) > least(to + element_row(i), last)) s[n][i] = -INFINITY;
+}
+
+/* Of columns before the one that the band's first row sees first, its next row one more. */
+template <int COLUMNS> __device__ inline void mask_before(float (&s)[COLUMNS][4], int from) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (element_column(n, i) < from + element_row(i)) s[n][i] = -INFINITY;
+}
+
+/* The ids of a warp's rows, as far as they are this lane's, and the smallest and the largest of all
+ * that are not negative. */
+template <int BANDS> struct row_ids {
+  int of[BANDS][2], low, high;
+};
+
+__device__ inline void widen(int &low, int &high, int id) {
+  if (id < 0) return;
+  low = id < low ? id : low;
+  high = id > high ? id : high;
+}
+
+/* Over all lanes. */
+__device__ inline void widen_all(int &low, int &high) {
+#pragma unroll
+  for (int k = WARP / 2; k; k /= 2) {
+    int l = __shfl_xor_sync(ALL, low, k), h = __shfl_xor_sync(ALL, high, k);
+    low = l < low ? l : low;
+    high = h > high ? h : high;
+  }
+}
+
+/* Of the warp's rows from r0 on, which are there below `rows`. */
+template <int BANDS>
+__device__ inline void read_ids(row_ids<BANDS> &own, const int32_t *ids, int r0, int rows) {
+  own.low = INT32_MAX, own.high = -1;
+#pragma unroll
+  for (int m = 0; m < 2 * BANDS; m++) {
+    int r = r0 + m / 2 * 16 + element_row(m % 2 * 2);
+    own.of[m / 2][m % 2] = r < rows ? ids[r] : -1;
+    widen(own.low, own.high, own.of[m / 2][m % 2]);
+  }
+  widen_all(own.low, own.high);
+}
+
+/* May a row see a column of this tile, of which `columns` are there? */
+template <int COLUMNS, int BANDS>
+__device__ inline bool meets(const row_ids<BANDS> &own, const int32_t *ids, int columns) {
+  int low = INT32_MAX, high = -1;
+  for (int c = (int)threadIdx.x % WARP; c < least(COLUMNS, columns); c += WARP)
+    widen(low, high, ids[c]);
+  widen_all(low, high);
+  return low <= own.high && own.low <= high;
+}
+
+/* Takes out the scores of columns whose id is not the row's, and of negative ones. */
+template <int COLUMNS>
+__device__ inline void mask_others(float (&s)[COLUMNS][4], const int (&own)[2], const int32_t *ids,
+                                   int columns) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      int c = element_column(n, i), id = c < columns ? ids[c] : -1;
+      if (id < 0 || id != own[0]) s[n][i] = -INFINITY;
+      if (id < 0 || id != own[1]) s[n][i + 2] = -INFINITY;
+    }
+}
+
+/* A tile of queries that keys pass: those from `begin` on, a multiple of KEYS, and before `limit`
+ * are seen. `first`: where the first query stands. */
+struct seen_keys {
+  int first, begin, limit, behind, ahead;
+  const int32_t *ids; /* of the sequence's keys */
+};
+
+template <int KEYS, typename T>
+__device__ inline seen_keys see_keys(const attention<T> &a, int i0, int queries) {
+  seen_keys t;
+  t.first = (int)a.q0 + i0;
+  t.behind = (int)a.sight.behind, t.ahead = (int)a.sight.ahead;
+  t.begin = t.first > t.behind ? (t.first - t.behind) / KEYS * KEYS : 0;
+  t.limit = least(t.first + queries + t.ahead, (int)a.keys);
+  t.ids = a.sight.ids ? a.sight.ids + blockIdx.z * a.sight.ids_row : NULL;
+  return t;
+}
+
+/* Does none of the warp's queries, ROWS from row `warp_row` of the tile on, see the keys from k0 on? */
+template <int ROWS, int KEYS>
+__device__ inline bool all_hidden(const seen_keys &t, int warp_row, int k0) {
+  int ahead = t.first + warp_row - k0;
+  return ahead + t.ahead + ROWS <= 0 || ahead - t.behind >= KEYS;
+}
+
+/* Takes out of the scores of a band of queries and the tile of keys from k0 on what is not seen;
+ * row0: the band's first in its tile, IDS: `own` are the ids of its rows. */
+template <int KEYS, bool IDS, int COLUMNS>
+__device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int row0, int k0,
+                                 const int (&own)[2]) {
+  int ahead = t.first + row0 - k0, last = t.limit - 1 - k0;
+  if (least(ahead + t.ahead, last + 1) < KEYS) mask(s, ahead + t.ahead, last);
+  if (ahead + 15 > t.behind) mask_before(s, ahead - t.behind);
+  if constexpr (IDS) mask_others(s, own, t.ids + k0, last + 1);
 }
 
 template <int COLUMNS> __device__ inline void multiply(float (&x)[COLUMNS][4], float factor) {

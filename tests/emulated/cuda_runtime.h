@@ -177,6 +177,8 @@ template <typename S> S __shfl_xor_sync(unsigned, S x, int k) {
 }
 
 unsigned __ballot_sync(unsigned lanes, bool here);
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 
 inline float __uint_as_float(uint32_t bits) {

@@ -94,6 +94,9 @@ static const claim claims[] = {
     {&sl_op_attention, {.heads = 1, .full = true, .scale = 0.1f}, 3,
      {F32(1, 35, 200), F32(1, 35, 200), F32(1, 35, 200)}, 0},
     {&sl_op_attention_packed, {.heads = 2, .full = true}, 1, {F32(2, 66, 48)}, 0},
+    {&sl_op_documents, {.end = 2}, 1, {I32(3, 71)}, 9},
+    {&sl_op_attention_packed, {.heads = 2, .kv_heads = 1, .window = 40}, 1, {F32(1, 150, 32)}, 0},
+    {&sl_op_attention_packed, {.heads = 2, .full = true}, 2, {F32(2, 37, 48), I32(2, 37)}, 2},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
@@ -155,7 +158,7 @@ static const struct {
     {&sl_op_attention_packed, 1, 1}, {&sl_op_attention_packed_b, 11, 1},
     {&sl_op_attention_piece, 7, 5},  {&sl_op_attention_piece_b, 23, 15},
     {&sl_op_attention_packed_piece, 1, 13}, {&sl_op_attention_packed_piece_b, 23, 3},
-    {&sl_op_attention_piece_again, 15, 5},  {&sl_op_attention_packed_piece_again, 3, 13},
+    {&sl_op_attention_piece_again, 31, 5},  {&sl_op_attention_packed_piece_again, 7, 13},
     {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
     {&sl_op_cross_entropy_part, 1, 0},
     {&sl_op_weighted_cross_entropy, 1, 0}, {&sl_op_weighted_cross_entropy_b, 1, 1},
@@ -437,27 +440,34 @@ typedef struct cut {
   int nin;
   int npieces;
   int64_t rows[4];
+  bool ids; /* documents, and positions that none sees */
 } cut;
 
 static const cut cuts[] = {
     {&sl_op_attention_piece, {.heads = 2, .kv_heads = 1, .length = 73}, 1, {16, 8, 8}, 3,
-     3, {5, 60, 8}},
-    {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}},
+     3, {5, 60, 8}, false},
+    {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}, false},
     {&sl_op_attention_packed_piece, {.heads = 2, .kv_heads = 2, .length = 21}, 2, {96}, 1, 2,
-     {15, 6}},
+     {15, 6}, false},
+    {&sl_op_attention_piece, {.heads = 2, .kv_heads = 1, .length = 73, .window = 20}, 1, {16, 8, 8},
+     3, 3, {5, 60, 8}, true},
+    {&sl_op_attention_packed_piece, {.heads = 2, .length = 21}, 2, {96}, 1, 2, {15, 6}, true},
 };
 
 static const cut large_cut = {&sl_op_attention_packed_piece, {.heads = 12, .length = 1024}, 2,
-                              {3 * 768}, 1, 4, {256, 256, 256, 256}};
+                              {3 * 768}, 1, 4, {256, 256, 256, 256}, false};
 
 static void carry(kernel *to, int o, const kernel *from, int p) {
   memcpy(to->out[o], from->out[p], sl_type_bytes(&to->out_type[o]));
 }
 
 static kernel forward_create(const cut *c, int p, int64_t row, bool bf16) {
-  sl_type types[3];
+  int nin = c->nin + c->ids;
+  sl_type types[4];
   for (int i = 0; i < c->nin; i++) types[i] = F32(c->batch, c->rows[p], c->widths[i]);
-  kernel k = kernel_create(c->op, c->attrs, c->nin, types, c->op->nout);
+  if (c->ids) types[c->nin] = I32(c->batch, c->rows[p]);
+  kernel k = kernel_create(c->op, c->attrs, nin, types, sli_op_outputs(c->op, &c->attrs, nin));
+  if (c->ids) array_random_from(k.in[c->nin], &types[c->nin], 3, -1);
   k.tick = (sl_tick){.piece = p, .row = row, .rows = c->rows[p]};
   for (int i = 0; i < c->nin; i++) {
     array_random(k.in[i], &types[i], 0);
@@ -468,34 +478,47 @@ static kernel forward_create(const cut *c, int p, int64_t row, bool bf16) {
 
 /* q, kv, o, lse of the piece forward, and a random gradient of o. */
 static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16) {
-  bool packed = forward->nin == 1;
+  bool packed = op == &sl_op_attention_packed_piece_b, ids = forward->nin == (packed ? 2 : 4);
   const sl_type *out = forward->out_type;
-  sl_type types[] = {packed ? out[3] : forward->in_type[0], out[2], out[0], out[1], out[0]};
+  int last = forward->nout - 1;
+  sl_type types[] = {packed ? out[3] : forward->in_type[0], out[2], out[0], out[1], out[0], out[last]};
   const void *in[] = {packed ? forward->out[3] : forward->in[0], forward->out[2],
                       forward->out[0], forward->out[1]};
-  kernel k = kernel_create(op, forward->attrs, 5, types, op->nout);
+  kernel k = kernel_create(op, forward->attrs, 5 + ids, types, op->nout);
   for (int i = 0; i < 4; i++) memcpy(k.in[i], in[i], sl_type_bytes(&types[i]));
   array_random(k.in[4], &types[4], 0);
+  if (ids) memcpy(k.in[5], forward->out[last], sl_type_bytes(&types[5]));
   for (int i = 0; bf16 && i < 5; i++)
     if (i != 3) round_array(k.in[i], &types[i]);
   k.tick = forward->tick;
   return k;
 }
 
-/* The call forward, made again with the whole record. */
-static kernel again_create(const kernel *forward) {
-  int nin = forward->nin + 1;
-  sl_type types[4];
-  for (int i = 0; i < forward->nin; i++) types[i] = forward->in_type[i];
-  types[nin - 1] = forward->out_type[2];
+/* The call forward, made again with the whole records. */
+static kernel again_create(const cut *c, const kernel *forward) {
+  int given = forward->nin, nin = given + 1 + c->ids, last = forward->nout - 1;
+  sl_type types[6];
+  for (int i = 0; i < given; i++) types[i] = forward->in_type[i];
+  types[given] = forward->out_type[2];
+  if (c->ids) types[given + 1] = forward->out_type[last];
   const sl_op *op = forward->op->again;
-  kernel k = kernel_create(op, forward->attrs, nin, types, op->nout);
-  for (int i = 0; i < forward->nin; i++) memcpy(k.in[i], forward->in[i], sl_type_bytes(&types[i]));
-  memcpy(k.in[nin - 1], forward->out[2], sl_type_bytes(&types[nin - 1]));
-  free(k.out[2]);
-  k.out[2] = NULL;
+  kernel k = kernel_create(op, forward->attrs, nin, types, sli_op_outputs(op, &c->attrs, nin));
+  for (int i = 0; i < given; i++) memcpy(k.in[i], forward->in[i], sl_type_bytes(&types[i]));
+  memcpy(k.in[given], forward->out[2], sl_type_bytes(&types[given]));
+  if (c->ids) memcpy(k.in[given + 1], forward->out[last], sl_type_bytes(&types[given + 1]));
+  for (int o = 2; o <= last; o++) {
+    if (!(forward->op->updates >> o & 1)) continue;
+    free(k.out[o]);
+    k.out[o] = NULL;
+  }
   k.tick = forward->tick;
   return k;
+}
+
+/* What the pieces update in place. */
+static void carry_records(kernel *to, const kernel *from) {
+  for (int o = 0; o < to->nout; o++)
+    if (to->op->updates >> o & 1) carry(to, o, from, o);
 }
 
 /* Forward piece by piece with one record of keys and values, backward in reverse with one
@@ -507,12 +530,12 @@ static void check_cut(const cut *c, bool bf16) {
   int64_t row = 0;
   for (int p = 0; p < c->npieces; row += c->rows[p++]) {
     forward[p] = forward_create(c, p, row, bf16);
-    if (p) carry(&forward[p], 2, &forward[p - 1], 2);
+    if (p) carry_records(&forward[p], &forward[p - 1]);
     check_call(&forward[p], 2e-5, bf16);
   }
   for (int p = c->npieces - 1; p >= 0; p--) {
-    carry(&forward[p], 2, &forward[c->npieces - 1], 2); /* the whole record */
-    kernel again = again_create(&forward[p]);
+    carry_records(&forward[p], &forward[c->npieces - 1]); /* the whole of them */
+    kernel again = again_create(c, &forward[p]);
     check_call(&again, 2e-5, bf16);
     kernel_destroy(&again);
     kernel k = backward_create(rule->op, &forward[p], bf16);
@@ -523,6 +546,17 @@ static void check_cut(const cut *c, bool bf16) {
   }
   kernel_destroy(&last);
   for (int p = 0; p < c->npieces; p++) kernel_destroy(&forward[p]);
+}
+
+/* Documents of a piece of a row, when some have ended before. */
+static void check_documents(int64_t row) {
+  sl_type tokens = I32(3, 71);
+  kernel k = kernel_create(&sl_op_documents_piece, (sl_attrs){.end = 2, .length = 100}, 1, &tokens, 3);
+  array_random(k.in[0], &tokens, 9);
+  array_random(k.out[2], &k.out_type[2], 5);
+  k.tick = (sl_tick){.piece = row > 0, .row = row, .rows = 71};
+  check_call(&k, 0, false);
+  kernel_destroy(&k);
 }
 
 /* Rows that look at where a piece begins. */
@@ -781,6 +815,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof large_claims / sizeof *large_claims && !small; i++)
       check_claim(&large_claims[i], bf16);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) check_cut(&cuts[i], bf16);
+    if (!bf16) check_documents(0), check_documents(5);
     if (!small) check_cut(&large_cut, bf16);
     check_packed(bf16);
     check_rounded_gradient(bf16);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_kernels.h"
@@ -17,13 +18,24 @@ enum { MOST_PIECES = 6 };
 typedef struct claim {
   bool packed;
   int heads, kv_heads;
-  int64_t batch, length, dim;
+  int64_t batch, length, dim, window;
+  bool ids; /* documents, and positions that none sees */
 } claim;
 
 static const claim claims[] = {
-    {false, 1, 1, 1, 7, 1},    {false, 2, 2, 2, 33, 7},    {false, 4, 2, 1, 133, 16},
-    {false, 3, 1, 2, 70, 33},  {true, 1, 0, 1, 6, 5},      {true, 2, 2, 2, 37, 8},
-    {true, 6, 2, 1, 129, 16},  {true, 1, 1, 3, 64, 64},
+    {false, 1, 1, 1, 7, 1, 0, false},
+    {false, 2, 2, 2, 33, 7, 0, false},
+    {false, 4, 2, 1, 133, 16, 0, false},
+    {false, 3, 1, 2, 70, 33, 0, false},
+    {true, 1, 0, 1, 6, 5, 0, false},
+    {true, 2, 2, 2, 37, 8, 0, false},
+    {true, 6, 2, 1, 129, 16, 0, false},
+    {true, 1, 1, 3, 64, 64, 0, false},
+    {false, 2, 1, 1, 133, 8, 40, false},
+    {true, 2, 2, 2, 37, 8, 1, false},
+    {false, 2, 1, 2, 133, 8, 0, true},
+    {true, 2, 2, 2, 70, 8, 0, true},
+    {true, 1, 1, 1, 90, 8, 70, true},
 };
 
 typedef struct cut {
@@ -44,10 +56,10 @@ static cut random_cut(int64_t length) {
   return c;
 }
 
-/* Rows row.. of x [B, T, W] to or from a piece [B, n, W]. */
+/* Rows row.. of x [B, T, W] or [B, T] to or from a piece [B, n, W]. */
 static void slice(float *whole, const sl_type *type, int64_t row, float *piece, int64_t rows,
                   bool back) {
-  int64_t T = type->dim[1], W = type->dim[2];
+  int64_t T = type->dim[1], W = type->ndim < 3 ? 1 : type->dim[2];
   for (int64_t b = 0; b < type->dim[0]; b++) {
     float *x = whole + (b * T + row) * W, *y = piece + b * rows * W;
     memcpy(back ? x : y, back ? y : x, (size_t)(rows * W) * sizeof(float));
@@ -75,20 +87,42 @@ typedef struct whole {
   kernel k;                /* the uncut row, for its types and inputs */
   float *o, *dy, *grads[3]; /* put together from pieces; dy is [B, T, Hq*D] */
   kernel pieces[MOST_PIECES];
-  void *kv, *dkv;
+  void *kv, *dkv, *ids; /* records */
 } whole;
 
+/* Of a row of whole sequences: q, k, v or qkv. */
+static int arrays(const whole *w) { return w->k.op == &sl_op_attention_packed ? 1 : 3; }
+static bool has_ids(const whole *w) { return w->k.nin > arrays(w); }
+
+static kernel call_create(const sl_op *op, sl_attrs attrs, int nin, const sl_type *types) {
+  return kernel_create(op, attrs, nin, types, sli_op_outputs(op, &attrs, nin));
+}
+
+/* A record takes the place of the call's own output. */
+static void put_record(kernel *k, int o, void *record) {
+  free(k->out[o]);
+  k->out[o] = record;
+}
+
+static void fill_ids(int32_t *ids, int64_t batch, int64_t length) {
+  for (int64_t i = 0; i < batch * length; i++)
+    ids[i] = i && random_bits() % 8 ? ids[i - 1] : (int32_t)(random_bits() % 4) - 1;
+}
+
 static whole whole_create(const claim *c) {
-  sl_attrs attrs = {.heads = c->heads, .kv_heads = c->kv_heads, .length = c->length};
+  sl_attrs attrs = {.heads = c->heads, .kv_heads = c->kv_heads, .length = c->length,
+                    .window = c->window};
   int64_t kv = c->kv_heads ? c->kv_heads : c->heads, D = c->dim;
   sl_type q = SL_TYPE(SL_F32, c->batch, c->length, c->heads * D);
   sl_type k = SL_TYPE(SL_F32, c->batch, c->length, kv * D);
   sl_type packed = SL_TYPE(SL_F32, c->batch, c->length, (c->heads + 2 * kv) * D);
   sl_type record = SL_TYPE(SL_F32, c->batch, c->length, 2 * kv * D);
-  const sl_type separate[] = {q, k, k};
+  sl_type ids = SL_TYPE(SL_I32, c->batch, c->length);
+  const sl_type separate[] = {q, k, k, ids}, one[] = {packed, ids};
   whole w = {.k = kernel_create(c->packed ? &sl_op_attention_packed : &sl_op_attention, attrs,
-                                c->packed ? 1 : 3, c->packed ? &packed : separate, 2)};
-  for (int i = 0; i < w.k.nin; i++) {
+                                (c->packed ? 1 : 3) + c->ids, c->packed ? one : separate, 2)};
+  if (c->ids) fill_ids(w.k.in[arrays(&w)], c->batch, c->length);
+  for (int i = 0; i < arrays(&w); i++) {
     array_random(w.k.in[i], &w.k.in_type[i], 0);
     w.grads[i] = array_create(&w.k.in_type[i]);
   }
@@ -97,37 +131,40 @@ static whole whole_create(const claim *c) {
   array_random(w.dy, &q, 0);
   w.kv = array_create(&record);
   w.dkv = array_create(&record);
+  w.ids = array_create(&ids);
   return w;
 }
 
 static void whole_destroy(whole *w, int pieces) {
   for (int p = 0; p < pieces; p++) {
     w->pieces[p].out[2] = NULL; /* the record */
+    if (has_ids(w)) w->pieces[p].out[w->pieces[p].nout - 1] = NULL;
     kernel_destroy(&w->pieces[p]);
   }
-  for (int i = 0; i < w->k.nin; i++) free(w->grads[i]);
+  for (int i = 0; i < arrays(w); i++) free(w->grads[i]);
   kernel_destroy(&w->k);
   free(w->o);
   free(w->dy);
   free(w->kv);
   free(w->dkv);
+  free(w->ids);
 }
 
 /* The same row over one piece; outputs it shares with the others are replaced. */
 static void run_forward(whole *w, const cut *c, int p) {
-  sl_type types[3];
+  sl_type types[4];
   for (int i = 0; i < w->k.nin; i++) {
     types[i] = w->k.in_type[i];
     types[i].dim[1] = c->rows[p];
   }
   const sl_op *op = w->k.op->pieced;
   kernel *k = &w->pieces[p];
-  *k = kernel_create(op, w->k.attrs, w->k.nin, types, op->nout);
+  *k = call_create(op, w->k.attrs, w->k.nin, types);
   CHECK(sl_type_bytes(&k->out_type[2]) == (size_t)sl_type_rows(&w->k.in_type[0]) * 4 *
                                               (size_t)k->out_type[2].dim[2],
         "the record spans the sequence");
-  free(k->out[2]);
-  k->out[2] = w->kv;
+  put_record(k, 2, w->kv);
+  if (has_ids(w)) put_record(k, k->nout - 1, w->ids);
   k->tick = (sl_tick){.piece = p, .row = c->row[p], .rows = c->rows[p]};
   for (int i = 0; i < k->nin; i++)
     slice(w->k.in[i], &w->k.in_type[i], c->row[p], k->in[i], c->rows[p], false);
@@ -135,50 +172,52 @@ static void run_forward(whole *w, const cut *c, int p) {
   slice(w->o, &w->k.out_type[0], c->row[p], k->out[0], c->rows[p], true);
 }
 
-/* What the way back makes again has the same bits, with the whole record and without the keys and
- * values it was made of. */
+/* What the way back makes again has the same bits, with the whole records and without the keys and
+ * values they were made of. */
 static void run_again(whole *w, int p) {
   const kernel *forward = &w->pieces[p];
   const sl_op *op = forward->op->again;
-  int nin = forward->nin + 1;
-  sl_type types[4];
-  for (int i = 0; i < forward->nin; i++) types[i] = forward->in_type[i];
-  types[nin - 1] = forward->out_type[2];
-  kernel k = kernel_create(op, w->k.attrs, nin, types, op->nout);
+  int given = forward->nin, nin = given + 1 + has_ids(w), last = forward->nout - 1;
+  sl_type types[6];
+  for (int i = 0; i < given; i++) types[i] = forward->in_type[i];
+  types[given] = forward->out_type[2];
+  if (has_ids(w)) types[given + 1] = forward->out_type[last];
+  kernel k = call_create(op, w->k.attrs, nin, types);
   for (int i = 0; i < nin; i++) {
-    const void *from = i < forward->nin ? forward->in[i] : w->kv;
+    const void *from = i < given ? forward->in[i] : i == given ? w->kv : w->ids;
     if (op->unread >> i & 1) free(k.in[i]), k.in[i] = NULL;
     else memcpy(k.in[i], from, sl_type_bytes(&types[i]));
   }
-  free(k.out[2]);
-  k.out[2] = NULL;
+  put_record(&k, 2, NULL);
+  if (has_ids(w)) put_record(&k, last, NULL);
   k.tick = forward->tick;
   kernel_run(&k, NULL);
-  for (int o = 0; o < op->nout; o++)
-    CHECK(o == 2 || !memcmp(k.out[o], forward->out[o], sl_type_bytes(&k.out_type[o])),
+  for (int o = 0; o < k.nout; o++)
+    CHECK(!k.out[o] || !memcmp(k.out[o], forward->out[o], sl_type_bytes(&k.out_type[o])),
           "%s, piece %d: output %d has other bits", op->name, p, o);
   kernel_destroy(&k);
 }
 
 static void run_backward(whole *w, const cut *c, int p, bool wanted) {
   const kernel *forward = &w->pieces[p];
-  bool packed = w->k.nin == 1;
+  bool packed = arrays(w) == 1;
   sl_type types[] = {packed ? forward->out_type[3] : forward->in_type[0], forward->out_type[2],
-                     forward->out_type[0], forward->out_type[1], forward->out_type[0]};
+                     forward->out_type[0], forward->out_type[1], forward->out_type[0],
+                     forward->out_type[forward->nout - 1]};
   const sl_op *op = w->k.op->pieced->grad[0].op;
   int record = op->nout - 1;
-  kernel k = kernel_create(op, w->k.attrs, 5, types, op->nout);
+  kernel k = kernel_create(op, w->k.attrs, 5 + has_ids(w), types, op->nout);
   const void *data[] = {packed ? forward->out[3] : forward->in[0], w->kv, forward->out[0],
                         forward->out[1]};
   for (int i = 0; i < 4; i++) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
   slice(w->dy, &w->k.out_type[0], c->row[p], k.in[4], c->rows[p], false);
-  free(k.out[record]);
-  k.out[record] = w->dkv;
+  if (has_ids(w)) memcpy(k.in[5], w->ids, sl_type_bytes(&types[5]));
+  put_record(&k, record, w->dkv);
   k.tick = forward->tick;
   void *left_out = wanted ? NULL : k.out[0];
   if (!wanted) k.out[0] = NULL;
   kernel_run(&k, NULL);
-  for (int i = 0; i < w->k.nin; i++)
+  for (int i = 0; i < arrays(w); i++)
     if (k.out[i]) slice(w->grads[i], &w->k.in_type[i], c->row[p], k.out[i], c->rows[p], true);
   free(left_out);
   k.out[record] = NULL;
@@ -186,11 +225,11 @@ static void run_backward(whole *w, const cut *c, int p, bool wanted) {
 }
 
 typedef struct reference {
-  double *in[3], *out[2], *dy;
+  double *in[4], *out[2], *dy;
 } reference;
 
 static void run_reference(const whole *w, reference *r) {
-  (w->k.nin == 1 ? ref_attention_packed : ref_attention)(&w->k.attrs, w->k.in_type, r->in, r->out);
+  (arrays(w) == 1 ? ref_attention_packed : ref_attention)(&w->k.attrs, w->k.in_type, r->in, r->out);
 }
 
 static double slope(const whole *w, reference *r, int i, int64_t e) {
@@ -211,16 +250,17 @@ static double slope(const whole *w, reference *r, int i, int64_t e) {
 static void check_gradients(const whole *w) {
   kernel uncut = w->k;
   kernel_run(&uncut, NULL);
-  sl_type types[6];
-  const void *data[6];
+  sl_type types[7];
+  const void *data[7];
   int n = 0;
-  for (int i = 0; i < uncut.nin; i++) types[n] = uncut.in_type[i], data[n++] = uncut.in[i];
+  for (int i = 0; i < arrays(w); i++) types[n] = uncut.in_type[i], data[n++] = uncut.in[i];
   for (int o = 0; o < 2; o++) types[n] = uncut.out_type[o], data[n++] = uncut.out[o];
   types[n] = uncut.out_type[0], data[n++] = w->dy;
-  kernel k = kernel_create(uncut.op->grad[0].op, uncut.attrs, n, types, uncut.nin);
+  if (has_ids(w)) types[n] = uncut.in_type[arrays(w)], data[n++] = uncut.in[arrays(w)];
+  kernel k = kernel_create(uncut.op->grad[0].op, uncut.attrs, n, types, arrays(w));
   for (int i = 0; i < n; i++) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
   kernel_run(&k, NULL);
-  for (int i = 0; i < uncut.nin; i++) {
+  for (int i = 0; i < arrays(w); i++) {
     double *want = doubles_of(k.out[i], &k.out_type[i]);
     check_near(w->grads[i], want, sl_type_elements(&k.out_type[i]), 3e-6, uncut.op->pieced->name);
     free(want);
@@ -230,7 +270,7 @@ static void check_gradients(const whole *w) {
 
 static void check_slopes(const whole *w, reference *r) {
   enum { SAMPLES = 3 };
-  for (int i = 0; i < w->k.nin; i++)
+  for (int i = 0; i < arrays(w); i++)
     for (int s = 0; s < SAMPLES; s++) {
       int64_t e = (int64_t)(random_bits() % (uint64_t)sl_type_elements(&w->k.in_type[i]));
       double want = slope(w, r, i, e), got = (double)w->grads[i][e];

@@ -22,7 +22,7 @@ typedef struct math_claim {
   int nin;
   sl_type in[4];
   int below;   /* ids are in [0, below) */
-  double from; /* other numbers are in [from - 1, from + 1) */
+  double from; /* other numbers are in [from - 1, from + 1), and from is added to ids */
 } math_claim;
 
 /* How windows go over the images of claims. */
@@ -38,6 +38,16 @@ static const math_claim math_claims[] = {
      {F32(2, 70, 32), F32(2, 70, 16), F32(2, 70, 16)}, 0, 0},
     {&sl_op_attention, ref_attention, {.heads = 1, .full = true, .scale = 0.25f}, 3,
      {F32(1, 9, 7), F32(1, 9, 7), F32(1, 9, 7)}, 0, 0},
+    {&sl_op_attention, ref_attention, {.heads = 2, .window = 5}, 3,
+     {F32(2, 37, 14), F32(2, 37, 14), F32(2, 37, 14)}, 0, 0},
+    {&sl_op_attention, ref_attention, {.heads = 1, .window = 1}, 3,
+     {F32(1, 70, 8), F32(1, 70, 8), F32(1, 70, 8)}, 0, 0},
+    {&sl_op_attention, ref_attention, {.heads = 1, .window = 70, .full = true}, 3,
+     {F32(1, 200, 16), F32(1, 200, 16), F32(1, 200, 16)}, 0, 0},
+    {&sl_op_attention, ref_attention, {.heads = 2, .kv_heads = 1}, 4, /* with documents, one hidden */
+     {F32(2, 70, 32), F32(2, 70, 16), F32(2, 70, 16), I32(2, 70)}, 4, -1},
+    {&sl_op_attention, ref_attention, {.heads = 1, .window = 9, .full = true}, 4,
+     {F32(1, 140, 7), F32(1, 140, 7), F32(1, 140, 7), I32(1, 140)}, 2, -1},
     {&sl_op_conv, ref_conv, {0}, 3, {F32(2, 3, 5, 6), F32(4, 3, 3, 2), F32(4)}, 0, 0},
     {&sl_op_conv, ref_conv, {.user = &strided}, 3, {F32(3, 2, 7, 6), F32(5, 2, 3, 3), F32(5)}, 0, 0},
     {&sl_op_conv, ref_conv, {.user = &grouped}, 2, {F32(2, 4, 4, 5), F32(6, 2, 3, 3)}, 0, 0},
@@ -129,6 +139,7 @@ static inline void array_random_from(void *p, const sl_type *type, int below, do
   for (int64_t e = 0; from != 0 && e < sl_type_elements(type); e++) {
     if (type->dtype == SL_F64) ((double *)p)[e] += from;
     if (type->dtype == SL_F32) ((float *)p)[e] += (float)from;
+    if (type->dtype == SL_I32) ((int32_t *)p)[e] += (int32_t)from;
   }
 }
 

@@ -205,43 +205,58 @@ static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double
       }
 }
 
-/* q rows are q_row apart, k and v rows kv_row; `keys` counts from the first key,
- * query i stands at keys - queries + i. */
-static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t queries, int64_t keys, int64_t heads,
+/* Does query i see key j? ids [keys] of the sequence, or NULL. */
+static inline bool ref_sees(const sl_attrs *attrs, const double *ids, int64_t i, int64_t j) {
+  int64_t far = attrs->window ? attrs->window : INT64_MAX;
+  bool near = attrs->full ? llabs(i - j) < far : j <= i && i - j < far;
+  return near && (!ids || (ids[j] >= 0 && ids[j] == ids[i]));
+}
+
+/* One query's scores of the keys it sees become weights p[keys]; returns the log of their sum, and
+ * 0 where there are none. */
+static inline double ref_weights(double *p, int64_t keys) {
+  double top = -INFINITY, total = 0;
+  for (int64_t j = 0; j < keys; j++) top = fmax(top, p[j]);
+  for (int64_t j = 0; j < keys; j++) total += p[j] = top > -INFINITY ? exp(p[j] - top) : 0;
+  for (int64_t j = 0; j < keys && total > 0; j++) p[j] /= total;
+  return total > 0 ? top + log(total) : 0;
+}
+
+/* q rows are q_row apart, k and v rows kv_row. */
+static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, int64_t heads,
                               int64_t kv_heads, int64_t D, const double *q, const double *k,
-                              const double *v, int64_t q_row, int64_t kv_row, double *o,
-                              double *lse) {
-  double *p = malloc((size_t)keys * sizeof *p);
+                              const double *v, const double *ids, int64_t q_row, int64_t kv_row,
+                              double *o, double *lse) {
+  double *p = malloc((size_t)T * sizeof *p);
   double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)D);
   for (int64_t b = 0; b < batch; b++)
     for (int64_t h = 0; h < heads; h++)
-      for (int64_t i = 0; i < queries; i++) {
-        int64_t g = h / (heads / kv_heads), last = attrs->full ? keys - 1 : keys - queries + i;
-        const double *qi = q + (b * queries + i) * q_row + h * D;
-        double top = -INFINITY, total = 0;
-        for (int64_t j = 0; j <= last; j++) {
+      for (int64_t i = 0; i < T; i++) {
+        int64_t g = h / (heads / kv_heads);
+        const double *qi = q + (b * T + i) * q_row + h * D;
+        for (int64_t j = 0; j < T; j++) {
+          p[j] = -INFINITY;
+          if (!ref_sees(attrs, ids ? ids + b * T : NULL, i, j)) continue;
           p[j] = 0;
-          for (int64_t d = 0; d < D; d++)
-            p[j] += qi[d] * k[(b * keys + j) * kv_row + g * D + d] * scale;
-          top = fmax(top, p[j]);
+          for (int64_t d = 0; d < D; d++) p[j] += qi[d] * k[(b * T + j) * kv_row + g * D + d] * scale;
         }
-        for (int64_t j = 0; j <= last; j++) total += exp(p[j] - top);
-        lse[(b * heads + h) * queries + i] = top + log(total);
+        lse[(b * heads + h) * T + i] = ref_weights(p, T);
         for (int64_t d = 0; d < D; d++) {
           double y = 0;
-          for (int64_t j = 0; j <= last; j++)
-            y += exp(p[j] - top) / total * v[(b * keys + j) * kv_row + g * D + d];
-          o[((b * queries + i) * heads + h) * D + d] = y;
+          for (int64_t j = 0; j < T; j++)
+            if (p[j] > 0) y += p[j] * v[(b * T + j) * kv_row + g * D + d];
+          o[((b * T + i) * heads + h) * D + d] = y;
         }
       }
   free(p);
 }
 
+/* in[3], or packed in[1]: ids or NULL. */
 static inline void ref_attention(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                  double *const *out) {
   int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  ref_attend(attrs, type[0].dim[0], T, T, attrs->heads, kv_heads, D, in[0], in[1], in[2], C,
+  ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], in[3], C,
              kv_heads * D, out[0], out[1]);
 }
 
@@ -249,8 +264,8 @@ static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *ty
                                         double *const *in, double *const *out) {
   int64_t heads = attrs->heads, kv_heads = attrs->kv_heads ? attrs->kv_heads : heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / (heads + 2 * kv_heads);
-  ref_attend(attrs, type[0].dim[0], T, T, heads, kv_heads, D, in[0], in[0] + heads * D,
-             in[0] + (heads + kv_heads) * D, C, C, out[0], out[1]);
+  ref_attend(attrs, type[0].dim[0], T, heads, kv_heads, D, in[0], in[0] + heads * D,
+             in[0] + (heads + kv_heads) * D, in[1], C, C, out[0], out[1]);
 }
 
 /* ---- losses ----------------------------------------------------------------------- */

@@ -15,8 +15,10 @@
  *     dV += P dO   dK += dS Q   dQ^T += K^T dS   with dS = P (dP - delta)
  *
  * P comes back in the backward pass as e^(S - lse); delta is the row's dO . O.
- * Keys beyond the last query of a tile are never touched, which saves nearly
- * half of the work. Forward, each tile of queries is a chunk; backward, each key
+ * Tiles of keys that no query of the tile sees are never touched, which saves nearly
+ * half of the work where queries see what is before them, and makes it linear with a
+ * window. Tiles of keys begin at multiples of KT, so that a query's numbers do not
+ * depend on which others are in its tile. Forward, each tile of queries is a chunk; backward, each key
  * head is, because its dK and dV are sums over all queries. */
 
 enum { QT = SLI_QUERY_TILE, KT = SLI_KEY_TILE, BLOCK_COLUMNS = 2 * LANES };
@@ -103,18 +105,86 @@ static void scores(float (*s)[QT], int64_t nk, const float *k, int64_t k_row, in
   product(false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
 }
 
-/* The lanes' queries are at positions position.. of the sequence. */
-static inline ivec later_than(int64_t position, int64_t key) {
+static inline ivec lanes(void) {
   ivec lane;
   for (int l = 0; l < LANES; l++) lane[l] = l;
-  return lane + (int32_t)(position - key) < 0;
+  return lane;
 }
 
-/* Replaces the scores of keys a query must not see. */
-static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t q0, float with) {
-  for (int64_t j = q0 - k0 + 1 > 0 ? q0 - k0 + 1 : 0; j < nk; j++)
+/* A tile of queries: of which sequence, where its first stands, and which keys it sees: those from
+ * `begin`, a multiple of KT, to before `limit`; their ids, and the queries' [QT], where there are
+ * ids, and the smallest and the largest that is not negative. */
+typedef struct tile_sight {
+  int64_t q0, begin, limit;
+  const int32_t *ids;
+  int32_t own[QT], low, high;
+} tile_sight;
+
+static void see_ids(tile_sight *t, int64_t nq) {
+  t->low = INT32_MAX;
+  t->high = -1;
+  for (int64_t l = 0; l < QT; l++) {
+    int32_t id = t->own[l] = l < nq ? t->ids[t->q0 + l] : -1;
+    if (id < 0) continue;
+    t->low = id < t->low ? id : t->low;
+    t->high = id > t->high ? id : t->high;
+  }
+}
+
+static void see(tile_sight *t, const sli_attention *a, int64_t b, int64_t i0, int64_t nq) {
+  const sli_sight *s = &a->sight;
+  t->q0 = a->q0 + i0;
+  int64_t limit = t->q0 + nq + s->ahead;
+  t->begin = t->q0 > s->behind ? (t->q0 - s->behind) / KT * KT : 0;
+  t->limit = limit < a->keys ? limit : a->keys;
+  t->ids = s->ids ? s->ids + b * s->ids_row : NULL;
+  if (t->ids) see_ids(t, nq);
+}
+
+/* May there be a key with a query's id in this tile of keys? */
+static bool meets(const tile_sight *t, int64_t k0, int64_t nk) {
+  int32_t low = INT32_MAX, high = -1;
+  for (int64_t j = k0; j < k0 + nk; j++) {
+    low = t->ids[j] >= 0 && t->ids[j] < low ? t->ids[j] : low;
+    high = t->ids[j] > high ? t->ids[j] : high;
+  }
+  return low <= t->high && t->low <= high;
+}
+
+/* The key is further ahead than the queries of the lanes see, of which the first does to `last`. */
+static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
+  for (int64_t j = last - k0 + 1 > 0 ? last - k0 + 1 : 0; j < nk; j++)
     for (int i = 0; i < QT; i += LANES)
-      storeu(&s[j][i], pick(later_than(q0 + i, k0 + j), set(with), loadu(&s[j][i])));
+      storeu(&s[j][i], pick(lanes() + (int32_t)(last + i - k0 - j) < 0, set(-INFINITY),
+                            loadu(&s[j][i])));
+}
+
+/* It is further behind than they see, of which the first does from `first` on. */
+static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first) {
+  for (int64_t j = 0; j < nk && k0 + j < first + QT - 1; j++)
+    for (int i = 0; i < QT; i += LANES)
+      storeu(&s[j][i], pick(lanes() + (int32_t)(first + i - k0 - j) > 0, set(-INFINITY),
+                            loadu(&s[j][i])));
+}
+
+static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t) {
+  for (int64_t j = 0; j < nk; j++) {
+    int32_t id = t->ids[k0 + j];
+    for (int i = 0; i < QT; i += LANES) {
+      ivec own;
+      memcpy(&own, t->own + i, sizeof own);
+      ivec seen = (own == id) & (own >= 0);
+      storeu(&s[j][i], pick(seen, loadu(&s[j][i]), set(-INFINITY)));
+    }
+  }
+}
+
+/* Takes out the scores of keys that a query must not see. */
+static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t,
+                 const sli_sight *sight) {
+  hide_later(s, nk, k0, t->q0 + sight->ahead);
+  hide_earlier(s, nk, k0, t->q0 - sight->behind);
+  if (t->ids) hide_others(s, nk, k0, t);
 }
 
 /* Scores to probabilities relative to the new maximum; `fade` is what the
@@ -141,13 +211,22 @@ static void scale_columns(float (*acc)[QT], int64_t dim, const float *by) {
       storeu(&acc[d][i], loadu(&acc[d][i]) * loadu(by + i));
 }
 
+/* What sees nothing has a total of 0, and gets zeros. */
+static void invert(float *total) {
+  for (int i = 0; i < QT; i += LANES) {
+    vec t = loadu(total + i);
+    storeu(total + i, pick(t == 0.0f, (vec){0}, 1.0f / t));
+  }
+}
+
 /* Chunk i: batch, head, tile of queries. */
 static void attention_chunk(void *arg, int i) {
   const sli_attention *a = arg;
   int64_t tiles = (a->queries + QT - 1) / QT, dim = a->dim;
   int64_t tile = i % tiles, h = i / tiles % a->heads, b = i / tiles / a->heads;
-  int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT, q0 = a->q0 + i0;
+  int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
+  tile_sight t;
   const float *k = a->k + kv, *v = a->v + kv;
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
   _Alignas(64) float top[QT], total[QT] = {0}, fade[QT];
@@ -155,21 +234,22 @@ static void attention_chunk(void *arg, int i) {
   transpose_in(qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
                a->scale);
   memset(acc, 0, (size_t)dim * sizeof *acc);
-  for (int l = 0; l < QT; l++) top[l] = -INFINITY;
-  int64_t limit = q0 + nq < a->keys ? q0 + nq : a->keys;
-  for (int64_t k0 = 0; k0 < limit; k0 += KT) {
-    int64_t nk = limit - k0 < KT ? limit - k0 : KT;
+  for (int l = 0; l < QT; l++) top[l] = -FLT_MAX; /* below all, but not so that hidden less it is NaN */
+  see(&t, a, b, i0, nq);
+  for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
+    int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT;
+    if (t.ids && !meets(&t, k0, nk)) continue;
     scores(s, nk, k + k0 * a->kv_row, a->kv_row, dim, qt);
-    hide_later(s, nk, k0, q0, -INFINITY);
+    hide(s, nk, k0, &t, &a->sight);
     soften(s, nk, top, total, fade);
-    if (k0) scale_columns(acc, dim, fade);
+    if (k0 > t.begin) scale_columns(acc, dim, fade);
     product(true, dim, QT, nk, v + k0 * a->kv_row, 1, a->kv_row, s[0], QT, acc[0], QT);
   }
   if (a->lse)
     for (int64_t l = 0; l < nq; l++)
-      a->lse[(b * a->heads + h) * a->queries + i0 + l] = top[l] + logf(total[l]);
+      a->lse[(b * a->heads + h) * a->queries + i0 + l] = total[l] == 0 ? 0 : top[l] + logf(total[l]);
   if (!a->out) return;
-  for (int l = 0; l < QT; l++) total[l] = 1.0f / total[l];
+  invert(total);
   transpose_out(a->out + b * a->o_batch + i0 * a->o_row + h * dim, a->o_row, acc, nq, dim, total);
 }
 
@@ -188,7 +268,7 @@ static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const f
 
 /* The share of one query head's tile in dq, and in the head's dk and dv. */
 static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
-  int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT, q0 = a->q0 + i0;
+  int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   const float *q = a->q + b * a->q_batch + i0 * a->q_row + h * dim;     /* [nq, dim] */
   const float *o = a->o + b * a->o_batch + i0 * a->o_row + h * dim;     /* [nq, dim] */
@@ -208,11 +288,13 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
     lse[l] = a->lse[(b * a->heads + h) * a->queries + i0 + l];
   }
   for (int l = 0; l < QT; l++) ones[l] = 1;
-  int64_t limit = q0 + nq < a->keys ? q0 + nq : a->keys;
-  for (int64_t k0 = 0; k0 < limit; k0 += KT) {
-    int64_t nk = limit - k0 < KT ? limit - k0 : KT, row = a->kv_row, at = kv + k0 * row;
+  tile_sight t;
+  see(&t, a, b, i0, nq);
+  for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
+    int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, row = a->kv_row, at = kv + k0 * row;
+    if (t.ids && !meets(&t, k0, nk)) continue;
     scores(s, nk, a->k + at, row, dim, qt);
-    hide_later(s, nk, k0, q0, -INFINITY);
+    hide(s, nk, k0, &t, &a->sight);
     scores(ds, nk, a->v + at, row, dim, dot);
     score_gradients(s, ds, nk, lse, delta, a->scale);
     if (a->dv) product(true, nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + at, row);
