@@ -22,7 +22,7 @@ typedef struct math_claim {
   int nin;
   sl_type in[4];
   int below;   /* ids are in [0, below) */
-  double from; /* other numbers are in [from - 1, from + 1), and from is added to ids */
+  double from; /* other numbers are in [from - 1, from + 1); below 0 it is added to ids, too */
 } math_claim;
 
 /* How windows go over the images of claims. */
@@ -139,7 +139,7 @@ static inline void array_random_from(void *p, const sl_type *type, int below, do
   for (int64_t e = 0; from != 0 && e < sl_type_elements(type); e++) {
     if (type->dtype == SL_F64) ((double *)p)[e] += from;
     if (type->dtype == SL_F32) ((float *)p)[e] += (float)from;
-    if (type->dtype == SL_I32) ((int32_t *)p)[e] += (int32_t)from;
+    if (type->dtype == SL_I32 && from < 0) ((int32_t *)p)[e] += (int32_t)from;
   }
 }
 
