@@ -67,8 +67,9 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   sl_status status = sli_dims_find(g, &dims);
   if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, &data);
   if (!status && data.of) status = sli_check_data(g, &data, o->ngiven, o->given);
-  if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
-    status = sli_choose_tensor(g, dims, grid, o->free_data, o->ngiven, o->given, &tensor);
+  const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given};
+  if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, &tensor);
+  if (!status && tensor.of && o->sharing) status = sli_find_runner_up(&search, &tensor);
   if (!status && o->sharing) sli_choice_print(g, grid, &data, &tensor, o->sharing);
   if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, in->sharding);
   sli_choice_free(&data);

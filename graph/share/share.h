@@ -123,7 +123,7 @@ typedef struct sli_choice {
   double seconds;        /* of a microbatch, forward and back, by the cost model */
   double compute_seconds, boxing_seconds, boxing_bytes; /* parts of it; one device's */
   char *runner_up;       /* the best that shares something else otherwise, as text: what, and
-                            its cost; NULL: there is none */
+                            its cost; NULL: there is none, or it was not looked for */
 } sli_choice;
 void sli_choice_free(sli_choice *choice);
 
@@ -136,13 +136,24 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
 sl_status sli_check_data(const sl_graph *g, const sli_choice *data, int ngiven,
                          const sl_given_sbp *given);
 
+/* What a choice for the tensor axis is made of. */
+typedef struct sli_tensor_search {
+  const sl_graph *g;
+  const sli_dim *dims;
+  const sli_grid *grid;
+  bool free_sources; /* sources may be split too: an axis for whatever is cheapest; else each
+                        device has the same data */
+  int ngiven;
+  const sl_given_sbp *given;
+} sli_tensor_search;
+
 /* The tensor axis: the cheapest choice for a microbatch by dynamic programming over the
- * forward nodes, with as many rows of data as one of the data axis's devices has.
- * With free_sources sources may be split too (an axis for whatever is cheapest); else each
- * device has the same data. */
-sl_status sli_choose_tensor(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                            bool free_sources, int ngiven, const sl_given_sbp *given,
-                            sli_choice *out);
+ * forward nodes, with as many rows of data as one of the data axis's devices has. */
+sl_status sli_choose_tensor(const sli_tensor_search *search, sli_choice *out);
+
+/* For people: of the choices that lay a weight otherwise, the cheapest, as chosen->runner_up. As
+ * many searches as there are linear maps. */
+sl_status sli_find_runner_up(const sli_tensor_search *search, sli_choice *chosen);
 
 /* What was chosen, and why, as a table for people. */
 void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice *data,

@@ -163,11 +163,11 @@ static void price(sli_ways *w, int i) {
   }
 }
 
-sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                        bool free_sources, int ngiven, const sl_given_sbp *given) {
+sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search) {
+  const sl_graph *g = search->g;
   *w = (sli_ways){0};
-  sli_costs_init(&w->costs, g, dims, grid, SLI_AXIS_TENSOR);
-  w->costs.rows_last = !free_sources;
+  sli_costs_init(&w->costs, g, search->dims, search->grid, SLI_AXIS_TENSOR);
+  w->costs.rows_last = !search->free_sources;
   size_t n = (size_t)g->nnodes + 1;
   w->nodes = sli_calloc(n, sizeof *w->nodes);
   w->nways = sli_calloc(n, sizeof *w->nways);
@@ -178,16 +178,26 @@ sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli
   for (int i = 0; i < g->nnodes; i++)
     if (sli_is_shared(g->nodes[i])) w->nodes[w->count++] = g->nodes[i];
   for (int i = 0; i < w->count; i++) {
-    find_ways(w, i, free_sources);
+    find_ways(w, i, search->free_sources);
     for (int k = 0; k < w->nodes[i]->nin; k++)
       if (w->nodes[i]->in[k]) w->reads[w->nodes[i]->in[k]->id]++;
   }
   sl_status status = SL_OK;
-  for (int s = 0; s < ngiven && !status; s++)
-    if (given[s].axis == SLI_AXIS_TENSOR && w->costs.size > 1) status = give(w, &given[s]);
+  for (int s = 0; s < search->ngiven && !status; s++)
+    if (search->given[s].axis == SLI_AXIS_TENSOR && w->costs.size > 1)
+      status = give(w, &search->given[s]);
   for (int i = 0; i < w->count && !status; i++) price(w, i);
   if (status) sli_ways_fini(w);
   return status;
+}
+
+void sli_ways_take(const sli_ways *w, const int *way, sli_choice *out) {
+  const sl_graph *g = w->costs.g;
+  *out = (sli_choice){.of = sli_calloc((size_t)g->nnodes + 1, sizeof *out->of),
+                      .params = sli_calloc((size_t)g->nparams + 1, sizeof *out->params)};
+  memcpy(out->params, w->params, (size_t)g->nparams * sizeof *out->params);
+  for (int k = 0; k < w->count; k++) out->of[w->nodes[k]->id] = w->of[k][way[k]].signature;
+  sli_costs_sum(&w->costs, w->fixed, out, NULL);
 }
 
 void sli_ways_fini(sli_ways *w) {

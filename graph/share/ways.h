@@ -27,12 +27,14 @@ typedef struct sli_ways {
 } sli_ways;
 
 /* An error names what the user has said and cannot be. */
-sl_status sli_ways_init(sli_ways *w, sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                        bool free_sources, int ngiven, const sl_given_sbp *given);
+sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search);
 void sli_ways_fini(sli_ways *w);
 
 /* The least weight: way[count] one for each node, of those in allowed[count] (bit i: way i).
  * Returns it, or INFINITY if it is not less than `limit`. */
 double sli_ways_search(const sli_ways *w, const uint32_t *allowed, double limit, int *way);
+
+/* The choice that these ways are. */
+void sli_ways_take(const sli_ways *w, const int *way, sli_choice *out);
 
 #endif

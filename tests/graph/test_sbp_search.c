@@ -27,8 +27,10 @@ static sli_choice choose(sl_graph *g, sli_grid grid, bool free_sources, int ngiv
   sli_dim *dims;
   sli_choice choice;
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-  CHECK(!sli_choose_tensor(g, dims, &grid, free_sources, ngiven, given, &choice), "%s",
-        sl_detail());
+  sli_tensor_search search = {g, dims, &grid, free_sources, ngiven, given};
+  CHECK(!sli_choose_tensor(&search, &choice), "%s", sl_detail());
+  CHECK(!choice.runner_up, "looked for before anybody asks");
+  CHECK(!sli_find_runner_up(&search, &choice), "%s", sl_detail());
   free(dims);
   return choice;
 }
@@ -120,7 +122,8 @@ static void the_search_finds_the_cheapest(void) {
     sli_dim *dims;
     sli_ways w;
     CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-    CHECK(!sli_ways_init(&w, g, dims, &grid, roll(seed, &count, 2), 0, NULL), "%s", sl_detail());
+    sli_tensor_search search = {g, dims, &grid, roll(seed, &count, 2), 0, NULL};
+    CHECK(!sli_ways_init(&w, &search), "%s", sl_detail());
     double combinations = 1;
     for (int k = 0; k < w.count; k++) combinations *= w.nways[k];
     if (combinations < 8000) {
@@ -320,7 +323,8 @@ static void check_error(sl_graph *g, sl_given_sbp given, sl_status status, const
   sli_dim *dims;
   sli_choice c;
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-  CHECK(sli_choose_tensor(g, dims, &grid, false, 1, &given, &c) == status &&
+  sli_tensor_search search = {g, dims, &grid, false, 1, &given};
+  CHECK(sli_choose_tensor(&search, &c) == status &&
             !strcmp(sl_detail(), text), "%s=: \"%s\", expected \"%s\"", given.name, sl_detail(),
         text);
   free(dims);
