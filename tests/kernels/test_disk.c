@@ -292,20 +292,29 @@ static void write_all(const char *how, char *disk) {
   sl_queue_disk.close(queue);
 }
 
-/* Of what was written and read, nothing lies in the page cache. */
-static void the_page_cache_stays_empty(const char *how) {
-  enum { PAGES = 64 };
-  unsigned char in_core[PAGES];
-  setenv("SLUICE_DISK", how, 1);
-  char *disk = disk_create(PAGES * PAGE);
-  write_all(how, disk);
-  char *seen = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, file_number(), 0);
-  CHECK(seen != MAP_FAILED && !mincore(seen, PAGES * PAGE, in_core), "the page cache is not seen");
+enum { SEEN = 64 }; /* pages */
+
+static int count_cached(char *seen) {
+  unsigned char in_core[SEEN];
+  CHECK(!mincore(seen, SEEN * PAGE, in_core), "the page cache is not seen");
   int cached = 0;
-  for (int i = 0; i < PAGES; i++) cached += in_core[i] & 1;
-  CHECK(!cached, "%s: %d pages of %d stay in the page cache", how, cached, PAGES);
-  munmap(seen, PAGES * PAGE);
-  sl_memory_disk.destroy(disk, PAGES * PAGE);
+  for (int i = 0; i < SEEN; i++) cached += in_core[i] & 1;
+  return cached;
+}
+
+/* Of what was written and read, nothing lies in the page cache; if that can be seen here, where
+ * nothing was written yet. */
+static void the_page_cache_stays_empty(const char *how) {
+  setenv("SLUICE_DISK", how, 1);
+  char *disk = disk_create(SEEN * PAGE);
+  char *seen = mmap(NULL, SEEN * PAGE, PROT_READ, MAP_SHARED, file_number(), 0);
+  CHECK(seen != MAP_FAILED, "the file cannot be mapped");
+  bool sees = !count_cached(seen);
+  write_all(how, disk);
+  CHECK(!sees || !count_cached(seen), "%s: %d pages of %d stay in the page cache", how,
+        count_cached(seen), SEEN);
+  munmap(seen, SEEN * PAGE);
+  sl_memory_disk.destroy(disk, SEEN * PAGE);
 }
 
 /* However a process ends, no file of it is left. */
