@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes hf_qwen2/ and hf_llama3/: small models as save_pretrained writes them, and the losses that
+"""Makes hf_qwen2/, hf_llama3/ and hf_mistral/: small models as save_pretrained writes them, and the losses that
 finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm).
 
     python3 make_pretrained.py [--out DIR]
 
 hf_qwen2: several shards, bf16, biases on q, k and v, a tied classifier, angles stretched as yarn
 does. hf_llama3: one file, fp16, heads wider than width / heads, angles stretched as llama3 does.
+hf_mistral: one file, bf16, a window of 7 positions.
 """
 import argparse
 import os
@@ -14,7 +15,8 @@ import sys
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM)
 
 from make_reference import HERE, seeded_weights
 
@@ -29,6 +31,9 @@ MODELS = {
         **COMMON, head_dim=16, max_position_embeddings=128, rms_norm_eps=1e-5, tie_word_embeddings=False,
         rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
                          "high_freq_factor": 4.0, "original_max_position_embeddings": 16}), torch.float16, "1GB"),
+    "hf_mistral": (MistralForCausalLM, MistralConfig(
+        **COMMON, sliding_window=7, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=False),
+        torch.bfloat16, "1GB"),
 }
 
 

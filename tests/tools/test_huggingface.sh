@@ -34,7 +34,7 @@ PY
 
 # ---- as in PyTorch ------------------------------------------------------------------------------
 
-for name in qwen2 llama3; do
+for name in qwen2 llama3 mistral; do
   run "$name" --init "$reference/hf_$name" --steps 5 llama "${train[@]}"
   same "$name" "$reference/hf_$name/losses.txt"
 done
@@ -67,6 +67,11 @@ refused "--eps 1e-6" --init "$reference/hf_gpt2" gpt "${train[@]}" --eps 1e-6
 refused "--theta 1e6" --init "$reference/hf_llama" llama "${train[@]}" --theta 1e6
 refused "--tied 1" --init "$reference/hf_llama" llama "${train[@]}" --tied
 refused "--rope linear:factor=2" --init "$reference/hf_qwen2" llama "${train[@]}" --rope linear:factor=2
+refused "--window 8 contradicts $reference/hf_mistral/config.json, which says 7 (sliding_window)" \
+  --init "$reference/hf_mistral" llama "${train[@]}" --window 8
+refused "--window 8" --init "$reference/hf_llama" llama "${train[@]}" --window 8
+refused "only mistral has a --window" --save made/ llama "${train[@]}" --window 8 --bias qkv
+refused "only mistral has a --window" --save made/ gpt "${train[@]}" --window 8
 refused "--context 64 is more than --positions 32" --init "$reference/hf_llama" llama --data "$data" --context 64
 refused "should be llama, not gpt" --init "$reference/hf_llama" gpt "${train[@]}"
 
@@ -103,6 +108,13 @@ ends 0 "$actorrun" --quiet --steps 2 --save made/ llama "${train[@]}" "${model[@
 run folder --init made --steps 2 llama "${train[@]}"
 run file --init made/model.safetensors --steps 2 llama "${train[@]}" "${model[@]}"
 cmp folder.losses file.losses || fail "config.json says all of the options that weights were made with"
+ends 0 "$actorrun" --quiet --steps 2 --save near/ llama "${train[@]}" --layers 2 --width 32 --heads 4 \
+  --window 5
+grep -q '"sliding_window":[[:space:]]*5' near/config.json || fail "config.json says the window"
+run folder --init near --steps 2 llama "${train[@]}"
+run file --init near/model.safetensors --steps 2 llama "${train[@]}" --layers 2 --width 32 --heads 4 \
+  --window 5
+cmp folder.losses file.losses || fail "a window goes out and in"
 run again --init pair --steps 1 llama "${train[@]}"
 refused "cannot make the folder" --steps 1 --save no/such/ llama "${train[@]}"
 

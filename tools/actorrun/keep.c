@@ -54,9 +54,9 @@ sl_status keep_open(job *j) {
 }
 
 /* Of `save`: also a folder, which is made. */
-static sl_status check_place(const char *path, bool save) {
+static sl_status check_place(const settings *s, const char *path, bool save) {
   if (!save || !huggingface_is_folder(path)) return sli_atomic_check(path);
-  sl_status status = huggingface_make(path);
+  sl_status status = huggingface_make(path, s);
   char *file = huggingface_file(path, "model.safetensors");
   if (!status) status = sli_atomic_check(file);
   free(file);
@@ -68,7 +68,7 @@ sl_status keep_check(const settings *s) {
   static const char *const names[] = {"save", "report", "trace", "plan"};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
-    if (settings_text(s, names[i])) status = check_place(sl_arg_text(s->run, names[i]), !i);
+    if (settings_text(s, names[i])) status = check_place(s, sl_arg_text(s->run, names[i]), !i);
   return status;
 }
 

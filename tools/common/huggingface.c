@@ -51,6 +51,7 @@ typedef struct family {
   const field *fields;
   const must *musts;
   const char *bias;                      /* of Qwen2: always; NULL: as attention_bias says */
+  const char *window;                    /* where sliding_window is not said; NULL: they have none */
   sl_status (*derive)(const config *c, const struct family *f); /* what is no field */
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
 } family;
@@ -82,12 +83,13 @@ static const must llama_musts[] = {
     {"use_sliding_window", {"false"}}, {"quantization_config", {0}}, {0}};
 
 static const family families[] = {
-    {"gpt2", "GPT2LMHeadModel", "gpt", gpt2_fields, gpt2_musts, NULL, derive_gpt2, describe_gpt2},
-    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_musts, NULL, derive_llama,
+    {"gpt2", "GPT2LMHeadModel", "gpt", gpt2_fields, gpt2_musts, NULL, NULL, derive_gpt2,
+     describe_gpt2},
+    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_musts, NULL, NULL, derive_llama,
      describe_llama},
-    {"mistral", "MistralForCausalLM", "llama", llama_fields, llama_musts, "none", derive_llama,
-     describe_llama},
-    {"qwen2", "Qwen2ForCausalLM", "llama", llama_fields, llama_musts, "qkv", derive_llama,
+    {"mistral", "MistralForCausalLM", "llama", llama_fields, llama_musts, "none", "4096",
+     derive_llama, describe_llama},
+    {"qwen2", "Qwen2ForCausalLM", "llama", llama_fields, llama_musts, "qkv", NULL, derive_llama,
      describe_llama}};
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -207,28 +209,39 @@ static sl_status read_rope(const config *c) {
   return status;
 }
 
-/* A window of attention makes no difference to sequences that fit in it. */
+/* A window makes no difference to sequences that fit in it. */
 static sl_status check_window(const config *c) {
   const cJSON *window = at(c->root, "sliding_window"), *used = at(c->root, "use_sliding_window");
   if (!window || (used && !cJSON_IsTrue(used))) return SL_OK;
   int64_t context = sl_arg_int(c->s->model_args, "context");
   if (cJSON_IsNumber(window) && window->valuedouble >= (double)context) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--context %lld: %s has a sliding window of %d, and no more is supported",
+  return sl_fail(SL_E_USAGE, "--context %lld: %s has a sliding window of %d, which its model_type has not",
                  (long long)context, c->path, cJSON_IsNumber(window) ? window->valueint : 0);
+}
+
+static sl_status read_window(const config *c, const family *f) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
+  sl_status status = f->window ? SL_OK : check_window(c);
+  if (status) return status;
+  bool none = !f->window || cJSON_IsNull(item);
+  char *value = none ? sli_strdup("0") : item ? option_text(item) : sli_strdup(f->window);
+  status = value ? set(c, "sliding_window", "window", value)
+                 : sl_fail(SL_E_INPUT, "%s: sliding_window is no number", c->path);
+  free(value);
+  return status;
 }
 
 static sl_status derive_llama(const config *c, const family *f) {
   const char *bias = f->bias ? f->bias : cJSON_IsTrue(at(c->root, "attention_bias")) ? "attention" : "none";
   sl_status status = set(c, "attention_bias", "bias", bias);
   if (!status) status = read_rope(c);
-  return status ? status : check_window(c);
+  return status ? status : read_window(c, f);
 }
 
 static sl_status derive_gpt2(const config *c, const family *f) {
-  (void)f;
   const cJSON *inner = at(c->root, "n_inner");
   int64_t width = sl_arg_int(c->s->model_args, "width");
-  if (!inner || inner->valuedouble == (double)(4 * width)) return SL_OK;
+  if (!inner || inner->valuedouble == (double)(4 * width)) return read_window(c, f);
   return sl_fail(SL_E_INPUT, "%s: n_inner is %d; only 4 n_embd is supported", c->path, inner->valueint);
 }
 
@@ -304,7 +317,26 @@ sl_status huggingface_read(const char *folder, const settings *s) {
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-sl_status huggingface_make(const char *folder) {
+static bool is_family(const family *f, const settings *s) {
+  const sl_args *args = s->model_args;
+  if (strcmp(f->model, s->model->name) || (sl_arg_int(args, "window") > 0 && !f->window)) return false;
+  if (strcmp(f->model, "llama")) return true;
+  const char *bias = sl_arg_text(args, "bias");
+  return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
+}
+
+/* The family that a shipped model is of, with its options; NULL: none. */
+static const family *family_of_model(const settings *s) {
+  if (!is_shipped(s->model)) return NULL;
+  for (size_t i = 0; i < SLI_COUNT(families); i++)
+    if (is_family(&families[i], s)) return &families[i];
+  return NULL;
+}
+
+sl_status huggingface_make(const char *folder, const settings *s) {
+  if (is_shipped(s->model) && sl_arg_int(s->model_args, "window") > 0 && !family_of_model(s))
+    return sl_fail(SL_E_USAGE, "--save %s: only mistral has a --window, without biases; a file takes"
+                   " the weights alone (--save FILE.safetensors)", folder);
   if (!mkdir(folder, 0777) || errno == EEXIST) return SL_OK;
   return sl_fail(SL_E_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
 }
@@ -363,6 +395,7 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
   put_number(root, "rope_theta", sl_arg_float(args, "theta"));
   put(root, "rope_scaling", rope_json(sl_arg_text(args, "rope")));
   put(root, "hidden_act", cJSON_CreateString("silu"));
+  if (sl_arg_int(args, "window") > 0) put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
   put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
 }
 
@@ -372,17 +405,6 @@ static cJSON *value_json(const sl_args *args, const sl_model *model, const char 
   if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(args, name));
   return cJSON_CreateNumber(o->kind == SL_OPTION_INT ? (double)sl_arg_int(args, name)
                                                      : sl_arg_float(args, name));
-}
-
-/* The family that a shipped model is of, with its options; NULL: none. */
-static const family *family_of_model(const settings *s) {
-  if (!is_shipped(s->model)) return NULL;
-  for (size_t i = 0; i < SLI_COUNT(families); i++) {
-    const family *f = &families[i];
-    bool biased = !strcmp(s->model->name, "llama") && !strcmp(sl_arg_text(s->model_args, "bias"), "qkv");
-    if (!strcmp(f->model, s->model->name) && (!biased || (f->bias && !strcmp(f->bias, "qkv")))) return f;
-  }
-  return NULL;
 }
 
 static cJSON *make_config(const family *f, const settings *s, const sl_lowered *lowered) {
