@@ -40,6 +40,26 @@ class Graphs(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "did you mean eps"):
             g.apply("layernorm", x, one, one, epps=1)
 
+    def test_attention_stays_within_documents(self):
+        x = np.random.default_rng(3).standard_normal((2, 6, 4)).astype("f")
+        tokens = np.array([[1, 9, 2, 3, 9, 4], [9, 5, 6, 7, 8, 1]])
+
+        def model(g):
+            q, t = g.data(2, x=x, tokens=tokens)
+            ids, places = g.documents(t, 9)
+            g.output("places", places)
+            g.output("o", g.attend_within(q, q, q, ids, {"heads": 1, "full": True, "window": 3}))
+            y = g.linear(g.attend_within(q, q, q, None, {"heads": 1}), g.param("w", (1, 4)))
+            g.train(g.mse(y, g.data(2, y=x[:, :, :1])))
+        with sl.Run(model) as run:
+            found = run.infer(x=x, tokens=tokens)
+        ids = np.array([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 1, 1]])
+        near = abs(np.arange(6)[:, None] - np.arange(6)) < 3
+        scores = np.where(near & (ids[:, :, None] == ids[:, None]), x @ x.transpose(0, 2, 1) / 2, -np.inf)
+        weights = np.exp(scores)
+        np.testing.assert_allclose(found["o"], weights / weights.sum(2, keepdims=True) @ x, atol=1e-5)
+        self.assertEqual(found["places"].tolist(), [[0, 1, 0, 1, 2, 0], [0, 0, 1, 2, 3, 4]])
+
     def test_shapes_lengths_and_axes_are_lists(self):
         def model(g):
             x, _ = g.data(8, x=X, y=Y)

@@ -1,0 +1,53 @@
+#!/bin/bash
+# Documents that lie in one row learn as if each had a row of its own; with documents and windows the
+# losses are the same however a model is cut and shared out.
+# labels: numbers long
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+size=(--layers 2 --width 32 --heads 4 --lr 3e-3)
+
+# losses REPORT 'RUN OPTIONS' MODEL [MODEL OPTIONS...]: three steps' losses go to that file
+losses() {
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --steps 3 --report report.json $2 "${@:3}" "${size[@]}"
+  sed -n 's/.*"loss":[^0-9]*\([0-9.e+-]*\).*/\1/p' report.json >"$1"
+  [ "$(wc -l <"$1")" -eq 3 ] || fail "${*:2}: three losses"
+}
+
+# near A B: the same losses but for the order of sums
+near() { paste "$1" "$2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-6 * $1) exit 1 }'; }
+
+# ---- packed, and alone ----------------------------------------------------------------------------
+
+for i in $(seq 20); do printf 'fifteen letters\nanother line is\nwhat comes here\nand then an end\n'; done >lines.txt
+for model in gpt llama; do
+  alone=("$model" --data lines.txt --context 16 --batch 12 --positions 64)
+  packed=("$model" --data lines.txt --context 64 --batch 3 --positions 64)
+  losses alone "" "${alone[@]}"
+  losses packed "" "${packed[@]}" --document-end 10
+  near alone packed || fail "$model: four documents in a row learn as four rows"
+  losses joined "" "${packed[@]}"
+  near alone joined && fail "$model: without documents a token sees those before"
+done
+
+# ---- however it is run ------------------------------------------------------------------------------
+
+text=(--data "$reference/text.txt" --context 48 --batch 8 --document-end 32 --window 7)
+for model in gpt "llama --kv-heads 2"; do
+  # shellcheck disable=SC2206
+  words=($model "${text[@]}")
+  losses plain "--microbatches 4" "${words[@]}"
+  for run in "--stages 2 --schedule zb-h1" "-n 2 --stages 2" "--recompute full"; do
+    losses other "--microbatches 4 $run" "${words[@]}"
+    cmp -s plain other || fail "$model $run: other losses"
+  done
+  for run in "--data-parallel 2" "--tensor 2" "--pieces 3 --recompute full" \
+             "--stages 2 --pieces 2 --cut balanced --schedule seq1f1b --tensor 2"; do
+    losses other "--microbatches 4 $run" "${words[@]}"
+    near plain other || fail "$model $run: other losses"
+  done
+done
+ends 2 "$actorrun" --steps 1 gpt "${text[@]}" --window -3
+says "window" err
