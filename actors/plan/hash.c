@@ -28,7 +28,7 @@ static void text(uint64_t *h, const char *value) {
 
 /* Settings that came later: what has none of them keeps the hash it had. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
-       IGNORE = 60 };
+       IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -70,6 +70,9 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, FULL, a->full);
   setting(h, WINDOW, (uint64_t)a->window);
   setting(h, END, (uint64_t)a->end);
+  setting(h, COUNT, (uint64_t)a->count);
+  setting(h, REVERSE, a->reverse);
+  setting(h, EXCLUSIVE, a->exclusive);
   if (a->scale != 0) setting(h, SCALE, sli_hash_real(SLI_HASH_SEED, (double)a->scale));
   if (a->upper != 0) setting(h, UPPER, sli_hash_real(SLI_HASH_SEED, (double)a->upper));
   setting(h, IGNORE, (uint64_t)a->ignore);

@@ -1,7 +1,6 @@
 /* Cross entropy of targets that count more or less, as a call: what all of a microbatch's targets
  * count by, and the loss over that. */
 #include <math.h>
-#include <string.h>
 
 #include "graph/build/build.h"
 
@@ -20,17 +19,6 @@ static sl_status check(sl_here at, sl_graph *g, const sl_loss *loss, int64_t cla
   return SL_OK;
 }
 
-static sl_tensor *constant(sl_here at, sl_graph *g, const float *values, int64_t count) {
-  sl_constant *c = sl_graph_alloc(g, sizeof *c);
-  float *copy = sl_graph_alloc(g, (size_t)count * sizeof *copy);
-  memcpy(copy, values, (size_t)count * sizeof *copy);
-  *c = (sl_constant){SL_TYPE(SL_F32, count), copy};
-  const sl_attrs attrs = {.user = c};
-  sl_tensor *out = NULL;
-  sl_apply_at(at, g, &sl_op_constant, &attrs, 0, NULL, 0, &out);
-  return out;
-}
-
 sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                                     const sl_loss *loss) {
   static const sl_loss plain;
@@ -40,7 +28,9 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
   const sl_attrs attrs = {.ignore = loss->ignore, .value = loss->smoothing,
                           .upper = loss->smoothing / (float)SLI_MAX(classes, 1)};
   const sl_attrs counted = {.ignore = loss->ignore};
-  sl_tensor *weights = loss->weights ? constant(at, g, loss->weights, classes) : NULL;
+  sl_tensor *weights = NULL;
+  if (loss->weights)
+    weights = sl_constant_at(at, g, SL_TYPE(SL_F32, classes), loss->weights, NULL);
   int n = weights != NULL;
   sl_tensor *total = NULL, *out[2] = {NULL};
   sl_apply_at(at, g, &sl_op_target_weight, &counted, 1 + n, (sl_tensor *[]){targets, weights}, 0,

@@ -37,6 +37,12 @@ sl_tensor *sl_rmsnorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain,
   return sl_op2_at(at, g, &sl_op_rmsnorm, &attrs, x, gain);
 }
 
+sl_tensor *sl_group_norm_at(sl_here at, sl_graph *g, sl_tensor *x, int groups, sl_tensor *gain,
+                            sl_tensor *bias, float eps) {
+  const sl_attrs attrs = {.heads = groups, .eps = eps};
+  return sl_op3_at(at, g, &sl_op_group_norm, &attrs, x, gain, bias);
+}
+
 sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                            int heads, int kv_heads) {
   const sl_attrs attrs = {.heads = heads, .kv_heads = kv_heads};

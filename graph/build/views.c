@@ -67,6 +67,21 @@ sl_tensor *sl_transpose_at(sl_here at, sl_graph *g, sl_tensor *x, int a, int b) 
   return sl_op1_at(at, g, &sl_op_permute, &attrs, x);
 }
 
+/* What x has already is not said again: a share has less of it. */
+sl_tensor *sl_expand_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape) {
+  sl_attrs attrs = {.ndims = shape.ndim};
+  for (int d = 0; x && d < SLI_MIN(shape.ndim, SL_MAX_DIMS); d++) {
+    int own = d - (shape.ndim - x->type.ndim);
+    bool same = own >= 0 && shape.dim[d] == x->type.dim[own];
+    attrs.dims[d] = same || shape.dim[d] == -1 ? 0 : shape.dim[d];
+  }
+  return sl_op1_at(at, g, &sl_op_expand, &attrs, x);
+}
+
+sl_tensor *sl_expand_like_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *like) {
+  return sl_op2_at(at, g, &sl_op_expand, NULL, x, like);
+}
+
 /* ---- parts ----------------------------------------------------------------------- */
 
 sl_tensor *sl_slice_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t begin,

@@ -224,8 +224,12 @@ int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
 /* Writes a group's program; of a hop, NULL where nothing is copied. */
 sl_program *sli_lower_program(sli_lowering *l, int group);
 
-/* A call behind another of a group, that ends the run if what it has made is not finite. */
-void sli_lower_finite(sli_lowering *l, int group, const sl_program_call *of, sl_program_call *to);
+/* A call in front of another of a group, that ends the run if sl_op.check says so; and one behind it,
+ * that ends it if what it has made is not finite. `of` stays where it is. */
+void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of,
+                     sl_program_call *to);
+void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *of,
+                      sl_program_call *to);
 
 /* Modelled durations of a group that computes. */
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g);

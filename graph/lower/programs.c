@@ -39,26 +39,28 @@ static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
   return t && t->param && l->bundles[l->spots[t->id].bundle].initial > 1;
 }
 
-/* A call, and the check of what it makes, if that is wanted. */
-static int write_node(sli_lowering *l, int group, const sli_node *n, sl_program_call *calls) {
-  write_call(l, group, n, &calls[0]);
-  if (!l->in->options->check_finite) return 1;
-  sli_lower_finite(l, group, &calls[0], &calls[1]);
-  return 2;
-}
-
 /* The same call for pieces of another length. */
 static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
   sl_program_call other = *call;
   if (!n->shapes) return other;
-  if (call->op != n->op) { /* the check of its outputs */
-    other.in_type = n->shapes[variant].out;
-    return other;
-  }
   other.attrs = n->shapes[variant].attrs;
   other.in_type = n->shapes[variant].in;
   other.out_type = n->shapes[variant].out;
   return other;
+}
+
+/* Of a node at most: its own call, one that looks at what that reads, one at what it makes. */
+enum { CALLS = 3 };
+
+/* Returns how many. `first`: those of the longest pieces; NULL: these are. */
+static int write_node(sli_lowering *l, int group, const sli_node *n, int variant,
+                      const sl_program_call *first, sl_program_call *calls) {
+  int own = n->op->check && l->in->kind->cores, count = own + 1;
+  if (first) calls[own] = vary_call(&first[own], n, variant);
+  else write_call(l, group, n, &calls[own]);
+  if (own) sli_lower_check(l, group, &calls[own], &calls[0]);
+  if (l->in->options->check_finite) sli_lower_finite(l, group, &calls[own], &calls[count++]);
+  return count;
 }
 
 /* Copies a slot of the first input to the first output. */
@@ -81,6 +83,14 @@ static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
   return program;
 }
 
+/* What fires every tick updates no parameter: all calls are of nodes. */
+static void vary_program(sli_lowering *l, int group, int variant, sl_program *program) {
+  const sli_group *g = &l->groups[group];
+  sl_program_call *calls = program->calls + variant * program->ncalls;
+  for (int i = 0, at = 0; i < g->nnodes; i++)
+    at += write_node(l, group, g->nodes[i], variant, &program->calls[at], &calls[at]);
+}
+
 sl_program *sli_lower_program(sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   if (g->hop) return hop_program(l, g);
@@ -88,8 +98,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->pieces && g->rate == SLI_PER_TICK;
   int nvariants = cut ? l->in->g->nvariants : 1;
-  int each = l->in->options->check_finite ? 2 : 1; /* calls of a node */
-  size_t most = (size_t)SLI_MAX(nvariants, 2) * (size_t)(each * g->nnodes) +
+  size_t most = (size_t)nvariants * (size_t)((CALLS + 1) * g->nnodes) + /* and copies */
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
@@ -99,13 +108,9 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
     const sli_node *n = g->nodes[i];
     if (n->nout && is_buffered(l, n->out[0]))
       write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
-    program->ncalls += write_node(l, group, n, &program->calls[program->ncalls]);
+    program->ncalls += write_node(l, group, n, 0, NULL, &program->calls[program->ncalls]);
   }
   program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
-  /* what fires every tick updates no parameter: calls and nodes match */
-  for (int v = 1; v < nvariants; v++)
-    for (int i = 0; i < each * g->nnodes; i++)
-      program->calls[v * each * g->nnodes + i] =
-          vary_call(&program->calls[i], g->nodes[i / each], v);
+  for (int v = 1; v < nvariants; v++) vary_program(l, group, v, program);
   return program;
 }

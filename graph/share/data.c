@@ -44,9 +44,16 @@ static const char *describe(const pass *p, const sli_node *n) {
   return text;
 }
 
-static bool fits(const pass *p, const sli_node *n, const sl_signature *s) {
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && !sli_sbp_equal(p->lies[n->in[i]->id], sli_signature_in(s, i))) return false;
+/* Of what is whole on each, and has no gradient, each device may as well take its part. */
+static bool may_be_cut(const pass *p, const sl_tensor *t, sl_sbp want) {
+  return p->lies[t->id].kind == SL_BROADCAST && want.kind == SL_SPLIT && !t->needs_grad && !t->param;
+}
+
+static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool cuts) {
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || sli_sbp_equal(p->lies[n->in[i]->id], sli_signature_in(s, i))) continue;
+    if (!cuts || !may_be_cut(p, n->in[i], sli_signature_in(s, i))) return false;
+  }
   return true;
 }
 
@@ -74,11 +81,12 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
     *out = all[1];
     return SL_OK;
   }
-  for (int s = 0; s < count; s++)
-    if (fits(p, n, &all[s]) && are_even(p, n, &all[s])) {
-      *out = all[s];
-      return SL_OK;
-    }
+  for (int i = 0; i < 2 * count; i++) { /* as all lies already, if there is such a way */
+    const sl_signature *s = &all[i % count];
+    if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
+    *out = *s;
+    return SL_OK;
+  }
   return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) has no form for %d "
                            "data-parallel devices that have %s: set .pieces or .signatures in its "
                            "sl_op", n->name, n->op->name, p->size, describe(p, n));

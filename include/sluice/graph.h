@@ -267,6 +267,36 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_add_all(g, count, tensors) sl_add_all_at(SL_HERE, g, count, tensors)
 /* count tensors, one behind the other along a dim; dim < 0 counts from the end. */
 #define sl_concat(g, dim, count, tensors) sl_concat_at(SL_HERE, g, dim, count, tensors)
+/* x as long as these lengths say, where it has length 1 or no dim; -1: as it is. Or as `like`, which
+ * pieces of sequences follow. */
+#define sl_expand(g, x, ...) sl_expand_at(SL_HERE, g, x, SL_TYPE(SL_F32, __VA_ARGS__))
+#define sl_expand_like(g, x, like) sl_expand_like_at(SL_HERE, g, x, like)
+/* Elements of x by their positions along a dim; index i32 as x, but of any length along dim, and of
+ * length 1 in dims along which it is the same. */
+#define sl_gather(g, x, dim, index) sl_gather_at(SL_HERE, g, x, dim, index)
+/* x with src added at those positions, src as gather's output; and sums at `count` positions. */
+#define sl_scatter_add(g, x, dim, index, src) sl_scatter_add_at(SL_HERE, g, x, dim, index, src)
+#define sl_scatter_sum(g, src, dim, index, count)                              \
+  sl_scatter_sum_at(SL_HERE, g, src, dim, index, count)
+/* The k largest along a dim, and i32, their positions. */
+#define sl_top_k(g, x, dim, k, positions) sl_top_k_at(SL_HERE, g, x, dim, k, positions)
+#define sl_cumsum(g, x, dim, reverse, exclusive)                               \
+  sl_cumsum_at(SL_HERE, g, x, dim, reverse, exclusive)
+/* i32 [...] -> f32 [..., count]. */
+#define sl_one_hot(g, ids, count) sl_one_hot_at(SL_HERE, g, ids, count)
+/* As SL_F32 or SL_I32; x itself if it is that. */
+#define sl_cast(g, x, dtype) sl_cast_at(SL_HERE, g, x, dtype)
+/* Values that the model knows, f32 or i32, which are copied; like NULL, or a tensor of the same shape
+ * whose parts and pieces they follow. What depends on rows of data needs one. */
+#define sl_constant(g, type, values, like) sl_constant_at(SL_HERE, g, type, values, like)
+#define sl_filled(g, type, value, like) sl_filled_at(SL_HERE, g, type, value, like)
+/* i32, shaped as `like`: positions along a dim. */
+#define sl_arange(g, like, dim) sl_arange_at(SL_HERE, g, like, dim)
+#define sl_group_norm(g, x, groups, gain, bias, eps)                           \
+  sl_group_norm_at(SL_HERE, g, x, groups, gain, bias, eps)
+/* ids [..., L] -> [..., C]; weights may be NULL; last an sl_bag, which is copied, or NULL. */
+#define sl_embedding_bag(g, ids, table, weights, ...)                          \
+  sl_embedding_bag_at(SL_HERE, g, ids, table, weights, __VA_ARGS__)
 /* Images [N, C, H, W] or sequences [N, C, W]; last an sl_window, which is copied, or NULL. */
 #define sl_conv(g, x, w, b, ...) sl_conv_at(SL_HERE, g, x, w, b, __VA_ARGS__)
 #define sl_max_pool(g, x, ...) sl_max_pool_at(SL_HERE, g, x, __VA_ARGS__)
@@ -329,6 +359,27 @@ sl_tensor *sl_max_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl
 sl_tensor *sl_mean_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
 sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                                     const struct sl_loss *loss);
+sl_tensor *sl_expand_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape);
+sl_tensor *sl_expand_like_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *like);
+sl_tensor *sl_gather_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index);
+sl_tensor *sl_scatter_add_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index,
+                             sl_tensor *src);
+sl_tensor *sl_scatter_sum_at(sl_here at, sl_graph *g, sl_tensor *src, int dim, sl_tensor *index,
+                             int64_t count);
+sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k,
+                       sl_tensor **positions);
+sl_tensor *sl_cumsum_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool reverse,
+                        bool exclusive);
+sl_tensor *sl_one_hot_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t count);
+sl_tensor *sl_cast_at(sl_here at, sl_graph *g, sl_tensor *x, sl_dtype dtype);
+sl_tensor *sl_constant_at(sl_here at, sl_graph *g, sl_type type, const void *values,
+                          sl_tensor *like);
+sl_tensor *sl_filled_at(sl_here at, sl_graph *g, sl_type type, float value, sl_tensor *like);
+sl_tensor *sl_arange_at(sl_here at, sl_graph *g, sl_tensor *like, int dim);
+sl_tensor *sl_group_norm_at(sl_here at, sl_graph *g, sl_tensor *x, int groups, sl_tensor *gain,
+                            sl_tensor *bias, float eps);
+sl_tensor *sl_embedding_bag_at(sl_here at, sl_graph *g, sl_tensor *ids, sl_tensor *table,
+                               sl_tensor *weights, const struct sl_bag *bag);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);

@@ -142,12 +142,12 @@ char sl_class_letter(sl_class cls); /* 'F' ...; '?' for a number that is none's 
 /* Settings of one op in one place of a graph. One flat record for all rows;
  * each row says which fields it reads. Zero means the row's default. */
 typedef struct sl_attrs {
-  int heads;       /* attention, rotary: query heads */
+  int heads;       /* attention, rotary: query heads; group_norm: groups */
   int kv_heads;    /* attention: key/value heads (0: heads) */
   float eps;       /* norms (0: 1e-5) */
   float theta;     /* rotary base (0: 10000) */
-  float value;     /* fill, scale, add_constant: the constant; clamp, uniform: the low bound; normal:
-                      the mean; dropout: how likely an element is dropped;
+  float value;     /* fill, constant, scale, add_constant: the constant; clamp, uniform: the low
+                      bound; normal: the mean; dropout: how likely an element is dropped;
                       weighted_cross_entropy: what smoothing takes from the target */
   float upper;     /* clamp, uniform: the high bound; normal: the deviation;
                       weighted_cross_entropy: what smoothing gives each class */
@@ -163,13 +163,15 @@ typedef struct sl_attrs {
   uint64_t seed;   /* the same: the run's, set by the graph */
   const sl_region *region; /* the same: which part of a microbatch's whole output 0 is (on the
                       way back: the forward call's); NULL: all of it. Set by the graph */
-  uint32_t axes;   /* concat, split: bit d: along dim d */
-  int ndims;               /* permute: which dim of the input each dim of the output is */
+  uint32_t axes;   /* concat, split, gather, scatter_add, top_k, cumsum, arange: bit d: along dim d */
+  int ndims;               /* permute: which dim of the input each dim of the output is; expand:
+                              lengths of the output, 0: as long as the input's */
   int64_t dims[SL_MAX_DIMS];
   bool bf16;       /* linear_w: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
-                      embedding_w: the first row of this part of the table; position,
+                      embedding_w, embedding_bag: the first row of this part of the table; gather,
+                      scatter_add: the first position of the indexed dim; position,
                       position_w, rotary, rotary_b: the first position (besides the
                       tick's); losses and their _part and _b: the first column */
   int64_t columns; /* rows that are `padded`, on GPUs: columns there are, where rows of the
@@ -179,10 +181,16 @@ typedef struct sl_attrs {
   int32_t end;     /* documents: the token that ends one */
   float scale;     /* attention: what scores are multiplied by (0: 1/sqrt of a head's width) */
   bool keep;       /* reduce_sum, reduce_max: the dims stay, of length 1 */
-  bool partial;    /* embedding, embedding_w, _b of losses: the table or the logits are a
-                      part of the whole, and ids and targets may lie outside it */
-  const void *user; /* source, constant, adamw, slice, join, rotary, conv, pools, user rows: a record that
-                       outlives the run */
+  bool partial;    /* embedding, embedding_w, _b of losses, gather, scatter_add, embedding_bag: the
+                      table, the logits or what is indexed are a part of the whole, and ids,
+                      targets and indices may lie outside it */
+  int64_t count;   /* top_k: how many; one_hot: classes; gather, scatter_add: positions of the
+                      indexed dim, as a whole (0: as many as are there); embedding_bag: rows of
+                      the table, likewise */
+  bool reverse;    /* cumsum: from the last position on */
+  bool exclusive;  /* cumsum: without the position's own number */
+  const void *user; /* source, adamw, slice, join, rotary, conv, pools, constant, embedding_bag, user
+                       rows: a record that outlives the run */
 } sl_attrs;
 
 /* Where in the stream of work a call stands. */
@@ -367,6 +375,11 @@ typedef struct sl_op {
    * the team's size. NULL where the device kind has none. */
   void (*cpu)(const sl_call *call);
   void (*cuda)(const sl_call *call, void *stream);
+
+  /* NULL, or: looks at what a call is about to read for what types cannot say (indices out of
+   * range), and says by sl_fail() what is wrong, which ends the run with the op's name. On CPUs;
+   * any thread. What is wrong must do no harm in the kernels all the same. */
+  sl_status (*check)(const sl_call *call);
 
   /* Bit o of `accumulates`: the kernel honours call->accumulate for output o. */
   uint32_t accumulates;

@@ -58,6 +58,55 @@ extern const sl_op sl_op_embedding, sl_op_embedding_w;
  * rows from T on. The table is read for its type only. */
 extern const sl_op sl_op_position, sl_op_position_w;
 
+/* embedding_bag(ids i32 [..., L], table [V, C], [weights [..., L]]), attrs.user = sl_bag or NULL ->
+ * [..., C]: the sum of the rows that each bag of L ids names, each times its weight, or their mean,
+ * for which there are no weights; 0 where none counts. attrs.first and attrs.partial as above.
+ * embedding_bag_w(ids, dy, table, [weights]) -> dtable (acc); the table is read for its type only.
+ * embedding_bag_b(ids, dy, table) -> dweights. */
+typedef struct sl_bag {
+  bool mean;
+  bool pads;       /* `padding` is an id that stands for nothing: no row, and none in a mean */
+  int32_t padding;
+} sl_bag;
+extern const sl_op sl_op_embedding_bag, sl_op_embedding_bag_w, sl_op_embedding_bag_b;
+
+/* ---- indexed -------------------------------------------------------------- */
+
+/* Along the dim d whose bit attrs.axes has (none: the last). index is i32, with as many dims as x,
+ * and in each but d as long as x, or 1: then it holds for all positions.
+ *
+ * gather(x, index) -> y: y[.., i, ..] = x[.., index[.., i, ..], ..], as PyTorch's gather and
+ * index_select. x of f32 or i32. gather_b(index, dy, x) -> dx (acc), zeros where nothing comes
+ * back; x is read for its type only.
+ * scatter_add(src, index, [x]) -> y = x, or zeros, attrs.count of them along d; then
+ * y[.., index[.., i, ..], ..] += src[.., i, ..] for one i after the other.
+ *
+ * An index that is not in [0, length) ends a run on CPUs; on GPUs it gives a NaN (of i32: -1), so
+ * that the loss shows it. With attrs.partial what is indexed are positions attrs.first .. of a
+ * larger array, of which attrs.count says how long it is: others give zeros and add nothing. */
+extern const sl_op sl_op_gather, sl_op_gather_b, sl_op_scatter_add;
+
+/* one_hot(ids i32 [...]), attrs.count = n -> f32 [..., n]: 1 at the id, 0 elsewhere. What is no id
+ * is as above. */
+extern const sl_op sl_op_one_hot;
+
+/* ---- constants ------------------------------------------------------------ */
+
+/* constant([like]), attrs.user = sl_values -> its values, or attrs.value everywhere. A device that
+ * has a part of `like`, of which only the shape counts, has that part of the values; so has a
+ * piece. Without `like` pieces have all of it.
+ * arange(like) -> i32, of the shape of `like`: each element's position along the dim whose bit
+ * attrs.axes has (none: the last), in the whole. */
+typedef struct sl_values {
+  sl_type type;   /* f32 or i32 */
+  const void *of; /* all of them, row-major; NULL: attrs.value */
+} sl_values;
+extern const sl_op sl_op_constant, sl_op_arange;
+
+/* cast(x) -> f32 of i32; or i32 of f32, towards 0, the nearest there is where x is too large, 0
+ * where x is no number. No gradient goes through. */
+extern const sl_op sl_op_cast;
+
 /* ---- element by element -------------------------------------------------- */
 
 /* add(a, b) -> a + b, mul(a, b) -> a * b; equal shapes.
@@ -122,6 +171,13 @@ extern const sl_op sl_op_reduce_sum, sl_op_reduce_sum_b, sl_op_reduce_max, sl_op
  * log_softmax_b(y, dy) -> dx = dy - e^y sum dy. */
 extern const sl_op sl_op_softmax, sl_op_softmax_b, sl_op_log_softmax, sl_op_log_softmax_b;
 
+/* top_k(x), attrs.count = k -> the k largest along the dim whose bit attrs.axes has (none: the
+ * last), in falling order, and i32, their positions; of several alike the first comes first. The
+ * gradient is gather_b's.
+ * cumsum(x) -> the sum up to each position of such a dim, with it; attrs.exclusive: without it;
+ * attrs.reverse: of all from it on. Of f32, summed in f64, or of i32. cumsum_b(dy) -> dx. */
+extern const sl_op sl_op_top_k, sl_op_cumsum, sl_op_cumsum_b;
+
 /* copy(x) -> x (acc). */
 extern const sl_op sl_op_copy;
 
@@ -170,6 +226,12 @@ extern const sl_op sl_op_reshape, sl_op_reshape_b;
  * permute_b(dy) -> dx: back. */
 extern const sl_op sl_op_permute, sl_op_permute_b;
 
+/* expand(x, [like]), attrs.ndims, attrs.dims -> x repeated by NumPy's rules: y has so many dims, and
+ * where x has length 1, or no dim, that of `like`, or dims[d] (0: 1). f32 or i32. Where x is longer,
+ * dims[d] is 0 or x's length.
+ * expand_b(dy, x) -> dx (acc), sums; x is read for its type only. */
+extern const sl_op sl_op_expand, sl_op_expand_b;
+
 /* concat(x0, x1, ...), attrs.axes = 1 << d -> one behind the other along dim d; equal in all
  * other dims. Any dtype, but f64.
  * concat_b(dy, x0, x1, ...) -> dx0, dx1, ...: as many as there are x, which are read for their
@@ -201,6 +263,12 @@ extern const sl_op sl_op_layernorm, sl_op_layernorm_b, sl_op_layernorm_w;
  * 1910.07467; y = x g / sqrt(mean(x^2) + attrs.eps).
  * rmsnorm_b(x, g, rstd, dy) -> dx. rmsnorm_w(x, rstd, dy) -> dg [C] (acc). */
 extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
+
+/* group_norm(x [N, C, ...], g [C], b [C]), attrs.heads = G groups of C/G channels -> y, mean [N, G],
+ * rstd [N, G]: Wu & He, arXiv 1803.08494; y = (x - mean) rstd g + b with the (biased) variance of
+ * an image's group, attrs.eps inside the root. With G = C it is instance norm.
+ * group_norm_b(x, g, mean, rstd, dy) -> dx. group_norm_w(x, mean, rstd, dy) -> dg (acc), db (acc). */
+extern const sl_op sl_op_group_norm, sl_op_group_norm_b, sl_op_group_norm_w;
 
 /* ---- attention ----------------------------------------------------------- */
 
@@ -358,13 +426,6 @@ extern const sl_op sl_op_mse, sl_op_mse_b;
 
 /* fill() -> attrs.value everywhere, of the type attrs.user points to. */
 extern const sl_op sl_op_fill;
-
-/* constant(), attrs.user = sl_constant -> its values. */
-typedef struct sl_constant {
-  sl_type type; /* f32 */
-  const float *values;
-} sl_constant;
-extern const sl_op sl_op_constant;
 
 /* What sl_op_source's attrs.user points to. fill() writes all of out[nout]
  * (NULL where nobody reads) for one tick; it may be called from any thread, and

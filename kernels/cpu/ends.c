@@ -65,34 +65,8 @@ static uint64_t source_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   return sli_hash_word(hash, (uint64_t)source->cut);
 }
 
-static sl_status constant_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin, (void)in;
-  const sl_constant *constant = attrs->user;
-  if (!constant) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_constant");
-  out[0] = constant->type;
-  return sli_want_array("the constant", &out[0], SL_F32, -1);
-}
-
-static void constant_cpu(const sl_call *call) {
-  const sl_constant *constant = call->attrs->user;
-  memcpy(call->out[0], constant->values, sl_type_bytes(&constant->type));
-}
-
-static uint64_t constant_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
-  (void)nin;
-  const sl_constant *constant = attrs->user;
-  hash = sli_hash_type(hash, &constant->type);
-  return sli_hash(hash, constant->values, sl_type_bytes(&constant->type));
-}
-
 const sl_op sl_op_fill = {
     .name = "fill", .min_in = 0, .max_in = 0, .nout = 1, .infer = fill_infer, .cpu = fill_cpu,
-};
-
-const sl_op sl_op_constant = {
-    .name = "constant", .min_in = 0, .max_in = 0, .nout = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = constant_infer, .cpu = constant_cpu, .hash = constant_hash,
 };
 
 const sl_op sl_op_source = {

@@ -165,6 +165,24 @@ static void mean_b_cpu(const sl_call *call) {
   fold_first(call, x, &scalar, call->in[1], x, 1 / (float)sl_type_elements(x));
 }
 
+/* ---- of what has been repeated ---------------------------------------------------------- */
+
+static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  sl_type whole, both[] = {in[0], in[1]};
+  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, in[0].ndim ? -1 : 0));
+  SLI_TRY(sli_broadcast(2, both, &whole));
+  SLI_TRY(sli_want("dy", &in[0], &whole));
+  out[0] = in[1];
+  out[0].dtype = SL_F32;
+  return SL_OK;
+}
+
+static void expand_b_cpu(const sl_call *call) {
+  const sl_type *dy = &call->in_type[0];
+  fold_first(call, dy, dy, call->in[0], &call->out_type[0], 1);
+}
+
 /* ---- the largest ------------------------------------------------------------------------ */
 
 typedef struct search {
@@ -285,4 +303,11 @@ const sl_op sl_op_mean_b = {
     .narrow_in = 1, .narrow_out = 1, .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = mean_b_infer, .cost = reduce_cost, .cpu = mean_b_cpu,
+};
+
+const sl_op sl_op_expand_b = {
+    .name = "expand_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1, .mixed = true, .unread = 2,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = expand_b_infer, .cost = reduce_cost, .cpu = expand_b_cpu, .accumulates = 1,
 };

@@ -326,14 +326,19 @@ static void permute_chunk(void *arg, int i) {
   }
 }
 
-static void permute_by(const sl_call *call, bool back) {
-  permuting p = {call, sli_permutation_of(&call->in_type[0], call->attrs, back)};
+static void move_by(const sl_call *call, sli_permutation order) {
+  permuting p = {call, order};
   int64_t n = sl_type_elements(&call->out_type[0]);
   sl_team_for(call->team, sli_chunk_count(n, SLI_CHUNK_ELEMENTS), permute_chunk, &p);
 }
 
-static void permute_cpu(const sl_call *call) { permute_by(call, false); }
-static void permute_b_cpu(const sl_call *call) { permute_by(call, true); }
+static void permute_cpu(const sl_call *call) {
+  move_by(call, sli_permutation_of(&call->in_type[0], call->attrs, false));
+}
+
+static void permute_b_cpu(const sl_call *call) {
+  move_by(call, sli_permutation_of(&call->in_type[0], call->attrs, true));
+}
 
 static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                               sl_signature *out) {
@@ -344,6 +349,55 @@ static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   for (int d = 0; d < in[0].ndim; d++)
     out[count++] = (sl_signature){.in = {sli_split((int)attrs->dims[d])}, .out = {sli_split(d)}};
   return count;
+}
+
+/* ---- expand ------------------------------------------------------------------------- */
+
+/* What a dim of length 1 becomes: that of `like`, or what this device has of the whole. */
+static int64_t expanded(const sl_attrs *attrs, const sl_type *like, int d) {
+  if (like) return like->dim[d];
+  if (!attrs->region || !attrs->region->of[d].nranges) return attrs->dims[d] ? attrs->dims[d] : 1;
+  int64_t sum = 0;
+  for (int r = 0; r < attrs->region->of[d].nranges; r++) sum += attrs->region->of[d].count[r];
+  return sum;
+}
+
+static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_type *x = &in[0], *like = nin > 1 && in[1].ndim >= 0 ? &in[1] : NULL;
+  int ndim = like ? like->ndim : attrs->ndims;
+  if (x->dtype != SL_F32 && x->dtype != SL_I32) return sli_misfit(x, "x must be f32 or i32");
+  if (ndim < x->ndim || ndim > SL_MAX_DIMS)
+    return sli_misfit(x, "x cannot have %d dims: its own at least, and %d at most", ndim, SL_MAX_DIMS);
+  *out = (sl_type){.dtype = x->dtype, .ndim = ndim};
+  for (int d = 0; d < ndim; d++) {
+    int64_t own = d < ndim - x->ndim ? 1 : x->dim[d - (ndim - x->ndim)];
+    int64_t want = like ? like->dim[d] : attrs->dims[d];
+    out->dim[d] = own == 1 ? expanded(attrs, like, d) : own;
+    if (own == 1 || !want || want == own) continue;
+    return sli_misfit(x, "x must have %lld or 1 at dim %d from the end", (long long)want, ndim - d);
+  }
+  return SL_OK;
+}
+
+/* Along dims that x has, and along those it is repeated along, where all have x. */
+static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  const sl_type *x = &in[0];
+  bool like = nin > 1 && in[1].ndim >= 0;
+  int ndim = like ? in[1].ndim : attrs->ndims, n = 0;
+  if (x->dtype == SL_F32)
+    out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  for (int d = 0; d < ndim; d++) {
+    int own = d - (ndim - x->ndim);
+    out[n] = (sl_signature){.out = {sli_split(d)}};
+    if (own >= 0 && x->dim[own] > 1) out[n].in[0] = sli_split(own);
+    if (like) out[n].in[1] = sli_split(d);
+    n++;
+  }
+  return n;
+}
+
+static void expand_cpu(const sl_call *call) {
+  move_by(call, sli_expansion_of(&call->in_type[0], &call->out_type[0]));
 }
 
 /* ---- rows --------------------------------------------------------------------------- */
@@ -404,4 +458,13 @@ const sl_op sl_op_permute_b = {
     .narrow_in = 1, .narrow_out = 1,
     .pieces = SL_PIECES_SIGNATURES,
     .infer = permute_b_infer, .cost = move_cost, .cpu = permute_b_cpu,
+};
+
+const sl_op sl_op_expand = {
+    .name = "expand", .min_in = 1, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1, .located = true, .unread = 2,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = expand_signatures,
+    .infer = expand_infer, .cost = move_cost, .cpu = expand_cpu, .cheap = true,
+    .grad = {{.op = &sl_op_expand_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1,
+              .of = {0}}},
 };

@@ -87,6 +87,13 @@ template <typename F, typename V> void fold(void *stream, const fold_args &g) {
     launch(stream, grid_of(g.space.total), BLOCK, 0, fold_block<F, V>, g);
 }
 
+/* The first of the largest; one that is no number is larger than all. */
+__device__ inline bool is_better(float v, int64_t k, float top, int64_t where) {
+  if (isnan(v) != isnan(top)) return isnan(v);
+  if (isnan(v) || v == top) return k < where;
+  return v > top;
+}
+
 inline operand operand_of(const sl_call *call, int i) {
   return operand{call->in[i], call->in_type[i].dtype};
 }

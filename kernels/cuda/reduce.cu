@@ -32,14 +32,6 @@ void fold_onto(const sl_call *call, int i, const sl_type *in, const sl_type *out
   fold<first, float>(stream, g);
 }
 
-
-/* The first of the largest; one that is no number is larger than all. */
-__device__ inline bool is_better(float v, int64_t k, float top, int64_t where) {
-  if (isnan(v) != isnan(top)) return isnan(v);
-  if (isnan(v) || v == top) return k < where;
-  return v > top;
-}
-
 /* One block an element of the output. */
 template <typename T>
 __global__ void largest(sli_space s, const T *x, T *y, int32_t *to) {
@@ -213,4 +205,8 @@ void sli_cuda_softmax_b(const sl_call *call, void *stream) { run_softmax_b(call,
 void sli_cuda_log_softmax(const sl_call *call, void *stream) { run_softmax(call, true, stream); }
 void sli_cuda_log_softmax_b(const sl_call *call, void *stream) {
   run_softmax_b(call, true, stream);
+}
+
+void sli_cuda_expand_b(const sl_call *call, void *stream) {
+  fold_onto(call, 0, &call->in_type[0], &call->out_type[0], 1, stream);
 }

@@ -43,6 +43,9 @@ size_t sli_cuda_cross_entropy_scratch(const sl_call *call);
 size_t sli_cuda_target_weight_scratch(const sl_call *call);
 size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
 size_t sli_cuda_embedding_w_scratch(const sl_call *call);
+size_t sli_cuda_gather_b_scratch(const sl_call *call);
+size_t sli_cuda_scatter_add_scratch(const sl_call *call);
+size_t sli_cuda_embedding_bag_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */

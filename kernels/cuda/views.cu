@@ -23,13 +23,16 @@ template <typename T> void permute_as(const sl_call *call, void *stream, const s
          (T *)call->out[0], n);
 }
 
-void permute_by(const sl_call *call, void *stream, bool back) {
-  sli_permutation order = sli_permutation_of(&call->in_type[0], call->attrs, back);
+void move_by(const sl_call *call, void *stream, const sli_permutation &order) {
   switch (sl_dtype_bytes(call->in_type[0].dtype)) {
   case 2: return permute_as<uint16_t>(call, stream, order);
   case 4: return permute_as<uint32_t>(call, stream, order);
   default: return permute_as<uint64_t>(call, stream, order);
   }
+}
+
+void permute_by(const sl_call *call, void *stream, bool back) {
+  move_by(call, stream, sli_permutation_of(&call->in_type[0], call->attrs, back));
 }
 
 } // namespace
@@ -38,3 +41,6 @@ void sli_cuda_reshape(const sl_call *call, void *stream) { copy(call, stream); }
 void sli_cuda_reshape_b(const sl_call *call, void *stream) { copy(call, stream); }
 void sli_cuda_permute(const sl_call *call, void *stream) { permute_by(call, stream, false); }
 void sli_cuda_permute_b(const sl_call *call, void *stream) { permute_by(call, stream, true); }
+void sli_cuda_expand(const sl_call *call, void *stream) {
+  move_by(call, stream, sli_expansion_of(&call->in_type[0], &call->out_type[0]));
+}

@@ -37,6 +37,8 @@ sl_part sli_concat_part(const sl_type *types, int i, int dim);
 struct sli_permutation;
 /* Of x, by attrs.dims or (`back`) by what undoes them. */
 struct sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back);
+/* Of x, repeated so that it becomes y. */
+struct sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y);
 
 /* The key of a call's random numbers. */
 uint64_t sli_random_key(const sl_attrs *attrs);
@@ -89,7 +91,7 @@ SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *le
 }
 
 /* An array's elements in another order of dims: the output's dims, and how far apart in the input
- * the neighbours along each are. */
+ * the neighbours along each are (0: it is repeated). */
 typedef struct sli_permutation {
   int ndim;
   int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];

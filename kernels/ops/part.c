@@ -100,6 +100,17 @@ sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool
   return o;
 }
 
+sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y) {
+  sli_permutation o = {.ndim = y->ndim};
+  int64_t stride = 1;
+  for (int d = y->ndim - 1, own = x->ndim - 1; d >= 0; d--, own--) {
+    o.dim[d] = y->dim[d];
+    o.stride[d] = own < 0 || x->dim[own] == 1 ? 0 : stride;
+    if (own >= 0) stride *= x->dim[own];
+  }
+  return o;
+}
+
 sl_part sli_concat_part(const sl_type *types, int i, int dim) {
   sl_part part = {.axis = dim, .nranges = 1, .count = {types[i].dim[dim]}};
   for (int k = 0; k < i; k++) part.begin[0] += types[k].dim[dim];

@@ -25,11 +25,8 @@ static int emulated_backwards; /* a GPU's threads run as they please */
 enum { IS_EMULATED = 0 };
 #endif
 
-enum { ABSENT = -1 };
-
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
-#define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
 
 typedef struct claim {
   const sl_op *op;
@@ -142,7 +139,7 @@ static const claim large_claims[] = {
 /* ---- what bf16 tensors are ------------------------------------------------------------
  *
  * Data may be bf16, statistics and weights of norms and tables stay f32. Bits say which
- * inputs and outputs are data; rows that are not named have nothing else. */
+ * inputs and outputs are data, where it is not what the row says itself. */
 static const struct {
   const sl_op *op;
   uint32_t in, out;
@@ -171,7 +168,8 @@ static const struct {
 };
 
 static void find_data(const sl_op *op, uint32_t *in, uint32_t *out) {
-  *in = *out = 255;
+  *in = op->narrow_in;
+  *out = op->narrow_out;
   for (size_t i = 0; i < sizeof data_of / sizeof *data_of; i++)
     if (data_of[i].op == op) *in = data_of[i].in, *out = data_of[i].out;
 }

@@ -12,8 +12,6 @@
 #include "tests/support/reference_kernels.h"
 #include "tests/support/seeds.h"
 
-enum { ABSENT = -1 };
-
 typedef struct claim {
   const sl_op *op;
   reference_fn *reference;
@@ -25,7 +23,6 @@ typedef struct claim {
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
-#define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
 
 /* Stretched angles, which attention's scale makes larger as well. */
 static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
@@ -218,6 +215,8 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
   for (int a = 0; a < n; a++) {
     sl_grad_arg arg = sli_rule_argument(rule, forward->nin, forward->nout, a);
     bool in = arg.kind == SL_ARG_IN, out = arg.kind == SL_ARG_OUT;
+    types[a] = NOTHING, data[a] = NULL;
+    if (in && arg.index >= forward->nin) continue;
     types[a] = in ? forward->in_type[arg.index] : forward->out_type[arg.index];
     data[a] = in ? forward->in[arg.index] : out ? forward->out[arg.index] : dy;
     if (in || out) continue;

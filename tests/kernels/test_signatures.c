@@ -12,11 +12,10 @@
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
-enum { MOST_MEMBERS = 4, ABSENT = -1 };
+enum { MOST_MEMBERS = 4 };
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
-#define NOTHING ((sl_type){SL_F32, ABSENT, {0}})
 
 typedef struct claim {
   const sl_op *op;
@@ -119,11 +118,18 @@ static int64_t common_units(const claim *c, const sl_signature *how, int i) {
   return a;
 }
 
+/* Units where no input is split: those of output 0, if that is. */
+static int64_t output_units(const claim *c, const sl_signature *how) {
+  sl_type out[MAX_OUT];
+  CHECK(!c->op->infer(&c->attrs, c->nin, c->in, out), "%s: %s", c->op->name, sl_detail());
+  return how->out[0].kind == SL_SPLIT ? out[0].dim[how->out[0].dim] : MOST_MEMBERS;
+}
+
 /* Every member has a unit at least; the others fall where they may. */
 static sharing random_sharing(const claim *c, const sl_signature *how) {
   sharing s = {.c = c, .how = *how, .tolerance = c->exact ? 0 : 1e-5};
   int kv_heads = c->attrs.kv_heads ? c->attrs.kv_heads : c->attrs.heads, i = split_input(how);
-  s.units = how->heads ? kv_heads : i < 0 ? MOST_MEMBERS : common_units(c, how, i);
+  s.units = how->heads ? kv_heads : i < 0 ? output_units(c, how) : common_units(c, how, i);
   s.members = (int)(1 + below(s.units < MOST_MEMBERS ? s.units : MOST_MEMBERS));
   s.bound[s.members] = s.units;
   for (int m = 1; m < s.members; m++) {
@@ -133,20 +139,6 @@ static sharing random_sharing(const claim *c, const sl_signature *how) {
   for (int a = 0; a < c->nin; a++)
     if (how->in[a].kind == SL_PARTIAL) s.tolerance = 1e-5;
   return s;
-}
-
-static sl_attrs member_attrs(const sharing *s, int m) {
-  sl_attrs attrs = s->c->attrs;
-  int64_t units = s->bound[m + 1] - s->bound[m];
-  if (s->how.heads) {
-    attrs.heads = (int)(attrs.heads * units / s->units);
-    attrs.kv_heads = (int)(attrs.kv_heads * units / s->units);
-  }
-  if (s->how.first) {
-    attrs.first = s->bound[m];
-    attrs.partial = s->members > 1;
-  }
-  return attrs;
 }
 
 /* What an argument's columns are made of; NULL: of one piece. */
@@ -171,6 +163,34 @@ static sl_part member_part(const sharing *s, const sl_type *type, const int64_t 
     part.nranges++;
   }
   return part;
+}
+
+/* Which part of output 0 is member m's. */
+static const sl_region *member_region(const sharing *s, int m) {
+  static sl_region regions[MOST_MEMBERS];
+  sl_type out[MAX_OUT];
+  CHECK(!s->c->op->infer(&s->c->attrs, s->c->nin, s->c->in, out), "%s: %s", s->c->op->name,
+        sl_detail());
+  regions[m] = (sl_region){.ndim = out[0].ndim};
+  memcpy(regions[m].whole, out[0].dim, sizeof out[0].dim);
+  int d = s->how.out[0].dim;
+  if (s->how.out[0].kind == SL_SPLIT) regions[m].of[d] = member_part(s, &out[0], NULL, d, m);
+  return &regions[m];
+}
+
+static sl_attrs member_attrs(const sharing *s, int m) {
+  sl_attrs attrs = s->c->attrs;
+  int64_t units = s->bound[m + 1] - s->bound[m];
+  if (s->how.heads) {
+    attrs.heads = (int)(attrs.heads * units / s->units);
+    attrs.kv_heads = (int)(attrs.kv_heads * units / s->units);
+  }
+  if (s->how.first) {
+    attrs.first = s->bound[m];
+    attrs.partial = s->members > 1;
+  }
+  if (s->c->op->located) attrs.region = member_region(s, m);
+  return attrs;
 }
 
 /* ---- arrays that lie among members ----------------------------------------------------- */
@@ -353,7 +373,11 @@ static void whole_destroy(whole *w) {
 /* Where the argument of a rule is, in the whole and among the members. */
 static const laid *argument(const whole *w, const sl_grad_arg *a, const laid *in, const laid *outs,
                             const laid *dy, sl_type *type, void **data) {
+  static const laid nothing = {.type = {NOTHING, NOTHING, NOTHING, NOTHING}};
   bool is_in = a->kind == SL_ARG_IN, is_out = a->kind == SL_ARG_OUT;
+  *type = NOTHING;
+  *data = NULL;
+  if (is_in && a->index >= w->k.nin) return &nothing;
   *type = is_in ? w->k.in_type[a->index] : is_out ? w->k.out_type[a->index] : w->dy_type;
   *data = is_in ? w->k.in[a->index] : is_out ? w->k.out[a->index] : w->dy;
   return is_in ? &in[a->index] : is_out ? &outs[a->index] : dy;

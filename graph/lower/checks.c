@@ -1,14 +1,50 @@
-/* --check-finite: behind every call one that looks at what it has made. */
+/* Calls that look at others: in front of those whose row has something to look at (sl_op.check),
+ * and with --check-finite behind every call, at what it has made. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
 
-/* Of which call the outputs are. */
+/* Which call it is about. */
 typedef struct checked {
   const char *op, *actor;
   sl_runtime *const *rt;
+  const sl_program_call *call;
 } checked;
+
+static checked *checked_create(const sli_lowering *l, int group, const sl_program_call *of) {
+  checked *c = sl_plan_alloc(l->plan, sizeof *c);
+  *c = (checked){of->name, sl_plan_format(l->plan, "%s", l->groups[group].name), l->in->rt, of};
+  return c;
+}
+
+/* ---- what it is about to read ------------------------------------------------------ */
+
+static void look(const sl_call *call) {
+  const checked *c = call->attrs->user;
+  sl_call it = *call;
+  it.op = c->call->op;
+  it.attrs = &c->call->attrs;
+  it.nout = c->call->nout;
+  it.out_type = c->call->out_type;
+  if (!*c->rt || !it.op->check(&it)) return;
+  char *text = sli_format("op %s (%s), run by actor %s in step %lld, microbatch %d: %s", c->op,
+                          it.op->name, c->actor, (long long)call->tick.step + 1,
+                          call->tick.microbatch, sl_detail());
+  sl_runtime_fail(*c->rt, SL_E_INPUT, text);
+  free(text);
+}
+
+static const sl_op look_op = {.name = "check", .max_in = -1, .cpu = look};
+
+void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of,
+                     sl_program_call *to) {
+  *to = (sl_program_call){.op = &look_op, .name = of->name,
+                          .attrs = {.user = checked_create(l, group, of)}, .nin = of->nin,
+                          .in_type = of->in_type, .in = of->in};
+}
+
+/* ---- what it has made -------------------------------------------------------------- */
 
 static double f32_at(const void *data, int64_t i) { return (double)((const float *)data)[i]; }
 static double f64_at(const void *data, int64_t i) { return ((const double *)data)[i]; }
@@ -56,9 +92,9 @@ static void check(const sl_call *call) {
 
 static const sl_op finite_op = {.name = "finite", .max_in = -1, .cpu = check};
 
-void sli_lower_finite(sli_lowering *l, int group, const sl_program_call *of, sl_program_call *to) {
-  checked *c = sl_plan_alloc(l->plan, sizeof *c);
-  *c = (checked){of->name, sl_plan_format(l->plan, "%s", l->groups[group].name), l->in->rt};
-  *to = (sl_program_call){.op = &finite_op, .name = of->name, .attrs = {.user = c}, .nin = of->nout,
+void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *of,
+                      sl_program_call *to) {
+  *to = (sl_program_call){.op = &finite_op, .name = of->name,
+                          .attrs = {.user = checked_create(l, group, of)}, .nin = of->nout,
                           .in_type = of->out_type, .in = of->out};
 }

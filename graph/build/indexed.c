@@ -1,0 +1,107 @@
+/* Ops that index, and constants, as calls. */
+#include "graph/build/build.h"
+
+#include <string.h>
+
+/* A dim's bit; one that is not there gives bits that the row refuses. */
+static uint32_t bit_of(const sl_tensor *x, int dim) {
+  if (x && dim < 0) dim += x->type.ndim;
+  return dim >= 0 && dim < SL_MAX_DIMS ? SL_DIM(dim) : UINT32_MAX;
+}
+
+/* ---- indexed ---------------------------------------------------------------------- */
+
+sl_tensor *sl_gather_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index) {
+  const sl_attrs attrs = {.axes = bit_of(x, dim), .count = sl_dim(x, dim)};
+  return sl_op2_at(at, g, &sl_op_gather, &attrs, x, index);
+}
+
+sl_tensor *sl_scatter_add_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index,
+                             sl_tensor *src) {
+  const sl_attrs attrs = {.axes = bit_of(x, dim), .count = sl_dim(x, dim)};
+  return sl_op3_at(at, g, &sl_op_scatter_add, &attrs, src, index, x);
+}
+
+sl_tensor *sl_scatter_sum_at(sl_here at, sl_graph *g, sl_tensor *src, int dim, sl_tensor *index,
+                             int64_t count) {
+  const sl_attrs attrs = {.axes = bit_of(src, dim), .count = count};
+  return sl_op2_at(at, g, &sl_op_scatter_add, &attrs, src, index);
+}
+
+sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k,
+                       sl_tensor **positions) {
+  const sl_attrs attrs = {.axes = bit_of(x, dim), .count = k};
+  sl_tensor *out[2] = {NULL, NULL};
+  sl_apply_at(at, g, &sl_op_top_k, &attrs, 1, &x, 0, out);
+  if (positions) *positions = out[1];
+  return out[0];
+}
+
+sl_tensor *sl_cumsum_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool reverse,
+                        bool exclusive) {
+  const sl_attrs attrs = {.axes = bit_of(x, dim), .reverse = reverse, .exclusive = exclusive};
+  return sl_op1_at(at, g, &sl_op_cumsum, &attrs, x);
+}
+
+sl_tensor *sl_embedding_bag_at(sl_here at, sl_graph *g, sl_tensor *ids, sl_tensor *table,
+                               sl_tensor *weights, const sl_bag *bag) {
+  sl_attrs attrs = {.count = sl_dim(table, 0)};
+  if (bag) attrs.user = memcpy(sl_graph_alloc(g, sizeof *bag), bag, sizeof *bag);
+  return weights ? sl_op3_at(at, g, &sl_op_embedding_bag, &attrs, ids, table, weights)
+                 : sl_op2_at(at, g, &sl_op_embedding_bag, &attrs, ids, table);
+}
+
+sl_tensor *sl_one_hot_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t count) {
+  return sl_op1_at(at, g, &sl_op_one_hot, &(sl_attrs){.count = count}, ids);
+}
+
+sl_tensor *sl_cast_at(sl_here at, sl_graph *g, sl_tensor *x, sl_dtype dtype) {
+  if (x && x->type.dtype == dtype) return x;
+  if (dtype == SL_F32 || dtype == SL_I32) return sl_op1_at(at, g, &sl_op_cast, NULL, x);
+  if (!g->status)
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cast: to f32 or i32, not to %s", sl_dtype_name(dtype));
+  return NULL;
+}
+
+/* ---- constants -------------------------------------------------------------------- */
+
+static bool same_shape(const sl_type *a, const sl_type *b) {
+  sl_type like = *b;
+  like.dtype = a->dtype;
+  return sl_type_equal(a, &like);
+}
+
+static sl_tensor *constant(sl_here at, sl_graph *g, sl_type type, const void *values, float value,
+                           sl_tensor *like) {
+  char text[SL_TYPE_TEXT];
+  if (g->status) return NULL;
+  if (!sli_type_possible(&type) || (like && !same_shape(&type, &like->type))) {
+    sli_graph_fail_at(g, at, SL_E_SHAPE, "a constant of %s%s%s", sli_type_text(text, &type),
+                      like ? " cannot be shared out as " : " is not possible",
+                      like ? sli_graph_describe(g, 1, &like) : "");
+    return NULL;
+  }
+  sl_values *record = sl_graph_alloc(g, sizeof *record);
+  *record = (sl_values){.type = type};
+  size_t bytes = sl_type_bytes(&type);
+  if (values) record->of = memcpy(sl_graph_alloc(g, bytes), values, bytes);
+  sl_tensor *out = NULL;
+  sl_apply_at(at, g, &sl_op_constant, &(sl_attrs){.value = value, .user = record}, like != NULL,
+              &like, 0, &out);
+  return out;
+}
+
+sl_tensor *sl_constant_at(sl_here at, sl_graph *g, sl_type type, const void *values,
+                          sl_tensor *like) {
+  if (values) return constant(at, g, type, values, 0, like);
+  if (!g->status) sli_graph_fail_at(g, at, SL_E_USAGE, "sl_constant: there are no values");
+  return NULL;
+}
+
+sl_tensor *sl_filled_at(sl_here at, sl_graph *g, sl_type type, float value, sl_tensor *like) {
+  return constant(at, g, type, NULL, value, like);
+}
+
+sl_tensor *sl_arange_at(sl_here at, sl_graph *g, sl_tensor *like, int dim) {
+  return sl_op1_at(at, g, &sl_op_arange, &(sl_attrs){.axes = bit_of(like, dim)}, like);
+}
