@@ -10,6 +10,9 @@
 static const sl_reshaping wrong = {F32(7, 33), F32(7, 3, 10)}, halves = {F32(4, 6), F32(12, 2)};
 static const sl_lengths lengths = {2, (const int64_t[]){2, 6}};
 
+static const sl_bag mean = {.mean = true};
+static const sl_values halves_of = {SL_TYPE(SL_F64, 2), NULL};
+
 static const struct misfit {
   const sl_op *op;
   sl_attrs attrs;
@@ -73,6 +76,34 @@ static const struct misfit {
      "attrs.axes must have one bit, of a dim of x, not 0x3, got f32[7, 33]"},
     {&sl_op_matmul, {0}, 2, {F32(7, 33), F32(32, 5)},
      "b must be f32[..., 33, n], got f32[32, 5]"},
+    {&sl_op_gather, {.axes = 2}, 2, {F32(3, 5, 4), I32(3, 7, 2)},
+     "index must be i32 of 3 dims that, but for dim 1, are those of f32[3, 5, 4] or 1, got "
+     "i32[3, 7, 2]"},
+    {&sl_op_gather, {.axes = 8}, 2, {F32(3, 5), I32(3, 7)},
+     "attrs.axes must have one bit, of a dim of what is indexed, not 0x8, got f32[3, 5]"},
+    {&sl_op_scatter_add, {.axes = 1}, 2, {F32(5, 3), I32(5, 1)},
+     "attrs.count must say how many positions the sums have, where there is no x"},
+    {&sl_op_scatter_add, {.axes = 1}, 3, {F32(5, 3), I32(6, 1), F32(7, 3)},
+     "src must be f32[6, 3], got f32[5, 3]"},
+    {&sl_op_top_k, {.count = 9}, 1, {F32(3, 8)},
+     "attrs.count, how many are wanted of the 8 along dim 1, must be 1 to as many, not 9, got "
+     "f32[3, 8]"},
+    {&sl_op_cumsum, {.axes = 4}, 1, {F32(3, 8)},
+     "attrs.axes must have one bit, of a dim of x, not 0x4, got f32[3, 8]"},
+    {&sl_op_one_hot, {0}, 1, {I32(3)},
+     "attrs.count, how many classes there are, must be 1 or more, not 0"},
+    {&sl_op_expand, {.ndims = 2, .dims = {4, 5}}, 1, {F32(3, 1)},
+     "x must have 4 or 1 at dim 2 from the end, got f32[3, 1]"},
+    {&sl_op_expand, {.ndims = 1, .dims = {5}}, 1, {F32(3, 1)},
+     "x cannot have 1 dims: its own at least, and 8 at most, got f32[3, 1]"},
+    {&sl_op_group_norm, {.heads = 4}, 3, {F32(2, 6, 5), F32(6), F32(6)},
+     "x must be f32[n, c, ...] with c a multiple of the 4 groups (attrs.heads), got f32[2, 6, 5]"},
+    {&sl_op_embedding_bag, {.user = &mean}, 3, {I32(4, 5), F32(7, 3), F32(4, 5)},
+     "weights are of sums, and a mean is asked for"},
+    {&sl_op_embedding_bag, {0}, 3, {I32(4, 5), F32(7, 3), F32(5)},
+     "weights must be f32[4, 5], got f32[5]"},
+    {&sl_op_constant, {0}, 0, {F32(0)}, "attrs.user must point to an sl_values"},
+    {&sl_op_constant, {.user = &halves_of}, 0, {F32(0)}, "constants must be f32 or i32, got f64[2]"},
     {&sl_op_mse, {0}, 2, {F32(7), F32(8)}, "t must be f32[7], got f32[8]"},
     {&sl_op_adamw, {0}, 2, {F32(7), F32(8)}, "attrs.user must point to an sl_optimizer"},
     {&sl_op_sumsq, {0}, 2, {F32(7), F32(8)}, "gradient part must be f32[7], got f32[8]"},
