@@ -102,7 +102,7 @@ static const claim claims[] = {
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
     {&sl_op_weighted_cross_entropy_part, {.ignore = 3, .first = 11, .partial = true}, 4,
-     {F32(7, 33), I32(7), SL_SCALAR(SL_F64), {SL_F32, ABSENT, {0}}}, 50},
+     {F32(7, 33), I32(7), SL_SCALAR(SL_F64), NOTHING}, 50},
     {&sl_op_weighted_cross_entropy_part,
      {.value = 0.25f, .upper = 0.25f / 2062, .first = 1031, .partial = true}, 4,
      {F32(3, 3, 1031), I32(3, 3), SL_SCALAR(SL_F64), F32(2062)}, 2062},
