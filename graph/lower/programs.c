@@ -63,6 +63,13 @@ static int write_node(sli_lowering *l, int group, const sli_node *n, int variant
   return count;
 }
 
+/* What goes between homes is named, for disks that break. The plan outlives the lowering. */
+static const char *name_of_copy(const sli_lowering *l, const sli_group *g) {
+  bool homes = sli_routes[g->hop->route].homes;
+  return homes ? sl_plan_format(l->plan, "%s", l->bundles[g->hop->origin].name)
+               : sli_roles[l->bundles[g->outputs[0]].role].name;
+}
+
 /* Copies a slot of the first input to the first output. */
 static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
   sl_plan *plan = l->plan;
@@ -75,7 +82,7 @@ static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
   places[0] = (sl_place){0, 0};
   places[1] = (sl_place){g->ninputs, 0};
   *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
-  *call = (sl_program_call){.op = &sl_op_copy, .name = sli_roles[b->role].name, .nin = 1,
+  *call = (sl_program_call){.op = &sl_op_copy, .name = name_of_copy(l, g), .nin = 1,
                             .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
                             .out = &places[1]};
   *program = (sl_program){.ncalls = 1, .calls = call, .nbases = g->ninputs + g->noutputs + 1,

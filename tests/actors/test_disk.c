@@ -1,13 +1,11 @@
 /* A register that lives on disk: what an actor makes is spilled there and filled back for the one
  * that uses it, in any order of its choice, with as few slots as one each, and comes as it was.
  * What breaks there ends the run and is named. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "actors/plan/plan.h"
 #include "base/base.h"
 #include "kernels/disk/disk.h"
+#include "tests/support/nameless.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -42,21 +41,6 @@ static void make_op(const sl_call *call) {
   for (int64_t i = 0; i < call->out_type[0].dim[0]; i++) out[i] = value_of(&call->tick, i);
 }
 
-/* The file there is on disk. */
-static int file_number(void) {
-  struct stat s;
-  int fd = 0;
-  while (fstat(fd, &s) || !S_ISREG(s.st_mode) || s.st_nlink)
-    CHECK(fd++ < 256, "there is no file");
-  return fd;
-}
-
-static void replace_file(void) {
-  int fd = open(replacement, O_RDWR | O_CLOEXEC);
-  CHECK(fd >= 0 && dup3(fd, file_number(), O_CLOEXEC) >= 0, "no %s", replacement);
-  close(fd);
-}
-
 /* And poisons what it has used: nobody is to see that. */
 static void use_op(const sl_call *call) {
   float *in = (float *)call->in[0];
@@ -67,7 +51,7 @@ static void use_op(const sl_call *call) {
           call->tick.number, i, (double)in[i], (double)value_of(&call->tick, i));
     in[i] = NAN;
   }
-  if (nth == last) replace_file();
+  if (nth == last) nameless_replace(replacement);
 }
 
 static const sl_op make_row = {.name = "make", .nout = 1, .cpu = make_op};

@@ -3,19 +3,18 @@
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
-#include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/dice.h"
+#include "tests/support/nameless.h"
 #include "tests/support/test.h"
 
 enum { SLOTS = 100, PAGE = 4096, MOST = 4 * PAGE, BIG = 5 << 20, BYTES = SLOTS * MOST + BIG };
@@ -27,22 +26,6 @@ static char *disk_create(size_t bytes) {
   CHECK(!sl_memory_disk.create(&(sl_memory_config){.path = folder}, bytes, &memory), "%s",
         sl_detail());
   return memory;
-}
-
-/* Of the one file there is on disk. */
-static int file_number(void) {
-  for (int fd = 0; fd < 256; fd++) {
-    struct stat s;
-    if (!fstat(fd, &s) && S_ISREG(s.st_mode) && !s.st_nlink) return fd;
-  }
-  CHECK(false, "there is no file");
-  return -1;
-}
-
-static void replace_file(const char *other) {
-  int fd = open(other, O_RDWR | O_CLOEXEC);
-  CHECK(fd >= 0 && dup3(fd, file_number(), O_CLOEXEC) >= 0, "no %s", other);
-  close(fd);
 }
 
 static void *queue_open(void) {
@@ -256,7 +239,7 @@ static void check_breaks(const char *how, const char *other, bool out, const cha
   char *disk = disk_create(64 * PAGE), *memory = aligned_alloc(PAGE, 64 * PAGE);
   void *queue = queue_open();
   memset(memory, 1, 64 * PAGE);
-  replace_file(other);
+  nameless_replace(other);
   add_copy(&c, 8 * PAGE, 8 * PAGE, 2 * PAGE);
   add_copy(&c, 32 * PAGE, 32 * PAGE, PAGE);
   CHECK(!run(queue, &c, out ? disk : memory, out ? memory : disk), "%s: it broke unseen", other);
@@ -307,7 +290,7 @@ static int count_cached(char *seen) {
 static void the_page_cache_stays_empty(const char *how) {
   setenv("SLUICE_DISK", how, 1);
   char *disk = disk_create(SEEN * PAGE);
-  char *seen = mmap(NULL, SEEN * PAGE, PROT_READ, MAP_SHARED, file_number(), 0);
+  char *seen = mmap(NULL, SEEN * PAGE, PROT_READ, MAP_SHARED, nameless_number(), 0);
   CHECK(seen != MAP_FAILED, "the file cannot be mapped");
   bool sees = !count_cached(seen);
   write_all(how, disk);

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "tests/support/grids.h"
+#include "tests/support/nameless.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -154,7 +155,32 @@ static void writing_hides_behind_computing(void) {
   CHECK(slow > 1.5 * 12 - 2 && slow < 1.5 * 12 + 2, "12 blocks take %g s", slow);
 }
 
+/* ---- what breaks ------------------------------------------------------------------------- */
+
+/* A disk that fails ends the run, and says what was lost, when and where. */
+static void a_broken_disk_is_named(void) {
+  const grid_model m = {"llama", four_blocks, 1, 1};
+  const grid g = {.data = 1, .tensor = 1, .homes = homes[0], .nquotas = 1,
+                  .quotas = {{"fill", SL_NONE, 1}}};
+  grid_losses losses = {.most = GRID_STEPS};
+  lowered_model x;
+  sl_runtime *rt;
+  grid_lower(&x, &m, &g, &losses);
+  CHECK(!sl_runtime_create(x.plan, &(sl_runtime_options){0}, &rt), "%s", sl_detail());
+  sl_lowered_attach(x.lowered, rt);
+  CHECK(!sl_params_init(x.lowered, rt, 1) && !sl_runtime_run(rt, 2), "%s", sl_detail());
+  nameless_replace("/proc/self/mem");
+  CHECK(sl_runtime_run(rt, 2) == SL_E_DEVICE, "it broke unseen");
+  static const char *const says[] = {"actor spill:act.b", " on cpu:0: step 2, microbatch 0: ",
+                                     "writing act.b", " of a file in ", ": Input/output error"};
+  for (size_t i = 0; i < SLI_COUNT(says); i++)
+    CHECK(strstr(sl_detail(), says[i]), "no \"%s\": %s", says[i], sl_detail());
+  sl_runtime_destroy(rt);
+  lowered_model_fini(&x);
+}
+
 int main(void) {
+  a_broken_disk_is_named();
   writing_hides_behind_computing();
   as_much_moves_as_was_said();
   losses_have_the_same_bits();

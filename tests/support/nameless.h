@@ -1,0 +1,27 @@
+/* The file without a name that this process has on disk, if there is one only. */
+#ifndef SLUICE_TESTS_NAMELESS_H
+#define SLUICE_TESTS_NAMELESS_H
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/test.h"
+
+static inline int nameless_number(void) {
+  struct stat s;
+  int fd = 0;
+  while (fstat(fd, &s) || !S_ISREG(s.st_mode) || s.st_nlink)
+    CHECK(fd++ < 256, "there is no file");
+  return fd;
+}
+
+/* Puts another one in its place, which does not do what it is asked to: /dev/full, /dev/null,
+ * /proc/self/mem. */
+static inline void nameless_replace(const char *other) {
+  int fd = open(other, O_RDWR | O_CLOEXEC);
+  CHECK(fd >= 0 && dup3(fd, nameless_number(), O_CLOEXEC) >= 0, "no %s", other);
+  close(fd);
+}
+
+#endif
