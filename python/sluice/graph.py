@@ -82,7 +82,7 @@ class Graph:
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
             options["feed_tokens"] = self._feed()
-        self.sources = []
+        self.sources, self.metrics = [], []
         options = c.record("sl_graph_options", dict(options, infer=infer), self._kept)
         self.pointer = lib.sl_graph_create(options)
         self.check()
@@ -138,14 +138,15 @@ class Graph:
                               c.chars(name, self._kept))
         return self._out(out)
 
-    def data(self, batch, **arrays):
+    def data(self, batch, held_out=None, **arrays):
         """Rows of NumPy arrays, `batch` a step, in order and from the start again: a tensor for
         each array. float arrays become float32, integers int32. An array may also be a function
         (row, rows, step) -> array that gives the rows from `row` of step `step`; the first is
         asked for one row to see its shape.
 
-        In inference and evaluation, arrays given there by the same name take their place."""
-        source = _Arrays(self, batch, arrays)
+        `held_out` has arrays of the same names that are not trained on: Run(eval_every=N) evaluates
+        those. In inference and evaluate(), arrays given there by the same name take their place."""
+        source = _Arrays(self, batch, arrays, held_out)
         self.sources.append(source)
         outs = ffi.new("sl_tensor *[]", len(arrays))
         lib.sl_data_at(c.here(self._kept), self.pointer, source.record, outs)
@@ -177,6 +178,16 @@ class Graph:
     def output(self, name, tensor):
         """Names what inference gives."""
         lib.sl_output_at(c.here(self._kept), self.pointer, c.chars(name, self._kept), tensor.pointer)
+        self.check()
+
+    def metric(self, name, tensor):
+        """Names what evaluations find besides the loss: the mean of `tensor`."""
+        if not self.infer:
+            lib.sl_metric_at(c.here(self._kept), self.pointer, c.chars(name, self._kept),
+                             tensor.pointer)
+        elif self.wants_loss:
+            self.output(name, tensor)
+        self.metrics.append(name)
         self.check()
 
     def apply(self, op, *inputs, **attrs):
@@ -350,7 +361,7 @@ def _argument(g, ctype, given, tensor=None):
 class _Arrays:
     """A source of data that takes its rows from arrays."""
 
-    def __init__(self, g, batch, arrays):
+    def __init__(self, g, batch, arrays, held_out=None):
         self.graph, self.rows = g, batch // g.microbatches
         if not g.infer:
             self.rows = g.rows(batch)
@@ -361,20 +372,39 @@ class _Arrays:
         self.arrays = [_rows_of(name, given.get(name, a)) for name, a in arrays.items()]
         self.lacking = [g.infer and name not in given for name in arrays]
         self.length = len(next(iter(given.values()))) if given else 0
+        self.held_out = self._held_out(held_out or {})
         self._make()
+
+    def _held_out(self, arrays):
+        if arrays and set(arrays) != set(self.names):
+            raise ValueError("%s are held out, of %s" % (list(arrays), self.names))
+        arrays = {name: _narrow(a) for name, a in arrays.items()}
+        if len({len(a) for a in arrays.values()}) > 1:
+            raise ValueError("as many rows of each are to be held out, not %s" %
+                             {name: len(a) for name, a in arrays.items()})
+        return [arrays[name] for name in self.names if arrays]
 
     def _make(self):
         made = ffi.new("sl_type[]", len(self.arrays))
         for i, a in enumerate(self.arrays):
             first = a if isinstance(a, numpy.ndarray) else a(0, 1, 0)
             made[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
-        self.record = c.record("sl_source", {"nout": len(self.arrays), "types": made,
-                                             "fill": self._fill}, self.graph._kept)
+        record = {"nout": len(self.arrays), "types": made, "fill": self._fill}
+        if self.held_out:
+            record.update(fill_held_out=self._fill_held_out,
+                          held_out=len(self.held_out[0]) // self.rows)
+        self.record = c.record("sl_source", record, self.graph._kept)
         self.types = made
 
     def _fill(self, _, tick, outs):
+        self._fill_from(self.arrays, tick, outs)
+
+    def _fill_held_out(self, _, tick, outs):
+        self._fill_from(self.held_out, tick, outs)
+
+    def _fill_from(self, arrays, tick, outs):
         try:
-            for i, a in enumerate(self.arrays):
+            for i, a in enumerate(arrays):
                 if outs[i]:
                     self._fill_one(i, a, tick, outs[i])
         except BaseException as error:  # the run ends with it

@@ -11,6 +11,8 @@ from .graph import Graph
 from .trace import Trace
 
 Step = collections.namedtuple("Step", "step loss grad_norm lr")
+Evaluation = collections.namedtuple("Evaluation", "steps loss metrics")
+Evaluation.__doc__ = "What an evaluation has found after so many steps: mean loss, {metric: mean}."
 Step.__doc__ = "What a step reports: its number from 0, mean loss, gradient norm, learning rate."
 
 
@@ -151,7 +153,9 @@ class Run:
         run = sl.Run(model, stages=2, microbatches=4, schedule="1f1b", quotas={"act.b": 3})
         history = run.train(100)
 
-    microbatches, pieces, cut, shuffle go to the graph. stages, schedule, quotas ({"act.b@1": 2}),
+    microbatches, pieces, cut, shuffle go to the graph, and so do eval_every=N, which evaluates what the
+    model's data holds out after every N-th step (`run.evaluations`), and eval=FILE for a model that reads
+    tokens. stages, schedule, quotas ({"act.b@1": 2}),
     data_parallel, tensor, shard, recompute, ... are sl_lower_options by their names; devices,
     threads and memory (bytes) say what each stage runs on. `weights` is a safetensors file or
     a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
@@ -161,12 +165,13 @@ class Run:
     A program started several times by torchrun or srun is one job: all processes make the same
     calls, and each runs its share."""
 
-    GRAPH = ("microbatches", "pieces", "cut", "shuffle")
+    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every")
 
     def __init__(self, model, *, stages=1, microbatches=1, seed=1, weights=None, checkpoints=None,
                  every=100, kept=2, resume=False, resume_with=None, terms=None, trace_records=0,
                  **options):
         self.model, self.history, self.keep = model, [], []
+        self.evaluations, self.found = [], {}
         self.seed, self.on_step, self.closed = seed, None, False
         self.job = self.checkpoints = ffi.NULL
         self.plan = None
@@ -208,7 +213,8 @@ class Run:
         self.checkpoints = out[0]
 
     def _lower(self):
-        options = lower_record(self.keep, on_step=self._step,
+        options = lower_record(self.keep, on_step=self._step, on_metric=self._metric,
+                               on_eval=self._evaluation,
                                processes=lib.sl_job_processes(self.job), **self.lower_options)
         lib.sl_checkpoints_lower(self.checkpoints, options)
         self.plan = _Plan(self.model, self.graph_options, options)
@@ -234,6 +240,13 @@ class Run:
             except BaseException as error:
                 self.plan.graph.failure = error
                 self.plan.fail()
+
+    def _metric(self, _, step, name, value):
+        self.found[c.text(name)] = value
+
+    def _evaluation(self, _, step, loss):
+        self.evaluations.append(Evaluation(step + 1, loss, self.found))
+        self.found = {}
 
     # ---- using it -------------------------------------------------------------------------------
 
@@ -263,12 +276,11 @@ class Run:
         return self._infer(arrays, loss=False)
 
     def evaluate(self, **arrays):
-        """{"loss": its mean over these rows} and the model's outputs: what is a number as its
-        mean, what has rows as an array."""
-        return {name: float(a.mean()) if name == "loss" else a
-                for name, a in self._infer(arrays, loss=True).items()}
+        """{"loss": its mean over these rows}, the model's metrics alike, and its outputs as arrays."""
+        found, metrics = self._infer(arrays, loss=True, names=True)
+        return {name: float(a.mean()) if name in metrics else a for name, a in found.items()}
 
-    def _infer(self, arrays, loss):
+    def _infer(self, arrays, loss, names=False):
         if not arrays:
             raise TypeError("the data to look at is missing: infer(x=array)")
         got, keep = collections.defaultdict(list), []
@@ -285,8 +297,9 @@ class Run:
             plan.run(lambda: lib.sl_runtime_run(plan.runtime, steps))
         finally:
             plan.close()
-        return {name: numpy.stack(parts) if not parts[0].ndim else numpy.concatenate(parts)
-                for name, parts in got.items()}
+        found = {name: numpy.stack(parts) if not parts[0].ndim else numpy.concatenate(parts)
+                 for name, parts in got.items()}
+        return (found, ["loss"] + plan.graph.metrics) if names else found
 
     @staticmethod
     def _inference_steps(plan, arrays):

@@ -91,6 +91,28 @@ class Numbers(unittest.TestCase):
             logits, t = g.data(16, x=X[:16], t=target)
             g.cross_entropy_with(logits, t, weights=[1, 2])
 
+    def test_held_out_rows_are_evaluated_as_the_run_goes(self):
+        held_out = {"x": X[::-1][:16] / 2, "label": LABEL[::-1][:16]}
+
+        def model(g):
+            x, label = g.data(8, x=X, label=LABEL, held_out=held_out)
+            logits = g.linear(x, g.param("w", (2, 3), sl.normal(0.5)))
+            g.metric("accuracy", g.accuracy(logits, label))
+            g.output("logits", logits)
+            g.train(g.cross_entropy(logits, label), lr=0.05)
+        with sl.Run(model, eval_every=2, microbatches=2, stages=1) as run:
+            run.train(4)
+            first, last = run.evaluations
+            self.assertEqual((first.steps, last.steps), (2, 4))
+            found = run.evaluate(**held_out)
+            self.assertAlmostEqual(found["loss"], last.loss, 6)
+            self.assertEqual(found["accuracy"], last.metrics["accuracy"])
+            right = found["logits"].argmax(1) == held_out["label"]
+            self.assertEqual(found["accuracy"], right.mean())
+            self.assertEqual(run.infer(x=X).keys(), {"logits"})
+        with self.assertRaisesRegex(ValueError, r"\['x'\] are held out, of \['x', 'label'\]"):
+            sl.Graph().data(8, x=X, label=LABEL, held_out={"x": X})
+
     def test_inference_and_evaluation(self):
         with sl.Run(linear) as run:
             run.train(2)
