@@ -1,6 +1,8 @@
 /* What a build without CUDA says of GPUs. */
 #include <sluice/cuda.h>
 
+#include "kernels/finite.h"
+
 static sl_status refuse(void) {
   return sl_fail(SL_E_UNSUPPORTED,
                  "this build of Sluice has no CUDA: use --devices cpu, or build it with "
@@ -37,6 +39,12 @@ void sl_cuda_memory_destroy(void *memory) { (void)memory; }
 void sl_cuda_pinned_destroy(void *memory) { (void)memory; }
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   (void)queue, (void)other, (void)fence;
+}
+
+int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch, void *stream,
+                                  double *value) {
+  (void)type, (void)data, (void)scratch, (void)stream, (void)value;
+  return -1;
 }
 
 static sl_status refuse_memory(const sl_memory_config *config, size_t bytes, void **memory) {

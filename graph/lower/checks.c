@@ -1,9 +1,11 @@
 /* Calls that look at others: in front of those whose row has something to look at (sl_op.check),
- * and with --check-finite behind every call, at what it has made. */
+ * and with --check-finite behind every call, at what it has made: a GPU is waited for then, so it
+ * does one call at a time. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
+#include "kernels/finite.h"
 
 /* Which call it is about. */
 typedef struct checked {
@@ -60,7 +62,11 @@ static double (*const readers[SL_DTYPE_COUNT])(const void *data, int64_t i) = {
     [SL_F32] = f32_at, [SL_F64] = f64_at, [SL_BF16] = bf16_at};
 
 /* The first element that is not finite, or -1. */
-static int64_t find(const sl_type *type, const void *data, double *value) {
+static int64_t find(const sl_call *call, void *stream, int i, double *value) {
+  const sl_type *type = &call->in_type[i];
+  const void *data = call->in[i];
+  if (stream && data)
+    return sli_cuda_first_not_finite(type, data, call->scratch, stream, value);
   double (*at)(const void *, int64_t) = readers[type->dtype];
   int64_t n = at && data ? sl_type_elements(type) : 0;
   for (int64_t i = 0; i < n; i++)
@@ -79,18 +85,27 @@ static void report(const sl_call *call, int output, int64_t element, double valu
   free(text);
 }
 
-static void check(const sl_call *call) {
+/* stream: NULL for arrays that the host addresses. */
+static void check(const sl_call *call, void *stream) {
   const checked *c = call->attrs->user;
   for (int i = 0; i < call->nin && *c->rt; i++) {
     double value;
-    int64_t element = find(&call->in_type[i], call->in[i], &value);
+    int64_t element = find(call, stream, i, &value);
     if (element < 0) continue;
     report(call, i, element, value);
     return;
   }
 }
 
-static const sl_op finite_op = {.name = "finite", .max_in = -1, .cpu = check};
+static void check_here(const sl_call *call) { check(call, NULL); }
+
+static size_t scratch(const sl_call *call, int threads) {
+  (void)call, (void)threads;
+  return SLI_CUDA_FINITE_SCRATCH;
+}
+
+static const sl_op finite_op = {.name = "finite", .max_in = -1, .cpu = check_here, .cuda = check,
+                                .scratch = scratch};
 
 void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *of,
                       sl_program_call *to) {

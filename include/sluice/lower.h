@@ -174,7 +174,7 @@ typedef struct sl_lower_options {
                               model is bf16 then, too. Weights, sums over a step and everything
                               else are f32 */
   bool check_finite;       /* look at every output of every call: the first value that is not
-                              finite ends the run, with op, actor and microbatch. On CPUs */
+                              finite ends the run, with op, actor and microbatch */
   uint64_t seed;           /* of random numbers drawn as it runs */
   void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
   /* The loss of an evaluation, after step number `step` (sl_graph_options.eval_every); before it,

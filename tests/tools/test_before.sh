@@ -66,7 +66,7 @@ for way in "" "--pieces 2 --microbatches 2 --stages 2" "-n 2 --stages 2 --heartb
     grep -qE ", run by actor [a-zA-Z]+[0-9.#]* in step [12], microbatch [01], has made element" err ||
     fail "$way: where it began"
 done
-refused "--check-finite: of cpu devices, not of null" --check-finite --devices null:1 "${model[@]}"
+refused "--check-finite: null devices hold no values" --check-finite --devices null:1 "${model[@]}"
 # It changes nothing else.
 ends 0 "$actorrun" --steps 4 --quiet --check-finite --pieces 2 --report a.json "${model[@]}"
 ends 0 "$actorrun" --steps 4 --quiet --pieces 2 --report b.json "${model[@]}"

@@ -130,6 +130,14 @@ grep -q "device cuda:0 needs .* but its budget is 210 KiB; .* would fit: --recom
 SLUICE_EMULATED_FREE=215000 run enough --devices cuda --memory 1G
 same one enough
 
+# The first value that is not finite; looking for it changes no more than that nothing is fused.
+ends 1 "$actorrun" --steps 9 --quiet --devices cuda --check-finite "${model[@]}" --lr 1e30 --clip 0
+grep -qE ", run by actor [FBU][0-9.]* in step [12], microbatch 0, has made element [0-9]+ of output [0-9], f[0-9]*\[.*, -?(nan|inf)" err ||
+  fail "where it began"
+run look --devices cuda --check-finite --dtype bf16
+SLUICE_CUDA_FUSE=0 run plain --devices cuda --dtype bf16
+same look plain
+
 refuse() { # text words...
   local text=$1 status=0
   shift

@@ -74,7 +74,7 @@ static const sl_option options[] = {
     {"watchdog", SL_OPTION_FLOAT, "30", "seconds without any progress before showing who waits "
      "for whom; negative: never", -1, 1e9},
     {"check-finite", SL_OPTION_FLAG, "0", "look at all that is computed, and end the run with the first "
-     "op, actor and microbatch whose output is not finite; on CPU devices", 0, 0},
+     "op, actor and microbatch whose output is not finite; a GPU then does one op at a time", 0, 0},
     {"quiet", SL_OPTION_FLAG, "0", "no progress and no summary", 0, 0},
     {0}};
 
@@ -96,8 +96,8 @@ static sl_status check_together(const settings *s) {
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
       return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",
                      need_folder[i]);
-  if (sl_arg_flag(s->run, "check-finite") && strcmp(s->devices.kind, "cpu"))
-    return sl_fail(SL_E_USAGE, "--check-finite: of cpu devices, not of %s", s->devices.kind);
+  if (sl_arg_flag(s->run, "check-finite") && !data)
+    return sl_fail(SL_E_USAGE, "--check-finite: %s devices hold no values", s->devices.kind);
   static const char *const need_eval[] = {"patience", "best"};
   for (size_t i = 0; i < SLI_COUNT(need_eval); i++)
     if (sl_arg_given(s->run, need_eval[i], 0) && !settings_evaluate(s))
