@@ -55,6 +55,8 @@ sl_status sli_lower_grid(sli_inputs *in) {
                      "needs grain layer", o->grain);
     in->by_block = true;
   }
+  if (!status) status = sli_lower_read_update(in);
+  in->by_block |= in->update_every != 1;
   return status;
 }
 

@@ -31,6 +31,13 @@ static bool is_host(const sli_node *n) {
   return is_source(n) || n->cls == SL_CLASS_L || n->block < 0;
 }
 
+/* Updates that are not the device's. */
+static bool is_hosts_update(const sli_lowering *l, const sli_node *n) {
+  int every = l->in->update_every;
+  return n->phase == SLI_PHASE_UPDATE && n->block >= 0 && n->cls == SL_CLASS_U &&
+         (!every || n->block % every);
+}
+
 static sl_class group_class(const sli_lowering *l, const sli_node *n) {
   if (is_source(n)) return SL_CLASS_L;
   if (n->cls == SL_CLASS_W && !l->pick.split) return SL_CLASS_B;
@@ -178,7 +185,7 @@ static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->group_of[n->in[0]->producer->id];
   if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
   for (int i = *newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->groups[i].before)
-    if (!l->groups[i].host || n->block < 0)
+    if (!l->groups[i].host || n->block < 0 || is_hosts_update(l, n))
       if (is_kin(&l->groups[i], k)) return i;
   return SL_NONE;
 }
@@ -206,7 +213,7 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
                      .device = shared ? 0 : sli_lower_device(l, k->stage, k->rank),
                      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
                      .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK,
-                     .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n),
+                     .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),
                      .before = *newest});
   return *newest;
 }

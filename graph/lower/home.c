@@ -8,6 +8,9 @@
  * the way back, as many ahead of their readers as `fill` has slots. Who reads it on the way forth,
  * the next block, reads it where it was made.
  *
+ * The optimizer's state lives elsewhere from one step to the next: its update reads what has been
+ * filled, writes what will be spilled, and where it lives the first step's is there at the start.
+ *
  * What is read as soon as it is made stays: that of the groups from which the way back begins,
  * where no other microbatch comes between. */
 #include "graph/build/build.h"
@@ -15,6 +18,10 @@
 #include "kernels/disk/disk.h"
 
 #include <string.h>
+
+#include "base/number.h"
+
+enum { MOST_BLOCKS = 1 << 20 };
 
 /* ---- text ------------------------------------------------------------------------------ */
 
@@ -64,8 +71,8 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
   if (!names_movable(h))
-    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b and act.w can live elsewhere", h->name,
-                   space);
+    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b, act.w and state can live elsewhere",
+                   h->name, space);
   if (h->block && !finds_block(g, h))
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);
@@ -74,6 +81,22 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
                    in->kind->name, h->space == SL_SPACE_HOST
                                        ? ": their memory is the host's" : "");
   return SL_OK;
+}
+
+/* "device", "host", "every:4" */
+sl_status sli_lower_read_update(sli_inputs *in) {
+  const char *text = in->options->homes.update;
+  in->update_every = 1;
+  if (!text || !strcmp(text, "device")) return SL_OK;
+  const char *at = text + strlen("every:");
+  bool every = !strncmp(text, "every:", strlen("every:")) &&
+               sli_number_read(&at, 1, MOST_BLOCKS, &in->update_every) && !*at;
+  if (!every && strcmp(text, "host"))
+    return sl_fail(SL_E_USAGE, "update %s: not device, host or every:K", text);
+  if (!every) in->update_every = 0;
+  if (in->kind->copy) return SL_OK;
+  return sl_fail(SL_E_USAGE, "update %s: %s devices have no host beside them that could", text,
+                 in->kind->name);
 }
 
 sl_status sli_lower_check_homes(const sli_inputs *in) {
@@ -135,9 +158,10 @@ static bool is_idle(const sli_lowering *l, const sli_bundle *b) {
   return idle;
 }
 
+/* What an update alone has is idle from one step to the next. */
 static bool can_move(const sli_lowering *l, const sli_bundle *b) {
-  return sli_roles[b->role].movable && b->bytes && b->rate == SLI_PER_TICK && !b->eval &&
-         b->over == SL_NONE && is_idle(l, b);
+  return sli_roles[b->role].movable && b->bytes && !b->eval && b->over == SL_NONE &&
+         (b->held || is_idle(l, b));
 }
 
 /* ---- is it worth it? ------------------------------------------------------------------------ */
@@ -174,6 +198,9 @@ static void count_read(const sli_lowering *l, const sli_group *g, widest *w) {
     w->read[n] = SLI_MAX(w->read[n], b->bytes);
     n = SLI_MIN(n + 1, MOST_LANES - 1);
   }
+  for (int i = 0; i < g->noutputs; i++) /* who updates it reads it, too */
+    if (moves(&l->bundles[g->outputs[i]]) && l->bundles[g->outputs[i]].held)
+      w->read[0] = SLI_MAX(w->read[0], l->bundles[g->outputs[i]].bytes);
 }
 
 static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
@@ -208,7 +235,7 @@ static weight weigh(sli_lowering *l, int stage, int rank) {
   weight w = {.staging = staging_bytes(l, stage, rank)};
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    int slots = b->role == SLI_ROLE_ACT_W ? l->act_w[stage] : l->act_b[stage];
+    int slots = b->held ? 1 : b->role == SLI_ROLE_ACT_W ? l->act_w[stage] : l->act_b[stage];
     if (is_of(l, b, stage, rank)) w.kept += (size_t)slots * b->bytes;
   }
   for (int i = 0; i < l->nbundles && w.staging >= w.kept; i++)
@@ -221,7 +248,9 @@ static weight weigh(sli_lowering *l, int stage, int rank) {
 static void mark(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
-    if (b->producer != SL_NONE && can_move(l, b)) b->stay = wanted(l, b);
+    if (b->producer == SL_NONE || !can_move(l, b)) continue;
+    sl_space home = wanted(l, b);
+    if (home != b->home) b->stay = home;
   }
 }
 

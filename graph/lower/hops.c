@@ -309,8 +309,10 @@ static int spill(hops *x, int bundle) {
            .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
            .seconds = home_seconds(l, b.stay, false, b.bytes)};
   there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
+  l->bundles[there].initial = b.held;
   l->bundles[bundle].role = SLI_ROLE_SPILL;
   l->bundles[bundle].transient = true;
+  l->bundles[bundle].held = false;
   return there;
 }
 
@@ -369,6 +371,12 @@ static int bring(hops *x, int bundle, int group) {
   return reaches(l, device, space, &l->bundles[at]) ? at : copy(x, at, &t, device, space);
 }
 
+/* Who updates it reads what it updates. */
+static void bring_state(hops *x, int bundle) {
+  int group = x->l->bundles[bundle].producer, at = fill(x, bundle, group);
+  sli_add_port(&x->l->groups[group], at, false);
+}
+
 static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
   bool aside = b->producer != SL_NONE && l->groups[b->producer].stage == SL_NONE;
   for (int i = 0; i < b->nconsumers; i++) aside |= l->groups[b->consumers[i]].stage == SL_NONE;
@@ -384,6 +392,8 @@ void sli_lower_hops(sli_lowering *l) {
       int near = bring(&x, l->groups[g].inputs[i], g);
       l->groups[g].inputs[i] = near;
     }
+  for (int b = 0, n = l->nbundles; b < n; b++)
+    if (l->bundles[b].held && l->bundles[b].stay != SL_SPACE_DEVICE) bring_state(&x, b);
   free(x.ends);
   free(x.newest);
 }

@@ -27,6 +27,8 @@ typedef struct sli_inputs {
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
   int m, k;              /* microbatches, pieces */
+  int update_every;      /* blocks whose parameters the device updates: every so many; 0: none.
+                            The host updates the others */
   double flops;          /* of a step, forward and back, as one device would do it */
   sli_stores *stores;    /* the result's */
   sl_runtime *const *rt; /* where the result's failures go, once it has one */

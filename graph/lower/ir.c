@@ -43,6 +43,16 @@ int sli_group_results(const sli_group *g) {
   return n;
 }
 
+int sli_bundle_home(const sli_lowering *l, int bundle) {
+  if (l->bundles[bundle].stay == SL_SPACE_DEVICE) return bundle;
+  for (int i = bundle; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->origin != bundle || b->source == SL_NONE) continue;
+    if (l->groups[b->producer].hop->route == SLI_ROUTE_SPILL) return i;
+  }
+  return bundle;
+}
+
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
   int maker = l->bundles[b->origin].producer;
   return maker == SL_NONE ? SL_NONE : l->groups[maker].stage;
@@ -51,7 +61,8 @@ int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
 int sli_lower_turn(const sli_lowering *l, int a, int b) {
   const sli_group *x = &l->groups[a], *y = &l->groups[b];
   if (x->level != y->level) return x->level - y->level;
-  if (x->part != y->part) return x->back ? y->part - x->part : x->part - y->part;
+  bool back = x->back || l->groups[x->about].cls == SL_CLASS_U; /* as the gradients come */
+  if (x->part != y->part) return back ? y->part - x->part : x->part - y->part;
   return x->about != y->about ? x->about - y->about : a - b;
 }
 

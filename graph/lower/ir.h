@@ -195,6 +195,8 @@ void sli_add_port(sli_group *group, int bundle, bool output);
 int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
 /* Tensors that its nodes make, at most. */
 int sli_group_results(const sli_group *group);
+/* The bundle that has it where it lives: itself, unless a hop brings it there. */
+int sli_bundle_home(const sli_lowering *l, int bundle);
 /* The stage at which it was made, whose quotas count; SL_NONE: at none. */
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
 /* Whose turn is before whose: as the data goes, level by level, and block by block within a level,

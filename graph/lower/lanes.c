@@ -54,8 +54,8 @@ static int depth_of(const sli_lowering *l, sli_group *g) {
 /* Of one device, do they do the same for one block each? */
 static bool do_the_same(const sli_lowering *l, int a, int b) {
   sli_group *x = &l->groups[a], *y = &l->groups[b];
-  return x->stage == y->stage && x->rank == y->rank && x->cls == y->cls && x->back == y->back &&
-         x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
+  return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
+         x->back == y->back && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
@@ -133,7 +133,8 @@ static bool is_settled(const sli_lowering *l, int group, sli_role role) {
   const sli_group *g = &l->groups[group];
   bool fetched = g->hop && g->hop->reader != SL_NONE;
   if (g->rate != SLI_PER_STEP || (g->hop && !fetched)) return true;
-  return sli_lower_given(l, fetched ? SLI_ROLE_GATHER : role, g->stage);
+  bool gathered = fetched && !sli_routes[g->hop->route].homes;
+  return sli_lower_given(l, gathered ? SLI_ROLE_GATHER : role, g->stage);
 }
 
 /* Of what is made once a step: are two slots less than one for each? If not, it has those. */

@@ -35,8 +35,28 @@ static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_progra
                             .out = &places[1]};
 }
 
-static bool is_buffered(const sli_lowering *l, const sl_tensor *t) {
-  return t && t->param && l->bundles[l->spots[t->id].bundle].initial > 1;
+/* Is it updated in another place than it is read from? */
+static bool is_buffered(const sli_lowering *l, int group, const sl_tensor *t) {
+  if (!t || l->spots[t->id].bundle == SL_NONE) return false;
+  const sli_bundle *b = &l->bundles[l->spots[t->id].bundle];
+  bool state = b->producer == group && b->memory == SL_MEMORY_OPTIMIZER && b->stay != SL_SPACE_DEVICE;
+  return state || (t->param && b->initial > 1);
+}
+
+static int write_copies(sli_lowering *l, int group, const sli_node *n, sl_program_call *calls) {
+  int count = 0;
+  for (int o = 0; o < n->nout; o++)
+    if (is_buffered(l, group, n->out[o])) write_copy(l, group, n->out[o], &calls[count++]);
+  return count;
+}
+
+/* At most. */
+static size_t copies(const sli_lowering *l, int group) {
+  size_t n = 0;
+  for (int i = 0; i < l->groups[group].nnodes; i++)
+    for (int o = 0; o < l->groups[group].nodes[i]->nout; o++)
+      n += is_buffered(l, group, l->groups[group].nodes[i]->out[o]);
+  return n;
 }
 
 /* The same call for pieces of another length. */
@@ -105,7 +125,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->pieces && g->rate == SLI_PER_TICK;
   int nvariants = cut ? l->in->g->nvariants : 1;
-  size_t most = (size_t)nvariants * (size_t)((CALLS + 1) * g->nnodes) + /* and copies */
+  size_t most = (size_t)nvariants * (size_t)(CALLS * g->nnodes) + copies(l, group) +
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
@@ -113,8 +133,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   program->pieces = cut ? l->pieces : NULL;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->nout && is_buffered(l, n->out[0]))
-      write_copy(l, group, n->out[0], &program->calls[program->ncalls++]);
+    program->ncalls += write_copies(l, group, n, &program->calls[program->ncalls]);
     program->ncalls += write_node(l, group, n, 0, NULL, &program->calls[program->ncalls]);
   }
   program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);

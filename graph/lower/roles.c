@@ -11,7 +11,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_PACKED] = ROW("packed", PARAMETERS, ONE),
     [SLI_ROLE_GRAD] = ROW("grad", GRADIENTS, ONE),
     [SLI_ROLE_REDUCE] = ROW("reduce", GRADIENTS, TWO),
-    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE),
+    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE, .movable = true),
     [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true,
                           .movable = true),
     [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true,

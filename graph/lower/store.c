@@ -27,7 +27,9 @@
 
 /* ---- groups and bundles ---------------------------------------------------------- */
 
-static int versions(const sli_bundle *b) { return b->held ? 1 : b->initial; }
+static int versions(const sli_bundle *b) {
+  return b->held || b->stay != SL_SPACE_DEVICE ? 1 : b->initial;
+}
 
 /* The stage of a parameter or of the optimizer's state; SL_NONE: it is neither. */
 static int state_stage(const sli_lowering *l, const sl_tensor *t) {
@@ -203,7 +205,8 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
     SLI_GROW(s->items, (size_t)s->count, s->capacity);
     const char *name = sli_arena_strdup(arena, t->name);
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
-    s->items[s->count++] = (item){name, t->type, t->shard, t->replica, b->reg, v, spot->offset,
+    s->items[s->count++] = (item){name, t->type, t->shard, t->replica,
+                                  l->bundles[sli_bundle_home(l, spot->bundle)].reg, v, spot->offset,
                                   input, b->image + (size_t)v * b->bytes + spot->offset,
                                   t->param ? 0 : t->init.scale};
   }

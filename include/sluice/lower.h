@@ -24,7 +24,7 @@ typedef struct sl_quota {
  * blocks of that name, are brought there as they are made, and back in time for who reads them on
  * the way back, by actors of their own (`spill`, `fill`). */
 typedef struct sl_home {
-  const char *name;        /* "act" (both), "act.b", "act.w" */
+  const char *name;        /* "act" (both), "act.b", "act.w", "state" */
   const char *block;       /* pattern of blocks' names: "h.31", "h.*"; NULL: all */
   sl_space space;          /* SL_SPACE_DEVICE: where they are made */
 } sl_home;
@@ -34,6 +34,9 @@ typedef struct sl_home_options {
   const sl_home *of;       /* the last that speaks of a register counts */
   const char *disk;        /* folder for what lives on disk; NULL: $TMPDIR, or /var/tmp */
   size_t disk_bytes;       /* that each device may take of it; 0: any number */
+  const char *update;      /* who updates parameters: "device" (NULL), "host" (beside GPUs, on cores
+                              and in memory of the host), or "every:K": every K-th block the
+                              device, the others the host */
 } sl_home_options;
 
 /* What the run reports while it goes. Called on a worker's thread, in step

@@ -71,31 +71,54 @@ typedef struct sli_update_numbers {
   int nesterov;
 } sli_update_numbers;
 
+/* A product that is rounded before anything is added to it, as the CPU's optimizers do it. */
+SLI_HD static inline float sli_product(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  volatile float x = a * b;
+  return x;
+#endif
+}
+
+/* b x + (1 - b) g, and the same of squares. */
+SLI_HD static inline float sli_mean(float b, float x, float g) {
+  return sli_product(b, x) + sli_product(1.0f - b, g);
+}
+SLI_HD static inline float sli_squares(float b, float x, float g) {
+  return sli_product(b, x) + sli_product(sli_product(1.0f - b, g), g);
+}
+
+/* How far Adam goes. */
+SLI_HD static inline float sli_adam_way(const sli_update_numbers *a, float m, float v) {
+  return sli_product(a->rate, m) / (sli_product(sqrtf(v), a->root) + a->eps);
+}
+
 SLI_HD static inline void sli_adamw_step(const sli_update_numbers *a, float g, float *p, float *m,
                                          float *v) {
-  *m = a->beta1 * *m + (1.0f - a->beta1) * g;
-  *v = a->beta2 * *v + (1.0f - a->beta2) * g * g;
-  *p = *p * a->keep - a->rate * *m / (sqrtf(*v) * a->root + a->eps);
+  *m = sli_mean(a->beta1, *m, g);
+  *v = sli_squares(a->beta2, *v, g);
+  *p = sli_product(*p, a->keep) - sli_adam_way(a, *m, *v);
 }
 
 SLI_HD static inline void sli_adam_step(const sli_update_numbers *a, float g, float *p, float *m,
                                         float *v) {
-  g += a->decay * *p;
-  *m = a->beta1 * *m + (1.0f - a->beta1) * g;
-  *v = a->beta2 * *v + (1.0f - a->beta2) * g * g;
-  *p -= a->rate * *m / (sqrtf(*v) * a->root + a->eps);
+  g += sli_product(a->decay, *p);
+  *m = sli_mean(a->beta1, *m, g);
+  *v = sli_squares(a->beta2, *v, g);
+  *p -= sli_adam_way(a, *m, *v);
 }
 
 SLI_HD static inline void sli_sgd_step(const sli_update_numbers *a, float g, float *p, float *u) {
-  g += a->decay * *p;
-  *u = a->momentum * *u + g;
-  *p -= a->lr * (a->nesterov ? g + a->momentum * *u : *u);
+  g += sli_product(a->decay, *p);
+  *u = sli_product(a->momentum, *u) + g;
+  *p -= sli_product(a->lr, a->nesterov ? g + sli_product(a->momentum, *u) : *u);
 }
 
 SLI_HD static inline void sli_lion_step(const sli_update_numbers *a, float g, float *p, float *m) {
-  float to = a->beta1 * *m + (1.0f - a->beta1) * g;
-  *m = a->beta2 * *m + (1.0f - a->beta2) * g;
-  *p = *p * a->keep - a->lr * (float)((to > 0) - (to < 0));
+  float to = sli_mean(a->beta1, *m, g);
+  *m = sli_mean(a->beta2, *m, g);
+  *p = sli_product(*p, a->keep) - sli_product(a->lr, (float)((to > 0) - (to < 0)));
 }
 
 /* ---- bf16 ------------------------------------------------ */

@@ -57,7 +57,7 @@ __device__ inline void update_pack(const parts &p, const segment &s, int64_t at)
   for (int n = 0; n < N; n++) {
     float of[R::STATES];
     for (int k = 0; k < R::STATES; k++) of[k] = states[k][n];
-    R::step(&s.numbers, g[n] * *s.scale, &w[n], of);
+    R::step(&s.numbers, sli_product(g[n], *s.scale), &w[n], of);
     for (int k = 0; k < R::STATES; k++) states[k][n] = of[k];
   }
   store<N>(s.w + at, w);

@@ -14,5 +14,22 @@ for home in host disk; do
 done
 ends 0 "$actorrun" "${job[@]}" --home act=host --home act@h.1=disk --report both.json "${model[@]}"
 same kept.json both.json
+
+# Whoever updates parameters, they come to the same bits; and of what the host updates only gradients
+# and parameters are moved: 8 bytes a value.
+ends 0 "$actorrun" "${job[@]}" --update host --report update.json "${model[@]}"
+same kept.json update.json
+ends 0 "$actorrun" "${job[@]}" --update every:2 --home state=disk --quota fill=1 --quota spill=1 \
+  --report every.json "${model[@]}"
+same kept.json every.json
+moved() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"]["host"])' "$1"; }
+values=$(sed -n 's/^model gpt: \([0-9]*\) values.*/\1/p' <("$actorrun" "${job[@]}" --update host --dry-run "${model[@]}"))
+more=$(($(moved update.json) - $(moved kept.json))) # but for the clip's factor, which stays
+((more <= 8 * values && more > 8 * values - 16)) || fail "$more bytes for $values values"
+ends 2 "$actorrun" --update host --steps 1 --devices cpu "${model[@]}"
+says "update host: cpu devices have no host beside them that could" err
+ends 2 "$actorrun" --update every:0 "${job[@]}" "${model[@]}"
+says "update every:0: not device, host or every:K" err
+
 ends 0 "$actorrun" "${job[@]}" -n 2 --home act=host --report apart.json "${model[@]}"
 same kept.json apart.json

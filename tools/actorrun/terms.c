@@ -15,9 +15,9 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
     "stages",    "chunks",   "placement", "data-parallel", "tensor",     "parallel",
-    "shard",     "grain",    "recompute", "schedule",      "backward",   "order",
-    "steps",     "init",     "save",      "checkpoint",    "every",      "resume",     "resume-with", "eval",      "eval-every",
-    "patience",  "best",
+    "shard",     "grain",    "update",    "recompute",     "schedule",   "backward",
+    "order",     "steps",    "init",      "save",          "checkpoint", "every",
+    "resume",    "resume-with", "eval",   "eval-every",    "patience",   "best",
     "trace"};
 
 /* And those of them that may be given several times. */

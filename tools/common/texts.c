@@ -96,6 +96,7 @@ static sl_status read_homes(settings *s) {
   if (status) return sl_fail(status, "--%s", sl_detail());
   s->homes.count = n;
   s->homes.of = all;
+  s->homes.update = settings_text(s, "update");
   return read_disk(s);
 }
 

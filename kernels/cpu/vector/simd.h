@@ -22,6 +22,13 @@ static inline vec set(float x) {
   return x - (vec){0};
 }
 
+/* A product that is rounded before anything is added to it, on all levels and on GPUs. */
+static inline vec rounded(vec a, vec b) {
+  vec x = a * b;
+  __asm__("" : "+x"(x));
+  return x;
+}
+
 static inline vec loadu(const float *p) {
   return *(const vec_unaligned *)p;
 }

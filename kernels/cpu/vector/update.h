@@ -1,4 +1,6 @@
-/* The update: sums of squares and the optimizers, on gradients that come in parts. */
+/* The update: sums of squares and the optimizers, on gradients that come in parts. An optimizer
+ * rounds each product before it adds to it, as kernels/cuda/math.h does: whoever updates, a host or a
+ * GPU, comes to the same bits. */
 
 /* The sum of parts from..nin-1 of a gradient at one place. */
 static inline vec gradient(const sl_call *call, int from, int64_t at, int64_t n) {
@@ -24,6 +26,14 @@ static void sumsq_chunk(void *arg, int i) {
                n = sli_elements(&(call)->out_type[0], i).end - at;                               \
        n > 0; at += LANES, n -= LANES)
 
+/* b x + (1 - b) g, and the same of squares. */
+static inline vec mean(float b, vec x, vec g) {
+  return rounded(set(b), x) + rounded(set(1.0f - b), g);
+}
+static inline vec squares(float b, vec x, vec g) {
+  return rounded(set(b), x) + rounded(rounded(set(1.0f - b), g), g);
+}
+
 static void adamw_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_optimizer *o = call->attrs->user;
@@ -35,12 +45,13 @@ static void adamw_chunk(void *arg, int i) {
   float rate = (float)(lr / (1.0 - pow(o->beta1, t)));
   float root = (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)));
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec g = gradient(call, 1, at, n) * *scale;
-    vec mv = o->beta1 * load(m + at, n) + (1.0f - o->beta1) * g;
-    vec vv = o->beta2 * load(v + at, n) + (1.0f - o->beta2) * g * g;
+    vec g = rounded(gradient(call, 1, at, n), set(*scale));
+    vec mv = mean(o->beta1, load(m + at, n), g);
+    vec vv = squares(o->beta2, load(v + at, n), g);
     store(m + at, mv, n);
     store(v + at, vv, n);
-    store(p + at, load(p + at, n) * keep - rate * mv / (vsqrt(vv) * root + o->eps), n);
+    vec to = rounded(set(rate), mv) / (rounded(vsqrt(vv), set(root)) + o->eps);
+    store(p + at, rounded(load(p + at, n), set(keep)) - to, n);
   }
 }
 
@@ -55,12 +66,13 @@ static void adam_chunk(void *arg, int i) {
   float rate = (float)(lr / (1.0 - pow(o->beta1, t)));
   float root = (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)));
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec pv = load(p + at, n), g = gradient(call, 1, at, n) * *scale + decay * pv;
-    vec mv = o->beta1 * load(m + at, n) + (1.0f - o->beta1) * g;
-    vec vv = o->beta2 * load(v + at, n) + (1.0f - o->beta2) * g * g;
+    vec pv = load(p + at, n);
+    vec g = rounded(gradient(call, 1, at, n), set(*scale)) + rounded(set(decay), pv);
+    vec mv = mean(o->beta1, load(m + at, n), g);
+    vec vv = squares(o->beta2, load(v + at, n), g);
     store(m + at, mv, n);
     store(v + at, vv, n);
-    store(p + at, pv - rate * mv / (vsqrt(vv) * root + o->eps), n);
+    store(p + at, pv - rounded(set(rate), mv) / (rounded(vsqrt(vv), set(root)) + o->eps), n);
   }
 }
 
@@ -73,13 +85,14 @@ static void sgd_chunk(void *arg, int i) {
   float lr = sl_optimizer_lr(o, call->tick.step);
   float decay = sl_optimizer_decay(o, call->out_type[0].ndim);
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec pv = load(p + at, n), g = gradient(call, 1, at, n) * *scale + decay * pv, u = g;
+    vec pv = load(p + at, n);
+    vec g = rounded(gradient(call, 1, at, n), set(*scale)) + rounded(set(decay), pv), u = g;
     if (kept) {
-      u = o->momentum * load(kept + at, n) + g;
+      u = rounded(set(o->momentum), load(kept + at, n)) + g;
       store(kept + at, u, n);
-      if (o->nesterov) u = g + o->momentum * u;
+      if (o->nesterov) u = g + rounded(set(o->momentum), u);
     }
-    store(p + at, pv - lr * u, n);
+    store(p + at, pv - rounded(set(lr), u), n);
   }
 }
 
@@ -91,10 +104,10 @@ static void lion_chunk(void *arg, int i) {
   float lr = sl_optimizer_lr(o, call->tick.step);
   float keep = 1.0f - lr * sl_optimizer_decay(o, call->out_type[0].ndim);
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec g = gradient(call, 1, at, n) * *scale, mv = load(m + at, n);
-    vec to = o->beta1 * mv + (1.0f - o->beta1) * g;
+    vec g = rounded(gradient(call, 1, at, n), set(*scale)), mv = load(m + at, n);
+    vec to = mean(o->beta1, mv, g);
     vec sign = pick(to > 0, set(1), pick(to < 0, set(-1), set(0)));
-    store(m + at, o->beta2 * mv + (1.0f - o->beta2) * g, n);
-    store(p + at, load(p + at, n) * keep - lr * sign, n);
+    store(m + at, mean(o->beta2, mv, g), n);
+    store(p + at, rounded(load(p + at, n), set(keep)) - rounded(set(lr), sign), n);
   }
 }
