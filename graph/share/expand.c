@@ -109,9 +109,9 @@ static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tenso
 }
 
 /* Of an optional input that all have and one is to add, the others need no zeros: absent is
- * zero. */
+ * zero. Inputs of which there may be any number are not optional. */
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
-  return sli_is_forward(n) && i >= n->op->min_in && n->in[i] &&
+  return sli_is_forward(n) && i >= n->op->min_in && n->op->max_in >= 0 && n->in[i] &&
          layout_of(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
          x->arrays[n->in[i]->id]->lies.axis[axis].kind == SL_BROADCAST;
 }

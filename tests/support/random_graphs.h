@@ -1,0 +1,362 @@
+/* Random graphs over all rows that a model can be made of: one case for each, which makes another
+ * tensor [rows, positions, C] of what there is. A row of ops.def that promises something of parts
+ * (sl_op.pieces, signatures) and has no case fails every test that draws such graphs. */
+#ifndef SLUICE_TESTS_RANDOM_GRAPHS_H
+#define SLUICE_TESTS_RANDOM_GRAPHS_H
+
+#include <stdio.h>
+
+#include "graph/passes/passes.h"
+#include "tests/support/kernel_call.h"
+
+enum { GRAPH_OPS = 12, GRAPH_TENSORS = 64, GRAPH_VOCAB = 11, GRAPH_MICROBATCHES = 2 };
+
+typedef struct making {
+  sl_graph *g;
+  int64_t rows, positions;
+  int nparams, count;
+  sl_tensor *ids; /* i32 [rows, positions] */
+  sl_tensor *tensors[GRAPH_TENSORS]; /* f32 [rows, positions, C], C of any width */
+} making;
+
+static inline int chance(int n) { return (int)(random_bits() % (uint64_t)n); }
+
+static inline sl_tensor *param2(making *m, int64_t a, int64_t b) {
+  return sl_param(m->g, SL_TYPE(SL_F32, a, b), SL_NORMAL(0.3f), "w%d", m->nparams++);
+}
+static inline sl_tensor *param1(making *m, int64_t n, float at) {
+  return sl_param(m->g, SL_TYPE(SL_F32, n), SL_CONSTANT(at), "w%d", m->nparams++);
+}
+
+static inline sl_tensor *dense(making *m, sl_tensor *x, int64_t out) {
+  int64_t in = sl_dim(x, -1);
+  sl_tensor *bias = chance(2) ? param1(m, out, 0.1f) : NULL;
+  return chance(2) ? sl_linear(m->g, x, param2(m, out, in), bias)
+                   : sl_linear_transposed(m->g, x, param2(m, in, out), bias);
+}
+
+/* Another tensor, as wide as x. */
+static inline sl_tensor *another(making *m, sl_tensor *x) {
+  sl_tensor *y = m->tensors[chance(m->count)];
+  return sl_dim(y, -1) == sl_dim(x, -1) ? y : dense(m, y, sl_dim(x, -1));
+}
+
+/* Numbers that are not far from 1, and above 0. */
+static inline sl_tensor *positive(making *m, sl_tensor *x) {
+  return sl_add_constant(m->g, sl_scale(m->g, sl_tanh(m->g, x), 0.5f), 1);
+}
+
+static inline sl_tensor *apply1(making *m, const sl_op *op, sl_attrs attrs, sl_tensor *x) {
+  return sl_op1_at(SL_HERE, m->g, op, &attrs, x);
+}
+
+static inline sl_tensor *heads_of(making *m, sl_tensor *x, int heads) {
+  return sl_reshape(m->g, x, m->rows, m->positions, heads, -1);
+}
+static inline sl_tensor *flat_of(making *m, sl_tensor *x) {
+  return sl_reshape(m->g, x, m->rows, m->positions, -1);
+}
+static inline sl_tensor *ids3_of(making *m) {
+  return sl_reshape(m->g, m->ids, m->rows, m->positions, 1);
+}
+
+/* i32 constants in [0, below), one for each of n positions of a dim. */
+static inline sl_tensor *numbers(making *m, int64_t below, int64_t n, int dim) {
+  sl_type type = SL_TYPE(SL_I32, 1, 1, 1);
+  type.dim[dim] = n;
+  int32_t values[GRAPH_TENSORS];
+  for (int64_t i = 0; i < n; i++) values[i] = chance((int)below);
+  return sl_constant(m->g, type, values, NULL);
+}
+
+/* ---- cases ----------------------------------------------------------------------- */
+
+/* What a case mixes: then it is not drawn where that is shared out or cut. */
+enum { MIXES_POSITIONS = 1, MIXES_ROWS = 2 };
+
+typedef sl_tensor *growing(making *m, sl_tensor *x);
+typedef struct graph_case {
+  const sl_op *op; /* that it makes a call of */
+  int mixes;
+  growing *grow;
+} graph_case;
+
+#define CASES(X)                                                                                  \
+  X(linear, linear, 0, dense(m, x, 3 + chance(14)))                                               \
+  X(layernorm, layernorm, 0, sl_layernorm(g, x, param1(m, C, 1), param1(m, C, 0), 1e-5f))         \
+  X(rmsnorm, rmsnorm, 0, sl_rmsnorm(g, x, param1(m, C, 1), 1e-5f))                                \
+  X(attention, attention, 0, attend(m, x, false))                                                 \
+  X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
+  X(documents, documents, 0, by_document(m, x))                                                   \
+  X(rotary, rotary, 0, sl_rotary(g, dense(m, x, 8), 2, 10000))                                    \
+  X(position, position, 0, sl_position(g, x, param2(m, m->positions + chance(3), C)))             \
+  X(embedding, embedding, 0, sl_mul(g, x, sl_embedding(g, m->ids, param2(m, GRAPH_VOCAB, C))))    \
+  X(swiglu, swiglu, 0, sl_swiglu(g, x, dense(m, x, C)))                                           \
+  X(gelu, gelu, 0, sl_gelu(g, x)) X(relu, relu, 0, sl_relu(g, x)) X(tanh, tanh, 0, sl_tanh(g, x)) \
+  X(silu, silu, 0, sl_silu(g, x)) X(sigmoid, sigmoid, 0, sl_sigmoid(g, x))                        \
+  X(exp, exp, 0, sl_exp(g, sl_tanh(g, x))) X(log, log, 0, sl_log(g, positive(m, x)))              \
+  X(sqrt, sqrt, 0, sl_sqrt(g, positive(m, x))) X(rsqrt, rsqrt, 0, sl_rsqrt(g, positive(m, x)))    \
+  X(abs, abs, 0, sl_abs(g, x)) X(clamp, clamp, 0, sl_clamp(g, x, -0.4f, 0.7f)) X(neg, neg, 0, sl_neg(g, x)) \
+  X(scale, scale, 0, sl_scale(g, x, 0.7f)) X(add_constant, add_constant, 0, sl_add_constant(g, x, -0.3f)) \
+  X(copy, copy, 0, apply1(m, &sl_op_copy, (sl_attrs){0}, x))                                      \
+  X(add, add, 0, sl_add(g, x, another(m, x))) X(mul, mul, 0, sl_mul(g, x, another(m, x)))         \
+  X(sum, sum, 0, sl_add_all(g, 3, ((sl_tensor *[]){x, another(m, x), sl_tanh(g, x)})))            \
+  X(add_broadcast, add_broadcast, 0, sl_add(g, x, param1(m, C, 0.5f)))                            \
+  X(mul_broadcast, mul_broadcast, 0, sl_mul(g, sl_mean(g, x, SL_DIM(2), true), another(m, x)))    \
+  X(sub, sub, 0, sl_sub(g, x, sl_mean(g, x, SL_DIM(2), true)))                                    \
+  X(div, div, 0, sl_div(g, x, positive(m, another(m, x))))                                        \
+  X(maximum, maximum, 0, sl_maximum(g, x, another(m, x)))                                         \
+  X(minimum, minimum, 0, sl_minimum(g, x, param1(m, 1, 0.2f)))                                    \
+  X(lt, lt, 0, pick(m, x, &sl_op_lt)) X(le, le, 0, pick(m, x, &sl_op_le))                         \
+  X(gt, gt, 0, pick(m, x, &sl_op_gt)) X(ge, ge, 0, pick(m, x, &sl_op_ge))                         \
+  X(eq, eq, 0, pick(m, x, &sl_op_eq)) X(ne, ne, 0, pick(m, x, &sl_op_ne))                         \
+  X(where, where, 0, sl_where(g, sl_eq(g, ids3_of(m), sl_filled(g, SL_TYPE(SL_I32, 1), 3, NULL)), x, \
+                       sl_scale(g, x, -0.5f)))                                                    \
+  X(reduce_sum, reduce_sum, 0, sl_add(g, x, sl_sum(g, another(m, x), SL_DIM(2), true)))           \
+  X(reduce_sum_2, reduce_sum, MIXES_POSITIONS, sl_add(g, x, sl_mean(g, x, SL_DIM(1), true)))      \
+  X(reduce_max, reduce_max, 0, sl_sub(g, x, sl_max(g, x, SL_DIM(2), true)))                       \
+  X(reduce_max_2, reduce_max, MIXES_POSITIONS, sl_sub(g, x, sl_max(g, x, SL_DIM(1), true)))       \
+  X(softmax, softmax, 0, sl_softmax(g, x, -1)) X(log_softmax, log_softmax, 0, sl_log_softmax(g, x, -1)) \
+  X(softmax_2, softmax, MIXES_POSITIONS, sl_softmax(g, x, 1))                                     \
+  X(matmul, matmul, 0, sl_matmul(g, x, param2(m, 5, C), false, true))                             \
+  X(matmul_2, matmul, MIXES_POSITIONS, look_around(m, x))                                         \
+  X(reshape, reshape, 0, flat_of(m, sl_tanh(g, heads_of(m, dense(m, x, 12), 4))))                 \
+  X(permute, permute, 0, flat_of(m, sl_transpose(g, heads_of(m, dense(m, x, 12), 3), -1, -2)))    \
+  X(slice, slice, 0, sl_slice(g, x, -1, C / 3, C - C / 3 - C / 4))                                \
+  X(split, split, 0, halves(m, dense(m, x, 8)))                                                   \
+  X(concat, concat, 0, sl_concat(g, -1, 2, ((sl_tensor *[]){x, m->tensors[chance(m->count)]})))   \
+  X(dropout, dropout, 0, sl_dropout(g, x, 0.3f)) X(uniform, uniform, 0, sl_mul(g, x, sl_uniform(g, x, 0.5f, 1))) \
+  X(normal, normal, 0, sl_add(g, x, sl_normal(g, x, 0, 0.3f)))                                    \
+  X(expand, expand, 0, sl_add(g, x, sl_expand(g, sl_mean(g, x, SL_DIM(2), true), -1, -1, C)))     \
+  X(expand_2, expand, 0, sl_mul(g, x, sl_expand_like(g, param1(m, C, 0.8f), x)))                  \
+  X(gather, gather, 0, sl_gather(g, x, -1, numbers(m, C, 1 + chance(9), 2)))                      \
+  X(gather_2, gather, 0, sl_gather(g, dense(m, x, GRAPH_VOCAB), -1, ids3_of(m)))                  \
+  X(gather_3, gather, MIXES_POSITIONS, sl_gather(g, x, 1, numbers(m, m->positions, m->positions, 1))) \
+  X(gather_4, gather, MIXES_ROWS, sl_gather(g, x, 0, numbers(m, m->rows, m->rows, 0)))            \
+  X(scatter_add, scatter_add, 0, sl_scatter_sum(g, x, -1, numbers(m, 5, C, 2), 5))                \
+  X(scatter_add_2, scatter_add, 0, sl_scatter_add(g, x, -1, numbers(m, C, 4, 2), dense(m, x, 4))) \
+  X(scatter_add_3, scatter_add, MIXES_ROWS, sl_scatter_add(g, x, 0, numbers(m, m->rows, m->rows, 0), another(m, x))) \
+  X(top_k, top_k, 0, sl_top_k(g, x, -1, 1 + chance(3), NULL))                                     \
+  X(top_k_2, top_k, 0, best(m, x))                                                                \
+  X(cumsum, cumsum, 0, sl_cumsum(g, x, -1, chance(2), chance(2)))                                 \
+  X(cumsum_2, cumsum, MIXES_POSITIONS, sl_cumsum(g, x, 1, chance(2), chance(2)))                  \
+  X(one_hot, one_hot, 0, sl_mul(g, dense(m, x, GRAPH_VOCAB), sl_one_hot(g, m->ids, GRAPH_VOCAB))) \
+  X(cast, cast, 0, sl_mul(g, x, sl_scale(g, sl_cast(g, ids3_of(m), SL_F32), 0.2f)))               \
+  X(constant, constant, 0, known(m, x)) X(arange, arange, 0, by_position(m, x))                   \
+  X(embedding_bag, embedding_bag, 0, bag(m, x, false)) X(embedding_bag_2, embedding_bag, 0, bag(m, x, true)) \
+  X(group_norm, group_norm, MIXES_POSITIONS, turned(m, x, &sl_op_group_norm))                     \
+  X(conv, conv, MIXES_POSITIONS, turned(m, x, &sl_op_conv))                                       \
+  X(max_pool, max_pool, MIXES_POSITIONS, turned(m, x, &sl_op_max_pool))                           \
+  X(mean_pool, mean_pool, MIXES_POSITIONS, turned(m, x, &sl_op_mean_pool))
+
+static inline sl_tensor *attend(making *m, sl_tensor *x, bool packed) {
+  int kv = 2 + chance(3), heads = kv * (1 + chance(2));
+  int64_t D = 2 * (1 + chance(3));
+  if (packed)
+    return sl_attention_packed(m->g, dense(m, x, (heads + 2 * kv) * D), heads, kv);
+  sl_tensor *q = sl_rotary(m->g, dense(m, x, heads * D), heads, 10000);
+  sl_tensor *k = sl_rotary(m->g, dense(m, x, kv * D), kv, 10000);
+  return sl_attention(m->g, q, k, dense(m, x, kv * D), heads, kv);
+}
+
+/* Attention within documents, and where each stands in its own. */
+static inline sl_tensor *by_document(making *m, sl_tensor *x) {
+  sl_tensor *at, *ids = sl_documents(m->g, m->ids, 2, &at);
+  sl_tensor *y = sl_attend_within(m->g, dense(m, x, 8), dense(m, x, 8), dense(m, x, 8), ids,
+                                     &(sl_attrs){.heads = 2});
+  at = sl_reshape(m->g, at, m->rows, m->positions, 1);
+  return sl_add(m->g, y, sl_scale(m->g, sl_cast(m->g, at, SL_F32), 0.1f));
+}
+
+static inline sl_tensor *pick(making *m, sl_tensor *x, const sl_op *by) {
+  sl_tensor *y = another(m, x);
+  return sl_where(m->g, sl_op2_at(SL_HERE, m->g, by, NULL, x, y), y, sl_scale(m->g, x, 0.5f));
+}
+
+/* Attention by hand, to all positions. */
+static inline sl_tensor *look_around(making *m, sl_tensor *x) {
+  sl_tensor *at[3];
+  for (int i = 0; i < 3; i++) at[i] = sl_transpose(m->g, heads_of(m, dense(m, x, 8), 2), 1, 2);
+  sl_tensor *scores = sl_matmul(m->g, at[0], at[1], false, true);
+  sl_tensor *y = sl_matmul(m->g, sl_softmax(m->g, scores, -1), at[2], false, false);
+  return flat_of(m, sl_transpose(m->g, y, 1, 2));
+}
+
+static inline sl_tensor *halves(making *m, sl_tensor *x) {
+  sl_tensor *of[2];
+  sl_split(m->g, x, -1, 2, NULL, of);
+  return sl_mul(m->g, of[1], sl_sigmoid(m->g, of[0]));
+}
+
+/* The numbers of the wider of two that stand where the other's largest do. */
+static inline sl_tensor *best(making *m, sl_tensor *x) {
+  sl_tensor *places, *y = m->tensors[chance(m->count)];
+  bool narrower = sl_dim(y, -1) < sl_dim(x, -1);
+  sl_top_k(m->g, narrower ? y : x, -1, 1, &places);
+  return sl_gather(m->g, narrower ? x : y, -1, places);
+}
+
+static inline sl_tensor *known(making *m, sl_tensor *x) {
+  float values[GRAPH_TENSORS];
+  int64_t C = sl_dim(x, -1);
+  for (int64_t c = 0; c < C && c < GRAPH_TENSORS; c++) values[c] = (float)(c % 5) / 3;
+  if (chance(2) && C <= GRAPH_TENSORS)
+    return sl_mul(m->g, x, sl_constant(m->g, SL_TYPE(SL_F32, C), values, NULL));
+  float *all = sl_graph_alloc(m->g, (size_t)sl_type_elements(&x->type) * sizeof *all);
+  for (int64_t i = 0; i < sl_type_elements(&x->type); i++) all[i] = (float)(i * i % 37) / 20;
+  return sl_add(m->g, x, sl_constant(m->g, x->type, all, x));
+}
+
+static inline sl_tensor *by_position(making *m, sl_tensor *x) {
+  sl_tensor *mask = sl_lt(m->g, sl_arange(m->g, x, chance(3)), sl_arange(m->g, x, chance(3)));
+  return sl_where(m->g, mask, x, sl_scale(m->g, x, 0.3f));
+}
+
+static inline sl_tensor *bag(making *m, sl_tensor *x, bool mean) {
+  sl_tensor *ids = ids3_of(m), *two = sl_concat(m->g, -1, 2, ((sl_tensor *[]){ids, ids}));
+  sl_tensor *table = param2(m, GRAPH_VOCAB, sl_dim(x, -1));
+  const sl_bag of = {.mean = mean, .pads = chance(2), .padding = 2};
+  sl_tensor *weights = mean ? NULL : sl_softmax(m->g, dense(m, x, 2), -1);
+  return sl_add(m->g, x, sl_embedding_bag(m->g, two, table, weights, &of));
+}
+
+/* As sequences of channels. */
+static inline sl_tensor *turned(making *m, sl_tensor *x, const sl_op *op) {
+  static const sl_window three = {.size = {0, 3}, .stride = {0, 1}, .pad = {0, 1}};
+  static const sl_window padded = {.pad = {0, 1}};
+  sl_tensor *y = sl_transpose(m->g, dense(m, x, 6), 1, 2);
+  if (op == &sl_op_conv)
+    y = sl_conv(m->g, y, sl_param(m->g, SL_TYPE(SL_F32, 4, 6, 3), SL_NORMAL(0.3f), "w%d", m->nparams++),
+                param1(m, 4, 0.1f), &padded);
+  else if (op == &sl_op_group_norm)
+    y = sl_group_norm(m->g, y, 3, param1(m, 6, 1), param1(m, 6, 0), 0);
+  else
+    y = op == &sl_op_max_pool ? sl_max_pool(m->g, y, &three) : sl_mean_pool(m->g, y, &three);
+  return sl_transpose(m->g, y, 1, 2);
+}
+
+/* ---- drawing them ------------------------------------------------------------------ */
+
+#define CASE(id, op, mixes, call)                                    \
+  static inline sl_tensor *grow_##id(making *m, sl_tensor *x) {       \
+    sl_graph *g = m->g;                                              \
+    int64_t C = sl_dim(x, -1);                                       \
+    (void)g, (void)C;                                                \
+    return call;                                                     \
+  }
+CASES(CASE)
+#undef CASE
+
+static const graph_case graph_cases[] = {
+#define CASE(id, op, mixes, call) {&sl_op_##op, mixes, grow_##id},
+    CASES(CASE)
+#undef CASE
+};
+
+/* What the loss of a graph may be. */
+static const sl_op *const graph_losses[] = {&sl_op_cross_entropy, &sl_op_mse, &sl_op_mean,
+                                            &sl_op_weighted_cross_entropy, &sl_op_target_weight};
+
+static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *targets) {
+  static const sl_loss uneven = {.ignore = 3, .smoothing = 0.1f};
+  switch (chance(4)) {
+    case 0: return sl_mse(m->g, logits, sl_one_hot(m->g, targets, GRAPH_VOCAB));
+    case 1: return sl_mean(m->g, sl_mul(m->g, logits, sl_tanh(m->g, logits)), 0, false);
+    case 2: return sl_cross_entropy_with(m->g, logits, targets, &uneven);
+    default: return sl_cross_entropy(m->g, logits, targets);
+  }
+}
+
+/* The next tensor, by a case that mixes nothing of `forbidden`. */
+static inline void grow(making *m, int forbidden) {
+  const graph_case *c;
+  do c = &graph_cases[chance((int)SLI_COUNT(graph_cases))]; while (c->mixes & forbidden);
+  int from = m->g->nnodes;
+  sl_tensor *t = c->grow(m, m->tensors[chance(m->count)]);
+  bool there = false;
+  for (int i = from; i < m->g->nnodes; i++) there |= m->g->nodes[i]->op == c->op;
+  CHECK(t && there, "a case of %s makes no call of it: %s", c->op->name, sl_detail());
+  m->tensors[m->count++] = t;
+}
+
+/* The same numbers for a microbatch whatever piece of them is asked for. */
+static inline void graph_numbers(void *ctx, const sl_tick *tick, void *const *out) {
+  const making *m = ctx;
+  uint64_t keep = random_state;
+  int64_t count = tick->rows ? tick->rows : m->positions;
+  seed_random((uint64_t)(tick->step * GRAPH_MICROBATCHES + tick->microbatch) + 77);
+  for (int64_t i = 0; i < m->rows * m->positions; i++) {
+    int64_t t = i % m->positions - tick->row, at = i / m->positions * count + t;
+    for (int o = 0; o < 2; o++) {
+      int32_t number = (int32_t)(random_bits() % GRAPH_VOCAB);
+      if (out[o] && t >= 0 && t < count) ((int32_t *)out[o])[at] = number;
+    }
+  }
+  random_state = keep;
+}
+
+/* The same graph for the same seed, whatever the number of pieces. Outputs nobody reads are added up
+ * in front of the loss, so that every parameter is trained. */
+static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, making *m) {
+  seed_random(seed);
+  *m = (making){.g = sl_graph_create(&(sl_graph_options){.microbatches = GRAPH_MICROBATCHES,
+                                                         .pieces = pieces})};
+  m->rows = 4 + chance(5);
+  m->positions = 4 + chance(5);
+  sl_type *types = sl_graph_alloc(m->g, 2 * sizeof *types);
+  types[0] = types[1] = SL_TYPE(SL_I32, m->rows, m->positions);
+  sl_source *source = sl_graph_alloc(m->g, sizeof *source);
+  *source = (sl_source){.nout = 2, .types = types, .fill = graph_numbers, .ctx = m, .cut = 2};
+  sl_tensor *data[2];
+  sl_data(m->g, source, data);
+  m->ids = data[0];
+  sl_tensor *table = param2(m, GRAPH_VOCAB, 4 + chance(9));
+  m->tensors[m->count++] = sl_embedding(m->g, data[0], table);
+  for (int i = 3 + chance(GRAPH_OPS - 3); i > 0; i--) grow(m, forbidden);
+  sl_block(m->g, "head");
+  sl_tensor *sum = NULL;
+  for (int i = 0; i < m->count; i++) {
+    int64_t width = sl_dim(m->tensors[i], -1);
+    sl_tensor *x = sl_linear(m->g, m->tensors[i], param2(m, sl_dim(table, -1), width), NULL);
+    sum = sum ? sl_add(m->g, sum, x) : x;
+  }
+  bool tied = chance(2);
+  sl_tensor *to = tied ? table : param2(m, GRAPH_VOCAB, sl_dim(table, -1));
+  sl_train(m->g, graph_loss(m, sl_linear(m->g, sum, to, NULL), data[1]), NULL);
+  CHECK(!sl_graph_status(m->g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
+  return m->g;
+}
+
+/* ---- all rows ---------------------------------------------------------------------- */
+
+static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
+  for (int r = 0; r < SL_GRAD_RULES && of->grad[r].nof; r++)
+    if (of->grad[r].op == op && !op->grad[0].nof) return true;
+  return false;
+}
+
+/* Does another row bring it along: on the way back, for pieces, for shares? */
+static inline bool comes_along(const sl_op *op) {
+  static const sl_op *const shares[] = {&sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
+                                        &sl_op_cross_entropy_join, &sl_op_weighted_cross_entropy_part,
+                                        &sl_op_weighted_cross_entropy_join};
+  for (size_t i = 0; i < SLI_COUNT(shares); i++)
+    if (shares[i] == op) return true;
+  for (int i = 0; sl_ops[i]; i++)
+    if (is_of_gradients(op, sl_ops[i]) || sl_ops[i]->pieced == op || sl_ops[i]->again == op)
+      return true;
+  return false;
+}
+
+static inline void check_every_row_has_a_case(void) {
+  for (int i = 0; sl_ops[i]; i++) {
+    const sl_op *op = sl_ops[i];
+    bool promises = op->pieces != SL_PIECES_REFUSED || op->signatures, has = false;
+    if (!promises || comes_along(op)) continue;
+    for (size_t c = 0; c < SLI_COUNT(graph_cases); c++) has |= graph_cases[c].op == op;
+    for (size_t l = 0; l < SLI_COUNT(graph_losses); l++) has |= graph_losses[l] == op;
+    CHECK(has, "%s promises something of parts, and no random graph has it", op->name);
+  }
+}
+
+#endif
