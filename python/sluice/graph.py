@@ -153,6 +153,15 @@ class Graph:
         outs = [self._out(t) for t in outs]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
+    def constant(self, values, like=None):
+        """An array that the model knows, as float32 or int32, the same in every microbatch. With
+        `like`, a tensor of the same shape, devices and pieces have the parts of it that they have
+        of that: what depends on rows of data needs one."""
+        values = numpy.ascontiguousarray(_narrow(values))
+        return self._out(lib.sl_constant_at(
+            c.here(self._kept), self.pointer, c.type_of(values.shape, values.dtype),
+            ffi.from_buffer(values), like.pointer if like else ffi.NULL))
+
     def cross_entropy_with(self, logits, targets, ignore=-100, smoothing=0.0, weights=None):
         """Cross entropy where rows whose target is `ignore` do not count, `smoothing` of each row is
         shared out among all classes, and rows count by weights[target]: as

@@ -10,9 +10,9 @@
 #include "tests/support/seeds.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { DRAWS = 50 };
+enum { DRAWS = 30 };
 #else
-enum { DRAWS = 200 };
+enum { DRAWS = 120 };
 #endif
 
 /* ---- random choices ------------------------------------------------------------------ */

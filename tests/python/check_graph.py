@@ -81,6 +81,36 @@ class Graphs(unittest.TestCase):
         np.testing.assert_allclose(found["out"], (a - 2 * b).sum((0, 2)) + 1, rtol=1e-5)
         np.testing.assert_array_equal(found["same"], X[:8].reshape(24))
 
+    def test_indexed_ops_and_constants(self):
+        table = np.arange(24, dtype="f").reshape(8, 3) / 10
+
+        def model(g):
+            x, y = g.data(8, x=X, y=Y)
+            values, places = g.top_k(x, 1, 2)
+            rows = g.param("rows", (3, 2))
+            g.output("values", values)
+            g.output("places", places)
+            g.output("taken", g.gather(x, 1, g.constant([[2, 0]])))
+            g.output("sums", g.scatter_sum(x, 1, g.constant([[1, 0, 1]]), 2))
+            g.output("running", g.cumsum(x, -1, exclusive=True))
+            g.output("hot", g.one_hot(places, 3))
+            g.output("wide", g.expand(g.sum(x, axes=[1], keep=True), [-1, 4]))
+            g.output("known", x + g.constant(table, like=x))
+            g.output("filled", x * g.filled([3], 2.5) + g.cast(g.arange(x, 0), "f32"))
+            g.train(g.mse(g.embedding_bag(places, rows, bag={"mean": True}), y))
+        with sl.Run(model) as run:
+            found = run.infer(x=X[:8])
+        x, order = X[:8], np.argsort(-X[:8], 1)[:, :2]
+        wanted = {"values": np.take_along_axis(x, order, 1), "places": order, "taken": x[:, [2, 0]],
+                  "sums": np.stack([x[:, 1], x[:, 0] + x[:, 2]], 1),
+                  "running": x.cumsum(1) - x, "hot": np.eye(3)[order],
+                  "wide": np.repeat(x.sum(1, keepdims=True), 4, 1), "known": x + table,
+                  "filled": x * 2.5 + np.arange(8)[:, None]}
+        for name, numbers in wanted.items():
+            np.testing.assert_allclose(found[name], numbers, rtol=1e-5, atol=1e-6, err_msg=name)
+        self.assertIn("index", sl.function("gather").__doc__)
+        self.assertIn("k largest", sl.function("top_k").__doc__)
+
     def test_errors_have_the_text_and_the_line(self):
         g = sl.Graph()
         x, _ = g.data(8, x=X, y=Y)

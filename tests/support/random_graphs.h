@@ -102,7 +102,7 @@ typedef struct graph_case {
   X(add, add, 0, sl_add(g, x, another(m, x))) X(mul, mul, 0, sl_mul(g, x, another(m, x)))         \
   X(sum, sum, 0, sl_add_all(g, 3, ((sl_tensor *[]){x, another(m, x), sl_tanh(g, x)})))            \
   X(add_broadcast, add_broadcast, 0, sl_add(g, x, param1(m, C, 0.5f)))                            \
-  X(mul_broadcast, mul_broadcast, 0, sl_mul(g, sl_mean(g, x, SL_DIM(2), true), another(m, x)))    \
+  X(mul_broadcast, mul_broadcast, 0, by_mean(m, x))                                               \
   X(sub, sub, 0, sl_sub(g, x, sl_mean(g, x, SL_DIM(2), true)))                                    \
   X(div, div, 0, sl_div(g, x, positive(m, another(m, x))))                                        \
   X(maximum, maximum, 0, sl_maximum(g, x, another(m, x)))                                         \
@@ -136,7 +136,7 @@ typedef struct graph_case {
   X(scatter_add, scatter_add, 0, sl_scatter_sum(g, x, -1, numbers(m, 5, C, 2), 5))                \
   X(scatter_add_2, scatter_add, 0, sl_scatter_add(g, x, -1, numbers(m, C, 4, 2), dense(m, x, 4))) \
   X(scatter_add_3, scatter_add, MIXES_ROWS, sl_scatter_add(g, x, 0, numbers(m, m->rows, m->rows, 0), another(m, x))) \
-  X(top_k, top_k, 0, sl_top_k(g, x, -1, 1 + chance(3), NULL))                                     \
+  X(top_k, top_k, 0, sl_top_k(g, x, -1, 1 + chance((int)SLI_MIN(C, 3)), NULL))                    \
   X(top_k_2, top_k, 0, best(m, x))                                                                \
   X(cumsum, cumsum, 0, sl_cumsum(g, x, -1, chance(2), chance(2)))                                 \
   X(cumsum_2, cumsum, MIXES_POSITIONS, sl_cumsum(g, x, 1, chance(2), chance(2)))                  \
@@ -157,6 +157,12 @@ static inline sl_tensor *attend(making *m, sl_tensor *x, bool packed) {
   sl_tensor *q = sl_rotary(m->g, dense(m, x, heads * D), heads, 10000);
   sl_tensor *k = sl_rotary(m->g, dense(m, x, kv * D), kv, 10000);
   return sl_attention(m->g, q, k, dense(m, x, kv * D), heads, kv);
+}
+
+/* Of any width, 1 too. */
+static inline sl_tensor *by_mean(making *m, sl_tensor *x) {
+  sl_tensor *mean = sl_mean(m->g, x, SL_DIM(2), true);
+  return sl_op2_at(SL_HERE, m->g, &sl_op_mul_broadcast, NULL, mean, another(m, x));
 }
 
 /* Attention within documents, and where each stands in its own. */
@@ -257,9 +263,11 @@ static const graph_case graph_cases[] = {
 static const sl_op *const graph_losses[] = {&sl_op_cross_entropy, &sl_op_mse, &sl_op_mean,
                                             &sl_op_weighted_cross_entropy, &sl_op_target_weight};
 
-static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *targets) {
+/* How much the targets weigh together is found where all of them are. */
+static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *targets, int forbidden) {
   static const sl_loss uneven = {.ignore = 3, .smoothing = 0.1f};
-  switch (chance(4)) {
+  int which = chance(4);
+  switch (which == 2 && forbidden ? 3 : which) {
     case 0: return sl_mse(m->g, logits, sl_one_hot(m->g, targets, GRAPH_VOCAB));
     case 1: return sl_mean(m->g, sl_mul(m->g, logits, sl_tanh(m->g, logits)), 0, false);
     case 2: return sl_cross_entropy_with(m->g, logits, targets, &uneven);
@@ -322,7 +330,7 @@ static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, m
   }
   bool tied = chance(2);
   sl_tensor *to = tied ? table : param2(m, GRAPH_VOCAB, sl_dim(table, -1));
-  sl_train(m->g, graph_loss(m, sl_linear(m->g, sum, to, NULL), data[1]), NULL);
+  sl_train(m->g, graph_loss(m, sl_linear(m->g, sum, to, NULL), data[1], forbidden), NULL);
   CHECK(!sl_graph_status(m->g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   return m->g;
 }
