@@ -68,15 +68,16 @@ class Tree:
         return self.read_objects
 
     def find_objects(self):
+        sources = {}
         for at, _, names in os.walk(self.build):
             match = re.search(r"/([a-z]+)/CMakeFiles/sluice_[a-z]+\.dir(?:/(.*))?$", at)
             if not match or match[1] not in FOLDERS:
                 continue
             for name in names:
-                if name.endswith(".o"):
-                    source = "/".join(p for p in (match[1], match[2], name[:-2]) if p)
-                    if os.path.exists(os.path.join(self.source, source)):
-                        yield (source, *symbols(os.path.join(at, name)))
+                source = "/".join(p for p in (match[1], match[2], name[:-2]) if p)
+                if name.endswith(".o") and os.path.exists(os.path.join(self.source, source)):
+                    sources[os.path.join(at, name)] = source
+        return [(sources[path], *both) for path, both in symbols(list(sources)).items()]
 
 
 def strip(text):
@@ -86,15 +87,21 @@ def strip(text):
     return re.sub(r'"(?:[^"\\\n]|\\.)*"', lambda m: '"' + " " * (len(m[0]) - 2) + '"', text)
 
 
-def symbols(path):
-    defined, wanted = set(), set()
-    for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
-        kind, name = line[16:].split()[:2]
-        if name.startswith(("sl_", "sli_")) or kind != "U":
-            (wanted if kind == "U" else defined if kind.isupper() else set()).add(name)
-        elif kind == "U":
+def symbols(paths):
+    """{object file: (symbols it defines, symbols it wants)}"""
+    found = {path: (set(), set()) for path in paths}
+    if not paths:
+        return found
+    said = subprocess.run(["nm", "-A", *paths], capture_output=True, text=True, check=True).stdout
+    for line in said.splitlines():
+        path, rest = line.rsplit(".o:", 1)
+        kind, name = rest[16:].split()[:2]
+        defined, wanted = found[path + ".o"]
+        if kind == "U":
             wanted.add(name)
-    return defined, wanted
+        elif kind.isupper():
+            defined.add(name)
+    return found
 
 
 def structs(code):
@@ -402,10 +409,10 @@ def check_words(tree):
     banned = [line.split("\t") for line in tree.read("tests/tree/banned_words.txt").splitlines()
               if line and not line.startswith("#")]
     for name, text in tree.texts.items():
-        for number, line in enumerate(text.split("\n"), 1):
-            for word, instead in banned:
-                if re.search(r"(?<![a-zA-Z])%s(?![a-zA-Z])" % word, line):
-                    yield name, "%s:%d: \"%s\"; say %s" % (name, number, word, instead)
+        for word, instead in banned:
+            for match in re.finditer(r"(?<![a-zA-Z])(?:%s)(?![a-zA-Z])" % word, text):
+                number = text.count("\n", 0, match.start()) + 1
+                yield name, "%s:%d: \"%s\"; say %s" % (name, number, word, instead)
 
 
 def tests(tree):
