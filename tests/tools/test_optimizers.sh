@@ -56,6 +56,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 SL_MODEL(own, "a model with its own optimizer", options, build);
 END
 
+cc -O1 -shared -fPIC -I"$SLUICE_SOURCE/include" -o own.so own.c -lm # once
+
 run() { ends 0 "$actorrun" --quiet "${patient[@]}" --microbatches 2 "$@" --data "$reference/tokens.u16"; }
 # near WANTED REPORT: the same losses within 1e-5, relatively
 near() {
@@ -103,13 +105,13 @@ for optimizer in adam sgd sgd:momentum=0.9,nesterov lion:lr=3e-4; do
     near "$optimizer.json" other.json
   fi
 done
-try own ./own.c
+try own ./own.so
 run --steps 6 --report adamw.json "${gpt[@]}"
 run --steps 6 --report by_name.json --optimizer adamw "${gpt[@]}"
 cmp <(hexes adamw.json) <(hexes by_name.json) || fail "adamw by name is another"
-run --steps 6 --report by_name.json --optimizer adagrad ./own.c
+run --steps 6 --report by_name.json --optimizer adagrad ./own.so
 cmp <(hexes own.json) <(hexes by_name.json) || fail "the model's own by its name is another"
-run --steps 6 --report other.json --optimizer sgd ./own.c
+run --steps 6 --report other.json --optimizer sgd ./own.so
 cmp -s <(hexes own.json) <(hexes other.json) && fail "--optimizer changes nothing"
 run --steps 6 --dtype bf16 --optimizer lion --report other.json "${gpt[@]}" || : # where there is bf16
 
@@ -120,7 +122,7 @@ for case in adamw:2 adam:2 sgd:0 sgd:momentum=0.9,nesterov:1 lion:lr=3e-4:1; do
   [[ $(memory "${case%:*}.json" optimizer) == $((states * parameters)) ]] ||
     fail "$case: $(memory "${case%:*}.json" optimizer) bytes of state beside $parameters"
 done
-run --steps 2 --checkpoint c --every 2 ./own.c
+run --steps 2 --checkpoint c --every 2 ./own.so
 python3 - c/step-2/*.safetensors <<'END' || fail "a state has its row's name, and began at 0.5"
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
@@ -129,7 +131,7 @@ begin, end = json.loads(data[8:8 + n])["table:sum"]["data_offsets"]
 values = struct.unpack("<%df" % ((end - begin) // 4), data[8 + n + begin:8 + n + end])
 assert min(values) == 0.5 and max(values) > 0.5, (min(values), max(values))
 END
-ends 2 "$actorrun" --steps 4 --checkpoint c --resume --microbatches 2 --optimizer sgd ./own.c \
+ends 2 "$actorrun" --steps 4 --checkpoint c --resume --microbatches 2 --optimizer sgd ./own.so \
   --data "$reference/tokens.u16"
 says "--optimizer is sgd, but" err
 rm -rf c
