@@ -138,6 +138,14 @@ class Graph:
                               c.chars(name, self._kept))
         return self._out(out)
 
+    def dense(self, x, width, name, bias=True):
+        """A linear map of x [..., n] to [..., width] with parameters of its own, name.weight and
+        name.bias, uniform to begin with as torch.nn.Linear's are."""
+        inputs = x.shape[-1]
+        bound = uniform(inputs ** -0.5)
+        weight = self.param(name + ".weight", (width, inputs), bound)
+        return self.linear(x, weight, self.param(name + ".bias", (width,), bound) if bias else None)
+
     def data(self, batch, held_out=None, **arrays):
         """Rows of NumPy arrays, `batch` a step, in order and from the start again: a tensor for
         each array. float arrays become float32, integers int32. An array may also be a function
@@ -185,9 +193,10 @@ class Graph:
         self.check()
 
     def output(self, name, tensor):
-        """Names what inference gives."""
+        """Names what inference gives; the tensor."""
         lib.sl_output_at(c.here(self._kept), self.pointer, c.chars(name, self._kept), tensor.pointer)
         self.check()
+        return tensor
 
     def metric(self, name, tensor):
         """Names what evaluations find besides the loss: the mean of `tensor`."""

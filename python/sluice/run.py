@@ -1,5 +1,7 @@
 """Training and inference: a model lowered to a plan, and what runs it."""
 import collections
+import os
+import tempfile
 import threading
 from collections.abc import MutableMapping
 
@@ -335,8 +337,14 @@ class Run:
         train()."""
         return figures_of(lib.sl_runtime_figures(self.plan.runtime), self.plan.plan)
 
-    def trace(self, path):
-        """Writes what the last train() did, firing by firing; the Trace."""
+    def trace(self, path=None):
+        """Writes what the last train() did, firing by firing; the Trace. Without a path it lies in a
+        temporary folder, as long as the Trace is there."""
+        if path is None:
+            folder = tempfile.TemporaryDirectory()
+            trace = self.trace(os.path.join(folder.name, "run.trace"))
+            trace.folder = folder
+            return trace
         clock, runtime = c.constant(ffi.typeof("sl_clock"), "real"), self.plan.runtime
         c.check(lib.sl_job_gather(self.job, 0))
         c.check(lib.sl_trace_write(c.chars(path, self.keep), self.plan.plan, runtime, clock))

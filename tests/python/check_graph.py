@@ -30,6 +30,7 @@ class Graphs(unittest.TestCase):
         self.assertEqual(x.shape, (8, 3))
         self.assertEqual(g.linear(x, g.param("a", (3, 5)), transposed=True).shape, (8, 5))
         self.assertEqual(g.concat(1, [x, x, x]).shape, (8, 9))
+        self.assertEqual(g.output("made", g.dense(x, 4, "made")).shape, (8, 4))
         one = g.param("one", (3,), sl.constant(1))
         outs = g.apply("layernorm", x, one, one, eps=1e-6)
         self.assertEqual([t.shape for t in outs], [(8, 3), (8,), (8,)])

@@ -213,6 +213,9 @@ class State(unittest.TestCase):
         with sl.Run(deep, stages=2, microbatches=4) as run:
             run.train(3)
             trace = run.trace(os.path.join(self.at, "run.trace"))
+            again = run.trace()
+            self.assertEqual(len(again.records), len(trace.records))
+            self.assertTrue(os.path.exists(again.path))
             self.assertGreater(run.figures()["step_seconds"], 0)
             self.assertEqual(len(run.figures()["devices"]), 2)
         passes = trace.records[trace.records["class"] == "B"]
