@@ -69,6 +69,7 @@ struct sli_node {
   sl_tensor **out;     /* NULL: not wanted */
   sl_type *in_type;    /* [nin], ndim -1 where absent */
   sl_type *out_type;   /* [nout], also of outputs that are not wanted */
+  bool whole;          /* of whole microbatches, on every device and for every piece */
   bool again;          /* a forward call made once more for the way back */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
   /* what a rule of the gradients made: the rule, and the forward node it is about */
@@ -110,6 +111,7 @@ typedef struct sli_adapter_rule {
 typedef struct sli_mean {
   const char *name;
   sl_tensor *tensor;    /* where several devices have parts, the first of them */
+  bool adds;            /* where sequences are cut: a piece has a summand of it */
   int nparts;           /* one, or one of each device that has something of its own, */
   struct sli_mean_part {
     sl_tensor *tensor;

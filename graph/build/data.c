@@ -143,7 +143,8 @@ const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
 /* ---- what files hold ----------------------------------------------------------------- */
 
 static const token_rows *rows_of(const sli_node *node) {
-  const sl_source *source = node->op == &sl_op_source ? node->attrs.user : NULL;
+  bool once = node->op == &sl_op_source && !node->attrs.full; /* what is whole is another's, too */
+  const sl_source *source = once ? node->attrs.user : NULL;
   return source && source->fill == fill_from_files ? source->ctx : NULL;
 }
 

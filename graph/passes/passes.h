@@ -10,6 +10,12 @@
  * that the sums are the same wherever the uses are placed. */
 sl_status sli_pass_gradients(sl_graph *g);
 
+/* Before all, where rows are shared out or sequences cut: a loss becomes a sum of what the parts
+ * bring. */
+sl_status sli_pass_losses(sl_graph *g);
+/* Of a tensor of any graph: where a microbatch is in parts, is each part's a mean over its own rows? */
+bool sli_is_mean(const sl_tensor *t);
+
 /* Part of it: the update nodes of all parameters that are trained, each of which has its
  * gradients. A replica's norm is another device's. */
 void sli_graph_add_updates(sl_graph *g);

@@ -17,6 +17,7 @@
  * of them, and so does the gradient it starts with. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
+#include "graph/share/share.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ typedef struct sizing {
   sl_graph *g;
   int64_t n;
   sl_type *types; /* [ntensors] */
+  bool *parts;    /* [ntensors] of which a piece has a summand, or a mean over its own positions */
 } sizing;
 
 static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
@@ -41,9 +43,15 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
 /* ---- shapes of a piece ------------------------------------------------------------ */
 
 static sizing sizing_create(sl_graph *g, int64_t n) {
-  sizing s = {g, n, sli_calloc((size_t)g->ntensors, sizeof *s.types)};
+  sizing s = {g, n, sli_calloc((size_t)g->ntensors, sizeof *s.types),
+              sli_calloc((size_t)g->ntensors, sizeof *s.parts)};
   for (int i = 0; i < g->nparams; i++) s.types[g->params[i]->id] = g->params[i]->type;
   return s;
+}
+
+static void sizing_destroy(sizing *s) {
+  free(s->types);
+  free(s->parts);
 }
 
 static int type_count(const sli_node *n) { return SLI_MAX(n->nin, n->op->max_in); }
@@ -52,7 +60,7 @@ static void source_types(const sizing *s, const sli_node *n, sl_type *out) {
   const sl_source *source = n->attrs.user;
   for (int o = 0; o < n->nout; o++) {
     out[o] = source->types[o];
-    out[o].dim[source->cut - 1] = s->n;
+    if (!n->whole) out[o].dim[source->cut - 1] = s->n;
   }
 }
 
@@ -137,7 +145,7 @@ static sl_status prefix_seconds(sl_graph *g, int64_t n, double *out) {
     status = size_node(&s, node, in, to);
     if (!status && node->cls == SL_CLASS_F) *out += sli_call_seconds(node, in, to);
   }
-  free(s.types);
+  sizing_destroy(&s);
   return status;
 }
 
@@ -242,57 +250,79 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
                                                " %d is cut along that", i);
 }
 
-/* Does a signature have an argument as pieces have it: split where it is cut, else everywhere? */
-static bool lies_cut(sl_sbp sbp, const sl_type *whole, const sl_type *piece) {
+/* Does a signature have an argument as pieces have it: split where it is cut, a summand where it is
+ * that, else everywhere? */
+static bool lies_cut(sl_sbp sbp, const sl_type *whole, const sl_type *piece, bool part) {
   int d, cut = cut_dims(whole, piece, &d);
-  return cut ? cut == 1 && sbp.kind == SL_SPLIT && sbp.dim == d : sbp.kind == SL_BROADCAST;
+  if (part || !cut) return !cut && sbp.kind == (part ? SL_PARTIAL : SL_BROADCAST);
+  return cut == 1 && sbp.kind == SL_SPLIT && sbp.dim == d;
 }
 
-static bool lie_cut(const sl_sbp *of, int count, const sl_type *whole, const sl_type *piece) {
-  for (int i = 0; i < count; i++)
-    if (whole[i].ndim >= 0 && !lies_cut(of[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)], &whole[i], &piece[i]))
+static bool is_part(const sizing *s, const sl_tensor *t) { return t && s->parts[t->id]; }
+
+static bool lie_cut(const sizing *s, const sli_node *n, const sl_signature *how, const sl_type *in,
+                    const sl_type *out) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in_type[i].ndim >= 0 && !lies_cut(sli_signature_in(how, i), &n->in_type[i], &in[i],
+                                             is_part(s, n->in[i])))
       return false;
+  for (int o = 0; o < n->nout; o++) {
+    sl_sbp lies = sli_signature_out(how, o);
+    if (!lies_cut(lies, &n->out_type[o], &out[o], lies.kind == SL_PARTIAL)) return false;
+  }
   return true;
 }
 
-/* Is a call on a piece what one of its row's signatures says of a share? */
-static bool is_share(const sli_node *n, const sl_op *op, const sl_type *in, const sl_type *out) {
+/* Is a call on a piece what one of its row's signatures says of a share? Notes what comes in
+ * parts then. */
+static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_type *in,
+                     const sl_type *out) {
   sl_signature all[SL_SIGNATURES] = {0};
   int count = op->signatures ? op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
-  for (int s = 0; s < count; s++)
-    if (lie_cut(all[s].in, n->nin, n->in_type, in) && lie_cut(all[s].out, n->nout, n->out_type, out))
-      return true;
+  for (int i = 0; i < count; i++) {
+    if (!lie_cut(s, n, &all[i], in, out)) continue;
+    for (int o = 0; o < n->nout; o++)
+      if (n->out[o]) s->parts[n->out[o]->id] = sli_signature_out(&all[i], o).kind == SL_PARTIAL;
+    return true;
+  }
   return false;
 }
 
-/* Is this the part of a mean that a piece brings? */
-static bool partial_mean(const sl_tensor *t) {
-  return t && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
+/* What reads parts must make parts of them. */
+static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int i,
+                             const sl_type *in, const sl_type *out) {
+  if (is_share(s, n, op, in, out)) return SL_OK;
+  return refuse(s->g, n, sli_arena_format(&s->g->arena, "of its input %d, %s, each piece has a"
+                                          " summand: only what is linear can read that,"
+                                          " and not with what is whole", i, n->in[i]->name));
 }
 
-static sl_status check_node(sl_graph *g, const sli_node *n, const sl_type *in, const sl_type *out) {
+static bool is_reduction(const sl_op *op) {
+  return op->pieces == SL_PIECES_MEAN || op->pieces == SL_PIECES_SUM;
+}
+
+static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, const sl_type *out) {
   const sl_op *op = n->op->pieced ? n->op->pieced : n->op;
+  sl_graph *g = s->g;
   bool any = false;
   int d;
-  if (is_source(n)) return SL_OK;
+  if (is_source(n) || n->whole) return SL_OK;
   if (op->pieces == SL_PIECES_REFUSED)
     return refuse(g, n, "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
   for (int i = 0; i < n->nin; i++) {
-    if (!n->in[i]) continue;
-    if (partial_mean(n->in[i]))
-      return refuse(g, n, sli_arena_format(&g->arena, "its input %d is a mean over positions, which"
-                                           " comes in parts", i));
-    if (!cut_dims(&n->in_type[i], &in[i], &d)) continue;
+    if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
+    if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
     any = true;
     if (op->pieces == SL_PIECES_SIGNATURES) continue;
     const char *bad = bad_input(g, op, i, &in[i], d);
     if (bad) return refuse(g, n, bad);
   }
   if (any && op->pieces == SL_PIECES_SIGNATURES)
-    return is_share(n, op, in, out)
+    return is_share(s, n, op, in, out)
                ? SL_OK : refuse(g, n, "none of its row's signatures splits what is cut so");
+  if (any && is_reduction(op) && n->out[0]) s->parts[n->out[0]->id] = true;
   for (int o = 0; o < n->nout && any; o++)
-    if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(op->pieces == SL_PIECES_MEAN && !o))
+    if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(is_reduction(op) && !o))
       return refuse(g, n, sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
   return SL_OK;
 }
@@ -304,13 +334,17 @@ static sl_status check_promises(sl_graph *g) {
     const sli_node *n = g->nodes[i];
     sl_type in[type_count(n) + 1], out[n->nout + 1];
     status = size_node(&s, n, in, out);
-    if (!status) status = check_node(g, n, in, out);
+    if (!status) status = check_node(&s, n, in, out);
   }
-  free(s.types);
-  if (!status && g->loss.tensor && !partial_mean(g->loss.tensor))
+  if (!status && g->loss.tensor && !is_part(&s, g->loss.tensor))
     status = sli_graph_fail_at(g, g->loss.tensor->at, SL_E_UNSUPPORTED,
-                               "the loss %s cannot be cut in pieces: it is not a mean over"
+                               "the loss %s cannot be cut in pieces: it is no mean or sum over"
                                " positions (sl_op.pieces)", g->loss.tensor->name);
+  for (int m = 0; m < sli_graph_means(g) && !status; m++) {
+    sli_mean *mean = sli_graph_mean(g, m);
+    mean->adds = is_part(&s, mean->tensor) && !sli_is_mean(mean->tensor);
+  }
+  sizing_destroy(&s);
   return status;
 }
 
@@ -343,6 +377,7 @@ sl_status sli_pass_cut(sl_graph *g) {
   if (!status) status = check_promises(g);
   for (int i = 0; i < g->nnodes && !status; i++) {
     sli_node *n = g->nodes[i];
+    if (n->whole) continue;
     n->attrs.length = g->length;
     if (n->op->pieced) status = exchange(g, n);
   }
@@ -351,12 +386,19 @@ sl_status sli_pass_cut(sl_graph *g) {
 
 /* ---- after them ------------------------------------------------------------------------------ */
 
-/* A constant as wide as a piece, and as large if it is where the gradients start. */
+/* Of a microbatch's positions, those of a piece. */
+static const double *share_of(const sizing *s) {
+  double *share = sli_arena_alloc(&s->g->arena, sizeof *share);
+  *share = (double)s->n / (double)s->g->length;
+  return share;
+}
+
+/* A constant as wide as a piece, and as large if it is where the gradients of a mean start. */
 static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shapes) {
   sl_type *type = sli_arena_alloc(&s->g->arena, sizeof *type);
   *type = shapes->out[0];
   shapes->attrs.user = type;
-  if (n->like == s->g->loss.tensor)
+  if (n->like == s->g->loss.tensor && !s->g->loss.adds)
     shapes->attrs.value =
         (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }
@@ -385,14 +427,16 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->attrs = n->attrs;
     shapes->in = sli_arena_alloc(&g->arena, (size_t)type_count(n) * sizeof *shapes->in);
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
-    if (n->op->pieces == SL_PIECES_REFUSED && !is_source(n) && !n->like)
+    bool cut = !is_source(n) && !n->like && !n->whole;
+    if (n->op->pieces == SL_PIECES_REFUSED && cut)
       status = refuse(g, n, "it may mix positions, as its row does not say otherwise"
                       " (sl_op.pieces)");
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);
+    if (!status && (n->rule ? n->about : n)->op->counted) shapes->attrs.user = share_of(&s);
     if (!status && n->like) scale_constant(&s, n, shapes);
   }
-  free(s.types);
+  sizing_destroy(&s);
   return status;
 }
 

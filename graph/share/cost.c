@@ -105,6 +105,7 @@ static void localize(const sli_costs *c, const sli_node *n, const sl_signature *
   for (int o = 0; o < n->nout; o++)
     l->out[o] = local_type(c, &n->out_type[o], n->out[o], sli_signature_out(s, o));
   l->attrs = n->attrs;
+  l->attrs.partial |= s->first > 0;
   if (!s->heads) return;
   int64_t units = c->dims[n->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
   int64_t own = share_of(units, c->size);
@@ -187,8 +188,12 @@ static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
 /* What the first of two calls gives, by its shape rule, which knows of f32 only. */
 static sl_status infer_part(const sli_node *n, const sl_signature *s, const local *l,
                             sl_type *part) {
-  sl_type in[n->nin + 1];
-  for (int i = 0; i < n->nin; i++) in[i] = l->in[i], in[i].dtype = n->in_type[i].dtype;
+  int count = SLI_MAX(n->nin, n->op->max_in);
+  sl_type in[count + 1];
+  for (int i = 0; i < count; i++) {
+    in[i] = l->in[i];
+    if (i < n->nin) in[i].dtype = n->in_type[i].dtype;
+  }
   return s->local->infer(&l->attrs, n->nin, in, part);
 }
 

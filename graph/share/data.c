@@ -44,15 +44,17 @@ static const char *describe(const pass *p, const sli_node *n) {
   return text;
 }
 
-/* Of what is whole on each, and has no gradient, each device may as well take its part. */
-static bool may_be_cut(const pass *p, const sl_tensor *t, sl_sbp want) {
-  return p->lies[t->id].kind == SL_BROADCAST && want.kind == SL_SPLIT && !t->needs_grad && !t->param;
+/* What is whole on each may be wanted as a sum, of which the first has all; and where it has no gradient,
+ * each device may as well take its part. */
+static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
+  if (p->lies[t->id].kind != SL_BROADCAST) return false;
+  return want.kind == SL_PARTIAL || (want.kind == SL_SPLIT && !t->needs_grad && !t->param);
 }
 
-static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool cuts) {
+static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool boxed) {
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i] || sli_sbp_equal(p->lies[n->in[i]->id], sli_signature_in(s, i))) continue;
-    if (!cuts || !may_be_cut(p, n->in[i], sli_signature_in(s, i))) return false;
+    if (!boxed || !may_be_boxed(p, n->in[i], sli_signature_in(s, i))) return false;
   }
   return true;
 }
@@ -73,10 +75,17 @@ static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
   return true;
 }
 
+/* What it reads that each device has a summand of; NULL: nothing. */
+static const sl_tensor *summand(const pass *p, const sli_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && p->lies[n->in[i]->id].kind == SL_PARTIAL) return n->in[i];
+  return NULL;
+}
+
 static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(p->g, p->dims, n, p->size, all);
-  if (n->op == &sl_op_source) {
+  if (n->op == &sl_op_source && !n->whole) {
     if (count < 2) return refuse_source(p, n);
     *out = all[1];
     return SL_OK;
@@ -87,6 +96,11 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
     *out = *s;
     return SL_OK;
   }
+  const sl_tensor *sum = summand(p, n);
+  if (sum)
+    return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, of which each of %d "
+                             "data-parallel devices has a summand: only what is linear can read that",
+                             n->name, n->op->name, sum->name, p->size);
   return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) has no form for %d "
                            "data-parallel devices that have %s: set .pieces or .signatures in its "
                            "sl_op", n->name, n->op->name, p->size, describe(p, n));

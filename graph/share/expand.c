@@ -52,6 +52,19 @@ static void share_heads(const sli_dim *dim, int size, int member, sl_attrs *attr
   attrs->kv_heads = (int)(attrs->kv_heads * own / dim->units);
 }
 
+/* What of a microbatch's rows a device takes a mean over. */
+static double share_of_rows(const sli_expansion *x, const sli_node *mean, int rank) {
+  double share = 1;
+  for (int a = 0; a < SLI_AXES; a++) {
+    const sl_signature *s = signature(x, mean, a);
+    if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
+    sl_part part = sli_axis_part(x, mean->in[0], a, s->in[0].dim, sli_rank_share(x->grid, rank, a),
+                                 &mean->in_type[0]);
+    share *= (double)part.count[0] / (double)mean->in_type[0].dim[s->in[0].dim];
+  }
+  return share;
+}
+
 /* What a device's share of a forward node, or of its way back, is told. */
 static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
                      sl_attrs *attrs) {
@@ -66,6 +79,12 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
     sl_part part = sli_axis_part(x, t, a, s->in[s->first - 1].dim, member, &base);
     attrs->first += part.begin[0];
     attrs->partial = true;
+  }
+  if (forward->op->counted) {
+    double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
+    *share = share_of_rows(x, forward->in[0]->producer, rank);
+    if (attrs->user) *share *= *(const double *)attrs->user; /* of a piece */
+    attrs->user = share;
   }
   if (forward->op->located)
     attrs->region = sli_share_region(x, forward->out[0], layout_of(x, forward, sli_signature_out, 0),
@@ -102,12 +121,6 @@ static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want
   return t ? sli_box(x, t, want, reading(x, t, at), out) : SL_OK;
 }
 
-static sl_status refuse_mean(sli_expansion *x, const sli_node *n, const sl_tensor *t) {
-  return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, a mean over rows"
-                           " that lie on several devices: only the loss and metrics can be such", n->name,
-                           n->op->name, t->name);
-}
-
 /* Of an optional input that all have and one is to add, the others need no zeros: absent is
  * zero. Inputs of which there may be any number are not optional. */
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
@@ -133,9 +146,6 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
     const sl_tensor *t = n->in[i];
-    if (t && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output)
-      for (int a = 0; a < SLI_AXES; a++)
-        if (x->arrays[t->id]->lies.axis[a].kind == SL_PARTIAL) return refuse_mean(x, n, t);
     status = box_input(x, t, wanted_layout(x, n, i), moment_of(n), &in[i]);
   }
   return status;
@@ -191,19 +201,9 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
 
 /* A mean over a device's rows counts by their share. */
 static void note_share(sli_expansion *x, const sli_node *n) {
-  int mean = 0, means = sli_graph_means(x->g);
-  while (mean < means && sli_graph_mean(x->g, mean)->tensor != n->out[0]) mean++;
-  if (n->op->pieces != SL_PIECES_MEAN || mean == means) return;
-  double *share = &x->share[mean * x->ranks];
-  for (int a = 0; a < SLI_AXES; a++) {
-    const sl_signature *s = signature(x, n, a);
-    if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
-    for (int r = 0; r < x->ranks; r++) {
-      sl_part part = sli_axis_part(x, n->in[0], a, s->in[0].dim, sli_rank_share(x->grid, r, a),
-                                   &n->in_type[0]);
-      share[r] *= (double)part.count[0] / (double)n->in_type[0].dim[s->in[0].dim];
-    }
-  }
+  for (int m = 0; m < sli_graph_means(x->g); m++)
+    if (n->out[0] == sli_graph_mean(x->g, m)->tensor && sli_is_mean(n->out[0]))
+      for (int r = 0; r < x->ranks; r++) x->share[m * x->ranks + r] = share_of_rows(x, n, r);
 }
 
 /* In two calls: what each device finds in its part, and what follows from all of it. */

@@ -62,9 +62,9 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   }
   for (int o = 0; o < n->nout; o++) {
     const sl_type *y = &n->out_type[o];
-    bool mean = n->op->pieces == SL_PIECES_MEAN && !o;
-    if (!mean && (dim >= y->ndim || y->dim[dim] != length)) return false;
-    if (!put(out->out, o, mean ? partial : split(dim))) return false;
+    bool one = n->op->pieces != SL_PIECES_ROWS && !o; /* a mean or a sum */
+    if (!one && (dim >= y->ndim || y->dim[dim] != length)) return false;
+    if (!put(out->out, o, one ? partial : split(dim))) return false;
   }
   return length > 0;
 }
@@ -82,7 +82,8 @@ static bool promised(const sli_node *n, int dim, sl_signature *out) {
   switch (n->op->pieces) {
     case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
     case SL_PIECES_ROWS:
-    case SL_PIECES_MEAN: return split_rows(n, dim, out);
+    case SL_PIECES_MEAN:
+    case SL_PIECES_SUM: return split_rows(n, dim, out);
     default: return false; /* the row's own, if any */
   }
 }

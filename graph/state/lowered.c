@@ -73,8 +73,8 @@ static void losses_cpu(const sl_call *call) {
   const addend *a = call->attrs->user;
   const sl_lowered *l = a->lowered;
   const sl_tick *tick = &call->tick;
-  double loss = whole(a->mean, call->in_type, call->in), *sum = call->out[0];
-  double share = tick->rows ? (double)tick->rows / (double)l->g->length : 1; /* of a microbatch */
+  double loss = whole(a->mean, call->in_type, call->in), *sum = call->out[0], share = 1;
+  if (tick->rows && !a->mean->adds) share = (double)tick->rows / (double)l->g->length;
   *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !a->finite || !l->rt) return;
   char text[160];
@@ -254,6 +254,8 @@ static sl_status recompute(sli_inputs *in) {
 static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_lower_check_homes(in);
+  bool parts = in->k > 1 || sli_grid_ranks(&in->grid) > 1;
+  if (!status && parts) status = sli_pass_losses(g);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);

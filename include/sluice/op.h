@@ -176,7 +176,8 @@ typedef struct sl_attrs {
                       tick's); losses and their _part and _b: the first column */
   int64_t columns; /* rows that are `padded`, on GPUs: columns there are, where rows of the
                       logits are longer than that; 0: as many as they are long */
-  bool full;       /* attention: queries see the keys behind them, too */
+  bool full;       /* attention: queries see the keys behind them, too; source: the whole
+                      microbatch is asked for, whichever piece it is, set by the graph */
   int64_t window;  /* attention: a query sees the keys that are less than so far from it (0: all) */
   int32_t end;     /* documents: the token that ends one */
   float scale;     /* attention: what scores are multiplied by (0: 1/sqrt of a head's width) */
@@ -403,6 +404,10 @@ typedef struct sl_op {
   bool cheap;     /* a forward row that costs little more than reading and writing its data */
   bool located;   /* calls are told attrs.key, seed and region, those of its way back too */
   bool padded;    /* it can leave the ends of input 0's rows alone, behind attrs.columns */
+  bool counted;   /* it reads a mean, and attrs.user tells its calls, those of its way back too, what of
+                     a microbatch's rows that is over: a double, set by the graph; NULL: all */
+  bool batch;     /* it is about whole microbatches: on every device and for every piece it reads all
+                     of what it reads, which comes from data alone */
   bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */

@@ -412,10 +412,16 @@ typedef struct sl_loss {
 extern const sl_op sl_op_target_weight, sl_op_weighted_cross_entropy,
     sl_op_weighted_cross_entropy_b;
 
+/* share(x f64 or f32 scalar), attrs.user = const double or NULL, what of a microbatch's rows the call
+ * has -> x times that (NULL: x): makes of the mean over a part's rows the part's summand of the mean.
+ * The graph puts it behind means that are not the loss itself. */
+extern const sl_op sl_op_share;
+
 /* Where each device has some columns of the logits, attrs.first .., and all weights:
  * weighted_cross_entropy_part(logits [..., v], targets, total, [weights]) -> part [..., 4]: the row's
- * largest logit, the sum of exp(x - largest), what lse counts by in the loss, and what is taken
- * from that for the columns' own logits; all 0 of a row that does not count. weighted_cross_entropy_join(parts [..., 4 R]) -> loss, lse. */
+ * largest logit, the sum of exp(x - largest), what lse counts by in the loss, and what is taken from
+ * that for the columns' own logits; all 0 of a row that does not count.
+ * weighted_cross_entropy_join(parts [..., 4 R]) -> loss, lse. */
 extern const sl_op sl_op_weighted_cross_entropy_part, sl_op_weighted_cross_entropy_join;
 
 /* mse(y, t) -> loss f64 scalar, the mean of (y - t)^2 over all elements.

@@ -44,7 +44,9 @@ static int source_outputs(const sl_attrs *attrs, int nin) {
 
 static void source_cpu(const sl_call *call) {
   const sl_source *source = call->attrs->user;
-  source->fill(source->ctx, &call->tick, call->out);
+  sl_tick tick = call->tick;
+  if (call->attrs->full) tick.row = tick.rows = 0;
+  source->fill(source->ctx, &tick, call->out);
 }
 
 static sl_status report_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

@@ -62,6 +62,20 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
+static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], in[0].dtype == SL_F64 ? SL_F64 : SL_F32, 0));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* Of a summand it makes one. */
+static int share_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  return 1;
+}
+
 static sl_status mse_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("y", &in[0], SL_F32, -1));
@@ -149,6 +163,17 @@ static void cross_entropy_join_cpu(const sl_call *call) {
   if (loss) *loss = add_up(call->scratch, row_chunks(parts)) / (double)sl_type_rows(parts);
 }
 
+static void share_cpu(const sl_call *call) {
+  const double share = call->attrs->user ? *(const double *)call->attrs->user : 1;
+  if (call->in_type[0].dtype == SL_F64) *(double *)call->out[0] = share * *(const double *)call->in[0];
+  else *(float *)call->out[0] = (float)(share * (double)*(const float *)call->in[0]);
+}
+
+static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  (void)nin;
+  return sli_hash_real(hash, *(const double *)attrs->user);
+}
+
 static size_t mse_scratch(const sl_call *call, int threads) {
   (void)threads;
   return (size_t)element_chunks(&call->in_type[0]) * sizeof(double);
@@ -195,6 +220,14 @@ const sl_op sl_op_cross_entropy_join = {
     .pieces = SL_PIECES_MEAN,
     .infer = join_infer, .cost = cross_entropy_join_cost,
     .scratch = cross_entropy_scratch, .cpu = cross_entropy_join_cpu,
+};
+
+const sl_op sl_op_share = {
+    .name = "share", .min_in = 1, .max_in = 1, .nout = 1, .counted = true,
+    .pieces = SL_PIECES_ELEMENTS,
+    .infer = share_infer, .cpu = share_cpu, .signatures = share_signatures,
+    .hash = share_hash,
+    .grad = {{.op = &sl_op_share, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_mse = {

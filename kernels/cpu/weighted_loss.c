@@ -167,7 +167,7 @@ static void join_cpu(const sl_call *call) {
 
 const sl_op sl_op_target_weight = {
     .name = "target_weight", .min_in = 1, .max_in = 2, .nout = 1,
-    .pieces = SL_PIECES_SUM, .whole = 2,
+    .pieces = SL_PIECES_SUM, .whole = 2, .batch = true,
     .infer = target_weight_infer, .cost = target_weight_cost, .cpu = target_weight_cpu,
 };
 

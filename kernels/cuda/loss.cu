@@ -162,3 +162,21 @@ void sli_cuda_cross_entropy_join(const sl_call *call, void *stream) {
          (const float *)call->in[0], (float *)call->out[1], (double *)call->scratch, rows, width);
   if (call->out[0]) sum_all(stream, call->scratch, rows, (double)rows, call->out[0]);
 }
+
+namespace {
+
+template <typename T> __global__ void times(const T *x, T *y, double share) {
+  if (!threadIdx.x) *y = (T)(share * (double)*x);
+}
+
+} // namespace
+
+void sli_cuda_share(const sl_call *call, void *stream) {
+  const double share = call->attrs->user ? *(const double *)call->attrs->user : 1;
+  if (call->in_type[0].dtype == SL_F64)
+    launch(stream, dim3(1), WARP, 0, times<double>, (const double *)call->in[0],
+           (double *)call->out[0], share);
+  else
+    launch(stream, dim3(1), WARP, 0, times<float>, (const float *)call->in[0],
+           (float *)call->out[0], share);
+}

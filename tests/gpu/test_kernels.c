@@ -159,7 +159,7 @@ static const struct {
     {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
     {&sl_op_cross_entropy_part, 1, 0},
     {&sl_op_weighted_cross_entropy, 1, 0}, {&sl_op_weighted_cross_entropy_b, 1, 1},
-    {&sl_op_weighted_cross_entropy_part, 1, 0}, {&sl_op_target_weight, 0, 0},
+    {&sl_op_weighted_cross_entropy_part, 1, 0}, {&sl_op_target_weight, 0, 0}, {&sl_op_share, 0, 0},
     {&sl_op_conv, 1, 1},         {&sl_op_conv_b, 5, 1},       {&sl_op_conv_w, 3, 0},
     {&sl_op_channel_sum, 1, 0},
     {&sl_op_mse, 3, 0},          {&sl_op_mse_b, 3, 1},

@@ -1,10 +1,12 @@
 /* Cross entropy of targets that count more or less is what PyTorch's is, by reference/losses.txt, and
- * so is its gradient.
+ * so is its gradient. Losses of several means and sums, and their gradients, are the same where rows
+ * are shared out over devices and sequences cut in pieces; what cannot be so is refused.
  * labels: unthreaded */
 #include <string.h>
 
 #include <sluice/sluice.h>
 
+#include "graph/share/share.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/reference_file.h"
 
@@ -106,9 +108,196 @@ static void what_makes_no_sense_is_refused(void) {
   refuse((sl_loss){.weights = (const float[]){1, 2, INFINITY}}, "class 2 weighs inf");
 }
 
+/* ---- in parts ------------------------------------------------------------------------------- */
+
+enum { ROWS = 8, POSITIONS = 6, CLASSES = 7, WIDTH = 12 };
+
+/* Of the first sequence no target counts, of later ones more and more. */
+static void fill_tokens(void *ctx, const sl_tick *tick, void *const *out) {
+  (void)ctx;
+  int64_t first = tick->rows ? tick->row : 0, count = tick->rows ? tick->rows : POSITIONS;
+  for (int64_t r = 0; r < ROWS; r++)
+    for (int64_t t = 0; t < count; t++) {
+      int64_t at = r * POSITIONS + first + t + 100 * tick->microbatch;
+      if (out[0]) ((int32_t *)out[0])[r * count + t] = (int32_t)(at * 5 % CLASSES);
+      if (out[1]) ((int32_t *)out[1])[r * count + t] = at * 3 % 11 < r ? (int32_t)(at % CLASSES) : -100;
+    }
+}
+
+static const sl_type token_types[2] = {{SL_I32, 2, {ROWS, POSITIONS}}, {SL_I32, 2, {ROWS, POSITIONS}}};
+static const sl_source tokens = {.nout = 2, .types = token_types, .fill = fill_tokens, .cut = 2};
+static const float weights[CLASSES] = {1, 2, 0.5f, 1, 0.25f, 3, 1};
+static const sl_loss counting = {.smoothing = 0.125f, .weights = weights};
+
+typedef struct given {
+  sl_graph *g;
+  sl_tensor *x, *logits, *ids, *targets; /* [B, T, WIDTH], [B, T, CLASSES], [B, T] */
+} given;
+typedef sl_tensor *loss_of(const given *m);
+
+static sl_tensor *alone(const given *m) {
+  return sl_cross_entropy_with(m->g, m->logits, m->targets, &counting);
+}
+static sl_tensor *two_means(const given *m) {
+  return sl_add(m->g, sl_cross_entropy(m->g, m->logits, m->ids),
+                sl_scale(m->g, sl_mean(m->g, sl_mul(m->g, m->x, m->x), 0, false), 0.1f));
+}
+static sl_tensor *several(const given *m) {
+  sl_tensor *mean = sl_mean(m->g, sl_tanh(m->g, m->x), 0, false);
+  sl_tensor *all[] = {alone(m), sl_scale(m->g, sl_cross_entropy(m->g, m->logits, m->ids), 0.5f),
+                      sl_neg(m->g, sl_scale(m->g, sl_mean(m->g, sl_gelu(m->g, m->x), 0, false), 0.3f)), mean};
+  return sl_sub(m->g, sl_add_all(m->g, 4, all), sl_scale(m->g, mean, 0.25f));
+}
+static sl_tensor *sums(const given *m) {
+  sl_tensor *rows = sl_sum(m->g, sl_mul(m->g, m->logits, m->logits), SL_DIM(2), false);
+  return sl_scale(m->g, sl_sum(m->g, rows, 0, false), 1e-2f);
+}
+/* Which targets count is computed. */
+static sl_tensor *masked(const given *m) {
+  return sl_add(m->g, alone(m), sl_cross_entropy_with(m->g, m->logits, sl_reshape(m->g, sl_reshape(
+      m->g, m->targets, ROWS, POSITIONS, 1), ROWS, POSITIONS), NULL));
+}
+
+static sl_graph *build(loss_of *loss, int pieces) {
+  const sl_graph_options options = {.microbatches = 2, .pieces = pieces};
+  given m = {.g = sl_graph_create(&options)};
+  sl_tensor *data[2];
+  sl_data(m.g, &tokens, data);
+  sl_tensor *table = sl_param(m.g, SL_TYPE(SL_F32, CLASSES, WIDTH), SL_NORMAL(0.7f), "table");
+  sl_tensor *w = sl_param(m.g, SL_TYPE(SL_F32, WIDTH, WIDTH), SL_NORMAL(0.5f), "w");
+  m.ids = data[0], m.targets = data[1];
+  m.x = sl_linear(m.g, sl_embedding(m.g, m.ids, table), w, NULL);
+  sl_block(m.g, "head");
+  sl_tensor *head = sl_param(m.g, SL_TYPE(SL_F32, CLASSES, WIDTH), SL_NORMAL(0.5f), "head");
+  m.logits = sl_linear(m.g, m.x, head, NULL);
+  sl_train(m.g, loss(&m), NULL);
+  CHECK(!sl_graph_status(m.g), "%s", sl_detail());
+  return m.g;
+}
+
+static sl_status share_out(sl_graph *g, const sli_grid *grid) {
+  sli_dim *dims;
+  sli_choice data = {0}, tensor = {0};
+  CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
+  sl_status status = grid->size[SLI_AXIS_DATA] > 1 ? sli_choose_data(g, dims, grid, &data) : SL_OK;
+  if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
+    status = sli_choose_tensor(&(sli_tensor_search){.g = g, .dims = dims, .grid = grid}, &tensor);
+  if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, SLI_SHARD_NOTHING);
+  sli_choice_free(&data);
+  sli_choice_free(&tensor);
+  free(dims);
+  return status;
+}
+
+static sl_status take_apart(sl_graph *g, int data, int tensor) {
+  sli_grid grid = {.size = {data, tensor}, .apart = {true, true}};
+  sl_status status = sli_pass_losses(g);
+  if (!status) status = sli_pass_cut(g);
+  if (!status) status = sli_pass_gradients(g);
+  if (!status) status = sli_pass_pieces(g);
+  return status || data * tensor == 1 ? status : share_out(g, &grid);
+}
+
+static void copy_params(const interp *from, const interp *to) {
+  for (int p = 0; p < to->g->nparams; p++)
+    for (int q = 0; q < from->g->nparams; q++) {
+      const sl_tensor *t = to->g->params[p], *whole = from->g->params[q];
+      sl_shard all = {whole->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+      if (!strcmp(t->name, whole->name))
+        sl_shard_take(t->shard ? t->shard : &all, interp_data(from, whole), interp_data(to, t));
+    }
+}
+
+/* The gradients of a device's parts, with those of the whole. */
+static void compare(const interp *one, const interp *all, const char *how) {
+  for (int p = 0; p < all->g->nparams; p++) {
+    const sl_tensor *t = all->g->params[p], *whole = NULL;
+    for (int q = 0; q < one->g->nparams; q++)
+      if (!strcmp(one->g->params[q]->name, t->name)) whole = one->g->params[q];
+    sl_shard shard = {whole->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+    float want[CLASSES * WIDTH + WIDTH * WIDTH];
+    sl_shard_take(t->shard ? t->shard : &shard, interp_data(one, whole->grads[0]), want);
+    const float *got = interp_data(all, t->grads[0]);
+    for (int64_t i = 0; i < sl_type_elements(&t->type); i++)
+      CHECK(fabs((double)got[i] - (double)want[i]) <= 3e-6 * (0.1 + fabs((double)want[i])),
+            "%s: gradient of %s, device %d, element %lld: %g, not %g", how, t->name, t->rank,
+            (long long)i, (double)got[i], (double)want[i]);
+  }
+}
+
+static void check_parts(const char *name, loss_of *loss, int data, int tensor, int pieces) {
+  char how[64];
+  snprintf(how, sizeof how, "%s, data %d, tensor %d, pieces %d", name, data, tensor, pieces);
+  sl_graph *one = build(loss, 1), *all = build(loss, pieces);
+  CHECK(!sli_pass_gradients(one), "%s", sl_detail());
+  CHECK(!take_apart(all, data, tensor), "%s: %s", how, sl_detail());
+  interp x = interp_create(one, 5), y = interp_create(all, 5);
+  copy_params(&x, &y);
+  double want = interp_backward(&x, 0), got = interp_backward(&y, 0);
+  CHECK(fabs(want - got) <= 1e-6 * fabs(want), "%s: the loss is %.9g, not %.9g", how, got, want);
+  compare(&x, &y, how);
+  interp_destroy(&x);
+  interp_destroy(&y);
+  sl_graph_destroy(one);
+  sl_graph_destroy(all);
+}
+
+static void parts_make_the_same_loss(void) {
+  static const int ways[][3] = {{2, 1, 1}, {3, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 3, 1}, {2, 2, 1},
+                                {1, 1, 2}, {1, 1, 4}, {3, 1, 4}, {2, 2, 3}};
+  static const struct {
+    const char *name;
+    loss_of *loss;
+  } losses[] = {{"alone", alone}, {"two means", two_means}, {"several", several}, {"sums", sums},
+                {"masked", masked}};
+  for (size_t l = 0; l < SLI_COUNT(losses); l++)
+    for (size_t w = 0; w < SLI_COUNT(ways); w++)
+      check_parts(losses[l].name, losses[l].loss, ways[w][0], ways[w][1], ways[w][2]);
+}
+
+/* What all have is added once. */
+static sl_tensor *with_decay(const given *m) {
+  sl_tensor *w = m->x->producer->in[1];
+  return sl_add(m->g, alone(m), sl_scale(m->g, sl_sum(m->g, sl_mul(m->g, w, w), 0, false), 1e-2f));
+}
+
+/* ---- what cannot be ------------------------------------------------------------------------------ */
+
+static sl_tensor *of_a_mean(const given *m) {
+  return sl_exp(m->g, sl_cross_entropy(m->g, m->logits, m->ids));
+}
+static sl_tensor *of_a_sum(const given *m) { return sl_exp(m->g, alone(m)); }
+static sl_tensor *of_guesses(const given *m) {
+  return sl_cross_entropy_with(m->g, m->logits, sl_argmax(m->g, m->logits, -1), NULL);
+}
+
+static void refuse_parts(loss_of *loss, int data, int pieces, const char *text) {
+  sl_graph *g = build(loss, pieces);
+  CHECK(take_apart(g, data, 1), "refused: %s", text);
+  CHECK(strstr(sl_detail(), text) && strstr(sl_detail(), "test_losses.c:"), "%s", sl_detail());
+  sl_graph_destroy(g);
+}
+
+static void what_cannot_be_in_parts_is_refused(void) {
+  refuse_parts(of_a_mean, 2, 1, "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
+                                "data-parallel devices has a summand: only what is linear");
+  refuse_parts(of_a_mean, 1, 2, "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, "
+                                "head/cross_entropy.1:share, each piece has a summand");
+  refuse_parts(of_a_sum, 2, 1, "op head/exp.1 (exp) reads head/weighted_cross_entropy.1, of which");
+  refuse_parts(of_a_sum, 1, 2, "of its input 0, head/weighted_cross_entropy.1, each piece has");
+  refuse_parts(with_decay, 1, 2, "and not with what is whole");
+  refuse_parts(of_guesses, 2, 1, "reads head/reduce_max.1:1, which depends on parameters: not with");
+  refuse_parts(of_guesses, 1, 2, "op head/target_weight.1 (target_weight) is about whole microbatches");
+}
+
 int main(void) {
   it_is_what_pytorch_finds();
   where_no_row_counts_all_is_zero();
   what_makes_no_sense_is_refused();
+  parts_make_the_same_loss();
+  check_parts("with decay", with_decay, 3, 1, 1);
+  check_parts("with decay", with_decay, 2, 2, 1);
+  check_parts("exp of a mean", of_a_mean, 1, 2, 1);
+  what_cannot_be_in_parts_is_refused();
   return 0;
 }

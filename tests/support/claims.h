@@ -37,6 +37,8 @@ static const sl_values integers = {I32(6), (const int32_t[]){4, -1, 1 << 30, 0, 
 static const sl_values filled = {F32(2, 3, 5), NULL};
 static const sl_bag padded = {.pads = true, .padding = 2}, means = {true, true, 1};
 
+static const double three_eighths = 0.375; /* of a microbatch */
+
 static const math_claim math_claims[] = {
     {&sl_op_gather, ref_gather, {.axes = 1, .count = 7}, 2, {F32(7, 33), I32(5, 1)}, 7, 0},
     {&sl_op_gather, ref_gather, {0}, 2, {F32(6, 9), I32(6, 4)}, 9, 0},
@@ -153,6 +155,8 @@ static const math_claim math_claims[] = {
     {&sl_op_softmax, ref_softmax, {.axes = 2}, 1, {F32(3, 7, 33)}, 0, 0},
     {&sl_op_log_softmax, ref_log_softmax, {.axes = 4}, 1, {F32(2, 3, 300)}, 0, 0},
     {&sl_op_log_softmax, ref_log_softmax, {.axes = 1}, 1, {F32(7, 5)}, 0, 0},
+    {&sl_op_share, ref_share, {.user = &three_eighths}, 1, {SL_SCALAR(SL_F64)}, 0, 0},
+    {&sl_op_share, ref_share, {0}, 1, {SL_SCALAR(SL_F32)}, 0, 0},
     {&sl_op_target_weight, ref_target_weight, {.ignore = 3}, 2, {I32(7, 33), NOTHING}, 5,
      0},
     {&sl_op_target_weight, ref_target_weight, {.ignore = INT32_MIN}, 2, {I32(7, 33), F32(5)}, 5, 2},

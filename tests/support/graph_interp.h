@@ -162,7 +162,8 @@ static inline double interp_scalar(const interp *in, const sl_tensor *t, int pie
 static inline void interp_add_loss(const interp *in, double *sum) {
   const sl_graph *g = in->g;
   for (int k = 0; k < in->pieces; k++) {
-    double share = in->pieces == 1 ? 1 : (double)g->lengths[k] / (double)g->length;
+    bool whole = in->pieces == 1 || g->loss.adds;
+    double share = whole ? 1 : (double)g->lengths[k] / (double)g->length;
     for (int i = 0; i < g->loss.nparts; i++)
       *sum += share * g->loss.parts[i].share * interp_scalar(in, g->loss.parts[i].tensor, k);
   }

@@ -1,0 +1,145 @@
+/* Losses whose microbatches are not computed in one place: rows shared out over devices, sequences
+ * cut in pieces.
+ *
+ * Such a loss is a sum of what the parts bring. A mean over rows is none: each part's is a mean over
+ * its own rows. As the loss itself it counts by the part's share of the rows. What else reads a
+ * mean gets it times that share: a summand, which goes through all that is linear, as rows say by their
+ * signatures.
+ *
+ * What a sum is divided by is another matter: a part must know the whole's before it has a gradient.
+ * Data knows no parts, any of a microbatch can be had anywhere. So what such a row (sl_op.batch) reads is
+ * computed once more, from the sources on, of whole microbatches, by each device for each piece. That is
+ * a few integers a row, and needs no exchange and no order. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+
+typedef struct pass {
+  sl_graph *g;
+  int nnodes, ntensors; /* before */
+  size_t capacity;
+  int count;
+  sli_node **order;     /* of the nodes, in the end */
+  bool *data, *trained; /* [tensors before] computed from a source; from a parameter */
+  sl_tensor **twin;     /* [tensors before] the same of whole microbatches */
+} pass;
+
+bool sli_is_mean(const sl_tensor *t) {
+  return t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
+}
+
+static void place(pass *p, sli_node *n) {
+  SLI_GROW(p->order, (size_t)p->count, p->capacity);
+  p->order[p->count++] = n;
+}
+
+/* ---- what is of the whole ------------------------------------------------------------ */
+
+static void note(pass *p, const sli_node *n) {
+  bool data = n->op == &sl_op_source, trained = false;
+  for (int i = 0; i < n->nin; i++) {
+    const sl_tensor *t = n->in[i];
+    data |= t && !t->param && p->data[t->id];
+    trained |= t && (t->param || p->trained[t->id]);
+  }
+  for (int o = 0; o < n->nout; o++) {
+    p->data[n->out[o]->id] = data;
+    p->trained[n->out[o]->id] = trained;
+  }
+}
+
+static sl_tensor *twin_of(pass *p, sl_tensor *t, int block);
+
+static sli_node *twin_node(pass *p, const sli_node *n, int block) {
+  sl_graph *g = p->g;
+  sl_tensor *in[n->nin + 1];
+  for (int i = 0; i < n->nin; i++) in[i] = twin_of(p, n->in[i], block);
+  const char *name = sli_arena_format(&g->arena, "%s:whole", n->name);
+  sli_node *twin = sli_graph_node(g, n->op, name, &n->attrs, n->cls, block, n->nin, in, n->nout);
+  twin->at = n->at;
+  twin->whole = true;
+  twin->attrs.full |= n->op == &sl_op_source;
+  for (int o = 0; o < n->nout; o++) twin->out_type[o] = n->out_type[o];
+  place(p, twin);
+  return twin;
+}
+
+/* What does not come from data is the same everywhere as it is. */
+static sl_tensor *twin_of(pass *p, sl_tensor *t, int block) {
+  if (t && t->id >= p->ntensors) t = t->producer->in[0]; /* a mean's share: all of the mean */
+  if (!t || t->param || !p->data[t->id]) return t;
+  if (p->twin[t->id]) return p->twin[t->id];
+  const sli_node *n = t->producer;
+  sli_node *twin = NULL;
+  for (int o = 0; o < n->nout && !twin; o++)
+    if (p->twin[n->out[o]->id]) twin = p->twin[n->out[o]->id]->producer;
+  if (!twin) twin = twin_node(p, n, block);
+  const char *name = sli_arena_format(&p->g->arena, "%s:whole", t->name);
+  return p->twin[t->id] = sli_node_output(p->g, twin, t->output, name);
+}
+
+static sl_status make_whole(pass *p, sli_node *n) {
+  for (int i = 0; i < n->nin; i++) {
+    const sl_tensor *t = n->in[i];
+    if (t && t->id < p->ntensors && (t->param || p->trained[t->id]))
+      return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) is about whole microbatches, "
+                               "but reads %s, which depends on parameters: not with --pieces or"
+                               " --data-parallel", n->name, n->op->name, t->name);
+    n->in[i] = twin_of(p, n->in[i], n->block);
+  }
+  n->whole = true;
+  return SL_OK;
+}
+
+/* ---- means ----------------------------------------------------------------------------- */
+
+static bool is_read(const pass *p, const sl_tensor *t) {
+  for (int i = t->producer->id + 1; i < p->nnodes; i++)
+    for (int a = 0; a < p->g->nodes[i]->nin; a++)
+      if (p->g->nodes[i]->in[a] == t) return true;
+  return false;
+}
+
+/* Whoever reads a mean reads its share instead. */
+static void add_share(pass *p, sl_tensor *mean) {
+  sl_graph *g = p->g;
+  const sli_node *maker = mean->producer;
+  const sl_attrs none = {0};
+  const char *name = sli_arena_format(&g->arena, "%s:share", mean->name);
+  sli_node *n = sli_graph_node(g, &sl_op_share, name, &none, SL_CLASS_F, maker->block, 1, &mean, 1);
+  n->at = maker->at;
+  n->out_type[0] = mean->type;
+  sl_tensor *share = sli_node_output(g, n, 0, name);
+  share->needs_grad = mean->needs_grad;
+  for (int i = maker->id + 1; i < p->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == mean) g->nodes[i]->in[a] = share;
+  place(p, n);
+}
+
+/* ---- the pass ---------------------------------------------------------------------------- */
+
+sl_status sli_pass_losses(sl_graph *g) {
+  if (g->status) return sl_graph_status(g);
+  size_t n = (size_t)g->ntensors + 1;
+  pass p = {.g = g, .nnodes = g->nnodes, .ntensors = g->ntensors,
+            .data = sli_calloc(n, sizeof *p.data), .trained = sli_calloc(n, sizeof *p.trained),
+            .twin = sli_calloc(n, sizeof(sl_tensor *))};
+  sl_status status = SL_OK;
+  for (int i = 0; i < p.nnodes; i++) note(&p, g->nodes[i]);
+  for (int i = 0; i < p.nnodes && !status; i++) {
+    sli_node *node = g->nodes[i];
+    if (node->op->batch) status = make_whole(&p, node);
+    place(&p, node);
+    if (node->nout && sli_is_mean(node->out[0]) && is_read(&p, node->out[0]))
+      add_share(&p, node->out[0]);
+  }
+  if (!status) sli_graph_reorder(g, p.order);
+  free(p.order);
+  free(p.data);
+  free(p.trained);
+  free(p.twin);
+  return status;
+}
