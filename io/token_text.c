@@ -1,14 +1,17 @@
 /* The tokens of a text that is longer than a few MiB are kept in $XDG_CACHE_HOME/sluice/tokens, or in
  * ~/.cache, under a name that says what text and what tokenizer they are of. All processes of a host
- * map that one file. Where none can be written, each has the tokens in memory. */
+ * map that one file. Where none can be written, each has the tokens in memory. Whoever writes one
+ * removes those that nobody has used for long: its time of change is when it was used last. */
 #include "io/token_text.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -16,7 +19,7 @@
 #include "io/file.h"
 #include "io/tokenizer/tokenizer.h"
 
-enum { KEPT_BYTES = 4 << 20 };
+enum { KEPT_BYTES = 4 << 20, KEPT_SECONDS = 30 * 24 * 3600 };
 
 struct sli_token_text {
   const char *path;
@@ -71,15 +74,36 @@ static bool map_kept(const char *path, const void **map, size_t *bytes) {
   if (fd < 0) return false;
   bool good = !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
   void *at = good ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  futimens(fd, NULL); /* used now; where that cannot be noted it is made anew one day */
   close(fd);
   *map = at;
   *bytes = (size_t)info.st_size;
   return at != MAP_FAILED;
 }
 
+static bool is_stale(int folder, const char *name, time_t now) {
+  const char *suffix = strrchr(name, '.');
+  struct stat info;
+  return suffix && !strcmp(suffix, ".u32") && !fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) &&
+         S_ISREG(info.st_mode) && now - info.st_mtime > KEPT_SECONDS;
+}
+
+/* Those beside `path`. Whoever has mapped one keeps what it says. */
+static void remove_stale(const char *path) {
+  char *place = sli_strdup(path);
+  *strrchr(place, '/') = 0;
+  DIR *folder = opendir(place);
+  time_t now = time(NULL);
+  for (struct dirent *entry; folder && (entry = readdir(folder));)
+    if (is_stale(dirfd(folder), entry->d_name, now)) unlinkat(dirfd(folder), entry->d_name, 0);
+  if (folder) closedir(folder);
+  free(place);
+}
+
 /* A folder that cannot be written is no failure. */
 static bool keep(const char *path, const sli_token_row *row) {
   sli_atomic_file file;
+  remove_stale(path);
   if (sli_atomic_open(path, &file)) return false;
   if (sli_atomic_write(&file, row->items, row->count * sizeof *row->items)) {
     sli_atomic_abandon(&file);

@@ -61,6 +61,25 @@ static sl_tensor *copy_param(pass *p, sl_tensor *t) {
   return sli_node_output(g, n, 0, name);
 }
 
+static sl_type *copies(sl_graph *g, const sl_type *types, int count) {
+  sl_type *out = sli_arena_alloc(&g->arena, (size_t)count * sizeof *out);
+  return memcpy(out, types, (size_t)count * sizeof *out);
+}
+
+/* Of its own: passes to come may change one and not the other. */
+static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
+  int nin = SLI_MAX(from->nin, from->op->max_in), variants = from->shapes ? g->nvariants : 0;
+  n->in_type = copies(g, from->in_type, nin);
+  n->out_type = copies(g, from->out_type, from->nout);
+  if (!variants) return;
+  n->shapes = sli_arena_alloc(&g->arena, (size_t)variants * sizeof *n->shapes);
+  for (int v = 0; v < variants; v++) {
+    n->shapes[v] = from->shapes[v];
+    n->shapes[v].in = copies(g, from->shapes[v].in, nin);
+    n->shapes[v].out = copies(g, from->shapes[v].out, from->nout);
+  }
+}
+
 /* Nothing is dropped. */
 static bool passes_on(pass *p, const sli_node *n) {
   if (n->op != &sl_op_dropout) return false;
@@ -86,9 +105,7 @@ static void copy_node(pass *p, const sli_node *from) {
   n->remote_axis = from->remote_axis;
   n->remote_bytes = from->remote_bytes;
   n->accumulate_span = from->accumulate_span;
-  n->in_type = from->in_type;
-  n->out_type = from->out_type;
-  n->shapes = from->shapes;
+  copy_types(g, n, from);
   for (int o = 0; o < from->nout; o++) {
     const sl_tensor *t = from->out[o];
     if (!t || (!p->wanted[t->id] && !sli_bit(n->op->updates, o))) continue; /* records stay */

@@ -138,6 +138,13 @@ run look --devices cuda --check-finite --dtype bf16
 SLUICE_CUDA_FUSE=0 run plain --devices cuda --dtype bf16
 same look plain
 
+# An evaluation has rows of logits of its own, of which no end counts that the passes' have.
+evals() { sed -n 's/.*"eval_hex":[^"]*"\([^"]*\)".*/\1/p' "$1"; }
+run plain --devices cuda --eval "$SLUICE_SOURCE/tests/reference/text.txt" --eval-every 2
+run narrow --devices cuda --eval "$SLUICE_SOURCE/tests/reference/text.txt" --eval-every 2 --dtype bf16
+python3 -c 'import sys; a, b = map(float.fromhex, sys.argv[1:]); sys.exit(abs(a - b) > 0.01)' \
+  "$(evals plain)" "$(evals narrow)" || fail "evaluated in bf16 it is $(evals narrow), not $(evals plain)"
+
 refuse() { # text words...
   local text=$1 status=0
   shift

@@ -62,7 +62,7 @@ ends 0 "$actorrun" --quiet --steps 400 --eval-every 10 --every 10 --checkpoint c
 # Adapters, and parameters that stay.
 text=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --data "$reference/text.txt")
 for kind in "--lora h.*.attn=4" "--freeze wte --freeze h.0"; do
-  for way in "" "--stages 2 -n 2" "--data-parallel 2 --shard parameters"; do
+  for way in "" "--stages 2 -n 2 --data-parallel 2 --shard parameters"; do
     # shellcheck disable=SC2086
     run --steps 8 --microbatches 4 --eval "$reference/tokens.u16" --eval-every 4 --report r.json $kind $way "${text[@]}"
     found r.json >got

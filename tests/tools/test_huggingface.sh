@@ -143,12 +143,15 @@ run first --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
 kept=(.cache/sluice/tokens/*.u32)
 ((${#kept[@]} == 1)) && [[ -s ${kept[0]} ]] || fail "the tokens are kept"
 inode=$(stat -c %i "${kept[0]}")
+touch -d "40 days ago" "${kept[0]}" .cache/sluice/tokens/{0-4.u32,mine.txt}
 run second --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
 cmp first.losses second.losses || fail "kept tokens are the same"
 [[ $(stat -c %i "${kept[0]}") == "$inode" ]] || fail "the tokens are not made again"
 cp "$reference/tokenizers/smollm.json" other.json
 run third --init tokens/model.safetensors --tokenizer other.json --steps 2 llama "${train[@]:2}" --data long.txt "${small[@]}"
 cmp -s first.losses third.losses && fail "another tokenizer makes other tokens"
+[[ ! -e .cache/sluice/tokens/0-4.u32 && -e .cache/sluice/tokens/mine.txt && -e ${kept[0]} ]] ||
+  fail "what nobody has used for long goes, and nothing else: $(ls .cache/sluice/tokens)"
 echo "one more line" >>long.txt
 run fourth --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
 kept=(.cache/sluice/tokens/*.u32)

@@ -176,6 +176,24 @@ for what in "--group ln_*:lr=1e-2,decay=0.3 --group h.1:lr-scale=0.5" \
   near a.json b.json
   cmp -s <(hexes a.json) <(hexes all.json) && fail "$what changes nothing"
 done
+# All of it in bf16, with evaluations, over an interruption.
+both=(--dtype bf16 --lr-schedule wsd:warmup=2,decay-begin=3,decay-steps=6 --group 'h.*.ln*:lr=1e-4,decay=0'
+      --group wte:lr-scale=0.1 --freeze wpe --eval "$reference/text.txt" --eval-every 2)
+evals() { grep -o '"eval_hex":[^,]*' "$1"; }
+for case in "cpu adam" "cpu sgd:momentum=0.9" "cpu lion:lr=3e-4" "cuda lion:lr=3e-4"; do
+  on=${case% *} tool=$actorrun
+  [[ $on == cpu ]] || tool=$emulated
+  [[ -x $tool ]] || continue
+  for part in "whole --steps 6" "begun --steps 4 --checkpoint c --every 2" \
+              "done --steps 6 --checkpoint c --every 2 --resume --stages 2"; do
+    # shellcheck disable=SC2086
+    SLUICE_CPU_BF16=1 actorrun=$tool run --report ${part%% *}.json ${part#* } --devices $on --optimizer "${case#* }" \
+      "${both[@]}" "${gpt[@]}"
+  done
+  cmp <(hexes whole.json; evals whole.json) <(hexes begun.json; hexes done.json; evals begun.json; evals done.json) ||
+    fail "$case in bf16: a resumed run is another"
+  rm -rf c
+done
 ends 2 "$actorrun" --optimizer lamb "${gpt[@]}" --data "$reference/tokens.u16"
 says "optimizer lamb: adamw, adam, sgd, lion are known, and the model's own" err
 ends 2 "$actorrun" --freeze nothing "${gpt[@]}" --data "$reference/tokens.u16"
