@@ -44,6 +44,9 @@ static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)};
 static const sl_region region = {.ndim = 2, .sequence = 1, .whole = {20, 10},
                                  .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
 
+static float numbers_of_squares[20 * 10]; /* i * i, once main has begun */
+static const sl_values squares = {F32(20, 10), numbers_of_squares};
+
 /* Forward rows; those of their gradients follow from the rules. */
 /* Stretched angles, which attention's scale makes larger as well. */
 static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
@@ -118,6 +121,19 @@ static const claim claims[] = {
     {&sl_op_normal, {.value = -1, .upper = 2, .key = 3}, 1, {F32(71, 33)}, 0},
     {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},
     {&sl_op_concat, {.axes = 1 << 0}, 2, {F32(3, 5), F32(7, 5)}, 0},
+    {&sl_op_gather, {.axes = 1}, 2, {F32(7, 33), I32(9, 1)}, 9},
+    {&sl_op_gather, {.first = 3, .partial = true}, 2, {F32(6, 9), I32(6, 4)}, 20},
+    {&sl_op_scatter_add, {.axes = 1, .count = 5}, 2, {F32(9, 40), I32(9, 1)}, 6},
+    {&sl_op_scatter_add, {.axes = 2, .first = 2, .partial = true}, 3,
+     {F32(3, 7, 4), I32(3, 7, 1), F32(3, 5, 4)}, 9},
+    {&sl_op_scatter_add, {.axes = 1, .first = 2, .partial = true, .count = 5}, 2,
+     {F32(300, 40), I32(300, 1)}, 9},
+    {&sl_op_one_hot, {.count = 5}, 1, {I32(3, 7)}, 7},
+    {&sl_op_embedding_bag, {.user = &padded}, 2, {I32(9, 4), F32(7, 33)}, 9},
+    {&sl_op_embedding_bag, {.user = &padded, .first = 3, .partial = true}, 3,
+     {I32(9, 4), F32(7, 33), F32(9, 4)}, 12},
+    {&sl_op_constant, {.user = &squares, .region = &region}, 1, {F32(3, 5)}, 0},
+    {&sl_op_arange, {.axes = 1, .region = &region}, 1, {F32(3, 5)}, 0},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
 };
@@ -802,6 +818,7 @@ static void check_angles_are_shared(void) {
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
   bool small = IS_EMULATED || (argc > 2 && !strcmp(argv[2], "small"));
+  for (int i = 0; i < 200; i++) numbers_of_squares[i] = (float)(i * i);
   need_gpu();
   printf("seed %llu\n", (unsigned long long)seed);
   fflush(stdout);
