@@ -165,11 +165,13 @@ static inline sl_tensor *by_mean(making *m, sl_tensor *x) {
   return sl_op2_at(SL_HERE, m->g, &sl_op_mul_broadcast, NULL, mean, another(m, x));
 }
 
-/* Attention within documents, and where each stands in its own. */
+/* Attention within documents, with a window or without, and where each stands in its own. */
 static inline sl_tensor *by_document(making *m, sl_tensor *x) {
   sl_tensor *at, *ids = sl_documents(m->g, m->ids, 2, &at);
-  sl_tensor *y = sl_attend_within(m->g, dense(m, x, 8), dense(m, x, 8), dense(m, x, 8), ids,
-                                     &(sl_attrs){.heads = 2});
+  const sl_attrs attrs = {.heads = 2, .window = chance(4)};
+  sl_tensor *y = chance(2) ? sl_attend_packed_within(m->g, dense(m, x, 24), ids, &attrs)
+                           : sl_attend_within(m->g, dense(m, x, 8), dense(m, x, 8), dense(m, x, 8),
+                                              ids, &attrs);
   at = sl_reshape(m->g, at, m->rows, m->positions, 1);
   return sl_add(m->g, y, sl_scale(m->g, sl_cast(m->g, at, SL_F32), 0.1f));
 }
