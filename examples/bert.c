@@ -6,6 +6,7 @@
  * however rows are shared out.
  *
  *     actorrun --steps 600 --eval OTHER --eval-every 200 examples/bert.c --data FILE --lr 3e-3
+ *     actorrun --steps 600 --data-parallel 2 examples/bert.c --data FILE --lr 3e-3
  *
  * Of Sluice's own docs (five pages, 2000 steps, --min-lr 3e-4 --decay-steps 2000) it learns to fill in half
  * of the bytes that are masked in a sixth one, 49.5 %; always to say a space would be right for 17.8 %.

@@ -47,7 +47,7 @@ sed -n 's/.*"accuracy":[^0-9]*\([0-9.]*\).*/\1/p' bert.json | awk 'END { exit !(
   fail "bert: the accuracy of masked bytes is $(grep accuracy bert.json)"
 sed -i '/"evaluations"/,/"loss"/d' bert.json
 losses bert.json | awk 'END { exit !(NR == 200 && $1 < 2.8) }' || fail "bert: $(losses bert.json | tail -1)"
-for run in "--stages 2 --schedule zb-h1"; do
+for run in "--stages 2 --schedule zb-h1" "--data-parallel 2" "--tensor 2"; do
   alike bert "--microbatches 2 $run" "${bert[@]}"
 done
 
