@@ -26,9 +26,20 @@ static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
 /* ---- signatures ----------------------------------------------------------------- */
 
+/* A mean that is of a device's own rows counts by its share of them: what says how much that is
+ * (sl_op.counted) has to be told of the mean as it lies, not of a sum of means. */
+static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
+  const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
+  if (!t || !t->producer) return false;
+  const sl_signature *made = &x->choice[axis]->of[t->producer->id];
+  return sli_signature_out(made, t->output).kind == SL_PARTIAL;
+}
+
 static const sl_signature *signature(const sli_expansion *x, const sli_node *forward, int axis) {
   static const sl_signature everywhere;
-  return x->grid->size[axis] > 1 ? &x->choice[axis]->of[forward->id] : &everywhere;
+  static const sl_signature summands = {.in = {{SL_PARTIAL, 0}}, .out = {{SL_PARTIAL, 0}}};
+  if (x->grid->size[axis] < 2) return &everywhere;
+  return counts_summands(x, forward, axis) ? &summands : &x->choice[axis]->of[forward->id];
 }
 
 typedef sl_sbp sbp_of(const sl_signature *s, int i);

@@ -125,7 +125,8 @@ static int forbidden_by(const how *h) {
   return (h->pieces > 1 ? MIXES_POSITIONS : 0) | (h->size[0] > 1 ? MIXES_ROWS : 0);
 }
 
-static void derive(sl_graph *g, uint64_t seed) {
+static void derive(sl_graph *g, bool parts, uint64_t seed) {
+  CHECK(!parts || !sli_pass_losses(g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   CHECK(!sli_pass_cut(g) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "seed %llu: %s",
         (unsigned long long)seed, sl_detail());
 }
@@ -136,11 +137,12 @@ static void check_one(uint64_t seed) {
   how h = random_how();
   sl_graph *one = random_graph(seed, forbidden_by(&h), 1, &a);
   sl_graph *all = random_graph(seed, forbidden_by(&h), h.pieces, &b);
-  derive(one, seed);
-  derive(all, seed);
+  bool shared = h.size[0] * h.size[1] > 1;
+  derive(one, false, seed);
+  derive(all, shared || h.pieces > 1, seed);
   sli_grid grid = {.size = {h.size[0], h.size[1]}, .apart = {chance(2), chance(2)}};
   sli_sharding sharding = h.size[0] > 1 ? (sli_sharding)chance(4) : SLI_SHARD_NOTHING;
-  if (h.size[0] * h.size[1] > 1) share_out(all, &grid, sharding, seed);
+  if (shared) share_out(all, &grid, sharding, seed);
   interp x = interp_create(one, 5), y = interp_create(all, 5);
   copy_params(&x, &y);
   double want = interp_backward(&x, 0), got = interp_backward(&y, 0);

@@ -265,14 +265,15 @@ static const graph_case graph_cases[] = {
 static const sl_op *const graph_losses[] = {&sl_op_cross_entropy, &sl_op_mse, &sl_op_mean,
                                             &sl_op_weighted_cross_entropy, &sl_op_target_weight};
 
-/* How much the targets weigh together is found where all of them are. */
-static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *targets, int forbidden) {
+static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *targets) {
   static const sl_loss uneven = {.ignore = 3, .smoothing = 0.1f};
-  int which = chance(4);
-  switch (which == 2 && forbidden ? 3 : which) {
+  sl_tensor *small = sl_mean(m->g, sl_mul(m->g, logits, sl_tanh(m->g, logits)), 0, false);
+  switch (chance(5)) {
     case 0: return sl_mse(m->g, logits, sl_one_hot(m->g, targets, GRAPH_VOCAB));
-    case 1: return sl_mean(m->g, sl_mul(m->g, logits, sl_tanh(m->g, logits)), 0, false);
+    case 1: return small;
     case 2: return sl_cross_entropy_with(m->g, logits, targets, &uneven);
+    case 3: return sl_add(m->g, sl_cross_entropy_with(m->g, logits, targets, &uneven),
+                          sl_scale(m->g, small, 0.1f));
     default: return sl_cross_entropy(m->g, logits, targets);
   }
 }
@@ -332,7 +333,7 @@ static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, m
   }
   bool tied = chance(2);
   sl_tensor *to = tied ? table : param2(m, GRAPH_VOCAB, sl_dim(table, -1));
-  sl_train(m->g, graph_loss(m, sl_linear(m->g, sum, to, NULL), data[1], forbidden), NULL);
+  sl_train(m->g, graph_loss(m, sl_linear(m->g, sum, to, NULL), data[1]), NULL);
   CHECK(!sl_graph_status(m->g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   return m->g;
 }
@@ -347,7 +348,7 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
 
 /* Does another row bring it along: on the way back, for pieces, for shares? */
 static inline bool comes_along(const sl_op *op) {
-  static const sl_op *const shares[] = {&sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
+  static const sl_op *const shares[] = {&sl_op_share, &sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
                                         &sl_op_cross_entropy_join, &sl_op_weighted_cross_entropy_part,
                                         &sl_op_weighted_cross_entropy_join};
   for (size_t i = 0; i < SLI_COUNT(shares); i++)
