@@ -26,6 +26,14 @@ static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
                           sl_type_format(text, &t->type));
 }
 
+/* With a last dim of 1, so that all it has are rows, along which it may be cut. */
+static sl_tensor *with_last(sl_here at, sl_graph *g, sl_tensor *t) {
+  sl_type shape = t->type;
+  if (shape.ndim == SL_MAX_DIMS) return t;
+  shape.dim[shape.ndim++] = 1;
+  return sl_reshape_at(at, g, t, shape);
+}
+
 void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (g->status || g->options.infer) return;
   const char *wrong = fault(g, name, t);
@@ -33,7 +41,7 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "metric %s %s", name, wrong);
     return;
   }
-  if (!is_mean(t)) t = sl_mean_at(at, g, t, 0, false);
+  if (!is_mean(t)) t = sl_mean_at(at, g, with_last(at, g, t), 0, false);
   if (g->status) return;
   struct sli_metrics *m = &g->metrics;
   SLI_GROW(m->of, (size_t)m->count, m->capacity);

@@ -36,7 +36,7 @@ static void add_argument(sets *s, const sl_op *op, const sl_tensor *t, bool narr
 }
 
 static void add_node(sets *s, const sli_node *n) {
-  bool flows = n->phase == SLI_PHASE_MAIN && !n->per_step;
+  bool flows = (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL) && !n->per_step;
   int first = -1;
   for (int i = 0; i < n->nin; i++)
     if (n->in[i])

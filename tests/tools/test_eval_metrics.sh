@@ -103,6 +103,35 @@ cmp -s <(hexes a.json) <(hexes b.json) && fail "something is dropped in training
 near <(found a.json) <(found b.json) || fail "$(found b.json), not $(found a.json)"
 found a.json | awk '{ exit $2 != $3 }' || fail "the loss as a metric: $(found a.json)"
 
+# Tokens, of which some do not count, in pieces and shared out.
+cat >next.c <<'END'
+#include <sluice/sluice.h>
+
+static const sl_option options[] = {{"data", SL_OPTION_TEXT, NULL, "`FILE` to learn", 0, 0}, {0}};
+static sl_status build(sl_graph *g, const sl_args *args) {
+  sl_tensor *next, *ids = sl_tokens(g, sl_arg_text(args, "data"), sl_microbatch_rows(g, 8), 16, 256, &next);
+  sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, 256, 16), SL_NORMAL(0.1f), "table");
+  sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, 256, 16), SL_NORMAL(0.1f), "head");
+  sl_tensor *x = sl_embedding(g, ids, table);
+  sl_block(g, "head");
+  sl_tensor *logits = sl_linear(g, sl_gelu(g, x), head, NULL);
+  sl_metric(g, "accuracy", sl_accuracy(g, logits, next));
+  sl_metric(g, "all", sl_cross_entropy(g, logits, next));
+  sl_train(g, sl_cross_entropy_with(g, logits, next, &(sl_loss){.ignore = ' '}), &(sl_optimizer){.lr = 0.05f});
+  return sl_graph_status(g);
+}
+SL_MODEL(next, "the next byte from this one, but for spaces", options, build);
+END
+build next next.c
+for way in "" "--pieces 2 --stages 2 --data-parallel 2 --shard parameters"; do
+  # shellcheck disable=SC2086
+  run --steps 8 --microbatches 2 --eval "$reference/text.txt" --eval-every 4 --report r.json $way next.so \
+    --data "$reference/text.txt"
+  found r.json >got
+  [ -n "$way" ] || cp got want
+  near got want || fail "$way: $(cat got), not $(cat want)"
+done
+
 refused() {
   local text=$1
   shift
