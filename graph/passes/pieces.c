@@ -13,8 +13,8 @@
  * After, all shapes are worked out once for every different length (a variant).
  * The tensors themselves take the longest, so that a slot fits every piece.
  *
- * The loss of a piece is a mean over fewer positions, so it counts by its share
- * of them, and so does the gradient it starts with. */
+ * The loss of a piece is a summand (losses.c), or a mean over fewer positions: that counts by its
+ * share of them, and so does the gradient it starts with. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/share.h"

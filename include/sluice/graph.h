@@ -392,7 +392,8 @@ sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *a
 
 /* ---- what the graph is for ---------------------------------------------------- */
 
-/* Minimise `loss` (a scalar, averaged over the step's microbatches). The
+/* Minimise `loss` (a scalar, averaged over the step's microbatches, each of which counts alike,
+ * however many of its rows do). The
  * settings are copied; NULL for all defaults. Once per graph. */
 #define sl_train(g, loss, ...) sl_train_at(SL_HERE, g, loss, __VA_ARGS__)
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer);
