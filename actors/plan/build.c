@@ -325,11 +325,12 @@ static int larger_register(const void *a, const void *b, void *regs) {
   return bx < by ? 1 : bx > by ? -1 : *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* The largest holders of a device, "act.w@0 4 x 1.0 MiB, ...". */
-static void name_holders(const sl_plan *plan, int32_t device, char *text, size_t size) {
+/* What holds most of a device's space, "act.w@0 4 x 1.0 MiB, ...". */
+static void name_holders(const sl_plan *plan, int32_t device, sl_space space, char *text,
+                         size_t size) {
   int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
   for (int32_t i = 0; i < plan->nregs; i++)
-    if (plan->regs[i].device == device && plan->regs[i].space == SL_SPACE_DEVICE &&
+    if (plan->regs[i].device == device && plan->regs[i].space == space &&
         !sli_memory_of(&plan->regs[i]))
       order[count++] = i;
   qsort_r(order, (size_t)count, sizeof *order, larger_register, plan->regs);
@@ -350,26 +351,31 @@ static sl_status check_sizes(const sl_plan *plan) {
     for (int s = 0; s < SL_SPACE_COUNT; s++) {
       if (plan->devices[d].room[s].reserve_bytes < SIZE_MAX) continue;
       char holders[512];
-      name_holders(plan, d, holders, sizeof holders);
+      name_holders(plan, d, (sl_space)s, holders, sizeof holders);
       return sl_fail(SL_E_BUDGET, "device %s needs 2^64 bytes or more; largest holders: %s",
                      plan->devices[d].name, holders);
     }
   return SL_OK;
 }
 
+static sl_status check_budget(const sl_plan *plan, int32_t d, sl_space space) {
+  const sl_device *device = &plan->devices[d];
+  const sl_room *room = &device->room[space];
+  size_t budget = space == SL_SPACE_DEVICE ? device->budget_bytes : room->budget_bytes;
+  if (!budget || room->arena_bytes <= budget) return SL_OK;
+  const char *where = space == SL_SPACE_DISK ? " on disk (--disk DIR:SIZE)" : "";
+  char need[32], have[32], holders[512];
+  name_holders(plan, d, space, holders, sizeof holders);
+  return sl_fail(SL_E_BUDGET, "device %s needs %s%s but its budget is %s; largest holders: %s",
+                 device->name, sli_format_bytes(need, (double)room->arena_bytes), where,
+                 sli_format_bytes(have, (double)budget), holders);
+}
+
 static sl_status check_budgets(const sl_plan *plan) {
-  for (int32_t d = 0; d < plan->ndevices; d++) {
-    const sl_device *device = &plan->devices[d];
-    size_t bytes = device->room[SL_SPACE_DEVICE].arena_bytes;
-    if (!device->budget_bytes || bytes <= device->budget_bytes) continue;
-    char need[32], have[32], holders[512];
-    name_holders(plan, d, holders, sizeof holders);
-    return sl_fail(SL_E_BUDGET,
-                   "device %s needs %s but its budget is %s; largest holders: %s",
-                   device->name, sli_format_bytes(need, (double)bytes),
-                   sli_format_bytes(have, (double)device->budget_bytes), holders);
-  }
-  return SL_OK;
+  sl_status status = SL_OK;
+  for (int32_t d = 0; d < plan->ndevices && !status; d++)
+    for (int s = 0; s < SL_SPACE_COUNT && !status; s++) status = check_budget(plan, d, (sl_space)s);
+  return status;
 }
 
 sl_status sl_plan_finish(sl_plan *plan) {

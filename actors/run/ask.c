@@ -91,7 +91,7 @@ static void count_workers(const sl_runtime *rt, sl_runtime_counts *c) {
 }
 
 static void count_moved(const sl_runtime *rt, sl_runtime_counts *c) {
-  for (int32_t i = 0; i < rt->plan->nactors && rt->plan->ndevices > 1; i++) {
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const sl_actor *a = &rt->plan->actors[i];
     int64_t fired = sli_runtime_done(rt, i) - sli_firings(a, rt->first_step);
     sli_plan_add_moved(rt->plan, i, (uint64_t)(fired / a->firings_per_step), c->moved_bytes);

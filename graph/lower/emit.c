@@ -128,6 +128,7 @@ static void add_device(sli_lowering *l, int d) {
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   device.room[SL_SPACE_DISK].path = l->in->options->homes.disk;
+  device.room[SL_SPACE_DISK].budget_bytes = l->in->options->homes.disk_bytes;
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     size_t *workspace = &device.room[sli_lower_space(l, g)].workspace_bytes;

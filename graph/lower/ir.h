@@ -80,6 +80,12 @@ typedef struct sli_group {
   int before;            /* the group of this device made before it, or SL_NONE */
 } sli_group;
 
+/* The copy of a bundle that is stored: where it begins in the slot of `store`, and how long each
+ * version is there, whole pages or not where the bundle lives. */
+typedef struct sli_image {
+  size_t offset, bytes;
+} sli_image;
+
 /* Tensors that travel together: one register. */
 typedef struct sli_bundle {
   const char *name;
@@ -109,7 +115,7 @@ typedef struct sli_bundle {
   double activation;
   size_t bytes, payload_bytes; /* the latter without what aligns tensors */
   bool stored;           /* checkpoints hold something of it */
-  size_t image;          /* of what is stored: offset of its copy in the slot of `store` */
+  sli_image image;
   int32_t reg;
 } sli_bundle;
 

@@ -100,7 +100,7 @@ static size_t lay_out_copies(sli_lowering *l, int group) {
   for (int i = 0; i < g->noutputs; i++) {
     sli_bundle *b = &l->bundles[g->outputs[i]];
     if (!b->stored) continue;
-    b->image = bytes;
+    b->image = (sli_image){bytes, b->bytes};
     bytes += (size_t)versions(b) * b->bytes;
   }
   return bytes;
@@ -207,7 +207,7 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
     s->items[s->count++] = (item){name, t->type, t->shard, t->replica,
                                   l->bundles[sli_bundle_home(l, spot->bundle)].reg, v, spot->offset,
-                                  input, b->image + (size_t)v * b->bytes + spot->offset,
+                                  input, b->image.offset + (size_t)v * b->image.bytes + spot->offset,
                                   t->param ? 0 : t->init.scale};
   }
 }
@@ -247,8 +247,8 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
       sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
       sl_type *type = sl_plan_alloc(l->plan, sizeof *type);
       places[0] = (sl_place){sli_group_port(l, g, g->outputs[i], newest), 0};
-      places[1] = (sl_place){target, b->image + (size_t)v * b->bytes};
-      *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+      places[1] = (sl_place){target, b->image.offset + (size_t)v * b->image.bytes};
+      *type = SL_TYPE(SL_F32, (int64_t)(b->image.bytes / sizeof(float)));
       calls[n++] = (sl_program_call){
           .op = &sl_op_copy, .name = sl_plan_format(l->plan, "store:%s", b->name), .nin = 1,
           .nout = 1, .in_type = type, .out_type = type, .in = &places[0], .out = &places[1]};

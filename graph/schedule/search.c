@@ -81,17 +81,22 @@ static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double
 }
 
 /* Of the device that needs most; 0: there is no plan. */
-static size_t plan_bytes(const sl_plan *plan) {
+static size_t bytes_of(const sl_plan *plan, sl_space space) {
   size_t most = 0;
   for (int32_t d = 0; plan && d < plan->ndevices; d++)
-    most = SLI_MAX(most, plan->devices[d].room[SL_SPACE_DEVICE].arena_bytes);
+    most = SLI_MAX(most, plan->devices[d].room[space].arena_bytes);
   return most;
 }
 
-/* Is a plan over the budget of bytes? The one that is so by the least is kept. */
+static bool is_over_disk(const search *s, const sl_plan *plan) {
+  size_t budget = s->in->options->homes.disk_bytes;
+  return budget && bytes_of(plan, SL_SPACE_DISK) > budget;
+}
+
+/* Is a plan over a budget of bytes? The one that takes least of a device too small is kept. */
 static bool keep_size(search *s, const candidate *c, const sl_plan *plan) {
-  size_t bytes = plan_bytes(plan), budget = s->in->options->devices.budget_bytes;
-  if (!budget || bytes <= budget) return false;
+  size_t bytes = bytes_of(plan, SL_SPACE_DEVICE), budget = s->in->options->devices.budget_bytes;
+  if (!budget || bytes <= budget) return is_over_disk(s, plan);
   if (!s->least_bytes || bytes < s->least_bytes) {
     s->least_bytes = bytes;
     s->least = c->pick;
@@ -246,10 +251,21 @@ static void try_all(search *s) {
   sort(s);
 }
 
+/* " --activations 2 --disk of 1.0 MiB": what else there is to keep to. */
+static void name_limits(const sl_lower_options *o, char *text, size_t size) {
+  char disk[32];
+  size_t n = 0;
+  *text = 0;
+  if (o->activations > 0) n = (size_t)snprintf(text, size, " --activations %g", o->activations);
+  if (o->homes.disk_bytes)
+    snprintf(text + n, size - n, " --disk of %s",
+             sli_format_bytes(disk, (double)o->homes.disk_bytes));
+}
+
 static sl_status nothing_fits(const search *s) {
   const sl_lower_options *o = s->in->options;
-  char most[48] = "", size[32];
-  if (o->activations > 0) snprintf(most, sizeof most, " --activations %g", o->activations);
+  char most[96], size[32];
+  name_limits(o, most, sizeof most);
   if (!o->devices.budget_bytes)
     return sl_fail(SL_E_BUDGET, "no schedule of %d devices keeps to%s", s->in->p, most);
   char need[32];

@@ -168,6 +168,7 @@ typedef struct sl_room {
   const sl_memory_ops *memory; /* NULL: the host's, or that on disk */
   const char *path; /* of memory that lies in files: their folder, which is each process's own
                        affair; NULL: as sl_memory_config says */
+  size_t budget_bytes;    /* of a space that is not the device's own memory; 0: no budget */
   size_t workspace_bytes; /* largest program's; at the end of the reserve */
   size_t kept_bytes;    /* what calls keep from firing to firing (sl_op.keeps), beside the
                            arena; derived by sl_plan_finish */

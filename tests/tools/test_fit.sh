@@ -28,6 +28,26 @@ what=$(grep -oE -- '--schedule 1f1b --quota act=1 (--recompute [a-z]+|--microbat
 # shellcheck disable=SC2086
 ends 0 "$actorrun" --stages 4 --microbatches 8 $what --memory 4.5M --dry-run "${model[@]}"
 
+# ---- activations can live elsewhere -------------------------------------------------------
+deep=(gpt --layers 8 --width 64 --heads 4 --context 64 --batch 4 --data "$reference/text.txt")
+ends 3 "$actorrun" --memory 12M --dry-run "${deep[@]}"
+grep -qE -- '--home act=disk \(1[01]\.[0-9] MiB, and [0-9.]+ MiB of disk\)' err || fail "not to disk: $(cat err)"
+ends 0 "$actorrun" --memory 12M --home act=disk --dry-run "${deep[@]}"
+ends 3 "$actorrun" --memory 12M --home act=disk --disk .:4M --dry-run "${deep[@]}"
+says "on disk (--disk DIR:SIZE) but its budget is 4.0 MiB" err
+grep -qE 'these would fit: --recompute [a-z]+ \([0-9.]+ MiB, and [0-9.]+ [KM]iB of disk\)' err ||
+  fail "not what is less on disk"
+grep -qF -- '--home' <(grep -o 'would fit.*' err) && fail "what is there already is no remedy"
+ends 3 "$actorrun" --memory 12M --devices timed:1 --dry-run "${deep[@]}"
+grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host\)' err || fail "not to the host: $(cat err)"
+ends 3 "$actorrun" --memory 12M --grain pass --dry-run "${deep[@]}"
+grep -qF -- '--home' err && fail "passes are not blocks"
+# Several at once, where none alone is enough.
+ends 3 "$actorrun" --memory 5M --dry-run --data-parallel 2 --microbatches 2 gpt --layers 16 --width 32 \
+  --heads 4 --context 256 --batch 4 --data "$reference/text.txt"
+grep -qE 'would fit: --recompute full --home act=disk --shard parameters \([0-9.]+ MiB, and [0-9.]+ MiB of disk\)' err ||
+  fail "not all together: $(cat err)"
+
 # ---- the host ----------------------------------------------------------------------------------
 huge=(gpt --layers 96 --width 12288 --heads 96 --context 2048 --batch 512 --vocab 50257
       --data "$reference/text.txt")

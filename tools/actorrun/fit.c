@@ -12,17 +12,27 @@
 
 #define SECONDS_MOST 5
 
-/* NULL, NULL and 1 leave things as they are. */
+/* NULL, NULL, 1 and false leave things as they are. */
 typedef struct remedy {
   const char *recompute, *shard;
   int times; /* as many microbatches */
+  bool away; /* activations live elsewhere */
 } remedy;
 
-static const remedy single[] = {{"selective", NULL, 1}, {"full", NULL, 1},      {NULL, NULL, 2},
-                                {NULL, NULL, 4},        {NULL, "optimizer", 1}, {NULL, "gradients", 1},
-                                {NULL, "parameters", 1}};
-static const remedy together[] = {{"selective", "parameters", 1}, {"full", "parameters", 1},
-                                  {"full", "parameters", 2},      {"full", "parameters", 4}};
+static const remedy single[] = {
+    {"selective", NULL, 1, false}, {"full", NULL, 1, false},       {NULL, NULL, 1, true},
+    {NULL, NULL, 2, false},        {NULL, NULL, 4, false},         {NULL, "optimizer", 1, false},
+    {NULL, "gradients", 1, false}, {NULL, "parameters", 1, false}};
+static const remedy together[] = {
+    {"selective", "parameters", 1, false}, {"full", "parameters", 1, false},
+    {"full", NULL, 1, true},               {"full", "parameters", 1, true},
+    {"full", "parameters", 2, false},      {"full", "parameters", 4, false},
+    {"full", "parameters", 4, true}};
+
+/* What a plan takes of the device that has most; none of its own memory: it cannot be done. */
+typedef struct need {
+  size_t bytes[SL_SPACE_COUNT];
+} need;
 
 static int place_of(const char *word, const char *const *words) {
   int i = 0;
@@ -36,11 +46,30 @@ static bool is_more(const settings *s, const char *option, const char *word) {
   return word && place_of(word, words) > place_of(sl_arg_text(s->run, option), words);
 }
 
+/* The nearest that activations of such devices can live in; their own memory: none. */
+static sl_space home_of(const settings *s) {
+  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  return kind->move[SL_SPACE_HOST]   ? SL_SPACE_HOST
+         : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK
+                                     : SL_SPACE_DEVICE;
+}
+
+/* Do they already? */
+static bool lives_away(const settings *s) {
+  bool away = false;
+  for (int i = 0; i < s->homes.count; i++) {
+    const sl_home *h = &s->homes.of[i];
+    if (!strcmp(h->name, "act") && !h->block) away = h->space != SL_SPACE_DEVICE;
+  }
+  return away;
+}
+
 /* What of a remedy goes beyond what was asked for; false: nothing. */
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
   if (s->data_parallel == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
-  return r->recompute || r->shard || r->times > 1;
+  if (home_of(s) == SL_SPACE_DEVICE || lives_away(s)) r->away = false;
+  return r->recompute || r->shard || r->times > 1 || r->away;
 }
 
 /* What a search goes through takes least with one slot of activations everywhere. */
@@ -54,39 +83,70 @@ static void pick_least(settings *t, sl_quota *quotas) {
   t->quotas = quotas;
 }
 
-static size_t fullest_bytes(const sl_plan *plan) {
+static void send_away(settings *t, sl_home *homes) {
+  memcpy(homes, t->homes.of, (size_t)t->homes.count * sizeof *homes);
+  homes[t->homes.count++] = (sl_home){.name = "act", .space = home_of(t)};
+  t->homes.of = homes;
+}
+
+static size_t fullest_bytes(const sl_plan *plan, sl_space space) {
   size_t most = 0;
   for (int32_t d = 0; d < plan->ndevices; d++)
-    most = SLI_MAX(most, plan->devices[d].room[SL_SPACE_DEVICE].arena_bytes);
+    most = SLI_MAX(most, plan->devices[d].room[space].arena_bytes);
   return most;
 }
 
-/* What it takes; 0: it cannot be done. */
-static size_t bytes_with(const settings *s, const sl_lower_options *run, const remedy *r) {
+static need need_with(const settings *s, const sl_lower_options *run, const remedy *r) {
   settings t = *s;
   sl_lower_options other = *run;
   sl_quota quotas[s->nquotas + 1];
+  sl_home homes[s->homes.count + 1];
   planned p;
   if (searches(s)) pick_least(&t, quotas);
+  if (r->away) send_away(&t, homes);
   other.recompute = r->recompute;
   other.shard = r->shard;
   other.sharing = NULL; /* nothing is shown */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
-  if (plan_make(&t, &other, &p)) return 0;
-  size_t bytes = fullest_bytes(p.plan);
+  if (plan_make(&t, &other, &p)) return (need){0};
+  need n;
+  for (int space = 0; space < SL_SPACE_COUNT; space++)
+    n.bytes[space] = fullest_bytes(p.plan, (sl_space)space);
   plan_free(&p);
-  return bytes;
+  return n;
 }
 
-static char *describe(const settings *s, const remedy *r, size_t bytes) {
-  char many[32] = "", least[48] = "", size[32];
-  if (searches(s)) snprintf(least, sizeof least, "--schedule 1f1b --quota act=%d ", s->pieces);
-  if (r->times > 1) snprintf(many, sizeof many, "--microbatches %d ", s->microbatches * r->times);
-  return sli_format("%s%s%s%s%s%s%s%s(%s)", least, r->recompute ? "--recompute " : "",
-                    r->recompute ? r->recompute : "", r->recompute ? " " : "",
-                    r->shard ? "--shard " : "", r->shard ? r->shard : "", r->shard ? " " : "", many,
-                    sli_format_bytes(size, (double)bytes));
+static void say(FILE *to, const char *option, const char *value) {
+  if (value) fprintf(to, "--%s %s ", option, value);
+}
+
+/* What is in the host's memory anyway, to go to other processes, is not worth a word. */
+static void say_need(FILE *to, const settings *s, const remedy *r, const need *n) {
+  char text[32];
+  fprintf(to, "(%s", sli_format_bytes(text, (double)n->bytes[SL_SPACE_DEVICE]));
+  for (int i = 0; i < SL_SPACE_COUNT; i++) {
+    bool meant = i == SL_SPACE_DISK || (r->away && i == (int)home_of(s));
+    if (i == SL_SPACE_DEVICE || !meant || !n->bytes[i]) continue;
+    fprintf(to, ", and %s of %s", sli_format_bytes(text, (double)n->bytes[i]),
+            sl_space_name((sl_space)i));
+  }
+  fprintf(to, ")");
+}
+
+static char *describe(const settings *s, const remedy *r, const need *n) {
+  char *text = NULL;
+  size_t size;
+  FILE *to = open_memstream(&text, &size);
+  SLI_CHECK(to, "no memory for advice");
+  if (searches(s)) fprintf(to, "--schedule 1f1b --quota act=%d ", s->pieces);
+  say(to, "recompute", r->recompute);
+  if (r->away) fprintf(to, "--home act=%s ", sl_space_name(home_of(s)));
+  say(to, "shard", r->shard);
+  if (r->times > 1) fprintf(to, "--microbatches %d ", s->microbatches * r->times);
+  say_need(to, s, r, n);
+  fclose(to);
+  return text;
 }
 
 typedef struct trial {
@@ -101,10 +161,11 @@ typedef struct trial {
 
 static void try_one(trial *t, remedy r) {
   if (!adapt(t->s, &r) || sli_now_ns() > t->until_ns) return;
-  size_t bytes = bytes_with(t->s, t->run, &r);
+  need n = need_with(t->s, t->run, &r);
+  size_t bytes = n.bytes[SL_SPACE_DEVICE], budget = t->s->devices.budget_bytes;
   if (!bytes) return;
-  char *text = describe(t->s, &r, bytes);
-  if (bytes <= t->s->devices.budget_bytes) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
+  char *text = describe(t->s, &r, &n);
+  if (!budget || bytes <= budget) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
   if (t->least && t->least_bytes <= bytes) {
     free(text);
     return;

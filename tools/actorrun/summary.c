@@ -73,6 +73,23 @@ static void print_cores(const job *j) {
          "to run than cores are free, and the times and bubbles above include the wait\n", share);
 }
 
+/* What a step of this run has moved to where registers live, and back. On the virtual clock
+ * print_modelled says what it would. */
+static void print_homes(const job *j, double step_seconds) {
+  static const sl_traffic homes[] = {SL_TRAFFIC_HOST, SL_TRAFFIC_DISK};
+  const sl_home_options *o = &j->settings->homes;
+  int64_t steps = sl_runtime_steps(j->rt) - sl_checkpoints_start(j->checkpoints);
+  if ((!o->count && !o->update) || j->settings->clock == SL_CLOCK_VIRTUAL || steps < 1) return;
+  sl_runtime_counts counts = sl_runtime_count(j->rt);
+  for (size_t i = 0; i < SLI_COUNT(homes); i++) {
+    double bytes = (double)counts.moved_bytes[homes[i]] / (double)steps;
+    char text[32], rate[32];
+    if (!(bytes > 0) || !(step_seconds > 0)) continue;
+    printf("  to and from %s: %s a step, %s\n", sl_traffic_name(homes[i]),
+           sli_format_bytes(text, bytes), sli_format_rate(rate, bytes / step_seconds, "B/s"));
+  }
+}
+
 static void print_history(const progress *p) {
   enum { WIDTH = 60, FEWEST = 3 };
   if (!p->terminal || p->count < FEWEST) return;
@@ -104,6 +121,7 @@ void print_end(const job *j) {
            j->evals.largest ? "largest" : "smallest", j->evals.names[j->evals.by], j->evals.best,
            (long long)j->evals.best_step);
   print_step(j, &figures);
+  print_homes(j, figures.step_seconds);
   print_devices(j, &figures);
   print_cores(j);
   if (j->settings->clock == SL_CLOCK_VIRTUAL) print_modelled(j, &figures);

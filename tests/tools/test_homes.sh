@@ -1,0 +1,102 @@
+#!/bin/bash
+# Registers live on disk, whatever else the run does, and no loss changes; checkpoints know nothing of
+# it; what cannot be is refused before the run; and nothing is left in the folder.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+lies_in_memory() { [[ $(stat -f -c %T "$1") == @(tmpfs|ramfs) ]]; }
+apart=$work # where there is a disk
+! lies_in_memory "$work" || apart=$(mktemp -d /var/tmp/homes.XXXXXX)
+trap 'end_test; rm -rf "$apart"' EXIT
+! lies_in_memory "$apart" || skip "there is no disk here"
+disk=$apart/disk
+mkdir "$disk"
+
+model=(gpt --layers 6 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
+job=(--steps 2 --microbatches 2 --grain layer --disk "$disk" "${patient[@]}")
+both=(--home act=disk --home state=disk)
+moved() { # REPORT WHERE: bytes a step
+  python3 -c 'import json, sys; print(int(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"][sys.argv[2]]))' "$@"
+}
+same() { [[ -s $1 && $(hexes "$1") == "$(hexes "$2")" ]] || fail "$3: other losses"; }
+empty() { [[ -z $(ls -A "$disk") ]] || fail "$1 left something: $(ls -A "$disk")"; }
+
+# ---- no loss changes ----------------------------------------------------------------------
+for way in "" "--stages 2 -n 2" "--stages 2 --schedule zb-h1" "--data-parallel 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" "${job[@]}" $way --report kept.json "${model[@]}"
+  grep -q "to and from disk" out && fail "$way: what is nowhere else is moved"
+  for home in "--home act=disk" "--home state=disk" "${both[*]}"; do
+    # shellcheck disable=SC2086
+    ends 0 "$actorrun" "${job[@]}" $way $home --report away.json "${model[@]}"
+    same kept.json away.json "$way $home"
+    (($(moved away.json disk) > 0)) || fail "$way $home: the report has nothing on disk"
+    grep -qE '^  to and from disk: [0-9.]+ [KM]iB a step, [0-9.]+ [kMG]?B/s$' out ||
+      fail "$way $home: it is not said what went to disk"
+  done
+done
+empty "a run"
+
+# What is moved is what the plan says: all that is written is read once, on one device.
+ends 0 "$actorrun" "${job[@]}" --home act=disk --report away.json "${model[@]}"
+planned=$(python3 -c 'import json; print(json.load(open("away.json"))["predicted"]["moved_bytes_per_step"]["disk"])')
+[[ $(moved away.json disk) == "$planned" ]] || fail "$(moved away.json disk) bytes are not $planned"
+ends 0 "$actorrun" "${job[@]}" --home act=disk --dry-run "${model[@]}"
+grep -qE '^cpu:0 disk .* [1-9][0-9.]* KiB$' out || fail "the memory table has nothing on disk"
+
+# ---- checkpoints --------------------------------------------------------------------------
+# In two runs with a checkpoint between, or in one; started from weights, and saved.
+whole=("$actorrun" "${job[@]}" --steps 4)
+ends 0 "${whole[@]}" --report whole.json --save whole.safetensors "${model[@]}"
+for turn in "away stays" "stays away" "away away"; do
+  rm -rf c
+  args=()
+  [[ $turn == away* ]] && args=("${both[@]}")
+  ends 0 "$actorrun" "${job[@]}" "${args[@]}" --checkpoint c --every 2 --report first.json "${model[@]}"
+  args=()
+  [[ $turn == *\ away ]] && args=("${both[@]}")
+  ends 0 "${whole[@]}" "${args[@]}" --checkpoint c --every 2 --resume --report second.json \
+    --save second.safetensors "${model[@]}"
+  [[ $(hexes first.json; hexes second.json) == "$(hexes whole.json)" ]] || fail "$turn: other losses"
+  cmp -s whole.safetensors second.safetensors || fail "$turn: other weights"
+done
+ends 0 "$actorrun" "${job[@]}" --init whole.safetensors --report kept.json "${model[@]}"
+ends 0 "$actorrun" "${job[@]}" "${both[@]}" --init second.safetensors --report away.json "${model[@]}"
+same kept.json away.json "from weights"
+
+# ---- what cannot be -----------------------------------------------------------------------
+refused() { # STATUS WORDS OPTIONS...
+  ends "$1" "$actorrun" "${job[@]}" "${@:3}" "${model[@]}"
+  says "$2" err
+  grep -q "^step" out && fail "${*:3}: it ran"
+  return 0
+}
+refused 2 "home x=disk: only act, act.b, act.w and state can live elsewhere" --home x=disk
+refused 2 "home act=tape: device, host and disk are homes, 'tape' is not" --home act=tape
+refused 2 "home act@nope=disk: the model has no block of that name; its last is head" --home act@nope=disk
+refused 2 "home act=host: of cpu devices nothing can live there: their memory is the host's" --home act=host
+refused 2 "--home act: not NAME=HOME" --home act
+refused 2 "grain pass: what lives elsewhere goes there block by block" --home act=disk --grain pass
+refused 2 "home state: it saves nothing here: to keep it takes 188 KiB of a device, to bring it there and back 2" \
+  --home state=disk --quota fill=64
+refused 2 "--disk :1M: not DIR or DIR:SIZE" --home act=disk --disk :1M
+refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart/nosuchdir"
+! lies_in_memory /dev/shm ||
+  refused 2 "folder /dev/shm lies in memory (tmpfs), not on a disk" --home act=disk --disk /dev/shm
+refused 3 "on disk (--disk DIR:SIZE) but its budget is 100 KiB" --home act=disk --disk "$disk:100K"
+grep -qE 'cpu:0 needs [0-9.]+ KiB on disk' err || fail "not how much is needed: $(cat err)"
+says "largest holders: act.b" err
+refused 3 "no schedule of 2 devices keeps to --disk of 4.0 KiB" --home act=disk --disk "$disk:4K" \
+  --schedule auto --stages 2 --dry-run
+ends 0 "$actorrun" "${job[@]}" --home act=disk --disk "$disk:1G" "${model[@]}"
+
+# ---- nothing is left ----------------------------------------------------------------------
+for how in "" named; do
+  SLUICE_DISK=$how background "$actorrun" "${job[@]}" "${both[@]}" --steps 1000000 "${model[@]}"
+  until grep -q "^step 1/" out; do kill -0 "$pid" || fail "it has ended"; sleep 0.02; done
+  kill -9 "$pid"
+  wait "$pid" 2>/dev/null || :
+  empty "kill -9"
+done
