@@ -40,6 +40,7 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   }
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;
+    r.plan.queues[i].norder = 0;
     if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9; /* behind what links bring */
   }
   sl_status status = sli_rehearse(&r, 3, true);

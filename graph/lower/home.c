@@ -273,6 +273,28 @@ static void keep_credits(sli_lowering *l) {
     if (moves(&l->bundles[i]) && l->bundles[i].credit) keep_credit(l, i);
 }
 
+/* What a block hands to the next of the same way: where blocks take turns with what they keep, they
+ * do so with that, too. */
+static bool is_between(const sli_lowering *l, const sli_bundle *b) {
+  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval || !b->nconsumers) return false;
+  const sli_group *from = &l->groups[b->producer];
+  for (int i = 0; i < b->nconsumers; i++) {
+    const sli_group *to = &l->groups[b->consumers[i]];
+    if (to->cls != from->cls || to->device != from->device || to->cls == SL_CLASS_C) return false;
+    if (to->part != from->part + (from->back ? -1 : 1)) return false;
+  }
+  return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
+}
+
+static void take_turns(sli_lowering *l) {
+  for (int i = 0; i < l->nbundles; i++) {
+    sli_bundle *b = &l->bundles[i];
+    if (b->producer == SL_NONE || !is_between(l, b)) continue;
+    b->role = SLI_ROLE_BETWEEN;
+    b->transient = true;
+  }
+}
+
 /* Disks have whole pages. */
 static void round_up(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) {
@@ -295,6 +317,7 @@ sl_status sli_lower_homes(sli_lowering *l) {
       if (w.kept > most.kept) most = w;
     }
   keep_credits(l);
+  take_turns(l);
   round_up(l);
   if (any) return SL_OK;
   char staging[32], kept[32];

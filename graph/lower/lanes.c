@@ -211,7 +211,7 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
  * hop where it does at its beginning. */
 void sli_lower_lanes(sli_lowering *l) {
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                  SLI_ROLE_SPILL};
+                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN};
   static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
                                      SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL};
   for (int i = 0; i < l->nbundles; i++) {

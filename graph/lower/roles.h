@@ -20,6 +20,7 @@ typedef enum sli_role {
   SLI_ROLE_BWD,     /* and back */
   SLI_ROLE_DY,      /* what B makes for W */
   SLI_ROLE_INNER,   /* from one group to another of the same way on the same stage */
+  SLI_ROLE_BETWEEN, /* the same from block to block, where blocks take turns (home.c) */
   SLI_ROLE_LOAD,    /* what sources give */
   SLI_ROLE_REPORT,  /* losses, norms, outputs */
   SLI_ROLE_STEP,    /* what is made once a step and is none of the above */

@@ -46,7 +46,7 @@ static void print_usage(FILE *out) {
         "  -o FILE       write there and not to the standard output\n"
         "  --step N      this step; else the typical one, or all\n"
         "  --device N    this device only\n"
-        "  --queues      show: links and host queues too\n"
+        "  --queues      show, svg: links, copies, disks and host queues too\n"
         "  --width N     show: columns; else the terminal's width, or 100\n"
         "  --color, --no-color\n"
         "                show: with colours or without; else as the output is a terminal\n"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 960, LEFT = 84, RIGHT = 16, TOP = 12, LANE = 26, MEMORY = 22, GAP = 8 };
+enum { WIDTH = 960, LEFT = 84, RIGHT = 16, TOP = 12, LANE = 26, MEMORY = 22, QUEUE = 11, GAP = 8 };
 
 static const struct ink {
   const char *fill, *text, *name;
@@ -25,6 +25,7 @@ typedef struct figure {
   FILE *out;
   uint64_t from, to;
   int64_t step;
+  bool queues;
   double y;
 } figure;
 
@@ -80,6 +81,56 @@ static void draw_lane(const figure *g, int32_t device) {
     double left = at_x(g, from), w = at_x(g, to) - left;
     if (busy) draw_firing(g, p, left, w);
     else draw_idle(g, p, left, w);
+  }
+}
+
+/* ---- what goes beside the passes ----------------------------------------------------------- */
+
+static bool is_seen(const figure *g, const sl_trace_firing *f) {
+  return f->record.end_ns > g->from && f->record.start_ns < g->to;
+}
+
+static int32_t queue_of(const figure *g, const sl_trace_firing *f) {
+  return g->a->plan->actors[f->record.actor].queue;
+}
+
+/* Has a queue beside a device's passes anything to show? */
+static bool has_row(const figure *g, int32_t q) {
+  if (!g->queues || g->a->work_queue[q]) return false;
+  for (size_t i = 0; i < g->a->nfirings; i++) {
+    const sl_trace_firing *f = &g->a->firings[i];
+    if (queue_of(g, f) == q && is_seen(g, f) && f->record.end_ns > f->record.start_ns) return true;
+  }
+  return false;
+}
+
+static int rows_of(const figure *g, int32_t device) {
+  int n = 0;
+  for (int32_t q = 0; q < g->a->plan->nqueues; q++)
+    n += g->a->plan->queues[q].device == device && has_row(g, q);
+  return n;
+}
+
+static void draw_queue(const figure *g, int32_t q) {
+  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%.*s</text>\n",
+          LEFT - 6, g->y + QUEUE - 2.0, (int)strcspn(g->a->plan->queues[q].name, "@"),
+          g->a->plan->queues[q].name);
+  for (size_t i = 0; i < g->a->nfirings; i++) {
+    const sl_trace_firing *f = &g->a->firings[i];
+    if (queue_of(g, f) != q || !is_seen(g, f)) continue;
+    double x = at_x(g, SLI_MAX(f->record.start_ns, g->from));
+    double w = at_x(g, SLI_MIN(f->record.end_ns, g->to)) - x;
+    fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
+            g->y + 1, w > 3 ? w - 0.6 : w, QUEUE - 2,
+            inks[g->a->plan->actors[f->record.actor].cls].fill);
+  }
+}
+
+static void draw_queues(figure *g, int32_t device) {
+  for (int32_t q = 0; q < g->a->plan->nqueues; q++) {
+    if (g->a->plan->queues[q].device != device || !has_row(g, q)) continue;
+    draw_queue(g, q);
+    g->y += QUEUE;
   }
 }
 
@@ -165,19 +216,23 @@ static void draw_device(figure *g, int32_t device) {
             LEFT - 6, g->y + LANE / 2.0 + 11, 100 * (double)x.busy_ns / (double)account_span(&x));
   draw_lane(g, device);
   g->y += LANE + 3;
+  draw_queues(g, device);
   draw_memory(g, device);
   g->y += MEMORY + GAP;
 }
 
 sl_status command_svg(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
-  figure g = {.a = a, .out = out, .step = o->step >= 0 ? o->step : typical_step(a), .y = TOP};
+  figure g = {.a = a, .out = out, .queues = o->queues, .step = o->step >= 0 ? o->step : typical_step(a), .y = TOP};
   if (!work_window(a, g.step, &g.from, &g.to)) {
     analysis_destroy(a);
     return sl_fail(SL_E_USAGE, "step %" PRId64 " is not in %s", g.step, o->path);
   }
   int shown = o->device >= 0 ? 1 : t->plan->ndevices;
-  double bottom = TOP + shown * (LANE + 3.0 + MEMORY + GAP) - GAP, height = bottom + 46;
+  double bottom = TOP + shown * (LANE + 3.0 + MEMORY + GAP) - GAP, height;
+  for (int32_t d = 0; d < t->plan->ndevices; d++)
+    if (o->device < 0 || o->device == d) bottom += QUEUE * rows_of(&g, d);
+  height = bottom + 46;
   fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
           "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
           "font-size=\"10.5\">\n<title>", WIDTH, height, WIDTH, height);
