@@ -8,6 +8,12 @@
  *     actorrun --steps 400 --save digits.safetensors examples/digits.c
  *     actorrun --steps 1 --init digits.safetensors examples/digits.c --test --batch 299
  *
+ * The transformer reads 289 of the 299 images kept back, 96.7 %, after 20 s of a core with
+ *
+ *     actorrun --microbatches 3 --steps 2000 --eval-every 2000 \
+ *       --lr-schedule cosine:warmup=50,decay-steps=2000 \
+ *       examples/digits.c --net transformer --batch 69 --width 16 --lr 0.003
+ *
  * One image of six is kept back: --eval-every finds loss and accuracy on those as the run goes, the
  * last line the loss on all of them. With sl_graph_options.infer
  * each step reads one of them, and the output "digits" is what the network thinks of it.
@@ -26,8 +32,6 @@ static const sl_option options[] = {
     {"width", SL_OPTION_INT, "32", "channels of the first convolution; of a head of attention", 1,
      1 << 8},
     {"lr", SL_OPTION_FLOAT, "0.002", "learning rate", 0, 1},
-    {"shift", SL_OPTION_INT, "0", "pixels by which images are moved at most, each anew when it comes "
-     "again", 0, 7},
     {"test", SL_OPTION_FLAG, "0", "read the images that were kept back", 0, 0},
     {0}};
 
@@ -42,7 +46,6 @@ typedef struct digits {
   int64_t rows; /* images of a microbatch */
   int microbatches;
   bool test, patches; /* the images kept back alone; cut in patches */
-  int shift;          /* those trained on are moved by so many pixels, or fewer */
   unsigned char records[IMAGES][RECORD];
 } digits;
 
@@ -60,32 +63,15 @@ static int place_of(const digits *d, int p) {
   return (row / 2 * (SIDE / 2) + column / 2) * PATCH + row % 2 * 2 + column % 2;
 }
 
-/* From -shift to shift, by the number of the image among all that are read: the same whenever and
- * wherever it is read. */
-static int shift_of(const digits *d, int64_t i, int axis) {
-  uint64_t bits = (uint64_t)(2 * i + axis + 1) * UINT64_C(0x9E3779B97F4A7C15);
-  bits = (bits ^ bits >> 32) * UINT64_C(0xD6E8FEB86659FD93);
-  return (int)((bits >> 40) % (uint64_t)(2 * d->shift + 1)) - d->shift;
-}
-
-/* image [PIXELS], moved down and to the right; what comes in is paper. */
-static void fill_image(const digits *d, const unsigned char *record, int down, int right, float *image) {
-  for (int p = 0; p < PIXELS; p++) {
-    int row = p / SIDE - down, column = p % SIDE - right;
-    bool inside = row >= 0 && row < SIDE && column >= 0 && column < SIDE;
-    image[place_of(d, p)] = inside ? (float)record[row * SIDE + column] / 8 - 1 : -1;
-  }
-}
-
 static void fill_rows(const digits *d, const sl_tick *tick, bool test, void *const *out) {
   float *images = out[0];   /* [rows, 1, SIDE, SIDE], or [rows, patches, PATCH] */
   int32_t *classes = out[1]; /* [rows] */
   int64_t first = (tick->step * d->microbatches + tick->microbatch) * d->rows;
-  for (int64_t i = first; i < first + d->rows; i++) {
-    const unsigned char *record = record_of(d, i, test);
-    int down = test ? 0 : shift_of(d, i, 0), right = test ? 0 : shift_of(d, i, 1);
-    if (images) fill_image(d, record, down, right, images + (i - first) * PIXELS);
-    if (classes) classes[i - first] = record[PIXELS];
+  for (int64_t i = 0; i < d->rows; i++) {
+    const unsigned char *record = record_of(d, first + i, test);
+    for (int p = 0; p < PIXELS && images; p++)
+      images[i * PIXELS + place_of(d, p)] = (float)record[p] / 8 - 1;
+    if (classes) classes[i] = record[PIXELS];
   }
 }
 
@@ -114,7 +100,6 @@ static digits *make_source(sl_graph *g, const sl_args *args, bool patches) {
   d->microbatches = sl_graph_microbatches(g);
   d->test = sl_graph_infer(g) || sl_arg_flag(args, "test");
   d->patches = patches;
-  d->shift = (int)sl_arg_int(args, "shift");
   d->types[0] = patches ? SL_TYPE(SL_F32, d->rows, PIXELS / PATCH, PATCH)
                         : SL_TYPE(SL_F32, d->rows, 1, SIDE, SIDE);
   d->types[1] = SL_TYPE(SL_I32, d->rows);
