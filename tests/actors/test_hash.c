@@ -143,6 +143,7 @@ static sl_plan *plan;
   X(plan->devices[0].threads = 7) X(plan->devices[0].number = 3)                                \
   X(plan->devices[0].budget_bytes = 0) X(plan->queues[0].threads = 5)                           \
   X(plan->devices[0].room[SL_SPACE_DISK].path = "/tmp")                                         \
+  X(plan->devices[0].room[SL_SPACE_DISK].budget_bytes = 4096)                                   \
   X(plan->regs[0].offset = 4096) X(plan->regs[0].nconsumers = 3)                                \
   X(parts[0].begin[2] = 9) X(types[0].dim[3] = 9) X(program.state = &program)                   \
   X(source.ctx = &program)
