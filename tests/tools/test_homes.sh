@@ -50,7 +50,7 @@ grep -qE '^cpu:0 disk .* [1-9][0-9.]* KiB$' out || fail "the memory table has no
 # In two runs with a checkpoint between, or in one; started from weights, and saved.
 whole=("$actorrun" "${job[@]}" --steps 4)
 ends 0 "${whole[@]}" --report whole.json --save whole.safetensors "${model[@]}"
-for turn in "away stays" "stays away" "away away"; do
+for turn in "away stays" "stays away"; do
   rm -rf c
   args=()
   [[ $turn == away* ]] && args=("${both[@]}")
