@@ -45,7 +45,7 @@ grep -qF -- '--home' err && fail "passes are not blocks"
 # Several at once, where none alone is enough.
 ends 3 "$actorrun" --memory 5M --dry-run --data-parallel 2 --microbatches 2 gpt --layers 16 --width 32 \
   --heads 4 --context 256 --batch 4 --data "$reference/text.txt"
-grep -qE 'would fit: --recompute full --home act=disk (--shard parameters )?\([0-9.]+ MiB, and [0-9.]+ MiB of disk\)' err ||
+grep -qE 'would fit: --recompute full --home act=disk (--shard parameters )?\([0-9.]+ MiB, and [0-9.]+ [KM]iB of disk\)' err ||
   fail "not all together: $(cat err)"
 
 # ---- the host ----------------------------------------------------------------------------------
