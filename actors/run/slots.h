@@ -67,6 +67,7 @@ static void take_from_others(reg *r) {
 static void count_taken(reg *r) {
   if (r->ring) take_from_others(r);
   if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
+  if (!(r->activation > 0)) return; /* of a queue apart, which has another worker, it is 0 */
   r->device->held += r->activation;
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
@@ -96,7 +97,7 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
 static void count_freed(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->poison)) memset((void *)slot_address(r, slot), 0xff, r->poison);
   for (reg *s = r->ring; s && s != r; s = s->ring) add_free(w, s, slot);
-  r->device->held -= r->activation;
+  if (r->activation > 0) r->device->held -= r->activation;
   if (!r->pool) return;
   sli_level_free(&r->pool->level, slots_used(r), r->kept);
   for (int32_t i = 0; i < r->pool->nqueues; i++)
