@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 noreturn void sli_broken(const char *file, int line, const char *format, ...) {
@@ -25,9 +26,21 @@ void sli_log(const char *format, ...) {
   fprintf(stderr, "sluice: %s\n", sli_escape(line, sizeof line, text));
 }
 
+const char *sli_address_limit(char out[SLI_LIMIT_TEXT]) {
+  struct rlimit limit;
+  char text[32];
+  out[0] = 0;
+  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return out;
+  snprintf(out, SLI_LIMIT_TEXT, "; this process is limited to %s of addresses (ulimit -v)",
+           sli_format_bytes(text, (double)limit.rlim_cur));
+  return out;
+}
+
 static void *check_memory(void *memory, size_t count, size_t size) {
   if (!memory && count && size) {
-    fprintf(stderr, "sluice: out of memory asking for %zu x %zu bytes\n", count, size);
+    char limit[SLI_LIMIT_TEXT];
+    fprintf(stderr, "sluice: out of memory asking for %zu x %zu bytes%s\n", count, size,
+            sli_address_limit(limit));
     exit(1);
   }
   return memory;

@@ -4,20 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/base.h"
-
-const char *sli_address_limit(char out[SLI_LIMIT_TEXT]) {
-  struct rlimit limit;
-  char text[32];
-  out[0] = 0;
-  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return out;
-  snprintf(out, SLI_LIMIT_TEXT, "; this process is limited to %s of addresses (ulimit -v)",
-           sli_format_bytes(text, (double)limit.rlim_cur));
-  return out;
-}
 
 /* Where addresses are scarce, threads share one heap: one of its own takes 64 MiB of them. */
 sl_status sli_address_room(size_t bytes, const char *what) {

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Registers of GPUs live in the host's memory, or on disk by way of it, and no loss changes.
+# labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"
