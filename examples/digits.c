@@ -8,11 +8,11 @@
  *     actorrun --steps 400 --save digits.safetensors examples/digits.c
  *     actorrun --steps 1 --init digits.safetensors examples/digits.c --test --batch 299
  *
- * The transformer reads 289 of the 299 images kept back, 96.7 %, after 20 s of a core with
+ * The transformer reads 293 of the 299 images kept back, 98.0 %, after a minute of a core with
  *
  *     actorrun --microbatches 3 --steps 2000 --eval-every 2000 \
  *       --lr-schedule cosine:warmup=50,decay-steps=2000 \
- *       examples/digits.c --net transformer --batch 69 --width 16 --lr 0.003
+ *       examples/digits.c --net transformer --batch 69 --width 32 --lr 0.003
  *
  * One image of six is kept back: --eval-every finds loss and accuracy on those as the run goes, the
  * last line the loss on all of them. With sl_graph_options.infer

@@ -26,10 +26,10 @@ static const sl_home some_on_disk[] = {{"act", NULL, SL_SPACE_DISK},
                                        {"act.w", "h.2", SL_SPACE_DEVICE}};
 static const sl_home state_on_disk[] = {{"state", NULL, SL_SPACE_DISK}};
 static const sl_home both_on_disk[] = {{"state", NULL, SL_SPACE_DISK}, {"act", NULL, SL_SPACE_DISK}};
-static const sl_home_options homes[] = {{.count = 1, .of = all_on_disk},
-                                        {.count = 3, .of = some_on_disk},
-                                        {.count = 1, .of = state_on_disk},
-                                        {.count = 2, .of = both_on_disk}};
+static const sl_home_options homes[] = {{.count = 1, .of = all_on_disk, .disk = "."},
+                                        {.count = 3, .of = some_on_disk, .disk = "."},
+                                        {.count = 1, .of = state_on_disk, .disk = "."},
+                                        {.count = 2, .of = both_on_disk, .disk = "."}};
 
 /* ---- bits ------------------------------------------------------------------------------- */
 

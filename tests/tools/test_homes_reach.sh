@@ -10,7 +10,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 if [[ ${1:-} == full ]]; then
   model=(llama --layers 32 --width 128 --heads 4 --kv-heads 1 --batch 1)
-  memory=604 fits=2048 steps=3
+  memory=604 fits=2048 steps=2
 else
   model=(llama --layers 32 --width 64 --heads 4 --kv-heads 1 --batch 1)
   memory=56 fits=256 steps=2
@@ -20,17 +20,23 @@ homes=(--home act=disk --quota fill=1 --disk "$PWD")
 for _ in $(seq 40); do cat "$reference/text.txt"; done >text.txt
 model+=(--data text.txt)
 
+[[ $(stat -fc %T .) =~ ^(tmpfs|ramfs)$ ]] && skip "$PWD is in memory"
+# Where a file system does not let the page cache be passed by, reads may come from there.
+direct=$(python3 -c 'import os
+try: os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_DIRECT); print(1)
+except OSError: print(0)')
+
 # ---- what fits ---------------------------------------------------------------------------------
 ends 0 "$actorrun" --dry-run --memory ${memory}M "${model[@]}" --context $fits
 ends 3 "$actorrun" --dry-run --memory ${memory}M "${model[@]}" --context $((2 * fits))
-if ! "$actorrun" --dry-run "${homes[@]}" "${model[@]}" --context $fits >out 2>err; then
-  grep -q "memory file system" err && skip "$PWD is in memory"
-fi
 ends 0 "$actorrun" --dry-run --memory ${memory}M "${homes[@]}" "${model[@]}" --context $far
 grep "^cpu:0" out
 
 # ---- held to it ---------------------------------------------------------------------------------
 group=/sys/fs/cgroup/memory/sluice.$$
+held() { # COMMAND...: in the group
+  (echo "$BASHPID" >"$group/cgroup.procs" && exec "$@")
+}
 limit() { # of a group of processes, if the kernel lets us
   [[ $(stat -fc %T /sys/fs/cgroup 2>/dev/null) == cgroup2fs ]] && group=/sys/fs/cgroup/sluice.$$
   mkdir "$group" 2>/dev/null || return 1
@@ -43,9 +49,7 @@ limit() { # of a group of processes, if the kernel lets us
     rmdir "$group"
     return 1
   fi 2>/dev/null
-}
-held() { # COMMAND...: in the group
-  (echo "$BASHPID" >"$group/cgroup.procs" && exec "$@")
+  held true 2>/dev/null || { rmdir "$group" && return 1; }
 }
 if limit; then
   trap 'rmdir "$group"; end_test' EXIT
@@ -72,7 +76,7 @@ cmp -s <(hexes kept.json) <(hexes moved.json) || fail "other losses"
 read -r resident bytes_read bytes_written <use
 cat >compare.py <<'END_OF_PYTHON'
 import json, sys
-resident, was_read, was_written, memory, steps = map(int, sys.argv[1:])
+resident, was_read, was_written, memory, steps, direct = map(int, sys.argv[1:])
 kept, moved = (json.load(open(name)) for name in ("kept.json", "moved.json"))
 planned = moved["runtime"]["moved_bytes_per_step"]["disk"] * steps // 2
 print("resident %.0f MiB; read %.1f MiB, written %.1f MiB of %.1f MiB planned each way" %
@@ -83,8 +87,8 @@ def step(report):
 print("a step takes %.3f s, with everything in memory %.3f s: %.2f times" %
       (step(moved), step(kept), step(moved) / step(kept)))
 assert resident * 1024 <= memory << 20, "it had more memory"
-for name, was in ("read", was_read), ("written", was_written):
+for name, was in (("read", was_read), ("written", was_written)) if direct else ():
     assert 0.99 * planned <= was <= 1.01 * planned + (1 << 20), "%s: %d of %d" % (name, was, planned)
 END_OF_PYTHON
-python3 compare.py "$resident" "$bytes_read" "$bytes_written" $((memory + library)) $steps ||
+python3 compare.py "$resident" "$bytes_read" "$bytes_written" $((memory + library)) $steps "$direct" ||
   fail "it is not as planned"
