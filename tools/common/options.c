@@ -65,8 +65,8 @@ static const sl_option plan_options[] = {
     {"home", SL_OPTION_TEXT, "", "`NAME[@BLOCK]=HOME`: where registers of that name (act.b, act.w, "
      "act for both, state), made by blocks of that name (h.31, h.*), live while nobody reads them, "
      "HOME: device, host (beside GPUs) or disk; may be repeated", 0, 0},
-    {"update", SL_OPTION_TEXT, "device", "`WHO` updates the parameters: device, host (beside GPUs), or "
-     "every:K, every K-th block the device and the others the host", 0, 0},
+    {"update", SL_OPTION_TEXT, "", "`WHO` updates the parameters: device, host (beside GPUs), or "
+     "every:K, every K-th block the device and the others the host; the device if not given", 0, 0},
     {"disk", SL_OPTION_TEXT, "", "`DIR[:SIZE]` for what lives on disk, and how much of it each "
      "device may take; $TMPDIR, or /var/tmp, if not given", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},
