@@ -180,27 +180,23 @@ typedef struct widest {
 
 static bool moves(const sli_bundle *b) { return b->stay != SL_SPACE_DEVICE; }
 
-static void count_made(const sli_lowering *l, const sli_group *g, widest *w) {
-  int n = 0;
+static void widen(size_t lanes[MOST_LANES], int nth, const sli_bundle *b) {
+  size_t *lane = &lanes[SLI_MIN(nth, MOST_LANES - 1)];
+  *lane = SLI_MAX(*lane, b->bytes);
+}
+
+static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
+  int made = 0, read = 0;
   for (int i = 0; i < g->noutputs; i++) {
     const sli_bundle *b = &l->bundles[g->outputs[i]];
     if (!moves(b)) continue;
-    w->made[n] = SLI_MAX(w->made[n], b->bytes);
-    n = SLI_MIN(n + 1, MOST_LANES - 1);
+    widen(w->made, made++, b);
+    if (b->held) widen(w->read, 0, b); /* who updates it reads it, too */
   }
-}
-
-static void count_read(const sli_lowering *l, const sli_group *g, widest *w) {
-  int n = 0;
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (!moves(b) || !sli_reads_late(l, b, g)) continue;
-    w->read[n] = SLI_MAX(w->read[n], b->bytes);
-    n = SLI_MIN(n + 1, MOST_LANES - 1);
+    if (moves(b) && sli_reads_late(l, b, g)) widen(w->read, read++, b);
   }
-  for (int i = 0; i < g->noutputs; i++) /* who updates it reads it, too */
-    if (moves(&l->bundles[g->outputs[i]]) && l->bundles[g->outputs[i]].held)
-      w->read[0] = SLI_MAX(w->read[0], l->bundles[g->outputs[i]].bytes);
 }
 
 static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
@@ -216,8 +212,7 @@ static size_t staging_bytes(const sli_lowering *l, int stage, int rank) {
     for (int i = 0; i < l->ngroups; i++) {
       const sli_group *g = &l->groups[i];
       if (g->stage != stage || g->rank != rank || (int)g->cls != c) continue;
-      count_made(l, g, &w);
-      count_read(l, g, &w);
+      count_group(l, g, &w);
     }
     for (int n = 0; n < MOST_LANES; n++)
       sum += (size_t)staging_slots(l, SLI_ROLE_SPILL, stage) * w.made[n] +

@@ -286,8 +286,7 @@ static double home_seconds(const sli_lowering *l, sl_space home, bool back, size
   const double rates[SL_SPACE_COUNT][2] = {
       [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
       [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
-  double rate = rates[home][back];
-  return rate > 0 ? (double)bytes / rate : 0;
+  return wire_seconds(&(sl_hardware_link){.bytes_per_second = rates[home][back]}, bytes);
 }
 
 /* Do disks reach it in the host's memory only? */

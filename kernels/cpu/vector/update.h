@@ -34,24 +34,39 @@ static inline vec squares(float b, vec x, vec g) {
   return rounded(set(b), x) + rounded(rounded(set(1.0f - b), g), g);
 }
 
+/* What Adam takes of a step. */
+typedef struct adam_step {
+  float beta1, beta2, eps;
+  float rate; /* lr / (1 - beta1^t) */
+  float root; /* 1 / sqrt(1 - beta2^t) */
+} adam_step;
+
+static adam_step adam_of(const sl_optimizer *o, float lr, int64_t step) {
+  double t = (double)step + 1;
+  return (adam_step){o->beta1, o->beta2, o->eps, (float)(lr / (1.0 - pow(o->beta1, t))),
+                     (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)))};
+}
+
+/* How far it goes with this gradient; both means move on. */
+static inline vec adam_way(const adam_step *a, vec g, float *m, float *v, int64_t n) {
+  vec mv = mean(a->beta1, load(m, n), g), vv = squares(a->beta2, load(v, n), g);
+  store(m, mv, n);
+  store(v, vv, n);
+  return rounded(set(a->rate), mv) / (rounded(vsqrt(vv), set(a->root)) + a->eps);
+}
+
 static void adamw_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_optimizer *o = call->attrs->user;
   const float *scale = call->in[0];
   float *p = call->out[0], *m = call->out[1], *v = call->out[2];
-  double t = (double)call->tick.step + 1;
   float lr = sl_optimizer_lr(o, call->tick.step);
+  adam_step a = adam_of(o, lr, call->tick.step);
   float keep = 1.0f - lr * sl_optimizer_decay(o, call->out_type[0].ndim);
-  float rate = (float)(lr / (1.0 - pow(o->beta1, t)));
-  float root = (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)));
   FOR_EACH_UPDATED(call, i, at, n) {
     vec g = rounded(gradient(call, 1, at, n), set(*scale));
-    vec mv = mean(o->beta1, load(m + at, n), g);
-    vec vv = squares(o->beta2, load(v + at, n), g);
-    store(m + at, mv, n);
-    store(v + at, vv, n);
-    vec to = rounded(set(rate), mv) / (rounded(vsqrt(vv), set(root)) + o->eps);
-    store(p + at, rounded(load(p + at, n), set(keep)) - to, n);
+    vec way = adam_way(&a, g, m + at, v + at, n);
+    store(p + at, rounded(load(p + at, n), set(keep)) - way, n);
   }
 }
 
@@ -60,19 +75,13 @@ static void adam_chunk(void *arg, int i) {
   const sl_optimizer *o = call->attrs->user;
   const float *scale = call->in[0];
   float *p = call->out[0], *m = call->out[1], *v = call->out[2];
-  double t = (double)call->tick.step + 1;
   float lr = sl_optimizer_lr(o, call->tick.step);
+  adam_step a = adam_of(o, lr, call->tick.step);
   float decay = sl_optimizer_decay(o, call->out_type[0].ndim);
-  float rate = (float)(lr / (1.0 - pow(o->beta1, t)));
-  float root = (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)));
   FOR_EACH_UPDATED(call, i, at, n) {
     vec pv = load(p + at, n);
     vec g = rounded(gradient(call, 1, at, n), set(*scale)) + rounded(set(decay), pv);
-    vec mv = mean(o->beta1, load(m + at, n), g);
-    vec vv = squares(o->beta2, load(v + at, n), g);
-    store(m + at, mv, n);
-    store(v + at, vv, n);
-    store(p + at, pv - rounded(set(rate), mv) / (rounded(vsqrt(vv), set(root)) + o->eps), n);
+    store(p + at, pv - adam_way(&a, g, m + at, v + at, n), n);
   }
 }
 
