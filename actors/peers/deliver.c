@@ -67,7 +67,7 @@ static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t 
 
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {
   const sli_message *m = message;
-  return check_ready(rt, m, bytes) ? NULL : sli_runtime_slot_address(rt, m->reg, m->slot);
+  return check_ready(rt, m, bytes) ? NULL : sli_runtime_granted_slot(rt, m->reg, m->slot);
 }
 
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes) {

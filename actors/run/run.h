@@ -66,7 +66,7 @@ bool sli_runtime_is_carried(const sl_runtime *rt, int32_t reg);
 bool sli_runtime_is_lazy(const sl_runtime *rt, int32_t reg);
 /* May FREE come in for it: written here and read by other workers? */
 bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg);
-void *sli_runtime_slot_address(const sl_runtime *rt, int32_t reg, int32_t slot);
+void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot);
 /* Pass a message on that has been checked: READY (on the carrier) or WANTED to those here who
  * read its register, FREE to who writes it. */
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m);

@@ -18,6 +18,7 @@ static void send(worker *from, worker *to, const sli_message *message) {
   from->messages++;
   if (UNLIKELY(to->process >= 0)) {
     const sl_peers *peers = from->rt->options.peers;
+    atomic_fetch_add_explicit(&from->rt->given_away, 1, memory_order_release);
     peers->tell(peers->ctx, to->process, message);
     return;
   }

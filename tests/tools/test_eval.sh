@@ -36,6 +36,10 @@ for way in "--pieces 2 --stages 2" "--data-parallel 2" "--data-parallel 2 --shar
   near "$(evals r.json)" "$want" 1e-5 || fail "$way: $(evals r.json), not $want"
 done
 
+# Messages so long that the receiver fetches them into slots that others have just read.
+run --steps 4 --microbatches 4 --data-parallel 2 --shard parameters -n 2 "${patient[@]}" \
+  gpt --layers 2 --width 64 --heads 2 --context 64 --batch 8 --data "$train"
+
 # Several times, each of what training has come to; a run that goes on has the same.
 run --steps 12 --microbatches 4 --eval "$other" --eval-every 2 --report r.json "${model[@]}"
 [ "$(evals r.json | sort -u | wc -l)" -eq 6 ] || fail "each has another loss: $(evals r.json)"
