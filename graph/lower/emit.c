@@ -347,7 +347,7 @@ static void add_actors(sli_lowering *l, hop_queues *x, int group) {
 /* On modelled devices, whose durations are known, another order is worth a try. */
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
-  bool even = o->cost.F > 0 || o->cost.B > 0 || o->cost.W > 0, modelled = l->in->kind->modelled;
+  bool even = sli_cost_is_given(&o->cost) && !o->cost.nstages, modelled = l->in->kind->modelled;
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
   for (int i = 0; i < l->ngroups; i++)
     if (l->groups[i].actor != SL_NONE) aside[l->groups[i].actor] = l->groups[i].eval;

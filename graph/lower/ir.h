@@ -240,6 +240,7 @@ void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *o
                       sl_program_call *to);
 
 /* Modelled durations of a group that computes. */
+sl_status sli_lower_check_cost(const sli_lowering *l); /* as many stages as there are? */
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
 
 /* Completes in->grid, whose sizes are set, with what devices exchange on modelled hardware. */

@@ -32,6 +32,7 @@ static sl_status place(sli_lowering *l) {
   l->chunk_of = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *l->chunk_of);
   sl_status status = sli_place_stages(layout ? layout : l->pick.schedule->placement, in->p,
                                       l->pick.v, l->device_of, l->chunk_of);
+  if (!status) status = sli_lower_check_cost(l);
   return status ? status : sli_pass_partition(in->g, l->stages, l->stage_of);
 }
 

@@ -23,6 +23,8 @@ sl_status sli_lower_read_update(sli_inputs *in); /* sets update_every */
 /* "act=disk", "act@h.31=device"; what is wrong is said of "home TEXT". */
 sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
 
+/* Are there durations of passes, so that ops need none? */
+bool sli_cost_is_given(const sl_cost *cost);
 /* Seconds on the way from stage to stage, without the wire. */
 double sli_lower_crossing(const sli_inputs *in);
 

@@ -27,15 +27,30 @@ static double node_seconds(const sli_lowering *l, const sli_node *n) {
   return sum / l->in->k;
 }
 
-double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
+bool sli_cost_is_given(const sl_cost *c) {
+  return c->nstages || c->F > 0 || c->B > 0 || c->W > 0;
+}
+
+/* As the user says: of a whole microbatch, and, unless it is known how many chunks a device has, of
+ * its whole share. */
+static double given_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->in->options->cost;
-  if (c->F > 0 || c->B > 0 || c->W > 0) {
-    double share = l->in->options->chunks ? 1 : 1.0 / l->pick.v; /* costs of a device's share */
-    share /= l->in->k;                                      /* and of a whole microbatch */
-    if (g->cls == SL_CLASS_F) return share * c->F;
-    if (g->cls == SL_CLASS_B) return share * (l->pick.split ? c->B : c->B + c->W);
-    return g->cls == SL_CLASS_W ? share * c->W : 0;
-  }
+  if (g->stage == SL_NONE) return 0;
+  sl_stage_cost of = c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
+  double share = (l->in->options->chunks || c->nstages ? 1 : 1.0 / l->pick.v) / l->in->k;
+  if (g->cls == SL_CLASS_F) return share * of.F;
+  if (g->cls == SL_CLASS_B) return share * (l->pick.split ? of.B : of.B + of.W);
+  return g->cls == SL_CLASS_W ? share * of.W : 0;
+}
+
+sl_status sli_lower_check_cost(const sli_lowering *l) {
+  int given = l->in->options->cost.nstages;
+  if (!given || given == l->stages) return SL_OK;
+  return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given, l->stages);
+}
+
+double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
+  if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) seconds += node_seconds(l, g->nodes[i]);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;

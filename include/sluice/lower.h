@@ -64,10 +64,17 @@ typedef struct sl_device_options {
   sl_gpu_links links;  /* SL_E_UNSUPPORTED if they are to be direct and cannot */
 } sl_device_options;
 
-/* Modelled durations of one chunk's passes, and of a stage boundary crossing,
- * in seconds. All zero: taken from the ops' costs. */
+/* Modelled durations of a microbatch's passes, in seconds; B is without W's part. */
+typedef struct sl_stage_cost {
+  double F, B, W;
+} sl_stage_cost;
+
+/* The same of every chunk, or stage by stage along the model; and of a stage boundary crossing, in
+ * seconds. All zero: taken from the ops' costs. */
 typedef struct sl_cost {
   double F, B, W, comm;
+  int nstages;             /* 0, or as many as there are: instead of F, B and W */
+  const sl_stage_cost *stages;
 } sl_cost;
 
 /* What one device can send to another: a message's way, and bytes each way at once (0: any

@@ -28,8 +28,10 @@ static draw draw_run(uint64_t seed) {
   draw x = {.seed = seed, .p = 2 + random_below(&random, 3)};
   x.m = x.p + random_below(&random, x.p + 1);
   x.budget = x.p * (4 + random_below(&random, 9)) / 12.0;
-  x.cost = (sl_cost){1, 0.5 + random_below(&random, 100) / 100.0,
-                     0.3 + random_below(&random, 100) / 100.0, random_below(&random, 2) * 0.05};
+  x.cost = (sl_cost){.F = 1};
+  x.cost.B = 0.5 + random_below(&random, 100) / 100.0;
+  x.cost.W = 0.3 + random_below(&random, 100) / 100.0;
+  x.cost.comm = random_below(&random, 2) * 0.05;
   return x;
 }
 

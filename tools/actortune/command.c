@@ -61,25 +61,42 @@ char *words_line(const words *w) {
 /* ---- a point's words ------------------------------------------------------------------------ */
 
 /* So many digits that the same number is read back. */
-static void add_seconds(char *text, size_t size, const char *name, double value) {
-  size_t n = strlen(text);
-  if (value <= 0) return;
+static void print_number(FILE *out, double value) {
   int digits = 6;
   char number[40];
   do snprintf(number, sizeof number, "%.*g", digits, value);
   while (strtod(number, NULL) != value && digits++ < 17);
-  snprintf(text + n, size - n, "%s%s=%s", n ? "," : "", name, number);
+  fputs(number, out);
+}
+
+/* "F=1", or stage by stage "F=1:1:2"; nothing where all are 0. */
+static void print_seconds(FILE *out, const char *name, const double *of, size_t step, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += of[(size_t)i * step];
+  if (sum <= 0) return;
+  fprintf(out, "%s%s=", ftell(out) ? "," : "", name);
+  for (int i = 0; i < count; i++) {
+    if (i) fputc(':', out);
+    print_number(out, of[(size_t)i * step]);
+  }
 }
 
 static void cost_words(const sl_cost *cost, words *to) {
-  char text[200] = "";
-  add_seconds(text, sizeof text, "F", cost->F);
-  add_seconds(text, sizeof text, "B", cost->B);
-  add_seconds(text, sizeof text, "W", cost->W);
-  add_seconds(text, sizeof text, "comm", cost->comm);
-  if (!*text) return;
-  words_add(to, "--cost");
-  words_add(to, "%s", text);
+  char *text;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  SLI_CHECK(out, "out of memory");
+  sl_stage_cost alike = {cost->F, cost->B, cost->W};
+  const sl_stage_cost *of = cost->nstages ? cost->stages : &alike;
+  int count = cost->nstages ? cost->nstages : 1;
+  enum { STEP = sizeof *of / sizeof of->F };
+  print_seconds(out, "F", &of->F, STEP, count);
+  print_seconds(out, "B", &of->B, STEP, count);
+  print_seconds(out, "W", &of->W, STEP, count);
+  print_seconds(out, "comm", &cost->comm, 1, 1);
+  fclose(out);
+  if (*text) words_add(to, "--cost"), words_add(to, "%s", text);
+  free(text);
 }
 
 /* --memory 1G..8G is a plan's --memory 8G. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "graph/devices/devices.h"
+#include "graph/lower/lower.h"
 #include "io/atomic.h"
 #include "io/file.h"
 
@@ -192,7 +193,7 @@ static sl_status measure_now(tuning *t, int i) {
 /* Modelled durations need no measuring: those of --cost and --machine, and the
  * ops' own on devices that are no cores. */
 static bool is_modelled(const settings *s) {
-  bool cost = s->modelled.cost.F > 0 || s->modelled.cost.B > 0 || s->modelled.cost.W > 0;
+  bool cost = sli_cost_is_given(&s->modelled.cost);
   return cost || s->modelled.hardware.flops_per_second > 0 || !sli_kind_find(s->devices.kind)->cores;
 }
 

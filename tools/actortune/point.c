@@ -224,14 +224,19 @@ static bool same_chunks(const tuning *t) {
  * differ in their chunks, of a device's whole share, of which a chunk has its part. A smaller
  * microbatch takes less. */
 static void share_cost(const tuning *t, config *c) {
+  const sl_cost *given = &t->settings->modelled.cost;
   const config *first = t->reference;
   double rows = 1;
   if (first->items > 0 && c->items > 0)
     rows = (double)c->items / c->settings.microbatches /
            ((double)first->items / first->settings.microbatches);
-  double share = same_chunks(t) ? rows : rows / c->settings.chunks;
-  const sl_cost *given = &t->settings->modelled.cost;
-  c->settings.modelled.cost = (sl_cost){given->F * share, given->B * share, given->W * share, given->comm};
+  double share = same_chunks(t) || given->nstages ? rows : rows / c->settings.chunks;
+  sl_stage_cost *stages = sli_arena_alloc(&c->settings.arena, (size_t)given->nstages * sizeof *stages);
+  for (int i = 0; i < given->nstages; i++)
+    stages[i] = (sl_stage_cost){given->stages[i].F * share, given->stages[i].B * share,
+                            given->stages[i].W * share};
+  c->settings.modelled.cost = (sl_cost){given->F * share, given->B * share, given->W * share,
+                                        given->comm, given->nstages, stages};
 }
 
 static void take_knobs(config *c, const planned *made, point *p) {

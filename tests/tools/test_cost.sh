@@ -1,0 +1,42 @@
+#!/bin/bash
+# --cost stage by stage: published pipelines whose stages do not take the same time take on the virtual
+# clock what they were measured to take, and lists that cannot be are refused by name.
+# labels: outside unthreaded
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+# Each row of the table that is a plain pipeline, within 2 % of its measured step.
+python3 - "$actorrun" "$reference/vocabulary_2k.tsv" <<'END' || fail "a step takes other than measured"
+import csv, json, subprocess, sys
+actorrun, table = sys.argv[1:]
+lines = [line for line in open(table) if not line.startswith("#")]
+rows = [r for r in csv.DictReader(lines, delimiter="\t") if r["mode"] in ("base", "redis")]
+assert len(rows) == 8, len(rows)
+for row in rows:
+    cost = ",".join(name + "=" + ":".join(str(int(us) * 1e-6) for us in row[name].split()) for name in "FB")
+    subprocess.run([actorrun, "--quiet", "--clock", "virtual", "--stages", "8", "--microbatches", "128",
+                    "--steps", "2", "--report", "r.json", "--cost", cost, "pipeline"], check=True)
+    found = json.load(open("r.json"))["steps"][-1]["seconds"] * 1e3
+    off = found / float(row["step_ms"]) - 1
+    print(f'{row["mode"]} {row["vocabulary"]}: {found:.1f} ms for {row["step_ms"]}, {off:+.2%}')
+    assert abs(off) < 0.02, row
+END
+
+refused() { # TEXT COST ARGUMENTS...
+  local text=$1 cost=$2
+  shift 2
+  ends 2 "$actorrun" --quiet --clock virtual --steps 1 --cost "$cost" "$@" pipeline
+  says "$text" err
+}
+refused "one list has 3 stages, another 2" F=1:2:1,B=1:2 --stages 2
+refused "the cost is given of 3 stages, but the model has 2" F=1:2:1,B=1 --stages 2
+for text in F F= F=1: F=:1 F=-1 F=1:x F=1,,B=1 G=1 comm=1:2 F=1e9 F=nan; do
+  refused "not a list such as" $text --stages 2
+done
+
+# Of stages alike a list says what one number does.
+same() { ends 0 "$actorrun" --quiet --clock virtual --stages 2 --steps 2 --report "$1" --cost "$2" pipeline; }
+same a.json F=1,B=2,W=0.5
+same b.json F=1:1,B=2,W=0.5:0.5
+cmp <(grep -o '"seconds":[^,]*' a.json) <(grep -o '"seconds":[^,]*' b.json) || fail "lists count another way"
