@@ -37,22 +37,30 @@ static int32_t *per_device(sli_lowering *l) {
   return sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof(int32_t));
 }
 
+/* One for all axes, or one for each. */
+static bool has_exchange(const sli_lowering *l, int axis) {
+  if (!l->in->by_axis) return !axis && sli_grid_ranks(&l->in->grid) > 1;
+  return !axis || l->in->grid.size[axis] > 1;
+}
+
 /* What devices exchange goes beside their passes, and what they store beside both: it waits for
  * disks. */
 static void add_queues(sli_lowering *l) {
   const sli_kind *kind = l->in->kind;
   const sl_queue exchange = {.ops = kind->compute, .run_ahead = kind->run_ahead};
-  int n = l->in->devices, axes = sli_grid_ranks(&l->in->grid) == 1 ? 0 : 1 + l->in->two_exchanges;
+  int n = l->in->devices;
   sli_queues *q = &l->queues;
-  *q = (sli_queues){.pass = per_device(l), .host = per_device(l), .store = per_device(l),
-                    .exchange = {per_device(l), per_device(l)}};
+  *q = (sli_queues){.pass = per_device(l), .host = per_device(l), .store = per_device(l)};
   for (int d = 0; d < n; d++) {
     q->pass[d] = add_queue(l, "pass", d, pass_queue(l, d));
     q->host[d] = add_queue(l, "host", d, host_queue(kind, kind->copy != NULL));
   }
-  for (int a = 0; a < axes; a++)
-    for (int d = 0; d < n; d++)
-      q->exchange[a][d] = add_queue(l, a ? "exchange.tensor" : "exchange", d, exchange);
+  for (int a = 0; a < SLI_AXES; a++) {
+    if (!has_exchange(l, a)) continue;
+    const char *name = a ? sl_plan_format(l->plan, "exchange.%s", sli_axes[a].name) : "exchange";
+    q->exchange[a] = per_device(l);
+    for (int d = 0; d < n; d++) q->exchange[a][d] = add_queue(l, name, d, exchange);
+  }
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(kind, true));
 }
@@ -118,12 +126,20 @@ static const char *device_name(const sli_lowering *l, int d) {
                : sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
 }
 
+/* Where one stands for all, the first. */
+static int place_of(const sli_lowering *l, int device, int axis) {
+  const sli_grid *grid = &l->in->grid;
+  return grid->alike ? 0 : sli_rank_member(grid, device % l->in->ranks, 1u << axis);
+}
+
 static void add_device(sli_lowering *l, int d) {
   const sl_device_options *o = &l->in->options->devices;
   sl_device device = {.name = device_name(l, d),
                       .kind = l->in->kind->name,
                       .process = sl_device_process(d, l->in->devices, l->in->options->processes),
-                      .at = {d / l->in->ranks, d % l->in->ranks / l->in->tensor, d % l->in->tensor},
+                      .at = {[SL_AT_STAGE] = d / l->in->ranks,
+                             [SL_AT_DATA] = place_of(l, d, SLI_AXIS_DATA),
+                             [SL_AT_TENSOR] = place_of(l, d, SLI_AXIS_TENSOR)},
                       .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];

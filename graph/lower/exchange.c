@@ -52,19 +52,12 @@ double sli_lower_crossing(const sli_inputs *in) {
   return most;
 }
 
-static int stride_of(const sli_grid *grid, int axis) {
-  return axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
-}
-
 /* Is each row of an axis in one block of `n` devices? */
 static bool within(const sli_inputs *in, int axis, int n) {
   const sli_grid *grid = &in->grid;
-  int ranks = sli_grid_ranks(grid), reach = stride_of(grid, axis) * (grid->size[axis] - 1);
-  for (int d = 0; d < in->p * ranks; d++) {
-    int member = axis == SLI_AXIS_TENSOR ? d % grid->size[axis]
-                                         : d % ranks / grid->size[SLI_AXIS_TENSOR];
-    if (!member && d / n != (d + reach) / n) return false;
-  }
+  int ranks = sli_grid_ranks(grid), reach = sli_grid_stride(grid, axis) * (grid->size[axis] - 1);
+  for (int d = 0; d < in->p * ranks; d++)
+    if (!sli_rank_member(grid, d % ranks, 1u << axis) && d / n != (d + reach) / n) return false;
   return true;
 }
 
@@ -74,7 +67,7 @@ static sli_axis_link modelled_link(const sli_inputs *in, int axis) {
   double steps = ceil(log2(size));
   if (within(in, axis, n))
     return (sli_axis_link){steps * h->host_link.seconds, h->host_link.bytes_per_second};
-  int together = SLI_MAX(SLI_MIN(size, n / stride_of(&in->grid, axis)), 1);
+  int together = SLI_MAX(SLI_MIN(size, n / sli_grid_stride(&in->grid, axis)), 1);
   double rate = together * h->link.bytes_per_second, inside = h->host_link.bytes_per_second;
   if (together > 1 && inside > 0) rate = SLI_MIN(rate, inside);
   return (sli_axis_link){steps * h->link.seconds, rate};
@@ -85,7 +78,7 @@ static bool is_apart(const sli_inputs *in, int axis) {
   if (in->kind->copy) return true;
   if (in->options->processes <= 1) return false;
   for (int d = 0; d < in->devices; d++) {
-    int first = d - d % in->ranks + sli_rank_at(&in->grid, d % in->ranks, axis, 0);
+    int first = d - d % in->ranks + sli_rank_at(&in->grid, d % in->ranks, 1u << axis, 0);
     if (sl_device_process(d, in->devices, in->options->processes) !=
         sl_device_process(first, in->devices, in->options->processes))
       return true;

@@ -37,17 +37,24 @@ static sl_status find_grain(const char *name, bool *by_block) {
   return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
 }
 
+static void axis_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
+  const int given[SLI_AXES] = {[SLI_AXIS_DATA] = o->data_parallel, [SLI_AXIS_TENSOR] = o->tensor};
+  for (int a = 0; a < SLI_AXES; a++) size[a] = SLI_MAX(given[a], 1);
+}
+
 sl_status sli_lower_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
-  int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1);
-  in->grid = (sli_grid){.size = {data, tensor}, .alike = o->alike && data * tensor > 1};
-  in->ranks = in->grid.alike ? 1 : data * tensor;
-  in->tensor = in->grid.alike ? 1 : tensor;
+  int axes = 0;
+  axis_sizes(o, in->grid.size);
+  for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
+  in->grid.alike = o->alike && axes;
+  in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
-  in->two_exchanges = data > 1 && tensor > 1 && !in->kind->computes;
+  in->by_axis = axes > 1 && !in->kind->computes;
   sli_lower_axis_links(in);
   sl_status status = find_sharding(o->shard, &in->sharding);
-  in->by_block = data > 1; /* what is exchanged goes on its way block by block */
+  /* what is exchanged goes on its way block by block */
+  in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
   if (!status && sli_lower_moves(o)) {
     if (o->grain && !in->by_block)
@@ -64,33 +71,32 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   sl_graph *g = in->g;
   const sl_lower_options *o = in->options;
   const sli_grid *grid = &in->grid;
-  sli_choice data = {0}, tensor = {0};
+  sli_choice choice[SLI_AXES] = {0}, *data = &choice[SLI_AXIS_DATA], *tensor = &choice[SLI_AXIS_TENSOR];
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
-  if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, &data);
-  if (!status && data.of) status = sli_check_data(g, &data, o->ngiven, o->given);
+  if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, data);
+  if (!status && data->of) status = sli_check_data(g, data, o->ngiven, o->given);
   const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given};
-  if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, &tensor);
-  if (!status && tensor.of && o->sharing) status = sli_find_runner_up(&search, &tensor);
-  if (!status && o->sharing) sli_choice_print(g, grid, &data, &tensor, o->sharing);
-  if (!status) status = sli_pass_expand(g, dims, grid, &data, &tensor, in->sharding);
-  sli_choice_free(&data);
-  sli_choice_free(&tensor);
+  if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, tensor);
+  if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
+  if (!status && o->sharing) sli_choice_print(g, grid, choice, o->sharing);
+  if (!status) status = sli_pass_expand(g, dims, grid, choice, in->sharding);
+  for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);
   free(dims);
   return status;
 }
 
 /* What is said of how tensors lie along an axis needs devices along that axis. */
 sl_status sli_lower_check_given(const sl_lower_options *o) {
-  static const char *const axes[SLI_AXES] = {"data axis (--data-parallel)",
-                                             "tensor axis (--tensor)"};
-  const int sizes[SLI_AXES] = {SLI_MAX(o->data_parallel, 1), SLI_MAX(o->tensor, 1)};
+  int sizes[SLI_AXES];
+  axis_sizes(o, sizes);
   for (int i = 0; i < o->ngiven; i++) {
     const sl_given_sbp *given = &o->given[i];
     char text[SLI_SBP_TEXT];
     if (sizes[given->axis] == 1 && given->sbp.kind != SL_BROADCAST)
-      return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s",
-                     given->name, sli_sbp_format(text, given->sbp), axes[given->axis]);
+      return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s axis (%s)",
+                     given->name, sli_sbp_format(text, given->sbp), sli_axes[given->axis].name,
+                     sli_axes[given->axis].option);
   }
   return SL_OK;
 }

@@ -163,7 +163,7 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
-               .axis = l->in->two_exchanges && is_exchange(n) ? n->remote_axis : 0,
+               .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
                .back = x->back[n->id],
                .transient = is_exchange(n) && n->out[0]->transient};
 }

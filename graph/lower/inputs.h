@@ -21,9 +21,8 @@ typedef struct sli_inputs {
   bool direct;           /* links may lead from one's own memory into another's */
   int p;                 /* devices along the pipeline */
   sli_grid grid;         /* of each stage */
-  bool two_exchanges;    /* what goes along one axis of the grid does not wait for the other's */
+  bool by_axis;          /* what goes along one axis of the grid does not wait for another's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
-  int tensor;            /* planned devices of a stage that have the same rows of data */
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
   int m, k;              /* microbatches, pieces */

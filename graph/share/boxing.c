@@ -23,7 +23,8 @@ typedef struct boxing {
   sli_expansion *x;
   const sli_array *from;
   sli_array *to;
-  int axis, members;
+  sli_along along;
+  int members;
 } boxing;
 
 /* ---- nodes ---------------------------------------------------------------------- */
@@ -47,13 +48,20 @@ static const sl_attrs *same_attrs(const boxing *b, const void *user) {
 static double remote_bytes(const boxing *b, const sli_node *n, const sl_type *in,
                            const sl_type *out) {
   if (n->nin != b->members || n->cls != SL_CLASS_C) return 0;
-  int own = sli_rank_share(b->x->grid, n->rank, b->axis);
+  int own = sli_rank_share(b->x->grid, n->rank, b->along);
   if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
   return (double)(n->nin - 1) * (double)sl_type_bytes(out);
 }
 
+/* Of several, the outermost. */
+static int axis_of(sli_along along) {
+  int i = 0;
+  while (!(along >> sli_nesting[i] & 1)) i++;
+  return sli_nesting[i];
+}
+
 static void note_remote(const boxing *b, sli_node *n) {
-  n->remote_axis = b->axis;
+  n->remote_axis = axis_of(b->along);
   n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
   for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
     sli_shapes *s = &n->shapes[v];
@@ -92,10 +100,11 @@ static const sl_part *parts_of(const boxing *b, int rank, int dim, int member) {
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
   for (int v = 0; v < x->nvariants; v++) {
     sli_layout lies = b->to->lies;
-    lies.axis[b->axis] = (sl_sbp){SL_BROADCAST, 0};
+    for (int a = 0; a < SLI_AXES; a++)
+      if (b->along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
     sl_type base = sli_local_type(x, b->from->of, lies, rank, v);
     if (dim >= 0) {
-      parts[v] = sli_axis_part(x, b->from->of, b->axis, dim, member, &base);
+      parts[v] = sli_cut_part(x, b->from->of, (sli_cutting){b->along, dim}, member, &base);
       continue;
     }
     int64_t n = sl_type_elements(&base), begin = n * member / b->members;
@@ -140,12 +149,12 @@ static sl_status join(boxing *b, int rank, sl_tensor *const *in, const sl_type *
 
 /* The tensors of all members of this device's row. */
 static void row_of(const boxing *b, int rank, sl_tensor *const *on, sl_tensor **out) {
-  for (int m = 0; m < b->members; m++) out[m] = on[sli_rank_at(b->x->grid, rank, b->axis, m)];
+  for (int m = 0; m < b->members; m++) out[m] = on[sli_rank_at(b->x->grid, rank, b->along, m)];
 }
 
 static sl_status box_zeros(boxing *b, int rank) {
   sli_expansion *x = b->x;
-  if (!sli_rank_member(x->grid, rank, b->axis)) {
+  if (!sli_rank_member(x->grid, rank, b->along)) {
     b->to->on[rank] = b->from->on[rank];
     return SL_OK;
   }
@@ -171,10 +180,10 @@ static sl_status cut_for_all(boxing *b, int dim, sl_tensor **slices) {
 /* What all have cut for this device. */
 static void slices_for(const boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
   const sli_grid *grid = b->x->grid;
-  int own = sli_rank_member(grid, rank, b->axis);
+  int own = sli_rank_member(grid, rank, b->along);
   for (int m = 0; m < b->members; m++)
     out[m] = grid->alike ? slices[m]
-                         : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->axis, m)];
+                         : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->along, m)];
 }
 
 static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
@@ -185,7 +194,7 @@ static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
   for (int r = 0; r < x->ranks && !status; r++) {
     sl_tensor *in[b->members];
     slices_for(b, r, slices, in);
-    const sl_type *part = sli_expand_type(x, in[sli_rank_share(x->grid, r, b->axis)], 0);
+    const sl_type *part = sli_expand_type(x, in[sli_rank_share(x->grid, r, b->along)], 0);
     status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, true, r, b->members, in,
                       same_attrs(b, NULL), x->grid->alike ? part : NULL, &sums[r]);
   }
@@ -196,7 +205,7 @@ static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->x->ranks && !status; r++) {
     sl_tensor *in[b->members];
-    int member = sli_rank_share(b->x->grid, r, b->axis);
+    int member = sli_rank_share(b->x->grid, r, b->along);
     row_of(b, r, b->from->on, in);
     status = add_node(b, &sl_op_sum_part, "sum", SL_CLASS_C, true, r, b->members, in,
                       part_attrs(b, r, dim, member), NULL, &sums[r]);
@@ -206,7 +215,9 @@ static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
 
 /* Each device's part of the sum: of slices that come to it, or of what it can see itself. */
 static sl_status sum_parts(boxing *b, int dim, sl_tensor **sums) {
-  return b->x->grid->apart[b->axis] ? sum_slices(b, dim, sums) : sum_in_place(b, dim, sums);
+  bool apart = false;
+  for (int a = 0; a < SLI_AXES; a++) apart |= (b->along >> a & 1) && b->x->grid->apart[a];
+  return apart ? sum_slices(b, dim, sums) : sum_in_place(b, dim, sums);
 }
 
 static sl_status box_sum_whole(boxing *b) {
@@ -263,7 +274,7 @@ static sl_status box_all_to_all(boxing *b, int from, int to) {
   return status;
 }
 
-/* ---- one axis ------------------------------------------------------------------------ */
+/* ---- one axis, or several as one ------------------------------------------------------------------------ */
 
 static bool is_small(const boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
@@ -273,13 +284,14 @@ static bool is_small(const boxing *b) {
 static sl_status box_own_slices(boxing *b, int dim) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->x->ranks && !status; r++)
-    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->axis), own_class(b),
+    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->along), own_class(b),
                    &b->to->on[r]);
   return status;
 }
 
-static sl_status box_axis(boxing *b) {
-  sl_sbp from = b->from->lies.axis[b->axis], to = b->to->lies.axis[b->axis];
+static sl_status box_along(boxing *b) {
+  int axis = axis_of(b->along);
+  sl_sbp from = b->from->lies.axis[axis], to = b->to->lies.axis[axis];
   b->x->nboxes++;
   sl_status status = SL_OK;
   switch (from.kind) {
@@ -297,7 +309,7 @@ static sl_status box_axis(boxing *b) {
   return SL_OK;
 }
 
-/* ---- both axes ------------------------------------------------------------------------- */
+/* ---- all axes -------------------------------------------------------------------------- */
 
 sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies, sli_moment made) {
   sli_array *a = sli_arena_alloc(&x->g->arena, sizeof *a);
@@ -325,30 +337,59 @@ static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const s
   return NULL;
 }
 
-/* Along which axis to go first: a dim split along both is split along the tensor axis
- * first, so the data axis's split is the last to come and the first to go. */
-static int first_axis(const sli_layout *from, const sli_layout *want) {
-  bool data = !sli_sbp_equal(from->axis[SLI_AXIS_DATA], want->axis[SLI_AXIS_DATA]);
-  bool tensor = !sli_sbp_equal(from->axis[SLI_AXIS_TENSOR], want->axis[SLI_AXIS_TENSOR]);
-  if (!tensor || (data && from->axis[SLI_AXIS_DATA].kind == SL_SPLIT)) return SLI_AXIS_DATA;
-  return SLI_AXIS_TENSOR;
+/* Along which axis to go first, by its place in sli_nesting: a dim split along several is split
+ * along the innermost first, so the outer ones' splits are the last to come and the first to go. */
+static int first_place(const sli_layout *from, const sli_layout *want) {
+  int place = 0;
+  for (int i = 0; i < SLI_AXES; i++) {
+    int a = sli_nesting[i];
+    if (sli_sbp_equal(from->axis[a], want->axis[a])) continue;
+    if (from->axis[a].kind == SL_SPLIT) return i;
+    place = i;
+  }
+  return place;
 }
 
 static bool splits(sl_sbp a, sl_sbp b) {
   return a.kind == SL_SPLIT && b.kind == SL_SPLIT && a.dim == b.dim;
 }
 
+/* The outermost axis whose parts must be whole before the one at this place can change: it splits
+ * the dim that that one splits, or will. */
+static int outer_place(const sli_layout *from, const sli_layout *want, int place) {
+  sl_sbp is = from->axis[sli_nesting[place]], to = want->axis[sli_nesting[place]];
+  for (int i = 0; i < place; i++) {
+    sl_sbp outer = from->axis[sli_nesting[i]];
+    if (splits(outer, is) || splits(outer, to)) return i;
+  }
+  return place;
+}
+
+/* Axes of rows that lie alike, and are to become alike, do so as one; those that split one dim are
+ * one already. */
+static sli_along together(const sli_layout *from, const sli_layout *want, int axis, sl_sbp to) {
+  sli_along along = 1u << axis;
+  for (int a = 0; a < SLI_AXES && sli_axes[axis].rows; a++) {
+    bool split = from->axis[a].kind == SL_SPLIT;
+    if (sli_axes[a].rows && sli_sbp_equal(from->axis[a], from->axis[axis]) &&
+        (split || sli_sbp_equal(want->axis[a], to)))
+      along |= 1u << a;
+  }
+  return along;
+}
+
 /* One step nearer to what is wanted. What lies in parts is made whole before it is called a
- * sum; and a dim split along both axes is made whole along the data axis before the tensor
- * axis's parts of it can change. */
-static sli_layout next_step(const sli_layout *from, const sli_layout *want, int *axis) {
+ * sum. */
+static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
-  *axis = first_axis(from, want);
-  sl_sbp data = from->axis[SLI_AXIS_DATA], is = from->axis[*axis], to = want->axis[*axis];
-  if (*axis == SLI_AXIS_TENSOR && (splits(data, is) || splits(data, to))) *axis = SLI_AXIS_DATA;
-  bool whole = *axis == SLI_AXIS_DATA && first_axis(from, want) == SLI_AXIS_TENSOR;
-  if (whole || (is.kind == SL_SPLIT && to.kind == SL_PARTIAL)) to = (sl_sbp){SL_BROADCAST, 0};
-  next.axis[*axis] = to;
+  int first = first_place(from, want), place = outer_place(from, want, first);
+  int axis = sli_nesting[place];
+  sl_sbp is = from->axis[axis], to = want->axis[axis];
+  if (place != first || (is.kind == SL_SPLIT && to.kind == SL_PARTIAL))
+    to = (sl_sbp){SL_BROADCAST, 0};
+  *along = together(from, want, axis, to);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (*along >> a & 1) next.axis[a] = to;
   return next;
 }
 
@@ -357,13 +398,13 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
   sli_array *have = x->arrays[t->id];
   SLI_CHECK(have, "tensor %s is read before it is made", t->name);
   for (*out = find_array(x, t, &want, &at); !*out; *out = find_array(x, t, &want, &at)) {
-    int axis;
-    sli_layout next = next_step(&have->lies, &want, &axis);
+    sli_along along;
+    sli_layout next = next_step(&have->lies, &want, &along);
     sli_array *to = find_array(x, t, &next, &at);
     if (!to) {
       to = sli_array_add(x, t, next, at);
-      boxing b = {x, have, to, axis, x->grid->size[axis]};
-      sl_status status = box_axis(&b);
+      boxing b = {x, have, to, along, sli_grid_size(x->grid, along)};
+      sl_status status = box_along(&b);
       if (status) return status;
     }
     have = to;
@@ -373,7 +414,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
 
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
                        const sl_type *whole, sli_array *to) {
-  boxing b = {x, from, to, axis, x->grid->size[axis]};
+  boxing b = {x, from, to, 1u << axis, x->grid->size[axis]};
   x->nboxes++;
   sl_status status = SL_OK;
   for (int r = 0; r < x->ranks && !status; r++) {

@@ -23,6 +23,7 @@
 #include <string.h>
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
+static const sli_layout everywhere; /* all that is not set is broadcast */
 
 /* ---- signatures ----------------------------------------------------------------- */
 
@@ -31,15 +32,15 @@ static const sl_sbp broadcast = {SL_BROADCAST, 0};
 static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
   const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
   if (!t || !t->producer) return false;
-  const sl_signature *made = &x->choice[axis]->of[t->producer->id];
+  const sl_signature *made = &x->choice[axis].of[t->producer->id];
   return sli_signature_out(made, t->output).kind == SL_PARTIAL;
 }
 
 static const sl_signature *signature(const sli_expansion *x, const sli_node *forward, int axis) {
-  static const sl_signature everywhere;
+  static const sl_signature repeated;
   static const sl_signature summands = {.in = {{SL_PARTIAL, 0}}, .out = {{SL_PARTIAL, 0}}};
-  if (x->grid->size[axis] < 2) return &everywhere;
-  return counts_summands(x, forward, axis) ? &summands : &x->choice[axis]->of[forward->id];
+  if (x->grid->size[axis] < 2) return &repeated;
+  return counts_summands(x, forward, axis) ? &summands : &x->choice[axis].of[forward->id];
 }
 
 typedef sl_sbp sbp_of(const sl_signature *s, int i);
@@ -69,8 +70,8 @@ static double share_of_rows(const sli_expansion *x, const sli_node *mean, int ra
   for (int a = 0; a < SLI_AXES; a++) {
     const sl_signature *s = signature(x, mean, a);
     if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
-    sl_part part = sli_axis_part(x, mean->in[0], a, s->in[0].dim, sli_rank_share(x->grid, rank, a),
-                                 &mean->in_type[0]);
+    sl_part part = sli_cut_part(x, mean->in[0], (sli_cutting){1u << a, s->in[0].dim},
+                                sli_rank_share(x->grid, rank, 1u << a), &mean->in_type[0]);
     share *= (double)part.count[0] / (double)mean->in_type[0].dim[s->in[0].dim];
   }
   return share;
@@ -81,13 +82,13 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
                      sl_attrs *attrs) {
   for (int a = 0; a < SLI_AXES; a++) {
     const sl_signature *s = signature(x, forward, a);
-    int size = x->grid->size[a], member = sli_rank_share(x->grid, rank, a);
+    int size = x->grid->size[a], member = sli_rank_share(x->grid, rank, 1u << a);
     if (s->heads)
       share_heads(&x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim], size, member, attrs);
     if (!s->first) continue;
     const sl_tensor *t = forward->in[s->first - 1];
     sl_type base = sli_logical_type(t, variant);
-    sl_part part = sli_axis_part(x, t, a, s->in[s->first - 1].dim, member, &base);
+    sl_part part = sli_cut_part(x, t, (sli_cutting){1u << a, s->in[s->first - 1].dim}, member, &base);
     attrs->first += part.begin[0];
     attrs->partial = true;
   }
@@ -142,7 +143,7 @@ static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int 
 
 static bool is_absent(const sli_expansion *x, const sli_node *n, int i, int rank) {
   for (int a = 0; a < SLI_AXES; a++)
-    if (sli_rank_member(x->grid, rank, a) && is_added_once(x, n, i, a)) return true;
+    if (sli_rank_member(x->grid, rank, 1u << a) && is_added_once(x, n, i, a)) return true;
   return false;
 }
 
@@ -264,9 +265,8 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
 /* A source runs whole on each device, and what is not wanted of it goes no further. */
 static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   sli_array *out[n->nout + 1];
-  sli_layout whole = {{broadcast, broadcast}};
   for (int o = 0; o < n->nout; o++)
-    out[o] = n->out[o] ? sli_array_add(x, n->out[o], whole, moment_of(n)) : NULL;
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], everywhere, moment_of(n)) : NULL;
   sl_type types[x->nvariants * n->nout];
   for (int v = 0; v < x->nvariants; v++)
     for (int o = 0; o < n->nout; o++)
@@ -323,7 +323,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
                   ? layout_of(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
-                  : (sli_layout){{broadcast, broadcast}}; /* a record: private */
+                  : everywhere; /* a record: private */
   return status ? status : make_backward(x, n, in, lies);
 }
 
@@ -452,9 +452,8 @@ static void take_over(sli_expansion *x) {
 }
 
 sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                          const sli_choice *data, const sli_choice *tensor,
-                          sli_sharding sharding) {
-  sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = {data, tensor},
+                          const sli_choice choice[SLI_AXES], sli_sharding sharding) {
+  sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = choice,
                      .sharding = sharding, .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
                      .nvariants = SLI_MAX(g->nvariants, 1)};
   sl_status status = SL_OK;

@@ -11,6 +11,16 @@ typedef struct sli_layout {
   sl_sbp axis[SLI_AXES];
 } sli_layout;
 
+/* A dim that is split, along which axes: those of rows that split the same one do so as one axis,
+ * with as many parts as they have devices together. */
+typedef struct sli_cutting {
+  sli_along along;
+  int dim;
+} sli_cutting;
+
+/* All that a layout splits, one after the other; returns how many. */
+int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]);
+
 /* Where and when something is done to a tensor: the forward or the backward pass over a
  * block, or once a step. */
 typedef struct sli_moment {
@@ -34,7 +44,7 @@ typedef struct sli_expansion {
   int *shaped;            /* [logical tensors] whose dims are theirs: a gradient's are those of
                              what it is the gradient of */
   const sli_grid *grid;
-  const sli_choice *choice[SLI_AXES];
+  const sli_choice *choice; /* [SLI_AXES] */
   sli_sharding sharding;
   int ranks;
   int nvariants;          /* 1 where sequences are not cut */
@@ -78,9 +88,9 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
 sl_type sli_logical_type(const sl_tensor *t, int variant);
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant);
-/* Which part of what the other axis leaves member `member` of `axis` has, split along dim. */
-sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
-                      const sl_type *base);
+/* Which part of what the axes within leave member `member` has, split along dim. */
+sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
+                     const sl_type *base);
 
 /* Which part of the whole of t a device has that lies so; `piece`: as a piece of sequences it
  * is, or NULL. */
@@ -88,7 +98,9 @@ const sl_region *sli_share_region(const sli_expansion *x, const sl_tensor *t, sl
                                   int rank, int variant, const sl_region *piece);
 
 static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
-  return sli_sbp_equal(a->axis[0], b->axis[0]) && sli_sbp_equal(a->axis[1], b->axis[1]);
+  for (int i = 0; i < SLI_AXES; i++)
+    if (!sli_sbp_equal(a->axis[i], b->axis[i])) return false;
+  return true;
 }
 
 /* ---- from layout to layout: boxing.c --------------------------------------------------- */

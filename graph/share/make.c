@@ -16,25 +16,39 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
   return &x->types[t->id * x->nvariants + variant];
 }
 
-sl_part sli_axis_part(const sli_expansion *x, const sl_tensor *t, int axis, int dim, int member,
-                      const sl_type *base) {
-  int size = x->grid->size[axis];
-  if (axis == SLI_AXIS_TENSOR)
-    return sli_dim_part(&x->dims[x->shaped[t->id] * SL_MAX_DIMS], dim, size, member);
+int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]) {
+  int count = 0;
+  for (int i = SLI_AXES - 1; i >= 0; i--) {
+    int a = sli_nesting[i];
+    sl_sbp sbp = lies->axis[a];
+    if (sbp.kind != SL_SPLIT) continue;
+    sli_cutting *before = count ? &out[count - 1] : NULL;
+    bool together = before && before->dim == sbp.dim && sli_axes[a].rows &&
+                    !(before->along & ~sli_grid_rows());
+    if (together) before->along |= 1u << a;
+    else out[count++] = (sli_cutting){1u << a, sbp.dim};
+  }
+  return count;
+}
+
+sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
+                     const sl_type *base) {
+  int size = sli_grid_size(x->grid, cut.along);
+  if (cut.along == 1u << SLI_AXIS_TENSOR)
+    return sli_dim_part(&x->dims[x->shaped[t->id] * SL_MAX_DIMS], cut.dim, size, member);
   sli_dim plain[SL_MAX_DIMS] = {0}; /* rows of data, or of a parameter: each on its own */
-  plain[dim] = (sli_dim){1, {base->dim[dim]}, base->dim[dim]};
-  return sli_dim_part(plain, dim, size, member);
+  plain[cut.dim] = (sli_dim){1, {base->dim[cut.dim]}, base->dim[cut.dim]};
+  return sli_dim_part(plain, cut.dim, size, member);
 }
 
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant) {
-  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
   sl_type type = sli_logical_type(t, variant);
-  for (int i = 0; i < SLI_AXES; i++) {
-    sl_sbp along = lies.axis[order[i]];
-    if (along.kind != SL_SPLIT) continue;
-    sl_part part = sli_axis_part(x, t, order[i], along.dim,
-                                 sli_rank_share(x->grid, rank, order[i]), &type);
+  sli_cutting cut[SLI_AXES];
+  int count = sli_layout_cuttings(&lies, cut);
+  for (int i = 0; i < count; i++) {
+    int member = sli_rank_share(x->grid, rank, cut[i].along);
+    sl_part part = sli_cut_part(x, t, cut[i], member, &type);
     type = sl_part_type(&type, &part);
   }
   return type;

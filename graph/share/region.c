@@ -27,16 +27,16 @@ static sl_part take_part(const sl_part *of, int64_t length, const sl_part *part)
 
 const sl_region *sli_share_region(const sli_expansion *x, const sl_tensor *t, sli_layout lies,
                                   int rank, int variant, const sl_region *piece) {
-  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
   sl_type type = sli_logical_type(t, variant);
   sl_region *region = sli_arena_alloc(&x->g->arena, sizeof *region);
   region->ndim = type.ndim;
   memcpy(region->whole, type.dim, sizeof type.dim);
   if (piece) *region = *piece;
-  for (int i = 0; i < SLI_AXES; i++) {
-    int d = lies.axis[order[i]].dim;
-    if (lies.axis[order[i]].kind != SL_SPLIT) continue;
-    sl_part part = sli_axis_part(x, t, order[i], d, sli_rank_share(x->grid, rank, order[i]), &type);
+  sli_cutting cut[SLI_AXES];
+  int count = sli_layout_cuttings(&lies, cut);
+  for (int i = 0; i < count; i++) {
+    int d = cut[i].dim, member = sli_rank_share(x->grid, rank, cut[i].along);
+    sl_part part = sli_cut_part(x, t, cut[i], member, &type);
     region->of[d] = take_part(&region->of[d], type.dim[d], &part);
     type = sl_part_type(&type, &part);
   }

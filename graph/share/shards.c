@@ -1,16 +1,16 @@
 /* What devices have of parameters, of the gradients that update them, of the loss and of metrics.
  *
- * Parameters lie as their updates want them: as their first reader does, and along the
- * data axis in shards where the optimizer's state is to be shared out. Their gradients are
+ * Parameters lie as their updates want them: as their first reader does, and along the axes of
+ * rows in shards where the optimizer's state is to be shared out. Their gradients are
  * boxed into that, once a step or, where they are not to be kept whole, every tick. */
 #include "graph/build/build.h"
 #include "graph/share/expand.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* Along the data axis: the first dim with something for everyone. */
+/* Along the axes of rows, as one: the first dim with something for everyone. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
-  int size = x->grid->size[SLI_AXIS_DATA];
+  int size = sli_grid_size(x->grid, sli_grid_rows());
   bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
   if (x->sharding == SLI_SHARD_NOTHING || size == 1 || kept_whole) return broadcast;
   for (int d = 0; d < param->type.ndim; d++) {
@@ -24,35 +24,48 @@ static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layo
 
 static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
                                 int rank) {
-  static const int order[] = {SLI_AXIS_TENSOR, SLI_AXIS_DATA};
   sl_shard *shard = sli_arena_alloc(&x->g->arena, sizeof *shard);
   *shard = (sl_shard){param->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
   sl_type type = param->type;
-  bool any = false;
-  for (int i = 0; i < SLI_AXES; i++) {
-    sl_sbp along = lies.axis[order[i]];
-    if (along.kind != SL_SPLIT) continue;
-    shard->parts[i] = sli_axis_part(x, param, order[i], along.dim,
-                                    sli_rank_share(x->grid, rank, order[i]), &type);
-    type = sl_part_type(&type, &shard->parts[i]);
-    any = true;
+  sli_cutting cut[SLI_AXES];
+  int count = sli_layout_cuttings(&lies, cut);
+  for (int i = 0; i < count; i++) {
+    int place = cut[i].along & sli_grid_rows() ? 1 : 0; /* by what is shared out, then by rows */
+    int member = sli_rank_share(x->grid, rank, cut[i].along);
+    shard->parts[place] = sli_cut_part(x, param, cut[i], member, &type);
+    type = sl_part_type(&type, &shard->parts[place]);
   }
-  return any ? shard : NULL;
+  return count ? shard : NULL;
 }
 
 /* Does a device of lower rank have the same? */
 static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
   for (int a = 0; a < SLI_AXES; a++)
-    if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, a)) return true;
+    if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, 1u << a)) return true;
   return false;
+}
+
+static bool splits_rows(sli_layout lies) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (sli_axes[a].rows && lies.axis[a].kind == SL_SPLIT) return true;
+  return false;
+}
+
+/* As its updates want it. */
+static sli_layout param_layout(const sli_expansion *x, const sl_tensor *logical) {
+  sli_layout lies;
+  for (int a = 0; a < SLI_AXES; a++)
+    lies.axis[a] = sli_axes[a].rows || x->grid->size[a] < 2
+                       ? broadcast : x->choice[a].params[logical->param_index];
+  sl_sbp shards = shard_dim(x, logical, lies);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (sli_axes[a].rows && x->grid->size[a] > 1) lies.axis[a] = shards;
+  return lies;
 }
 
 static void add_param(sli_expansion *x, const sl_tensor *logical) {
   sl_graph *g = x->g;
-  sli_layout lies = {{broadcast, broadcast}};
-  if (x->grid->size[SLI_AXIS_TENSOR] > 1)
-    lies.axis[SLI_AXIS_TENSOR] = x->choice[SLI_AXIS_TENSOR]->params[logical->param_index];
-  lies.axis[SLI_AXIS_DATA] = shard_dim(x, logical, lies);
+  sli_layout lies = param_layout(x, logical);
   sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK};
   sli_array *a = sli_array_add(x, logical, lies, home);
   for (int r = 0; r < x->ranks; r++) {
@@ -75,9 +88,8 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->grads = sli_arena_alloc(&g->arena, (size_t)t->ngrads * sizeof *t->grads);
     sli_note_types(x, t, &type, 0);
   }
-  bool shards = lies.axis[SLI_AXIS_DATA].kind == SL_SPLIT;
   for (int u = 0; u < logical->ngrads && x->sharding >= SLI_SHARD_GRADIENTS; u++)
-    x->shared[logical->grads[u]->id] = shards;
+    x->shared[logical->grads[u]->id] = splits_rows(lies);
 }
 
 void sli_expand_params(sli_expansion *x) {
@@ -87,7 +99,10 @@ void sli_expand_params(sli_expansion *x) {
 /* ---- their gradients ------------------------------------------------------------- */
 
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
-  return x->shared[grad->id] && lies.axis[SLI_AXIS_DATA].kind == SL_PARTIAL;
+  bool summands = false;
+  for (int a = 0; a < SLI_AXES; a++)
+    summands |= sli_axes[a].rows && lies.axis[a].kind == SL_PARTIAL;
+  return x->shared[grad->id] && summands;
 }
 
 /* A gradient as the update wants it. */

@@ -1,7 +1,7 @@
 /* Pass 3: sharing a stage out over several devices.
  *
- * Each stage of the pipeline lies on a grid of devices: D for the data, and for each of
- * those T for the tensors. What one call does is shared along the two axes by signatures
+ * Each stage of the pipeline lies on a grid of devices, whose axes have names: D for the data,
+ * and for each of those T for the tensors. What one call does is shared along them by signatures
  * (sl_signature), one for each axis. Three steps:
  *
  *   signatures  what the ways to share each forward node are        signatures.c
@@ -21,9 +21,20 @@
 
 #include "graph/graph.h"
 
-/* The axes of a grid. A device's rank is data * T + tensor. A dim split along both is
- * split along SLI_AXIS_TENSOR first. */
+/* The axes of a grid, by name: as sl_given_sbp counts them. */
 enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXES };
+
+/* What is known of an axis beforehand. */
+typedef struct sli_axis {
+  const char *name, *option;
+  bool rows; /* devices along it have other data, and the same of everything else: each has a
+                summand of a parameter's gradient */
+} sli_axis;
+extern const sli_axis sli_axes[SLI_AXES];
+
+/* From the outermost to the innermost, along which ranks are neighbours. A dim split along
+ * several is split along the innermost first. */
+extern const int sli_nesting[SLI_AXES];
 
 /* What the devices of a row along an axis can do together: for costs. */
 typedef struct sli_axis_link {
@@ -40,26 +51,26 @@ typedef struct sli_grid {
   bool alike; /* only rank 0 is there, and stands for all; see expand.c */
 } sli_grid;
 
-static inline int sli_grid_ranks(const sli_grid *grid) {
-  return grid->size[SLI_AXIS_DATA] * grid->size[SLI_AXIS_TENSOR];
-}
+/* Axes that something is done along at once, as along one: bit a, axis a. Its members are
+ * counted as ranks are. */
+typedef unsigned sli_along;
+enum { SLI_ALONG_ALL = (1 << SLI_AXES) - 1 };
 
-/* A device's place along an axis, and the device at another place of that axis: where all
- * are alike, itself. */
-static inline int sli_rank_member(const sli_grid *grid, int rank, int axis) {
-  int tensor = grid->size[SLI_AXIS_TENSOR];
-  return axis == SLI_AXIS_TENSOR ? rank % tensor : rank / tensor;
+int sli_grid_size(const sli_grid *grid, sli_along along);
+static inline int sli_grid_ranks(const sli_grid *grid) {
+  return sli_grid_size(grid, SLI_ALONG_ALL);
 }
-static inline int sli_rank_at(const sli_grid *grid, int rank, int axis, int member) {
-  if (grid->alike) return rank;
-  int stride = axis == SLI_AXIS_TENSOR ? 1 : grid->size[SLI_AXIS_TENSOR];
-  return rank + (member - sli_rank_member(grid, rank, axis)) * stride;
-}
+/* From a device to the next along an axis. */
+int sli_grid_stride(const sli_grid *grid, int axis);
+/* A device's place along these, and the device at another place along them: where all are
+ * alike, itself. */
+int sli_rank_member(const sli_grid *grid, int rank, sli_along along);
+int sli_rank_at(const sli_grid *grid, int rank, sli_along along, int member);
 /* Whose parts a device has: where one stands for all, those of the last member of a row,
  * which are the largest. */
-static inline int sli_rank_share(const sli_grid *grid, int rank, int axis) {
-  return grid->alike ? grid->size[axis] - 1 : sli_rank_member(grid, rank, axis);
-}
+int sli_rank_share(const sli_grid *grid, int rank, sli_along along);
+/* Those along which devices have other data. */
+sli_along sli_grid_rows(void);
 
 /* ---- dims ------------------------------------------------------------------------
  *
@@ -155,9 +166,9 @@ sl_status sli_choose_tensor(const sli_tensor_search *search, sli_choice *out);
  * many searches as there are linear maps. */
 sl_status sli_find_runner_up(const sli_tensor_search *search, sli_choice *chosen);
 
-/* What was chosen, and why, as a table for people. */
-void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice *data,
-                      const sli_choice *tensor, FILE *out);
+/* What was chosen, and why, as a table for people; an axis without a choice (of is NULL) has none. */
+void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice choice[SLI_AXES],
+                      FILE *out);
 
 /* ---- expansion ------------------------------------------------------------------------ */
 
@@ -172,7 +183,6 @@ typedef enum sli_sharding {
 
 /* Puts the nodes and tensors of all devices in place of the graph's. */
 sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                          const sli_choice *data, const sli_choice *tensor,
-                          sli_sharding sharding);
+                          const sli_choice choice[SLI_AXES], sli_sharding sharding);
 
 #endif

@@ -112,7 +112,6 @@ static void print_totals(const table *t) {
 
 static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
                        const sli_choice *choice, FILE *out) {
-  static const char *const names[] = {"data", "tensor"};
   sli_costs costs;
   sli_costs_init(&costs, g, dims, grid, axis);
   bool *fixed = sli_calloc((size_t)g->nparams + 1, sizeof *fixed);
@@ -122,7 +121,7 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
   sli_costs_sum(&costs, fixed, &copy, each);
   table t = {g, choice, each, out};
   fprintf(out, "%d devices along the %s axis: B everywhere, P summands, S0 split along dim 0\n",
-          grid->size[axis], names[axis]);
+          grid->size[axis], sli_axes[axis].name);
   fprintf(out, "%-18s %-20s %11s -> %-11s %10s %10s %10s\n", "block", "op", "reads", "gives",
           "compute", "boxing", "received");
   for (int b = 0; b < g->nblocks; b = print_blocks(&t, b)) {}
@@ -132,13 +131,11 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
   sli_costs_fini(&costs);
 }
 
-void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice *data,
-                      const sli_choice *tensor, FILE *out) {
-  const sli_choice *choices[] = {data, tensor};
+void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice choice[SLI_AXES],
+                      FILE *out) {
   sli_dim *dims;
   if (sli_dims_find(g, &dims)) return;
-  for (int axis = 0; axis < SLI_AXES; axis++)
-    if (choices[axis] && grid->size[axis] > 1)
-      print_axis(g, dims, grid, axis, choices[axis], out);
+  for (int i = 0; i < SLI_AXES; i++)
+    if (choice[sli_nesting[i]].of) print_axis(g, dims, grid, sli_nesting[i], &choice[sli_nesting[i]], out);
   free(dims);
 }

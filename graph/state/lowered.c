@@ -337,7 +337,7 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
   sli_inputs in = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
-                   .k = SLI_MAX(g->options.pieces, 1), .ranks = 1, .tensor = 1};
+                   .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
   sli_pick found = {0};
   sl_status status = check_options(options, &in);
   if (!status) status = pick(&in, &found);

@@ -51,7 +51,7 @@ static void share_out(sl_graph *g, const sli_grid *grid, sli_sharding sharding, 
   int D = grid->size[SLI_AXIS_DATA], T = grid->size[SLI_AXIS_TENSOR];
   if (D > 1) CHECK(!sli_choose_data(g, dims, grid, &data), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   if (T > 1) choose_any(g, dims, T, D == 1, &tensor);
-  CHECK(!sli_pass_expand(g, dims, grid, &data, &tensor, sharding), "seed %llu: %s",
+  CHECK(!sli_pass_expand(g, dims, grid, (sli_choice[]){data, tensor}, sharding), "seed %llu: %s",
         (unsigned long long)seed, sl_detail());
   sli_choice_free(&data);
   sli_choice_free(&tensor);

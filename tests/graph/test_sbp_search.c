@@ -362,7 +362,7 @@ static void the_table_says_all_of_it_in_100_columns(void) {
   char *text = NULL;
   size_t length = 0;
   FILE *out = open_memstream(&text, &length);
-  sli_choice_print(g, &grid, &data, &tensor, out);
+  sli_choice_print(g, &grid, (sli_choice[]){data, tensor}, out);
   fclose(out);
   CHECK(strstr(text, "2 devices along the data axis") &&
             strstr(text, "4 devices along the tensor axis"), "%s", text);
