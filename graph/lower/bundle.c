@@ -136,12 +136,14 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
 }
 
 /* What its producer updates in place: a record that others read spans the
- * microbatch; one that nobody reads is private. */
+ * microbatch; one that nobody reads is private, and blocks take turns with theirs where each has all
+ * pieces of a microbatch before the next. */
 static void mark_record(sli_lowering *l, traits *t) {
   bool update = l->groups[t->producer].rate == SLI_PER_STEP;
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
-  t->held = !t->nconsumers;
-  t->role = update ? SLI_ROLE_STATE : t->held ? SLI_ROLE_DKV : SLI_ROLE_KV;
+  t->held = !t->nconsumers && (update || !l->in->layers);
+  t->transient = !t->nconsumers && !t->held;
+  t->role = update ? SLI_ROLE_STATE : t->nconsumers ? SLI_ROLE_KV : SLI_ROLE_DKV;
 }
 
 /* Or what the update has handed over for an evaluation. */
@@ -214,7 +216,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   t.eval = tensor->producer->eval;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
-  t.transient = tensor->transient && t.rate == SLI_PER_TICK;
+  t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
   t.over = summand_bundle(l, tensor, t.device);
   widen_to_stage(l, &t);
   return t;

@@ -244,7 +244,8 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   uint32_t ticks = (uint32_t)sli_lower_ticks(l, b->eval);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->role == SLI_ROLE_TURN)
-    return output && b->initial ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan);
+    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? (uint32_t)l->in->k : 1,
+                           output && b->initial);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store_every);
@@ -292,8 +293,17 @@ static bool is_source(const sli_lowering *l, const sli_group *g) {
 /* Exchanges go tick by tick, and within a tick as the data goes, not as chance has it. */
 static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   a->rank = (int32_t)(g - l->groups);
-  a->rank_group = 1;
+  a->rank_group = l->in->layers ? l->in->k : 1;
   a->rank_stride = l->ncomputing;
+}
+
+/* The first group is the short one, if the microbatches are not a multiple:
+ * it fills the pipeline, while a short last one would drain it early. */
+static void set_groups(const sli_lowering *l, sl_actor *a) {
+  int ticks = l->in->m * l->in->k;
+  a->rank_group = l->in->p * l->in->k;
+  a->rank_stride = l->pick.v;
+  a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
 /* The schedule's word on when this group goes before others of its device. */
@@ -307,15 +317,9 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   sli_schedule_order(row, l->in->m % l->in->p, g->cls, g->chunk, &order, &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
-  if (!row->grouped) return;
-  /* The first group is the short one, if the microbatches are not a multiple:
-   * it fills the pipeline, while a short last one would drain it early. */
-  int ticks = l->in->m * l->in->k;
-  a->rank_group = l->in->p * l->in->k;
-  a->rank_stride = l->pick.v;
-  a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
+  if (row->grouped) set_groups(l, a);
+  if (l->in->layers) sli_lower_rank(l, g, a);
 }
-
 /* Steps from one in which it fires to the next. */
 static int32_t every_of(const sli_lowering *l, const sli_group *g) {
   if (g->eval) return (int32_t)l->in->g->options.eval_every;

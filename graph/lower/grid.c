@@ -42,6 +42,27 @@ static void axis_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
   for (int a = 0; a < SLI_AXES; a++) size[a] = SLI_MAX(given[a], 1);
 }
 
+/* Who has blocks one by one, for reasons of its own. */
+static sl_status want_blocks(sli_inputs *in, const char *why) {
+  const char *grain = in->options->grain;
+  if (grain && !in->by_block)
+    return sl_fail(SL_E_USAGE, "grain %s: %s, which needs grain layer", grain, why);
+  in->by_block = true;
+  return SL_OK;
+}
+
+/* "tokens", "layers" */
+static sl_status find_piece_order(sli_inputs *in) {
+  const char *order = in->options->piece_order;
+  if (!order || !strcmp(order, "tokens")) return SL_OK;
+  if (strcmp(order, "layers"))
+    return sl_fail(SL_E_USAGE, "unknown piece order '%s': tokens and layers are known", order);
+  if (in->k == 1)
+    return sl_fail(SL_E_USAGE, "piece order layers: sequences are not cut in pieces (--pieces K)");
+  in->layers = true;
+  return want_blocks(in, "with piece order layers pieces go on block by block");
+}
+
 sl_status sli_lower_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   int axes = 0;
@@ -56,12 +77,9 @@ sl_status sli_lower_grid(sli_inputs *in) {
   /* what is exchanged goes on its way block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
-  if (!status && sli_lower_moves(o)) {
-    if (o->grain && !in->by_block)
-      return sl_fail(SL_E_USAGE, "grain %s: what lives elsewhere goes there block by block, which "
-                     "needs grain layer", o->grain);
-    in->by_block = true;
-  }
+  if (!status && sli_lower_moves(o))
+    status = want_blocks(in, "what lives elsewhere goes there block by block");
+  if (!status) status = find_piece_order(in);
   if (!status) status = sli_lower_read_update(in);
   in->by_block |= in->update_every != 1;
   return status;

@@ -180,9 +180,21 @@ typedef struct widest {
 
 static bool moves(const sli_bundle *b) { return b->stay != SL_SPACE_DEVICE; }
 
-static void widen(size_t lanes[MOST_LANES], int nth, const sli_bundle *b) {
+sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b) {
+  return l->in->layers && sli_leaves_block(l, b) ? SLI_ROLE_BETWEEN : SLI_ROLE_SPILL;
+}
+
+static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
+  int given = sli_lower_given(l, role, stage);
+  if (given) return given;
+  return role == SLI_ROLE_BETWEEN ? l->in->k + 1 : 2;
+}
+
+static void widen(const sli_lowering *l, size_t lanes[MOST_LANES], int nth, const sli_bundle *b,
+                  sli_role role) {
   size_t *lane = &lanes[SLI_MIN(nth, MOST_LANES - 1)];
-  *lane = SLI_MAX(*lane, b->bytes);
+  int stage = l->groups[b->producer].stage;
+  *lane = SLI_MAX(*lane, (size_t)staging_slots(l, role, stage) * b->bytes);
 }
 
 static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
@@ -190,34 +202,35 @@ static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
   for (int i = 0; i < g->noutputs; i++) {
     const sli_bundle *b = &l->bundles[g->outputs[i]];
     if (!moves(b)) continue;
-    widen(w->made, made++, b);
-    if (b->held) widen(w->read, 0, b); /* who updates it reads it, too */
+    widen(l, w->made, made++, b, sli_staging_role(l, b));
+    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* who updates it reads it, too */
   }
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (moves(b) && sli_reads_late(l, b, g)) widen(w->read, read++, b);
+    if (moves(b) && sli_reads_late(l, b, g)) widen(l, w->read, read++, b, SLI_ROLE_FILL);
   }
 }
 
-static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
-  int given = sli_lower_given(l, role, stage);
-  return given ? given : 2;
+/* Of groups of one class, and one section of their blocks. */
+static size_t lanes_bytes(const sli_lowering *l, int stage, int rank, sl_class cls, int section) {
+  widest w = {0};
+  size_t sum = 0;
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (g->stage != stage || g->rank != rank || g->cls != cls) continue;
+    if (sli_lower_section(l, i) == section) count_group(l, g, &w);
+  }
+  for (int n = 0; n < MOST_LANES; n++) sum += w.made[n] + w.read[n];
+  return sum;
 }
 
 /* Groups of one class take turns; B and W have lanes of their own. */
 static size_t staging_bytes(const sli_lowering *l, int stage, int rank) {
+  int sections = 1;
   size_t sum = 0;
-  for (int c = 0; c < SL_CLASS_COUNT; c++) {
-    widest w = {0};
-    for (int i = 0; i < l->ngroups; i++) {
-      const sli_group *g = &l->groups[i];
-      if (g->stage != stage || g->rank != rank || (int)g->cls != c) continue;
-      count_group(l, g, &w);
-    }
-    for (int n = 0; n < MOST_LANES; n++)
-      sum += (size_t)staging_slots(l, SLI_ROLE_SPILL, stage) * w.made[n] +
-             (size_t)staging_slots(l, SLI_ROLE_FILL, stage) * w.read[n];
-  }
+  for (int i = 0; i < l->nsections; i++) sections = SLI_MAX(sections, 1 + l->sections[i]);
+  for (int c = 0; c < SL_CLASS_COUNT; c++)
+    for (int s = 0; s < sections; s++) sum += lanes_bytes(l, stage, rank, (sl_class)c, s);
   return sum;
 }
 
@@ -301,6 +314,7 @@ static void round_up(sli_lowering *l) {
 }
 
 sl_status sli_lower_homes(sli_lowering *l) {
+  if (l->in->layers) take_turns(l);
   if (!sli_lower_moves(l->in->options)) return SL_OK;
   weight most = {0};
   bool any = false;
@@ -312,7 +326,7 @@ sl_status sli_lower_homes(sli_lowering *l) {
       if (w.kept > most.kept) most = w;
     }
   keep_credits(l);
-  take_turns(l);
+  if (!l->in->layers) take_turns(l);
   round_up(l);
   if (any) return SL_OK;
   char staging[32], kept[32];

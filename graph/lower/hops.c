@@ -309,7 +309,7 @@ static int spill(hops *x, int bundle) {
            .seconds = home_seconds(l, b.stay, false, b.bytes)};
   there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
   l->bundles[there].initial = b.held;
-  l->bundles[bundle].role = SLI_ROLE_SPILL;
+  l->bundles[bundle].role = sli_staging_role(l, &b);
   l->bundles[bundle].transient = true;
   l->bundles[bundle].held = false;
   return there;

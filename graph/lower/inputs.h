@@ -25,6 +25,7 @@ typedef struct sli_inputs {
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
+  bool layers;           /* all pieces of a microbatch go through a block before the next block */
   int m, k;              /* microbatches, pieces */
   int update_every;      /* blocks whose parameters the device updates: every so many; 0: none.
                             The host updates the others */

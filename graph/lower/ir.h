@@ -159,6 +159,8 @@ struct sli_lowering {
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
   int *newest;           /* [1 + stages][ranks] see group.c */
+  int *sections;         /* [nsections] by group: see layers.c */
+  int nsections;
   int nbundles;
   size_t bundle_capacity;
   sli_bundle *bundles;
@@ -184,6 +186,7 @@ void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
 void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
 sl_status sli_lower_versions(sli_lowering *l);   /* parameters in two slots */
 void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
+void sli_lower_sections(sli_lowering *l);        /* which part of its block a group is */
 sl_status sli_lower_homes(sli_lowering *l);      /* bundles that live elsewhere */
 void sli_lower_hops(sli_lowering *l);            /* ... and of what is read elsewhere */
 void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
@@ -223,6 +226,17 @@ static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
 
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
+
+/* ---- blocks, where all pieces of a microbatch go through one before the next (layers.c) ---------- */
+
+/* Which part of its block it is, from 0 on; 0 where blocks do not take turns. */
+int sli_lower_section(const sli_lowering *l, int group);
+/* Of a bundle that lives elsewhere: which it is of where it is made. */
+sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b);
+/* Does another block read it, on the same way? */
+bool sli_leaves_block(const sli_lowering *l, const sli_bundle *b);
+/* A microbatch after the other, and in each block after block. */
+void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a);
 
 /* Slots of a stage's activations at most, by the schedule and the user. */
 void sli_lower_credits(sli_lowering *l);

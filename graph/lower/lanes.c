@@ -17,6 +17,7 @@
  * gives it slots, each register has its own, and more than one microbatch can be on its way. */
 static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval) return false;
+  if (l->in->layers && sli_leaves_block(l, b)) return false;
   const sli_group *from = &l->groups[b->producer];
   bool exchanged = from->cls == SL_CLASS_C;
   for (int i = 0; i < b->nconsumers; i++) {
@@ -57,6 +58,7 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
          x->back == y->back && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
+         sli_lower_section(l, a) == sli_lower_section(l, b) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
 
@@ -95,6 +97,11 @@ static int nth_transient(const sli_lowering *l, int group, sli_role role, int nt
 
 /* ---- one lane ---------------------------------------------------------------------------- */
 
+/* Where blocks have all pieces of a microbatch, so do turns. */
+static sli_rate turn_rate(const sli_lowering *l, const sli_group *g) {
+  return l->in->layers && g->rate < SLI_PER_STEP ? SLI_PER_MICROBATCH : g->rate;
+}
+
 /* Named after who waits for it, or what that brings. */
 static void add_turn(sli_lowering *l, int from, int to, bool first) {
   const sli_group *a = &l->groups[from], *b = &l->groups[to];
@@ -103,7 +110,7 @@ static void add_turn(sli_lowering *l, int from, int to, bool first) {
   reader[0] = to;
   sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "turn:%s", whose),
                                  .role = SLI_ROLE_TURN, .producer = from, .nconsumers = 1,
-                                 .consumers = reader, .rate = a->rate, .eval = a->eval,
+                                 .consumers = reader, .rate = turn_rate(l, a), .eval = a->eval,
                                  .memory = sli_roles[SLI_ROLE_TURN].memory, .device = a->device,
                                  .initial = first, .over = SL_NONE});
 }
@@ -211,7 +218,7 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
  * hop where it does at its beginning. */
 void sli_lower_lanes(sli_lowering *l) {
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN};
+                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV};
   static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
                                      SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL};
   for (int i = 0; i < l->nbundles; i++) {

@@ -142,6 +142,12 @@ static int two(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, clamp(2, ticks_of(l));
 }
 static int staging(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 2; }
+static int inner(const sli_lowering *l, const sli_bundle *b) {
+  return l->in->layers && b->producer != SL_NONE && sli_leaves_block(l, b) ? l->in->k : 1;
+}
+static int between(const sli_lowering *l, const sli_bundle *b) {
+  return (void)b, l->in->layers ? l->in->k + 1 : 2;
+}
 static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
 static int of_b(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
@@ -163,7 +169,8 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bund
     [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
     [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
     [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
-    [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging};
+    [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging,
+    [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between};
 
 /* A hop's end has as many slots as its source, what it fetches as many as what is gathered; what
  * lives elsewhere as many as its role says, there and at both ends of its way. */

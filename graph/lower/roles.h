@@ -48,6 +48,8 @@ typedef enum sli_slots {
   SLI_SLOTS_BEGUN,    /* microbatches that a stage has begun and not finished */
   SLI_SLOTS_SOURCE,   /* as many as what it is a copy of has */
   SLI_SLOTS_STAGING,  /* one to fill while another is read */
+  SLI_SLOTS_INNER,    /* one; from block to block one for each piece, where these go together */
+  SLI_SLOTS_BETWEEN,  /* the same in a lane: one more; else as STAGING */
   SLI_SLOTS_COUNT
 } sli_slots;
 

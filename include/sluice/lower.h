@@ -166,6 +166,10 @@ typedef struct sl_lower_options {
   int nquotas;
   const sl_quota *quotas;
   sl_home_options homes;   /* none: all registers live where they are made */
+  const char *piece_order; /* where sequences are cut: "tokens" (NULL), a piece goes through all blocks of a
+                              stage before the next one, or "layers": all pieces of a microbatch go
+                              through a block before the next block; blocks are actors then, as with
+                              grain layer. No result depends on it */
   const char *recompute;   /* activations computed again instead of kept: "none" (NULL),
                               "selective" (by calls that cost next to nothing) or "full" (all
                               of a block) */

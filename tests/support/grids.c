@@ -12,6 +12,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
   if (g->recompute) snprintf(more, sizeof more, ", recompute %s", g->recompute);
   if (g->given) strcat(more, ", tensors as given");
+  if (g->piece_order)
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", %s first", g->piece_order);
   if (g->homes.count)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %s in %s", g->homes.of[0].name,
              sl_space_name(g->homes.of[0].space));
@@ -50,7 +52,7 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
     words[i + 2] = m->words[i];
   }
   sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
-                            .recompute = g->recompute,
+                            .recompute = g->recompute, .piece_order = g->piece_order,
                             .homes = g->homes, .nquotas = g->nquotas, .quotas = g->quotas,
                             .data_parallel = g->data, .tensor = g->tensor, .shard = g->shard,
                             .ngiven = g->ngiven, .given = g->given,

@@ -32,7 +32,7 @@ typedef struct grid {
   int data, tensor;
   const char *shard;
   int stages;
-  const char *schedule, *grain, *recompute;
+  const char *schedule, *grain, *recompute, *piece_order;
   int workers;
   uint64_t jitter_seed;
   bool poison;

@@ -83,6 +83,12 @@ refused 2 "home state: it saves nothing here: to keep it takes 188 KiB of a devi
   --home state=disk --quota fill=64
 refused 2 "--disk :1M: not DIR or DIR:SIZE" --home act=disk --disk :1M
 refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart/nosuchdir"
+refused 2 "piece order layers: sequences are not cut in pieces (--pieces K)" --piece-order layers
+refused 2 "--piece-order rows: it is one of tokens, layers" --piece-order rows
+refused 2 "grain pass: with piece order layers pieces go on block by block, which needs grain layer" \
+  --grain pass --piece-order layers --pieces 2
+ends 0 "$actorrun" "${job[@]}" --stages 2 --piece-order layers --pieces 2 "${model[@]}"
+says "the pipeline fills 2 times more slowly" err
 ! lies_in_memory /dev/shm ||
   refused 2 "folder /dev/shm lies in memory (tmpfs), not on a disk" --home act=disk --disk /dev/shm
 refused 3 "on disk (--disk DIR:SIZE) but its budget is 100 KiB" --home act=disk --disk "$disk:100K"

@@ -13,6 +13,12 @@ static void print_quota(void *ctx, const char *name, int stage, int slots) {
     printf("  %s@%d=%d", name, stage, slots);
 }
 
+static void warn_of_filling(const settings *s) {
+  if (s->stages < 2 || s->process || strcmp(sl_arg_text(s->run, "piece-order"), "layers")) return;
+  sli_log("warning: with --piece-order layers a stage hands on its first piece when the last of its blocks "
+          "comes to it: the pipeline fills %d times more slowly", s->pieces);
+}
+
 void print_plan(const job *j) {
   const sl_param_info *params;
   int n = sl_lowered_params(j->lowered, &params);
@@ -28,6 +34,7 @@ void print_plan(const job *j) {
   for (int k = 0; lengths && k < pieces; k++)
     printf("%s%lld%s", k ? " " : "pieces of ", (long long)lengths[k],
            k + 1 < pieces ? "" : " positions\n");
+  warn_of_filling(j->settings);
   printf("quotas:");
   sl_lowered_quotas(j->lowered, print_quota, NULL);
   printf("\n\n");
@@ -37,6 +44,7 @@ void print_plan(const job *j) {
 
 void print_found(const job *j) {
   const settings *s = j->settings;
+  if (!j->progress.quiet) warn_of_filling(s);
   if (strcmp(s->schedule, "auto") || s->process || j->progress.quiet) return;
   printf("schedule %s:", sl_lowered_schedule(j->lowered));
   sl_lowered_quotas(j->lowered, print_quota, NULL);

@@ -15,8 +15,8 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
     "stages",    "chunks",   "placement", "data-parallel", "tensor",     "parallel",
-    "shard",     "grain",    "update",    "recompute",     "schedule",   "backward",
-    "order",     "steps",    "init",      "save",          "checkpoint", "every",
+    "shard",     "grain",    "update",    "piece-order",   "recompute",  "schedule",
+    "backward",  "order",     "steps",    "init",      "save",          "checkpoint", "every",
     "resume",    "resume-with", "eval",   "eval-every",    "patience",   "best",
     "trace"};
 

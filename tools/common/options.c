@@ -51,6 +51,9 @@ static const sl_option plan_options[] = {
      "positions", 1, 1 << 20},
     {"cut", SL_OPTION_TEXT, "even", "lengths of the pieces, `HOW`: even, or balanced (each takes "
      "the same time forward)", 0, 0},
+    {"piece-order", SL_OPTION_TEXT, "tokens", "which pieces come first, `HOW`: tokens (a piece goes "
+     "through all blocks of a stage before the next one) or layers (all pieces of a microbatch go "
+     "through a block before the next block)", 0, 0},
     {"schedule", SL_OPTION_TEXT, "1f1b", "`NAME` of the quotas and class order to start from, "
      "listed below", 0, 0},
     {"backward", SL_OPTION_TEXT, "", "fused or split: input and weight gradients as one pass or "
@@ -126,6 +129,7 @@ static const struct {
 } checks[] = {{"placement", {"", "line", "loop", "vee"}},
               {"backward", {"", "fused", "split"}},
               {"cut", {"even", "balanced"}},
+              {"piece-order", {"tokens", "layers"}},
               {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
               {"grain", {"", "pass", "layer"}},
               {"recompute", {"none", "selective", "full"}},

@@ -69,6 +69,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .shard = run && run->shard ? run->shard
                                                          : sl_arg_text(s->run, "shard"),
                               .grain = settings_text(s, "grain"),
+                              .piece_order = sl_arg_text(s->run, "piece-order"),
                               .recompute = run && run->recompute
                                                ? run->recompute : sl_arg_text(s->run, "recompute"),
                               .ngiven = s->given.count,

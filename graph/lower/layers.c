@@ -1,0 +1,85 @@
+/* All pieces of a microbatch go through a block before the next block (--piece-order layers).
+ *
+ * Where sequences are cut, a piece usually goes through all blocks of a stage before the next piece.
+ * The other way round only the block that is under way needs its records, and all blocks can have
+ * them in the same slots. It comes of four things:
+ *
+ * - ranks: on a device's queue the older microbatch goes first, then the earlier block (on the way
+ *   back the later one), then the piece;
+ * - slots: what one block hands to the next has one for each piece;
+ * - lanes: blocks take turns by microbatches, not by ticks (lanes.c). A block that is several
+ *   groups, for exchanges or for sweeps (sweep.c) come in between, is so by sections, each with its
+ *   equals of the other blocks;
+ * - private records: they are in lanes like all that is not there for all blocks at once. */
+#include "graph/lower/ir.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+/* That of its nodes; a hop has that of the group that it is about. SL_NONE: of none. */
+static int block_of(const sli_lowering *l, const sli_group *g) {
+  if (g->hop) g = &l->groups[g->about];
+  return g->nnodes ? g->nodes[0]->block : SL_NONE;
+}
+
+/* ---- sections ---------------------------------------------------------------------------- */
+
+/* Of a block on one device: where its way there, its way back, and its evaluation begin. */
+enum { WAYS = 3 };
+
+static int way_of(const sli_lowering *l, const sli_group *g) {
+  int way = g->eval ? 2 : g->back;
+  return (block_of(l, g) * l->in->ranks + g->rank) * WAYS + way;
+}
+
+static bool has_section(const sli_lowering *l, const sli_group *g) {
+  return block_of(l, g) >= 0 && g->rate < SLI_PER_STEP && !g->host;
+}
+
+void sli_lower_sections(sli_lowering *l) {
+  if (!l->in->layers) return;
+  int ways = l->in->g->nblocks * l->in->ranks * WAYS;
+  int *first = sli_calloc((size_t)ways + 1, sizeof *first);
+  for (int i = 0; i < ways; i++) first[i] = INT_MAX;
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    if (!has_section(l, g)) continue;
+    int *at = &first[way_of(l, g)];
+    *at = SLI_MIN(*at, g->level);
+  }
+  l->nsections = l->ngroups;
+  l->sections = sli_arena_alloc(&l->arena, (size_t)l->ngroups * sizeof *l->sections);
+  for (int i = 0; i < l->ngroups; i++) {
+    const sli_group *g = &l->groups[i];
+    l->sections[i] = has_section(l, g) ? g->level - first[way_of(l, g)] : 0;
+  }
+  free(first);
+}
+
+int sli_lower_section(const sli_lowering *l, int group) {
+  return group < l->nsections ? l->sections[group] : 0;
+}
+
+/* ---- from block to block ------------------------------------------------------------------- */
+
+bool sli_leaves_block(const sli_lowering *l, const sli_bundle *b) {
+  const sli_group *from = &l->groups[b->producer];
+  for (int i = 0; i < b->nconsumers; i++) {
+    const sli_group *to = &l->groups[b->consumers[i]];
+    if (to->back == from->back && block_of(l, to) != block_of(l, from)) return true;
+  }
+  return false;
+}
+
+void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  int blocks = l->in->g->nblocks, block = block_of(l, g);
+  int place = g->back ? blocks - 1 - block : block;
+  if (a->rank_group) { /* the schedule has groups of its own: blocks in turn within each */
+    a->rank = a->rank * blocks + place;
+    a->rank_stride *= blocks;
+    return;
+  }
+  a->rank = a->rank * blocks * l->in->m + place;
+  a->rank_group = l->in->k;
+  a->rank_stride = blocks;
+}
