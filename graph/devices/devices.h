@@ -29,6 +29,8 @@ typedef struct sli_kind {
   /* Fills in what a plan needs to know, where devices need not be here. NULL: by place(). */
   void (*imagine)(sli_site *site);
   const struct sli_kind *model; /* stands for it where nothing is to be computed; NULL: itself */
+  const struct sli_kind *hosted; /* of a modelled one: the same beside a host that has memory of its
+                                  own and updates parameters there; NULL: it has one, or none */
 
   const sl_queue_ops *compute; /* what runs passes, */
   const sl_queue_ops *host;    /* what runs beside them, */

@@ -12,6 +12,11 @@ static int32_t add_queue(sli_lowering *l, const char *name, int device, sl_queue
   return sl_plan_add_queue(l->plan, q);
 }
 
+/* Where no update waits for the norm of all, other stages would wait for the passes behind it. */
+static bool updates_last(const sl_graph *g) {
+  return !g->options.infer && g->training.optimizer.clip <= 0;
+}
+
 static sl_queue pass_queue(const sli_lowering *l, int device) {
   sl_queue q = {.ops = l->in->kind->compute, .run_ahead = l->in->kind->run_ahead,
                 .look_ahead = l->in->options->look_ahead};
@@ -20,6 +25,7 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
     sli_schedule_order(l->pick.schedule, l->in->m % l->in->p, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
+  if (updates_last(l->in->g)) q.class_order[SL_CLASS_U] = UINT8_MAX;
   int watermark = l->watermarks[device / l->in->ranks];
   q.lazy_w = watermark >= 0;
   q.watermark = SLI_MAX(watermark, 0);
@@ -80,40 +86,47 @@ typedef struct hop_queues {
   hop_queue_at *all;
 } hop_queues;
 
-static int32_t add_hop_queue(sli_lowering *l, const sli_group *g) {
-  const sli_route_row *r = &sli_routes[g->hop->route];
+static int32_t add_hop_queue(sli_lowering *l, int device, const sli_hop *hop) {
+  const sli_route_row *r = &sli_routes[hop->route];
   const sli_kind *kind = l->in->kind;
   if (r->homes) {
-    const sl_queue_ops *ops = kind->move[g->hop->home];
-    const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(g->hop->home));
-    return add_queue(l, name, g->device, (sl_queue){.ops = ops, .apart = ops->blocks,
+    const sl_queue_ops *ops = kind->move[hop->home];
+    const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(hop->home));
+    return add_queue(l, name, device, (sl_queue){.ops = ops, .apart = ops->blocks,
                                                       .run_ahead = ops->blocks ? 1 : kind->run_ahead});
   }
   if (!r->ops)
-    return add_queue(l, r->name, g->device, (sl_queue){.ops = kind->copy,
+    return add_queue(l, r->name, device, (sl_queue){.ops = kind->copy,
                                                        .run_ahead = kind->run_ahead});
   return sl_plan_add_queue(
-      l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, g->device,
-                                                 g->hop->to),
-                          .device = g->device, .ops = r->ops,
+      l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, device, hop->to),
+                          .device = device, .ops = r->ops, .class_order = {[SL_CLASS_U] = r->updates},
                           .run_ahead = r->in_turn ? 1 : l->in->m * l->in->k});
 }
 
-static int32_t hop_queue(sli_lowering *l, hop_queues *x, const sli_group *g) {
-  int to = sli_routes[g->hop->route].ops ? g->hop->to : g->device;
-  for (int i = x->newest[g->device]; i != SL_NONE; i = x->all[i].before)
-    if (x->all[i].route == g->hop->route && x->all[i].home == g->hop->home && x->all[i].to == to)
+static int32_t hop_queue(sli_lowering *l, hop_queues *x, int device, const sli_hop *hop) {
+  int to = sli_routes[hop->route].ops ? hop->to : device;
+  for (int i = x->newest[device]; i != SL_NONE; i = x->all[i].before)
+    if (x->all[i].route == hop->route && x->all[i].home == hop->home && x->all[i].to == to)
       return x->all[i].queue;
   SLI_GROW(x->all, x->count, x->capacity);
-  hop_queue_at at = {g->hop->route, g->hop->home, to, add_hop_queue(l, g), x->newest[g->device]};
+  hop_queue_at at = {hop->route, hop->home, to, add_hop_queue(l, device, hop), x->newest[device]};
   x->all[x->count] = at;
-  x->newest[g->device] = (int)x->count++;
+  x->newest[device] = (int)x->count++;
   return at.queue;
+}
+
+/* What the host updates takes turns with what passes through its memory, where that is modelled,
+ * and lets that go first. */
+static bool passes_memory(const sli_lowering *l, const sli_group *g) {
+  return sli_updates_on_host(g) && sli_lower_host_rate(l->in) > 0;
 }
 
 static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   const sli_queues *q = &l->queues;
-  if (g->hop) return hop_queue(l, x, g);
+  const sli_hop memory = {.route = SLI_ROUTE_MEMORY, .to = g->device};
+  if (g->hop) return hop_queue(l, x, g->device, g->hop);
+  if (passes_memory(l, g)) return hop_queue(l, x, g->device, &memory);
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
   if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
   return (g->host ? q->host : q->pass)[g->device];

@@ -45,6 +45,12 @@ sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   return host ? o->hardware->host_link : o->hardware->link;
 }
 
+double sli_lower_host_rate(const sli_inputs *in) {
+  const sl_hardware *h = in->options->hardware;
+  if (!in->kind->modelled || !h) return 0;
+  return h->host_memory_bytes_per_second / SLI_MIN(per_host(h), in->p * sli_grid_ranks(&in->grid));
+}
+
 double sli_lower_crossing(const sli_inputs *in) {
   double most = 0;
   for (int d = 0; d < in->devices; d++)

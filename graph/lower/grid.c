@@ -80,7 +80,6 @@ sl_status sli_lower_grid(sli_inputs *in) {
   if (!status && sli_lower_moves(o))
     status = want_blocks(in, "what lives elsewhere goes there block by block");
   if (!status) status = find_piece_order(in);
-  if (!status) status = sli_lower_read_update(in);
   in->by_block |= in->update_every != 1;
   return status;
 }

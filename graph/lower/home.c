@@ -94,6 +94,7 @@ sl_status sli_lower_read_update(sli_inputs *in) {
   if (!every && strcmp(text, "host"))
     return sl_fail(SL_E_USAGE, "update %s: not device, host or every:K", text);
   if (!every) in->update_every = 0;
+  if (in->kind->hosted) in->kind = in->kind->hosted;
   if (in->kind->copy) return SL_OK;
   return sl_fail(SL_E_USAGE, "update %s: %s devices have no host beside them that could", text,
                  in->kind->name);

@@ -227,6 +227,18 @@ static int fly(hops *x, int from, trip *t, int reader) {
   return keep_end(x, from, add_hop(x, at, t, &flight), t);
 }
 
+/* ---- how long ways take that begin or end beside the device -------------------------------- */
+
+/* Modelled: of what goes to and from a home at so many bytes a second; 0: takes no time. */
+static double home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {
+  const sl_hardware *h = l->in->options->hardware;
+  if (!h) return 0;
+  const double rates[SL_SPACE_COUNT][2] = {
+      [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
+      [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
+  return wire_seconds(&(sl_hardware_link){.bytes_per_second = rates[home][back]}, bytes);
+}
+
 /* ---- between memories ----------------------------------------------------------------- */
 
 static const sl_memory_ops *memory_of(const sli_lowering *l, sl_space space) {
@@ -244,6 +256,18 @@ static bool reaches(const sli_lowering *l, int device, sl_space space, const sli
          sli_lower_number(l->in, device) == sli_lower_number(l->in, b->device);
 }
 
+/* Modelled: what goes to the host's memory or comes from there takes its turn with all that does. */
+static int pass_memory(hops *x, int from, const trip *t) {
+  sli_lowering *l = x->l;
+  const sli_bundle b = l->bundles[from];
+  trip alone = {.origin = t->origin, .reader = t->reader, .nth = t->nth, .begun = true};
+  leg g = {.route = SLI_ROUTE_MEMORY, .from = b.device, .to = b.device, .home = b.home,
+           .passing = true, .mark = "~memory",
+           .seconds = wire_seconds(&(sl_hardware_link){.bytes_per_second = sli_lower_host_rate(l->in)},
+                                   l->bundles[t->origin].bytes)};
+  return g.seconds > 0 ? add_hop(x, from, &alone, &g) : from;
+}
+
 static int copy(hops *x, int from, trip *t, int device, sl_space space) {
   sli_lowering *l = x->l;
   int there = find_end(x, from, t, device, space);
@@ -253,7 +277,9 @@ static int copy(hops *x, int from, trip *t, int device, sl_space space) {
   leg g = {.route = out && in ? SLI_ROUTE_D2D : out ? SLI_ROUTE_D2H : SLI_ROUTE_H2D,
            .from = out ? b->device : device, .to = device, .home = space,
            .mark = sli_arena_format(&l->arena, ">%s:%d", sl_space_name(space), device)};
-  return keep_end(x, from, add_hop(x, from, t, &g), t);
+  if (out != in) g.seconds = home_seconds(l, SL_SPACE_HOST, out, b->bytes);
+  int through = out != in ? pass_memory(x, from, t) : from;
+  return keep_end(x, from, add_hop(x, through, t, &g), t);
 }
 
 /* ---- from one's memory into another's ---------------------------------------------------- */
@@ -279,16 +305,6 @@ static int send_directly(hops *x, int from, trip *t, int device, sl_space space)
 
 /* ---- to where it lives, and back ---------------------------------------------------------- */
 
-/* Modelled: of what goes to and from a home at so many bytes a second; 0: takes no time. */
-static double home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {
-  const sl_hardware *h = l->in->options->hardware;
-  if (!h) return 0;
-  const double rates[SL_SPACE_COUNT][2] = {
-      [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
-      [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
-  return wire_seconds(&(sl_hardware_link){.bytes_per_second = rates[home][back]}, bytes);
-}
-
 /* Do disks reach it in the host's memory only? */
 static bool by_host(const sli_lowering *l, const sli_bundle *b) {
   return b->stay == SL_SPACE_DISK && is_far(l, b->home);
@@ -307,6 +323,7 @@ static int spill(hops *x, int bundle) {
   leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
            .seconds = home_seconds(l, b.stay, false, b.bytes)};
+  if (b.stay == SL_SPACE_HOST) from = pass_memory(x, from, &t);
   there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
   l->bundles[there].initial = b.held;
   l->bundles[bundle].role = sli_staging_role(l, &b);
@@ -334,7 +351,8 @@ static int fill(hops *x, int bundle, int group) {
   leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, "<%s", l->groups[group].name),
            .seconds = home_seconds(l, b.stay, true, b.bytes)};
-  int at = add_hop(x, home, &t, &g);
+  int from = b.stay == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
+  int at = add_hop(x, from, &t, &g);
   return to == b.home ? at : copy(x, at, &t, b.device, b.home);
 }
 

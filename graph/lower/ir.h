@@ -21,6 +21,7 @@ typedef enum sli_route {
   SLI_ROUTE_DIRECT,  /* from a device's memory into that of another process's device */
   SLI_ROUTE_WIRE,    /* modelled: takes one thing after another */
   SLI_ROUTE_FLIGHT,  /* modelled: takes time, but no turn */
+  SLI_ROUTE_MEMORY,  /* modelled: through the host's memory, one thing after another */
   SLI_ROUTE_H2D,     /* copied: host to device, */
   SLI_ROUTE_D2H,     /* device to host, */
   SLI_ROUTE_D2D,     /* from device to device */
@@ -34,6 +35,7 @@ typedef struct sli_route_row {
   const char *verb;        /* of its actors */
   const sl_queue_ops *ops; /* a queue for each two devices; NULL: the kind's, one for each */
   bool in_turn;            /* takes one thing after another */
+  bool updates;            /* and what the host updates, behind all else */
   bool homes;              /* between a home and here; else a copy between memories */
   sli_role role;           /* of what copies make; SLI_ROLES: that of what they bring */
 } sli_route_row;
@@ -262,6 +264,11 @@ void sli_lower_axis_links(sli_inputs *in);
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
 /* Of what a group receives from other devices of its stage, by all its nodes. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
+/* Modelled: bytes a second of the host's memory that fall to one of the devices beside it, for its
+ * copies and for what is updated there; 0: any number. */
+double sli_lower_host_rate(const sli_inputs *in);
+/* Does the host update parameters here? */
+bool sli_updates_on_host(const sli_group *g);
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 
 /* What is stored every so many steps, and the callbacks that do it. */

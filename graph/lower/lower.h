@@ -19,7 +19,8 @@ sl_status sli_lower_share_out(const sli_inputs *in);
 sl_status sli_lower_check_homes(const sli_inputs *in);
 /* Does the user say of anything that it is to live elsewhere? */
 bool sli_lower_moves(const sl_lower_options *options);
-sl_status sli_lower_read_update(sli_inputs *in); /* sets update_every */
+sl_status sli_lower_read_update(sli_inputs *in); /* sets update_every; and the kind, where only its
+                                                    like beside a host can do that */
 /* "act=disk", "act@h.31=device"; what is wrong is said of "home TEXT". */
 sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
 

@@ -49,8 +49,24 @@ sl_status sli_lower_check_cost(const sli_lowering *l) {
   return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given, l->stages);
 }
 
+bool sli_updates_on_host(const sli_group *g) {
+  return g->host && g->phase == SLI_PHASE_UPDATE && g->stage != SL_NONE;
+}
+
+/* The host's memory sets the pace of its cores. */
+static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
+  double rate = sli_lower_host_rate(l->in), sum = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    double flops, bytes;
+    sli_call_cost(g->nodes[i], g->nodes[i]->in_type, g->nodes[i]->out_type, &flops, &bytes);
+    sum += bytes;
+  }
+  return rate > 0 ? sum / rate : 0;
+}
+
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
   if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
+  if (sli_updates_on_host(g)) return host_update_seconds(l, g);
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) seconds += node_seconds(l, g->nodes[i]);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;

@@ -2,15 +2,15 @@
  *
  * The update has three phases, for the gradient norm is a barrier: every
  * parameter's sum of squares, then one clip over all of them, then the steps, by
- * the optimizer's row, which says what each keeps of its parameter. */
+ * the optimizer's row, which says what each keeps of its parameter. Where nothing is
+ * clipped the norm is only reported, and no step waits for it. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <string.h>
 
 static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int rank,
-                            int phase, const void *settings, int nin, sl_tensor *const *in) {
-  const sl_attrs attrs = {.user = settings};
+                            int phase, sl_attrs attrs, int nin, sl_tensor *const *in) {
   sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_U, block, nin, in, op->nout);
   n->rank = rank;
   n->phase = phase;
@@ -36,14 +36,25 @@ static void add_state(sl_graph *g, sli_node *n, const sl_tensor *param, int numb
   t->init = SL_CONSTANT(state->start);
 }
 
+static bool clips(const sl_graph *g) { return g->training.optimizer.clip > 0; }
+
+/* By which a step multiplies its gradient where nothing is clipped: 1, at hand. */
+static sl_tensor *add_one(sl_graph *g, const sl_tensor *param) {
+  static const sl_values one = {.type = {.dtype = SL_F32}};
+  const char *name = update_name(g, param, "scale");
+  sli_node *n = add_update(g, &sl_op_constant, name, param->home, param->rank, SLI_PHASE_UPDATE,
+                           (sl_attrs){.value = 1, .user = &one}, 0, NULL);
+  return sli_node_output(g, n, 0, name);
+}
+
 static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
   const sl_op *rule = param->update->rule;
   const sl_update *update = rule->update;
   sl_tensor *in[1 + param->ngrads];
-  in[0] = scale;
+  in[0] = clips(g) ? scale : add_one(g, param);
   memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
   sli_node *n = add_update(g, rule, update_name(g, param, rule->name), param->home, param->rank,
-                           SLI_PHASE_UPDATE, param->update, 1 + param->ngrads, in);
+                           SLI_PHASE_UPDATE, (sl_attrs){.user = param->update}, 1 + param->ngrads, in);
   n->out[0] = param;
   int count = update->needs ? update->needs(param->update) : update->nstates;
   for (int i = 0; i < count; i++) add_state(g, n, param, i);
@@ -53,7 +64,7 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
  * is stored of it, need not differ; it waits for nothing. */
 static void keep(sl_graph *g, sl_tensor *param) {
   sli_node *n = add_update(g, &sl_op_keep, update_name(g, param, "keep"), param->home, param->rank,
-                           SLI_PHASE_UPDATE, &param->type, 0, NULL);
+                           SLI_PHASE_UPDATE, (sl_attrs){.user = &param->type}, 0, NULL);
   n->out[0] = param;
 }
 
@@ -62,7 +73,7 @@ static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
   if (!param->update || param->replica) return false;
   const char *name = update_name(g, param, "norm");
   sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
-                           &g->training.optimizer, param->ngrads, param->grads);
+                           (sl_attrs){.user = &g->training.optimizer}, param->ngrads, param->grads);
   *square = sli_node_output(g, n, 0, name);
   return true;
 }
@@ -72,8 +83,8 @@ void sli_graph_add_updates(sl_graph *g) {
   int count = 0;
   for (int i = 0; i < g->nparams; i++) count += add_norm(g, g->params[i], &squares[count]);
   sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
-                              &g->training.optimizer, count, squares);
-  sl_tensor *scale = sli_node_output(g, clip, 0, "clip:scale");
+                              (sl_attrs){.user = &g->training.optimizer}, count, squares);
+  sl_tensor *scale = clips(g) ? sli_node_output(g, clip, 0, "clip:scale") : NULL;
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *param = g->params[i];

@@ -194,7 +194,8 @@ static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
 static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   in->kind = sli_kind_find(o->devices.kind);
   if (!in->kind) return sl_fail(SL_E_USAGE, "unknown device kind '%s'", o->devices.kind);
-  sl_status status = check_links(o, in);
+  sl_status status = sli_lower_read_update(in);
+  if (!status) status = check_links(o, in);
   if (status) return status;
   in->p = o->stages ? o->stages : 1;
   if (in->p < 1 || o->chunks < 0)

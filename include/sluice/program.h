@@ -102,6 +102,7 @@ extern const sl_memory_ops sl_memory_host; /* pages of the process */
 extern const sl_memory_ops sl_memory_disk; /* places in a file without a name, which nobody else
                                               sees and which ends with the process. Their
                                               addresses can be counted with, not followed */
+extern const sl_memory_ops sl_memory_modelled; /* of modelled devices beside a host: holds nothing */
 
 /* Settings of a queue, from the plan. */
 typedef struct sl_queue_config {

@@ -1,0 +1,79 @@
+#!/bin/bash
+# The host updates parameters of modelled devices: in its memory's time, which its copies share; and
+# where nothing is clipped no update waits for the norm.
+# labels: unthreaded
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+actortrace=$bin/actortrace
+
+# Devices that take no time, four to a host. Their host has one socket of eight channels of DDR5-4800
+# (307.2 GB/s, as in Intel's data sheets of the fourth generation of Xeon), and each a PCIe 5.0 x16 (64
+# GB/s each way by its specification, of which four fifths are reached).
+machine() { # COPY
+  python3 - "$1" >machine.json <<'PY'
+import json, sys
+print(json.dumps(dict(name="hosts", flops_per_second={"f32": 1e29}, flops_efficiency=1,
+      bytes_per_second=1e29, bytes_efficiency=1, op_seconds=0, memory_bytes=1e18, link_seconds=0,
+      link_bytes_per_second=0, devices_per_host=4, host_link_seconds=0, host_link_bytes_per_second=0,
+      copy_bytes_per_second=float(sys.argv[1]), host_memory_bytes_per_second=307.2e9)))
+PY
+}
+model=(gpt --layers 48 --width 5888 --heads 46 --context 16 --vocab 256 --batch 1)
+job=(--devices timed:4 --stages 4 --clock virtual --machine machine.json --optimizer adamw:clip=0 --steps 3)
+figure() { python3 -c 'import json, sys; print(eval(sys.argv[2], json.load(open(sys.argv[1]))))' "$@"; }
+run() { ends 0 "$actorrun" "${job[@]}" "$@" --report "$report.json" "${model[@]}"; }
+near() { # IS WANTED SHARE TEXT
+  python3 -c 'import sys; a, b, s = map(float, sys.argv[1:4]); sys.exit(abs(a - b) > s * b)' "$1" "$2" "$3" ||
+    fail "$4: $1 s, not $2 within $3"
+}
+
+# ---- the host's memory ----------------------------------------------------------------------
+# By each parameter that the host updates goes: the gradient, written (4); parameter and state, read and
+# written, and the gradient, read (28); the parameter, read (4). By one that its device updates and
+# whose state is at home with the host: the state, read and written (16).
+machine 51.2e9
+values=$("$actorrun" "${job[@]}" --dry-run "${model[@]}" | sed -n 's/^model gpt: \([0-9]*\) values.*/\1/p')
+report=host run --update host
+seconds() { python3 -c "print($1 * $values / 307.2e9)"; } # BYTES
+near "$(figure host.json step_seconds)" "$(seconds 36)" 0.03 "all on the host"
+report=half run --update every:2
+near "$(figure half.json step_seconds)" "$(seconds 18)" 0.03 "half on the host"
+report=there run --update every:2 --home state=host
+near "$(figure there.json step_seconds)" "$(seconds 26)" 0.03 "half on the host, all there"
+report=device run --update device
+near "$(figure device.json step_seconds)" 0 0 "nothing on the host"
+
+# What is moved follows: 8 bytes, and 16 of the state.
+moved() { figure "$1.json" 'runtime["moved_bytes_per_step"]["host"]'; }
+near "$(moved host)" "$((8 * values))" 0.001 "moved"
+near "$(moved half)" "$((4 * values))" 0.001 "moved"
+near "$(moved there)" "$((12 * values))" 0.001 "moved"
+
+# 20e9 parameters on four H100, of which a half and all are updated by the host: 1.173 and 2.278 s
+# were measured (Maurya et al., Middleware 2024).
+near "$(python3 -c "print($(figure half.json step_seconds) / $values * 20e9)")" 1.173 0.06 "20B, a half"
+near "$(python3 -c "print($(figure host.json step_seconds) / $values * 20e9)")" 2.278 0.06 "20B, all"
+
+# ---- copies ------------------------------------------------------------------------------------
+# Slow ones set the pace: 4 bytes of each device's quarter, there and back at once.
+machine 5e9
+report=slow run --update host
+near "$(figure slow.json step_seconds)" "$(python3 -c "print($values / 5e9)")" 0.15 "slow copies"
+
+# ---- the norm ---------------------------------------------------------------------------------
+small=(gpt --layers 4 --width 32 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
+for clip in 0 1e9; do
+  ends 0 "$actorrun" --stages 2 --microbatches 2 --steps 3 --optimizer adamw:clip=$clip \
+    --report clip$clip.json "${patient[@]}" "${small[@]}"
+done
+[[ $(hexes clip0.json) == "$(hexes clip1e9.json)" ]] || fail "nothing is clipped, and other losses"
+first_update() { # CLIP: when it begins, and when the last pass back ends, of a step
+  ends 0 "$actorrun" --stages 2 --clock virtual --grain layer --steps 2 --optimizer "adamw:clip=$1" \
+    --trace clip.trace "${small[@]}"
+  "$actortrace" rows clip.trace | awk -F'\t' '$1 == 1 && $10 ~ /^update/ && (!u || $8 < u) { u = $8 }
+    $1 == 1 && $3 == "B" && $9 > b { b = $9 } END { print (u < b ? "before" : "after") }'
+}
+[[ $(first_update 1) == after ]] || fail "an update does not wait for the norm"
+[[ $(first_update 0) == before ]] || fail "all updates wait for the norm that clips nothing"
