@@ -234,6 +234,8 @@ static void start_rooms(sl_plan *plan) {
       sl_room *room = &plan->devices[d].room[s];
       room->reserve_bytes = sli_align(room->workspace_bytes);
       room->arena_bytes = room->reserve_bytes + room->kept_bytes;
+      memset(room->used_bytes, 0, sizeof room->used_bytes);
+      room->used_bytes[SL_MEMORY_WORKSPACE] = room->arena_bytes;
     }
 }
 
@@ -280,6 +282,8 @@ static void place(sl_room *room, sl_register *r, bool paged) {
   size_t gap = paged ? sli_disk_pages(at) - at : 0;
   r->offset = at + gap;
   room->arena_bytes = add_slots(add_slots(room->arena_bytes, 1, gap), r->quota, r->slot_stride);
+  size_t *used = &room->used_bytes[r->memory];
+  *used = add_slots(*used, r->quota, r->slot_stride);
   room->reserve_bytes =
       add_slots(add_slots(room->reserve_bytes, 1, gap), sli_quota_most(r), r->slot_stride);
 }
@@ -303,15 +307,7 @@ static void lay_out(sl_plan *plan) {
 }
 
 size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_memory memory) {
-  const sl_room *room = &plan->devices[device].room[space];
-  size_t sum = 0;
-  if (memory == SL_MEMORY_WORKSPACE) sum = sli_align(room->workspace_bytes) + room->kept_bytes;
-  for (int32_t i = 0; i < plan->nregs; i++) {
-    const sl_register *r = &plan->regs[i];
-    if (r->device == device && r->space == space && r->memory == memory && !sli_memory_of(r))
-      sum += (size_t)r->quota * r->slot_stride;
-  }
-  return sum;
+  return plan->devices[device].room[space].used_bytes[memory];
 }
 
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {

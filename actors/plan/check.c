@@ -24,6 +24,8 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
     return sl_fail(SL_E_INPUT, "register %s: device %d of %d", r->name, r->device, plan->ndevices);
   if ((unsigned)r->space >= SL_SPACE_COUNT)
     return sl_fail(SL_E_INPUT, "register %s: there is no space %d", r->name, (int)r->space);
+  if ((unsigned)r->memory >= SL_MEMORY_COUNT)
+    return sl_fail(SL_E_INPUT, "register %s: there is no memory %d", r->name, (int)r->memory);
   if (r->pool != SL_NONE && (r->pool < 0 || r->pool >= plan->npools))
     return sl_fail(SL_E_INPUT, "register %s: pool %d of %d", r->name, r->pool, plan->npools);
   return SL_OK;
@@ -62,11 +64,24 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
       plan->actors[r->producer].queue != plan->actors[leader->producer].queue)
     return sl_fail(SL_E_INPUT, "registers %s and %s have the same slots, but are not written on one "
                    "queue", r->name, leader->name);
-  for (int32_t i = r->shares - 1; i < reg; i++)
-    if ((plan->regs[i].shares == r->shares || i == r->shares - 1) &&
-        plan->regs[i].producer == r->producer)
-      return sl_fail(SL_E_INPUT, "actor %s writes registers %s and %s, which have the same slots",
-                     plan->actors[r->producer].name, plan->regs[i].name, r->name);
+  return SL_OK;
+}
+
+/* Whose slots a register has, as a register. */
+static int32_t slots_of(const sl_plan *plan, int32_t reg) {
+  return plan->regs[reg].shares ? plan->regs[reg].shares - 1 : reg;
+}
+
+/* An actor takes turns with others, not with itself. */
+static sl_status check_turns(const sl_plan *plan, const sl_actor *a) {
+  for (int32_t p = 0; p < a->nout; p++)
+    for (int32_t q = 0; q < a->nout && plan->regs[a->out[p].reg].shares; q++) {
+      int32_t one = SLI_MIN(a->out[p].reg, a->out[q].reg);
+      int32_t two = SLI_MAX(a->out[p].reg, a->out[q].reg);
+      if (p != q && slots_of(plan, one) == slots_of(plan, two))
+        return sl_fail(SL_E_INPUT, "actor %s writes registers %s and %s, which have the same slots",
+                       a->name, plan->regs[one].name, plan->regs[two].name);
+    }
   return SL_OK;
 }
 
@@ -187,6 +202,7 @@ static sl_status check_pool(const sl_plan *plan, int32_t pool) {
 static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const checked *maps) {
   sl_status status = check_reach(plan, a);
   if (!status) status = check_seconds(a);
+  if (!status) status = check_turns(plan, a);
   if (!status) status = check_ticks(plan, a);
   for (int32_t p = 0; p < a->nin && !status; p++)
     status = check_input(plan, a, &a->in[p], &maps[a->in[p].map]);

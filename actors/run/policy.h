@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-#include "actors/run/fence.h"
-#include "actors/run/slots.h"
+#include "actors/run/tell.h"
 
 /* Lazy W: weight gradients are put off into the time that nothing else can use.
  * At most `watermark` of them, only while the step has input gradients left to
@@ -85,6 +84,18 @@ static void bring(queue *q, int32_t i) {
   memmove(&q->runnable[i], &q->runnable[i + 1],
           (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
   q->runnable[q->nrunnable - 1] = a;
+  if (a->borrows) borrow(a);
+}
+
+/* Does runnable actor i of the queue lack a slot that others have too? Then it is runnable no
+ * more. */
+static bool is_parked(worker *w, queue *q, int32_t i) {
+  actor *a = q->runnable[i];
+  out_port *p = a->borrows ? find_empty_bank(a) : NULL;
+  if (!p) return false;
+  park(q, (uint32_t)i, p);
+  if (a->notifies) notify_lazy(w, a);
+  return true;
 }
 
 /* Puts the best actor last on a queue where not every one that could fire may:
@@ -97,6 +108,7 @@ static NOINLINE bool bring_allowed(worker *w, queue *q) {
   for (int32_t i = (int32_t)q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
     int32_t cause = refusal(w, q, a);
+    if (!cause && is_parked(w, q, i)) continue;
     int far = !cause && a->fenced ? readiness(a) : COMPLETE;
     if (!cause && far == COMPLETE) {
       bring(q, i);

@@ -38,34 +38,8 @@ static bool pools_admit(const actor *a) {
   return admitted;
 }
 
-/* An actor that could fire lacks a slot after all: another has taken what they share. A plan in
- * which that happens was not what its proof took it for, so the run fails. */
-static NOINLINE void hold_up(actor *a, const actor *taker) {
-  queue *q = a->queue;
-  uint32_t i = 0;
-  while (q->runnable[i] != a) i++;
-  memmove(&q->runnable[i], &q->runnable[i + 1], (--q->nrunnable - i) * sizeof a);
-  char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
-                          a->plan->name);
-  sl_runtime_abort(q->worker->rt, SL_E_INPUT, text);
-  free(text);
-}
-
-/* A slot of several registers is taken. The others' producers are waiting for something
- * else; those without a slot left wait for one too. */
-static void take_from_others(reg *r) {
-  for (reg *s = r->ring; s != r; s = s->ring) {
-    out_port *p = s->producer;
-    if (--s->nfree || p->waiting) continue;
-    if (UNLIKELY(!p->actor->missing)) hold_up(p->actor, r->producer->actor);
-    p->waiting = true;
-    p->actor->missing++;
-  }
-}
-
 /* After a slot has been taken ... */
 static void count_taken(reg *r) {
-  if (r->ring) take_from_others(r);
   if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
   if (!(r->activation > 0)) return; /* of a queue apart, which has another worker, it is 0 */
   r->device->held += r->activation;
@@ -74,7 +48,8 @@ static void count_taken(reg *r) {
 
 /* A slot has been taken that is counted, or leaves fewer free than ever. */
 static NOINLINE void watch_slots(reg *r) {
-  r->least_free = SLI_MIN(r->least_free, (int32_t)r->nfree);
+  r->nfree += r->bank != NULL; /* it may be lent another */
+  r->least_free = SLI_MIN(r->least_free, (int32_t)(r->bank ? r->bank->nfree : r->nfree));
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
 }
@@ -96,12 +71,72 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
 /* ... and after one has come back. */
 static void count_freed(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->poison)) memset((void *)slot_address(r, slot), 0xff, r->poison);
-  for (reg *s = r->ring; s && s != r; s = s->ring) add_free(w, s, slot);
   if (r->activation > 0) r->device->held -= r->activation;
   if (!r->pool) return;
   sli_level_free(&r->pool->level, slots_used(r), r->kept);
   for (int32_t i = 0; i < r->pool->nqueues; i++)
     if (r->pool->queues[i]->nrunnable) list_queue(w, r->pool->queues[i]);
+}
+
+/* ---- slots of a bank -------------------------------------------------------------- */
+
+static bool borrows_now(const out_port *p) {
+  return p->reg->bank && (p->at.now->flags & SL_FIRST);
+}
+
+/* A bank of the actor's outputs that has no slot for it, as the port that needs one, or NULL. */
+static out_port *find_empty_bank(const actor *a) {
+  for (out_port *p = a->out; p < a->out_end; p++)
+    if (borrows_now(p) && !p->reg->bank->nfree) return p;
+  return NULL;
+}
+
+/* Two actors that lack nothing but a slot of one bank. A plan in which that happens was not what
+ * its proof took it for, so the run fails. */
+static NOINLINE void collide(const actor *taker, const actor *other) {
+  char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
+                          other->plan->name);
+  sl_runtime_abort(taker->queue->worker->rt, SL_E_INPUT, text);
+  free(text);
+}
+
+/* The last slot of a bank is taken: does another one that could fire want it as well? */
+static NOINLINE void look_for_others(const actor *taker, const bank *b) {
+  const queue *q = taker->queue;
+  for (uint32_t i = 0; i < q->nrunnable; i++) {
+    const actor *a = q->runnable[i];
+    for (const out_port *p = a->out; a != taker && p < a->out_end; p++)
+      if (p->reg->bank == b && borrows_now(p)) collide(taker, a);
+  }
+}
+
+/* Before a firing: its outputs have a slot each. */
+static void borrow(const actor *a) {
+  for (const out_port *p = a->out; p < a->out_end; p++) {
+    if (!borrows_now(p)) continue;
+    bank *b = p->reg->bank;
+    p->reg->free[0] = b->free[--b->nfree];
+    if (!b->nfree) look_for_others(a, b);
+  }
+}
+
+/* Runnable actor i of a queue waits for a slot of a bank, as it would for one of its own. */
+static void park(queue *q, uint32_t i, out_port *p) {
+  bank *b = p->reg->bank;
+  if (b->parked) collide(b->parked->actor, p->actor);
+  b->parked = p;
+  p->waiting = true;
+  p->actor->missing++;
+  memmove(&q->runnable[i], &q->runnable[i + 1], (--q->nrunnable - i) * sizeof p->actor);
+}
+
+static void repay(worker *w, bank *b, int32_t slot) {
+  out_port *p = b->parked;
+  b->free[b->nfree++] = slot;
+  if (!p) return;
+  b->parked = NULL;
+  p->waiting = false;
+  satisfy(w, p->actor, p->cause);
 }
 
 /* ---- another quota ---------------------------------------------------------------- */

@@ -92,6 +92,14 @@ typedef struct pool {
   queue **queues;        /* that write to it */
 } pool;
 
+/* Slots that several registers of one queue have in common. Their producers take turns, so none
+ * of them counts what is free here: who could fire but for a slot is lent one, or parked. */
+typedef struct bank {
+  int32_t *free;         /* stack of free slots */
+  uint32_t nfree;
+  out_port *parked;      /* waits for a slot, and its actor for nothing else; or NULL */
+} bank;
+
 /* How a register comes to another quota while a run goes on. The producer's worker alone, but
  * for the last two. */
 typedef struct resize {
@@ -107,19 +115,19 @@ typedef struct resize {
 
 struct reg {
   /* The producer's worker alone. */
-  _Alignas(SLI_CACHE_LINE) uint32_t nfree;
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* with a bank 1: it may be lent one */
   uint32_t watch;        /* with fewer free than this, taking one is an event: least_free,
                             or any number where slots are counted */
-  int32_t *free;         /* stack of free slots */
+  int32_t *free;         /* stack of free slots; with a bank: the one that is lent */
   int32_t *pending;      /* [quota] answers outstanding per slot */
   out_port *producer;    /* NULL: its initial slots stay for ever */
   in_port **consumers;   /* [nconsumers] those of the producer's queue, then of its worker, */
   int32_t nsame, nlocal; /* ... then the others */
   int32_t newest;        /* slot of the newest initial key */
   int32_t least_free;
-  bool counted;          /* taking or freeing a slot changes a pool, an activation count, or
-                            registers that have the same slots */
-  struct reg *ring;      /* the next of those that have the same slots, or NULL */
+  bool counted;          /* taking or freeing a slot changes a pool, an activation count or a
+                            bank */
+  bank *bank;            /* of those that have the same slots, or NULL */
   int32_t kept;
   _Atomic int32_t quota; /* slots there are; read from outside too, relaxed */
   resize resize;
@@ -186,6 +194,7 @@ struct actor {
   bool notifies;         /* lazy W read what it makes: it notifies them when it waits */
   bool binds;            /* its queue looks at data */
   bool fenced;           /* some of its ports are, or their other ends */
+  bool borrows;          /* some of its outputs have a bank */
   bool ordered;          /* it has its places in its queue's fixed order */
   lazy lazy;
   binding bound;         /* to the launch under way */
@@ -214,8 +223,8 @@ struct queue {
   _Alignas(SLI_CACHE_LINE) actor **runnable; /* in order, the next one last */
   uint32_t nrunnable;
   bool listed;           /* no need to list it: it is, or it is full */
-  bool selective;        /* pools, lazy W, a fixed order or look-ahead may forbid an actor
-                            that could fire, or lazy W have to be notified */
+  bool selective;        /* pools, banks, lazy W, a fixed order or look-ahead may forbid an
+                            actor that could fire, or lazy W have to be notified */
   bool passed;           /* look-ahead: has let the other queues go first */
   bool held;             /* what could go waits for firings of other queues: look again */
   int32_t in_order;      /* position in a fixed order */

@@ -55,8 +55,10 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->resize.owed)) {
     retire_slot(r, slot);
     notify_lazy(w, r->producer->actor);
-  } else {
+  } else if (LIKELY(!r->bank)) {
     add_free(w, r, slot);
+  } else {
+    repay(w, r->bank, slot);
   }
   if (r->counted) count_freed(w, r, slot);
 }

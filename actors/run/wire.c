@@ -20,13 +20,25 @@ static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
   if (i == p->nqueues) p->queues[p->nqueues++] = q;
 }
 
-/* Into the ring of those that have the same slots. */
-static void join_ring(sl_runtime *rt, reg *r, int32_t leader) {
-  reg *first = &rt->regs[leader];
-  if (!first->ring) first->ring = first;
-  r->ring = first->ring;
-  first->ring = r;
-  r->counted = first->counted = true;
+/* From now on a register has its slots from a bank. */
+static void join_bank(sl_runtime *rt, reg *r, bank *b) {
+  r->bank = b;
+  r->free = allot_own(rt, r->worker, 1, sizeof *r->free);
+  r->nfree = 1;
+  r->counted = true;
+}
+
+/* The free slots of a register are those of all that share them. */
+static bank *open_bank(sl_runtime *rt, reg *leader) {
+  bank *b = allot_own(rt, leader->worker, 1, sizeof *b);
+  *b = (bank){.free = leader->free, .nfree = leader->nfree};
+  join_bank(rt, leader, b);
+  return b;
+}
+
+static void share_slots(sl_runtime *rt, reg *r, reg *leader, queue *q) {
+  join_bank(rt, r, leader->bank ? leader->bank : open_bank(rt, leader));
+  q->selective = true;
 }
 
 /* Those that stand for other processes as well. */
@@ -56,7 +68,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   to->least_free = (int32_t)to->nfree;
   to->newest = SLI_MAX(r->initial - 1, 0);
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
-  if (q && r->shares) join_ring(rt, to, r->shares - 1);
+  if (q && r->shares) share_slots(rt, to, &rt->regs[r->shares - 1], q);
 }
 
 static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
@@ -87,6 +99,7 @@ static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *fro
                           .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
   rt->regs[from->reg].producer = &a->out[at];
+  a->borrows |= rt->regs[from->reg].bank != NULL;
 }
 
 static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
@@ -168,7 +181,7 @@ static void make_lazy(sl_runtime *rt, actor *w) {
  * not know who read them. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
-  return from && !p->reg->ring && from->queue != to->queue && from->binds && to->binds &&
+  return from && !p->reg->bank && from->queue != to->queue && from->binds && to->binds &&
          from->queue->ops == to->queue->ops && to->queue->ops->wait &&
          from->queue->worker->process < 0 && to->queue->worker->process < 0;
 }

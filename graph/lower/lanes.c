@@ -62,6 +62,12 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
 
+/* The same for groups that do the same. */
+static uint64_t hash_same(uint64_t hash, const sli_group *x) {
+  const int fields[] = {x->stage, x->rank, x->cls, x->axis, (int)x->rate, x->host, x->back, x->eval};
+  return sli_hash(hash, fields, sizeof fields);
+}
+
 static int slots_of(const sli_lowering *l, int bundle) {
   int leader = l->bundles[bundle].leader;
   return leader == SL_NONE ? bundle : leader;
@@ -77,6 +83,16 @@ static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_
   if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);
   return x->nth == y->nth && l->bundles[x->origin].device == l->bundles[y->origin].device &&
          do_the_same(l, x->reader, y->reader);
+}
+
+/* The same for groups of one lane. */
+static uint64_t hash_lane(const sli_lowering *l, const sli_group *g) {
+  const sli_hop *x = g->hop;
+  if (!x) return hash_same(SLI_HASH_SEED, g);
+  const int fields[] = {(int)x->route, g->device, x->to,
+                        x->reader == SL_NONE ? slots_of(l, x->origin) : x->nth};
+  uint64_t hash = sli_hash(SLI_HASH_SEED, fields, sizeof fields);
+  return x->reader == SL_NONE ? hash : hash_same(hash, &l->groups[x->reader]);
 }
 
 static bool is_same_lane(const sli_lowering *l, int a, int b) {
@@ -191,27 +207,57 @@ static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool pa
 
 /* ---- all lanes --------------------------------------------------------------------------- */
 
-/* The lanes of all groups that fill one with this one. */
-static void make_lanes(sli_lowering *l, int first, int end, sli_role role, bool *done) {
-  bool passing = role == SLI_ROLE_INNER && !l->groups[first].hop;
-  int *groups = sli_calloc((size_t)(end - first), sizeof *groups), n = 0;
-  for (int i = first; i < end; i++) {
-    if (done[i] || nth_transient(l, i, role, 0) == SL_NONE) continue;
-    if (!is_same_lane(l, first, i)) continue;
-    groups[n++] = i;
-    done[i] = true;
+/* Groups whose bundles of a role are transient, in lists by the hash of their lane: those of one
+ * lane are in one list, in order. */
+typedef struct lists {
+  uint32_t mask;
+  int *head;   /* [mask + 1] */
+  int *next;   /* [groups] */
+  bool *done;  /* [groups] in a lane already, or in no list */
+  int *lane;   /* [groups] room for one */
+} lists;
+
+static lists list_groups(const sli_lowering *l, int begin, int end, sli_role role) {
+  lists x = {.mask = 1};
+  size_t n = (size_t)end + 1;
+  while (x.mask < (uint32_t)(end - begin)) x.mask = 2 * x.mask + 1;
+  x.head = sli_calloc((size_t)x.mask + 1, sizeof *x.head);
+  x.next = sli_calloc(n, sizeof *x.next);
+  x.done = sli_calloc(n, sizeof *x.done);
+  x.lane = sli_calloc(n, sizeof *x.lane);
+  for (uint32_t h = 0; h <= x.mask; h++) x.head[h] = SL_NONE;
+  for (int i = end - 1; i >= begin; i--) {
+    x.done[i] = nth_transient(l, i, role, 0) == SL_NONE;
+    if (x.done[i]) continue;
+    int *head = &x.head[hash_lane(l, &l->groups[i]) & x.mask];
+    x.next[i] = *head;
+    *head = i;
   }
-  qsort_r(groups, (size_t)n, sizeof *groups, by_turn, l);
-  while (n) n = take_lane(l, groups, n, role, passing);
-  free(groups);
+  return x;
+}
+
+/* The lanes of all groups that fill one with this one. */
+static void make_lanes(sli_lowering *l, lists *x, int first, sli_role role) {
+  bool passing = role == SLI_ROLE_INNER && !l->groups[first].hop;
+  int n = 0;
+  for (int i = first; i != SL_NONE; i = x->next[i]) {
+    if (x->done[i] || !is_same_lane(l, first, i)) continue;
+    x->lane[n++] = i;
+    x->done[i] = true;
+  }
+  qsort_r(x->lane, (size_t)n, sizeof *x->lane, by_turn, l);
+  while (n) n = take_lane(l, x->lane, n, role, passing);
 }
 
 /* Of groups begin to end - 1, where their bundles of a role are transient. */
 static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
-  bool *done = sli_calloc((size_t)end, sizeof *done);
+  lists x = list_groups(l, begin, end, role);
   for (int i = begin; i < end; i++)
-    if (!done[i] && nth_transient(l, i, role, 0) != SL_NONE) make_lanes(l, i, end, role, done);
-  free(done);
+    if (!x.done[i]) make_lanes(l, &x, i, role);
+  free(x.head);
+  free(x.next);
+  free(x.done);
+  free(x.lane);
 }
 
 /* First the lanes of what is made, then those of what brings it: it shares slots at the end of a

@@ -173,6 +173,7 @@ typedef struct sl_room {
   size_t kept_bytes;    /* what calls keep from firing to firing (sl_op.keeps), beside the
                            arena; derived by sl_plan_finish */
   size_t arena_bytes;   /* registers, workspace and what calls keep; derived */
+  size_t used_bytes[SL_MEMORY_COUNT]; /* of these, by what they are counted as; derived */
   size_t reserve_bytes; /* registers, each at quota_most, and workspace: address space, of
                            which only what is in use takes memory; derived */
 } sl_room;

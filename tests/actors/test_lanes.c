@@ -52,6 +52,7 @@ static sl_program *program(sl_plan *plan, const sl_op *op, int who, int nin, int
 typedef struct ring {
   sl_plan *plan;
   int n, quota, readers; /* makers, their slots, devices that read */
+  int turns;             /* 1: makers hand a turn around; 0: they do not */
   int32_t made[MOST], turn[MOST];
 } ring;
 
@@ -64,9 +65,11 @@ static void add_maker(ring *r, int i) {
                                                   : sl_plan_map_each(plan)}};
   sl_plan_add_actor(plan, (sl_actor){.name = sl_plan_format(plan, "make%d", i), .cls = SL_CLASS_C,
                                      .queue = 0, .stage = 0, .ticks = sl_plan_map_each(plan),
-                                     .firings_per_step = MICROBATCHES, .source = !i, .nin = 1,
-                                     .in = &in, .nout = 2, .out = out, .seconds = 1e-6,
-                                     .program = program(plan, &make_row, i, 1, 2)});
+                                     .firings_per_step = MICROBATCHES, .source = !i,
+                                     .nin = r->turns, .in = &in, .nout = 1 + r->turns, .out = out,
+                                     .seconds = 1e-6,
+                                     .program = program(plan, &make_row, i, r->turns,
+                                                        1 + r->turns)});
 }
 
 static void add_reader(ring *r, int i, int device) {
@@ -79,10 +82,10 @@ static void add_reader(ring *r, int i, int device) {
                                      .program = program(plan, &look_row, i, 1, 0)});
 }
 
-static ring make_ring(uint64_t seed) {
+static ring make_ring(uint64_t seed, int turns) {
   seed_random(seed);
-  ring r = {sl_plan_create(MICROBATCHES, 1), 2 + below(MOST - 1), 1 + below(3), 1 + below(3), {0},
-            {0}};
+  ring r = {sl_plan_create(MICROBATCHES, 1), 2 + below(MOST - 1), 1 + below(3), 1 + below(3), turns,
+            {0}, {0}};
   for (int d = 0; d <= r.readers; d++) {
     sl_plan_add_device(r.plan, (sl_device){.name = sl_plan_format(r.plan, "cpu:%d", d),
                                            .kind = "cpu", .threads = 1});
@@ -94,7 +97,7 @@ static ring make_ring(uint64_t seed) {
         r.plan, (sl_register){.name = sl_plan_format(r.plan, "lane%d", i), .quota_name = "lane",
                               .quota = r.quota, .pool = SL_NONE, .slot_bytes = 8 + 64 * (size_t)i,
                               .memory = SL_MEMORY_ACTIVATIONS, .shares = i ? r.made[0] + 1 : 0});
-    r.turn[i] = sl_plan_add_register(
+    if (turns) r.turn[i] = sl_plan_add_register(
         r.plan, (sl_register){.name = sl_plan_format(r.plan, "turn%d", i), .quota_name = "turn",
                               .quota = 1, .pool = SL_NONE, .initial = !i,
                               .memory = SL_MEMORY_ACTIVATIONS});
@@ -107,7 +110,7 @@ static ring make_ring(uint64_t seed) {
 }
 
 static void run_one(uint64_t seed) {
-  ring r = make_ring(seed);
+  ring r = make_ring(seed, 1);
   CHECK(!sl_plan_finish(r.plan), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   CHECK(!sl_plan_prove(r.plan), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   size_t lane = 0;
@@ -128,13 +131,28 @@ static void run_one(uint64_t seed) {
 }
 
 static void refuse(const char *words, void (*spoil)(ring *r)) {
-  ring r = make_ring(3);
+  ring r = make_ring(3, 1);
   spoil(&r);
   CHECK(sl_plan_finish(r.plan) == SL_E_INPUT && strstr(sl_detail(), words), "%s: %s", words,
         sl_detail());
   sl_plan_destroy(r.plan);
 }
 
+/* Makers that may go in any order are found out. */
+static void run_without_turns(uint64_t seed) {
+  ring r = make_ring(seed, 0);
+  for (int i = 0; i < r.n; i++) r.plan->regs[r.made[i]].quota = 1;
+  CHECK(!sl_plan_finish(r.plan), "%s", sl_detail());
+  CHECK(sl_plan_prove(r.plan) && strstr(sl_detail(), "share slots, but do not take turns"), "%s",
+        sl_detail());
+  sl_plan_destroy(r.plan);
+}
+
+static void no_such_memory(ring *r) { r->plan->regs[r->made[1]].memory = SL_MEMORY_COUNT; }
+static void one_maker(ring *r) {
+  r->plan->regs[r->turn[1]].shares = r->made[0] + 1;
+  r->plan->regs[r->turn[1]].quota = r->quota;
+}
 static void other_quota(ring *r) { r->plan->regs[r->made[1]].quota++; }
 static void initial_slot(ring *r) {
   r->plan->regs[r->made[0]].initial = 1;
@@ -172,5 +190,8 @@ int main(int argc, char **argv) {
   refuse("lane1 cannot lie over lane0", two_slots_over);
   refuse("lane1 cannot lie over lane0", other_device_over);
   refuse("which is not before it", later_over);
+  refuse("there is no memory", no_such_memory);
+  refuse("actor make0 writes registers lane0 and turn1, which have the same slots", one_maker);
+  for (uint64_t seed = 1; seed < 6; seed++) run_without_turns(seed);
   return 0;
 }
