@@ -88,6 +88,8 @@ static inline bool sli_is_forward(const sli_node *n) {
 typedef struct sli_block {
   const char *name;
   int stage;           /* forced stage, or -1 */
+  bool spread;         /* what a stage does of a block that is spread over all of them; behind
+                          all others, and `stage` counts the devices along the pipeline */
 } sli_block;
 
 /* What is said of the parameters that a pattern finds. */
@@ -174,6 +176,13 @@ struct sl_graph {
     } *of;
   } cleanups;
 };
+
+/* Blocks that follow one another: without what is spread over the stages. */
+static inline int sli_blocks_in_line(const sl_graph *g) {
+  int n = g->nblocks;
+  while (n && g->blocks[n - 1].spread) n--;
+  return n;
+}
 
 /* Is it evaluated, every so many steps? */
 static inline bool sli_evaluates(const sl_graph *g) {

@@ -132,7 +132,7 @@ void sl_block(sl_graph *g, const char *format, ...) {
     name = sli_arena_format(&g->arena, "%s.%d", given, n);
   SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
   int stage = g->nblocks ? g->blocks[g->nblocks - 1].stage : -1;
-  g->blocks[g->nblocks++] = (sli_block){name, stage};
+  g->blocks[g->nblocks++] = (sli_block){.name = name, .stage = stage};
 }
 
 void sl_block_stage(sl_graph *g, int stage) {

@@ -111,6 +111,7 @@ static sli_role tick_role(const sli_lowering *l, const traits *t) {
   const sli_group *from = &l->groups[t->producer];
   if (from->cls == SL_CLASS_L) return SLI_ROLE_LOAD;
   if (any_reader(l, t, is_beside)) return SLI_ROLE_REPORT;
+  if (sli_is_spread_group(l, from) && !leaves_stage(l, t, from->stage)) return SLI_ROLE_SPREAD;
   if (leaves_stage(l, t, from->stage)) return from->back ? SLI_ROLE_BWD : SLI_ROLE_FWD;
   if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C)
     return from->back ? SLI_ROLE_DY : SLI_ROLE_ACT_W;
@@ -127,6 +128,7 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     if (g->stage != from->stage || g->rank != from->rank || g->phase) continue;
+    if (sli_is_spread_group(l, g)) continue;
     if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
     if (n == 2) return;
     both[n++] = i;
@@ -303,7 +305,8 @@ static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank,
   int at = SL_NONE;
   for (int i = 0; i < l->ngroups && (last || at == SL_NONE); i++) {
     const sli_group *g = &l->groups[i];
-    if (g->cls == cls && g->stage == stage && g->rank == rank) at = i;
+    if (g->cls == cls && g->stage == stage && g->rank == rank && !sli_is_spread_group(l, g))
+      at = i;
   }
   return at;
 }

@@ -45,7 +45,7 @@ static int32_t *per_device(sli_lowering *l) {
 
 /* One for all axes, or one for each. */
 static bool has_exchange(const sli_lowering *l, int axis) {
-  if (!l->in->by_axis) return !axis && sli_grid_ranks(&l->in->grid) > 1;
+  if (!l->in->by_axis) return !axis && (sli_grid_ranks(&l->in->grid) > 1 || l->in->spread);
   return !axis || l->in->grid.size[axis] > 1;
 }
 

@@ -68,7 +68,11 @@ sl_status sli_lower_grid(sli_inputs *in) {
   int axes = 0;
   axis_sizes(o, in->grid.size);
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
-  in->grid.alike = o->alike && axes;
+  in->grid.alike = o->alike && axes && !o->vocab_parallel;
+  in->spread = o->vocab_parallel && in->p > 1;
+  if (in->spread && in->grid.size[SLI_AXIS_TENSOR] > 1)
+    return sl_fail(SL_E_UNSUPPORTED, "--vocab-parallel with --tensor %d: the vocabulary is shared out "
+                   "over the stages or within them, not both", in->grid.size[SLI_AXIS_TENSOR]);
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;
@@ -97,7 +101,11 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, tensor);
   if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
   if (!status && o->sharing) sli_choice_print(g, grid, choice, o->sharing);
-  if (!status) status = sli_pass_expand(g, dims, grid, choice, in->sharding);
+  sli_grid over = *grid;
+  if (in->spread) over.size[SLI_AXIS_STAGES] = in->p;
+  if (!status && in->spread)
+    status = sli_choose_spread(g, dims, in->p, &choice[SLI_AXIS_STAGES]);
+  if (!status) status = sli_pass_expand(g, dims, &over, choice, in->sharding);
   for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);
   free(dims);
   return status;

@@ -208,6 +208,15 @@ int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bo
 int sli_group_results(const sli_group *group);
 /* The bundle that has it where it lives: itself, unless a hop brings it there. */
 int sli_bundle_home(const sli_lowering *l, int bundle);
+/* Is a node, or a group, a stage's part of a pass over what is spread over all of them? */
+static inline bool sli_is_spread_node(const sli_lowering *l, const sli_node *n) {
+  bool in_pass = n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL;
+  return in_pass && n->block >= 0 && l->in->g->blocks[n->block].spread;
+}
+static inline bool sli_is_spread_group(const sli_lowering *l, const sli_group *g) {
+  return g->nnodes && sli_is_spread_node(l, g->nodes[0]);
+}
+
 /* The stage at which it was made, whose quotas count; SL_NONE: at none. */
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
 /* Whose turn is before whose: as the data goes, level by level, and block by block within a level,

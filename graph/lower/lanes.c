@@ -52,9 +52,12 @@ static int depth_of(const sli_lowering *l, sli_group *g) {
 
 /* ---- who fills the same lane ------------------------------------------------------------- */
 
-/* Of one device, do they do the same for one block each? */
+/* Of one device, do they do the same for one block each? What is spread over the stages comes
+ * when the others' is there, and takes no turns with the stage's own. */
 static bool do_the_same(const sli_lowering *l, int a, int b) {
   sli_group *x = &l->groups[a], *y = &l->groups[b];
+  bool spread = sli_is_spread_group(l, x);
+  if (spread != sli_is_spread_group(l, y) || (spread && x->part != y->part)) return false;
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
          x->back == y->back && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&

@@ -15,6 +15,11 @@
 
 #include <string.h>
 
+/* How often a microbatch waits for all stages where the vocabulary is spread over them: for the
+ * logits' sums, and for the gradient of what the classifier reads. For each the first stages keep
+ * one microbatch more (Vocabulary Parallelism: Yeung et al., arXiv 2411.05288). */
+enum { SPREAD_BARRIERS = 2 };
+
 static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
 
 sli_at sli_lower_at(const sli_lowering *l, int stage) {
@@ -32,6 +37,8 @@ static void schedule_credits(sli_lowering *l) {
     int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
     if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
     bool own = s < SLI_TUNED_STAGES;
+    int more = l->in->spread ? SPREAD_BARRIERS * l->in->k : 0;
+    b += more, w += more;
     b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
     w += l->pick.tune.act_w + (own ? l->pick.tune.stage_w[s] : 0);
     l->act_b[s] = clamp(b, l->in->m * l->in->k);
@@ -148,6 +155,9 @@ static int inner(const sli_lowering *l, const sli_bundle *b) {
 static int between(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, l->in->layers ? l->in->k + 1 : 2;
 }
+static int of_spread(const sli_lowering *l, const sli_bundle *b) {
+  return (void)b, clamp(1 + SPREAD_BARRIERS, ticks_of(l));
+}
 static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
 static int of_b(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
@@ -170,7 +180,8 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bund
     [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
     [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
     [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging,
-    [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between};
+    [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between,
+    [SLI_SLOTS_SPREAD] = of_spread};
 
 /* A hop's end has as many slots as its source, what it fetches as many as what is gathered; what
  * lives elsewhere as many as its role says, there and at both ends of its way. */

@@ -20,6 +20,7 @@ typedef enum sli_role {
   SLI_ROLE_BWD,     /* and back */
   SLI_ROLE_DY,      /* what B makes for W */
   SLI_ROLE_INNER,   /* from one group to another of the same way on the same stage */
+  SLI_ROLE_SPREAD,  /* of what is spread over all stages: from there to its way back */
   SLI_ROLE_BETWEEN, /* the same from block to block, where blocks take turns (home.c) */
   SLI_ROLE_LOAD,    /* what sources give */
   SLI_ROLE_REPORT,  /* losses, norms, outputs */
@@ -47,6 +48,7 @@ typedef enum sli_slots {
   SLI_SLOTS_LOAD,     /* those of all stages */
   SLI_SLOTS_BEGUN,    /* microbatches that a stage has begun and not finished */
   SLI_SLOTS_SOURCE,   /* as many as what it is a copy of has */
+  SLI_SLOTS_SPREAD,   /* what is under way between all stages */
   SLI_SLOTS_STAGING,  /* one to fill while another is read */
   SLI_SLOTS_INNER,    /* one; from block to block one for each piece, where these go together */
   SLI_SLOTS_BETWEEN,  /* the same in a lane: one more; else as STAGING */

@@ -90,12 +90,13 @@ static void check_node(const sl_graph *g, int id) {
 
 /* Forward along the blocks, then backward against them, then phase by phase;
  * packing may stand anywhere before its readers, and gradients that are made on the way
- * forward anywhere behind the forward nodes. Evaluations stand apart. */
+ * forward anywhere behind the forward nodes. Evaluations stand apart, and what is spread over the
+ * stages stands where it is read. */
 static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->eval) continue;
+    if (n->eval || (n->block >= 0 && g->blocks[n->block].spread)) continue;
     if (n->cls == SL_CLASS_F) {
       bool made = !sli_is_forward(n);
       SLI_CHECK((made || !backward) && !update && (!forward || forward->block <= n->block),

@@ -38,17 +38,18 @@ static double node_seconds(const sli_node *node) {
 /* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. */
 typedef struct cut {
   const sl_graph *g;
-  int stages;
+  int stages, nblocks;
   double *sums;
 } cut;
 
-static double *cost_sums(const sl_graph *g) {
-  double *sums = sli_calloc((size_t)g->nblocks + 1, sizeof *sums);
+static double *cost_sums(const sl_graph *g, int nblocks) {
+  double *sums = sli_calloc((size_t)nblocks + 1, sizeof *sums);
   for (int i = 0; i < g->nnodes; i++) {
-    if (!sli_is_forward(g->nodes[i]) || g->nodes[i]->eval) continue;
-    sums[g->nodes[i]->block + 1] += node_seconds(g->nodes[i]);
+    const sli_node *n = g->nodes[i];
+    if (!sli_is_forward(n) || n->eval || n->block >= nblocks) continue;
+    sums[n->block + 1] += node_seconds(n);
   }
-  for (int b = 0; b < g->nblocks; b++) sums[b + 1] += sums[b];
+  for (int b = 0; b < nblocks; b++) sums[b + 1] += sums[b];
   return sums;
 }
 
@@ -62,7 +63,7 @@ static bool allowed(const cut *c, int b, int s) {
  * `limit`; a stage's price joins the others' as maximum or as sum of squares.
  * from[s][e]: where stage s begins then. */
 static void solve(const cut *c, double limit, bool squares, double *best, int *from) {
-  int n = c->g->nblocks;
+  int n = c->nblocks;
   for (int s = 0; s < c->stages; s++)
     for (int e = 0; e <= n; e++) {
       double *price = &best[s * (n + 1) + e];
@@ -79,10 +80,10 @@ static void solve(const cut *c, double limit, bool squares, double *best, int *f
     }
 }
 
-static char *block_list(const sl_graph *g) {
+static char *block_list(const sl_graph *g, int nblocks) {
   char *text = sli_strdup("");
-  for (int b = 0; b < g->nblocks; b++) {
-    bool skip = g->nblocks > 12 && b >= 4 && b < g->nblocks - 1;
+  for (int b = 0; b < nblocks; b++) {
+    bool skip = nblocks > 12 && b >= 4 && b < nblocks - 1;
     if (skip && b > 4) continue;
     char *more = sli_format("%s%s%s", text, b ? ", " : "", skip ? "..." : g->blocks[b].name);
     free(text);
@@ -92,15 +93,16 @@ static char *block_list(const sl_graph *g) {
 }
 
 static sl_status check_stages(const sl_graph *g, int stages) {
+  int nblocks = sli_blocks_in_line(g);
   if (stages < 1) return sl_fail(SL_E_USAGE, "%d stages asked for, at least 1 is needed", stages);
-  if (stages > g->nblocks) {
-    char *list = block_list(g);
+  if (stages > nblocks) {
+    char *list = block_list(g, nblocks);
     sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d block%s (%s)", stages,
-            g->nblocks, g->nblocks == 1 ? "" : "s", list);
+            nblocks, nblocks == 1 ? "" : "s", list);
     free(list);
     return SL_E_USAGE;
   }
-  for (int b = 0; b < g->nblocks; b++)
+  for (int b = 0; b < nblocks; b++)
     if (g->blocks[b].stage >= stages)
       return sl_fail(SL_E_USAGE, "the model puts block %s on stage %d, but there are %d stages",
                      g->blocks[b].name, g->blocks[b].stage, stages);
@@ -110,9 +112,9 @@ static sl_status check_stages(const sl_graph *g, int stages) {
 sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of) {
   sl_status status = check_stages(g, stages);
   if (status) return status;
-  int n = g->nblocks;
+  int n = sli_blocks_in_line(g);
   size_t cells = (size_t)stages * ((size_t)n + 1);
-  cut c = {g, stages, cost_sums(g)};
+  cut c = {g, stages, n, cost_sums(g, n)};
   double *best = sli_calloc(cells, sizeof *best);
   int *from = sli_calloc(cells, sizeof *from);
   solve(&c, INFINITY, false, best, from);

@@ -284,14 +284,14 @@ static sl_status nothing_found(const search *s) {
   if (s->over_budget) return nothing_fits(s);
   if (s->failure) return sl_fail(s->failure, "%s", s->why);
   return sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d blocks", p,
-                 s->in->g->nblocks);
+                 sli_blocks_in_line(s->in->g));
 }
 
 sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick *out) {
   search s = {.in = in};
   if (chunks) add_starts(&s, chunks);
   for (int v = 1; !chunks && v <= most_chunks; v++)
-    if (in->p * v <= in->g->nblocks) add_starts(&s, v);
+    if (in->p * v <= sli_blocks_in_line(in->g)) add_starts(&s, v);
   try_all(&s);
   bool found = s.ncandidates && s.candidates[0].score < INFINITY;
   if (found) *out = s.candidates[0].pick;

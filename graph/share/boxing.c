@@ -24,7 +24,7 @@ typedef struct boxing {
   const sli_array *from;
   sli_array *to;
   sli_along along;
-  int members;
+  int members, ranks; /* those that do it */
 } boxing;
 
 /* ---- nodes ---------------------------------------------------------------------- */
@@ -33,6 +33,7 @@ typedef struct boxing {
 static sli_moment boxing_moment(const boxing *b, bool near) {
   sli_moment at = b->to->made;
   if (near && at.phase == SLI_PHASE_MAIN) at.block = b->from->made.block;
+  at.spread = b->to->spread;
   return at;
 }
 
@@ -43,11 +44,14 @@ static const sl_attrs *same_attrs(const boxing *b, const void *user) {
   return attrs;
 }
 
-/* Bytes of other devices that a call reads: of a joint all that is not its own part, of a sum
+/* Then what is read comes by hops, as whatever stages read of each other. */
+static bool between_stages(const boxing *b) { return b->along == 1u << SLI_AXIS_STAGES; }
+
+/* Bytes of other devices of its stage that a call reads: of a joint all that is not its own part, of a sum
  * so much of each summand as it makes. */
 static double remote_bytes(const boxing *b, const sli_node *n, const sl_type *in,
                            const sl_type *out) {
-  if (n->nin != b->members || n->cls != SL_CLASS_C) return 0;
+  if (n->nin != b->members || n->cls != SL_CLASS_C || between_stages(b)) return 0;
   int own = sli_rank_share(b->x->grid, n->rank, b->along);
   if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
   return (double)(n->nin - 1) * (double)sl_type_bytes(out);
@@ -56,12 +60,12 @@ static double remote_bytes(const boxing *b, const sli_node *n, const sl_type *in
 /* Of several, the outermost. */
 static int axis_of(sli_along along) {
   int i = 0;
-  while (!(along >> sli_nesting[i] & 1)) i++;
-  return sli_nesting[i];
+  while (!(along >> sli_splitting[i] & 1)) i++;
+  return sli_splitting[i];
 }
 
 static void note_remote(const boxing *b, sli_node *n) {
-  n->remote_axis = axis_of(b->along);
+  n->remote_axis = between_stages(b) ? 0 : axis_of(b->along);
   n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
   for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
     sli_shapes *s = &n->shapes[v];
@@ -171,7 +175,7 @@ static sl_status box_zeros(boxing *b, int rank) {
 /* slices[member * ranks + rank]: what each device cuts for each member. */
 static sl_status cut_for_all(boxing *b, int dim, sl_tensor **slices) {
   sl_status status = SL_OK;
-  for (int r = 0; r < b->x->ranks; r++)
+  for (int r = 0; r < b->ranks; r++)
     for (int m = 0; m < b->members && !status; m++)
       status = slice(b, r, b->from->on[r], dim, m, SL_CLASS_C, &slices[m * b->x->ranks + r]);
   return status;
@@ -191,7 +195,7 @@ static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
   sl_tensor **slices = sli_arena_alloc(&x->g->arena,
                                        (size_t)(b->members * x->ranks) * sizeof *slices);
   sl_status status = cut_for_all(b, dim, slices);
-  for (int r = 0; r < x->ranks && !status; r++) {
+  for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     slices_for(b, r, slices, in);
     const sl_type *part = sli_expand_type(x, in[sli_rank_share(x->grid, r, b->along)], 0);
@@ -203,7 +207,7 @@ static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
 
 static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
   sl_status status = SL_OK;
-  for (int r = 0; r < b->x->ranks && !status; r++) {
+  for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     int member = sli_rank_share(b->x->grid, r, b->along);
     row_of(b, r, b->from->on, in);
@@ -222,7 +226,7 @@ static sl_status sum_parts(boxing *b, int dim, sl_tensor **sums) {
 
 static sl_status box_sum_whole(boxing *b) {
   sl_status status = SL_OK;
-  for (int r = 0; r < b->x->ranks && !status; r++) {
+  for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     row_of(b, r, b->from->on, in);
     status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, false, r, b->members, in, same_attrs(b, NULL),
@@ -235,7 +239,7 @@ static sl_status box_sum_whole(boxing *b) {
 static sl_status join_all(boxing *b, int dim, sl_tensor *const *on) {
   sli_expansion *x = b->x;
   sl_status status = SL_OK;
-  for (int r = 0; r < x->ranks && !status; r++) {
+  for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     const sl_part *parts[b->members];
     sl_type whole[x->nvariants];
@@ -261,7 +265,7 @@ static sl_status box_all_to_all(boxing *b, int from, int to) {
   sl_tensor **slices = sli_arena_alloc(&x->g->arena,
                                        (size_t)(b->members * x->ranks) * sizeof *slices);
   sl_status status = cut_for_all(b, to, slices);
-  for (int r = 0; r < x->ranks && !status; r++) {
+  for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     const sl_part *parts[b->members];
     sl_type whole[x->nvariants];
@@ -283,7 +287,7 @@ static bool is_small(const boxing *b) {
 
 static sl_status box_own_slices(boxing *b, int dim) {
   sl_status status = SL_OK;
-  for (int r = 0; r < b->x->ranks && !status; r++)
+  for (int r = 0; r < b->ranks && !status; r++)
     status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->along), own_class(b),
                    &b->to->on[r]);
   return status;
@@ -297,11 +301,11 @@ static sl_status box_along(boxing *b) {
   switch (from.kind) {
     case SL_BROADCAST:
       if (to.kind == SL_SPLIT) return box_own_slices(b, to.dim);
-      for (int r = 0; r < b->x->ranks && !status; r++) status = box_zeros(b, r);
+      for (int r = 0; r < b->ranks && !status; r++) status = box_zeros(b, r);
       return status;
     case SL_PARTIAL:
       if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
-      return is_small(b) ? box_sum_whole(b) : box_all_reduce(b);
+      return is_small(b) || between_stages(b) ? box_sum_whole(b) : box_all_reduce(b);
     case SL_SPLIT:
       if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
       return join_all(b, from.dim, b->from->on);
@@ -337,12 +341,12 @@ static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const s
   return NULL;
 }
 
-/* Along which axis to go first, by its place in sli_nesting: a dim split along several is split
+/* Along which axis to go first, by its place in sli_splitting: a dim split along several is split
  * along the innermost first, so the outer ones' splits are the last to come and the first to go. */
 static int first_place(const sli_layout *from, const sli_layout *want) {
   int place = 0;
   for (int i = 0; i < SLI_AXES; i++) {
-    int a = sli_nesting[i];
+    int a = sli_splitting[i];
     if (sli_sbp_equal(from->axis[a], want->axis[a])) continue;
     if (from->axis[a].kind == SL_SPLIT) return i;
     place = i;
@@ -357,9 +361,9 @@ static bool splits(sl_sbp a, sl_sbp b) {
 /* The outermost axis whose parts must be whole before the one at this place can change: it splits
  * the dim that that one splits, or will. */
 static int outer_place(const sli_layout *from, const sli_layout *want, int place) {
-  sl_sbp is = from->axis[sli_nesting[place]], to = want->axis[sli_nesting[place]];
+  sl_sbp is = from->axis[sli_splitting[place]], to = want->axis[sli_splitting[place]];
   for (int i = 0; i < place; i++) {
-    sl_sbp outer = from->axis[sli_nesting[i]];
+    sl_sbp outer = from->axis[sli_splitting[i]];
     if (splits(outer, is) || splits(outer, to)) return i;
   }
   return place;
@@ -383,7 +387,7 @@ static sli_along together(const sli_layout *from, const sli_layout *want, int ax
 static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
   int first = first_place(from, want), place = outer_place(from, want, first);
-  int axis = sli_nesting[place];
+  int axis = sli_splitting[place];
   sl_sbp is = from->axis[axis], to = want->axis[axis];
   if (place != first || (is.kind == SL_SPLIT && to.kind == SL_PARTIAL))
     to = (sl_sbp){SL_BROADCAST, 0};
@@ -391,6 +395,12 @@ static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_
   for (int a = 0; a < SLI_AXES; a++)
     if (*along >> a & 1) next.axis[a] = to;
   return next;
+}
+
+/* What is made whole between stages is made where it is read; everything else where it was. */
+static bool stays_spread(const sli_array *from, const sli_array *to, sli_along along, bool reader) {
+  if (along != 1u << SLI_AXIS_STAGES) return from->spread;
+  return reader || sli_is_spread(&to->lies);
 }
 
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
@@ -403,9 +413,11 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
     sli_array *to = find_array(x, t, &next, &at);
     if (!to) {
       to = sli_array_add(x, t, next, at);
-      boxing b = {x, have, to, along, sli_grid_size(x->grid, along)};
+      to->spread = stays_spread(have, to, along, at.spread);
+      boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
       sl_status status = box_along(&b);
       if (status) return status;
+      sli_stand_for_all(x, to);
     }
     have = to;
   }
@@ -414,10 +426,10 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
 
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
                        const sl_type *whole, sli_array *to) {
-  boxing b = {x, from, to, 1u << axis, x->grid->size[axis]};
+  boxing b = {x, from, to, 1u << axis, x->grid->size[axis], sli_own_ranks(x, to->spread)};
   x->nboxes++;
   sl_status status = SL_OK;
-  for (int r = 0; r < x->ranks && !status; r++) {
+  for (int r = 0; r < b.ranks && !status; r++) {
     sl_tensor *in[b.members];
     const sl_part *parts[b.members];
     row_of(&b, r, from->on, in);

@@ -116,8 +116,21 @@ static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node
 
 /* ---- forward -------------------------------------------------------------------- */
 
-static sli_moment moment_of(const sli_node *n) {
-  return (sli_moment){n->cls, n->block, n->phase};
+/* Does each stage do its part of what this is about? */
+static bool is_spread(const sli_expansion *x, const sli_node *forward) {
+  return !sli_is_repeated(signature(x, forward, SLI_AXIS_STAGES));
+}
+
+/* Of a sum or a copy of gradients, or a constant like one: as what it is made of. */
+static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
+  sli_moment at = {n->cls, n->block, n->phase, false};
+  const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
+  if (forward) at.spread = is_spread(x, forward);
+  else if (n->like) at.spread = x->arrays[n->like->id]->spread;
+  else
+    for (int i = 0; i < n->nin; i++)
+      at.spread |= sli_is_spread(&x->arrays[n->in[i]->id]->lies);
+  return at;
 }
 
 /* A parameter's copies of another layout are made once a step, before anything else, but
@@ -158,7 +171,7 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
     const sl_tensor *t = n->in[i];
-    status = box_input(x, t, wanted_layout(x, n, i), moment_of(n), &in[i]);
+    status = box_input(x, t, wanted_layout(x, n, i), moment_of(x, n), &in[i]);
   }
   return status;
 }
@@ -188,11 +201,12 @@ static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
                             sli_array *const *out) {
+  sli_moment at = moment_of(x, n);
   sl_status status = SL_OK;
-  for (int r = 0; r < x->ranks && !status; r++) {
+  for (int r = 0; r < sli_own_ranks(x, at.spread) && !status; r++) {
     sl_tensor *from[n->nin + 1];
     for (int i = 0; i < n->nin; i++) from[i] = in[i] && !is_absent(x, n, i, r) ? in[i]->on[r] : NULL;
-    sli_making m = {.op = op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
+    sli_making m = {.op = op, .name = n->name, .at = at, .cls = n->cls, .rank = r,
                     .nin = n->nin, .in = from, .nout = nout, .where = n->at,
                     .unread = n->rule ? unread_types(x, n, r) : NULL,
                     .attrs = local_attrs(x, n, forward, r)};
@@ -208,6 +222,11 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     for (int o = 0; o < nout; o++)
       if (out[o]) out[o]->on[r]->transient = out[o]->transient;
   }
+  for (int o = 0; o < nout && !status; o++) {
+    if (!out[o]) continue;
+    out[o]->spread = at.spread;
+    sli_stand_for_all(x, out[o]);
+  }
   return status;
 }
 
@@ -222,10 +241,10 @@ static void note_share(sli_expansion *x, const sli_node *n) {
 static sl_status expand_in_two(sli_expansion *x, const sli_node *n, int axis,
                                sli_array *const *in, sli_array *const *out) {
   const sl_signature *s = signature(x, n, axis);
-  sli_moment at = moment_of(n);
+  sli_moment at = moment_of(x, n);
   sl_tensor *local = sli_arena_alloc(&x->g->arena, sizeof *local);
   *local = (sl_tensor){.name = sli_arena_format(&x->g->arena, "%s:part", n->name), .at = n->at};
-  sli_array part = {.of = local, .made = at}, all = {.of = local, .made = at};
+  sli_array part = {.of = local, .made = at}, all = {.of = local, .made = at, .spread = at.spread};
   part.on = sli_arena_alloc(&x->g->arena, 2 * (size_t)x->ranks * sizeof *part.on);
   all.on = part.on + x->ranks;
   sli_node named = *n;
@@ -254,7 +273,7 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   if (status) return status;
   for (int o = 0; o < n->nout; o++) {
     sli_layout lies = layout_of(x, n, sli_signature_out, o);
-    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies, moment_of(n)) : NULL;
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies, moment_of(x, n)) : NULL;
   }
   note_share(x, n);
   for (int a = 0; a < SLI_AXES; a++)
@@ -266,13 +285,13 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
 static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
-    out[o] = n->out[o] ? sli_array_add(x, n->out[o], everywhere, moment_of(n)) : NULL;
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], everywhere, moment_of(x, n)) : NULL;
   sl_type types[x->nvariants * n->nout];
   for (int v = 0; v < x->nvariants; v++)
     for (int o = 0; o < n->nout; o++)
       types[v * n->nout + o] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
-  for (int r = 0; r < x->ranks; r++) {
-    sli_making m = {.op = n->op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
+  for (int r = 0; r < x->own; r++) {
+    sli_making m = {.op = n->op, .name = n->name, .at = moment_of(x, n), .cls = n->cls, .rank = r,
                     .nout = n->nout, .out = types, .where = n->at,
                     .attrs = local_attrs(x, n, NULL, r)};
     sli_node *node;
@@ -282,10 +301,12 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
       if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
                                                     sli_expand_name(x, n->out[o]->name, r));
   }
+  for (int o = 0; o < n->nout; o++)
+    if (out[o]) sli_stand_for_all(x, out[o]);
   for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
     sli_array *as_wanted;
     sl_status status = n->out[o] ? sli_box(x, n->out[o], layout_of(x, n, sli_signature_out, o),
-                                           moment_of(n), &as_wanted)
+                                           moment_of(x, n), &as_wanted)
                                  : SL_OK;
     if (status) return status;
     if (n->out[o]) x->arrays[n->out[o]->id] = as_wanted;
@@ -300,7 +321,7 @@ static sl_status make_backward(sli_expansion *x, const sli_node *n, sli_array *c
   sli_array *out[n->nout + 1];
   sli_node now = *n;
   for (int o = 0; o < n->nout; o++) {
-    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(n)) : NULL;
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(x, n)) : NULL;
     if (!out[o] || !sli_is_shared_at_once(x, n->out[o], lies[o])) continue;
     now.accumulate_span &= ~(1u << o);
     out[o]->transient = true;
@@ -318,7 +339,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
     bool unread = sli_bit_on(n->op->unread, i);
-    status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(n), &in[i]);
+    status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(x, n), &in[i]);
   }
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
@@ -343,7 +364,7 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
       lies.axis[a] = common(lies.axis[a], x->arrays[n->in[i]->id]->lies.axis[a]);
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++)
-    status = box_input(x, n->in[i], lies, moment_of(n), &in[i]);
+    status = box_input(x, n->in[i], lies, moment_of(x, n), &in[i]);
   return status ? status : make_backward(x, n, in, &lies);
 }
 
@@ -355,8 +376,10 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
     sl_sbp y = x->arrays[n->like->id]->lies.axis[a];
     lies.axis[a] = y.kind == SL_SPLIT ? y : broadcast;
   }
-  sli_array *out = sli_array_add(x, n->out[0], lies, moment_of(n));
-  for (int r = 0; r < x->ranks; r++) {
+  sli_moment at = moment_of(x, n);
+  sli_array *out = sli_array_add(x, n->out[0], lies, at);
+  out->spread = at.spread;
+  for (int r = 0; r < sli_own_ranks(x, at.spread); r++) {
     sl_attrs *attrs = local_attrs(x, n, NULL, r);
     for (int v = 0; v < x->nvariants; v++) {
       sl_type *type = sli_arena_alloc(&x->g->arena, sizeof *type);
@@ -365,14 +388,14 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
       attrs[v].user = type;
       if (seed) attrs[v].value = (float)((double)attrs[v].value * x->share[r]);
     }
-    sli_making m = {.op = n->op, .name = n->name, .at = moment_of(n), .cls = n->cls, .rank = r,
-                    .nout = 1, .where = n->at, .attrs = attrs};
+    sli_making m = {.op = n->op, .name = n->name, .at = at, .cls = n->cls, .rank = r, .nout = 1, .where = n->at, .attrs = attrs};
     sli_node *node;
     sl_status status = sli_expand_node(x, &m, &node);
     if (status) return status;
     node->like = n->like;
     out->on[r] = sli_expand_output(x, node, 0, sli_expand_name(x, n->out[0]->name, r));
   }
+  sli_stand_for_all(x, out);
   return SL_OK;
 }
 
@@ -398,32 +421,6 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
   return expand_linear(x, n);
 }
 
-/* ---- what nobody needs ---------------------------------------------------------- */
-
-static void prune(sl_graph *g) {
-  int means = sli_graph_means(g), nroots = 0, n = 0;
-  for (int i = 0; i < means; i++) nroots += sli_graph_mean(g, i)->nparts;
-  for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
-  sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
-  for (int i = 0; i < means; i++) n = sli_mean_tensors(sli_graph_mean(g, i), roots, n);
-  for (int p = 0; p < g->nparams; p++)
-    for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
-  sli_graph_prune(g, nroots, roots);
-}
-
-/* Parameters that no node reads, and another device has as well: a bias that only the first
- * of those who have a summand adds is not kept by the others. */
-static void drop_unread(sl_graph *g) {
-  int kept = 0;
-  for (int p = 0; p < g->nparams; p++) {
-    sl_tensor *t = g->params[p];
-    if (t->replica && t->home < 0) continue;
-    t->param_index = kept;
-    g->params[kept++] = t;
-  }
-  g->nparams = kept;
-}
-
 /* ---- the pass ------------------------------------------------------------------- */
 
 /* Takes the logical graph out of g, so that the devices' can take its place. */
@@ -435,6 +432,7 @@ static void take_over(sli_expansion *x) {
   x->nparams = g->nparams;
   x->arrays = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->arrays);
   x->shared = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shared);
+  x->spread = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *x->spread);
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
   for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
   int shares = sli_graph_means(g) * x->ranks;
@@ -456,6 +454,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = choice,
                      .sharding = sharding, .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
                      .nvariants = SLI_MAX(g->nvariants, 1)};
+  x.own = x.ranks / grid->size[SLI_AXIS_STAGES];
   sl_status status = SL_OK;
   take_over(&x);
   sli_expand_params(&x);
@@ -464,9 +463,8 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   if (!status) status = sli_expand_gradients(&x);
   if (!status) {
     sli_expand_means(&x);
-    prune(g);
-    drop_unread(g);
-    prune(g); /* what it takes to update those, too */
+    sli_fold_ranks(&x);
+    sli_expand_prune(g);
     sli_graph_add_updates(g);
   }
   free(x.logical);

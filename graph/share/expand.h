@@ -27,6 +27,7 @@ typedef struct sli_moment {
   sl_class cls; /* F, B or W: of whoever reads it; L: a source's own */
   int block;
   int phase;    /* SLI_PHASE_MAIN: every tick */
+  bool spread;  /* on each stage for its part, in a block of its own */
 } sli_moment;
 
 typedef struct sli_array {
@@ -35,6 +36,7 @@ typedef struct sli_array {
   sli_layout lies;
   sli_moment made;        /* by boxing: for readers there; else where its nodes stand */
   bool transient;         /* see sl_tensor */
+  bool spread;            /* each stage has its own; else one stage's stand for all */
   sl_tensor **on;         /* [ranks] */
 } sli_array;
 
@@ -46,7 +48,8 @@ typedef struct sli_expansion {
   const sli_grid *grid;
   const sli_choice *choice; /* [SLI_AXES] */
   sli_sharding sharding;
-  int ranks;
+  int ranks, own;         /* of all stages, where something is spread; of one stage */
+  int *spread;            /* [blocks] the first of the blocks that stand for it on the stages; 0 */
   int nvariants;          /* 1 where sequences are not cut */
   int nlogical;           /* logical nodes ... */
   sli_node **logical;
@@ -73,6 +76,23 @@ typedef struct sli_making {
   const sl_type *out;    /* [nvariants][nout]; NULL: inferred */
   sl_here where;
 } sli_making;
+
+/* ---- stages: spread.c ------------------------------------------------------------------ */
+
+/* Is a tensor that lies so another one on each stage? */
+static inline bool sli_is_spread(const sli_layout *lies) {
+  return lies->axis[SLI_AXIS_STAGES].kind != SL_BROADCAST;
+}
+/* Ranks that have a tensor, or a node, of their own: the first so many. */
+static inline int sli_own_ranks(const sli_expansion *x, bool spread) {
+  return spread ? x->ranks : x->own;
+}
+/* What is not spread: the one stage's stand for all. */
+void sli_stand_for_all(const sli_expansion *x, sli_array *a);
+/* Where a rank's share is done, or a parameter of it lives. */
+int sli_block_of(sli_expansion *x, int block, bool spread, int rank);
+/* In the end: ranks count the devices of a stage again. */
+void sli_fold_ranks(sli_expansion *x);
 
 /* ---- of one device: make.c ---------------------------------------------------------- */
 
@@ -126,5 +146,7 @@ bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_la
 sl_status sli_expand_gradients(sli_expansion *x);
 /* What of the loss and of each metric each device has. */
 void sli_expand_means(sli_expansion *x);
+/* Drops what nobody needs, once all of these are there. */
+void sli_expand_prune(sl_graph *g);
 
 #endif

@@ -4,9 +4,11 @@
 const sli_axis sli_axes[SLI_AXES] = {
     [SLI_AXIS_DATA] = {"data", "--data-parallel", .rows = true},
     [SLI_AXIS_TENSOR] = {"tensor", "--tensor", .rows = false},
+    [SLI_AXIS_STAGES] = {"stages", "--vocab-parallel", .rows = false},
 };
 
-const int sli_nesting[SLI_AXES] = {SLI_AXIS_DATA, SLI_AXIS_TENSOR};
+const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES, SLI_AXIS_DATA, SLI_AXIS_TENSOR};
+const int sli_splitting[SLI_AXES] = {SLI_AXIS_DATA, SLI_AXIS_STAGES, SLI_AXIS_TENSOR};
 
 static bool has(sli_along along, int axis) { return along >> axis & 1; }
 

@@ -19,7 +19,7 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
 int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]) {
   int count = 0;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
-    int a = sli_nesting[i];
+    int a = sli_splitting[i];
     sl_sbp sbp = lies->axis[a];
     if (sbp.kind != SL_SPLIT) continue;
     sli_cutting *before = count ? &out[count - 1] : NULL;
@@ -88,8 +88,9 @@ static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) 
 
 sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out) {
   sl_graph *g = x->g;
+  int block = sli_block_of(x, m->at.block, m->at.spread, m->rank);
   sli_node *n = sli_graph_node(g, m->op, sli_expand_name(x, m->name, m->rank), &m->attrs[0], m->cls,
-                               m->at.block, m->nin, m->in, m->nout);
+                               block, m->nin, m->in, m->nout);
   n->rank = m->rank;
   n->at = m->where;
   n->phase = m->at.phase;

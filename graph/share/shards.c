@@ -4,6 +4,7 @@
  * rows in shards where the optimizer's state is to be shared out. Their gradients are
  * boxed into that, once a step or, where they are not to be kept whole, every tick. */
 #include "graph/build/build.h"
+#include "graph/passes/passes.h"
 #include "graph/share/expand.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
@@ -66,9 +67,10 @@ static sli_layout param_layout(const sli_expansion *x, const sl_tensor *logical)
 static void add_param(sli_expansion *x, const sl_tensor *logical) {
   sl_graph *g = x->g;
   sli_layout lies = param_layout(x, logical);
-  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK};
+  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK, sli_is_spread(&lies)};
   sli_array *a = sli_array_add(x, logical, lies, home);
-  for (int r = 0; r < x->ranks; r++) {
+  a->spread = home.spread;
+  for (int r = 0; r < sli_own_ranks(x, a->spread); r++) {
     sl_type type = sli_local_type(x, logical, lies, r, 0);
     sl_tensor *t = a->on[r] = sli_graph_tensor(g, &type, logical->name);
     t->at = logical->at;
@@ -77,7 +79,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->update = logical->update;
     t->adapter = logical->adapter;
     t->init = logical->init;
-    t->home = logical->home;
+    t->home = sli_block_of(x, logical->home, a->spread, r);
     t->rank = r;
     t->shard = shard_of(x, logical, lies, r);
     t->replica = is_replica(x, lies, r);
@@ -88,6 +90,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->grads = sli_arena_alloc(&g->arena, (size_t)t->ngrads * sizeof *t->grads);
     sli_note_types(x, t, &type, 0);
   }
+  sli_stand_for_all(x, a);
   for (int u = 0; u < logical->ngrads && x->sharding >= SLI_SHARD_GRADIENTS; u++)
     x->shared[logical->grads[u]->id] = splits_rows(lies);
 }
@@ -112,7 +115,8 @@ static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const 
   bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
   sli_moment at = made->made;
   at.cls = SL_CLASS_C; /* nothing of it is part of a pass */
-  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM};
+  bool spread = x->arrays[logical->id]->spread;
+  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM, spread};
   sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
   for (int r = 0; r < x->ranks && !status; r++) {
     on[r] = out->on[r];
@@ -140,7 +144,8 @@ sl_status sli_expand_gradients(sli_expansion *x) {
       if (!logical) continue;
       sl_status status = box_gradient(x, logical, n->out[o], on);
       if (status) return status;
-      for (int r = 0; r < x->ranks; r++) x->arrays[logical->id]->on[r]->grads[use] = on[r];
+      const sli_array *param = x->arrays[logical->id];
+      for (int r = 0; r < sli_own_ranks(x, param->spread); r++) param->on[r]->grads[use] = on[r];
     }
   }
   return SL_OK;
@@ -161,4 +166,36 @@ static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
 void sli_expand_means(sli_expansion *x) {
   for (int i = 0; i < sli_graph_means(x->g); i++)
     expand_mean(x, sli_graph_mean(x->g, i), &x->share[i * x->ranks]);
+}
+
+/* ---- what nobody needs ---------------------------------------------------------- */
+
+static void prune(sl_graph *g) {
+  int means = sli_graph_means(g), nroots = 0, n = 0;
+  for (int i = 0; i < means; i++) nroots += sli_graph_mean(g, i)->nparts;
+  for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
+  sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
+  for (int i = 0; i < means; i++) n = sli_mean_tensors(sli_graph_mean(g, i), roots, n);
+  for (int p = 0; p < g->nparams; p++)
+    for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
+  sli_graph_prune(g, nroots, roots);
+}
+
+/* Parameters that no node reads, and another device has as well: a bias that only the first
+ * of those who have a summand adds is not kept by the others. */
+static void drop_unread(sl_graph *g) {
+  int kept = 0;
+  for (int p = 0; p < g->nparams; p++) {
+    sl_tensor *t = g->params[p];
+    if (t->replica && t->home < 0) continue;
+    t->param_index = kept;
+    g->params[kept++] = t;
+  }
+  g->nparams = kept;
+}
+
+void sli_expand_prune(sl_graph *g) {
+  prune(g);
+  drop_unread(g);
+  prune(g); /* what it takes to update those, too */
 }

@@ -21,8 +21,10 @@
 
 #include "graph/graph.h"
 
-/* The axes of a grid, by name: as sl_given_sbp counts them. */
-enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXES };
+/* The axes of a grid, by name: as sl_given_sbp counts them. That of stages leads from stage to stage:
+ * most of the model lies on one of them, and only what is spread (spread.c) on all. No stage's
+ * own grid has it, but the one that the graph is expanded over. */
+enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXIS_STAGES, SLI_AXES };
 
 /* What is known of an axis beforehand. */
 typedef struct sli_axis {
@@ -32,9 +34,11 @@ typedef struct sli_axis {
 } sli_axis;
 extern const sli_axis sli_axes[SLI_AXES];
 
-/* From the outermost to the innermost, along which ranks are neighbours. A dim split along
- * several is split along the innermost first. */
+/* From the outermost to the innermost, along which ranks are neighbours. */
 extern const int sli_nesting[SLI_AXES];
+/* A dim split along several is split along the last of these first: the parts of what is shared out
+ * once more by rows. */
+extern const int sli_splitting[SLI_AXES];
 
 /* What the devices of a row along an axis can do together: for costs. */
 typedef struct sli_axis_link {
@@ -108,6 +112,9 @@ static inline sl_sbp sli_signature_out(const sl_signature *s, int o) {
   return s->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)];
 }
 
+/* Does each device run the whole call? */
+bool sli_is_repeated(const sl_signature *s);
+
 /* The way back. How the gradient of output o is wanted: that of a summand by everyone, any
  * other as the output lies. And how that of input i comes back: in the same parts; the same
  * everywhere for a summand; as summands where all had the input and each used it for its own
@@ -142,6 +149,10 @@ void sli_choice_free(sli_choice *choice);
  * it; parameters are everywhere. An op that cannot be is an error that names it. */
 sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                           sli_choice *out);
+
+/* The axis of stages: the tables of the vocabulary in parts, one on each stage: what looks up rows
+ * of them, the product that ends in the loss, and the loss. Everything else on its own stage. */
+sl_status sli_choose_spread(sl_graph *g, const sli_dim *dims, int stages, sli_choice *out);
 
 /* Is that what the user has said of it? */
 sl_status sli_check_data(const sl_graph *g, const sli_choice *data, int ngiven,

@@ -184,8 +184,7 @@ double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes) {
 
 /* ---- the way back ------------------------------------------------------------------- */
 
-/* Does each device run the whole call? */
-static bool is_repeated(const sl_signature *s) {
+bool sli_is_repeated(const sl_signature *s) {
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
     if (s->in[i].kind != SL_BROADCAST || s->out[i].kind != SL_BROADCAST) return false;
   return true;
@@ -199,6 +198,6 @@ sl_sbp sli_gradient_wanted(const sl_signature *s, int o) {
 sl_sbp sli_gradient_given(const sl_signature *s, int i) {
   sl_sbp in = sli_signature_in(s, i);
   if (in.kind == SL_SPLIT) return in;
-  bool shared = in.kind == SL_BROADCAST && !is_repeated(s);
+  bool shared = in.kind == SL_BROADCAST && !sli_is_repeated(s);
   return (sl_sbp){shared ? SL_PARTIAL : SL_BROADCAST, 0};
 }

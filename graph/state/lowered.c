@@ -261,7 +261,7 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) in->flops = count_flops(g, in);
-  if (!status && sli_grid_ranks(&in->grid) > 1) {
+  if (!status && (sli_grid_ranks(&in->grid) > 1 || in->spread)) {
     if (in->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
     status = sli_lower_share_out(in);
   }

@@ -143,6 +143,8 @@ typedef struct sl_lower_options {
    * stage's device s is rank data * tensor + t of its grid. */
   int data_parallel;       /* D [1] */
   int tensor;              /* T [1] */
+  bool vocab_parallel;     /* each stage has a part of the vocabulary's tables: of the classifier
+                              before the loss, and of embeddings of as many words */
   bool alike;              /* for predictions: of each stage one device is planned, which stands
                               for all of its grid. That is exact where all have parts of the
                               same size; where not, it is the one with the largest parts */

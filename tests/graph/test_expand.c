@@ -51,7 +51,7 @@ static void share_out(sl_graph *g, const sli_grid *grid, sli_sharding sharding, 
   int D = grid->size[SLI_AXIS_DATA], T = grid->size[SLI_AXIS_TENSOR];
   if (D > 1) CHECK(!sli_choose_data(g, dims, grid, &data), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   if (T > 1) choose_any(g, dims, T, D == 1, &tensor);
-  CHECK(!sli_pass_expand(g, dims, grid, (sli_choice[]){data, tensor}, sharding), "seed %llu: %s",
+  CHECK(!sli_pass_expand(g, dims, grid, (sli_choice[SLI_AXES]){data, tensor}, sharding), "seed %llu: %s",
         (unsigned long long)seed, sl_detail());
   sli_choice_free(&data);
   sli_choice_free(&tensor);
@@ -140,7 +140,7 @@ static void check_one(uint64_t seed) {
   bool shared = h.size[0] * h.size[1] > 1;
   derive(one, false, seed);
   derive(all, shared || h.pieces > 1, seed);
-  sli_grid grid = {.size = {h.size[0], h.size[1]}, .apart = {chance(2), chance(2)}};
+  sli_grid grid = {.size = {h.size[0], h.size[1], 1}, .apart = {chance(2), chance(2)}};
   sli_sharding sharding = h.size[0] > 1 ? (sli_sharding)chance(4) : SLI_SHARD_NOTHING;
   if (shared) share_out(all, &grid, sharding, seed);
   interp x = interp_create(one, 5), y = interp_create(all, 5);

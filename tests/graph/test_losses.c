@@ -182,7 +182,7 @@ static sl_status share_out(sl_graph *g, const sli_grid *grid) {
   sl_status status = grid->size[SLI_AXIS_DATA] > 1 ? sli_choose_data(g, dims, grid, &data) : SL_OK;
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
     status = sli_choose_tensor(&(sli_tensor_search){.g = g, .dims = dims, .grid = grid}, &tensor);
-  if (!status) status = sli_pass_expand(g, dims, grid, (sli_choice[]){data, tensor}, SLI_SHARD_NOTHING);
+  if (!status) status = sli_pass_expand(g, dims, grid, (sli_choice[SLI_AXES]){data, tensor}, SLI_SHARD_NOTHING);
   sli_choice_free(&data);
   sli_choice_free(&tensor);
   free(dims);
@@ -190,7 +190,7 @@ static sl_status share_out(sl_graph *g, const sli_grid *grid) {
 }
 
 static sl_status take_apart(sl_graph *g, int data, int tensor) {
-  sli_grid grid = {.size = {data, tensor}, .apart = {true, true}};
+  sli_grid grid = {.size = {data, tensor, 1}, .apart = {true, true}};
   sl_status status = sli_pass_losses(g);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);

@@ -19,7 +19,7 @@ static const sl_sbp B = {SL_BROADCAST, 0}, P = {SL_PARTIAL, 0}, S0 = {SL_SPLIT, 
 
 static sli_grid grid_of(int data, int tensor, double seconds, double bytes_per_second) {
   sli_axis_link link = {seconds, bytes_per_second};
-  return (sli_grid){.size = {data, tensor}, .link = {link, link}};
+  return (sli_grid){.size = {data, tensor, 1}, .link = {link, link}};
 }
 
 static sli_choice choose(sl_graph *g, sli_grid grid, bool free_sources, int ngiven,
@@ -362,7 +362,7 @@ static void the_table_says_all_of_it_in_100_columns(void) {
   char *text = NULL;
   size_t length = 0;
   FILE *out = open_memstream(&text, &length);
-  sli_choice_print(g, &grid, (sli_choice[]){data, tensor}, out);
+  sli_choice_print(g, &grid, (sli_choice[SLI_AXES]){data, tensor}, out);
   fclose(out);
   CHECK(strstr(text, "2 devices along the data axis") &&
             strstr(text, "4 devices along the tensor axis"), "%s", text);

@@ -22,6 +22,8 @@ static const sl_option plan_options[] = {
      "that share out the rows of a microbatch", 1, 1 << 16},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
      "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
+    {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "
+     "of the first and the last alone", 0, 0},
     {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "
      "cheapest, rows of data or tensors: instead of the two above", 1, 1 << 16},
     {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel devices share out instead of each "

@@ -62,6 +62,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
   planned p = {0};
   sl_lower_options options = {.stages = s->stages,
                               .data_parallel = s->data_parallel,
+                              .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),
                               .tensor = s->tensor,
                               .free_data = s->free_data,
                               .alike = one_for_all(s),

@@ -243,6 +243,8 @@ static sl_status count_devices(settings *s) {
   int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
   s->stages = (int)sl_arg_int(s->run, "stages");
   if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);
+  if (s->stages == 1 && sl_arg_flag(s->run, "vocab-parallel"))
+    return sl_fail(SL_E_USAGE, "--vocab-parallel: over which stages? --stages says");
   if ((int64_t)s->stages * ranks > MOST_DEVICES)
     return sl_fail(SL_E_USAGE, "%d stages of %d devices each: at most %d devices are possible",
                    s->stages, ranks, MOST_DEVICES);

@@ -1,0 +1,153 @@
+/* What is spread over all stages: the tables of the vocabulary.
+ *
+ * A vocabulary's embedding and its classifier are as dear as several layers, and only the first and
+ * the last stage have them. Instead each stage has so many of the table's rows (Vocabulary
+ * Parallelism: Yeung et al., arXiv 2411.05288): looks up those ids that are its own, and finds its own
+ * words' logits of what the last stage hands to all.
+ *
+ * For expansion that is one more axis, from stage to stage, along which the table is split and the
+ * calls that read it are shared as along any other. It differs in one thing: what is not shared along
+ * it is not done by all its members but by one stage alone, whose tensors stand for all. What
+ * each stage does of a block is a block of its own, which lies on that stage. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/build/build.h"
+#include "graph/share/expand.h"
+#include "graph/share/search.h"
+
+/* ---- ranks and blocks ------------------------------------------------------------------ */
+
+void sli_stand_for_all(const sli_expansion *x, sli_array *a) {
+  for (int r = x->own; r < x->ranks && !a->spread; r++) a->on[r] = a->on[r % x->own];
+}
+
+static int add_blocks(sli_expansion *x, int block) {
+  sl_graph *g = x->g;
+  int first = g->nblocks, stages = x->grid->size[SLI_AXIS_STAGES];
+  for (int s = 0; s < stages; s++) {
+    const char *name = sli_arena_format(&g->arena, "%s@%d", g->blocks[block].name, s);
+    SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
+    g->blocks[g->nblocks++] = (sli_block){.name = name, .stage = s, .spread = true};
+  }
+  return first;
+}
+
+int sli_block_of(sli_expansion *x, int block, bool spread, int rank) {
+  if (!spread || block < 0) return block;
+  if (!x->spread[block]) x->spread[block] = add_blocks(x, block);
+  return x->spread[block] + rank / x->own;
+}
+
+void sli_fold_ranks(sli_expansion *x) {
+  sl_graph *g = x->g;
+  for (int i = 0; i < g->nnodes; i++) g->nodes[i]->rank %= x->own;
+  for (int i = 0; i < g->ntensors; i++) g->tensors[i]->rank %= x->own;
+}
+
+/* ---- what is spread ---------------------------------------------------------------------- */
+
+typedef struct pass {
+  sl_graph *g;
+  const sli_dim *dims;
+  int stages;
+  sli_choice *choice;
+  bool *table;  /* [ntensors] parameters of which each stage has some rows */
+  bool *logits; /* [ntensors] and what each has some columns of */
+} pass;
+
+/* Of the ways to share a call, that which has input `of` in parts along its dim. */
+static bool find_way(const pass *p, const sli_node *n, int of, int dim, sl_signature *out) {
+  sl_signature all[SL_SIGNATURES];
+  int count = sli_signatures(p->g, p->dims, n, p->stages, all);
+  for (int i = 0; i < count; i++) {
+    if (!sli_sbp_equal(sli_signature_in(&all[i], of), (sl_sbp){SL_SPLIT, dim})) continue;
+    *out = all[i];
+    return true;
+  }
+  return false;
+}
+
+static const char *loss_option = "--vocab-parallel";
+
+static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "%s: op %s (%s) %s", loss_option, n->name,
+                           n->op->name, why);
+}
+
+/* The loss of logits that a linear map makes: its weight is the table. */
+static sl_status find_table(pass *p, const sli_node **classifier) {
+  const sl_tensor *loss = p->g->loss.tensor;
+  const sli_node *n = loss->producer, *made = n->nin ? n->in[0]->producer : NULL;
+  const sl_type *logits = &n->in_type[0];
+  sl_signature *way = &p->choice->of[n->id];
+  if (!find_way(p, n, 0, logits->ndim - 1, way) || !way->local)
+    return refuse(p, n, "is no cross entropy with as many classes as stages");
+  if (!made || made->op != &sl_op_linear || !made->in[1]->param)
+    return refuse(p, n, "does not read what a linear map makes");
+  p->logits[n->in[0]->id] = p->table[made->in[1]->id] = true;
+  *classifier = made;
+  return SL_OK;
+}
+
+/* The dim of a table along which it has a row for each word. */
+static int word_dim(const sli_node *classifier) { return classifier->attrs.transposed ? 1 : 0; }
+
+/* Embeddings read rows; a table of as many words that only they read is spread as well. */
+static void find_embeddings(pass *p, int64_t words) {
+  for (int i = 0; i < p->g->nnodes; i++) {
+    const sli_node *n = p->g->nodes[i];
+    if (sli_is_shared(n) && n->op == &sl_op_embedding && n->in[1]->param &&
+        n->in_type[1].dim[0] == words)
+      p->table[n->in[1]->id] = true;
+  }
+}
+
+/* Which input of a call is one of those; -1. */
+static int reads(const sli_node *n, const bool *of) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && of[n->in[i]->id]) return i;
+  return -1;
+}
+
+static sl_status choose(const pass *p, const sli_node *n, int words) {
+  int table = reads(n, p->table), logits = reads(n, p->logits);
+  sl_signature *way = &p->choice->of[n->id];
+  if (table >= 0) {
+    int dim = n->op == &sl_op_linear ? words : 0;
+    if (!find_way(p, n, table, dim, way))
+      return refuse(p, n, "reads the vocabulary's table and cannot be shared out over the stages");
+  } else if (logits >= 0 && n->out[0] != p->g->loss.tensor) {
+    if (!find_way(p, n, logits, n->in_type[logits].ndim - 1, way))
+      return refuse(p, n, "reads the logits, of which no stage has all");
+  }
+  return SL_OK;
+}
+
+static void choose_params(const pass *p, int words, const sli_node *classifier) {
+  for (int i = 0; i < p->g->nparams; i++) {
+    const sl_tensor *t = p->g->params[i];
+    int dim = t == classifier->in[1] ? words : 0;
+    if (p->table[t->id]) p->choice->params[i] = (sl_sbp){SL_SPLIT, dim};
+  }
+  if (classifier->nin > 2 && classifier->in[2] && classifier->in[2]->param) /* a bias, word by word */
+    p->choice->params[classifier->in[2]->param_index] = (sl_sbp){SL_SPLIT, 0};
+}
+
+sl_status sli_choose_spread(sl_graph *g, const sli_dim *dims, int stages, sli_choice *out) {
+  pass p = {.g = g, .dims = dims, .stages = stages, .choice = out};
+  const sli_node *classifier = NULL;
+  *out = (sli_choice){.of = sli_calloc((size_t)g->nnodes, sizeof *out->of),
+                      .params = sli_calloc((size_t)g->nparams, sizeof *out->params)};
+  p.table = sli_calloc((size_t)g->ntensors, sizeof *p.table);
+  p.logits = sli_calloc((size_t)g->ntensors, sizeof *p.logits);
+  sl_status status = find_table(&p, &classifier);
+  int words = status ? 0 : word_dim(classifier);
+  if (!status) find_embeddings(&p, classifier->in_type[1].dim[words]);
+  for (int i = 0; i < g->nnodes && !status; i++)
+    if (sli_is_shared(g->nodes[i])) status = choose(&p, g->nodes[i], words);
+  if (!status) choose_params(&p, words, classifier);
+  free(p.table);
+  free(p.logits);
+  return status;
+}

@@ -1,0 +1,108 @@
+#!/bin/bash
+# --vocab-parallel: the vocabulary's tables in parts, one on each stage. The losses are those of a run
+# without it within rounding, the same bits whatever the schedule, the processes and the timing; what is
+# moved is known to the byte; and on the virtual clock no stage is slower than the others, however many
+# words there are.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+gpt=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --data "$reference/tokens.u16")
+llama=(llama --layers 4 --width 24 --heads 6 --kv-heads 3 --ffn 40 --context 12 --batch 8 --vocab 259
+       --data "$reference/tokens.u16")
+run() { ends 0 timeout 60 "$actorrun" --quiet --steps 4 --microbatches 4 "$@"; }
+near() { # two reports: losses differ by less than 1e-6 of them
+  paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
+        <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |
+    awk '{ d = $1 / $2 - 1; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || NR < 4 }'
+}
+
+# ---- losses: each line has other parts of sums, and its words have the same as its first -----------
+models() { [ "$1" = gpt ] && model=("${gpt[@]}") || model=("${llama[@]}"); }
+same() { # MODEL COMMON -- WAY, WAY ...
+  local name=$1 common=$2 first=
+  shift 2
+  models "$name"
+  for way in "$@"; do
+    # shellcheck disable=SC2086
+    run $common $way --vocab-parallel --report v.json "${model[@]}"
+    near v.json "$name.one" || fail "$name $common $way: other losses than one device's"
+    [ -n "$first" ] || first=$(hexes v.json)
+    [ "$(hexes v.json)" = "$first" ] || fail "$name $common $way: other bits than with ${1:-nothing}"
+  done
+}
+for name in gpt llama; do models $name; run --report $name.one "${model[@]}"; done
+patient="${patient[*]}"
+same gpt "--stages 4" "" "--schedule zb-h1" "--schedule gpipe" "-n 2 $patient" "--jitter 50" "--recompute full" \
+     "--quota spread=1" "--grain layer"
+same llama "--stages 2" "" "--schedule zb-v" "--schedule interleaved" "-n 2 $patient" "--home act=disk" "--schedule auto"
+same llama "--stages 3 --data-parallel 2 --shard parameters" "" "-n 6 $patient --schedule zb-h1"
+same gpt "--stages 2 --pieces 2" "" "--schedule seq1f1b -n 2 $patient"
+
+# An evaluation finds what it does without; a checkpoint goes on with other stages.
+run --stages 2 --eval "$reference/tokens.u16" --eval-every 4 --report a.json "${gpt[@]}"
+run --stages 2 --vocab-parallel --eval "$reference/tokens.u16" --eval-every 4 --report b.json \
+  --checkpoint c --every 2 --save w.safetensors "${gpt[@]}"
+evals() { grep -o '"evaluations".*' "$1" | tr -d '\n' ; }
+python3 - <<'END' || fail "the evaluation is another"
+import json
+a, b = (json.load(open(f))["evaluations"][0]["loss"] for f in ("a.json", "b.json"))
+assert abs(a / b - 1) < 1e-6, (a, b)
+END
+run --steps 8 --resume --checkpoint c --stages 4 --report more.json "${gpt[@]}"
+run --steps 8 --stages 4 --report whole.json "${gpt[@]}"
+python3 - <<'END' || fail "a run that goes on without it has other losses"
+import json
+more, whole = (json.load(open(f))["steps"] for f in ("more.json", "whole.json"))
+assert len(more) == 4
+for a, b in zip(more, whole[4:]): assert abs(a["loss"] / b["loss"] - 1) < 1e-5, (a, b)
+END
+
+# ---- bytes ----------------------------------------------------------------------------------------
+# Between two stages, beyond what they move anyway: what the classifier reads and its gradient, what the
+# embeddings find and theirs, 4 S h numbers; for each position three numbers of each stage's words; and
+# one of the two rows of tokens goes to both.
+moved() { # ARGUMENTS...
+  ends 0 timeout 60 "$actorrun" --quiet --steps 1 --stages 2 -n 2 --microbatches 1 --report m.json "$@" llama \
+    --layers 2 --width 64 --heads 4 --kv-heads 2 --context 256 --batch 1 --data "$reference/tokens.u16"
+  sed -n '/"runtime"/,/}/p' m.json | grep -oE '"pipeline":[^,}]*' | grep -oE '[0-9]+$'
+}
+more=$(($(moved --vocab-parallel) - $(moved)))
+[ $more -eq $((4 * 256 * 64 * 4 + 2 * 256 * 3 * 4 + 256 * 4)) ] || fail "$more bytes more are moved"
+
+# ---- the clock -------------------------------------------------------------------------------------
+# The share of the peak that the model's products reach: the same with 32,000 words and with 256,000, each
+# stage with an equal part of them and two microbatches more than in 1F1B. Without, it falls.
+python3 - "$actorrun" "$reference/tokens.u16" <<'END' || fail "it is not as good with many words"
+import json, subprocess, sys
+def share(words, *options):
+    subprocess.run([sys.argv[1], "--quiet", "--clock", "virtual", "--devices", "timed:8", "--machine", "a100-sxm-80gb",
+                    "--stages", "8", "--microbatches", "128", "--steps", "3", "--report", "s.json", *options, "gpt",
+                    "--layers", "32", "--width", "3072", "--heads", "24", "--context", "2048", "--batch", "128",
+                    "--vocab", str(words), "--data", sys.argv[2]], check=True)
+    report = json.load(open("s.json"))
+    tables = [d["peak_bytes"]["parameters"] for d in report["devices"]]
+    flops = report["predicted"]["flops_per_step"]
+    return flops / report["step_seconds"], [d["peak_activations"] for d in report["devices"]], tables
+found = {}
+for words in 32000, 256000:
+    plain, kept, _ = share(words)
+    spread, more, tables = share(words, "--vocab-parallel")
+    found[words] = plain, spread
+    print(f"{words} words: {plain:.4g} flop/s on the last stage, {spread:.4g} spread; kept {kept} {more}")
+    assert kept == [8, 7, 6, 5, 4, 3, 2, 1] and more == [10, 9, 8, 7, 6, 5, 4, 3], (kept, more)
+    assert max(tables) - min(tables) < 0.05 * max(tables) + 4 * 3072 * 2048 * 2, tables
+assert abs(found[256000][1] / found[32000][1] - 1) < 0.02, found
+assert found[256000][0] / found[32000][0] < 0.9, found
+END
+
+# ---- what cannot be ----------------------------------------------------------------------------------
+refused() { # TEXT ARGUMENTS...
+  local text=$1
+  shift
+  ends 2 timeout 60 "$actorrun" --quiet --steps 1 --vocab-parallel "$@"
+  says "$text" err
+}
+refused "--vocab-parallel: over which stages?" "${gpt[@]}"
+refused "the vocabulary is shared out over the stages or within them, not both" --stages 2 --tensor 2 "${gpt[@]}"
+refused "op chunk.1/mse.1 (mse) is no cross entropy with as many classes as stages" --stages 2 pipeline
