@@ -32,6 +32,27 @@ sl_status sli_file_read(const char *path, char **out) {
   return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
 }
 
+static sl_status map_open(const char *path, int fd, void **out, size_t *bytes) {
+  struct stat info;
+  if (fstat(fd, &info)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
+  if (!S_ISREG(info.st_mode)) return sl_fail(SL_E_INPUT, "%s is not a regular file", path);
+  *out = NULL;
+  *bytes = (size_t)info.st_size;
+  if (!*bytes) return SL_OK;
+  void *map = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (map == MAP_FAILED) return sl_fail(SL_E_INPUT, "cannot map %s: %s", path, strerror(errno));
+  *out = map;
+  return SL_OK;
+}
+
+sl_status sli_file_map(const char *path, void **out, size_t *bytes) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
+  sl_status status = map_open(path, fd, out, bytes);
+  close(fd);
+  return status;
+}
+
 uint64_t sli_hash_samples(const void *bytes, size_t size) {
   enum { WHOLE = 16 << 20, SAMPLES = 256, SAMPLE = 16384 };
   if (size <= WHOLE) return sli_hash(SLI_HASH_SEED, bytes, size);

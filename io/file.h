@@ -10,6 +10,9 @@
 /* The file's bytes and a zero behind them; the caller's to free(). SL_E_INPUT names it. */
 sl_status sli_file_read(const char *path, char **out);
 
+/* Maps a regular file to be read; an empty one is NULL. munmap() ends that. SL_E_INPUT names it. */
+sl_status sli_file_map(const char *path, void **out, size_t *bytes);
+
 /* A hash (FNV-1a) of bytes, or, where they are many, of parts from all over them, the first and
  * the last included: quick at any size, and not to be fooled by what happens to files. */
 uint64_t sli_hash_samples(const void *bytes, size_t size);

@@ -22,6 +22,8 @@
 
 #include "base/base.h"
 #include "io/atomic.h"
+#include "io/file.h"
+#include "io/half.h"
 
 enum { HEADER_LIMIT = 100000000 }; /* what the format's own library accepts */
 
@@ -52,27 +54,10 @@ static size_t element_bytes(const char *dtype) {
 /* ---- opening ---------------------------------------------------------------- */
 
 static sl_status map_file(sli_safetensors *file) {
-  int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return sl_fail(SL_E_INPUT, "cannot open %s: %s", file->path, strerror(errno));
-  struct stat info;
-  sl_status status = SL_OK;
-  if (fstat(fd, &info) != 0)
-    status = sl_fail(SL_E_INPUT, "cannot read %s: %s", file->path, strerror(errno));
-  else if (!S_ISREG(info.st_mode))
-    status = sl_fail(SL_E_INPUT, "%s is not a regular file", file->path);
-  else if (info.st_size < 8)
-    status = sl_fail(SL_E_INPUT, "%s is no safetensors file: it has only %lld bytes", file->path,
-                     (long long)info.st_size);
-  if (!status) {
-    file->map_bytes = (size_t)info.st_size;
-    void *map = mmap(NULL, file->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED)
-      status = sl_fail(SL_E_INPUT, "cannot map %s: %s", file->path, strerror(errno));
-    else
-      file->map = map;
-  }
-  close(fd);
-  return status;
+  sl_status status = sli_file_map(file->path, &file->map, &file->map_bytes);
+  if (status || file->map_bytes >= 8) return status;
+  return sl_fail(SL_E_INPUT, "%s is no safetensors file: it has only %zu bytes", file->path,
+                 file->map_bytes);
 }
 
 static sl_status parse_header(sli_safetensors *file) {
@@ -256,32 +241,6 @@ int sli_safetensors_from(const sli_safetensors *file, const char *name) {
   return low;
 }
 
-/* IEEE half to single: normal numbers move the exponent's bias from 15 to 127;
- * subnormals are whole multiples of 2^-24; infinities and NaNs stay. */
-static float half_to_float(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-  uint32_t bits;
-  float out;
-  if (exponent == 0) {
-    out = (float)fraction * 0x1p-24f;
-    memcpy(&bits, &out, 4);
-    bits |= sign;
-  } else if (exponent == 31) {
-    bits = sign | 0x7f800000u | fraction << 13;
-  } else {
-    bits = sign | (exponent + 112) << 23 | fraction << 13;
-  }
-  memcpy(&out, &bits, 4);
-  return out;
-}
-
-static float bfloat_to_float(uint16_t b) {
-  uint32_t bits = (uint32_t)b << 16;
-  float out;
-  memcpy(&out, &bits, 4);
-  return out;
-}
-
 sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_tensor *tensor,
                                float *out) {
   const unsigned char *from = file->data + tensor->offset;
@@ -291,7 +250,7 @@ sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_ten
   } else if (half || bfloat) {
     for (size_t i = 0; i < tensor->elements; i++) {
       uint16_t v = (uint16_t)(from[2 * i] | from[2 * i + 1] << 8);
-      out[i] = half ? half_to_float(v) : bfloat_to_float(v);
+      out[i] = half ? sli_half_to_float(v) : sli_bfloat_to_float(v);
     }
   } else {
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; F32, F16 and BF16 can be read", file->path,

@@ -8,10 +8,13 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/gguf/gguf.h"
 
+/* One of both. */
 typedef struct shard {
   char *path;
   sli_safetensors *file;
+  sli_gguf *gguf;
 } shard;
 
 struct sli_shards {
@@ -21,9 +24,15 @@ struct sli_shards {
 
 static sl_status add(sli_shards *s, const char *path) {
   SLI_GROW(s->items, s->count, s->capacity);
-  sl_status status = sli_safetensors_open(path, &s->items[s->count].file);
+  shard *item = &s->items[s->count];
+  sl_status status = sli_gguf_is(path) ? sli_gguf_open(path, &item->gguf)
+                                       : sli_safetensors_open(path, &item->file);
   if (!status) s->items[s->count++].path = sli_strdup(path);
   return status;
+}
+
+static const sli_stored_tensor *find_in(const shard *item, const char *name) {
+  return item->gguf ? sli_gguf_find(item->gguf, name) : sli_safetensors_find(item->file, name);
 }
 
 /* ---- folders --------------------------------------------------------------------------- */
@@ -44,7 +53,7 @@ static sl_status add_entry(sli_shards *s, const char *folder, const char *index,
   int at = find_path(s, path);
   sl_status status = at < 0 ? add(s, path) : SL_OK;
   if (!status && at < 0) at = (int)s->count - 1;
-  if (!status && !sli_safetensors_find(s->items[at].file, item->string))
+  if (!status && !find_in(&s->items[at], item->string))
     status = sl_fail(SL_E_INPUT, "%s says that tensor %s is in %s, which has none of that name", index,
                      item->string, name);
   free(path);
@@ -95,6 +104,7 @@ sl_status sli_shards_open(const char *path, sli_shards **out) {
 void sli_shards_close(sli_shards *s) {
   for (size_t i = 0; s && i < s->count; i++) {
     sli_safetensors_close(s->items[i].file);
+    sli_gguf_close(s->items[i].gguf);
     free(s->items[i].path);
   }
   if (s) free(s->items);
@@ -103,14 +113,25 @@ void sli_shards_close(sli_shards *s) {
 
 int sli_shards_count(const sli_shards *s) { return (int)s->count; }
 
-const sli_safetensors *sli_shards_at(const sli_shards *s, int file) { return s->items[file].file; }
+int sli_shards_tensors(const sli_shards *s, int file, const sli_stored_tensor **out) {
+  const shard *item = &s->items[file];
+  int n = item->gguf ? sli_gguf_count(item->gguf) : sli_safetensors_count(item->file);
+  if (n) *out = item->gguf ? sli_gguf_at(item->gguf, 0) : sli_safetensors_at(item->file, 0);
+  return n;
+}
 
 const char *sli_shards_path(const sli_shards *s, int file) { return s->items[file].path; }
 
 const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, int *file) {
   for (*file = 0; *file < (int)s->count; (*file)++) {
-    const sli_stored_tensor *t = sli_safetensors_find(s->items[*file].file, name);
+    const sli_stored_tensor *t = find_in(&s->items[*file], name);
     if (t) return t;
   }
   return NULL;
+}
+
+sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor, float *out) {
+  const shard *item = &s->items[file];
+  return item->gguf ? sli_gguf_read(item->gguf, tensor, out)
+                    : sli_safetensors_read(item->file, tensor, out);
 }

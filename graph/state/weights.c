@@ -31,7 +31,7 @@ static found found_create(const sli_shards *from) {
   found f = {.begins = sli_calloc((size_t)sli_shards_count(from), sizeof(int))};
   for (int i = 0; i < sli_shards_count(from); i++) {
     f.begins[i] = f.count;
-    f.count += sli_safetensors_count(sli_shards_at(from, i));
+    f.count += sli_shards_tensors(from, i, &(const sli_stored_tensor *){NULL});
   }
   f.flags = sli_calloc((size_t)f.count, sizeof *f.flags);
   return f;
@@ -44,8 +44,10 @@ static void found_fini(found *f) {
 
 static const char *name_of(const sli_shards *from, const found *f, int tensor) {
   int file = sli_shards_count(from) - 1;
+  const sli_stored_tensor *tensors = NULL;
   while (f->begins[file] > tensor) file--;
-  return sli_safetensors_at(sli_shards_at(from, file), tensor - f->begins[file])->name;
+  sli_shards_tensors(from, file, &tensors);
+  return tensors[tensor - f->begins[file]].name;
 }
 
 /* Tensors nobody asked for are no error (files hold masks and tied copies), but
@@ -76,13 +78,13 @@ static float *scratch_take(scratch *s, const sl_type *type) {
   return s->values;
 }
 
-static sl_status load(const sli_safetensors *file, const sli_stored_tensor *t,
+static sl_status load(const sli_shards *from, int file, const sli_stored_tensor *t,
                       const sl_lowered *lowered, sl_runtime *rt, int index, scratch *room) {
   const sl_param_info *params;
   sl_lowered_params(lowered, &params);
   float *values = sl_param_data(lowered, rt, index);
   if (!values) values = scratch_take(room, &params[index].type);
-  sl_status status = sli_safetensors_read(file, t, values);
+  sl_status status = sli_shards_read(from, file, t, values);
   return status ? status : sl_param_set(lowered, rt, index, values);
 }
 
@@ -97,9 +99,10 @@ static sl_status load_param(const char *path, const sli_shards *from, const sl_l
   const char *where = t ? sli_shards_path(from, file) : path;
   sl_status status = sli_stored_check(where, params[index].name, &params[index].type, t);
   if (status) return status;
-  const sli_safetensors *stored = sli_shards_at(from, file);
-  f->flags[f->begins[file] + (t - sli_safetensors_at(stored, 0))] = true;
-  return sl_param_here(lowered, rt, index) ? load(stored, t, lowered, rt, index, room) : SL_OK;
+  const sli_stored_tensor *first = t;
+  sli_shards_tensors(from, file, &first);
+  f->flags[f->begins[file] + (t - first)] = true;
+  return sl_param_here(lowered, rt, index) ? load(from, file, t, lowered, rt, index, room) : SL_OK;
 }
 
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/gguf/gguf.h"
 #include "io/tokenizer/inner.h"
 
 /* ---- the vocabulary ------------------------------------------------------------------------- */
@@ -221,14 +222,20 @@ static sl_status read_parts(sli_tokenizer *t, const cJSON *root) {
   return status;
 }
 
-static sl_status read_text(sli_tokenizer *t, const char *text) {
+static sl_status parse(const char *path, cJSON **out) {
+  char *text;
   const char *end = NULL;
-  cJSON *root = cJSON_ParseWithOpts(text, &end, false);
-  if (!root)
-    return sl_fail(SL_E_INPUT, "%s is no JSON (near byte %lld)", t->path,
-                   (long long)(end ? end - text : 0));
+  sl_status status = sli_file_read(path, &text);
+  if (status) return status;
+  *out = cJSON_ParseWithOpts(text, &end, false);
+  if (!*out)
+    status = sl_fail(SL_E_INPUT, "%s is no JSON (near byte %lld)", path, (long long)(end ? end - text : 0));
+  free(text);
+  return status;
+}
+
+static sl_status read_root(sli_tokenizer *t, const cJSON *root) {
   sl_status status = read_parts(t, root);
-  cJSON_Delete(root);
   if (!status) return SL_OK;
   char *why = sli_strdup(sl_detail());
   sl_fail(status, "%s: %s", t->path, why);
@@ -237,15 +244,15 @@ static sl_status read_text(sli_tokenizer *t, const char *text) {
 }
 
 sl_status sli_tokenizer_open(const char *path, sli_tokenizer **out) {
-  char *text;
-  sl_status status = sli_file_read(path, &text);
+  cJSON *root = NULL;
+  sl_status status = sli_gguf_is(path) ? sli_tokenizer_of_gguf(path, &root) : parse(path, &root);
   if (status) return status;
   sli_tokenizer *t = sli_calloc(1, sizeof *t);
   *t = (sli_tokenizer){.path = sli_strdup(path), .splitter = sli_splitter_create(),
                        .normalizer = sli_normalizer_create(), .added = sli_added_create(),
                        .decoder = sli_decoder_create()};
-  status = read_text(t, text);
-  free(text);
+  status = read_root(t, root);
+  cJSON_Delete(root);
   if (status) sli_tokenizer_close(t);
   else *out = t;
   return status;

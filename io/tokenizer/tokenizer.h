@@ -5,6 +5,7 @@
 #ifndef SLUICE_IO_TOKENIZER_TOKENIZER_H
 #define SLUICE_IO_TOKENIZER_TOKENIZER_H
 
+#include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,9 +20,13 @@ typedef struct sli_token_row {
   size_t count, capacity;
 } sli_token_row;
 
-/* Reads a tokenizer.json. SL_E_INPUT names the file and what is wrong in it or not known. */
+/* Reads a tokenizer.json, or what a GGUF file says of its tokenizer. SL_E_INPUT names the file and what is wrong in it or not known. */
 sl_status sli_tokenizer_open(const char *path, sli_tokenizer **out);
 void sli_tokenizer_close(sli_tokenizer *t);
+
+/* What a GGUF file says, as a tokenizer.json; the caller's to cJSON_Delete(). SL_E_INPUT names the
+ * file and the key that is not known. */
+sl_status sli_tokenizer_of_gguf(const char *path, cJSON **out);
 
 /* Adds the text's tokens to the row. `whole`: with what the file puts around a text (a token for
  * its begin, say). SL_E_INPUT says where the text is no UTF-8. One thread at a time. */

@@ -39,7 +39,7 @@ static void check_found(const sli_shards *s, const char *name, float want) {
   float values[3];
   const sli_stored_tensor *t = sli_shards_find(s, name, &file);
   CHECK(t, "%s is found", name);
-  CHECK(!sli_safetensors_read(sli_shards_at(s, file), t, values) && values[2] == want, "%s is %g", name,
+  CHECK(!sli_shards_read(s, file, t, values) && values[2] == want, "%s is %g", name,
         (double)values[2]);
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/state/state.h"
 #include "io/atomic.h"
+#include "io/gguf/gguf.h"
 #include "tools/actorrun/actorrun.h"
 
 static void print_start(const job *j) {
@@ -80,8 +81,9 @@ static sl_status save_model(const job *j, const char *save) {
   sl_status status = sl_weights_save(path, j->lowered, j->rt, j->processes);
   free(path);
   if (status || j->settings->process) return status;
-  return huggingface_save(save, init && huggingface_is_folder(init) ? init : NULL, j->settings,
-                          j->lowered);
+  status = huggingface_save(save, init && huggingface_is_folder(init) ? init : NULL, j->settings,
+                            j->lowered);
+  return !status && init && sli_gguf_is(init) ? gguf_save_tokenizer(init, save) : status;
 }
 
 /* The last checkpoint and --save: if one fails, the other is tried all the same. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
+#include "io/gguf/gguf.h"
 #include "tools/actorrun/launch.h"
 
 static const sl_option options[] = {
@@ -24,13 +25,13 @@ static const sl_option options[] = {
     {"best", SL_OPTION_TEXT, "loss", "`NAME` of the loss or a metric, by which evaluations are "
      "compared: the smallest loss is the best, or the largest metric, or what NAME:min and NAME:max say",
      0, 0},
-    {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors) with the values to start from, or a Hugging "
-     "Face folder, whose config.json gives the model's options, and whose tokenizer.json makes "
-     "tokens of text", 0, 0},
+    {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors or GGUF) with the values to start from, or a "
+     "Hugging Face folder; its config.json, or the GGUF file, gives the model's options and makes tokens "
+     "of text", 0, 0},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
      "there already or with a / at its end, for a Hugging Face model", 0, 0},
-    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json) that makes tokens of "
-     "text: of data, and of --prompt", 0, 0},
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json, or GGUF) that makes "
+     "tokens of text: of data, and of --prompt", 0, 0},
     {"save-adapter", SL_OPTION_TEXT, "", "`DIR` for the adapters of --lora at the end, as PEFT reads "
      "them; --save merges them into the weights", 0, 0},
     {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
@@ -112,10 +113,11 @@ static sl_status check_together(const settings *s) {
   return SL_OK;
 }
 
-/* What lies in the folder of --init beside weights. */
+/* What lies in the folder of --init, or in its file, beside weights. */
 static sl_status read_pretrained(settings *s) {
   const char *init = settings_text(s, "init");
   s->data.tokenizer = settings_text(s, "tokenizer");
+  if (init && sli_gguf_is(init)) return gguf_read(init, s);
   if (!init || !huggingface_is_folder(init)) return SL_OK;
   char *path = huggingface_file(init, "tokenizer.json");
   if (!s->data.tokenizer && !access(path, F_OK)) s->data.tokenizer = sli_arena_strdup(&s->arena, path);

@@ -2,6 +2,7 @@
 #ifndef SLUICE_TOOLS_COMMON_H
 #define SLUICE_TOOLS_COMMON_H
 
+#include "tools/common/gguf.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/machine.h"
 #include "tools/common/options.h"

@@ -1,20 +1,16 @@
 /* config.json and model options: a table for each family says which key is which option. */
 #include "tools/common/huggingface.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sluice/ops.h>
-
 #include "io/atomic.h"
 #include "io/file.h"
-#include "models/models.h"
+#include "tools/common/config.h"
 
 bool huggingface_is_folder(const char *path) {
   struct stat info;
@@ -30,26 +26,10 @@ char *huggingface_file(const char *folder, const char *name) {
 
 /* ---- families ------------------------------------------------------------------------------ */
 
-typedef struct config {
-  const char *path;
-  const cJSON *root;
-  const settings *s;
-} config;
-
-typedef struct field {
-  const char *key, *option;
-  const char *missing; /* the option where the key is; NULL: it must be there */
-} field;
-
-typedef struct must {
-  const char *key;
-  const char *values[4]; /* as JSON; the key may be absent or null as well */
-} must;
-
 typedef struct family {
   const char *type, *architecture, *model;
-  const field *fields;
-  const must *musts;
+  const config_field *fields;
+  const config_must *musts;
   const char *bias;                      /* of Qwen2: always; NULL: as attention_bias says */
   const char *window;                    /* where sliding_window is not said; NULL: they have none */
   sl_status (*derive)(const config *c, const struct family *f); /* what is no field */
@@ -61,24 +41,24 @@ static sl_status derive_llama(const config *c, const family *f);
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
 
-static const field gpt2_fields[] = {
+static const config_field gpt2_fields[] = {
     {"n_layer", "layers", NULL}, {"n_embd", "width", NULL}, {"n_head", "heads", NULL},
     {"n_positions", "positions", NULL}, {"vocab_size", "vocab", NULL},
     {"layer_norm_epsilon", "eps", "1e-5"}, {0}};
 
-static const must gpt2_musts[] = {
+static const config_must gpt2_musts[] = {
     {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\""}}, {"scale_attn_weights", {"true"}},
     {"scale_attn_by_inverse_layer_idx", {"false"}}, {"add_cross_attention", {"false"}},
     {"tie_word_embeddings", {"true"}}, {"quantization_config", {0}}, {0}};
 
-static const field llama_fields[] = {
+static const config_field llama_fields[] = {
     {"num_hidden_layers", "layers", NULL}, {"hidden_size", "width", NULL},
     {"num_attention_heads", "heads", NULL}, {"num_key_value_heads", "kv-heads", "0"},
     {"head_dim", "head-dim", "0"}, {"intermediate_size", "ffn", NULL},
     {"max_position_embeddings", "positions", NULL}, {"vocab_size", "vocab", NULL},
     {"rms_norm_eps", "eps", "1e-6"}, {"tie_word_embeddings", "tied", "0"}, {0}};
 
-static const must llama_musts[] = {
+static const config_must llama_musts[] = {
     {"hidden_act", {"\"silu\""}}, {"mlp_bias", {"false"}}, {"partial_rotary_factor", {"1"}},
     {"use_sliding_window", {"false"}}, {"quantization_config", {0}}, {0}};
 
@@ -94,78 +74,11 @@ static const family families[] = {
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-static const cJSON *at(const cJSON *from, const char *key) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
-  return item && !cJSON_IsNull(item) ? item : NULL;
-}
-
-static char *number_text(double value) {
-  if (value == floor(value) && fabs(value) < 1e15) return sli_format("%.0f", value);
-  char *text = sli_format("%.15g", value);
-  if (strtod(text, NULL) == value) return text;
-  free(text);
-  return sli_format("%.17g", value);
-}
-
-/* As an option says it; NULL: it is neither a number nor a flag. */
-static char *option_text(const cJSON *item) {
-  if (cJSON_IsNumber(item)) return number_text(item->valuedouble);
-  return cJSON_IsBool(item) ? sli_strdup(cJSON_IsTrue(item) ? "1" : "0") : NULL;
-}
-
-static bool same_rope(const sl_rope *a, const sl_rope *b) {
-  return a->kind == b->kind && a->factor == b->factor && a->original == b->original &&
-         a->low == b->low && a->high == b->high && a->scale == b->scale;
-}
-
-static bool same_value(const char *option, const char *a, const char *b) {
-  sl_rope x, y;
-  if (!strcmp(option, "rope"))
-    return !sl_rope_parse(a, &x) && !sl_rope_parse(b, &y) && same_rope(&x, &y);
-  char *end_a, *end_b;
-  float p = strtof(a, &end_a), q = strtof(b, &end_b);
-  return *end_a || *end_b ? !strcmp(a, b) : p == q;
-}
-
-/* Gives an option the value that config.json has; one that was given must say the same. */
-static sl_status set(const config *c, const char *key, const char *option, const char *value) {
-  const char *given = NULL;
-  for (int i = 0; sl_arg_given(c->s->model_args, option, i); i++)
-    given = sl_arg_given(c->s->model_args, option, i);
-  if (!given) return sl_args_set(c->s->model_args, option, value);
-  if (same_value(option, given, value)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path, value, key);
-}
-
-static sl_status read_field(const config *c, const field *f) {
-  const cJSON *item = at(c->root, f->key);
-  if (!item && !f->missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
-  char *value = item ? option_text(item) : sli_strdup(f->missing);
-  sl_status status = value ? set(c, f->key, f->option, value)
-                           : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, f->key);
-  free(value);
-  return status;
-}
-
-static sl_status check_must(const config *c, const must *m) {
-  const cJSON *item = at(c->root, m->key);
-  if (!item) return SL_OK;
-  char *text = cJSON_PrintUnformatted(item);
-  bool good = false;
-  for (const char *const *v = m->values; *v; v++) good |= !strcmp(*v, text);
-  sl_status status = good ? SL_OK : sl_fail(SL_E_INPUT, "%s: %s is %.80s; %s%s%s", c->path, m->key, text,
-                                            m->values[0] ? "only " : "it is not supported",
-                                            m->values[0] ? m->values[0] : "",
-                                            m->values[0] ? " is supported" : "");
-  cJSON_free(text);
-  return status;
-}
-
 /* "yarn:factor=4,...": the keys of rope_parameters, or rope_scaling as it was called, but for those
  * that say no more than the rest of config.json. */
 static sl_status rope_text(const config *c, const cJSON *from, char **out) {
-  const cJSON *type = at(from, "rope_type"), *item;
-  if (!type) type = at(from, "type");
+  const cJSON *type = config_at(from, "rope_type"), *item;
+  if (!type) type = config_at(from, "type");
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
   if (!strcmp(kind, "default")) kind = "none";
   bool original = false;
@@ -173,7 +86,7 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   cJSON_ArrayForEach(item, from) {
     if (!cJSON_IsNumber(item) || !strcmp(item->string, "rope_theta") || !strcmp(kind, "none")) continue;
     original |= !strcmp(item->string, "original_max_position_embeddings");
-    char *value = number_text(item->valuedouble);
+    char *value = config_option_text(item);
     char *more = sli_format("%s%s%s=%s", text, text[strlen(kind) + 1] ? "," : "", item->string, value);
     free(value);
     free(text);
@@ -187,31 +100,26 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   }
   if (!text[strlen(kind) + 1]) text[strlen(kind)] = 0;
   *out = text;
-  sl_rope rope;
-  if (!sl_rope_parse(text, &rope)) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(SL_E_INPUT, "%s: %s", c->path, why);
-  free(why);
-  return SL_E_INPUT;
+  return config_check_rope(c, text);
 }
 
 static sl_status read_rope(const config *c) {
-  const cJSON *rope = at(c->root, "rope_parameters"), *theta = at(c->root, "rope_theta");
-  if (!rope) rope = at(c->root, "rope_scaling");
-  if (at(rope, "rope_theta")) theta = at(rope, "rope_theta");
-  char *value = theta ? option_text(theta) : sli_strdup("10000"), *text = NULL;
-  sl_status status = value ? set(c, "rope_theta", "theta", value)
+  const cJSON *rope = config_at(c->root, "rope_parameters"), *theta = config_at(c->root, "rope_theta");
+  if (!rope) rope = config_at(c->root, "rope_scaling");
+  if (config_at(rope, "rope_theta")) theta = config_at(rope, "rope_theta");
+  char *value = theta ? config_option_text(theta) : sli_strdup("10000"), *text = NULL;
+  sl_status status = value ? config_set(c, "rope_theta", "theta", value)
                            : sl_fail(SL_E_INPUT, "%s: rope_theta is no number", c->path);
   free(value);
   if (!status) status = rope_text(c, rope, &text);
-  if (!status) status = set(c, "rope_parameters", "rope", text);
+  if (!status) status = config_set(c, "rope_parameters", "rope", text);
   free(text);
   return status;
 }
 
 /* A window makes no difference to sequences that fit in it. */
 static sl_status check_window(const config *c) {
-  const cJSON *window = at(c->root, "sliding_window"), *used = at(c->root, "use_sliding_window");
+  const cJSON *window = config_at(c->root, "sliding_window"), *used = config_at(c->root, "use_sliding_window");
   if (!window || (used && !cJSON_IsTrue(used))) return SL_OK;
   int64_t context = sl_arg_int(c->s->model_args, "context");
   if (cJSON_IsNumber(window) && window->valuedouble >= (double)context) return SL_OK;
@@ -224,43 +132,29 @@ static sl_status read_window(const config *c, const family *f) {
   sl_status status = f->window ? SL_OK : check_window(c);
   if (status) return status;
   bool none = !f->window || cJSON_IsNull(item);
-  char *value = none ? sli_strdup("0") : item ? option_text(item) : sli_strdup(f->window);
-  status = value ? set(c, "sliding_window", "window", value)
+  char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
+  status = value ? config_set(c, "sliding_window", "window", value)
                  : sl_fail(SL_E_INPUT, "%s: sliding_window is no number", c->path);
   free(value);
   return status;
 }
 
 static sl_status derive_llama(const config *c, const family *f) {
-  const char *bias = f->bias ? f->bias : cJSON_IsTrue(at(c->root, "attention_bias")) ? "attention" : "none";
-  sl_status status = set(c, "attention_bias", "bias", bias);
+  const char *bias = f->bias ? f->bias : cJSON_IsTrue(config_at(c->root, "attention_bias")) ? "attention" : "none";
+  sl_status status = config_set(c, "attention_bias", "bias", bias);
   if (!status) status = read_rope(c);
   return status ? status : read_window(c, f);
 }
 
 static sl_status derive_gpt2(const config *c, const family *f) {
-  const cJSON *inner = at(c->root, "n_inner");
+  const cJSON *inner = config_at(c->root, "n_inner");
   int64_t width = sl_arg_int(c->s->model_args, "width");
   if (!inner || inner->valuedouble == (double)(4 * width)) return read_window(c, f);
   return sl_fail(SL_E_INPUT, "%s: n_inner is %d; only 4 n_embd is supported", c->path, inner->valueint);
 }
 
-/* Rows are no longer than the model was made for. */
-static sl_status limit_context(const config *c) {
-  const sl_args *args = c->s->model_args;
-  int64_t positions = sl_arg_int(args, "positions");
-  if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
-  char *value = sli_format("%lld", (long long)positions);
-  sl_status status = sl_args_set(c->s->model_args, "context", value);
-  free(value);
-  return status;
-}
-
 static sl_status apply(const config *c, const family *f) {
-  sl_status status = SL_OK;
-  for (const field *x = f->fields; x->key && !status; x++) status = read_field(c, x);
-  for (const must *m = f->musts; m->key && !status; m++) status = check_must(c, m);
-  if (!status) status = limit_context(c);
+  sl_status status = config_apply(c, f->fields, f->musts);
   return status ? status : f->derive(c, f);
 }
 
@@ -270,19 +164,13 @@ static const family *family_of_type(const char *type) {
   return NULL;
 }
 
-static bool is_shipped(const sl_model *model) {
-  for (const sl_model *const *m = sli_models; *m; m++)
-    if (*m == model) return true;
-  return false;
-}
-
 /* A user's own model may have a config.json that only it understands. */
 static sl_status match(const config *c) {
-  const cJSON *type = at(c->root, "model_type");
+  const cJSON *type = config_at(c->root, "model_type");
   const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = c->s->model->name;
   const family *f = family_of_type(name);
   if (f && !strcmp(f->model, model)) return apply(c, f);
-  if (!is_shipped(c->s->model)) return SL_OK;
+  if (!config_is_shipped(c->s->model)) return SL_OK;
   if (f)
     return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path, name,
                    f->model, model);
@@ -327,14 +215,14 @@ static bool is_family(const family *f, const settings *s) {
 
 /* The family that a shipped model is of, with its options; NULL: none. */
 static const family *family_of_model(const settings *s) {
-  if (!is_shipped(s->model)) return NULL;
+  if (!config_is_shipped(s->model)) return NULL;
   for (size_t i = 0; i < SLI_COUNT(families); i++)
     if (is_family(&families[i], s)) return &families[i];
   return NULL;
 }
 
 sl_status huggingface_make(const char *folder, const settings *s) {
-  if (is_shipped(s->model) && sl_arg_int(s->model_args, "window") > 0 && !family_of_model(s))
+  if (config_is_shipped(s->model) && sl_arg_int(s->model_args, "window") > 0 && !family_of_model(s))
     return sl_fail(SL_E_USAGE, "--save %s: only mistral has a --window, without biases; a file takes"
                    " the weights alone (--save FILE.safetensors)", folder);
   if (!mkdir(folder, 0777) || errno == EEXIST) return SL_OK;
@@ -412,7 +300,7 @@ static cJSON *make_config(const family *f, const settings *s, const sl_lowered *
   cJSON *root = cJSON_CreateObject();
   cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"), cJSON_CreateString(f->architecture));
   cJSON_AddStringToObject(root, "model_type", f->type);
-  for (const field *x = f->fields; x->key; x++)
+  for (const config_field *x = f->fields; x->key; x++)
     cJSON_AddItemToObject(root, x->key, value_json(s->model_args, s->model, x->option));
   f->describe(root, s, lowered);
   for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
@@ -425,18 +313,8 @@ static sl_status edit_config(const char *path, cJSON **out) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   sl_status status = parse(path, out);
   for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
-    if (at(*out, keys[i])) put(*out, keys[i], cJSON_CreateString("float32"));
+    if (config_at(*out, keys[i])) put(*out, keys[i], cJSON_CreateString("float32"));
   return status;
-}
-
-static sl_status write_json(const char *path, const cJSON *root) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
-  char *text = cJSON_Print(root);
-  fprintf(file.stream, "%s\n", text);
-  cJSON_free(text);
-  return sli_atomic_commit(&file);
 }
 
 static sl_status copy_file(const char *from, const char *to) {
@@ -476,7 +354,7 @@ sl_status huggingface_save(const char *folder, const char *from, const settings 
   sl_status status = SL_OK;
   if (old && !access(old, F_OK)) status = edit_config(old, &root);
   else if (f) root = make_config(f, s, lowered);
-  if (root && !status) status = write_json(path, root);
+  if (root && !status) status = config_write(path, root);
   cJSON_Delete(root);
   if (!status && from) status = copy_rest(folder, from);
   free(old);

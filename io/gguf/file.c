@@ -1,0 +1,258 @@
+/* A GGUF file, little-endian:
+ *
+ *     "GGUF" | u32 version | u64 tensors | u64 keys | keys and values | tensors | padding | data
+ *
+ * A tensor is its name, its sizes, the fastest first, its type, and its offset in the data, which is
+ * a multiple of the alignment. Nothing in the file is believed before it is checked. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "io/file.h"
+#include "io/gguf/inner.h"
+
+enum { MOST_DIMS = 4, USUAL_ALIGNMENT = 32, MOST_ALIGNMENT = 1 << 20 };
+
+struct sli_gguf {
+  char *path;
+  void *map;
+  size_t map_bytes;
+  gguf_metadata metadata;
+  const unsigned char *data;
+  size_t data_bytes;
+  int count;
+  sli_stored_tensor *tensors; /* by name; the names are the file's own */
+};
+
+bool sli_gguf_is(const char *path) {
+  char magic[4] = {0};
+  FILE *file = fopen(path, "rb");
+  bool is = file && fread(magic, 1, 4, file) == 4 && !memcmp(magic, "GGUF", 4);
+  if (file) fclose(file);
+  return is;
+}
+
+/* ---- opening ---------------------------------------------------------------- */
+
+static sl_status read_header(const sli_gguf *file, cursor *c, uint64_t *tensors, uint64_t *keys) {
+  char magic[4];
+  uint32_t version;
+  if (!sli_gguf_take(c, magic, 4) || memcmp(magic, "GGUF", 4))
+    return sl_fail(SL_E_INPUT, "%s is no GGUF file", file->path);
+  if (!sli_gguf_take(c, &version, 4) || !sli_gguf_take(c, tensors, 8) || !sli_gguf_take(c, keys, 8))
+    return sl_fail(SL_E_INPUT, "%s is truncated: it ends within its first 24 bytes", file->path);
+  if (version && !(version & 0xffff))
+    return sl_fail(SL_E_INPUT, "%s is a big-endian GGUF file, which is not supported", file->path);
+  if (version != 2 && version != 3)
+    return sl_fail(SL_E_INPUT, "%s is GGUF version %u; 2 and 3 can be read", file->path, version);
+  return SL_OK;
+}
+
+static sl_status ends_within(const sli_gguf *file, const sli_stored_tensor *t) {
+  return sl_fail(SL_E_INPUT, "%s is truncated: it ends within tensor %s", file->path, t->name);
+}
+
+/* Its last size changes fastest, which the file has first. */
+static sl_status read_shape(const sli_gguf *file, cursor *c, sli_stored_tensor *t) {
+  uint32_t ndim;
+  if (!sli_gguf_take(c, &ndim, 4)) return ends_within(file, t);
+  if (ndim < 1 || ndim > MOST_DIMS)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has %u dimensions; 1 to %d can be read", file->path, t->name,
+                   ndim, MOST_DIMS);
+  t->ndim = (int)ndim;
+  t->elements = 1;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    uint64_t n;
+    if (!sli_gguf_take(c, &n, 8)) return ends_within(file, t);
+    if (n < 1 || n > INT64_MAX || __builtin_mul_overflow(t->elements, n, &t->elements))
+      return sl_fail(SL_E_INPUT, "%s: tensor %s has an impossible shape", file->path, t->name);
+    t->dim[d] = (int64_t)n;
+  }
+  return SL_OK;
+}
+
+static sl_status read_type(const sli_gguf *file, cursor *c, sli_stored_tensor *t) {
+  uint32_t number;
+  if (!sli_gguf_take(c, &number, 4)) return ends_within(file, t);
+  const sli_gguf_type *type = sli_gguf_type_of(number);
+  if (!type)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is of type %u, which is not known", file->path, t->name, number);
+  t->dtype = type->name;
+  if (t->dim[t->ndim - 1] % type->numbers)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, but its rows of %lld are no multiple of %d", file->path,
+                   t->name, t->dtype, (long long)t->dim[t->ndim - 1], type->numbers);
+  if (__builtin_mul_overflow(t->elements / (size_t)type->numbers, (size_t)type->bytes, &t->bytes))
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has an impossible shape", file->path, t->name);
+  return SL_OK;
+}
+
+static sl_status read_tensor(sli_gguf *file, cursor *c) {
+  char *name;
+  uint64_t offset;
+  sl_status status = sli_gguf_take_text(c, file->path, "a tensor's name", &name);
+  if (status) return status;
+  sli_stored_tensor *t = &file->tensors[file->count++];
+  *t = (sli_stored_tensor){.name = name};
+  status = read_shape(file, c, t);
+  if (!status) status = read_type(file, c, t);
+  if (!status && !sli_gguf_take(c, &offset, 8)) status = ends_within(file, t);
+  if (!status) t->offset = offset;
+  return status;
+}
+
+/* No tensor takes less room than that, so a count that lies is found out first. */
+static sl_status read_tensors(sli_gguf *file, cursor *c, uint64_t count) {
+  enum { LEAST_BYTES = 8 + 4 + 8 + 4 + 8 };
+  if (count > c->left / LEAST_BYTES)
+    return sl_fail(SL_E_INPUT, "%s is truncated: it has %llu tensors, and %zu bytes are left", file->path,
+                   (unsigned long long)count, c->left);
+  file->tensors = sli_calloc((size_t)count, sizeof *file->tensors);
+  sl_status status = SL_OK;
+  for (uint64_t i = 0; i < count && !status; i++) status = read_tensor(file, c);
+  return status;
+}
+
+static sl_status find_data(sli_gguf *file, const cursor *c, size_t *alignment) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(file->metadata.values, "general.alignment");
+  double wanted = cJSON_IsNumber(item) ? item->valuedouble : USUAL_ALIGNMENT;
+  *alignment = wanted >= 1 && wanted <= MOST_ALIGNMENT ? (size_t)wanted : 0;
+  if (!*alignment || *alignment & (*alignment - 1))
+    return sl_fail(SL_E_INPUT, "%s: general.alignment is %g, which is no power of two up to %d", file->path,
+                   wanted, MOST_ALIGNMENT);
+  size_t read = file->map_bytes - c->left, padding = -read & (*alignment - 1);
+  if (padding > c->left) padding = c->left;
+  file->data = c->at + padding;
+  file->data_bytes = c->left - padding;
+  return SL_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+  const sli_stored_tensor *x = a, *y = b;
+  return strcmp(x->name, y->name);
+}
+
+static int by_offset(const void *a, const void *b) {
+  const sli_stored_tensor *x = a, *y = b;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Each lies in the data, where it may begin, and behind the one before it. */
+static sl_status check_places(const sli_gguf *file, size_t alignment) {
+  size_t done = 0;
+  for (int i = 0; i < file->count; i++) {
+    const sli_stored_tensor *t = &file->tensors[i];
+    if (t->offset > file->data_bytes || t->bytes > file->data_bytes - t->offset)
+      return sl_fail(SL_E_INPUT, "%s is truncated: tensor %s, of %zu bytes, begins at data byte %zu of %zu",
+                     file->path, t->name, t->bytes, t->offset, file->data_bytes);
+    if (t->offset % alignment)
+      return sl_fail(SL_E_INPUT, "%s: tensor %s begins at data byte %zu, which is no multiple of %zu",
+                     file->path, t->name, t->offset, alignment);
+    if (t->offset < done)
+      return sl_fail(SL_E_INPUT, "%s: tensors %s and %s overlap", file->path, file->tensors[i - 1].name,
+                     t->name);
+    done = t->offset + t->bytes;
+  }
+  return SL_OK;
+}
+
+/* In the names that we know them by. */
+static sl_status rename_tensors(sli_gguf *file) {
+  for (int i = 0; i < file->count; i++) {
+    char *own = (char *)file->tensors[i].name;
+    file->tensors[i].name = sli_gguf_name(file->metadata.values, own);
+    free(own);
+  }
+  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
+  for (int i = 1; i < file->count; i++)
+    if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
+      return sl_fail(SL_E_INPUT, "%s: tensor %s is there twice", file->path, file->tensors[i].name);
+  return SL_OK;
+}
+
+static sl_status read_all(sli_gguf *file) {
+  cursor c = {file->map, file->map_bytes};
+  uint64_t tensors, keys;
+  size_t alignment;
+  sl_status status = read_header(file, &c, &tensors, &keys);
+  if (!status) status = sli_gguf_metadata_read(file->path, &c, keys, &file->metadata);
+  if (!status) status = read_tensors(file, &c, tensors);
+  if (!status) status = find_data(file, &c, &alignment);
+  if (status) return status;
+  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_offset);
+  status = check_places(file, alignment);
+  return status ? status : rename_tensors(file);
+}
+
+sl_status sli_gguf_open(const char *path, sli_gguf **out) {
+  sli_gguf *file = sli_calloc(1, sizeof *file);
+  file->path = sli_strdup(path);
+  sl_status status = sli_file_map(path, &file->map, &file->map_bytes);
+  if (!status) status = read_all(file);
+  if (status) sli_gguf_close(file);
+  else *out = file;
+  return status;
+}
+
+void sli_gguf_close(sli_gguf *file) {
+  if (!file) return;
+  for (int i = 0; i < file->count; i++) free((char *)file->tensors[i].name);
+  free(file->tensors);
+  sli_gguf_metadata_fini(&file->metadata);
+  if (file->map) munmap(file->map, file->map_bytes);
+  free(file->path);
+  free(file);
+}
+
+/* ---- reading ---------------------------------------------------------------- */
+
+const cJSON *sli_gguf_metadata(const sli_gguf *file) { return file->metadata.values; }
+
+cJSON *sli_gguf_array(const sli_gguf *file, const char *key) {
+  for (size_t i = 0; i < file->metadata.narrays; i++)
+    if (!strcmp(file->metadata.arrays[i].key, key)) return sli_gguf_array_json(&file->metadata.arrays[i]);
+  return NULL;
+}
+
+int sli_gguf_count(const sli_gguf *file) { return file->count; }
+
+const sli_stored_tensor *sli_gguf_at(const sli_gguf *file, int index) {
+  SLI_CHECK(index >= 0 && index < file->count, "tensor %d of %d", index, file->count);
+  return &file->tensors[index];
+}
+
+const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
+  sli_stored_tensor key = {.name = name};
+  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, by_name);
+}
+
+/* The rows of each head: the file has the first of both halves, then the second of both, ...; we
+ * have one half behind the other. */
+static void unpack_heads(const sli_gguf_type *type, const unsigned char *from, size_t row, size_t rows,
+                         size_t head, float *out) {
+  size_t bytes = row / (size_t)type->numbers * (size_t)type->bytes;
+  for (size_t r = 0; r < rows; r++) {
+    size_t within = r % head, place = r - within + within / 2 + (within % 2 ? head / 2 : 0);
+    type->unpack(from + r * bytes, row / (size_t)type->numbers, out + place * row);
+  }
+}
+
+sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float *out) {
+  const sli_gguf_type *type = sli_gguf_type_named(t->dtype);
+  const unsigned char *from = file->data + t->offset;
+  if (!type->unpack)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 can be read",
+                   file->path, t->name, t->dtype);
+  size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name);
+  size_t rows = (size_t)t->dim[0], row = t->elements / rows;
+  if (!heads) {
+    type->unpack(from, t->elements / (size_t)type->numbers, out);
+  } else if (rows % (2 * heads) || (t->ndim == 1 && type->numbers > 1)) {
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which are no pairs of %zu heads", file->path,
+                   t->name, rows, heads);
+  } else {
+    unpack_heads(type, from, row, rows, rows / heads, out);
+  }
+  return SL_OK;
+}

@@ -1,0 +1,73 @@
+/* What the tensors of an architecture are called in GGUF files, and in Hugging Face's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/gguf/inner.h"
+
+typedef struct name {
+  const char *ours, *theirs; /* without ".weight" or ".bias"; of one layer: behind "blk.N." */
+} name;
+
+typedef struct architecture {
+  const char *type;
+  const name *whole, *layer;
+  bool neighbours; /* numbers of q and k that turn together lie side by side */
+} architecture;
+
+static const name llama_whole[] = {{"token_embd", "model.embed_tokens"},
+                                   {"output_norm", "model.norm"},
+                                   {"output", "lm_head"}, {0}};
+
+static const name llama_layer[] = {
+    {"attn_norm", "input_layernorm"},   {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},     {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},      {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},      {0}};
+
+static const architecture architectures[] = {{"llama", llama_whole, llama_layer, true}};
+
+static const architecture *find_architecture(const cJSON *metadata) {
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(metadata, "general.architecture");
+  for (size_t i = 0; i < SLI_COUNT(architectures); i++)
+    if (cJSON_IsString(type) && !strcmp(architectures[i].type, type->valuestring)) return &architectures[i];
+  return NULL;
+}
+
+/* The name that stands here, up to the dot behind it; NULL: none. */
+static const char *look_up(const name *names, const char *ours, size_t bytes) {
+  for (const name *n = names; n->ours; n++)
+    if (strlen(n->ours) == bytes && !strncmp(n->ours, ours, bytes)) return n->theirs;
+  return NULL;
+}
+
+char *sli_gguf_name(const cJSON *metadata, const char *name) {
+  const architecture *a = find_architecture(metadata);
+  const char *at = name, *dot = strrchr(name, '.');
+  if (!a || !dot || (strcmp(dot, ".weight") && strcmp(dot, ".bias"))) return sli_strdup(name);
+  size_t digits = strncmp(at, "blk.", 4) ? 0 : strspn(at + 4, "0123456789");
+  bool layer = digits && at[4 + digits] == '.' && at + 4 + digits < dot;
+  if (layer) at += 4 + digits + 1;
+  const char *theirs = look_up(layer ? a->layer : a->whole, at, (size_t)(dot - at));
+  if (!theirs) return sli_strdup(name);
+  return layer ? sli_format("model.layers.%.*s.%s%s", (int)digits, name + 4, theirs, dot)
+               : sli_format("%s%s", theirs, dot);
+}
+
+static int64_t count_heads(const cJSON *metadata, const architecture *a, const char *which) {
+  char *key = sli_format("%s.attention.%s", a->type, which);
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(metadata, key);
+  free(key);
+  return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble < 1 << 24
+             ? (int64_t)item->valuedouble : 0;
+}
+
+int64_t sli_gguf_heads(const cJSON *metadata, const char *name) {
+  const architecture *a = find_architecture(metadata);
+  if (!a || !a->neighbours) return 0;
+  bool q = strstr(name, ".self_attn.q_proj."), k = strstr(name, ".self_attn.k_proj.");
+  if (!q && !k) return 0;
+  int64_t heads = count_heads(metadata, a, "head_count"), kv = count_heads(metadata, a, "head_count_kv");
+  return k && kv ? kv : heads;
+}

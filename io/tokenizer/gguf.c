@@ -1,0 +1,226 @@
+/* The tokenizer of a GGUF file, as a tokenizer.json would say it. The file has tokens, merges and the
+ * name of how text is cut into words before; what such a name stands for is a table. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/gguf/gguf.h"
+#include "io/tokenizer/inner.h"
+
+/* What tokenizer.ggml.token_type says of a token. */
+enum { CONTROL = 3, USER_DEFINED = 4 };
+
+static const char llama3_words[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char qwen2_words[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/* How a text is cut, by the name in tokenizer.ggml.pre. */
+typedef struct cut {
+  const char *name;
+  const char *words;      /* a pattern; NULL: GPT-2's */
+  bool digits;            /* each is a word */
+  const char *normalizer; /* NULL: none */
+  bool ignore_merges;     /* a word that is a token is that token */
+  bool begins;            /* a text begins with a mark, unless the file says otherwise */
+} cut;
+
+static const cut cuts[] = {
+    {.name = "gpt-2"},
+    {.name = "smollm", .digits = true},
+    {.name = "starcoder", .digits = true},
+    {.name = "llama-bpe", .words = llama3_words, .ignore_merges = true, .begins = true},
+    {.name = "llama3", .words = llama3_words, .ignore_merges = true, .begins = true},
+    {.name = "qwen2", .words = qwen2_words, .normalizer = "NFC"}};
+
+static const cJSON *field(const cJSON *keys, const char *name) {
+  return cJSON_GetObjectItemCaseSensitive(keys, name);
+}
+
+static sl_status find_cut(const char *path, const cJSON *keys, const cut **out) {
+  const char *model = sli_json_text(keys, "tokenizer.ggml.model"), *pre = sli_json_text(keys, "tokenizer.ggml.pre");
+  if (!model || strcmp(model, "gpt2"))
+    return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2, byte-level "
+                   "BPE; --tokenizer FILE names another tokenizer", path, model ? model : "");
+  for (size_t i = 0; i < SLI_COUNT(cuts); i++)
+    if (pre && !strcmp(cuts[i].name, pre)) {
+      *out = &cuts[i];
+      return SL_OK;
+    }
+  return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.pre \"%.40s\" is not known; --tokenizer FILE names another "
+                 "tokenizer", path, pre ? pre : "");
+}
+
+/* ---- its parts ---------------------------------------------------------------------------- */
+
+static cJSON *typed(const char *type) {
+  cJSON *item = cJSON_CreateObject();
+  cJSON_AddStringToObject(item, "type", type);
+  return item;
+}
+
+static cJSON *byte_level(bool words) {
+  cJSON *item = typed("ByteLevel");
+  cJSON_AddFalseToObject(item, "add_prefix_space");
+  cJSON_AddTrueToObject(item, "trim_offsets");
+  cJSON_AddBoolToObject(item, "use_regex", words);
+  return item;
+}
+
+static cJSON *pre_tokenizer(const cut *c) {
+  cJSON *all = typed("Sequence"), *steps = cJSON_AddArrayToObject(all, "pretokenizers");
+  if (c->digits) {
+    cJSON *digits = typed("Digits");
+    cJSON_AddTrueToObject(digits, "individual_digits");
+    cJSON_AddItemToArray(steps, digits);
+  }
+  if (c->words) {
+    cJSON *split = typed("Split");
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(split, "pattern"), "Regex", c->words);
+    cJSON_AddStringToObject(split, "behavior", "Isolated");
+    cJSON_AddFalseToObject(split, "invert");
+    cJSON_AddItemToArray(steps, split);
+  }
+  cJSON_AddItemToArray(steps, byte_level(!c->words));
+  return all;
+}
+
+/* Takes `merges` over. */
+static cJSON *model_json(const cut *c, const cJSON *tokens, cJSON *merges) {
+  static const char *const none[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
+  cJSON *model = typed("BPE"), *vocab = cJSON_CreateObject();
+  const cJSON *token;
+  int number = 0;
+  for (size_t i = 0; i < SLI_COUNT(none); i++) cJSON_AddNullToObject(model, none[i]);
+  cJSON_AddFalseToObject(model, "fuse_unk");
+  cJSON_AddFalseToObject(model, "byte_fallback");
+  cJSON_AddBoolToObject(model, "ignore_merges", c->ignore_merges);
+  cJSON_ArrayForEach(token, tokens) cJSON_AddNumberToObject(vocab, token->valuestring, number++);
+  cJSON_AddItemToObject(model, "vocab", vocab);
+  cJSON_AddItemToObject(model, "merges", merges);
+  return model;
+}
+
+static cJSON *added_token(const char *text, int number, bool special) {
+  static const char *const no[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  cJSON *item = cJSON_CreateObject();
+  cJSON_AddNumberToObject(item, "id", number);
+  cJSON_AddStringToObject(item, "content", text);
+  for (size_t i = 0; i < SLI_COUNT(no); i++) cJSON_AddFalseToObject(item, no[i]);
+  cJSON_AddBoolToObject(item, "special", special);
+  return item;
+}
+
+static cJSON *added_tokens(const cJSON *tokens, const cJSON *types) {
+  cJSON *all = cJSON_CreateArray();
+  const cJSON *token = tokens->child, *type = types ? types->child : NULL;
+  for (int number = 0; token && type; number++, token = token->next, type = type->next)
+    if (type->valuedouble == CONTROL || type->valuedouble == USER_DEFINED)
+      cJSON_AddItemToArray(all, added_token(token->valuestring, number, type->valuedouble == CONTROL));
+  return all;
+}
+
+/* ---- marks around a text --------------------------------------------------------------------- */
+
+typedef struct mark {
+  const char *text; /* NULL: none */
+  int number;
+} mark;
+
+static sl_status find_mark(const char *path, const cJSON *keys, const cJSON *tokens, const char *which,
+                           bool otherwise, mark *out) {
+  char *wanted = sli_format("tokenizer.ggml.add_%s_token", which);
+  char *key = sli_format("tokenizer.ggml.%s_token_id", which);
+  const cJSON *number = field(keys, key);
+  bool is_wanted = sli_json_flag(keys, wanted, otherwise && number);
+  int at = cJSON_IsNumber(number) && number->valuedouble == number->valueint ? number->valueint : -1;
+  const cJSON *token = is_wanted && at >= 0 ? cJSON_GetArrayItem(tokens, at) : NULL;
+  sl_status status = SL_OK;
+  if (token) *out = (mark){token->valuestring, at};
+  else if (is_wanted) status = sl_fail(SL_E_INPUT, "%s: %s is no token's number", path, key);
+  free(wanted);
+  free(key);
+  return status;
+}
+
+static cJSON *piece(const char *kind, const char *id) {
+  cJSON *item = cJSON_CreateObject(), *inner = cJSON_AddObjectToObject(item, kind);
+  cJSON_AddStringToObject(inner, "id", id);
+  cJSON_AddNumberToObject(inner, "type_id", 0);
+  return item;
+}
+
+static cJSON *row_of(const mark marks[2], const char *texts) {
+  cJSON *row = cJSON_CreateArray();
+  if (marks[0].text) cJSON_AddItemToArray(row, piece("SpecialToken", marks[0].text));
+  for (; *texts; texts++) cJSON_AddItemToArray(row, piece("Sequence", (char[]){*texts, 0}));
+  if (marks[1].text) cJSON_AddItemToArray(row, piece("SpecialToken", marks[1].text));
+  return row;
+}
+
+static cJSON *post_processor(const mark marks[2]) {
+  if (!marks[0].text && !marks[1].text) return byte_level(true);
+  cJSON *item = typed("TemplateProcessing");
+  cJSON_AddItemToObject(item, "single", row_of(marks, "A"));
+  cJSON_AddItemToObject(item, "pair", row_of(marks, "AB"));
+  cJSON *all = cJSON_AddObjectToObject(item, "special_tokens");
+  for (int i = 0; i < 2; i++) {
+    if (!marks[i].text || cJSON_HasObjectItem(all, marks[i].text)) continue;
+    cJSON *one = cJSON_AddObjectToObject(all, marks[i].text);
+    cJSON_AddStringToObject(one, "id", marks[i].text);
+    cJSON_AddItemToObject(one, "ids", cJSON_CreateIntArray(&marks[i].number, 1));
+    cJSON_AddItemToObject(one, "tokens", cJSON_CreateStringArray(&marks[i].text, 1));
+  }
+  return item;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------- */
+
+static bool is_texts(const cJSON *array) { return array && (!array->child || cJSON_IsString(array->child)); }
+
+static cJSON *put_together(const cut *c, const cJSON *tokens, const cJSON *types, const mark marks[2],
+                           cJSON *merges) {
+  cJSON *root = cJSON_CreateObject();
+  cJSON_AddStringToObject(root, "version", "1.0");
+  cJSON_AddNullToObject(root, "truncation");
+  cJSON_AddNullToObject(root, "padding");
+  cJSON_AddItemToObject(root, "added_tokens", added_tokens(tokens, types));
+  cJSON_AddItemToObject(root, "normalizer", c->normalizer ? typed(c->normalizer) : cJSON_CreateNull());
+  cJSON_AddItemToObject(root, "pre_tokenizer", pre_tokenizer(c));
+  cJSON_AddItemToObject(root, "post_processor", post_processor(marks));
+  cJSON_AddItemToObject(root, "decoder", byte_level(true));
+  cJSON_AddItemToObject(root, "model", model_json(c, tokens, merges));
+  return root;
+}
+
+static sl_status make(const char *path, const sli_gguf *file, const cut *c, cJSON **out) {
+  const cJSON *keys = sli_gguf_metadata(file);
+  cJSON *tokens = sli_gguf_array(file, "tokenizer.ggml.tokens");
+  cJSON *merges = sli_gguf_array(file, "tokenizer.ggml.merges");
+  cJSON *types = sli_gguf_array(file, "tokenizer.ggml.token_type");
+  mark marks[2] = {{0}};
+  sl_status status = SL_OK;
+  if (!is_texts(tokens) || !is_texts(merges))
+    status = sl_fail(SL_E_INPUT, "%s: %s is no array of texts", path,
+                     is_texts(tokens) ? "tokenizer.ggml.merges" : "tokenizer.ggml.tokens");
+  if (!status) status = find_mark(path, keys, tokens, "bos", c->begins, &marks[0]);
+  if (!status) status = find_mark(path, keys, tokens, "eos", false, &marks[1]);
+  if (!status) *out = put_together(c, tokens, types, marks, merges), merges = NULL;
+  cJSON_Delete(tokens);
+  cJSON_Delete(merges);
+  cJSON_Delete(types);
+  return status;
+}
+
+sl_status sli_tokenizer_of_gguf(const char *path, cJSON **out) {
+  sli_gguf *file;
+  const cut *c = NULL;
+  sl_status status = sli_gguf_open(path, &file);
+  if (status) return status;
+  status = find_cut(path, sli_gguf_metadata(file), &c);
+  if (!status) status = make(path, file, c, out);
+  sli_gguf_close(file);
+  return status;
+}

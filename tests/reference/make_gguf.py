@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Makes gguf/: a small LLaMA as a GGUF file, with a tensor of every type that Sluice unpacks, and the
+losses that finetune.py has with what transformers makes of it, on text.txt (losses.txt: step, loss,
+gradient norm).
+
+    pip install torch transformers accelerate safetensors gguf numpy
+    python3 make_gguf.py [--out DIR]
+
+tiny.gguf is written by ggml's own package, rows of q and k in ggml's order; its tokens are bytes, and
+it has no tokenizer.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from gguf import GGMLQuantizationType as Type
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from make_reference import HERE, seeded_weights
+
+CONFIG = dict(vocab_size=256, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=20000.0,
+              tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+NAMES = [("model.embed_tokens.", "token_embd."), ("model.norm.", "output_norm."), ("lm_head.", "output."),
+         ("model.layers.", "blk."), ("input_layernorm.", "attn_norm."), ("self_attn.q_proj.", "attn_q."),
+         ("self_attn.k_proj.", "attn_k."), ("self_attn.v_proj.", "attn_v."), ("self_attn.o_proj.", "attn_output."),
+         ("post_attention_layernorm.", "ffn_norm."), ("mlp.gate_proj.", "ffn_gate."), ("mlp.up_proj.", "ffn_up."),
+         ("mlp.down_proj.", "ffn_down.")]
+TYPES = {"token_embd": Type.Q8_0, "output": Type.Q4_0, "attn_q": Type.Q4_1, "attn_k": Type.BF16, "attn_v": Type.F16,
+         "attn_output": Type.Q4_0, "ffn_gate": Type.Q4_1, "ffn_up": Type.Q8_0, "ffn_down": Type.F32}
+
+
+def name_of(name):
+    for theirs, ours in NAMES:
+        name = name.replace(theirs, ours)
+    return name
+
+
+def as_neighbours(weight, heads):
+    """Rows of each head: one of the first half, one of the second, and so on."""
+    return weight.reshape(heads, 2, -1, weight.shape[-1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def write(path, model):
+    out = gguf.GGUFWriter(path, "llama")
+    out.add_block_count(CONFIG["num_hidden_layers"])
+    out.add_context_length(CONFIG["max_position_embeddings"])
+    out.add_embedding_length(CONFIG["hidden_size"])
+    out.add_feed_forward_length(CONFIG["intermediate_size"])
+    out.add_head_count(CONFIG["num_attention_heads"])
+    out.add_head_count_kv(CONFIG["num_key_value_heads"])
+    out.add_rope_freq_base(CONFIG["rope_theta"])
+    out.add_layer_norm_rms_eps(CONFIG["rms_norm_eps"])
+    out.add_vocab_size(CONFIG["vocab_size"])
+    out.add_rope_dimension_count(CONFIG["hidden_size"] // CONFIG["num_attention_heads"])
+    for name, tensor in model.state_dict().items():
+        values, ours = tensor.float().numpy(), name_of(name)
+        kind = TYPES.get(ours.split(".")[-2], Type.F32)
+        if ".attn_q." in ours:
+            values = as_neighbours(values, CONFIG["num_attention_heads"])
+        if ".attn_k." in ours:
+            values = as_neighbours(values, CONFIG["num_key_value_heads"])
+        out.add_tensor(ours, gguf.quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def read_back(path, folder):
+    """As transformers understands the file, in fp32."""
+    # Without a tokenizer in the file only what it says of the model can be asked for.
+    at, name = os.path.split(path)
+    model = AutoModelForCausalLM.from_pretrained(at, gguf_file=name, dtype=torch.float32)
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    read = LlamaForCausalLM(model.config)
+    read.load_state_dict(model.state_dict())
+    read.save_pretrained(folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=HERE)
+    out = os.path.join(parser.parse_args().out, "gguf")
+    os.makedirs(out, exist_ok=True)
+    model = LlamaForCausalLM(LlamaConfig(**CONFIG)).eval()
+    seeded_weights(model, 30)
+    path = os.path.join(out, "tiny.gguf")
+    write(path, model)
+    with tempfile.TemporaryDirectory() as folder:
+        read_back(path, folder)
+        run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
+               "--context", "32", "--batch", "4", "--steps", "5", "--lr", "1e-3"]
+        losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    with open(os.path.join(out, "losses.txt"), "w") as file:
+        file.write(f"# torch={torch.__version__} transformers={transformers.__version__} gguf of PyPI\n{losses}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+#!/bin/bash
+# A GGUF file goes in as it is: what it says gives the model's options, its losses are those of PyTorch
+# with what transformers makes of it (tests/reference/make_gguf.py), however the model is cut, and what
+# contradicts it or cannot be is refused by name.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+tiny=$reference/gguf/tiny.gguf
+train=(--data "$reference/text.txt" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
+
+# same WORDS...: five steps have PyTorch's losses
+same() {
+  ends 0 "$actorrun" --quiet --report report --init "$tiny" --steps 5 "$@" llama "${train[@]}"
+  python3 - report "$reference/gguf/losses.txt" <<'PY' || fail "$*: other losses than PyTorch's"
+import json, sys
+ours = [s["loss"] for s in json.load(open(sys.argv[1]))["steps"]]
+theirs = [float(line.split()[1]) for line in open(sys.argv[2]) if line[0] != "#"]
+sys.exit(len(ours) != len(theirs) or not max(abs(a - b) / b for a, b in zip(ours, theirs)) < 1e-6)
+PY
+}
+same
+same --stages 2 --microbatches 2
+same --stages 2 --tensor 2 -n 2 "${patient[@]}"
+
+# refused NAMED WORDS...
+refused() {
+  local named=$1
+  shift
+  ends 2 "$actorrun" "$@"
+  grep -qF -- "$named" err || fail "the message names $named"
+}
+refused "--heads 2 contradicts $tiny, which says 4 (llama.attention.head_count)" --init "$tiny" llama \
+  "${train[@]}" --heads 2
+refused "--tied 1 contradicts" --init "$tiny" llama "${train[@]}" --tied
+refused "--vocab 300 contradicts" --init "$tiny" llama "${train[@]}" --vocab 300
+refused "should be llama, not gpt" --init "$tiny" gpt "${train[@]}"
+refused "--context 128 is more than --positions 64" --init "$tiny" llama --data "$reference/text.txt" --context 128
+head -c 20000 "$tiny" >short.gguf
+refused "short.gguf is truncated: tensor " --init short.gguf llama "${train[@]}"
+
+# edited OLD NEW NAMED: of as many letters each; the file is refused by that name
+edited() {
+  LC_ALL=C sed "s/$1/$2/" "$tiny" >edited.gguf
+  refused "$3" --init edited.gguf llama "${train[@]}"
+}
+edited general.architecture general.architectura 'architecture "" is not known'
+edited llama.block_count llama.blick_count "has no llama.block_count"
+edited token_embd.weight tokem_embd.weight "has no tensor token_embd.weight"
+edited blk.1.ffn_up.weight blk.1.ffn_op.weight "has no tensor model.layers.1.mlp.up_proj.weight"
+
+# ---- angles of LLaMA 3, of which a file has the factors --------------------------------------------
+
+ends 0 "$actorrun" --quiet --init "$tiny" --steps 0 --save plain/ llama "${train[@]}"
+[[ ! -e plain/tokenizer.json ]] || fail "bytes are no tokenizer"
+python3 - "$tiny" <<'PY'
+import math, struct, sys
+data, pairs, factor = open(sys.argv[1], "rb").read(), 4, 32.0
+def stretched(j):
+    turns = 8192 * 20000.0 ** (-j / pairs) / (2 * math.pi)
+    stay = min(max((turns - 1) / 3, 0), 1)
+    return 1 / (stay + (1 - stay) / factor)
+last = struct.pack("<Q", 13) + b"output.weight"
+name, end = b"rope_freqs.weight", data.index(last) + len(last) + 4 + 2 * 8 + 4 + 8
+begin = (end + 31) // 32 * 32
+values = data[begin:] + bytes(-(len(data) - begin) % 32)
+info = struct.pack("<Q", len(name)) + name + struct.pack("<IQIQ", 1, pairs, 0, len(values))
+for path, factors in (("long.gguf", [stretched(j) for j in range(pairs)]), ("odd.gguf", [1, 2, 3, 32])):
+    head = data[:8] + struct.pack("<Q", struct.unpack("<Q", data[8:16])[0] + 1) + data[16:end] + info
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % 32) + values + struct.pack("<4f", *factors))
+PY
+ends 0 "$actorrun" --quiet --report long --init long.gguf --steps 2 llama "${train[@]}"
+grep -q '"rope":[[:space:]]*"llama3:factor=32,' long || fail "the factors are those of LLaMA 3"
+ends 0 "$actorrun" --quiet --report same --init plain/model.safetensors --steps 2 llama "${train[@]}" --layers 2 \
+  --width 32 --heads 4 --kv-heads 2 --ffn 64 --theta 20000 \
+  --rope llama3:factor=32,low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=8192
+cmp <(grep loss_hex long) <(grep loss_hex same) || fail "a file with factors trains as one with the option"
+refused "rope_freqs.weight has factors that are not" --init odd.gguf llama "${train[@]}"
+
+# ---- what is saved goes in again --------------------------------------------------------------------
+
+ends 0 "$actorrun" --quiet --report file --init "$tiny" --steps 2 llama "${train[@]}"
+ends 0 "$actorrun" --quiet --report folder --init plain --steps 2 llama "${train[@]}"
+cmp <(grep loss_hex file) <(grep loss_hex folder) || fail "a folder made of the file trains as the file does"

@@ -1,0 +1,120 @@
+/* Fields of metadata as options of a model. */
+#include "tools/common/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+
+#include "io/atomic.h"
+#include "models/models.h"
+
+const cJSON *config_at(const cJSON *from, const char *key) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
+  return item && !cJSON_IsNull(item) ? item : NULL;
+}
+
+static char *number_text(double value) {
+  if (value == floor(value) && fabs(value) < 1e15) return sli_format("%.0f", value);
+  char *text = sli_format("%.15g", value);
+  if (strtod(text, NULL) == value) return text;
+  free(text);
+  return sli_format("%.17g", value);
+}
+
+char *config_option_text(const cJSON *item) {
+  if (cJSON_IsNumber(item)) return number_text(item->valuedouble);
+  return cJSON_IsBool(item) ? sli_strdup(cJSON_IsTrue(item) ? "1" : "0") : NULL;
+}
+
+static bool same_rope(const sl_rope *a, const sl_rope *b) {
+  return a->kind == b->kind && a->factor == b->factor && a->original == b->original &&
+         a->low == b->low && a->high == b->high && a->scale == b->scale;
+}
+
+static bool same_value(const char *option, const char *a, const char *b) {
+  sl_rope x, y;
+  if (!strcmp(option, "rope"))
+    return !sl_rope_parse(a, &x) && !sl_rope_parse(b, &y) && same_rope(&x, &y);
+  char *end_a, *end_b;
+  float p = strtof(a, &end_a), q = strtof(b, &end_b);
+  return *end_a || *end_b ? !strcmp(a, b) : p == q;
+}
+
+sl_status config_set(const config *c, const char *key, const char *option, const char *value) {
+  const char *given = NULL;
+  for (int i = 0; sl_arg_given(c->s->model_args, option, i); i++)
+    given = sl_arg_given(c->s->model_args, option, i);
+  if (!given) return sl_args_set(c->s->model_args, option, value);
+  if (same_value(option, given, value)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path, value, key);
+}
+
+static sl_status read_field(const config *c, const config_field *f) {
+  const cJSON *item = config_at(c->root, f->key);
+  if (!item && !f->missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
+  char *value = item ? config_option_text(item) : sli_strdup(f->missing);
+  sl_status status = value ? config_set(c, f->key, f->option, value)
+                           : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, f->key);
+  free(value);
+  return status;
+}
+
+static sl_status check_must(const config *c, const config_must *m) {
+  const cJSON *item = config_at(c->root, m->key);
+  if (!item) return SL_OK;
+  char *text = cJSON_PrintUnformatted(item);
+  bool good = false;
+  for (const char *const *v = m->values; *v; v++) good |= !strcmp(*v, text);
+  sl_status status = good ? SL_OK : sl_fail(SL_E_INPUT, "%s: %s is %.80s; %s%s%s", c->path, m->key, text,
+                                            m->values[0] ? "only " : "it is not supported",
+                                            m->values[0] ? m->values[0] : "",
+                                            m->values[0] ? " is supported" : "");
+  cJSON_free(text);
+  return status;
+}
+
+/* Rows are no longer than the model was made for. */
+static sl_status limit_context(const config *c) {
+  const sl_args *args = c->s->model_args;
+  int64_t positions = sl_arg_int(args, "positions");
+  if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
+  char *value = sli_format("%lld", (long long)positions);
+  sl_status status = sl_args_set(c->s->model_args, "context", value);
+  free(value);
+  return status;
+}
+
+sl_status config_apply(const config *c, const config_field *fields, const config_must *musts) {
+  sl_status status = SL_OK;
+  for (const config_field *f = fields; f->key && !status; f++) status = read_field(c, f);
+  for (const config_must *m = musts; m->key && !status; m++) status = check_must(c, m);
+  return status ? status : limit_context(c);
+}
+
+sl_status config_check_rope(const config *c, const char *text) {
+  sl_rope rope;
+  if (!sl_rope_parse(text, &rope)) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(SL_E_INPUT, "%s: %s", c->path, why);
+  free(why);
+  return SL_E_INPUT;
+}
+
+bool config_is_shipped(const sl_model *model) {
+  for (const sl_model *const *m = sli_models; *m; m++)
+    if (*m == model) return true;
+  return false;
+}
+
+sl_status config_write(const char *path, const cJSON *root) {
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  char *text = cJSON_Print(root);
+  fprintf(file.stream, "%s\n", text);
+  cJSON_free(text);
+  return sli_atomic_commit(&file);
+}

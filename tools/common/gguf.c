@@ -1,0 +1,199 @@
+/* What a GGUF file says of a llama, as model options. */
+#include "tools/common/gguf.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/gguf/gguf.h"
+#include "io/tokenizer/tokenizer.h"
+#include "kernels/ops/ops.h"
+#include "tools/common/config.h"
+#include "tools/common/huggingface.h"
+
+static const config_field fields[] = {
+    {"llama.block_count", "layers", NULL}, {"llama.embedding_length", "width", NULL},
+    {"llama.attention.head_count", "heads", NULL}, {"llama.attention.head_count_kv", "kv-heads", "0"},
+    {"llama.attention.key_length", "head-dim", "0"}, {"llama.feed_forward_length", "ffn", NULL},
+    {"llama.context_length", "positions", NULL},
+    {"llama.attention.layer_norm_rms_epsilon", "eps", NULL},
+    {"llama.attention.sliding_window", "window", "0"}, {"llama.rope.freq_base", "theta", "10000"}, {0}};
+
+static const config_must musts[] = {
+    {"llama.expert_count", {"0"}}, {"llama.use_parallel_residual", {"false"}},
+    {"llama.rope.scaling.type", {"\"none\"", "\"linear\"", "\"yarn\""}}, {0}};
+
+typedef struct reading {
+  config config;
+  const sli_gguf *file;
+  int64_t head_dim;
+} reading;
+
+static bool has(const reading *r, const char *tensor) { return sli_gguf_find(r->file, tensor); }
+
+/* ---- options that no key has --------------------------------------------------------------- */
+
+static sl_status set_vocab(const reading *r) {
+  const sli_stored_tensor *table = sli_gguf_find(r->file, "model.embed_tokens.weight");
+  if (!table) return sl_fail(SL_E_INPUT, "%s has no tensor token_embd.weight", r->config.path);
+  char *rows = sli_format("%lld", (long long)table->dim[0]);
+  sl_status status = config_set(&r->config, "token_embd.weight", "vocab", rows);
+  free(rows);
+  return status;
+}
+
+static sl_status set_by_tensors(const reading *r) {
+  bool q = has(r, "model.layers.0.self_attn.q_proj.bias"), o = has(r, "model.layers.0.self_attn.o_proj.bias");
+  const char *tied = has(r, "lm_head.weight") ? "0" : "1";
+  sl_status status = set_vocab(r);
+  if (!status) status = config_set(&r->config, "output.weight", "tied", tied);
+  if (!status) status = config_set(&r->config, "blk.0.attn_q.bias", "bias", o ? "attention" : q ? "qkv" : "none");
+  return status;
+}
+
+/* ---- rotary angles --------------------------------------------------------------------------- */
+
+/* Heads turn as a whole. */
+static sl_status check_turning(reading *r) {
+  const sl_args *args = r->config.s->model_args;
+  const cJSON *turning = config_at(r->config.root, "llama.rope.dimension_count");
+  int64_t width = sl_arg_int(args, "width"), heads = sl_arg_int(args, "heads");
+  r->head_dim = sl_arg_int(args, "head-dim");
+  if (!r->head_dim) r->head_dim = width / heads;
+  if (!turning || (cJSON_IsNumber(turning) && turning->valuedouble == (double)r->head_dim)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: llama.rope.dimension_count is %d; only that of whole heads, %lld, is supported",
+                 r->config.path, turning->valueint, (long long)r->head_dim);
+}
+
+/* Do angles stretched like this give these factors? */
+static bool gives(const sl_rope *rope, double theta, const float *factors, int64_t pairs) {
+  double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
+  bool good = true;
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, pairs, plain);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, pairs, stretched);
+  for (int64_t j = 0; j < pairs; j++)
+    good &= fabs(plain[j] / stretched[j] - (double)factors[j]) < 1e-4 * (double)factors[j];
+  free(plain);
+  return good;
+}
+
+/* Converters leave of LLaMA 3's four numbers only what they come to, a factor for each pair; but
+ * all such models have three of them in common, and the last pair has the fourth. */
+static sl_status rope_of_factors(const reading *r, char **out) {
+  const sli_stored_tensor *t = sli_gguf_find(r->file, "rope_freqs.weight");
+  int64_t pairs = r->head_dim / 2;
+  if ((int64_t)t->elements != pairs)
+    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has %zu factors, not %lld", r->config.path, t->elements,
+                   (long long)pairs);
+  float *factors = sli_calloc(t->elements, sizeof *factors);
+  sl_status status = sli_gguf_read(r->file, t, factors);
+  char *text = sli_format("llama3:factor=%g,low_freq_factor=1,high_freq_factor=4,"
+                          "original_max_position_embeddings=8192", (double)factors[pairs - 1]);
+  sl_rope rope;
+  if (!status && (sl_rope_parse(text, &rope) ||
+                  !gives(&rope, sl_arg_float(r->config.s->model_args, "theta"), factors, pairs)))
+    status = sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's", r->config.path);
+  free(factors);
+  if (status) free(text);
+  else *out = text;
+  return status;
+}
+
+static double number(const reading *r, const char *key, double missing) {
+  const cJSON *item = config_at(r->config.root, key);
+  return cJSON_IsNumber(item) ? item->valuedouble : missing;
+}
+
+/* What the keys say. */
+static char *rope_of_keys(const reading *r) {
+  const cJSON *type = config_at(r->config.root, "llama.rope.scaling.type");
+  const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
+  double factor = number(r, "llama.rope.scaling.factor", 1);
+  double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
+  if (!strcmp(kind, "linear")) return sli_format("linear:factor=%.9g", factor);
+  if (strcmp(kind, "yarn")) return sli_strdup("none");
+  return sli_format("yarn:factor=%.9g,original_max_position_embeddings=%.15g", factor,
+                    number(r, "llama.rope.scaling.original_context_length", positions));
+}
+
+static sl_status set_rope(reading *r) {
+  char *text = NULL;
+  sl_status status = check_turning(r);
+  if (!status && has(r, "rope_freqs.weight")) status = rope_of_factors(r, &text);
+  else if (!status) text = rope_of_keys(r);
+  if (!status) status = config_check_rope(&r->config, text);
+  if (!status) status = config_set(&r->config, "llama.rope.scaling", "rope", text);
+  free(text);
+  return status;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------- */
+
+static sl_status apply(reading *r) {
+  sl_status status = config_apply(&r->config, fields, musts);
+  if (!status) status = set_by_tensors(r);
+  return status ? status : set_rope(r);
+}
+
+/* A user's own model reads the tensors by their names. */
+static sl_status match(reading *r) {
+  const cJSON *type = config_at(r->config.root, "general.architecture");
+  const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = r->config.s->model->name;
+  if (!config_is_shipped(r->config.s->model)) return SL_OK;
+  if (strcmp(name, "llama"))
+    return sl_fail(SL_E_INPUT, "%s: architecture \"%.40s\" is not known; llama is", r->config.path, name);
+  if (strcmp(model, "llama"))
+    return sl_fail(SL_E_USAGE, "%s is of architecture llama: the model should be llama, not %s",
+                   r->config.path, model);
+  return apply(r);
+}
+
+sl_status gguf_read(const char *path, settings *s) {
+  sli_gguf *file;
+  sl_status status = sli_gguf_open(path, &file);
+  if (status) return status;
+  const cJSON *keys = sli_gguf_metadata(file);
+  status = match(&(reading){.config = {path, keys, s}, .file = file});
+  if (!s->data.tokenizer && config_at(keys, "tokenizer.ggml.model"))
+    s->data.tokenizer = sli_arena_strdup(&s->arena, path);
+  sli_gguf_close(file);
+  return status;
+}
+
+/* ---- its tokenizer, for others -------------------------------------------------------------------- */
+
+static void add_mark(cJSON *root, const char *name, const cJSON *tokens, const cJSON *number) {
+  const cJSON *token = cJSON_IsNumber(number) ? cJSON_GetArrayItem(tokens, number->valueint) : NULL;
+  if (cJSON_IsString(token)) cJSON_AddStringToObject(root, name, token->valuestring);
+}
+
+static sl_status write_config(const sli_gguf *file, const char *path) {
+  const cJSON *keys = sli_gguf_metadata(file), *chat = config_at(keys, "tokenizer.chat_template");
+  cJSON *tokens = sli_gguf_array(file, "tokenizer.ggml.tokens"), *root = cJSON_CreateObject();
+  cJSON_AddStringToObject(root, "tokenizer_class", "PreTrainedTokenizerFast");
+  add_mark(root, "bos_token", tokens, config_at(keys, "tokenizer.ggml.bos_token_id"));
+  add_mark(root, "eos_token", tokens, config_at(keys, "tokenizer.ggml.eos_token_id"));
+  if (cJSON_IsString(chat)) cJSON_AddStringToObject(root, "chat_template", chat->valuestring);
+  sl_status status = config_write(path, root);
+  cJSON_Delete(root);
+  cJSON_Delete(tokens);
+  return status;
+}
+
+sl_status gguf_save_tokenizer(const char *path, const char *folder) {
+  sli_gguf *file;
+  cJSON *root = NULL;
+  if (sli_tokenizer_of_gguf(path, &root)) return SL_OK; /* what is not known stays where it is */
+  sl_status status = sli_gguf_open(path, &file);
+  if (!status) {
+    char *json = huggingface_file(folder, "tokenizer.json");
+    char *about = huggingface_file(folder, "tokenizer_config.json");
+    status = config_write(json, root);
+    if (!status) status = write_config(file, about);
+    free(json);
+    free(about);
+    sli_gguf_close(file);
+  }
+  cJSON_Delete(root);
+  return status;
+}
