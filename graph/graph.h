@@ -71,6 +71,7 @@ struct sli_node {
   sl_type *out_type;   /* [nout], also of outputs that are not wanted */
   bool whole;          /* of whole microbatches, on every device and for every piece */
   bool again;          /* a forward call made once more for the way back */
+  bool repeats;        /* an exchange that may be made once more for it as well */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
   /* what a rule of the gradients made: the rule, and the forward node it is about */
   const sl_grad_rule *rule;
@@ -117,7 +118,7 @@ typedef struct sli_mean {
   int nparts;           /* one, or one of each device that has something of its own, */
   struct sli_mean_part {
     sl_tensor *tensor;
-    double share;       /* and how much of the mean that is */
+    const double *share; /* [variants, or 1] how much of the mean that is; NULL: all */
   } *parts;
 } sli_mean;
 

@@ -53,11 +53,19 @@ static uint64_t slot_payload(const sl_register *r) {
   return r->payload_bytes ? r->payload_bytes : r->slot_bytes;
 }
 
+/* What those that share a sequence exchange of these they do as those that share data. */
+static bool is_of_parameters(const sl_register *r) {
+  return r->memory == SL_MEMORY_PARAMETERS || r->memory == SL_MEMORY_GRADIENTS ||
+         r->memory == SL_MEMORY_OPTIMIZER;
+}
+
 static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t from, int32_t to) {
   const sl_device *a = &plan->devices[from], *b = &plan->devices[to];
   if (r->aside) return SL_TRAFFIC_ASIDE;
   if (a->at[SL_AT_STAGE] != b->at[SL_AT_STAGE]) return SL_TRAFFIC_PIPELINE;
-  return a->at[SL_AT_DATA] != b->at[SL_AT_DATA] ? SL_TRAFFIC_DATA : SL_TRAFFIC_TENSOR;
+  if (a->at[SL_AT_DATA] != b->at[SL_AT_DATA]) return SL_TRAFFIC_DATA;
+  if (a->at[SL_AT_SEQUENCE] == b->at[SL_AT_SEQUENCE]) return SL_TRAFFIC_TENSOR;
+  return is_of_parameters(r) ? SL_TRAFFIC_DATA : SL_TRAFFIC_SEQUENCE;
 }
 
 static bool sits_out(const sl_plan *plan, const sl_port *p, int64_t firing) {

@@ -6,7 +6,7 @@
 sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t) {
   sli_mean mean = {.name = sli_arena_strdup(&g->arena, name), .tensor = t, .nparts = 1};
   mean.parts = sli_arena_alloc(&g->arena, sizeof *mean.parts);
-  mean.parts[0] = (struct sli_mean_part){t, 1};
+  mean.parts[0] = (struct sli_mean_part){t, NULL};
   return mean;
 }
 

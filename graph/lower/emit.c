@@ -152,7 +152,8 @@ static void add_device(sli_lowering *l, int d) {
                       .process = sl_device_process(d, l->in->devices, l->in->options->processes),
                       .at = {[SL_AT_STAGE] = d / l->in->ranks,
                              [SL_AT_DATA] = place_of(l, d, SLI_AXIS_DATA),
-                             [SL_AT_TENSOR] = place_of(l, d, SLI_AXIS_TENSOR)},
+                             [SL_AT_TENSOR] = place_of(l, d, SLI_AXIS_TENSOR),
+                             [SL_AT_SEQUENCE] = place_of(l, d, SLI_AXIS_SEQUENCE)},
                       .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];

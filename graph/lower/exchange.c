@@ -58,22 +58,41 @@ double sli_lower_crossing(const sli_inputs *in) {
   return most;
 }
 
-/* Is each row of an axis in one block of `n` devices? */
-static bool within(const sli_inputs *in, int axis, int n) {
+/* From the first member of a row to the last. */
+static int reach_of(const sli_grid *grid, sli_along along) {
+  int reach = 0;
+  for (int a = 0; a < SLI_AXES; a++)
+    if (along >> a & 1 && grid->size[a] > 1) reach += sli_grid_stride(grid, a) * (grid->size[a] - 1);
+  return reach;
+}
+
+/* From a member to the next, where that is nearest. */
+static int stride_of(const sli_grid *grid, sli_along along) {
+  int stride = sli_grid_ranks(grid);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (along >> a & 1) stride = SLI_MIN(stride, sli_grid_stride(grid, a));
+  return stride;
+}
+
+/* Is each row along these in one block of `n` devices? */
+static bool within(const sli_inputs *in, sli_along along, int n) {
   const sli_grid *grid = &in->grid;
-  int ranks = sli_grid_ranks(grid), reach = sli_grid_stride(grid, axis) * (grid->size[axis] - 1);
+  int ranks = sli_grid_ranks(grid), reach = reach_of(grid, along);
   for (int d = 0; d < in->p * ranks; d++)
-    if (!sli_rank_member(grid, d % ranks, 1u << axis) && d / n != (d + reach) / n) return false;
+    if (!sli_rank_member(grid, d % ranks, along) && d / n != (d + reach) / n) return false;
   return true;
 }
 
-static sli_axis_link modelled_link(const sli_inputs *in, int axis) {
+/* What all axes of rows exchange as one counts as the data's. */
+static sli_along along_of(int axis) { return axis == SLI_AXIS_DATA ? sli_grid_rows() : 1u << axis; }
+
+static sli_axis_link modelled_link(const sli_inputs *in, sli_along along) {
   const sl_hardware *h = in->options->hardware;
-  int size = in->grid.size[axis], n = per_host(h);
+  int size = sli_grid_size(&in->grid, along), n = per_host(h);
   double steps = ceil(log2(size));
-  if (within(in, axis, n))
+  if (within(in, along, n))
     return (sli_axis_link){steps * h->host_link.seconds, h->host_link.bytes_per_second};
-  int together = SLI_MAX(SLI_MIN(size, n / sli_grid_stride(&in->grid, axis)), 1);
+  int together = SLI_MAX(SLI_MIN(size, n / stride_of(&in->grid, along)), 1);
   double rate = together * h->link.bytes_per_second, inside = h->host_link.bytes_per_second;
   if (together > 1 && inside > 0) rate = SLI_MIN(rate, inside);
   return (sli_axis_link){steps * h->link.seconds, rate};
@@ -97,7 +116,7 @@ void sli_lower_axis_links(sli_inputs *in) {
   sli_grid *grid = &in->grid;
   for (int a = 0; a < SLI_AXES; a++) {
     grid->apart[a] = is_apart(in, a);
-    grid->link[a] = h ? modelled_link(in, a) : beside;
+    grid->link[a] = h ? modelled_link(in, along_of(a)) : beside;
   }
   if (!h) return;
   grid->flops_per_second = h->flops_per_second;

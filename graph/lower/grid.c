@@ -38,7 +38,8 @@ static sl_status find_grain(const char *name, bool *by_block) {
 }
 
 static void axis_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
-  const int given[SLI_AXES] = {[SLI_AXIS_DATA] = o->data_parallel, [SLI_AXIS_TENSOR] = o->tensor};
+  const int given[SLI_AXES] = {[SLI_AXIS_DATA] = o->data_parallel, [SLI_AXIS_TENSOR] = o->tensor,
+                               [SLI_AXIS_SEQUENCE] = o->sequence};
   for (int a = 0; a < SLI_AXES; a++) size[a] = SLI_MAX(given[a], 1);
 }
 
@@ -92,12 +93,15 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   sl_graph *g = in->g;
   const sl_lower_options *o = in->options;
   const sli_grid *grid = &in->grid;
-  sli_choice choice[SLI_AXES] = {0}, *data = &choice[SLI_AXIS_DATA], *tensor = &choice[SLI_AXIS_TENSOR];
+  sli_choice choice[SLI_AXES] = {0}, *tensor = &choice[SLI_AXIS_TENSOR];
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
-  if (!status && grid->size[SLI_AXIS_DATA] > 1) status = sli_choose_data(g, dims, grid, data);
-  if (!status && data->of) status = sli_check_data(g, data, o->ngiven, o->given);
-  const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given};
+  for (int a = 0; a < SLI_AXES && !status; a++) {
+    if (grid->size[a] < 2 || !sli_axes[a].rows) continue;
+    status = sli_choose_rows(g, dims, grid, a, &choice[a]);
+    if (!status) status = sli_check_rows(g, &choice[a], a, o->ngiven, o->given);
+  }
+  const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given, choice};
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, tensor);
   if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
   if (!status && o->sharing) sli_choice_print(g, grid, choice, o->sharing);

@@ -13,7 +13,9 @@
  * The copies of a block's calls are part of its input gradient pass, on the same device, each
  * right before the first call that reads what it makes: so that lies in the pass's workspace, one
  * block's after the other's. What is known to others is never made again: what leaves the block
- * or the device, what devices exchange, and gradients that are made on the way forward. Of a call
+ * or the device, what devices exchange, and gradients that are made on the way forward. But an exchange
+ * within a block that is no more than another way to have what each has (sli_node.repeats) is made
+ * again in full, by all devices of its row. Of a call
  * that keeps a record of its sequence, the record stays, and a row that reads it in place of
  * updating it (sl_op.again) gives the rest. Of a parameter that devices share out, each block has the whole
  * for a moment only, once on the way there and once on the way back: a call is made again only
@@ -52,7 +54,8 @@ static void find_readers(pass *p) {
       const sl_tensor *t = n->in[a];
       if (!t || !t->producer) continue;
       p->read[t->id] |= is_back(n);
-      p->shared[t->id] |= !same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n));
+      p->shared[t->id] |= !(p->full && n->repeats && n->block == t->producer->block) &&
+                          (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
     }
   }
 }
@@ -92,7 +95,9 @@ static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates,
 static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op->again : n->op; }
 
 static bool can_repeat(const pass *p, const sli_node *n) {
-  if (n->cls != SL_CLASS_F || n->rule || !row_again(n) || !(p->full || n->op->cheap)) return false;
+  bool exchange = n->repeats && p->full;
+  if (!exchange && (n->cls != SL_CLASS_F || n->rule || !row_again(n))) return false;
+  if (!exchange && !p->full && !n->op->cheap) return false;
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !is_record(n, o) && p->shared[n->out[o]->id]) return false;
   return has_inputs(p, n);
@@ -167,9 +172,11 @@ static void repeat(pass *p, const sli_node *n) {
   const char *name = sli_arena_format(&g->arena, "%s:again", n->name);
   sl_tensor *in[n->nin + n->nout + 1];
   int nin = inputs_again(p, n, in);
-  sli_node *copy = sli_graph_node(g, row_again(n), name, &n->attrs, SL_CLASS_B, n->block, nin, in,
-                                  n->nout);
+  sl_class cls = n->cls == SL_CLASS_C ? SL_CLASS_C : SL_CLASS_B;
+  sli_node *copy = sli_graph_node(g, row_again(n), name, &n->attrs, cls, n->block, nin, in, n->nout);
   copy->at = n->at;
+  copy->remote_axis = n->remote_axis;
+  copy->remote_bytes = n->remote_bytes;
   copy->rank = n->rank;
   copy->again = true;
   copy_shapes(g, n, copy);

@@ -64,8 +64,15 @@ static int axis_of(sli_along along) {
   return sli_splitting[i];
 }
 
+/* What axes of rows exchange of parameters and their gradients is all of one kind. */
+static bool is_of_param(const boxing *b) {
+  const sl_tensor *t = b->from->of;
+  const sli_array *subject = b->x->arrays[b->x->shaped[t->id]];
+  return sli_axes[axis_of(b->along)].rows && subject && subject->of->param;
+}
+
 static void note_remote(const boxing *b, sli_node *n) {
-  n->remote_axis = between_stages(b) ? 0 : axis_of(b->along);
+  n->remote_axis = between_stages(b) ? 0 : is_of_param(b) ? SLI_AXIS_DATA : axis_of(b->along);
   n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
   for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
     sli_shapes *s = &n->shapes[v];
@@ -87,6 +94,7 @@ static sl_status add_node(boxing *b, const sl_op *op, const char *what, sl_class
   sl_status status = sli_expand_node(x, &m, &n);
   if (status) return status;
   note_remote(b, n);
+  n->repeats = b->to->kept && cls == SL_CLASS_C;
   *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, rank));
   for (int i = 0; i < nin; i++)
     (*out)->transient |= in[i]->transient || (in[i]->param && m.at.phase == SLI_PHASE_MAIN);
@@ -327,9 +335,17 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
 static bool is_forward(sl_class cls) { return cls == SL_CLASS_F || cls == SL_CLASS_L; }
 
 /* Is what was boxed for those of use to these? */
-static bool serves(const sli_moment *a, const sli_moment *b) {
-  return a->phase == b->phase && a->block == b->block &&
-         (a->phase != SLI_PHASE_MAIN || is_forward(a->cls) == is_forward(b->cls));
+static bool serves(const sli_array *a, const sli_moment *at) {
+  const sli_moment *made = &a->made;
+  return made->phase == at->phase && made->block == at->block &&
+         (made->phase != SLI_PHASE_MAIN || a->kept || is_forward(made->cls) == is_forward(at->cls));
+}
+
+/* Parts that take no more than the parts they are made of need not be made again. */
+static bool is_worth_keeping(const sli_array *from, const sli_array *to, sli_along along) {
+  int axis = axis_of(along);
+  return sli_axes[axis].rows && from->lies.axis[axis].kind == SL_SPLIT &&
+         to->lies.axis[axis].kind == SL_SPLIT && to->made.phase == SLI_PHASE_MAIN && is_forward(to->made.cls);
 }
 
 static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
@@ -337,8 +353,27 @@ static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const s
   sli_array *first = x->arrays[t->id];
   if (sli_layout_equal(&first->lies, want)) return first;
   for (sli_array *a = first->next; a; a = a->next)
-    if (sli_layout_equal(&a->lies, want) && serves(&a->made, at)) return a;
+    if (sli_layout_equal(&a->lies, want) && serves(a, at)) return a;
   return NULL;
+}
+
+static bool splits(sl_sbp a, sl_sbp b) {
+  return a.kind == SL_SPLIT && b.kind == SL_SPLIT && a.dim == b.dim;
+}
+
+static bool changes(const sli_layout *from, const sli_layout *want, int axis) {
+  return !sli_sbp_equal(from->axis[axis], want->axis[axis]);
+}
+
+/* Does an axis within this place leave the dim that the one at this place is to split, or come to it? */
+static bool waits(const sli_layout *from, const sli_layout *want, int place) {
+  sl_sbp to = want->axis[sli_splitting[place]];
+  for (int i = place + 1; i < SLI_AXES; i++) {
+    int a = sli_splitting[i];
+    bool there = splits(from->axis[a], to) || splits(want->axis[a], to);
+    if (there && changes(from, want, a)) return true;
+  }
+  return false;
 }
 
 /* Along which axis to go first, by its place in sli_splitting: a dim split along several is split
@@ -347,15 +382,11 @@ static int first_place(const sli_layout *from, const sli_layout *want) {
   int place = 0;
   for (int i = 0; i < SLI_AXES; i++) {
     int a = sli_splitting[i];
-    if (sli_sbp_equal(from->axis[a], want->axis[a])) continue;
-    if (from->axis[a].kind == SL_SPLIT) return i;
+    if (!changes(from, want, a)) continue;
+    if (from->axis[a].kind == SL_SPLIT && !waits(from, want, i)) return i;
     place = i;
   }
   return place;
-}
-
-static bool splits(sl_sbp a, sl_sbp b) {
-  return a.kind == SL_SPLIT && b.kind == SL_SPLIT && a.dim == b.dim;
 }
 
 /* The outermost axis whose parts must be whole before the one at this place can change: it splits
@@ -414,6 +445,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
     if (!to) {
       to = sli_array_add(x, t, next, at);
       to->spread = stays_spread(have, to, along, at.spread);
+      to->kept = is_worth_keeping(have, to, along);
       boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
       sl_status status = box_along(&b);
       if (status) return status;

@@ -62,6 +62,12 @@ void sli_costs_fini(sli_costs *c) { free(c->has_rows); }
 
 static int64_t share_of(int64_t count, int size) { return (count + size - 1) / size; }
 
+/* How the sequence axis has it. */
+static sl_sbp sequence_of(const sli_costs *c, const sl_tensor *t) {
+  if (!c->sequence || !t || !t->producer) return broadcast;
+  return sli_signature_out(&c->sequence->of[t->producer->id], t->output);
+}
+
 /* As the device with the most has it. */
 static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_tensor *t,
                           sl_sbp sbp) {
@@ -72,6 +78,9 @@ static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_ten
     type.dim[sbp.dim] = type.dim[sbp.dim] / units * share_of(units, c->size);
   }
   if (t && c->has_rows[t->id] && type.ndim) type.dim[0] = share_of(type.dim[0], c->share);
+  sl_sbp sequence = sequence_of(c, t);
+  if (sequence.kind == SL_SPLIT)
+    type.dim[sequence.dim] = share_of(type.dim[sequence.dim], c->grid->size[SLI_AXIS_SEQUENCE]);
   if (t && t->narrow) type.dtype = SL_BF16;
   return type;
 }
@@ -232,11 +241,10 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
   return cost;
 }
 
-/* Of a parameter's gradient over the other axis, the data's: once a step, of what a device
- * has of it. */
+/* Of a parameter's gradient over the axes of rows: once a step, of what a device has of it. */
 static sli_cost summing(const sli_costs *c, double bytes) {
-  int size = c->grid->size[SLI_AXIS_DATA];
-  if (c->axis == SLI_AXIS_DATA || size == 1 || c->size == 1) return (sli_cost){0};
+  int size = sli_grid_size(c->grid, sli_grid_rows());
+  if (sli_axes[c->axis].rows || size == 1 || c->size == 1) return (sli_cost){0};
   const sli_axis_link *link = &c->grid->link[SLI_AXIS_DATA];
   double moved = sli_boxing_bytes((sl_sbp){SL_PARTIAL, 0}, broadcast, size, bytes);
   double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;

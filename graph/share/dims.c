@@ -11,8 +11,8 @@
  * packed attention is queries, keys and values like its weight's rows and its bias. Only
  * attention itself puts its arguments together out of different segments, and says which.
  *
- * Where sequences are cut in pieces the dim they lie along is not shared out as well: its
- * class has one unit. */
+ * Where sequences are cut in pieces the tensor axis does not share out the dim they lie along as
+ * well: its class has one unit. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +25,7 @@ typedef struct pass {
   int *tied, *alike;  /* parents in two forests of slots */
   sli_dim *segments;  /* [slots] of roots of `alike`: as said; nsegments 0: nothing said */
   int64_t *units;     /* [slots] of roots of `tied`; 0: nothing said */
+  bool *cut;          /* [slots] of roots of `tied`: into pieces */
 } pass;
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -130,7 +131,9 @@ static void say_heads(pass *p, const sli_node *n, const sl_signature *s) {
 }
 
 static void say_position(pass *p, const sl_tensor *t, int dim) {
-  if (t && dim < t->type.ndim) say_units(p, slot_of(t, dim), 1);
+  if (!t || dim >= t->type.ndim) return;
+  say_units(p, slot_of(t, dim), 1);
+  p->cut[find(p->tied, slot_of(t, dim))] = true;
 }
 
 /* Where sequences are cut, the dims that they lie along: those that grow with positions. */
@@ -200,7 +203,7 @@ static sli_dim dim_of(pass *p, int slot) {
   sli_dim dim = p->segments[find(p->alike, slot)];
   int64_t sum = 0;
   for (int s = 0; s < dim.nsegments; s++) sum += dim.segment[s];
-  if (sum != length) dim = (sli_dim){1, {length}, 0};
+  if (sum != length) dim = (sli_dim){.nsegments = 1, .segment = {length}};
   return dim;
 }
 
@@ -212,7 +215,10 @@ static void fill_dims(pass *p, sli_dim *out) {
       for (int s = 0; s < out[slot].nsegments; s++) say_units(p, slot, out[slot].segment[s]);
     }
   for (int slot = 0; slot < p->nslots; slot++)
-    if (out[slot].nsegments) out[slot].units = p->units[find(p->tied, slot)];
+    if (out[slot].nsegments) {
+      out[slot].units = p->units[find(p->tied, slot)];
+      out[slot].cut = p->cut[find(p->tied, slot)];
+    }
 }
 
 /* A parameter's gradients are made of what it is made of itself. */
@@ -230,6 +236,7 @@ sl_status sli_dims_find(const sl_graph *g, sli_dim **out) {
   p.alike = sli_calloc(n, sizeof *p.alike);
   p.segments = sli_calloc(n, sizeof *p.segments);
   p.units = sli_calloc(n, sizeof *p.units);
+  p.cut = sli_calloc(n, sizeof *p.cut);
   for (int i = 0; i < p.nslots; i++) p.tied[i] = p.alike[i] = i;
   tie_all(&p);
   say_all(&p);
@@ -241,6 +248,7 @@ sl_status sli_dims_find(const sl_graph *g, sli_dim **out) {
   free(p.alike);
   free(p.segments);
   free(p.units);
+  free(p.cut);
   *out = dims;
   return SL_OK;
 }

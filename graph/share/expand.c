@@ -53,48 +53,62 @@ static sli_layout layout_of(const sli_expansion *x, const sli_node *forward, sbp
 
 /* ---- attributes of a share ------------------------------------------------------ */
 
-/* The units of its dim that a member has. */
-static int64_t units_of(const sli_dim *dim, int size, int member) {
-  return dim->units * (member + 1) / size - dim->units * member / size;
+/* Of the units of heads that axes within have left. */
+static int64_t units_of(int64_t units, int size, int member) {
+  return units * (member + 1) / size - units * member / size;
 }
 
-static void share_heads(const sli_dim *dim, int size, int member, sl_attrs *attrs) {
-  int64_t own = units_of(dim, size, member);
-  attrs->heads = (int)(attrs->heads * own / dim->units);
-  attrs->kv_heads = (int)(attrs->kv_heads * own / dim->units);
+/* Its units of heads, of the axes along which they are shared out from the innermost on. */
+static void share_heads(const sli_expansion *x, const sli_node *forward, int rank, sl_attrs *attrs) {
+  int64_t whole = 0, own = 0;
+  for (int i = SLI_AXES - 1; i >= 0; i--) {
+    int a = sli_splitting[i];
+    const sl_signature *s = signature(x, forward, a);
+    if (!s->heads) continue;
+    if (!whole) own = whole = x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
+    own = units_of(own, x->grid->size[a], sli_rank_share(x->grid, rank, 1u << a));
+  }
+  if (!whole) return;
+  attrs->heads = (int)(attrs->heads * own / whole);
+  attrs->kv_heads = (int)(attrs->kv_heads * own / whole);
 }
 
 /* What of a microbatch's rows a device takes a mean over. */
-static double share_of_rows(const sli_expansion *x, const sli_node *mean, int rank) {
+static double share_of_rows(const sli_expansion *x, const sli_node *mean, int rank, int variant) {
   double share = 1;
+  sli_layout lies = everywhere;
   for (int a = 0; a < SLI_AXES; a++) {
     const sl_signature *s = signature(x, mean, a);
-    if (s->out[0].kind != SL_PARTIAL || s->in[0].kind != SL_SPLIT) continue;
-    sl_part part = sli_cut_part(x, mean->in[0], (sli_cutting){1u << a, s->in[0].dim},
-                                sli_rank_share(x->grid, rank, 1u << a), &mean->in_type[0]);
-    share *= (double)part.count[0] / (double)mean->in_type[0].dim[s->in[0].dim];
+    if (s->out[0].kind == SL_PARTIAL && s->in[0].kind == SL_SPLIT) lies.axis[a] = s->in[0];
   }
+  sl_type whole = sli_logical_type(mean->in[0], variant);
+  sl_type own = sli_local_type(x, mean->in[0], lies, rank, variant);
+  for (int d = 0; d < whole.ndim; d++) share *= (double)own.dim[d] / (double)whole.dim[d];
   return share;
+}
+
+/* Where the device's part begins of what its signatures say that about; one input, and one dim. */
+static void say_first(const sli_expansion *x, const sli_node *forward, int rank, int variant,
+                      sl_attrs *attrs) {
+  for (int a = 0; a < SLI_AXES; a++) {
+    int i = signature(x, forward, a)->first - 1;
+    if (i < 0) continue;
+    sli_layout lies = layout_of(x, forward, sli_signature_in, i);
+    const sl_region *region = sli_share_region(x, forward->in[i], lies, rank, variant, NULL);
+    attrs->first += region->of[lies.axis[a].dim].begin[0];
+    attrs->partial = true;
+    return;
+  }
 }
 
 /* What a device's share of a forward node, or of its way back, is told. */
 static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
                      sl_attrs *attrs) {
-  for (int a = 0; a < SLI_AXES; a++) {
-    const sl_signature *s = signature(x, forward, a);
-    int size = x->grid->size[a], member = sli_rank_share(x->grid, rank, 1u << a);
-    if (s->heads)
-      share_heads(&x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim], size, member, attrs);
-    if (!s->first) continue;
-    const sl_tensor *t = forward->in[s->first - 1];
-    sl_type base = sli_logical_type(t, variant);
-    sl_part part = sli_cut_part(x, t, (sli_cutting){1u << a, s->in[s->first - 1].dim}, member, &base);
-    attrs->first += part.begin[0];
-    attrs->partial = true;
-  }
+  share_heads(x, forward, rank, attrs);
+  say_first(x, forward, rank, variant, attrs);
   if (forward->op->counted) {
     double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
-    *share = share_of_rows(x, forward->in[0]->producer, rank);
+    *share = share_of_rows(x, forward->in[0]->producer, rank, variant);
     if (attrs->user) *share *= *(const double *)attrs->user; /* of a piece */
     attrs->user = share;
   }
@@ -234,7 +248,9 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
 static void note_share(sli_expansion *x, const sli_node *n) {
   for (int m = 0; m < sli_graph_means(x->g); m++)
     if (n->out[0] == sli_graph_mean(x->g, m)->tensor && sli_is_mean(n->out[0]))
-      for (int r = 0; r < x->ranks; r++) x->share[m * x->ranks + r] = share_of_rows(x, n, r);
+      for (int i = 0; i < x->ranks * x->nvariants; i++)
+        x->share[m * x->ranks * x->nvariants + i] =
+            share_of_rows(x, n, i / x->nvariants, i % x->nvariants);
 }
 
 /* In two calls: what each device finds in its part, and what follows from all of it. */
@@ -386,7 +402,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
       *type = sli_local_type(x, n->like, lies, r, v);
       type->dtype = SL_F32;
       attrs[v].user = type;
-      if (seed) attrs[v].value = (float)((double)attrs[v].value * x->share[r]);
+      if (seed) attrs[v].value = (float)((double)attrs[v].value * x->share[r * x->nvariants + v]);
     }
     sli_making m = {.op = n->op, .name = n->name, .at = at, .cls = n->cls, .rank = r, .nout = 1, .where = n->at, .attrs = attrs};
     sli_node *node;
@@ -435,7 +451,7 @@ static void take_over(sli_expansion *x) {
   x->spread = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *x->spread);
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
   for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
-  int shares = sli_graph_means(g) * x->ranks;
+  int shares = sli_graph_means(g) * x->ranks * x->nvariants;
   x->share = sli_arena_alloc(&g->arena, (size_t)shares * sizeof *x->share);
   for (int i = 0; i < shares; i++) x->share[i] = 1;
   g->nodes = NULL;
@@ -454,7 +470,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = choice,
                      .sharding = sharding, .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
                      .nvariants = SLI_MAX(g->nvariants, 1)};
-  x.own = x.ranks / grid->size[SLI_AXIS_STAGES];
+  x.own = x.ranks / SLI_MAX(grid->size[SLI_AXIS_STAGES], 1);
   sl_status status = SL_OK;
   take_over(&x);
   sli_expand_params(&x);

@@ -37,6 +37,7 @@ typedef struct sli_array {
   sli_moment made;        /* by boxing: for readers there; else where its nodes stand */
   bool transient;         /* see sl_tensor */
   bool spread;            /* each stage has its own; else one stage's stand for all */
+  bool kept;              /* by boxing on the way forward, and the way back reads it too */
   sl_tensor **on;         /* [ranks] */
 } sli_array;
 
@@ -59,7 +60,7 @@ typedef struct sli_expansion {
   size_t type_capacity;
   sl_type *types;         /* [tensors][nvariants] of the devices' tensors */
   bool *shared;           /* [logical tensors] gradients that are not to be kept whole */
-  double *share;          /* [means][ranks] of the loss, of each metric */
+  double *share;          /* [means][ranks][nvariants] of the loss, of each metric */
   int nboxes;             /* so far: for names */
 } sli_expansion;
 

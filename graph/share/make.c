@@ -31,14 +31,32 @@ int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]) {
   return count;
 }
 
+/* A row of parameters is a row; of what flows, several may stay together, as those of a head. */
+static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
+  const sli_array *subject = x->arrays[x->shaped[t->id]];
+  const sli_dim *dim = &x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim];
+  if (cut->along == 1u << SLI_AXIS_TENSOR) return true;
+  return !t->param && !(subject && subject->of->param) && dim->nsegments && !dim->cut;
+}
+
+/* What axes within have left of a dim that is `length` long now. */
+static sli_dim dim_left(const sli_dim *whole, int64_t length) {
+  sli_dim left = *whole;
+  int64_t sum = 0;
+  for (int s = 0; s < whole->nsegments; s++) sum += whole->segment[s];
+  left.units = whole->units * length / sum;
+  for (int s = 0; s < whole->nsegments; s++) left.segment[s] = whole->segment[s] * length / sum;
+  return left;
+}
+
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
                      const sl_type *base) {
-  int size = sli_grid_size(x->grid, cut.along);
-  if (cut.along == 1u << SLI_AXIS_TENSOR)
-    return sli_dim_part(&x->dims[x->shaped[t->id] * SL_MAX_DIMS], cut.dim, size, member);
-  sli_dim plain[SL_MAX_DIMS] = {0}; /* rows of data, or of a parameter: each on its own */
-  plain[cut.dim] = (sli_dim){1, {base->dim[cut.dim]}, base->dim[cut.dim]};
-  return sli_dim_part(plain, cut.dim, size, member);
+  int64_t length = base->dim[cut.dim];
+  sli_dim dims[SL_MAX_DIMS] = {0};
+  dims[cut.dim] = is_by_units(x, t, &cut)
+                      ? dim_left(&x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut.dim], length)
+                      : (sli_dim){1, {length}, length, false};
+  return sli_dim_part(dims, cut.dim, sli_grid_size(x->grid, cut.along), member);
 }
 
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,

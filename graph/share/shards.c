@@ -159,13 +159,13 @@ static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   mean->nparts = 0;
   for (int r = 0; r < x->ranks; r++)
     if (!is_replica(x, a->lies, r))
-      mean->parts[mean->nparts++] = (struct sli_mean_part){a->on[r], share[r]};
+      mean->parts[mean->nparts++] = (struct sli_mean_part){a->on[r], &share[r * x->nvariants]};
   mean->tensor = a->on[0];
 }
 
 void sli_expand_means(sli_expansion *x) {
   for (int i = 0; i < sli_graph_means(x->g); i++)
-    expand_mean(x, sli_graph_mean(x->g, i), &x->share[i * x->ranks]);
+    expand_mean(x, sli_graph_mean(x->g, i), &x->share[i * x->ranks * x->nvariants]);
 }
 
 /* ---- what nobody needs ---------------------------------------------------------- */

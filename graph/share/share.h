@@ -1,11 +1,11 @@
 /* Pass 3: sharing a stage out over several devices.
  *
  * Each stage of the pipeline lies on a grid of devices, whose axes have names: D for the data,
- * and for each of those T for the tensors. What one call does is shared along them by signatures
+ * for each of those Q for the sequences, and for each of those T for the tensors. What one call does is shared along them by signatures
  * (sl_signature), one for each axis. Three steps:
  *
  *   signatures  what the ways to share each forward node are        signatures.c
- *   choice      one of them for each forward node, by cost          data.c, tensor.c
+ *   choice      one of them for each forward node, by cost          rows.c, tensor.c
  *   expansion   a node for each device, and between producers and consumers that see a
  *               tensor differently the slices, sums and joins that make one of the other
  *                                                   make.c, boxing.c, shards.c, expand.c
@@ -24,7 +24,7 @@
 /* The axes of a grid, by name: as sl_given_sbp counts them. That of stages leads from stage to stage:
  * most of the model lies on one of them, and only what is spread (spread.c) on all. No stage's
  * own grid has it, but the one that the graph is expanded over. */
-enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXIS_STAGES, SLI_AXES };
+enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES, SLI_AXES };
 
 /* What is known of an axis beforehand. */
 typedef struct sli_axis {
@@ -47,7 +47,7 @@ typedef struct sli_axis_link {
 } sli_axis_link;
 
 typedef struct sli_grid {
-  int size[SLI_AXES]; /* 1: not shared along this axis */
+  int size[SLI_AXES]; /* 0, 1: not shared along this axis */
   sli_axis_link link[SLI_AXES];
   bool apart[SLI_AXES]; /* devices along it do not address each other's memory */
   double flops_per_second, bytes_per_second; /* of a device; 0: of one core */
@@ -85,6 +85,7 @@ typedef struct sli_dim {
   int nsegments;                    /* 1 where nothing else is said */
   int64_t segment[SL_PART_RANGES];  /* their lengths; the sum is the dim's */
   int64_t units;                    /* U, which divides each; R must be no more */
+  bool cut;                         /* into pieces: only axes of rows share it out, piece by piece */
 } sli_dim;
 
 /* The dims of every tensor: [ntensors][SL_MAX_DIMS]. Attention says what its inputs are
@@ -98,9 +99,9 @@ sl_part sli_dim_part(const sli_dim *dims, int dim, int size, int member);
 
 /* ---- signatures -------------------------------------------------------------------- */
 
-/* All ways to share a forward node among `size` devices that its dims allow, the first of
- * them everything everywhere. out[SL_SIGNATURES]; returns how many. */
-int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node, int size,
+/* All ways to share a forward node among `size` devices of an axis that its dims allow, the first
+ * of them everything everywhere. out[SL_SIGNATURES]; returns how many. */
+int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size,
                    sl_signature *out);
 
 static inline bool sli_sbp_equal(sl_sbp a, sl_sbp b) { return a.kind == b.kind && a.dim == b.dim; }
@@ -145,9 +146,11 @@ typedef struct sli_choice {
 } sli_choice;
 void sli_choice_free(sli_choice *choice);
 
-/* The data axis: what comes from sources is split along dim 0, and everything computed from
- * it; parameters are everywhere. An op that cannot be is an error that names it. */
-sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+/* An axis of rows: what comes from sources is split, along dim 0 or along the dim of the sequences,
+ * and everything computed from it; parameters are everywhere. An op that cannot be is an error that
+ * names it. What mixes positions has the heads split instead, and what it reads and makes is
+ * exchanged. */
+sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
                           sli_choice *out);
 
 /* The axis of stages: the tables of the vocabulary in parts, one on each stage: what looks up rows
@@ -155,7 +158,7 @@ sl_status sli_choose_data(sl_graph *g, const sli_dim *dims, const sli_grid *grid
 sl_status sli_choose_spread(sl_graph *g, const sli_dim *dims, int stages, sli_choice *out);
 
 /* Is that what the user has said of it? */
-sl_status sli_check_data(const sl_graph *g, const sli_choice *data, int ngiven,
+sl_status sli_check_rows(const sl_graph *g, const sli_choice *rows, int axis, int ngiven,
                          const sl_given_sbp *given);
 
 /* What a choice for the tensor axis is made of. */
@@ -167,6 +170,7 @@ typedef struct sli_tensor_search {
                         device has the same data */
   int ngiven;
   const sl_given_sbp *given;
+  const sli_choice *rows; /* [SLI_AXES] chosen before; NULL: no sequences are shared out */
 } sli_tensor_search;
 
 /* The tensor axis: the cheapest choice for a microbatch by dynamic programming over the

@@ -136,34 +136,38 @@ int sli_signatures_raw(const sli_node *n, sl_signature *out) {
   return count;
 }
 
+/* Among whom a call is to be shared. */
+typedef struct sharers {
+  const sli_dim *dims;
+  int axis, size;
+} sharers;
+
 /* Is there something of this argument for each of the devices? */
-static bool enough(sl_sbp sbp, const sl_type *type, const sli_dim *dims, int size) {
-  return sbp.kind != SL_SPLIT ||
-         (dims ? dims[sbp.dim].units : type->dim[sbp.dim]) >= size;
+static bool enough(const sharers *x, sl_sbp sbp, const sl_type *type, const sl_tensor *t) {
+  if (sbp.kind != SL_SPLIT) return true;
+  const sli_dim *dim = t ? &x->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
+  bool positions = !dim || (dim->cut && sli_axes[x->axis].rows);
+  return (positions ? type->dim[sbp.dim] : dim->units) >= x->size;
 }
 
-static bool possible(const sli_dim *dims, const sli_node *n, int size, sl_signature *s) {
+static bool possible(const sharers *x, const sli_node *n, sl_signature *s) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     if (!t && i < SL_SIGNATURE_ARGS) s->in[i] = broadcast;
-    else if (t && !enough(sli_signature_in(s, i), &n->in_type[i], &dims[t->id * SL_MAX_DIMS], size))
-      return false;
+    else if (t && !enough(x, sli_signature_in(s, i), &n->in_type[i], t)) return false;
   }
-  for (int o = 0; o < n->nout; o++) {
-    const sl_tensor *t = n->out[o];
-    const sli_dim *own = t ? &dims[t->id * SL_MAX_DIMS] : NULL;
-    if (!enough(sli_signature_out(s, o), &n->out_type[o], own, size)) return false;
-  }
+  for (int o = 0; o < n->nout; o++)
+    if (!enough(x, sli_signature_out(s, o), &n->out_type[o], n->out[o])) return false;
   return true;
 }
 
-int sli_signatures(const sl_graph *g, const sli_dim *dims, const sli_node *node, int size,
+int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size,
                    sl_signature *out) {
   sl_signature all[SLI_SIGNATURES_RAW];
-  (void)g;
+  const sharers x = {dims, axis, size};
   int raw = sli_signatures_raw(node, all), count = 0;
   for (int i = 0; i < raw && count < SL_SIGNATURES; i++)
-    if (possible(dims, node, size, &all[i])) out[count++] = all[i];
+    if (possible(&x, node, &all[i])) out[count++] = all[i];
   return count;
 }
 

@@ -59,7 +59,7 @@ typedef struct pass {
 /* Of the ways to share a call, that which has input `of` in parts along its dim. */
 static bool find_way(const pass *p, const sli_node *n, int of, int dim, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
-  int count = sli_signatures(p->g, p->dims, n, p->stages, all);
+  int count = sli_signatures(p->dims, n, SLI_AXIS_STAGES, p->stages, all);
   for (int i = 0; i < count; i++) {
     if (!sli_sbp_equal(sli_signature_in(&all[i], of), (sl_sbp){SL_SPLIT, dim})) continue;
     *out = all[i];

@@ -121,18 +121,33 @@ static bool leaves_rows(const sli_costs *c, const sl_tensor *t, sl_sbp sbp) {
   return c->dims[t->id * SL_MAX_DIMS].units >= (int64_t)c->size * c->share;
 }
 
+/* What the sequence axis splits, too, it splits in what each device has. */
+static bool leaves_units(const sli_costs *c, const sl_tensor *t, sl_sbp sbp, sl_sbp sequence) {
+  if (!t || sbp.kind != SL_SPLIT || !sli_sbp_equal(sbp, sequence)) return true;
+  int size = c->grid->size[SLI_AXIS_SEQUENCE];
+  return c->dims[t->id * SL_MAX_DIMS + sbp.dim].units >= (int64_t)c->size * size;
+}
+
 static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s) {
-  for (int i = 0; i < n->nin; i++)
-    if (!leaves_rows(c, n->in[i], sli_signature_in(s, i))) return false;
-  for (int o = 0; o < n->nout; o++)
-    if (!leaves_rows(c, n->out[o], sli_signature_out(s, o))) return false;
+  static const sl_signature none;
+  const sl_signature *other = c->sequence ? &c->sequence->of[n->id] : &none;
+  for (int i = 0; i < n->nin; i++) {
+    sl_sbp in = sli_signature_in(s, i);
+    if (!leaves_rows(c, n->in[i], in)) return false;
+    if (!leaves_units(c, n->in[i], in, sli_signature_in(other, i))) return false;
+  }
+  for (int o = 0; o < n->nout; o++) {
+    sl_sbp out = sli_signature_out(s, o);
+    if (!leaves_rows(c, n->out[o], out)) return false;
+    if (!leaves_units(c, n->out[o], out, sli_signature_out(other, o))) return false;
+  }
   return true;
 }
 
 static void find_ways(sli_ways *w, int i, bool free_sources) {
   const sli_node *n = w->nodes[i];
   sl_signature all[SL_SIGNATURES];
-  int count = sli_signatures(w->costs.g, w->costs.dims, n, w->costs.size, all);
+  int count = sli_signatures(w->costs.dims, n, SLI_AXIS_TENSOR, w->costs.size, all);
   if (w->costs.size == 1 || (n->op == &sl_op_source && !free_sources)) count = 1;
   for (int s = 0; s < count; s++)
     if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];
@@ -168,6 +183,8 @@ sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search) {
   *w = (sli_ways){0};
   sli_costs_init(&w->costs, g, search->dims, search->grid, SLI_AXIS_TENSOR);
   w->costs.rows_last = !search->free_sources;
+  if (search->rows && search->grid->size[SLI_AXIS_SEQUENCE] > 1)
+    w->costs.sequence = &search->rows[SLI_AXIS_SEQUENCE];
   size_t n = (size_t)g->nnodes + 1;
   w->nodes = sli_calloc(n, sizeof *w->nodes);
   w->nways = sli_calloc(n, sizeof *w->nways);

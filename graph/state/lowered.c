@@ -51,12 +51,20 @@ typedef struct addend {
   bool finite; /* or the run ends */
 } addend;
 
+/* Which length of piece that of a tick is. */
+static int variant_of(const sl_graph *g, const sl_tick *tick) {
+  int v = 0;
+  while (v < g->nvariants && g->variant_lengths[v] != tick->rows) v++;
+  return v < g->nvariants ? v : 0;
+}
+
 /* That of a tick: of all devices that have a part, each by its share. */
-static double whole(const sli_mean *mean, const sl_type *types, const void *const *values) {
+static double whole(const sli_mean *mean, int variant, const sl_type *types,
+                    const void *const *values) {
   double sum = 0;
   for (int i = 0; i < mean->nparts; i++) {
     double part = types[i].dtype == SL_F32 ? (double)*(const float *)values[i] : *(const double *)values[i];
-    sum += mean->parts[i].share * part;
+    sum += (mean->parts[i].share ? mean->parts[i].share[variant] : 1) * part;
   }
   return sum;
 }
@@ -73,7 +81,8 @@ static void losses_cpu(const sl_call *call) {
   const addend *a = call->attrs->user;
   const sl_lowered *l = a->lowered;
   const sl_tick *tick = &call->tick;
-  double loss = whole(a->mean, call->in_type, call->in), *sum = call->out[0], share = 1;
+  double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in);
+  double *sum = call->out[0], share = 1;
   if (tick->rows && !a->mean->adds) share = (double)tick->rows / (double)l->g->length;
   *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !a->finite || !l->rt) return;
@@ -395,6 +404,7 @@ void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
     to[d][SL_TRAFFIC_TENSOR] = l->exchanged[d][SLI_AXIS_TENSOR];
     to[d][SL_TRAFFIC_DATA] = l->exchanged[d][SLI_AXIS_DATA];
+    to[d][SL_TRAFFIC_SEQUENCE] = l->exchanged[d][SLI_AXIS_SEQUENCE];
   }
 }
 

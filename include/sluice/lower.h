@@ -127,7 +127,7 @@ typedef struct sl_stage_state {
 enum { SL_RECEIPT_BYTES = 64 };
 
 /* The parameter, or an op's first output, of this name lies so along an axis of the grid:
- * 0 data, 1 tensor. */
+ * 0 data, 1 tensor, 2 sequence. */
 typedef struct sl_given_sbp {
   const char *name;
   int axis;
@@ -139,9 +139,11 @@ typedef struct sl_lower_options {
   int chunks;              /* V chunks on each; 0: the schedule's */
   const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
   /* Each stage lies on a grid of devices: data_parallel times, each with other rows of every
-   * microbatch, and each of those times on `tensor` devices that share the tensors. A
-   * stage's device s is rank data * tensor + t of its grid. */
+   * microbatch, each of those times on `sequence` devices, each with other positions of every
+   * sequence, and each of those times on `tensor` devices that share the tensors. A stage's
+   * device is rank (data * sequence + s) * tensor + t of its grid. */
   int data_parallel;       /* D [1] */
+  int sequence;            /* Q [1] */
   int tensor;              /* T [1] */
   bool vocab_parallel;     /* each stage has a part of the vocabulary's tables: of the classifier
                               before the loss, and of embeddings of as many words */

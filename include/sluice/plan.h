@@ -179,7 +179,7 @@ typedef struct sl_room {
 } sl_room;
 
 /* Where devices lie: along the pipeline, and in the grid of those that share a stage. */
-enum { SL_AT_STAGE, SL_AT_DATA, SL_AT_TENSOR, SL_AT_AXES };
+enum { SL_AT_STAGE, SL_AT_DATA, SL_AT_TENSOR, SL_AT_SEQUENCE, SL_AT_AXES };
 
 typedef struct sl_device {
   const char *name;   /* "cpu:0" */
@@ -255,12 +255,13 @@ void sl_plan_print_memory(const sl_plan *plan, FILE *out);
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
 
 /* What is moved between devices for: on along the pipeline, or between those that share a
- * stage's tensors, or its data; losses, norms and the clip; and what goes between a device's memory
+ * stage's tensors, its data, or (but for parameters and their gradients) its sequences; losses, norms and the clip; and what goes between a device's memory
  * and the host's or a disk, there and back. */
 #define SL_TRAFFIC_TABLE(X)                                                    \
   X(PIPELINE, "pipeline")                                                      \
   X(TENSOR, "tensor")                                                          \
   X(DATA, "data")                                                              \
+  X(SEQUENCE, "sequence")                                                      \
   X(ASIDE, "aside")                                                            \
   X(HOST, "host")                                                              \
   X(DISK, "disk")

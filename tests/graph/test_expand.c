@@ -34,7 +34,7 @@ static void choose_any(const sl_graph *g, const sli_dim *dims, int size, bool ro
     const sli_node *n = g->nodes[i];
     if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
     sl_signature all[SL_SIGNATURES];
-    int count = sli_signatures(g, dims, n, size, all);
+    int count = sli_signatures(dims, n, SLI_AXIS_TENSOR, size, all);
     do out->of[i] = all[chance(count)]; while (!rows && splits_rows(n, &out->of[i]));
     for (int a = 0; a < n->nin && a < SL_SIGNATURE_ARGS; a++)
       if (n->in[a] && n->in[a]->param && chance(2))
@@ -49,7 +49,7 @@ static void share_out(sl_graph *g, const sli_grid *grid, sli_sharding sharding, 
   sli_choice data = {0}, tensor = {0};
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
   int D = grid->size[SLI_AXIS_DATA], T = grid->size[SLI_AXIS_TENSOR];
-  if (D > 1) CHECK(!sli_choose_data(g, dims, grid, &data), "seed %llu: %s", (unsigned long long)seed, sl_detail());
+  if (D > 1) CHECK(!sli_choose_rows(g, dims, grid, SLI_AXIS_DATA, &data), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   if (T > 1) choose_any(g, dims, T, D == 1, &tensor);
   CHECK(!sli_pass_expand(g, dims, grid, (sli_choice[SLI_AXES]){data, tensor}, sharding), "seed %llu: %s",
         (unsigned long long)seed, sl_detail());

@@ -177,25 +177,28 @@ static sl_graph *build(loss_of *loss, int pieces) {
 
 static sl_status share_out(sl_graph *g, const sli_grid *grid) {
   sli_dim *dims;
-  sli_choice data = {0}, tensor = {0};
+  sli_choice choice[SLI_AXES] = {0};
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-  sl_status status = grid->size[SLI_AXIS_DATA] > 1 ? sli_choose_data(g, dims, grid, &data) : SL_OK;
+  sl_status status = SL_OK;
+  for (int a = 0; a < SLI_AXES && !status; a++)
+    if (sli_axes[a].rows && grid->size[a] > 1)
+      status = sli_choose_rows(g, dims, grid, a, &choice[a]);
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1)
-    status = sli_choose_tensor(&(sli_tensor_search){.g = g, .dims = dims, .grid = grid}, &tensor);
-  if (!status) status = sli_pass_expand(g, dims, grid, (sli_choice[SLI_AXES]){data, tensor}, SLI_SHARD_NOTHING);
-  sli_choice_free(&data);
-  sli_choice_free(&tensor);
+    status = sli_choose_tensor(&(sli_tensor_search){.g = g, .dims = dims, .grid = grid},
+                               &choice[SLI_AXIS_TENSOR]);
+  if (!status) status = sli_pass_expand(g, dims, grid, choice, SLI_SHARD_NOTHING);
+  for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);
   free(dims);
   return status;
 }
 
-static sl_status take_apart(sl_graph *g, int data, int tensor) {
-  sli_grid grid = {.size = {data, tensor, 1}, .apart = {true, true}};
+static sl_status take_apart(sl_graph *g, sli_grid grid) {
+  for (int a = 0; a < SLI_AXES; a++) grid.apart[a] = true;
   sl_status status = sli_pass_losses(g);
   if (!status) status = sli_pass_cut(g);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
-  return status || data * tensor == 1 ? status : share_out(g, &grid);
+  return status || sli_grid_ranks(&grid) == 1 ? status : share_out(g, &grid);
 }
 
 static void copy_params(const interp *from, const interp *to) {
@@ -225,12 +228,24 @@ static void compare(const interp *one, const interp *all, const char *how) {
   }
 }
 
-static void check_parts(const char *name, loss_of *loss, int data, int tensor, int pieces) {
-  char how[64];
-  snprintf(how, sizeof how, "%s, data %d, tensor %d, pieces %d", name, data, tensor, pieces);
+/* How many devices along each axis, and pieces. */
+typedef struct way {
+  int data, sequence, tensor, pieces;
+} way;
+
+static sli_grid grid_of(const way *w) {
+  return (sli_grid){.size = {[SLI_AXIS_DATA] = w->data, [SLI_AXIS_SEQUENCE] = w->sequence,
+                             [SLI_AXIS_TENSOR] = w->tensor}};
+}
+
+static void check_parts(const char *name, loss_of *loss, way w) {
+  char how[80];
+  int pieces = w.pieces;
+  snprintf(how, sizeof how, "%s, data %d, sequence %d, tensor %d, pieces %d", name, w.data, w.sequence,
+           w.tensor, pieces);
   sl_graph *one = build(loss, 1), *all = build(loss, pieces);
   CHECK(!sli_pass_gradients(one), "%s", sl_detail());
-  CHECK(!take_apart(all, data, tensor), "%s: %s", how, sl_detail());
+  CHECK(!take_apart(all, grid_of(&w)), "%s: %s", how, sl_detail());
   interp x = interp_create(one, 5), y = interp_create(all, 5);
   copy_params(&x, &y);
   double want = interp_backward(&x, 0), got = interp_backward(&y, 0);
@@ -243,8 +258,10 @@ static void check_parts(const char *name, loss_of *loss, int data, int tensor, i
 }
 
 static void parts_make_the_same_loss(void) {
-  static const int ways[][3] = {{2, 1, 1}, {3, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 3, 1}, {2, 2, 1},
-                                {1, 1, 2}, {1, 1, 4}, {3, 1, 4}, {2, 2, 3}};
+  static const way ways[] = {{2, 1, 1, 1}, {3, 1, 1, 1}, {4, 1, 1, 1}, {8, 1, 1, 1}, {1, 1, 2, 1},
+                             {1, 1, 3, 1}, {2, 1, 2, 1}, {1, 1, 1, 2}, {1, 1, 1, 4}, {3, 1, 1, 4},
+                             {2, 1, 2, 3}, {1, 2, 1, 1}, {1, 4, 1, 1}, {1, 6, 1, 1}, {3, 2, 1, 1},
+                             {8, 6, 1, 1}, {1, 2, 2, 1}, {2, 2, 2, 1}, {1, 2, 1, 2}, {2, 2, 1, 2}};
   static const struct {
     const char *name;
     loss_of *loss;
@@ -252,7 +269,7 @@ static void parts_make_the_same_loss(void) {
                 {"masked", masked}};
   for (size_t l = 0; l < SLI_COUNT(losses); l++)
     for (size_t w = 0; w < SLI_COUNT(ways); w++)
-      check_parts(losses[l].name, losses[l].loss, ways[w][0], ways[w][1], ways[w][2]);
+      check_parts(losses[l].name, losses[l].loss, ways[w]);
 }
 
 /* What all have is added once. */
@@ -271,23 +288,26 @@ static sl_tensor *of_guesses(const given *m) {
   return sl_cross_entropy_with(m->g, m->logits, sl_argmax(m->g, m->logits, -1), NULL);
 }
 
-static void refuse_parts(loss_of *loss, int data, int pieces, const char *text) {
-  sl_graph *g = build(loss, pieces);
-  CHECK(take_apart(g, data, 1), "refused: %s", text);
+static void refuse_parts(loss_of *loss, way w, const char *text) {
+  sl_graph *g = build(loss, w.pieces);
+  CHECK(take_apart(g, grid_of(&w)), "refused: %s", text);
   CHECK(strstr(sl_detail(), text) && strstr(sl_detail(), "test_losses.c:"), "%s", sl_detail());
   sl_graph_destroy(g);
 }
 
 static void what_cannot_be_in_parts_is_refused(void) {
-  refuse_parts(of_a_mean, 2, 1, "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
+  refuse_parts(of_a_mean, (way){2, 1, 1, 1}, "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
                                 "data-parallel devices has a summand: only what is linear");
-  refuse_parts(of_a_mean, 1, 2, "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, "
+  refuse_parts(of_a_mean, (way){1, 3, 1, 1}, "of which each of 3 sequence-parallel devices has a summand");
+  refuse_parts(alone, (way){1, 7, 1, 1}, "its output 0, i32[8, 6], has too few positions");
+  refuse_parts(alone, (way){1, 4, 1, 2}, "has too few positions");
+  refuse_parts(of_a_mean, (way){1, 1, 1, 2}, "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, "
                                 "head/cross_entropy.1:share, each piece has a summand");
-  refuse_parts(of_a_sum, 2, 1, "op head/exp.1 (exp) reads head/weighted_cross_entropy.1, of which");
-  refuse_parts(of_a_sum, 1, 2, "of its input 0, head/weighted_cross_entropy.1, each piece has");
-  refuse_parts(with_decay, 1, 2, "and not with what is whole");
-  refuse_parts(of_guesses, 2, 1, "reads head/reduce_max.1:1, which depends on parameters: not with");
-  refuse_parts(of_guesses, 1, 2, "op head/target_weight.1 (target_weight) is about whole microbatches");
+  refuse_parts(of_a_sum, (way){2, 1, 1, 1}, "op head/exp.1 (exp) reads head/weighted_cross_entropy.1, of which");
+  refuse_parts(of_a_sum, (way){1, 1, 1, 2}, "of its input 0, head/weighted_cross_entropy.1, each piece has");
+  refuse_parts(with_decay, (way){1, 1, 1, 2}, "and not with what is whole");
+  refuse_parts(of_guesses, (way){2, 1, 1, 1}, "reads head/reduce_max.1:1, which depends on parameters: not with");
+  refuse_parts(of_guesses, (way){1, 1, 1, 2}, "op head/target_weight.1 (target_weight) is about whole microbatches");
 }
 
 int main(void) {
@@ -295,9 +315,10 @@ int main(void) {
   where_no_row_counts_all_is_zero();
   what_makes_no_sense_is_refused();
   parts_make_the_same_loss();
-  check_parts("with decay", with_decay, 3, 1, 1);
-  check_parts("with decay", with_decay, 2, 2, 1);
-  check_parts("exp of a mean", of_a_mean, 1, 2, 1);
+  check_parts("with decay", with_decay, (way){3, 1, 1, 1});
+  check_parts("with decay", with_decay, (way){2, 1, 2, 1});
+  check_parts("with decay", with_decay, (way){2, 3, 1, 1});
+  check_parts("exp of a mean", of_a_mean, (way){1, 1, 2, 1});
   what_cannot_be_in_parts_is_refused();
   return 0;
 }

@@ -122,7 +122,7 @@ static void segments_that_differ_are_not_shared_out(void) {
 }
 
 static void parts_are_disjoint_and_all_there_is(void) {
-  const sli_dim packed = {3, {30, 20, 20}, 10}, odd = {1, {7}, 7};
+  const sli_dim packed = {3, {30, 20, 20}, 10, false}, odd = {1, {7}, 7, false};
   for (int size = 1; size <= 7; size++) {
     int64_t end[3] = {0, 30, 50}, seen = 0;
     for (int m = 0; m < size; m++) {
@@ -163,7 +163,7 @@ static void check_signatures(const sl_graph *g, const sli_dim *dims, const char 
                              const char *const *expected) {
   const sli_node *n = shipped_node(g, node);
   sl_signature all[SL_SIGNATURES];
-  int count = sli_signatures(g, dims, n, size, all), found = 0;
+  int count = sli_signatures(dims, n, SLI_AXIS_TENSOR, size, all), found = 0;
   for (int i = 0; i < count; i++) {
     bool known = false;
     for (int e = 0; expected[e]; e++) known |= !strcmp(text_of(n, &all[i]), expected[e]);
@@ -253,7 +253,7 @@ static void data_is_shared_by_rows_as_far_as_the_loss(void) {
       sl_graph *g = shipped_graph(models[m], gpt, 2, pieces);
       sli_dim *dims = dims_of(g);
       sli_choice choice;
-      CHECK(!sli_choose_data(g, dims, &(sli_grid){.size = {3, 1, 1}}, &choice), "%s", sl_detail());
+      CHECK(!sli_choose_rows(g, dims, &(sli_grid){.size = {3, 1}}, SLI_AXIS_DATA, &choice), "%s", sl_detail());
       for (int i = 0; i < g->nnodes; i++) {
         const sli_node *n = g->nodes[i];
         if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
@@ -276,7 +276,7 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   sl_graph *g = shipped_graph("gpt", gpt, 2, 1);
   sli_dim *dims = dims_of(g);
   sli_choice choice;
-  CHECK(sli_choose_data(g, dims, &(sli_grid){.size = {5, 1, 1}}, &choice) == SL_E_USAGE &&
+  CHECK(sli_choose_rows(g, dims, &(sli_grid){.size = {5, 1}}, SLI_AXIS_DATA, &choice) == SL_E_USAGE &&
             strstr(sl_detail(), "the data of embedding/source.1 cannot be shared out over 5 "
                    "devices: its output 0, i32[4, 16], has too few rows"),
         "%s", sl_detail());
@@ -292,7 +292,7 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   sl_output(g, "x", x);
   CHECK(!sli_pass_outputs(g), "%s", sl_detail());
   dims = dims_of(g);
-  CHECK(sli_choose_data(g, dims, &(sli_grid){.size = {2, 1, 1}}, &choice) == SL_E_UNSUPPORTED &&
+  CHECK(sli_choose_rows(g, dims, &(sli_grid){.size = {2, 1}}, SLI_AXIS_DATA, &choice) == SL_E_UNSUPPORTED &&
             strstr(sl_detail(), "op main/secret.1 (secret) has no form for 2 data-parallel devices "
                    "that have source.1 f32[4, 6] split along dim 0: set .pieces or .signatures"),
         "%s", sl_detail());

@@ -27,7 +27,7 @@ static sli_choice choose(sl_graph *g, sli_grid grid, bool free_sources, int ngiv
   sli_dim *dims;
   sli_choice choice;
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-  sli_tensor_search search = {g, dims, &grid, free_sources, ngiven, given};
+  sli_tensor_search search = {g, dims, &grid, free_sources, ngiven, given, NULL};
   CHECK(!sli_choose_tensor(&search, &choice), "%s", sl_detail());
   CHECK(!choice.runner_up, "looked for before anybody asks");
   CHECK(!sli_find_runner_up(&search, &choice), "%s", sl_detail());
@@ -122,7 +122,7 @@ static void the_search_finds_the_cheapest(void) {
     sli_dim *dims;
     sli_ways w;
     CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-    sli_tensor_search search = {g, dims, &grid, roll(seed, &count, 2), 0, NULL};
+    sli_tensor_search search = {g, dims, &grid, roll(seed, &count, 2), 0, NULL, NULL};
     CHECK(!sli_ways_init(&w, &search), "%s", sl_detail());
     double combinations = 1;
     for (int k = 0; k < w.count; k++) combinations *= w.nways[k];
@@ -323,7 +323,7 @@ static void check_error(sl_graph *g, sl_given_sbp given, sl_status status, const
   sli_dim *dims;
   sli_choice c;
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-  sli_tensor_search search = {g, dims, &grid, false, 1, &given};
+  sli_tensor_search search = {g, dims, &grid, false, 1, &given, NULL};
   CHECK(sli_choose_tensor(&search, &c) == status &&
             !strcmp(sl_detail(), text), "%s=: \"%s\", expected \"%s\"", given.name, sl_detail(),
         text);
@@ -358,7 +358,7 @@ static void the_table_says_all_of_it_in_100_columns(void) {
   sli_dim *dims;
   sli_choice data, tensor = choose(g, grid, false, 0, NULL);
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-  CHECK(!sli_choose_data(g, dims, &grid, &data), "%s", sl_detail());
+  CHECK(!sli_choose_rows(g, dims, &grid, SLI_AXIS_DATA, &data), "%s", sl_detail());
   char *text = NULL;
   size_t length = 0;
   FILE *out = open_memstream(&text, &length);

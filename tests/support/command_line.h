@@ -24,7 +24,7 @@ static const tool command_line_tool = {.name = "test", .purpose = "",
 
 /* Of so many pieces of work is a step, over all stages and devices. */
 static inline double command_line_size(const settings *s) {
-  double devices = (double)s->stages * s->data_parallel * s->tensor;
+  double devices = (double)s->stages * s->grid.data * s->grid.sequence * s->grid.tensor;
   return SLI_MAX(devices, s->devices.count) * SLI_MAX(s->chunks, 1) * s->microbatches * s->pieces;
 }
 

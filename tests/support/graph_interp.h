@@ -164,8 +164,12 @@ static inline void interp_add_loss(const interp *in, double *sum) {
   for (int k = 0; k < in->pieces; k++) {
     bool whole = in->pieces == 1 || g->loss.adds;
     double share = whole ? 1 : (double)g->lengths[k] / (double)g->length;
-    for (int i = 0; i < g->loss.nparts; i++)
-      *sum += share * g->loss.parts[i].share * interp_scalar(in, g->loss.parts[i].tensor, k);
+    int v = 0;
+    while (v < g->nvariants && g->variant_lengths[v] != g->lengths[k]) v++;
+    for (int i = 0; i < g->loss.nparts; i++) {
+      const double *part = g->loss.parts[i].share;
+      *sum += share * (part ? part[v] : 1) * interp_scalar(in, g->loss.parts[i].tensor, k);
+    }
   }
 }
 

@@ -29,7 +29,7 @@ grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words);
 /* How its stages lie on devices, and when what runs. What is 0 or NULL is as if the option
  * were not given. */
 typedef struct grid {
-  int data, tensor;
+  int data, sequence, tensor;
   const char *shard;
   int stages;
   const char *schedule, *grain, *recompute, *piece_order;

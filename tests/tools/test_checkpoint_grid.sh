@@ -32,7 +32,8 @@ in_file() { head -c 60000 "$2" | grep -aqF "\"$1\":{" || fail "$2 has no $1"; }
 
 layouts=("--stages 1" "--data-parallel 2" "--data-parallel 2 --shard optimizer"
          "--data-parallel 2 --stages 2 --shard gradients" "--data-parallel 4 --shard parameters"
-         "--tensor 2" "--tensor 2 --data-parallel 2 --shard optimizer")
+         "--tensor 2" "--tensor 2 --data-parallel 2 --shard optimizer"
+         "--sequence 2 --shard gradients")
 
 # ---- as it was -------------------------------------------------------------------------
 for i in ${!layouts[@]}; do

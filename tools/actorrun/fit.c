@@ -67,7 +67,7 @@ static bool lives_away(const settings *s) {
 /* What of a remedy goes beyond what was asked for; false: nothing. */
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
-  if (s->data_parallel == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
+  if (s->grid.data * s->grid.sequence == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s)) r->away = false;
   return r->recompute || r->shard || r->times > 1 || r->away;
 }

@@ -41,8 +41,9 @@ static sl_status do_job(job *j) {
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
   if (sharing) {
-    if (s->data_parallel * s->tensor == 1)
-      printf("each stage lies on one device: nothing is shared (--data-parallel, --tensor)\n");
+    if (settings_ranks(s) == 1)
+      printf("each stage lies on one device: nothing is shared (--data-parallel, --sequence, "
+             "--tensor)\n");
     return SL_OK;
   }
   if (dry) {
@@ -72,7 +73,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
   s->process = cluster->process;
   s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
-  int ranks = s->data_parallel * s->tensor;
+  int ranks = settings_ranks(s);
   if (s->devices.count < s->processes && !sl_arg_given(s->run, "stages", 0) &&
       !sl_arg_given(s->run, "devices", 0)) {
     s->stages = (s->processes + ranks - 1) / ranks;

@@ -14,8 +14,8 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
 /* Of the others those that processes cannot have each for itself: what shapes the plan, how far
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
-    "stages",    "chunks",   "placement", "data-parallel", "tensor",     "parallel",
-    "shard",     "grain",    "update",    "piece-order",   "recompute",  "schedule",
+    "stages",    "chunks",   "placement", "data-parallel", "sequence",   "tensor",
+    "parallel",  "shard",    "grain",     "update",    "piece-order",    "recompute",  "schedule",
     "backward",  "order",     "steps",    "init",      "save",          "checkpoint", "every",
     "resume",    "resume-with", "eval",   "eval-every",    "patience",   "best",
     "trace"};

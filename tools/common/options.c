@@ -20,20 +20,22 @@ static const sl_option plan_options[] = {
      "own if not given", 0, 0},
     {"data-parallel", SL_OPTION_INT, "1", "devices (or groups of --tensor devices) of each stage "
      "that share out the rows of a microbatch", 1, 1 << 16},
+    {"sequence", SL_OPTION_INT, "1", "devices (or groups of --tensor devices) of each stage that "
+     "share out the positions of every sequence", 1, 1 << 16},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
      "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
     {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "
      "of the first and the last alone", 0, 0},
     {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "
-     "cheapest, rows of data or tensors: instead of the two above", 1, 1 << 16},
-    {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel devices share out instead of each "
-     "having all, `WHAT`: nothing, optimizer, gradients (and optimizer), or parameters (and both)",
+     "cheapest, rows of data or tensors: instead of --data-parallel and --tensor", 1, 1 << 16},
+    {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel and --sequence devices share out "
+     "instead of each having all, `WHAT`: nothing, optimizer, gradients (and optimizer), or parameters (and both)",
      0, 0},
     {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter, or what an op makes, lies along "
      "both axes of a stage's devices: S0, S1, ... (split along that dim), B (broadcast), P (partial "
      "sums), - (as is best); may be repeated", 0, 0},
     {"grain", SL_OPTION_TEXT, "", "`SIZE` of an actor: pass (a stage's whole pass) or layer; layer "
-     "with --data-parallel, so that gradients are exchanged while others are made, else pass", 0, 0},
+     "with --data-parallel or --sequence, so that gradients are exchanged while others are made, else pass", 0, 0},
     {"recompute", SL_OPTION_TEXT, "none", "activations that are computed again on the way back "
      "instead of kept, `WHAT`: none, selective (by ops that cost next to nothing) or full (all of a "
      "block but what it reads of others)", 0, 0},

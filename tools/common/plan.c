@@ -55,16 +55,17 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
 /* Large grids are predicted by one device of each, which is as good, and soon done. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
-  return s->clock == SL_CLOCK_VIRTUAL && s->stages * s->data_parallel * s->tensor > MOST_DEVICES;
+  return s->clock == SL_CLOCK_VIRTUAL && s->stages * settings_ranks(s) > MOST_DEVICES;
 }
 
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out) {
   planned p = {0};
   sl_lower_options options = {.stages = s->stages,
-                              .data_parallel = s->data_parallel,
+                              .data_parallel = s->grid.data,
+                              .sequence = s->grid.sequence,
+                              .tensor = s->grid.tensor,
+                              .free_data = s->grid.free_data,
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),
-                              .tensor = s->tensor,
-                              .free_data = s->free_data,
                               .alike = one_for_all(s),
                               .sharing = run ? run->sharing : NULL,
                               .shard = run && run->shard ? run->shard

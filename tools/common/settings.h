@@ -43,8 +43,10 @@ struct settings {
   sl_device_options devices;
   int processes, process; /* that run the job, and which of them this is */
   int stages;
-  int data_parallel, tensor; /* devices of each stage: a grid */
-  bool free_data;         /* those of `tensor` may share the rows of the data too */
+  struct {
+    int data, sequence, tensor;
+    bool free_data;       /* those of `tensor` may share the rows of the data too */
+  } grid;                 /* devices of each stage */
   struct {
     int count;
     sl_given_sbp *of;
@@ -74,6 +76,9 @@ struct settings {
 /* Reads everything; messages name the option. Ends with tool->read. */
 sl_status settings_read(const tool *tool, int argc, char **argv, settings *out);
 void settings_fini(settings *s);
+
+/* Devices of a stage's grid. */
+int settings_ranks(const settings *s);
 
 /* The text of an option, or NULL if it is empty. */
 const char *settings_text(const settings *s, const char *name);

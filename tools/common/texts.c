@@ -212,6 +212,18 @@ static sl_status read_given(settings *s, const char *text) {
 
 enum { MOST_DEVICES = 1 << 16 };
 
+int settings_ranks(const settings *s) { return s->grid.data * s->grid.sequence * s->grid.tensor; }
+
+static sl_status check_ranks(const settings *s) {
+  int64_t ranks = (int64_t)s->grid.data * s->grid.sequence; /* each up to 2^16 */
+  if (ranks <= MOST_DEVICES && ranks * s->grid.tensor <= MOST_DEVICES) return SL_OK;
+  char *sequence = s->grid.sequence > 1 ? sli_format(" times --sequence %d", s->grid.sequence) : sli_strdup("");
+  sl_fail(SL_E_USAGE, "--data-parallel %d%s times --tensor %d: at most %d devices can share "
+          "a stage", s->grid.data, sequence, s->grid.tensor, MOST_DEVICES);
+  free(sequence);
+  return SL_E_USAGE;
+}
+
 static sl_status read_grid(settings *s) {
   size_t texts = 0;
   while (sl_arg_given(s->run, "sbp", (int)texts)) texts++;
@@ -219,27 +231,26 @@ static sl_status read_grid(settings *s) {
   sl_status status = SL_OK;
   for (size_t i = 0; i < texts && !status; i++)
     status = read_given(s, sl_arg_given(s->run, "sbp", (int)i));
-  s->data_parallel = (int)sl_arg_int(s->run, "data-parallel");
-  s->tensor = (int)sl_arg_int(s->run, "tensor");
+  s->grid.data = (int)sl_arg_int(s->run, "data-parallel");
+  s->grid.sequence = (int)sl_arg_int(s->run, "sequence");
+  s->grid.tensor = (int)sl_arg_int(s->run, "tensor");
   int parallel = (int)sl_arg_int(s->run, "parallel");
-  if (!status && parallel > 1 && s->data_parallel * s->tensor > 1)
+  if (!status && parallel > 1 && s->grid.data * s->grid.tensor > 1)
     status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "
                      "would say: not both", parallel);
-  if (!status && (int64_t)s->data_parallel * s->tensor > MOST_DEVICES)
-    status = sl_fail(SL_E_USAGE, "--data-parallel %d times --tensor %d: at most %d devices can share "
-                     "a stage", s->data_parallel, s->tensor, MOST_DEVICES);
+  if (!status) status = check_ranks(s);
   if (status) return status;
-  s->free_data = parallel > 1;
-  if (s->free_data) s->tensor = parallel;
-  if (!status && s->data_parallel == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
-    status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says",
+  s->grid.free_data = parallel > 1;
+  if (s->grid.free_data) s->grid.tensor = parallel;
+  if (!status && s->grid.data * s->grid.sequence == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
+    status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says, or --sequence",
                      sl_arg_text(s->run, "shard"));
   return status;
 }
 
 /* As many stages as there are devices for, or as many devices as the stages need. */
 static sl_status count_devices(settings *s) {
-  int ranks = s->data_parallel * s->tensor;
+  int ranks = settings_ranks(s);
   int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
   s->stages = (int)sl_arg_int(s->run, "stages");
   if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);

@@ -1,0 +1,263 @@
+/* Axes of rows: nothing to choose, and much that may be impossible.
+ *
+ * What sources give is split, and so is all that is computed of it, each call as what it reads lies
+ * already. Along the sequences some calls have no such form: they look at other positions. Where
+ * such a call can be shared out by heads instead, what it reads is exchanged for that, and
+ * whoever reads what it makes has it back by positions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/build/build.h"
+#include "graph/share/search.h"
+
+typedef struct pass {
+  sl_graph *g;
+  const sli_dim *dims;
+  int axis, size;
+  sl_sbp *lies; /* [ntensors] of what has been made so far, as its readers are to have it */
+} pass;
+
+/* Of rows, and of devices: in words. */
+static const struct words {
+  const char *split, *none, *few, *rows;
+} words[SLI_AXES] = {
+    [SLI_AXIS_DATA] = {"cut into rows along dim 0", "no rows", "too few rows", "rows"},
+    [SLI_AXIS_SEQUENCE] = {"cut along sequences (sl_source.cut)", "no positions",
+                           "too few positions", "positions"},
+};
+
+/* Along which dim a source is split; -1: none. */
+static int source_dim(const pass *p, const sli_node *n) {
+  return p->axis == SLI_AXIS_SEQUENCE ? ((const sl_source *)n->attrs.user)->cut - 1 : 0;
+}
+
+/* The least it has there, of whatever piece. */
+static int64_t least_rows(const sli_node *n, int nvariants, int o, int dim) {
+  int64_t least = n->out_type[o].dim[dim];
+  for (int v = 0; v < nvariants && n->shapes; v++)
+    least = SLI_MIN(least, n->shapes[v].out[o].dim[dim]);
+  return least;
+}
+
+static sl_status split_source(const pass *p, const sli_node *n, sl_signature *out) {
+  const struct words *w = &words[p->axis];
+  int dim = source_dim(p, n);
+  for (int o = 0; o < n->nout && dim >= 0; o++) {
+    const sl_type *type = &n->out_type[o];
+    char text[SL_TYPE_TEXT];
+    bool there = dim < type->ndim;
+    if (there && least_rows(n, p->g->nvariants, o, dim) >= p->size) {
+      out->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)] = (sl_sbp){SL_SPLIT, dim};
+      continue;
+    }
+    return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
+                             "devices: its output %d, %s, has %s", n->name, p->size, o,
+                             sli_type_text(text, type), there ? w->few : w->none);
+  }
+  if (n->nout && dim >= 0) return SL_OK;
+  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
+                           "devices: it is not %s", n->name, p->size, w->split);
+}
+
+static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
+  if (lies.kind == SL_SPLIT) return sli_arena_format(arena, "split along dim %d", lies.dim);
+  return lies.kind == SL_PARTIAL ? "a summand on each" : "whole on each";
+}
+
+/* "ids i32[8, 4] split along dim 0, table f32[16, 8] whole on each" */
+static const char *describe(const pass *p, const sli_node *n) {
+  sli_arena *arena = &p->g->arena;
+  const char *text = "";
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i]) continue;
+    char type[SL_TYPE_TEXT];
+    text = sli_arena_format(arena, "%s%s%s %s %s", text, *text ? ", " : "", n->in[i]->name,
+                            sl_type_format(type, &n->in_type[i]),
+                            lies_in_words(arena, p->lies[n->in[i]->id]));
+  }
+  return text;
+}
+
+/* What is whole on each may be wanted as a sum, of which the first has all; and where it has no gradient,
+ * each device may as well take its part. */
+static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
+  if (p->lies[t->id].kind != SL_BROADCAST) return false;
+  return want.kind == SL_PARTIAL || (want.kind == SL_SPLIT && !t->needs_grad && !t->param);
+}
+
+static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool boxed) {
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || sli_sbp_equal(p->lies[n->in[i]->id], sli_signature_in(s, i))) continue;
+    if (!boxed || !may_be_boxed(p, n->in[i], sli_signature_in(s, i))) return false;
+  }
+  return true;
+}
+
+/* Rows come in equal numbers of elements, so where the units of a dim are of several (as where
+ * rows were put together) each device must have as many units as the others. */
+static bool is_even(const pass *p, const sl_tensor *t, sl_sbp sbp) {
+  if (!t || sbp.kind != SL_SPLIT) return true;
+  const sli_dim *dim = &p->dims[t->id * SL_MAX_DIMS + sbp.dim];
+  return dim->cut || dim->units == t->type.dim[sbp.dim] || dim->units % p->size == 0;
+}
+
+static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < n->nin; i++)
+    if (!is_even(p, n->in[i], sli_signature_in(s, i))) return false;
+  for (int o = 0; o < n->nout; o++)
+    if (!is_even(p, n->out[o], sli_signature_out(s, o))) return false;
+  return true;
+}
+
+/* What it reads that each device has a summand of; NULL: nothing. */
+static const sl_tensor *summand(const pass *p, const sli_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && p->lies[n->in[i]->id].kind == SL_PARTIAL) return n->in[i];
+  return NULL;
+}
+
+/* Can all that is not as it should be be exchanged for it? What has no gradient can be had whole. */
+static bool may_be_exchanged(const pass *p, const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i]) continue;
+    sl_sbp want = sli_signature_in(s, i), lies = p->lies[n->in[i]->id];
+    bool heads = s->heads && lies.kind == SL_SPLIT && want.kind == SL_SPLIT;
+    bool whole = want.kind == SL_BROADCAST && lies.kind == SL_SPLIT && !n->in[i]->needs_grad;
+    if (!heads && !whole && !sli_sbp_equal(lies, want)) return false;
+  }
+  return true;
+}
+
+static bool mixes_positions(const pass *p, const sli_node *n) {
+  return p->axis == SLI_AXIS_SEQUENCE && n->in[0] && p->lies[n->in[0]->id].kind == SL_SPLIT;
+}
+
+/* What of it is more than the devices, where it could be shared out by heads otherwise. */
+static sl_status refuse_heads(const pass *p, const sli_node *n) {
+  int kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : n->attrs.heads;
+  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "op %s (%s) cannot be shared out by heads over %d "
+                           "devices of a sequence: it has %d key/value heads", n->name, n->op->name,
+                           p->size, kv_heads);
+}
+
+static bool has_heads(const sli_node *n) {
+  sl_signature all[SLI_SIGNATURES_RAW];
+  int count = sli_signatures_raw(n, all);
+  for (int i = 0; i < count; i++)
+    if (all[i].heads) return true;
+  return false;
+}
+
+static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
+  sl_signature all[SL_SIGNATURES];
+  if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
+  int count = sli_signatures(p->dims, n, p->axis, p->size, all);
+  for (int i = 0; i < 2 * count; i++) { /* as all lies already, if there is such a way */
+    const sl_signature *s = &all[i % count];
+    if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
+    *out = *s;
+    return SL_OK;
+  }
+  for (int i = 0; i < count && mixes_positions(p, n); i++) {
+    if (!may_be_exchanged(p, n, &all[i])) continue;
+    *out = all[i];
+    return SL_OK;
+  }
+  const char *axis = sli_axes[p->axis].name;
+  const sl_tensor *sum = summand(p, n);
+  if (mixes_positions(p, n) && has_heads(n)) return refuse_heads(p, n);
+  if (sum)
+    return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, of which each of %d "
+                             "%s-parallel devices has a summand: only what is linear can read that",
+                             n->name, n->op->name, sum->name, p->size, axis);
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) has no form for %d "
+                           "%s-parallel devices that have %s: set .pieces or .signatures in its "
+                           "sl_op", n->name, n->op->name, p->size, axis, describe(p, n));
+}
+
+/* What it makes of something else than it was to read is for its readers as that was. */
+static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, int o) {
+  sl_sbp made = sli_signature_out(s, o);
+  if (!mixes_positions(p, n) || made.kind == SL_PARTIAL) return made;
+  sl_sbp lies = p->lies[n->in[0]->id];
+  const sl_type *in = &n->in_type[0], *out = &n->out_type[o];
+  bool exchanged = !sli_sbp_equal(lies, sli_signature_in(s, 0)), has_positions =
+      out->ndim == in->ndim && out->dim[lies.dim] == in->dim[lies.dim];
+  return exchanged && has_positions ? lies : made;
+}
+
+/* What a device has of the loss must be its own share. */
+static sl_status check_loss(const pass *p) {
+  const sl_tensor *loss = p->g->loss.tensor;
+  if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
+  return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED,
+                           "the loss %s does not depend on %s of data: there is nothing to "
+                           "share out over %d devices", loss->name, words[p->axis].rows, p->size);
+}
+
+sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
+                          sli_choice *out) {
+  pass p = {.g = g, .dims = dims, .axis = axis, .size = grid->size[axis]};
+  sl_status status = SL_OK;
+  sli_choice choice = {.of = sli_calloc((size_t)g->nnodes, sizeof *choice.of),
+                       .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};
+  p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
+  for (int i = 0; i < g->nnodes && !status && p.size > 1; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!sli_is_shared(n)) continue;
+    sl_signature *s = &choice.of[i];
+    status = choose(&p, n, s);
+    for (int o = 0; o < n->nout && !status; o++)
+      if (n->out[o]) p.lies[n->out[o]->id] = as_read(&p, n, s, o);
+  }
+  if (!status && p.size > 1) status = check_loss(&p);
+  free(p.lies);
+  if (status) {
+    sli_choice_free(&choice);
+    return status;
+  }
+  sli_costs costs;
+  sli_costs_init(&costs, g, dims, grid, axis);
+  sli_costs_sum(&costs, NULL, &choice, NULL);
+  sli_costs_fini(&costs);
+  *out = choice;
+  return SL_OK;
+}
+
+/* ---- what the user has said -------------------------------------------------------- */
+
+static sl_status check_given(const sl_graph *g, const sli_choice *rows, const sl_given_sbp *given) {
+  char want[SLI_SBP_TEXT], is[SLI_SBP_TEXT];
+  sl_sbp lies = {SL_BROADCAST, 0};
+  const char *why = "--shard says how parameters do";
+  bool known = false;
+  for (int p = 0; p < g->nparams; p++) known |= !strcmp(g->params[p]->name, given->name);
+  for (int i = 0; i < g->nnodes && !known; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!sli_is_shared(n) || strcmp(n->name, given->name)) continue;
+    lies = sli_signature_out(&rows->of[i], 0);
+    why = given->axis == SLI_AXIS_DATA ? "what comes from rows is split into rows"
+                                       : "what comes from sequences is split into positions";
+    known = true;
+  }
+  if (!known) return sl_fail(SL_E_USAGE, "no parameter or op is called %s", given->name);
+  if (sli_sbp_equal(lies, given->sbp)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s lies as %s along the %s axis, and cannot as %s: %s", given->name,
+                 sli_sbp_format(is, lies), sli_axes[given->axis].name,
+                 sli_sbp_format(want, given->sbp), why);
+}
+
+sl_status sli_check_rows(const sl_graph *g, const sli_choice *rows, int axis, int ngiven,
+                         const sl_given_sbp *given) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < ngiven && !status; i++)
+    if (given[i].axis == axis) status = check_given(g, rows, &given[i]);
+  return status;
+}
+
+void sli_choice_free(sli_choice *choice) {
+  free(choice->of);
+  free(choice->params);
+  free(choice->runner_up);
+  *choice = (sli_choice){0};
+}

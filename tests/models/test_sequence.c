@@ -1,0 +1,196 @@
+/* Devices that share out the positions of sequences learn what one device learns, for GPT and LLaMA,
+ * over grids of data, sequence, tensor and stages, with pieces, recompute and shards, also where
+ * positions and heads do not divide; at one layout with the same bits whatever the schedule, the
+ * timing and the processes. What attention by heads exchanges is to the byte what it must be.
+ * labels: numbers */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/test.h"
+
+enum { STEPS = 6, FEW_STEPS = 3 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { LESS = 4 };
+#else
+enum { LESS = 1 };
+#endif
+
+#define WORDS(...) (char *[]){__VA_ARGS__, NULL}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+typedef struct llama_shape {
+  int layers, width, heads, kv_heads, context, batch;
+} llama_shape;
+
+/* One row of 256 tokens, 2 layers of width 64 with 4 heads and 2 for keys and values. */
+static const llama_shape test_model = {2, 64, 4, 2, 256, 1};
+
+typedef struct llama_words {
+  char number[6][16];
+  char *of[16];
+} llama_words;
+
+static grid_model llama(const llama_shape *s, llama_words *w, int microbatches, int pieces) {
+  static char *const names[] = {"--layers", "--width", "--heads", "--kv-heads", "--context", "--batch"};
+  const int values[] = {s->layers, s->width, s->heads, s->kv_heads, s->context, s->batch};
+  for (int i = 0; i < 6; i++) {
+    snprintf(w->number[i], sizeof w->number[i], "%d", values[i]);
+    w->of[2 * i] = names[i];
+    w->of[2 * i + 1] = w->number[i];
+  }
+  w->of[12] = NULL;
+  return (grid_model){"llama", w->of, microbatches, pieces};
+}
+
+/* Bytes of a kind that a step moves, as planned; and as fired, where it is run. */
+static uint64_t moved(const llama_shape *s, const grid *g, int pieces, sl_traffic traffic, bool run) {
+  llama_words w;
+  grid_model m = llama(s, &w, 1, pieces);
+  lowered_model x;
+  grid_lower(&x, &m, g, NULL);
+  uint64_t(*to)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)x.plan->ndevices, sizeof *to), sum = 0;
+  sl_plan_moved(x.plan, to);
+  for (int32_t d = 0; d < x.plan->ndevices; d++) sum += to[d][traffic];
+  free(to);
+  lowered_model_fini(&x);
+  if (!run) return sum;
+  grid given = *g;
+  given.steps = 2;
+  grid_losses l = grid_train(&m, &given);
+  CHECK(l.counts.moved_bytes[traffic] == 2 * sum, "a step moves %llu bytes, planned are %llu",
+        (unsigned long long)l.counts.moved_bytes[traffic] / 2, (unsigned long long)sum);
+  return sum;
+}
+
+/* Numbers of which device m of P has `units` of each: what it gets of the others. */
+static uint64_t all_to_all(int context, int units, int unit, int P) {
+  uint64_t sum = 0;
+  for (int m = 0; m < P; m++) {
+    int own = context * (m + 1) / P - context * m / P;
+    sum += (uint64_t)(units * (m + 1) / P - units * m / P) * (uint64_t)(context - own);
+  }
+  return sum * (uint64_t)unit;
+}
+
+/* Of a layer, one way: q, k, v there and o back. Units are key/value heads. */
+static uint64_t heads_bytes(const llama_shape *s, int P) {
+  int d = s->width / s->heads, group = s->heads / s->kv_heads;
+  uint64_t there = all_to_all(s->context, s->kv_heads, (group + 2) * d, P);
+  uint64_t back = 0;
+  for (int m = 0; m < P; m++) {
+    int own = s->context * (m + 1) / P - s->context * m / P;
+    int units = s->kv_heads * (m + 1) / P - s->kv_heads * m / P;
+    back += (uint64_t)own * (uint64_t)((s->kv_heads - units) * group * d);
+  }
+  return (there + back) * (uint64_t)s->batch * sizeof(float);
+}
+
+static void heads_exchange_what_they_must(void) {
+  static const llama_shape shapes[] = {
+      {1, 36, 6, 3, 25, 2}, {2, 40, 5, 5, 11, 3}, {1, 32, 4, 4, 8, 1}, {3, 24, 3, 3, 17, 2}};
+  grid g = {.sequence = 2};
+  CHECK(moved(&test_model, &g, 1, SL_TRAFFIC_SEQUENCE, true) == 393216, "there and back");
+  g.recompute = "full";
+  CHECK(moved(&test_model, &g, 1, SL_TRAFFIC_SEQUENCE, true) == 589824, "there, again, and back");
+  CHECK(heads_bytes(&test_model, 2) * 2 * 2 == 393216, "as the formula says");
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (int P = 2; P <= shapes[i].kv_heads; P++)
+      for (int processes = 1; processes <= P; processes += P - 1) {
+        g = (grid){.sequence = P, .processes = processes};
+        uint64_t want = 2 * (uint64_t)shapes[i].layers * heads_bytes(&shapes[i], P);
+        uint64_t got = moved(&shapes[i], &g, 1, SL_TRAFFIC_SEQUENCE, false);
+        CHECK(got == want, "shape %zu on %d devices: %llu bytes, not %llu", i, P,
+              (unsigned long long)got, (unsigned long long)want);
+      }
+}
+
+/* ---- against one device ---------------------------------------------------------------------- */
+
+static const grid_model models[] = {
+    {"llama", WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3", "--ffn", "50",
+                    "--context", "13", "--vocab", "247", "--batch", "6"), 2, 1},
+    {"gpt", WORDS("--layers", "2", "--width", "30", "--heads", "3", "--context", "11", "--vocab",
+                  "251", "--batch", "6", "--document-end", "10"), 2, 1},
+    {"llama", WORDS("--layers", "1", "--width", "48", "--heads", "6", "--tied", "--context", "257",
+                    "--window", "40", "--batch", "2"), 1, 1},
+    {"gpt", WORDS("--layers", "2", "--width", "32", "--heads", "4", "--context", "16", "--batch", "4"),
+     2, 3},
+};
+
+static const grid layouts[] = {
+    {.sequence = 2},
+    {.sequence = 3},
+    {.sequence = 2, .tensor = 2},
+    {.data = 2, .sequence = 2},
+    {.sequence = 2, .recompute = "full"},
+    {.sequence = 2, .stages = 2, .schedule = "zb-v"},
+    {.sequence = 3, .shard = "optimizer", .grain = "pass"},
+    {.data = 2, .sequence = 2, .shard = "gradients"},
+    {.sequence = 2, .shard = "parameters", .recompute = "full"},
+    {.data = 2, .sequence = 2, .tensor = 2, .stages = 2, .shard = "parameters", .schedule = "zb-h1"},
+};
+
+static bool fits(const grid_model *m, const grid *g) {
+  return m->microbatches > 1 || g->data < 2 || !strcmp(m->words[0], "--layers");
+}
+
+static void compare(const grid_model *m, const grid *g, const grid_losses *one, const grid_losses *all) {
+  char name[GRID_TEXT];
+  for (int i = 0; i < all->count; i++) {
+    CHECK(fabs(all->loss[i] - one->loss[i]) <= 1e-6 * fabs(one->loss[i]), "%s, step %d: loss %.9g, "
+          "not %.9g", grid_format(name, m, g), i, all->loss[i], one->loss[i]);
+    CHECK(fabs(all->norm[i] - one->norm[i]) <= 1e-5 * fabs(one->norm[i]), "%s, step %d: norm %.9g, "
+          "not %.9g", grid_format(name, m, g), i, all->norm[i], one->norm[i]);
+  }
+}
+
+static void sequences_learn_what_one_device_learns(void) {
+  for (size_t i = 0; i < SLI_COUNT(models); i++) {
+    const grid_model *m = &models[i];
+    grid_losses one = grid_train(m, &(grid){.steps = STEPS});
+    for (size_t l = i % 2; l < SLI_COUNT(layouts); l += 2 * LESS) {
+      grid g = layouts[l];
+      if (!fits(m, &g)) continue;
+      g.steps = STEPS;
+      grid_losses all = grid_train(m, &g);
+      compare(m, &g, &one, &all);
+    }
+  }
+}
+
+/* ---- the same bits --------------------------------------------------------------------------- */
+
+static void same_bits(const grid_model *m, const grid *g, const grid_losses *want) {
+  char name[GRID_TEXT];
+  grid_losses got = grid_train(m, g);
+  for (int i = 0; i < got.count; i++)
+    CHECK(got.loss[i] == want->loss[i] && got.norm[i] == want->norm[i], "%s, step %d: loss %a, not %a",
+          grid_format(name, m, g), i, got.loss[i], want->loss[i]);
+}
+
+static void bits_do_not_depend_on_when_and_where(void) {
+  const grid base = {.data = 2, .sequence = 2, .stages = 2, .shard = "gradients", .steps = FEW_STEPS};
+  static const char *const schedules[] = {"gpipe", "zb-h1", "zb-v", "interleaved"};
+  for (int i = 0; i < 4; i += LESS) {
+    const grid_model *m = &models[i == 2 ? 0 : i];
+    grid g = base;
+    grid_losses want = grid_train(m, &g);
+    g.schedule = schedules[i];
+    g.workers = i % 3;
+    g.jitter_seed = (uint64_t)i + 1;
+    same_bits(m, &g, &want);
+    g.processes = i + 1;
+    g.recompute = i % 2 ? "full" : NULL;
+    same_bits(m, &g, &want);
+  }
+}
+
+int main(void) {
+  heads_exchange_what_they_must();
+  sequences_learn_what_one_device_learns();
+  bits_do_not_depend_on_when_and_where();
+  return 0;
+}
