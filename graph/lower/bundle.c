@@ -30,17 +30,16 @@ typedef struct traits {
 
 /* ---- who reads and writes ------------------------------------------------------ */
 
+/* Groups come in order. There is room for as many readers as the next power of two. */
 static void add_reader(sli_lowering *l, sli_uses *u, int t, int group) {
-  if (u->producer[t] == group) return;
-  for (int i = 0; i < u->count[t]; i++)
-    if (u->groups[t][i] == group) return;
-  int *more = sli_arena_alloc(&l->arena, (size_t)(u->count[t] + 1) * sizeof *more);
-  int at = 0;
-  while (at < u->count[t] && u->groups[t][at] < group) more[at] = u->groups[t][at], at++;
-  more[at] = group;
-  for (int i = at; i < u->count[t]; i++) more[i + 1] = u->groups[t][i];
-  u->groups[t] = more;
-  u->count[t]++;
+  int n = u->count[t];
+  if (u->producer[t] == group || (n && u->groups[t][n - 1] == group)) return;
+  if (!(n & (n - 1))) {
+    int *more = sli_arena_alloc(&l->arena, (size_t)SLI_MAX(2 * n, 1) * sizeof *more);
+    if (n) memcpy(more, u->groups[t], (size_t)n * sizeof *more);
+    u->groups[t] = more;
+  }
+  u->groups[t][u->count[t]++] = group;
 }
 
 static void find_producers(sli_lowering *l, sli_uses *u) {
@@ -125,15 +124,14 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
   if (t->role != SLI_ROLE_ACT_W) return;
   const sli_group *from = &l->groups[t->producer];
   int *both = sli_arena_alloc(&l->arena, 2 * sizeof *both), n = 0;
-  for (int i = 0; i < l->ngroups; i++) {
+  for (int i = *sli_newest_on(l, from->stage, from->rank); i != SL_NONE; i = l->groups[i].before) {
     const sli_group *g = &l->groups[i];
-    if (g->stage != from->stage || g->rank != from->rank || g->phase) continue;
-    if (sli_is_spread_group(l, g)) continue;
+    if (g->phase || sli_is_spread_group(l, g)) continue;
     if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
     if (n == 2) return;
-    both[n++] = i;
+    both[1 - n++] = i; /* the newest comes last */
   }
-  t->consumers = both;
+  t->consumers = both + 2 - n;
   t->nconsumers = n;
 }
 
@@ -234,30 +232,23 @@ static bool same_traits(const sli_bundle *b, const traits *t) {
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
 
-/* `twins`: how many there are already of its kind on its device. */
-static const char *bundle_name(sli_lowering *l, const traits *t, int *twins) {
+/* With a number, where there are others of its role on its device already. */
+static const char *bundle_name(sli_lowering *l, const traits *t) {
   static const sli_group none = {.stage = SL_NONE};
   const sli_group *from = t->producer == SL_NONE ? &none : &l->groups[t->producer];
-  *twins = 0;
-  for (int i = l->nbundles - 1; i >= 0 && !*twins; i--) {
-    const sli_bundle *b = &l->bundles[i];
-    const sli_group *other = b->producer == SL_NONE ? &none : &l->groups[b->producer];
-    if (other->stage == from->stage && other->rank == from->rank &&
-        b->role == t->role)
-      *twins = b->twins + 1;
-  }
+  int device = (from->stage + 1) * l->in->ranks + from->rank;
+  int twins = l->alike[device * SLI_ROLES + (int)t->role]++;
   char at[32] = "";
   if (from->rank) snprintf(at, sizeof at, "@%d#%d", from->stage, from->rank);
   else if (from->stage != SL_NONE) snprintf(at, sizeof at, "@%d", from->stage);
   const char *name = sli_roles[t->role].name;
-  return *twins ? sli_arena_format(&l->arena, "%s.%d%s", name, *twins + 1, at)
-                : sli_arena_format(&l->arena, "%s%s", name, at);
+  return twins ? sli_arena_format(&l->arena, "%s.%d%s", name, twins + 1, at)
+               : sli_arena_format(&l->arena, "%s%s", name, at);
 }
 
 static int add_bundle(sli_lowering *l, const traits *t) {
-  int twins;
-  const char *name = bundle_name(l, t, &twins);
-  return sli_add_bundle(l, (sli_bundle){.name = name, .twins = twins, .role = t->role,
+  const char *name = bundle_name(l, t);
+  return sli_add_bundle(l, (sli_bundle){.name = name, .role = t->role,
                                         .producer = t->producer, .nconsumers = t->nconsumers,
                                         .consumers = t->consumers, .rate = t->rate, .eval = t->eval,
                                         .memory = sli_roles[t->role].memory, .device = t->device,
@@ -303,10 +294,9 @@ static void add_credit(sli_lowering *l, int forward, int backward, sli_role role
 /* The first or the last of a class on a device of a stage. */
 static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank, bool last) {
   int at = SL_NONE;
-  for (int i = 0; i < l->ngroups && (last || at == SL_NONE); i++) {
+  for (int i = *sli_newest_on(l, stage, rank); i != SL_NONE; i = l->groups[i].before) {
     const sli_group *g = &l->groups[i];
-    if (g->cls == cls && g->stage == stage && g->rank == rank && !sli_is_spread_group(l, g))
-      at = i;
+    if (g->cls == cls && (!last || at == SL_NONE) && !sli_is_spread_group(l, g)) at = i;
   }
   return at;
 }
@@ -410,6 +400,8 @@ void sli_lower_bundle(sli_lowering *l) {
   sl_graph *g = l->in->g;
   sli_uses u = find_uses(l);
   l->spots = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->spots);
+  l->alike = sli_arena_alloc(
+      &l->arena, (size_t)((l->stages + 1) * l->in->ranks * SLI_ROLES) * sizeof *l->alike);
   for (int i = 0; i < g->ntensors; i++) {
     const sl_tensor *t = g->tensors[i];
     l->spots[i] = (sli_spot){SL_NONE, SL_NONE, 0};

@@ -175,17 +175,12 @@ static bool is_kin(const sli_group *g, const kin *k) {
          (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->transient == k->transient));
 }
 
-/* The newest group on a device of a stage, or of all stages. */
-static int *newest_on(const sli_lowering *l, int stage, int rank) {
-  return &l->newest[(stage + 1) * l->in->ranks + rank];
-}
-
 /* Sources and reports stay single, but for what is cut from a source; everything else joins
  * its kin. The newest groups are the likeliest. */
 static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->group_of[n->in[0]->producer->id];
   if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
-  for (int i = *newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->groups[i].before)
+  for (int i = *sli_newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->groups[i].before)
     if (!l->groups[i].host || n->block < 0 || is_hosts_update(l, n))
       if (is_kin(&l->groups[i], k)) return i;
   return SL_NONE;
@@ -205,7 +200,7 @@ static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) 
 /* What belongs to no one stage, reports and the clip, runs beside the first device, in
  * the process that speaks for the job. */
 static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
-  int *newest = newest_on(l, k->stage, k->rank);
+  int *newest = sli_newest_on(l, k->stage, k->rank);
   bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
   *newest = sli_add_group(
       l, (sli_group){.name = group_name(l, n, k), .cls = k->cls, .stage = k->stage,

@@ -92,7 +92,6 @@ typedef struct sli_image {
 typedef struct sli_bundle {
   const char *name;
   sli_role role;
-  int twins;             /* of this name on its device, before it */
   int producer;          /* group, or SL_NONE: parameters nobody updates */
   int nconsumers;        /* who use what it holds, where it is or at the end of hops */
   int *consumers;        /* groups, ascending; those of a hop's end are its origin's */
@@ -160,13 +159,14 @@ struct sli_lowering {
   size_t group_capacity;
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
-  int *newest;           /* [1 + stages][ranks] see group.c */
+  int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
   int *sections;         /* [nsections] by group: see layers.c */
   int nsections;
   int nbundles;
   size_t bundle_capacity;
   sli_bundle *bundles;
   sli_spot *spots;       /* [g->ntensors] */
+  int *alike;            /* [1 + stages][ranks][SLI_ROLES] bundles of tensors so far */
   int *act_b, *act_w;    /* [stages] credits */
   int *pools;            /* [p] credits of each device of a stage together, 0: no pool */
   int *watermarks;       /* [p] W such a device may hold back, -1: not lazy */
@@ -231,6 +231,12 @@ bool sli_reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group 
 /* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
   return l->device_of[stage] * l->in->ranks + rank;
+}
+
+/* The newest of the groups that compute on a device of a stage, or (SL_NONE) of all stages; each
+ * knows the one before it. */
+static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
+  return &l->newest[(stage + 1) * l->in->ranks + rank];
 }
 
 /* ---- parts of passes ------------------------------------------------------------------------- */

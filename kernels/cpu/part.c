@@ -109,17 +109,18 @@ static bool overlap(const sli_cut *a, const sli_cut *b) {
 
 /* Each byte of the whole is in one of the parts. */
 static sl_status want_tiling(const sl_type *whole, int nparts, const sl_part *parts) {
-  int64_t bytes = 0;
+  int64_t bytes = 0, end = 0; /* end: of all parts so far */
   sli_cut first = sli_part_cut(whole, &parts[0]);
   for (int p = 0; p < nparts; p++) {
     sli_cut cut = sli_part_cut(whole, &parts[p]);
     if (cut.rows != first.rows)
       return sli_misfit(whole, "parts 0 and %d must be along one dim to be joined", p);
-    for (int q = 0; q < p; q++) {
+    for (int q = 0; q < p && cut.begin[0] < end; q++) {
       sli_cut other = sli_part_cut(whole, &parts[q]);
       if (overlap(&cut, &other)) return sli_misfit(whole, "parts %d and %d may not overlap", q, p);
     }
     bytes += cut.part;
+    for (int r = 0; r < cut.nranges; r++) end = SLI_MAX(end, cut.begin[r] + cut.count[r]);
   }
   return bytes == first.whole ? SL_OK : sli_misfit(whole, "parts must make up the whole");
 }
