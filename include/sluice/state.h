@@ -28,10 +28,9 @@ extern "C" {
 
 /* ---- weights ---------------------------------------------------------------- */
 
-/* Reads the values of all parameters that lie in this process from a safetensors file, or from
- * the one or several of a Hugging Face folder, by name; the first part of a name may be left out
- * there. SL_E_INPUT or SL_E_SHAPE name the file
- * and the tensor. */
+/* Reads the values of all parameters that lie in this process from a safetensors or GGUF file, or
+ * from the one or several of a Hugging Face folder, by Hugging Face's names; the first part of a
+ * name may be left out there. SL_E_INPUT or SL_E_SHAPE name the file and the tensor. */
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 
 /* Writes the values of all parameters, adapters merged, to a safetensors file, which appears when it is whole.

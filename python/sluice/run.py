@@ -159,7 +159,7 @@ class Run:
     model's data holds out after every N-th step (`run.evaluations`), and eval=FILE for a model that reads
     tokens. stages, schedule, quotas ({"act.b@1": 2}),
     data_parallel, tensor, shard, recompute, ... are sl_lower_options by their names; devices,
-    threads and memory (bytes) say what each stage runs on. `weights` is a safetensors file or
+    threads and memory (bytes) say what each stage runs on. `weights` is a safetensors or GGUF file or
     a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
     with resume=True the run goes on from the newest, `terms` are settings a resumed run must not
     change, and resume_with="lr,data" names what it may.

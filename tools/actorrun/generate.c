@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "io/tokenizer/tokenizer.h"
+#include "tools/actorrun/chat.h"
 
 typedef struct writer {
   size_t count, capacity;
@@ -17,6 +18,7 @@ typedef struct writer {
   bool bytes;        /* tokens are bytes of text */
   sli_tokenizer *tokenizer; /* or what makes text of them, or NULL */
   size_t shown;      /* bytes of that text that were printed */
+  int32_t end;       /* the token that ends what is written; -1: none does */
   double temperature;
   uint64_t seed;
   int64_t row;       /* of the logits that follow the last token */
@@ -89,9 +91,9 @@ static sl_status read_numbers(writer *w, const char *text) {
   return SL_OK;
 }
 
-static sl_status read_text(writer *w, const char *text) {
+static sl_status read_text(writer *w, const char *text, bool whole) {
   sli_token_row row = {0};
-  sl_status status = sli_tokenizer_encode(w->tokenizer, text, strlen(text), true, &row);
+  sl_status status = sli_tokenizer_encode(w->tokenizer, text, strlen(text), whole, &row);
   if (!status && !row.count) status = sli_tokenizer_encode(w->tokenizer, "\n", 1, true, &row);
   for (size_t i = 0; i < row.count && !status; i++) {
     if (row.items[i] >= w->vocab)
@@ -103,8 +105,33 @@ static sl_status read_text(writer *w, const char *text) {
   return status;
 }
 
-static sl_status read_prompt(writer *w, const char *text) {
-  if (w->tokenizer) return read_text(w, text);
+/* The token that a mark is; -1: it is none. */
+static int32_t token_of(const writer *w, const char *mark) {
+  sli_token_row row = {0};
+  sl_status status = mark ? sli_tokenizer_encode(w->tokenizer, mark, strlen(mark), false, &row) : SL_OK;
+  int32_t token = !status && row.count == 1 ? row.items[0] : -1;
+  free(row.items);
+  return token;
+}
+
+/* What is said to the model; of the text, only its answer is printed. */
+static sl_status read_chat(writer *w, const settings *s) {
+  char *prompt = NULL, *end = NULL;
+  sl_status status = chat_prompt(s, &prompt, &end);
+  if (!status) status = read_text(w, prompt, false);
+  if (!status) {
+    w->end = token_of(w, end);
+    free(sli_tokenizer_decode(w->tokenizer, w->tokens, w->count, false, &w->shown));
+  }
+  free(prompt);
+  free(end);
+  return status;
+}
+
+static sl_status read_prompt(writer *w, const settings *s) {
+  const char *text = sl_arg_text(s->run, "prompt");
+  if (sl_arg_given(s->run, "chat", 0)) return read_chat(w, s);
+  if (w->tokenizer) return read_text(w, text, true);
   if (!w->bytes) return read_numbers(w, text);
   if (!*text) text = "\n";
   for (const char *at = text; *at; at++) {
@@ -163,7 +190,9 @@ static sl_status write_tokens(writer *w, sl_runtime *rt, int64_t count) {
     for (int64_t v = 0; v < w->vocab; v++)
       if (!isfinite(w->logits[v]))
         return sl_fail(SL_E_NUMERIC, "--generate: logit %lld is not finite", (long long)v);
-    add_token(w, sample(w));
+    int32_t token = sample(w);
+    if (token == w->end) break;
+    add_token(w, token);
     print_token(w, w->tokens[w->count - 1]);
   }
   printf("\n");
@@ -200,14 +229,14 @@ static sl_status write_with(writer *w, sl_graph *g, const job *j) {
 /* The graph and the prompt, before anything is computed. */
 static sl_status open_writer(writer *w, const settings *s, sl_graph **g) {
   *w = (writer){.temperature = sl_arg_float(s->run, "temperature"),
-                .seed = (uint64_t)sl_arg_int(s->run, "seed")};
+                .seed = (uint64_t)sl_arg_int(s->run, "seed"), .end = -1};
   *g = sl_graph_create(&(sl_graph_options){
       .microbatches = 1, .pieces = 1, .infer = true, .training = &s->training,
       .feed_tokens = feed, .feed_ctx = w});
   sl_status status = plan_build(s, *g);
   if (!status) status = find_vocabulary(w, *g, s->model->name);
   if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &w->tokenizer);
-  return status ? status : read_prompt(w, sl_arg_text(s->run, "prompt"));
+  return status ? status : read_prompt(w, s);
 }
 
 static void close_writer(writer *w, sl_graph *g) {

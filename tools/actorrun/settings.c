@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "io/gguf/gguf.h"
+#include "tools/actorrun/chat.h"
 #include "tools/actorrun/launch.h"
 
 static const sl_option options[] = {
@@ -68,6 +69,11 @@ static const sl_option options[] = {
     {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9},
     {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "
      "a vocabulary that is not bytes", 0, 0},
+    {"chat", SL_OPTION_LIST, "", "`TEXT` that a user says to the model, which answers in up to --generate "
+     "tokens; given several times, what user and model said in turn", 0, 0},
+    {"chat-system", SL_OPTION_TEXT, "", "`TEXT` that tells the model before that how to answer", 0, 0},
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how --chat becomes a text, where the model's own "
+     "template is not there or not known", 0, 0},
     {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000},
     {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096},
     {"jitter", SL_OPTION_FLOAT, "0", "delay every firing by up to so many microseconds at "
@@ -110,7 +116,7 @@ static sl_status check_together(const settings *s) {
     return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
-  return SL_OK;
+  return chat_check(s);
 }
 
 /* What lies in the folder of --init, or in its file, beside weights. */
