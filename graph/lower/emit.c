@@ -159,12 +159,16 @@ static void add_device(sli_lowering *l, int d) {
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   device.room[SL_SPACE_DISK].path = l->in->options->homes.disk;
   device.room[SL_SPACE_DISK].budget_bytes = l->in->options->homes.disk_bytes;
+  sl_plan_add_device(l->plan, device);
+}
+
+/* Each device has one workspace in each space, as large as its groups need. */
+static void size_workspaces(sli_lowering *l) {
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    size_t *workspace = &device.room[sli_lower_space(l, g)].workspace_bytes;
-    if (g->device == d) *workspace = SLI_MAX(*workspace, g->workspace_bytes);
+    sl_room *room = &l->plan->devices[g->device].room[sli_lower_space(l, g)];
+    room->workspace_bytes = SLI_MAX(room->workspace_bytes, g->workspace_bytes);
   }
-  sl_plan_add_device(l->plan, device);
 }
 
 static sl_status add_devices(sli_lowering *l) {
@@ -181,6 +185,7 @@ static sl_status add_devices(sli_lowering *l) {
     return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
                    "least one (--stages)", l->in->options->processes, l->in->devices);
   for (int d = 0; d < l->in->devices; d++) add_device(l, d);
+  size_workspaces(l);
   add_queues(l);
   return SL_OK;
 }

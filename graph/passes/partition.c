@@ -35,12 +35,17 @@ static double node_seconds(const sli_node *node) {
   return sli_call_seconds(node, node->in_type, node->out_type);
 }
 
-/* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. */
+/* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. Each stage has a block at
+ * least, so stage s ends behind one of `ends` blocks, from s on. */
 typedef struct cut {
   const sl_graph *g;
-  int stages, nblocks;
+  int stages, nblocks, ends;
   double *sums;
 } cut;
+
+static size_t cell(const cut *c, int s, int e) {
+  return (size_t)s * (size_t)c->ends + (size_t)(e - s - 1);
+}
 
 static double *cost_sums(const sl_graph *g, int nblocks) {
   double *sums = sli_calloc((size_t)nblocks + 1, sizeof *sums);
@@ -61,21 +66,20 @@ static bool allowed(const cut *c, int b, int s) {
 
 /* best[s][e]: least price of blocks 0..e-1 on stages 0..s, each stage within
  * `limit`; a stage's price joins the others' as maximum or as sum of squares.
- * from[s][e]: where stage s begins then. */
+ * from[s][e]: where stage s begins then. The longer a stage, the more it costs by itself. */
 static void solve(const cut *c, double limit, bool squares, double *best, int *from) {
-  int n = c->nblocks;
   for (int s = 0; s < c->stages; s++)
-    for (int e = 0; e <= n; e++) {
-      double *price = &best[s * (n + 1) + e];
+    for (int e = s + 1; e <= s + c->ends; e++) {
+      double *price = &best[cell(c, s, e)];
       *price = INFINITY;
       for (int b = e - 1; b >= s && allowed(c, b, s); b--) {
-        double before = s ? best[(s - 1) * (n + 1) + b] : b ? INFINITY : 0;
-        double own = c->sums[e] - c->sums[b];
-        if (own > limit || before == INFINITY) continue;
-        double joined = squares ? before + own * own : SLI_MAX(before, own);
-        if (joined > *price) continue;
+        double before = s ? best[cell(c, s - 1, b)] : b ? INFINITY : 0;
+        double length = c->sums[e] - c->sums[b], own = squares ? length * length : length;
+        if (length > limit || own > *price) break;
+        double joined = squares ? before + own : SLI_MAX(before, own);
+        if (before == INFINITY || joined > *price) continue;
         *price = joined;
-        from[s * (n + 1) + e] = b;
+        from[cell(c, s, e)] = b;
       }
     }
 }
@@ -113,8 +117,8 @@ sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of) {
   sl_status status = check_stages(g, stages);
   if (status) return status;
   int n = sli_blocks_in_line(g);
-  size_t cells = (size_t)stages * ((size_t)n + 1);
-  cut c = {g, stages, n, cost_sums(g, n)};
+  cut c = {g, stages, n, n - stages + 1, cost_sums(g, n)};
+  size_t cells = (size_t)stages * (size_t)c.ends;
   double *best = sli_calloc(cells, sizeof *best);
   int *from = sli_calloc(cells, sizeof *from);
   solve(&c, INFINITY, false, best, from);
@@ -125,7 +129,7 @@ sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of) {
   } else {
     solve(&c, limit, true, best, from);
     for (int s = stages - 1, e = n; s >= 0; s--) {
-      int b = from[s * (n + 1) + e];
+      int b = from[cell(&c, s, e)];
       while (e > b) stage_of[--e] = s;
     }
   }
