@@ -28,7 +28,8 @@ static void text(uint64_t *h, const char *value) {
 
 /* Settings that came later: what has none of them keeps the hash it had. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
-       IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE };
+       IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
+       URGENT = 80 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -196,6 +197,7 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   number(h, a->rank_group);
   number(h, a->rank_stride);
   number(h, a->rank_shift);
+  setting(h, URGENT, a->urgent);
   hash_ports(h, a->nin, a->in);
   hash_ports(h, a->nout, a->out);
   real(h, a->seconds);

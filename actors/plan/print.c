@@ -118,6 +118,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     fprintf(out, "actor %s %c on %s stage %d chunk %d ticks %d x%d rank %d", a->name,
             sl_class_letter(a->cls), plan->queues[a->queue].name, a->stage, a->chunk, a->ticks,
             a->firings_per_step, a->rank);
+    if (a->urgent) fputs(" urgent", out);
     if (a->every > 1) fprintf(out, " every %d", a->every);
     if (a->rank_group) fprintf(out, "+%d per %d-%d", a->rank_stride, a->rank_group, a->rank_shift);
     if (a->seconds > 0) fprintf(out, " %g s", a->seconds);

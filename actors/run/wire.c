@@ -103,7 +103,7 @@ static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *fro
 }
 
 static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
-  return (uint64_t)q->class_order[a->cls] << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
+  return (uint64_t)(a->urgent ? 0 : q->class_order[a->cls]) << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
 }
 
 /* What a link carries goes to slots that lie in another process. */

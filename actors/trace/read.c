@@ -283,7 +283,8 @@ static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
   get_item(r, ACTORS, index, &a);
   sl_actor actor = {.name = get_text(r, a.name), .cls = (sl_class)a.cls, .queue = a.queue,
                     .stage = a.stage, .chunk = a.chunk, .ticks = a.ticks,
-                    .firings_per_step = a.firings_per_step, .source = a.source, .rank = a.rank,
+                    .firings_per_step = a.firings_per_step, .source = a.marks & 1,
+                    .urgent = a.marks & 2, .rank = a.rank,
                     .rank_group = a.rank_group, .rank_stride = a.rank_stride,
                     .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
                     .every = a.every, .seconds = a.seconds};

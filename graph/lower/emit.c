@@ -337,6 +337,7 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);
+  a->urgent = sli_is_spread_group(l, g) && g->cls != SL_CLASS_W; /* all stages wait for it */
   if (l->in->layers) sli_lower_rank(l, g, a);
 }
 /* Steps from one in which it fires to the next. */

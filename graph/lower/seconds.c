@@ -1,4 +1,6 @@
 /* Modelled durations: given, measured, or estimated by what ops cost. */
+#include <string.h>
+
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -31,20 +33,73 @@ bool sli_cost_is_given(const sl_cost *c) {
   return c->nstages || c->F > 0 || c->B > 0 || c->W > 0;
 }
 
+/* Is block "head@3" a stage's part of "head"? */
+static bool is_part_of(const sli_block *part, const char *block) {
+  size_t chars = part->spread ? (size_t)(strrchr(part->name, '@') - part->name) : 0;
+  return chars && strlen(block) == chars && !strncmp(block, part->name, chars);
+}
+
+/* What a stage takes for its part of what is spread. */
+static sl_stage_cost spread_cost(const sli_lowering *l, const sli_group *g) {
+  const sl_cost *c = &l->in->options->cost;
+  const sli_block *block = &l->in->g->blocks[g->nodes[0]->block];
+  for (int i = 0; i < c->nspread; i++)
+    if (is_part_of(block, c->spread[i].block)) return c->spread[i].stages[g->stage];
+  return (sl_stage_cost){0};
+}
+
+static sl_stage_cost pass_cost(const sli_lowering *l, const sli_group *g) {
+  const sl_cost *c = &l->in->options->cost;
+  if (sli_is_spread_group(l, g)) return spread_cost(l, g);
+  return c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
+}
+
+static double estimate(const sli_lowering *l, const sli_group *g) {
+  double seconds = 0;
+  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += node_seconds(l, g->nodes[i]);
+  return seconds;
+}
+
+/* Where a stage's pass is several groups, what is given of the pass is shared out as their ops would. */
+static double share_of_pass(const sli_lowering *l, const sli_group *g) {
+  bool spread = sli_is_spread_group(l, g);
+  double all = 0;
+  int count = 0;
+  for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->groups[i].before) {
+    const sli_group *other = &l->groups[i];
+    bool same = other->cls == g->cls && other->phase == g->phase && other->host == g->host;
+    if (!same || sli_is_spread_group(l, other) != spread) continue;
+    if (spread && other->part != g->part) continue;
+    all += estimate(l, other);
+    count++;
+  }
+  return count < 2 ? 1 : all > 0 ? estimate(l, g) / all : 1.0 / count;
+}
+
 /* As the user says: of a whole microbatch, and, unless it is known how many chunks a device has, of
  * its whole share. */
 static double given_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->in->options->cost;
   if (g->stage == SL_NONE) return 0;
-  sl_stage_cost of = c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
+  sl_stage_cost of = pass_cost(l, g);
   double share = (l->in->options->chunks || c->nstages ? 1 : 1.0 / l->pick.v) / l->in->k;
+  share *= share_of_pass(l, g);
   if (g->cls == SL_CLASS_F) return share * of.F;
   if (g->cls == SL_CLASS_B) return share * (l->pick.split ? of.B : of.B + of.W);
   return g->cls == SL_CLASS_W ? share * of.W : 0;
 }
 
 sl_status sli_lower_check_cost(const sli_lowering *l) {
-  int given = l->in->options->cost.nstages;
+  const sl_cost *c = &l->in->options->cost;
+  const sl_graph *g = l->in->g;
+  int given = c->nstages;
+  for (int i = 0; i < c->nspread; i++) {
+    int b = sli_blocks_in_line(g);
+    while (b < g->nblocks && !is_part_of(&g->blocks[b], c->spread[i].block)) b++;
+    if (b == g->nblocks)
+      return sl_fail(SL_E_USAGE, "the cost of block %s is given apart, but no such block is spread "
+                     "over the stages", c->spread[i].block);
+  }
   if (!given || given == l->stages) return SL_OK;
   return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given, l->stages);
 }
@@ -67,7 +122,6 @@ static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
   if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
   if (sli_updates_on_host(g)) return host_update_seconds(l, g);
-  double seconds = 0;
-  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += node_seconds(l, g->nodes[i]);
+  double seconds = estimate(l, g);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }

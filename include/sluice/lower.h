@@ -69,12 +69,21 @@ typedef struct sl_stage_cost {
   double F, B, W;
 } sl_stage_cost;
 
+/* Of a part of the model that is spread over all stages (vocab_parallel), beside their own passes:
+ * the block in which the model has it, and what each stage takes for its part. */
+typedef struct sl_spread_cost {
+  const char *block;
+  const sl_stage_cost *stages; /* [nstages] */
+} sl_spread_cost;
+
 /* The same of every chunk, or stage by stage along the model; and of a stage boundary crossing, in
  * seconds. All zero: taken from the ops' costs. */
 typedef struct sl_cost {
   double F, B, W, comm;
   int nstages;             /* 0, or as many as there are: instead of F, B and W */
   const sl_stage_cost *stages;
+  int nspread;             /* what is spread and not among these takes no time */
+  const sl_spread_cost *spread;
 } sl_cost;
 
 /* What one device can send to another: a message's way, and bytes each way at once (0: any

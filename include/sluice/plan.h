@@ -62,6 +62,7 @@ typedef struct sl_actor {
    * groups, a group of ticks counted within the step goes before the next:
    * rank + (tick in step + rank_shift) / rank_group * rank_stride. */
   int32_t rank, rank_group, rank_stride, rank_shift;
+  bool urgent;              /* goes before all classes of its queue: others wait for it */
   int32_t nin, nout;
   sl_port *in, *out;
   sl_program *program;      /* may be NULL: nothing to run. Bases are the inputs' slots,

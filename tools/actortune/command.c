@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+
 /* ---- the line ------------------------------------------------------------------------------ */
 
 static bool is_plain(const char *word) {
@@ -59,45 +60,6 @@ char *words_line(const words *w) {
 }
 
 /* ---- a point's words ------------------------------------------------------------------------ */
-
-/* So many digits that the same number is read back. */
-static void print_number(FILE *out, double value) {
-  int digits = 6;
-  char number[40];
-  do snprintf(number, sizeof number, "%.*g", digits, value);
-  while (strtod(number, NULL) != value && digits++ < 17);
-  fputs(number, out);
-}
-
-/* "F=1", or stage by stage "F=1:1:2"; nothing where all are 0. */
-static void print_seconds(FILE *out, const char *name, const double *of, size_t step, int count) {
-  double sum = 0;
-  for (int i = 0; i < count; i++) sum += of[(size_t)i * step];
-  if (sum <= 0) return;
-  fprintf(out, "%s%s=", ftell(out) ? "," : "", name);
-  for (int i = 0; i < count; i++) {
-    if (i) fputc(':', out);
-    print_number(out, of[(size_t)i * step]);
-  }
-}
-
-static void cost_words(const sl_cost *cost, words *to) {
-  char *text;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  SLI_CHECK(out, "out of memory");
-  sl_stage_cost alike = {cost->F, cost->B, cost->W};
-  const sl_stage_cost *of = cost->nstages ? cost->stages : &alike;
-  int count = cost->nstages ? cost->nstages : 1;
-  enum { STEP = sizeof *of / sizeof of->F };
-  print_seconds(out, "F", &of->F, STEP, count);
-  print_seconds(out, "B", &of->B, STEP, count);
-  print_seconds(out, "W", &of->W, STEP, count);
-  print_seconds(out, "comm", &cost->comm, 1, 1);
-  fclose(out);
-  if (*text) words_add(to, "--cost"), words_add(to, "%s", text);
-  free(text);
-}
 
 /* --memory 1G..8G is a plan's --memory 8G. */
 static void memory_words(const tuning *t, words *to) {
@@ -184,7 +146,9 @@ void command_words(const tuning *t, const point *p, words *to) {
   const char *quota; /* the user's stay in force: the last one counts */
   for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)
     words_add(to, "--quota"), words_add(to, "%s", quota);
-  cost_words(&s->modelled.cost, to);
+  char *cost = cost_text(&s->modelled.cost);
+  if (*cost) words_add(to, "--cost"), words_add(to, "%s", cost);
+  free(cost);
   if (c->profile_path) words_add(to, "--profile"), words_add(to, "%s", c->profile_path);
   memory_words(t, to);
   words_model(t->settings, to);

@@ -231,12 +231,7 @@ static void share_cost(const tuning *t, config *c) {
     rows = (double)c->items / c->settings.microbatches /
            ((double)first->items / first->settings.microbatches);
   double share = same_chunks(t) || given->nstages ? rows : rows / c->settings.chunks;
-  sl_stage_cost *stages = sli_arena_alloc(&c->settings.arena, (size_t)given->nstages * sizeof *stages);
-  for (int i = 0; i < given->nstages; i++)
-    stages[i] = (sl_stage_cost){given->stages[i].F * share, given->stages[i].B * share,
-                            given->stages[i].W * share};
-  c->settings.modelled.cost = (sl_cost){given->F * share, given->B * share, given->W * share,
-                                        given->comm, given->nstages, stages};
+  c->settings.modelled.cost = cost_scaled(&c->settings.arena, given, share);
 }
 
 static void take_knobs(config *c, const planned *made, point *p) {

@@ -3,6 +3,7 @@
 #define SLUICE_TOOLS_COMMON_H
 
 #include "tools/common/gguf.h"
+#include "tools/common/cost.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/machine.h"
 #include "tools/common/options.h"

@@ -80,7 +80,8 @@ static const sl_option plan_options[] = {
     {"clock", SL_OPTION_TEXT, "real", "`KIND`: real or virtual (nothing is computed; modelled "
      "durations, as fast as can be)", 0, 0},
     {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
-     "F=1,B=1,W=1,comm=0, or F=1:1:2,B=2 stage by stage; of a device's whole share where "
+     "F=1,B=1,W=1,comm=0, or F=1:1:2,B=2 stage by stage, head.F=1:1:1 of what --vocab-parallel "
+     "spreads of block head; of a device's whole share where "
      "--schedule auto looks for the number of chunks; estimated from the ops if not given", 0, 0},
     {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, or the name of "
      "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink)", 0, 0},

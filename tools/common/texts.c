@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
+#include "tools/common/cost.h"
 #include "tools/common/options.h"
 
 const char *settings_text(const settings *s, const char *name) {
@@ -27,70 +28,6 @@ static sl_gpu_links read_links(const char *when) {
 }
 
 /* ---- durations and quotas ------------------------------------------------------------------ */
-
-typedef struct seconds_list {
-  const char *name;
-  int count;
-  double *of; /* [count] */
-} seconds_list;
-
-static bool read_seconds(const char **at, double *out) {
-  char *end;
-  *out = strtod(*at, &end);
-  bool good = end != *at && *out >= 0 && *out < 1e9;
-  *at = end;
-  return good;
-}
-
-/* One "F=1" or "F=1:2:1", stage by stage; *at goes on behind it. False: it is none. */
-static bool read_list(settings *s, const char **at, seconds_list *lists, size_t n) {
-  size_t chars = strcspn(*at, "="), i = 0;
-  while (i < n && (strlen(lists[i].name) != chars || strncmp(lists[i].name, *at, chars))) i++;
-  if (i == n || !(*at)[chars]) return false;
-  *at += chars;
-  size_t most = 1;
-  for (const char *c = *at; *c && *c != ','; c++) most += *c == ':';
-  lists[i] = (seconds_list){lists[i].name, 0, sli_arena_alloc(&s->arena, most * sizeof(double))};
-  bool good = true;
-  do {
-    ++*at;
-    good = read_seconds(at, &lists[i].of[lists[i].count++]);
-  } while (good && **at == ':');
-  return good && (!**at || **at == ',');
-}
-
-static double of_stage(const seconds_list *list, int stage) {
-  return list->count ? list->of[list->count > 1 ? stage : 0] : 0;
-}
-
-/* F, B and W: of all stages alike, unless one of them is a list. */
-static sl_status keep_cost(settings *s, const char *text, const seconds_list lists[3]) {
-  sl_cost *to = &s->modelled.cost;
-  to->F = of_stage(&lists[0], 0), to->B = of_stage(&lists[1], 0), to->W = of_stage(&lists[2], 0);
-  for (int i = 0; i < 3; i++) {
-    if (lists[i].count > 1 && to->nstages && to->nstages != lists[i].count)
-      return sl_fail(SL_E_USAGE, "--cost %s: one list has %d stages, another %d", text, to->nstages,
-                     lists[i].count);
-    if (lists[i].count > 1) to->nstages = lists[i].count;
-  }
-  sl_stage_cost *stages = sli_arena_alloc(&s->arena, (size_t)to->nstages * sizeof *stages);
-  for (int i = 0; i < to->nstages; i++)
-    stages[i] = (sl_stage_cost){of_stage(&lists[0], i), of_stage(&lists[1], i), of_stage(&lists[2], i)};
-  to->stages = stages;
-  return SL_OK;
-}
-
-static sl_status read_cost(settings *s, const char *text) {
-  seconds_list lists[] = {{.name = "F"}, {.name = "B"}, {.name = "W"}, {.name = "comm"}};
-  bool good = true;
-  for (const char *at = text; *at && good; at += *at == ',')
-    good = read_list(s, &at, lists, SLI_COUNT(lists));
-  if (!good || lists[3].count > 1)
-    return sl_fail(SL_E_USAGE, "--cost %s: not a list such as F=1,B=1,W=1,comm=0, or F=1:1:2,... stage "
-                   "by stage", text);
-  s->modelled.cost.comm = of_stage(&lists[3], 0);
-  return keep_cost(s, text, lists);
-}
 
 /* Takes over what was read of one --quota. */
 static void keep_quotas(settings *s, const sl_quota *read, int count) {
@@ -282,7 +219,7 @@ sl_status texts_read(settings *s) {
   sl_status status = options_check_words(s->run);
   if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->devices);
   if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
-  if (!status) status = read_cost(s, sl_arg_text(s->run, "cost"));
+  if (!status) status = cost_read(s, sl_arg_text(s->run, "cost"));
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
