@@ -22,7 +22,7 @@ typedef struct traits {
   int *consumers;
   sli_rate rate;
   sli_role role;
-  bool held, transient, eval;
+  bool held, transient, eval, frozen;
   int initial;
   int device;
   int over;
@@ -187,6 +187,8 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
   t.rate = SLI_PER_STEP;
   t.role = SLI_ROLE_PARAM;
   t.initial = 1;
+  t.frozen = t.producer != SL_NONE && !tensor->update &&
+             sli_home_given(l->in->options, SLI_ROLE_PARAM);
   t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
   return t;
 }
@@ -227,7 +229,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 static bool same_traits(const sli_bundle *b, const traits *t) {
   return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
          b->eval == t->eval && b->role == t->role && b->held == t->held && b->transient == t->transient &&
-         b->device == t->device && b->over == t->over &&
+         b->device == t->device && b->over == t->over && b->frozen == t->frozen &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
@@ -253,7 +255,8 @@ static int add_bundle(sli_lowering *l, const traits *t) {
                                         .consumers = t->consumers, .rate = t->rate, .eval = t->eval,
                                         .memory = sli_roles[t->role].memory, .device = t->device,
                                         .held = t->held, .transient = t->transient,
-                                        .over = t->over, .initial = t->initial});
+                                        .over = t->over, .frozen = t->frozen,
+                                        .initial = t->initial});
 }
 
 static int find_bundle(const sli_lowering *l, const traits *t) {

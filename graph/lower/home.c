@@ -10,6 +10,9 @@
  *
  * The optimizer's state lives elsewhere from one step to the next: its update reads what has been
  * filled, writes what will be spilled, and where it lives the first step's is there at the start.
+ * So do parameters, and what is made of them once a step: each group that reads some, in each tick,
+ * has them filled, the update as well, and the device holds those of a few blocks. Frozen ones are
+ * never written again. Those that several devices read stay.
  *
  * What is read as soon as it is made stays: that of the groups from which the way back begins,
  * where no other microbatch comes between. */
@@ -53,11 +56,25 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
 
 /* ---- what is asked for ------------------------------------------------------------------ */
 
-static bool names_movable(const sl_home *h) {
+/* Does it mean what has this role? */
+static bool means(const sl_home *h, sli_role role) {
   sl_quota q = {.name = h->name, .stage = SL_NONE};
+  return sli_roles[role].home && sli_quota_names(&q, sli_roles[role].home, 0);
+}
+
+static bool names_movable(const sl_home *h) {
   for (int r = 0; r < SLI_ROLES; r++)
-    if (sli_roles[r].movable && sli_quota_names(&q, sli_roles[r].name, 0)) return true;
+    if (means(h, (sli_role)r)) return true;
   return false;
+}
+
+/* Do parameters have two slots anywhere? */
+static bool has_versions(const sl_lower_options *o) {
+  bool two = false;
+  for (int i = 0; i < o->nquotas; i++)
+    two |= o->quotas[i].slots > 1 && sli_quota_names(&o->quotas[i], sli_roles[SLI_ROLE_PARAM].name,
+                                                     o->quotas[i].stage);
+  return two;
 }
 
 static bool finds_block(const sl_graph *g, const sl_home *h) {
@@ -71,11 +88,15 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
   if (!names_movable(h))
-    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b, act.w and state can live elsewhere",
+    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b, act.w, state and weights can live "
+                   "elsewhere",
                    h->name, space);
   if (h->block && !finds_block(g, h))
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);
+  if (h->space != SL_SPACE_DEVICE && means(h, SLI_ROLE_PARAM) && has_versions(in->options))
+    return sl_fail(SL_E_USAGE, "home %s=%s: parameters in two slots (--quota param=2) stay on their "
+                   "device", h->name, space);
   if (h->space != SL_SPACE_DEVICE && !in->kind->move[h->space])
     return sl_fail(SL_E_USAGE, "home %s=%s: of %s devices nothing can live there%s", h->name, space,
                    in->kind->name, h->space == SL_SPACE_HOST
@@ -114,27 +135,42 @@ bool sli_lower_moves(const sl_lower_options *o) {
   return false;
 }
 
+bool sli_home_given(const sl_lower_options *o, sli_role role) {
+  for (int i = 0; i < o->homes.count; i++)
+    if (o->homes.of[i].space != SL_SPACE_DEVICE && means(&o->homes.of[i], role)) return true;
+  return false;
+}
+
+/* Who makes it, or of frozen parameters the first to read them. */
+static const sli_group *maker(const sli_lowering *l, const sli_bundle *b) {
+  return &l->groups[b->producer == SL_NONE ? b->consumers[0] : b->producer];
+}
+
 static const char *block_of(const sli_lowering *l, const sli_group *g) {
   int block = g->nnodes ? g->nodes[0]->block : SL_NONE;
   return block < 0 ? "" : l->in->g->blocks[block].name;
 }
 
 static sl_space wanted(const sli_lowering *l, const sli_bundle *b) {
-  const sli_group *from = &l->groups[b->producer];
+  const char *block = block_of(l, maker(l, b));
   sl_space space = SL_SPACE_DEVICE;
   for (int i = 0; i < l->in->options->homes.count; i++) {
     const sl_home *h = &l->in->options->homes.of[i];
-    sl_quota q = {.name = h->name, .stage = SL_NONE};
-    bool meant = sli_quota_names(&q, sli_roles[b->role].name, from->stage);
-    if (meant && (!h->block || sli_pattern_finds(h->block, block_of(l, from)))) space = h->space;
+    if (means(h, b->role) && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
   }
   return space;
 }
 
 /* ---- who reads it ------------------------------------------------------------------------- */
 
-bool sli_reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+static bool is_weights(const sli_bundle *b) { return b->memory == SL_MEMORY_PARAMETERS; }
+
+static bool reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
   return g->back && !l->groups[b->producer].back;
+}
+
+bool sli_is_filled(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+  return is_weights(b) || reads_late(l, b, g);
 }
 
 /* Does the way back begin with this group? It reads nothing that another one of it has made. */
@@ -152,17 +188,25 @@ static bool is_idle(const sli_lowering *l, const sli_bundle *b) {
   bool several = SLI_MAX(l->act_b[stage], l->act_w[stage]) > 1, idle = false;
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_group *g = &l->groups[b->consumers[i]];
-    if (!sli_reads_late(l, b, g)) continue;
+    if (!reads_late(l, b, g)) continue;
     if (!several && begins_way_back(l, g)) return false;
     idle = true;
   }
   return idle;
 }
 
+/* Do only groups of its own device read it? */
+static bool is_private(const sli_lowering *l, const sli_bundle *b) {
+  bool own = b->nconsumers > 0;
+  for (int i = 0; i < b->nconsumers; i++) own &= l->groups[b->consumers[i]].device == b->device;
+  return own;
+}
+
 /* What an update alone has is idle from one step to the next. */
 static bool can_move(const sli_lowering *l, const sli_bundle *b) {
-  return sli_roles[b->role].movable && b->bytes && !b->eval && b->over == SL_NONE &&
-         (b->held || is_idle(l, b));
+  if (!sli_roles[b->role].home || !b->bytes || b->eval || b->over != SL_NONE) return false;
+  if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b);
+  return b->held || is_idle(l, b);
 }
 
 /* ---- is it worth it? ------------------------------------------------------------------------ */
@@ -182,7 +226,8 @@ typedef struct widest {
 static bool moves(const sli_bundle *b) { return b->stay != SL_SPACE_DEVICE; }
 
 sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b) {
-  return l->in->layers && sli_leaves_block(l, b) ? SLI_ROLE_BETWEEN : SLI_ROLE_SPILL;
+  bool between = l->in->layers && b->rate < SLI_PER_STEP && sli_leaves_block(l, b);
+  return between ? SLI_ROLE_BETWEEN : SLI_ROLE_SPILL;
 }
 
 static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
@@ -194,7 +239,7 @@ static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
 static void widen(const sli_lowering *l, size_t lanes[MOST_LANES], int nth, const sli_bundle *b,
                   sli_role role) {
   size_t *lane = &lanes[SLI_MIN(nth, MOST_LANES - 1)];
-  int stage = l->groups[b->producer].stage;
+  int stage = maker(l, b)->stage;
   *lane = SLI_MAX(*lane, (size_t)staging_slots(l, role, stage) * b->bytes);
 }
 
@@ -202,53 +247,90 @@ static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
   int made = 0, read = 0;
   for (int i = 0; i < g->noutputs; i++) {
     const sli_bundle *b = &l->bundles[g->outputs[i]];
-    if (!moves(b)) continue;
+    if (!moves(b) || is_weights(b)) continue;
     widen(l, w->made, made++, b, sli_staging_role(l, b));
     if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* who updates it reads it, too */
   }
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (moves(b) && sli_reads_late(l, b, g)) widen(l, w->read, read++, b, SLI_ROLE_FILL);
+    if (!moves(b) || is_weights(b) || !sli_is_filled(l, b, g)) continue;
+    widen(l, w->read, read++, b, SLI_ROLE_FILL);
   }
 }
 
+/* The same of parameters: who updates them reads them, too. */
+static void count_weights(const sli_lowering *l, const sli_group *g, widest *w) {
+  int made = 0, read = 0;
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    if (!moves(b) || !is_weights(b)) continue;
+    if (sli_is_spilled(b)) widen(l, w->made, made++, b, SLI_ROLE_SPILL);
+    if (b->initial) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
+  }
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    if (moves(b) && is_weights(b)) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
+  }
+}
+
+/* With one microbatch at a time the way back comes between one way forth and the next. */
+bool sli_is_one_at_a_time(const sli_lowering *l, int stage) {
+  return l->act_b[stage] == 1 && l->in->k == 1;
+}
+
+/* The class with which a group has lanes for parameters. */
+static sl_class weights_class(const sli_lowering *l, const sli_group *g) {
+  bool with_f = g->cls == SL_CLASS_B && sli_is_one_at_a_time(l, g->stage);
+  return with_f ? SL_CLASS_F : g->cls;
+}
+
+/* What is weighed: of one device of a stage parameters, or all else. */
+typedef struct load {
+  int stage, rank;
+  bool weights;
+} load;
+
 /* Of groups of one class, and one section of their blocks. */
-static size_t lanes_bytes(const sli_lowering *l, int stage, int rank, sl_class cls, int section) {
+static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int section) {
   widest w = {0};
   size_t sum = 0;
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    if (g->stage != stage || g->rank != rank || g->cls != cls) continue;
-    if (sli_lower_section(l, i) == section) count_group(l, g, &w);
+    if (g->stage != of.stage || g->rank != of.rank || sli_lower_section(l, i) != section) continue;
+    if (of.weights && weights_class(l, g) == cls) count_weights(l, g, &w);
+    if (!of.weights && g->cls == cls) count_group(l, g, &w);
   }
   for (int n = 0; n < MOST_LANES; n++) sum += w.made[n] + w.read[n];
   return sum;
 }
 
-/* Groups of one class take turns; B and W have lanes of their own. */
-static size_t staging_bytes(const sli_lowering *l, int stage, int rank) {
+/* Groups of one class take turns; B and W have lanes of their own, but for F's and B's parameters,
+ * one microbatch at a time. */
+static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
   for (int i = 0; i < l->nsections; i++) sections = SLI_MAX(sections, 1 + l->sections[i]);
   for (int c = 0; c < SL_CLASS_COUNT; c++)
-    for (int s = 0; s < sections; s++) sum += lanes_bytes(l, stage, rank, (sl_class)c, s);
+    for (int s = 0; s < sections; s++) sum += lanes_bytes(l, of, (sl_class)c, s);
   return sum;
 }
 
-static bool is_of(const sli_lowering *l, const sli_bundle *b, int stage, int rank) {
-  return moves(b) && l->groups[b->producer].stage == stage && l->groups[b->producer].rank == rank;
+static bool is_of(const sli_lowering *l, const sli_bundle *b, load of) {
+  return moves(b) && is_weights(b) == of.weights && maker(l, b)->stage == of.stage &&
+         maker(l, b)->rank == of.rank;
 }
 
 /* Where passing through takes as much as keeping, everything stays. */
-static weight weigh(sli_lowering *l, int stage, int rank) {
-  weight w = {.staging = staging_bytes(l, stage, rank)};
+static weight weigh(sli_lowering *l, load of) {
+  weight w = {.staging = staging_bytes(l, of)};
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    int slots = b->held ? 1 : b->role == SLI_ROLE_ACT_W ? l->act_w[stage] : l->act_b[stage];
-    if (is_of(l, b, stage, rank)) w.kept += (size_t)slots * b->bytes;
+    bool once = b->held || b->rate == SLI_PER_STEP;
+    int slots = once ? 1 : b->role == SLI_ROLE_ACT_W ? l->act_w[of.stage] : l->act_b[of.stage];
+    if (is_of(l, b, of)) w.kept += (size_t)slots * b->bytes;
   }
   for (int i = 0; i < l->nbundles && w.staging >= w.kept; i++)
-    if (is_of(l, &l->bundles[i], stage, rank)) l->bundles[i].stay = SL_SPACE_DEVICE;
+    if (is_of(l, &l->bundles[i], of)) l->bundles[i].stay = SL_SPACE_DEVICE;
   return w;
 }
 
@@ -257,10 +339,32 @@ static weight weigh(sli_lowering *l, int stage, int rank) {
 static void mark(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
-    if (b->producer == SL_NONE || !can_move(l, b)) continue;
+    if (!can_move(l, b)) continue;
     sl_space home = wanted(l, b);
-    if (home != b->home) b->stay = home;
+    if (home != b->home || is_weights(b)) b->stay = home;
   }
+}
+
+/* Parameters that only go on to the next step, and that nobody stores or evaluates, are not written:
+ * who would do that has nothing to do with them any more. */
+static void let_be(sli_lowering *l, int bundle) {
+  sli_bundle *b = &l->bundles[bundle];
+  sli_group *g = &l->groups[b->producer];
+  int outputs = 0, nodes = 0;
+  for (int i = 0; i < g->noutputs; i++)
+    if (g->outputs[i] != bundle) g->outputs[outputs++] = g->outputs[i];
+  for (int i = 0; i < g->nnodes; i++)
+    if (l->spots[g->nodes[i]->out[0]->id].bundle != bundle) g->nodes[nodes++] = g->nodes[i];
+  g->noutputs = outputs;
+  g->nnodes = nodes;
+  b->producer = SL_NONE;
+}
+
+static void let_frozen_be(sli_lowering *l) {
+  if (l->store || l->in->g->options.eval_every) return;
+  for (int i = 0; i < l->nbundles; i++)
+    if (moves(&l->bundles[i]) && l->bundles[i].frozen && l->bundles[i].producer != SL_NONE)
+      let_be(l, i);
 }
 
 /* A stage's credit is taken and given back by its passes: where it was the slots of what moves now,
@@ -269,7 +373,7 @@ static void keep_credit(sli_lowering *l, int bundle) {
   const sli_bundle b = l->bundles[bundle];
   int *late = sli_arena_alloc(&l->arena, (size_t)b.nconsumers * sizeof *late), n = 0;
   for (int i = 0; i < b.nconsumers; i++)
-    if (sli_reads_late(l, &b, &l->groups[b.consumers[i]])) late[n++] = b.consumers[i];
+    if (reads_late(l, &b, &l->groups[b.consumers[i]])) late[n++] = b.consumers[i];
   l->bundles[bundle].credit = false;
   sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "%s:credit", b.name),
                                  .role = b.role, .producer = b.producer, .nconsumers = n,
@@ -320,16 +424,19 @@ sl_status sli_lower_homes(sli_lowering *l) {
   weight most = {0};
   bool any = false;
   mark(l);
-  for (int s = 0; s < l->stages; s++)
-    for (int r = 0; r < l->in->ranks; r++) {
-      weight w = weigh(l, s, r);
-      any |= w.staging < w.kept;
-      if (w.kept > most.kept) most = w;
-    }
+  let_frozen_be(l);
+  for (int i = 0; i < 2 * l->stages * l->in->ranks; i++) {
+    weight w = weigh(l, (load){i / 2 / l->in->ranks, i / 2 % l->in->ranks, i % 2});
+    any |= w.staging < w.kept;
+    if (w.kept > most.kept) most = w;
+  }
   keep_credits(l);
   if (!l->in->layers) take_turns(l);
   round_up(l);
   if (any) return SL_OK;
+  if (!most.kept)
+    return sl_fail(SL_E_USAGE, "home %s: nothing of that can live elsewhere here: what is read at once "
+                   "stays, and what other devices read", l->in->options->homes.of[0].name);
   char staging[32], kept[32];
   return sl_fail(SL_E_USAGE, "home %s: it saves nothing here: to keep it takes %s of a device, to "
                  "bring it there and back %s (--quota spill=N, --quota fill=N)",

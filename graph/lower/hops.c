@@ -119,6 +119,8 @@ static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g,
 
 static sli_role end_role(const sli_lowering *l, int from, const sli_hop *h) {
   const sli_route_row *r = &sli_routes[h->route];
+  if (h->route == SLI_ROUTE_FILL) return sli_roles[l->bundles[from].role].filled;
+  if (h->route == SLI_ROUTE_SPILL) return l->bundles[h->origin].role;
   if (!r->ops && r->role != SLI_ROLES) return r->role;
   return h->fetches ? SLI_ROLE_GATHER : l->bundles[from].role;
 }
@@ -305,38 +307,46 @@ static int send_directly(hops *x, int from, trip *t, int device, sl_space space)
 
 /* ---- to where it lives, and back ---------------------------------------------------------- */
 
-/* Do disks reach it in the host's memory only? */
-static bool by_host(const sli_lowering *l, const sli_bundle *b) {
-  return b->stay == SL_SPACE_DISK && is_far(l, b->home);
+/* Does that home reach this space by way of the host's memory only? */
+static bool by_host(const sli_lowering *l, sl_space home, sl_space space) {
+  return home == SL_SPACE_DISK && is_far(l, space);
 }
 
-/* What stands for it where it lives: that has its role; where it is made it only takes turns. */
+/* What stands for it where it lives: that has its role; where it is made it only takes turns. What
+ * nobody makes lies there from the start. */
 static int spill(hops *x, int bundle) {
   sli_lowering *l = x->l;
+  if (l->bundles[bundle].producer == SL_NONE) l->bundles[bundle].home = l->bundles[bundle].stay;
   sli_bundle b = l->bundles[bundle];
+  if (!sli_is_spilled(&b)) return bundle;
   trip t = trip_for_all(bundle);
   int there = find_end(x, bundle, &t, b.device, b.stay);
   if (there != SL_NONE) return there;
   trip out = t;
   out.away = true;
-  int from = by_host(l, &b) ? copy(x, bundle, &out, b.device, SL_SPACE_HOST) : bundle;
+  bool way = by_host(l, b.stay, b.home);
+  int from = way ? copy(x, bundle, &out, b.device, SL_SPACE_HOST) : bundle;
   leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
            .seconds = home_seconds(l, b.stay, false, b.bytes)};
   if (b.stay == SL_SPACE_HOST) from = pass_memory(x, from, &t);
   there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
-  l->bundles[there].initial = b.held;
+  l->bundles[there].initial = b.held ? 1 : b.initial;
   l->bundles[bundle].role = sli_staging_role(l, &b);
   l->bundles[bundle].transient = true;
   l->bundles[bundle].held = false;
+  l->bundles[bundle].initial = 0;
   return there;
 }
 
-static int filled_before(const sli_lowering *l, const sli_group *g) {
+/* How many of that role have been filled for the group, whatever copies came behind. */
+static int filled_before(const sli_lowering *l, const sli_group *g, sli_role role) {
   int n = 0;
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
-    n += b->source != SL_NONE && l->groups[b->producer].hop->route == SLI_ROUTE_FILL;
+    if (b->origin == g->inputs[i] || l->bundles[b->origin].stay == SL_SPACE_DEVICE) continue;
+    const sli_bundle *home = &l->bundles[sli_bundle_home(l, b->origin)];
+    n += l->groups[b->producer].hop->reader != SL_NONE && sli_roles[home->role].filled == role;
   }
   return n;
 }
@@ -345,15 +355,17 @@ static int fill(hops *x, int bundle, int group) {
   sli_lowering *l = x->l;
   int home = spill(x, bundle);
   sli_bundle b = l->bundles[bundle];
-  trip t = {.origin = bundle, .reader = group, .nth = filled_before(l, &l->groups[group]),
-            .begun = true, .away = true};
-  sl_space to = by_host(l, &b) ? SL_SPACE_HOST : b.home;
+  sli_role role = sli_roles[l->bundles[home].role].filled;
+  trip t = {.origin = bundle, .reader = group, .begun = true, .away = true,
+            .nth = filled_before(l, &l->groups[group], role)};
+  sl_space near = sli_lower_space(l, &l->groups[group]);
+  sl_space to = by_host(l, b.stay, near) ? SL_SPACE_HOST : near;
   leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, "<%s", l->groups[group].name),
            .seconds = home_seconds(l, b.stay, true, b.bytes)};
   int from = b.stay == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
   int at = add_hop(x, from, &t, &g);
-  return to == b.home ? at : copy(x, at, &t, b.device, b.home);
+  return to == near ? at : copy(x, at, &t, b.device, near);
 }
 
 /* ---- all hops ---------------------------------------------------------------------------- */
@@ -376,9 +388,9 @@ static int bring(hops *x, int bundle, int group) {
   const sli_bundle b = l->bundles[bundle];
   int device = l->groups[group].device;
   sl_space space = sli_lower_space(l, &l->groups[group]);
-  if (b.producer == SL_NONE) return bundle;
-  if (b.stay != SL_SPACE_DEVICE && sli_reads_late(l, &b, &l->groups[group]))
+  if (b.stay != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->groups[group]))
     return fill(x, bundle, group);
+  if (b.producer == SL_NONE) return bundle;
   bool real = between_processes(l, b.device, device);
   bool copied = !reaches(l, device, space, &b) && b.device != device;
   trip t = real || copied ? trip_away(l, bundle, group) : trip_for_all(bundle);
@@ -389,9 +401,16 @@ static int bring(hops *x, int bundle, int group) {
 }
 
 /* Who updates it reads what it updates. */
-static void bring_state(hops *x, int bundle) {
+static void bring_back(hops *x, int bundle) {
   int group = x->l->bundles[bundle].producer, at = fill(x, bundle, group);
   sli_add_port(&x->l->groups[group], at, false);
+}
+
+/* Is it made of what it was, elsewhere than where it lives? */
+static bool is_updated(const sli_lowering *l, int bundle) {
+  const sli_bundle *b = &l->bundles[bundle];
+  if (b->producer == SL_NONE || b->source != SL_NONE || !sli_is_spilled(b)) return false;
+  return b->held || l->bundles[sli_bundle_home(l, bundle)].initial;
 }
 
 static bool is_aside(const sli_lowering *l, const sli_bundle *b) {
@@ -410,7 +429,7 @@ void sli_lower_hops(sli_lowering *l) {
       l->groups[g].inputs[i] = near;
     }
   for (int b = 0, n = l->nbundles; b < n; b++)
-    if (l->bundles[b].held && l->bundles[b].stay != SL_SPACE_DEVICE) bring_state(&x, b);
+    if (is_updated(l, b)) bring_back(&x, b);
   free(x.ends);
   free(x.newest);
 }

@@ -55,11 +55,13 @@ int sli_bundle_home(const sli_lowering *l, int bundle) {
 
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
   int maker = l->bundles[b->origin].producer;
+  if (maker == SL_NONE) maker = b->producer; /* of frozen parameters: a hop */
   return maker == SL_NONE ? SL_NONE : l->groups[maker].stage;
 }
 
 int sli_lower_turn(const sli_lowering *l, int a, int b) {
   const sli_group *x = &l->groups[a], *y = &l->groups[b];
+  if (x->back != y->back) return x->back - y->back;
   if (x->level != y->level) return x->level - y->level;
   bool back = x->back || l->groups[x->about].cls == SL_CLASS_U; /* as the gradients come */
   if (x->part != y->part) return back ? y->part - x->part : x->part - y->part;

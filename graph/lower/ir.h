@@ -85,6 +85,7 @@ typedef struct sli_group {
 /* The copy of a bundle that is stored: where it begins in the slot of `store`, and how long each
  * version is there, whole pages or not where the bundle lives. */
 typedef struct sli_image {
+  bool stored;           /* checkpoints hold something of it */
   size_t offset, bytes;
 } sli_image;
 
@@ -115,7 +116,8 @@ typedef struct sli_bundle {
   bool aside;            /* of no pass: a loss, a norm, the clip's factor */
   double activation;
   size_t bytes, payload_bytes; /* the latter without what aligns tensors */
-  bool stored;           /* checkpoints hold something of it */
+  bool frozen;           /* parameters that only go on to the next step, where those may live
+                            elsewhere */
   sli_image image;
   int32_t reg;
 } sli_bundle;
@@ -225,8 +227,15 @@ int sli_lower_turn(const sli_lowering *l, int a, int b);
 /* In which memory of its device a group works. */
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
 
-/* Who reads of the way back what was made on the way forth. */
-bool sli_reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
+/* Of what lives elsewhere: does this group read it from there, and not where it is made? So do those
+ * of the way back, and all that read parameters. */
+bool sli_is_filled(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
+/* Is it made elsewhere than where it lives? */
+static inline bool sli_is_spilled(const sli_bundle *b) {
+  return b->stay != SL_SPACE_DEVICE && b->stay != b->home;
+}
+/* Does the stage finish each microbatch before it begins the next? */
+bool sli_is_one_at_a_time(const sli_lowering *l, int stage);
 
 /* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {

@@ -60,6 +60,7 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
   if (spread != sli_is_spread_group(l, y) || (spread && x->part != y->part)) return false;
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
          x->back == y->back && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
+         x->phase == y->phase &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
          sli_lower_section(l, a) == sli_lower_section(l, b) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
@@ -76,6 +77,16 @@ static int slots_of(const sli_lowering *l, int bundle) {
   return leader == SL_NONE ? bundle : leader;
 }
 
+/* Are both for passes of a stage that come in one order, there and back? */
+static bool come_in_turn(const sli_lowering *l, const sli_hop *x, const sli_hop *y) {
+  const sli_group *a = &l->groups[x->reader], *b = &l->groups[y->reader];
+  bool passes = !a->phase && !b->phase && (a->cls == SL_CLASS_F || a->cls == SL_CLASS_B) &&
+                (b->cls == SL_CLASS_F || b->cls == SL_CLASS_B);
+  return passes && sli_routes[x->route].homes && a->stage == b->stage && a->rank == b->rank &&
+         sli_is_one_at_a_time(l, a->stage) &&
+         sli_lower_section(l, x->reader) == sli_lower_section(l, y->reader);
+}
+
 /* Hops share slots at their end where they go the same way, and what they bring has the same
  * slots, or is what readers of one lane fetch as the same number from one device. */
 static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_group *b) {
@@ -85,7 +96,7 @@ static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_
   if ((x->reader == SL_NONE) != (y->reader == SL_NONE)) return false;
   if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);
   return x->nth == y->nth && l->bundles[x->origin].device == l->bundles[y->origin].device &&
-         do_the_same(l, x->reader, y->reader);
+         (do_the_same(l, x->reader, y->reader) || come_in_turn(l, x, y));
 }
 
 /* The same for groups of one lane. */
@@ -269,7 +280,8 @@ void sli_lower_lanes(sli_lowering *l) {
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
                                   SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV};
   static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                     SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL};
+                                     SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL,
+                                     SLI_ROLE_WEIGHTS};
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
     if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);

@@ -7,7 +7,7 @@
 static void add_place(const sli_lowering *l, const sl_tensor *t, sl_param_place *to,
                       sl_param_info *p) {
   const sli_spot *spot = &l->spots[t->id];
-  const sli_bundle *b = &l->bundles[spot->bundle];
+  const sli_bundle *b = &l->bundles[sli_bundle_home(l, spot->bundle)];
   if (!p->nplaces)
     *p = (sl_param_info){.name = t->name, .type = t->shard ? t->shard->whole : t->type,
                          .init = t->init, .adapter = t->adapter, .stage = l->stage_of[t->home], .places = to};

@@ -39,8 +39,8 @@ static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_progra
 static bool is_buffered(const sli_lowering *l, int group, const sl_tensor *t) {
   if (!t || l->spots[t->id].bundle == SL_NONE) return false;
   const sli_bundle *b = &l->bundles[l->spots[t->id].bundle];
-  bool state = b->producer == group && b->memory == SL_MEMORY_OPTIMIZER && b->stay != SL_SPACE_DEVICE;
-  return state || (t->param && b->initial > 1);
+  bool updated = t->param || b->memory == SL_MEMORY_OPTIMIZER;
+  return updated && ((b->producer == group && sli_is_spilled(b)) || b->initial > 1);
 }
 
 static int write_copies(sli_lowering *l, int group, const sli_node *n, sl_program_call *calls) {

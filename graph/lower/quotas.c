@@ -75,6 +75,15 @@ static bool names_copy(const sli_lowering *l, const sl_quota *q) {
   return row && row->slots == SLI_SLOTS_SOURCE && l->in->kind->copy && q->stage < l->stages;
 }
 
+/* So does what is filled, also where all that it would be of stays. */
+static bool names_filled(const sli_lowering *l, const sl_quota *q) {
+  bool named = false;
+  for (int r = 0; r < SLI_ROLES; r++)
+    if (sli_home_given(l->in->options, (sli_role)r))
+      named |= sli_quota_names(q, sli_roles[sli_roles[r].filled].name, q->stage);
+  return named && q->stage < l->stages;
+}
+
 /* "act.b, act.w, load", in the order of the roles. */
 static const char *quotas_there_are(const sli_lowering *l, char *out, size_t bytes) {
   bool has[SLI_ROLES] = {0};
@@ -96,7 +105,7 @@ static sl_status check_given(const sli_lowering *l) {
     for (int b = 0; b < l->nbundles && !found; b++)
       found = sli_quota_names(q, sli_roles[l->bundles[b].role].name,
                               sli_bundle_stage(l, &l->bundles[b]));
-    if (found || names_copy(l, q)) continue;
+    if (found || names_copy(l, q) || names_filled(l, q)) continue;
     char stage[32] = "", all[512] = "nothing";
     if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
     return sl_fail(SL_E_USAGE, "no quota is called %s%s; this plan of %d stage%s has %s", q->name,

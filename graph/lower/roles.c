@@ -6,16 +6,20 @@
   {.name = text, .memory = SL_MEMORY_##counted, .slots = SLI_SLOTS_##number, __VA_ARGS__}
 
 const sli_role_row sli_roles[SLI_ROLES] = {
-    [SLI_ROLE_PARAM] = ROW("param", PARAMETERS, ONE),
-    [SLI_ROLE_GATHER] = ROW("gather", PARAMETERS, TWO),
-    [SLI_ROLE_PACKED] = ROW("packed", PARAMETERS, ONE),
+    [SLI_ROLE_PARAM] = ROW("param", PARAMETERS, ONE, .home = "weights",
+                           .filled = SLI_ROLE_WEIGHTS),
+    [SLI_ROLE_GATHER] = ROW("gather", PARAMETERS, TWO, .home = "weights",
+                            .filled = SLI_ROLE_WEIGHTS),
+    [SLI_ROLE_PACKED] = ROW("packed", PARAMETERS, ONE, .home = "weights",
+                            .filled = SLI_ROLE_WEIGHTS),
     [SLI_ROLE_GRAD] = ROW("grad", GRADIENTS, ONE),
     [SLI_ROLE_REDUCE] = ROW("reduce", GRADIENTS, TWO),
-    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE, .movable = true),
+    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE, .home = "state",
+                           .filled = SLI_ROLE_FILL),
     [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true,
-                          .movable = true),
+                          .home = "act.b", .filled = SLI_ROLE_FILL),
     [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true,
-                          .movable = true),
+                          .home = "act.w", .filled = SLI_ROLE_FILL),
     [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true,
                         .per_microbatch = true),
     [SLI_ROLE_DKV] = ROW("dkv", ACTIVATIONS, ONE, .per_microbatch = true),
@@ -37,6 +41,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_D2D] = ROW("d2d", ACTIVATIONS, SOURCE, .follows = true),
     [SLI_ROLE_SPILL] = ROW("spill", ACTIVATIONS, STAGING),
     [SLI_ROLE_FILL] = ROW("fill", ACTIVATIONS, STAGING),
+    [SLI_ROLE_WEIGHTS] = ROW("weights", PARAMETERS, STAGING),
 };
 
 const sli_role_row *sli_role_find(const char *name) {

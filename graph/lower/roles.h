@@ -33,7 +33,8 @@ typedef enum sli_role {
   SLI_ROLE_D2H,     /* out of it, */
   SLI_ROLE_D2D,     /* and from one's into another's */
   SLI_ROLE_SPILL,   /* made here, on its way to where it lives, */
-  SLI_ROLE_FILL,    /* and back for one who reads it */
+  SLI_ROLE_FILL,    /* and back for one who reads it; */
+  SLI_ROLE_WEIGHTS, /* the same, of parameters */
   SLI_ROLES
 } sli_role;
 
@@ -62,7 +63,8 @@ typedef struct sli_role_row {
   bool activation;      /* its slots are the activations of a stage: "act" means it */
   bool follows;         /* must hold what stages keep: grows with their credits during a run */
   bool per_microbatch;  /* a slot lasts for all pieces of a microbatch */
-  bool movable;         /* may live elsewhere than where it is made */
+  const char *home;     /* what --home calls it, if it may live elsewhere than where it is made */
+  sli_role filled;      /* with it: the role of what is brought back for who reads it */
 } sli_role_row;
 
 extern const sli_role_row sli_roles[SLI_ROLES];

@@ -47,7 +47,7 @@ static void mark_stored(sli_lowering *l) {
     const sl_tensor *t = l->in->g->tensors[i];
     if (t->replica || state_stage(l, t) == SL_NONE) continue;
     sli_bundle *b = &l->bundles[l->spots[i].bundle];
-    b->stored = b->producer != SL_NONE;
+    b->image.stored = b->producer != SL_NONE;
   }
 }
 
@@ -61,7 +61,7 @@ static int copies_of(const sli_lowering *l, const sli_group *g) {
 static bool updates_stored(const sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   for (int i = 0; i < g->noutputs; i++)
-    if (l->bundles[g->outputs[i]].stored) return true;
+    if (l->bundles[g->outputs[i]].image.stored) return true;
   return false;
 }
 
@@ -99,8 +99,8 @@ static size_t lay_out_copies(sli_lowering *l, int group) {
   size_t bytes = 0;
   for (int i = 0; i < g->noutputs; i++) {
     sli_bundle *b = &l->bundles[g->outputs[i]];
-    if (!b->stored) continue;
-    b->image = (sli_image){bytes, b->bytes};
+    if (!b->image.stored) continue;
+    b->image = (sli_image){true, bytes, b->bytes};
     bytes += (size_t)versions(b) * b->bytes;
   }
   return bytes;
@@ -241,7 +241,7 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
   int target = sli_group_port(l, g, to, true);
   for (int i = 0; i < g->noutputs; i++) {
     const sli_bundle *b = &l->bundles[g->outputs[i]];
-    if (!b->stored || !b->bytes) continue;
+    if (!b->image.stored || !b->bytes) continue;
     for (int v = 0; v < versions(b); v++) {
       bool newest = v + 1 == versions(b);
       sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
@@ -261,7 +261,7 @@ int sli_lower_store_calls(const sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   int n = 0;
   for (int i = 0; i < g->noutputs && l->store; i++)
-    if (l->bundles[g->outputs[i]].stored) n += versions(&l->bundles[g->outputs[i]]);
+    if (l->bundles[g->outputs[i]].image.stored) n += versions(&l->bundles[g->outputs[i]]);
   return n;
 }
 

@@ -55,9 +55,9 @@ void sli_pass_pad(sl_graph *g);
  * into the block of its first reader; finds the parameters' homes. */
 void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots);
 
-/* Activations that a call takes for their types only are not kept for it. When all types are
- * known. */
-void sli_graph_drop_unread(sl_graph *g);
+/* Activations that a call takes for their types only are not kept for it, and parameters not brought
+ * to it, where that would be work. When all types are known. */
+void sli_graph_drop_unread(sl_graph *g, bool params);
 
 /* Cuts blocks into `stages` contiguous runs, least maximal cost first, honouring
  * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. Comes after

@@ -23,11 +23,11 @@ static void drop_outputs(sli_node *n, const bool *wanted) {
     if (n->out[o] && !wanted[n->out[o]->id] && !(n->op->located && !o)) n->out[o] = NULL;
 }
 
-void sli_graph_drop_unread(sl_graph *g) {
+void sli_graph_drop_unread(sl_graph *g, bool params) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
       sl_tensor **t = &g->nodes[i]->in[a];
-      if (*t && !(*t)->param && sli_bit_on(g->nodes[i]->op->unread, a)) *t = NULL;
+      if (*t && (params || !(*t)->param) && sli_bit_on(g->nodes[i]->op->unread, a)) *t = NULL;
     }
 }
 

@@ -275,7 +275,7 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
     status = sli_lower_share_out(in);
   }
   if (status) return status;
-  sli_graph_drop_unread(g);
+  sli_graph_drop_unread(g, sli_home_given(in->options, SLI_ROLE_PARAM));
   return recompute(in);
 }
 

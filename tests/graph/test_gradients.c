@@ -268,7 +268,7 @@ static void concat_gives_each_input_its_gradient(bool keep_unread) {
   sl_train(g, sl_mse(g, y, given[0]), NULL);
   CHECK(!sl_graph_status(g), "%s", sl_detail());
   check_gradients(g, "concat");
-  if (!keep_unread) sli_graph_drop_unread(g);
+  if (!keep_unread) sli_graph_drop_unread(g, false);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (strcmp(n->op->name, "concat_b")) continue;

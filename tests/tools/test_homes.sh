@@ -16,7 +16,7 @@ mkdir "$disk"
 
 model=(gpt --layers 6 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
 job=(--steps 2 --microbatches 2 --grain layer --disk "$disk" "${patient[@]}")
-both=(--home act=disk --home state=disk)
+both=(--home act=disk --home state=disk --home weights=disk --quota weights=1)
 moved() { # REPORT WHERE: bytes a step
   python3 -c 'import json, sys; print(int(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"][sys.argv[2]]))' "$@"
 }
@@ -38,6 +38,14 @@ for way in "" "--stages 2 -n 2" "--stages 2 --schedule zb-h1" "--data-parallel 2
   done
 done
 empty "a run"
+
+# Frozen parameters are read, and never written.
+frozen=(--freeze 'h.*' --home 'weights@h.*=disk')
+ends 0 "$actorrun" "${job[@]}" --freeze 'h.*' --report kept.json "${model[@]}"
+ends 0 "$actorrun" "${job[@]}" "${frozen[@]}" --plan away.plan --report away.json "${model[@]}"
+same kept.json away.json "frozen parameters on disk"
+grep -q '^actor fill:param.*<B' away.plan || fail "the way back reads them elsewhere"
+! grep -q '^actor spill:' away.plan || fail "frozen parameters are written"
 
 # What is moved is what the plan says: all that is written is read once, on one device.
 ends 0 "$actorrun" "${job[@]}" --home act=disk --report away.json "${model[@]}"
@@ -73,7 +81,7 @@ refused() { # STATUS WORDS OPTIONS...
   grep -q "^step" out && fail "${*:3}: it ran"
   return 0
 }
-refused 2 "home x=disk: only act, act.b, act.w and state can live elsewhere" --home x=disk
+refused 2 "home x=disk: only act, act.b, act.w, state and weights can live elsewhere" --home x=disk
 refused 2 "home act=tape: device, host and disk are homes, 'tape' is not" --home act=tape
 refused 2 "home act@nope=disk: the model has no block of that name; its last is head" --home act@nope=disk
 refused 2 "home act=host: of cpu devices nothing can live there: their memory is the host's" --home act=host
@@ -81,6 +89,12 @@ refused 2 "--home act: not NAME=HOME" --home act
 refused 2 "grain pass: what lives elsewhere goes there block by block" --home act=disk --grain pass
 refused 2 "home state: it saves nothing here: to keep it takes 188 KiB of a device, to bring it there and back 2" \
   --home state=disk --quota fill=64
+refused 2 "home weights=disk: parameters in two slots (--quota param=2) stay on their device" \
+  --home weights=disk --quota param=2
+refused 2 "home weights: it saves nothing here: to keep it takes" --home weights=disk --quota weights=64
+refused 2 "home weights: nothing of that can live elsewhere here" --home weights=disk --data-parallel 2 \
+  --shard parameters
+refused 2 "no quota is called weights" --quota weights=2
 refused 2 "--disk :1M: not DIR or DIR:SIZE" --home act=disk --disk :1M
 refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart/nosuchdir"
 refused 2 "piece order layers: sequences are not cut in pieces (--pieces K)" --piece-order layers

@@ -16,6 +16,18 @@ done
 ends 0 "$actorrun" "${job[@]}" --home act=host --home act@h.1=disk --report both.json "${model[@]}"
 same kept.json both.json
 
+# A window of weights, wherever they live and whoever updates them.
+deep=(gpt --layers 12 "${model[@]:3}")
+ends 0 "$actorrun" "${job[@]}" --report deep.json "${deep[@]}"
+for away in "weights=host" "weights=disk --home act=host" "weights=host --update host" \
+  "weights=disk --update every:2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" "${job[@]}" --home $away --quota weights=1 --report window.json --plan window.plan \
+    "${deep[@]}"
+  same deep.json window.json
+  grep -q '^register param.*quota weights=1 ' window.plan || fail "$away: no window"
+done
+
 # Whoever updates parameters, they come to the same bits; and of what the host updates only gradients
 # and parameters are moved: 8 bytes a value.
 ends 0 "$actorrun" "${job[@]}" --update host --report update.json "${model[@]}"

@@ -70,8 +70,8 @@ static const sl_option plan_options[] = {
      "act.w, act for both, pool, param, load), at one stage or at all; N,N,... for one stage after "
      "another, - for one to leave as it is; may be repeated", 0, 0},
     {"home", SL_OPTION_TEXT, "", "`NAME[@BLOCK]=HOME`: where registers of that name (act.b, act.w, "
-     "act for both, state), made by blocks of that name (h.31, h.*), live while nobody reads them, "
-     "HOME: device, host (beside GPUs) or disk; may be repeated", 0, 0},
+     "act for both, state, weights), made by blocks of that name (h.31, h.*), live while nobody reads "
+     "them, HOME: device, host (beside GPUs) or disk; may be repeated", 0, 0},
     {"update", SL_OPTION_TEXT, "", "`WHO` updates the parameters: device, host (beside GPUs), or "
      "every:K, every K-th block the device and the others the host; the device if not given", 0, 0},
     {"disk", SL_OPTION_TEXT, "", "`DIR[:SIZE]` for what lives on disk, and how much of it each "

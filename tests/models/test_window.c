@@ -1,0 +1,230 @@
+/* Parameters that live on disk: a few blocks of them on the device change no bit of what is learned,
+ * take as much memory as was said, whatever the number of blocks, and no time where a block is read
+ * while another computes.
+ * labels: numbers random */
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/seeds.h"
+#include "tests/support/test.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MODELS = 1, SEEDS = 5 }; /* 20 seeds with tools/test --long */
+#else
+enum { MODELS = 2, SEEDS = 20 };
+#endif
+
+static char *const small_gpt[] = {"--layers", "10", "--width", "32", "--heads", "4", "--context",
+                                  "16", "--batch", "8", NULL};
+static const sl_home weights_on_disk[] = {{"weights", NULL, SL_SPACE_DISK}};
+static const sl_home all_on_disk[] = {{"weights", NULL, SL_SPACE_DISK}, {"state", NULL, SL_SPACE_DISK},
+                                      {"act", NULL, SL_SPACE_DISK}};
+static const sl_home layers_on_disk[] = {{"weights", "h.*", SL_SPACE_DISK}};
+static const sl_home_options weights = {.count = 1, .of = weights_on_disk, .disk = "."};
+static const sl_home_options all = {.count = 3, .of = all_on_disk, .disk = "."};
+static const sl_home_options layers = {.count = 1, .of = layers_on_disk, .disk = "."};
+
+/* ---- bits ------------------------------------------------------------------------------- */
+
+static void same_bits(const grid_model *m, grid g) {
+  char name[GRID_TEXT];
+  g.steps = 3;
+  g.grain = "layer";
+  grid_losses kept = grid_train(m, &g);
+  g.poison = true;
+  g.nquotas = 2;
+  g.quotas[0] = (sl_quota){"weights", SL_NONE, 1};
+  for (int i = 0; i < 2; i++) {
+    g.quotas[1] = (sl_quota){i ? "fill" : "spill", SL_NONE, 1};
+    g.homes = i ? all : weights;
+    grid_losses moved = grid_train(m, &g);
+    CHECK(moved.count == kept.count, "%s: %d losses", grid_format(name, m, &g), moved.count);
+    CHECK(!memcmp(moved.loss, kept.loss, (size_t)kept.count * sizeof *kept.loss) &&
+              !memcmp(moved.norm, kept.norm, (size_t)kept.count * sizeof *kept.norm),
+          "%s: other bits", grid_format(name, m, &g));
+  }
+}
+
+static void losses_have_the_same_bits(void) {
+  static const grid grids[] = {
+      {.data = 1, .tensor = 1, .recompute = "full"},
+      {.data = 1, .tensor = 1, .stages = 2, .jitter_seed = 1},
+      {.data = 1, .tensor = 1, .stages = 2, .schedule = "gpipe"},
+      {.data = 1, .tensor = 1, .stages = 2, .schedule = "zb-h1"},
+      {.data = 1, .tensor = 1, .schedule = "interleaved", .workers = 1},
+      {.data = 2, .tensor = 1, .shard = "optimizer", .jitter_seed = 3},
+      {.data = 1, .tensor = 2, .stages = 2, .processes = 2}};
+  const grid_model models[] = {{"gpt", small_gpt, 4, 1}, {"gpt", small_gpt, 2, 2}};
+  for (size_t m = 0; m < MODELS; m++)
+    for (size_t i = 0; i < SLI_COUNT(grids) - 4 * m; i++) same_bits(&models[m], grids[i]);
+}
+
+/* Slots that have come free are filled with NaN, firings come late at random. */
+static void no_timing_changes_a_bit(seeds s) {
+  const grid_model m = {"gpt", small_gpt, 2, 1};
+  grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
+  grid_losses kept = grid_train(&m, &g);
+  g.homes = all;
+  g.poison = true;
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
+    char name[GRID_TEXT];
+    g.jitter_seed = seed;
+    g.schedule = seed % 2 ? "1f1b" : "zb-h1";
+    grid_losses moved = grid_train(&m, &g);
+    CHECK(!memcmp(moved.loss, kept.loss, (size_t)kept.count * sizeof *kept.loss), "%s: other bits",
+          grid_format(name, &m, &g));
+  }
+}
+
+/* ---- bytes ------------------------------------------------------------------------------ */
+
+/* A block of a LLaMA has 2 h h + 2 h d' + 3 h F + 2 h parameters; before the first there is a table,
+ * behind the last one as large, with a norm. */
+enum {
+  WIDTH = 64, TABLE = 4 * 256 * WIDTH, HEAD = TABLE + 4 * WIDTH,
+  BLOCK = 4 * (2 * WIDTH * WIDTH + 2 * WIDTH * 32 + 3 * WIDTH * 192 + 2 * WIDTH), PAGE = 4096
+};
+
+static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+static void lower(lowered_model *x, int nlayers, int stages, int window) {
+  char number[16];
+  snprintf(number, sizeof number, "%d", nlayers);
+  char *const words[] = {"--layers", number, "--width", "64", "--heads", "4", "--kv-heads", "2",
+                         "--context", "16", "--batch", "4", NULL};
+  const grid_model m = {"llama", words, 2, 1};
+  const grid g = {.data = 1, .tensor = 1, .stages = stages, .homes = weights, .nquotas = 1,
+                  .quotas = {{"weights", SL_NONE, window}}};
+  grid_losses losses = {.most = 1};
+  grid_lower(x, &m, &g, &losses);
+}
+
+/* Each microbatch reads each block there and back, but the table there only; the update reads all
+ * once more, and writes it. */
+static void as_much_moves_as_was_said(void) {
+  enum { LAYERS = 8, MICROBATCHES = 2 };
+  const size_t once = LAYERS * pages(BLOCK) + pages(TABLE) + pages(HEAD);
+  const size_t moved = MICROBATCHES * (2 * once - pages(TABLE)) + 2 * once;
+  lowered_model x;
+  uint64_t planned[1][SL_TRAFFIC_COUNT];
+  lower(&x, LAYERS, 1, 2);
+  sl_plan_moved(x.plan, planned);
+  CHECK(planned[0][SL_TRAFFIC_DISK] == moved, "%llu bytes there and back, not %zu",
+        (unsigned long long)planned[0][SL_TRAFFIC_DISK], moved);
+  CHECK(x.plan->devices[0].room[SL_SPACE_DISK].arena_bytes == once, "%zu bytes on disk",
+        x.plan->devices[0].room[SL_SPACE_DISK].arena_bytes);
+  lowered_model_fini(&x);
+}
+
+/* The largest of those that have a register's slots. */
+static size_t slot_bytes(const sl_plan *plan, int32_t leader) {
+  size_t most = plan->regs[leader].slot_bytes;
+  for (int32_t i = leader + 1; i < plan->nregs; i++)
+    if (plan->regs[i].shares == leader + 1) most = SLI_MAX(most, plan->regs[i].slot_bytes);
+  return most;
+}
+
+/* Of parameters, in slots that answer to the quota `name`, on the first device. */
+static size_t bytes_of(const sl_plan *plan, const char *name) {
+  size_t bytes = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (!r->device && !r->shares && r->space == SL_SPACE_DEVICE && r->memory == SL_MEMORY_PARAMETERS &&
+        !strcmp(r->quota_name, name))
+      bytes += (size_t)r->quota * slot_bytes(plan, i);
+  }
+  return bytes;
+}
+
+/* One window for the passes and one for the updates; where a stage has several microbatches at once,
+ * one for each way. Nothing else of parameters is on the device but what is on its way to the disk. */
+static void the_device_has_a_window_of_blocks(void) {
+  for (int stages = 1; stages <= 2; stages++)
+    for (int nlayers = 24; nlayers <= 48; nlayers *= 2)
+      for (int window = 1; window <= 3; window++) {
+        lowered_model x;
+        lower(&x, nlayers, stages, window);
+        size_t bytes = bytes_of(x.plan, "weights"), windows = 1 + (size_t)stages;
+        CHECK(bytes == windows * (size_t)window * pages(BLOCK), "%d layers, %d stages, %d blocks: %zu bytes",
+              nlayers, stages, window, bytes);
+        CHECK(bytes_of(x.plan, "spill") == 2 * pages(BLOCK) && !bytes_of(x.plan, "param"),
+              "%zu and %zu bytes more", bytes_of(x.plan, "spill"), bytes_of(x.plan, "param"));
+        lowered_model_fini(&x);
+      }
+}
+
+/* ---- time ------------------------------------------------------------------------------- */
+
+/* A block takes a second forward and two back, whatever its ops; all else takes none. */
+static double block_seconds(void *ctx, const char *op) {
+  (void)ctx;
+  if (strncmp(op, "h.", 2) || !strchr(op, '/')) return 0;
+  const char *name = strchr(op, '/') + 1;
+  return !strcmp(name, "rmsnorm.1") ? 1 : !strcmp(name, "rmsnorm.1:rmsnorm_b") ? 2 : 0;
+}
+
+/* What the second of two steps takes, and of it the passes. */
+typedef struct seconds {
+  double step, passes;
+} seconds;
+
+static seconds measure_steps(const sl_plan *plan) {
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
+  sl_runtime *rt;
+  CHECK(!sl_runtime_create(plan, &options, &rt) && !sl_runtime_run(rt, 2), "%s", sl_detail());
+  sl_trace_record *trace;
+  uint64_t dropped, first[2] = {UINT64_MAX, UINT64_MAX}, last = 0;
+  size_t count = sl_runtime_trace(rt, &trace, &dropped);
+  for (size_t i = 0; i < count; i++) {
+    const sl_actor *a = &plan->actors[trace[i].actor];
+    if (a->cls != SL_CLASS_F && a->cls != SL_CLASS_B) continue;
+    if (trace[i].end_ns == trace[i].start_ns) continue; /* no block */
+    int64_t step = trace[i].firing / a->firings_per_step;
+    first[step] = SLI_MIN(first[step], trace[i].start_ns);
+    if (step) last = SLI_MAX(last, trace[i].end_ns);
+  }
+  free(trace);
+  sl_runtime_destroy(rt);
+  return (seconds){(double)(first[1] - first[0]) * 1e-9, (double)(last - first[1]) * 1e-9};
+}
+
+/* Of so many microbatches through 12 blocks, each of which takes `reading` seconds to read. */
+static seconds seconds_of(int microbatches, double reading) {
+  const char *source = getenv("SLUICE_SOURCE");
+  char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
+  char *words[] = {"--data", data, "--layers", "12", "--width", "64", "--heads", "4", "--kv-heads",
+                   "2", "--context", "16", "--batch", "12", NULL};
+  const sl_hardware hardware = {.flops_per_second = 1e12, .bytes_per_second = 1e12,
+                                .disk_read_bytes_per_second = (double)pages(BLOCK) / reading};
+  const sl_lower_options lower = {.homes = layers, .hardware = &hardware,
+                                  .op_seconds = block_seconds, .devices = {.kind = "timed"}};
+  lowered_model x;
+  CHECK(!lowered_model_init(&x, "llama", words, microbatches, 1, &lower), "%s", sl_detail());
+  seconds s = measure_steps(x.plan);
+  lowered_model_fini(&x);
+  free(data);
+  return s;
+}
+
+static bool near(double a, double b) { return a > b - 1e-6 && a < b + 1e-6; }
+
+/* A block is read while the one before it computes. Between steps all are read for their update, when
+ * the norm is known, and then the first for the next step. */
+static void reading_hides_behind_computing(void) {
+  for (int m = 1; m <= 4; m *= 2) {
+    seconds s = seconds_of(m, 1), slow = seconds_of(m, 1.5);
+    CHECK(near(s.passes, 36 * m), "%d microbatches: passes take %g s", m, s.passes);
+    CHECK(s.step < 36 * m + 12 + 4, "%d microbatches: a step takes %g s", m, s.step);
+    CHECK(slow.passes > 36 * m + 5 * m, "%d microbatches, slower: %g s", m, slow.passes);
+  }
+}
+
+int main(int argc, char **argv) {
+  reading_hides_behind_computing();
+  as_much_moves_as_was_said();
+  the_device_has_a_window_of_blocks();
+  losses_have_the_same_bits();
+  no_timing_changes_a_bit(seeds_of(argc, argv, 1, SEEDS));
+  return 0;
+}
