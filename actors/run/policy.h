@@ -108,7 +108,10 @@ static NOINLINE bool bring_allowed(worker *w, queue *q) {
   for (int32_t i = (int32_t)q->nrunnable - 1; i >= 0; i--) {
     actor *a = q->runnable[i];
     int32_t cause = refusal(w, q, a);
-    if (!cause && is_parked(w, q, i)) continue;
+    if (!cause && is_parked(w, q, i)) {
+      next -= next != SL_NONE; /* those behind it have moved up */
+      continue;
+    }
     int far = !cause && a->fenced ? readiness(a) : COMPLETE;
     if (!cause && far == COMPLETE) {
       bring(q, i);

@@ -56,15 +56,9 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
 
 /* ---- what is asked for ------------------------------------------------------------------ */
 
-/* Does it mean what has this role? */
-static bool means(const sl_home *h, sli_role role) {
-  sl_quota q = {.name = h->name, .stage = SL_NONE};
-  return sli_roles[role].home && sli_quota_names(&q, sli_roles[role].home, 0);
-}
-
 static bool names_movable(const sl_home *h) {
   for (int r = 0; r < SLI_ROLES; r++)
-    if (means(h, (sli_role)r)) return true;
+    if (sli_home_names(h, (sli_role)r)) return true;
   return false;
 }
 
@@ -94,7 +88,7 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
   if (h->block && !finds_block(g, h))
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);
-  if (h->space != SL_SPACE_DEVICE && means(h, SLI_ROLE_PARAM) && has_versions(in->options))
+  if (h->space != SL_SPACE_DEVICE && sli_home_names(h, SLI_ROLE_PARAM) && has_versions(in->options))
     return sl_fail(SL_E_USAGE, "home %s=%s: parameters in two slots (--quota param=2) stay on their "
                    "device", h->name, space);
   if (h->space != SL_SPACE_DEVICE && !in->kind->move[h->space])
@@ -135,12 +129,6 @@ bool sli_lower_moves(const sl_lower_options *o) {
   return false;
 }
 
-bool sli_home_given(const sl_lower_options *o, sli_role role) {
-  for (int i = 0; i < o->homes.count; i++)
-    if (o->homes.of[i].space != SL_SPACE_DEVICE && means(&o->homes.of[i], role)) return true;
-  return false;
-}
-
 /* Who makes it, or of frozen parameters the first to read them. */
 static const sli_group *maker(const sli_lowering *l, const sli_bundle *b) {
   return &l->groups[b->producer == SL_NONE ? b->consumers[0] : b->producer];
@@ -156,7 +144,7 @@ static sl_space wanted(const sli_lowering *l, const sli_bundle *b) {
   sl_space space = SL_SPACE_DEVICE;
   for (int i = 0; i < l->in->options->homes.count; i++) {
     const sl_home *h = &l->in->options->homes.of[i];
-    if (means(h, b->role) && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
+    if (sli_home_names(h, b->role) && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
   }
   return space;
 }

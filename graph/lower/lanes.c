@@ -106,7 +106,8 @@ static uint64_t hash_lane(const sli_lowering *l, const sli_group *g) {
   const int fields[] = {(int)x->route, g->device, x->to,
                         x->reader == SL_NONE ? slots_of(l, x->origin) : x->nth};
   uint64_t hash = sli_hash(SLI_HASH_SEED, fields, sizeof fields);
-  return x->reader == SL_NONE ? hash : hash_same(hash, &l->groups[x->reader]);
+  bool both = x->reader == SL_NONE || sli_routes[x->route].homes; /* ways may share it */
+  return both ? hash : hash_same(hash, &l->groups[x->reader]);
 }
 
 static bool is_same_lane(const sli_lowering *l, int a, int b) {

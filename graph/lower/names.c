@@ -1,4 +1,4 @@
-/* Quotas as users name them: NAME, or NAME@STAGE. */
+/* Quotas and homes as users name them: NAME, or NAME@STAGE. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,4 +90,15 @@ bool sli_quota_counts_activations(const char *name) {
 bool sli_quota_names(const sl_quota *q, const char *name, int stage) {
   bool both = !strcmp(q->name, "act") && sli_quota_counts_activations(name);
   return (both || !strcmp(q->name, name)) && (q->stage == SL_NONE || q->stage == stage);
+}
+
+bool sli_home_names(const sl_home *h, sli_role role) {
+  sl_quota q = {.name = h->name, .stage = SL_NONE};
+  return sli_roles[role].home && sli_quota_names(&q, sli_roles[role].home, 0);
+}
+
+bool sli_home_given(const sl_lower_options *o, sli_role role) {
+  for (int i = 0; i < o->homes.count; i++)
+    if (o->homes.of[i].space != SL_SPACE_DEVICE && sli_home_names(&o->homes.of[i], role)) return true;
+  return false;
 }
