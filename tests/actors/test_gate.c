@@ -3,7 +3,7 @@
  * and ended together end alike, and workers of a runtime hear of it, awake, looking or asleep.
  *
  *   test_actors_gate [SEED [COUNT]]
- * labels: random */
+ * labels: random computes */
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* What comes over a connection of the data plane, cut anywhere, is put together as it was sent;
  * anything else does no harm. No bit of a handshake or of a sealed record can be changed.
- * labels: unthreaded */
+ * labels: unthreaded computes */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -62,7 +62,8 @@ static void begin_at(context *c, void *stack, size_t bytes, void (*main)()) {
 /* ---- fibers ---------------------------------------------------------------------------
  *
  * A fiber that comes to a barrier waits there until all of its block or of its warp that
- * still run have come. The scheduler resumes whoever may go on, thread by thread. */
+ * still run have come. The threads of a warp run in turn, each handing over to the next that can
+ * go on; the last one of a round hands over to the scheduler, which begins the next round. */
 
 namespace {
 
@@ -113,18 +114,48 @@ void arrive(void *, const void **, size_t *) {}
 void forget_frames(void *) {}
 #endif
 
-/* From a fiber to the scheduler. */
+bool from_scheduler; /* the last change was its own */
+
+/* In the fiber that a change has led to. */
+void arrive_in_fiber(void *fake) {
+  if (from_scheduler) arrive(fake, &scheduler_stack, &scheduler_bytes);
+  else arrive(fake, NULL, NULL);
+}
+
+/* From `from` to fiber i; NULL for fake: never back. */
+void change_to_fiber(context *from, void **fake, int i) {
+  running = i;
+  emulated_thread = dim3((unsigned)i, 0, 0);
+  leave(fake, fibers[i].stack.get(), STACK_BYTES);
+  change(from, &fibers[i].context);
+}
+
+/* Who of the running fiber's warp can go on after it in this round; -1: nobody. */
+int next_in_round() {
+  int begin = running / WARP * WARP, end = begin + WARP < threads ? begin + WARP : threads;
+  int step = emulated_backwards ? -1 : 1;
+  for (int i = running + step; i >= begin && i < end; i += step)
+    if (fibers[i].state == fiber::READY) return i;
+  return -1;
+}
+
 void wait_in(int state) {
   fiber &f = fibers[running];
   f.state = (decltype(f.state))state;
-  void *fake = NULL;
-  leave(state == fiber::DONE ? NULL : &fake, scheduler_stack, scheduler_bytes);
-  change(&f.context, &scheduler);
-  arrive(fake, &scheduler_stack, &scheduler_bytes);
+  void *kept = NULL, **fake = state == fiber::DONE ? NULL : &kept;
+  int next = next_in_round();
+  from_scheduler = false;
+  if (next >= 0) {
+    change_to_fiber(&f.context, fake, next);
+  } else {
+    leave(fake, scheduler_stack, scheduler_bytes);
+    change(&f.context, &scheduler);
+  }
+  arrive_in_fiber(kept);
 }
 
 void fiber_main() {
-  arrive(NULL, &scheduler_stack, &scheduler_bytes);
+  arrive_in_fiber(NULL);
   (*body)();
   wait_in(fiber::DONE);
 }
@@ -139,11 +170,9 @@ void start(fiber &f) {
 }
 
 void resume(int i) {
-  running = i;
-  emulated_thread = dim3((unsigned)i, 0, 0);
   void *fake = NULL;
-  leave(&fake, fibers[i].stack.get(), STACK_BYTES);
-  change(&scheduler, &fibers[i].context);
+  from_scheduler = true;
+  change_to_fiber(&scheduler, &fake, i);
   arrive(fake, NULL, NULL);
 }
 
@@ -165,7 +194,7 @@ bool let_go(int begin, int end, int state) {
 /* One round of a warp: all its threads up to the next place where they wait. */
 bool run_warp(int begin, int end) {
   bool any = false;
-  for (int k = begin; k < end; k++) {
+  for (int k = begin; k < end && !any; k++) {
     int i = emulated_backwards ? begin + end - 1 - k : k;
     if (fibers[i].state == fiber::READY) resume(i), any = true;
   }
@@ -311,11 +340,11 @@ template <int K>
 __attribute__((no_sanitize("address", "undefined"), optimize("O3")))
 void mma(float (&d)[4], const operands<K> &mine) {
   int lane = (int)(threadIdx.x % WARP);
-  const void *all = emulated_exchange(&mine, sizeof mine);
+  auto all = (const char *)emulated_exchange(&mine, sizeof mine);
   for (int column = 0; column < 2; column++)
     for (int t = 0; t < 4; t++) {
-      auto left = (const operands<K> *)emulated_of_lane(all, lane / 4 * 4 + t);
-      auto right = (const operands<K> *)emulated_of_lane(all, (lane % 4 * 2 + column) * 4 + t);
+      auto left = (const operands<K> *)(all + (lane / 4 * 4 + t) * 2 * LANE_BYTES);
+      auto right = (const operands<K> *)(all + ((lane % 4 * 2 + column) * 4 + t) * 2 * LANE_BYTES);
       for (int half = 0; half < 2; half++)
         for (int k = 0; k < K; k++) d[half * 2 + column] += left->a[half][k] * right->b[k];
     }

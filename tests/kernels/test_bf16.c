@@ -1,6 +1,7 @@
 /* Products in bf16 are products of rounded operands with f32 sums: the same for
  * every team, near the reference on doubles, and as near to f32 as rounding
- * allows. */
+ * allows.
+ * labels: computes */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"

@@ -1,7 +1,7 @@
 /* Rows of pieces, called piece by piece, agree with the reference of the whole
  * sequence, and the gradients they hand back with its finite differences: for
  * random cuts, at odd shapes, on every CPU level.
- * labels: random unthreaded */
+ * labels: random unthreaded computes */
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* Every row that has gradients agrees with its plain reference, and every one of
  * its gradient rules with finite differences of that reference: at odd shapes,
  * on every CPU level, with absent outputs, and when adding to what is there.
- * labels: random unthreaded */
+ * labels: random unthreaded computes */
 #include <sys/wait.h>
 #include <unistd.h>
 
