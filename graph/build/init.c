@@ -9,7 +9,8 @@
  * short arrays of LANES blocks in plain loops, which compilers turn into vector
  * instructions, and the logarithm, sine and cosine of Box & Muller's method are
  * polynomials that stay within those loops. Every element sees the same
- * operations whatever the vectors' length, so machines agree on the bits. */
+ * operations whatever the vectors' length, so machines agree on the bits; for
+ * that nothing may be contracted to fused operations (CMakeLists.txt). */
 #include "graph/build/build.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@
 
 enum { LANES = 64, VALUES = 4 * LANES };
 
-/* Everything is inlined into run_plain() and run_avx2(), and compiled for each. */
+/* Everything is inlined into run_plain(), run_avx2() and run_avx512(), and compiled for each. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* Word w of block `first` + l, at [w][l]. */
@@ -80,35 +81,45 @@ INLINE void turn(float u, float *cosine, float *sine) {
 }
 
 /* Two words give two normal numbers (Box & Muller 1958). */
-INLINE void normal_pair(const uint32_t a[LANES], const uint32_t b[LANES], float scale, float *out,
-                        int at) {
+INLINE void normal_pair(const uint32_t a[LANES], const uint32_t b[LANES], float scale,
+                        float x[LANES], float y[LANES]) {
   float radius[LANES], c[LANES], s[LANES];
   for (int l = 0; l < LANES; l++) radius[l] = -2 * logarithm(fraction(a[l]) + 0x1p-24f);
   for (int l = 0; l < LANES; l++) radius[l] = scale * sqrtf(radius[l]);
   for (int l = 0; l < LANES; l++) turn(fraction(b[l]), &c[l], &s[l]);
-  for (int l = 0; l < LANES; l++) {
-    out[4 * l + at] = radius[l] * c[l];
-    out[4 * l + at + 1] = radius[l] * s[l];
-  }
+  for (int l = 0; l < LANES; l++) x[l] = radius[l] * c[l];
+  for (int l = 0; l < LANES; l++) y[l] = radius[l] * s[l];
 }
 
-INLINE void fill_normal(uint32_t x[4][LANES], float scale, float out[VALUES]) {
-  normal_pair(x[0], x[1], scale, out, 0);
-  normal_pair(x[2], x[3], scale, out, 2);
+INLINE void find_normal(uint32_t x[4][LANES], float scale, float y[4][LANES]) {
+  normal_pair(x[0], x[1], scale, y[0], y[1]);
+  normal_pair(x[2], x[3], scale, y[2], y[3]);
 }
 
-INLINE void fill_uniform(uint32_t x[4][LANES], float scale, float out[VALUES]) {
+INLINE void find_uniform(uint32_t x[4][LANES], float scale, float y[4][LANES]) {
   for (int w = 0; w < 4; w++)
     for (int l = 0; l < LANES; l++)
-      out[4 * l + w] = scale * (2 * fraction(x[w][l]) + 0x1p-24f - 1); /* odd / 2^24 */
+      y[w][l] = scale * (2 * fraction(x[w][l]) + 0x1p-24f - 1); /* odd / 2^24 */
+}
+
+/* The values of a block are neighbours. */
+INLINE void put_in_order(float y[4][LANES], float out[VALUES]) {
+  for (int l = 0; l < LANES; l++) {
+    out[4 * l] = y[0][l];
+    out[4 * l + 1] = y[1][l];
+    out[4 * l + 2] = y[2][l];
+    out[4 * l + 3] = y[3][l];
+  }
 }
 
 /* The VALUES elements from 4 * `first` on. */
 INLINE void run(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float out[VALUES]) {
   uint32_t words[4][LANES];
+  float values[4][LANES];
   random_words(first, name, seed, words);
-  if (init.kind == SL_INIT_NORMAL) fill_normal(words, init.scale, out);
-  else fill_uniform(words, init.scale, out);
+  if (init.kind == SL_INIT_NORMAL) find_normal(words, init.scale, values);
+  else find_uniform(words, init.scale, values);
+  put_in_order(values, out);
 }
 
 typedef void run_fn(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out);
@@ -122,7 +133,16 @@ __attribute__((target("avx2"))) static void run_avx2(uint64_t first, uint64_t na
                                                      sl_init init, float *out) {
   run(first, name, seed, init, out);
 }
-static run_fn *choose_run(void) { return __builtin_cpu_supports("avx2") ? run_avx2 : run_plain; }
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void run_avx512(
+    uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
+  run(first, name, seed, init, out);
+}
+static run_fn *choose_run(void) {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return run_avx512;
+  return __builtin_cpu_supports("avx2") ? run_avx2 : run_plain;
+}
 #else
 static run_fn *choose_run(void) { return run_plain; }
 #endif
