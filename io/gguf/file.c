@@ -241,9 +241,10 @@ static void unpack_heads(const sli_gguf_type *type, const unsigned char *from, s
 sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float *out) {
   const sli_gguf_type *type = sli_gguf_type_named(t->dtype);
   const unsigned char *from = file->data + t->offset;
+  char names[160];
   if (!type->unpack)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 can be read",
-                   file->path, t->name, t->dtype);
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; what can be unpacked is %s", file->path, t->name, t->dtype,
+                   sli_gguf_type_names(names, sizeof names));
   size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name);
   size_t rows = (size_t)t->dim[0], row = t->elements / rows;
   if (!heads) {

@@ -13,6 +13,8 @@ typedef struct sli_gguf_type {
 /* NULL if there is no such type. */
 const sli_gguf_type *sli_gguf_type_of(uint32_t number);
 const sli_gguf_type *sli_gguf_type_named(const char *name);
+/* Those that are supported, as much as fits: "F32, F16, ..."; returns `out`. */
+char *sli_gguf_type_names(char *out, size_t size);
 
 /* Hugging Face's name of a tensor, or its own; the caller's to free(). */
 char *sli_gguf_name(const cJSON *metadata, const char *name);

@@ -1,5 +1,6 @@
 /* How tensors lie in GGUF files, as ggml numbers their types. A quantized number is a small integer;
  * each block has a scale for its own, some have what is added as well. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -50,14 +51,65 @@ static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
+/* ---- blocks of 256 numbers, whose parts have small scales of their own -------------------------- */
+
+/* Part j's scale and what is taken away, of eight: six bits each, in twelve bytes. The first four of
+ * both are the lower bits of bytes; the others' upper two bits are the upper bits of those. */
+static void part_scales(const unsigned char *from, int j, float *scale, float *less) {
+  bool first = j < 4;
+  int upper_scale = first ? 0 : from[j - 4] >> 6 << 4, upper_less = first ? 0 : from[j] >> 6 << 4;
+  *scale = (float)(first ? from[j] & 63 : (from[j + 4] & 15) | upper_scale);
+  *less = (float)(first ? from[j + 4] & 63 : from[j + 4] >> 4 | upper_less);
+}
+
+/* Parts of 32 numbers: two lie in the halves of 32 bytes. `fifth` has a bit more of each number, for
+ * each part a bit of its bytes; NULL: there are none. */
+static void unpack_parts(const unsigned char *head, const unsigned char *fifth, const unsigned char *from,
+                         float *out) {
+  float scale = sli_half_to_float(word_at(head)), least = sli_half_to_float(word_at(head + 2));
+  for (int j = 0; j < 8; j++) {
+    float factor, less;
+    part_scales(head + 4, j, &factor, &less);
+    factor *= scale, less *= least;
+    for (int k = 0; k < 32; k++) {
+      int number = from[j / 2 * 32 + k] >> j % 2 * 4 & 15;
+      if (fifth) number |= (fifth[k] >> j & 1) << 4;
+      out[j * 32 + k] = factor * (float)number - less;
+    }
+  }
+}
+
+static void unpack_q4_k(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 144, out += 256) unpack_parts(from, NULL, from + 16, out);
+}
+
+static void unpack_q5_k(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 176, out += 256) unpack_parts(from, from + 16, from + 48, out);
+}
+
+/* Numbers from -32 on, in parts of 16, each with a scale that has a sign. Four bits of a number lie in
+ * the halves of the first 128 bytes, two in the quarters of the next 64. */
+static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 210, out += 256) {
+    float scale = sli_half_to_float(word_at(from + 208));
+    for (int n = 0; n < 256; n++) {
+      int half = n / 128, quarter = n / 32 % 4, k = n % 32;
+      int lower = from[half * 64 + quarter % 2 * 32 + k] >> quarter / 2 * 4 & 15;
+      int upper = from[128 + half * 32 + k] >> quarter * 2 & 3;
+      float factor = scale * (float)(int8_t)from[192 + n / 16];
+      out[n] = factor * (float)((lower | upper << 4) - 32);
+    }
+  }
+}
+
 static const sli_gguf_type types[] = {
     [0] = {"F32", 1, 4, unpack_f32},      [1] = {"F16", 1, 2, unpack_f16},
     [2] = {"Q4_0", 32, 18, unpack_q4_0},  [3] = {"Q4_1", 32, 20, unpack_q4_1},
     [6] = {"Q5_0", 32, 22, NULL},         [7] = {"Q5_1", 32, 24, NULL},
     [8] = {"Q8_0", 32, 34, unpack_q8_0},  [9] = {"Q8_1", 32, 36, NULL},
     [10] = {"Q2_K", 256, 84, NULL},       [11] = {"Q3_K", 256, 110, NULL},
-    [12] = {"Q4_K", 256, 144, NULL},      [13] = {"Q5_K", 256, 176, NULL},
-    [14] = {"Q6_K", 256, 210, NULL},      [15] = {"Q8_K", 256, 292, NULL},
+    [12] = {"Q4_K", 256, 144, unpack_q4_k}, [13] = {"Q5_K", 256, 176, unpack_q5_k},
+    [14] = {"Q6_K", 256, 210, unpack_q6_k}, [15] = {"Q8_K", 256, 292, NULL},
     [16] = {"IQ2_XXS", 256, 66, NULL},    [17] = {"IQ2_XS", 256, 74, NULL},
     [18] = {"IQ3_XXS", 256, 98, NULL},    [19] = {"IQ1_S", 256, 50, NULL},
     [20] = {"IQ4_NL", 32, 18, NULL},      [21] = {"IQ3_S", 256, 110, NULL},
@@ -76,4 +128,11 @@ const sli_gguf_type *sli_gguf_type_named(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(types); i++)
     if (types[i].name && !strcmp(types[i].name, name)) return &types[i];
   return NULL;
+}
+
+char *sli_gguf_type_names(char *out, size_t size) {
+  size_t at = 0;
+  for (size_t i = 0; i < SLI_COUNT(types) && at < size; i++)
+    if (types[i].unpack) at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", types[i].name);
+  return out;
 }

@@ -7,7 +7,8 @@ gradient norm).
     python3 make_gguf.py [--out DIR]
 
 tiny.gguf is written by ggml's own package, rows of q and k in ggml's order; its tokens are bytes, and
-it has no tokenizer.
+it has no tokenizer. blocks.txt has a line for each type that Sluice unpacks: its name, the bytes of 256
+random numbers, and these numbers as that package unpacks them, as f32, both in hexadecimal.
 """
 import argparse
 import os
@@ -73,6 +74,20 @@ def write(path, model):
     out.close()
 
 
+def write_blocks(path):
+    """Bytes are random but for scales, which are halves of moderate size."""
+    rng = np.random.default_rng(4)
+    scales = {Type.F16: (2, [0]), Type.Q4_0: (18, [0]), Type.Q4_1: (20, [0, 2]), Type.Q8_0: (34, [0]), Type.Q4_K: (144, [0, 2]),
+              Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208])}
+    with open(path, "w") as file:
+        for kind, (size, places) in scales.items():
+            blocks = rng.integers(0, 256, (256 // gguf.GGML_QUANT_SIZES[kind][0], size), dtype=np.uint8)
+            for place in places:
+                blocks[:, place:place + 2] = rng.normal(size=(len(blocks), 1)).astype(np.float16).view(np.uint8)
+            values = gguf.quants.dequantize(blocks.reshape(-1) if kind == Type.F16 else blocks, kind)
+            file.write(f"{kind.name} {blocks.tobytes().hex()} {values.astype('<f4').tobytes().hex()}\n")
+
+
 def read_back(path, folder):
     """As transformers understands the file, in fp32."""
     # Without a tokenizer in the file only what it says of the model can be asked for.
@@ -92,6 +107,7 @@ def main():
     os.makedirs(out, exist_ok=True)
     model = LlamaForCausalLM(LlamaConfig(**CONFIG)).eval()
     seeded_weights(model, 30)
+    write_blocks(os.path.join(out, "blocks.txt"))
     path = os.path.join(out, "tiny.gguf")
     write(path, model)
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
-small=(--layers 1 --width 16 --heads 2 --vocab 700 --context 64)
+small=(--layers 1 --width 16 --heads 2 --vocab 700 --context 128)
 ends 0 "$actorrun" --quiet --steps 10 --tokenizer "$reference/tokenizers/smollm.json" --save model/ llama \
   --data "$reference/text.txt" "${small[@]}" --lr 1e-2 --warmup 0
 cp "$reference/tokenizers/smollm.json" model/tokenizer.json
@@ -74,6 +74,7 @@ chat=(--init model --generate 4 --chat hi)
 refused "--chat-template klingon: it is one of chatml, " "${chat[@]}" --chat-template klingon llama
 refused "chat template mistral has no system messages" "${chat[@]}" --chat-template mistral --chat-system x llama
 template smollm2
+refused "tokens leave no room for an answer in a context of 16" "${chat[@]}" llama --context 16
 refused "--prompt: not with --chat" "${chat[@]}" --prompt x llama
 refused "--chat-system: of which chat?" --init model --generate 4 --chat-system x llama
 refused "--generate N says" --init model --chat hi llama

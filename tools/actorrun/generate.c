@@ -14,7 +14,7 @@
 typedef struct writer {
   size_t count, capacity;
   int32_t *tokens;   /* prompt, then what was written */
-  int64_t vocab;
+  int64_t vocab, rows; /* sizes of the logits: one row for each token that is seen */
   bool bytes;        /* tokens are bytes of text */
   sli_tokenizer *tokenizer; /* or what makes text of them, or NULL */
   size_t shown;      /* bytes of that text that were printed */
@@ -119,6 +119,9 @@ static sl_status read_chat(writer *w, const settings *s) {
   char *prompt = NULL, *end = NULL;
   sl_status status = chat_prompt(s, &prompt, &end);
   if (!status) status = read_text(w, prompt, false);
+  if (!status && (int64_t)w->count >= w->rows)
+    status = sl_fail(SL_E_USAGE, "--chat: its %zu tokens leave no room for an answer in a context of %lld",
+                     w->count, (long long)w->rows);
   if (!status) {
     w->end = token_of(w, end);
     free(sli_tokenizer_decode(w->tokenizer, w->tokens, w->count, false, &w->shown));
@@ -172,6 +175,7 @@ static sl_status find_vocabulary(writer *w, const sl_graph *g, const char *model
     const sl_type *type = &g->outputs[i].tensor->type;
     if (strcmp(g->outputs[i].name, "logits") || type->dtype != SL_F32 || type->ndim < 2) continue;
     w->vocab = sl_type_last(type);
+    w->rows = sl_type_rows(type);
     w->bytes = w->vocab <= 256;
     w->logits = sli_calloc((size_t)w->vocab, sizeof *w->logits);
     return SL_OK;
