@@ -26,7 +26,8 @@ static const name llama_layer[] = {
     {"ffn_gate", "mlp.gate_proj"},      {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},      {0}};
 
-static const architecture architectures[] = {{"llama", llama_whole, llama_layer, true}};
+static const architecture architectures[] = {{"llama", llama_whole, llama_layer, true},
+                                             {"qwen2", llama_whole, llama_layer, false}};
 
 static const architecture *find_architecture(const cJSON *metadata) {
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(metadata, "general.architecture");

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Makes gguf/: a small LLaMA as a GGUF file, with a tensor of every type that Sluice unpacks, and the
-losses that finetune.py has with what transformers makes of it, on text.txt (losses.txt: step, loss,
-gradient norm).
+"""Makes gguf/: small models as GGUF files, one with tensors of many types, and the losses that
+finetune.py has with what transformers makes of them, on text.txt (NAME.txt: step, loss, gradient norm).
 
     pip install torch transformers accelerate safetensors gguf numpy
     python3 make_gguf.py [--out DIR]
 
-tiny.gguf is written by ggml's own package, rows of q and k in ggml's order; its tokens are bytes, and
-it has no tokenizer. blocks.txt has a line for each type that Sluice unpacks: its name, the bytes of 256
+They are written by ggml's own package: tiny.gguf a LLaMA with rows of q and k in ggml's order, qwen2.gguf a
+Qwen2 with biases and a tied classifier. Their tokens are bytes, and they have no tokenizer. blocks.txt has a line for each type that Sluice unpacks: its name, the bytes of 256
 random numbers, and these numbers as that package unpacks them, as f32, both in hexadecimal.
 """
 import argparse
@@ -21,13 +20,16 @@ import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType as Type
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from make_reference import HERE, seeded_weights
 
 CONFIG = dict(vocab_size=256, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=20000.0,
               tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+QWEN2 = dict(CONFIG, num_hidden_layers=1, tie_word_embeddings=True, rms_norm_eps=1e-6, rope_theta=50000.0)
+MODELS = {"tiny": ("llama", LlamaForCausalLM, LlamaConfig(**CONFIG)),
+          "qwen2": ("qwen2", Qwen2ForCausalLM, Qwen2Config(**QWEN2, use_sliding_window=False))}
 NAMES = [("model.embed_tokens.", "token_embd."), ("model.norm.", "output_norm."), ("lm_head.", "output."),
          ("model.layers.", "blk."), ("input_layernorm.", "attn_norm."), ("self_attn.q_proj.", "attn_q."),
          ("self_attn.k_proj.", "attn_k."), ("self_attn.v_proj.", "attn_v."), ("self_attn.o_proj.", "attn_output."),
@@ -48,25 +50,29 @@ def as_neighbours(weight, heads):
     return weight.reshape(heads, 2, -1, weight.shape[-1]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write(path, model):
-    out = gguf.GGUFWriter(path, "llama")
-    out.add_block_count(CONFIG["num_hidden_layers"])
-    out.add_context_length(CONFIG["max_position_embeddings"])
-    out.add_embedding_length(CONFIG["hidden_size"])
-    out.add_feed_forward_length(CONFIG["intermediate_size"])
-    out.add_head_count(CONFIG["num_attention_heads"])
-    out.add_head_count_kv(CONFIG["num_key_value_heads"])
-    out.add_rope_freq_base(CONFIG["rope_theta"])
-    out.add_layer_norm_rms_eps(CONFIG["rms_norm_eps"])
-    out.add_vocab_size(CONFIG["vocab_size"])
-    out.add_rope_dimension_count(CONFIG["hidden_size"] // CONFIG["num_attention_heads"])
+def write(path, architecture, model):
+    config = model.config
+    out = gguf.GGUFWriter(path, architecture)
+    out.add_block_count(config.num_hidden_layers)
+    out.add_context_length(config.max_position_embeddings)
+    out.add_embedding_length(config.hidden_size)
+    out.add_feed_forward_length(config.intermediate_size)
+    out.add_head_count(config.num_attention_heads)
+    out.add_head_count_kv(config.num_key_value_heads)
+    out.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    out.add_layer_norm_rms_eps(config.rms_norm_eps)
+    out.add_vocab_size(config.vocab_size)
+    if architecture == "llama":
+        out.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
     for name, tensor in model.state_dict().items():
         values, ours = tensor.float().numpy(), name_of(name)
-        kind = TYPES.get(ours.split(".")[-2], Type.F32)
-        if ".attn_q." in ours:
-            values = as_neighbours(values, CONFIG["num_attention_heads"])
-        if ".attn_k." in ours:
-            values = as_neighbours(values, CONFIG["num_key_value_heads"])
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        kind = Type.F32 if values.ndim < 2 else TYPES.get(ours.split(".")[-2], Type.F32)
+        if architecture == "llama" and ".attn_q." in ours:
+            values = as_neighbours(values, config.num_attention_heads)
+        if architecture == "llama" and ".attn_k." in ours:
+            values = as_neighbours(values, config.num_key_value_heads)
         out.add_tensor(ours, gguf.quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
     out.write_header_to_file()
     out.write_kv_data_to_file()
@@ -95,9 +101,23 @@ def read_back(path, folder):
     model = AutoModelForCausalLM.from_pretrained(at, gguf_file=name, dtype=torch.float32)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    read = LlamaForCausalLM(model.config)
+    read = type(model)(model.config)
     read.load_state_dict(model.state_dict())
     read.save_pretrained(folder)
+
+
+def make(out, seed, name, architecture, kind, config):
+    model = kind(config).eval()
+    seeded_weights(model, seed)
+    path = os.path.join(out, name + ".gguf")
+    write(path, architecture, model)
+    with tempfile.TemporaryDirectory() as folder:
+        read_back(path, folder)
+        run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
+               "--context", "32", "--batch", "4", "--steps", "5", "--lr", "1e-3"]
+        losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    with open(os.path.join(out, name + ".txt"), "w") as file:
+        file.write(f"# torch={torch.__version__} transformers={transformers.__version__}\n{losses}")
 
 
 def main():
@@ -105,18 +125,9 @@ def main():
     parser.add_argument("--out", default=HERE)
     out = os.path.join(parser.parse_args().out, "gguf")
     os.makedirs(out, exist_ok=True)
-    model = LlamaForCausalLM(LlamaConfig(**CONFIG)).eval()
-    seeded_weights(model, 30)
     write_blocks(os.path.join(out, "blocks.txt"))
-    path = os.path.join(out, "tiny.gguf")
-    write(path, model)
-    with tempfile.TemporaryDirectory() as folder:
-        read_back(path, folder)
-        run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
-               "--context", "32", "--batch", "4", "--steps", "5", "--lr", "1e-3"]
-        losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    with open(os.path.join(out, "losses.txt"), "w") as file:
-        file.write(f"# torch={torch.__version__} transformers={transformers.__version__} gguf of PyPI\n{losses}")
+    for seed, (name, model) in enumerate(MODELS.items()):
+        make(out, 30 + seed, name, *model)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,22 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 tiny=$reference/gguf/tiny.gguf
 train=(--data "$reference/text.txt" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
 
-# same WORDS...: five steps have PyTorch's losses
+# same NAME WORDS...: five steps with that file have PyTorch's losses
 same() {
-  ends 0 "$actorrun" --quiet --report report --init "$tiny" --steps 5 "$@" llama "${train[@]}"
-  python3 - report "$reference/gguf/losses.txt" <<'PY' || fail "$*: other losses than PyTorch's"
+  local file=$reference/gguf/$1
+  shift
+  ends 0 "$actorrun" --quiet --report report --init "$file.gguf" --steps 5 "$@" llama "${train[@]}"
+  python3 - report "$file.txt" <<'PY' || fail "$file $*: other losses than PyTorch's"
 import json, sys
 ours = [s["loss"] for s in json.load(open(sys.argv[1]))["steps"]]
 theirs = [float(line.split()[1]) for line in open(sys.argv[2]) if line[0] != "#"]
 sys.exit(len(ours) != len(theirs) or not max(abs(a - b) / b for a, b in zip(ours, theirs)) < 1e-6)
 PY
 }
-same
-same --stages 2 --microbatches 2
-same --stages 2 --tensor 2 -n 2 "${patient[@]}"
+same tiny
+same qwen2
+same tiny --stages 2 --microbatches 2
+same tiny --stages 2 --tensor 2 -n 2 "${patient[@]}"
 
 # refused NAMED WORDS...
 refused() {

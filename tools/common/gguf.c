@@ -1,4 +1,4 @@
-/* What a GGUF file says of a llama, as model options. */
+/* What a GGUF file says of a llama or what is like one, as model options. */
 #include "tools/common/gguf.h"
 
 #include <math.h>
@@ -11,23 +11,36 @@
 #include "tools/common/config.h"
 #include "tools/common/huggingface.h"
 
+/* Keys begin with the architecture's name. */
+static const char *const architectures[] = {"llama", "qwen2"};
+
 static const config_field fields[] = {
-    {"llama.block_count", "layers", NULL}, {"llama.embedding_length", "width", NULL},
-    {"llama.attention.head_count", "heads", NULL}, {"llama.attention.head_count_kv", "kv-heads", "0"},
-    {"llama.attention.key_length", "head-dim", "0"}, {"llama.feed_forward_length", "ffn", NULL},
-    {"llama.context_length", "positions", NULL},
-    {"llama.attention.layer_norm_rms_epsilon", "eps", NULL},
-    {"llama.attention.sliding_window", "window", "0"}, {"llama.rope.freq_base", "theta", "10000"}, {0}};
+    {"block_count", "layers", NULL}, {"embedding_length", "width", NULL},
+    {"attention.head_count", "heads", NULL}, {"attention.head_count_kv", "kv-heads", "0"},
+    {"attention.key_length", "head-dim", "0"}, {"feed_forward_length", "ffn", NULL},
+    {"context_length", "positions", NULL},
+    {"attention.layer_norm_rms_epsilon", "eps", NULL},
+    {"attention.sliding_window", "window", "0"}, {"rope.freq_base", "theta", "10000"}, {0}};
 
 static const config_must musts[] = {
-    {"llama.expert_count", {"0"}}, {"llama.use_parallel_residual", {"false"}},
-    {"llama.rope.scaling.type", {"\"none\"", "\"linear\"", "\"yarn\""}}, {0}};
+    {"expert_count", {"0"}}, {"use_parallel_residual", {"false"}},
+    {"rope.scaling.type", {"\"none\"", "\"linear\"", "\"yarn\""}}, {0}};
 
 typedef struct reading {
   config config;
   const sli_gguf *file;
+  const char *architecture;
   int64_t head_dim;
 } reading;
+
+/* Such a key, in full. */
+static const char *key_of(const reading *r, const char *key) {
+  return sli_arena_format((sli_arena *)&r->config.s->arena, "%s.%s", r->architecture, key);
+}
+
+static const cJSON *value_of(const reading *r, const char *key) {
+  return config_at(r->config.root, key_of(r, key));
+}
 
 static bool has(const reading *r, const char *tensor) { return sli_gguf_find(r->file, tensor); }
 
@@ -56,13 +69,13 @@ static sl_status set_by_tensors(const reading *r) {
 /* Heads turn as a whole. */
 static sl_status check_turning(reading *r) {
   const sl_args *args = r->config.s->model_args;
-  const cJSON *turning = config_at(r->config.root, "llama.rope.dimension_count");
+  const cJSON *turning = value_of(r, "rope.dimension_count");
   int64_t width = sl_arg_int(args, "width"), heads = sl_arg_int(args, "heads");
   r->head_dim = sl_arg_int(args, "head-dim");
   if (!r->head_dim) r->head_dim = width / heads;
   if (!turning || (cJSON_IsNumber(turning) && turning->valuedouble == (double)r->head_dim)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: llama.rope.dimension_count is %d; only that of whole heads, %lld, is supported",
-                 r->config.path, turning->valueint, (long long)r->head_dim);
+  return sl_fail(SL_E_INPUT, "%s: %s is %d; only that of whole heads, %lld, is supported", r->config.path,
+                 key_of(r, "rope.dimension_count"), turning->valueint, (long long)r->head_dim);
 }
 
 /* Do angles stretched like this give these factors? */
@@ -100,20 +113,20 @@ static sl_status rope_of_factors(const reading *r, char **out) {
 }
 
 static double number(const reading *r, const char *key, double missing) {
-  const cJSON *item = config_at(r->config.root, key);
+  const cJSON *item = value_of(r, key);
   return cJSON_IsNumber(item) ? item->valuedouble : missing;
 }
 
 /* What the keys say. */
 static char *rope_of_keys(const reading *r) {
-  const cJSON *type = config_at(r->config.root, "llama.rope.scaling.type");
+  const cJSON *type = value_of(r, "rope.scaling.type");
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
-  double factor = number(r, "llama.rope.scaling.factor", 1);
+  double factor = number(r, "rope.scaling.factor", 1);
   double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
   if (!strcmp(kind, "linear")) return sli_format("linear:factor=%.9g", factor);
   if (strcmp(kind, "yarn")) return sli_strdup("none");
   return sli_format("yarn:factor=%.9g,original_max_position_embeddings=%.15g", factor,
-                    number(r, "llama.rope.scaling.original_context_length", positions));
+                    number(r, "rope.scaling.original_context_length", positions));
 }
 
 static sl_status set_rope(reading *r) {
@@ -122,15 +135,23 @@ static sl_status set_rope(reading *r) {
   if (!status && has(r, "rope_freqs.weight")) status = rope_of_factors(r, &text);
   else if (!status) text = rope_of_keys(r);
   if (!status) status = config_check_rope(&r->config, text);
-  if (!status) status = config_set(&r->config, "llama.rope.scaling", "rope", text);
+  if (!status) status = config_set(&r->config, key_of(r, "rope.scaling"), "rope", text);
   free(text);
   return status;
 }
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
+static sl_status apply_keys(const reading *r) {
+  config_field named[SLI_COUNT(fields)] = {{0}};
+  config_must needed[SLI_COUNT(musts)] = {{0}};
+  for (size_t i = 0; fields[i].key; i++) named[i] = fields[i], named[i].key = key_of(r, fields[i].key);
+  for (size_t i = 0; musts[i].key; i++) needed[i] = musts[i], needed[i].key = key_of(r, musts[i].key);
+  return config_apply(&r->config, named, needed);
+}
+
 static sl_status apply(reading *r) {
-  sl_status status = config_apply(&r->config, fields, musts);
+  sl_status status = apply_keys(r);
   if (!status) status = set_by_tensors(r);
   return status ? status : set_rope(r);
 }
@@ -140,11 +161,13 @@ static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
   const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = r->config.s->model->name;
   if (!config_is_shipped(r->config.s->model)) return SL_OK;
-  if (strcmp(name, "llama"))
-    return sl_fail(SL_E_INPUT, "%s: architecture \"%.40s\" is not known; llama is", r->config.path, name);
+  for (size_t i = 0; i < SLI_COUNT(architectures); i++)
+    if (!strcmp(architectures[i], name)) r->architecture = architectures[i];
+  if (!r->architecture)
+    return sl_fail(SL_E_INPUT, "%s: architecture \"%.40s\" is not known; llama and qwen2 are", r->config.path, name);
   if (strcmp(model, "llama"))
-    return sl_fail(SL_E_USAGE, "%s is of architecture llama: the model should be llama, not %s",
-                   r->config.path, model);
+    return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s", r->config.path,
+                   name, model);
   return apply(r);
 }
 
@@ -153,7 +176,8 @@ sl_status gguf_read(const char *path, settings *s) {
   sl_status status = sli_gguf_open(path, &file);
   if (status) return status;
   const cJSON *keys = sli_gguf_metadata(file);
-  status = match(&(reading){.config = {path, keys, s}, .file = file});
+  reading r = {.config = {path, keys, s}, .file = file};
+  status = match(&r);
   if (!s->data.tokenizer && config_at(keys, "tokenizer.ggml.model"))
     s->data.tokenizer = sli_arena_strdup(&s->arena, path);
   sli_gguf_close(file);
