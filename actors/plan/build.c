@@ -359,11 +359,13 @@ static sl_status check_budget(const sl_plan *plan, int32_t d, sl_space space) {
   const sl_room *room = &device->room[space];
   size_t budget = space == SL_SPACE_DEVICE ? device->budget_bytes : room->budget_bytes;
   if (!budget || room->arena_bytes <= budget) return SL_OK;
-  const char *where = space == SL_SPACE_DISK ? " on disk (--disk DIR:SIZE)" : "";
+  static const char *const where[SL_SPACE_COUNT] = {
+      [SL_SPACE_DEVICE] = "", [SL_SPACE_HOST] = " of the host's memory (--host-memory SIZE)",
+      [SL_SPACE_DISK] = " on disk (--disk DIR:SIZE)"};
   char need[32], have[32], holders[512];
   name_holders(plan, d, space, holders, sizeof holders);
   return sl_fail(SL_E_BUDGET, "device %s needs %s%s but its budget is %s; largest holders: %s",
-                 device->name, sli_format_bytes(need, (double)room->arena_bytes), where,
+                 device->name, sli_format_bytes(need, (double)room->arena_bytes), where[space],
                  sli_format_bytes(have, (double)budget), holders);
 }
 

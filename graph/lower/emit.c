@@ -159,6 +159,7 @@ static void add_device(sli_lowering *l, int d) {
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   device.room[SL_SPACE_DISK].path = l->in->options->homes.disk;
   device.room[SL_SPACE_DISK].budget_bytes = l->in->options->homes.disk_bytes;
+  device.room[SL_SPACE_HOST].budget_bytes = l->in->options->homes.host_bytes;
   sl_plan_add_device(l->plan, device);
 }
 

@@ -26,8 +26,8 @@ sl_status sli_pass_cut(sl_graph *g);
 sl_status sli_pass_pieces(sl_graph *g);
 
 /* Has forward calls made again, right before the way back reads their results, instead of
- * keeping these: all, or the cheap ones. */
-void sli_pass_recompute(sl_graph *g, bool full);
+ * keeping these: "none", "selective" or "full", "full@h.3" of some blocks, several with commas. */
+sl_status sli_pass_recompute(sl_graph *g, const char *what);
 
 /* The way forward to the loss and the metrics once more, for evaluation: twins[1 + nmetrics] stand
  * there for these. Settles options.eval_microbatches. SL_E_USAGE names what has no held-out data. */

@@ -10,6 +10,8 @@
  *               read is kept anyway (after Korthikanti et al., arXiv 2205.05198, whose attention
  *               ours never keeps the scores of)
  *
+ * Each block by itself, as the user says of it.
+ *
  * The copies of a block's calls are part of its input gradient pass, on the same device, each
  * right before the first call that reads what it makes: so that lies in the pass's workspace, one
  * block's after the other's. What is known to others is never made again: what leaves the block
@@ -28,9 +30,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum amount { NONE, SELECTIVE, FULL } amount;
+
 typedef struct pass {
   sl_graph *g;
-  bool full;
+  amount *of;        /* [nblocks] how much of each */
   bool *read;        /* [ntensors] by the way back: it is kept, or made again */
   bool *shared;      /* [ntensors] by others than passes of its block on its device */
   bool *can;         /* [nnodes] it may be made again, */
@@ -38,6 +42,10 @@ typedef struct pass {
   sl_tensor **again; /* [ntensors] what stands for it on the way back; NULL: itself */
   int before;        /* nodes there were */
 } pass;
+
+static amount amount_of(const pass *p, const sli_node *n) {
+  return n->block < 0 ? NONE : p->of[n->block];
+}
 
 static bool is_back(const sli_node *n) {
   return (n->cls == SL_CLASS_B || n->cls == SL_CLASS_W) && n->phase == SLI_PHASE_MAIN;
@@ -54,7 +62,7 @@ static void find_readers(pass *p) {
       const sl_tensor *t = n->in[a];
       if (!t || !t->producer) continue;
       p->read[t->id] |= is_back(n);
-      p->shared[t->id] |= !(p->full && n->repeats && n->block == t->producer->block) &&
+      p->shared[t->id] |= !(amount_of(p, n) == FULL && n->repeats && n->block == t->producer->block) &&
                           (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
     }
   }
@@ -83,7 +91,7 @@ static bool has_inputs(const pass *p, const sli_node *n) {
     sl_tensor *t = n->in[a];
     if (!t || !t->producer) continue;
     if (t->transient ? !on_the_way_back(p, t)
-                 : !p->full && !p->read[t->id] && !p->can[t->producer->id])
+                 : amount_of(p, n) != FULL && !p->read[t->id] && !p->can[t->producer->id])
       return false;
   }
   return true;
@@ -95,9 +103,10 @@ static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates,
 static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op->again : n->op; }
 
 static bool can_repeat(const pass *p, const sli_node *n) {
-  bool exchange = n->repeats && p->full;
+  amount most = amount_of(p, n);
+  bool exchange = n->repeats && most == FULL;
   if (!exchange && (n->cls != SL_CLASS_F || n->rule || !row_again(n))) return false;
-  if (!exchange && !p->full && !n->op->cheap) return false;
+  if (most == NONE || (!exchange && most == SELECTIVE && !n->op->cheap)) return false;
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !is_record(n, o) && p->shared[n->out[o]->id]) return false;
   return has_inputs(p, n);
@@ -215,9 +224,9 @@ static void put_in_place(pass *p) {
   free(o.placed);
 }
 
-void sli_pass_recompute(sl_graph *g, bool full) {
+static void make_again(sl_graph *g, amount *of) {
   size_t nnodes = (size_t)g->nnodes, ntensors = (size_t)g->ntensors;
-  pass p = {.g = g, .full = full, .before = g->nnodes,
+  pass p = {.g = g, .of = of, .before = g->nnodes,
             .read = sli_calloc(ntensors, sizeof *p.read),
             .shared = sli_calloc(ntensors, sizeof *p.shared),
             .can = sli_calloc(nnodes, sizeof *p.can),
@@ -238,4 +247,47 @@ void sli_pass_recompute(sl_graph *g, bool full) {
 #ifndef NDEBUG
   sli_graph_check(g);
 #endif
+}
+
+/* ---- what is asked for --------------------------------------------------------------------- */
+
+static bool find_amount(const char *word, amount *out) {
+  static const char *const words[] = {[NONE] = "none", [SELECTIVE] = "selective", [FULL] = "full"};
+  for (size_t i = 0; i < SLI_COUNT(words); i++)
+    if (!strcmp(word, words[i])) {
+      *out = (amount)i;
+      return true;
+    }
+  return false;
+}
+
+/* "full", "none@h.3": of all blocks, or of those of that name. */
+static sl_status read_one(const sl_graph *g, char *text, amount *of) {
+  char *at = strchr(text, '@');
+  amount found;
+  bool any = false;
+  if (at) *at++ = 0;
+  if (!find_amount(text, &found))
+    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", text);
+  for (int b = 0; b < g->nblocks; b++) {
+    if (at && !sli_pattern_finds(at, g->blocks[b].name)) continue;
+    of[b] = found;
+    any = true;
+  }
+  if (any) return SL_OK;
+  return sl_fail(SL_E_USAGE, "recompute %s@%s: the model has no block of that name; its last is %s",
+                 text, at ? at : "", g->blocks[g->nblocks - 1].name);
+}
+
+sl_status sli_pass_recompute(sl_graph *g, const char *what) {
+  amount *of = sli_calloc((size_t)g->nblocks + 1, sizeof *of), most = NONE;
+  char *words = sli_strdup(what ? what : "none"), *state = NULL;
+  sl_status status = SL_OK;
+  for (char *word = strtok_r(words, ",", &state); word && !status; word = strtok_r(NULL, ",", &state))
+    status = read_one(g, word, of);
+  for (int b = 0; b < g->nblocks; b++) most = SLI_MAX(most, of[b]);
+  if (!status && most > NONE) make_again(g, of);
+  free(words);
+  free(of);
+  return status;
 }

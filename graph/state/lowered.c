@@ -251,16 +251,6 @@ static double count_flops(const sl_graph *g, const sli_inputs *in) {
   return sum;
 }
 
-static sl_status recompute(sli_inputs *in) {
-  const char *what = in->options->recompute;
-  if (!what || !strcmp(what, "none")) return SL_OK;
-  bool full = !strcmp(what, "full");
-  if (!full && strcmp(what, "selective"))
-    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", what);
-  sli_pass_recompute(in->g, full);
-  return SL_OK;
-}
-
 static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_lower_check_homes(in);
@@ -276,7 +266,7 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   }
   if (status) return status;
   sli_graph_drop_unread(g, sli_home_given(in->options, SLI_ROLE_PARAM));
-  return recompute(in);
+  return sli_pass_recompute(g, in->options->recompute);
 }
 
 /* What is multiplied, as asked for and as far as the devices can. */

@@ -37,6 +37,8 @@ typedef struct sl_home_options {
   const char *update;      /* who updates parameters: "device" (NULL), "host" (beside GPUs, on cores
                               and in memory of the host), or "every:K": every K-th block the
                               device, the others the host */
+  size_t host_bytes;       /* that each device may take of the host's memory beside its own; 0: any
+                              number */
 } sl_home_options;
 
 /* What the run reports while it goes. Called on a worker's thread, in step
@@ -185,7 +187,8 @@ typedef struct sl_lower_options {
                               grain layer. No result depends on it */
   const char *recompute;   /* activations computed again instead of kept: "none" (NULL),
                               "selective" (by calls that cost next to nothing) or "full" (all
-                              of a block) */
+                              of a block); "full@h.3" of blocks of that name, and several of
+                              these with commas: the last that speaks of a block counts */
   sl_device_options devices;
   double look_ahead;       /* seconds a device idles for a better pass about to be ready */
   double activations;      /* schedule auto: most microbatches' worth of activations a

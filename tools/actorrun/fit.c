@@ -43,7 +43,8 @@ static int place_of(const char *word, const char *const *words) {
 /* Does the word of an option save more than what was asked for? The strongest comes last. */
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
-  return word && place_of(word, words) > place_of(sl_arg_text(s->run, option), words);
+  const char *given = strcmp(option, "shard") ? s->recompute : s->shard;
+  return word && place_of(word, words) > place_of(given, words);
 }
 
 /* The nearest that activations of such devices can live in; their own memory: none. */

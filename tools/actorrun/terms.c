@@ -15,13 +15,13 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
     "stages",    "chunks",   "placement", "data-parallel", "sequence",   "tensor",
-    "parallel",  "shard",    "grain",     "update",    "piece-order",    "recompute",  "schedule",
+    "parallel",  "shard",    "grain",     "update",    "piece-order",    "schedule",
     "backward",  "order",     "steps",    "init",      "save",          "checkpoint", "every",
     "resume",    "resume-with", "eval",   "eval-every",    "patience",   "best",
     "trace"};
 
 /* And those of them that may be given several times. */
-static const char *const repeated[] = {"sbp", "quota", "home"};
+static const char *const repeated[] = {"sbp", "quota", "home", "recompute"};
 
 /* Of results; what they say counts instead of what the model does. All texts that are given. */
 static const char *const of_training[] = {"optimizer", "lr-schedule", "group", "freeze",

@@ -1,6 +1,7 @@
 #include "tools/common/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -36,9 +37,9 @@ static const sl_option plan_options[] = {
      "sums), - (as is best); may be repeated", 0, 0},
     {"grain", SL_OPTION_TEXT, "", "`SIZE` of an actor: pass (a stage's whole pass) or layer; layer "
      "with --data-parallel or --sequence, so that gradients are exchanged while others are made, else pass", 0, 0},
-    {"recompute", SL_OPTION_TEXT, "none", "activations that are computed again on the way back "
-     "instead of kept, `WHAT`: none, selective (by ops that cost next to nothing) or full (all of a "
-     "block but what it reads of others)", 0, 0},
+    {"recompute", SL_OPTION_TEXT, "none", "`WHAT[@BLOCK]`: activations that are computed again on the "
+     "way back instead of kept, of all blocks or those of that name: none, selective (by ops that cost "
+     "next to nothing) or full (all of a block but what it reads of others); may be repeated", 0, 0},
     {"optimizer", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]`: adamw, adam, sgd or lion instead of the "
      "model's, with lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov", 0, 0},
     {"lr-schedule", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]` of the learning rate: constant, linear, "
@@ -74,6 +75,8 @@ static const sl_option plan_options[] = {
      "them, HOME: device, host (beside GPUs) or disk; may be repeated", 0, 0},
     {"update", SL_OPTION_TEXT, "", "`WHO` updates the parameters: device, host (beside GPUs), or "
      "every:K, every K-th block the device and the others the host; the device if not given", 0, 0},
+    {"host-memory", SL_OPTION_TEXT, "", "what each device may take of the memory of the host beside "
+     "it, a `SIZE`", 0, 0},
     {"disk", SL_OPTION_TEXT, "", "`DIR[:SIZE]` for what lives on disk, and how much of it each "
      "device may take; $TMPDIR, or /var/tmp, if not given", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0},
@@ -131,16 +134,17 @@ sl_status options_check_word(const char *option, const char *text, const char *c
 
 static const struct {
   const char *option, *words[5];
-} checks[] = {{"placement", {"", "line", "loop", "vee"}},
-              {"backward", {"", "fused", "split"}},
-              {"cut", {"even", "balanced"}},
-              {"piece-order", {"tokens", "layers"}},
-              {"shard", {"nothing", "optimizer", "gradients", "parameters"}},
-              {"grain", {"", "pass", "layer"}},
-              {"recompute", {"none", "selective", "full"}},
-              {"clock", {"real", "virtual"}},
-              {"nccl", {"auto", "on", "off"}},
-              {"dtype", {"fp32", "bf16"}}};
+  bool blocks; /* WORD@BLOCK says it of some */
+} checks[] = {{.option = "placement", .words = {"", "line", "loop", "vee"}},
+              {.option = "backward", .words = {"", "fused", "split"}},
+              {.option = "cut", .words = {"even", "balanced"}},
+              {.option = "piece-order", .words = {"tokens", "layers"}},
+              {.option = "shard", .words = {"nothing", "optimizer", "gradients", "parameters"}},
+              {.option = "grain", .words = {"", "pass", "layer"}},
+              {.option = "recompute", .words = {"none", "selective", "full"}, .blocks = true},
+              {.option = "clock", .words = {"real", "virtual"}},
+              {.option = "nccl", .words = {"auto", "on", "off"}},
+              {.option = "dtype", .words = {"fp32", "bf16"}}};
 
 const char *const *options_words(const char *option) {
   for (size_t i = 0; i < SLI_COUNT(checks); i++)
@@ -148,10 +152,20 @@ const char *const *options_words(const char *option) {
   return NULL;
 }
 
+static sl_status check_text(size_t check, const char *text) {
+  char *word = sli_strdup(text);
+  if (checks[check].blocks) word[strcspn(word, "@")] = 0;
+  sl_status status = options_check_word(checks[check].option, word, checks[check].words);
+  free(word);
+  return status;
+}
+
 sl_status options_check_words(const sl_args *args) {
   sl_status status = SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(checks) && !status; i++)
-    status = options_check_word(checks[i].option, sl_arg_text(args, checks[i].option),
-                                checks[i].words);
+  for (size_t i = 0; i < SLI_COUNT(checks); i++) {
+    const char *text;
+    for (int n = 0; !status && (text = sl_arg_given(args, checks[i].option, n)); n++)
+      status = check_text(i, text);
+  }
   return status;
 }

@@ -69,11 +69,10 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .alike = one_for_all(s),
                               .sharing = run ? run->sharing : NULL,
                               .shard = run && run->shard ? run->shard
-                                                         : sl_arg_text(s->run, "shard"),
+                                                         : s->shard,
                               .grain = settings_text(s, "grain"),
                               .piece_order = sl_arg_text(s->run, "piece-order"),
-                              .recompute = run && run->recompute
-                                               ? run->recompute : sl_arg_text(s->run, "recompute"),
+                              .recompute = run && run->recompute ? run->recompute : s->recompute,
                               .ngiven = s->given.count,
                               .given = s->given.of,
                               .processes = s->processes,

@@ -67,18 +67,41 @@ static sl_status read_disk(settings *s) {
   return SL_OK;
 }
 
+/* "full,none@h.3" */
+static void read_recompute(settings *s) {
+  const char *text;
+  s->recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
+  for (int i = 0; (text = sl_arg_given(s->run, "recompute", i)); i++)
+    s->recompute = sli_arena_format(&s->arena, "%s%s%s", s->recompute, i ? "," : "", text);
+  s->shard = sl_arg_text(s->run, "shard");
+}
+
+static sl_status read_host_memory(settings *s) {
+  const char *text = settings_text(s, "host-memory"), *at = text;
+  if (!text || (sli_number_read_size(&at, &s->homes.host_bytes) && !*at)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--host-memory %s: not a size such as 64G", text);
+}
+
+/* "auto" stands for all that the others do not speak of. */
+static sl_status read_home(settings *s, const char *text, sl_home *to) {
+  bool choose = !strcmp(text, "auto");
+  s->choose_homes |= choose;
+  s->homes.count += !choose;
+  return choose ? SL_OK : sli_home_read(text, &s->arena, to);
+}
+
 static sl_status read_homes(settings *s) {
   int n = 0;
   while (sl_arg_given(s->run, "home", n)) n++;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *all);
+  s->homes.of = all;
   sl_status status = SL_OK;
   for (int i = 0; i < n && !status; i++)
-    status = sli_home_read(sl_arg_given(s->run, "home", i), &s->arena, &all[i]);
+    status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->homes.count]);
   if (status) return sl_fail(status, "--%s", sl_detail());
-  s->homes.count = n;
-  s->homes.of = all;
   s->homes.update = settings_text(s, "update");
-  return read_disk(s);
+  status = read_host_memory(s);
+  return status ? status : read_disk(s);
 }
 
 /* ---- training ------------------------------------------------------------------------------ */
@@ -226,6 +249,7 @@ sl_status texts_read(settings *s) {
     status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->modelled.hardware);
   if (!status) status = read_quotas(s);
   if (!status) status = read_homes(s);
+  read_recompute(s);
   if (!status) status = read_grid(s);
   if (!status) status = read_clock(s);
   if (!status) status = read_training(s);
