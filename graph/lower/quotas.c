@@ -69,10 +69,13 @@ static int given_to_device(const sli_lowering *l, const char *name, int device) 
   return slots;
 }
 
-/* Copies between memories answer to their quota also where a plan has none of them. */
+/* Copies between memories, and ways to where registers live, answer to their quota also where a plan has
+ * none of them. */
 static bool names_copy(const sli_lowering *l, const sl_quota *q) {
   const sli_role_row *row = sli_role_find(q->name);
-  return row && row->slots == SLI_SLOTS_SOURCE && l->in->kind->copy && q->stage < l->stages;
+  bool copy = row && row->slots == SLI_SLOTS_SOURCE && l->in->kind->copy;
+  bool staging = row && (row == &sli_roles[SLI_ROLE_SPILL] || row == &sli_roles[SLI_ROLE_FILL]);
+  return (copy || staging) && q->stage < l->stages;
 }
 
 /* So does what is filled, also where all that it would be of stays. */

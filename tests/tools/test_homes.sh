@@ -112,6 +112,42 @@ refused 3 "no schedule of 2 devices keeps to --disk of 4.0 KiB" --home act=disk 
   --schedule auto --stages 2 --dry-run
 ends 0 "$actorrun" "${job[@]}" --home act=disk --disk "$disk:1G" "${model[@]}"
 
+# ---- what is chosen ------------------------------------------------------------------------
+# It fits, changes no loss, and is the plan that its options make by hand.
+large=(gpt --layers 6 --width 16 --heads 2 --context 64 --batch 16 --data "$reference/text.txt")
+whole=("$actorrun" --steps 2 --microbatches 2 --schedule gpipe --disk "$disk" "${patient[@]}")
+ends 0 "${whole[@]}" --report kept.json "${large[@]}"
+chosen() { sed -n 's/^homes auto: //p' out; }
+needs() { figure 'max(sum(d["peak_bytes"][k] for k in ("total",)) for d in devices)' "$1"; }
+figure() { python3 -c 'import json, sys; print(eval(sys.argv[1], json.load(open(sys.argv[2]))))' "$@"; }
+for share in 8 7 6; do
+  memory=$(($(needs kept.json) * share / 10))
+  ends 0 "${whole[@]}" --memory "$memory" --home auto --report auto.json "${large[@]}"
+  same kept.json auto.json "--home auto"
+  (($(needs auto.json) <= memory)) || fail "--home auto takes $(needs auto.json) bytes of $memory"
+  options=$(chosen)
+  [[ $options == --* ]] || fail "nothing was chosen"
+  grep -qE '^  the best of [0-9]+ plans: .* a step, .* of a device' out || fail "not what it costs"
+  # shellcheck disable=SC2086
+  ends 0 "${whole[@]}" --memory "$memory" $options --report hand.json "${large[@]}"
+  [[ $(figure plan_hash hand.json) == "$(figure plan_hash auto.json)" ]] || fail "$options: another plan"
+done
+ends 0 "${whole[@]}" --memory 1G --home auto --dry-run "${large[@]}"
+[[ $(chosen) == "everything stays where it is made" ]] || fail "what fits is moved: $(chosen)"
+# What the user says of a block counts; as many processes find the same.
+ends 0 "${whole[@]}" --memory "$memory" --home auto --home act@h.5=device --recompute none --stages 2 -n 2 \
+  --report auto.json "${large[@]}"
+same kept.json auto.json "-n 2 --home auto"
+
+refused 2 "home auto: of how much memory? --memory SIZE says what a device has" --home auto
+refused 2 "home auto with --schedule auto: one of them at a time" --home auto --memory 1M --schedule auto
+refused 2 "--host-memory much: not a size such as 64G" --home act=disk --host-memory much
+refused 2 "recompute full@nope: the model has no block of that name; its last is head" --recompute full@nope
+refused 2 "--recompute all: it is one of none, selective, full" --recompute all@h.1
+refused 3 "home auto: of" --home auto --memory 10K
+says "plans none fits; what takes least of a device, --" err
+says "(there is 10.0 KiB)" err
+
 # ---- nothing is left ----------------------------------------------------------------------
 for how in "" named; do
   SLUICE_DISK=$how background "$actorrun" "${job[@]}" "${both[@]}" --steps 1000000 "${model[@]}"

@@ -99,6 +99,7 @@ typedef struct job {
   control *control;          /* NULL: no real clock */
   int nlocal;                /* processes of the job on this host */
   machine machine;
+  solved homes;              /* of --home auto */
   planned made;
   sl_lowered *lowered; /* of `made` */
   const sl_plan *plan; /* of `made` */

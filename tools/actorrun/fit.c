@@ -43,7 +43,7 @@ static int place_of(const char *word, const char *const *words) {
 /* Does the word of an option save more than what was asked for? The strongest comes last. */
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
-  const char *given = strcmp(option, "shard") ? s->recompute : s->shard;
+  const char *given = strcmp(option, "shard") ? s->kept.recompute : s->kept.shard;
   return word && place_of(word, words) > place_of(given, words);
 }
 
@@ -58,8 +58,8 @@ static sl_space home_of(const settings *s) {
 /* Do they already? */
 static bool lives_away(const settings *s) {
   bool away = false;
-  for (int i = 0; i < s->homes.count; i++) {
-    const sl_home *h = &s->homes.of[i];
+  for (int i = 0; i < s->kept.homes.count; i++) {
+    const sl_home *h = &s->kept.homes.of[i];
     if (!strcmp(h->name, "act") && !h->block) away = h->space != SL_SPACE_DEVICE;
   }
   return away;
@@ -85,9 +85,9 @@ static void pick_least(settings *t, sl_quota *quotas) {
 }
 
 static void send_away(settings *t, sl_home *homes) {
-  memcpy(homes, t->homes.of, (size_t)t->homes.count * sizeof *homes);
-  homes[t->homes.count++] = (sl_home){.name = "act", .space = home_of(t)};
-  t->homes.of = homes;
+  memcpy(homes, t->kept.homes.of, (size_t)t->kept.homes.count * sizeof *homes);
+  homes[t->kept.homes.count++] = (sl_home){.name = "act", .space = home_of(t)};
+  t->kept.homes.of = homes;
 }
 
 static size_t fullest_bytes(const sl_plan *plan, sl_space space) {
@@ -101,7 +101,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   settings t = *s;
   sl_lower_options other = *run;
   sl_quota quotas[s->nquotas + 1];
-  sl_home homes[s->homes.count + 1];
+  sl_home homes[s->kept.homes.count + 1];
   planned p;
   if (searches(s)) pick_least(&t, quotas);
   if (r->away) send_away(&t, homes);

@@ -120,6 +120,7 @@ int main(int argc, char **argv) {
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
+  free(j.homes.said);
   sl_checkpoints_close(j.checkpoints);
   terms_fini(&j.terms);
   progress_fini(&j.progress);

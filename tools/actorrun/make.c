@@ -27,7 +27,9 @@ static sl_status lower_model(job *j, const char *chosen) {
                           .chosen = chosen,
                           .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
   sl_checkpoints_lower(j->checkpoints, &run);
-  sl_status status = plan_make(s, &run, &j->made);
+  sl_status status = s->kept.choose ? solve_homes(j->settings, &run, &j->homes) : SL_OK;
+  if (status) return status;
+  status = plan_make(s, &run, &j->made);
   if (status == SL_E_BUDGET) fit_advise(s, &run);
   if (!status) status = fit_check_host(s, &run, j->made.plan, j->nlocal);
   return status;

@@ -19,6 +19,20 @@ static void warn_of_filling(const settings *s) {
           "comes to it: the pipeline fills %d times more slowly", s->pieces);
 }
 
+/* What --home auto has found, to be given by hand. */
+static void print_homes_found(const job *j) {
+  const solved *x = &j->homes;
+  if (!x->said) return;
+  char seconds[32], bytes[32];
+  printf("homes auto: %s\n", *x->said ? x->said : "everything stays where it is made");
+  printf("  the best of %d plans: %s a step, %s of a device", x->tried,
+         sli_format_seconds(seconds, x->seconds), sli_format_bytes(bytes, (double)x->bytes[SL_SPACE_DEVICE]));
+  for (int s = 0; s < SL_SPACE_COUNT; s++)
+    if (s != SL_SPACE_DEVICE && x->bytes[s])
+      printf(", %s of %s", sli_format_bytes(bytes, (double)x->bytes[s]), sl_space_name((sl_space)s));
+  printf("\n");
+}
+
 void print_plan(const job *j) {
   const sl_param_info *params;
   int n = sl_lowered_params(j->lowered, &params);
@@ -35,6 +49,7 @@ void print_plan(const job *j) {
     printf("%s%lld%s", k ? " " : "pieces of ", (long long)lengths[k],
            k + 1 < pieces ? "" : " positions\n");
   warn_of_filling(j->settings);
+  print_homes_found(j);
   printf("quotas:");
   sl_lowered_quotas(j->lowered, print_quota, NULL);
   printf("\n\n");
@@ -45,6 +60,7 @@ void print_plan(const job *j) {
 void print_found(const job *j) {
   const settings *s = j->settings;
   if (!j->progress.quiet) warn_of_filling(s);
+  if (!j->progress.quiet && !s->process) print_homes_found(j);
   if (strcmp(s->schedule, "auto") || s->process || j->progress.quiet) return;
   printf("schedule %s:", sl_lowered_schedule(j->lowered));
   sl_lowered_quotas(j->lowered, print_quota, NULL);
@@ -85,7 +101,7 @@ static void print_cores(const job *j) {
  * print_modelled says what it would. */
 static void print_homes(const job *j, double step_seconds) {
   static const sl_traffic homes[] = {SL_TRAFFIC_HOST, SL_TRAFFIC_DISK};
-  const sl_home_options *o = &j->settings->homes;
+  const sl_home_options *o = &j->settings->kept.homes;
   int64_t steps = sl_runtime_steps(j->rt) - sl_checkpoints_start(j->checkpoints);
   if ((!o->count && !o->update) || j->settings->clock == SL_CLOCK_VIRTUAL || steps < 1) return;
   sl_runtime_counts counts = sl_runtime_count(j->rt);

@@ -9,6 +9,7 @@
 #include "tools/common/options.h"
 #include "tools/common/plan.h"
 #include "tools/common/settings.h"
+#include "tools/common/solver.h"
 #include "tools/common/words.h"
 
 #endif

@@ -72,7 +72,8 @@ static const sl_option plan_options[] = {
      "another, - for one to leave as it is; may be repeated", 0, 0},
     {"home", SL_OPTION_TEXT, "", "`NAME[@BLOCK]=HOME`: where registers of that name (act.b, act.w, "
      "act for both, state, weights), made by blocks of that name (h.31, h.*), live while nobody reads "
-     "them, HOME: device, host (beside GPUs) or disk; may be repeated", 0, 0},
+     "them, HOME: device, host (beside GPUs) or disk; may be repeated; or auto: what takes least time "
+     "within --memory, --host-memory and --disk, of whatever is not said", 0, 0},
     {"update", SL_OPTION_TEXT, "", "`WHO` updates the parameters: device, host (beside GPUs), or "
      "every:K, every K-th block the device and the others the host; the device if not given", 0, 0},
     {"host-memory", SL_OPTION_TEXT, "", "what each device may take of the memory of the host beside "

@@ -68,10 +68,12 @@ struct settings {
   profile *profile;       /* of --profile, or NULL */
   int nquotas;
   sl_quota *quotas;
-  sl_home_options homes;  /* of --home, --host-memory and --disk */
-  bool choose_homes;      /* --home auto: where everything lives that --home does not speak of */
-  const char *recompute;  /* all of --recompute, with commas */
-  const char *shard;
+  struct {
+    sl_home_options homes; /* of --home, --host-memory and --disk */
+    bool choose;           /* --home auto: whatever else is not said is searched for */
+    const char *recompute; /* all of --recompute, with commas */
+    const char *shard;
+  } kept;                  /* what of a plan is kept, and where */
   sl_training training;   /* what is said of it instead of what the model says */
   sli_arena arena;        /* of the arrays and names above */
 };

@@ -61,32 +61,32 @@ static sl_status read_disk(settings *s) {
   if (!text) return SL_OK;
   size_t length = colon ? (size_t)(colon - text) : strlen(text);
   at = colon ? colon + 1 : NULL;
-  if (!length || (colon && (!sli_number_read_size(&at, &s->homes.disk_bytes) || *at)))
+  if (!length || (colon && (!sli_number_read_size(&at, &s->kept.homes.disk_bytes) || *at)))
     return sl_fail(SL_E_USAGE, "--disk %s: not DIR or DIR:SIZE, such as /var/tmp:20G", text);
-  s->homes.disk = sli_arena_format(&s->arena, "%.*s", (int)length, text);
+  s->kept.homes.disk = sli_arena_format(&s->arena, "%.*s", (int)length, text);
   return SL_OK;
 }
 
 /* "full,none@h.3" */
 static void read_recompute(settings *s) {
   const char *text;
-  s->recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
+  s->kept.recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
   for (int i = 0; (text = sl_arg_given(s->run, "recompute", i)); i++)
-    s->recompute = sli_arena_format(&s->arena, "%s%s%s", s->recompute, i ? "," : "", text);
-  s->shard = sl_arg_text(s->run, "shard");
+    s->kept.recompute = sli_arena_format(&s->arena, "%s%s%s", s->kept.recompute, i ? "," : "", text);
+  s->kept.shard = sl_arg_text(s->run, "shard");
 }
 
 static sl_status read_host_memory(settings *s) {
   const char *text = settings_text(s, "host-memory"), *at = text;
-  if (!text || (sli_number_read_size(&at, &s->homes.host_bytes) && !*at)) return SL_OK;
+  if (!text || (sli_number_read_size(&at, &s->kept.homes.host_bytes) && !*at)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--host-memory %s: not a size such as 64G", text);
 }
 
 /* "auto" stands for all that the others do not speak of. */
 static sl_status read_home(settings *s, const char *text, sl_home *to) {
   bool choose = !strcmp(text, "auto");
-  s->choose_homes |= choose;
-  s->homes.count += !choose;
+  s->kept.choose |= choose;
+  s->kept.homes.count += !choose;
   return choose ? SL_OK : sli_home_read(text, &s->arena, to);
 }
 
@@ -94,12 +94,12 @@ static sl_status read_homes(settings *s) {
   int n = 0;
   while (sl_arg_given(s->run, "home", n)) n++;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *all);
-  s->homes.of = all;
+  s->kept.homes.of = all;
   sl_status status = SL_OK;
   for (int i = 0; i < n && !status; i++)
-    status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->homes.count]);
+    status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->kept.homes.count]);
   if (status) return sl_fail(status, "--%s", sl_detail());
-  s->homes.update = settings_text(s, "update");
+  s->kept.homes.update = settings_text(s, "update");
   status = read_host_memory(s);
   return status ? status : read_disk(s);
 }
