@@ -53,6 +53,9 @@ edited llama.block_count llama.blick_count "has no llama.block_count"
 edited token_embd.weight tokem_embd.weight "has no tensor token_embd.weight"
 edited blk.1.ffn_up.weight blk.1.ffn_op.weight "has no tensor model.layers.1.mlp.up_proj.weight"
 
+refused "--save some.gguf: GGUF is not written" --init "$tiny" --save some.gguf llama "${train[@]}"
+[[ ! -e some.gguf ]] || fail "nothing is written"
+
 # ---- angles of LLaMA 3, of which a file has the factors --------------------------------------------
 
 ends 0 "$actorrun" --quiet --init "$tiny" --steps 0 --save plain/ llama "${train[@]}"
@@ -87,3 +90,43 @@ refused "rope_freqs.weight has factors that are not" --init odd.gguf llama "${tr
 ends 0 "$actorrun" --quiet --report file --init "$tiny" --steps 2 llama "${train[@]}"
 ends 0 "$actorrun" --quiet --report folder --init plain --steps 2 llama "${train[@]}"
 cmp <(grep loss_hex file) <(grep loss_hex folder) || fail "a folder made of the file trains as the file does"
+
+# A tokenizer goes along, and what chats need: of a file made of one here.
+python3 - "$reference/tokenizers/smollm.json" "$tiny" <<'PY'
+import json, struct, sys
+read = json.load(open(sys.argv[1]))
+vocab = {**read["model"]["vocab"], **{t["content"]: t["id"] for t in read["added_tokens"]}}
+tokens, special = sorted(vocab, key=vocab.get), {t["content"] for t in read["added_tokens"]}
+text = lambda t: struct.pack("<Q", len(t.encode())) + t.encode()
+array = lambda kind, items: struct.pack("<IIQ", 9, kind, len(items)) + b"".join(items)
+keys = {"tokenizer.ggml.model": struct.pack("<I", 8) + text("gpt2"), "tokenizer.ggml.pre": struct.pack("<I", 8) + text("smollm"),
+        "tokenizer.ggml.tokens": array(8, [text(t) for t in tokens]),
+        "tokenizer.ggml.token_type": array(5, [struct.pack("<i", 3 if t in special else 1) for t in tokens]),
+        "tokenizer.ggml.merges": array(8, [text(" ".join(m)) for m in read["model"]["merges"]]),
+        "tokenizer.ggml.eos_token_id": struct.pack("<II", 4, vocab["<|im_end|>"]),
+        "tokenizer.chat_template": struct.pack("<I", 8) + text("a template")}
+def write(path, keys, tensors=0, rest=b"", data=b""):
+    head = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(keys)) + b"".join(text(k) + v for k, v in keys.items()) + rest
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % 32) + data)
+write("tokens.gguf", keys)
+write("part.gguf", {"split.count": struct.pack("<IH", 2, 3)})
+model, last = open(sys.argv[2], "rb").read(), struct.pack("<Q", 13) + b"output.weight"
+tensors, count = struct.unpack("<QQ", model[8:24])
+end = model.index(last) + len(last) + 4 + 2 * 8 + 4 + 8
+begin = (end + 31) // 32 * 32
+write("both.gguf", keys, tensors, model[24:end], model[begin:])
+both = open("both.gguf", "r+b")
+both.seek(16)
+both.write(struct.pack("<Q", count + len(keys)))
+PY
+refused "part.gguf is one of the 3 files of a model" --init part.gguf llama "${train[@]}"
+small=(--layers 1 --width 16 --heads 2 --vocab 700)
+ends 0 "$actorrun" --quiet --report one --tokenizer tokens.gguf --steps 1 llama "${train[@]}" "${small[@]}"
+ends 0 "$actorrun" --quiet --report two --tokenizer "$reference/tokenizers/smollm.json" --steps 1 llama "${train[@]}" "${small[@]}"
+cmp <(grep loss_hex one) <(grep loss_hex two) || fail "a GGUF file makes the tokens that tokenizer.json makes"
+ends 0 "$actorrun" --quiet --init both.gguf --steps 0 --save both/ llama
+ends 0 "$actorrun" --quiet --report two --tokenizer both/tokenizer.json --steps 1 llama "${train[@]}" "${small[@]}"
+cmp <(grep loss_hex one) <(grep loss_hex two) || fail "the tokenizer.json that is saved makes them too"
+grep -q '"chat_template":[[:space:]]*"a template"' both/tokenizer_config.json || fail "the chat template goes along"
+grep -q '"eos_token_id":[[:space:]]*2' both/generation_config.json || fail "so do the marks"

@@ -56,6 +56,9 @@ sl_status keep_open(job *j) {
 
 /* Of `save`: also a folder, which is made. */
 static sl_status check_place(const settings *s, const char *path, bool save) {
+  const char *suffix = strrchr(path, '.');
+  if (save && suffix && !strcmp(suffix, ".gguf"))
+    return sl_fail(SL_E_USAGE, "--save %s: GGUF is not written; FILE.safetensors is, and a folder", path);
   if (!save || !huggingface_is_folder(path)) return sli_atomic_check(path);
   sl_status status = huggingface_make(path, s);
   char *file = huggingface_file(path, "model.safetensors");

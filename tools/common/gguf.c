@@ -156,6 +156,14 @@ static sl_status apply(reading *r) {
   return status ? status : set_rope(r);
 }
 
+/* llama.cpp cuts large models in several files, of which one alone is no model. */
+static sl_status check_whole(const reading *r) {
+  const cJSON *files = config_at(r->config.root, "split.count");
+  if (!cJSON_IsNumber(files) || files->valuedouble <= 1) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s is one of the %d files of a model; only a whole one can be read (llama-gguf-split "
+                 "--merge makes it)", r->config.path, files->valueint);
+}
+
 /* A user's own model reads the tensors by their names. */
 static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
@@ -177,7 +185,8 @@ sl_status gguf_read(const char *path, settings *s) {
   if (status) return status;
   const cJSON *keys = sli_gguf_metadata(file);
   reading r = {.config = {path, keys, s}, .file = file};
-  status = match(&r);
+  status = check_whole(&r);
+  if (!status) status = match(&r);
   if (!s->data.tokenizer && config_at(keys, "tokenizer.ggml.model"))
     s->data.tokenizer = sli_arena_strdup(&s->arena, path);
   sli_gguf_close(file);
@@ -186,38 +195,59 @@ sl_status gguf_read(const char *path, settings *s) {
 
 /* ---- its tokenizer, for others -------------------------------------------------------------------- */
 
-static void add_mark(cJSON *root, const char *name, const cJSON *tokens, const cJSON *number) {
-  const cJSON *token = cJSON_IsNumber(number) ? cJSON_GetArrayItem(tokens, number->valueint) : NULL;
-  if (cJSON_IsString(token)) cJSON_AddStringToObject(root, name, token->valuestring);
+typedef struct saving {
+  const cJSON *keys;
+  const cJSON *tokens;
+  const char *folder;
+} saving;
+
+/* Takes `root` over. */
+static sl_status write_beside(const saving *s, const char *name, cJSON *root) {
+  char *path = huggingface_file(s->folder, name);
+  sl_status status = config_write(path, root);
+  free(path);
+  cJSON_Delete(root);
+  return status;
 }
 
-static sl_status write_config(const sli_gguf *file, const char *path) {
-  const cJSON *keys = sli_gguf_metadata(file), *chat = config_at(keys, "tokenizer.chat_template");
-  cJSON *tokens = sli_gguf_array(file, "tokenizer.ggml.tokens"), *root = cJSON_CreateObject();
-  cJSON_AddStringToObject(root, "tokenizer_class", "PreTrainedTokenizerFast");
-  add_mark(root, "bos_token", tokens, config_at(keys, "tokenizer.ggml.bos_token_id"));
-  add_mark(root, "eos_token", tokens, config_at(keys, "tokenizer.ggml.eos_token_id"));
-  if (cJSON_IsString(chat)) cJSON_AddStringToObject(root, "chat_template", chat->valuestring);
-  sl_status status = config_write(path, root);
-  cJSON_Delete(root);
-  cJSON_Delete(tokens);
-  return status;
+/* The number of a mark, and its text. */
+static void add_mark(const saving *s, const char *which, cJSON *numbers, cJSON *texts) {
+  char *key = sli_format("tokenizer.ggml.%s_token_id", which);
+  char *number = sli_format("%s_token_id", which), *text = sli_format("%s_token", which);
+  const cJSON *found = config_at(s->keys, key);
+  const cJSON *token = cJSON_IsNumber(found) ? cJSON_GetArrayItem(s->tokens, found->valueint) : NULL;
+  if (cJSON_IsString(token)) cJSON_AddNumberToObject(numbers, number, found->valueint);
+  if (cJSON_IsString(token)) cJSON_AddStringToObject(texts, text, token->valuestring);
+  free(key);
+  free(number);
+  free(text);
+}
+
+static sl_status write_configs(const saving *s) {
+  const cJSON *chat = config_at(s->keys, "tokenizer.chat_template");
+  cJSON *numbers = cJSON_CreateObject(), *texts = cJSON_CreateObject();
+  cJSON_AddStringToObject(texts, "tokenizer_class", "PreTrainedTokenizerFast");
+  add_mark(s, "bos", numbers, texts);
+  add_mark(s, "eos", numbers, texts);
+  if (cJSON_IsString(chat)) cJSON_AddStringToObject(texts, "chat_template", chat->valuestring);
+  sl_status status = write_beside(s, "tokenizer_config.json", texts);
+  sl_status other = write_beside(s, "generation_config.json", numbers);
+  return status ? status : other;
 }
 
 sl_status gguf_save_tokenizer(const char *path, const char *folder) {
   sli_gguf *file;
   cJSON *root = NULL;
   if (sli_tokenizer_of_gguf(path, &root)) return SL_OK; /* what is not known stays where it is */
-  sl_status status = sli_gguf_open(path, &file);
-  if (!status) {
-    char *json = huggingface_file(folder, "tokenizer.json");
-    char *about = huggingface_file(folder, "tokenizer_config.json");
-    status = config_write(json, root);
-    if (!status) status = write_config(file, about);
-    free(json);
-    free(about);
-    sli_gguf_close(file);
-  }
-  cJSON_Delete(root);
+  saving s = {.folder = folder};
+  sl_status status = write_beside(&s, "tokenizer.json", root);
+  if (!status) status = sli_gguf_open(path, &file);
+  if (status) return status;
+  cJSON *tokens = sli_gguf_array(file, "tokenizer.ggml.tokens");
+  s.keys = sli_gguf_metadata(file);
+  s.tokens = tokens;
+  status = write_configs(&s);
+  cJSON_Delete(tokens);
+  sli_gguf_close(file);
   return status;
 }
