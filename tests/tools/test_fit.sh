@@ -37,11 +37,31 @@ ends 3 "$actorrun" --memory 12M --home act=disk --disk .:4M --dry-run "${deep[@]
 says "on disk (--disk DIR:SIZE) but its budget is 4.0 MiB" err
 grep -qE 'these would fit: --recompute [a-z]+ \([0-9.]+ MiB, and [0-9.]+ [KM]iB of disk\)' err ||
   fail "not what is less on disk"
-grep -qF -- '--home' <(grep -o 'would fit.*' err) && fail "what is there already is no remedy"
+grep -qF -- '--home act' <(grep -o 'would fit.*' err) && fail "what is there already is no remedy"
 ends 3 "$actorrun" --memory 12M --devices timed:1 --dry-run "${deep[@]}"
 grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host\)' err || fail "not to the host: $(cat err)"
 ends 3 "$actorrun" --memory 12M --grain pass --dry-run "${deep[@]}"
 grep -qF -- '--home' err && fail "passes are not blocks"
+# So can the optimizer's state.
+light=(gpt --layers 8 --width 64 --heads 4 --context 8 --batch 1 --data "$reference/text.txt")
+ends 3 "$actorrun" --memory 5.4M --dry-run "${light[@]}"
+grep -qE 'these would fit: .*--home state=disk \([0-9.]+ MiB, and [0-9.]+ MiB of disk\)' err ||
+  fail "not the state to disk: $(cat err)"
+ends 0 "$actorrun" --memory 5.4M --home state=disk --dry-run "${light[@]}"
+# Where it is known how long everything takes it says that, too.
+modelled=(--devices timed:1 --clock virtual --machine h100-sxm-80gb)
+ends 3 "$actorrun" --memory 12M "${modelled[@]}" --dry-run "${deep[@]}"
+grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host; [0-9.]+ [mu]s a step\)' err ||
+  fail "not how long it takes: $(cat err)"
+said=$(grep -oE -- '--recompute full \([^)]*\)' err | grep -oE '[0-9.]+ [mu]s')
+ends 0 "$actorrun" "${modelled[@]}" --recompute full --dry-run "${deep[@]}"
+says "a step takes $said " out
+python3 - "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" >unknown.json <<'PY'
+import json, sys
+print(json.dumps({k: v for k, v in json.load(open(sys.argv[1])).items() if not k.startswith("copy_")}))
+PY
+ends 3 "$actorrun" --memory 12M --devices timed:1 --clock virtual --machine unknown.json --dry-run "${deep[@]}"
+grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host\)' err || fail "what nobody knows is said: $(cat err)"
 # Several at once, where none alone is enough.
 ends 3 "$actorrun" --memory 5M --dry-run --data-parallel 2 --microbatches 2 gpt --layers 16 --width 32 \
   --heads 4 --context 256 --batch 4 --data "$reference/text.txt"

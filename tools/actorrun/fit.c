@@ -15,23 +15,28 @@
 /* NULL, NULL, 1 and false leave things as they are. */
 typedef struct remedy {
   const char *recompute, *shard;
-  int times; /* as many microbatches */
-  bool away; /* activations live elsewhere */
+  int times;  /* as many microbatches */
+  bool away;  /* activations live elsewhere, */
+  bool state; /* and so does the optimizer's state */
 } remedy;
 
 static const remedy single[] = {
-    {"selective", NULL, 1, false}, {"full", NULL, 1, false},       {NULL, NULL, 1, true},
-    {NULL, NULL, 2, false},        {NULL, NULL, 4, false},         {NULL, "optimizer", 1, false},
-    {NULL, "gradients", 1, false}, {NULL, "parameters", 1, false}};
+    {.recompute = "selective", .times = 1}, {.recompute = "full", .times = 1},
+    {.times = 1, .away = true},             {.times = 1, .state = true},
+    {.times = 2},                           {.times = 4},
+    {.shard = "optimizer", .times = 1},     {.shard = "gradients", .times = 1},
+    {.shard = "parameters", .times = 1}};
 static const remedy together[] = {
-    {"selective", "parameters", 1, false}, {"full", "parameters", 1, false},
-    {"full", NULL, 1, true},               {"full", "parameters", 1, true},
-    {"full", "parameters", 2, false},      {"full", "parameters", 4, false},
-    {"full", "parameters", 4, true}};
+    {"selective", "parameters", 1, false, false}, {"full", "parameters", 1, false, false},
+    {"full", NULL, 1, true, false},               {NULL, NULL, 1, true, true},
+    {"full", NULL, 1, true, true},                {"full", "parameters", 1, true, false},
+    {"full", "parameters", 2, false, false},      {"full", "parameters", 4, false, false},
+    {"full", "parameters", 4, true, true}};
 
 /* What a plan takes of the device that has most; none of its own memory: it cannot be done. */
 typedef struct need {
   size_t bytes[SL_SPACE_COUNT];
+  double seconds; /* of a step; 0: it is not known */
 } need;
 
 static int place_of(const char *word, const char *const *words) {
@@ -55,12 +60,12 @@ static sl_space home_of(const settings *s) {
                                      : SL_SPACE_DEVICE;
 }
 
-/* Do they already? */
-static bool lives_away(const settings *s) {
+/* Does all of that name already? */
+static bool lives_away(const settings *s, const char *name) {
   bool away = false;
   for (int i = 0; i < s->kept.homes.count; i++) {
     const sl_home *h = &s->kept.homes.of[i];
-    if (!strcmp(h->name, "act") && !h->block) away = h->space != SL_SPACE_DEVICE;
+    if (!strcmp(h->name, name) && !h->block) away = h->space != SL_SPACE_DEVICE;
   }
   return away;
 }
@@ -69,8 +74,9 @@ static bool lives_away(const settings *s) {
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
   if (s->grid.data * s->grid.sequence == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
-  if (home_of(s) == SL_SPACE_DEVICE || lives_away(s)) r->away = false;
-  return r->recompute || r->shard || r->times > 1 || r->away;
+  if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "act")) r->away = false;
+  if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "state")) r->state = false;
+  return r->recompute || r->shard || r->times > 1 || r->away || r->state;
 }
 
 /* What a search goes through takes least with one slot of activations everywhere. */
@@ -84,10 +90,29 @@ static void pick_least(settings *t, sl_quota *quotas) {
   t->quotas = quotas;
 }
 
-static void send_away(settings *t, sl_home *homes) {
-  memcpy(homes, t->kept.homes.of, (size_t)t->kept.homes.count * sizeof *homes);
-  homes[t->kept.homes.count++] = (sl_home){.name = "act", .space = home_of(t)};
-  t->kept.homes.of = homes;
+static void send_away(settings *t, const remedy *r, sl_home *homes) {
+  sl_home_options *o = &t->kept.homes;
+  if (o->count) memcpy(homes, o->of, (size_t)o->count * sizeof *homes);
+  if (r->away) homes[o->count++] = (sl_home){.name = "act", .space = home_of(t)};
+  if (r->state) homes[o->count++] = (sl_home){.name = "state", .space = home_of(t)};
+  o->of = homes;
+}
+
+/* Is it known how long everything takes of which a plan with it is made? */
+static bool knows_times(const settings *s, const remedy *r) {
+  const sl_hardware *h = &s->modelled.hardware;
+  bool moves = r->away || r->state || s->kept.homes.count;
+  bool rates = home_of(s) == SL_SPACE_HOST
+                   ? h->copy_bytes_per_second > 0
+                   : h->disk_read_bytes_per_second > 0 && h->disk_write_bytes_per_second > 0;
+  return (s->profile || h->flops_per_second > 0) && (!moves || rates);
+}
+
+static double step_seconds(const sl_plan *plan) {
+  sl_figures f;
+  if (sl_plan_predict(plan, NULL, &f)) return 0;
+  free(f.devices);
+  return f.step_seconds;
 }
 
 static size_t fullest_bytes(const sl_plan *plan, sl_space space) {
@@ -101,17 +126,17 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   settings t = *s;
   sl_lower_options other = *run;
   sl_quota quotas[s->nquotas + 1];
-  sl_home homes[s->kept.homes.count + 1];
+  sl_home homes[s->kept.homes.count + 2];
   planned p;
   if (searches(s)) pick_least(&t, quotas);
-  if (r->away) send_away(&t, homes);
+  send_away(&t, r, homes);
   other.recompute = r->recompute;
   other.shard = r->shard;
   other.sharing = NULL; /* nothing is shown */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
   if (plan_make(&t, &other, &p)) return (need){0};
-  need n;
+  need n = {.seconds = knows_times(s, r) ? step_seconds(p.plan) : 0};
   for (int space = 0; space < SL_SPACE_COUNT; space++)
     n.bytes[space] = fullest_bytes(p.plan, (sl_space)space);
   plan_free(&p);
@@ -127,11 +152,12 @@ static void say_need(FILE *to, const settings *s, const remedy *r, const need *n
   char text[32];
   fprintf(to, "(%s", sli_format_bytes(text, (double)n->bytes[SL_SPACE_DEVICE]));
   for (int i = 0; i < SL_SPACE_COUNT; i++) {
-    bool meant = i == SL_SPACE_DISK || (r->away && i == (int)home_of(s));
+    bool meant = i == SL_SPACE_DISK || ((r->away || r->state) && i == (int)home_of(s));
     if (i == SL_SPACE_DEVICE || !meant || !n->bytes[i]) continue;
     fprintf(to, ", and %s of %s", sli_format_bytes(text, (double)n->bytes[i]),
             sl_space_name((sl_space)i));
   }
+  if (n->seconds > 0) fprintf(to, "; %s a step", sli_format_seconds(text, n->seconds));
   fprintf(to, ")");
 }
 
@@ -143,6 +169,7 @@ static char *describe(const settings *s, const remedy *r, const need *n) {
   if (searches(s)) fprintf(to, "--schedule 1f1b --quota act=%d ", s->pieces);
   say(to, "recompute", r->recompute);
   if (r->away) fprintf(to, "--home act=%s ", sl_space_name(home_of(s)));
+  if (r->state) fprintf(to, "--home state=%s ", sl_space_name(home_of(s)));
   say(to, "shard", r->shard);
   if (r->times > 1) fprintf(to, "--microbatches %d ", s->microbatches * r->times);
   say_need(to, s, r, n);
