@@ -1,5 +1,6 @@
 /* What one process sends arrives in the other's memory whole, once, and counted;
- * waiting costs nothing; who is gone is named within a second; nothing hangs. */
+ * waiting costs nothing; who is gone is named within a second; nothing hangs.
+ * labels: computes */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
