@@ -1,8 +1,9 @@
 /* Rows of the losses. Partial sums of chunks meet in chunk order. */
-#include <math.h>
+#include "kernels/cpu/loss.h"
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
+#include "kernels/target.h"
 
 static sl_status want_targets(const sl_type *targets, const sl_type *logits) {
   sl_type want = sli_type_without_last(logits, SL_I32);
@@ -49,14 +50,14 @@ static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   SLI_TRY(want_targets(&in[1], &in[0]));
-  out[0] = sli_type_with_last(&in[0], 3);
+  out[0] = sli_type_with_last(&in[0], SLI_PART);
   return SL_OK;
 }
 
 static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("parts", &in[0], SL_F32, -1));
-  if (sl_type_last(&in[0]) % 3) return sli_misfit(&in[0], "parts must be f32[..., 3 * n]");
+  if (sl_type_last(&in[0]) % SLI_PART) return sli_misfit(&in[0], "parts must be f32[..., 3 * n]");
   out[0] = SL_SCALAR(SL_F64);
   out[1] = sli_type_without_last(&in[0], SL_F32);
   return SL_OK;
@@ -113,16 +114,24 @@ static double add_up(const double *partial, int n) {
   return total;
 }
 
-static size_t cross_entropy_scratch(const sl_call *call, int threads) {
+size_t sli_loss_scratch(const sl_call *call, int threads) {
   (void)threads;
   return (size_t)row_chunks(&call->in_type[0]) * sizeof(double);
 }
 
-static void cross_entropy_cpu(const sl_call *call) {
-  const sl_type *logits = &call->in_type[0];
-  sli_for_rows(call, logits, sli_cpu()->cross_entropy);
+double sli_loss_sum(const sl_call *call) {
+  return add_up(call->scratch, row_chunks(&call->in_type[0]));
+}
+
+/* The mean over the rows. */
+static void set_loss(const sl_call *call) {
   double *loss = call->out[0];
-  if (loss) *loss = add_up(call->scratch, row_chunks(logits)) / (double)sl_type_rows(logits);
+  if (loss) *loss = sli_loss_sum(call) / (double)sl_type_rows(&call->in_type[0]);
+}
+
+static void cross_entropy_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy);
+  set_loss(call);
 }
 
 static void cross_entropy_b_cpu(const sl_call *call) {
@@ -133,34 +142,34 @@ static void cross_entropy_part_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy_part);
 }
 
-static void cross_entropy_join_chunk(void *arg, int i) {
-  const sl_call *call = arg;
-  const float *parts = call->in[0]; /* [R, n, 3] */
-  float *lse = call->out[1];        /* [R] */
-  double *partial = call->scratch, total = 0;
-  int64_t width = sl_type_last(&call->in_type[0]);
-  sli_range rows = sli_rows(&call->in_type[0], i);
+/* Rows in parts, of so many numbers each. */
+typedef struct joining {
+  const sl_call *call;
+  int part;
+} joining;
+
+static void join_chunk(void *arg, int i) {
+  const joining *j = arg;
+  const sl_type *type = &j->call->in_type[0];
+  const float *parts = j->call->in[0]; /* [R, n, part] */
+  float *lse = j->call->out[1];        /* [R] */
+  double *partial = j->call->scratch, total = 0;
+  sli_range rows = sli_rows(type, i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
-    const float *p = parts + r * width;
-    float m = p[0];
-    double sum = 0, target = 0;
-    for (int64_t c = 3; c < width; c += 3) m = p[c] > m ? p[c] : m;
-    for (int64_t c = 0; c < width; c += 3) {
-      sum += (double)p[c + 1] * exp((double)p[c] - (double)m);
-      target += (double)p[c + 2];
-    }
-    float l = (float)((double)m + log(sum));
-    total += (double)l - target;
+    float l;
+    total += sli_join_parts(parts + r * sl_type_last(type), sl_type_last(type), j->part, &l);
     if (lse) lse[r] = l;
   }
   partial[i] = total;
 }
 
+void sli_loss_join(const sl_call *call, int part) {
+  sl_team_for(call->team, row_chunks(&call->in_type[0]), join_chunk, &(joining){call, part});
+}
+
 static void cross_entropy_join_cpu(const sl_call *call) {
-  const sl_type *parts = &call->in_type[0];
-  sli_for_rows(call, parts, cross_entropy_join_chunk);
-  double *loss = call->out[0];
-  if (loss) *loss = add_up(call->scratch, row_chunks(parts)) / (double)sl_type_rows(parts);
+  sli_loss_join(call, SLI_PART);
+  set_loss(call);
 }
 
 static void share_cpu(const sl_call *call) {
@@ -195,7 +204,7 @@ const sl_op sl_op_cross_entropy = {
     .narrow_in = 1, .padded = true,
     .pieces = SL_PIECES_MEAN,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
-    .scratch = cross_entropy_scratch, .cpu = cross_entropy_cpu,
+    .scratch = sli_loss_scratch, .cpu = cross_entropy_cpu,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -219,7 +228,7 @@ const sl_op sl_op_cross_entropy_join = {
     .name = "cross_entropy_join", .min_in = 1, .max_in = 1, .nout = 2,
     .pieces = SL_PIECES_MEAN,
     .infer = join_infer, .cost = cross_entropy_join_cost,
-    .scratch = cross_entropy_scratch, .cpu = cross_entropy_join_cpu,
+    .scratch = sli_loss_scratch, .cpu = cross_entropy_join_cpu,
 };
 
 const sl_op sl_op_share = {

@@ -1,8 +1,7 @@
 /* Rows of the cross entropy whose rows count more or less. Partial sums of chunks meet in chunk
  * order. */
-#include <math.h>
-
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/loss.h"
 #include "kernels/kernels.h"
 #include "kernels/target.h"
 
@@ -64,14 +63,14 @@ static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   (void)nin;
   SLI_TRY(want_rows(attrs, &in[0], &in[1], &in[3]));
   SLI_TRY(want_scalar("total", &in[2], SL_F64));
-  out[0] = sli_type_with_last(&in[0], 4);
+  out[0] = sli_type_with_last(&in[0], SLI_WEIGHTED_PART);
   return SL_OK;
 }
 
 static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("parts", &in[0], SL_F32, -1));
-  if (sl_type_last(&in[0]) % 4) return sli_misfit(&in[0], "parts must be f32[..., 4 * n]");
+  if (sl_type_last(&in[0]) % SLI_WEIGHTED_PART) return sli_misfit(&in[0], "parts must be f32[..., 4 * n]");
   out[0] = SL_SCALAR(SL_F64);
   out[1] = sli_type_without_last(&in[0], SL_F32);
   return SL_OK;
@@ -105,26 +104,10 @@ static void target_weight_cpu(const sl_call *call) {
   *(double *)call->out[0] = total;
 }
 
-static int row_chunks(const sl_type *type) {
-  return sli_chunk_count(sl_type_rows(type), sli_chunk_rows(sl_type_last(type)));
-}
-
-static size_t row_scratch(const sl_call *call, int threads) {
-  (void)threads;
-  return (size_t)row_chunks(&call->in_type[0]) * sizeof(double);
-}
-
-static double add_up(const sl_call *call) {
-  const double *partial = call->scratch;
-  double sum = 0;
-  for (int i = 0, n = row_chunks(&call->in_type[0]); i < n; i++) sum += partial[i];
-  return sum;
-}
-
 static void cross_entropy_cpu(const sl_call *call) {
   const double total = *(const double *)call->in[2];
   sli_for_rows(call, &call->in_type[0], sli_cpu()->weighted_cross_entropy);
-  if (call->out[0]) *(double *)call->out[0] = total == 0 ? 0 : add_up(call) / total;
+  if (call->out[0]) *(double *)call->out[0] = total == 0 ? 0 : sli_loss_sum(call) / total;
 }
 
 static void cross_entropy_b_cpu(const sl_call *call) {
@@ -135,32 +118,9 @@ static void part_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->weighted_cross_entropy_part);
 }
 
-static void join_chunk(void *arg, int i) {
-  const sl_call *call = arg;
-  const float *parts = call->in[0]; /* [R, n, 4] */
-  float *lse = call->out[1];        /* [R] */
-  double *partial = call->scratch, total = 0;
-  int64_t width = sl_type_last(&call->in_type[0]);
-  sli_range rows = sli_rows(&call->in_type[0], i);
-  for (int64_t r = rows.begin; r < rows.end; r++) {
-    const float *p = parts + r * width;
-    float m = p[0];
-    double sum = 0, taken = 0;
-    for (int64_t c = 4; c < width; c += 4) m = p[c] > m ? p[c] : m;
-    for (int64_t c = 0; c < width; c += 4) {
-      sum += (double)p[c + 1] * exp((double)p[c] - (double)m);
-      taken += (double)p[c + 3];
-    }
-    float l = sum == 0 ? 0 : (float)((double)m + log(sum)); /* 0: the row does not count */
-    total += (double)p[2] * (double)l - taken;
-    if (lse) lse[r] = l;
-  }
-  partial[i] = total;
-}
-
 static void join_cpu(const sl_call *call) {
-  sli_for_rows(call, &call->in_type[0], join_chunk);
-  if (call->out[0]) *(double *)call->out[0] = add_up(call);
+  sli_loss_join(call, SLI_WEIGHTED_PART);
+  if (call->out[0]) *(double *)call->out[0] = sli_loss_sum(call);
 }
 
 /* ---- rows -------------------------------------------------------------------------------- */
@@ -176,7 +136,7 @@ const sl_op sl_op_weighted_cross_entropy = {
     .narrow_in = 1, .padded = true,
     .pieces = SL_PIECES_SUM, .whole = 12,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
-    .scratch = row_scratch, .cpu = cross_entropy_cpu,
+    .scratch = sli_loss_scratch, .cpu = cross_entropy_cpu,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_weighted_cross_entropy_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_IN(2), SL_DOUT(0), SL_IN(3)},
@@ -200,5 +160,5 @@ const sl_op sl_op_weighted_cross_entropy_part = {
 const sl_op sl_op_weighted_cross_entropy_join = {
     .name = "weighted_cross_entropy_join", .min_in = 1, .max_in = 1, .nout = 2,
     .pieces = SL_PIECES_SUM,
-    .infer = join_infer, .cost = join_cost, .scratch = row_scratch, .cpu = join_cpu,
+    .infer = join_infer, .cost = join_cost, .scratch = sli_loss_scratch, .cpu = join_cpu,
 };

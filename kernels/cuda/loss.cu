@@ -41,24 +41,6 @@ cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t
   to[2] = target >= 0 && target < vocab ? to_float(row[target]) : 0.0f;
 }
 
-/* One thread a row of parts [R, width / 3, 3]. */
-__global__ void cross_entropy_join(const float *parts, float *lse, double *partial, int64_t rows,
-                                   int64_t width) {
-  int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  if (r >= rows) return;
-  const float *p = parts + r * width;
-  float top = p[0];
-  double total = 0, target = 0;
-  for (int64_t c = 3; c < width; c += 3) top = p[c] > top ? p[c] : top;
-  for (int64_t c = 0; c < width; c += 3) {
-    total += (double)p[c + 1] * exp((double)p[c] - (double)top);
-    target += (double)p[c + 2];
-  }
-  float l = (float)((double)top + log(total));
-  partial[r] = (double)l - target;
-  if (lse) lse[r] = l;
-}
-
 /* A row's gradient, which may lie over the row. */
 template <typename T>
 __device__ inline void row_gradient(const T *row, T *to, float lse, float scale, int64_t target,
@@ -157,10 +139,7 @@ void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_cross_entropy_join(const sl_call *call, void *stream) {
-  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
-  launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, cross_entropy_join,
-         (const float *)call->in[0], (float *)call->out[1], (double *)call->scratch, rows, width);
-  if (call->out[0]) sum_all(stream, call->scratch, rows, (double)rows, call->out[0]);
+  join_parts<SLI_PART>(call, (double)sl_type_rows(&call->in_type[0]), stream);
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #define SLUICE_CUDA_LOSS_CUH
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/target.h"
 
 namespace sli {
 
@@ -69,6 +70,25 @@ template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t 
 
 inline int64_t columns(const sl_call *call) {
   return call->attrs->columns ? call->attrs->columns : sl_type_last(&call->in_type[0]);
+}
+
+/* One thread a row of parts [R, width / part, part]. */
+template <int PART>
+__global__ void join_rows(const float *parts, float *lse, double *partial, int64_t rows,
+                          int64_t width) {
+  int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (r >= rows) return;
+  float l;
+  partial[r] = sli_join_parts(parts + r * width, width, PART, &l);
+  if (lse) lse[r] = l;
+}
+
+/* The call of a row that joins parts; the loss is the sum of rows over `over`. */
+template <int PART> void join_parts(const sl_call *call, double over, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
+  launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, join_rows<PART>,
+         (const float *)call->in[0], (float *)call->out[1], (double *)call->scratch, rows, width);
+  if (call->out[0]) sum_all(stream, call->scratch, rows, over, call->out[0]);
 }
 
 } // namespace sli

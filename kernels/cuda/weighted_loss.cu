@@ -2,7 +2,6 @@
  * does not count leaves at once. */
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/loss.cuh"
-#include "kernels/target.h"
 
 namespace {
 
@@ -154,24 +153,6 @@ cross_entropy_part(sli_weighing w, const T *logits, const int32_t *targets, cons
   to[3] = (float)taken;
 }
 
-/* One thread a row of parts [R, width / 4, 4]. */
-__global__ void cross_entropy_join(const float *parts, float *lse, double *partial, int64_t rows,
-                                   int64_t width) {
-  int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  if (r >= rows) return;
-  const float *p = parts + r * width;
-  float top = p[0];
-  double total = 0, taken = 0;
-  for (int64_t c = 4; c < width; c += 4) top = p[c] > top ? p[c] : top;
-  for (int64_t c = 0; c < width; c += 4) {
-    total += (double)p[c + 1] * exp((double)p[c] - (double)top);
-    taken += (double)p[c + 3];
-  }
-  float l = total == 0 ? 0 : (float)((double)top + log(total)); /* 0: the row does not count */
-  partial[r] = (double)p[2] * (double)l - taken;
-  if (lse) lse[r] = l;
-}
-
 } // namespace
 
 size_t sli_cuda_target_weight_scratch(const sl_call *call) {
@@ -235,8 +216,5 @@ void sli_cuda_weighted_cross_entropy_part(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_weighted_cross_entropy_join(const sl_call *call, void *stream) {
-  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
-  launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, cross_entropy_join,
-         (const float *)call->in[0], (float *)call->out[1], (double *)call->scratch, rows, width);
-  if (call->out[0]) sum_all(stream, call->scratch, rows, 1, call->out[0]);
+  join_parts<SLI_WEIGHTED_PART>(call, 1, stream);
 }
