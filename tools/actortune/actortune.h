@@ -41,6 +41,7 @@ typedef struct config {
   bool tried;                 /* the user did not ask for this one: it may well not be */
   settings settings;          /* a copy of the user's with these in place; owns nothing */
   const char *profile_path;   /* of its profile, if it is the user's or kept; or NULL */
+  const char *homes;          /* what --home auto has it say of them, as options; or NULL */
   int nknobs;
   quota_value *knobs;         /* as the schedule sets them */
   int64_t items;              /* of a step */
@@ -80,11 +81,15 @@ typedef struct tuning {
   char note[128];             /* what was found so far, for the bar */
   bool interrupted;
   bool same_items;            /* all steps have as many items: seconds compare as they are */
+  sli_arena arena;            /* of what configurations say of homes */
 } tuning;
 
 /* Makes the configurations; durations are measured where they are needed. */
 sl_status tuning_prepare(settings *s, tuning *out);
 void tuning_fini(tuning *t);
+
+/* With --home auto: the same configurations with homes. */
+sl_status configs_add_homes(tuning *t);
 
 /* ---- durations -------------------------------------------------------------------------- */
 

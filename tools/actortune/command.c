@@ -118,12 +118,26 @@ static void quota_words(const point *p, words *to) {
 
 /* Is the option one that command_words() writes itself, or leaves out? */
 static bool is_written_apart(const sl_option *o) {
-  static const char *const names[] = {"stages", "quota", "version", "help"};
+  static const char *const names[] = {"stages", "quota", "home", "recompute", "version", "help"};
   for (const sl_option *own = actortune_tool.options; own->name; own++)
     if (!strcmp(own->name, o->name)) return true;
   for (size_t i = 0; i < SLI_COUNT(names); i++)
     if (!strcmp(names[i], o->name)) return true;
   return false;
+}
+
+/* What was found of homes comes before what the user says of them, which counts. */
+static void home_words(const config *c, words *to) {
+  static const char *const options[] = {"home", "recompute"};
+  char *found = sli_strdup(c->homes ? c->homes : ""), *state = NULL;
+  for (char *word = strtok_r(found, " ", &state); word; word = strtok_r(NULL, " ", &state))
+    words_add(to, "%s", word);
+  free(found);
+  for (size_t o = 0; o < SLI_COUNT(options); o++) {
+    const char *text;
+    for (int i = 0; (text = sl_arg_given(c->settings.run, options[o], i)); i++)
+      if (strcmp(text, "auto")) words_add(to, "--%s", options[o]), words_add(to, "%s", text);
+  }
 }
 
 /* In the order of a help page: what is the same in all plans, what this one is, the
@@ -142,6 +156,7 @@ void command_words(const tuning *t, const point *p, words *to) {
   words_add(to, "%s", s->schedule);
   if (s->chunks != sl_schedule_chunks(s->schedule))
     words_add(to, "--chunks"), words_add(to, "%d", s->chunks);
+  home_words(c, to);
   quota_words(p, to);
   const char *quota; /* the user's stay in force: the last one counts */
   for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)

@@ -61,6 +61,7 @@ sl_status tuning_prepare(settings *s, tuning *out) {
   if (!status && !t.nconfigs)
     status = sl_fail(SL_E_USAGE, "--chunks %s: none of the schedules is for that",
                      sl_arg_text(s->run, "chunks"));
+  if (!status) status = configs_add_homes(&t);
   if (!status) status = measure(&t);
   if (status) tuning_fini(&t);
   else *out = t;
@@ -100,5 +101,6 @@ void tuning_fini(tuning *t) {
   free(t->points);
   free(t->configs);
   sweep_fini(&t->sweep);
+  sli_arena_fini(&t->arena);
   *t = (tuning){0};
 }

@@ -14,7 +14,8 @@ char *point_changes(const tuning *t, const point *p) {
   char *list = NULL;
   size_t bytes;
   FILE *out = open_memstream(&list, &bytes);
-  bool any = false;
+  bool any = c->homes;
+  if (any) fputs(c->homes, out);
   for (int i = 0; i < p->nquotas; i++) {
     bool knob = false;
     for (int k = 0; k < c->nknobs && !knob; k++)
