@@ -71,9 +71,6 @@ sl_status sli_lower_grid(sli_inputs *in) {
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
   in->grid.alike = o->alike && axes && !o->vocab_parallel;
   in->spread = o->vocab_parallel && in->p > 1;
-  if (in->spread && in->grid.size[SLI_AXIS_TENSOR] > 1)
-    return sl_fail(SL_E_UNSUPPORTED, "--vocab-parallel with --tensor %d: the vocabulary is shared out "
-                   "over the stages or within them, not both", in->grid.size[SLI_AXIS_TENSOR]);
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;

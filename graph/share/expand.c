@@ -130,16 +130,11 @@ static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Does each stage do its part of what this is about? */
-static bool is_spread(const sli_expansion *x, const sli_node *forward) {
-  return !sli_is_repeated(signature(x, forward, SLI_AXIS_STAGES));
-}
-
-/* Of a sum or a copy of gradients, or a constant like one: as what it is made of. */
+/* Spread is what each stage does its part of. Of a sum or a copy of gradients, or a constant like one: as what it is made of. */
 static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   sli_moment at = {n->cls, n->block, n->phase, false};
   const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
-  if (forward) at.spread = is_spread(x, forward);
+  if (forward) at.spread = !sli_is_repeated(signature(x, forward, SLI_AXIS_STAGES));
   else if (n->like) at.spread = x->arrays[n->like->id]->spread;
   else
     for (int i = 0; i < n->nin; i++)
@@ -230,11 +225,12 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     node->accumulate_span = n->accumulate_span;
     node->rule = n->rule;
     node->about = n->about;
-    for (int o = 0; o < nout; o++)
-      if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
-                                                    sli_expand_name(x, out[o]->of->name, r));
-    for (int o = 0; o < nout; o++)
-      if (out[o]) out[o]->on[r]->transient = out[o]->transient;
+    for (int o = 0; o < nout; o++) {
+      if (!out[o]) continue;
+      const char *name = sli_expand_name(x, out[o]->of->name, r);
+      out[o]->on[r] = sli_expand_output(x, node, o, name);
+      out[o]->on[r]->transient = out[o]->transient;
+    }
   }
   for (int o = 0; o < nout && !status; o++) {
     if (!out[o]) continue;
@@ -253,34 +249,42 @@ static void note_share(sli_expansion *x, const sli_node *n) {
             share_of_rows(x, n, i / x->nvariants, i % x->nvariants);
 }
 
+/* Joins what each device has found in its part along the axes that the call is shared along in two. */
+static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part) {
+  int nv = x->nvariants, dim = sli_expand_type(x, part->on[0], 0)->ndim - 1;
+  sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
+  sl_status status = SL_OK;
+  for (int i = SLI_AXES - 1; i >= 0 && !status; i--) {
+    int axis = sli_splitting[i];
+    if (!signature(x, n, axis)->local) continue;
+    sli_array all = {.of = part->of, .made = part->made, .spread = part->spread};
+    all.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *all.on);
+    for (int at = 0; at < x->ranks * nv; at++) {
+      whole[at] = *sli_expand_type(x, part->on[at / nv], at % nv);
+      whole[at].dim[dim] *= x->grid->size[axis];
+    }
+    status = sli_box_join(x, part, axis, dim, whole, &all);
+    sli_stand_for_all(x, &all);
+    *part = all;
+  }
+  return status;
+}
+
 /* In two calls: what each device finds in its part, and what follows from all of it. */
-static sl_status expand_in_two(sli_expansion *x, const sli_node *n, int axis,
+static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_signature *s,
                                sli_array *const *in, sli_array *const *out) {
-  const sl_signature *s = signature(x, n, axis);
   sli_moment at = moment_of(x, n);
   sl_tensor *local = sli_arena_alloc(&x->g->arena, sizeof *local);
   *local = (sl_tensor){.name = sli_arena_format(&x->g->arena, "%s:part", n->name), .at = n->at};
-  sli_array part = {.of = local, .made = at}, all = {.of = local, .made = at, .spread = at.spread};
-  part.on = sli_arena_alloc(&x->g->arena, 2 * (size_t)x->ranks * sizeof *part.on);
-  all.on = part.on + x->ranks;
-  sli_node named = *n;
+  sli_array part = {.of = local, .made = at};
+  part.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *part.on);
+  sli_node named = *n, joined = *n;
   named.name = local->name;
   named.op = s->local;
-  sli_array *parts = &part;
-  sl_status status = make_nodes(x, &named, n, s->local, in, 1, &parts);
-  if (status) return status;
-  int nv = x->nvariants, dim = sli_expand_type(x, part.on[0], 0)->ndim - 1;
-  sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
-  for (int r = 0; r < x->ranks; r++)
-    for (int v = 0; v < nv; v++) {
-      whole[r * nv + v] = *sli_expand_type(x, part.on[r], v);
-      whole[r * nv + v].dim[dim] *= x->grid->size[axis];
-    }
-  status = sli_box_join(x, &part, axis, dim, whole, &all);
-  if (status) return status;
-  sli_node joined = *n;
   joined.nin = 1;
-  return make_nodes(x, &joined, n, s->joined, (sli_array *[]){&all}, n->nout, out);
+  sl_status status = make_nodes(x, &named, n, s->local, in, 1, (sli_array *[]){&part});
+  if (!status) status = join_parts(x, n, &part);
+  return status ? status : make_nodes(x, &joined, n, s->joined, (sli_array *[]){&part}, n->nout, out);
 }
 
 static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
@@ -293,7 +297,7 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   }
   note_share(x, n);
   for (int a = 0; a < SLI_AXES; a++)
-    if (signature(x, n, a)->local) return expand_in_two(x, n, a, in, out);
+    if (signature(x, n, a)->local) return expand_in_two(x, n, signature(x, n, a), in, out);
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
@@ -479,9 +483,9 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   if (!status) status = sli_expand_gradients(&x);
   if (!status) {
     sli_expand_means(&x);
-    sli_fold_ranks(&x);
     sli_expand_prune(g);
     sli_graph_add_updates(g);
+    sli_fold_ranks(&x);
   }
   free(x.logical);
   free(x.params);

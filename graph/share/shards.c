@@ -26,12 +26,13 @@ static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layo
 static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
                                 int rank) {
   sl_shard *shard = sli_arena_alloc(&x->g->arena, sizeof *shard);
-  *shard = (sl_shard){param->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+  *shard = (sl_shard){param->type, SL_ALL_PARTS};
   sl_type type = param->type;
   sli_cutting cut[SLI_AXES];
   int count = sli_layout_cuttings(&lies, cut);
   for (int i = 0; i < count; i++) {
-    int place = cut[i].along & sli_grid_rows() ? 1 : 0; /* by what is shared out, then by rows */
+    bool rows = cut[i].along & sli_grid_rows(), stages = cut[i].along == 1u << SLI_AXIS_STAGES;
+    int place = rows ? 2 : stages ? 1 : 0; /* by what is shared out, then by rows */
     int member = sli_rank_share(x->grid, rank, cut[i].along);
     shard->parts[place] = sli_cut_part(x, param, cut[i], member, &type);
     type = sl_part_type(&type, &shard->parts[place]);

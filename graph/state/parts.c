@@ -120,7 +120,7 @@ bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out) {
     good = (!d || take(&text, ",")) && take_number(&text, &dim) && dim == whole->dim[d];
   }
   good = good && take(&text, "]") && *text;
-  *out = (sl_shard){*whole, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+  *out = (sl_shard){*whole, SL_ALL_PARTS};
   sl_type type = *whole;
   for (int p = 0; p < SL_SHARD_PARTS && good && *text; p++) {
     good = take_part(&text, &type, &out->parts[p]);

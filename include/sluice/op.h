@@ -90,11 +90,12 @@ typedef struct sl_part {
 
 /* A part of a part of an array that nobody need hold as a whole: what one device has of a
  * parameter. */
-enum { SL_SHARD_PARTS = 2 };
+enum { SL_SHARD_PARTS = 3 };
 typedef struct sl_shard {
   sl_type whole;
-  sl_part parts[SL_SHARD_PARTS]; /* the first of the whole, the second of the first */
+  sl_part parts[SL_SHARD_PARTS]; /* the first of the whole, each other of the one before it */
 } sl_shard;
+#define SL_ALL_PARTS {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}
 
 sl_type sl_part_type(const sl_type *whole, const sl_part *part);
 /* Copy a part out of a whole array, and into it. Arrays are dense; any thread. */

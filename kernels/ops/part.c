@@ -138,17 +138,22 @@ sl_type sl_shard_type(const sl_shard *shard) {
 }
 
 void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx) {
-  sl_type first = sl_part_type(&shard->whole, &shard->parts[0]);
-  must_fit(&first, &shard->parts[1]);
-  sli_cut outer = sli_part_cut(&shard->whole, &shard->parts[0]);
-  sli_cut inner = sli_part_cut(&first, &shard->parts[1]);
-  for (int64_t at = 0, run; at < inner.rows * inner.part; at += run) {
-    int64_t begin = sli_cut_find(&inner, at, &run);
-    for (int64_t done = 0, bytes; done < run; done += bytes) {
-      int64_t whole = sli_cut_find(&outer, begin + done, &bytes);
-      bytes = SLI_MIN(bytes, run - done);
-      fn(ctx, at + done, whole, bytes);
+  sli_cut cuts[SL_SHARD_PARTS];
+  sl_type type = shard->whole;
+  for (int p = 0; p < SL_SHARD_PARTS; p++) {
+    must_fit(&type, &shard->parts[p]);
+    cuts[p] = sli_part_cut(&type, &shard->parts[p]);
+    type = sl_part_type(&type, &shard->parts[p]);
+  }
+  const sli_cut *last = &cuts[SL_SHARD_PARTS - 1];
+  for (int64_t at = 0, run; at < last->rows * last->part; at += run) {
+    int64_t whole = sli_cut_find(last, at, &run);
+    for (int p = SL_SHARD_PARTS - 2; p >= 0; p--) {
+      int64_t bytes;
+      whole = sli_cut_find(&cuts[p], whole, &bytes);
+      run = SLI_MIN(run, bytes);
     }
+    fn(ctx, at, whole, run);
   }
 }
 

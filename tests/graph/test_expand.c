@@ -62,7 +62,7 @@ static void share_out(sl_graph *g, const sli_grid *grid, sli_sharding sharding, 
 
 static sl_shard whole_of(const sl_tensor *t) {
   if (t->shard) return *t->shard;
-  return (sl_shard){t->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+  return (sl_shard){t->type, SL_ALL_PARTS};
 }
 
 static const sl_tensor *logical_of(const sl_graph *g, const char *name) {

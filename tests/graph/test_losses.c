@@ -205,7 +205,7 @@ static void copy_params(const interp *from, const interp *to) {
   for (int p = 0; p < to->g->nparams; p++)
     for (int q = 0; q < from->g->nparams; q++) {
       const sl_tensor *t = to->g->params[p], *whole = from->g->params[q];
-      sl_shard all = {whole->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+      sl_shard all = {whole->type, SL_ALL_PARTS};
       if (!strcmp(t->name, whole->name))
         sl_shard_take(t->shard ? t->shard : &all, interp_data(from, whole), interp_data(to, t));
     }
@@ -217,7 +217,7 @@ static void compare(const interp *one, const interp *all, const char *how) {
     const sl_tensor *t = all->g->params[p], *whole = NULL;
     for (int q = 0; q < one->g->nparams; q++)
       if (!strcmp(one->g->params[q]->name, t->name)) whole = one->g->params[q];
-    sl_shard shard = {whole->type, {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}};
+    sl_shard shard = {whole->type, SL_ALL_PARTS};
     float want[CLASSES * WIDTH + WIDTH * WIDTH];
     sl_shard_take(t->shard ? t->shard : &shard, interp_data(one, whole->grads[0]), want);
     const float *got = interp_data(all, t->grads[0]);

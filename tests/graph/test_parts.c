@@ -32,12 +32,14 @@ static void check_name(const sl_shard *shard, const char *wanted) {
 
 static void names_say_which_part_it_is(void) {
   sl_part heads = {.axis = 1, .nranges = 3, .begin = {0, 64, 128}, .count = {32, 32, 32}};
-  check_name(&(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), all}}, "w[256,64][0:128,:]");
-  check_name(&(sl_shard){SL_TYPE(SL_F32, 64, 192), {heads, range(0, 32, 64)}},
+  check_name(&(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), all, all}}, "w[256,64][0:128,:]");
+  check_name(&(sl_shard){SL_TYPE(SL_F32, 64, 192), {heads, range(0, 32, 64), all}},
              "w[64,192][:,0:32+64:96+128:160][32:64,:]");
-  check_name(&(sl_shard){SL_TYPE(SL_F32, 256), {all, range(SL_PART_FLAT, 0, 100)}},
+  check_name(&(sl_shard){SL_TYPE(SL_F32, 256), {all, range(SL_PART_FLAT, 0, 100), all}},
              "w[256][flat 0:100]");
-  check_name(&(sl_shard){SL_TYPE(SL_F32, 4, 6), {range(1, 0, 3), range(SL_PART_FLAT, 5, 12)}},
+  check_name(&(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), range(0, 64, 128), range(1, 0, 8)}},
+             "w[256,64][0:128,:][64:128,:][:,0:8]");
+  check_name(&(sl_shard){SL_TYPE(SL_F32, 4, 6), {range(1, 0, 3), range(SL_PART_FLAT, 5, 12), all}},
              "w[4,6][:,0:3][flat 5:12]");
 }
 
@@ -46,7 +48,7 @@ static void other_names_are_no_parts(void) {
       "", "[4,6]", "[4,6][0:2]", "[4,6][:,:]", "[4,6][0:2,0:2]", "[4,6][0:5,:]", "[4,6][2:1,:]",
       "[4,6][0:2,:", "[4,6][0:2,:]x", "[4,7][0:2,:]", "[4][0:2]", "[4,6][-1:2,:]",
       "[4,6][0:2+1:3,:]", "[4,6][ 0:2,:]", "[4,6][0:1+1:2+2:3+3:4,:]", "[4,6][flat 0:25]",
-      "[4,6][flat 0:4,:]", "[4,6][0:99999999999999999999,:]", "[4,6][0:2,:][0:1,:][0:1,:]",
+      "[4,6][flat 0:4,:]", "[4,6][0:99999999999999999999,:]", "[4,6][0:2,:][0:1,:][0:1,:][0:1,:]",
       "[4,6][0:2,:][0:3,:]", "[0].weight"};
   sl_type whole = SL_TYPE(SL_F32, 4, 6);
   sl_shard shard;
@@ -103,7 +105,7 @@ static void halve(stored *s, int which, int level, sl_type *type) {
 }
 
 static stored cut(const sl_type *whole) {
-  stored s = {.count = 1, .shards = {{*whole, {all, all}}}};
+  stored s = {.count = 1, .shards = {{*whole, SL_ALL_PARTS}}};
   sl_type type = *whole;
   halve(&s, 0, 0, &type);
   for (int i = 0; i < 2; i++) {
@@ -144,13 +146,13 @@ static void refused(const stored *s, const char *word) {
 
 static void what_is_missing_or_doubled_is_named(void) {
   const sl_type type = SL_TYPE(SL_F32, 4, 6), other = SL_TYPE(SL_F32, 6, 4);
-  stored s = {2, {{type, {range(0, 0, 1), all}}, {type, {range(0, 2, 4), all}}}};
+  stored s = {2, {{type, {range(0, 0, 1), all, all}}, {type, {range(0, 2, 4), all, all}}}};
   refused(&s, "has only parts of tensor w, f32[4, 6]: w[flat 6:12] is in none");
-  s = (stored){1, {{type, {range(1, 0, 3), all}}}};
+  s = (stored){1, {{type, {range(1, 0, 3), all, all}}}};
   refused(&s, "w[flat 3:6] is in none");
-  s = (stored){2, {{type, {range(0, 0, 3), all}}, {type, {range(0, 2, 4), all}}}};
+  s = (stored){2, {{type, {range(0, 0, 3), all, all}}, {type, {range(0, 2, 4), all, all}}}};
   refused(&s, "parts of tensor w, f32[4, 6], overlap");
-  s = (stored){1, {{other, {range(0, 0, 3), all}}}};
+  s = (stored){1, {{other, {range(0, 0, 3), all, all}}}};
   refused(&s, "has no tensor w, which the model needs as f32[4, 6]");
 }
 

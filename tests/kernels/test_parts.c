@@ -103,27 +103,36 @@ static void check_part(const sl_type *type, const sl_part *part) {
   free(back);
 }
 
+/* Part after part, as a shard does all at once. */
 static void check_shard(const sl_type *type) {
-  sl_shard shard = {.whole = *type, .parts = {random_part(type)}};
-  sl_type first = sl_part_type(type, &shard.parts[0]), second = first;
-  shard.parts[1] = sl_type_elements(&first) ? random_part(&first) : (sl_part){.axis = SL_PART_ALL};
-  second = sl_part_type(&first, &shard.parts[1]);
+  sl_shard shard = {.whole = *type};
+  sl_type types[SL_SHARD_PARTS + 1] = {*type};
+  void *of[SL_SHARD_PARTS + 1] = {random_array(type)}, *want[SL_SHARD_PARTS + 1] = {array_create(type)};
+  for (int p = 0; p < SL_SHARD_PARTS; p++) {
+    bool any = sl_type_elements(&types[p]) > 0;
+    shard.parts[p] = any ? random_part(&types[p]) : (sl_part){.axis = SL_PART_ALL};
+    types[p + 1] = sl_part_type(&types[p], &shard.parts[p]);
+    of[p + 1] = array_create(&types[p + 1]);
+    want[p + 1] = array_create(&types[p + 1]);
+    sl_part_take(&types[p], &shard.parts[p], of[p], of[p + 1]);
+  }
+  const sl_type *last = &types[SL_SHARD_PARTS];
   sl_type got = sl_shard_type(&shard);
-  CHECK(sl_type_equal(&got, &second), "a shard's type is its second part's");
-  void *whole = random_array(type), *one = array_create(&first), *two = array_create(&second);
-  void *shards = array_create(&second), *back = random_array(type), *want = array_create(type);
-  sl_part_take(type, &shard.parts[0], whole, one);
-  sl_part_take(&first, &shard.parts[1], one, two);
-  sl_shard_take(&shard, whole, shards);
-  CHECK(!memcmp(two, shards, sl_type_bytes(&second)), "a shard is a part of a part");
-  memcpy(want, back, sl_type_bytes(type));
-  sl_part_take(type, &shard.parts[0], want, one);
-  sl_part_put(&first, &shard.parts[1], two, one);
-  sl_part_put(type, &shard.parts[0], one, want);
+  CHECK(sl_type_equal(&got, last), "a shard's type is its last part's");
+  void *shards = array_create(last), *back = random_array(type);
+  sl_shard_take(&shard, of[0], shards);
+  CHECK(!memcmp(of[SL_SHARD_PARTS], shards, sl_type_bytes(last)), "a shard is a part of a part");
+  memcpy(want[0], back, sl_type_bytes(type));
+  for (int p = 0; p < SL_SHARD_PARTS; p++)
+    sl_part_take(&types[p], &shard.parts[p], want[p], want[p + 1]);
+  memcpy(want[SL_SHARD_PARTS], shards, sl_type_bytes(last));
+  for (int p = SL_SHARD_PARTS; p-- > 0;)
+    sl_part_put(&types[p], &shard.parts[p], want[p + 1], want[p]);
   sl_shard_put(&shard, shards, back);
-  CHECK(!memcmp(want, back, sl_type_bytes(type)), "a shard is put where it was");
-  void *const all[] = {whole, one, two, shards, back, want};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+  CHECK(!memcmp(want[0], back, sl_type_bytes(type)), "a shard is put where it was");
+  for (int p = 0; p <= SL_SHARD_PARTS; p++) free(of[p]), free(want[p]);
+  free(shards);
+  free(back);
 }
 
 /* ---- slice and join ------------------------------------------------------------------- */

@@ -37,6 +37,8 @@ same gpt "--stages 4" "" "--schedule zb-h1" "--schedule gpipe" "-n 2 $patient" "
      "--quota spread=1" "--grain layer"
 same llama "--stages 2" "" "--schedule zb-v" "--schedule interleaved" "-n 2 $patient" "--home act=disk" "--schedule auto"
 same llama "--stages 3 --data-parallel 2 --shard parameters" "" "-n 6 $patient --schedule zb-h1"
+same llama "--stages 2 --tensor 3 --data-parallel 2 --shard gradients" "" "-n 4 $patient"
+same gpt "--stages 2 --tensor 2 --sequence 2" "" "-n 2 $patient --schedule zb-v"
 same gpt "--stages 2 --pieces 2" "" "--schedule seq1f1b -n 2 $patient"
 
 # An evaluation finds what it does without; a checkpoint goes on with other stages.
@@ -104,5 +106,4 @@ refused() { # TEXT ARGUMENTS...
   says "$text" err
 }
 refused "--vocab-parallel: over which stages?" "${gpt[@]}"
-refused "the vocabulary is shared out over the stages or within them, not both" --stages 2 --tensor 2 "${gpt[@]}"
 refused "op chunk.1/mse.1 (mse) is no cross entropy with as many classes as stages" --stages 2 pipeline
