@@ -1,0 +1,76 @@
+#!/bin/bash
+# Several processes beside PyTorch's on Gloo: pipelines of 2 and 4 stages beside
+# torch.distributed.pipelining (1F1B), and rows shared out over 2 processes beside
+# DistributedDataParallel. A GPT of 8 layers, width 256, context 128, 16 sequences a step; pipelines
+# take them in 8 microbatches. All take turns, round by round, so that what else the machine does
+# meets each; every figure is the median of its rounds.
+#
+#   bench_ranks.sh [-n ROUNDS] [-s STEPS] [CASE...]      CASE: pipeline2 pipeline4 data2
+#
+# Sluice's build is in $SLUICE_BUILD (build/release), PyTorch that of $PYTHON (python3); without it
+# only Sluice runs. Prints `case<TAB>value<TAB>unit` lines:
+#
+#   CASE.processes, CASE.threads  tokens/s of the median step: a process for each device, or one for all
+#   CASE.torch                    the same of PyTorch
+#   CASE.processes.ratio, ...     how many times faster, round by round
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+build=${SLUICE_BUILD:-$here/../../build/release} python=${PYTHON:-python3}
+rounds=3 steps=6
+while getopts n:s: option; do
+  case $option in n) rounds=$OPTARG ;; s) steps=$OPTARG ;; *) exit 2 ;; esac
+done
+shift $((OPTIND - 1))
+cases=("$@")
+((${#cases[@]})) || cases=(pipeline2 pipeline4 data2)
+[[ -x $build/bin/actorrun ]] || { echo "bench_ranks: no $build/bin/actorrun" >&2; exit 2; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+head -c 400000 /dev/urandom | base64 >"$work/text"
+model=(--layers 8 --width 256 --heads 8 --context 128 --batch 16)
+
+sluice() {
+  "$build/bin/actorrun" --quiet --steps $((steps + 2)) --report "$work/report" "$@" \
+    gpt "${model[@]}" --data "$work/text"
+  "$python" - "$work/report" <<'PY'
+import json, statistics, sys
+print(16 * 128 / statistics.median(s["seconds"] for s in json.load(open(sys.argv[1]))["steps"][2:]))
+PY
+}
+
+pytorch() { "$python" "$here/torch_ranks.py" "$@" "${model[@]}" --steps "$steps"; }
+
+have_torch=false
+"$python" -c 'import torch' 2>/dev/null && have_torch=true
+
+figure() { echo "$1 $2 $3"; } # round, name, value
+run_case() { # round, case
+  local n=${2//[!0-9]/} way=${2%%[0-9]*} options
+  case $way in
+  pipeline) options=(--stages "$n" --microbatches 8) ;;
+  data) options=(--data-parallel "$n") ;;
+  *) echo "bench_ranks: no case $2" >&2; exit 2 ;;
+  esac
+  figure "$1" "$2.processes" "$(sluice -n "$n" "${options[@]}")"
+  figure "$1" "$2.threads" "$(sluice "${options[@]}")"
+  if $have_torch; then figure "$1" "$2.torch" "$(pytorch "$way" --ranks "$n")"; fi
+}
+
+for ((i = 0; i < rounds; i++)); do
+  for case in "${cases[@]}"; do run_case "$i" "$case"; done
+done >"$work/figures"
+
+"$python" - "$work/figures" <<'PY'
+import collections, statistics, sys
+found = collections.defaultdict(dict)
+for line in open(sys.argv[1]):
+    turn, name, value = line.split()
+    found[name][turn] = float(value)
+for name, values in found.items():
+    print(f"{name}\t{statistics.median(values.values()):.4g}\ttokens/s")
+for name, values in found.items():
+    case, way = name.split(".")
+    theirs = found.get(case + ".torch", {})
+    if way != "torch" and theirs:
+        print(f"{name}.ratio\t{statistics.median(values[t] / theirs[t] for t in theirs):.3f}\ttimes")
+PY

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""A GPT-2 over several processes in PyTorch, on Gloo: as a pipeline (torch.distributed.pipelining,
+1F1B) or with its rows shared out (DistributedDataParallel). A step is forward, backward, the clip
+by the norm of all gradients, AdamW. Prints tokens per second of the median step.
+
+    torch_ranks.py pipeline --ranks 4 --microbatches 8
+    torch_ranks.py data --ranks 2
+
+The classifier has a weight of its own: stages cannot share one.
+"""
+import argparse
+import os
+import socket
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn as nn
+import torch.nn.functional as F
+
+from torch_model import Block
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("way", choices=["pipeline", "data"])
+    for name, value in (("ranks", 2), ("microbatches", 8), ("steps", 6), ("warmup", 2), ("layers", 8),
+                        ("width", 256), ("heads", 8), ("context", 128), ("batch", 16),
+                        ("vocab", 256)):
+        p.add_argument("--" + name, type=int, default=value)
+    return p.parse_args()
+
+
+class Part(nn.Module):
+    """The blocks of one of `parts` stages; the embeddings go with the first, the head with the last."""
+
+    def __init__(self, o, part, parts):
+        super().__init__()
+        self.first, self.last = part == 0, part == parts - 1
+        if self.first:
+            self.wte, self.wpe = nn.Embedding(o.vocab, o.width), nn.Embedding(o.context, o.width)
+        of = range(part * o.layers // parts, (part + 1) * o.layers // parts)
+        self.blocks = nn.ModuleList(Block(o) for _ in of)
+        if self.last:
+            self.ln_f, self.head = nn.LayerNorm(o.width), nn.Linear(o.width, o.vocab, bias=False)
+        for p in self.parameters():
+            if p.ndim == 2:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, x):  # [B, T] tokens or [B, T, C]
+        if self.first:
+            x = self.wte(x) + self.wpe.weight[:x.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.ln_f(x)) if self.last else x
+
+
+def loss_of(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def pipeline_pass(o, rank, model, tokens, targets):
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+    stage = PipelineStage(model, rank, o.ranks, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, o.microbatches, loss_fn=loss_of)
+
+    def run():
+        if rank == 0:
+            schedule.step(tokens)
+        elif rank == o.ranks - 1:
+            schedule.step(target=targets, losses=[])
+        else:
+            schedule.step()
+    return run
+
+
+def data_pass(o, rank, model, tokens, targets):
+    ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    own = slice(rank * o.batch // o.ranks, (rank + 1) * o.batch // o.ranks)
+    return lambda: loss_of(ddp(tokens[own]), targets[own]).backward()
+
+
+def clip(params, shared):
+    """By the norm of the gradients of all ranks, or of one's own where each has all of them."""
+    norm = torch.stack([p.grad.norm() for p in params]).square().sum()
+    if shared:
+        dist.all_reduce(norm)
+    factor = torch.clamp(1.0 / (norm.sqrt() + 1e-6), max=1.0)
+    torch._foreach_mul_([p.grad for p in params], factor)
+
+
+def run_rank(rank, o, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // o.ranks))
+    torch.set_flush_denormal(True)
+    dist.init_process_group("gloo", rank=rank, world_size=o.ranks)
+    piped = o.way == "pipeline"
+    torch.manual_seed(1)
+    model = Part(o, rank, o.ranks) if piped else Part(o, 0, 1)
+    params = list(model.parameters())
+    optimizer = torch.optim.AdamW(params, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    text = torch.randint(o.vocab, (o.batch, o.context + 1))
+    tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    run = (pipeline_pass if piped else data_pass)(o, rank, model, tokens, targets)
+    seconds = []
+    for _ in range(o.warmup + o.steps):
+        begin = time.perf_counter()
+        run()
+        clip(params, piped)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=piped)
+        dist.barrier()
+        seconds.append(time.perf_counter() - begin)
+    if rank == 0:
+        print(f"{o.batch * o.context / statistics.median(seconds[o.warmup:]):.1f}", flush=True)
+    dist.destroy_process_group()
+
+
+def main():
+    o = options()
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    mp.spawn(run_rank, (o, port), nprocs=o.ranks)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
