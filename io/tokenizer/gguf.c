@@ -1,5 +1,6 @@
-/* The tokenizer of a GGUF file, as a tokenizer.json would say it. The file has tokens, merges and the
- * name of how text is cut into words before; what such a name stands for is a table. */
+/* The tokenizer of a GGUF file, as a tokenizer.json would say it. Byte-level BPE: the file has tokens,
+ * merges and the name of how text is cut into words before; what such a name stands for is a table.
+ * SentencePiece's BPE: it has pieces with scores, and spaces are marks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static const char qwen2_words[] =
 /* How a text is cut, by the name in tokenizer.ggml.pre. */
 typedef struct cut {
   const char *name;
+  bool pieces;            /* SentencePiece's; what follows up to `begins` is not asked */
   const char *words;      /* a pattern; NULL: GPT-2's */
   bool digits;            /* each is a word */
   const char *normalizer; /* NULL: none */
@@ -35,15 +37,20 @@ static const cut cuts[] = {
     {.name = "llama3", .words = llama3_words, .ignore_merges = true, .begins = true},
     {.name = "qwen2", .words = qwen2_words, .normalizer = "NFC"}};
 
+static const cut pieces = {.pieces = true, .begins = true};
+
 static const cJSON *field(const cJSON *keys, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(keys, name);
 }
 
 static sl_status find_cut(const char *path, const cJSON *keys, const cut **out) {
   const char *model = sli_json_text(keys, "tokenizer.ggml.model"), *pre = sli_json_text(keys, "tokenizer.ggml.pre");
-  if (!model || strcmp(model, "gpt2"))
-    return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2, byte-level "
-                   "BPE; --tokenizer FILE names another tokenizer", path, model ? model : "");
+  bool known = model && (!strcmp(model, "gpt2") || !strcmp(model, "llama"));
+  if (!known)
+    return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2 or llama; "
+                   "--tokenizer FILE names another tokenizer", path, model ? model : "");
+  *out = &pieces;
+  if (!strcmp(model, "llama")) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(cuts); i++)
     if (pre && !strcmp(cuts[i].name, pre)) {
       *out = &cuts[i];
@@ -70,6 +77,7 @@ static cJSON *byte_level(bool words) {
 }
 
 static cJSON *pre_tokenizer(const cut *c) {
+  if (c->pieces) return cJSON_CreateNull();
   cJSON *all = typed("Sequence"), *steps = cJSON_AddArrayToObject(all, "pretokenizers");
   if (c->digits) {
     cJSON *digits = typed("Digits");
@@ -87,15 +95,56 @@ static cJSON *pre_tokenizer(const cut *c) {
   return all;
 }
 
+static cJSON *add_step(cJSON *steps, const char *type) {
+  cJSON *step = typed(type);
+  cJSON_AddItemToArray(steps, step);
+  return step;
+}
+
+static void add_replacement(cJSON *steps, const char *what, const char *with) {
+  cJSON *step = add_step(steps, "Replace");
+  cJSON_AddStringToObject(cJSON_AddObjectToObject(step, "pattern"), "String", what);
+  cJSON_AddStringToObject(step, "content", with);
+}
+
+/* Spaces become marks, and where the file does not say otherwise a mark goes before a text. */
+static cJSON *normalizer_json(const cut *c, bool prefix) {
+  if (!c->pieces) return c->normalizer ? typed(c->normalizer) : cJSON_CreateNull();
+  cJSON *all = typed("Sequence"), *steps = cJSON_AddArrayToObject(all, "normalizers");
+  if (prefix) cJSON_AddStringToObject(add_step(steps, "Prepend"), "prepend", "\u2581");
+  add_replacement(steps, " ", "\u2581");
+  return all;
+}
+
+/* And back. */
+static cJSON *decoder_json(const cut *c, bool prefix) {
+  if (!c->pieces) return byte_level(true);
+  cJSON *all = typed("Sequence"), *steps = cJSON_AddArrayToObject(all, "decoders");
+  add_replacement(steps, "\u2581", " ");
+  add_step(steps, "ByteFallback");
+  add_step(steps, "Fuse");
+  if (!prefix) return all;
+  cJSON *strip = add_step(steps, "Strip");
+  cJSON_AddStringToObject(strip, "content", " ");
+  cJSON_AddNumberToObject(strip, "start", 1);
+  cJSON_AddNumberToObject(strip, "stop", 0);
+  return all;
+}
+
+static void add_text(cJSON *to, const char *name, const char *text) {
+  cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
 /* Takes `merges` over. */
-static cJSON *model_json(const cut *c, const cJSON *tokens, cJSON *merges) {
-  static const char *const none[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
+static cJSON *model_json(const cut *c, const cJSON *tokens, const char *unknown, cJSON *merges) {
+  static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
   cJSON *model = typed("BPE"), *vocab = cJSON_CreateObject();
   const cJSON *token;
   int number = 0;
   for (size_t i = 0; i < SLI_COUNT(none); i++) cJSON_AddNullToObject(model, none[i]);
-  cJSON_AddFalseToObject(model, "fuse_unk");
-  cJSON_AddFalseToObject(model, "byte_fallback");
+  add_text(model, "unk_token", unknown);
+  cJSON_AddBoolToObject(model, "fuse_unk", c->pieces);
+  cJSON_AddBoolToObject(model, "byte_fallback", c->pieces);
   cJSON_AddBoolToObject(model, "ignore_merges", c->ignore_merges);
   cJSON_ArrayForEach(token, tokens) cJSON_AddNumberToObject(vocab, token->valuestring, number++);
   cJSON_AddItemToObject(model, "vocab", vocab);
@@ -176,42 +225,79 @@ static cJSON *post_processor(const mark marks[2]) {
   return item;
 }
 
+/* What stands for characters that are no token, of which byte-level BPE has none. */
+static const char *unknown_text(const cut *c, const cJSON *keys, const cJSON *tokens) {
+  const cJSON *number = field(keys, "tokenizer.ggml.unknown_token_id");
+  const cJSON *token = c->pieces && cJSON_IsNumber(number) ? cJSON_GetArrayItem(tokens, number->valueint) : NULL;
+  return token ? token->valuestring : NULL;
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------- */
 
 static bool is_texts(const cJSON *array) { return array && (!array->child || cJSON_IsString(array->child)); }
 
-static cJSON *put_together(const cut *c, const cJSON *tokens, const cJSON *types, const mark marks[2],
-                           cJSON *merges) {
+/* What the file has of it. */
+typedef struct parts {
+  const char *path;
+  const cJSON *keys;
+  cJSON *tokens, *types, *merges, *scores;
+  mark marks[2]; /* before a text and behind it */
+} parts;
+
+static void read_arrays(parts *p, const sli_gguf *file) {
+  p->keys = sli_gguf_metadata(file);
+  p->tokens = sli_gguf_array(file, "tokenizer.ggml.tokens");
+  p->types = sli_gguf_array(file, "tokenizer.ggml.token_type");
+  p->merges = sli_gguf_array(file, "tokenizer.ggml.merges");
+  p->scores = sli_gguf_array(file, "tokenizer.ggml.scores");
+}
+
+static void parts_fini(parts *p) {
+  cJSON_Delete(p->tokens);
+  cJSON_Delete(p->types);
+  cJSON_Delete(p->merges);
+  cJSON_Delete(p->scores);
+}
+
+static bool is_numbers(const cJSON *array) { return array && (!array->child || cJSON_IsNumber(array->child)); }
+
+static sl_status no_array(const parts *p, const char *name, const char *of) {
+  return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.%s is no array of %s", p->path, name, of);
+}
+
+static sl_status check_arrays(const parts *p, const cut *c) {
+  if (!is_texts(p->tokens)) return no_array(p, "tokens", "texts");
+  if (p->types && !is_numbers(p->types)) return no_array(p, "token_type", "numbers");
+  if (!c->pieces) return is_texts(p->merges) ? SL_OK : no_array(p, "merges", "texts");
+  if (!p->types) return no_array(p, "token_type", "numbers");
+  return is_numbers(p->scores) ? SL_OK : no_array(p, "scores", "numbers");
+}
+
+static cJSON *put_together(const cut *c, const parts *p, cJSON *merges) {
+  bool prefix = sli_json_flag(p->keys, "tokenizer.ggml.add_space_prefix", true);
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "version", "1.0");
   cJSON_AddNullToObject(root, "truncation");
   cJSON_AddNullToObject(root, "padding");
-  cJSON_AddItemToObject(root, "added_tokens", added_tokens(tokens, types));
-  cJSON_AddItemToObject(root, "normalizer", c->normalizer ? typed(c->normalizer) : cJSON_CreateNull());
+  cJSON_AddItemToObject(root, "added_tokens", added_tokens(p->tokens, p->types));
+  cJSON_AddItemToObject(root, "normalizer", normalizer_json(c, prefix));
   cJSON_AddItemToObject(root, "pre_tokenizer", pre_tokenizer(c));
-  cJSON_AddItemToObject(root, "post_processor", post_processor(marks));
-  cJSON_AddItemToObject(root, "decoder", byte_level(true));
-  cJSON_AddItemToObject(root, "model", model_json(c, tokens, merges));
+  cJSON_AddItemToObject(root, "post_processor", c->pieces && !p->marks[0].text && !p->marks[1].text
+                                                    ? cJSON_CreateNull() : post_processor(p->marks));
+  cJSON_AddItemToObject(root, "decoder", decoder_json(c, prefix));
+  cJSON_AddItemToObject(root, "model", model_json(c, p->tokens, unknown_text(c, p->keys, p->tokens), merges));
   return root;
 }
 
-static sl_status make(const char *path, const sli_gguf *file, const cut *c, cJSON **out) {
-  const cJSON *keys = sli_gguf_metadata(file);
-  cJSON *tokens = sli_gguf_array(file, "tokenizer.ggml.tokens");
-  cJSON *merges = sli_gguf_array(file, "tokenizer.ggml.merges");
-  cJSON *types = sli_gguf_array(file, "tokenizer.ggml.token_type");
-  mark marks[2] = {{0}};
-  sl_status status = SL_OK;
-  if (!is_texts(tokens) || !is_texts(merges))
-    status = sl_fail(SL_E_INPUT, "%s: %s is no array of texts", path,
-                     is_texts(tokens) ? "tokenizer.ggml.merges" : "tokenizer.ggml.tokens");
-  if (!status) status = find_mark(path, keys, tokens, "bos", c->begins, &marks[0]);
-  if (!status) status = find_mark(path, keys, tokens, "eos", false, &marks[1]);
-  if (!status) *out = put_together(c, tokens, types, marks, merges), merges = NULL;
-  cJSON_Delete(tokens);
-  cJSON_Delete(merges);
-  cJSON_Delete(types);
-  return status;
+static sl_status make(parts *p, const cut *c, cJSON **out) {
+  sl_status status = check_arrays(p, c);
+  if (!status) status = find_mark(p->path, p->keys, p->tokens, "bos", c->begins, &p->marks[0]);
+  if (!status) status = find_mark(p->path, p->keys, p->tokens, "eos", false, &p->marks[1]);
+  if (status) return status;
+  cJSON *merges = c->pieces ? sli_pieces_merges(p->tokens, p->types, p->scores) : p->merges;
+  if (!c->pieces) p->merges = NULL;
+  *out = put_together(c, p, merges);
+  return SL_OK;
 }
 
 sl_status sli_tokenizer_of_gguf(const char *path, cJSON **out) {
@@ -219,8 +305,10 @@ sl_status sli_tokenizer_of_gguf(const char *path, cJSON **out) {
   const cut *c = NULL;
   sl_status status = sli_gguf_open(path, &file);
   if (status) return status;
+  parts p = {.path = path};
   status = find_cut(path, sli_gguf_metadata(file), &c);
-  if (!status) status = make(path, file, c, out);
+  if (!status) read_arrays(&p, file), status = make(&p, c, out);
+  parts_fini(&p);
   sli_gguf_close(file);
   return status;
 }

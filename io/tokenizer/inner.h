@@ -72,6 +72,10 @@ void sli_merging_begin(merging *m, size_t count);
 /* Merges m->tokens[count], and adds what is left to the row. */
 void sli_merge(const merges *rules, merging *m, size_t count, sli_token_row *out);
 
+/* The merges that a SentencePiece model's tokens, their types and scores come to (pieces.c), as a
+ * tokenizer.json has them; all tokens are texts. The caller's to cJSON_Delete(). */
+cJSON *sli_pieces_merges(const cJSON *tokens, const cJSON *types, const cJSON *scores);
+
 /* ---- words (words.c) ------------------------------------------------------------------------ */
 
 typedef struct cached cached;

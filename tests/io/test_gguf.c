@@ -405,6 +405,42 @@ static void tokens_are_the_same(const char *name, const char *pre) {
   free(from);
 }
 
+static void check_line(sli_tokenizer *t, char *line) {
+  char *text_part = strsep(&line, "\t");
+  cJSON *text = cJSON_Parse(text_part), *want = cJSON_Parse(line), *item;
+  sli_token_row row = {0};
+  size_t n, i = 0;
+  CHECK(text && want && !sli_tokenizer_encode(t, text->valuestring, strlen(text->valuestring), true, &row),
+        "%s: %s", text_part, sl_detail());
+  cJSON_ArrayForEach(item, want) {
+    CHECK(i < row.count && row.items[i] == item->valueint, "%s: token %zu of %zu is %d, not %d", text_part, i,
+          row.count, i < row.count ? row.items[i] : -1, item->valueint);
+    i++;
+  }
+  CHECK(i == row.count, "%s has %zu tokens, not %zu", text_part, row.count, i);
+  char *back = sli_tokenizer_decode(t, row.items, row.count, false, &n);
+  bool marks = strstr(text->valuestring, "\u2581"); /* they come back as the spaces that they stand for */
+  CHECK(marks || !strcmp(back, text->valuestring), "%s comes back as \"%s\"", text_part, back);
+  free(back);
+  free(row.items);
+  cJSON_Delete(text);
+  cJSON_Delete(want);
+}
+
+/* tests/reference/make_gguf.py */
+static void pieces_are_sentencepieces(void) {
+  char *from = reference("gguf", "pieces", ".gguf"), *texts = reference("gguf", "pieces", ".txt"), *all, *line;
+  sli_tokenizer *t;
+  int lines = 0;
+  CHECK(!sli_tokenizer_open(from, &t) && !sli_file_read(texts, &all), "%s", sl_detail());
+  for (char *rest = all; (line = strsep(&rest, "\n")) && *line; lines++) check_line(t, line);
+  CHECK(lines > 200, "all texts are there");
+  sli_tokenizer_close(t);
+  free(all);
+  free(texts);
+  free(from);
+}
+
 static void make_small(const char *pre, int begins, uint32_t bos) {
   gguf_begin(&made, 0, begins < 0 ? 6 : 7);
   gguf_key_text(&made, "tokenizer.ggml.model", "gpt2");
@@ -455,8 +491,11 @@ static void marks_are_the_files(void) {
   check_no_tokenizer("an unknown way to cut", "bert-bge");
   make_small(NULL, -1, 3);
   check_no_tokenizer("none", "tokenizer.ggml.pre");
-  gguf_begin(&made, 0, 1), gguf_key_text(&made, "tokenizer.ggml.model", "llama");
-  check_no_tokenizer("an unknown model", "\"llama\" is not known");
+  gguf_begin(&made, 0, 1), gguf_key_text(&made, "tokenizer.ggml.model", "bert");
+  check_no_tokenizer("an unknown model", "\"bert\" is not known");
+  gguf_begin(&made, 0, 2), gguf_key_text(&made, "tokenizer.ggml.model", "llama");
+  gguf_key_array(&made, "tokenizer.ggml.tokens", GGUF_TEXT, 0);
+  check_no_tokenizer("pieces without types", "tokenizer.ggml.token_type");
   gguf_begin(&made, 0, 2), gguf_key_text(&made, "tokenizer.ggml.model", "gpt2");
   gguf_key_text(&made, "tokenizer.ggml.pre", "gpt-2");
   check_no_tokenizer("no tokens", "tokenizer.ggml.tokens");
@@ -504,16 +543,27 @@ static void damage(dice *d, gguf_file *f) {
   }
 }
 
-/* The whole of a model, of which its head is damaged more often; or of a tokenizer. */
-static void check_damage(uint64_t seed, const unsigned char *model, size_t bytes) {
+enum { MOST_BYTES = 1 << 16 };
+
+static size_t read_whole(const char *name, unsigned char *out) {
+  char *from = reference("gguf", name, ".gguf");
+  FILE *file = fopen(from, "rb");
+  size_t bytes = file ? fread(out, 1, MOST_BYTES, file) : 0;
+  CHECK(bytes > 1 << 13 && !fclose(file), "%s was read", from);
+  free(from);
+  return bytes;
+}
+
+/* A model or a tokenizer, of which the head is damaged more often. */
+static void check_damage(uint64_t seed, const unsigned char *whole, size_t bytes) {
   dice d = {.key = seed};
-  if (seed % 2) {
-    make_small("llama-bpe", 1, 3);
-  } else {
+  if (whole) {
     made.count = 0;
-    gguf_add(&made, model, bytes);
+    gguf_add(&made, whole, bytes);
+  } else {
+    make_small("llama-bpe", 1, 3);
   }
-  size_t rest = made.count, head = seed % 2 ? rest : SLI_MIN(rest, (size_t)2600);
+  size_t rest = made.count, head = whole ? SLI_MIN(rest, (size_t)2600) : rest;
   made.count = head;
   damage(&d, &made);
   if (made.count == head) made.count = rest;
@@ -522,14 +572,11 @@ static void check_damage(uint64_t seed, const unsigned char *model, size_t bytes
 }
 
 static void damage_does_no_harm(int argc, char **argv) {
-  char *from = reference("gguf", "tiny", ".gguf");
-  FILE *file = fopen(from, "rb");
-  static unsigned char model[1 << 16];
-  size_t bytes = file ? fread(model, 1, sizeof model, file) : 0;
-  CHECK(bytes > 1 << 15 && !fclose(file), "%s was read", from);
+  static unsigned char model[MOST_BYTES], pieces[MOST_BYTES];
+  size_t bytes = read_whole("tiny", model), others = read_whole("pieces", pieces);
   seeds s = seeds_of(argc, argv, 1, 3000);
-  for (uint64_t seed = s.first; seed < s.end; seed++) check_damage(seed, model, bytes);
-  free(from);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    check_damage(seed, seed % 3 == 1 ? NULL : seed % 3 ? model : pieces, seed % 3 ? bytes : others);
 }
 
 int main(int argc, char **argv) {
@@ -547,6 +594,7 @@ int main(int argc, char **argv) {
   tokens_are_the_same("smollm", "smollm");
   tokens_are_the_same("llama3", "llama-bpe");
   tokens_are_the_same("qwen2", "qwen2");
+  pieces_are_sentencepieces();
   marks_are_the_files();
   damage_does_no_harm(argc, argv);
   free(path);

@@ -2,14 +2,20 @@
 """Makes gguf/: small models as GGUF files, one with tensors of many types, and the losses that
 finetune.py has with what transformers makes of them, on text.txt (NAME.txt: step, loss, gradient norm).
 
-    pip install torch transformers accelerate safetensors gguf numpy
+    pip install torch transformers accelerate safetensors gguf sentencepiece numpy
     python3 make_gguf.py [--out DIR]
 
 They are written by ggml's own package: tiny.gguf a LLaMA with rows of q and k in ggml's order, qwen2.gguf a
 Qwen2 with biases and a tied classifier. Their tokens are bytes, and they have no tokenizer. blocks.txt has a line for each type that Sluice unpacks: its name, the bytes of 256
 random numbers, and these numbers as that package unpacks them, as f32, both in hexadecimal.
+
+pieces.gguf is a tokenizer alone, trained by SentencePiece (of PyPI) on text.txt and the texts of
+make_tokenizers.py; pieces.txt has a line for each text: the text, and its tokens by SentencePiece, each as
+JSON, with a tab between them.
 """
 import argparse
+import io
+import json
 import os
 import subprocess
 import sys
@@ -17,12 +23,14 @@ import tempfile
 
 import gguf
 import numpy as np
+import sentencepiece
 import torch
 import transformers
 from gguf import GGMLQuantizationType as Type
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from make_reference import HERE, seeded_weights
+from make_tokenizers import TEXTS, random_texts
 
 CONFIG = dict(vocab_size=256, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=20000.0,
@@ -94,6 +102,44 @@ def write_blocks(path):
             file.write(f"{kind.name} {blocks.tobytes().hex()} {values.astype('<f4').tobytes().hex()}\n")
 
 
+def train_pieces(texts):
+    """As LLaMA 2's: BPE, digits apart, bytes for what is no piece, texts as they are."""
+    with open(os.path.join(HERE, "text.txt"), encoding="utf-8") as file:
+        corpus = file.read().split("\n") + [line for text in texts for line in text.split("\n")]
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for line in corpus if line and "\0" not in line), model_writer=trained,
+        model_type="bpe", vocab_size=700, byte_fallback=True, split_digits=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, character_coverage=0.98,
+        minloglevel=2)
+    return sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+
+
+def type_of(model, token):
+    return 2 if model.IsUnknown(token) else 3 if model.IsControl(token) else 6 if model.IsByte(token) else 1
+
+
+def make_pieces(out):
+    texts = [t for t in TEXTS + list(random_texts(200, 5)) if t and not any(m in t for m in ("<s>", "</s>", "<unk>", "\0"))]
+    model = train_pieces(texts)
+    tokens = range(model.GetPieceSize())
+    writer = gguf.GGUFWriter(os.path.join(out, "pieces.gguf"), "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([model.IdToPiece(t) for t in tokens])
+    writer.add_token_scores([model.GetScore(t) for t in tokens])
+    writer.add_token_types([type_of(model, t) for t in tokens])
+    writer.add_bos_token_id(model.bos_id())
+    writer.add_eos_token_id(model.eos_id())
+    writer.add_unk_token_id(model.unk_id())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with open(os.path.join(out, "pieces.txt"), "w") as file:
+        for text in texts:
+            file.write(json.dumps(text) + "\t" + json.dumps([model.bos_id()] + model.encode(text)) + "\n")
+
+
 def read_back(path, folder):
     """As transformers understands the file, in fp32."""
     # Without a tokenizer in the file only what it says of the model can be asked for.
@@ -126,6 +172,7 @@ def main():
     out = os.path.join(parser.parse_args().out, "gguf")
     os.makedirs(out, exist_ok=True)
     write_blocks(os.path.join(out, "blocks.txt"))
+    make_pieces(out)
     for seed, (name, model) in enumerate(MODELS.items()):
         make(out, 30 + seed, name, *model)
 
