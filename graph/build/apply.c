@@ -104,6 +104,15 @@ static void make_outputs(sl_graph *g, sli_node *node) {
   }
 }
 
+uint32_t sli_graph_dim(sl_graph *g, sl_here at, const char *call, sl_tensor *x, int dim) {
+  if (!x || g->status) return 0;
+  int from_start = dim < 0 ? dim + x->type.ndim : dim;
+  if (from_start >= 0 && from_start < x->type.ndim) return SL_DIM(from_start);
+  sli_graph_fail_at(g, at, SL_E_SHAPE, "%s: %s has no dim %d", call,
+                    sli_graph_describe(g, 1, &x), dim);
+  return 0;
+}
+
 /* What comes out, by the row's shape rule. Source records and users' rows may
  * say anything. */
 static sl_status infer(sl_here at, sl_graph *g, sli_node *node) {

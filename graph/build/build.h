@@ -22,6 +22,9 @@ char *sli_type_text(char *out, const sl_type *type);
 /* Records the first error, "file:line: text", and returns its status. */
 sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The bit of a dim of x, counted from the end where it is negative, for a call of that name; fails
+ * the graph where x has no such dim. */
+uint32_t sli_graph_dim(sl_graph *g, sl_here at, const char *call, sl_tensor *x, int dim);
 /* "h.3/gelu.1 f32[8, 256, 384], h.3.weight f32[256, 64]"; "-" where absent. */
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
 

@@ -3,34 +3,30 @@
 
 #include <string.h>
 
-/* A dim's bit; one that is not there gives bits that the row refuses. */
-static uint32_t bit_of(const sl_tensor *x, int dim) {
-  if (x && dim < 0) dim += x->type.ndim;
-  return dim >= 0 && dim < SL_MAX_DIMS ? SL_DIM(dim) : UINT32_MAX;
-}
-
 /* ---- indexed ---------------------------------------------------------------------- */
 
 sl_tensor *sl_gather_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index) {
-  const sl_attrs attrs = {.axes = bit_of(x, dim), .count = sl_dim(x, dim)};
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_gather", x, dim),
+                          .count = sl_dim(x, dim)};
   return sl_op2_at(at, g, &sl_op_gather, &attrs, x, index);
 }
 
 sl_tensor *sl_scatter_add_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index,
                              sl_tensor *src) {
-  const sl_attrs attrs = {.axes = bit_of(x, dim), .count = sl_dim(x, dim)};
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_scatter_add", x, dim),
+                          .count = sl_dim(x, dim)};
   return sl_op3_at(at, g, &sl_op_scatter_add, &attrs, src, index, x);
 }
 
 sl_tensor *sl_scatter_sum_at(sl_here at, sl_graph *g, sl_tensor *src, int dim, sl_tensor *index,
                              int64_t count) {
-  const sl_attrs attrs = {.axes = bit_of(src, dim), .count = count};
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_scatter_sum", src, dim), .count = count};
   return sl_op2_at(at, g, &sl_op_scatter_add, &attrs, src, index);
 }
 
 sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k,
                        sl_tensor **positions) {
-  const sl_attrs attrs = {.axes = bit_of(x, dim), .count = k};
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_top_k", x, dim), .count = k};
   sl_tensor *out[2] = {NULL, NULL};
   sl_apply_at(at, g, &sl_op_top_k, &attrs, 1, &x, 0, out);
   if (positions) *positions = out[1];
@@ -39,7 +35,8 @@ sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k
 
 sl_tensor *sl_cumsum_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool reverse,
                         bool exclusive) {
-  const sl_attrs attrs = {.axes = bit_of(x, dim), .reverse = reverse, .exclusive = exclusive};
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_cumsum", x, dim), .reverse = reverse,
+                          .exclusive = exclusive};
   return sl_op1_at(at, g, &sl_op_cumsum, &attrs, x);
 }
 
@@ -103,5 +100,6 @@ sl_tensor *sl_filled_at(sl_here at, sl_graph *g, sl_type type, float value, sl_t
 }
 
 sl_tensor *sl_arange_at(sl_here at, sl_graph *g, sl_tensor *like, int dim) {
-  return sl_op1_at(at, g, &sl_op_arange, &(sl_attrs){.axes = bit_of(like, dim)}, like);
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_arange", like, dim)};
+  return sl_op1_at(at, g, &sl_op_arange, &attrs, like);
 }

@@ -1,5 +1,5 @@
 /* Arithmetic, as calls. */
-#include "graph/graph.h"
+#include "graph/build/build.h"
 
 /* What goes together number by number has rows of its own, which are faster. */
 static bool is_plain(const sl_tensor *a, const sl_tensor *b) {
@@ -42,17 +42,13 @@ sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
 }
 
 /* A dim's bit; one that is not there gives bits that the row refuses. */
-static uint32_t bit_of(const sl_tensor *x, int dim) {
-  if (x && dim < 0) dim += x->type.ndim;
-  return dim >= 0 && dim < SL_MAX_DIMS ? SL_DIM(dim) : UINT32_MAX;
-}
-
 sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim) {
-  return largest(at, g, x, bit_of(x, dim), false, 1);
+  return largest(at, g, x, sli_graph_dim(g, at, "sl_argmax", x, dim), false, 1);
 }
 
 sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log) {
-  const sl_attrs attrs = {.axes = bit_of(x, dim)};
+  const char *call = is_log ? "sl_log_softmax" : "sl_softmax";
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, call, x, dim)};
   return sl_op1_at(at, g, is_log ? &sl_op_log_softmax : &sl_op_softmax, &attrs, x);
 }
 

@@ -1,14 +1,8 @@
 /* Tensors put together and taken apart, as calls. */
 #include "graph/build/build.h"
 
-/* Bit d; where there is no such dim the shape rule has something to say. */
-static uint32_t axis_bit(const sl_tensor *x, int dim) {
-  if (x && dim < 0) dim += x->type.ndim;
-  return dim >= 0 && dim < 32 ? 1u << dim : 0;
-}
-
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors) {
-  const sl_attrs attrs = {.axes = axis_bit(count > 0 ? tensors[0] : NULL, dim)};
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_concat", count > 0 ? tensors[0] : NULL, dim)};
   sl_tensor *out = NULL;
   sl_apply_at(at, g, &sl_op_concat, &attrs, count, tensors, 0, &out);
   return out;
@@ -87,13 +81,8 @@ sl_tensor *sl_expand_like_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *l
 sl_tensor *sl_slice_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t begin,
                        int64_t count) {
   sl_part *part = sl_graph_alloc(g, sizeof *part);
-  int axis = from_end(x, dim);
-  if (x && (axis < 0 || axis >= x->type.ndim) && !g->status) {
-    sli_graph_fail_at(g, at, SL_E_SHAPE, "sl_slice: %s has no dim %d", sli_graph_describe(g, 1, &x),
-                      dim);
-    return NULL;
-  }
-  *part = (sl_part){.axis = axis, .nranges = 1, .begin = {begin}, .count = {count}};
+  sli_graph_dim(g, at, "sl_slice", x, dim);
+  *part = (sl_part){.axis = from_end(x, dim), .nranges = 1, .begin = {begin}, .count = {count}};
   return sl_op1_at(at, g, &sl_op_slice, &(sl_attrs){.user = part}, x);
 }
 
@@ -103,8 +92,8 @@ void sl_split_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int count, cons
   sl_lengths *record = sl_graph_alloc(g, sizeof *record);
   *record = (sl_lengths){count, of};
   for (int i = 0; i < count; i++) of[i] = lengths ? lengths[i] : sl_dim(x, dim) / count;
-  sl_apply_at(at, g, &sl_op_split, &(sl_attrs){.axes = axis_bit(x, dim), .user = record}, 1, &x, 0,
-              outs);
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_split", x, dim), .user = record};
+  sl_apply_at(at, g, &sl_op_split, &attrs, 1, &x, 0, outs);
 }
 
 sl_tensor *sl_add_all_at(sl_here at, sl_graph *g, int count, sl_tensor *const *tensors) {

@@ -218,17 +218,15 @@ sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b) {
   return between ? SLI_ROLE_BETWEEN : SLI_ROLE_SPILL;
 }
 
-static int staging_slots(const sli_lowering *l, sli_role role, int stage) {
-  int given = sli_lower_given(l, role, stage);
-  if (given) return given;
-  return role == SLI_ROLE_BETWEEN ? l->in->k + 1 : 2;
+static int staging_slots(const sli_lowering *l, sli_role role, const sli_bundle *b) {
+  int given = sli_lower_given(l, role, maker(l, b)->stage);
+  return given ? given : sli_role_slots(l, role, b);
 }
 
 static void widen(const sli_lowering *l, size_t lanes[MOST_LANES], int nth, const sli_bundle *b,
                   sli_role role) {
   size_t *lane = &lanes[SLI_MIN(nth, MOST_LANES - 1)];
-  int stage = maker(l, b)->stage;
-  *lane = SLI_MAX(*lane, (size_t)staging_slots(l, role, stage) * b->bytes);
+  *lane = SLI_MAX(*lane, (size_t)staging_slots(l, role, b) * b->bytes);
 }
 
 static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {

@@ -268,6 +268,8 @@ void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a);
 void sli_lower_credits(sli_lowering *l);
 /* The last that the user gives for a role at a stage, or 0. */
 int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
+/* What a role gives a bundle, or a hop's end of it, where the user says nothing. */
+int sli_role_slots(const sli_lowering *l, sli_role role, const sli_bundle *b);
 
 /* Writes a group's program; of a hop, NULL where nothing is copied. */
 sl_program *sli_lower_program(sli_lowering *l, int group);

@@ -195,6 +195,10 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bund
     [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between,
     [SLI_SLOTS_SPREAD] = of_spread};
 
+int sli_role_slots(const sli_lowering *l, sli_role role, const sli_bundle *b) {
+  return rules[sli_roles[role].slots](l, b);
+}
+
 /* A hop's end has as many slots as its source, what it fetches as many as what is gathered; what
  * lives elsewhere as many as its role says, there and at both ends of its way. */
 static int derived(const sli_lowering *l, const sli_bundle *b) {

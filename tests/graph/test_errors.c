@@ -52,6 +52,25 @@ static void a_misfit_names_op_shapes_and_line(void) {
          "h.3.weight f32[256, 64]");
 }
 
+static void a_dim_that_is_not_there_is_named(void) {
+  static const int wrong[] = {3, -4, 1000};
+  for (int i = 0; i < 3; i++) {
+    char text[64];
+    snprintf(text, sizeof text, " f32[8, 256, 384] has no dim %d", wrong[i]);
+    sl_graph *g = create(1);
+    sl_softmax(g, input(g), wrong[i]);
+    EXPECT(g, SL_E_SHAPE, "test_errors.c:", "sl_softmax: ", text);
+    g = create(1);
+    sl_tensor *x = input(g);
+    sl_gather(g, x, wrong[i], sl_arange(g, x, -1));
+    EXPECT(g, SL_E_SHAPE, "sl_gather: ", text);
+    g = create(1);
+    x = input(g);
+    sl_concat(g, wrong[i], 2, ((sl_tensor *[]){x, x}));
+    EXPECT(g, SL_E_SHAPE, "sl_concat: ", text);
+  }
+}
+
 static void the_first_error_stays(void) {
   sl_graph *g = create(1);
   sl_tensor *bad = sl_add(g, input(g), param(g, "p", 2, 2));
@@ -277,6 +296,7 @@ static void stages_do_not_go_back(void) {
 
 int main(void) {
   a_misfit_names_op_shapes_and_line();
+  a_dim_that_is_not_there_is_named();
   the_first_error_stays();
   null_without_an_error_is_one();
   arguments_are_counted();
