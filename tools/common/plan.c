@@ -18,7 +18,7 @@ static sl_status check_stages(const settings *s) {
                  s->stages, s->chunks, MOST);
 }
 
-const char *volatile model_being_built;
+_Thread_local const char *volatile model_being_built;
 
 sl_status plan_build(const settings *s, sl_graph *g) {
   model_being_built = s->model->name;

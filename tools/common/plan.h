@@ -18,8 +18,8 @@ typedef struct planned {
  * nothing is left to free. */
 /* Has the model build its graph; an error names what it did wrong. */
 sl_status plan_build(const settings *s, sl_graph *g);
-/* While one does so its name, else NULL: for a handler of faults. */
-extern const char *volatile model_being_built;
+/* While this thread has one do so its name, else NULL: for a handler of faults. */
+extern _Thread_local const char *volatile model_being_built;
 
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
