@@ -72,6 +72,7 @@ struct sli_node {
   bool whole;          /* of whole microbatches, on every device and for every piece */
   bool again;          /* a forward call made once more for the way back */
   bool repeats;        /* an exchange that may be made once more for it as well */
+  bool hands_on;       /* one of several steps of a call: what it makes the next one goes on with */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
   /* what a rule of the gradients made: the rule, and the forward node it is about */
   const sl_grad_rule *rule;

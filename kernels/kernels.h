@@ -86,4 +86,23 @@ int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_si
     *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
   }
 
+/* Attention of some positions [B, n] of a sequence over those of others, one chunk of keys and values
+ * [B, m, 2 Hkv*D] (k then v) after another: attention_step(q, kv, [ids], [o, lse]) -> o, lse goes on from
+ * the step before; without it all that no span begins is 0. attrs.user points to sli_spans, ids
+ * [B, length] are of the whole sequence.
+ * attention_step_b(q, kv, o, lse, do, [ids], [dq]) -> dq, dkv, where o and lse are those of the last step,
+ * adds to the dq of the step before; dkv is the chunk's alone. */
+enum { SLI_SPANS = 4 };
+typedef struct sli_span {
+  int64_t query, queries, key, keys; /* rows of q and of kv: the first, and how many */
+  int64_t at_query, at_key;          /* positions of the first ones */
+  bool fresh;                        /* no span of these queries came before */
+} sli_span;
+typedef struct sli_spans {
+  int n;
+  int64_t length;                    /* of the whole sequence */
+  sli_span of[SLI_SPANS];
+} sli_spans;
+extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
+
 #endif

@@ -64,6 +64,59 @@ static sl_status find_piece_order(sli_inputs *in) {
   return want_blocks(in, "with piece order layers pieces go on block by block");
 }
 
+static const struct finding {
+  const char *name;
+  bool heads, ring;
+} attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
+
+static const struct positions_of {
+  const char *name;
+  bool zigzag;
+} layouts[] = {{"contiguous", false}, {"zigzag", true}};
+
+static sl_status find_attention(const char *name, sli_inputs *in) {
+  for (size_t i = 0; i < SLI_COUNT(attentions); i++)
+    if (!name || !strcmp(attentions[i].name, name)) {
+      in->by_heads = attentions[i].heads;
+      in->by_ring = attentions[i].ring;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known", name);
+}
+
+static sl_status find_layout(const char *name, bool *zigzag) {
+  for (size_t i = 0; i < SLI_COUNT(layouts); i++)
+    if (!strcmp(layouts[i].name, name)) {
+      *zigzag = layouts[i].zigzag;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
+}
+
+/* How attention finds the positions of others, and which each has. */
+static sl_status read_sequence(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  sli_grid *grid = &in->grid;
+  sl_status status = find_attention(o->sequence_attention, in);
+  grid->zigzag = in->by_ring;
+  if (!status && o->sequence_layout) status = find_layout(o->sequence_layout, &grid->zigzag);
+  if (status) return status;
+  if (in->by_heads) {
+    in->by_ring &= in->k == 1 && !in->kind->copy;
+    if (o->sequence_layout && in->by_ring) in->by_heads = !grid->zigzag;
+  }
+  if (o->sequence_layout && grid->zigzag && !in->by_ring)
+    return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
+                   "(--sequence-attention ring), where else all would not have as much to do");
+  if (in->by_ring && in->k > 1)
+    return sl_fail(SL_E_UNSUPPORTED, "--sequence-attention ring with --pieces %d: chunks of pieces that "
+                   "came before are gone; --sequence-attention heads goes with pieces", in->k);
+  if (in->by_ring && in->kind->copy)
+    return sl_fail(SL_E_UNSUPPORTED, "--sequence-attention ring: %s devices have no attention chunk by "
+                   "chunk; --sequence-attention heads they have", in->kind->name);
+  return SL_OK;
+}
+
 sl_status sli_lower_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   int axes = 0;
@@ -75,7 +128,8 @@ sl_status sli_lower_grid(sli_inputs *in) {
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;
   sli_lower_axis_links(in);
-  sl_status status = find_sharding(o->shard, &in->sharding);
+  sl_status status = read_sequence(in);
+  if (!status) status = find_sharding(o->shard, &in->sharding);
   /* what is exchanged goes on its way block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
@@ -86,23 +140,63 @@ sl_status sli_lower_grid(sli_inputs *in) {
   return status;
 }
 
+/* For people: what the way would have taken that was not chosen. */
+static void note_other(sli_choice *chosen, bool ring, const sli_choice *other, sl_status status) {
+  const char *name = ring ? "heads" : "ring";
+  if (status) chosen->runner_up = sli_format("attention by %s, which cannot be: %s", name, sl_detail());
+  else
+    chosen->runner_up =
+        sli_format("attention by %s: %.3g ms instead of %.3g ms, and %.3g MB received instead of %.3g MB",
+                   name, 1e3 * other->seconds, 1e3 * chosen->seconds, 1e-6 * other->boxing_bytes,
+                   1e-6 * chosen->boxing_bytes);
+}
+
+/* By heads or chunk by chunk: whichever takes less time, and grid says which. */
+static sl_status choose_sequence(const sli_inputs *in, const sli_dim *dims, sli_grid *grid,
+                                 sli_choice *out) {
+  sli_choice ways[2] = {0};
+  const bool may[2] = {in->by_heads, in->by_ring};
+  const sli_grid both[2] = {*grid, *grid};
+  sl_status status[2] = {SL_E_UNSUPPORTED, SL_E_UNSUPPORTED};
+  for (int ring = 1; ring >= 0; ring--) {
+    sli_grid as = both[ring];
+    as.ring = ring;
+    as.zigzag &= ring;
+    if (may[ring]) status[ring] = sli_choose_rows(in->g, dims, &as, SLI_AXIS_SEQUENCE, &ways[ring]);
+  }
+  if (status[0] && (!may[1] || status[1])) return may[0] ? status[0] : status[1];
+  bool ring = status[0] || (!status[1] && ways[1].seconds < ways[0].seconds);
+  *out = ways[ring];
+  grid->ring = ring;
+  grid->zigzag &= ring;
+  if (may[!ring] && in->options->sharing) note_other(out, ring, &ways[!ring], status[!ring]);
+  in->g->status = SL_OK; /* the other way may have been impossible */
+  sli_choice_free(&ways[!ring]);
+  return SL_OK;
+}
+
+static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, sli_grid *grid, int axis,
+                             sli_choice *out) {
+  const sl_lower_options *o = in->options;
+  sl_status status = axis == SLI_AXIS_SEQUENCE ? choose_sequence(in, dims, grid, out)
+                                               : sli_choose_rows(in->g, dims, grid, axis, out);
+  return status ? status : sli_check_rows(in->g, out, axis, o->ngiven, o->given);
+}
+
 sl_status sli_lower_share_out(const sli_inputs *in) {
   sl_graph *g = in->g;
   const sl_lower_options *o = in->options;
-  const sli_grid *grid = &in->grid;
+  sli_grid over = in->grid, *grid = &over;
   sli_choice choice[SLI_AXES] = {0}, *tensor = &choice[SLI_AXIS_TENSOR];
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
   for (int a = 0; a < SLI_AXES && !status; a++) {
-    if (grid->size[a] < 2 || !sli_axes[a].rows) continue;
-    status = sli_choose_rows(g, dims, grid, a, &choice[a]);
-    if (!status) status = sli_check_rows(g, &choice[a], a, o->ngiven, o->given);
+    if (grid->size[a] > 1 && sli_axes[a].rows) status = choose_rows(in, dims, grid, a, &choice[a]);
   }
   const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given, choice};
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, tensor);
   if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
   if (!status && o->sharing) sli_choice_print(g, grid, choice, o->sharing);
-  sli_grid over = *grid;
   if (in->spread) over.size[SLI_AXIS_STAGES] = in->p;
   if (!status && in->spread)
     status = sli_choose_spread(g, dims, in->p, &choice[SLI_AXIS_STAGES]);

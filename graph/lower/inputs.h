@@ -21,6 +21,7 @@ typedef struct sli_inputs {
   bool direct;           /* links may lead from one's own memory into another's */
   int p;                 /* devices along the pipeline */
   sli_grid grid;         /* of each stage */
+  bool by_heads, by_ring; /* how attention may find the positions of other devices */
   bool spread;           /* the vocabulary's tables lie on all stages */
   bool by_axis;          /* what goes along one axis of the grid does not wait for another's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */

@@ -13,13 +13,20 @@
 
 #include <stdlib.h>
 
+/* Is one of its nodes a step that the next level's goes on with? */
+static bool hands_on(const sli_group *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->hands_on) return true;
+  return false;
+}
+
 /* What is exchanged within one way is there from one level to the next only. Where the user
  * gives it slots, each register has its own, and more than one microbatch can be on its way. */
 static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval) return false;
   if (l->in->layers && sli_leaves_block(l, b)) return false;
   const sli_group *from = &l->groups[b->producer];
-  bool exchanged = from->cls == SL_CLASS_C;
+  bool exchanged = from->cls == SL_CLASS_C || hands_on(from);
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_group *to = &l->groups[b->consumers[i]];
     if (to->level != from->level + 1 || to->cls == SL_CLASS_W) return false;

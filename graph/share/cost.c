@@ -10,7 +10,8 @@
  * everything everywhere) gives a whole gradient; one that uses a broadcast input for its own
  * share gives a summand. Makers of sums want whole gradients. Within a block readers share
  * what has been boxed, and gradients that come back alike are added before they are boxed.
- * What the way back reads again is boxed again, rather than kept.
+ * What the way back reads again is boxed again, rather than kept, but where axes of rows have other
+ * parts of as much.
  *
  * Parameters lie as their first reader wants; what else is done to them and their gradients
  * is done once a step, so a microbatch has its share of that, and of the update. */
@@ -227,11 +228,33 @@ static double kept_bytes(const sli_costs *c, const sl_tensor *t, const sl_type *
   return (double)sl_type_bytes(type) * (rows && c->rows_last ? 1.5 : 1);
 }
 
+/* Chunk by chunk, what one device has most of: all pairs of queries and keys shared out, evenly or
+ * as the last device of a contiguous layout has them. Chunks come beside that, once on the way there
+ * and, with their gradients, twice on the way back; what takes longer than computing is waited for. */
+static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *l) {
+  double P = c->size, all = call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) +
+                            backward_seconds(c, n, l);
+  int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
+  double kv = 2.0 * (double)kv_heads / (double)heads * (double)sl_type_bytes(&l->out[0]) / P;
+  double seen = n->attrs.full ? 1 : c->grid->zigzag ? 0.75 : 1;
+  bool uneven = !n->attrs.full && !c->grid->zigzag;
+  const sli_axis_link *link = &c->grid->link[c->axis];
+  sli_cost cost = {.compute_seconds = all / P * (uneven ? (P - 0.5) / (P / 2) : 1),
+                   .boxing_bytes = 3 * seen * (P - 1) * kv};
+  double wire = link->bytes_per_second > 0 ? cost.boxing_bytes / link->bytes_per_second : 0;
+  cost.boxing_seconds = SLI_MAX(wire - cost.compute_seconds, 0) + 3 * (P - 1) * link->seconds;
+  return cost;
+}
+
+static bool is_chunked(const sli_costs *c, const sli_node *n) { return c->chunked && c->chunked[n->id]; }
+
 sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature *s) {
+  static const sl_signature whole;
   sl_type in[SLI_MAX(n->nin, n->op->max_in) + 1], out[n->nout + 1];
   local l = {.in = in, .out = out};
   sli_cost cost = {0};
-  localize(c, n, s, &l);
+  localize(c, n, is_chunked(c, n) ? &whole : s, &l);
+  if (is_chunked(c, n)) return chunks_cost(c, n, &l);
   if (s->local) cost = two_calls(c, n, s, &l);
   else if (n->op != &sl_op_source)
     cost.compute_seconds = call_seconds(c, n->op, &l.attrs, n->nin, in, n->nout, out);
@@ -325,7 +348,8 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   sli_cost cost = {0};
   uint8_t bit = (uint8_t)(1 << r.want);
   if (!(seen->forward & bit)) cost = boxing(c, lies, want, bytes);
-  if (r.again && !(seen->back & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
+  bool kept = sli_axes[c->axis].rows && lies.kind == SL_SPLIT && want.kind == SL_SPLIT;
+  if (r.again && !kept && !(seen->back & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
   seen->forward |= bit;
   if (r.again) seen->back |= bit;
   if (r.gradient >= SLI_SBP_CODES) return cost;

@@ -25,116 +25,13 @@
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 static const sli_layout everywhere; /* all that is not set is broadcast */
 
-/* ---- signatures ----------------------------------------------------------------- */
-
-/* A mean that is of a device's own rows counts by its share of them: what says how much that is
- * (sl_op.counted) has to be told of the mean as it lies, not of a sum of means. */
-static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
-  const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
-  if (!t || !t->producer) return false;
-  const sl_signature *made = &x->choice[axis].of[t->producer->id];
-  return sli_signature_out(made, t->output).kind == SL_PARTIAL;
-}
-
-static const sl_signature *signature(const sli_expansion *x, const sli_node *forward, int axis) {
-  static const sl_signature repeated;
-  static const sl_signature summands = {.in = {{SL_PARTIAL, 0}}, .out = {{SL_PARTIAL, 0}}};
-  if (x->grid->size[axis] < 2) return &repeated;
-  return counts_summands(x, forward, axis) ? &summands : &x->choice[axis].of[forward->id];
-}
-
-typedef sl_sbp sbp_of(const sl_signature *s, int i);
-
-static sli_layout layout_of(const sli_expansion *x, const sli_node *forward, sbp_of *of, int i) {
-  sli_layout lies;
-  for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = of(signature(x, forward, a), i);
-  return lies;
-}
-
-/* ---- attributes of a share ------------------------------------------------------ */
-
-/* Of the units of heads that axes within have left. */
-static int64_t units_of(int64_t units, int size, int member) {
-  return units * (member + 1) / size - units * member / size;
-}
-
-/* Its units of heads, of the axes along which they are shared out from the innermost on. */
-static void share_heads(const sli_expansion *x, const sli_node *forward, int rank, sl_attrs *attrs) {
-  int64_t whole = 0, own = 0;
-  for (int i = SLI_AXES - 1; i >= 0; i--) {
-    int a = sli_splitting[i];
-    const sl_signature *s = signature(x, forward, a);
-    if (!s->heads) continue;
-    if (!whole) own = whole = x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
-    own = units_of(own, x->grid->size[a], sli_rank_share(x->grid, rank, 1u << a));
-  }
-  if (!whole) return;
-  attrs->heads = (int)(attrs->heads * own / whole);
-  attrs->kv_heads = (int)(attrs->kv_heads * own / whole);
-}
-
-/* What of a microbatch's rows a device takes a mean over. */
-static double share_of_rows(const sli_expansion *x, const sli_node *mean, int rank, int variant) {
-  double share = 1;
-  sli_layout lies = everywhere;
-  for (int a = 0; a < SLI_AXES; a++) {
-    const sl_signature *s = signature(x, mean, a);
-    if (s->out[0].kind == SL_PARTIAL && s->in[0].kind == SL_SPLIT) lies.axis[a] = s->in[0];
-  }
-  sl_type whole = sli_logical_type(mean->in[0], variant);
-  sl_type own = sli_local_type(x, mean->in[0], lies, rank, variant);
-  for (int d = 0; d < whole.ndim; d++) share *= (double)own.dim[d] / (double)whole.dim[d];
-  return share;
-}
-
-/* Where the device's part begins of what its signatures say that about; one input, and one dim. */
-static void say_first(const sli_expansion *x, const sli_node *forward, int rank, int variant,
-                      sl_attrs *attrs) {
-  for (int a = 0; a < SLI_AXES; a++) {
-    int i = signature(x, forward, a)->first - 1;
-    if (i < 0) continue;
-    sli_layout lies = layout_of(x, forward, sli_signature_in, i);
-    const sl_region *region = sli_share_region(x, forward->in[i], lies, rank, variant, NULL);
-    attrs->first += region->of[lies.axis[a].dim].begin[0];
-    attrs->partial = true;
-    return;
-  }
-}
-
-/* What a device's share of a forward node, or of its way back, is told. */
-static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
-                     sl_attrs *attrs) {
-  share_heads(x, forward, rank, attrs);
-  say_first(x, forward, rank, variant, attrs);
-  if (forward->op->counted) {
-    double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
-    *share = share_of_rows(x, forward->in[0]->producer, rank, variant);
-    if (attrs->user) *share *= *(const double *)attrs->user; /* of a piece */
-    attrs->user = share;
-  }
-  if (forward->op->located)
-    attrs->region = sli_share_region(x, forward->out[0], layout_of(x, forward, sli_signature_out, 0),
-                                     rank, variant, attrs->region);
-}
-
-/* [nvariants] */
-static sl_attrs *local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward,
-                             int rank) {
-  sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
-  for (int v = 0; v < x->nvariants; v++) {
-    attrs[v] = n->shapes ? n->shapes[v].attrs : n->attrs;
-    if (forward) localize(x, forward, rank, v, &attrs[v]);
-  }
-  return attrs;
-}
-
 /* ---- forward -------------------------------------------------------------------- */
 
 /* Spread is what each stage does its part of. Of a sum or a copy of gradients, or a constant like one: as what it is made of. */
 static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   sli_moment at = {n->cls, n->block, n->phase, false};
   const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
-  if (forward) at.spread = !sli_is_repeated(signature(x, forward, SLI_AXIS_STAGES));
+  if (forward) at.spread = !sli_is_repeated(sli_share_signature(x, forward, SLI_AXIS_STAGES));
   else if (n->like) at.spread = x->arrays[n->like->id]->spread;
   else
     for (int i = 0; i < n->nin; i++)
@@ -159,7 +56,7 @@ static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want
  * zero. Inputs of which there may be any number are not optional. */
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
   return sli_is_forward(n) && i >= n->op->min_in && n->op->max_in >= 0 && n->in[i] &&
-         layout_of(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
+         sli_share_layout(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
          x->arrays[n->in[i]->id]->lies.axis[axis].kind == SL_BROADCAST;
 }
 
@@ -170,7 +67,7 @@ static bool is_absent(const sli_expansion *x, const sli_node *n, int i, int rank
 }
 
 static sli_layout wanted_layout(const sli_expansion *x, const sli_node *n, int i) {
-  sli_layout want = layout_of(x, n, sli_signature_in, i);
+  sli_layout want = sli_share_layout(x, n, sli_signature_in, i);
   for (int a = 0; a < SLI_AXES; a++)
     if (is_added_once(x, n, i, a)) want.axis[a] = broadcast;
   return want;
@@ -188,9 +85,9 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
 /* How a backward node wants what it reads. */
 static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
   sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, i);
-  sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
+  sli_sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
                                                                          : sli_gradient_wanted;
-  return layout_of(x, n->about, of, arg.index);
+  return sli_share_layout(x, n->about, of, arg.index);
 }
 
 /* [nvariants][nin] of a device: the types of inputs that nobody reads. */
@@ -218,7 +115,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     sli_making m = {.op = op, .name = n->name, .at = at, .cls = n->cls, .rank = r,
                     .nin = n->nin, .in = from, .nout = nout, .where = n->at,
                     .unread = n->rule ? unread_types(x, n, r) : NULL,
-                    .attrs = local_attrs(x, n, forward, r)};
+                    .attrs = sli_local_attrs(x, n, forward, r)};
     sli_node *node;
     status = sli_expand_node(x, &m, &node);
     if (status) break;
@@ -246,7 +143,7 @@ static void note_share(sli_expansion *x, const sli_node *n) {
     if (n->out[0] == sli_graph_mean(x->g, m)->tensor && sli_is_mean(n->out[0]))
       for (int i = 0; i < x->ranks * x->nvariants; i++)
         x->share[m * x->ranks * x->nvariants + i] =
-            share_of_rows(x, n, i / x->nvariants, i % x->nvariants);
+            sli_share_of_rows(x, n, i / x->nvariants, i % x->nvariants);
 }
 
 /* Joins what each device has found in its part along the axes that the call is shared along in two. */
@@ -256,7 +153,7 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
   sl_status status = SL_OK;
   for (int i = SLI_AXES - 1; i >= 0 && !status; i--) {
     int axis = sli_splitting[i];
-    if (!signature(x, n, axis)->local) continue;
+    if (!sli_share_signature(x, n, axis)->local) continue;
     sli_array all = {.of = part->of, .made = part->made, .spread = part->spread};
     all.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *all.on);
     for (int at = 0; at < x->ranks * nv; at++) {
@@ -287,17 +184,23 @@ static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_sig
   return status ? status : make_nodes(x, &joined, n, s->joined, (sli_array *[]){&part}, n->nout, out);
 }
 
+static bool is_chunked(const sli_expansion *x, const sli_node *forward) {
+  const bool *chunked = x->choice[SLI_AXIS_SEQUENCE].chunked;
+  return chunked && chunked[forward->id];
+}
+
 static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 1], *out[n->nout + 1];
   sl_status status = box_forward_inputs(x, n, in);
   if (status) return status;
   for (int o = 0; o < n->nout; o++) {
-    sli_layout lies = layout_of(x, n, sli_signature_out, o);
+    sli_layout lies = sli_share_layout(x, n, sli_signature_out, o);
     out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies, moment_of(x, n)) : NULL;
   }
   note_share(x, n);
+  if (is_chunked(x, n)) return sli_expand_ring(x, n, moment_of(x, n), in, out);
   for (int a = 0; a < SLI_AXES; a++)
-    if (signature(x, n, a)->local) return expand_in_two(x, n, signature(x, n, a), in, out);
+    if (sli_share_signature(x, n, a)->local) return expand_in_two(x, n, sli_share_signature(x, n, a), in, out);
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
@@ -313,7 +216,7 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   for (int r = 0; r < x->own; r++) {
     sli_making m = {.op = n->op, .name = n->name, .at = moment_of(x, n), .cls = n->cls, .rank = r,
                     .nout = n->nout, .out = types, .where = n->at,
-                    .attrs = local_attrs(x, n, NULL, r)};
+                    .attrs = sli_local_attrs(x, n, NULL, r)};
     sli_node *node;
     sl_status status = sli_expand_node(x, &m, &node);
     if (status) return status;
@@ -325,7 +228,7 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
     if (out[o]) sli_stand_for_all(x, out[o]);
   for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
     sli_array *as_wanted;
-    sl_status status = n->out[o] ? sli_box(x, n->out[o], layout_of(x, n, sli_signature_out, o),
+    sl_status status = n->out[o] ? sli_box(x, n->out[o], sli_share_layout(x, n, sli_signature_out, o),
                                            moment_of(x, n), &as_wanted)
                                  : SL_OK;
     if (status) return status;
@@ -363,9 +266,13 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   }
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
-                  ? layout_of(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
+                  ? sli_share_layout(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
                   : everywhere; /* a record: private */
-  return status ? status : make_backward(x, n, in, lies);
+  if (status || !is_chunked(x, n->about)) return status ? status : make_backward(x, n, in, lies);
+  sli_array *out[n->nout + 1];
+  for (int o = 0; o < n->nout; o++)
+    out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(x, n)) : NULL;
+  return sli_expand_ring_back(x, n, moment_of(x, n), in, out);
 }
 
 /* As two summands can both be had with the least to exchange. */
@@ -400,7 +307,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_array *out = sli_array_add(x, n->out[0], lies, at);
   out->spread = at.spread;
   for (int r = 0; r < sli_own_ranks(x, at.spread); r++) {
-    sl_attrs *attrs = local_attrs(x, n, NULL, r);
+    sl_attrs *attrs = sli_local_attrs(x, n, NULL, r);
     for (int v = 0; v < x->nvariants; v++) {
       sl_type *type = sli_arena_alloc(&x->g->arena, sizeof *type);
       *type = sli_local_type(x, n->like, lies, r, v);
@@ -455,6 +362,7 @@ static void take_over(sli_expansion *x) {
   x->spread = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *x->spread);
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
   for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
+  x->rounds = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->rounds);
   int shares = sli_graph_means(g) * x->ranks * x->nvariants;
   x->share = sli_arena_alloc(&g->arena, (size_t)shares * sizeof *x->share);
   for (int i = 0; i < shares; i++) x->share[i] = 1;

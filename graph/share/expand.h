@@ -60,6 +60,7 @@ typedef struct sli_expansion {
   size_t type_capacity;
   sl_type *types;         /* [tensors][nvariants] of the devices' tensors */
   bool *shared;           /* [logical tensors] gradients that are not to be kept whole */
+  struct sli_round **rounds; /* [logical nodes] of attention that goes chunk by chunk */
   double *share;          /* [means][ranks][nvariants] of the loss, of each metric */
   int nboxes;             /* so far: for names */
 } sli_expansion;
@@ -123,6 +124,27 @@ static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
     if (!sli_sbp_equal(a->axis[i], b->axis[i])) return false;
   return true;
 }
+
+/* ---- by signatures: local.c ------------------------------------------------------------------ */
+
+/* How a forward node is shared along an axis. */
+const sl_signature *sli_share_signature(const sli_expansion *x, const sli_node *forward, int axis);
+/* How its input or output i lies. */
+typedef sl_sbp sli_sbp_of(const sl_signature *s, int i);
+sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli_sbp_of *of, int i);
+/* What of a microbatch's rows a device takes a mean over. */
+double sli_share_of_rows(const sli_expansion *x, const sli_node *mean, int rank, int variant);
+/* What a device's share of a node is told, where it is one of `forward` or of its way back: [nvariants]. */
+sl_attrs *sli_local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward, int rank);
+
+/* ---- attention chunk by chunk: ring.c ---------------------------------------------------- */
+
+/* The nodes of such a call, and of the rule that is its way back, with inputs and outputs as the
+ * arrays say. */
+sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sli_array *const *in,
+                          sli_array *const *out);
+sl_status sli_expand_ring_back(sli_expansion *x, const sli_node *n, sli_moment at,
+                               sli_array *const *in, sli_array *const *out);
 
 /* ---- from layout to layout: boxing.c --------------------------------------------------- */
 

@@ -49,9 +49,29 @@ static sli_dim dim_left(const sli_dim *whole, int64_t length) {
   return left;
 }
 
+/* Runs number r and 2P-1-r of 2P. */
+static sl_part zigzag_part(int dim, int64_t length, int size, int member) {
+  int64_t n = 2 * size, runs[] = {member, n - 1 - member};
+  sl_part part = {.axis = dim, .nranges = 2};
+  for (int i = 0; i < 2; i++) {
+    part.begin[i] = length * runs[i] / n;
+    part.count[i] = length * (runs[i] + 1) / n - part.begin[i];
+  }
+  return part;
+}
+
+/* Positions of what flows. */
+static bool is_zigzag(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
+  const sli_array *subject = x->arrays[x->shaped[t->id]];
+  return x->grid->zigzag && cut->along == 1u << SLI_AXIS_SEQUENCE && !t->param &&
+         !(subject && subject->of->param);
+}
+
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
                      const sl_type *base) {
   int64_t length = base->dim[cut.dim];
+  if (is_zigzag(x, t, &cut))
+    return zigzag_part(cut.dim, length, x->grid->size[SLI_AXIS_SEQUENCE], member);
   sli_dim dims[SL_MAX_DIMS] = {0};
   dims[cut.dim] = is_by_units(x, t, &cut)
                       ? dim_left(&x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut.dim], length)

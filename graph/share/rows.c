@@ -14,6 +14,8 @@ typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int axis, size;
+  bool ring, zigzag;
+  bool *chunked; /* [nnodes] */
   sl_sbp *lies; /* [ntensors] of what has been made so far, as its readers are to have it */
 } pass;
 
@@ -46,7 +48,7 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
     const sl_type *type = &n->out_type[o];
     char text[SL_TYPE_TEXT];
     bool there = dim < type->ndim;
-    if (there && least_rows(n, p->g->nvariants, o, dim) >= p->size) {
+    if (there && least_rows(n, p->g->nvariants, o, dim) >= (p->zigzag ? 2 : 1) * p->size) {
       out->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)] = (sl_sbp){SL_SPLIT, dim};
       continue;
     }
@@ -148,9 +150,21 @@ static bool has_heads(const sli_node *n) {
   return false;
 }
 
+/* Attention whose queries, keys and values all stay where they are. */
+static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
+  bool separate = n->op == &sl_op_attention;
+  if (!p->ring || !mixes_positions(p, n)) return false;
+  if (!separate && n->op != &sl_op_attention_packed) return false;
+  const sl_sbp positions = {SL_SPLIT, 1};
+  *out = (sl_signature){.out = {positions, {SL_SPLIT, 2}}};
+  for (int i = 0; i < (separate ? 3 : 1); i++) out->in[i] = positions;
+  return p->chunked[n->id] = true;
+}
+
 static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
+  if (goes_around(p, n, out)) return SL_OK;
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
   for (int i = 0; i < 2 * count; i++) { /* as all lies already, if there is such a way */
     const sl_signature *s = &all[i % count];
@@ -198,10 +212,13 @@ static sl_status check_loss(const pass *p) {
 sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
                           sli_choice *out) {
   pass p = {.g = g, .dims = dims, .axis = axis, .size = grid->size[axis]};
+  p.ring = axis == SLI_AXIS_SEQUENCE && grid->ring;
+  p.zigzag = axis == SLI_AXIS_SEQUENCE && grid->zigzag;
   sl_status status = SL_OK;
   sli_choice choice = {.of = sli_calloc((size_t)g->nnodes, sizeof *choice.of),
                        .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};
   p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
+  p.chunked = choice.chunked = sli_calloc((size_t)g->nnodes, sizeof *choice.chunked);
   for (int i = 0; i < g->nnodes && !status && p.size > 1; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n)) continue;
@@ -218,6 +235,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   }
   sli_costs costs;
   sli_costs_init(&costs, g, dims, grid, axis);
+  costs.chunked = choice.chunked;
   sli_costs_sum(&costs, NULL, &choice, NULL);
   sli_costs_fini(&costs);
   *out = choice;
@@ -258,6 +276,7 @@ sl_status sli_check_rows(const sl_graph *g, const sli_choice *rows, int axis, in
 void sli_choice_free(sli_choice *choice) {
   free(choice->of);
   free(choice->params);
+  free(choice->chunked);
   free(choice->runner_up);
   *choice = (sli_choice){0};
 }

@@ -23,6 +23,7 @@ typedef struct sli_costs {
   const sli_grid *grid;
   int axis, size;
   int share;      /* among how many rows of data are shared out along the other axis */
+  const bool *chunked; /* [nnodes] attention that goes chunk by chunk; NULL: none */
   bool *has_rows; /* [ntensors] of data */
   const sli_choice *sequence; /* how sequences are shared out along another axis; NULL: they are not */
   bool rows_last; /* where all else is the same, let rows be whole: the data axis has them */

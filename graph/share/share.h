@@ -8,7 +8,7 @@
  *   choice      one of them for each forward node, by cost          rows.c, tensor.c
  *   expansion   a node for each device, and between producers and consumers that see a
  *               tensor differently the slices, sums and joins that make one of the other
- *                                                   make.c, boxing.c, shards.c, expand.c
+ *                                                   make.c, boxing.c, ring.c, shards.c, expand.c
  *
  * Nothing behind these knows of signatures: a collective is nodes that read what other
  * devices have made, so it has registers, quotas and a place in the proof like all else. */
@@ -52,6 +52,8 @@ typedef struct sli_grid {
   bool apart[SLI_AXES]; /* devices along it do not address each other's memory */
   double flops_per_second, bytes_per_second; /* of a device; 0: of one core */
   double op_seconds; /* and for any call, whatever its size */
+  bool ring, zigzag; /* along the sequence: attention goes chunk by chunk; devices have two runs of
+                        positions each, so that all see as much; see ring.c */
   bool alike; /* only rank 0 is there, and stands for all; see expand.c */
 } sli_grid;
 
@@ -139,6 +141,7 @@ double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 typedef struct sli_choice {
   sl_signature *of;      /* [nnodes] */
   sl_sbp *params;        /* [nparams] */
+  bool *chunked;         /* [nnodes] attention that goes chunk by chunk; NULL: none does */
   double seconds;        /* of a microbatch, forward and back, by the cost model */
   double compute_seconds, boxing_seconds, boxing_bytes; /* parts of it; one device's */
   char *runner_up;       /* the best that shares something else otherwise, as text: what, and

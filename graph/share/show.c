@@ -118,6 +118,7 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
   memset(fixed, true, (size_t)g->nparams);
   sli_cost *each = sli_calloc((size_t)g->nnodes + 1, sizeof *each);
   sli_choice copy = *choice;
+  costs.chunked = choice->chunked;
   sli_costs_sum(&costs, fixed, &copy, each);
   table t = {g, choice, each, out};
   fprintf(out, "%d devices along the %s axis: B everywhere, P summands, S0 split along dim 0\n",

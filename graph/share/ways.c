@@ -124,6 +124,7 @@ static bool leaves_rows(const sli_costs *c, const sl_tensor *t, sl_sbp sbp) {
 /* What the sequence axis splits, too, it splits in what each device has. */
 static bool leaves_units(const sli_costs *c, const sl_tensor *t, sl_sbp sbp, sl_sbp sequence) {
   if (!t || sbp.kind != SL_SPLIT || !sli_sbp_equal(sbp, sequence)) return true;
+  if (c->grid->ring) return false; /* positions are where they are */
   int size = c->grid->size[SLI_AXIS_SEQUENCE];
   return c->dims[t->id * SL_MAX_DIMS + sbp.dim].units >= (int64_t)c->size * size;
 }

@@ -155,6 +155,10 @@ typedef struct sl_lower_options {
    * device is rank (data * sequence + s) * tensor + t of its grid. */
   int data_parallel;       /* D [1] */
   int sequence;            /* Q [1] */
+  const char *sequence_attention; /* how attention finds other positions: "heads" (all of them, for
+                              some heads), "ring" (chunk by chunk), "auto" (NULL): by cost */
+  const char *sequence_layout; /* which positions a device has: "contiguous", or "zigzag", by which all
+                              see as much; NULL: as is best */
   int tensor;              /* T [1] */
   bool vocab_parallel;     /* each stage has a part of the vocabulary's tables: of the classifier
                               before the loss, and of embeddings of as many words */

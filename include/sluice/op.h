@@ -167,7 +167,8 @@ typedef struct sl_attrs {
   uint32_t axes;   /* concat, split, gather, scatter_add, top_k, cumsum, arange: bit d: along dim d */
   int ndims;               /* permute: which dim of the input each dim of the output is; expand:
                               lengths of the output, 0: as long as the input's */
-  int64_t dims[SL_MAX_DIMS];
+  int64_t dims[SL_MAX_DIMS]; /* and with ndims 2, position, position_w, rotary, rotary_b: from
+                      position dims[0] of the part on, they are dims[1] further on */
   bool bf16;       /* linear_w: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,

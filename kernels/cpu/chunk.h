@@ -129,9 +129,10 @@ static inline bool sli_accumulates(const sl_call *call, int output) {
   return call->accumulate >> output & 1;
 }
 
-/* Where the call's rows begin in their sequences. */
-static inline int64_t sli_first_position(const sl_call *call) {
-  return call->tick.row + call->attrs->first;
+/* Where row t of the call's rows of a sequence stands. */
+static inline int64_t sli_position(const sl_call *call, int64_t t) {
+  const sl_attrs *a = call->attrs;
+  return call->tick.row + a->first + t + (a->ndims == 2 && t >= a->dims[0] ? a->dims[1] : 0);
 }
 
 /* ---- attention, shared by its rows and its chunks ---------------------------- */
@@ -148,7 +149,9 @@ typedef struct sli_attention {
   int64_t kv_row, kv_batch;                 /* strides of k, v, dk and dv */
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
   sli_sight sight;
+  int64_t lse_row;                          /* from head to head; 0: queries */
   bool accumulate_kv;                       /* add to dk and dv */
+  bool resumes;                             /* go on from out and lse; add to dq */
   float scale;                              /* of scores */
 } sli_attention;
 

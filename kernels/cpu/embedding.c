@@ -25,7 +25,7 @@ static sl_status embedding_w_infer(const sl_attrs *attrs, int nin, const sl_type
 }
 
 static sl_status position_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  int64_t end = attrs->first + in[0].dim[1];
+  int64_t end = attrs->first + attrs->dims[1] + in[0].dim[1];
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));

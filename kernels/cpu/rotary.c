@@ -39,7 +39,7 @@ typedef struct turning {
 static turning turning_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   const sl_attrs *a = call->attrs;
-  return (turning){.positions = a->first + (a->length ? a->length : x->dim[1]),
+  return (turning){.positions = a->first + a->dims[1] + (a->length ? a->length : x->dim[1]),
                    .pairs = x->dim[2] / a->heads / 2};
 }
 

@@ -18,12 +18,19 @@ enum { BELOW = 11, THREADS = 3, NOWHERE = -1 };
 
 static const sl_reshaping heads = {F32(59, 130, 12), F32(59, 130, 3, 4)};
 
+static const sli_spans spans = {2, 50, {{0, 9, 0, 20, 30, 5, false}, {9, 8, 10, 10, 40, 36, false}}};
+
 static const struct work {
   const sl_op *op;
   sl_attrs attrs;
   int nin;
-  sl_type in[5];
+  sl_type in[7];
 } works[] = {
+    {&sl_op_attention_step, {.heads = 3, .kv_heads = 1, .user = &spans}, 5,
+     {F32(3, 17, 24), F32(3, 20, 16), I32(3, 50), F32(3, 17, 24), F32(3, 3, 17)}},
+    {&sl_op_attention_step_b, {.heads = 3, .kv_heads = 1, .user = &spans}, 7,
+     {F32(3, 17, 24), F32(3, 20, 16), F32(3, 17, 24), F32(3, 3, 17), F32(3, 17, 24), I32(3, 50),
+      F32(3, 17, 24)}},
     {&sl_op_add, {0}, 2, {MANY, MANY}},
     {&sl_op_dropout, {.value = 0.25f}, 1, {MANY}},
     {&sl_op_reshape, {.user = &heads}, 1, {F32(59, 130, 12)}},

@@ -1,7 +1,8 @@
 /* Devices that share out the positions of sequences learn what one device learns, for GPT and LLaMA,
  * over grids of data, sequence, tensor and stages, with pieces, recompute and shards, also where
  * positions and heads do not divide; at one layout with the same bits whatever the schedule, the
- * timing and the processes. What attention by heads exchanges is to the byte what it must be.
+ * timing and the processes. What attention exchanges, by heads or chunk by chunk, is to the byte what it
+ * must be, and chunk by chunk in zigzag all devices have as much to do.
  * labels: numbers */
 #include <math.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static uint64_t heads_bytes(const llama_shape *s, int P) {
 static void heads_exchange_what_they_must(void) {
   static const llama_shape shapes[] = {
       {1, 36, 6, 3, 25, 2}, {2, 40, 5, 5, 11, 3}, {1, 32, 4, 4, 8, 1}, {3, 24, 3, 3, 17, 2}};
-  grid g = {.sequence = 2};
+  grid g = {.sequence = 2, .attention = "heads"};
   CHECK(moved(&test_model, &g, 1, SL_TRAFFIC_SEQUENCE, true) == 393216, "there and back");
   g.recompute = "full";
   CHECK(moved(&test_model, &g, 1, SL_TRAFFIC_SEQUENCE, true) == 589824, "there, again, and back");
@@ -99,12 +100,81 @@ static void heads_exchange_what_they_must(void) {
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int P = 2; P <= shapes[i].kv_heads; P++)
       for (int processes = 1; processes <= P; processes += P - 1) {
-        g = (grid){.sequence = P, .processes = processes};
+        g = (grid){.sequence = P, .attention = "heads", .processes = processes};
         uint64_t want = 2 * (uint64_t)shapes[i].layers * heads_bytes(&shapes[i], P);
         uint64_t got = moved(&shapes[i], &g, 1, SL_TRAFFIC_SEQUENCE, false);
         CHECK(got == want, "shape %zu on %d devices: %llu bytes, not %llu", i, P,
               (unsigned long long)got, (unsigned long long)want);
       }
+}
+
+/* Positions of run r of so many. */
+static uint64_t run_length(int context, int r, int runs) {
+  return (uint64_t)(context * (r + 1) / runs - context * r / runs);
+}
+
+/* Keys and values that all devices bring themselves of a layer, once; and of the others the second runs
+ * of those behind. */
+static uint64_t ring_bytes(const llama_shape *s, int P, bool zigzag) {
+  uint64_t positions = 0;
+  for (int m = 0; m < P; m++) {
+    int others = zigzag ? P - 1 : P - 1 - m;
+    positions += (uint64_t)others * run_length(s->context, m, zigzag ? 2 * P : P);
+    if (zigzag) positions += (uint64_t)m * run_length(s->context, 2 * P - 1 - m, 2 * P);
+  }
+  return positions * 2 * (uint64_t)(s->width / s->heads * s->kv_heads * s->batch) * sizeof(float);
+}
+
+static void chunks_go_around_as_far_as_they_are_seen(void) {
+  static const llama_shape shapes[] = {{2, 64, 4, 2, 256, 1}, {1, 40, 5, 1, 35, 3}, {1, 32, 4, 4, 17, 2}};
+  CHECK(3 * 2 * ring_bytes(&test_model, 2, true) == 294912, "as the formula says");
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (int c = 0; c < 12; c++) {
+      int P = c % 3 == 0 ? 2 : c % 3 == 1 ? 3 : 4, processes = c / 6 ? P : 1;
+      bool zigzag = c / 3 % 2;
+      grid g = {.sequence = P, .attention = "ring", .positions = zigzag ? "zigzag" : "contiguous",
+                .processes = processes};
+      uint64_t want = 3 * (uint64_t)shapes[i].layers * ring_bytes(&shapes[i], P, zigzag);
+      uint64_t got = moved(&shapes[i], &g, 1, SL_TRAFFIC_SEQUENCE, !c);
+      CHECK(got == want, "shape %zu on %d devices in %d processes, %s: %llu bytes, not %llu", i, P,
+            processes, g.positions, (unsigned long long)got, (unsigned long long)want);
+    }
+}
+
+/* What each device computes of attention; returns the mean by the most. */
+static double efficiency(int P, const char *positions) {
+  const llama_shape shape = {1, 32, 1, 1, 2048, 1};
+  llama_words w;
+  grid_model m = llama(&shape, &w, 1, 1);
+  grid g = {.sequence = P, .attention = "ring", .positions = positions};
+  lowered_model x;
+  grid_lower(&x, &m, &g, NULL);
+  double *of = sli_calloc((size_t)P, sizeof *of), sum = 0, most = 0;
+  for (int32_t a = 0; a < x.plan->nactors; a++) {
+    const sl_program *p = x.plan->actors[a].program;
+    for (int c = 0; p && c < p->ncalls; c++) {
+      const sl_program_call *call = &p->calls[c];
+      double flops = 0, bytes;
+      if (!strncmp(call->op->name, "attention_step", 14))
+        call->op->cost(&call->attrs, call->nin, call->in_type, call->out_type, &flops, &bytes);
+      of[x.plan->queues[x.plan->actors[a].queue].device] += flops;
+    }
+  }
+  for (int d = 0; d < P; d++) {
+    sum += of[d];
+    most = fmax(most, of[d]);
+  }
+  free(of);
+  lowered_model_fini(&x);
+  return sum / P / most;
+}
+
+static void zigzag_gives_all_as_much_to_do(void) {
+  for (int P = 2; P <= 8; P *= 2) {
+    double want = (P / 2.0) / (P - 0.5), got = efficiency(P, "contiguous");
+    CHECK(fabs(got - want) < 0.01, "contiguous on %d devices: %.4f, not %.4f", P, got, want);
+    CHECK(efficiency(P, "zigzag") > 0.999, "zigzag on %d devices: %.4f", P, efficiency(P, "zigzag"));
+  }
 }
 
 /* ---- against one device ---------------------------------------------------------------------- */
@@ -121,9 +191,13 @@ static const grid_model models[] = {
 };
 
 static const grid layouts[] = {
-    {.sequence = 2},
-    {.sequence = 3},
-    {.sequence = 2, .tensor = 2},
+    {.sequence = 2, .attention = "heads"},
+    {.sequence = 3, .attention = "heads"},
+    {.sequence = 4, .attention = "ring"},
+    {.sequence = 3, .attention = "ring", .positions = "contiguous"},
+    {.sequence = 2, .tensor = 2, .attention = "ring", .recompute = "full"},
+    {.data = 2, .sequence = 2, .tensor = 2, .attention = "ring", .stages = 2, .schedule = "zb-v"},
+    {.sequence = 2, .tensor = 2, .attention = "heads"},
     {.data = 2, .sequence = 2},
     {.sequence = 2, .recompute = "full"},
     {.sequence = 2, .stages = 2, .schedule = "zb-v"},
@@ -134,7 +208,7 @@ static const grid layouts[] = {
 };
 
 static bool fits(const grid_model *m, const grid *g) {
-  return m->microbatches > 1 || g->data < 2 || !strcmp(m->words[0], "--layers");
+  return m->pieces == 1 || !g->attention || strcmp(g->attention, "ring");
 }
 
 static void compare(const grid_model *m, const grid *g, const grid_losses *one, const grid_losses *all) {
@@ -177,6 +251,7 @@ static void bits_do_not_depend_on_when_and_where(void) {
   for (int i = 0; i < 4; i += LESS) {
     const grid_model *m = &models[i == 2 ? 0 : i];
     grid g = base;
+    if (i < 3) g.attention = i % 2 ? "heads" : "ring";
     grid_losses want = grid_train(m, &g);
     g.schedule = schedules[i];
     g.workers = i % 3;
@@ -190,6 +265,8 @@ static void bits_do_not_depend_on_when_and_where(void) {
 
 int main(void) {
   heads_exchange_what_they_must();
+  chunks_go_around_as_far_as_they_are_seen();
+  zigzag_gives_all_as_much_to_do();
   sequences_learn_what_one_device_learns();
   bits_do_not_depend_on_when_and_where();
   return 0;

@@ -20,7 +20,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   if (g->sequence > 1)
-    snprintf(more + strlen(more), sizeof more - strlen(more), ", sequence %d", g->sequence);
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", sequence %d %s %s", g->sequence,
+             g->attention ? g->attention : "", g->positions ? g->positions : "");
   snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s",
            m->name, SLI_MAX(g->data, 1), SLI_MAX(g->tensor, 1), g->shard ? g->shard : "nothing",
            g->schedule ? g->schedule : "1f1b", SLI_MAX(g->stages, 1), g->workers,
@@ -56,7 +57,9 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
   sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
                             .recompute = g->recompute, .piece_order = g->piece_order,
                             .homes = g->homes, .nquotas = g->nquotas, .quotas = g->quotas,
-                            .data_parallel = g->data, .sequence = g->sequence, .tensor = g->tensor, .shard = g->shard,
+                            .data_parallel = g->data, .sequence = g->sequence,
+                            .sequence_attention = g->attention, .sequence_layout = g->positions,
+                            .tensor = g->tensor, .shard = g->shard,
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
                             .on_step = losses ? take_step : NULL, .ctx = losses};

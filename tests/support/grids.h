@@ -31,6 +31,7 @@ grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words);
 typedef struct grid {
   int data, sequence, tensor;
   const char *shard;
+  const char *attention, *positions; /* of a sequence: heads or ring, and which each device has */
   int stages;
   const char *schedule, *grain, *recompute, *piece_order;
   int workers;

@@ -14,7 +14,8 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
 /* Of the others those that processes cannot have each for itself: what shapes the plan, how far
  * it runs, and what files are read and written. */
 static const char *const of_job[] = {
-    "stages",    "chunks",   "placement", "data-parallel", "sequence",   "tensor",
+    "stages",    "chunks",   "placement", "data-parallel", "sequence",   "sequence-attention",
+    "sequence-layout", "tensor",
     "parallel",  "shard",    "grain",     "update",    "piece-order",    "schedule",
     "backward",  "order",     "steps",    "init",      "save",          "checkpoint", "every",
     "resume",    "resume-with", "eval",   "eval-every",    "patience",   "best",

@@ -23,6 +23,11 @@ static const sl_option plan_options[] = {
      "that share out the rows of a microbatch", 1, 1 << 16},
     {"sequence", SL_OPTION_INT, "1", "devices (or groups of --tensor devices) of each stage that "
      "share out the positions of every sequence", 1, 1 << 16},
+    {"sequence-attention", SL_OPTION_TEXT, "", "`HOW` the --sequence devices attend to each other's "
+     "positions: heads (each has some of the heads for all positions), ring (keys and values go "
+     "around), auto", 0, 0},
+    {"sequence-layout", SL_OPTION_TEXT, "", "`WHICH` positions each has: contiguous, or zigzag (two runs, "
+     "so that with ring all have as much to do); as is best if not given", 0, 0},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
      "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
     {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "

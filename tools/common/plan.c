@@ -63,6 +63,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
   sl_lower_options options = {.stages = s->stages,
                               .data_parallel = s->grid.data,
                               .sequence = s->grid.sequence,
+                              .sequence_attention = settings_text(s, "sequence-attention"),
+                              .sequence_layout = settings_text(s, "sequence-layout"),
                               .tensor = s->grid.tensor,
                               .free_data = s->grid.free_data,
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),

@@ -219,6 +219,22 @@ static void invert(float *total) {
   }
 }
 
+/* The logarithms of a tile's softmax sums. */
+static float *lse_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
+  int64_t row = a->lse_row ? a->lse_row : a->queries;
+  return a->lse + (b * a->heads + h) * row + i0;
+}
+
+/* What has been found so far is one key's, with a score of lse and a value of out. */
+static void resume(const sli_attention *a, const float *out, const float *lse, int64_t nq,
+                   float (*acc)[QT], float *top, float *total) {
+  transpose_in(acc, out, a->o_row, nq, a->dim, 1);
+  for (int64_t l = 0; l < nq; l++) {
+    top[l] = lse[l];
+    total[l] = 1;
+  }
+}
+
 /* Chunk i: batch, head, tile of queries. */
 static void attention_chunk(void *arg, int i) {
   const sli_attention *a = arg;
@@ -235,6 +251,9 @@ static void attention_chunk(void *arg, int i) {
                a->scale);
   memset(acc, 0, (size_t)dim * sizeof *acc);
   for (int l = 0; l < QT; l++) top[l] = -FLT_MAX; /* below all, but not so that hidden less it is NaN */
+  if (a->resumes)
+    resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, acc, top,
+           total);
   see(&t, a, b, i0, nq);
   for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
     int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT;
@@ -242,12 +261,12 @@ static void attention_chunk(void *arg, int i) {
     scores(s, nk, k + k0 * a->kv_row, a->kv_row, dim, qt);
     hide(s, nk, k0, &t, &a->sight);
     soften(s, nk, top, total, fade);
-    if (k0 > t.begin) scale_columns(acc, dim, fade);
+    if (k0 > t.begin || a->resumes) scale_columns(acc, dim, fade);
     product(true, dim, QT, nk, v + k0 * a->kv_row, 1, a->kv_row, s[0], QT, acc[0], QT);
   }
   if (a->lse)
     for (int64_t l = 0; l < nq; l++)
-      a->lse[(b * a->heads + h) * a->queries + i0 + l] = total[l] == 0 ? 0 : top[l] + logf(total[l]);
+      lse_of(a, b, h, i0)[l] = total[l] == 0 ? 0 : top[l] + logf(total[l]);
   if (!a->out) return;
   invert(total);
   transpose_out(a->out + b * a->o_batch + i0 * a->o_row + h * dim, a->o_row, acc, nq, dim, total);
@@ -280,12 +299,14 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
   transpose_in(qt, q, a->q_row, nq, dim, a->scale);
   transpose_in(dot, dout, a->o_row, nq, dim, 1);
   memset(dqt, 0, (size_t)dim * sizeof *dqt);
+  if (a->resumes && a->dq)
+    transpose_in(dqt, a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim, a->dq_row, nq, dim, 1);
   for (int64_t l = 0; l < nq; l++) {
     vec t = {0};
     for (int64_t d = 0, n = dim; n > 0; d += LANES, n -= LANES)
       t += load(o + l * a->o_row + d, n) * load(dout + l * a->o_row + d, n);
     delta[l] = sum(t);
-    lse[l] = a->lse[(b * a->heads + h) * a->queries + i0 + l];
+    lse[l] = lse_of(a, b, h, i0)[l];
   }
   for (int l = 0; l < QT; l++) ones[l] = 1;
   tile_sight t;

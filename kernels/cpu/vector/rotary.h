@@ -5,11 +5,11 @@ static inline void turn(const sl_call *call, int i, float direction) {
   const float *x = call->in[0]; /* [B, T, H*D] */
   float *y = call->out[0];      /* [B, T, H*D] */
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
-  int64_t pairs = angles->pairs, first = sli_first_position(call);
+  int64_t pairs = angles->pairs;
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
-    const float *cosines = angles->cos + (first + r % length) * pairs;
-    const float *sines = angles->sin + (first + r % length) * pairs;
+    int64_t position = sli_position(call, r % length);
+    const float *cosines = angles->cos + position * pairs, *sines = angles->sin + position * pairs;
     for (int64_t head = 0; head < width; head += 2 * pairs) {
       const float *a = x + r * width + head, *b = a + pairs;
       float *ya = y + r * width + head, *yb = ya + pairs;

@@ -52,9 +52,8 @@ static void position_chunk(void *arg, int i) {
   float *y = call->out[0];                            /* [B, T, C] */
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
   sli_range rows = sli_rows(&call->in_type[0], i);
-  table += sli_first_position(call) * width;
   for (int64_t r = rows.begin; r < rows.end; r++) {
-    const float *xr = x + r * width, *tr = table + r % length * width;
+    const float *xr = x + r * width, *tr = table + sli_position(call, r % length) * width;
     float *yr = y + r * width;
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
       store(yr + c, load(xr + c, n) + load(tr + c, n), n);
@@ -69,7 +68,6 @@ static void position_w_chunk(void *arg, int i) {
   int64_t rows = sl_type_rows(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
   if (!sli_accumulates(call, 0)) zero_columns(dtable, call->out_type[0].dim[0], width, columns);
-  dtable += sli_first_position(call) * width;
   for (int64_t r = 0; r < rows; r++)
-    add_columns(dtable + r % length * width, dy + r * width, columns);
+    add_columns(dtable + sli_position(call, r % length) * width, dy + r * width, columns);
 }

@@ -1,0 +1,110 @@
+/* What a device's share of a call is told, by its signatures along all axes. */
+#include "graph/share/expand.h"
+
+static const sli_layout everywhere; /* all that is not set is broadcast */
+
+/* ---- signatures ----------------------------------------------------------------- */
+
+/* A mean that is of a device's own rows counts by its share of them: what says how much that is
+ * (sl_op.counted) has to be told of the mean as it lies, not of a sum of means. */
+static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
+  const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
+  if (!t || !t->producer) return false;
+  const sl_signature *made = &x->choice[axis].of[t->producer->id];
+  return sli_signature_out(made, t->output).kind == SL_PARTIAL;
+}
+
+const sl_signature *sli_share_signature(const sli_expansion *x, const sli_node *forward, int axis) {
+  static const sl_signature repeated;
+  static const sl_signature summands = {.in = {{SL_PARTIAL, 0}}, .out = {{SL_PARTIAL, 0}}};
+  if (x->grid->size[axis] < 2) return &repeated;
+  return counts_summands(x, forward, axis) ? &summands : &x->choice[axis].of[forward->id];
+}
+
+sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli_sbp_of *of, int i) {
+  sli_layout lies;
+  for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = of(sli_share_signature(x, forward, a), i);
+  return lies;
+}
+
+/* ---- attributes of a share ------------------------------------------------------ */
+
+/* Of the units of heads that axes within have left. */
+static int64_t units_of(int64_t units, int size, int member) {
+  return units * (member + 1) / size - units * member / size;
+}
+
+/* Its units of heads, of the axes along which they are shared out from the innermost on. */
+static void share_heads(const sli_expansion *x, const sli_node *forward, int rank, sl_attrs *attrs) {
+  int64_t whole = 0, own = 0;
+  for (int i = SLI_AXES - 1; i >= 0; i--) {
+    int a = sli_splitting[i];
+    const sl_signature *s = sli_share_signature(x, forward, a);
+    if (!s->heads) continue;
+    if (!whole) own = whole = x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
+    own = units_of(own, x->grid->size[a], sli_rank_share(x->grid, rank, 1u << a));
+  }
+  if (!whole) return;
+  attrs->heads = (int)(attrs->heads * own / whole);
+  attrs->kv_heads = (int)(attrs->kv_heads * own / whole);
+}
+
+/* What of a microbatch's rows a device takes a mean over. */
+double sli_share_of_rows(const sli_expansion *x, const sli_node *mean, int rank, int variant) {
+  double share = 1;
+  sli_layout lies = everywhere;
+  for (int a = 0; a < SLI_AXES; a++) {
+    const sl_signature *s = sli_share_signature(x, mean, a);
+    if (s->out[0].kind == SL_PARTIAL && s->in[0].kind == SL_SPLIT) lies.axis[a] = s->in[0];
+  }
+  sl_type whole = sli_logical_type(mean->in[0], variant);
+  sl_type own = sli_local_type(x, mean->in[0], lies, rank, variant);
+  for (int d = 0; d < whole.ndim; d++) share *= (double)own.dim[d] / (double)whole.dim[d];
+  return share;
+}
+
+/* Where the device's part begins of what its signatures say that about; one input, and one dim. */
+static void say_first(const sli_expansion *x, const sli_node *forward, int rank, int variant,
+                      sl_attrs *attrs) {
+  for (int a = 0; a < SLI_AXES; a++) {
+    int i = sli_share_signature(x, forward, a)->first - 1;
+    if (i < 0) continue;
+    sli_layout lies = sli_share_layout(x, forward, sli_signature_in, i);
+    const sl_region *region = sli_share_region(x, forward->in[i], lies, rank, variant, NULL);
+    const sl_part *own = &region->of[lies.axis[a].dim];
+    attrs->first += own->begin[0];
+    if (own->nranges > 1) {
+      attrs->ndims = 2;
+      attrs->dims[0] = own->count[0];
+      attrs->dims[1] = own->begin[1] - own->begin[0] - own->count[0];
+    }
+    attrs->partial = true;
+    return;
+  }
+}
+
+/* What a device's share of a forward node, or of its way back, is told. */
+static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
+                     sl_attrs *attrs) {
+  share_heads(x, forward, rank, attrs);
+  say_first(x, forward, rank, variant, attrs);
+  if (forward->op->counted) {
+    double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
+    *share = sli_share_of_rows(x, forward->in[0]->producer, rank, variant);
+    if (attrs->user) *share *= *(const double *)attrs->user; /* of a piece */
+    attrs->user = share;
+  }
+  if (forward->op->located)
+    attrs->region = sli_share_region(x, forward->out[0], sli_share_layout(x, forward, sli_signature_out, 0),
+                                     rank, variant, attrs->region);
+}
+
+/* [nvariants] */
+sl_attrs *sli_local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward, int rank) {
+  sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
+  for (int v = 0; v < x->nvariants; v++) {
+    attrs[v] = n->shapes ? n->shapes[v].attrs : n->attrs;
+    if (forward) localize(x, forward, rank, v, &attrs[v]);
+  }
+  return attrs;
+}
