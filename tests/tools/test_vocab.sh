@@ -10,7 +10,13 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 gpt=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --data "$reference/tokens.u16")
 llama=(llama --layers 4 --width 24 --heads 6 --kv-heads 3 --ffn 40 --context 12 --batch 8 --vocab 259
        --data "$reference/tokens.u16")
-run() { ends 0 timeout 60 "$actorrun" --quiet --steps 4 --microbatches 4 "$@"; }
+# The leak checker finds what the data plane's libraries keep.
+leaks=${ASAN_OPTIONS:-}
+run() {
+  export ASAN_OPTIONS=$leaks
+  [[ " $* " != *" -n "* ]] || ASAN_OPTIONS=${leaks:+$leaks:}detect_leaks=0
+  ends 0 timeout 100 "$actorrun" --quiet --steps 4 --microbatches 4 "$@"
+}
 near() { # two reports: losses differ by less than 1e-6 of them
   paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
         <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |
@@ -65,8 +71,7 @@ END
 # embeddings find and theirs, 4 S h numbers; for each position three numbers of each stage's words; and
 # one of the two rows of tokens goes to both.
 moved() { # ARGUMENTS...
-  ends 0 timeout 60 "$actorrun" --quiet --steps 1 --stages 2 -n 2 --microbatches 1 --report m.json "$@" llama \
-    --layers 2 --width 64 --heads 4 --kv-heads 2 --context 256 --batch 1 --data "$reference/tokens.u16"
+  run --steps 1 --stages 2 -n 2 --microbatches 1 --report m.json "$@" llama --layers 2 --width 64 --heads 4 --kv-heads 2 --context 256 --batch 1 --data "$reference/tokens.u16"
   sed -n '/"runtime"/,/}/p' m.json | grep -oE '"pipeline":[^,}]*' | grep -oE '[0-9]+$'
 }
 more=$(($(moved --vocab-parallel) - $(moved)))
