@@ -19,6 +19,9 @@ struct sl_tensor {
   bool needs_grad;     /* a parameter, or computed from one */
   int rank;            /* which of its stage's devices makes it, 0 where there is one */
   bool transient;      /* the whole of what devices share out, for the moment it is needed */
+  sl_tensor *kept;     /* of what is made again for the way back: what was made at first, where some
+                          pieces have that still; else NULL */
+  bool leaves;         /* that is read in its stead for some pieces */
   bool narrow;         /* is bf16 where devices compute on such; see sli_narrow_mark */
   const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
                           several devices: which part of the whole this is; NULL: all. What

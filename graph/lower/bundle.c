@@ -65,6 +65,8 @@ static void find_readers(sli_lowering *l, sli_uses *u) {
       for (int a = 0; a < n->nin; a++) {
         if (!n->in[a]) continue;
         int t = n->in[a]->id;
+        const sl_tensor *kept = n->again ? NULL : n->in[a]->kept;
+        if (kept) add_reader(l, u, kept->id, gi);
         add_reader(l, u, t, gi);
         if (u->producer[t] == gi) u->last[t] = SLI_MAX(u->last[t], i);
       }
@@ -206,6 +208,8 @@ static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool s
   else if (once && from->cls == SL_CLASS_C) t->role = SLI_ROLE_REDUCE;
   else if (once) t->role = beside ? SLI_ROLE_REPORT : SLI_ROLE_STEP;
   else t->role = tick_role(l, t);
+  if (tensor->leaves && (t->role == SLI_ROLE_ACT_B || t->role == SLI_ROLE_ACT_W))
+    t->role = SLI_ROLE_ACT_PART;
 }
 
 static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {

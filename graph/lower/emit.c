@@ -259,13 +259,19 @@ static int32_t sparse_map(sli_lowering *l, int64_t steps) {
   return map;
 }
 
+/* Firings for a microbatch. */
+static int turns_of(const sli_lowering *l, const sli_group *g) {
+  return g->rate == SLI_PER_LEAVING ? l->in->leaving : l->in->k;
+}
+
 static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
   sl_plan *plan = l->plan;
   uint32_t ticks = (uint32_t)sli_lower_ticks(l, b->eval);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->role == SLI_ROLE_TURN)
-    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? (uint32_t)l->in->k : 1,
+    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? (uint32_t)turns_of(l, g) : 1,
                            output && b->initial);
+  if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, g);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store_every);
@@ -292,11 +298,13 @@ static void add_pieces(sli_lowering *l) {
   l->pieces = NULL;
   if (!g->nvariants) return;
   l->pieces = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->pieces);
+  l->leaving = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->leaving);
   int64_t row = 0;
   for (int k = 0; k < l->in->k; k++) {
     int v = 0;
     while (g->variant_lengths[v] != g->lengths[k]) v++;
-    l->pieces[k] = (sl_program_piece){row, g->lengths[k], v};
+    l->pieces[k] = l->leaving[k] = (sl_program_piece){row, g->lengths[k], v};
+    if (l->in->leaving != SL_NONE && sli_lower_leaves(l, k)) l->leaving[k].variant += g->nvariants;
     row += g->lengths[k];
   }
 }
@@ -349,6 +357,7 @@ static int32_t every_of(const sli_lowering *l, const sli_group *g) {
 
 /* Those of an evaluation have the last ticks before it. */
 static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
+  if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
   int32_t all = every_of(l, g) * l->in->m * l->in->k;
   int32_t n = g->rate >= SLI_PER_STEP ? 1 : sli_lower_ticks(l, g->eval);
   if (n > 1 && !g->eval) return tick_map(l, g);
@@ -359,13 +368,17 @@ static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   return map;
 }
 
+static int firings_of(const sli_lowering *l, const sli_group *g) {
+  if (g->rate >= SLI_PER_STEP) return 1;
+  return g->rate == SLI_PER_LEAVING ? l->in->m * l->in->leaving : sli_lower_ticks(l, g->eval);
+}
+
 static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
-  bool per_step = g->rate >= SLI_PER_STEP;
   if (!g->hop) g->seconds = sli_lower_seconds(l, g);
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
-                .chunk = g->chunk, .firings_per_step = per_step ? 1 : sli_lower_ticks(l, g->eval),
+                .chunk = g->chunk, .firings_per_step = firings_of(l, g),
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),

@@ -40,6 +40,7 @@ typedef struct trip {
                   end, as often as it is made */
   int nth;
   bool begun;  /* a hop for that reader is behind it */
+  bool some;   /* only of pieces that leave */
   bool away;   /* takes turns at its ends, if it does where it was made */
 } trip;
 
@@ -112,7 +113,8 @@ static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g,
                      .rank = like.rank, .level = like.level, .part = like.part, .about = about,
                      .back = like.back, .seconds = g->seconds, .hop = h,
                      .eval = l->bundles[t->origin].eval,
-                     .rate = t->reader == SL_NONE ? l->bundles[t->origin].rate : like.rate});
+                     .rate = t->some ? SLI_PER_LEAVING
+                             : t->reader == SL_NONE ? l->bundles[t->origin].rate : like.rate});
   sli_add_port(&l->groups[at], from, false);
   return at;
 }
@@ -262,7 +264,8 @@ static bool reaches(const sli_lowering *l, int device, sl_space space, const sli
 static int pass_memory(hops *x, int from, const trip *t) {
   sli_lowering *l = x->l;
   const sli_bundle b = l->bundles[from];
-  trip alone = {.origin = t->origin, .reader = t->reader, .nth = t->nth, .begun = true};
+  trip alone = {.origin = t->origin, .reader = t->reader, .nth = t->nth, .begun = true,
+                .some = t->some};
   leg g = {.route = SLI_ROUTE_MEMORY, .from = b.device, .to = b.device, .home = b.home,
            .passing = true, .mark = "~memory",
            .seconds = wire_seconds(&(sl_hardware_link){.bytes_per_second = sli_lower_host_rate(l->in)},
@@ -307,6 +310,11 @@ static int send_directly(hops *x, int from, trip *t, int device, sl_space space)
 
 /* ---- to where it lives, and back ---------------------------------------------------------- */
 
+/* How much of what is spilled is written: of some pieces nothing is. */
+static double written(const sli_lowering *l, const sli_bundle *b) {
+  return b->role == SLI_ROLE_ACT_PART ? 1 - sli_lower_again(l) : 1;
+}
+
 /* Does that home reach this space by way of the host's memory only? */
 static bool by_host(const sli_lowering *l, sl_space home, sl_space space) {
   return home == SL_SPACE_DISK && is_far(l, space);
@@ -328,10 +336,11 @@ static int spill(hops *x, int bundle) {
   int from = way ? copy(x, bundle, &out, b.device, SL_SPACE_HOST) : bundle;
   leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
-           .seconds = home_seconds(l, b.stay, false, b.bytes)};
+           .seconds = written(l, &b) * home_seconds(l, b.stay, false, b.bytes)};
   if (b.stay == SL_SPACE_HOST) from = pass_memory(x, from, &t);
   there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
   l->bundles[there].initial = b.held ? 1 : b.initial;
+  if (b.role == SLI_ROLE_ACT_PART) l->bundles[there].rate = SLI_PER_LEAVING;
   l->bundles[bundle].role = sli_staging_role(l, &b);
   l->bundles[bundle].transient = true;
   l->bundles[bundle].held = false;
@@ -339,13 +348,14 @@ static int spill(hops *x, int bundle) {
   return there;
 }
 
-/* How many of that role have been filled for the group, whatever copies came behind. */
-static int filled_before(const sli_lowering *l, const sli_group *g, sli_role role) {
+/* How many of that role have been filled for the group as often, whatever copies came behind. */
+static int filled_before(const sli_lowering *l, const sli_group *g, sli_role role, bool some) {
   int n = 0;
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
     if (b->origin == g->inputs[i] || l->bundles[b->origin].stay == SL_SPACE_DEVICE) continue;
     const sli_bundle *home = &l->bundles[sli_bundle_home(l, b->origin)];
+    if ((home->rate == SLI_PER_LEAVING) != some) continue;
     n += l->groups[b->producer].hop->reader != SL_NONE && sli_roles[home->role].filled == role;
   }
   return n;
@@ -356,8 +366,9 @@ static int fill(hops *x, int bundle, int group) {
   int home = spill(x, bundle);
   sli_bundle b = l->bundles[bundle];
   sli_role role = sli_roles[l->bundles[home].role].filled;
-  trip t = {.origin = bundle, .reader = group, .begun = true, .away = true,
-            .nth = filled_before(l, &l->groups[group], role)};
+  bool some = l->bundles[home].rate == SLI_PER_LEAVING;
+  trip t = {.origin = bundle, .reader = group, .begun = true, .some = some, .away = true,
+            .nth = filled_before(l, &l->groups[group], role, some)};
   sl_space near = sli_lower_space(l, &l->groups[group]);
   sl_space to = by_host(l, b.stay, near) ? SL_SPACE_HOST : near;
   leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,

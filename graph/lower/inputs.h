@@ -31,6 +31,8 @@ typedef struct sli_inputs {
   int m, k;              /* microbatches, pieces */
   int update_every;      /* blocks whose parameters the device updates: every so many; 0: none.
                             The host updates the others */
+  int leaving;           /* pieces of a microbatch whose activations leave, of others they are computed
+                            again; SL_NONE: nothing is said of pieces */
   double flops;          /* of a step, forward and back, as one device would do it */
   sli_stores *stores;    /* the result's */
   sl_runtime *const *rt; /* where the result's failures go, once it has one */

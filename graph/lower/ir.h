@@ -13,7 +13,13 @@
 
 /* How often something happens: once per tick, per microbatch, per step, or every
  * store_every steps. */
-typedef enum sli_rate { SLI_PER_TICK, SLI_PER_MICROBATCH, SLI_PER_STEP, SLI_PER_STORE } sli_rate;
+typedef enum sli_rate {
+  SLI_PER_TICK,
+  SLI_PER_LEAVING, /* once per piece that leaves: see offload.c */
+  SLI_PER_MICROBATCH,
+  SLI_PER_STEP,
+  SLI_PER_STORE
+} sli_rate;
 
 /* How a hop goes. */
 typedef enum sli_route {
@@ -177,6 +183,7 @@ struct sli_lowering {
   sl_plan *plan;
   sli_queues queues;
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
+  sl_program_piece *leaving; /* [k] the same, with variants for those that leave */
 };
 
 /* Ticks of a step, or of an evaluation. */
@@ -252,6 +259,16 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
 
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
+
+/* ---- pieces whose activations leave (offload.c) ----------------------------------------------- */
+
+bool sli_lower_leaves(const sli_lowering *l, int piece);
+double sli_lower_again(const sli_lowering *l); /* the share of pieces that are computed again */
+/* From firings to keys of what leaves, and to ticks, for those that fire so often. */
+int32_t sli_lower_leaving_map(sli_lowering *l, const sli_group *g);
+int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_group *g);
+/* Has its program another variant for what has left? */
+bool sli_lower_reads_leaving(const sli_group *g);
 
 /* ---- blocks, where all pieces of a microbatch go through one before the next (layers.c) ---------- */
 

@@ -98,7 +98,7 @@ static bool come_in_turn(const sli_lowering *l, const sli_hop *x, const sli_hop 
  * slots, or is what readers of one lane fetch as the same number from one device. */
 static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_group *b) {
   const sli_hop *x = a->hop, *y = b->hop;
-  if (x->route != y->route || x->home != y->home || a->device != b->device || x->to != y->to)
+  if (x->route != y->route || x->home != y->home || a->rate != b->rate || a->device != b->device || x->to != y->to)
     return false;
   if ((x->reader == SL_NONE) != (y->reader == SL_NONE)) return false;
   if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);

@@ -21,6 +21,7 @@ sl_status sli_lower_check_homes(const sli_inputs *in);
 bool sli_lower_moves(const sl_lower_options *options);
 bool sli_home_given(const sl_lower_options *options, sli_role role); /* ... of what has this role? */
 bool sli_home_names(const sl_home *home, sli_role role);
+sl_status sli_lower_read_offload(sli_inputs *in); /* sets leaving */
 sl_status sli_lower_read_update(sli_inputs *in); /* sets update_every; and the kind, where only its
                                                     like beside a host can do that */
 /* "act=disk", "act@h.31=device"; what is wrong is said of "home TEXT". */

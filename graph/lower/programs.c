@@ -69,6 +69,21 @@ static sl_program_call vary_call(const sl_program_call *call, const sli_node *n,
   return other;
 }
 
+/* What a node's call is where that which it reads has left, and is here again: its places are other
+ * ones. What is not made again then does nothing. */
+static void leave_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
+  if (n->again) {
+    *call = (sl_program_call){.op = &sl_op_keep, .name = n->name};
+    return;
+  }
+  sl_place *in = sl_plan_alloc(l->plan, (size_t)n->nin * sizeof *in);
+  for (int i = 0; i < n->nin; i++) {
+    const sl_tensor *kept = n->in[i] ? n->in[i]->kept : NULL;
+    in[i] = kept ? tensor_place(l, group, kept) : call->in[i];
+  }
+  call->in = in;
+}
+
 /* Of a node at most: its own call, one that looks at what that reads, one at what it makes. */
 enum { CALLS = 3 };
 
@@ -76,9 +91,12 @@ enum { CALLS = 3 };
 static int write_node(sli_lowering *l, int group, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
   int own = n->op->check && l->in->kind->cores, count = own + 1;
-  if (first) calls[own] = vary_call(&first[own], n, variant);
+  int lengths = SLI_MAX(l->in->g->nvariants, 1);
+  if (first) calls[own] = vary_call(&first[own], n, variant % lengths);
   else write_call(l, group, n, &calls[own]);
-  if (own) sli_lower_check(l, group, &calls[own], &calls[0]);
+  if (variant >= lengths) leave_call(l, group, n, &calls[own]);
+  if (own && calls[own].op != n->op) calls[0] = calls[own];
+  else if (own) sli_lower_check(l, group, &calls[own], &calls[0]);
   if (l->in->options->check_finite) sli_lower_finite(l, group, &calls[own], &calls[count++]);
   return count;
 }
@@ -124,13 +142,14 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->pieces && g->rate == SLI_PER_TICK;
-  int nvariants = cut ? l->in->g->nvariants : 1;
+  bool leaving = cut && sli_lower_reads_leaving(g);
+  int nvariants = cut ? (leaving + 1) * l->in->g->nvariants : 1;
   size_t most = (size_t)nvariants * (size_t)(CALLS * g->nnodes) + copies(l, group) +
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
   program->nvariants = nvariants;
-  program->pieces = cut ? l->pieces : NULL;
+  program->pieces = !cut ? NULL : leaving ? l->leaving : l->pieces;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     program->ncalls += write_copies(l, group, n, &program->calls[program->ncalls]);

@@ -177,6 +177,12 @@ static int of_b(const sli_lowering *l, const sli_bundle *b) {
 static int of_w(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_w[sli_bundle_stage(l, b)], ticks_of(l));
 }
+static int of_leaving(const sli_lowering *l, const sli_bundle *b) {
+  int stage = sli_bundle_stage(l, b), credits = SLI_MAX(l->act_b[stage], l->act_w[stage]);
+  if (b->rate != SLI_PER_LEAVING) return clamp(credits, ticks_of(l));
+  int share = (credits * l->in->leaving + l->in->k - 1) / l->in->k;
+  return clamp(share + microbatches_begun(l, stage), l->in->m * l->in->leaving);
+}
 static int of_two_stages(const sli_lowering *l, const sli_bundle *b) {
   return clamp(crossing(l, b), ticks_of(l));
 }
@@ -190,6 +196,7 @@ static int begun(const sli_lowering *l, const sli_bundle *b) {
 static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bundle *b) = {
     [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
     [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
+    [SLI_SLOTS_LEAVING] = of_leaving,
     [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
     [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging,
     [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between,

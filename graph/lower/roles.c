@@ -20,6 +20,8 @@ const sli_role_row sli_roles[SLI_ROLES] = {
                           .home = "act.b", .filled = SLI_ROLE_FILL),
     [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true,
                           .home = "act.w", .filled = SLI_ROLE_FILL),
+    [SLI_ROLE_ACT_PART] = ROW("act.part", ACTIVATIONS, LEAVING, .activation = true,
+                             .home = "act.b", .filled = SLI_ROLE_FILL),
     [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true,
                         .per_microbatch = true),
     [SLI_ROLE_DKV] = ROW("dkv", ACTIVATIONS, ONE, .per_microbatch = true),

@@ -14,6 +14,7 @@ typedef enum sli_role {
   SLI_ROLE_STATE,   /* the optimizer's */
   SLI_ROLE_ACT_B,   /* activations that B gives up */
   SLI_ROLE_ACT_W,   /* ... that W gives up */
+  SLI_ROLE_ACT_PART, /* ... that some pieces have, and others have computed again */
   SLI_ROLE_KV,      /* a record of a microbatch that grows piece by piece */
   SLI_ROLE_DKV,     /* a private one */
   SLI_ROLE_FWD,     /* on to the next stage */
@@ -45,6 +46,7 @@ typedef enum sli_slots {
   SLI_SLOTS_FOUR,
   SLI_SLOTS_ACT_B,    /* the stage's credits */
   SLI_SLOTS_ACT_W,
+  SLI_SLOTS_LEAVING,  /* those that pieces need which leave */
   SLI_SLOTS_CROSSING, /* those of the two stages between which it goes */
   SLI_SLOTS_LOAD,     /* those of all stages */
   SLI_SLOTS_BEGUN,    /* microbatches that a stage has begun and not finished */

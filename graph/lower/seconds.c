@@ -56,7 +56,7 @@ static sl_stage_cost pass_cost(const sli_lowering *l, const sli_group *g) {
 
 static double estimate(const sli_lowering *l, const sli_group *g) {
   double seconds = 0;
-  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += node_seconds(l, g->nodes[i]);
+  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += (g->nodes[i]->again ? sli_lower_again(l) : 1) * node_seconds(l, g->nodes[i]);
   return seconds;
 }
 

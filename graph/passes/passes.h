@@ -28,6 +28,9 @@ sl_status sli_pass_pieces(sl_graph *g);
 /* Has forward calls made again, right before the way back reads their results, instead of
  * keeping these: "none", "selective" or "full", "full@h.3" of some blocks, several with commas. */
 sl_status sli_pass_recompute(sl_graph *g, const char *what);
+/* The same of all blocks, but of attention and of what devices exchange. `some`: of some pieces; what
+ * is made again says what the others have in its place. */
+void sli_pass_offload(sl_graph *g, bool some);
 
 /* The way forward to the loss and the metrics once more, for evaluation: twins[1 + nmetrics] stand
  * there for these. Settles options.eval_microbatches. SL_E_USAGE names what has no held-out data. */

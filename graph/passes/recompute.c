@@ -22,7 +22,10 @@
  * updating it (sl_op.again) gives the rest. Of a parameter that devices share out, each block has the whole
  * for a moment only, once on the way there and once on the way back: a call is made again only
  * if all it reads of parameters comes on the way back too. The same calls on the same data give
- * the same bits. */
+ * the same bits.
+ *
+ * Or of some pieces of a sequence only (--offload): then what is made again says what it stands for,
+ * and which of both is read is a matter of the piece (programs.c). */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernels.h"
@@ -30,7 +33,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum amount { NONE, SELECTIVE, FULL } amount;
+/* PART: all but attention and exchanges. SOME: the same, of some pieces. */
+typedef enum amount { NONE, SELECTIVE, FULL, PART, SOME } amount;
 
 typedef struct pass {
   sl_graph *g;
@@ -91,7 +95,7 @@ static bool has_inputs(const pass *p, const sli_node *n) {
     sl_tensor *t = n->in[a];
     if (!t || !t->producer) continue;
     if (t->transient ? !on_the_way_back(p, t)
-                 : amount_of(p, n) != FULL && !p->read[t->id] && !p->can[t->producer->id])
+                 : amount_of(p, n) < FULL && !p->read[t->id] && !p->can[t->producer->id])
       return false;
   }
   return true;
@@ -105,6 +109,7 @@ static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op
 static bool can_repeat(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
   bool exchange = n->repeats && most == FULL;
+  if (most >= PART && n->op->updates) return false;
   if (!exchange && (n->cls != SL_CLASS_F || n->rule || !row_again(n))) return false;
   if (most == NONE || (!exchange && most == SELECTIVE && !n->op->cheap)) return false;
   for (int o = 0; o < n->nout; o++)
@@ -172,8 +177,14 @@ static void copy_shapes(sl_graph *g, const sli_node *from, sli_node *to) {
 }
 
 static void read_again(const pass *p, sli_node *n) {
-  for (int a = 0; a < n->nin; a++)
-    if (n->in[a] && p->again[n->in[a]->id]) n->in[a] = p->again[n->in[a]->id];
+  for (int a = 0; a < n->nin; a++) {
+    sl_tensor *t = n->in[a], *again = t ? p->again[t->id] : NULL;
+    if (!again) continue;
+    n->in[a] = again;
+    if (amount_of(p, n) != SOME || n->again) continue;
+    again->kept = t;
+    t->leaves = true;
+  }
 }
 
 static void repeat(pass *p, const sli_node *n) {
@@ -247,6 +258,13 @@ static void make_again(sl_graph *g, amount *of) {
 #ifndef NDEBUG
   sli_graph_check(g);
 #endif
+}
+
+void sli_pass_offload(sl_graph *g, bool some) {
+  amount *of = sli_calloc((size_t)g->nblocks + 1, sizeof *of);
+  for (int b = 0; b < g->nblocks; b++) of[b] = some ? SOME : PART;
+  make_again(g, of);
+  free(of);
 }
 
 /* ---- what is asked for --------------------------------------------------------------------- */

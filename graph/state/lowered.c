@@ -204,6 +204,7 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   in->kind = sli_kind_find(o->devices.kind);
   if (!in->kind) return sl_fail(SL_E_USAGE, "unknown device kind '%s'", o->devices.kind);
   sl_status status = sli_lower_read_update(in);
+  if (!status) status = sli_lower_read_offload(in);
   if (!status) status = check_links(o, in);
   if (status) return status;
   in->p = o->stages ? o->stages : 1;
@@ -266,6 +267,7 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   }
   if (status) return status;
   sli_graph_drop_unread(g, sli_home_given(in->options, SLI_ROLE_PARAM));
+  if (in->leaving != SL_NONE && in->leaving < in->k) sli_pass_offload(g, in->leaving);
   return sli_pass_recompute(g, in->options->recompute);
 }
 

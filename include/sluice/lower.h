@@ -39,6 +39,9 @@ typedef struct sl_home_options {
                               device, the others the host */
   size_t host_bytes;       /* that each device may take of the host's memory beside its own; 0: any
                               number */
+  const char *offload;     /* "activations=0.6": of what a block makes for itself of a piece, this
+                              share of the pieces goes where activations live, and the others' is
+                              computed again. NULL: all goes */
 } sl_home_options;
 
 /* What the run reports while it goes. Called on a worker's thread, in step

@@ -95,6 +95,13 @@ refused 2 "home weights: it saves nothing here: to keep it takes" --home weights
 refused 2 "home weights: nothing of that can live elsewhere here" --home weights=disk --data-parallel 2 \
   --shard parameters
 refused 2 "no quota is called weights" --quota weights=2
+refused 2 "offload act=1: not activations=SHARE, from 0 to 1" --home act=disk --offload act=1
+refused 2 "offload activations=1.5: not activations=SHARE, from 0 to 1" --home act=disk \
+  --offload activations=1.5
+refused 2 "offload activations=1: sequences are not cut in pieces" --home act=disk --offload activations=1
+refused 2 "offload activations=1: nothing says where to" --pieces 2 --offload activations=1
+refused 2 "recompute full is another way" --pieces 2 --home act=disk --offload activations=1 \
+  --recompute full
 refused 2 "--disk :1M: not DIR or DIR:SIZE" --home act=disk --disk :1M
 refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart/nosuchdir"
 refused 2 "piece order layers: sequences are not cut in pieces (--pieces K)" --piece-order layers

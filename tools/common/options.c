@@ -79,6 +79,9 @@ static const sl_option plan_options[] = {
      "act for both, state, weights), made by blocks of that name (h.31, h.*), live while nobody reads "
      "them, HOME: device, host (beside GPUs) or disk; may be repeated; or auto: what takes least time "
      "within --memory, --host-memory and --disk, of whatever is not said", 0, 0},
+    {"offload", SL_OPTION_TEXT, "", "`activations=SHARE`: with --pieces and --home act=..., the share of "
+     "pieces, 0 to 1, whose activations go there; but for what blocks begin with and what attention "
+     "makes, the others' are computed again", 0, 0},
     {"update", SL_OPTION_TEXT, "", "`WHO` updates the parameters: device, host (beside GPUs), or "
      "every:K, every K-th block the device and the others the host; the device if not given", 0, 0},
     {"host-memory", SL_OPTION_TEXT, "", "what each device may take of the memory of the host beside "

@@ -100,6 +100,7 @@ static sl_status read_homes(settings *s) {
     status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->kept.homes.count]);
   if (status) return sl_fail(status, "--%s", sl_detail());
   s->kept.homes.update = settings_text(s, "update");
+  s->kept.homes.offload = settings_text(s, "offload");
   status = read_host_memory(s);
   return status ? status : read_disk(s);
 }

@@ -1,0 +1,225 @@
+/* Some pieces' activations leave, the others' are computed again: no bit of what is learned changes,
+ * whatever the share; what leaves is what was said, to the byte; and from so many tokens on as MEMO
+ * says (Zhao et al., arXiv 2407.12117) all of it leaves beside the computing.
+ * labels: numbers random */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/seeds.h"
+#include "tests/support/test.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SEEDS = 5 }; /* 20 seeds with tools/test --long */
+#else
+enum { SEEDS = 20 };
+#endif
+
+static char *const small_llama[] = {"--layers", "6", "--width", "32", "--heads", "4", "--kv-heads",
+                                    "2", "--context", "16", "--batch", "8", NULL};
+static const sl_home act_on_disk[] = {{"act", NULL, SL_SPACE_DISK}};
+static const sl_home layers_on_disk[] = {{"act", "h.*", SL_SPACE_DISK}};
+
+static sl_home_options homes_of(const sl_home *of, const char *offload) {
+  return (sl_home_options){.count = 1, .of = of, .disk = ".", .offload = offload};
+}
+
+/* ---- bits ------------------------------------------------------------------------------- */
+
+static void same_bits(const grid_model *m, const grid *g, const grid_losses *kept) {
+  char name[GRID_TEXT];
+  grid_losses moved = grid_train(m, g);
+  CHECK(moved.count == kept->count, "%s: %d losses", grid_format(name, m, g), moved.count);
+  CHECK(!memcmp(moved.loss, kept->loss, (size_t)kept->count * sizeof *kept->loss) &&
+            !memcmp(moved.norm, kept->norm, (size_t)kept->count * sizeof *kept->norm),
+        "%s, offload %s: other bits", grid_format(name, m, g), g->homes.offload);
+}
+
+static void no_share_changes_a_bit(void) {
+  static const char *const shares[] = {"activations=0", "activations=0.25", "activations=0.6",
+                                       "activations=1"};
+  static const grid grids[] = {
+      {.data = 1, .tensor = 1},
+      {.data = 1, .tensor = 1, .stages = 2, .jitter_seed = 1},
+      {.data = 1, .tensor = 1, .stages = 2, .schedule = "seq1f1b", .processes = 2},
+      {.data = 1, .tensor = 1, .stages = 2, .schedule = "zb-h1", .jitter_seed = 2},
+      {.data = 2, .tensor = 1, .shard = "parameters"},
+      {.data = 1, .tensor = 2, .workers = 1}};
+  const grid_model m = {"llama", small_llama, 2, 4};
+  for (size_t i = 0; i < SLI_COUNT(grids); i++) {
+    grid g = grids[i];
+    g.steps = 3;
+    g.grain = "layer";
+    const grid_losses kept = grid_train(&m, &g);
+    g.poison = true;
+    for (size_t s = i % 2; s < SLI_COUNT(shares); s += 1 + (i > 0)) {
+      g.homes = homes_of(act_on_disk, shares[s]);
+      same_bits(&m, &g, &kept);
+    }
+  }
+}
+
+/* Slots that have come free are filled with NaN, firings come late at random. */
+static void no_timing_changes_a_bit(seeds s) {
+  const grid_model m = {"llama", small_llama, 2, 4};
+  grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
+  const grid_losses kept = grid_train(&m, &g);
+  g.poison = true;
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
+    g.homes = homes_of(act_on_disk, seed % 3 ? "activations=0.5" : "activations=0.75");
+    g.jitter_seed = seed;
+    g.schedule = seed % 2 ? "1f1b" : "zb-h1";
+    same_bits(&m, &g, &kept);
+  }
+}
+
+/* ---- bytes ------------------------------------------------------------------------------ */
+
+enum { BLOCKS = 4, PIECES = 8, TOKENS = 256 / PIECES, WIDTH = 64, FEED = 192, HEADS = 4, PAGE = 4096 };
+
+static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+/* Of a step with one microbatch, there and back. */
+static size_t moved_bytes(const char *share) {
+  static char *const words[] = {"--layers", "4", "--width", "64", "--heads", "4", "--kv-heads", "2",
+                                "--context", "256", "--batch", "1", NULL};
+  const grid_model m = {"llama", words, 1, PIECES};
+  const grid g = {.data = 1, .tensor = 1, .homes = homes_of(layers_on_disk, share)};
+  grid_losses losses = {.most = 1};
+  lowered_model x;
+  uint64_t moved[1][SL_TRAFFIC_COUNT];
+  grid_lower(&x, &m, &g, &losses);
+  sl_plan_moved(x.plan, moved);
+  lowered_model_fini(&x);
+  return moved[0][SL_TRAFFIC_DISK];
+}
+
+/* A block hands on h numbers a token, which the next begins with; attention makes h and H. What
+ * is made again where it does not leave: two norms and what they divided by, queries, the sum, and
+ * three times F of the feed-forward part. */
+static void as_much_leaves_as_was_said(void) {
+  const size_t part = pages(4 * TOKENS * (4 * WIDTH + 2 + 3 * FEED));
+  const size_t always = pages(4 * TOKENS * (WIDTH + HEADS));
+  const size_t between = pages(4 * TOKENS * WIDTH);
+  const size_t handed = 2 * BLOCKS * PIECES * between;
+  static const struct {
+    const char *share;
+    size_t pieces;
+  } cases[] = {{"activations=0", 0}, {"activations=0.25", 2}, {"activations=0.6", 5}};
+  for (size_t i = 0; i < SLI_COUNT(cases); i++) {
+    size_t bytes = moved_bytes(cases[i].share);
+    size_t expected = handed + 2 * BLOCKS * (PIECES * always + cases[i].pieces * part);
+    CHECK(bytes == expected, "%s: %zu bytes there and back, not %zu", cases[i].share, bytes, expected);
+  }
+}
+
+/* ---- time ------------------------------------------------------------------------------- */
+
+/* A LLaMA of 8 billion parameters, some of its blocks; products of 500 Tflop/s, attention below the
+ * diagonal only. A way of 50 GB/s carries 131,072 bytes a token and block; what ours has to carry is
+ * more, and so is the rate. */
+enum { LAYERS = 4, WIDE = 4096, CUT = 16 };
+static const double flops = 500e12, rate = 50e9, of_a_token = 131072;
+static const double weights = 218103808; /* of a block: 2 h h + 2 h d' + 3 h F */
+
+/* The token from which on all that leaves is hidden, and the share that is with fewer. */
+static double least_tokens(void) { return (flops * of_a_token / rate - 2 * weights) / (2.0 * WIDE); }
+
+/* Something as long as such a sequence, which nobody reads: its name, the file is gone afterwards. */
+static char text[] = "/tmp/offload.XXXXXX", typed[] = "/tmp/offload.XXXXXX:u8";
+
+static void write_text(void) {
+  enum { MOST = 1 << 18 };
+  int file = mkstemp(text);
+  memcpy(typed, text, strlen(text));
+  CHECK(file >= 0 && !ftruncate(file, MOST) && !close(file), "no text");
+}
+
+static void lower(lowered_model *x, int tokens, const char *share, const sl_hardware *hardware) {
+  char context[16];
+  snprintf(context, sizeof context, "%d", tokens);
+  char *const words[] = {"--data", typed, "--layers", "4", "--width", "4096", "--heads", "32", "--kv-heads", "8",
+                         "--ffn", "14336", "--context", context, "--batch", "1", NULL};
+  const sl_lower_options options = {.homes = homes_of(layers_on_disk, share), .hardware = hardware,
+                                    .devices = {.kind = "timed"}};
+  CHECK(!lowered_model_init(x, "llama", words, 1, CUT, &options), "%s", sl_detail());
+}
+
+static sl_hardware hardware_of(double disk) {
+  return (sl_hardware){.flops_per_second = flops, .bytes_per_second = 1e18,
+                       .disk_write_bytes_per_second = disk, .disk_read_bytes_per_second = 1e18};
+}
+
+/* What leaves of a block for a token, with that share. */
+static double leaving_bytes(int tokens, const char *share) {
+  const sl_hardware hardware = hardware_of(1e18);
+  lowered_model x;
+  uint64_t moved[1][SL_TRAFFIC_COUNT];
+  lower(&x, tokens, share, &hardware);
+  sl_plan_moved(x.plan, moved);
+  lowered_model_fini(&x);
+  return (double)moved[0][SL_TRAFFIC_DISK] / 2 / tokens / LAYERS;
+}
+
+/* How much longer the way there takes than its computing. */
+static double slowdown(int tokens, const char *share, double disk) {
+  const sl_hardware hardware = hardware_of(disk);
+  lowered_model x;
+  lower(&x, tokens, share, &hardware);
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
+  sl_runtime *rt;
+  CHECK(!sl_runtime_create(x.plan, &options, &rt) && !sl_runtime_run(rt, 1), "%s", sl_detail());
+  sl_trace_record *trace;
+  uint64_t dropped, computing = 0, first = UINT64_MAX, last = 0;
+  size_t count = sl_runtime_trace(rt, &trace, &dropped);
+  for (size_t i = 0; i < count; i++) {
+    if (x.plan->actors[trace[i].actor].cls != SL_CLASS_F) continue;
+    computing += trace[i].end_ns - trace[i].start_ns;
+    first = SLI_MIN(first, trace[i].start_ns);
+    last = SLI_MAX(last, trace[i].end_ns);
+  }
+  free(trace);
+  sl_runtime_destroy(rt);
+  lowered_model_fini(&x);
+  return (double)(last - first) / (double)computing;
+}
+
+static double slowdown_of(int tokens, int pieces, double disk) {
+  char share[32];
+  snprintf(share, sizeof share, "activations=%g", (double)pieces / CUT);
+  return slowdown(tokens, share, disk);
+}
+
+/* Where all leaves, it hides behind computing from S* tokens on, and not before. With half as many, as
+ * many pieces do as the way carries while they compute. */
+static void what_leaves_hides_behind_computing(void) {
+  write_text();
+  const double least = least_tokens();
+  CHECK(least > 106751 && least < 106753, "%g tokens", least);
+  const double disk = leaving_bytes(65536, "activations=1") * rate / of_a_token;
+  double more = slowdown_of((int)(1.05 * least), CUT, disk);
+  double fewer = slowdown_of((int)(0.95 * least), CUT, disk);
+  CHECK(more < 1.001, "with 1.05 S* tokens all that leaves takes %g times the computing", more);
+  CHECK(fewer > 1.01, "with 0.95 S* tokens all that leaves takes %g times the computing", fewer);
+  const int half = (int)(least / 2);
+  const double always = leaving_bytes(half, "activations=0");
+  const double part = 2 * (leaving_bytes(half, "activations=0.5") - always);
+  const double carried = disk * (2 * weights + 2.0 * WIDE * half) / flops;
+  const int pieces = (int)(CUT * (carried - always) / part);
+  CHECK(pieces > 0 && pieces < CUT - 2, "%d pieces", pieces);
+  more = slowdown_of(half, pieces, disk);
+  fewer = slowdown_of(half, pieces + 2, disk);
+  CHECK(more < 1.001, "%d pieces that leave take %g times the computing", pieces, more);
+  CHECK(fewer > 1.01, "%d pieces that leave take %g times the computing", pieces + 2, fewer);
+  unlink(text);
+}
+
+int main(int argc, char **argv) {
+  what_leaves_hides_behind_computing();
+  as_much_leaves_as_was_said();
+  no_share_changes_a_bit();
+  no_timing_changes_a_bit(seeds_of(argc, argv, 1, SEEDS));
+  return 0;
+}
