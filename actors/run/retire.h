@@ -5,7 +5,7 @@
 
 #include "actors/run/fire.h"
 
-static void retire_head(worker *w, queue *q, uint64_t end) {
+static ALWAYS_INLINE void retire_head(worker *w, queue *q, uint64_t end) {
   flight *f = &q->flights[q->head];
   w->awaited.ask_ns = 0;
   if (++q->head == q->run_ahead) q->head = 0;
@@ -24,16 +24,18 @@ static void retire_head(worker *w, queue *q, uint64_t end) {
   if (q->nrunnable) list_queue(w, q);
 }
 
-static void retire(worker *w) {
+static void retire_due(worker *w) {
   while (w->awaited.ntimers && w->awaited.timers[0].due_ns <= w->now_ns) {
     timer t = w->awaited.timers[0];
-    w->awaited.ntimers--;
-    heap_down(w->awaited.timers, w->awaited.ntimers, w->awaited.timers[w->awaited.ntimers]);
+    heap_pop(w->awaited.timers, w->awaited.ntimers--);
     w->awaited.count--;
     retire_head(w, t.queue, t.due_ns);
     if (t.queue->inflight) set_timer(w, t.queue, t.queue->flights[t.queue->head].fence);
   }
-  if (w->awaited.npolled && w->real) w->now_ns = sli_clock_now(&w->clock);
+}
+
+static NOINLINE void retire_polled(worker *w) {
+  if (w->real) w->now_ns = sli_clock_now(&w->clock);
   for (int32_t i = 0; i < w->awaited.npolled; i++) {
     queue *q = w->awaited.polled[i];
     while (q->inflight && q->ops->done(q->impl, q->flights[q->head].fence, w->now_ns))
@@ -45,6 +47,11 @@ static void retire(worker *w) {
     w->awaited.polled[i--] = w->awaited.polled[--w->awaited.npolled];
     w->awaited.count--;
   }
+}
+
+static inline void retire(worker *w) {
+  retire_due(w);
+  if (w->awaited.npolled) retire_polled(w);
 }
 
 #endif

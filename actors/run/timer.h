@@ -18,13 +18,14 @@ static void heap_up(timer *heap, int32_t at, timer t) {
   heap[at] = t;
 }
 
-/* The same from the top on: those due earlier move up. */
-static void heap_down(timer *heap, int32_t count, timer t) {
+/* Takes out the top: the last goes where it belongs from there on, and those due earlier move up.
+ * Its own place, behind the others, is due never, so the last of them may have no neighbour. */
+static inline void heap_pop(timer *heap, int32_t count) {
+  timer t = heap[--count];
+  heap[count].due_ns = UINT64_MAX;
   int32_t at = 0;
-  for (;;) {
-    int32_t child = 2 * at + 1;
-    if (child >= count) break;
-    if (child + 1 < count && heap[child + 1].due_ns < heap[child].due_ns) child++;
+  for (int32_t child = 1; child < count; child = 2 * at + 1) {
+    child += heap[child + 1].due_ns < heap[child].due_ns;
     if (t.due_ns <= heap[child].due_ns) break;
     heap[at] = heap[child];
     at = child;
@@ -33,7 +34,7 @@ static void heap_down(timer *heap, int32_t count, timer t) {
 }
 
 /* Asks to be told when the oldest firing of a queue completes. */
-static void set_timer(worker *w, queue *q, uint64_t fence) {
+static ALWAYS_INLINE void set_timer(worker *w, queue *q, uint64_t fence) {
   w->awaited.count++;
   uint64_t due = q->ops->due(q->impl, fence);
   if (due == UINT64_MAX) {
