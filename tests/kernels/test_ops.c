@@ -1,5 +1,5 @@
-/* Every op that <sluice/ops.h> declares has its line in kernels/ops.def, and every line makes a row
- * that is found by its name and says what all rows must.
+/* Every op that <sluice/ops.h> declares for models, or kernels/kernels.h for passes, has its line in
+ * kernels/ops.def, and every line makes a row that is found by its name and says what all rows must.
  * labels: unthreaded */
 #include <ctype.h>
 #include <string.h>
@@ -34,11 +34,12 @@ static void check_rows(void) {
   CHECK(!sl_ops[SLI_COUNT(names)], "there are more rows than lines");
 }
 
-/* Reads the names that follow "extern const sl_op " up to each semicolon. */
-static void check_declarations(const char *header) {
+/* Reads the names that follow "extern const sl_op " up to each semicolon; how many. */
+static int check_declarations(const char *source, const char *header) {
   char line[512], word[128];
-  FILE *f = fopen(header, "r");
-  CHECK(f, "%s cannot be read", header);
+  snprintf(line, sizeof line, "%s/%s", source, header);
+  FILE *f = fopen(line, "r");
+  CHECK(f, "%s cannot be read", line);
   int count = 0;
   bool inside = false;
   while (fgets(line, sizeof line, f)) {
@@ -52,19 +53,19 @@ static void check_declarations(const char *header) {
     inside &= !strchr(line, ';');
   }
   fclose(f);
-  CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,
-        (int)SLI_COUNT(names));
+  return count;
 }
 
 int main(void) {
-  char header[1024];
   check_rows();
   const char *source = getenv("SLUICE_SOURCE");
   if (!source) {
     printf("skipped: SLUICE_SOURCE does not say where the headers are\n");
     return 77;
   }
-  snprintf(header, sizeof header, "%s/include/sluice/ops.h", source);
-  check_declarations(header);
+  int count = check_declarations(source, "include/sluice/ops.h");
+  count += check_declarations(source, "kernels/kernels.h");
+  CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,
+        (int)SLI_COUNT(names));
   return 0;
 }

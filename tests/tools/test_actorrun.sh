@@ -71,7 +71,7 @@ advised 4M --microbatches 4
 advised 5M --data-parallel 4 --microbatches 2
 advised 4M --data-parallel 4 --microbatches 2 --recompute full
 advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # which take memory too
-refused 3 "the least of what was tried is --recompute full --microbatches 4 (" --memory 64K $tight
+refused 3 "the least of what was tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
 refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
 
 # ---- bad files -------------------------------------------------------------------------
