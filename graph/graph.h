@@ -95,6 +95,8 @@ typedef struct sli_block {
   int stage;           /* forced stage, or -1 */
   bool spread;         /* what a stage does of a block that is spread over all of them; behind
                           all others, and `stage` counts the devices along the pipeline */
+  bool swept;          /* where sequences are cut, what its calls look back to comes piece by piece
+                          (sl_op.swept) */
 } sli_block;
 
 /* What is said of the parameters that a pattern finds. */

@@ -100,16 +100,40 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
 /* What an actor moves to each device in a step in which it fires. */
 typedef void on_move(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes);
 
+/* What a firing copies: of what it reads, turns come last. */
+static const sl_port *copied(const sl_plan *plan, const sl_actor *a, int64_t firing) {
+  for (int32_t i = 0; i < a->nin; i++)
+    if (!sits_out(plan, &a->in[i], firing)) return &a->in[i];
+  return NULL;
+}
+
+static bool between_spaces(const sl_plan *plan, const sl_port *from, const sl_port *to) {
+  const sl_register *in = &plan->regs[from->reg], *out = &plan->regs[to->reg];
+  return in->device == out->device && in->space != out->space;
+}
+
+static bool copies(const sl_plan *plan, const sl_actor *a) {
+  bool any = false;
+  for (int32_t i = 0; i < a->nin && a->nout; i++) any |= between_spaces(plan, &a->in[i], &a->out[0]);
+  return any;
+}
+
 /* Between memories of one device: counted for the one that is not the device's own. */
 static void find_copies(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {
   static const sl_traffic of[SL_SPACE_COUNT] = {[SL_SPACE_HOST] = SL_TRAFFIC_HOST,
                                                 [SL_SPACE_DISK] = SL_TRAFFIC_DISK};
   const sl_actor *a = &plan->actors[actor];
-  if (!a->nin || !a->nout) return;
-  const sl_register *in = &plan->regs[a->in[0].reg], *out = &plan->regs[a->out[0].reg];
-  if (in->device != out->device || in->space == out->space) return;
-  sl_space other = in->space == SL_SPACE_DEVICE ? out->space : in->space;
-  fn(ctx, out->device, of[other], slot_payload(out) * firings_with(plan, actor, &a->out[0], 0));
+  if (!copies(plan, a)) return;
+  for (int32_t f = 0; f < a->firings_per_step; f++) {
+    const sl_port *from = copied(plan, a, f);
+    for (int32_t o = 0; from && o < a->nout; o++) {
+      const sl_port *to = &a->out[o];
+      if (sits_out(plan, to, f) || !between_spaces(plan, from, to)) continue;
+      sl_space in = plan->regs[from->reg].space, out = plan->regs[to->reg].space;
+      fn(ctx, plan->regs[to->reg].device, of[in == SL_SPACE_DEVICE ? out : in],
+         slot_payload(&plan->regs[to->reg]));
+    }
+  }
 }
 
 static void find_moves(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {

@@ -68,6 +68,7 @@ static void find_readers(sli_lowering *l, sli_uses *u) {
         const sl_tensor *kept = n->again ? NULL : n->in[a]->kept;
         if (kept) add_reader(l, u, kept->id, gi);
         add_reader(l, u, t, gi);
+        u->swept[t] |= sli_bit(n->op->sweeps, a);
         if (u->producer[t] == gi) u->last[t] = SLI_MAX(u->last[t], i);
       }
     }
@@ -82,7 +83,8 @@ static sli_uses find_uses(sli_lowering *l) {
                 .last = sli_arena_alloc(&l->arena, n * sizeof *u.last),
                 .over = sli_arena_alloc(&l->arena, n * sizeof *u.over),
                 .summed = sli_arena_alloc(&l->arena, n),
-                .state = sli_arena_alloc(&l->arena, n)};
+                .state = sli_arena_alloc(&l->arena, n),
+                .swept = sli_arena_alloc(&l->arena, n)};
   find_producers(l, &u);
   find_readers(l, &u);
   sli_lower_over(l, &u);
@@ -222,6 +224,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   t.eval = tensor->producer->eval;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
+  if (u->swept[id]) t.role = SLI_ROLE_KV;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
   t.over = summand_bundle(l, tensor, t.device);
   widen_to_stage(l, &t);

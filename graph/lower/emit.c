@@ -260,16 +260,16 @@ static int32_t sparse_map(sli_lowering *l, int64_t steps) {
 }
 
 /* Firings for a microbatch. */
-static int turns_of(const sli_lowering *l, const sli_group *g) {
-  return g->rate == SLI_PER_LEAVING ? l->in->leaving : l->in->k;
+static uint32_t turns_of(const sli_lowering *l, const sli_group *g) {
+  if (g->rate == SLI_PER_LEAVING) return (uint32_t)l->in->leaving;
+  return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
 }
 
 static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
   sl_plan *plan = l->plan;
-  uint32_t ticks = (uint32_t)sli_lower_ticks(l, b->eval);
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->role == SLI_ROLE_TURN)
-    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? (uint32_t)turns_of(l, g) : 1,
+    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, g) : 1,
                            output && b->initial);
   if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, g);
   bool updates = b->initial && b->producer == (int)(g - l->groups);
@@ -277,7 +277,9 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store_every);
   if (b->eval && !g->eval) return sparse_map(l, l->in->g->options.eval_every);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
-  if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, ticks);
+  if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
+  if (g->rate == SLI_PER_PAIR) return sli_sweep_map(l, g, b);
+  if (sli_is_piece(l, b)) return sli_piece_map(l, b);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
   return tick_map(l, g);
 }
@@ -359,7 +361,8 @@ static int32_t every_of(const sli_lowering *l, const sli_group *g) {
 static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
   int32_t all = every_of(l, g) * l->in->m * l->in->k;
-  int32_t n = g->rate >= SLI_PER_STEP ? 1 : sli_lower_ticks(l, g->eval);
+  int32_t n = sli_lower_firings(l, g);
+  if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
   if (n > 1 && !g->eval) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int32_t i = 0; i < n; i++) entries[i] = (sl_map_entry){all - n + i, SL_FIRST | SL_LAST};
@@ -368,17 +371,12 @@ static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   return map;
 }
 
-static int firings_of(const sli_lowering *l, const sli_group *g) {
-  if (g->rate >= SLI_PER_STEP) return 1;
-  return g->rate == SLI_PER_LEAVING ? l->in->m * l->in->leaving : sli_lower_ticks(l, g->eval);
-}
-
 static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
   if (!g->hop) g->seconds = sli_lower_seconds(l, g);
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
-                .chunk = g->chunk, .firings_per_step = firings_of(l, g),
+                .chunk = g->chunk, .firings_per_step = sli_lower_firings(l, g),
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),

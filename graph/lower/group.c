@@ -1,7 +1,7 @@
 /* Nodes to groups: a group becomes one actor.
  *
  * Everything that runs on the same device for the same stage, in the same class and at the
- * same rate, is one group, as far as nothing else comes in between. Two things do:
+ * same rate, is one group, as far as nothing else comes in between. Three things do:
  *
  * - What devices exchange. A tensor that others must see before a pass can go on cuts the
  *   pass in two. So nodes have levels: one more at each step into an exchange, within it and
@@ -9,6 +9,8 @@
  *   circle; and an exchange's groups do one thing each: slice, sum, or join. What an exchange
  *   of the way back reads of the way forth has been there for long; it comes as late as its
  *   readers allow, or its results would fill memory.
+ * - What looks back to earlier pieces of its sequence, where these come one after another: it
+ *   fires for each of them, and levels keep it apart as they do exchanges.
  * - The grain, if it is finer than a stage: then each block is a group of its own, and its
  *   gradients can be exchanged while earlier blocks are still on their way back. */
 #include "graph/lower/ir.h"
@@ -56,6 +58,9 @@ typedef struct levels {
 
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
 
+/* What has a rhythm of its own is no part of a pass. */
+static bool stands_apart(const sli_node *n) { return is_exchange(n) || n->op->sweeps; }
+
 /* Passes, and all exchanges: what has a level. */
 static bool is_leveled(const sli_node *n) {
   return !is_host(n) && (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || is_exchange(n));
@@ -72,7 +77,7 @@ static bool same_way(const levels *x, const sli_node *a, const sli_node *b) {
 
 /* From one node to another of the same way: 1 if no group may hold both. */
 static int level_between(const sli_node *from, const sli_node *to) {
-  return is_exchange(from) || is_exchange(to);
+  return stands_apart(from) || stands_apart(to);
 }
 
 static const sli_node *maker(const sli_node *n, int input) {
@@ -148,6 +153,7 @@ typedef struct kin {
   int stage, rank, phase, level, part;
   int axis; /* of an exchange, where each axis has a queue */
   bool back;
+  bool sweeps;
   bool transient; /* of an exchange: of what devices share out; no pass waits for gradients' */
 } kin;
 
@@ -165,13 +171,14 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
-               .back = x->back[n->id],
+               .back = x->back[n->id], .sweeps = n->op->sweeps,
                .transient = is_exchange(n) && n->out[0]->transient};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
-         g->level == k->level && g->part == k->part && g->axis == k->axis && g->back == k->back &&
+         (g->rate == SLI_PER_PAIR) == k->sweeps && g->level == k->level && g->part == k->part &&
+         g->axis == k->axis && g->back == k->back &&
          (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->transient == k->transient));
 }
 
@@ -208,7 +215,7 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
                      .back = k->back || is_backward(n),
                      .device = shared ? 0 : sli_lower_device(l, k->stage, k->rank),
                      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
-                     .rate = n->per_step ? SLI_PER_STEP : SLI_PER_TICK,
+                     .rate = n->per_step ? SLI_PER_STEP : k->sweeps ? SLI_PER_PAIR : SLI_PER_TICK,
                      .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),
                      .before = *newest});
   return *newest;

@@ -71,6 +71,8 @@ static bool has_versions(const sl_lower_options *o) {
   return two;
 }
 
+static bool names_keys(const sl_home *h) { return !strcmp(h->name, sli_roles[SLI_ROLE_KV].name); }
+
 static bool finds_block(const sl_graph *g, const sl_home *h) {
   for (int b = 0; b < g->nblocks; b++)
     if (sli_pattern_finds(h->block, g->blocks[b].name)) return true;
@@ -82,7 +84,7 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
   if (!names_movable(h))
-    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b, act.w, state and weights can live "
+    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b, act.w, kv, state and weights can live "
                    "elsewhere",
                    h->name, space);
   if (h->block && !finds_block(g, h))
@@ -95,7 +97,24 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
     return sl_fail(SL_E_USAGE, "home %s=%s: of %s devices nothing can live there%s", h->name, space,
                    in->kind->name, h->space == SL_SPACE_HOST
                                        ? ": their memory is the host's" : "");
+  if (h->space != SL_SPACE_DEVICE && names_keys(h) && !in->layers)
+    return sl_fail(SL_E_USAGE, "home %s=%s: keys and values go there and back piece by piece, block "
+                   "after block (--pieces K --piece-order layers)", h->name, space);
+  if (h->space != SL_SPACE_DEVICE && names_keys(h) && in->kind->copy && !in->kind->modelled)
+    return sl_fail(SL_E_USAGE, "home %s=%s: attention of %s devices wants all keys and values at once",
+                   h->name, space, in->kind->name);
   return SL_OK;
+}
+
+/* In which blocks keys and values live elsewhere. */
+void sli_lower_sweeps(const sli_inputs *in) {
+  for (int b = 0; b < in->g->nblocks; b++)
+    for (int i = 0; i < in->options->homes.count; i++) {
+      const sl_home *h = &in->options->homes.of[i];
+      sli_block *block = &in->g->blocks[b];
+      if (names_keys(h) && (!h->block || sli_pattern_finds(h->block, block->name)))
+        block->swept = h->space != SL_SPACE_DEVICE;
+    }
 }
 
 /* "device", "host", "every:4" */
@@ -192,9 +211,10 @@ static bool is_private(const sli_lowering *l, const sli_bundle *b) {
 
 /* What an update alone has is idle from one step to the next. */
 static bool can_move(const sli_lowering *l, const sli_bundle *b) {
+  if (sli_is_swept(b)) return true;
   if (!sli_roles[b->role].home || !b->bytes || b->eval || b->over != SL_NONE) return false;
   if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b);
-  return b->held || is_idle(l, b);
+  return b->rate != SLI_PER_MICROBATCH && (b->held || is_idle(l, b));
 }
 
 /* ---- is it worth it? ------------------------------------------------------------------------ */
@@ -214,6 +234,7 @@ typedef struct widest {
 static bool moves(const sli_bundle *b) { return b->stay != SL_SPACE_DEVICE; }
 
 sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b) {
+  if (sli_is_swept(b)) return SLI_ROLE_KV_SPILL;
   bool between = l->in->layers && b->rate < SLI_PER_STEP && sli_leaves_block(l, b);
   return between ? SLI_ROLE_BETWEEN : SLI_ROLE_SPILL;
 }
@@ -239,8 +260,9 @@ static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
   }
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (!moves(b) || is_weights(b) || !sli_is_filled(l, b, g)) continue;
-    widen(l, w->read, read++, b, SLI_ROLE_FILL);
+    if (!moves(b) || is_weights(b)) continue;
+    if (sli_is_swept(b)) widen(l, w->read, MOST_LANES - 1, b, SLI_ROLE_KV_FILL);
+    else if (sli_is_filled(l, b, g)) widen(l, w->read, read++, b, SLI_ROLE_FILL);
   }
 }
 
@@ -282,7 +304,8 @@ static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int sect
   size_t sum = 0;
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    if (g->stage != of.stage || g->rank != of.rank || sli_lower_section(l, i) != section) continue;
+    if (g->stage != of.stage || g->rank != of.rank) continue;
+    if (sli_lower_section(l, i).first != section) continue;
     if (of.weights && weights_class(l, g) == cls) count_weights(l, g, &w);
     if (!of.weights && g->cls == cls) count_group(l, g, &w);
   }
@@ -295,7 +318,7 @@ static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int sect
 static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
-  for (int i = 0; i < l->nsections; i++) sections = SLI_MAX(sections, 1 + l->sections[i]);
+  for (int i = 0; i < l->nsections; i++) sections = SLI_MAX(sections, 1 + l->sections[i].first);
   for (int c = 0; c < SL_CLASS_COUNT; c++)
     for (int s = 0; s < sections; s++) sum += lanes_bytes(l, of, (sl_class)c, s);
   return sum;
@@ -306,7 +329,7 @@ static bool is_of(const sli_lowering *l, const sli_bundle *b, load of) {
          maker(l, b)->rank == of.rank;
 }
 
-/* Where passing through takes as much as keeping, everything stays. */
+/* Where passing through takes as much as keeping, everything stays but what is made for it. */
 static weight weigh(sli_lowering *l, load of) {
   weight w = {.staging = staging_bytes(l, of)};
   for (int i = 0; i < l->nbundles; i++) {
@@ -316,7 +339,8 @@ static weight weigh(sli_lowering *l, load of) {
     if (is_of(l, b, of)) w.kept += (size_t)slots * b->bytes;
   }
   for (int i = 0; i < l->nbundles && w.staging >= w.kept; i++)
-    if (is_of(l, &l->bundles[i], of)) l->bundles[i].stay = SL_SPACE_DEVICE;
+    if (is_of(l, &l->bundles[i], of) && !sli_is_swept(&l->bundles[i]))
+      l->bundles[i].stay = SL_SPACE_DEVICE;
   return w;
 }
 

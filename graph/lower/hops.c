@@ -101,6 +101,15 @@ static trip trip_away(const sli_lowering *l, int bundle, int group) {
 
 /* ---- one hop ------------------------------------------------------------------------ */
 
+/* As often as it is made, or as its one reader fires; if that goes over pieces, but not over those of
+ * this, once for each. */
+static sli_rate rate_of(const sli_lowering *l, const trip *t) {
+  const sli_bundle *b = &l->bundles[t->origin];
+  if (t->reader == SL_NONE) return b->rate;
+  sli_rate rate = l->groups[t->reader].rate;
+  return sli_is_swept(b) ? rate : SLI_MAX(rate, SLI_PER_TICK);
+}
+
 static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g, const char *name) {
   int about = t->reader == SL_NONE ? l->bundles[t->origin].producer : t->reader;
   const sli_group like = l->groups[about];
@@ -113,8 +122,7 @@ static int add_hop_group(sli_lowering *l, int from, const trip *t, const leg *g,
                      .rank = like.rank, .level = like.level, .part = like.part, .about = about,
                      .back = like.back, .seconds = g->seconds, .hop = h,
                      .eval = l->bundles[t->origin].eval,
-                     .rate = t->some ? SLI_PER_LEAVING
-                             : t->reader == SL_NONE ? l->bundles[t->origin].rate : like.rate});
+                     .rate = t->some ? SLI_PER_LEAVING : rate_of(l, t)});
   sli_add_port(&l->groups[at], from, false);
   return at;
 }
@@ -233,16 +241,6 @@ static int fly(hops *x, int from, trip *t, int reader) {
 
 /* ---- how long ways take that begin or end beside the device -------------------------------- */
 
-/* Modelled: of what goes to and from a home at so many bytes a second; 0: takes no time. */
-static double home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {
-  const sl_hardware *h = l->in->options->hardware;
-  if (!h) return 0;
-  const double rates[SL_SPACE_COUNT][2] = {
-      [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
-      [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
-  return wire_seconds(&(sl_hardware_link){.bytes_per_second = rates[home][back]}, bytes);
-}
-
 /* ---- between memories ----------------------------------------------------------------- */
 
 static const sl_memory_ops *memory_of(const sli_lowering *l, sl_space space) {
@@ -282,7 +280,7 @@ static int copy(hops *x, int from, trip *t, int device, sl_space space) {
   leg g = {.route = out && in ? SLI_ROUTE_D2D : out ? SLI_ROUTE_D2H : SLI_ROUTE_H2D,
            .from = out ? b->device : device, .to = device, .home = space,
            .mark = sli_arena_format(&l->arena, ">%s:%d", sl_space_name(space), device)};
-  if (out != in) g.seconds = home_seconds(l, SL_SPACE_HOST, out, b->bytes);
+  if (out != in) g.seconds = sli_home_seconds(l, SL_SPACE_HOST, out, b->bytes);
   int through = out != in ? pass_memory(x, from, t) : from;
   return keep_end(x, from, add_hop(x, through, t, &g), t);
 }
@@ -336,7 +334,7 @@ static int spill(hops *x, int bundle) {
   int from = way ? copy(x, bundle, &out, b.device, SL_SPACE_HOST) : bundle;
   leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.stay)),
-           .seconds = written(l, &b) * home_seconds(l, b.stay, false, b.bytes)};
+           .seconds = written(l, &b) * sli_home_seconds(l, b.stay, false, b.bytes)};
   if (b.stay == SL_SPACE_HOST) from = pass_memory(x, from, &t);
   there = keep_end(x, bundle, add_hop(x, from, &t, &g), &t);
   l->bundles[there].initial = b.held ? 1 : b.initial;
@@ -373,10 +371,65 @@ static int fill(hops *x, int bundle, int group) {
   sl_space to = by_host(l, b.stay, near) ? SL_SPACE_HOST : near;
   leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, "<%s", l->groups[group].name),
-           .seconds = home_seconds(l, b.stay, true, b.bytes)};
+           .seconds = sli_home_seconds(l, b.stay, true, b.bytes)};
   int from = b.stay == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
   int at = add_hop(x, from, &t, &g);
   return to == near ? at : copy(x, at, &t, b.device, near);
+}
+
+/* ---- piece by piece, there and back (sweep.c) ------------------------------------------------ */
+
+/* One more that a hop makes of a bundle. */
+static int add_end(sli_lowering *l, int by, int from, sli_bundle b) {
+  const sli_bundle origin = l->bundles[l->groups[by].hop->origin];
+  b.producer = by, b.over = SL_NONE, b.device = origin.device;
+  b.eval = origin.eval, b.memory = origin.memory;
+  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes;
+  int at = sli_add_bundle(l, b);
+  l->bundles[at].origin = l->groups[by].hop->origin;
+  l->bundles[at].source = from;
+  return at;
+}
+
+/* The first of the pieces where they live; the others follow it. */
+static int spill_pieces(hops *x, int bundle) {
+  sli_lowering *l = x->l;
+  sli_bundle b = l->bundles[bundle];
+  trip t = trip_for_all(bundle);
+  int there = find_end(x, bundle, &t, b.device, b.stay);
+  if (there != SL_NONE) return there;
+  leg g = {.route = SLI_ROUTE_SPILL, .from = b.device, .to = b.device, .home = b.stay, .stay = b.stay,
+           .seconds = sli_home_seconds(l, b.stay, false, b.bytes)};
+  const char *name = sli_arena_format(&l->arena, "%s>%s", b.name, sl_space_name(b.stay));
+  int by = add_hop_group(l, bundle, &t, &g, name);
+  there = l->nbundles;
+  for (int j = 0; j < l->in->k; j++) {
+    const char *piece = sli_arena_format(&l->arena, "%s.%d", name, j);
+    int at = add_end(l, by, bundle, (sli_bundle){.name = piece, .role = SLI_ROLE_KV,
+                                                 .rate = SLI_PER_MICROBATCH});
+    l->bundles[at].home = b.stay;
+  }
+  l->bundles[bundle].role = SLI_ROLE_KV_SPILL;
+  l->bundles[bundle].transient = true;
+  return keep_end(x, bundle, there, &t);
+}
+
+/* For one who goes over the pieces up to its own: on the way back all of them come from where they
+ * live, on the way there but its own, which has been made just now. */
+static int fill_pieces(hops *x, int bundle, int group) {
+  sli_lowering *l = x->l;
+  int first = spill_pieces(x, bundle), others = l->in->k - 1;
+  sli_bundle b = l->bundles[bundle];
+  bool back = l->groups[group].back;
+  trip t = {.origin = bundle, .reader = group, .begun = true, .away = true};
+  leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = b.home, .stay = b.stay,
+           .seconds = sli_home_seconds(l, b.stay, true, b.bytes)};
+  const char *name = sli_arena_format(&l->arena, "%s<%s", b.name, l->groups[group].name);
+  int by = add_hop_group(l, back ? first + others : bundle, &t, &g, name);
+  for (int j = 0; j < others; j++) sli_add_port(&l->groups[by], first + j, false);
+  return add_end(l, by, back ? first : bundle, (sli_bundle){.name = name, .role = SLI_ROLE_KV_FILL,
+                                                           .rate = SLI_PER_PAIR,
+                                                           .transient = true});
 }
 
 /* ---- all hops ---------------------------------------------------------------------------- */
@@ -399,6 +452,7 @@ static int bring(hops *x, int bundle, int group) {
   const sli_bundle b = l->bundles[bundle];
   int device = l->groups[group].device;
   sl_space space = sli_lower_space(l, &l->groups[group]);
+  if (sli_is_swept(&b)) return fill_pieces(x, bundle, group);
   if (b.stay != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->groups[group]))
     return fill(x, bundle, group);
   if (b.producer == SL_NONE) return bundle;

@@ -11,11 +11,12 @@
 
 #include "graph/lower/lower.h"
 
-/* How often something happens: once per tick, per microbatch, per step, or every
- * store_every steps. */
+/* How often something happens: once for each piece and each one up to it (sweep.c), per tick, per piece
+ * that leaves (offload.c), per microbatch, per step, or every store_every steps. */
 typedef enum sli_rate {
+  SLI_PER_PAIR = -1,
   SLI_PER_TICK,
-  SLI_PER_LEAVING, /* once per piece that leaves: see offload.c */
+  SLI_PER_LEAVING,
   SLI_PER_MICROBATCH,
   SLI_PER_STEP,
   SLI_PER_STORE
@@ -139,6 +140,7 @@ typedef struct sli_uses {
                          made of it lies over it */
   bool *summed;       /* [ntensors] accumulated over the step */
   bool *state;        /* [ntensors] updated in place by its producer */
+  bool *swept;        /* [ntensors] read for later pieces, too */
 } sli_uses;
 
 /* Where a tensor lies: in a bundle's slots, or (bundle SL_NONE) in the workspace
@@ -148,6 +150,11 @@ typedef struct sli_spot {
   int group;
   size_t offset;
 } sli_spot;
+
+/* Which part of its block a group is, where it is several: levels from the first, and to the last. */
+typedef struct sli_section {
+  int first, last;
+} sli_section;
 
 /* The plan's queues, by device. */
 typedef struct sli_queues {
@@ -168,7 +175,7 @@ struct sli_lowering {
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
   int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
-  int *sections;         /* [nsections] by group: see layers.c */
+  sli_section *sections; /* [nsections] by group */
   int nsections;
   int nbundles;
   size_t bundle_capacity;
@@ -272,14 +279,31 @@ bool sli_lower_reads_leaving(const sli_group *g);
 
 /* ---- blocks, where all pieces of a microbatch go through one before the next (layers.c) ---------- */
 
-/* Which part of its block it is, from 0 on; 0 where blocks do not take turns. */
-int sli_lower_section(const sli_lowering *l, int group);
+/* Zeros where blocks do not take turns. */
+sli_section sli_lower_section(const sli_lowering *l, int group);
 /* Of a bundle that lives elsewhere: which it is of where it is made. */
 sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b);
 /* Does another block read it, on the same way? */
 bool sli_leaves_block(const sli_lowering *l, const sli_bundle *b);
 /* A microbatch after the other, and in each block after block. */
 void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a);
+
+/* ---- sweeps: what a piece looks back to comes piece by piece (sweep.c) ---------------------------- */
+
+/* Pieces, and pairs of a piece and one up to it, of a microbatch. */
+static inline int sli_lower_pairs(const sli_lowering *l) { return l->in->k * (l->in->k + 1) / 2; }
+/* Firings of a group in a microbatch, a step, or an evaluation. */
+int sli_lower_firings(const sli_lowering *l, const sli_group *g);
+/* Is it read for later pieces, too? Then it lives elsewhere. */
+static inline bool sli_is_swept(const sli_bundle *b) {
+  return (b->role == SLI_ROLE_KV || b->role == SLI_ROLE_KV_SPILL) && b->rate == SLI_PER_TICK;
+}
+/* What is there of a swept bundle where it lives: one for each piece. */
+bool sli_is_piece(const sli_lowering *l, const sli_bundle *b);
+/* The maps of a group that takes part, and its ticks: `end` of so many that are counted. */
+int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b);
+int32_t sli_piece_map(const sli_lowering *l, const sli_bundle *b);
+int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end);
 
 /* Slots of a stage's activations at most, by the schedule and the user. */
 void sli_lower_credits(sli_lowering *l);
@@ -301,6 +325,8 @@ void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *o
 /* Modelled durations of a group that computes. */
 sl_status sli_lower_check_cost(const sli_lowering *l); /* as many stages as there are? */
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
+/* Of what goes to a home and back at so many bytes a second; 0: that takes no time. */
+double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
 
 /* Completes in->grid, whose sizes are set, with what devices exchange on modelled hardware. */
 void sli_lower_axis_links(sli_inputs *in);

@@ -20,11 +20,20 @@ static bool hands_on(const sli_group *g) {
   return false;
 }
 
+/* Where blocks take turns, what stays within one is there while it has its turn. */
+static bool passes_in_block(const sli_lowering *l, const sli_bundle *b) {
+  for (int i = 0; i < b->nconsumers; i++)
+    if (l->groups[b->consumers[i]].cls == SL_CLASS_W) return false; /* it may be put off */
+  return !sli_leaves_block(l, b) &&
+         !sli_lower_given(l, SLI_ROLE_INNER, l->groups[b->producer].stage);
+}
+
 /* What is exchanged within one way is there from one level to the next only. Where the user
  * gives it slots, each register has its own, and more than one microbatch can be on its way. */
 static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
-  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval) return false;
-  if (l->in->layers && sli_leaves_block(l, b)) return false;
+  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
+  if (l->in->layers) return passes_in_block(l, b);
+  if (b->eval) return false;
   const sli_group *from = &l->groups[b->producer];
   bool exchanged = from->cls == SL_CLASS_C || hands_on(from);
   for (int i = 0; i < b->nconsumers; i++) {
@@ -69,7 +78,6 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
          x->back == y->back && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
          x->phase == y->phase &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
-         sli_lower_section(l, a) == sli_lower_section(l, b) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
 
@@ -77,6 +85,12 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
 static uint64_t hash_same(uint64_t hash, const sli_group *x) {
   const int fields[] = {x->stage, x->rank, x->cls, x->axis, (int)x->rate, x->host, x->back, x->eval};
   return sli_hash(hash, fields, sizeof fields);
+}
+
+/* What goes on to the next block is made last, whatever comes before it. */
+static bool same_section(const sli_lowering *l, int a, int b, sli_role role) {
+  sli_section x = sli_lower_section(l, a), y = sli_lower_section(l, b);
+  return role == SLI_ROLE_BETWEEN ? x.last == y.last : x.first == y.first;
 }
 
 static int slots_of(const sli_lowering *l, int bundle) {
@@ -91,7 +105,7 @@ static bool come_in_turn(const sli_lowering *l, const sli_hop *x, const sli_hop 
                 (b->cls == SL_CLASS_F || b->cls == SL_CLASS_B);
   return passes && sli_routes[x->route].homes && a->stage == b->stage && a->rank == b->rank &&
          sli_is_one_at_a_time(l, a->stage) &&
-         sli_lower_section(l, x->reader) == sli_lower_section(l, y->reader);
+         same_section(l, x->reader, y->reader, SLI_ROLES);
 }
 
 /* Hops share slots at their end where they go the same way, and what they bring has the same
@@ -103,7 +117,8 @@ static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_
   if ((x->reader == SL_NONE) != (y->reader == SL_NONE)) return false;
   if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);
   return x->nth == y->nth && l->bundles[x->origin].device == l->bundles[y->origin].device &&
-         (do_the_same(l, x->reader, y->reader) || come_in_turn(l, x, y));
+         ((do_the_same(l, x->reader, y->reader) &&
+           same_section(l, x->reader, y->reader, SLI_ROLES)) || come_in_turn(l, x, y));
 }
 
 /* The same for groups of one lane. */
@@ -117,10 +132,10 @@ static uint64_t hash_lane(const sli_lowering *l, const sli_group *g) {
   return both ? hash : hash_same(hash, &l->groups[x->reader]);
 }
 
-static bool is_same_lane(const sli_lowering *l, int a, int b) {
+static bool is_same_lane(const sli_lowering *l, int a, int b, sli_role role) {
   const sli_group *x = &l->groups[a], *y = &l->groups[b];
   if (x->hop || y->hop) return x->hop && y->hop && bring_the_same(l, x, y);
-  return do_the_same(l, a, b);
+  return do_the_same(l, a, b) && same_section(l, a, b, role);
 }
 
 /* The transient bundle of a group that comes number `nth` among those of one role, or SL_NONE. */
@@ -263,7 +278,7 @@ static void make_lanes(sli_lowering *l, lists *x, int first, sli_role role) {
   bool passing = role == SLI_ROLE_INNER && !l->groups[first].hop;
   int n = 0;
   for (int i = first; i != SL_NONE; i = x->next[i]) {
-    if (x->done[i] || !is_same_lane(l, first, i)) continue;
+    if (x->done[i] || !is_same_lane(l, first, i, role)) continue;
     x->lane[n++] = i;
     x->done[i] = true;
   }
@@ -286,10 +301,11 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
  * hop where it does at its beginning. */
 void sli_lower_lanes(sli_lowering *l) {
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV};
+                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV,
+                                  SLI_ROLE_KV_SPILL};
   static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
                                      SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL,
-                                     SLI_ROLE_WEIGHTS};
+                                     SLI_ROLE_WEIGHTS, SLI_ROLE_KV_FILL};
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
     if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);

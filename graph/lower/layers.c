@@ -36,28 +36,37 @@ static bool has_section(const sli_lowering *l, const sli_group *g) {
   return block_of(l, g) >= 0 && g->rate < SLI_PER_STEP && !g->host;
 }
 
-void sli_lower_sections(sli_lowering *l) {
-  if (!l->in->layers) return;
+/* [ways] of all groups. */
+static sli_section *find_ends(const sli_lowering *l) {
   int ways = l->in->g->nblocks * l->in->ranks * WAYS;
-  int *first = sli_calloc((size_t)ways + 1, sizeof *first);
-  for (int i = 0; i < ways; i++) first[i] = INT_MAX;
+  sli_section *ends = sli_calloc((size_t)ways + 1, sizeof *ends);
+  for (int i = 0; i < ways; i++) ends[i] = (sli_section){INT_MAX, 0};
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     if (!has_section(l, g)) continue;
-    int *at = &first[way_of(l, g)];
-    *at = SLI_MIN(*at, g->level);
+    sli_section *at = &ends[way_of(l, g)];
+    at->first = SLI_MIN(at->first, g->level);
+    at->last = SLI_MAX(at->last, g->level);
   }
+  return ends;
+}
+
+void sli_lower_sections(sli_lowering *l) {
+  if (!l->in->layers) return;
+  sli_section *ends = find_ends(l);
   l->nsections = l->ngroups;
   l->sections = sli_arena_alloc(&l->arena, (size_t)l->ngroups * sizeof *l->sections);
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
-    l->sections[i] = has_section(l, g) ? g->level - first[way_of(l, g)] : 0;
+    if (!has_section(l, g)) continue;
+    const sli_section *of = &ends[way_of(l, g)];
+    l->sections[i] = (sli_section){g->level - of->first, of->last - g->level};
   }
-  free(first);
+  free(ends);
 }
 
-int sli_lower_section(const sli_lowering *l, int group) {
-  return group < l->nsections ? l->sections[group] : 0;
+sli_section sli_lower_section(const sli_lowering *l, int group) {
+  return group < l->nsections ? l->sections[group] : (sli_section){0, 0};
 }
 
 /* ---- from block to block ------------------------------------------------------------------- */

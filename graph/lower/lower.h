@@ -17,6 +17,7 @@ sl_status sli_lower_share_out(const sli_inputs *in);
 
 /* Refuses homes that nothing can live in, or of what is not there. */
 sl_status sli_lower_check_homes(const sli_inputs *in);
+void sli_lower_sweeps(const sli_inputs *in);
 /* Does the user say of anything that it is to live elsewhere? */
 bool sli_lower_moves(const sl_lower_options *options);
 bool sli_home_given(const sl_lower_options *options, sli_role role); /* ... of what has this role? */

@@ -10,6 +10,11 @@ static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *
   return (sl_place){sli_group_port(l, g, spot->bundle, output), spot->offset};
 }
 
+/* What a sweep updates it begins anew with each slot. */
+static uint32_t begun_anew(const sli_lowering *l, int group, const sli_node *n) {
+  return n->accumulate_span | (l->groups[group].rate == SLI_PER_PAIR ? n->op->updates : 0);
+}
+
 static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *in = sl_plan_alloc(plan, (size_t)n->nin * sizeof *in);
@@ -18,7 +23,7 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
   for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = n->accumulate_span};
+                            .in = in, .out = out, .accumulate_span = begun_anew(l, group, n)};
   if (l->in->kind->times_calls || l->groups[group].host)
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
@@ -108,23 +113,35 @@ static const char *name_of_copy(const sli_lowering *l, const sli_group *g) {
                : sli_roles[l->bundles[g->outputs[0]].role].name;
 }
 
-/* Copies a slot of the first input to the first output. */
-static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
+/* Copies a slot of one port to another's. */
+static void write_hop(sli_lowering *l, const sli_group *g, int in, int out, sl_program_call *call) {
   sl_plan *plan = l->plan;
-  const sli_bundle *b = &l->bundles[g->outputs[0]];
-  if (sli_routes[g->hop->route].ops) return NULL; /* the link itself moves it */
-  sl_program *program = sl_plan_alloc(plan, sizeof *program);
-  sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   sl_type *type = sl_plan_alloc(plan, sizeof *type);
-  places[0] = (sl_place){0, 0};
-  places[1] = (sl_place){g->ninputs, 0};
-  *type = SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+  places[0] = (sl_place){in, 0};
+  places[1] = (sl_place){g->ninputs + out, 0};
+  *type = SL_TYPE(SL_F32, (int64_t)(l->bundles[g->outputs[out]].bytes / sizeof(float)));
   *call = (sl_program_call){.op = &sl_op_copy, .name = name_of_copy(l, g), .nin = 1,
                             .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
                             .out = &places[1]};
-  *program = (sl_program){.ncalls = 1, .calls = call, .nbases = g->ninputs + g->noutputs + 1,
-                          .nvariants = 1};
+}
+
+static int with_bytes(const sli_lowering *l, int count, const int *bundles) {
+  int n = 0;
+  while (n < count && (!n || l->bundles[bundles[n]].bytes)) n++;
+  return n;
+}
+
+/* From each input to each output, as far as they are there: one of the two is one, and of several
+ * each firing has one (sweep.c). Behind them come turns. */
+static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
+  if (sli_routes[g->hop->route].ops) return NULL; /* the link itself moves it */
+  int nin = with_bytes(l, g->ninputs, g->inputs), nout = with_bytes(l, g->noutputs, g->outputs);
+  sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
+  sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
+  for (int i = 0; i < nin * nout; i++) write_hop(l, g, i / nout, i % nout, &calls[i]);
+  *program = (sl_program){.ncalls = nin * nout, .calls = calls,
+                          .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
   return program;
 }
 
@@ -141,7 +158,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   if (g->hop) return hop_program(l, g);
   if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
-  bool cut = l->pieces && g->rate == SLI_PER_TICK;
+  bool cut = l->pieces && g->rate <= SLI_PER_TICK;
   bool leaving = cut && sli_lower_reads_leaving(g);
   int nvariants = cut ? (leaving + 1) * l->in->g->nvariants : 1;
   size_t most = (size_t)nvariants * (size_t)(CALLS * g->nnodes) + copies(l, group) +

@@ -23,7 +23,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_ACT_PART] = ROW("act.part", ACTIVATIONS, LEAVING, .activation = true,
                              .home = "act.b", .filled = SLI_ROLE_FILL),
     [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true,
-                        .per_microbatch = true),
+                        .per_microbatch = true, .home = "kv", .filled = SLI_ROLE_KV_FILL),
     [SLI_ROLE_DKV] = ROW("dkv", ACTIVATIONS, ONE, .per_microbatch = true),
     [SLI_ROLE_FWD] = ROW("fwd", ACTIVATIONS, CROSSING, .follows = true),
     [SLI_ROLE_BWD] = ROW("bwd", ACTIVATIONS, CROSSING, .follows = true),
@@ -44,6 +44,8 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_SPILL] = ROW("spill", ACTIVATIONS, STAGING),
     [SLI_ROLE_FILL] = ROW("fill", ACTIVATIONS, STAGING),
     [SLI_ROLE_WEIGHTS] = ROW("weights", PARAMETERS, STAGING),
+    [SLI_ROLE_KV_SPILL] = ROW("kv.spill", ACTIVATIONS, STAGING),
+    [SLI_ROLE_KV_FILL] = ROW("kv.fill", ACTIVATIONS, STAGING),
 };
 
 const sli_role_row *sli_role_find(const char *name) {

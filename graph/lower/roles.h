@@ -35,7 +35,9 @@ typedef enum sli_role {
   SLI_ROLE_D2D,     /* and from one's into another's */
   SLI_ROLE_SPILL,   /* made here, on its way to where it lives, */
   SLI_ROLE_FILL,    /* and back for one who reads it; */
-  SLI_ROLE_WEIGHTS, /* the same, of parameters */
+  SLI_ROLE_WEIGHTS, /* the same, of parameters; */
+  SLI_ROLE_KV_SPILL, /* of what comes piece by piece: made here, */
+  SLI_ROLE_KV_FILL, /* and there for one who sweeps over it */
   SLI_ROLES
 } sli_role;
 

@@ -125,3 +125,13 @@ double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
   double seconds = estimate(l, g);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }
+
+double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {
+  const sl_hardware *h = l->in->options->hardware;
+  if (!h) return 0;
+  const double rates[SL_SPACE_COUNT][2] = {
+      [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
+      [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
+  double rate = rates[home][back];
+  return rate > 0 ? (double)bytes / rate : 0;
+}

@@ -23,6 +23,10 @@ void sli_graph_add_updates(sl_graph *g);
 /* Before and after the gradients where sequences are cut in pieces: decides the
  * lengths and exchanges rows; works out the shapes of each length. */
 sl_status sli_pass_cut(sl_graph *g);
+/* Is it one to which what it looks back to comes piece by piece? For those the pass, a part of the one
+ * above, adds nodes that make what they read (sl_op.parts). */
+bool sli_is_sweeping(const sl_graph *g, const sli_node *n);
+sl_status sli_pass_parts(sl_graph *g);
 sl_status sli_pass_pieces(sl_graph *g);
 
 /* Has forward calls made again, right before the way back reads their results, instead of

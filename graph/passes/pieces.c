@@ -352,8 +352,7 @@ static sl_status check_promises(sl_graph *g) {
 
 /* Puts the row for pieces in a node's place: the outputs it had stay, the
  * record and what else is kept for the way back come behind. */
-static sl_status exchange(sl_graph *g, sli_node *n) {
-  const sl_op *op = n->op->pieced;
+static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
   int nout = sli_op_outputs(op, &n->attrs, n->nin);
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)n->nout * sizeof *out);
@@ -375,11 +374,13 @@ sl_status sli_pass_cut(sl_graph *g) {
   sl_status status = find_length(g);
   if (!status) status = choose_lengths(g);
   if (!status) status = check_promises(g);
+  if (!status) status = sli_pass_parts(g);
   for (int i = 0; i < g->nnodes && !status; i++) {
     sli_node *n = g->nodes[i];
     if (n->whole) continue;
     n->attrs.length = g->length;
-    if (n->op->pieced) status = exchange(g, n);
+    if (sli_is_sweeping(g, n)) status = exchange(g, n, n->op->swept);
+    else if (n->op->pieced) status = exchange(g, n, n->op->pieced);
   }
   return status;
 }

@@ -68,6 +68,7 @@ static void find_readers(pass *p) {
       p->read[t->id] |= is_back(n);
       p->shared[t->id] |= !(amount_of(p, n) == FULL && n->repeats && n->block == t->producer->block) &&
                           (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
+      p->shared[t->id] |= sli_bit(n->op->sweeps, a); /* by other pieces */
     }
   }
 }

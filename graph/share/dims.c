@@ -57,11 +57,16 @@ static int64_t slot_length(const pass *p, int slot) {
 /* ---- classes ------------------------------------------------------------------------------- */
 
 static bool is_packed(const sl_op *op) {
-  return op == &sl_op_attention_packed || op == &sl_op_attention_packed_piece;
+  return op == &sl_op_attention_packed || op == &sl_op_attention_packed_piece ||
+         op == &sl_op_attention_packed_parts;
+}
+
+static bool is_parts(const sl_op *op) {
+  return op == &sl_op_attention_parts || op == &sl_op_attention_packed_parts;
 }
 
 static bool is_attention(const sl_op *op) {
-  return is_packed(op) || op == &sl_op_attention || op == &sl_op_attention_piece;
+  return is_packed(op) || is_parts(op) || op == &sl_op_attention_sweep || op == &sl_op_attention || op == &sl_op_attention_piece;
 }
 
 /* The slots that a signature splits; returns how many. */
@@ -113,6 +118,19 @@ static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *
   else if (memcmp(at, &said, sizeof said)) say_units(p, slot, 1);
 }
 
+/* Keys, and values behind them. */
+static void say_keys(pass *p, const sl_tensor *t, int64_t keys) {
+  say_segments(p, t, 2, (int64_t[]){keys, keys});
+}
+
+static void say_sweep(pass *p, const sli_node *n) {
+  int64_t queries = sl_type_last(&n->out_type[0]), keys = sl_type_last(&n->in_type[1]) / 2;
+  say_segments(p, n->in[0], 1, &queries);
+  say_keys(p, n->in[1], keys);
+  say_segments(p, n->out[0], 1, &queries);
+  say_keys(p, n->out[2], keys);
+}
+
 static void say_attention(pass *p, const sli_node *n) {
   int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
   int64_t queries = sl_type_last(&n->out_type[0]), keys = queries / heads * kv_heads;
@@ -121,7 +139,8 @@ static void say_attention(pass *p, const sli_node *n) {
   for (int i = 1; i < n->nin; i++)
     if (n->in_type[i].ndim == 3) say_segments(p, n->in[i], 1, &keys); /* not ids */
   say_segments(p, n->out[0], 1, &queries);
-  if (n->nout > 2) say_segments(p, n->out[2], 2, (int64_t[]){keys, keys});
+  if (is_parts(n->op)) say_keys(p, n->out[1], keys);
+  if (n->nout > 2) say_keys(p, n->out[2], keys);
   if (packed && n->nout > 3) say_segments(p, n->out[3], 1, &queries);
 }
 
@@ -168,7 +187,8 @@ static void say_all(pass *p) {
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
     if (!sli_is_shared(n)) continue;
-    if (is_attention(n->op)) say_attention(p, n);
+    if (n->op == &sl_op_attention_sweep) say_sweep(p, n);
+    else if (is_attention(n->op)) say_attention(p, n);
     if (p->g->nvariants) say_cut(p, n);
     int count = sli_signatures_raw(n, all);
     for (int s = 0; s < count; s++) say_heads(p, n, &all[s]);

@@ -255,6 +255,7 @@ static double count_flops(const sl_graph *g, const sli_inputs *in) {
 static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_lower_check_homes(in);
+  if (!status) sli_lower_sweeps(in);
   bool parts = in->k > 1 || sli_grid_ranks(&in->grid) > 1;
   if (!status && parts) status = sli_pass_losses(g);
   if (!status) status = sli_pass_cut(g);

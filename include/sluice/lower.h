@@ -24,7 +24,7 @@ typedef struct sl_quota {
  * blocks of that name, are brought there as they are made, and back in time for who reads them on
  * the way back, by actors of their own (`spill`, `fill`). */
 typedef struct sl_home {
-  const char *name;        /* "act" (both), "act.b", "act.w", "state" */
+  const char *name;        /* "act" (both), "act.b", "act.w", "kv", "state" */
   const char *block;       /* pattern of blocks' names: "h.31", "h.*"; NULL: all */
   sl_space space;          /* SL_SPACE_DEVICE: where they are made */
 } sl_home;

@@ -231,6 +231,12 @@ typedef struct sl_call {
  * behind the other there, too. */
 int64_t sl_call_where(const sl_call *call, int64_t element, int64_t *run);
 
+/* Where the pieces of sequences begin, and the last one ends. */
+typedef struct sl_call_cut {
+  int32_t pieces;
+  const int64_t *starts; /* [pieces + 1] */
+} sl_call_cut;
+
 /* Four random words (Philox 4x32-10) of the step, the call's attrs.key and the run's seed: word
  * e % 4 of block e / 4 is for element e by sl_call_where. */
 void sl_call_random(const sl_call *call, int64_t block, uint32_t words[4]);
@@ -414,6 +420,13 @@ typedef struct sl_op {
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */
   const struct sl_op *pieced;
+  /* The rows that stand for it where pieces are cut and those before come one after another: `parts`
+   * makes of its inputs what `swept` reads before any ids, and `swept` has the same first outputs. It is
+   * called for each piece and each one up to that, in turn; bit i of its `sweeps`: input i is of the latter,
+   * all others of the former, and what it updates lasts for a microbatch. attrs.user says where the
+   * pieces begin, an sl_call_cut. */
+  const struct sl_op *parts, *swept;
+  uint32_t sweeps;
   /* The row that stands for this one, which updates outputs, where a call is made again on the way
    * back: those outputs are inputs behind the others then, as all calls have left them, and
    * absent as outputs; inputs that it has as `unread` are absent, too. It gives the other

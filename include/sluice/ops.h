@@ -314,25 +314,26 @@ extern const sl_op sl_op_attention, sl_op_attention_b;
  * attention_packed_b(qkv, o, lse, do, [ids]) -> dqkv. */
 extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
 
-/* Attention of one piece [B, n] of sequences cut along T, attrs.length = T; the
- * piece begins at position r = call->tick.row, and pieces come in order. kv
- * [B, T, 2 Hkv*D], updated in place, keeps k then v of every position so far:
- * the piece's rows are written, rows 0 .. r+n-1 read. So does all [B, T] with ids.
- * attention_piece(q, k, v, [ids]) -> o, lse, kv, and with ids all.
- * attention_packed_piece(qkv, [ids]) -> o, lse, kv, q, and with ids all: q is the piece's, for the
- * way back.
- * Backward the pieces come in reverse: dkv, updated in place, keeps what the
- * later pieces sent back to dk and dv of every position; the last piece (r+n =
- * T) begins it anew.
- * attention_piece_b(q, kv, o, lse, do, [all]) -> dq, dk, dv, dkv.
+/* Attention of one piece [B, n] of sequences cut along T, attrs.length = T; the piece begins at position
+ * r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place, keeps k then v of
+ * every position so far: the piece's rows are written, rows 0 .. r+n-1 read. So does all [B, T] with ids.
+ * attention_piece(q, k, v, [ids]) -> o, lse, kv, and with ids all. attention_packed_piece(qkv, [ids])
+ * -> o, lse, kv, q, and with ids all: q is for the way back. Backward the pieces come in reverse: dkv,
+ * updated in place, keeps what the later pieces sent back to dk and dv of every position; the last piece
+ * (r+n = T) begins it anew. attention_piece_b(q, kv, o, lse, do, [all]) -> dq, dk, dv, dkv.
  * attention_packed_piece_b(q, kv, o, lse, do, [all]) -> dqkv, dkv.
  * Made again on the way back, when the records have all positions:
- * attention_piece_again(q, k, v, [ids], kv, [all]) -> o, lse, absent, [absent]: k and v may be
- * absent.
+ * attention_piece_again(q, k, v, [ids], kv, [all]) -> o, lse, absent, [absent]: k, v may be absent.
  * attention_packed_piece_again(qkv, [ids], kv, [all]) -> o, lse, absent, q, [absent]. */
-extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attention_piece_again;
-extern const sl_op sl_op_attention_packed_piece, sl_op_attention_packed_piece_b,
-    sl_op_attention_packed_piece_again;
+extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attention_piece_again,
+    sl_op_attention_packed_piece, sl_op_attention_packed_piece_b, sl_op_attention_packed_piece_again;
+
+/* The same, called for a piece of queries and each piece of keys up to its own in turn (sl_call_cut):
+ * attention_sweep(q, kv, [ids]) -> o, lse (of the last call), tail, seen (from call to call), and all.
+ * attention_sweep_b(q, kv, o, lse, do, [all]) -> dq, dkv, record.
+ * attention_parts(q, k, v), _packed_parts(qkv) -> q, kv: k then v [B, n, 2 Hkv*D]. */
+extern const sl_op sl_op_attention_parts, sl_op_attention_parts_b, sl_op_attention_packed_parts,
+    sl_op_attention_packed_parts_b, sl_op_attention_sweep, sl_op_attention_sweep_b;
 
 /* documents(tokens i32 [B, T]) -> ids i32 [B, T], how many of the row's tokens before are attrs.end,
  * so that a document has one id and the token that ends it belongs to it; positions i32 [B, T],

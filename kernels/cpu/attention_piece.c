@@ -228,6 +228,8 @@ static sli_attention view(const sl_call *call, const sl_type *o, const void *ids
       .sight = sli_sight_of(call->attrs, call->attrs->length, ids),
       .kv_row = kv_row,
       .kv_batch = call->attrs->length * kv_row,
+      .part.dkv_batch = call->attrs->length * kv_row,
+      .part.has = {0, call->tick.row + o->dim[1]},
       .o_row = o->dim[2],
       .o_batch = o->dim[1] * o->dim[2],
       .scale = sli_attention_scale(call->attrs, dim),

@@ -130,7 +130,7 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
       .heads = attrs->heads, .kv_heads = sli_kv_heads(attrs), .dim = dim,
       .q_row = row, .q_batch = q->dim[1] * row, .dq_row = row, .dq_batch = q->dim[1] * row,
       .o_row = row, .o_batch = q->dim[1] * row, .kv_row = 2 * own, .kv_batch = kv->dim[1] * 2 * own,
-      .lse_row = q->dim[1], .sight = sight_of(attrs, ids),
+      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .sight = sight_of(attrs, ids),
       .scale = sli_attention_scale(attrs, dim)};
   if (ids) a.sight.ids += s->at_key;
   a.q = (const float *)call->in[0] + s->query * row;

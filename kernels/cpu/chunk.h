@@ -28,7 +28,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(embedding) X(embedding_w) X(position) X(position_w)                        \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(rotary) X(rotary_b)                                                        \
-  X(attention) X(attention_b)                                                  \
+  X(attention) X(attention_sweep) X(attention_b)                               \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
@@ -146,14 +146,31 @@ typedef struct sli_attention {
   const float *q, *k, *v, *o, *do_;
   float *out, *lse, *dq, *dk, *dv;
   int64_t q_row, q_batch, dq_row, dq_batch; /* strides of q and of dq */
-  int64_t kv_row, kv_batch;                 /* strides of k, v, dk and dv */
+  int64_t kv_row, kv_batch;                 /* strides of k and v */
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
   sli_sight sight;
-  int64_t lse_row;                          /* from head to head; 0: queries */
+  struct {
+    int64_t lse_row;                        /* from head to head; 0: queries */
+    int64_t dkv_batch;                      /* stride of dk and dv, whose rows are as k's and v's */
+    sli_range has;                          /* keys that k and v have: row 0 is the first of them. dk
+                                               and dv have all from 0 on */
+  } part;
   bool accumulate_kv;                       /* add to dk and dv */
   bool resumes;                             /* go on from out and lse; add to dq */
   float scale;                              /* of scores */
 } sli_attention;
+
+/* The same where keys come some at a time. What a query has seen so far is in `out`, not yet divided,
+ * and in `seen`: [batch, heads, 2, queries], the largest score and the sum. Tiles of keys are those
+ * of the whole sequence, whoever brings their parts: keys that have come, of a tile that is not whole
+ * yet, wait in `tail` [batch, SLI_KEY_TILE and more, ...]. */
+typedef struct sli_sweep {
+  sli_attention a;
+  bool begins, ends;
+  float *seen;
+  const float *tail;  /* of k, and as far behind it as v is behind k, of v */
+  int64_t tail_batch;
+} sli_sweep;
 
 enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
 

@@ -81,7 +81,7 @@ refused() { # STATUS WORDS OPTIONS...
   grep -q "^step" out && fail "${*:3}: it ran"
   return 0
 }
-refused 2 "home x=disk: only act, act.b, act.w, state and weights can live elsewhere" --home x=disk
+refused 2 "home x=disk: only act, act.b, act.w, kv, state and weights can live elsewhere" --home x=disk
 refused 2 "home act=tape: device, host and disk are homes, 'tape' is not" --home act=tape
 refused 2 "home act@nope=disk: the model has no block of that name; its last is head" --home act@nope=disk
 refused 2 "home act=host: of cpu devices nothing can live there: their memory is the host's" --home act=host
@@ -104,6 +104,8 @@ refused 2 "recompute full is another way" --pieces 2 --home act=disk --offload a
   --recompute full
 refused 2 "--disk :1M: not DIR or DIR:SIZE" --home act=disk --disk :1M
 refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart/nosuchdir"
+refused 2 "home kv=disk: keys and values go there and back piece by piece, block after block (--pieces K --piece-order layers)" \
+  --home kv=disk --pieces 2
 refused 2 "piece order layers: sequences are not cut in pieces (--pieces K)" --piece-order layers
 refused 2 "--piece-order rows: it is one of tokens, layers" --piece-order rows
 refused 2 "grain pass: with piece order layers pieces go on block by block, which needs grain layer" \

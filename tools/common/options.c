@@ -76,8 +76,8 @@ static const sl_option plan_options[] = {
      "act.w, act for both, pool, param, load), at one stage or at all; N,N,... for one stage after "
      "another, - for one to leave as it is; may be repeated", 0, 0},
     {"home", SL_OPTION_TEXT, "", "`NAME[@BLOCK]=HOME`: where registers of that name (act.b, act.w, "
-     "act for both, state, weights), made by blocks of that name (h.31, h.*), live while nobody reads "
-     "them, HOME: device, host (beside GPUs) or disk; may be repeated; or auto: what takes least time "
+     "act for both, kv with --piece-order layers, state, weights), made by blocks of that name (h.31, "
+     "h.*), live while nobody reads them, HOME: device, host (beside GPUs) or disk; may be repeated; or auto: what takes least time "
      "within --memory, --host-memory and --disk, of whatever is not said", 0, 0},
     {"offload", SL_OPTION_TEXT, "", "`activations=SHARE`: with --pieces and --home act=..., the share of "
      "pieces, 0 to 1, whose activations go there; but for what blocks begin with and what attention "

@@ -221,7 +221,7 @@ static void invert(float *total) {
 
 /* The logarithms of a tile's softmax sums. */
 static float *lse_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
-  int64_t row = a->lse_row ? a->lse_row : a->queries;
+  int64_t row = a->part.lse_row ? a->part.lse_row : a->queries;
   return a->lse + (b * a->heads + h) * row + i0;
 }
 
@@ -235,6 +235,39 @@ static void resume(const sli_attention *a, const float *out, const float *lse, i
   }
 }
 
+/* A tile of queries on its way through the keys. */
+typedef struct tile_state {
+  _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
+  _Alignas(64) float top[QT], total[QT], fade[QT];
+} tile_state;
+
+static void begin_tile(tile_state *x, int64_t dim) {
+  memset(x->acc, 0, (size_t)dim * sizeof *x->acc);
+  memset(x->total, 0, sizeof x->total);
+  for (int l = 0; l < QT; l++) x->top[l] = -FLT_MAX; /* below all, but not so that hidden less it is NaN */
+}
+
+/* Keys k0 and behind. */
+static void attend(tile_state *x, const sli_attention *a, const tile_sight *t, int64_t k0, int64_t nk,
+                   const float *k, const float *v, int64_t row) {
+  scores(x->s, nk, k, row, a->dim, x->qt);
+  hide(x->s, nk, k0, t, &a->sight);
+  soften(x->s, nk, x->top, x->total, x->fade);
+  if (k0 > t->begin || a->resumes) scale_columns(x->acc, a->dim, x->fade);
+  product(true, a->dim, QT, nk, v, 1, row, x->s[0], QT, x->acc[0], QT);
+}
+
+static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
+                     int64_t nq) {
+  if (a->lse)
+    for (int64_t l = 0; l < nq; l++)
+      lse_of(a, b, h, i0)[l] = x->total[l] == 0 ? 0 : x->top[l] + logf(x->total[l]);
+  if (!a->out) return;
+  invert(x->total);
+  transpose_out(a->out + b * a->o_batch + i0 * a->o_row + h * a->dim, a->o_row, x->acc, nq, a->dim,
+                x->total);
+}
+
 /* Chunk i: batch, head, tile of queries. */
 static void attention_chunk(void *arg, int i) {
   const sli_attention *a = arg;
@@ -243,34 +276,87 @@ static void attention_chunk(void *arg, int i) {
   int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   tile_sight t;
-  const float *k = a->k + kv, *v = a->v + kv;
-  _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
-  _Alignas(64) float top[QT], total[QT] = {0}, fade[QT];
-
-  transpose_in(qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
-               a->scale);
-  memset(acc, 0, (size_t)dim * sizeof *acc);
-  for (int l = 0; l < QT; l++) top[l] = -FLT_MAX; /* below all, but not so that hidden less it is NaN */
+  tile_state x;
+  transpose_in(x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  begin_tile(&x, dim);
   if (a->resumes)
-    resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, acc, top,
-           total);
+    resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x.acc,
+           x.top, x.total);
   see(&t, a, b, i0, nq);
   for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
-    int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT;
+    int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, at = kv + k0 * a->kv_row;
     if (t.ids && !meets(&t, k0, nk)) continue;
-    scores(s, nk, k + k0 * a->kv_row, a->kv_row, dim, qt);
-    hide(s, nk, k0, &t, &a->sight);
-    soften(s, nk, top, total, fade);
-    if (k0 > t.begin || a->resumes) scale_columns(acc, dim, fade);
-    product(true, dim, QT, nk, v + k0 * a->kv_row, 1, a->kv_row, s[0], QT, acc[0], QT);
+    attend(&x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
-  if (a->lse)
-    for (int64_t l = 0; l < nq; l++)
-      lse_of(a, b, h, i0)[l] = total[l] == 0 ? 0 : top[l] + logf(total[l]);
-  if (!a->out) return;
-  invert(total);
-  transpose_out(a->out + b * a->o_batch + i0 * a->o_row + h * dim, a->o_row, acc, nq, dim, total);
+  end_tile(&x, a, b, h, i0, nq);
 }
+
+/* ---- keys that come some at a time -------------------------------------------------- */
+
+/* Where a tile has got to, and back again. */
+static void resume_tile(tile_state *x, const sli_attention *a, const float *seen, const float *out,
+                        int64_t nq) {
+  transpose_in(x->acc, out, a->o_row, nq, a->dim, 1);
+  memcpy(x->top, seen, (size_t)nq * sizeof *seen);
+  memcpy(x->total, seen + a->queries, (size_t)nq * sizeof *seen);
+}
+
+static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float *out, int64_t nq) {
+  float ones[QT];
+  for (int l = 0; l < QT; l++) ones[l] = 1;
+  transpose_out(out, a->o_row, x->acc, nq, a->dim, ones);
+  memcpy(seen, x->top, (size_t)nq * sizeof *seen);
+  memcpy(seen + a->queries, x->total, (size_t)nq * sizeof *seen);
+}
+
+/* A tile's rows, of which those before `from` have come earlier, one behind the other. */
+static void put_together(float *to, const float *tail, const float *x, int64_t row, int64_t dim,
+                         int64_t before, int64_t nk) {
+  for (int64_t j = 0; j < nk; j++)
+    memcpy(to + j * dim, j < before ? tail + j * row : x + (j - before) * row,
+           (size_t)dim * sizeof *to);
+}
+
+/* The tile that the last keys have begun. */
+static void attend_begun(tile_state *x, const sli_sweep *w, const tile_sight *t, int64_t k0,
+                         int64_t nk, int64_t b, int64_t h) {
+  const sli_attention *a = &w->a;
+  float k[KT * SLI_MAX_HEAD_DIM], v[KT * SLI_MAX_HEAD_DIM];
+  int64_t head = h / (a->heads / a->kv_heads) * a->dim, kv = b * a->kv_batch + head;
+  const float *tail = w->tail + b * w->tail_batch + head;
+  put_together(k, tail, a->k + kv, a->kv_row, a->dim, a->part.has.begin - k0, nk);
+  put_together(v, tail + (a->v - a->k), a->v + kv, a->kv_row, a->dim, a->part.has.begin - k0, nk);
+  attend(x, a, t, k0, nk, k, v, a->dim);
+}
+
+/* Chunk i: batch, head, tile of queries. Tiles that are whole now; in the end all that it sees. */
+static void attention_sweep_chunk(void *arg, int i) {
+  const sli_sweep *w = arg;
+  const sli_attention *a = &w->a;
+  int64_t tiles = (a->queries + QT - 1) / QT, dim = a->dim;
+  int64_t tile = i % tiles, h = i / tiles % a->heads, b = i / tiles / a->heads;
+  int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
+  int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
+  float *seen = w->seen + (b * a->heads + h) * 2 * a->queries + i0;
+  float *out = a->out + b * a->o_batch + i0 * a->o_row + h * dim;
+  tile_sight t;
+  tile_state x;
+  transpose_in(x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  begin_tile(&x, dim);
+  if (!w->begins) resume_tile(&x, a, seen, out, nq);
+  see(&t, a, b, i0, nq);
+  int64_t begun = a->part.has.begin / KT * KT, end = w->ends ? t.limit : a->part.has.end / KT * KT;
+  for (int64_t k0 = begun > t.begin ? begun : t.begin; k0 < end; k0 += KT) {
+    int64_t nk = end - k0 < KT ? end - k0 : KT, at = kv + (k0 - a->part.has.begin) * a->kv_row;
+    if (t.ids && !meets(&t, k0, nk)) continue;
+    if (k0 < a->part.has.begin) attend_begun(&x, w, &t, k0, nk, b, h);
+    else attend(&x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
+  }
+  if (w->ends) end_tile(&x, a, b, h, i0, nq);
+  else leave_tile(&x, a, seen, out, nq);
+}
+
+/* ---- the way back --------------------------------------------------------------------- */
 
 /* p = e^(s - lse), ds = p (ds - delta) scale. */
 static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
@@ -288,7 +374,7 @@ static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const f
 /* The share of one query head's tile in dq, and in the head's dk and dv. */
 static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
   int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
-  int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
+  int64_t head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row;
   const float *q = a->q + b * a->q_batch + i0 * a->q_row + h * dim;     /* [nq, dim] */
   const float *o = a->o + b * a->o_batch + i0 * a->o_row + h * dim;     /* [nq, dim] */
   const float *dout = a->do_ + b * a->o_batch + i0 * a->o_row + h * dim; /* [nq, dim] */
@@ -298,9 +384,9 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
 
   transpose_in(qt, q, a->q_row, nq, dim, a->scale);
   transpose_in(dot, dout, a->o_row, nq, dim, 1);
+  float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL;
   memset(dqt, 0, (size_t)dim * sizeof *dqt);
-  if (a->resumes && a->dq)
-    transpose_in(dqt, a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim, a->dq_row, nq, dim, 1);
+  if (dq && a->resumes) transpose_in(dqt, dq, a->dq_row, nq, dim, 1);
   for (int64_t l = 0; l < nq; l++) {
     vec t = {0};
     for (int64_t d = 0, n = dim; n > 0; d += LANES, n -= LANES)
@@ -311,19 +397,20 @@ static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64
   for (int l = 0; l < QT; l++) ones[l] = 1;
   tile_sight t;
   see(&t, a, b, i0, nq);
-  for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
-    int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, row = a->kv_row, at = kv + k0 * row;
+  int64_t end = t.limit < a->part.has.end ? t.limit : a->part.has.end;
+  for (int64_t k0 = t.begin > a->part.has.begin ? t.begin : a->part.has.begin; k0 < end; k0 += KT) {
+    int64_t nk = end - k0 < KT ? end - k0 : KT, to = b * a->part.dkv_batch + head + k0 * row;
+    int64_t at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
     if (t.ids && !meets(&t, k0, nk)) continue;
     scores(s, nk, a->k + at, row, dim, qt);
     hide(s, nk, k0, &t, &a->sight);
     scores(ds, nk, a->v + at, row, dim, dot);
     score_gradients(s, ds, nk, lse, delta, a->scale);
-    if (a->dv) product(true, nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + at, row);
-    if (a->dk) product(true, nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + at, row);
+    if (a->dv) product(true, nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + to, row);
+    if (a->dk) product(true, nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + to, row);
     if (a->dq) product(true, dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);
   }
-  if (a->dq)
-    transpose_out(a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim, a->dq_row, dqt, nq, dim, ones);
+  if (dq) transpose_out(dq, a->dq_row, dqt, nq, dim, ones);
 }
 
 static void zero_head(float *head, int64_t row, int64_t rows, int64_t dim) {
@@ -335,9 +422,10 @@ static void attention_b_chunk(void *arg, int i) {
   const sli_attention *a = arg;
   int64_t h = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
   if (!a->accumulate_kv) {
-    int64_t kv = b * a->kv_batch + h * a->dim;
-    zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, a->keys, a->dim);
-    zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, a->keys, a->dim);
+    int64_t rows = a->part.has.end - a->part.has.begin;
+    int64_t kv = b * a->part.dkv_batch + h * a->dim + a->part.has.begin * a->kv_row;
+    zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, rows, a->dim);
+    zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, rows, a->dim);
   }
   for (int64_t g = 0; g < group; g++)
     for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(a, b, h * group + g, i0);

@@ -1,0 +1,104 @@
+/* What a piece looks back to comes piece by piece (--home kv=...).
+ *
+ * Attention of piece k reads the keys and values of the pieces 0 to k. Where those live elsewhere, a
+ * device need not have them all at once (Yao et al., arXiv 2408.16978):
+ *
+ *   F.0 -> kv.spill -> spill -> kv>disk.0 ... kv>disk.K-1 -> fill -> kv.fill -> F.1
+ *
+ * F.0 makes the keys of its piece, once for each; `spill` writes piece j to a register of its own. `fill`
+ * and F.1 fire K(K+1)/2 times for a microbatch: for each piece k, and for each j up to that. `fill` brings piece j
+ * from where it lives, but k itself from where it was made, and F.1 goes on from what it has of piece k.
+ * On the way back pieces come in reverse, and all of them from where they live.
+ *
+ * Nothing but maps says so. A register of piece j has a key for each microbatch: `spill` takes it with its
+ * firing j, `fill` from the first k that looks back to j to the last, and sits out what is between. What is
+ * of piece k, F.1 takes with its first j and gives up with its last. */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+
+int sli_lower_firings(const sli_lowering *l, const sli_group *g) {
+  if (g->rate >= SLI_PER_STEP) return 1;
+  if (g->rate == SLI_PER_LEAVING) return l->in->m * l->in->leaving;
+  int ticks = sli_lower_ticks(l, g->eval);
+  return g->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
+}
+
+bool sli_is_piece(const sli_lowering *l, const sli_bundle *b) {
+  return b->source != SL_NONE && b->rate == SLI_PER_MICROBATCH && sli_is_swept(&l->bundles[b->origin]);
+}
+
+/* Which of them: they are made in their order. */
+static int piece_of(const sli_lowering *l, const sli_bundle *b) {
+  return (int)(b - l->bundles) - l->groups[b->producer].outputs[0];
+}
+
+/* ---- maps ------------------------------------------------------------------------------------ */
+
+/* A firing: piece k, which looks back to piece j. */
+typedef struct pair {
+  int k, j;
+} pair;
+
+static uint32_t when(bool first, bool last) { return (first ? SL_FIRST : 0) | (last ? SL_LAST : 0); }
+
+/* That of piece k alone, or of all firings for it. */
+static sl_map_entry of_tick(pair p, bool alone) {
+  if (alone && p.j != p.k) return (sl_map_entry){0, SL_SKIP};
+  return (sl_map_entry){p.k, when(alone || !p.j, p.j == p.k)};
+}
+
+/* Of piece `own`: by whom it is looked back to, from first to last. */
+static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool back) {
+  int last = l->in->k - 1;
+  if (p.j != own || (!back && p.k == own)) return (sl_map_entry){0, SL_SKIP};
+  return (sl_map_entry){0, back ? when(p.k == last, p.k == own) : when(p.k == own + 1, p.k == last)};
+}
+
+static sl_map_entry entry(const sli_lowering *l, const sli_group *g, const sli_bundle *b, pair p) {
+  if (sli_is_piece(l, b)) return of_piece(l, p, piece_of(l, b), g->back);
+  return of_tick(p, sli_is_swept(b));
+}
+
+/* All pairs of a microbatch, as a group comes to them. */
+static pair *all_pairs(const sli_lowering *l, bool back) {
+  pair *all = sli_calloc((size_t)sli_lower_pairs(l), sizeof *all), *at = all;
+  for (int i = 0; i < l->in->k; i++) {
+    int k = back ? l->in->k - 1 - i : i;
+    for (int j = 0; j <= k; j++) *at++ = (pair){k, j};
+  }
+  return all;
+}
+
+int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b) {
+  int n = sli_lower_pairs(l);
+  if (b->rate == SLI_PER_PAIR) return sl_plan_map_each(l->plan);
+  if (b->rate == SLI_PER_MICROBATCH && !sli_is_piece(l, b))
+    return sl_plan_map_span(l->plan, (uint32_t)n);
+  pair *pairs = all_pairs(l, g->back);
+  sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
+  for (int i = 0; i < n; i++) entries[i] = entry(l, g, b, pairs[i]);
+  int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, sli_is_piece(l, b) ? 1 : l->in->k, entries);
+  free(entries);
+  free(pairs);
+  return map;
+}
+
+int32_t sli_piece_map(const sli_lowering *l, const sli_bundle *b) {
+  sl_map_entry entries[l->in->k];
+  for (int j = 0; j < l->in->k; j++)
+    entries[j] = (sl_map_entry){0, j == piece_of(l, b) ? SL_FIRST | SL_LAST : SL_SKIP};
+  return sl_plan_add_map(l->plan, (uint32_t)l->in->k, 1, entries);
+}
+
+int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end) {
+  int n = sli_lower_firings(l, g), each = sli_lower_pairs(l), begin = end - sli_lower_ticks(l, g->eval);
+  pair *pairs = all_pairs(l, g->back);
+  sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
+  for (int i = 0; i < n; i++)
+    entries[i] = (sl_map_entry){begin + i / each * l->in->k + pairs[i % each].k, SL_FIRST | SL_LAST};
+  int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, end, entries);
+  free(entries);
+  free(pairs);
+  return map;
+}

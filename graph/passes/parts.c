@@ -1,0 +1,71 @@
+/* Nodes to which what they look back to comes piece by piece.
+ *
+ * Where the keys and values of earlier pieces live elsewhere, attention reads them one piece after another
+ * (sl_op.swept). So they must be one array, and nothing else in it: a node before it makes that of what the
+ * model hands to attention (sl_op.parts), and has gradients like all others. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+
+#include <string.h>
+
+bool sli_is_sweeping(const sl_graph *g, const sli_node *n) {
+  return n->op->swept && g->blocks[n->block].swept;
+}
+
+static const sl_call_cut *call_cut(sl_graph *g) {
+  int pieces = g->options.pieces;
+  int64_t *starts = sli_arena_alloc(&g->arena, (size_t)(pieces + 1) * sizeof *starts);
+  for (int k = 0; k < pieces; k++) starts[k + 1] = starts[k] + g->lengths[k];
+  sl_call_cut *cut = sli_arena_alloc(&g->arena, sizeof *cut);
+  *cut = (sl_call_cut){pieces, starts};
+  return cut;
+}
+
+/* The node that makes the parts of another one's inputs. */
+static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
+  const sl_op *op = n->op->parts;
+  sli_node *parts = *out = sli_graph_node(g, op, sli_arena_format(&g->arena, "%s:parts", n->name),
+                                          &n->attrs, n->cls, n->block, op->max_in, n->in, op->nout);
+  parts->at = n->at;
+  parts->rank = n->rank;
+  sl_status status = sli_node_infer(parts);
+  if (status)
+    return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot have what it looks back to "
+                             "piece by piece: %s", n->name, n->op->name, sl_detail());
+  for (int o = 0; o < op->nout; o++) {
+    sl_tensor *t = sli_node_output(g, parts, o, sli_arena_format(&g->arena, "%s:%d", parts->name, o));
+    for (int i = 0; i < op->max_in; i++) t->needs_grad |= n->in[i]->needs_grad;
+  }
+  return SL_OK;
+}
+
+/* Ids, if any, stay behind the parts. */
+static void read_parts(sl_graph *g, sli_node *n, const sli_node *parts) {
+  int others = n->nin - parts->nin, nin = parts->nout + others;
+  int ntypes = SLI_MAX(nin, n->op->swept->max_in);
+  sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)nin * sizeof *in);
+  sl_type *types = sli_arena_alloc(&g->arena, (size_t)ntypes * sizeof *types);
+  memcpy(in, parts->out, (size_t)parts->nout * sizeof *in);
+  if (others) memcpy(in + parts->nout, n->in + parts->nin, (size_t)others * sizeof *in);
+  for (int i = 0; i < ntypes; i++) types[i] = *sl_tensor_type(i < nin ? in[i] : NULL);
+  n->nin = nin;
+  n->in = in;
+  n->in_type = types;
+  n->attrs.user = call_cut(g);
+}
+
+sl_status sli_pass_parts(sl_graph *g) {
+  int before = g->nnodes, count = 0;
+  sli_node **order = sli_arena_alloc(&g->arena, 2 * (size_t)before * sizeof *order);
+  for (int i = 0; i < before; i++) {
+    sli_node *n = g->nodes[i];
+    if (sli_is_sweeping(g, n)) {
+      sl_status status = add_parts(g, n, &order[count]);
+      if (status) return status;
+      read_parts(g, n, order[count++]);
+    }
+    order[count++] = n;
+  }
+  sli_graph_reorder(g, order);
+  return SL_OK;
+}

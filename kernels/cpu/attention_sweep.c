@@ -1,0 +1,371 @@
+/* Rows of attention over one piece of a sequence whose keys and values come piece by piece, after Yao
+ * et al., arXiv 2408.16978.
+ *
+ * A call has a piece of queries and one piece of keys and values: of queries k, call by call, those of
+ * piece 0, 1, ... up to their own. So nobody has to have the keys of a whole sequence at once. What the
+ * queries have seen so far is in the outputs: sums that are not yet divided in o, the largest score
+ * and the sum in `seen`, and keys of a tile that is not whole yet in `tail`. Tiles are those of the
+ * whole sequence, so all bits are those of calls that have all keys at once (attention_piece.c).
+ *
+ * On the way back the queries come with the last piece first, and again the keys from the first one on.
+ * dq grows from call to call. What queries send to the keys before them grows in dkv, which is
+ * of all positions; the last call of a piece finds its own rows of it complete.
+ *
+ * Which piece of keys comes next, a call leaves for the next one in a row more of `tail` and dkv. */
+#include <string.h>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+/* ---- shapes ------------------------------------------------------------------------------ */
+
+static int64_t head_dim(const sl_attrs *attrs, const sl_type *q) { return q->dim[2] / attrs->heads; }
+
+/* Of keys and values for queries like q. */
+static sl_type kv_type(const sl_attrs *attrs, const sl_type *q) {
+  return sli_type_with_last(q, 2 * sli_kv_heads(attrs) * head_dim(attrs, q));
+}
+
+static sl_type with_rows(sl_type type, int64_t rows) {
+  type.dim[1] = rows;
+  return type;
+}
+
+static sl_status parts_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type forward[2];
+  SLI_TRY(sli_attention_infer(attrs, nin, in, forward));
+  out[0] = in[0];
+  out[1] = kv_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+static sl_status packed_parts_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out) {
+  sl_type forward[2];
+  SLI_TRY(sli_attention_packed_infer(attrs, nin, in, forward));
+  out[0] = forward[0];
+  out[1] = kv_type(attrs, &forward[0]);
+  return SL_OK;
+}
+
+/* in: of q, of kv. */
+static sl_status want_parts(const sl_attrs *attrs, const sl_type *in) {
+  SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
+  if (attrs->heads < 1 || in[0].dim[2] % attrs->heads)
+    return sli_misfit(&in[0], "q must be f32[b, t, heads * n]");
+  sl_type kv = kv_type(attrs, &in[0]);
+  return sli_want("kv", &in[1], &kv);
+}
+
+static sl_status parts_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_parts(attrs, in));
+  out[0] = in[0];
+  out[1] = out[2] = sli_type_with_last(&in[0], in[1].dim[2] / 2);
+  return SL_OK;
+}
+
+static sl_status packed_parts_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                      sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_parts(attrs, in));
+  out[0] = sli_type_with_last(&in[0], in[0].dim[2] + in[1].dim[2]);
+  return SL_OK;
+}
+
+static sl_type ids_type(const sl_attrs *attrs, const sl_type *q) {
+  return SL_TYPE(SL_I32, q->dim[0], attrs->length);
+}
+
+static int sweep_outputs(const sl_attrs *attrs, int nin) {
+  (void)attrs;
+  return nin > 2 ? 5 : 4;
+}
+
+static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(want_parts(attrs, in));
+  if (attrs->full)
+    return sl_fail(SL_E_SHAPE, "queries see the keys behind them (attrs.full), which are in pieces"
+                   " that are yet to come");
+  if (in[0].dim[1] > attrs->length)
+    return sli_misfit(&in[0], "a piece has at most the %lld positions of its sequence",
+                      (long long)attrs->length);
+  if (nin > 2) SLI_TRY(sli_want_ids(&in[2], &in[0]));
+  out[0] = in[0];
+  out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, in[0].dim[1]);
+  out[2] = with_rows(in[1], SLI_KEY_TILE + 1);
+  out[3] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, 2 * in[0].dim[1]);
+  if (nin > 2) out[4] = ids_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+/* in: q, kv, o, lse, do, [ids of all] */
+static sl_status sweep_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type forward[4], ids = ids_type(attrs, &in[0]);
+  SLI_TRY(sweep_infer(attrs, 2, in, forward));
+  SLI_TRY(sli_want("o", &in[2], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[3], &forward[1]));
+  SLI_TRY(sli_want("do", &in[4], &forward[0]));
+  if (nin > 5) SLI_TRY(sli_want("ids", &in[5], &ids));
+  out[0] = in[0];
+  out[1] = in[1];
+  out[2] = with_rows(in[1], attrs->length + 1);
+  return SL_OK;
+}
+
+/* ---- sharing out --------------------------------------------------------------------------- */
+
+/* Sequences or heads, as whole sequences' rows say. */
+static int shares(int nin, int arrays, int nout, sl_signature *out) {
+  out[0] = out[1] = (sl_signature){.in = {{0}}};
+  out[1].heads = true;
+  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
+  for (int i = 0; i < arrays; i++) out[1].in[i] = sli_split(2);
+  for (int o = 0; o < nout; o++) out[0].out[o] = sli_split(0), out[1].out[o] = sli_split(2);
+  return 2;
+}
+
+static int parts_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)in;
+  return shares(nin, nin, 2, out);
+}
+
+static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)in;
+  int n = shares(nin, 2, sweep_outputs(attrs, nin), out);
+  out[1].out[1] = out[1].out[3] = sli_split(1);
+  if (nin > 2) out[1].out[4] = (sl_sbp){0};
+  return n;
+}
+
+/* ---- cost ---------------------------------------------------------------------------------- */
+
+/* Of one of as many calls as a microbatch has: all together cost what the whole does. */
+static void cost(const sl_call_cut *cut, const sl_attrs *attrs, const sl_type *o, int products,
+                 double *flops, double *bytes) {
+  double share = cut ? 2.0 / (cut->pieces + 1) : 1;
+  *flops = share * products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, attrs->length);
+  *bytes = share * products * 2 * (double)sl_type_bytes(o);
+}
+
+static void sweep_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                       double *flops, double *bytes) {
+  (void)nin, (void)in;
+  cost(attrs->user, attrs, &out[0], 2, flops, bytes);
+}
+
+static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                         double *flops, double *bytes) {
+  (void)nin, (void)out;
+  cost(attrs->user, attrs, &in[2], 5, flops, bytes);
+}
+
+/* ---- queries beside keys and values ----------------------------------------------------------- */
+
+/* Columns of rows: from one array to another. */
+typedef struct columns {
+  const float *from;
+  float *to;
+  int64_t from_row, to_row, width;
+} columns;
+
+typedef struct move {
+  int64_t rows;
+  int count;
+  columns of[3];
+} move;
+
+enum { MOVE_ROWS = 64 };
+
+static void move_chunk(void *arg, int i) {
+  const move *m = arg;
+  sli_range rows = sli_chunk_range(m->rows, MOVE_ROWS, i);
+  for (int b = 0; b < m->count; b++) {
+    const columns *x = &m->of[b];
+    for (int64_t r = rows.begin; x->to && r < rows.end; r++)
+      memcpy(x->to + r * x->to_row, x->from + r * x->from_row, (size_t)x->width * sizeof *x->to);
+  }
+}
+
+static void move_rows(const sl_call *call, move *m) {
+  sl_team_for(call->team, sli_chunk_count(m->rows, MOVE_ROWS), move_chunk, m);
+}
+
+static int64_t rows_of(const sl_type *type) { return type->dim[0] * type->dim[1]; }
+
+static void parts_cpu(const sl_call *call) {
+  int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2];
+  float *to = call->out[1];
+  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 3,
+                          .of = {{call->in[0], call->out[0], q, q, q},
+                                 {call->in[1], to, kv, 2 * kv, kv},
+                                 {call->in[2], to ? to + kv : NULL, kv, 2 * kv, kv}}});
+}
+
+static void parts_b_cpu(const sl_call *call) {
+  int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2] / 2;
+  const float *dkv = call->in[1];
+  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 3,
+                          .of = {{call->in[0], call->out[0], q, q, q},
+                                 {dkv, call->out[1], 2 * kv, kv, kv},
+                                 {dkv + kv, call->out[2], 2 * kv, kv, kv}}});
+}
+
+static void packed_parts_cpu(const sl_call *call) {
+  int64_t row = call->in_type[0].dim[2], q = call->out_type[0].dim[2], kv = row - q;
+  const float *qkv = call->in[0];
+  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 2,
+                          .of = {{qkv, call->out[0], row, q, q}, {qkv + q, call->out[1], row, kv, kv}}});
+}
+
+static void packed_parts_b_cpu(const sl_call *call) {
+  int64_t row = call->out_type[0].dim[2], q = call->in_type[0].dim[2], kv = row - q;
+  float *dqkv = call->out[0];
+  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 2,
+                          .of = {{call->in[0], dqkv, q, row, q}, {call->in[1], dqkv + q, kv, row, kv}}});
+}
+
+/* ---- from piece to piece ---------------------------------------------------------------------- */
+
+/* Which piece of keys it is this time: what the call before has left in row `row` of an output, which
+ * is no position's. */
+static int next_piece(const sl_call *call, int output, int64_t row) {
+  const sl_type *type = &call->out_type[output];
+  int64_t width = type->dim[2], batch = type->dim[1] * width;
+  float *at = (float *)call->out[output] + row * width;
+  int j = call->accumulate >> output & 1 ? (int)*at : 0;
+  float next = j == call->tick.piece ? 0 : (float)(j + 1);
+  for (int64_t b = 0; b < type->dim[0]; b++)
+    for (int64_t i = 0; i < width; i++) at[b * batch + i] = next;
+  return j;
+}
+
+/* The sizes of a call that has piece j of the keys. */
+static sli_attention view(const sl_call *call, int j, const void *ids) {
+  const sl_call_cut *cut = call->attrs->user;
+  const sl_type *q = &call->in_type[0];
+  int64_t dim = head_dim(call->attrs, q), kv_row = 2 * sli_kv_heads(call->attrs) * dim;
+  SLI_CHECK(j >= 0 && j <= call->tick.piece, "%s: keys of piece %d for queries of piece %d",
+            call->op->name, j, call->tick.piece);
+  int64_t from = cut->starts[j], to = cut->starts[j + 1];
+  return (sli_attention){
+      .batch = q->dim[0], .queries = q->dim[1], .q0 = call->tick.row,
+      .keys = call->tick.row + q->dim[1], .heads = call->attrs->heads,
+      .kv_heads = sli_kv_heads(call->attrs), .dim = dim,
+      .sight = sli_sight_of(call->attrs, call->attrs->length, ids),
+      .q = call->in[0], .q_row = q->dim[2], .q_batch = q->dim[1] * q->dim[2],
+      .k = call->in[1], .v = (const float *)call->in[1] + kv_row / 2,
+      .kv_row = kv_row, .kv_batch = (to - from) * kv_row, .part.has = {from, to},
+      .o_row = q->dim[2], .o_batch = q->dim[1] * q->dim[2],
+      .scale = sli_attention_scale(call->attrs, dim)};
+}
+
+/* The piece's ids go into the record of all. */
+static const void *keep_ids(const sl_call *call) {
+  int64_t n = call->in_type[2].dim[1], batch = call->in_type[2].dim[0];
+  const int32_t *ids = call->in[2];
+  int32_t *record = call->out[4];
+  for (int64_t b = 0; b < batch; b++)
+    memcpy(record + b * call->attrs->length + call->tick.row, ids + b * n, (size_t)n * sizeof *ids);
+  return record;
+}
+
+/* Keys that have come, of a tile that is not whole yet: they join those that waited already, or are
+ * the first. */
+static void keep_tail(const sli_sweep *w, float *tail) {
+  const sli_attention *a = &w->a;
+  sli_range has = a->part.has;
+  int64_t begun = has.begin / SLI_KEY_TILE * SLI_KEY_TILE, now = has.end / SLI_KEY_TILE * SLI_KEY_TILE;
+  int64_t first = now > begun ? now : has.begin;
+  for (int64_t b = 0; b < a->batch && first < has.end; b++)
+    memcpy(tail + b * w->tail_batch + (first - now) * a->kv_row,
+           a->k + b * a->kv_batch + (first - has.begin) * a->kv_row,
+           (size_t)((has.end - first) * a->kv_row) * sizeof *tail);
+}
+
+static void sweep_cpu(const sl_call *call) {
+  int k = call->tick.piece;
+  const sl_type *tails = &call->out_type[2];
+  float *tail = call->out[2];
+  int j = next_piece(call, 2, SLI_KEY_TILE);
+  sli_sweep w = {.a = view(call, j, call->nin > 2 ? keep_ids(call) : NULL), .begins = j == 0,
+                 .ends = j == k, .seen = call->out[3], .tail = tail,
+                 .tail_batch = tails->dim[1] * tails->dim[2]};
+  w.a.out = call->out[0];
+  w.a.lse = call->out[1];
+  int64_t tiles = (w.a.queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
+  sl_team_for(call->team, (int)(w.a.batch * w.a.heads * tiles), sli_cpu()->attention_sweep, &w);
+  if (!w.ends) keep_tail(&w, tail);
+}
+
+/* Rows of dkv that are complete. */
+static void hand_on(const sl_call *call, const sli_attention *a, const float *dkv) {
+  float *to = call->out[1];
+  for (int64_t b = 0; to && b < a->batch; b++)
+    memcpy(to + b * a->kv_batch, dkv + b * a->part.dkv_batch + a->part.has.begin * a->kv_row,
+           (size_t)a->kv_batch * sizeof *to);
+}
+
+static void sweep_b_cpu(const sl_call *call) {
+  const sl_call_cut *cut = call->attrs->user;
+  const sl_type *all = &call->out_type[2];
+  int k = call->tick.piece, last = cut->pieces - 1;
+  float *dkv = call->out[2];
+  int j = next_piece(call, 2, call->attrs->length);
+  sli_attention a = view(call, j, sli_optional(call, 5));
+  a.o = call->in[2];
+  a.lse = (float *)call->in[3];
+  a.do_ = call->in[4];
+  a.dq = call->out[0];
+  a.dq_row = a.q_row;
+  a.dq_batch = a.q_batch;
+  a.dk = dkv;
+  a.dv = dkv + a.kv_row / 2;
+  a.part.dkv_batch = all->dim[1] * all->dim[2];
+  a.accumulate_kv = k < last;
+  a.resumes = j > 0;
+  sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
+  if (j == k) hand_on(call, &a, dkv);
+}
+
+const sl_op sl_op_attention_parts = {
+    .name = "attention_parts", .min_in = 3, .max_in = 3, .nout = 2,
+    .pieces = SL_PIECES_POSITIONS,
+    .infer = parts_infer, .cpu = parts_cpu, .signatures = parts_signatures,
+    .grad = {{.op = &sl_op_attention_parts_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_DOUT(1)},
+              .nof = 3, .of = {0, 1, 2}}},
+};
+
+const sl_op sl_op_attention_parts_b = {
+    .name = "attention_parts_b", .min_in = 2, .max_in = 2, .nout = 3,
+    .pieces = SL_PIECES_POSITIONS, .infer = parts_b_infer, .cpu = parts_b_cpu,
+};
+
+const sl_op sl_op_attention_packed_parts = {
+    .name = "attention_packed_parts", .min_in = 1, .max_in = 1, .nout = 2,
+    .pieces = SL_PIECES_POSITIONS,
+    .infer = packed_parts_infer, .cpu = packed_parts_cpu, .signatures = parts_signatures,
+    .grad = {{.op = &sl_op_attention_packed_parts_b, .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_DOUT(1)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_attention_packed_parts_b = {
+    .name = "attention_packed_parts_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .pieces = SL_PIECES_POSITIONS, .infer = packed_parts_b_infer, .cpu = packed_parts_b_cpu,
+};
+
+const sl_op sl_op_attention_sweep = {
+    .name = "attention_sweep", .min_in = 2, .max_in = 3, .nout = -1, .outputs = sweep_outputs,
+    .pieces = SL_PIECES_STATE, .updates = 28, .sweeps = 2,
+    .infer = sweep_infer, .cost = sweep_cost, .cpu = sweep_cpu, .signatures = sweep_signatures,
+    .grad = {{.op = &sl_op_attention_sweep_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
+              .nof = 2, .of = {0, 1}}},
+};
+
+const sl_op sl_op_attention_sweep_b = {
+    .name = "attention_sweep_b", .min_in = 5, .max_in = 6, .nout = 3,
+    .pieces = SL_PIECES_STATE, .updates = 4, .sweeps = 2,
+    .infer = sweep_b_infer, .cost = sweep_b_cost, .cpu = sweep_b_cpu,
+};
