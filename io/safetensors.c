@@ -146,6 +146,19 @@ static int by_name(const void *a, const void *b) {
   return strcmp(x->name, y->name);
 }
 
+sl_status sli_stored_sort(const char *path, sli_stored_tensor *tensors, int count) {
+  qsort(tensors, (size_t)count, sizeof *tensors, by_name);
+  for (int i = 1; i < count; i++)
+    if (!strcmp(tensors[i - 1].name, tensors[i].name))
+      return sl_fail(SL_E_INPUT, "%s: tensor %s is there twice", path, tensors[i].name);
+  return SL_OK;
+}
+
+const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count, const char *name) {
+  sli_stored_tensor key = {.name = name};
+  return bsearch(&key, tensors, (size_t)count, sizeof key, by_name);
+}
+
 static int by_offset(const void *a, const void *b) {
   const sli_stored_tensor *x = a, *y = b;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
@@ -185,13 +198,7 @@ static sl_status read_tensors(sli_safetensors *file) {
   }
   qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_offset);
   sl_status status = check_cover(file);
-  if (status) return status;
-  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
-  for (int i = 1; i < file->count; i++)
-    if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
-      return sl_fail(SL_E_INPUT, "%s: tensor %s is there twice", file->path,
-                     file->tensors[i].name);
-  return SL_OK;
+  return status ? status : sli_stored_sort(file->path, file->tensors, file->count);
 }
 
 sl_status sli_safetensors_open(const char *path, sli_safetensors **out) {
@@ -227,8 +234,7 @@ const sli_stored_tensor *sli_safetensors_at(const sli_safetensors *file, int ind
 }
 
 const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const char *name) {
-  sli_stored_tensor key = {.name = name};
-  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, by_name);
+  return sli_stored_find(file->tensors, file->count, name);
 }
 
 int sli_safetensors_from(const sli_safetensors *file, const char *name) {

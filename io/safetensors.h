@@ -44,6 +44,11 @@ sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_ten
  * file is closed. */
 const void *sli_safetensors_bytes(const sli_safetensors *file, const sli_stored_tensor *tensor);
 
+/* By name; SL_E_INPUT names the file and a tensor that is there twice. And the one of a name among tensors
+ * so sorted, or NULL. */
+sl_status sli_stored_sort(const char *path, sli_stored_tensor *tensors, int count);
+const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count, const char *name);
+
 /* "F32[384, 64]"; returns `out`, at least 256 bytes. */
 char *sli_stored_format(char *out, const sli_stored_tensor *tensor);
 

@@ -128,11 +128,6 @@ static sl_status find_data(sli_gguf *file, const cursor *c, size_t *alignment) {
   return SL_OK;
 }
 
-static int by_name(const void *a, const void *b) {
-  const sli_stored_tensor *x = a, *y = b;
-  return strcmp(x->name, y->name);
-}
-
 static int by_offset(const void *a, const void *b) {
   const sli_stored_tensor *x = a, *y = b;
   return (x->offset > y->offset) - (x->offset < y->offset);
@@ -164,11 +159,7 @@ static sl_status rename_tensors(sli_gguf *file) {
     file->tensors[i].name = sli_gguf_name(file->metadata.values, own);
     free(own);
   }
-  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
-  for (int i = 1; i < file->count; i++)
-    if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
-      return sl_fail(SL_E_INPUT, "%s: tensor %s is there twice", file->path, file->tensors[i].name);
-  return SL_OK;
+  return sli_stored_sort(file->path, file->tensors, file->count);
 }
 
 static sl_status read_all(sli_gguf *file) {
@@ -223,8 +214,7 @@ const sli_stored_tensor *sli_gguf_at(const sli_gguf *file, int index) {
 }
 
 const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
-  sli_stored_tensor key = {.name = name};
-  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, by_name);
+  return sli_stored_find(file->tensors, file->count, name);
 }
 
 /* The rows of each head: the file has the first of both halves, then the second of both, ...; we

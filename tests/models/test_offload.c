@@ -29,12 +29,8 @@ static sl_home_options homes_of(const sl_home *of, const char *offload) {
 /* ---- bits ------------------------------------------------------------------------------- */
 
 static void same_bits(const grid_model *m, const grid *g, const grid_losses *kept) {
-  char name[GRID_TEXT];
   grid_losses moved = grid_train(m, g);
-  CHECK(moved.count == kept->count, "%s: %d losses", grid_format(name, m, g), moved.count);
-  CHECK(!memcmp(moved.loss, kept->loss, (size_t)kept->count * sizeof *kept->loss) &&
-            !memcmp(moved.norm, kept->norm, (size_t)kept->count * sizeof *kept->norm),
-        "%s, offload %s: other bits", grid_format(name, m, g), g->homes.offload);
+  grid_same_bits(m, g, kept, &moved);
 }
 
 static void no_share_changes_a_bit(void) {

@@ -24,7 +24,6 @@ static char *const small_gpt[] = {"--layers", "6", "--width", "32", "--heads", "
 
 /* ... with keys and values where they are made, or on disk. */
 static void same_bits(const grid_model *m, grid g, bool away) {
-  char name[GRID_TEXT];
   static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}},
                        all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
   g.steps = 2;
@@ -35,10 +34,7 @@ static void same_bits(const grid_model *m, grid g, bool away) {
   if (away) g.homes = (sl_home_options){.count = g.homes.count + 1, .of = g.homes.count ? all : keys,
                                         .disk = "."};
   grid_losses layers = grid_train(m, &g);
-  CHECK(layers.count == tokens.count &&
-            !memcmp(layers.loss, tokens.loss, (size_t)tokens.count * sizeof *tokens.loss) &&
-            !memcmp(layers.norm, tokens.norm, (size_t)tokens.count * sizeof *tokens.norm),
-        "%s: other bits", grid_format(name, m, &g));
+  grid_same_bits(m, &g, &tokens, &layers);
 }
 
 static const char *const schedules[] = {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "v-half",

@@ -15,16 +15,12 @@ static const char *const hows[] = {"none", "selective", "full"};
 /* ---- bits ------------------------------------------------------------------------------- */
 
 static void same_bits(const grid_model *m, grid g) {
-  char name[GRID_TEXT];
   g.steps = 3;
   grid_losses kept = grid_train(m, &g);
   for (int i = 1; i < 3; i++) {
     g.recompute = hows[i];
     grid_losses again = grid_train(m, &g);
-    CHECK(again.count == kept.count, "%s: %d losses", grid_format(name, m, &g), again.count);
-    CHECK(!memcmp(again.loss, kept.loss, (size_t)kept.count * sizeof *kept.loss) &&
-              !memcmp(again.norm, kept.norm, (size_t)kept.count * sizeof *kept.norm),
-          "%s: other bits", grid_format(name, m, &g));
+    grid_same_bits(m, &g, &kept, &again);
   }
 }
 

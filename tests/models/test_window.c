@@ -28,7 +28,6 @@ static const sl_home_options layers = {.count = 1, .of = layers_on_disk, .disk =
 /* ---- bits ------------------------------------------------------------------------------- */
 
 static void same_bits(const grid_model *m, grid g) {
-  char name[GRID_TEXT];
   g.steps = 3;
   g.grain = "layer";
   grid_losses kept = grid_train(m, &g);
@@ -39,10 +38,7 @@ static void same_bits(const grid_model *m, grid g) {
     g.quotas[1] = (sl_quota){i ? "fill" : "spill", SL_NONE, 1};
     g.homes = i ? all : weights;
     grid_losses moved = grid_train(m, &g);
-    CHECK(moved.count == kept.count, "%s: %d losses", grid_format(name, m, &g), moved.count);
-    CHECK(!memcmp(moved.loss, kept.loss, (size_t)kept.count * sizeof *kept.loss) &&
-              !memcmp(moved.norm, kept.norm, (size_t)kept.count * sizeof *kept.norm),
-          "%s: other bits", grid_format(name, m, &g));
+    grid_same_bits(m, &g, &kept, &moved);
   }
 }
 

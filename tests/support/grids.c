@@ -17,6 +17,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->homes.count)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %s in %s", g->homes.of[0].name,
              sl_space_name(g->homes.of[0].space));
+  if (g->homes.offload)
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", offload %s", g->homes.offload);
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   if (g->sequence > 1)
@@ -187,4 +189,12 @@ grid_losses grid_train(const grid_model *m, const grid *g) {
   if (processes) loopback_destroy(processes);
   CHECK(all[0].losses.count == all[0].losses.most, "all steps are reported");
   return all[0].losses;
+}
+
+void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want, const grid_losses *got) {
+  char name[GRID_TEXT];
+  size_t bytes = (size_t)want->count * sizeof *want->loss;
+  CHECK(got->count == want->count, "%s: %d losses", grid_format(name, m, g), got->count);
+  CHECK(!memcmp(got->loss, want->loss, bytes) && !memcmp(got->norm, want->norm, bytes), "%s: other bits",
+        grid_format(name, m, g));
 }

@@ -64,6 +64,9 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
  * plan can be proved, runs to its end, and no register goes over its quota. */
 grid_losses grid_train(const grid_model *m, const grid *g);
 
+/* Ends the test unless `got`, trained with this grid, has the losses and norms of `want`, bit for bit. */
+void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want, const grid_losses *got);
+
 /* How a GPT's tensors lie along the tensor axis: matrices in pairs, by columns and by rows, the
  * vocabulary too, and norms and residuals `between` these as said. */
 enum { GPT_LIES = 16 * GPT_BLOCKS };
