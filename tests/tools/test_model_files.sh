@@ -51,7 +51,7 @@ exec cc "\$@"
 END
 chmod +x slow
 begin() {
-  rm -f begun go
+  rm -f begun go slow.out # a new file: the compiler of a killed one may still write to the old
   CC=$work/slow "$actorrun" --help model.c >slow.out 2>&1 &
   running=$!
   to_end+=("$running")
