@@ -12,6 +12,7 @@
 #include <sluice/placement.h>
 #include <sluice/plan.h>
 #include <sluice/runtime.h>
+#include <sluice/session.h>
 #include <sluice/state.h>
 #include <sluice/status.h>
 #include <sluice/trace.h>

@@ -27,7 +27,8 @@ extern "C" {
   X(E_BUDGET,      3,   "the plan does not fit in memory")                      \
   X(E_STOPPED,     1,   "stopped before the end")                               \
   X(E_UNSUPPORTED, 2,   "not supported here")                                   \
-  X(E_PEER,        1,   "a process of the job failed")
+  X(E_PEER,        1,   "a process of the job failed")                          \
+  X(E_BUSY,        1,   "there is no room just now")
 
 typedef enum sl_status {
 #define X(code, exit, text) SL_##code,

@@ -32,7 +32,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = "base io kernels placement actors comm graph models tools".split()
+FOLDERS = "base io kernels placement actors comm graph serve models tools".split()
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
 MOST_LINES, MOST_FIELDS = 500, 30
 MEDIAN, P90 = 9, 20

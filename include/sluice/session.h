@@ -1,0 +1,197 @@
+/* A session: a model that answers many requests at once.
+ *
+ *     sl_session *s = NULL;
+ *     sl_session_options options = {.model = &model, .args = args, .load = load, .load_ctx = x,
+ *                                   .lower = {.stages = 2, .devices = {.kind = "cpu"}}};
+ *     status = sl_session_create(&options, &s);
+ *     if (!status) status = sl_session_submit(s, &(sl_request){.prompt = tokens, .nprompt = n,
+ *                                                              .max_tokens = 100}, &id);
+ *     ... poll(2) on sl_session_fd(s), then
+ *     while ((n = sl_session_poll(s, events, 64))) ...      tokens, and the end of each request
+ *     sl_session_drain(s, -1);
+ *     sl_session_destroy(s);
+ *
+ * The graph is the one that the model trains with, built for one row of `rows` positions instead of
+ * one of `context`. A tick of the plan is one pass of these rows: each belongs to some sequence (a
+ * request and its answer) and is a token of its prompt or the last token of its answer. Which rows a
+ * tick takes is decided when the tokens of an earlier one come back.
+ *
+ * What a request is answered does not depend on what else is under way: its logits have the same
+ * bits alone and beside any others, however they are cut into ticks, on any number of stages,
+ * threads and processes. So the same request with the same seed has the same answer.
+ *
+ * Threads: submit, cancel, poll, stats, drain may be called by any thread at any time between
+ * create and destroy, and never wait for a tick (drain does, if it is told to). Nothing of the program
+ * is called back, but `load` during create. A session has a thread of its own, and the plan's
+ * workers. */
+#ifndef SLUICE_SESSION_H
+#define SLUICE_SESSION_H
+
+#include <sluice/job.h>
+#include <sluice/lower.h>
+#include <sluice/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sl_session sl_session;
+
+enum {
+  SL_SESSION_TOP = 20,  /* most alternatives of a token that are told */
+  SL_SESSION_PAGE = 64  /* positions of a page of keys and values */
+};
+
+/* When a request is let in. RESERVE: when there are pages for its prompt and for as many tokens as it
+ * may get. RECOMPUTE: when there are pages for its prompt; if they run out later, the youngest
+ * gives up its own and is computed again when there are some, with the same bits. */
+typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
+
+typedef struct sl_session_options {
+  const sl_model *model;      /* with its options as given, which outlive the session */
+  const sl_args *args;
+  const sl_training *training; /* adapters are merged in, all else is left out; NULL: none. Outlives it */
+  int64_t context;            /* most tokens of a sequence, prompt and answer; 0: the model's context,
+                                 which is the most it can be */
+  int64_t rows;               /* of a tick, at most [64]. More make prompts faster, and all others
+                                 wait longer for a tick that has a part of one */
+  int sequences;              /* under way at once, at most; and tokens that a tick gives [rows, at most 64] */
+  int groups;                 /* ticks under way at once [stages + 1 with several stages, else 1] */
+  int64_t pages;              /* of keys and values, SL_SESSION_PAGE positions each, in every stage
+                                 [as many as one sequence of `context` tokens needs, or 4 * rows
+                                 positions, whichever is more] */
+  sl_admit admit;
+  int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */
+  sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, quotas. Its callbacks are the
+                                 session's, and what is about training does not count */
+  sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. Peers and processes
+                                 are the job's */
+  sl_job *job;                /* of several processes: all create the session, with the same options;
+                                 process 0 has the requests. NULL: this one alone. Outlives it */
+  /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
+  sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
+  void *load_ctx;
+  const char *log;            /* file that gets a line for each tick, of what it took; NULL: none */
+  const char *replay;         /* such a file: ticks take what it says instead; NULL: as requests come */
+  bool hash;                  /* tell the hash of the logits with each token (sl_session_event.hash) */
+} sl_session_options;
+
+/* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names the op that cannot be served
+ * and its line in the model; SL_E_USAGE the option that is wrong; else as sl_lower, sl_runtime_create
+ * and `load`. What the options point to outlives the call only where that is said. */
+sl_status sl_session_create(const sl_session_options *options, sl_session **out);
+/* Ends all requests and the plan, after the ticks under way. Pointers into events are no longer good.
+ * With several processes: process 0 ends it for all. */
+void sl_session_destroy(sl_session *s);
+/* In the other processes of a job: blocks until process 0 ends the session. How it ended, as
+ * sl_session_status. */
+sl_status sl_session_wait(sl_session *s);
+
+/* Sizes in force, and what the model says of itself. */
+typedef struct sl_session_info {
+  int64_t vocabulary, context, rows, pages;
+  int sequences, groups;
+  const sl_plan *plan;      /* the session's */
+  const sl_lowered *lowered;
+  sl_runtime *rt;           /* for sl_look and sl_runtime_set_quotas; between create and destroy */
+} sl_session_info;
+sl_session_info sl_session_about(const sl_session *s);
+
+/* ---- requests ------------------------------------------------------------------- */
+
+typedef struct sl_request {
+  const int32_t *prompt;    /* [nprompt] tokens, at least one; copied */
+  int64_t nprompt;
+  int64_t max_tokens;       /* of the answer, at least one; it ends earlier where the context ends */
+  float temperature;        /* 0: the likeliest token, of equal ones the first */
+  int top_k;                /* only the likeliest so many; 0: any */
+  float top_p;              /* only the likeliest that together have this probability; 0 or 1: any */
+  uint64_t seed;            /* of its random numbers, one for each token of the answer by its place */
+  const int32_t *stop;      /* [nstop] tokens that end the answer, and are told; copied */
+  int nstop;
+  int logprobs;             /* how many of the likeliest are told with each token, up to
+                               SL_SESSION_TOP; below 0: nor the token's own */
+  void *user;               /* comes back with each event */
+} sl_request;
+
+/* *id is never 0 and never used again. SL_E_USAGE says what is wrong with the request ("a prompt of 9120
+ * tokens is longer than the context of 8192"); SL_E_BUSY: too many wait, or the session drains; the status that
+ * ended the session, if it has failed. After SL_OK exactly one event of kind END comes. */
+sl_status sl_session_submit(sl_session *s, const sl_request *request, uint64_t *id);
+/* Ends a request early; its END is SL_END_CANCELLED, unless it came before. Its pages are free when the
+ * ticks that use them are back. Nothing happens where the id is unknown or has ended. */
+void sl_session_cancel(sl_session *s, uint64_t id);
+
+#define SL_END_TABLE(X)                                                                    \
+  X(STOP, "stop")           /* one of its stop tokens */                                   \
+  X(LENGTH, "length")       /* max_tokens, or the end of the context */                    \
+  X(CANCELLED, "cancelled") /* sl_session_cancel, or the session was destroyed */          \
+  X(FAILED, "failed")       /* the session has failed: sl_session_status */
+typedef enum sl_end {
+#define X(name, text) SL_END_##name,
+  SL_END_TABLE(X)
+#undef X
+  SL_END_COUNT
+} sl_end;
+const char *sl_end_name(sl_end end);
+
+typedef enum sl_event_kind { SL_EVENT_TOKEN, SL_EVENT_END } sl_event_kind;
+
+typedef struct sl_choice {
+  int32_t token;
+  float logprob;            /* natural logarithm of its probability, before temperature and cuts */
+} sl_choice;
+
+typedef struct sl_session_event {
+  uint64_t id;
+  void *user;
+  sl_event_kind kind;
+  sl_end end;               /* of END */
+  int64_t place;            /* of TOKEN: which of the answer, from 0; of END: tokens of the answer */
+  int32_t token;
+  float logprob;            /* of the token, where asked for */
+  int ntop;
+  sl_choice top[SL_SESSION_TOP]; /* [ntop] the likeliest, in order */
+  uint64_t hash;            /* of the logits it was drawn from, with sl_session_options.hash */
+} sl_session_event;
+
+/* The oldest events, `most` at most; returns how many. Each event is given once; those of a request
+ * in order. Never blocks. */
+int sl_session_poll(sl_session *s, sl_session_event *out, int most);
+/* Readable (POLLIN) while there are events; an eventfd of the session's that only sl_session_poll
+ * reads. */
+int sl_session_fd(const sl_session *s);
+
+/* ---- how it is ------------------------------------------------------------------- */
+
+typedef struct sl_session_stats {
+  int64_t pages, pages_used;     /* of a stage */
+  int queued, running;           /* requests that wait to be let in; that have pages */
+  int events;                    /* that nobody has polled */
+  uint64_t ticks;                /* that came back */
+  uint64_t rows;                 /* computed, of prompts and of answers; */
+  uint64_t rows_prompt;          /* of these, of prompts; */
+  uint64_t rows_again;           /* and of what was computed before, for requests that had given up
+                                    their pages */
+  uint64_t tokens;               /* of answers */
+  uint64_t requests;             /* let in so far, */
+  uint64_t ended[SL_END_COUNT];  /* and how they have ended */
+  uint64_t preemptions;
+  uint64_t last_tick_ns;         /* CLOCK_MONOTONIC when the last tick came back; 0: none yet */
+  uint64_t waiting_since_ns;     /* since when there is work and no tick has come back; 0: there is
+                                    no work. Healthy: not long ago */
+} sl_session_stats;
+sl_session_stats sl_session_stat(const sl_session *s);
+
+/* SL_OK while it runs; else what has ended it, with the text in sl_detail(). */
+sl_status sl_session_status(const sl_session *s);
+
+/* Lets no more requests in (those that are queued are served), and waits up to `seconds` (below
+ * 0: for ever; 0: not at all) until all have ended. SL_OK if they have; SL_E_STOPPED if some go
+ * on. Events wait for sl_session_poll as before. */
+sl_status sl_session_drain(sl_session *s, double seconds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

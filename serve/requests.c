@@ -1,0 +1,220 @@
+/* Requests come and go, and what is told of them. */
+#include "serve/serve.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *sl_end_name(sl_end end) {
+  static const char *const names[] = {
+#define X(name, text) [SL_END_##name] = text,
+      SL_END_TABLE(X)
+#undef X
+  };
+  return (unsigned)end < SL_END_COUNT ? names[end] : "?";
+}
+
+/* ---- events -------------------------------------------------------------------------- */
+
+static size_t unpolled(const sl_session *s) { return s->events.count - s->events.first; }
+
+static void tell(sl_session *s, const sl_session_event *event) {
+  events *e = &s->events;
+  if (!unpolled(s)) {
+    e->first = e->count = 0;
+    eventfd_write(s->wake, 1);
+  }
+  SLI_GROW(e->of, e->count, e->capacity);
+  e->of[e->count++] = *event;
+}
+
+int sl_session_poll(sl_session *s, sl_session_event *out, int most) {
+  pthread_mutex_lock(&s->lock);
+  int n = (int)SLI_MIN(unpolled(s), (size_t)SLI_MAX(most, 0));
+  if (n) memcpy(out, s->events.of + s->events.first, (size_t)n * sizeof *out);
+  s->events.first += (size_t)n;
+  eventfd_t drop;
+  if (n && !unpolled(s)) eventfd_read(s->wake, &drop);
+  pthread_mutex_unlock(&s->lock);
+  return n;
+}
+
+int sl_session_fd(const sl_session *s) { return s->wake; }
+
+/* ---- how they end ----------------------------------------------------------------------- */
+
+static void forget(request *r) {
+  free(r->tokens);
+  free(r->stop);
+  free(r);
+}
+
+static void count_end(sl_session *s, const request *r, sl_end end) {
+  if (r->standing == QUEUED) s->stats.queued--;
+  else s->stats.running--;
+  s->stats.ended[end]++;
+  if (s->requests) return;
+  s->stats.waiting_since_ns = 0;
+  pthread_cond_broadcast(&s->idle);
+}
+
+void sli_session_finish(sl_session *s, request *r, sl_end end) {
+  request **at = &s->requests;
+  while (*at != r) at = &(*at)->next;
+  *at = r->next;
+  tell(s, &(sl_session_event){.id = r->id, .user = r->user, .kind = SL_EVENT_END, .end = end,
+                              .place = (int64_t)r->count - r->nprompt});
+  count_end(s, r, end);
+  forget(r);
+}
+
+void sli_session_finish_all(sl_session *s, sl_end end) {
+  while (s->requests) sli_session_finish(s, s->requests, end);
+}
+
+static bool is_stop(const request *r, int32_t token) {
+  for (int i = 0; i < r->how.nstop; i++)
+    if (r->stop[i] == token) return true;
+  return false;
+}
+
+void sli_session_answer(sl_session *s, request *r, const sl_session_event *event) {
+  SLI_GROW(r->tokens, r->count, r->capacity);
+  r->tokens[r->count++] = event->token;
+  s->stats.tokens++;
+  tell(s, event);
+  if (is_stop(r, event->token)) sli_session_finish(s, r, SL_END_STOP);
+  else if ((int64_t)r->count >= r->most) sli_session_finish(s, r, SL_END_LENGTH);
+}
+
+/* ---- how they come ------------------------------------------------------------------------ */
+
+static sl_status check_tokens(const sl_session *s, const sl_request *q) {
+  const sl_session_info *a = &s->about;
+  if (!q->prompt || q->nprompt < 1) return sl_fail(SL_E_USAGE, "a prompt needs at least one token");
+  if (q->nprompt >= a->context)
+    return sl_fail(SL_E_USAGE, "a prompt of %lld tokens leaves no room for an answer in a context of %lld",
+                   (long long)q->nprompt, (long long)a->context);
+  for (int64_t i = 0; i < q->nprompt; i++)
+    if (q->prompt[i] < 0 || q->prompt[i] >= a->vocabulary)
+      return sl_fail(SL_E_USAGE, "token %lld of the prompt is %d: the vocabulary has %lld",
+                     (long long)i, q->prompt[i], (long long)a->vocabulary);
+  return SL_OK;
+}
+
+static sl_status check_settings(const sl_request *q) {
+  if (q->max_tokens < 1)
+    return sl_fail(SL_E_USAGE, "max_tokens is %lld: it must be positive", (long long)q->max_tokens);
+  if (!(q->temperature >= 0) || isinf(q->temperature))
+    return sl_fail(SL_E_USAGE, "temperature is %g: it must be 0 or more", (double)q->temperature);
+  if (!(q->top_p >= 0 && q->top_p <= 1))
+    return sl_fail(SL_E_USAGE, "top_p is %g: it must be from 0 to 1", (double)q->top_p);
+  if (q->top_k < 0) return sl_fail(SL_E_USAGE, "top_k is %d: it must be 0 or more", q->top_k);
+  if (q->logprobs > SL_SESSION_TOP)
+    return sl_fail(SL_E_USAGE, "logprobs is %d: at most %d are told", q->logprobs, SL_SESSION_TOP);
+  if (q->nstop < 0 || (q->nstop && !q->stop))
+    return sl_fail(SL_E_USAGE, "%d stop tokens cannot be", q->nstop);
+  return SL_OK;
+}
+
+static request *make(const sl_session *s, const sl_request *q) {
+  request *r = sli_calloc(1, sizeof *r);
+  *r = (request){.user = q->user, .nprompt = q->nprompt, .how = *q,
+                 .count = (size_t)q->nprompt, .capacity = (size_t)q->nprompt,
+                 .most = q->max_tokens > s->about.context - q->nprompt ? s->about.context
+                                                                       : q->nprompt + q->max_tokens};
+  r->tokens = sli_calloc(r->count, sizeof *r->tokens);
+  memcpy(r->tokens, q->prompt, r->count * sizeof *r->tokens);
+  r->stop = sli_calloc((size_t)SLI_MAX(q->nstop, 1), sizeof *r->stop);
+  if (q->nstop) memcpy(r->stop, q->stop, (size_t)q->nstop * sizeof *r->stop);
+  return r;
+}
+
+static sl_status check_room(const sl_session *s) {
+  if (s->status) return sl_fail(s->status, "%s", s->detail);
+  if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session lets nothing in any more");
+  if (s->stats.queued < s->options.queue) return SL_OK;
+  return sl_fail(SL_E_BUSY, "%d requests wait already", s->stats.queued);
+}
+
+static uint64_t append(sl_session *s, request *r) {
+  request **at = &s->requests;
+  while (*at) at = &(*at)->next;
+  if (!s->requests) s->stats.waiting_since_ns = sli_now_ns();
+  *at = r;
+  s->stats.queued++;
+  pthread_cond_signal(&s->work);
+  return r->id = ++s->last_id;
+}
+
+sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
+  if (s->options.lower.processes > 1 && s->options.job && sl_job_process(s->options.job))
+    return sl_fail(SL_E_USAGE, "requests go to process 0");
+  sl_status status = check_tokens(s, q);
+  if (!status) status = check_settings(q);
+  if (status) return status;
+  request *r = make(s, q);
+  pthread_mutex_lock(&s->lock);
+  status = check_room(s);
+  if (!status) *id = append(s, r);
+  pthread_mutex_unlock(&s->lock);
+  if (status) forget(r);
+  return status;
+}
+
+void sl_session_cancel(sl_session *s, uint64_t id) {
+  pthread_mutex_lock(&s->lock);
+  request *r = s->requests;
+  while (r && r->id != id) r = r->next;
+  if (r && r->standing == QUEUED) sli_session_finish(s, r, SL_END_CANCELLED);
+  else if (r) r->cancelled = true;
+  pthread_cond_signal(&s->work);
+  pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- how it is ---------------------------------------------------------------------------- */
+
+sl_session_stats sl_session_stat(const sl_session *s) {
+  sl_session *open = (sl_session *)s; /* but for the lock it is only looked at */
+  pthread_mutex_lock(&open->lock);
+  sl_session_stats stats = s->stats;
+  stats.events = (int)unpolled(s);
+  pthread_mutex_unlock(&open->lock);
+  return stats;
+}
+
+sl_status sl_session_status(const sl_session *s) {
+  sl_session *open = (sl_session *)s;
+  pthread_mutex_lock(&open->lock);
+  sl_status status = s->status ? sl_fail(s->status, "%s", s->detail) : SL_OK;
+  pthread_mutex_unlock(&open->lock);
+  return status;
+}
+
+static struct timespec moment(double seconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  double whole = floor(seconds);
+  t.tv_sec += (time_t)whole;
+  t.tv_nsec += (long)((seconds - whole) * 1e9);
+  if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+  return t;
+}
+
+sl_status sl_session_drain(sl_session *s, double seconds) {
+  enum { LONG = 1000000000 };
+  struct timespec until = moment(SLI_MIN(SLI_MAX(seconds, 0), LONG));
+  int late = 0;
+  pthread_mutex_lock(&s->lock);
+  s->draining = true;
+  while (s->requests && late != ETIMEDOUT)
+    late = seconds < 0 ? pthread_cond_wait(&s->idle, &s->lock)
+                       : pthread_cond_timedwait(&s->idle, &s->lock, &until);
+  bool done = !s->requests;
+  pthread_mutex_unlock(&s->lock);
+  return done ? SL_OK : sl_fail(SL_E_STOPPED, "not all requests have ended");
+}

@@ -1,0 +1,126 @@
+/* Requests come to a session from any thread, and each gets its tokens and one end. */
+#include <pthread.h>
+
+#include "tests/support/session.h"
+
+static char *const small[] = {"--layers", "2", "--width", "32", "--heads", "4", "--context", "64", NULL};
+static const int32_t prompt[] = {3, 1, 4, 1, 5};
+
+static sl_request ask(int64_t most) {
+  return (sl_request){.prompt = prompt, .nprompt = 5, .max_tokens = most, .logprobs = -1};
+}
+
+static void each_request_has_one_end(sl_session *s) {
+  enum { N = 5 };
+  uint64_t ids[N];
+  int64_t tokens[N] = {0};
+  for (int i = 0; i < N; i++) {
+    sl_request r = ask(i + 1);
+    CHECK(!sl_session_submit(s, &r, &ids[i]), "%s", sl_detail());
+    CHECK(ids[i] && (!i || ids[i] > ids[i - 1]), "ids grow");
+  }
+  for (int ended = 0; ended < N;) {
+    sl_session_event e = served_next(s);
+    int64_t i = (int64_t)(e.id - ids[0]);
+    CHECK(e.place == tokens[i], "tokens come in order");
+    if (e.kind == SL_EVENT_TOKEN) tokens[i]++;
+    if (e.kind == SL_EVENT_TOKEN) continue;
+    CHECK(e.end == SL_END_LENGTH && tokens[i] == i + 1, "request %d has its tokens", (int)i);
+    ended++;
+  }
+  sl_session_stats stats = sl_session_stat(s);
+  CHECK(!stats.running && !stats.queued && !stats.waiting_since_ns, "nothing is left");
+}
+
+static void a_token_can_end_it(sl_session *s) {
+  sl_request r = ask(10);
+  uint64_t id;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  int32_t second = -1;
+  for (sl_session_event e; (e = served_next(s)).kind == SL_EVENT_TOKEN;)
+    if (e.place == 1) second = e.token;
+  r.stop = &second;
+  r.nstop = 1;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  sl_session_event e;
+  while ((e = served_next(s)).kind == SL_EVENT_TOKEN) {}
+  CHECK(e.end == SL_END_STOP && e.place <= 2, "its stop token ends it");
+}
+
+static void the_context_ends_it(sl_session *s) {
+  sl_request r = ask(1000);
+  uint64_t id;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  sl_session_event e;
+  while ((e = served_next(s)).kind == SL_EVENT_TOKEN) {}
+  CHECK(e.end == SL_END_LENGTH && e.place == 64 - 5, "%lld tokens fit", (long long)e.place);
+}
+
+static void what_is_wrong_is_refused(sl_session *s) {
+  int32_t far[] = {1, 256}, many[64] = {0};
+  uint64_t id = 77;
+  sl_request r = ask(1);
+  r.prompt = far, r.nprompt = 2;
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "256"), "%s", sl_detail());
+  r = ask(1), r.prompt = many, r.nprompt = 64;
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "64 tokens"), "%s", sl_detail());
+  r = ask(0);
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE, "no tokens");
+  r = ask(1), r.temperature = -1;
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE, "temperature");
+  r = ask(1), r.top_p = 2;
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && id == 77, "top_p");
+}
+
+static void *cancel_some(void *arg) {
+  sl_session *s = arg;
+  for (uint64_t id = 1; id < 100; id += 2) sl_session_cancel(s, id);
+  return NULL;
+}
+
+static void cancelling_ends_it_once(sl_session *s) {
+  enum { N = 20 };
+  pthread_t thread;
+  int ended = 0;
+  uint64_t first = 0, id;
+  for (int i = 0; i < N; i++) {
+    sl_request r = ask(4);
+    CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+    if (!i) first = id;
+  }
+  pthread_create(&thread, NULL, cancel_some, s);
+  for (int i = 0; i < N; i += 3) sl_session_cancel(s, first + (uint64_t)i);
+  while (ended < N) ended += served_next(s).kind == SL_EVENT_END;
+  pthread_join(thread, NULL);
+  sl_session_event e;
+  CHECK(!sl_session_poll(s, &e, 1), "and nothing comes behind");
+}
+
+static void what_drains_lets_nothing_in(sl_session *s) {
+  sl_request r = ask(3);
+  uint64_t id;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  CHECK(!sl_session_drain(s, -1), "it ends");
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_BUSY, "and lets nothing in");
+  sl_session_event e[8];
+  CHECK(sl_session_poll(s, e, 8) == 4 && e[3].kind == SL_EVENT_END, "its events are there");
+}
+
+int main(void) {
+  served s = {0};
+  served_model(&s, "gpt", small);
+  sl_session_options options = served_options(&s);
+  served_open(&s, &options);
+  each_request_has_one_end(s.session);
+  a_token_can_end_it(s.session);
+  the_context_ends_it(s.session);
+  what_is_wrong_is_refused(s.session);
+  cancelling_ends_it_once(s.session);
+  what_drains_lets_nothing_in(s.session);
+  served_close(&s);
+  served_model(&s, "llama", small);
+  options = served_options(&s);
+  served_open(&s, &options);
+  served_close(&s);
+  return 0;
+}

@@ -1,0 +1,60 @@
+/* A session of a small shipped model, and what it answers. */
+#ifndef SLUICE_TESTS_SESSION_H
+#define SLUICE_TESTS_SESSION_H
+
+#include <poll.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "base/base.h"
+#include "models/models.h"
+#include "tests/support/test.h"
+
+typedef struct served {
+  const sl_model *model;
+  sl_args *args;
+  sl_session *session;
+} served;
+
+/* All values that the text's seed gives. */
+static inline sl_status served_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  (void)ctx;
+  return sl_params_init(lowered, rt, 7);
+}
+
+/* `words`: options of the model as on a command line. */
+static inline void served_model(served *s, const char *model, char *const *words) {
+  const sl_model *const *m = sli_models;
+  while (*m && strcmp((*m)->name, model)) m++;
+  CHECK(*m, "there is a model %s", model);
+  s->model = *m;
+  int used;
+  CHECK(!sl_args_create(s->model->options, &s->args), "%s", sl_detail());
+  for (; *words; words += used)
+    CHECK(!sl_args_take(s->args, words[1] ? 2 : 1, words, &used) && used, "option %s", *words);
+}
+
+static inline sl_session_options served_options(const served *s) {
+  return (sl_session_options){.model = s->model, .args = s->args, .load = served_load, .hash = true,
+                              .lower = {.stages = 1, .devices = {.kind = "cpu"}}};
+}
+
+static inline void served_open(served *s, const sl_session_options *options) {
+  CHECK(!sl_session_create(options, &s->session), "%s", sl_detail());
+}
+
+static inline void served_close(served *s) {
+  sl_session_destroy(s->session);
+  sl_args_destroy(s->args);
+}
+
+/* Waits until there are events, and takes one. */
+static inline sl_session_event served_next(sl_session *s) {
+  sl_session_event event;
+  struct pollfd fd = {.fd = sl_session_fd(s), .events = POLLIN};
+  while (!sl_session_poll(s, &event, 1)) poll(&fd, 1, -1);
+  return event;
+}
+
+#endif
