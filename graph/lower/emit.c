@@ -26,7 +26,7 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
     q.class_order[c] = (uint8_t)order;
   }
   if (updates_last(l->in->g)) q.class_order[SL_CLASS_U] = UINT8_MAX;
-  int watermark = l->watermarks[device / l->in->ranks];
+  int watermark = l->watermarks[sli_along_of(l->in, device)];
   q.lazy_w = watermark >= 0;
   q.watermark = SLI_MAX(watermark, 0);
   return q;
@@ -132,17 +132,22 @@ static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   return (g->host ? q->host : q->pass)[g->device];
 }
 
-/* "timed:3"; "timed:24-31" where one stands for several. */
+/* "timed:3"; where one stands for several "timed:24-31", or "timed:3+7": that one and 7 that do not
+ * follow it. */
 static const char *device_name(const sli_lowering *l, int d) {
   int n = l->in->grid.alike ? sli_grid_ranks(&l->in->grid) : 1;
-  return n > 1 ? sl_plan_format(l->plan, "%s:%d-%d", l->in->kind->name, d * n, d * n + n - 1)
-               : sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
+  if (n == 1) return sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
+  int first = sli_layout_number(l->in, d, 0);
+  return sli_layout_stride(l->in, SLI_AXIS_STAGES) == n
+             ? sl_plan_format(l->plan, "%s:%d-%d", l->in->kind->name, first, first + n - 1)
+             : sl_plan_format(l->plan, "%s:%d+%d", l->in->kind->name, first, n - 1);
 }
 
 /* Where one stands for all, the first. */
 static int place_of(const sli_lowering *l, int device, int axis) {
   const sli_grid *grid = &l->in->grid;
-  return grid->alike ? 0 : sli_rank_member(grid, device % l->in->ranks, 1u << axis);
+  if (axis == SLI_AXIS_STAGES) return sli_along_of(l->in, device);
+  return grid->alike ? 0 : sli_rank_member(grid, sli_rank_of(l->in, device), 1u << axis);
 }
 
 static void add_device(sli_lowering *l, int d) {
@@ -150,12 +155,9 @@ static void add_device(sli_lowering *l, int d) {
   sl_device device = {.name = device_name(l, d),
                       .kind = l->in->kind->name,
                       .process = sl_device_process(d, l->in->devices, l->in->options->processes),
-                      .at = {[SL_AT_STAGE] = d / l->in->ranks,
-                             [SL_AT_DATA] = place_of(l, d, SLI_AXIS_DATA),
-                             [SL_AT_TENSOR] = place_of(l, d, SLI_AXIS_TENSOR),
-                             [SL_AT_SEQUENCE] = place_of(l, d, SLI_AXIS_SEQUENCE)},
                       .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
+  for (int a = 0; a < SLI_AXES; a++) device.at[sli_axes[a].at] = place_of(l, d, a);
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   device.room[SL_SPACE_DISK].path = l->in->options->homes.disk;
   device.room[SL_SPACE_DISK].budget_bytes = l->in->options->homes.disk_bytes;
@@ -194,9 +196,9 @@ static sl_status add_devices(sli_lowering *l) {
 /* ---- registers -------------------------------------------------------------------- */
 
 static void add_pools(sli_lowering *l) {
-  for (int d = 0; d < l->in->devices && l->pools[d / l->in->ranks]; d++)
+  for (int d = 0; d < l->in->devices && l->pools[sli_along_of(l->in, d)]; d++)
     sl_plan_add_pool(l->plan, (sl_pool){sl_plan_format(l->plan, "pool@%d", d),
-                                        l->pools[d / l->in->ranks]});
+                                        l->pools[sli_along_of(l->in, d)]});
 }
 
 /* The register it lies over, as 1 + its number; 0 where either has several slots, or weights
@@ -213,7 +215,7 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
 }
 
 static void add_register(sli_lowering *l, sli_bundle *b) {
-  bool pooled = b->activation > 0 && l->pools[b->device / l->in->ranks];
+  bool pooled = b->activation > 0 && l->pools[sli_along_of(l->in, b->device)];
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
                              .quota = b->quota,

@@ -13,7 +13,7 @@
  * MPICH", IJHPCA 19(1), 2005). A ring moves as much in R-1 steps, and so does a direct
  * exchange through a switch in one; where tensors are large all three take the same time.
  *
- * Devices are numbered host by host, and ranks of a stage are neighbours. If all members of
+ * Devices are numbered host by host; who are neighbours, the layout says (layout.c). If all members of
  * each row of an axis are in one host, their link is the host's. Else they meet between hosts,
  * where h of the row's members sit behind h network links of a host: rings that leave a host
  * over all of them move min(host link, h * network link). */
@@ -33,7 +33,7 @@ static int per_host(const sl_hardware *h) { return SLI_MAX(h->devices_per_host, 
 
 /* The number a device would have if all were there. */
 static int number_of(const sli_inputs *in, int device) {
-  return in->grid.alike ? device * sli_grid_ranks(&in->grid) : device;
+  return in->grid.alike ? sli_layout_number(in, device, 0) : device;
 }
 
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
@@ -53,33 +53,42 @@ double sli_lower_host_rate(const sli_inputs *in) {
 
 double sli_lower_crossing(const sli_inputs *in) {
   double most = 0;
-  for (int d = 0; d < in->devices; d++)
-    most = SLI_MAX(most, sli_lower_link(in, d, (d + in->ranks) % in->devices).seconds);
+  for (int place = 0; place < in->devices; place++) {
+    int next = in->device_at[(place + in->ranks) % in->devices];
+    most = SLI_MAX(most, sli_lower_link(in, in->device_at[place], next).seconds);
+  }
   return most;
 }
 
+static bool is_shared(const sli_inputs *in, sli_along along, int axis) {
+  return (along >> axis & 1) && in->grid.size[axis] > 1;
+}
+
 /* From the first member of a row to the last. */
-static int reach_of(const sli_grid *grid, sli_along along) {
+static int reach_of(const sli_inputs *in, sli_along along) {
   int reach = 0;
   for (int a = 0; a < SLI_AXES; a++)
-    if (along >> a & 1 && grid->size[a] > 1) reach += sli_grid_stride(grid, a) * (grid->size[a] - 1);
+    if (is_shared(in, along, a)) reach += sli_layout_stride(in, a) * (in->grid.size[a] - 1);
   return reach;
 }
 
-/* From a member to the next, where that is nearest. */
-static int stride_of(const sli_grid *grid, sli_along along) {
-  int stride = sli_grid_ranks(grid);
+/* Of the members of a row, those that are in one block of `n` devices. */
+static int together_in(const sli_inputs *in, sli_along along, int n) {
+  int together = 1;
   for (int a = 0; a < SLI_AXES; a++)
-    if (along >> a & 1) stride = SLI_MIN(stride, sli_grid_stride(grid, a));
-  return stride;
+    if (is_shared(in, along, a))
+      together *= SLI_MAX(SLI_MIN(in->grid.size[a], n / sli_layout_stride(in, a)), 1);
+  return together;
 }
 
 /* Is each row along these in one block of `n` devices? */
 static bool within(const sli_inputs *in, sli_along along, int n) {
   const sli_grid *grid = &in->grid;
-  int ranks = sli_grid_ranks(grid), reach = reach_of(grid, along);
-  for (int d = 0; d < in->p * ranks; d++)
-    if (!sli_rank_member(grid, d % ranks, along) && d / n != (d + reach) / n) return false;
+  int ranks = sli_grid_ranks(grid), reach = reach_of(in, along);
+  for (int place = 0; place < in->p * ranks; place++) {
+    int first = sli_layout_number(in, place / ranks, place % ranks);
+    if (!sli_rank_member(grid, place % ranks, along) && first / n != (first + reach) / n) return false;
+  }
   return true;
 }
 
@@ -92,7 +101,7 @@ static sli_axis_link modelled_link(const sli_inputs *in, sli_along along) {
   double steps = ceil(log2(size));
   if (within(in, along, n))
     return (sli_axis_link){steps * h->host_link.seconds, h->host_link.bytes_per_second};
-  int together = SLI_MAX(SLI_MIN(size, n / stride_of(&in->grid, along)), 1);
+  int together = together_in(in, along, n);
   double rate = together * h->link.bytes_per_second, inside = h->host_link.bytes_per_second;
   if (together > 1 && inside > 0) rate = SLI_MIN(rate, inside);
   return (sli_axis_link){steps * h->link.seconds, rate};
@@ -103,7 +112,8 @@ static bool is_apart(const sli_inputs *in, int axis) {
   if (in->kind->copy) return true;
   if (in->options->processes <= 1) return false;
   for (int d = 0; d < in->devices; d++) {
-    int first = d - d % in->ranks + sli_rank_at(&in->grid, d % in->ranks, 1u << axis, 0);
+    int rank = sli_rank_at(&in->grid, sli_rank_of(in, d), 1u << axis, 0);
+    int first = sli_device_at(in, sli_along_of(in, d), rank);
     if (sl_device_process(d, in->devices, in->options->processes) !=
         sl_device_process(first, in->devices, in->options->processes))
       return true;

@@ -37,10 +37,10 @@ static sl_status find_grain(const char *name, bool *by_block) {
   return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
 }
 
+/* Of a stage's own grid, which the stages are no axis of. */
 static void axis_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
-  const int given[SLI_AXES] = {[SLI_AXIS_DATA] = o->data_parallel, [SLI_AXIS_TENSOR] = o->tensor,
-                               [SLI_AXIS_SEQUENCE] = o->sequence};
-  for (int a = 0; a < SLI_AXES; a++) size[a] = SLI_MAX(given[a], 1);
+  for (int a = 0; a < SLI_AXES; a++)
+    size[a] = a == SLI_AXIS_STAGES ? 1 : sli_axis_asked(o, a);
 }
 
 /* Who has blocks one by one, for reasons of its own. */
@@ -127,8 +127,10 @@ sl_status sli_lower_grid(sli_inputs *in) {
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;
+  sl_status status = sli_lower_layout(in);
+  if (status) return status;
   sli_lower_axis_links(in);
-  sl_status status = read_sequence(in);
+  status = read_sequence(in);
   if (!status) status = find_sharding(o->shard, &in->sharding);
   /* what is exchanged goes on its way block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;

@@ -192,12 +192,12 @@ static bool between_processes(const sli_lowering *l, int from, int to) {
 
 /* On modelled devices: where what a device of another stage reads arrives. */
 static int arrival(const sli_lowering *l, const sli_bundle *b, int device) {
-  return device - device % l->in->ranks + b->device % l->in->ranks;
+  return sli_device_at(l->in, sli_along_of(l->in, device), sli_rank_of(l->in, b->device));
 }
 
 /* Between devices of one stage the readers take the time. */
 static sl_hardware_link link_to(const sli_lowering *l, const sli_bundle *b, int device) {
-  if (b->device / l->in->ranks == device / l->in->ranks) return (sl_hardware_link){0, 0};
+  if (sli_along_of(l->in, b->device) == sli_along_of(l->in, device)) return (sl_hardware_link){0, 0};
   return sli_lower_link(l->in, b->device, device);
 }
 

@@ -25,6 +25,8 @@ typedef struct sli_inputs {
   bool spread;           /* the vocabulary's tables lie on all stages */
   bool by_axis;          /* what goes along one axis of the grid does not wait for another's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
+  int nesting[SLI_AXES]; /* of all devices, along stages too: from the outermost axis to the innermost */
+  int *device_at, *place_of; /* [devices] by place, which is along * ranks + rank, and back; layout.c */
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
   bool layers;           /* all pieces of a microbatch go through a block before the next block */
@@ -37,6 +39,18 @@ typedef struct sli_inputs {
   sli_stores *stores;    /* the result's */
   sl_runtime *const *rt; /* where the result's failures go, once it has one */
 } sli_inputs;
+
+/* Where a device is along the pipeline, and in the grid of its stage. */
+static inline int sli_along_of(const sli_inputs *in, int device) {
+  return in->place_of[device] / in->ranks;
+}
+static inline int sli_rank_of(const sli_inputs *in, int device) {
+  return in->place_of[device] % in->ranks;
+}
+/* The device there. */
+static inline int sli_device_at(const sli_inputs *in, int along, int rank) {
+  return in->device_at[along * in->ranks + rank];
+}
 
 /* What the driver calls a device: several may lie on one GPU. */
 static inline int sli_lower_number(const sli_inputs *in, int device) {

@@ -253,7 +253,7 @@ bool sli_is_one_at_a_time(const sli_lowering *l, int stage);
 
 /* The device of a stage with this rank. */
 static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
-  return l->device_of[stage] * l->in->ranks + rank;
+  return sli_device_at(l->in, l->device_of[stage], rank);
 }
 
 /* The newest of the groups that compute on a device of a stage, or (SL_NONE) of all stages; each

@@ -22,6 +22,11 @@ void sli_lower_sweeps(const sli_inputs *in);
 bool sli_lower_moves(const sl_lower_options *options);
 bool sli_home_given(const sl_lower_options *options, sli_role role); /* ... of what has this role? */
 bool sli_home_names(const sl_home *home, sli_role role);
+sl_status sli_lower_layout(sli_inputs *in); /* sets nesting, device_at, place_of */
+/* Of all devices there would be, were none to stand for others: from one to the next along an axis, and
+ * the number of one. */
+int sli_layout_stride(const sli_inputs *in, int axis);
+int sli_layout_number(const sli_inputs *in, int along, int rank);
 sl_status sli_lower_read_offload(sli_inputs *in); /* sets leaving */
 sl_status sli_lower_read_update(sli_inputs *in); /* sets update_every; and the kind, where only its
                                                     like beside a host can do that */

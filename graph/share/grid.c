@@ -1,11 +1,23 @@
 /* The axes of a grid, and where its devices are along them. */
 #include "graph/share/share.h"
 
+#include <stddef.h>
+#include <string.h>
+
+#define ASKED(field) offsetof(sl_lower_options, field)
+
 const sli_axis sli_axes[SLI_AXES] = {
-    [SLI_AXIS_DATA] = {"data", "--data-parallel", .rows = true},
-    [SLI_AXIS_TENSOR] = {"tensor", "--tensor", .rows = false},
-    [SLI_AXIS_SEQUENCE] = {"sequence", "--sequence", .rows = true},
-    [SLI_AXIS_STAGES] = {"stages", "--vocab-parallel", .rows = false},
+    [SLI_AXIS_DATA] = {"data", "--data-parallel", true, ASKED(data_parallel), SL_AT_DATA,
+                       SL_TRAFFIC_DATA,
+                       {"cut into rows along dim 0", "no rows", "too few rows", "rows",
+                        "what comes from rows is split into rows"}},
+    [SLI_AXIS_TENSOR] = {"tensor", "--tensor", false, ASKED(tensor), SL_AT_TENSOR, SL_TRAFFIC_TENSOR},
+    [SLI_AXIS_SEQUENCE] = {"sequence", "--sequence", true, ASKED(sequence), SL_AT_SEQUENCE,
+                           SL_TRAFFIC_SEQUENCE,
+                           {"cut along sequences (sl_source.cut)", "no positions",
+                            "too few positions", "positions",
+                            "what comes from sequences is split into positions"}},
+    [SLI_AXIS_STAGES] = {"stage", "--stages", false, ASKED(stages), SL_AT_STAGE, SL_TRAFFIC_PIPELINE},
 };
 
 const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES, SLI_AXIS_DATA, SLI_AXIS_SEQUENCE, SLI_AXIS_TENSOR};
@@ -22,10 +34,20 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
   return size;
 }
 
-int sli_grid_stride(const sli_grid *grid, int axis) {
+int sli_axis_asked(const sl_lower_options *o, int axis) {
+  int asked;
+  memcpy(&asked, (const char *)o + sli_axes[axis].asked, sizeof asked);
+  return SLI_MAX(asked, 1);
+}
+
+int sli_grid_nested_stride(const sli_grid *grid, const int nesting[SLI_AXES], int axis) {
   int stride = 1;
-  for (int i = SLI_AXES - 1; sli_nesting[i] != axis; i--) stride *= size_of(grid, sli_nesting[i]);
+  for (int i = SLI_AXES - 1; nesting[i] != axis; i--) stride *= size_of(grid, nesting[i]);
   return stride;
+}
+
+static int stride_of(const sli_grid *grid, int axis) {
+  return sli_grid_nested_stride(grid, sli_nesting, axis);
 }
 
 int sli_rank_member(const sli_grid *grid, int rank, sli_along along) {
@@ -33,7 +55,7 @@ int sli_rank_member(const sli_grid *grid, int rank, sli_along along) {
   for (int i = 0; i < SLI_AXES; i++) {
     int a = sli_nesting[i];
     if (has(along, a))
-      member = member * size_of(grid, a) + rank / sli_grid_stride(grid, a) % size_of(grid, a);
+      member = member * size_of(grid, a) + rank / stride_of(grid, a) % size_of(grid, a);
   }
   return member;
 }
@@ -41,7 +63,7 @@ int sli_rank_member(const sli_grid *grid, int rank, sli_along along) {
 int sli_rank_at(const sli_grid *grid, int rank, sli_along along, int member) {
   if (grid->alike) return rank;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
-    int a = sli_nesting[i], size = size_of(grid, a), stride = sli_grid_stride(grid, a);
+    int a = sli_nesting[i], size = size_of(grid, a), stride = stride_of(grid, a);
     if (!has(along, a)) continue;
     rank += (member % size - rank / stride % size) * stride;
     member /= size;

@@ -19,15 +19,6 @@ typedef struct pass {
   sl_sbp *lies; /* [ntensors] of what has been made so far, as its readers are to have it */
 } pass;
 
-/* Of rows, and of devices: in words. */
-static const struct words {
-  const char *split, *none, *few, *rows;
-} words[SLI_AXES] = {
-    [SLI_AXIS_DATA] = {"cut into rows along dim 0", "no rows", "too few rows", "rows"},
-    [SLI_AXIS_SEQUENCE] = {"cut along sequences (sl_source.cut)", "no positions",
-                           "too few positions", "positions"},
-};
-
 /* Along which dim a source is split; -1: none. */
 static int source_dim(const pass *p, const sli_node *n) {
   return p->axis == SLI_AXIS_SEQUENCE ? ((const sl_source *)n->attrs.user)->cut - 1 : 0;
@@ -42,7 +33,7 @@ static int64_t least_rows(const sli_node *n, int nvariants, int o, int dim) {
 }
 
 static sl_status split_source(const pass *p, const sli_node *n, sl_signature *out) {
-  const struct words *w = &words[p->axis];
+  const sli_axis *axis = &sli_axes[p->axis];
   int dim = source_dim(p, n);
   for (int o = 0; o < n->nout && dim >= 0; o++) {
     const sl_type *type = &n->out_type[o];
@@ -54,11 +45,11 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
     }
     return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
                              "devices: its output %d, %s, has %s", n->name, p->size, o,
-                             sli_type_text(text, type), there ? w->few : w->none);
+                             sli_type_text(text, type), there ? axis->words.few : axis->words.none);
   }
   if (n->nout && dim >= 0) return SL_OK;
   return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
-                           "devices: it is not %s", n->name, p->size, w->split);
+                           "devices: it is not %s", n->name, p->size, axis->words.split);
 }
 
 static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
@@ -206,7 +197,7 @@ static sl_status check_loss(const pass *p) {
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
   return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED,
                            "the loss %s does not depend on %s of data: there is nothing to "
-                           "share out over %d devices", loss->name, words[p->axis].rows, p->size);
+                           "share out over %d devices", loss->name, sli_axes[p->axis].words.rows, p->size);
 }
 
 sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
@@ -254,8 +245,7 @@ static sl_status check_given(const sl_graph *g, const sli_choice *rows, const sl
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n) || strcmp(n->name, given->name)) continue;
     lies = sli_signature_out(&rows->of[i], 0);
-    why = given->axis == SLI_AXIS_DATA ? "what comes from rows is split into rows"
-                                       : "what comes from sequences is split into positions";
+    why = sli_axes[given->axis].words.into;
     known = true;
   }
   if (!known) return sl_fail(SL_E_USAGE, "no parameter or op is called %s", given->name);

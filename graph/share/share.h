@@ -31,8 +31,17 @@ typedef struct sli_axis {
   const char *name, *option;
   bool rows; /* devices along it have other data, and the same of everything else: each has a
                 summand of a parameter's gradient */
+  size_t asked;       /* where sl_lower_options has its size: an int */
+  int at;             /* where sl_device has a device's place along it */
+  sl_traffic traffic; /* what goes along it is counted as */
+  struct {            /* of axes of rows, of what sources give: what it must be, and what it lacks */
+    const char *split, *none, *few, *rows, *into;
+  } words;
 } sli_axis;
 extern const sli_axis sli_axes[SLI_AXES];
+
+/* The size that is asked for; of stages by those who know it. */
+int sli_axis_asked(const sl_lower_options *o, int axis);
 
 /* From the outermost to the innermost, along which ranks are neighbours. */
 extern const int sli_nesting[SLI_AXES];
@@ -66,8 +75,8 @@ int sli_grid_size(const sli_grid *grid, sli_along along);
 static inline int sli_grid_ranks(const sli_grid *grid) {
   return sli_grid_size(grid, SLI_ALONG_ALL);
 }
-/* From a device to the next along an axis. */
-int sli_grid_stride(const sli_grid *grid, int axis);
+/* From a device to the next along an axis, where axes are nested so. */
+int sli_grid_nested_stride(const sli_grid *grid, const int nesting[SLI_AXES], int axis);
 /* A device's place along these, and the device at another place along them: where all are
  * alike, itself. */
 int sli_rank_member(const sli_grid *grid, int rank, sli_along along);

@@ -395,9 +395,8 @@ double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
 void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   sl_plan_moved(l->plan, to);
   for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
-    to[d][SL_TRAFFIC_TENSOR] = l->exchanged[d][SLI_AXIS_TENSOR];
-    to[d][SL_TRAFFIC_DATA] = l->exchanged[d][SLI_AXIS_DATA];
-    to[d][SL_TRAFFIC_SEQUENCE] = l->exchanged[d][SLI_AXIS_SEQUENCE];
+    for (int a = 0; a < SLI_AXES; a++)
+      if (a != SLI_AXIS_STAGES) to[d][sli_axes[a].traffic] = l->exchanged[d][a];
   }
 }
 

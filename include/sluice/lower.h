@@ -155,7 +155,8 @@ typedef struct sl_lower_options {
   /* Each stage lies on a grid of devices: data_parallel times, each with other rows of every
    * microbatch, each of those times on `sequence` devices, each with other positions of every
    * sequence, and each of those times on `tensor` devices that share the tensors. A stage's
-   * device is rank (data * sequence + s) * tensor + t of its grid. */
+   * device is rank (data * sequence + s) * tensor + t of its grid. Which number the device has is
+   * the layout's affair. */
   int data_parallel;       /* D [1] */
   int sequence;            /* Q [1] */
   const char *sequence_attention; /* how attention finds other positions: "heads" (all of them, for
@@ -163,6 +164,9 @@ typedef struct sl_lower_options {
   const char *sequence_layout; /* which positions a device has: "contiguous", or "zigzag", by which all
                               see as much; NULL: as is best */
   int tensor;              /* T [1] */
+  const char *layout;      /* which axes lead from a device to its neighbour, from the innermost on:
+                              "data,tensor,stage". NULL: tensor,sequence,data,stage. No result
+                              depends on it, but what devices of one host, or of one process, exchange */
   bool vocab_parallel;     /* each stage has a part of the vocabulary's tables: of the classifier
                               before the loss, and of embeddings of as many words */
   bool alike;              /* for predictions: of each stage one device is planned, which stands

@@ -30,6 +30,9 @@ static const sl_option plan_options[] = {
      "so that with ring all have as much to do); as is best if not given", 0, 0},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
      "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
+    {"layout", SL_OPTION_TEXT, "", "`AXIS,...`: which axes lead from a device to its neighbour in a host, "
+     "from the innermost on: tensor, sequence, data, stage in any order; as listed here if not given",
+     0, 0},
     {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "
      "of the first and the last alone", 0, 0},
     {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "

@@ -1,0 +1,105 @@
+/* Which device has which place.
+ *
+ * A place is a stage's along the pipeline and a rank in its grid; ranks count the devices of a stage in
+ * an order that never changes, and sums are made in it. Devices are numbered host by host and process
+ * by process. --layout says which axis leads from neighbour to neighbour, which next, and so on: what a
+ * plan computes does not depend on it, but what it costs to exchange things along each axis does. */
+#include <string.h>
+
+#include "graph/lower/lower.h"
+
+static int find_axis(const char *name, size_t length) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (strlen(sli_axes[a].name) == length && !memcmp(sli_axes[a].name, name, length)) return a;
+  return -1;
+}
+
+/* "tensor, sequence, data, stage" */
+static const char *known_axes(const sli_inputs *in) {
+  const char *all = "";
+  for (int i = SLI_AXES - 1; i >= 0; i--)
+    all = sli_arena_format(&in->g->arena, "%s%s%s", all, *all ? ", " : "",
+                           sli_axes[sli_nesting[i]].name);
+  return all;
+}
+
+/* The axes that are named, from the innermost on; named[axis]: its number there, from 1 on. */
+static sl_status read_names(const sli_inputs *in, int named[SLI_AXES]) {
+  const char *text = in->options->layout;
+  int count = 0;
+  size_t length;
+  for (const char *at = text;; at += length + 1) {
+    length = strcspn(at, ",");
+    int axis = find_axis(at, length);
+    if (axis < 0)
+      return sl_fail(SL_E_USAGE, "layout %s: no axis is called '%.*s': %s are known", text, (int)length,
+                     at, known_axes(in));
+    if (named[axis])
+      return sl_fail(SL_E_USAGE, "layout %s: axis %s is there twice", text, sli_axes[axis].name);
+    named[axis] = ++count;
+    if (!at[length]) return SL_OK;
+  }
+}
+
+static int size_along(const sli_inputs *in, int axis) {
+  return axis == SLI_AXIS_STAGES ? in->p : SLI_MAX(in->grid.size[axis], 1);
+}
+
+static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) {
+  for (int a = 0; a < SLI_AXES; a++)
+    if (!named[a] && size_along(in, a) > 1)
+      return sl_fail(SL_E_USAGE, "layout %s: where is axis %s? %s %d has %d devices along it",
+                     in->options->layout, sli_axes[a].name, sli_axes[a].option, size_along(in, a),
+                     size_along(in, a));
+  return SL_OK;
+}
+
+/* From the outermost to the innermost; those of one device are nowhere, and come first. */
+static void nest(int nesting[SLI_AXES], const int named[SLI_AXES]) {
+  int count = 0;
+  for (int i = 0; i < SLI_AXES; i++)
+    if (!named[sli_nesting[i]]) nesting[count++] = sli_nesting[i];
+  for (int n = SLI_AXES; n > 0; n--)
+    for (int a = 0; a < SLI_AXES; a++)
+      if (named[a] == n) nesting[count++] = a;
+}
+
+int sli_layout_stride(const sli_inputs *in, int axis) {
+  sli_grid all = in->grid;
+  all.size[SLI_AXIS_STAGES] = in->p;
+  return sli_grid_nested_stride(&all, in->nesting, axis);
+}
+
+int sli_layout_number(const sli_inputs *in, int along, int rank) {
+  int number = along * sli_layout_stride(in, SLI_AXIS_STAGES);
+  for (int a = 0; a < SLI_AXES; a++)
+    if (a != SLI_AXIS_STAGES)
+      number += sli_rank_member(&in->grid, rank, 1u << a) * sli_layout_stride(in, a);
+  return number;
+}
+
+/* Where one device of a stage stands for all there is one for each stage, whatever the layout. */
+static void number_devices(sli_inputs *in) {
+  size_t bytes = (size_t)in->devices * sizeof(int);
+  in->device_at = sli_arena_alloc(&in->g->arena, bytes);
+  in->place_of = sli_arena_alloc(&in->g->arena, bytes);
+  for (int place = 0; place < in->devices; place++) {
+    bool alike = in->grid.alike;
+    int device = alike ? place : sli_layout_number(in, place / in->ranks, place % in->ranks);
+    in->device_at[place] = device;
+    in->place_of[device] = place;
+  }
+}
+
+sl_status sli_lower_layout(sli_inputs *in) {
+  int named[SLI_AXES] = {0};
+  sl_status status = SL_OK;
+  memcpy(in->nesting, sli_nesting, sizeof in->nesting);
+  if (in->options->layout) {
+    status = read_names(in, named);
+    if (!status) status = check_missing(in, named);
+    if (!status) nest(in->nesting, named);
+  }
+  if (!status) number_devices(in);
+  return status;
+}

@@ -1,0 +1,64 @@
+#!/bin/bash
+# --layout: which axes lead from a device to its neighbour. Losses have the same bits whatever it is; what
+# processes send each other, and how long modelled hosts take, follow from who is in one of them. What is
+# wrong with it is named.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+gpt=(gpt --layers 4 --width 32 --heads 4 --context 32 --batch 8 --data "$reference/tokens.u16")
+# The leak checker finds what the data plane's libraries keep.
+leaks=${ASAN_OPTIONS:-}
+run() {
+  export ASAN_OPTIONS=$leaks
+  [[ " $* " != *" -n "* ]] || ASAN_OPTIONS=${leaks:+$leaks:}detect_leaks=0
+  ends 0 timeout 100 "$actorrun" --quiet --steps 2 --report r.json "$@" "${gpt[@]}"
+}
+number() { # NAME, behind the one called BEHIND
+  sed -n "/\"$2\"/,\$p" r.json | grep -oE "\"$1\":\s*[0-9.e-]+" | sed -n '1s/.*://p'
+}
+
+# ---- the same bits, and checkpoints go on with another one --------------------------------------------
+grid=(--stages 2 --data-parallel 2 --tensor 2 --microbatches 2)
+run "${grid[@]}" --checkpoint c --every 2
+want=$(hexes r.json)
+for way in "tensor,data,stage" "stage,data,tensor -n 2" "data,stage,tensor --jitter 20"; do
+  # shellcheck disable=SC2086
+  run "${grid[@]}" "${patient[@]}" --layout $way
+  [ "$(hexes r.json)" = "$want" ] || fail "--layout $way: other losses"
+done
+run "${grid[@]}" --steps 4
+want=$(hexes r.json | tail -2)
+run "${grid[@]}" --steps 4 --layout stage,tensor,data --resume --checkpoint c
+[ "$(hexes r.json)" = "$want" ] || fail "a run that goes on with another layout has other losses"
+
+# ---- bytes between processes ---------------------------------------------------------------------------
+# Two devices in each: they exchange what goes along the outer axis, and the rest is no affair of theirs.
+for outer in data tensor; do
+  [ $outer = data ] && layout=tensor,data || layout=data,tensor
+  run -n 2 "${patient[@]}" --data-parallel 2 --tensor 2 --layout $layout
+  sent=$(number sent_bytes_per_step runtime) moved=$(number $outer runtime)
+  awk -v s="$sent" -v m="$moved" 'BEGIN { exit !(m > 0 && s >= m && s < 1.01 * m) }' ||
+    fail "$layout: $sent bytes are sent, $moved moved along $outer"
+done
+
+# ---- modelled hosts of eight devices -------------------------------------------------------------------
+seconds() { # LAYOUT
+  ends 0 timeout 100 "$actorrun" --quiet --clock virtual --machine "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" \
+    --stages 2 --data-parallel 2 --tensor 8 --microbatches 4 --steps 2 --layout "$1" --report r.json gpt \
+    --layers 2 --width 256 --heads 8 --context 512 --batch 32 --data "$reference/tokens.u16"
+  number step_seconds steps
+}
+inside=$(seconds tensor,data,stage) across=$(seconds data,tensor,stage)
+awk -v a="$inside" -v b="$across" 'BEGIN { exit !(a < 0.98 * b) }' ||
+  fail "tensors exchanged inside a host take $inside s a step, across hosts $across s"
+
+# ---- what is wrong with it -----------------------------------------------------------------------------
+refuse() { # LAYOUT WORDS
+  ends 2 "$actorrun" "${grid[@]}" --layout "$1" "${gpt[@]}"
+  says "$2" err
+}
+refuse data,tensor "where is axis stage? --stages 2 has 2 devices along it"
+refuse data,tensor,stage,data "axis data is there twice"
+refuse data,rows,stage "no axis is called 'rows': tensor, sequence, data, stage are known"
+refuse data,tensor,stage, "no axis is called ''"
