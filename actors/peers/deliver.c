@@ -28,26 +28,31 @@ static sl_status check_free(const sl_runtime *rt, const sli_message *m) {
   return there ? SL_OK : refuse(m, "there is no such slot");
 }
 
-sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
-  const sli_message *m = message;
+/* One without data. */
+static sl_status take_note(sl_runtime *rt, const sli_message *m, bool on_carrier) {
   if (m->reg < 0 || m->reg >= sli_runtime_plan(rt)->nregs)
     return refuse(m, "there is no such register");
   if (m->kind == SLI_WANTED) {
     if (!sli_runtime_is_lazy(rt, m->reg)) return refuse(m, "nobody is lazy about it");
-    sli_runtime_tell_readers(rt, m);
+    sli_runtime_tell_readers(rt, m, on_carrier);
     return SL_OK;
   }
   if (m->kind != SLI_FREE) return refuse(m, "no such message goes between processes");
   sl_status status = check_free(rt, m);
-  if (!status) sli_runtime_tell_writer(rt, m);
+  if (!status) sli_runtime_tell_writer(rt, m, on_carrier);
   return status;
+}
+
+sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
+  return take_note(rt, message, false);
 }
 
 sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out) {
   const sl_plan *plan = sli_runtime_plan(rt);
   const sli_message *m = message;
-  if (m->kind != SLI_READY || m->reg < 0 || m->reg >= plan->nregs ||
-      !sli_runtime_is_carried(rt, m->reg))
+  *out = (sl_parcel){.link = SL_NONE};
+  if (m->kind != SLI_READY) return SL_OK;
+  if (m->reg < 0 || m->reg >= plan->nregs || !sli_runtime_is_carried(rt, m->reg))
     return refuse(m, "no link carries it");
   const sl_register *r = &plan->regs[m->reg];
   *out = (sl_parcel){.link = plan->actors[r->producer].queue, .number = m->fence,
@@ -59,6 +64,7 @@ static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t 
   sl_parcel parcel;
   sl_status status = sl_runtime_parcel(rt, m, &parcel);
   if (status) return status;
+  if (parcel.link == SL_NONE) return refuse(m, "it says nothing of data");
   const sl_register *r = &sli_runtime_plan(rt)->regs[m->reg];
   if (!sli_runtime_has_device(rt, r->device)) return refuse(m, "it does not lie here");
   if (!is_slot(r, m->slot)) return refuse(m, "there is no such slot");
@@ -72,7 +78,8 @@ void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {
 
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes) {
   const sli_message *m = message;
+  if (!bytes && m->kind != SLI_READY) return take_note(rt, m, true);
   sl_status status = check_ready(rt, m, bytes);
-  if (!status) sli_runtime_tell_readers(rt, m);
+  if (!status) sli_runtime_tell_readers(rt, m, true);
   return status;
 }

@@ -138,10 +138,9 @@ bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg) {
   return sli_runtime_has_register(rt, reg) && rt->regs[reg].nfar;
 }
 
-/* Its last readers have told another process that it is free, and the data shows that this was
- * heard there: what they did with the slot is over. */
+/* Its last readers have told another process by the carrier that it is free, and the data shows
+ * that this was heard there: what they did with the slot is over. */
 void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot) {
-  atomic_load_explicit(&rt->given_away, memory_order_acquire);
   return slot_address(&rt->regs[reg], slot);
 }
 

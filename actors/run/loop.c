@@ -116,5 +116,6 @@ void sli_worker_run(worker *w) {
     if (w->real) wait_for_news(w);
     else if (!jump(w)) break; /* stuck: the caller sees what has not fired */
   }
+  if (w->peers) drain(w); /* what others did last, other processes are to hear */
   atomic_store_explicit(&w->progress.current, SL_NONE, memory_order_relaxed);
 }

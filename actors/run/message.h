@@ -5,10 +5,17 @@
 
 #include <stdint.h>
 
-/* READY: a slot is complete. FREE: a consumer is done with one. QUOTA: the
- * register has been asked to have another number of slots. WANTED: the producer waits for a
- * slot in step `key`; to lazy W alone. */
-typedef enum sli_message_kind { SLI_READY, SLI_FREE, SLI_QUOTA, SLI_WANTED } sli_message_kind;
+/* READY: a slot is complete. FREE: a consumer is done with one. WANTED: the producer waits for a
+ * slot in step `key`; to lazy W alone. QUOTA: the register has been asked to have another number
+ * of slots. CARRY: the carrier is to pass on a message to another process. The last two stay in
+ * their process. */
+typedef enum sli_message_kind {
+  SLI_READY,
+  SLI_FREE,
+  SLI_WANTED,
+  SLI_QUOTA,
+  SLI_CARRY
+} sli_message_kind;
 
 /* Is the firing that the message is about only launched? Then `fence` is the end of its
  * fence: whoever is told makes its queue wait for it. */
@@ -19,9 +26,9 @@ typedef struct sli_message {
   int32_t reg;
   int32_t slot;
   uint32_t kind;     /* sli_message_kind */
-  uint32_t flags;    /* SLI_FENCED */
+  uint32_t flags;    /* SLI_FENCED; CARRY: the kind of the message */
   uint32_t group;    /* READY: which group of the register's consumers; FREE: fenced, which
-                        of them */
+                        of them; CARRY: to which process */
   uint32_t fence;    /* READY of a link: its number there */
 } sli_message;
 

@@ -361,8 +361,6 @@ struct sl_runtime {
   _Atomic int32_t *quotas; /* [nregs] as last asked for; written by who changes quotas alone */
   gate gate;
   _Atomic bool wants_stop;   /* with peers */
-  _Atomic uint32_t given_away; /* messages to other processes: what their senders did with a slot
-                                  comes before what is written there when data arrives for it */
   crew crew;
   failure failure;
   _Atomic uint64_t first_firing_ns;

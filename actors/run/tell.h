@@ -14,17 +14,28 @@
 #include "actors/run/fence.h"
 #include "actors/run/slots.h"
 
-static void send(worker *from, worker *to, const sli_message *message) {
-  from->messages++;
-  if (UNLIKELY(to->process >= 0)) {
-    const sl_peers *peers = from->rt->options.peers;
-    atomic_fetch_add_explicit(&from->rt->given_away, 1, memory_order_release);
-    peers->tell(peers->ctx, to->process, message);
-    return;
-  }
+static void post(worker *from, worker *to, const sli_message *message) {
   if (!sli_mailbox_push(&to->mailbox, message, &to->sleeping)) return;
   from->wakes++;
   sli_worker_wake(to);
+}
+
+/* The carrier alone speaks to other processes. What others did with a slot comes before what
+ * arrives for it later: the carrier hears of the one and finds the place of the other. */
+static NOINLINE void send_away(worker *from, int process, const sli_message *message) {
+  const sl_peers *peers = from->peers;
+  sli_message m = *message;
+  m.kind = SLI_CARRY;
+  m.flags = message->kind;
+  m.group = (uint32_t)process;
+  if (peers) peers->tell(peers->ctx, process, message);
+  else post(from, from->rt->carrier, &m);
+}
+
+static void send(worker *from, worker *to, const sli_message *message) {
+  from->messages++;
+  if (UNLIKELY(to->process >= 0)) send_away(from, to->process, message);
+  else post(from, to, message);
 }
 
 /* The producer waits for a slot: the one that a lazy W has is not to be put off. */
@@ -122,6 +133,14 @@ static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, ui
   put_last(r);
 }
 
+/* A message of another worker for another process. */
+static void carry(const worker *w, const sli_message *m) {
+  sli_message plain = *m;
+  plain.kind = m->flags;
+  plain.flags = plain.group = 0;
+  w->peers->tell(w->peers->ctx, (int)m->group, &plain);
+}
+
 static void take(worker *w, const sli_message *m) {
   reg *r = &w->rt->regs[m->reg];
   bool fenced = m->flags & SLI_FENCED;
@@ -132,8 +151,9 @@ static void take(worker *w, const sli_message *m) {
     if (UNLIKELY(fenced)) put_last(r);
     return;
   }
-  if (UNLIKELY(m->kind == SLI_QUOTA)) {
-    set_quota(w, r);
+  if (UNLIKELY(m->kind >= SLI_QUOTA)) {
+    if (m->kind == SLI_QUOTA) set_quota(w, r);
+    else carry(w, m);
     return;
   }
   const group *g = &r->far[m->group];

@@ -63,9 +63,7 @@ static sli_control *create(const sli_control_options *o) {
   c->peers = sli_calloc(n, sizeof *c->peers);
   c->outs = sli_calloc(n, sizeof *c->outs);
   c->sockets.items = sli_calloc(n + 8, sizeof *c->sockets.items);
-  c->shared.waiting = sli_calloc(n, sizeof *c->shared.waiting);
-  c->shared.sending = sli_calloc(n, sizeof *c->shared.sending);
-  c->shared.dirty = sli_calloc(n, sizeof *c->shared.dirty);
+  c->shared.watched = sli_calloc(n, sizeof *c->shared.watched);
   c->shared.offsets = sli_calloc(n, sizeof *c->shared.offsets);
   c->shared.orders_end = &c->shared.orders;
   pthread_mutex_init(&c->shared.lock, NULL);
@@ -91,12 +89,7 @@ static void destroy(sli_control *c) {
   sli_meetings_fini(c);
   sli_parts_fini(c);
   destroy_orders(c->shared.orders);
-  for (int k = 0; k < c->nprocesses; k++) {
-    free(c->shared.waiting[k].data);
-    free(c->shared.sending[k].data);
-  }
-  void *parts[] = {c->peers,          c->outs,         c->sockets.items, c->shared.waiting,
-                   c->shared.sending, c->shared.dirty, c->shared.offsets};
+  void *parts[] = {c->peers, c->outs, c->sockets.items, c->shared.watched, c->shared.offsets};
   for (size_t i = 0; i < SLI_COUNT(parts); i++) free(parts[i]);
   pthread_cond_destroy(&c->shared.changed);
   pthread_mutex_destroy(&c->shared.lock);
@@ -210,23 +203,17 @@ sl_status sli_control_share(sli_control *c, const char *word, const void *data, 
 
 /* ---- not waiting -------------------------------------------------------------- */
 
-void sli_control_send(sli_control *c, int process, const void *message) {
+void sli_control_watch(sli_control *c, int process) {
   SLI_CHECK(process >= 0 && process < c->nprocesses && process != c->self,
-            "a message from process %d to %d", c->self, process);
+            "process %d watches process %d", c->self, process);
   pthread_mutex_lock(&c->shared.lock);
-  sli_batch *batch = &c->shared.waiting[process];
-  if (!c->shared.ended) {
-    if (!batch->count) c->shared.dirty[c->shared.ndirty++] = process;
-    if (batch->count == batch->capacity) {
-      batch->capacity = SLI_MAX((size_t)64, 2 * batch->capacity);
-      batch->data = sli_realloc(batch->data, batch->capacity, SLI_CONTROL_MESSAGE_BYTES);
-    }
-    memcpy(batch->data + batch->count++ * SLI_CONTROL_MESSAGE_BYTES, message,
-           SLI_CONTROL_MESSAGE_BYTES);
+  int known = 0;
+  while (known < c->shared.nwatched && c->shared.watched[known] != process) known++;
+  if (known == c->shared.nwatched) {
+    c->shared.watched[c->shared.nwatched++] = process;
     wake(c);
   }
   pthread_mutex_unlock(&c->shared.lock);
-  atomic_fetch_add_explicit(&c->counts.sent, 1, memory_order_relaxed);
 }
 
 sl_status sli_control_say(sli_control *c, int process, const char *word, const void *data,
@@ -281,7 +268,6 @@ static uint64_t get(const _Atomic uint64_t *count) {
 
 sli_control_counts sli_control_count(const sli_control *c) {
   return (sli_control_counts){
-      .sent = get(&c->counts.sent), .received = get(&c->counts.received),
       .frames_sent = get(&c->counts.frames_sent),
       .frames_received = get(&c->counts.frames_received),
       .bytes_sent = get(&c->counts.bytes_sent), .bytes_received = get(&c->counts.bytes_received),

@@ -1,9 +1,8 @@
 /* The control plane: how the processes of a job find each other, agree that they
- * run the same plan, pass on the small messages between actors, and notice that
- * one of them is gone.
+ * run the same plan, say words to each other, and notice that one of them is gone.
  *
  * Process 0 is the controller: it binds the job's endpoint, all others connect to
- * it, and processes whose actors talk do so over direct links. Everything is
+ * it, and processes that exchange data hear each other over direct links. Everything is
  * encrypted and authenticated with the job's key; who does not have it is not
  * heard. A process that is silent for longer than `lost_ms` is lost, and with it
  * the job: every process is told which one and why.
@@ -16,7 +15,6 @@
 #include "base/base.h"
 
 enum {
-  SLI_CONTROL_MESSAGE_BYTES = 32,
   SLI_CONTROL_KEY_CHARS = 40,
   SLI_CONTROL_HOST_CHARS = 256,
 };
@@ -32,15 +30,13 @@ typedef struct sli_control_options {
   int lost_ms;             /* 0: 1,500 */
   int strangers;           /* connections of theirs that may stand at each socket; 0: 256 */
   void *ctx;
-  /* A message between actors has come: aligned as any type needs. Perhaps before
-   * sli_control_join has returned here. */
-  void (*on_message)(void *ctx, int process, const void *message);
   /* The job is over: by loss of a process, or by sli_control_abort somewhere.
    * Once; after it nothing else comes. `culprit` is the process, the same one
    * everywhere; text names it and says why. Not called if sli_control_join failed:
    * then that says so. */
   void (*on_abort)(void *ctx, int culprit, const char *text);
-  /* What sli_control_say sent, also this process's own words. */
+  /* What sli_control_say sent, also this process's own words. Perhaps before sli_control_join
+   * has returned here. */
   void (*on_word)(void *ctx, int from, const char *word, const void *data, size_t bytes);
 } sli_control_options;
 
@@ -54,7 +50,7 @@ void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
 
 /* Binds or connects, and starts the thread. Does not wait for others. Callbacks
  * must not take long (hearts beat on the same thread), and must not join, meet or
- * close; send, say and abort are welcome there. */
+ * close; watch, say and abort are welcome there. */
 sl_status sli_control_open(const sli_control_options *options, sli_control **out);
 /* Blocks until all processes have joined. Fails with who is missing (SL_E_PEER), who
  * speaks another version or expects another number (SL_E_INPUT), or why this process was refused
@@ -70,10 +66,9 @@ const char *sli_control_endpoint(const sli_control *c);
 const char *sli_control_here(const sli_control *c);
 void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]);
 
-/* One message to an actor in another process; copied. Messages to one process
- * arrive in order of sending, those of a moment together. Never blocks, never
- * takes long. */
-void sli_control_send(sli_control *c, int process, const void *message);
+/* After join. From now on the two hear each other's hearts over a link of their own, so each
+ * notices if the way between them is cut. Once or more often. */
+void sli_control_watch(sli_control *c, int process);
 
 /* A word (up to 15 characters) with data, to one process, or to all (-1), itself
  * included. All words go through process 0: those to all come in the same order
@@ -103,11 +98,11 @@ void sli_control_abort(sli_control *c, const char *text);
 /* Clock of a process less this one's (CLOCK_MONOTONIC), in ns: the offset of the
  * exchange with the shortest round trip so far, where old ones count as worse by 15
  * ppm of their age (Mills, RFC 5905). 0 until there was one. Direct for process 0
- * and for those whom this process sends messages to; others through process 0. */
+ * and for those whom this process watches; others through process 0. */
 int64_t sli_control_clock_offset(const sli_control *c, int process);
 
 typedef struct sli_control_counts {
-  uint64_t sent, received, frames_sent, frames_received, bytes_sent, bytes_received;
+  uint64_t frames_sent, frames_received, bytes_sent, bytes_received;
   uint64_t refused; /* frames and connections that were not let in */
 } sli_control_counts;
 sli_control_counts sli_control_count(const sli_control *c);

@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 enum {
-  SLI_FRAME_VERSION = 3,
+  SLI_FRAME_VERSION = 4,
   SLI_FRAME_HEADER_BYTES = 40,
   SLI_FRAME_TAIL_BYTES = 1 << 20, /* the most of it in one frame */
   SLI_FRAME_MAX_BYTES = SLI_FRAME_HEADER_BYTES + 512 + SLI_FRAME_TAIL_BYTES,
@@ -31,7 +31,6 @@ typedef enum sli_frame_type {
   SLI_FRAME_WAIT,      /* you are heard; tail: text, who is missing */
   SLI_FRAME_REFUSE,    /* you do not belong here; tail: text, why */
   SLI_FRAME_DATA,      /* a part of long data; tail: the part */
-  SLI_FRAME_MESSAGES,  /* tail: messages between actors */
   SLI_FRAME_PING,      /* I am alive: what is your time? */
   SLI_FRAME_PONG,      /* so am I, and it is this */
   SLI_FRAME_CLOCKS,    /* tail: the clock of each process less that of process 0 */

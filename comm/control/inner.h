@@ -54,17 +54,11 @@ typedef struct sli_peer {
   uint64_t instance;
   char host[SLI_FRAME_NAME_CHARS], direct[SLI_FRAME_DIRECT_CHARS];
   sli_line hub; /* at process 0: to this process; elsewhere, of peers[0]: to process 0 */
-  sli_line out; /* our DEALER to its ROUTER: our messages */
-  sli_line in;  /* its DEALER to our ROUTER: its messages */
+  sli_line out; /* our DEALER to its ROUTER: we watch it */
+  sli_line in;  /* its DEALER to our ROUTER: it watches us */
   sli_assembly parts[SLI_DATA_KINDS];
   int64_t from_hub_ns; /* its clock less that of process 0, as process 0 says */
 } sli_peer;
-
-/* Messages to one process that nobody has sent yet. */
-typedef struct sli_batch {
-  uint8_t *data;
-  size_t count, capacity;
-} sli_batch;
 
 /* Data that waits to be sent, in order. */
 typedef struct sli_order {
@@ -151,8 +145,7 @@ typedef struct sli_shared {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool awake, closing, joined, ended, aborting;
-  sli_batch *waiting, *sending; /* per peer; `sending` is the control thread's */
-  int *dirty, ndirty;
+  int *watched, nwatched; /* who is to be; those that are there stay */
   sli_order *orders, **orders_end;
   sli_waiter *waiters;
   int culprit;
@@ -163,8 +156,7 @@ typedef struct sli_shared {
 
 /* Relaxed: statistics, read by any thread. */
 typedef struct sli_counts {
-  _Atomic uint64_t sent, received, frames_sent, frames_received, bytes_sent, bytes_received,
-      refused;
+  _Atomic uint64_t frames_sent, frames_received, bytes_sent, bytes_received, refused;
 } sli_counts;
 
 struct sli_control {
@@ -179,6 +171,7 @@ struct sli_control {
   sli_sockets sockets;
   sli_peer *peers;
   int nhere, nouts, *outs; /* peers whose `out` is open */
+  int nwatching;           /* of those who are to be watched, so many are */
   sli_meeting *meetings;
   bool logged[SLI_REFUSALS];
   int beats;
@@ -200,7 +193,7 @@ void *sli_control_run(void *control);
 sl_status sli_sockets_bind(sli_control *c); /* before the thread runs */
 void sli_sockets_close(sli_control *c);
 void sli_sockets_connect(sli_control *c); /* to process 0, as soon as its name is known */
-sli_line *sli_line_to(sli_control *c, int process); /* for messages; NULL: it has left */
+void sli_sockets_watch(sli_control *c, int process); /* opens a direct link, if there is none */
 
 /* send.c */
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame);

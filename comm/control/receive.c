@@ -8,17 +8,6 @@
 
 enum { RECEIVE_AT_ONCE = 256, RECEIVE_NS = 5000000 };
 
-static void take_messages(sli_control *c, int process, const sli_frame *frame) {
-  size_t count = frame->tail_bytes / SLI_CONTROL_MESSAGE_BYTES;
-  if (c->shared.ended || !c->shared.joined) return;
-  atomic_fetch_add_explicit(&c->counts.received, count, memory_order_relaxed);
-  for (size_t i = 0; i < count; i++) {
-    _Alignas(32) uint8_t message[SLI_CONTROL_MESSAGE_BYTES];
-    memcpy(message, (const uint8_t *)frame->tail + i * sizeof message, sizeof message);
-    if (c->options.on_message) c->options.on_message(c->options.ctx, process, message);
-  }
-}
-
 static void take_bye(sli_control *c, int process, sli_origin origin) {
   sli_peer *peer = &c->peers[process];
   if (origin == SLI_DIRECT_IN) {
@@ -73,9 +62,6 @@ static void take_frame(sli_control *c, int process, sli_line *line, sli_origin o
     break;
   case SLI_FRAME_DATA:
     if (origin == SLI_FROM_HUB || origin == SLI_AT_HUB) take_data(c, process, frame);
-    break;
-  case SLI_FRAME_MESSAGES:
-    take_messages(c, process, frame);
     break;
   case SLI_FRAME_PING:
     sli_clock_answer(c, line, frame);

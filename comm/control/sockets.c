@@ -22,8 +22,7 @@ static void *open_socket(sli_control *c, int type) {
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
   set(socket, ZMQ_LINGER, LINGER_MS);
   set(socket, ZMQ_IPV6, 1);
-  /* The quotas of registers bound what is under way, so nothing waits for long;
-   * what a slow process does not read stays with the sender. */
+  /* What a slow process does not read stays with the sender. */
   set(socket, ZMQ_SNDHWM, 0);
   set(socket, ZMQ_RCVHWM, 256);
   set(socket, ZMQ_HANDSHAKE_IVL, 5000);
@@ -138,12 +137,12 @@ static void connect_direct(sli_control *c, int process) {
     sli_blame(c, SL_E_PEER, process, "process %d has no address: \"%s\"", process, peer->direct);
 }
 
-sli_line *sli_line_to(sli_control *c, int process) {
+/* Between process 0 and another there is a line already. */
+void sli_sockets_watch(sli_control *c, int process) {
   sli_peer *peer = &c->peers[process];
-  if (peer->left) return NULL;
-  if (sli_is_hub(c) || process == 0) return &peer->hub;
-  if (!peer->out.socket) connect_direct(c, process);
-  return &peer->out;
+  if (peer->left || peer->out.socket || sli_is_hub(c) || process == 0) return;
+  connect_direct(c, process);
+  sli_clock_ask(c, &peer->out);
 }
 
 static void close_socket(void **socket) {

@@ -67,19 +67,6 @@ static void take_events(sli_control *c, void *watch) {
 
 /* ---- what other threads want ----------------------------------------------------- */
 
-static void send_batch(sli_control *c, int process) {
-  sli_batch *batch = &c->shared.sending[process];
-  size_t each = SLI_FRAME_TAIL_BYTES / SLI_CONTROL_MESSAGE_BYTES, count;
-  sli_line *line = sli_line_to(c, process);
-  for (size_t done = 0; line && done < batch->count; done += count) {
-    count = SLI_MIN(batch->count - done, each);
-    sli_line_send(c, line, &(sli_frame){.type = SLI_FRAME_MESSAGES,
-                                      .tail = batch->data + done * SLI_CONTROL_MESSAGE_BYTES,
-                                      .tail_bytes = count * SLI_CONTROL_MESSAGE_BYTES});
-  }
-  batch->count = 0;
-}
-
 static void carry_out(sli_control *c, sli_order *order) {
   while (order) {
     sli_order *next = order->next;
@@ -91,28 +78,21 @@ static void carry_out(sli_control *c, sli_order *order) {
 }
 
 /* Takes what waits and sends it; false when it is time to close. */
-static bool serve(sli_control *c, int *dirty) {
+static bool serve(sli_control *c) {
   char name[128];
   pthread_mutex_lock(&c->shared.lock);
   uint64_t count;
   if (c->shared.awake) (void)!read(c->sockets.wake_fd, &count, sizeof count);
   c->shared.awake = false;
   bool closing = c->shared.closing, aborting = c->shared.aborting;
-  int ndirty = c->shared.joined ? c->shared.ndirty : 0;
   sli_order *orders = c->shared.joined ? c->shared.orders : NULL;
   if (c->shared.joined) {
     c->shared.orders = NULL;
     c->shared.orders_end = &c->shared.orders;
-    c->shared.ndirty = 0;
   }
-  for (int i = 0; i < ndirty; i++) {
-    int k = dirty[i] = c->shared.dirty[i];
-    sli_batch batch = c->shared.waiting[k];
-    c->shared.waiting[k] = c->shared.sending[k];
-    c->shared.sending[k] = batch;
-  }
+  int nwatched = c->shared.joined ? c->shared.nwatched : 0;
   pthread_mutex_unlock(&c->shared.lock);
-  for (int i = 0; i < ndirty; i++) send_batch(c, dirty[i]);
+  while (c->nwatching < nwatched) sli_sockets_watch(c, c->shared.watched[c->nwatching++]);
   carry_out(c, orders);
   if (aborting && !c->shared.ended)
     sli_blame(c, SL_E_PEER, c->self, "%s: %s", sli_peer_name(c, c->self, name),
@@ -216,9 +196,8 @@ static void say_bye(sli_control *c) {
 
 void *sli_control_run(void *control) {
   sli_control *c = control;
-  int *dirty = sli_calloc((size_t)c->nprocesses, sizeof *dirty);
   if (c->nprocesses == 1) sli_join_complete(c);
-  while (serve(c, dirty)) {
+  while (serve(c)) {
     uint64_t now = sli_now_ns();
     look_at_clock(c, now);
     int count = watch_sockets(c);
@@ -228,6 +207,5 @@ void *sli_control_run(void *control) {
   }
   say_bye(c);
   sli_sockets_close(c);
-  free(dirty);
   return NULL;
 }

@@ -114,7 +114,7 @@ sl_status sli_channels_hear(sli_channels *c, int from, const void *data, size_t 
 
 /* The channel of a message, or SL_NONE. */
 static int32_t channel_of(const sli_channels *c, const void *message, sl_parcel *parcel) {
-  if (!c || sl_runtime_parcel(c->rt, message, parcel)) return SL_NONE;
+  if (!c || sl_runtime_parcel(c->rt, message, parcel) || parcel->link == SL_NONE) return SL_NONE;
   return c->of_link[parcel->link];
 }
 

@@ -70,6 +70,7 @@ sl_status sli_job_fail_lost(const sl_job *job);
 sl_status sli_job_open_planes(sl_job *job);
 void sli_job_close_planes(sl_job *job);
 sl_status sli_job_connect(sl_job *job); /* the data plane, to all others */
+void sli_job_watch(sl_job *job);
 
 /* stop.c */
 sl_status sli_job_run_watched(sl_job *job, int64_t steps);

@@ -163,6 +163,7 @@ sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step) {
                                        &job->channels);
   if (status) return status;
   atomic_store_explicit(&job->rt, rt, memory_order_release);
+  sli_job_watch(job);
   status = meet_at_step(job, first_step);
   if (!status) status = connect_channels(job);
   return status ? status : sl_job_meet(job, "ready", NULL, 0, NULL);

@@ -32,7 +32,7 @@ void sli_job_say(sl_job *job, int process, const char *word, const void *data, s
 /* What this process has exchanged with all others so far; 0 in a job of one. Any thread. */
 typedef struct sli_job_traffic {
   uint64_t sent_bytes, received_bytes;     /* of the data plane */
-  uint64_t control_sent, control_received; /* messages between actors */
+  uint64_t sent, received; /* messages: slots that are ready, and slots that are free */
 } sli_job_traffic;
 sli_job_traffic sli_job_count(const sl_job *job);
 

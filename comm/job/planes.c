@@ -1,8 +1,8 @@
 /* Both planes of a process, and what comes on them.
  *
  * Three threads meet here. The runtime's carrier owns the data plane while a run goes on;
- * before and after it, the job's mover does, so that what others still fetch is brought to
- * them. The control plane's thread passes on messages and words. */
+ * after it, the job's mover does, so that what others still fetch is brought to
+ * them. The control plane's thread passes on words. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,9 @@
 /* ---- out: the peers of a runtime --------------------------------------------------------- */
 
 static void tell(void *ctx, int process, const void *message) {
-  sli_control_send(((sl_job *)ctx)->control, process, message);
+  uint64_t fence;
+  bool done = sli_net_send(((sl_job *)ctx)->net, process, message, NULL, 0, &fence);
+  SLI_CHECK(done, "a message without data to process %d keeps its sender waiting", process);
 }
 
 static bool send_data(void *ctx, int process, const void *message, const void *data, size_t bytes,
@@ -46,13 +48,14 @@ static uint64_t sent(void *ctx) { return sli_job_count(ctx).sent_bytes; }
 
 sli_job_traffic sli_job_count(const sl_job *job) {
   if (!job->control || !job->net) return (sli_job_traffic){0};
-  sli_control_counts control = sli_control_count(job->control);
-  sli_job_traffic all = {.control_sent = control.sent, .control_received = control.received};
+  sli_job_traffic all = {0};
   for (int i = 0; i < job->count; i++) {
     if (i == job->self) continue;
     sli_net_traffic_counts one = sli_net_traffic(job->net, i);
     all.sent_bytes += one.sent_bytes;
     all.received_bytes += one.received_bytes;
+    all.sent += one.sent;
+    all.received += one.received;
   }
   sli_nccl_traffic channels = sli_channels_count(job->channels);
   all.sent_bytes += channels.sent_bytes;
@@ -71,12 +74,6 @@ static void refuse(sl_job *job, int from) {
   char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
   sli_control_abort(job->control, text);
   free(text);
-}
-
-static void on_message(void *ctx, int from, const void *message) {
-  sl_job *job = ctx;
-  sl_runtime *rt = runtime_of(job);
-  if (rt && sl_runtime_deliver(rt, message)) refuse(job, from);
 }
 
 static void *on_place(void *ctx, int from, const void *message, size_t bytes) {
@@ -162,8 +159,8 @@ sl_status sli_job_open_planes(sl_job *job) {
   sli_control_options options = {.process = job->self, .nprocesses = job->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
                                  .incarnation = c->incarnation, .lost_ms = job->lost_ms,
-                                 .strangers = strangers, .ctx = job, .on_message = on_message,
-                                 .on_abort = on_abort, .on_word = on_word};
+                                 .strangers = strangers, .ctx = job, .on_abort = on_abort,
+                                 .on_word = on_word};
   job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent};
   return sli_control_open(&options, &job->control);
 }
@@ -187,6 +184,19 @@ static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
     sli_net_wait(job->net, 10000000);
   }
   return status;
+}
+
+/* Those who send data here. */
+void sli_job_watch(sl_job *job) {
+  const sl_plan *plan = job->plan;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    const sl_queue *q = &plan->queues[a->queue];
+    if (q->ops != &sl_queue_link) continue;
+    int from = plan->devices[q->device].process;
+    int to = plan->devices[plan->regs[a->out[0].reg].device].process;
+    if (to == job->self && from != to) sli_control_watch(job->control, from);
+  }
 }
 
 /* It listens where the control plane does. */

@@ -24,12 +24,13 @@ typedef enum sl_clock { SL_CLOCK_REAL, SL_CLOCK_VIRTUAL } sl_clock;
  * of those has a runtime for the same plan. Small messages between actors go by
  * tell(); data goes by send(), to a slot that the other side has granted, and
  * takes the message with it that the slot is ready. One worker, the carrier, makes
- * all calls but tell() and wake(). */
+ * all calls but wake(). */
 enum { SL_MESSAGE_BYTES = 32 };
 
 typedef struct sl_peers {
   void *ctx;
-  /* A message for sl_runtime_deliver there; copied. Any worker; must not block. */
+  /* A message for sl_runtime_deliver there, or, during progress(), for sl_runtime_arrived without
+   * data; copied. Must not block. */
   void (*tell)(void *ctx, int process, const void *message);
   /* Data and message for sl_runtime_place and _arrived there. The message is copied,
    * the data must stay. True: complete on return; else *fence names it. */
@@ -84,16 +85,17 @@ void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);
  *
  * What arrives from elsewhere. Messages are checked: SL_E_INPUT for one that no
  * runtime of this plan would send. */
-/* Of tell(): any thread. */
+/* Of tell(): any thread. What comes during progress() may be given to sl_runtime_arrived. */
 sl_status sl_runtime_deliver(sl_runtime *rt, const void *message);
-/* Of send(), during progress(): where the data goes, or NULL; and that it is there. */
+/* Of send(), during progress(): where the data goes, or NULL; and that it is there. Of tell(),
+ * likewise: that it is there, with 0 bytes. */
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes);
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes);
 
 /* What a message of send() is about, at either end, for those who know several ways from
  * one process to another. Any thread. */
 typedef struct sl_parcel {
-  int32_t link;    /* the queue that carries it */
+  int32_t link;    /* the queue that carries it; SL_NONE: it is of tell() */
   uint32_t number; /* of the messages that it has carried: 1, 2, 3, ... */
   size_t bytes;    /* of data */
 } sl_parcel;

@@ -2,7 +2,7 @@
  *
  *   bench_control                  every case
  *   bench_control join [COUNT]     a job of COUNT forked processes comes together
- *   bench_control messages         between two processes: one way, and how many
+ *   bench_control words            between two processes: one way, and how many
  *   bench_control flood [PER_S]    a stranger sends that many bad frames a second
  *
  * Processes are forked, encryption is on, all are on this machine. */
@@ -87,12 +87,12 @@ static void bench_join(int count) {
   close(endpoints[0]), close(endpoints[1]), close(results[0]), close(results[1]);
 }
 
-/* ---- messages ------------------------------------------------------------------ */
+/* ---- words --------------------------------------------------------------------- */
 
-enum { JOB = 3, TURNS = 5000, BURST = 1000000 };
+enum { JOB = 3, TURNS = 5000, BURST = 100000 };
 
 static node self;
-static uint64_t awaited; /* messages; it cannot be read off `self` what of the next case is there */
+static uint64_t awaited; /* words; it cannot be read off `self` what of the next case is there */
 
 static void open_and_join(int process, const char *endpoint, int tell_fd) {
   sli_control_options options = options_of(process, JOB, endpoint);
@@ -104,14 +104,14 @@ static void open_and_join(int process, const char *endpoint, int tell_fd) {
   CHECK(!sli_control_join(self.control), "%s", sl_detail());
 }
 
-/* Half of the turns between two processes, one message each way. */
+/* Half of the turns between two processes, one word each way. */
 static void play(int process, int a, int b, const char *name) {
   uint64_t start_ns = sli_now_ns();
   if (process != a && process != b) return;
   int other = process == a ? b : a;
   for (uint64_t i = 0; i < TURNS; i++) {
     if (process == a) node_send(&self, other, self.next[other]);
-    CHECK(node_wait_messages(&self, ++awaited, 10000), "the message comes");
+    CHECK(node_wait_numbers(&self, ++awaited, 10000), "the word comes");
     if (process == b) node_send(&self, other, self.next[other] - 1);
   }
   if (process == a) row(name, seconds_since(start_ns) / TURNS / 2 * 1e6, "us");
@@ -122,33 +122,30 @@ static void pour(int process) {
   if (process == 1)
     for (uint64_t i = 0; i < BURST; i++) node_send(&self, 2, TURNS + i);
   if (process == 2) {
-    CHECK(node_wait_messages(&self, awaited + BURST, 60000), "all come");
-    row("messages", BURST / seconds_since(start_ns), "1/s");
+    CHECK(node_wait_numbers(&self, awaited + BURST, 60000), "all come");
+    row("words", BURST / seconds_since(start_ns), "1/s");
   }
 }
 
-static void message_process(int process, const int endpoints[2]) {
+static void word_process(int process, const int endpoints[2]) {
   char endpoint[64] = "127.0.0.1:0";
   if (process) read_all(endpoints[0], endpoint, sizeof endpoint);
   open_and_join(process, endpoint, endpoints[1]);
-  play(process, 1, 2, "one_way_direct");
+  play(process, 1, 2, "one_way");
   CHECK(!sli_control_meet(self.control, "next", NULL, 0, NULL), "%s", sl_detail());
   play(process, 1, 0, "one_way_with_process_0");
   CHECK(!sli_control_meet(self.control, "next", NULL, 0, NULL), "%s", sl_detail());
   pour(process);
   CHECK(!sli_control_meet(self.control, "end", NULL, 0, NULL), "%s", sl_detail());
-  sli_control_counts counts = sli_control_count(self.control);
-  if (process == 1)
-    row("messages_per_frame", (double)counts.sent / (double)counts.frames_sent, "");
   node_close(&self);
   _exit(0);
 }
 
-static void bench_messages(void) {
+static void bench_words(void) {
   int endpoints[2];
   CHECK(!pipe(endpoints), "there are pipes");
   for (int k = 0; k < JOB; k++)
-    if (!fork()) message_process(k, endpoints);
+    if (!fork()) word_process(k, endpoints);
   for (int status; wait(&status) > 0;) CHECK(!status, "the processes end well: %x", status);
   close(endpoints[0]), close(endpoints[1]);
 }
@@ -186,14 +183,14 @@ static double cpu_seconds(void) {
          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Two processes send a message back and forth every millisecond. */
+/* Two processes send a word back and forth every millisecond. */
 static void idle_along(double seconds, double *share, double *late_us) {
   uint64_t start_ns = sli_now_ns(), turns = 0, base = self.total;
   double cpu = cpu_seconds(), waited = 0;
   while (seconds_since(start_ns) < seconds) {
     uint64_t turn_ns = sli_now_ns();
     node_send(&self, 1, self.next[1]);
-    CHECK(node_wait_messages(&self, base + ++turns, 10000), "the answer comes");
+    CHECK(node_wait_numbers(&self, base + ++turns, 10000), "the answer comes");
     waited += seconds_since(turn_ns);
     usleep(1000);
   }
@@ -205,7 +202,7 @@ static void echo(const char *endpoint) {
   sli_control_options options = options_of(1, 2, endpoint);
   CHECK(!node_open(&self, &options), "%s", sl_detail());
   CHECK(!sli_control_join(self.control), "%s", sl_detail());
-  for (uint64_t i = 0; node_wait_messages(&self, i + 1, 2000); i++) node_send(&self, 0, i);
+  for (uint64_t i = 0; node_wait_numbers(&self, i + 1, 2000); i++) node_send(&self, 0, i);
   _exit(0);
 }
 
@@ -251,7 +248,7 @@ int main(int argc, char **argv) {
   bool all = !strcmp(which, "all");
   sli_control_make_key(key);
   if (all || !strcmp(which, "join")) bench_join(argc > 2 ? atoi(argv[2]) : 256);
-  if (all || !strcmp(which, "messages")) bench_messages();
+  if (all || !strcmp(which, "words")) bench_words();
   if (all || !strcmp(which, "flood")) bench_flood(argc > 2 ? atof(argv[2]) : 10000);
   return 0;
 }

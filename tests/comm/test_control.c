@@ -223,35 +223,6 @@ static void test_who_hardly_runs_does_not_blame_others_at_once(void) {
   close(ready[1]);
 }
 
-/* ---- messages ------------------------------------------------------------------ */
-
-static void test_messages_come_in_order_and_together(void) {
-  enum { COUNT = 4, EACH = 20000 };
-  open_job(COUNT, "127.0.0.1:0");
-  join_job(COUNT);
-  for (uint64_t i = 0; i < EACH; i++)
-    for (int k = 0; k < COUNT; k++)
-      for (int to = 0; to < COUNT; to++)
-        if (to != k) node_send(&nodes[k], to, i);
-  uint64_t messages = 0, frames = 0;
-  for (int k = 0; k < COUNT; k++) {
-    node *n = &nodes[k];
-    CHECK(node_wait_messages(n, EACH * (COUNT - 1), PATIENCE_MS), "all messages reach %d", k);
-    CHECK(!n->displaced, "messages to %d are whole and in order", k);
-    sli_control_counts counts = sli_control_count(n->control);
-    CHECK(counts.sent == EACH * (COUNT - 1), "what was sent is counted");
-    CHECK(counts.received == EACH * (COUNT - 1), "what came is counted");
-    CHECK(!counts.refused, "nothing is refused");
-    messages += counts.sent;
-    frames += counts.frames_sent;
-  }
-  CHECK(frames < messages / 4, "%llu messages travel in far fewer frames, not %llu",
-        (unsigned long long)messages, (unsigned long long)frames);
-  printf("%.0f messages per frame\n", (double)messages / (double)frames);
-  check_not_aborted(COUNT);
-  close_job(COUNT);
-}
-
 /* ---- words and meetings ---------------------------------------------------------- */
 
 static uint8_t *make_data(size_t bytes, uint64_t seed) {
@@ -442,7 +413,7 @@ static void check_astray(sli_control_options other, const char *text) {
   join_job(2);
   CHECK(sli_control_count(nodes[0].control).refused > 0, "he is counted");
   node_send(&nodes[1], 0, 0);
-  CHECK(node_wait_messages(&nodes[0], 1, PATIENCE_MS), "the job lives");
+  CHECK(node_wait_numbers(&nodes[0], 1, PATIENCE_MS), "the job lives");
   node_close(&nodes[2]);
   check_not_aborted(2);
   close_job(2);
@@ -471,8 +442,8 @@ static void test_who_comes_after_the_start_harms_nothing(void) {
   node_close(&nodes[2]);
   node_send(&nodes[1], 0, 0);
   node_send(&nodes[0], 1, 0);
-  CHECK(node_wait_messages(&nodes[0], 1, PATIENCE_MS), "the job lives");
-  CHECK(node_wait_messages(&nodes[1], 1, PATIENCE_MS), "the job lives");
+  CHECK(node_wait_numbers(&nodes[0], 1, PATIENCE_MS), "the job lives");
+  CHECK(node_wait_numbers(&nodes[1], 1, PATIENCE_MS), "the job lives");
   check_not_aborted(2);
   close_job(2);
 }
@@ -601,7 +572,6 @@ int main(void) {
   test_who_hardly_runs_does_not_blame_others_at_once(); /* this too */
   test_keys_follow_secret_and_job();
   test_wrong_options_are_refused();
-  test_messages_come_in_order_and_together();
   test_words_reach_whom_they_should_in_one_order();
   test_process_0_gets_everybodys_data_when_all_meet();
   test_what_is_too_long_to_say_is_an_error();

@@ -74,9 +74,6 @@ static sli_frame random_frame(uint8_t *tail) {
   case SLI_FRAME_ABORT:
     f.abort.culprit = (uint32_t)draw() % 5, f.abort.status = (uint32_t)draw() % 20;
     break;
-  case SLI_FRAME_MESSAGES:
-    bytes = 32 * (1 + bytes / 32);
-    break;
   case SLI_FRAME_CLOCKS:
     bytes = 8 * (1 + bytes / 8);
     break;
@@ -197,7 +194,7 @@ static void check_alive(const char *after) {
       if (to != k) node_send(&nodes[k], to, number);
   number++;
   for (int k = 0; k < JOB; k++) {
-    CHECK(node_wait_messages(&nodes[k], number * (JOB - 1), PATIENCE_MS), "alive after %s", after);
+    CHECK(node_wait_numbers(&nodes[k], number * (JOB - 1), PATIENCE_MS), "alive after %s", after);
     pthread_mutex_lock(&nodes[k].lock);
     CHECK(!nodes[k].displaced && !nodes[k].aborts, "unharmed after %s: %s", after, nodes[k].text);
     CHECK(nodes[k].total == number * (JOB - 1), "nothing but ours was heard after %s", after);

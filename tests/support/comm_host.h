@@ -31,7 +31,7 @@ static inline bool comm_host_meets(const char *endpoint) {
   node_send(&nodes[1], 2, 0);
   node_send(&nodes[2], 1, 0);
   for (int k = 1; k < HOST_PROCESSES; k++)
-    CHECK(node_wait_messages(&nodes[k], 1, HOST_PATIENCE_MS), "processes at %s reach %d", endpoint,
+    CHECK(node_wait_numbers(&nodes[k], 1, HOST_PATIENCE_MS), "processes at %s reach %d", endpoint,
           k);
   for (int k = 0; k < HOST_PROCESSES; k++) node_close(&nodes[k]);
   return true;

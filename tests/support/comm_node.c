@@ -4,27 +4,27 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct message {
-  uint64_t number, rest[3];
-} message;
+static const char number_word[] = "number";
 
-static void note_message(void *ctx, int process, const void *bytes) {
-  node *n = ctx;
-  const message *m = bytes;
-  pthread_mutex_lock(&n->lock);
-  n->displaced |= m->number != n->next[process] || m->rest[2] != ~m->number;
-  n->next[process] = m->number + 1;
+static void note_number(node *n, int from, const void *data, size_t bytes) {
+  uint64_t number = 0;
+  memcpy(&number, data, SLI_MIN(bytes, sizeof number));
+  n->displaced |= bytes != sizeof number || number != n->next[from];
+  n->next[from] = number + 1;
   n->total++;
-  pthread_cond_broadcast(&n->changed);
-  pthread_mutex_unlock(&n->lock);
+}
+
+static void note_other(node *n, int from, const char *word, const void *data, size_t bytes) {
+  node_word *w = &n->words[n->nwords++ % (int)SLI_COUNT(n->words)];
+  *w = (node_word){.from = from, .bytes = bytes, .hash = sli_hash(SLI_HASH_SEED, data, bytes)};
+  strncpy(w->word, word, sizeof w->word - 1);
 }
 
 static void note_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
   node *n = ctx;
   pthread_mutex_lock(&n->lock);
-  node_word *w = &n->words[n->nwords++ % (int)SLI_COUNT(n->words)];
-  *w = (node_word){.from = from, .bytes = bytes, .hash = sli_hash(SLI_HASH_SEED, data, bytes)};
-  strncpy(w->word, word, sizeof w->word - 1);
+  if (!strcmp(word, number_word)) note_number(n, from, data, bytes);
+  else note_other(n, from, word, data, bytes);
   pthread_cond_broadcast(&n->changed);
   int word_ms = n->word_ms;
   pthread_mutex_unlock(&n->lock);
@@ -46,7 +46,6 @@ sl_status node_open(node *n, const sli_control_options *options) {
   sli_control_options o = *options;
   *n = (node){.process = o.process};
   o.ctx = n;
-  o.on_message = note_message;
   o.on_word = note_word;
   o.on_abort = note_abort;
   pthread_condattr_t attr;
@@ -66,8 +65,8 @@ void node_close(node *n) {
 }
 
 void node_send(node *n, int process, uint64_t number) {
-  message m = {number, {0, 0, ~number}};
-  sli_control_send(n->control, process, &m);
+  sli_control_watch(n->control, process);
+  sli_control_say(n->control, process, number_word, &number, sizeof number);
 }
 
 /* Waits until *value, under the lock, is at least `least`. */
@@ -92,7 +91,7 @@ static bool wait_number(node *n, const void *value, size_t size, uint64_t least,
   return now >= least;
 }
 
-bool node_wait_messages(node *n, uint64_t total, int timeout_ms) {
+bool node_wait_numbers(node *n, uint64_t total, int timeout_ms) {
   return wait_number(n, &n->total, sizeof n->total, total, timeout_ms);
 }
 bool node_wait_words(node *n, int count, int timeout_ms) {

@@ -1,5 +1,5 @@
 /* A process of a job as the tests of the control plane want it: it notes what it
- * is told, and its messages carry numbers, so that a lost or displaced one shows. */
+ * is told. It sends numbers, as words of their own, so that a lost or displaced one shows. */
 #ifndef SLUICE_TESTS_COMM_NODE_H
 #define SLUICE_TESTS_COMM_NODE_H
 
@@ -21,7 +21,7 @@ typedef struct node {
   int process;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint64_t next[NODE_MOST], total; /* messages: the next number from each; all */
+  uint64_t next[NODE_MOST], total; /* numbers: the next from each; all */
   bool displaced;
   node_word words[64];
   int nwords;
@@ -34,9 +34,10 @@ typedef struct node {
 /* `options` without callbacks and ctx. */
 sl_status node_open(node *n, const sli_control_options *options);
 void node_close(node *n);
+/* A number to another process, which it watches from then on. */
 void node_send(node *n, int process, uint64_t number);
 /* False if it does not come to that in time. */
-bool node_wait_messages(node *n, uint64_t total, int timeout_ms);
+bool node_wait_numbers(node *n, uint64_t total, int timeout_ms);
 bool node_wait_words(node *n, int count, int timeout_ms);
 bool node_wait_abort(node *n, int timeout_ms);
 

@@ -22,6 +22,8 @@ typedef struct process {
   loopback *all;
   int self;
   sl_runtime *rt;
+  bool has_carrier;
+  pthread_t carrier;
   pthread_mutex_t lock;
   pthread_cond_t news;
   bool woken;
@@ -44,14 +46,23 @@ static void wake(void *ctx) {
   pthread_mutex_unlock(&p->lock);
 }
 
-static void tell(void *ctx, int to, const void *message) {
+/* All calls but wake() are one thread's. */
+static process *of_carrier(void *ctx) {
   process *p = ctx;
+  if (!p->has_carrier) p->carrier = pthread_self();
+  p->has_carrier = true;
+  CHECK(pthread_equal(p->carrier, pthread_self()), "the carrier alone speaks to others");
+  return p;
+}
+
+static void tell(void *ctx, int to, const void *message) {
+  const process *p = of_carrier(ctx);
   CHECK(!sl_runtime_deliver(p->all->of[to].rt, message), "%s", sl_detail());
 }
 
 static bool send(void *ctx, int to, const void *message, const void *data, size_t bytes,
                  uint64_t *fence) {
-  process *p = ctx, *other = &p->all->of[to];
+  process *p = of_carrier(ctx), *other = &p->all->of[to];
   parcel *x = sli_calloc(1, sizeof *x);
   memcpy(x->message, message, sizeof x->message);
   x->data = data;
@@ -75,7 +86,7 @@ static bool done(void *ctx, uint64_t fence) {
 }
 
 static bool progress(void *ctx) {
-  process *p = ctx;
+  process *p = of_carrier(ctx);
   pthread_mutex_lock(&p->lock);
   parcel *x = p->first;
   if (x && !(p->first = x->next)) p->last = &p->first;

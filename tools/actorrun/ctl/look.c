@@ -109,8 +109,8 @@ static void add_process(cJSON *to, const job *j, const sl_look *look, int proces
   if (control_processes(j) == 1) return;
   add_number(one, "sent_bytes", (double)p.traffic.sent_bytes);
   add_number(one, "received_bytes", (double)p.traffic.received_bytes);
-  add_number(one, "control_sent", (double)p.traffic.control_sent);
-  add_number(one, "control_received", (double)p.traffic.control_received);
+  add_number(one, "control_sent", (double)p.traffic.sent);
+  add_number(one, "control_received", (double)p.traffic.received);
 }
 
 static void add_tick(cJSON *to, const job *j, const sl_tick *tick) {

@@ -1,0 +1,40 @@
+#!/bin/bash
+# A register there and back between two processes, through actors: two stages of one worker each, one
+# activation, so that each microbatch waits for the one before it. First with few registers, then
+# with 1,000 stages on two devices, where every hop is another register's. Prints microseconds a round
+# trip and context switches of the whole machine a round trip, the median of the rounds:
+#
+#   SLUICE_BUILD=build/release tests/bench/round_trip.sh [ROUNDS]
+set -euo pipefail
+
+run=${SLUICE_BUILD:?where actorrun is built}/bin/actorrun rounds=${1:-5}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Microseconds of a round trip, of which a step has so many; and context switches a round trip.
+measure() { # trips words...
+  local trips=$1 before after
+  shift
+  before=$(switches)
+  "$run" -n 2 --devices null:2 --stages 2 --workers 1 --steps 40 --quiet \
+    --report "$scratch/run.json" "$@" pipeline
+  after=$(switches)
+  sed -nE '/"predicted"/q; s/^\t"step_seconds":\t([0-9.e-]+),?$/\1/p' "$scratch/run.json" |
+    awk -v trips="$trips" -v switches=$((after - before)) \
+      '{ printf "%.2f %.4f\n", $1 / trips * 1e6, switches / trips / 40 }'
+}
+
+# Context switches of the whole machine so far.
+switches() { awk '$1 == "ctxt" { print $2 }' /proc/stat; }
+
+median() { # name; lines of two figures on stdin
+  sort -g | awk -v name="$1" '{ line[NR] = $0 } END { split(line[int((NR + 1) / 2)], f, " ")
+    printf "%s\t%s\tus\t%s\tswitches of the whole machine\n", name, f[1], f[2] }'
+}
+
+for _ in $(seq "$rounds"); do
+  measure 256 --microbatches 256 --quota act=1 --quota fwd=8 --quota bwd=8
+done | median few
+for _ in $(seq "$rounds"); do
+  measure 999 --chunks 500 --placement loop --microbatches 1 --schedule gpipe
+done | median registers1000
