@@ -142,7 +142,10 @@ static void a_run_may_begin_and_end_anywhere(const sl_plan *plan) {
       CHECK(sl_runtime_steps(rt) == first + steps + 3, "steps count from the start");
       sl_trace_record *records;
       size_t n = sl_runtime_trace(rt, &records, NULL);
-      CHECK(sl_plan_tick(plan, records[0].actor, records[0].firing).step == first, "in the trace");
+      int64_t traced = sl_plan_tick(plan, records[0].actor, records[0].firing).step;
+      CHECK(traced == first, "step %lld comes first in the trace, not %lld at %llu and %llu ns",
+            (long long)first, (long long)traced, (unsigned long long)records[0].start_ns,
+            (unsigned long long)records[1].start_ns);
       CHECK(n == (size_t)((steps + 3) * 2 * TICKS + nkept), "with every firing");
       free(records);
       sl_runtime_destroy(rt);

@@ -355,20 +355,26 @@ static uint64_t cpu_ns(void) {
   return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
 }
 
+/* Waits half a second for nothing. Returns whether that cost little and ended in time. */
+static bool idle(node *n, bool last) {
+  uint64_t end = sli_now_ns() + second_ns / 2, before = cpu_ns();
+  int waits = 0;
+  for (uint64_t now; (now = sli_now_ns()) < end; waits++) sli_net_wait(n->net, end - now);
+  uint64_t spent = cpu_ns() - before, late = sli_now_ns() - end;
+  bool good = spent < second_ns / 40 && late < second_ns / 5;
+  CHECK(good || !last, "half a second of waiting costs %.1f ms of CPU and ends %.1f ms late",
+        (double)spent * 1e-6, (double)late * 1e-6);
+  printf("idle: %.2f ms of CPU in half a second, %d waits\n", (double)spent * 1e-6, waits);
+  return good;
+}
+
+/* A machine that is busy with something else may be late: not five times in a row. */
 static void idling(process *p) {
   node *n = open_connected(p);
   await_ready(n);
   send_filled(n, 1 - p->self, 1 << 20, 5);
   wait_for(n, 1, 0);
-  uint64_t end = sli_now_ns() + second_ns / 2, before = cpu_ns();
-  int waits = 0;
-  for (uint64_t now; (now = sli_now_ns()) < end; waits++) sli_net_wait(n->net, end - now);
-  uint64_t spent = cpu_ns() - before, late = sli_now_ns() - end;
-  CHECK(spent < second_ns / 40, "half a second of waiting costs %.1f ms of CPU",
-        (double)spent * 1e-6);
-  CHECK(late < second_ns / 5, "a wait ends when its time is over, not %.1f ms later",
-        (double)late * 1e-6);
-  printf("idle: %.2f ms of CPU in half a second, %d waits\n", (double)spent * 1e-6, waits);
+  for (int i = 1; !idle(n, i == 5);) i++;
   close_node(n);
 }
 
