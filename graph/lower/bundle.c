@@ -141,13 +141,23 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
 
 /* What its producer updates in place: a record that others read spans the
  * microbatch; one that nobody reads is private, and blocks take turns with theirs where each has all
- * pieces of a microbatch before the next. */
-static void mark_record(sli_lowering *l, traits *t) {
+ * pieces of a microbatch before the next, unless it lasts. */
+static void mark_record(sli_lowering *l, traits *t, bool lasts) {
   bool update = l->groups[t->producer].rate == SLI_PER_STEP;
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
-  t->held = !t->nconsumers && (update || !l->in->layers);
+  t->held = !t->nconsumers && (update || lasts || !l->in->layers);
   t->transient = !t->nconsumers && !t->held;
-  t->role = update ? SLI_ROLE_STATE : t->nconsumers ? SLI_ROLE_KV : SLI_ROLE_DKV;
+  t->role = update          ? SLI_ROLE_STATE
+            : lasts         ? SLI_ROLE_RECORD
+            : t->nconsumers ? SLI_ROLE_KV
+                            : SLI_ROLE_DKV;
+}
+
+static bool lasts(const sl_tensor *t) {
+  const sli_node *n = t->producer;
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] == t) return sli_bit(n->op->lasts, o);
+  return false;
 }
 
 /* Or what the update has handed over for an evaluation. */
@@ -205,7 +215,7 @@ static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool s
   else if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
   else if (from->phase == SLI_PHASE_PACK) t->role = SLI_ROLE_PACKED;
   else if (tensor->transient && !summed) t->role = SLI_ROLE_REDUCE;
-  else if (state) mark_record(l, t);
+  else if (state) mark_record(l, t, lasts(tensor));
   else if (summed && !beside) t->role = SLI_ROLE_GRAD;
   else if (once && from->cls == SL_CLASS_C) t->role = SLI_ROLE_REDUCE;
   else if (once) t->role = beside ? SLI_ROLE_REPORT : SLI_ROLE_STEP;

@@ -17,6 +17,7 @@ typedef enum sli_role {
   SLI_ROLE_ACT_PART, /* ... that some pieces have, and others have computed again */
   SLI_ROLE_KV,      /* a record of a microbatch that grows piece by piece */
   SLI_ROLE_DKV,     /* a private one */
+  SLI_ROLE_RECORD,  /* one that lasts from step to step */
   SLI_ROLE_FWD,     /* on to the next stage */
   SLI_ROLE_BWD,     /* and back */
   SLI_ROLE_DY,      /* what B makes for W */

@@ -394,6 +394,10 @@ typedef struct sl_op {
   uint32_t accumulates;
   /* Bit i: output i is updated in place (its old contents are read). */
   uint32_t updates;
+  /* Bit i: output i, one of those, which nobody else may read, is 0 at first and then stays as it is
+   * from microbatch to microbatch and from step to step. Checkpoints do not have it. What is updated
+   * lasts for a microbatch otherwise. */
+  uint32_t lasts;
   /* Bit i of over[o]: output o may lie over input i, if they are of one dtype and size: nothing of
    * that input is read once the place has been written, whichever thread does it, and
    * whatever lies where of what the row allows. */

@@ -1,0 +1,100 @@
+/* The example of a graph network: its row sums what the neighbours have, whole or in pieces, as a plain
+ * sum over all pairs of vertices does, and so does its gradient.
+ * labels: unthreaded */
+#include "examples/gcn.c"
+
+#include <string.h>
+
+#include "tests/support/test.h"
+
+enum { N = 150, H = 3, PIECES = 4 };
+
+static const int64_t begins[PIECES + 1] = {0, 1, 64, 130, N};
+static float dense_weights[N][N];
+
+static void fill_dense(const vertices *v) {
+  for (int64_t i = 0; i < N; i++)
+    for (int64_t e = v->first[i]; e < v->first[i + 1]; e++) dense_weights[i][v->to[e]] += v->weight[e];
+}
+
+/* Row i of the sum over the vertices in [from, N). */
+static void check_row(const float *y, int64_t i, const float *x, int64_t from) {
+  for (int c = 0; c < H; c++) {
+    double sum = 0;
+    for (int64_t j = from; j < N; j++) sum += dense_weights[i][j] * x[j * H + c];
+    CHECK(fabs(sum - y[c]) < 1e-5, "vertex %lld: %g, not %g", (long long)i, y[c], sum);
+  }
+}
+
+static void run(const sl_op *op, const vertices *v, int piece, const float *x, float *y,
+                float *record) {
+  int64_t begin = piece < 0 ? 0 : begins[piece], end = piece < 0 ? N : begins[piece + 1];
+  sl_type in = SL_TYPE(SL_F32, 1, end - begin, H), out[2] = {in, SL_TYPE(SL_F32, 1, N, H)};
+  sl_attrs attrs = {.user = v, .length = piece < 0 ? 0 : N};
+  op->cpu(&(sl_call){.op = op, .attrs = &attrs, .nin = 1, .nout = op->nout, .in_type = &in,
+                     .out_type = out, .in = (const void *[]){x + begin * H},
+                     .out = (void *[]){y + begin * H, record},
+                     .tick = {.row = piece < 0 ? 0 : begin, .rows = piece < 0 ? 0 : end - begin}});
+}
+
+static void draw(float *x, uint64_t seed) {
+  for (uint64_t i = 0; i < N * H; i++) x[i] = (float)(2 * chance(seed * N * H + i) - 1);
+}
+
+/* Both are the same sum, for the weights are symmetric. */
+static void whole_and_back(const vertices *v) {
+  float x[N * H], y[N * H];
+  draw(x, 1);
+  for (int i = 0; i < N; i++)
+    for (int j = 0; j < i; j++) CHECK(dense_weights[i][j] == dense_weights[j][i], "symmetric");
+  const sl_op *both[] = {&row, row.grad[0].op};
+  for (int o = 0; o < 2; o++) {
+    run(both[o], v, -1, x, y, NULL);
+    for (int i = 0; i < N; i++) check_row(y + i * H, i, x, 0);
+  }
+}
+
+/* A piece sees this step's vertices up to its end, the last step's behind it: zeros at first. */
+static void pieces_see_the_step_before(const vertices *v) {
+  static float record[N * H], seen[N * H], x[N * H], y[N * H];
+  for (uint64_t step = 0; step < 3; step++) {
+    draw(x, 2 + step);
+    for (int p = 0; p < PIECES; p++) {
+      memcpy(seen + begins[p] * H, x + begins[p] * H,
+             (size_t)(begins[p + 1] - begins[p]) * H * sizeof *x);
+      run(row.pieced, v, p, x, y, record);
+      for (int64_t i = begins[p]; i < begins[p + 1]; i++) check_row(y + i * H, i, seen, 0);
+    }
+  }
+}
+
+/* The derivative of sum(dy y) by x: by finite differences, what is a step old held still. */
+static void gradients_are_those_of_this_step(const vertices *v) {
+  static float old[N * H], x[N * H], y[N * H], dy[N * H], dx[N * H], record[N * H];
+  draw(old, 7), draw(x, 8), draw(dy, 9), draw(record, 10);
+  for (int p = PIECES - 1; p >= 0; p--) run(row.pieced->grad[0].op, v, p, dy, dx, record);
+  for (int at = 0; at < N * H; at += 7) {
+    double sums[2] = {0, 0};
+    for (int side = 0; side < 2; side++) {
+      float kept = x[at];
+      memcpy(record, old, sizeof old);
+      x[at] += side ? 0.5f : -0.5f;
+      for (int p = 0; p < PIECES; p++) run(row.pieced, v, p, x, y, record);
+      for (int i = 0; i < N * H; i++) sums[side] += (double)dy[i] * y[i];
+      x[at] = kept;
+    }
+    CHECK(fabs(sums[1] - sums[0] - dx[at]) < 1e-4, "element %d: %g, not %g", at, dx[at],
+          sums[1] - sums[0]);
+  }
+}
+
+int main(void) {
+  sl_graph *g = sl_graph_create(NULL);
+  const vertices *v = make_graph(g, N, 5, 4);
+  fill_dense(v);
+  whole_and_back(v);
+  pieces_see_the_step_before(v);
+  gradients_are_those_of_this_step(v);
+  sl_graph_destroy(g);
+  return 0;
+}
