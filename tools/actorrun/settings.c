@@ -119,21 +119,9 @@ static sl_status check_together(const settings *s) {
   return chat_check(s);
 }
 
-/* What lies in the folder of --init, or in its file, beside weights. */
-static sl_status read_pretrained(settings *s) {
-  const char *init = settings_text(s, "init");
-  s->data.tokenizer = settings_text(s, "tokenizer");
-  if (init && sli_gguf_is(init)) return gguf_read(init, s);
-  if (!init || !huggingface_is_folder(init)) return SL_OK;
-  char *path = huggingface_file(init, "tokenizer.json");
-  if (!s->data.tokenizer && !access(path, F_OK)) s->data.tokenizer = sli_arena_strdup(&s->arena, path);
-  free(path);
-  return huggingface_read(init, s);
-}
-
 /* Without steps nothing is learned: a run that only generates needs no more than inference does. */
 static sl_status read_settings(settings *s) {
-  sl_status known = s->model ? read_pretrained(s) : SL_OK;
+  sl_status known = s->model ? pretrained_read(s) : SL_OK;
   if (known) return known;
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");

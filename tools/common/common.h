@@ -2,12 +2,14 @@
 #ifndef SLUICE_TOOLS_COMMON_H
 #define SLUICE_TOOLS_COMMON_H
 
+#include "tools/common/chat.h"
 #include "tools/common/gguf.h"
 #include "tools/common/cost.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/machine.h"
 #include "tools/common/options.h"
 #include "tools/common/plan.h"
+#include "tools/common/pretrained.h"
 #include "tools/common/settings.h"
 #include "tools/common/solver.h"
 #include "tools/common/words.h"

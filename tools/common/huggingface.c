@@ -164,18 +164,26 @@ static const family *family_of_type(const char *type) {
   return NULL;
 }
 
+static const char *type_of(const cJSON *root) {
+  const cJSON *type = config_at(root, "model_type");
+  return cJSON_IsString(type) ? type->valuestring : "";
+}
+
+static sl_status unknown_type(const char *path, const char *name) {
+  return sl_fail(SL_E_INPUT, "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral and qwen2 are", path,
+                 name);
+}
+
 /* A user's own model may have a config.json that only it understands. */
 static sl_status match(const config *c) {
-  const cJSON *type = config_at(c->root, "model_type");
-  const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = c->s->model->name;
+  const char *name = type_of(c->root), *model = c->s->model->name;
   const family *f = family_of_type(name);
   if (f && !strcmp(f->model, model)) return apply(c, f);
   if (!config_is_shipped(c->s->model)) return SL_OK;
   if (f)
     return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path, name,
                    f->model, model);
-  return sl_fail(SL_E_INPUT, "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral and qwen2 are",
-                 c->path, name);
+  return unknown_type(c->path, name);
 }
 
 static sl_status parse(const char *path, cJSON **out) {
@@ -199,6 +207,18 @@ sl_status huggingface_read(const char *folder, const settings *s) {
     if (!status) status = match(&(config){path, root, s});
     cJSON_Delete(root);
   }
+  free(path);
+  return status;
+}
+
+sl_status huggingface_model(const char *folder, const char **out) {
+  char *path = huggingface_file(folder, "config.json");
+  cJSON *root = NULL;
+  sl_status status = parse(path, &root);
+  const family *f = status ? NULL : family_of_type(type_of(root));
+  if (!status && !f) status = unknown_type(path, type_of(root));
+  if (!status) *out = f->model;
+  cJSON_Delete(root);
   free(path);
   return status;
 }

@@ -9,6 +9,10 @@ bool huggingface_is_folder(const char *path);
 /* A file of the folder; the caller's to free. */
 char *huggingface_file(const char *folder, const char *name);
 
+/* The shipped model that the folder's config.json is of. SL_E_INPUT: it has none, or of a model_type that
+ * is not known. */
+sl_status huggingface_model(const char *folder, const char **out);
+
 /* Sets the model's options from the folder's config.json, if it has one and the model is of a
  * family that is known. SL_E_USAGE names an option that was given otherwise, and both values;
  * SL_E_INPUT what the model cannot be. */

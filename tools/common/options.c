@@ -131,6 +131,20 @@ sl_option *options_table(const sl_option *own) {
   return table;
 }
 
+static bool has_word(const char *const *words, const char *word) {
+  while (*words && strcmp(*words, word)) words++;
+  return *words;
+}
+
+sl_option *options_offered(const sl_option *table, const sl_option *own, const char *const *shared) {
+  size_t n = 0, count = 0;
+  while (table[count].name) count++;
+  sl_option *offered = sli_calloc(count + 1, sizeof *offered);
+  for (const sl_option *o = table; o->name; o++)
+    if (!shared || has_word(shared, o->name) || find_option(own, o->name)) offered[n++] = *o;
+  return offered;
+}
+
 /* ---- words ------------------------------------------------------------------------------ */
 
 sl_status options_check_word(const char *option, const char *text, const char *const *words) {

@@ -7,6 +7,8 @@
 /* The shared options, each replaced by the tool's of that name if it has one, and the rest of the
  * tool's; the caller's to free. */
 sl_option *options_table(const sl_option *own);
+/* Of these, the tool's own, and the shared ones that are in `shared` (NULL-terminated; NULL: all). */
+sl_option *options_offered(const sl_option *table, const sl_option *own, const char *const *shared);
 /* What an option can say (NULL-terminated), each saying more than the one before where that has a
  * meaning; NULL: anything. */
 const char *const *options_words(const char *option);

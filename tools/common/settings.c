@@ -11,9 +11,16 @@
 #include "models/models.h"
 #include "tools/common/model.h"
 #include "tools/common/options.h"
+#include "tools/common/pretrained.h"
 #include "tools/common/texts.h"
 
 /* ---- help ------------------------------------------------------------------------ */
+
+static void print_schedules(void) {
+  printf("\nSchedules:\n");
+  for (const char *const *name = sl_schedule_names(); *name; name++)
+    printf("  %-22s%s\n", *name, sl_schedule_summary(*name));
+}
 
 static void print_help(const settings *s) {
   printf("Usage: %s [options] MODEL [model options]\n%s\n%s MODEL is one of those below, a shared\n"
@@ -22,10 +29,8 @@ static void print_help(const settings *s) {
   for (const sl_model *const *m = sli_models; *m; m++)
     printf("  %-22s%s\n", (*m)->name, (*m)->summary);
   printf("\nOptions:\n");
-  sl_options_print(s->options, stdout);
-  printf("\nSchedules:\n");
-  for (const char *const *name = sl_schedule_names(); *name; name++)
-    printf("  %-22s%s\n", *name, sl_schedule_summary(*name));
+  sl_options_print(s->offered, stdout);
+  if (!s->tool->shared) print_schedules();
   printf("\nExit status: 0 done; 1 the run failed or was stopped; 2 the command line or an input is wrong;\n"
          "3 the plan cannot finish or does not fit in memory.\n");
 }
@@ -43,9 +48,17 @@ static sl_status unknown_option(const settings *s, const char *word) {
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
   const char *bare = name + strspn(name, "-");
   const char *near = s->model ? sl_options_nearest(s->model->options, bare) : NULL;
-  if (!near) near = sl_options_nearest(s->options, bare);
+  if (!near) near = sl_options_nearest(s->offered, bare);
   if (near) return sl_fail(SL_E_USAGE, "unknown option %s; did you mean --%s?", name, near);
   return sl_fail(SL_E_USAGE, "unknown option %s; %s --help lists them", name, s->tool->name);
+}
+
+static bool is_offered(const settings *s, const char *word) {
+  if (strncmp(word, "--", 2)) return false;
+  size_t length = strcspn(word + 2, "=");
+  for (const sl_option *o = s->offered; o->name; o++)
+    if (strlen(o->name) == length && !memcmp(o->name, word + 2, length)) return true;
+  return false;
 }
 
 /* Takes one option from the front of the words. */
@@ -57,14 +70,28 @@ static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   if (full)
     status = sl_args_take(s->run, nwords, (char *[]){full, nwords > 1 ? words[1] : NULL}, used);
   else if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
-  if (!full && !status && !*used) status = sl_args_take(s->run, nwords, words, used);
+  if (!full && !status && !*used && is_offered(s, words[0])) status = sl_args_take(s->run, nwords, words, used);
   if (!status && !*used) status = unknown_option(s, words[0]);
   return status;
 }
 
+/* What MODEL stands for: itself, or the model that weights are of. */
+static sl_status name_model(settings *s, const char *word, const char **out) {
+  const char *model = NULL;
+  *out = word;
+  sl_status status = s->tool->takes_weights ? pretrained_model(word, &model) : SL_OK;
+  if (status || !model) return status;
+  if (settings_text(s, "init"))
+    return sl_fail(SL_E_USAGE, "--init %s: %s has weights of its own", settings_text(s, "init"), word);
+  *out = model;
+  return sl_args_set(s->run, "init", word);
+}
+
 static sl_status take_model(settings *s, const char *word) {
+  const char *name;
   s->model_word = word;
-  sl_status status = model_find(word, &s->model);
+  sl_status status = name_model(s, word, &name);
+  if (!status) status = model_find(name, &s->model);
   return status ? status : sl_args_create(s->model->options, &s->model_args);
 }
 
@@ -78,11 +105,7 @@ static int early_words(int nwords, char **words) {
 }
 
 static bool is_early(const settings *s, const char *word) {
-  if (s->model || strncmp(word, "--", 2)) return false;
-  size_t length = strcspn(word + 2, "=");
-  for (const sl_option *o = s->options; o->name; o++)
-    if (strlen(o->name) == length && !memcmp(o->name, word + 2, length)) return false;
-  return true;
+  return !s->model && !strncmp(word, "--", 2) && !is_offered(s, word);
 }
 
 static sl_status take_early(settings *s, int nwords, char **words) {
@@ -92,7 +115,7 @@ static sl_status take_early(settings *s, int nwords, char **words) {
   if (used) return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0],
                            s->model_word);
   const sl_model *model = s->model;
-  if (sl_options_nearest(s->options, words[0] + 2)) s->model = NULL; /* likelier one of the tool's */
+  if (sl_options_nearest(s->offered, words[0] + 2)) s->model = NULL; /* likelier one of the tool's */
   status = unknown_option(s, words[0]);
   s->model = model;
   return status;
@@ -127,6 +150,7 @@ static sl_status take_words(settings *s, int nwords, char **words) {
 
 sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) {
   *out = (settings){.tool = tool, .options = options_table(tool->options)};
+  out->offered = options_offered(out->options, tool->options, tool->shared);
   sl_status status = sl_args_create(out->options, &out->run);
   if (!status) status = take_words(out, argc - 1, argv + 1);
   if (status) return status;
@@ -154,4 +178,5 @@ void settings_fini(settings *s) {
   sl_args_destroy(s->model_args);
   sli_arena_fini(&s->arena);
   free(s->options);
+  free(s->offered);
 }

@@ -21,6 +21,8 @@ typedef struct tool {
   const char *usage;          /* more lines of the usage, or NULL */
   const char *purpose;        /* what the help says first */
   const sl_option *options;   /* its own; one with the name of a shared option takes its place */
+  const char *const *shared;  /* the shared options that it has, NULL-terminated; NULL: all */
+  bool takes_weights;         /* MODEL may be a Hugging Face folder or a GGUF file, which is its --init then */
   /* Reads the tool's own texts, once the command line is known to be whole. */
   sl_status (*read)(settings *s);
   /* The option of that name lets the tool do something without a MODEL; may be NULL. */
@@ -34,6 +36,7 @@ typedef enum graph_use { USE_TRAINING, USE_VALUES, USE_INFERENCE } graph_use;
 struct settings {
   const tool *tool;
   sl_option *options;     /* the tool's and the shared ones */
+  sl_option *offered;     /* of these, those that may be given */
   sl_args *run;           /* the tool's options as given */
   const char *model_word; /* as given; NULL: none was needed */
   const sl_model *model;

@@ -1,0 +1,189 @@
+/* actorserve's server before a model that is made up: its answer is the prompt again and again, byte by
+ * byte, a token of each request under way every tick.
+ *
+ *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY]]
+ *
+ * A prompt that begins with "stick" stops all ticks for good, one with "unstick" starts them again. Prints
+ * its port, and at the end what its requests have left behind. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tools/actorserve/serve.h"
+
+typedef struct asked_for {
+  struct asked_for *next;
+  uint64_t id;
+  void *user;
+  int32_t *prompt;
+  int64_t count, told, most;
+  bool cancelled;
+} asked_for;
+
+/* All of it under the lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static asked_for *all;      /* oldest first */
+static int most_running, most_queued, tick_us;
+static bool stuck, over;
+static struct {
+  sl_session_event *of;
+  size_t count, capacity;
+} events;
+static sl_session_stats stats;
+static int wake;
+
+static void tell(asked_for *r, sl_session_event event) {
+  event.id = r->id;
+  event.user = r->user;
+  if (!events.count) eventfd_write(wake, 1);
+  SLI_GROW(events.of, events.count, events.capacity);
+  events.of[events.count++] = event;
+}
+
+static int64_t pages_of(const asked_for *r) { return (r->count + r->most + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE; }
+
+static void count_all(void) {
+  int place = 0;
+  stats.queued = stats.running = 0;
+  stats.pages_used = 0;
+  for (const asked_for *r = all; r; r = r->next, place++) {
+    bool running = place < most_running;
+    stats.running += running;
+    stats.queued += !running;
+    if (running) stats.pages_used += pages_of(r);
+  }
+  if (!all) stats.waiting_since_ns = 0;
+  else if (!stats.waiting_since_ns) stats.waiting_since_ns = sli_now_ns();
+}
+
+static void end(asked_for **at, sl_end why) {
+  asked_for *r = *at;
+  *at = r->next;
+  stats.ended[why]++;
+  tell(r, (sl_session_event){.kind = SL_EVENT_END, .end = why, .place = r->told});
+  free(r->prompt);
+  free(r);
+}
+
+/* True: the request has ended. */
+static bool tick_one(asked_for **at) {
+  asked_for *r = *at;
+  if (!r->cancelled) {
+    tell(r, (sl_session_event){.kind = SL_EVENT_TOKEN, .place = r->told, .token = r->prompt[r->told % r->count]});
+    stats.tokens++;
+    if (++r->told < r->most) return false;
+  }
+  end(at, r->cancelled ? SL_END_CANCELLED : SL_END_LENGTH);
+  return true;
+}
+
+static void tick(void) {
+  asked_for **at = &all;
+  stats.ticks++;
+  stats.waiting_since_ns = sli_now_ns();
+  for (int place = 0; *at && place < most_running; place++)
+    if (!tick_one(at)) at = &(*at)->next;
+  count_all();
+}
+
+static void *run(void *arg) {
+  for (bool ends = false; !ends; usleep((useconds_t)tick_us)) {
+    pthread_mutex_lock(&lock);
+    if (!stuck && all) tick();
+    ends = over;
+    pthread_mutex_unlock(&lock);
+  }
+  return arg;
+}
+
+/* ---- the engine -------------------------------------------------------------------------------- */
+
+static bool begins(const sl_request *q, const char *word) {
+  int64_t n = (int64_t)strlen(word);
+  bool same = q->nprompt >= n;
+  for (int64_t i = 0; i < n && same; i++) same = q->prompt[i] == word[i];
+  return same;
+}
+
+static sl_status submit(void *self, const sl_request *q, uint64_t *id) {
+  (void)self;
+  pthread_mutex_lock(&lock);
+  bool full = stats.queued >= most_queued && stats.running >= most_running;
+  if (!full) {
+    asked_for **at = &all, *r = sli_calloc(1, sizeof *r);
+    while (*at) at = &(*at)->next;
+    *r = (asked_for){.id = *id = ++stats.requests, .user = q->user, .count = q->nprompt, .most = q->max_tokens};
+    r->prompt = sli_calloc((size_t)q->nprompt, sizeof *r->prompt);
+    memcpy(r->prompt, q->prompt, (size_t)q->nprompt * sizeof *r->prompt);
+    *at = r;
+    stuck = begins(q, "stick") || (stuck && !begins(q, "unstick"));
+    count_all();
+  }
+  pthread_mutex_unlock(&lock);
+  return full ? sl_fail(SL_E_BUSY, "%d requests wait already", most_queued) : SL_OK;
+}
+
+static void cancel(void *self, uint64_t id) {
+  (void)self;
+  pthread_mutex_lock(&lock);
+  for (asked_for *r = all; r; r = r->next) r->cancelled |= r->id == id;
+  pthread_mutex_unlock(&lock);
+}
+
+static int poll_events(void *self, sl_session_event *out, int most) {
+  (void)self;
+  eventfd_t drop;
+  pthread_mutex_lock(&lock);
+  size_t n = SLI_MIN(events.count, (size_t)most);
+  if (n) memcpy(out, events.of, n * sizeof *out);
+  if (n) memmove(events.of, events.of + n, (events.count - n) * sizeof *out);
+  events.count -= n;
+  if (n && !events.count) eventfd_read(wake, &drop);
+  pthread_mutex_unlock(&lock);
+  return (int)n;
+}
+
+static sl_session_stats stat_of(void *self) {
+  (void)self;
+  pthread_mutex_lock(&lock);
+  sl_session_stats now = stats;
+  pthread_mutex_unlock(&lock);
+  return now;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 4) return 2;
+  tick_us = atoi(argv[1]), most_running = atoi(argv[2]), most_queued = atoi(argv[3]);
+  double patience = argc > 4 ? atof(argv[4]) : 60;
+  wake = eventfd(0, EFD_NONBLOCK);
+  const engine e = {.fd = wake, .vocabulary = 256, .context = 8192, .submit = submit, .cancel = cancel,
+                    .poll = poll_events, .stat = stat_of};
+  voice v = {.name = "made-up", .no_chat = "it does not chat"};
+  if (codec_open(NULL, 256, &v.codec)) return 1;
+  v.chat = sli_chat_named("chatml");
+  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 ? argv[5] : NULL, .stuck_seconds = .2,
+                                 .head_seconds = patience, .body_seconds = patience, .idle_seconds = 60,
+                                 .stall_seconds = 60};
+  serving *s;
+  pthread_t thread;
+  if (serving_create(&options, &e, &v, &s)) {
+    fprintf(stderr, "%s\n", sl_detail());
+    return 1;
+  }
+  pthread_create(&thread, NULL, run, NULL);
+  printf("%d\n", http_port(s->http));
+  fflush(stdout);
+  sl_status status = serving_run(s);
+  pthread_mutex_lock(&lock);
+  over = true;
+  printf("%d pages, %zu events\n", (int)stats.pages_used, events.count);
+  pthread_mutex_unlock(&lock);
+  pthread_join(thread, NULL);
+  serving_destroy(s);
+  free(events.of);
+  return status;
+}

@@ -1,0 +1,167 @@
+"""What actorserve's server does, before a model that says its prompt again and again:
+
+    serve_checks.py PORT PID
+"""
+import json
+import os
+import signal
+import socket
+import sys
+
+from serve_client import HOST, Client, check, status_of, text_of
+
+client = Client(int(sys.argv[1]), "secret")
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n"
+
+
+def again(prompt, count):
+    raw = prompt.encode()
+    return (raw * (count // len(raw) + 1))[:count].decode()
+
+
+def answers():
+    said = client.complete(prompt="abc", max_tokens=7, model="made-up")
+    check(said["choices"][0] == {"index": 0, "text": "abcabca", "logprobs": None, "finish_reason": "length"}, said)
+    check(said["usage"] == {"prompt_tokens": 3, "completion_tokens": 7, "total_tokens": 10}, said)
+    said = client.complete(prompt=["ab", [99, 100]], n=2, max_tokens=4)
+    check([c["text"] for c in said["choices"]] == ["abab", "abab", "cdcd", "cdcd"], said)
+    check([c["index"] for c in said["choices"]] == [0, 1, 2, 3], said)
+    said = client.complete(prompt="x" * 8100)
+    check(said["choices"][0]["text"] == "x" * 92, "as many tokens as fit:", said)
+
+
+def streams():
+    prompt = "a\u00e4\u20ac\U0001f600"
+    for count in (1, 3, 6, 23):
+        events = list(client.stream(prompt=prompt, max_tokens=count, stream_options={"include_usage": True}))
+        check(text_of(events) == again(prompt, count), count, text_of(events))
+        check(events[-2]["choices"][0]["finish_reason"] == "length", events[-2])
+        check(events[-1]["choices"] == [] and events[-1]["usage"]["completion_tokens"] == count, events[-1])
+    chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 19}
+    events = list(client.stream("/v1/chat/completions", **chat))
+    check(events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}, events[0])
+    check(text_of(events) == "<|im_start|>user\nhi", text_of(events))
+    whole = client.ask("POST", "/v1/chat/completions", chat)[1]["choices"][0]
+    check(whole["message"] == {"role": "assistant", "content": "<|im_start|>user\nhi"}, whole)
+
+
+def stops():
+    for fields in ({}, {"stream": True}):
+        if fields:
+            text, last = "", None
+            for event in client.stream(prompt="one two three ", max_tokens=99, stop=["xyz", "wo th"]):
+                text += event["choices"][0]["text"]
+                last = event["choices"][0]["finish_reason"]
+        else:
+            choice = client.complete(prompt="one two three ", max_tokens=99, stop=["xyz", "wo th"])["choices"][0]
+            text, last = choice["text"], choice["finish_reason"]
+        check(text == "one t" and last == "stop", text, last)
+    said = client.complete(prompt="abc", max_tokens=4, stop="cax", logprobs=0)["choices"][0]
+    check(said["text"] == "abca" and said["finish_reason"] == "length", said)
+    check(said["logprobs"]["tokens"] == list("abca") and said["logprobs"]["text_offset"] == [0, 1, 2, 3], said)
+    said = client.complete(prompt="abc", max_tokens=9, stop="ca", logprobs=0)["choices"][0]
+    check(said["logprobs"]["tokens"] == ["a", "b"], said)
+
+
+def refusals():
+    refused = client.refused
+    error, _ = refused(400, "9120 tokens", prompt="x" * 9120)
+    check("8192" in error["message"] and error["type"] == "invalid_request_error", error)
+    error, _ = refused(400, "8000 of max_tokens", prompt="x" * 1000, max_tokens=8000)
+    check("8192" in error["message"], error)
+    error, _ = refused(404, "made-up", model="other", prompt="x")
+    check(error["code"] == "model_not_found" and error["param"] == "model", error)
+    error, _ = refused(400, "colour", prompt="x", colour=1)
+    check(error["param"] == "colour", error)
+    refused(400, "messages[0].role", "/v1/chat/completions", messages=[{"role": "x", "content": ""}])
+    refused(400, "outside the vocabulary of 256", prompt=[1, 256])
+    refused(400, "no tokens", prompt="")
+    check(client.ask("GET", "/v1/completions")[0] == 405, "GET")
+    check(client.ask("GET", "/nowhere")[0] == 404, "a path")
+    check(client.ask("GET", "/v1/models/made-up")[1]["id"] == "made-up", "one model")
+    check(client.ask("GET", "/v1/models/other")[0] == 404, "another model")
+    stranger = Client(client.port, "secrex")
+    status, said, headers = stranger.ask("GET", "/v1/models")
+    check(status == 401 and said["error"]["code"] == "invalid_api_key" and headers["WWW-Authenticate"], said)
+    check(Client(client.port).ask("GET", "/v1/models")[0] == 401, "no key")
+    check(Client(client.port).ask("GET", "/health")[0] == 200, "health is open")
+
+
+def wire():
+    raw = client.raw
+    body = json.dumps({"prompt": "ab", "max_tokens": 3}).encode()
+    length = b"Content-Length: %d\r\n" % len(body)
+    two = (HEAD + length + b"\r\n" + body) * 2
+    got = raw(two[:-1], two[-1:] + HEAD + length + b"Connection: close\r\n\r\n" + body)
+    check(got.count(b'"text":"aba"') == 3, "requests one behind the other:", got)
+    got = raw(b"POST /v1/completions HTTP/1.0\r\nAuthorization: Bearer secret\r\n" + length + b"\r\n" + body)
+    check(b'"text":"aba"' in got, "HTTP/1.0:", got)
+    got = raw(HEAD + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" +
+              b"".join(b"%x\r\n%c\r\n" % (1, c) for c in body) + b"0\r\n\r\n")
+    check(b'"text":"aba"' in got, "a body in chunks:", got)
+    late = HEAD + length + b"Expect: 100-continue\r\nConnection: close\r\n\r\n"
+    got = raw(late, then=lambda s: (check(s.recv(100).startswith(b"HTTP/1.1 100"), "100"), s.sendall(body)))
+    check(b'"text":"aba"' in got, "a body that waits:", got)
+    for status, bytes_, what in (
+            (400, b"nonsense\r\n\r\n", "no request"), (400, HEAD + b"Content-Length: x\r\n\r\n", "no length"),
+            (400, HEAD + b"Content-Length: 2\r\n\r\n{}" + body + b"\r\n\r\n", "a length that is too short"),
+            (408, HEAD + b"Content-Length: 99\r\n\r\n" + body, "a length that is too long"),
+            (408, HEAD, "half a head"), (408, b"P", "a byte"),
+            (413, HEAD + b"Content-Length: 4194305\r\n\r\n", "a long body"),
+            (413, HEAD + b"Transfer-Encoding: chunked\r\n\r\n400001\r\n" + bytes(4194305), "one in chunks"),
+            (431, HEAD + b"A: " + b"x" * 20000, "a long head"),
+            (400, HEAD + length + b"Transfer-Encoding: chunked\r\n\r\n", "two lengths")):
+        got = raw(bytes_).split(b"HTTP/1.1 ")
+        check(status_of(b"HTTP/1.1 " + got[-1]) == status, what, "is answered with", got)
+        check(json.loads(got[-1].split(b"\r\n\r\n")[1])["error"]["message"], got)
+
+
+def hang_ups():
+    before = client.metric("hung_up_total")
+    for fields in ({"stream": True}, {}):
+        body = json.dumps(dict(fields, prompt="x", n=4, max_tokens=8000)).encode()
+        with socket.create_connection((HOST, client.port)) as s:
+            s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            client.until("it is under way", lambda: client.metric("running") >= 4)
+        client.until("its pages are back", lambda: client.metric("pages_used") == 0)
+    check(client.metric("hung_up_total") == before + 2, "both are counted")
+
+
+def queue():
+    """Eight are answered at once, and eight may wait."""
+    connections = [client.open("POST", "/v1/completions", {"prompt": "x", "stream": True}) for _ in range(16)]
+    client.until("some wait", lambda: client.metric("queued") == 8)
+    error, headers = client.refused(503, "wait already", prompt="x")
+    check(headers["Retry-After"] and error["type"] == "server_error", error)
+    for connection, response in connections:
+        response.close()
+        connection.close()
+    client.until("nobody waits", lambda: client.metric("queued") + client.metric("running") == 0)
+
+
+def health():
+    connection, response = client.open("POST", "/v1/completions", {"prompt": "stick", "stream": True, "max_tokens": 3})
+    client.until("it says that it is stuck", lambda: client.ask("GET", "/health")[0] == 503)
+    client.complete(prompt="unstick", max_tokens=1)
+    client.until("it is well again", lambda: client.ask("GET", "/health")[0] == 200)
+    check(b"[DONE]" in response.read(), "what was stuck goes on")
+    connection.close()
+
+
+def end(pid):
+    """What was asked is answered; who comes later is not let in."""
+    events = client.stream(prompt="abc", max_tokens=3000)
+    first = next(events)
+    os.kill(pid, signal.SIGINT)
+    text = first["choices"][0]["text"] + text_of(events)
+    check(text == again("abc", 3000), "what was under way is answered whole:", len(text))
+    try:
+        socket.create_connection((HOST, client.port)).close()
+        raise SystemExit("actorserve: it takes connections while it drains")
+    except ConnectionRefusedError:
+        pass
+
+
+for step in (answers, streams, stops, refusals, wire, hang_ups, queue, health):
+    step()
+end(int(sys.argv[2]))

@@ -1,0 +1,93 @@
+#!/bin/bash
+# actorserve answers what actorrun --generate and --chat write, of a Hugging Face folder and of weights in a
+# file, to curl as to anybody; what cannot be served is refused by name.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need curl
+need python3
+actorserve=$bin/actorserve
+
+small=(--layers 1 --width 16 --heads 2 --context 64)
+ends 0 "$actorrun" --quiet --steps 10 --tokenizer "$reference/tokenizers/smollm.json" --save model/ llama \
+  --data "$reference/text.txt" "${small[@]}" --vocab 700 --lr 1e-2 --warmup 0
+cp "$reference/tokenizers/smollm.json" model/tokenizer.json
+python3 - "$reference/chats.json" >model/tokenizer_config.json <<'PY'
+import json, sys
+row = next(t for t in json.load(open(sys.argv[1]))["templates"] if t["name"] == "chatml")
+print(json.dumps({"bos_token": {"content": row["begin"]}, "eos_token": row["end"], "chat_template": row["template"]}))
+PY
+ends 0 "$actorrun" --quiet --steps 10 --save bytes.safetensors gpt --data "$reference/text.txt" "${small[@]}" --lr 1e-2
+
+# serve WORDS...: it runs as $pid, and is asked at $url
+serve() {
+  background "$actorserve" --port 0 "$@"
+  until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+  url=$(<out)
+  url=${url##* }
+}
+drained() {
+  local got=0
+  kill -INT "$pid"
+  wait "$pid" || got=$?
+  ((got == 0)) || fail "it ends with status $got"
+}
+ask() { curl -sS "$url/$1" -d "$2"; } # PATH BODY
+field() { python3 -c 'import json, sys; print(eval("json.load(sys.stdin)" + sys.argv[1]), end="")' "$1"; }
+# same TEXT FILE: the file is that text and the end of a line
+same() { [[ "$1" == "$(<"$2")" ]] || fail "\"$1\" is not what actorrun writes: $(<"$2")"; }
+
+# Completions and chats, whole and streamed.
+ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 --prompt "Hello 12" llama --context 64
+cp out continued
+ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 --chat "Hi" llama --context 64
+cp out chatted
+serve model
+text=$(ask completions '{"model":"model","prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
+same "Hello 12$text" continued
+chat='"messages":[{"role":"user","content":"Hi"}],"max_tokens":9,"temperature":0'
+same "$(ask chat/completions "{$chat}" | field '["choices"][0]["message"]["content"]')" chatted
+text=$(ask chat/completions "{$chat,\"stream\":true}" | sed -n 's/^data: {/{/p' | python3 -c '
+import json, sys
+print("".join(c["delta"].get("content", "") for e in map(json.loads, sys.stdin) for c in e["choices"]), end="")')
+same "$text" chatted
+[[ $(ask completions '{"prompt":[1,2],"max_tokens":3,"logprobs":0}' | field '["choices"][0]["logprobs"]["token_logprobs"][2] < 0') == True ]] ||
+  fail "tokens have logarithms of probabilities"
+a=$(ask completions '{"prompt":"a","seed":5,"max_tokens":9}' | field '["choices"]')
+[[ $a == "$(ask completions '{"prompt":"a","seed":5,"max_tokens":9}' | field '["choices"]')" ]] ||
+  fail "the same seed, the same answer"
+[[ $(ask completions '{"prompt":[700]}' | field '["error"]["message"]') == *"700"*"vocabulary of 700"* ]] ||
+  fail "a token that there is not"
+curl -sS "${url%/v1}/health" | grep -q ok || fail "it is well"
+curl -sS "${url%/v1}/metrics" | grep -q '^sluice_ended_total{end="length"} [1-9]' || fail "it counts"
+ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
+grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
+drained
+
+# Bytes are tokens where there is no tokenizer.
+ends 0 "$actorrun" --quiet --init bytes.safetensors --steps 0 --generate 9 --temperature 0 --prompt "And the" gpt "${small[@]}"
+cp out continued
+serve --init bytes.safetensors gpt "${small[@]}"
+text=$(ask completions '{"prompt":"And the","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
+same "And the$text" continued
+[[ $(ask chat/completions "{$chat}" | field '["error"]["message"]') == *"no tokenizer"* ]] || fail "nobody can chat with it"
+drained
+
+# refused NAMED WORDS...
+refused() {
+  local named=$1
+  shift
+  ends 2 "$actorserve" --port 0 "$@"
+  grep -qF -- "$named" err || fail "the message names $named"
+}
+mkdir empty
+refused "gpt: which weights? --init FILE says" gpt
+refused "--init x: model has weights of its own" --init x model
+refused "unknown option --microbatches" --microbatches 2 model
+refused "unknown option --steps" --steps 2 model
+refused "--chat-template klingon: it is one of chatml, " --chat-template klingon model
+refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
+refused "empty/config.json" empty
+refused "--devices null:1: they hold no values" --devices null:1 model
+refused "--host nowhere.invalid" --host nowhere.invalid model

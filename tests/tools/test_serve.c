@@ -1,0 +1,338 @@
+/* What strangers send to actorserve is taken, or refused with words that name it: heads and bodies of
+ * HTTP, JSON, fields of requests, whole and damaged. And the text of an answer is the same however its tokens
+ * come.
+ *
+ *   test_tools_serve [SEED [COUNT]]
+ * labels: unthreaded random */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/support/dice.h"
+#include "tests/support/seeds.h"
+#include "tests/support/test.h"
+#include "tools/actorserve/asked.h"
+#include "tools/actorserve/http/parse.h"
+#include "tools/actorserve/json.h"
+#include "tools/actorserve/told.h"
+
+/* ---- heads -------------------------------------------------------------------------------------- */
+
+static http_fault parse(const char *text, http_head *out, char **bytes) {
+  size_t n = strlen(text), length = http_head_length(text, n);
+  CHECK(length == n, "the head ends where the text does: %s", text);
+  *bytes = sli_strdup(text);
+  return http_head_parse(*bytes, n, out);
+}
+
+static void heads_that_are_good(void) {
+  http_head h;
+  char *bytes;
+  http_fault fault = parse("POST /v1/x?y=1 HTTP/1.1\r\nHost: a\r\nContent-LENGTH:  12 \r\nExpect: 100-continue\r\n"
+                           "Authorization: Bearer k\r\n\r\n", &h, &bytes);
+  CHECK(!fault.status && h.length == 12 && h.keep && h.expects && !h.chunked, "%s", fault.text);
+  CHECK(!strcmp(h.method, "POST") && !strcmp(h.target, "/v1/x?y=1"), "%s %s", h.method, h.target);
+  CHECK(!strcmp(http_head_field(&h, "authorization"), "Bearer k"), "fields");
+  free(bytes);
+  fault = parse("GET / HTTP/1.0\r\n\r\n", &h, &bytes);
+  CHECK(!fault.status && !h.keep, "HTTP/1.0 closes");
+  free(bytes);
+  fault = parse("GET / HTTP/1.1\r\nhost: a\r\nConnection: x, Close\r\nTransfer-Encoding: chunked\r\n\r\n", &h, &bytes);
+  CHECK(!fault.status && !h.keep && h.chunked, "%s", fault.text);
+  free(bytes);
+  CHECK(!http_head_length("GET / HTTP/1.1\r\nHost: a\r\n", 25), "a head that is not whole");
+}
+
+static void heads_that_are_not(void) {
+  static const struct {
+    int status;
+    const char *head, *says;
+  } rows[] = {
+      {400, "GET /\r\n\r\n", "METHOD"}, {400, "\r\n\r\n", "METHOD"}, {505, "GET / HTTP/2.0\r\n\r\n", "version"},
+      {400, "GET / HTP/1.1\r\n\r\n", "METHOD"}, {400, "G@T / HTTP/1.1\r\n\r\n", "METHOD"},
+      {400, "GET x HTTP/1.1\r\n\r\n", "METHOD"}, {400, "GET / HTTP/1.1\r\n\r\n", "host"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "host"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\n more\r\n\r\n", "second line"},
+      {400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n", "name"}, {400, "GET / HTTP/1.1\r\nnothing\r\n\r\n", "NAME: VALUE"},
+      {400, "GET / HTTP/1.1\r\nHost: a\nb\r\n\r\n", "control"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "more than once"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "more than once"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", "content-length"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1x\r\n\r\n", "content-length"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", "content-length"},
+      {501, "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", "transfer-encoding"},
+      {417, "GET / HTTP/1.1\r\nHost: a\r\nExpect: rain\r\n\r\n", "expects"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    http_head h;
+    char *bytes;
+    http_fault fault = parse(rows[i].head, &h, &bytes);
+    CHECK(fault.status == rows[i].status && strstr(fault.text, rows[i].says), "%s: %d %s", rows[i].head, fault.status,
+          fault.text ? fault.text : "");
+    free(bytes);
+  }
+}
+
+/* ---- bodies --------------------------------------------------------------------------------------- */
+
+/* What a body comes to, if its bytes come `step` at a time; "!" and what is wrong with it. */
+static char *take_body(const http_head *h, const char *bytes, size_t count, size_t step) {
+  http_body b;
+  size_t at = 0, used, n = 0;
+  char *out = sli_calloc(count + 128, 1);
+  http_body_begin(&b, h);
+  for (size_t have = 0; b.at != HTTP_BODY_DONE && have < count;) {
+    have = SLI_MIN(have + step, count);
+    do {
+      bool data;
+      http_fault fault = http_body_next(&b, bytes + at, have - at, &used, &data);
+      if (fault.status) {
+        snprintf(out, count + 128, "!%s", fault.text);
+        return out;
+      }
+      if (data) memcpy(out + n, bytes + at, used), n += used;
+      at += used;
+    } while (used);
+  }
+  if (b.at != HTTP_BODY_DONE) strcpy(out, "...");
+  return out;
+}
+
+static void check_chunks(const char *bytes, const char *want) {
+  const http_head h = {.chunked = true, .minor = 1};
+  for (size_t step = 1; step < 9; step++) {
+    char *got = take_body(&h, bytes, strlen(bytes), step);
+    CHECK(*want == '!' ? *got == '!' && strstr(got, want + 1) : !strcmp(got, want), "%s comes to %s", bytes, got);
+    free(got);
+  }
+}
+
+static void bodies_come_in_chunks(void) {
+  check_chunks("4\r\nabcd\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", "abcd0123456789");
+  check_chunks("0\r\nTrailer: x\r\n\r\n", "");
+  check_chunks("4\r\nab", "...");
+  check_chunks("x\r\n", "!size of a chunk");
+  check_chunks("-4\r\nabcd\r\n", "!size of a chunk");
+  check_chunks("4\r\nabcde\r\n", "!longer than its size");
+  check_chunks("ffffffffffffffffff\r\n", "!size of a chunk");
+  char *got = take_body(&(http_head){.length = 3}, "abcdef", 6, 2);
+  CHECK(!strcmp(got, "abc"), "%s", got);
+  free(got);
+}
+
+/* ---- requests -------------------------------------------------------------------------------------- */
+
+static const char chat_body[] =
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"be \\u00e4\\ud83d\\ude00\"},{\"role\":\"user\","
+    "\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}],\"n\":2,\"max_tokens\":7,"
+    "\"temperature\":0.5,\"top_p\":0.9,\"top_k\":5,\"seed\":-3,\"stop\":[\"x\",\"yy\"],\"logprobs\":true,"
+    "\"top_logprobs\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true},\"user\":\"u\","
+    "\"frequency_penalty\":0,\"logit_bias\":null,\"response_format\":{\"type\":\"text\"}}";
+
+static void a_request_is_read(void) {
+  asked a;
+  const char *param;
+  CHECK(!asked_read(chat_body, sizeof chat_body - 1, true, &a, &param), "%s", sl_detail());
+  CHECK(a.n == 2 && a.max_tokens == 7 && a.temperature == .5 && a.top_p == .9 && a.top_k == 5 && a.seed == -3,
+        "numbers");
+  CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 && a.stream && a.usage,
+        "the rest");
+  CHECK(a.nmessages == 2 && !strcmp(a.messages[0].text, "be \u00e4\U0001f600") && !strcmp(a.messages[1].text, "ab"),
+        "messages: %s", a.messages[1].text);
+  asked_fini(&a);
+  static const char texts[] = "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3}";
+  CHECK(!asked_read(texts, sizeof texts - 1, false, &a, &param), "%s", sl_detail());
+  CHECK(a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs, "prompts");
+  asked_fini(&a);
+}
+
+static void requests_that_are_wrong(void) {
+#define SAY "\"prompt\":\"a\""
+  static const struct {
+    const char *body, *param, *says;
+  } rows[] = {
+      {"", NULL, "not JSON"}, {"[1]", NULL, "not an object"}, {"{" SAY, NULL, "not JSON at its end"},
+      {"{" SAY ",}", NULL, "not JSON at its end"}, {"{" SAY "} x", NULL, "not JSON near byte"},
+      {"{" SAY ",\"temperature\":NaN}", NULL, "not JSON near byte 28: NaN"},
+      {"{" SAY ",\"temperature\":1e999}", "temperature", "must be a number"},
+      {"{" SAY ",\"temperature\":-1}", "temperature", "from 0 to"},
+      {"{" SAY ",\"temperature\":\"hot\"}", "temperature", "must be a number"},
+      {"{\"prompt\":\"\\ud800\"}", NULL, "not JSON"}, {"{\"prompt\":\"\\udc00x\"}", NULL, "not JSON"},
+      {"{\"prompt\":\"a\\u0000b\"}", NULL, "zero in it"}, {"{\"prompt\":\"\xff\"}", NULL, "not UTF-8 at byte 11"},
+      {"{\"prompt\":\"\xed\xa0\x80\"}", NULL, "not UTF-8"}, {"{\"prompt\":7}", "prompt", "must be a text"},
+      {"{\"prompt\":[]}", "prompt", "has 0 texts"}, {"{\"prompt\":[1.5]}", "prompt", "must be a text"},
+      {"{\"prompt\":[-1]}", "prompt", "must be a text"}, {"{}", "prompt", "is missing"},
+      {"{" SAY "," SAY "}", "prompt", "twice"}, {"{" SAY ",\"n\":0}", "n", "from 1 to"},
+      {"{" SAY ",\"n\":1.5}", "n", "whole"}, {"{" SAY ",\"n\":129}", "n", "from 1 to"},
+      {"{\"prompt\":[\"a\",\"b\"],\"n\":100}", "n", "more than 128"},
+      {"{" SAY ",\"stop\":\"\"}", "stop", "empty"}, {"{" SAY ",\"stop\":[1]}", "stop", "a text"},
+      {"{" SAY ",\"stream\":1}", "stream", "true or false"}, {"{" SAY ",\"echo\":true}", "echo", "may be false"},
+      {"{" SAY ",\"frequency_penalty\":1}", "frequency_penalty", "may be 0"},
+      {"{" SAY ",\"colour\":1}", "colour", "unknown field colour"}, {"{" SAY ",\"messages\":[]}", "messages", "unknown"},
+      {"{" SAY ",\"stream_options\":{\"include_usage\":true}}", "stream_options", "needs stream"},
+      {"{" SAY ",\"logprobs\":21}", "logprobs", "from 0 to 20"}, {"{" SAY ",\"max_tokens\":0}", "max_tokens", "from 1"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    asked a;
+    const char *param;
+    sl_status status = asked_read(rows[i].body, strlen(rows[i].body), false, &a, &param);
+    CHECK(status && strstr(sl_detail(), rows[i].says), "%s: %s", rows[i].body, status ? sl_detail() : "is taken");
+    CHECK(!rows[i].param == !param && (!param || !strcmp(param, rows[i].param)), "%s: param %s", rows[i].body, param);
+    asked_fini(&a);
+  }
+}
+
+static void chats_that_are_wrong(void) {
+  static const char *const rows[][2] = {
+      {"{\"messages\":[]}", "at least one"}, {"{\"messages\":[{\"content\":\"a\"}]}", "messages[0].role"},
+      {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", "messages[0].role"},
+      {"{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages[0].content"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[]}]}", "messages[0].tool_calls"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", "needs logprobs"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}", "tools is not supported"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    asked a;
+    const char *param;
+    CHECK(asked_read(rows[i][0], strlen(rows[i][0]), true, &a, &param) && strstr(sl_detail(), rows[i][1]), "%s: %s",
+          rows[i][0], sl_detail());
+    asked_fini(&a);
+  }
+}
+
+static void a_body_has_only_so_many_values(void) {
+  enum { COUNT = 1 << 19 };
+  char *body = sli_calloc(COUNT + 1, 1);
+  const char *param;
+  asked a;
+  memset(body, '[', COUNT);
+  CHECK(asked_read(body, COUNT, false, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
+  asked_fini(&a);
+  free(body);
+}
+
+/* ---- damage ------------------------------------------------------------------------------------------- */
+
+static size_t damage(char *bytes, size_t count, size_t room, dice *d) {
+  static const char *const pieces[] = {"\"", "{", "]", "\\u", "\\ud800", "1e999", "-", "\r\n", ":", "\xc3", "null", ","};
+  for (uint32_t n = roll(d, 4) + 1; n; n--) {
+    size_t at = roll(d, (uint32_t)count);
+    const char *piece = pieces[roll(d, SLI_COUNT(pieces))];
+    size_t more = strlen(piece), gone = roll(d, 6);
+    gone = SLI_MIN(gone, count - at);
+    if (roll(d, 3) == 0) bytes[at] = (char)(roll(d, 255) + 1);
+    else if (count + more - gone < room) {
+      memmove(bytes + at + more, bytes + at + gone, count - at - gone);
+      memcpy(bytes + at, piece, more);
+      count += more - gone;
+    }
+    if (!count) return 0;
+  }
+  return count;
+}
+
+static bool damaged_request(dice *d) {
+  enum { ROOM = 2 * sizeof chat_body };
+  char body[ROOM + 1] = {0};
+  asked a;
+  const char *param;
+  size_t count = sizeof chat_body - 1;
+  memcpy(body, chat_body, count);
+  count = damage(body, count, ROOM, d);
+  body[count] = 0;
+  bool taken = !asked_read(body, strlen(body), true, &a, &param);
+  CHECK(taken || *sl_detail(), "%s: it says why", body);
+  for (int i = 0; i < a.nmessages && taken; i++)
+    CHECK(utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text), "%s", body);
+  asked_fini(&a);
+  return taken;
+}
+
+static bool damaged_head(dice *d) {
+  static const char good[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nExpect: 100-continue\r\n"
+                             "Connection: keep-alive\r\n\r\n";
+  char bytes[2 * sizeof good] = {0};
+  http_head h;
+  size_t count = sizeof good - 1;
+  memcpy(bytes, good, count);
+  count = damage(bytes, count, sizeof bytes - 1, d);
+  size_t length = http_head_length(bytes, count);
+  if (!length) return false;
+  http_fault fault = http_head_parse(bytes, length, &h);
+  CHECK(!fault.status || (fault.status >= 400 && fault.text), "a status and a text");
+  return !fault.status;
+}
+
+static bool damaged_body(dice *d) {
+  static const char good[] = "4\r\nabcd\r\nA;x=y\r\n0123456789\r\n0\r\nTrailer: a\r\n\r\n";
+  char bytes[2 * sizeof good] = {0};
+  const http_head h = {.chunked = true, .minor = 1};
+  size_t count = sizeof good - 1;
+  memcpy(bytes, good, count);
+  count = damage(bytes, count, sizeof bytes - 1, d);
+  char *at_once = take_body(&h, bytes, count, count ? count : 1), *slowly = take_body(&h, bytes, count, 1 + roll(d, 7));
+  CHECK(!strcmp(at_once, slowly) || *slowly == '!' || *at_once == '!', "the same however it comes: %s, %s", at_once,
+        slowly);
+  bool taken = *at_once != '!';
+  free(at_once);
+  free(slowly);
+  return taken;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------ */
+
+/* Random bytes, most of them of characters that are whole. */
+static size_t write_bytes(dice *d, int32_t *tokens, size_t room) {
+  static const char *const words[] = {"a", "stop", "st", "o", "\u00e4", "\u20ac", "\U0001f600", "\xe2\x82", "\xff", "\n"};
+  size_t n = 0;
+  for (uint32_t count = roll(d, 40); count; count--) {
+    const char *word = words[roll(d, SLI_COUNT(words))];
+    for (; *word && n < room; word++) tokens[n++] = (unsigned char)*word;
+  }
+  return n;
+}
+
+static void texts_come_the_same(dice *d) {
+  static const char *const stops[] = {"stop", "to\u20ac", "\U0001f600\u00e4"};
+  const codec c = {.vocabulary = 256};
+  int32_t tokens[256];
+  size_t n = write_bytes(d, tokens, SLI_COUNT(tokens)), bytes, got = 0;
+  char *whole = codec_decode(&c, tokens, n, &bytes), *text = sli_calloc(bytes + 1, 1);
+  told t = {.codec = &c, .stop = stops, .nstop = (int)roll(d, 4)};
+  size_t end = bytes;
+  for (int i = 0; i < t.nstop; i++) {
+    const char *at = strstr(whole, stops[i]);
+    if (at) end = SLI_MIN(end, (size_t)(at - whole));
+  }
+  for (size_t i = 0; i <= n && !t.stopped; i++) {
+    if (i < n) told_token(&t, tokens[i]);
+    size_t ready = told_ready(&t, i == n);
+    CHECK(got + ready <= bytes, "no more than there is");
+    memcpy(text + got, t.text, ready);
+    CHECK(utf8_good(text + got, ready) == ready, "whole characters");
+    got += ready;
+    told_take(&t, ready);
+  }
+  CHECK(got == end && !memcmp(text, whole, got), "\"%s\" up to a stop, not \"%s\"", whole, text);
+  told_fini(&t);
+  free(whole);
+  free(text);
+}
+
+int main(int argc, char **argv) {
+  heads_that_are_good();
+  heads_that_are_not();
+  bodies_come_in_chunks();
+  a_request_is_read();
+  requests_that_are_wrong();
+  chats_that_are_wrong();
+  a_body_has_only_so_many_values();
+  seeds s = seeds_of(argc, argv, 1, 3000);
+  int taken = 0;
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
+    dice d = {.key = seed};
+    taken += damaged_request(&d) + damaged_head(&d) + damaged_body(&d);
+    texts_come_the_same(&d);
+  }
+  printf("%d of damaged ones taken\n", taken);
+  CHECK(seeds_count(s) < 1000 || taken > 50, "some do no harm");
+  return 0;
+}

@@ -1,0 +1,16 @@
+#!/bin/bash
+# actorserve over HTTP, before a model that is made up: answers, streams, stops, refusals, what is wrong on
+# the wire, clients that leave, a full queue, a model that is stuck, and its end.
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need python3
+
+background "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 0.5 secret
+until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$SLUICE_SOURCE/tests/support \
+  python3 "$SLUICE_SOURCE/tests/support/serve_checks.py" "$(<out)" "$pid" 2>said || fail "$(<said)"
+got=0
+wait "$pid" || got=$?
+((got == 0)) || fail "it ends with status $got"
+says "0 pages, 0 events" out

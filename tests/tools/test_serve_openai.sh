@@ -1,0 +1,58 @@
+#!/bin/bash
+# OpenAI's own client for Python talks to actorserve as it is. SLUICE_OPENAI_PYTHON names a python3 that has it.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+python=${SLUICE_OPENAI_PYTHON:-python3}
+need "$python"
+"$python" -c 'import openai' 2>/dev/null || skip "the package openai is not installed"
+
+background "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 60 secret
+until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+"$python" - "$(<out)" >said 2>&1 <<'PY' || fail "$(<said)"
+import sys
+import openai
+
+url = "http://127.0.0.1:%s/v1" % sys.argv[1]
+client = openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
+assert [m.id for m in client.models.list()] == ["made-up"]
+assert client.models.retrieve("made-up").owned_by == "sluice"
+
+done = client.completions.create(model="made-up", prompt="abc", max_tokens=7, temperature=0.5, seed=3, logprobs=0)
+assert done.choices[0].text == "abcabca" and done.choices[0].finish_reason == "length", done
+assert done.usage.total_tokens == 10 and done.choices[0].logprobs.tokens == list("abcabca"), done
+several = client.completions.create(model="made-up", prompt=["a", "b"], n=2, max_tokens=2)
+assert [c.text for c in several.choices] == ["aa", "aa", "bb", "bb"], several
+pieces = client.completions.create(model="made-up", prompt="one two ", max_tokens=50, stop=["wo o"], stream=True)
+assert "".join(p.choices[0].text for p in pieces) == "one t"
+
+messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+chat = client.chat.completions.create(model="made-up", messages=messages, max_completion_tokens=21,
+                                      logprobs=True, top_logprobs=2)
+assert chat.choices[0].message.content == "<|im_start|>system\nbe", chat
+assert chat.choices[0].message.role == "assistant" and len(chat.choices[0].logprobs.content) == 21, chat
+text, usage = "", None
+for piece in client.chat.completions.create(model="made-up", messages=messages, max_tokens=21, stream=True,
+                                            stream_options={"include_usage": True}):
+    text += "".join(c.delta.content or "" for c in piece.choices)
+    usage = piece.usage or usage
+assert text == "<|im_start|>system\nbe" and usage.completion_tokens == 21, (text, usage)
+
+
+def refused(kind, says, call, **fields):
+    try:
+        call(**fields)
+    except kind as error:
+        assert says in str(error), error
+    else:
+        raise SystemExit("%s is not refused" % fields)
+
+
+complete = client.completions.create
+refused(openai.BadRequestError, "9120 tokens", complete, model="made-up", prompt="x" * 9120)
+refused(openai.BadRequestError, "temperature", complete, model="made-up", prompt="x", temperature=-1)
+refused(openai.NotFoundError, "made-up", complete, model="gpt-4", prompt="x")
+stranger = openai.OpenAI(base_url=url, api_key="other", max_retries=0)
+refused(openai.AuthenticationError, "API key", stranger.completions.create, model="made-up", prompt="x")
+PY

@@ -1,0 +1,29 @@
+/* actorserve's parts: its command line, and the model that it serves. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_H
+#define SLUICE_TOOLS_ACTORSERVE_H
+
+#include "tools/actorserve/engine.h"
+#include "tools/actorserve/serve.h"
+#include "tools/common/common.h"
+
+/* settings.c */
+extern const tool actorserve_tool;
+
+/* What is served: a session, and how its model talks (model.c, voice.c). */
+typedef struct served {
+  machine machine;
+  sl_session *session;
+  engine engine;
+  voice voice;
+  int32_t *ends;        /* of the voice; likewise these */
+  char *name, *no_chat, *begin, *end;
+} served;
+
+/* Makes a session of the settings' model, with its weights. */
+sl_status model_open(settings *s, served *out);
+void model_close(served *m);
+/* Reads what lies with the model's weights and its tokenizer of how it talks. */
+sl_status voice_open(const settings *s, int64_t vocabulary, served *out);
+void voice_close(served *m);
+
+#endif

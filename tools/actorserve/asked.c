@@ -1,0 +1,299 @@
+/* Each field is a row that says who reads it, its range, and where it goes. Fields that would change
+ * the answer in a way that there is not may only say what means nothing. */
+#include "tools/actorserve/asked.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tools/actorserve/json.h"
+
+typedef struct field {
+  const char *name;
+  sl_status (*read)(const struct field *f, const cJSON *item, asked *out);
+  enum { IN_BOTH, IN_TEXTS, IN_CHATS } where;
+  size_t place;       /* in asked */
+  double least, most; /* of numbers */
+} field;
+
+/* ---- plain values --------------------------------------------------------------------------------- */
+
+static sl_status wrong(const field *f, const char *what) {
+  return sl_fail(SL_E_USAGE, "%s must be %s", f->name, what);
+}
+
+static sl_status check_range(const field *f, const cJSON *item) {
+  if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble)) return wrong(f, "a number");
+  if (item->valuedouble >= f->least && item->valuedouble <= f->most) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s is %.9g: it must be from %.9g to %.9g", f->name, item->valuedouble, f->least,
+                 f->most);
+}
+
+static sl_status read_real(const field *f, const cJSON *item, asked *out) {
+  sl_status status = check_range(f, item);
+  if (!status) *(double *)((char *)out + f->place) = item->valuedouble;
+  return status;
+}
+
+static sl_status check_whole(const field *f, const cJSON *item) {
+  sl_status status = check_range(f, item);
+  return !status && item->valuedouble != floor(item->valuedouble) ? wrong(f, "a whole number") : status;
+}
+
+static sl_status read_whole(const field *f, const cJSON *item, asked *out) {
+  sl_status status = check_whole(f, item);
+  if (!status) *(int64_t *)((char *)out + f->place) = (int64_t)item->valuedouble;
+  return status;
+}
+
+static sl_status read_seed(const field *f, const cJSON *item, asked *out) {
+  sl_status status = check_whole(f, item);
+  return status ? status : read_real(f, item, out);
+}
+
+static sl_status read_flag(const field *f, const cJSON *item, asked *out) {
+  if (!cJSON_IsBool(item)) return wrong(f, "true or false");
+  *(bool *)((char *)out + f->place) = cJSON_IsTrue(item);
+  return SL_OK;
+}
+
+static sl_status read_text(const field *f, const cJSON *item, asked *out) {
+  if (!cJSON_IsString(item)) return wrong(f, "a text");
+  *(const char **)((char *)out + f->place) = item->valuestring;
+  return SL_OK;
+}
+
+/* Of completions: the number, which is also how many. */
+static sl_status read_logprobs(const field *f, const cJSON *item, asked *out) {
+  out->wants_logprobs = true;
+  return read_whole(f, item, out);
+}
+
+/* ---- stops ------------------------------------------------------------------------------------------ */
+
+static sl_status add_stop(const field *f, const cJSON *item, asked *out) {
+  if (!cJSON_IsString(item) || !*item->valuestring) return wrong(f, "a text, or several, none of them empty");
+  if (out->nstop == ASKED_MOST_STOPS)
+    return sl_fail(SL_E_USAGE, "%s has more than %d texts", f->name, ASKED_MOST_STOPS);
+  out->stop[out->nstop++] = item->valuestring;
+  return SL_OK;
+}
+
+static sl_status read_stop(const field *f, const cJSON *item, asked *out) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  if (!cJSON_IsArray(item)) return add_stop(f, item, out);
+  cJSON_ArrayForEach(each, item)
+    if (!status) status = add_stop(f, each, out);
+  return status;
+}
+
+static sl_status read_stream_options(const field *f, const cJSON *item, asked *out) {
+  const cJSON *each;
+  if (!cJSON_IsObject(item)) return wrong(f, "an object");
+  cJSON_ArrayForEach(each, item) {
+    bool usage = !strcmp(each->string, "include_usage");
+    if (!usage && strcmp(each->string, "include_obfuscation"))
+      return sl_fail(SL_E_USAGE, "%s has an unknown field %.40s", f->name, each->string);
+    if (!cJSON_IsBool(each) || (!usage && cJSON_IsTrue(each)))
+      return sl_fail(SL_E_USAGE, "%s.%s must be %s", f->name, each->string, usage ? "true or false" : "false");
+    if (usage) out->usage = cJSON_IsTrue(each);
+  }
+  return SL_OK;
+}
+
+/* ---- prompts ----------------------------------------------------------------------------------------- */
+
+static sl_status read_tokens(const field *f, const cJSON *item, asked_prompt *out) {
+  const cJSON *each;
+  out->tokens = sli_calloc((size_t)cJSON_GetArraySize(item) + 1, sizeof *out->tokens);
+  cJSON_ArrayForEach(each, item) {
+    bool good = cJSON_IsNumber(each) && each->valuedouble >= 0 && each->valuedouble <= INT32_MAX &&
+                each->valuedouble == floor(each->valuedouble);
+    if (!good) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
+    out->tokens[out->count++] = (int32_t)each->valuedouble;
+  }
+  return SL_OK;
+}
+
+static sl_status add_prompt(const field *f, const cJSON *item, asked *out) {
+  asked_prompt *p = &out->prompts[out->nprompts++];
+  if (cJSON_IsArray(item)) return read_tokens(f, item, p);
+  if (!cJSON_IsString(item)) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
+  p->text = item->valuestring;
+  return SL_OK;
+}
+
+static sl_status read_prompt(const field *f, const cJSON *item, asked *out) {
+  const cJSON *each;
+  bool several = cJSON_IsArray(item) && !cJSON_IsNumber(item->child);
+  int count = several ? cJSON_GetArraySize(item) : 1;
+  if (!count || count > ASKED_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "%s has %d texts: it must have 1 to %d", f->name, count, ASKED_MOST_CHOICES);
+  out->prompts = sli_calloc((size_t)count, sizeof *out->prompts);
+  if (!several) return add_prompt(f, item, out);
+  sl_status status = SL_OK;
+  cJSON_ArrayForEach(each, item)
+    if (!status) status = add_prompt(f, each, out);
+  return status;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+/* [{"type": "text", "text": "..."}, ...], joined; NULL: there are others. */
+static char *join_parts(const cJSON *parts) {
+  const cJSON *each;
+  char *text = sli_strdup("");
+  cJSON_ArrayForEach(each, parts) {
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(each, "type");
+    const cJSON *part = cJSON_GetObjectItemCaseSensitive(each, "text");
+    bool good = text && cJSON_IsString(type) && !strcmp(type->valuestring, "text") && cJSON_IsString(part);
+    char *more = good ? sli_format("%s%s", text, part->valuestring) : NULL;
+    free(text);
+    text = more;
+  }
+  return text;
+}
+
+static int role_of(const cJSON *item) {
+  static const char *const names[] = {"system", "user", "assistant", "developer"};
+  for (int i = 0; i < (int)SLI_COUNT(names) && cJSON_IsString(item); i++)
+    if (!strcmp(item->valuestring, names[i])) return i == 3 ? SLI_CHAT_SYSTEM : i;
+  return -1;
+}
+
+static sl_status add_message(const cJSON *item, asked *out) {
+  int i = out->nmessages++;
+  const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
+  int role = role_of(cJSON_GetObjectItemCaseSensitive(item, "role"));
+  if (role < 0)
+    return sl_fail(SL_E_USAGE, "messages[%d].role must be system, developer, user or assistant", i);
+  if (cJSON_IsArray(content)) out->joined[i] = join_parts(content);
+  const char *text = cJSON_IsString(content) ? content->valuestring : out->joined[i];
+  if (!text) return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
+  const cJSON *each;
+  cJSON_ArrayForEach(each, item)
+    if (strcmp(each->string, "role") && strcmp(each->string, "content") && !cJSON_IsNull(each))
+      return sl_fail(SL_E_USAGE, "messages[%d].%.40s is not supported", i, each->string);
+  out->messages[i].role = role;
+  out->messages[i].text = text;
+  return SL_OK;
+}
+
+static sl_status read_messages(const field *f, const cJSON *item, asked *out) {
+  const cJSON *each;
+  if (!cJSON_IsArray(item) || !item->child) return wrong(f, "an array of at least one message");
+  size_t count = (size_t)cJSON_GetArraySize(item);
+  out->messages = sli_calloc(count, sizeof *out->messages);
+  out->joined = sli_calloc(count, sizeof *out->joined);
+  sl_status status = SL_OK;
+  cJSON_ArrayForEach(each, item)
+    if (!status) status = add_message(each, out);
+  return status;
+}
+
+/* ---- all fields ------------------------------------------------------------------------------------------- */
+
+#define AT(name) offsetof(asked, name)
+static const field fields[] = {
+    {"model", read_text, IN_BOTH, AT(model), 0, 0},
+    {"prompt", read_prompt, IN_TEXTS, 0, 0, 0},
+    {"messages", read_messages, IN_CHATS, 0, 0, 0},
+    {"stream", read_flag, IN_BOTH, AT(stream), 0, 0},
+    {"stream_options", read_stream_options, IN_BOTH, 0, 0, 0},
+    {"n", read_whole, IN_BOTH, AT(n), 1, ASKED_MOST_CHOICES},
+    {"max_tokens", read_whole, IN_BOTH, AT(max_tokens), 1, 1e9},
+    {"max_completion_tokens", read_whole, IN_CHATS, AT(max_tokens), 1, 1e9},
+    {"temperature", read_real, IN_BOTH, AT(temperature), 0, 100},
+    {"top_p", read_real, IN_BOTH, AT(top_p), 0, 1},
+    {"top_k", read_whole, IN_BOTH, AT(top_k), 0, 1e9},
+    {"seed", read_seed, IN_BOTH, AT(seed), -0x1p63, 0x1p62},
+    {"stop", read_stop, IN_BOTH, 0, 0, 0},
+    {"logprobs", read_logprobs, IN_TEXTS, AT(top_logprobs), 0, 20},
+    {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
+    {"top_logprobs", read_whole, IN_CHATS, AT(top_logprobs), 0, 20}};
+
+/* Fields that there are elsewhere, and what of them is taken, as JSON; NULL: anything, for it says
+ * nothing of the answer. */
+static const struct {
+  const char *name, *value;
+} others[] = {{"user", NULL}, {"metadata", NULL}, {"safety_identifier", NULL}, {"prompt_cache_key", NULL},
+              {"service_tier", NULL}, {"store", "false"}, {"echo", "false"}, {"best_of", "1"},
+              {"frequency_penalty", "0"}, {"presence_penalty", "0"}, {"logit_bias", "{}"}, {"tools", "[]"},
+              {"tool_choice", "\"none\""}, {"response_format", "{\"type\":\"text\"}"}, {"modalities", "[\"text\"]"}};
+
+static sl_status check_other(const cJSON *item) {
+  for (size_t i = 0; i < SLI_COUNT(others); i++) {
+    if (strcmp(item->string, others[i].name)) continue;
+    cJSON *value = others[i].value ? cJSON_Parse(others[i].value) : NULL;
+    bool good = !others[i].value || cJSON_Compare(item, value, true);
+    cJSON_Delete(value);
+    if (good) return SL_OK;
+    return sl_fail(SL_E_USAGE, "%s is not supported: it may be %s", item->string, others[i].value);
+  }
+  return sl_fail(SL_E_USAGE, "unknown field %.40s", item->string);
+}
+
+static sl_status read_item(const cJSON *item, asked *out) {
+  if (cJSON_IsNull(item)) return SL_OK; /* not said */
+  for (size_t i = 0; i < SLI_COUNT(fields); i++) {
+    bool here = fields[i].where == IN_BOTH || (fields[i].where == IN_CHATS) == out->chat;
+    if (here && !strcmp(item->string, fields[i].name)) return fields[i].read(&fields[i], item, out);
+  }
+  return check_other(item);
+}
+
+/* A field that is said twice would be read twice. */
+static sl_status check_once(const cJSON *item) {
+  for (const cJSON *other = item->next; other; other = other->next)
+    if (!strcmp(item->string, other->string))
+      return sl_fail(SL_E_USAGE, "field %.40s is given twice", item->string);
+  return SL_OK;
+}
+
+static sl_status check_together(const asked *a, const char **param) {
+  *param = a->chat ? "messages" : "prompt";
+  if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
+  *param = "n";
+  if (a->n * SLI_MAX(a->nprompts, 1) > ASKED_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers", a->nprompts,
+                   ASKED_MOST_CHOICES);
+  *param = "top_logprobs";
+  if (a->chat && a->top_logprobs && !a->wants_logprobs)
+    return sl_fail(SL_E_USAGE, "top_logprobs needs logprobs to be true");
+  *param = "stream_options";
+  if (a->usage && !a->stream) return sl_fail(SL_E_USAGE, "stream_options needs stream to be true");
+  *param = NULL;
+  return SL_OK;
+}
+
+enum { MOST_FIELDS = 64 };
+
+sl_status asked_read(const char *body, size_t bytes, bool chat, asked *out, const char **param) {
+  const cJSON *item;
+  *out = (asked){.chat = chat, .n = 1, .temperature = 1, .top_p = 1, .seed = NAN};
+  *param = NULL;
+  sl_status status = json_read(body, bytes, &out->root);
+  if (status) return status;
+  if (!cJSON_IsObject(out->root)) return sl_fail(SL_E_INPUT, "the body is not an object");
+  if (cJSON_GetArraySize(out->root) > MOST_FIELDS)
+    return sl_fail(SL_E_INPUT, "the body has more than %d fields", MOST_FIELDS);
+  cJSON_ArrayForEach(item, out->root) {
+    *param = item->string;
+    status = check_once(item);
+    if (!status) status = read_item(item, out);
+    if (status) return status;
+  }
+  return check_together(out, param);
+}
+
+void asked_fini(asked *a) {
+  for (int i = 0; i < a->nprompts; i++) free(a->prompts[i].tokens);
+  for (int i = 0; i < a->nmessages; i++) free(a->joined[i]);
+  free(a->prompts);
+  free(a->messages);
+  free(a->joined);
+  cJSON_Delete(a->root);
+}

@@ -1,0 +1,81 @@
+#include "tools/actorserve/codec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tools/actorserve/json.h"
+
+enum { BYTES = 256 };
+
+sl_status codec_open(const char *path, int64_t vocabulary, codec *out) {
+  *out = (codec){.vocabulary = vocabulary};
+  return path ? sli_tokenizer_open(path, &out->tokenizer) : SL_OK;
+}
+
+void codec_close(codec *c) {
+  sli_tokenizer_close(c->tokenizer);
+  *c = (codec){0};
+}
+
+/* ---- to tokens --------------------------------------------------------------------------------------- */
+
+static sl_status encode_bytes(const codec *c, const char *text, sli_token_row *out) {
+  if (c->vocabulary > BYTES)
+    return sl_fail(SL_E_USAGE, "the model has no tokenizer: a prompt is an array of tokens, not a text");
+  for (; *text; text++) {
+    SLI_GROW(out->items, out->count, out->capacity);
+    out->items[out->count++] = (unsigned char)*text;
+  }
+  return SL_OK;
+}
+
+static sl_status check_tokens(const codec *c, const sli_token_row *row) {
+  for (size_t i = 0; i < row->count; i++)
+    if (row->items[i] < 0 || row->items[i] >= c->vocabulary)
+      return sl_fail(SL_E_USAGE, "token %d is outside the vocabulary of %lld", row->items[i],
+                     (long long)c->vocabulary);
+  return SL_OK;
+}
+
+sl_status codec_encode(const codec *c, const char *text, bool whole, sli_token_row *out) {
+  sl_status status = c->tokenizer ? sli_tokenizer_encode(c->tokenizer, text, strlen(text), whole, out)
+                                  : encode_bytes(c, text, out);
+  return status ? status : check_tokens(c, out);
+}
+
+/* ---- to text ----------------------------------------------------------------------------------------- */
+
+/* The text with U+FFFD for each byte that is no UTF-8. */
+static void print_good(FILE *out, const char *text, size_t bytes) {
+  while (bytes) {
+    size_t good = utf8_good(text, bytes);
+    fwrite(text, 1, good, out);
+    if (good < bytes) fputs("\ufffd", out), good++;
+    text += good;
+    bytes -= good;
+  }
+}
+
+static void print_bytes(FILE *out, const int32_t *tokens, size_t count) {
+  char *text = sli_calloc(count + 1, 1);
+  for (size_t i = 0; i < count; i++) text[i] = (char)tokens[i];
+  print_good(out, text, count);
+  free(text);
+}
+
+static void print_numbers(FILE *out, const int32_t *tokens, size_t count) {
+  for (size_t i = 0; i < count; i++) fprintf(out, "%d ", tokens[i]);
+}
+
+char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *bytes) {
+  if (c->tokenizer) return sli_tokenizer_decode(c->tokenizer, tokens, count, false, bytes);
+  char *text;
+  FILE *out = open_memstream(&text, bytes);
+  SLI_CHECK(out, "no memory for a text");
+  if (c->vocabulary > BYTES) print_numbers(out, tokens, count);
+  else print_bytes(out, tokens, count);
+  fclose(out);
+  return text;
+}

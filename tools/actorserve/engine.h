@@ -1,0 +1,18 @@
+/* What actorserve asks of a session, as a table: tests put others in its place. The meaning is that of
+ * sluice/session.h. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_ENGINE_H
+#define SLUICE_TOOLS_ACTORSERVE_ENGINE_H
+
+#include <sluice/session.h>
+
+typedef struct engine {
+  void *self;
+  int fd; /* readable while there are events */
+  int64_t vocabulary, context;
+  sl_status (*submit)(void *self, const sl_request *request, uint64_t *id);
+  void (*cancel)(void *self, uint64_t id);
+  int (*poll)(void *self, sl_session_event *out, int most);
+  sl_session_stats (*stat)(void *self);
+} engine;
+
+#endif

@@ -1,0 +1,58 @@
+#include "tools/actorserve/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/base.h"
+
+enum { MOST_VALUES = 1 << 18 }; /* each takes some 64 bytes */
+
+size_t utf8_good(const char *text, size_t bytes) {
+  size_t at = 0;
+  for (utf8proc_int32_t c; at < bytes;) {
+    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(bytes - at), &c);
+    if (n <= 0) break;
+    at += (size_t)n;
+  }
+  return at;
+}
+
+/* What cJSON takes and should not: texts that end before they do; and how many values there are, at
+ * most. */
+static sl_status look_over(const char *text, size_t bytes) {
+  size_t values = 1;
+  bool quoted = false;
+  for (size_t i = 0; i < bytes; i++) {
+    char c = text[i];
+    if (quoted && c == '\\' && !strncmp(text + i, "\\u0000", 6))
+      return sl_fail(SL_E_INPUT, "the body has a text with a zero in it, at byte %zu", i);
+    if (!quoted) values += c == ',' || c == '[' || c == '{';
+    quoted ^= c == '"';
+    i += quoted && c == '\\';
+  }
+  if (values <= MOST_VALUES) return SL_OK;
+  return sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
+}
+
+sl_status json_read(const char *text, size_t bytes, cJSON **out) {
+  size_t good = utf8_good(text, bytes);
+  if (good < bytes) return sl_fail(SL_E_INPUT, "the body is not UTF-8 at byte %zu", good);
+  if (strlen(text) < bytes) return sl_fail(SL_E_INPUT, "the body has a zero at byte %zu", strlen(text));
+  sl_status status = look_over(text, bytes);
+  if (status) return status;
+  const char *end = text;
+  *out = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, 1);
+  if (*out) return SL_OK;
+  size_t at = SLI_MIN((size_t)(end - text), bytes);
+  if (at == bytes) return sl_fail(SL_E_INPUT, "the body is not JSON at its end");
+  size_t shown = SLI_MIN(bytes - at, 20);
+  while (shown && utf8_good(text + at, shown) < shown) shown--;
+  return sl_fail(SL_E_INPUT, "the body is not JSON near byte %zu: %.*s", at, (int)shown, text + at);
+}
+
+void json_add_text(cJSON *to, const char *name, const char *text, size_t bytes) {
+  char *copy = sli_format("%.*s", (int)bytes, text ? text : "");
+  cJSON_AddStringToObject(to, name, copy);
+  free(copy);
+}

@@ -1,0 +1,40 @@
+/* actorserve: a model over HTTP. The main thread has the connections; the session has its own threads, and
+ * one more makes tokens of texts. */
+#include <stdio.h>
+
+#include "tools/actorserve/actorserve.h"
+
+static void print_start(const settings *s, const served *m, const serving *server, const char *host) {
+  if (sl_arg_flag(s->run, "quiet")) return;
+  printf("%s at http://%s:%d/v1\n", m->voice.name, host, http_port(server->http));
+  fflush(stdout);
+}
+
+static sl_status serve(const settings *s, const served *m) {
+  const serve_options options = {.host = sl_arg_text(s->run, "host"), .port = (int)sl_arg_int(s->run, "port"),
+                                 .key = settings_text(s, "api-key"),
+                                 .stuck_seconds = sl_arg_float(s->run, "stuck"),
+                                 .head_seconds = SERVE_HEAD_SECONDS, .body_seconds = SERVE_BODY_SECONDS,
+                                 .idle_seconds = SERVE_IDLE_SECONDS, .stall_seconds = SERVE_STALL_SECONDS};
+  serving *server;
+  sl_status status = serving_create(&options, &m->engine, &m->voice, &server);
+  if (status) return status;
+  print_start(s, m, server, options.host);
+  status = serving_run(server);
+  serving_destroy(server);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  settings s;
+  served m = {0};
+  sl_status status = settings_read(&actorserve_tool, argc, argv, &s);
+  if (!status && !s.done) {
+    status = model_open(&s, &m);
+    if (!status) status = serve(&s, &m);
+    model_close(&m);
+  }
+  if (status) fprintf(stderr, "actorserve: %s\n", sl_detail());
+  settings_fini(&s);
+  return sl_status_exit(status);
+}

@@ -1,0 +1,54 @@
+/* A request for an answer of the model, from its body until the last of its tokens. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_REQUEST_H
+#define SLUICE_TOOLS_ACTORSERVE_REQUEST_H
+
+#include <cjson/cJSON.h>
+#include <time.h>
+
+#include "tools/actorserve/asked.h"
+#include "tools/actorserve/serve.h"
+#include "tools/actorserve/told.h"
+
+/* One of the answers. */
+typedef struct choice {
+  struct request *of;
+  int index;
+  uint64_t id;           /* of the engine; 0 before it knows of it */
+  bool under_way;        /* until the engine's END */
+  told told;
+  cJSON *words;          /* the tokens that were not given yet, with their probabilities, as chats have
+                            them, and `place`, where in the text; NULL: not asked for */
+  char *text;            /* of an answer that is not streamed */
+  size_t bytes, room;
+  int64_t tokens;
+  const char *finish;    /* why it has ended; NULL: it goes on */
+} choice;
+
+typedef struct request {
+  serving *serving;
+  http_exchange *x;      /* NULL: nobody waits for the answer any more */
+  asked asked;
+  char id[40];
+  time_t created;
+  uint64_t start_ns, token_ns; /* token_ns: of the last one; 0: none yet */
+  char *rendered;        /* a chat's text */
+  encoding *prompts;     /* [nprompts] */
+  int nprompts, encoding; /* how many are still at the encoder */
+  choice *choices;       /* [nchoices] */
+  int nchoices, open, under_way; /* that go on; that the engine has */
+  int64_t prompt_tokens, answer_tokens;
+  struct request *next, **link; /* among all of the server */
+} request;
+
+/* Takes a body. */
+void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat);
+/* A prompt is tokens now. */
+void request_encoded(encoding *x);
+/* A token, or the end of an answer; event->user is the choice. */
+void request_event(const sl_session_event *event);
+/* The client has left. */
+void request_gone(request *r);
+/* Ends it, whatever is under way; only where engine and encoder are no more. */
+void request_destroy(request *r);
+
+#endif

@@ -1,0 +1,246 @@
+#include "tools/actorserve/serve.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/descriptors.h"
+#include "tools/actorserve/reply.h"
+#include "tools/actorserve/request.h"
+
+enum {
+  MOST_BODY = 4 << 20,
+  MOST_UNSENT = 256 << 10,
+  LEAST_CONNECTIONS = 64,
+  MOST_CONNECTIONS = 16384,
+  EVENTS = 64            /* of the session at a time */
+};
+
+/* ---- what is asked ------------------------------------------------------------------------------------- */
+
+static void answer(serving *s, http_exchange *x, int status, const char *type, char *body) {
+  s->metrics.answers[status / 100]++;
+  http_answer(x, status, type, body, strlen(body));
+  free(body);
+}
+
+static void refuse(serving *s, http_exchange *x, int status, const char *code, const char *text) {
+  answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
+}
+
+/* Work waits, and nothing comes back. */
+static bool is_stuck(const serving *s, double *seconds) {
+  sl_session_stats stat = s->engine->stat(s->engine->self);
+  uint64_t since = stat.waiting_since_ns, now = sli_now_ns();
+  *seconds = since && now > since ? (double)(now - since) * 1e-9 : 0;
+  return *seconds > s->options->stuck_seconds;
+}
+
+static void answer_health(serving *s, http_exchange *x, const http_request *request) {
+  (void)request;
+  double seconds;
+  bool stuck = is_stuck(s, &seconds);
+  char *body = stuck ? sli_format("{\"status\":\"stuck\",\"seconds\":%.1f}\n", seconds)
+                     : sli_format("{\"status\":\"%s\"}\n", s->draining ? "draining" : "ok");
+  answer(s, x, stuck || s->draining ? 503 : 200, "application/json", body);
+}
+
+static void answer_metrics(serving *s, http_exchange *x, const http_request *request) {
+  (void)request;
+  char *text;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  SLI_CHECK(out, "no memory for metrics");
+  sl_session_stats stat = s->engine->stat(s->engine->self);
+  metrics_print(out, &s->metrics, &stat, http_connections(s->http));
+  fclose(out);
+  answer(s, x, 200, "text/plain; version=0.0.4", text);
+}
+
+static void answer_models(serving *s, http_exchange *x, const http_request *request) {
+  (void)request;
+  answer(s, x, 200, "application/json", reply_models(s->voice->name, true));
+}
+
+static void answer_model(serving *s, http_exchange *x, const http_request *request) {
+  const char *name = strrchr(request->target, '/') + 1;
+  if (strcmp(name, s->voice->name)) refuse(s, x, 404, "model_not_found", "there is no such model");
+  else answer(s, x, 200, "application/json", reply_models(s->voice->name, false));
+}
+
+static void answer_texts(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, false);
+}
+
+static void answer_chat(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, true);
+}
+
+/* ---- who answers it -------------------------------------------------------------------------------------- */
+
+static const struct route {
+  const char *path; /* that ends with a slash: whatever is one level below */
+  const char *method;
+  bool open;        /* to those who have no key */
+  void (*answer)(serving *s, http_exchange *x, const http_request *request);
+} routes[] = {{"/v1/completions", "POST", false, answer_texts},
+              {"/v1/chat/completions", "POST", false, answer_chat},
+              {"/v1/models", "GET", false, answer_models},
+              {"/v1/models/", "GET", false, answer_model},
+              {"/health", "GET", true, answer_health},
+              {"/metrics", "GET", true, answer_metrics}};
+
+static bool leads_to(const struct route *r, const char *target) {
+  size_t n = strlen(r->path), length = strcspn(target, "?");
+  bool below = r->path[n - 1] == '/';
+  return below ? length > n && !strncmp(target, r->path, n) && !memchr(target + n, '/', length - n)
+               : length == n && !strncmp(target, r->path, n);
+}
+
+/* How long this takes says nothing of where they differ. */
+static bool same_secret(const char *a, const char *b) {
+  size_t n = strlen(a), m = strlen(b);
+  unsigned char differ = n != m;
+  for (size_t i = 0; i < n; i++) differ |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
+  return !differ;
+}
+
+static bool may_ask(const serving *s, const char *authorization) {
+  static const char scheme[] = "Bearer ";
+  if (!s->options->key) return true;
+  if (!authorization || strncmp(authorization, scheme, sizeof scheme - 1)) return false;
+  return same_secret(authorization + sizeof scheme - 1, s->options->key);
+}
+
+static void refuse_method(serving *s, http_exchange *x, const struct route *r) {
+  http_add_field(x, "Allow", r->method);
+  refuse(s, x, 405, NULL, r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
+}
+
+static void take(serving *s, http_exchange *x, const http_request *request, const struct route *r) {
+  if (strcmp(request->method, r->method)) refuse_method(s, x, r);
+  else if (!r->open && !may_ask(s, request->authorization)) {
+    http_add_field(x, "WWW-Authenticate", "Bearer");
+    refuse(s, x, 401, "invalid_api_key", "a valid API key is needed: Authorization: Bearer KEY");
+  } else
+    r->answer(s, x, request);
+}
+
+static void on_request(void *ctx, http_exchange *x, const http_request *request) {
+  for (size_t i = 0; i < SLI_COUNT(routes); i++)
+    if (leads_to(&routes[i], request->target)) {
+      take(ctx, x, request, &routes[i]);
+      return;
+    }
+  refuse(ctx, x, 404, NULL, "there is nothing at this path");
+}
+
+static void on_gone(void *ctx, void *user) {
+  (void)ctx;
+  request_gone(user);
+}
+
+static char *error_body(void *ctx, int status, const char *text) {
+  serving *s = ctx;
+  s->metrics.answers[status / 100]++;
+  return reply_error(status, NULL, NULL, text);
+}
+
+/* ---- what comes back --------------------------------------------------------------------------------------- */
+
+static void end_if_drained(serving *s) {
+  if (s->draining && !s->first && !http_connections(s->http)) event_base_loopbreak(s->base);
+}
+
+static void on_engine(evutil_socket_t fd, short what, void *ctx) {
+  (void)fd, (void)what;
+  serving *s = ctx;
+  sl_session_event events[EVENTS];
+  int n = s->engine->poll(s->engine->self, events, EVENTS); /* others get their turn before the next */
+  for (int i = 0; i < n; i++) request_event(&events[i]);
+}
+
+static void on_encoder(evutil_socket_t fd, short what, void *ctx) {
+  (void)fd, (void)what;
+  serving *s = ctx;
+  for (encoding *x; (x = encoder_take(s->encoder));) request_encoded(x);
+}
+
+/* ---- from begin to end -------------------------------------------------------------------------------------- */
+
+static sl_status listen_on(serving *s) {
+  const serve_options *o = s->options;
+  size_t connections;
+  sl_status status = sli_descriptors_reserve("connections need", LEAST_CONNECTIONS, MOST_CONNECTIONS, &connections);
+  if (status) return status;
+  const http_options options = {.host = o->host, .port = o->port, .most_connections = LEAST_CONNECTIONS + connections,
+                                .most_body_bytes = MOST_BODY, .most_unsent_bytes = MOST_UNSENT,
+                                .head_seconds = o->head_seconds, .body_seconds = o->body_seconds,
+                                .idle_seconds = o->idle_seconds, .stall_seconds = o->stall_seconds,
+                                .on_request = on_request, .on_gone = on_gone, .error_body = error_body, .ctx = s};
+  return http_create(s->base, &options, &s->http);
+}
+
+static struct event *watch(serving *s, int fd, event_callback_fn call) {
+  struct event *e = event_new(s->base, fd, EV_READ | EV_PERSIST, call, s);
+  SLI_CHECK(e && !event_add(e, NULL), "no memory for an event");
+  return e;
+}
+
+sl_status serving_create(const serve_options *options, const engine *e, const voice *v, serving **out) {
+  serving *s = sli_calloc(1, sizeof *s);
+  *s = (serving){.options = options, .engine = e, .voice = v, .base = event_base_new()};
+  SLI_CHECK(s->base, "no memory for events");
+  sl_status status = encoder_create(&v->codec, &s->encoder);
+  if (!status) status = listen_on(s);
+  if (!status) {
+    s->of_engine = watch(s, e->fd, on_engine);
+    s->of_encoder = watch(s, encoder_fd(s->encoder), on_encoder);
+    *out = s;
+  } else
+    serving_destroy(s);
+  return status;
+}
+
+void serving_destroy(serving *s) {
+  if (!s) return;
+  encoder_destroy(s->encoder);
+  http_destroy(s->http);
+  while (s->first) request_destroy(s->first);
+  if (s->of_engine) event_free(s->of_engine);
+  if (s->of_encoder) event_free(s->of_encoder);
+  event_base_free(s->base);
+  free(s);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *ctx) {
+  (void)number, (void)what;
+  serving *s = ctx;
+  if (s->draining) event_base_loopbreak(s->base);
+  else fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
+  s->draining = true;
+  http_drain(s->http);
+}
+
+/* While it drains it looks now and then whether all have left. */
+static void on_moment(evutil_socket_t fd, short what, void *ctx) {
+  (void)fd, (void)what;
+  end_if_drained(ctx);
+}
+
+sl_status serving_run(serving *s) {
+  static const int numbers[] = {SIGINT, SIGTERM};
+  static const struct timeval moment = {0, 50000};
+  struct event *signals[SLI_COUNT(numbers)], *moments = event_new(s->base, -1, EV_PERSIST, on_moment, s);
+  signal(SIGPIPE, SIG_IGN);
+  for (size_t i = 0; i < SLI_COUNT(numbers); i++) {
+    signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
+    event_add(signals[i], NULL);
+  }
+  event_add(moments, &moment);
+  int result = event_base_dispatch(s->base);
+  for (size_t i = 0; i < SLI_COUNT(numbers); i++) event_free(signals[i]);
+  event_free(moments);
+  return result < 0 ? sl_fail(SL_E_IO, "the event loop of libevent failed") : SL_OK;
+}

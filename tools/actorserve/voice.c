@@ -1,0 +1,103 @@
+/* How a model talks: its name, its tokenizer, its chat template, and the tokens that end what it says. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "tools/actorserve/actorserve.h"
+
+/* The last part of a path, without .gguf or .safetensors. */
+static char *name_of(const char *path) {
+  size_t end = strlen(path);
+  while (end > 1 && path[end - 1] == '/') end--;
+  size_t begin = end;
+  while (begin && path[begin - 1] != '/') begin--;
+  char *name = sli_format("%.*s", (int)(end - begin), path + begin), *dot = strrchr(name, '.');
+  if (dot && (!strcmp(dot, ".gguf") || !strcmp(dot, ".safetensors"))) *dot = 0;
+  return name;
+}
+
+/* ---- tokens that end an answer ---------------------------------------------------------------- */
+
+static void add_end(served *m, int64_t token) {
+  bool good = token >= 0 && token < m->voice.codec.vocabulary;
+  for (int i = 0; i < m->voice.nends && good; i++) good = m->ends[i] != token;
+  if (!good) return;
+  m->ends = sli_realloc(m->ends, (size_t)m->voice.nends + 1, sizeof *m->ends);
+  m->ends[m->voice.nends++] = (int32_t)token;
+  m->voice.ends = m->ends;
+}
+
+/* A mark that is one token. */
+static void add_mark(served *m, const char *text) {
+  sli_token_row row = {0};
+  sl_status status = text ? codec_encode(&m->voice.codec, text, false, &row) : SL_OK;
+  if (!status && row.count == 1) add_end(m, row.items[0]);
+  free(row.items);
+}
+
+/* "eos_token_id" of a file of the folder: one, or several. */
+static void add_ends_of(served *m, const char *folder, const char *file) {
+  char *path = huggingface_file(folder, file), *text = NULL;
+  if (!access(path, R_OK) && !sli_file_read(path, &text)) {
+    cJSON *root = cJSON_Parse(text);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, "eos_token_id"), *each;
+    if (cJSON_IsNumber(item)) add_end(m, item->valueint);
+    cJSON_ArrayForEach(each, item)
+      if (cJSON_IsNumber(each)) add_end(m, each->valueint);
+    cJSON_Delete(root);
+  }
+  free(text);
+  free(path);
+}
+
+/* ---- chats -------------------------------------------------------------------------------------- */
+
+/* A model that nobody can chat with can still go on with texts, unless a template was asked for. */
+static sl_status choose_chat(const settings *s, const chat_found *f, voice *v, char **why) {
+  const char *name = settings_text(s, "chat-template");
+  sl_status status = chat_choose(f, s->data.tokenizer, name, &v->chat);
+  if (status && !name) *why = sli_strdup(sl_detail());
+  return name ? status : SL_OK;
+}
+
+static sl_status read_chat(const settings *s, served *m) {
+  chat_found f;
+  sl_status status = chat_find(s->data.tokenizer, &f);
+  if (!status) status = choose_chat(s, &f, &m->voice, &m->no_chat);
+  m->begin = f.begin;
+  m->end = f.end;
+  f.begin = f.end = NULL;
+  chat_found_fini(&f);
+  m->voice.marks = (sli_chat_marks){m->begin, m->end};
+  m->voice.no_chat = m->no_chat;
+  if (status) return status;
+  add_mark(m, m->end);
+  if (m->voice.chat) add_mark(m, sli_chat_end(m->voice.chat, &m->voice.marks));
+  return SL_OK;
+}
+
+sl_status voice_open(const settings *s, int64_t vocabulary, served *m) {
+  const char *init = settings_text(s, "init");
+  m->name = name_of(init);
+  m->voice = (voice){.name = m->name, .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
+  sl_status status = codec_open(s->data.tokenizer, vocabulary, &m->voice.codec);
+  if (status) return status;
+  if (huggingface_is_folder(init)) {
+    add_ends_of(m, init, "generation_config.json");
+    add_ends_of(m, init, "config.json");
+  }
+  if (s->data.tokenizer) return read_chat(s, m);
+  if (!settings_text(s, "chat-template")) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--chat-template: the model has no tokenizer, --tokenizer FILE names one");
+}
+
+void voice_close(served *m) {
+  codec_close(&m->voice.codec);
+  free(m->ends);
+  free(m->name);
+  free(m->no_chat);
+  free(m->begin);
+  free(m->end);
+}

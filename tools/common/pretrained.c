@@ -1,0 +1,26 @@
+#include "tools/common/pretrained.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "io/gguf/gguf.h"
+#include "tools/common/gguf.h"
+#include "tools/common/huggingface.h"
+
+sl_status pretrained_read(settings *s) {
+  const char *init = settings_text(s, "init");
+  s->data.tokenizer = settings_text(s, "tokenizer");
+  if (init && sli_gguf_is(init)) return gguf_read(init, s);
+  if (!init || !huggingface_is_folder(init)) return SL_OK;
+  char *path = huggingface_file(init, "tokenizer.json");
+  if (!s->data.tokenizer && !access(path, F_OK)) s->data.tokenizer = sli_arena_strdup(&s->arena, path);
+  free(path);
+  return huggingface_read(init, s);
+}
+
+sl_status pretrained_model(const char *path, const char **out) {
+  *out = NULL;
+  if (huggingface_is_folder(path)) return huggingface_model(path, out);
+  if (sli_gguf_is(path)) *out = "llama"; /* all that are known are */
+  return SL_OK;
+}
