@@ -226,7 +226,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .device = b->device, .space = b->home,
                              .memory = b->memory, .slot_bytes = b->bytes,
                              .payload_bytes = b->payload_bytes, .aside = b->aside,
-                             .shares = b->leader == SL_NONE ? 0 : l->bundles[b->leader].reg + 1,
+                             .shares = b->lane.leader == SL_NONE ? 0 : l->bundles[b->lane.leader].reg + 1,
                              .over = lies_over(l, b),
                              .activation = b->activation});
 }

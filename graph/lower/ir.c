@@ -19,7 +19,7 @@ void sli_add_port(sli_group *g, int bundle, bool output) {
 int sli_add_bundle(sli_lowering *l, sli_bundle b) {
   SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
   int at = l->nbundles++;
-  b.leader = b.source = SL_NONE;
+  b.lane.leader = b.source = SL_NONE;
   b.origin = at;
   b.home = b.producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b.producer]);
   l->bundles[at] = b;

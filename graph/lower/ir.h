@@ -96,6 +96,12 @@ typedef struct sli_image {
   size_t offset, bytes;
 } sli_image;
 
+/* Whose slots a bundle has, where several have the same. */
+typedef struct sli_lane {
+  int leader;            /* a bundle before it; SL_NONE: it has its own, or is the first of a lane */
+  int least;             /* slots that the lane cannot do without; 0: nobody has the same */
+} sli_lane;
+
 /* Tensors that travel together: one register. */
 typedef struct sli_bundle {
   const char *name;
@@ -116,7 +122,7 @@ typedef struct sli_bundle {
   int initial;
   int quota, quota_most;
   bool transient;        /* not to be there for all at once: in a lane, see lanes.c */
-  int leader;            /* the bundle before it that has the same slots, or SL_NONE */
+  sli_lane lane;
   int over;              /* the bundle before it in whose memory it can lie, or SL_NONE */
   bool covered;          /* one does so */
   bool credit;           /* stands for the activations of its stage */

@@ -94,7 +94,7 @@ static bool same_section(const sli_lowering *l, int a, int b, sli_role role) {
 }
 
 static int slots_of(const sli_lowering *l, int bundle) {
-  int leader = l->bundles[bundle].leader;
+  int leader = l->bundles[bundle].lane.leader;
   return leader == SL_NONE ? bundle : leader;
 }
 
@@ -172,6 +172,39 @@ static int by_turn(const void *a, const void *b, void *lowering) {
   return sli_lower_turn(lowering, *(const int *)a, *(const int *)b);
 }
 
+/* May a reader of one bundle have to wait for another that comes later: reads it too, or what those who
+ * read it make? */
+static bool is_held_for(const sli_lowering *l, const sli_bundle *b, const sli_bundle *later) {
+  for (int i = 0; i < b->nconsumers; i++)
+    for (int j = 0; j < later->nconsumers; j++) {
+      int x = b->consumers[i], y = later->consumers[j];
+      if (x == y || l->groups[x].level > l->groups[y].level) return true;
+    }
+  return false;
+}
+
+/* The same of anything that a group makes at once with its turn in the lane. */
+static bool is_held_for_group(const sli_lowering *l, int bundle, int group, sli_role role) {
+  bool held = false;
+  for (int nth = 0, at; !held && (at = nth_transient(l, group, role, nth)) != SL_NONE; nth++)
+    held = is_held_for(l, &l->bundles[bundle], &l->bundles[at]);
+  return held;
+}
+
+/* Of the bundles that come number `nth` of each group, how many there must be at once. */
+static int least_slots(const sli_lowering *l, const int *groups, int n, sli_role role, int nth) {
+  int least = 1;
+  for (int i = 0; i < n; i++) {
+    int held = 1;
+    for (int j = 0; j < i; j++) {
+      int before = nth_transient(l, groups[j], role, nth);
+      held += before != SL_NONE && is_held_for_group(l, before, groups[i], role);
+    }
+    least = SLI_MAX(least, held);
+  }
+  return least;
+}
+
 /* The bundles that come number `nth` of each group have the slots of the first of them.
  * False if there are none. */
 static bool share_slots(sli_lowering *l, const int *groups, int n, sli_role role, int nth) {
@@ -180,9 +213,10 @@ static bool share_slots(sli_lowering *l, const int *groups, int n, sli_role role
     int at = nth_transient(l, groups[i], role, nth);
     if (at != SL_NONE && (leader == SL_NONE || at < leader)) leader = at;
   }
+  int least = role == SLI_ROLE_GATHER && n > 1 ? least_slots(l, groups, n, role, nth) : n > 1;
   for (int i = 0; i < n; i++) {
     int at = nth_transient(l, groups[i], role, nth);
-    if (at != SL_NONE && at != leader) l->bundles[at].leader = leader;
+    if (at != SL_NONE) l->bundles[at].lane = (sli_lane){at == leader ? SL_NONE : leader, least};
   }
   return leader != SL_NONE;
 }

@@ -157,8 +157,9 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
 static int ticks_of(const sli_lowering *l) { return l->in->m * l->in->k; }
 
 static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 1; }
+/* A lane is filled several times in each tick. */
 static int two(const sli_lowering *l, const sli_bundle *b) {
-  return (void)b, clamp(2, ticks_of(l));
+  return b->lane.least ? SLI_MAX(2, b->lane.least) : clamp(2, ticks_of(l));
 }
 static int staging(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 2; }
 static int inner(const sli_lowering *l, const sli_bundle *b) {
