@@ -13,13 +13,6 @@
 
 #include <stdlib.h>
 
-/* Is one of its nodes a step that the next level's goes on with? */
-static bool hands_on(const sli_group *g) {
-  for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->hands_on) return true;
-  return false;
-}
-
 /* Where blocks take turns, what stays within one is there while it has its turn. */
 static bool passes_in_block(const sli_lowering *l, const sli_bundle *b) {
   for (int i = 0; i < b->nconsumers; i++)
@@ -28,20 +21,19 @@ static bool passes_in_block(const sli_lowering *l, const sli_bundle *b) {
          !sli_lower_given(l, SLI_ROLE_INNER, l->groups[b->producer].stage);
 }
 
-/* What is exchanged within one way is there from one level to the next only. Where the user
- * gives it slots, each register has its own, and more than one microbatch can be on its way. */
+/* What one level of a way makes for later ones of the same way is there until the last of them has
+ * read it. Where the user gives it slots, each register has its own, and more than one microbatch can
+ * be on its way. */
 static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
   if (l->in->layers) return passes_in_block(l, b);
   if (b->eval) return false;
   const sli_group *from = &l->groups[b->producer];
-  bool exchanged = from->cls == SL_CLASS_C || hands_on(from);
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_group *to = &l->groups[b->consumers[i]];
-    if (to->level != from->level + 1 || to->cls == SL_CLASS_W) return false;
-    exchanged |= to->cls == SL_CLASS_C;
+    if (to->back != from->back || to->level <= from->level || to->cls == SL_CLASS_W) return false;
   }
-  return exchanged && !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
+  return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
 }
 
 /* What an exchange after all ticks makes for its next step, and nobody else reads. */
@@ -259,17 +251,26 @@ static void close_lane(sli_lowering *l, const int *groups, int n, sli_role role)
   for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
 }
 
+/* Up to which level what a group makes for a lane stays there. */
+static int last_level(const sli_lowering *l, int group, sli_role role) {
+  int last = l->groups[group].level;
+  for (int nth = 0, at; (at = nth_transient(l, group, role, nth)) != SL_NONE; nth++)
+    for (int i = 0; i < l->bundles[at].nconsumers; i++)
+      last = SLI_MAX(last, l->groups[l->bundles[at].consumers[i]].level);
+  return last;
+}
+
 /* Of the groups [n] that do the same, in order, takes those that make one lane, and returns how
- * many are left. What passes from level to level is given up when all groups of the next
- * level have read it, and these may need each other's results: so there is a level between
- * any two in a lane, and one slot is enough. */
+ * many are left. What passes from level to level is given up when all who read it have, and
+ * groups of one level may need each other's results: so the next to fill the lane is of a level
+ * behind all of these, and one slot is enough. */
 static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool passing) {
-  int *lane = sli_calloc((size_t)n, sizeof *lane), taken = 0, left = 0;
+  int *lane = sli_calloc((size_t)n, sizeof *lane), taken = 0, left = 0, until = 0;
   for (int i = 0; i < n; i++) {
-    int level = l->groups[groups[i]].level;
-    bool fits = !passing || !taken || level > l->groups[lane[taken - 1]].level + 1;
-    if (fits) lane[taken++] = groups[i];
-    else groups[left++] = groups[i];
+    bool fits = !passing || !taken || l->groups[groups[i]].level > until;
+    if (!fits) groups[left++] = groups[i];
+    else if (passing) until = last_level(l, lane[taken++] = groups[i], role);
+    else lane[taken++] = groups[i];
   }
   close_lane(l, lane, taken, role);
   free(lane);
