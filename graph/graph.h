@@ -75,7 +75,8 @@ struct sli_node {
   bool whole;          /* of whole microbatches, on every device and for every piece */
   bool again;          /* a forward call made once more for the way back */
   bool repeats;        /* an exchange that may be made once more for it as well */
-  bool hands_on;       /* one of several steps of a call: what it makes the next one goes on with */
+  bool rereads;        /* one of the way back that may read what is made once more for it */
+  bool resends;        /* a copy, for exchanges of the way back, of what those of the way there read */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
   /* what a rule of the gradients made: the rule, and the forward node it is about */
   const sl_grad_rule *rule;

@@ -44,6 +44,7 @@ typedef struct pass {
   bool *can;         /* [nnodes] it may be made again, */
   bool *wanted;      /* [nnodes] and is to be */
   sl_tensor **again; /* [ntensors] what stands for it on the way back; NULL: itself */
+  sl_tensor **resent; /* [ntensors] and what exchanges there read of it; NULL: that, or itself */
   int before;        /* nodes there were */
 } pass;
 
@@ -52,7 +53,8 @@ static amount amount_of(const pass *p, const sli_node *n) {
 }
 
 static bool is_back(const sli_node *n) {
-  return (n->cls == SL_CLASS_B || n->cls == SL_CLASS_W) && n->phase == SLI_PHASE_MAIN;
+  bool passes = n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
+  return (passes || n->rereads) && n->phase == SLI_PHASE_MAIN;
 }
 
 static bool same_place(const sli_node *a, const sli_node *b) {
@@ -65,9 +67,10 @@ static void find_readers(pass *p) {
     for (int a = 0; a < n->nin; a++) {
       const sl_tensor *t = n->in[a];
       if (!t || !t->producer) continue;
+      bool exchanged = (n->repeats || n->rereads) && amount_of(p, n) == FULL && n->block == t->producer->block;
       p->read[t->id] |= is_back(n);
-      p->shared[t->id] |= !(amount_of(p, n) == FULL && n->repeats && n->block == t->producer->block) &&
-                          (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
+      if (n->resends) p->resent[t->id] = n->out[0];
+      p->shared[t->id] |= !exchanged && (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
       p->shared[t->id] |= sli_bit(n->op->sweeps, a); /* by other pieces */
     }
   }
@@ -188,6 +191,12 @@ static void read_again(const pass *p, sli_node *n) {
   }
 }
 
+/* What is sent once for the way back is sent for all of it. */
+static void read_resent(const pass *p, sli_node *n) {
+  for (int a = 0; a < n->nin && n->cls == SL_CLASS_C; a++)
+    if (n->in[a] && p->resent[n->in[a]->id]) n->in[a] = p->resent[n->in[a]->id];
+}
+
 static void repeat(pass *p, const sli_node *n) {
   sl_graph *g = p->g;
   const char *name = sli_arena_format(&g->arena, "%s:again", n->name);
@@ -201,6 +210,7 @@ static void repeat(pass *p, const sli_node *n) {
   copy->rank = n->rank;
   copy->again = true;
   copy_shapes(g, n, copy);
+  read_resent(p, copy);
   read_again(p, copy);
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !is_record(n, o))
@@ -243,7 +253,8 @@ static void make_again(sl_graph *g, amount *of) {
             .shared = sli_calloc(ntensors, sizeof *p.shared),
             .can = sli_calloc(nnodes, sizeof *p.can),
             .wanted = sli_calloc(nnodes, sizeof *p.wanted),
-            .again = sli_calloc(ntensors, sizeof(sl_tensor *))};
+            .again = sli_calloc(ntensors, sizeof(sl_tensor *)),
+            .resent = sli_calloc(ntensors, sizeof(sl_tensor *))};
   find_readers(&p);
   choose(&p);
   for (int i = 0; i < p.before; i++)
@@ -256,6 +267,7 @@ static void make_again(sl_graph *g, amount *of) {
   free(p.can);
   free(p.wanted);
   free(p.again);
+  free(p.resent);
 #ifndef NDEBUG
   sli_graph_check(g);
 #endif

@@ -109,8 +109,8 @@ static sl_status add(const ring *g, const sl_op *op, const char *what, sl_class 
     n->remote_axis = SLI_AXIS_SEQUENCE;
     n->remote_bytes = (double)sl_type_bytes(&n->in_type[nin - 1]);
     n->repeats = g->at.cls == SL_CLASS_F;
+    n->rereads = !n->repeats;
   }
-  n->hands_on = cls != SL_CLASS_C;
   for (int o = 0; o < nout; o++) {
     const char *of = nout > 1 ? sli_arena_format(&x->g->arena, "%s:%d", name, o) : name;
     out[o] = sli_expand_output(x, n, o, sli_expand_name(x, of, rank));
@@ -187,9 +187,11 @@ static sl_status give_again(ring *g) {
   g->given = sli_arena_alloc(&g->x->g->arena, (size_t)g->x->ranks * sizeof *g->given);
   for (int r = 0; r < g->x->own; r++)
     for (int j = 0; j < RUNS && !status; j++)
-      if (g->kept->own[r][j])
+      if (g->kept->own[r][j]) {
         status = add(g, &sl_op_copy, sli_arena_format(&g->x->g->arena, "give.%d", j), g->at.cls, r, 1,
                      &g->kept->own[r][j], &(sl_attrs){0}, 1, &g->given[r][j]);
+        if (!status) g->given[r][j]->producer->resends = true;
+      }
   return status;
 }
 

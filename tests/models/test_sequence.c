@@ -141,6 +141,71 @@ static void chunks_go_around_as_far_as_they_are_seen(void) {
     }
 }
 
+/* Of that, what all bring themselves first. */
+static uint64_t first_step_bytes(const llama_shape *s, int P, bool zigzag) {
+  uint64_t positions = 0;
+  for (int m = 0; m < P; m++) {
+    int from = zigzag ? (m + 1) % P : m - 1;
+    if (from >= 0) positions += run_length(s->context, from, zigzag ? 2 * P : P);
+    if (zigzag && from > m) positions += run_length(s->context, 2 * P - 1 - from, 2 * P);
+  }
+  return positions * 2 * (uint64_t)(s->width / s->heads * s->kv_heads * s->batch) * sizeof(float);
+}
+
+/* Where steps are computed again their chunks go around once more, but for the first: it serves the
+ * gradients as well. */
+static void chunks_go_around_again(void) {
+  for (int c = 0; c < 8; c++) {
+    int P = 2 + c % 4 / 2, processes = c / 4 ? P : 1;
+    grid g = {.sequence = P, .attention = "ring", .positions = c % 2 ? "zigzag" : "contiguous",
+              .recompute = "full", .processes = processes};
+    uint64_t layer = 4 * ring_bytes(&test_model, P, c % 2) - first_step_bytes(&test_model, P, c % 2);
+    uint64_t got = moved(&test_model, &g, 1, SL_TRAFFIC_SEQUENCE, false);
+    CHECK(got == 2 * layer, "%s on %d devices in %d processes: %llu bytes, not %llu", g.positions, P,
+          processes, (unsigned long long)got, (unsigned long long)(2 * layer));
+  }
+  CHECK(ring_bytes(&test_model, 2, true) == first_step_bytes(&test_model, 2, true), "there is but one");
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+/* What the first device keeps of activations, of a plan that finishes. */
+static uint64_t kept(int layers, const grid *g) {
+  llama_shape shape = test_model;
+  shape.layers = layers;
+  llama_words w;
+  grid_model m = llama(&shape, &w, 1, 1);
+  lowered_model x;
+  grid_lower(&x, &m, g, NULL);
+  char name[GRID_TEXT];
+  CHECK(!sl_plan_prove(x.plan), "%s, %d layers: %s", grid_format(name, &m, g), layers, sl_detail());
+  uint64_t bytes = x.plan->devices[0].room[SL_SPACE_DEVICE].used_bytes[SL_MEMORY_ACTIVATIONS];
+  lowered_model_fini(&x);
+  return bytes;
+}
+
+/* With all computed again a block keeps what it reads, and has the gradient of that: the rest of each
+ * takes turns in the same slots. */
+static void recompute_keeps_what_blocks_read(void) {
+  static const char *const attentions[] = {"heads", "ring"};
+  for (int i = 0; i < 4; i++) {
+    grid g = {.sequence = 2, .attention = attentions[i % 2], .recompute = "full", .processes = 1 + i / 2};
+    uint64_t a_block = (kept(10, &g) - kept(4, &g)) / 6, read = 256 / 2 * 64 * sizeof(float);
+    CHECK(a_block >= read && a_block < 3 * read, "%s in %d processes: %llu bytes a block of %llu",
+          g.attention, g.processes, (unsigned long long)a_block, (unsigned long long)read);
+  }
+}
+
+/* Whoever computes again reads parameters that others of the same lane wait for. */
+static void gathered_parameters_have_slots_enough(void) {
+  static const char *const grains[] = {"layer", "pass"};
+  for (int i = 0; i < 6; i++) {
+    grid g = {.sequence = 2, .attention = i % 3 ? "heads" : "ring", .recompute = "full",
+              .shard = "parameters", .grain = grains[i % 2]};
+    kept(3, &g);
+  }
+}
+
 /* What each device computes of attention; returns the mean by the most. */
 static double efficiency(int P, const char *positions) {
   const llama_shape shape = {1, 32, 1, 1, 2048, 1};
@@ -266,6 +331,9 @@ static void bits_do_not_depend_on_when_and_where(void) {
 int main(void) {
   heads_exchange_what_they_must();
   chunks_go_around_as_far_as_they_are_seen();
+  chunks_go_around_again();
+  recompute_keeps_what_blocks_read();
+  gathered_parameters_have_slots_enough();
   zigzag_gives_all_as_much_to_do();
   sequences_learn_what_one_device_learns();
   bits_do_not_depend_on_when_and_where();
