@@ -24,10 +24,19 @@ sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prep
 /* Was that its last user? Then it is the caller's to release. */
 bool sli_state_leave(const void *state);
 
-/* The variant for this firing's piece, and the tick its calls are told. */
+/* The smallest variant with room for what is valid. */
+static inline int sli_program_rung(const sl_program *program, const sl_firing *firing) {
+  const int32_t *extent = firing->extents ? firing->extents[program->rung_base] : NULL;
+  int v = extent ? 0 : program->nvariants - 1;
+  while (v + 1 < program->nvariants && program->rungs[v] < *extent) v++;
+  return v;
+}
+
+/* The variant for this firing's piece or extent, and the tick its calls are told. */
 static inline int sli_program_variant(const sl_program *program, const sl_firing *firing,
                                       sl_tick *tick) {
   *tick = firing->tick;
+  if (program->rungs) return sli_program_rung(program, firing);
   if (!program->pieces) return 0;
   const sl_program_piece *piece = &program->pieces[tick->piece];
   tick->row = piece->row;
@@ -39,6 +48,57 @@ static inline int sli_program_variant(const sl_program *program, const sl_firing
 static inline const sl_program_call *sli_program_calls(const sl_program *program,
                                                        const sl_firing *firing, sl_tick *tick) {
   return program->calls + sli_program_variant(program, firing, tick) * program->ncalls;
+}
+
+/* The extents of a firing, by number. */
+typedef struct sli_extents {
+  int count;
+  int32_t *valid, *room; /* [count] rows that are valid, and those the calls have room for */
+} sli_extents;
+
+/* Those that it begins with: full, unless an input brings another number. `numbers`: room for two of
+ * each. */
+static inline sli_extents sli_extents_load(const sl_program *program, const sl_firing *firing,
+                                           int32_t *numbers) {
+  sli_extents x = {program->nextents, numbers, numbers + program->nextents};
+  for (int e = 0; e < x.count; e++) x.valid[e] = x.room[e] = program->extent_rows[e];
+  for (int b = 0; b < program->nread && firing->extents && x.count; b++)
+    if (program->base_extent[b] >= 0 && firing->extents[b])
+      x.valid[program->base_extent[b]] = *firing->extents[b];
+  if (program->rungs)
+    x.room[program->base_extent[program->rung_base]] =
+        program->rungs[sli_program_rung(program, firing)];
+  return x;
+}
+
+/* Those that it ends with, beside the slots that it has filled. */
+static inline void sli_extents_keep(const sli_extents *x, const sl_program *program,
+                                    const sl_firing *firing) {
+  if (!firing->extents || !x->count) return;
+  int32_t *noted = firing->extents[program->nbases - 1];
+  for (int b = program->nread; b < program->nbases - 1; b++)
+    if (program->base_extent[b] >= 0 && firing->extents[b])
+      *noted = *firing->extents[b] = x->valid[program->base_extent[b]];
+}
+
+/* The extent of an argument, as call->in_extent or out_extent says, or SL_NONE. */
+static inline int sli_extent_of(const int16_t *which, int i) {
+  return which ? which[i] : -1;
+}
+static inline int32_t sli_valid_rows(const sli_extents *x, const int16_t *which, int i) {
+  int e = sli_extent_of(which, i);
+  return e >= 0 ? x->valid[e] : -1;
+}
+
+/* As much of an argument's type as is valid. */
+static inline sl_type sli_valid_type(const sli_extents *x, const int16_t *which, int i,
+                                     const sl_type *type) {
+  sl_type cut = *type;
+  int e = sli_extent_of(which, i);
+  if (e < 0) return cut;
+  int d = cut.dim[0] == x->room[e] ? 0 : 1;
+  cut.dim[d] = SLI_MIN(cut.dim[d], (int64_t)x->valid[e]);
+  return cut;
 }
 
 static inline void *sli_place_address(sl_place place, void *const *bases) {

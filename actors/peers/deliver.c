@@ -47,6 +47,12 @@ sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
   return take_note(rt, message, false);
 }
 
+/* Of data that come with it. */
+static size_t message_bytes(const sl_runtime *rt, const sl_register *r, const sli_message *m) {
+  if (!sli_runtime_has_data(rt)) return 0;
+  return r->rows ? sl_row_bytes(r) * (size_t)m->extent : r->slot_bytes;
+}
+
 sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out) {
   const sl_plan *plan = sli_runtime_plan(rt);
   const sli_message *m = message;
@@ -55,8 +61,9 @@ sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel
   if (m->reg < 0 || m->reg >= plan->nregs || !sli_runtime_is_carried(rt, m->reg))
     return refuse(m, "no link carries it");
   const sl_register *r = &plan->regs[m->reg];
+  if (m->extent < 0 || m->extent > r->rows) return refuse(m, "its slots have no such rows");
   *out = (sl_parcel){.link = plan->actors[r->producer].queue, .number = m->fence,
-                     .bytes = sli_runtime_has_data(rt) ? r->slot_bytes : 0};
+                     .bytes = message_bytes(rt, r, m)};
   return SL_OK;
 }
 
@@ -80,6 +87,8 @@ sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes) 
   const sli_message *m = message;
   if (!bytes && m->kind != SLI_READY) return take_note(rt, m, true);
   sl_status status = check_ready(rt, m, bytes);
-  if (!status) sli_runtime_tell_readers(rt, m, true);
-  return status;
+  if (status) return status;
+  sli_runtime_fill_slot(rt, m->reg, m->slot, m->extent);
+  sli_runtime_tell_readers(rt, m, true);
+  return SL_OK;
 }

@@ -85,20 +85,24 @@ int32_t sl_plan_add_pool(sl_plan *plan, sl_pool pool) {
   return plan->npools - 1;
 }
 
+static void *copy_table(sl_plan *plan, const void *table, int32_t count, size_t size) {
+  size_t bytes = (size_t)count * size;
+  return count ? memcpy(sl_plan_alloc(plan, bytes), table, bytes) : NULL;
+}
+
 int32_t sl_plan_add_register(sl_plan *plan, sl_register reg) {
   reg.quota_name = sli_arena_strdup(&plan->memory->arena, reg.quota_name);
+  reg.extents = copy_table(plan, reg.extents, reg.nextents, sizeof *reg.extents);
   ADD(plan, regs, nregs, reg);
   return plan->nregs - 1;
 }
 
-static sl_port *copy_ports(sl_plan *plan, const sl_port *ports, int32_t count) {
-  size_t bytes = (size_t)count * sizeof *ports;
-  return count ? memcpy(sl_plan_alloc(plan, bytes), ports, bytes) : NULL;
-}
 
 int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
-  actor.in = copy_ports(plan, actor.in, actor.nin);
-  actor.out = copy_ports(plan, actor.out, actor.nout);
+  actor.in = copy_table(plan, actor.in, actor.nin, sizeof *actor.in);
+  actor.out = copy_table(plan, actor.out, actor.nout, sizeof *actor.out);
+  actor.seconds_table =
+      copy_table(plan, actor.seconds_table, actor.nseconds, sizeof *actor.seconds_table);
   ADD(plan, actors, nactors, actor);
   return plan->nactors - 1;
 }

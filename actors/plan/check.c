@@ -6,9 +6,42 @@
 
 /* The virtual clock counts nanoseconds in 64 bits. */
 static sl_status check_seconds(const sl_actor *a) {
-  if (a->seconds >= 0 && a->seconds <= 1e9) return SL_OK;
-  return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations are from 0 to 1e9 s", a->name,
-                 a->seconds);
+  double wrong = a->seconds >= 0 && a->seconds <= 1e9 ? 0 : a->seconds;
+  bool fine = a->seconds >= 0 && a->seconds <= 1e9;
+  for (int32_t i = 0; i < a->nseconds && fine; i++) {
+    wrong = a->seconds_table[i];
+    fine = wrong >= 0 && wrong <= 1e9;
+  }
+  if (fine) return SL_OK;
+  return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations are from 0 to 1e9 s", a->name, wrong);
+}
+
+/* Rows are equal shares of a slot of their own; what is there at the start is full. */
+static sl_status check_rows(const sl_register *r) {
+  if (!r->rows && !r->nextents) return SL_OK;
+  if (r->rows < 1 || sl_slot_payload(r) % (size_t)r->rows)
+    return sl_fail(SL_E_INPUT, "register %s: its slots of %zu bytes have no %d rows", r->name,
+                   sl_slot_payload(r), r->rows);
+  if (r->held)
+    return sl_fail(SL_E_INPUT, "register %s is held: its slot is always full", r->name);
+  for (int32_t i = 0; i < r->nextents; i++)
+    if (r->extents[i] < 0 || r->extents[i] > r->rows)
+      return sl_fail(SL_E_INPUT, "register %s: %d of %d rows cannot be valid", r->name,
+                     r->extents[i], r->rows);
+  return SL_OK;
+}
+
+/* What calls know of a slot's rows is what the register says. */
+static sl_status check_extents(const sl_plan *plan, const sl_actor *a) {
+  const sl_program *program = a->program;
+  for (int32_t p = 0; program && program->nextents && p < a->nin + a->nout; p++) {
+    const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
+    int e = program->base_extent[p];
+    if (e >= program->nextents || (e >= 0 ? program->extent_rows[e] : 0) != r->rows)
+      return sl_fail(SL_E_INPUT, "actor %s, register %s: its slots have %d rows, for calls %d",
+                     a->name, r->name, r->rows, e >= 0 ? program->extent_rows[e] : 0);
+  }
+  return SL_OK;
 }
 
 static sl_status check_register(const sl_plan *plan, const sl_register *r) {
@@ -204,6 +237,7 @@ static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const check
   if (!status) status = check_seconds(a);
   if (!status) status = check_turns(plan, a);
   if (!status) status = check_ticks(plan, a);
+  if (!status) status = check_extents(plan, a);
   for (int32_t p = 0; p < a->nin && !status; p++)
     status = check_input(plan, a, &a->in[p], &maps[a->in[p].map]);
   for (int32_t p = 0; p < a->nout && !status; p++)
@@ -218,6 +252,7 @@ static sl_status check_registers(const sl_plan *plan) {
     if (!status) status = check_counted(plan, &plan->regs[i]);
     if (!status) status = check_shares(plan, i);
     if (!status) status = check_over(plan, i);
+    if (!status) status = check_rows(&plan->regs[i]);
   }
   return status;
 }

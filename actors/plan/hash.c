@@ -29,12 +29,18 @@ static void text(uint64_t *h, const char *value) {
 /* Settings that came later: what has none of them keeps the hash it had. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
        IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
-       URGENT = 80 };
+       URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
   number(h, which);
   word(h, value);
+}
+
+/* Which extents they have, as far as any has one. */
+static void hash_extents(uint64_t *h, int which, int count, const int16_t *extents) {
+  for (int i = 0; extents && i < count; i++)
+    setting(h, which, (uint64_t)(extents[i] + 1) << 32 | (uint64_t)(extents[i] + 1 ? i : 0));
 }
 
 static void hash_region(uint64_t *h, const sl_region *r) {
@@ -102,6 +108,8 @@ static void hash_call(uint64_t *h, const sl_program_call *call) {
   hash_arguments(h, call->nout, call->out_type, call->out);
   word(h, call->accumulate);
   word(h, call->accumulate_span);
+  hash_extents(h, IN_EXTENT, call->nin, call->in_extent);
+  hash_extents(h, OUT_EXTENT, call->nout, call->out_extent);
 }
 
 static void hash_program(uint64_t *h, const sl_program *program, int pieces) {
@@ -118,6 +126,9 @@ static void hash_program(uint64_t *h, const sl_program *program, int pieces) {
     number(h, program->pieces[k].rows);
     number(h, program->pieces[k].variant);
   }
+  for (int e = 0; e < program->nextents; e++) setting(h, ROWS, (uint64_t)program->extent_rows[e]);
+  hash_extents(h, EXTENTS, program->nextents ? program->nbases : 0, program->base_extent);
+  for (int v = 0; program->rungs && v < variants; v++) setting(h, RUNGS, (uint64_t)program->rungs[v]);
 }
 
 /* ---- the tables ---------------------------------------------------------------------- */
@@ -173,6 +184,9 @@ static void hash_register(uint64_t *h, const sl_register *r) {
   number(h, r->over);
   real(h, r->activation);
   word(h, r->aside);
+  setting(h, ROWS, (uint64_t)r->rows);
+  setting(h, EXTENTS, (uint64_t)r->nextents);
+  for (int32_t i = 0; i < r->nextents; i++) number(h, r->extents[i]);
 }
 
 static void hash_ports(uint64_t *h, int32_t count, const sl_port *ports) {
@@ -201,6 +215,8 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   hash_ports(h, a->nin, a->in);
   hash_ports(h, a->nout, a->out);
   real(h, a->seconds);
+  setting(h, SECONDS, (uint64_t)a->nseconds);
+  for (int32_t i = 0; i < a->nseconds; i++) real(h, a->seconds_table[i]);
   hash_program(h, a->program, pieces);
 }
 

@@ -8,6 +8,7 @@
  * its own. */
 #include "actors/plan/plan.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 const char *sl_traffic_name(sl_traffic traffic) {
@@ -49,10 +50,6 @@ static uint64_t read_bytes(const sl_program *program, int variant, int port) {
   return sum;
 }
 
-static uint64_t slot_payload(const sl_register *r) {
-  return r->payload_bytes ? r->payload_bytes : r->slot_bytes;
-}
-
 /* What those that share a sequence exchange of these they do as those that share data. */
 static bool is_of_parameters(const sl_register *r) {
   return r->memory == SL_MEMORY_PARAMETERS || r->memory == SL_MEMORY_GRADIENTS ||
@@ -87,18 +84,52 @@ static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *
   return n;
 }
 
+/* Of variants by extent the largest counts. */
 static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
+  const sl_program *program = a->program;
+  int variants = program ? SLI_MAX(program->nvariants, 1) : 0;
   uint64_t sum = 0;
-  for (int v = 0; a->program && v < SLI_MAX(a->program->nvariants, 1); v++) {
-    uint64_t each = read_bytes(a->program, v, port);
+  for (int v = program && program->rungs ? variants - 1 : 0; v < variants; v++) {
+    uint64_t each = read_bytes(program, v, port);
     if (each) sum += each * firings_with(plan, actor, &a->in[port], v);
   }
   return sum;
 }
 
-/* What an actor moves to each device in a step in which it fires. */
-typedef void on_move(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes);
+/* What an actor moves to each device in so many steps in which it fires, and reads so many rows at
+ * each input; NULL: all that there is room for. */
+typedef struct moves {
+  void (*fn)(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes);
+  void *ctx;
+  uint64_t steps;
+  const _Atomic uint64_t *read;
+} moves;
+
+static uint64_t rows_read(const moves *m, int32_t port) {
+  return atomic_load_explicit(&m->read[port], memory_order_relaxed);
+}
+
+/* Rows for which the calls of variant 0 have room. */
+static int32_t first_rung(const sl_program *p, const sl_register *r, int32_t port) {
+  bool varies = p->rungs && p->base_extent[port] == p->base_extent[p->rung_base];
+  return varies ? p->rungs[0] : r->rows;
+}
+
+/* What calls read of an input slot, whose rows are alike. */
+static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
+  const sl_actor *a = &plan->actors[actor];
+  const sl_register *r = &plan->regs[a->in[port].reg];
+  if (!r->rows || !m->read || !a->program) return m->steps * input_bytes(plan, actor, port);
+  uint64_t rows = (uint64_t)first_rung(a->program, r, port);
+  return rows_read(m, port) * (read_bytes(a->program, 0, port) / rows);
+}
+
+/* `firings` slots of the register, written in a step by who copies there what it reads. */
+static uint64_t moved_out(const moves *m, const sl_register *r, uint64_t firings) {
+  if (r->rows && m->read) return rows_read(m, 0) * sl_row_bytes(r);
+  return m->steps * sl_slot_payload(r) * firings;
+}
 
 /* What a firing copies: of what it reads, turns come last. */
 static const sl_port *copied(const sl_plan *plan, const sl_actor *a, int64_t firing) {
@@ -119,7 +150,7 @@ static bool copies(const sl_plan *plan, const sl_actor *a) {
 }
 
 /* Between memories of one device: counted for the one that is not the device's own. */
-static void find_copies(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {
+static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
   static const sl_traffic of[SL_SPACE_COUNT] = {[SL_SPACE_HOST] = SL_TRAFFIC_HOST,
                                                 [SL_SPACE_DISK] = SL_TRAFFIC_DISK};
   const sl_actor *a = &plan->actors[actor];
@@ -129,28 +160,29 @@ static void find_copies(const sl_plan *plan, int32_t actor, on_move *fn, void *c
     for (int32_t o = 0; from && o < a->nout; o++) {
       const sl_port *to = &a->out[o];
       if (sits_out(plan, to, f) || !between_spaces(plan, from, to)) continue;
-      sl_space in = plan->regs[from->reg].space, out = plan->regs[to->reg].space;
-      fn(ctx, plan->regs[to->reg].device, of[in == SL_SPACE_DEVICE ? out : in],
-         slot_payload(&plan->regs[to->reg]));
+      const sl_register *r = &plan->regs[to->reg];
+      sl_space in = plan->regs[from->reg].space;
+      if (r->rows && m->read && f) continue; /* of all firings together */
+      m->fn(m->ctx, r->device, of[in == SL_SPACE_DEVICE ? r->space : in], moved_out(m, r, 1));
     }
   }
 }
 
-static void find_moves(const sl_plan *plan, int32_t actor, on_move *fn, void *ctx) {
+static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
   const sl_actor *a = &plan->actors[actor];
   int32_t here = plan->queues[a->queue].device;
   for (int32_t i = 0; i < a->nin; i++) {
     const sl_register *r = &plan->regs[a->in[i].reg];
     if (r->device != here)
-      fn(ctx, here, traffic_of(plan, r, r->device, here), input_bytes(plan, actor, i));
+      m->fn(m->ctx, here, traffic_of(plan, r, r->device, here), moved_in(m, plan, actor, i));
   }
   for (int32_t o = 0; o < a->nout; o++) {
     const sl_register *r = &plan->regs[a->out[o].reg];
     if (r->device != here)
-      fn(ctx, r->device, traffic_of(plan, r, here, r->device),
-         slot_payload(r) * firings_with(plan, actor, &a->out[o], 0));
+      m->fn(m->ctx, r->device, traffic_of(plan, r, here, r->device),
+            moved_out(m, r, firings_with(plan, actor, &a->out[o], 0)));
   }
-  find_copies(plan, actor, fn, ctx);
+  find_copies(plan, actor, m);
 }
 
 static void add_to_device(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {
@@ -160,23 +192,18 @@ static void add_to_device(void *ctx, int32_t device, sl_traffic traffic, uint64_
 
 void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   memset(to, 0, (size_t)plan->ndevices * sizeof *to);
+  moves m = {.fn = add_to_device, .ctx = to, .steps = 1};
   for (int32_t a = 0; a < plan->nactors; a++)
-    if (plan->actors[a].every <= 1) find_moves(plan, a, add_to_device, to);
+    if (plan->actors[a].every <= 1) find_moves(plan, a, &m);
 }
 
-typedef struct total {
-  uint64_t *bytes;
-  uint64_t steps;
-} total;
-
 static void add_to_total(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {
-  total *t = ctx;
+  uint64_t *total = ctx;
   (void)device;
-  t->bytes[traffic] += t->steps * bytes;
+  total[traffic] += bytes;
 }
 
 void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
-                        uint64_t bytes[SL_TRAFFIC_COUNT]) {
-  total t = {bytes, steps};
-  if (steps) find_moves(plan, actor, add_to_total, &t);
+                        const _Atomic uint64_t *read, uint64_t bytes[SL_TRAFFIC_COUNT]) {
+  if (steps || read) find_moves(plan, actor, &(moves){add_to_total, bytes, steps, read});
 }

@@ -73,9 +73,10 @@ size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_m
 /* The output port of a register's producer, or NULL. */
 const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
 
-/* Adds what an actor moves between devices in so many steps in which it fires. */
+/* Adds what an actor moves between devices in so many steps in which it fires, and has read so many
+ * rows at each of its inputs, as far as their slots have rows; NULL: none has. */
 void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
-                        uint64_t bytes[SL_TRAFFIC_COUNT]);
+                        const _Atomic uint64_t *read, uint64_t bytes[SL_TRAFFIC_COUNT]);
 
 /* A tick by its number. */
 static inline sl_tick sli_tick(const sl_plan *plan, int64_t number) {

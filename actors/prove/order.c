@@ -37,6 +37,7 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   for (int32_t i = 0; i < plan->nactors; i++) {
     if (seconds) r.plan.actors[i].seconds = seconds[i];
     if (plan->actors[i].cls == SL_CLASS_C) r.plan.actors[i].seconds = 0;
+    if (seconds || plan->actors[i].cls == SL_CLASS_C) r.plan.actors[i].nseconds = 0;
   }
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;

@@ -22,7 +22,7 @@ static inline void next_tick(worker *w, actor *a) {
   a->tick_number += t->delta;
   a->tick = t->next;
   if (LIKELY(!t->turns)) return;
-  find_rank(w->rt, a);
+  look_at_tick(w->rt, a);
   if (!t->last) return;
   a->step += a->every;
   ask_gate(w, a);

@@ -3,6 +3,7 @@
 #include "actors/run/state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what it runs, and how far it is ------------------------------------------------ */
 
@@ -93,8 +94,10 @@ static void count_workers(const sl_runtime *rt, sl_runtime_counts *c) {
 static void count_moved(const sl_runtime *rt, sl_runtime_counts *c) {
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const sl_actor *a = &rt->plan->actors[i];
+    const extents *read = rt->actors[i].bound.extents;
     int64_t fired = sli_runtime_done(rt, i) - sli_firings(a, rt->first_step);
-    sli_plan_add_moved(rt->plan, i, (uint64_t)(fired / a->firings_per_step), c->moved_bytes);
+    sli_plan_add_moved(rt->plan, i, (uint64_t)(fired / a->firings_per_step),
+                       read ? (const _Atomic uint64_t *)read->read : NULL, c->moved_bytes);
   }
 }
 
@@ -142,6 +145,15 @@ bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg) {
  * that this was heard there: what they did with the slot is over. */
 void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot) {
   return slot_address(&rt->regs[reg], slot);
+}
+
+void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int32_t slot, int32_t extent) {
+  const reg *to = &rt->regs[r];
+  const contents *c = &to->contents;
+  if (!c->extents) return;
+  c->extents[slot] = extent;
+  size_t valid = (size_t)extent * sl_row_bytes(&rt->plan->regs[r]);
+  if (c->blank) memset((char *)slot_address(to, slot) + valid, 0xff, c->blank - valid);
 }
 
 const sli_remote *sli_runtime_remotes(const sl_runtime *rt) { return rt->remotes; }

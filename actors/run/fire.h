@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "actors/run/advance.h"
+#include "actors/run/extent.h"
 #include "actors/run/timer.h"
 
 /* Why the queue was idle before a firing that began at `start`: it was not; or
@@ -40,7 +41,7 @@ static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_
 
 /* Tells the program its tick and where its slots are: NULL at a port that sits
  * this firing out. */
-static void bind(actor *a) {
+static NOINLINE void bind(actor *a) {
   const tick_step *t = a->tick;
   void **base = a->bound.bases;
   uint8_t *first = a->bound.first;
@@ -54,8 +55,10 @@ static void bind(actor *a) {
   a->bound.firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
                                    .microbatch = t->microbatch, .piece = t->piece},
                           .name = a->plan->name, .bases = a->bound.bases, .first = a->bound.first,
-                          .move = a->bound.move};
+                          .move = a->bound.move,
+                          .extents = a->bound.extents ? a->bound.extents->now : NULL};
   if (a->bound.move) a->bound.move->key = a->out->at.key, a->bound.move->slot = a->out->slot;
+  if (UNLIKELY(a->bound.extents)) bind_extents(a);
 }
 
 static uint64_t next_random(worker *w) { /* xorshift64* */

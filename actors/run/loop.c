@@ -18,6 +18,7 @@
  *   fence.h    queues that wait for each other on the device
  *   tell.h     who hears of a slot, and when
  *   advance.h  ports walk on, steps begin
+ *   extent.h   how many rows of a slot are valid
  *   fire.h     launches and records
  *   timer.h    firings under way
  *   retire.h   completions
@@ -31,7 +32,7 @@ void sli_worker_take(worker *w, const sli_message *m) { take(w, m); }
 
 void sli_actor_start(worker *w, actor *a) {
   a->missing = 1;
-  find_rank(w->rt, a);
+  look_at_tick(w->rt, a);
   for (in_port *p = a->in; p < a->in_end; p++) look_at_input(p);
   for (out_port *p = a->out; p < a->out_end; p++) look_at_output(p);
   a->cause = SL_WAIT_START;

@@ -25,8 +25,10 @@ typedef struct sli_message {
   int64_t key;       /* explicit, never derived by the receiver */
   int32_t reg;
   int32_t slot;
-  uint32_t kind;     /* sli_message_kind */
-  uint32_t flags;    /* SLI_FENCED; CARRY: the kind of the message */
+  uint16_t kind;     /* sli_message_kind */
+  uint16_t flags;    /* SLI_FENCED; CARRY: the kind of the message */
+  int32_t extent;    /* READY of a link: how many rows of the slot are valid, where its register
+                        has rows; else 0. Within a process it lies beside the slot */
   uint32_t group;    /* READY: which group of the register's consumers; FREE: fenced, which
                         of them; CARRY: to which process */
   uint32_t fence;    /* READY of a link: its number there */

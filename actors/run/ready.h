@@ -44,13 +44,19 @@ static inline void list_queue(worker *w, queue *q) {
   w->last = q;
 }
 
+/* How long the next firing takes, where that goes by tick. */
+static NOINLINE void look_up_duration(actor *a) {
+  a->duration_ns = a->bound.durations[a->tick_number % a->plan->nseconds];
+}
+
 /* The rank of the next firing: a group of ticks, counted within the step, goes before the
  * next. */
-static void find_rank(const sl_runtime *rt, actor *a) {
+static void look_at_tick(const sl_runtime *rt, actor *a) {
   const sl_actor *plan = a->plan;
   int64_t in_step = (int64_t)a->tick->microbatch * rt->plan->pieces + a->tick->piece, group = 0;
   if (plan->rank_group) group = (in_step + plan->rank_shift) / plan->rank_group;
   a->rank = a->order_base + (uint64_t)(group * plan->rank_stride);
+  if (UNLIKELY(a->bound.durations)) look_up_duration(a);
 }
 
 /* The runnable actors of a queue are kept in order, the next one last: most

@@ -70,7 +70,7 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
 
 /* ... and after one has come back. */
 static void count_freed(worker *w, reg *r, int32_t slot) {
-  if (UNLIKELY(r->poison)) memset((void *)slot_address(r, slot), 0xff, r->poison);
+  if (UNLIKELY(r->contents.poison)) memset((void *)slot_address(r, slot), 0xff, r->contents.poison);
   if (r->activation > 0) r->device->held -= r->activation;
   if (!r->pool) return;
   sli_level_free(&r->pool->level, slots_used(r), r->kept);

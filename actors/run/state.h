@@ -113,6 +113,14 @@ typedef struct resize {
   _Atomic int32_t wanted;
 } resize;
 
+/* What is in a register's slots beside values. */
+typedef struct contents {
+  int32_t *extents;      /* rows of each slot that are valid, written and read by whoever the slot
+                            itself is; NULL: it is full */
+  size_t poison;         /* bytes of a slot to fill with NaN when it comes free; 0: none */
+  size_t blank;          /* those of a slot with rows, before it is filled */
+} contents;
+
 struct reg {
   /* The producer's worker alone. */
   _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* with a bank 1: it may be lent one */
@@ -148,8 +156,17 @@ struct reg {
   pool *pool;
   _Alignas(SLI_CACHE_LINE) double activation;
   struct device *device;
-  size_t poison;         /* bytes of a slot to fill with NaN when it comes free; 0: none */
+  contents contents;
 };
+
+/* Of an actor some of whose slots have rows. */
+typedef struct extents {
+  int32_t **now;           /* [bases] what a launch is told */
+  int32_t *noted;          /* [mask + 1] by firing: rows it has filled of its last output that has
+                              some, or read where none has */
+  uint64_t mask;
+  _Atomic uint64_t *read;  /* [inputs] rows read so far; read from outside too, relaxed */
+} extents;
 
 /* What a launch is told. */
 typedef struct binding {
@@ -157,6 +174,8 @@ typedef struct binding {
   void **bases;          /* [inputs, outputs, workspace] */
   uint8_t *first;        /* the same */
   sl_move *move;         /* of a link that leads to another process */
+  extents *extents;      /* NULL: all slots are full */
+  const uint64_t *durations; /* by tick; NULL: all are alike */
 } binding;
 
 /* A lazy W is put off until its slots are wanted, or its stage has no B left in the step. */
@@ -181,8 +200,8 @@ struct actor {
   queue *queue;
   in_port *in, *in_end;
   out_port *out, *out_end;
-  uint64_t duration_ns;
-  const tick_step *tick; /* of the next firing */
+  uint64_t duration_ns;  /* of the next firing */
+  const tick_step *tick; /* the same */
   int64_t fired;         /* firings so far */
   _Atomic int64_t done;  /* those that are complete; read from outside, relaxed */
   int64_t every;         /* steps from one in which it fires to the next */

@@ -20,12 +20,12 @@ typedef struct tick_ring {
   tick_step ring[];
 } tick_ring;
 
-/* Groups of ticks change an actor's rank from tick to tick. */
-static bool is_grouped(const sl_actor *a) { return a->rank_group != 0; }
+/* Groups of ticks change an actor's rank from tick to tick, a table its duration. */
+static bool differs_by_tick(const sl_actor *a) { return a->rank_group != 0 || a->nseconds; }
 
 static bool have_the_same_ticks(const sl_actor *a, const sl_actor *b) {
   return a->ticks == b->ticks && a->firings_per_step == b->firings_per_step &&
-         sli_every(a) == sli_every(b) && is_grouped(a) == is_grouped(b);
+         sli_every(a) == sli_every(b) && differs_by_tick(a) == differs_by_tick(b);
 }
 
 static tick_step make_tick(const sl_plan *plan, const sl_actor *a, int64_t firing) {
@@ -36,7 +36,7 @@ static tick_step make_tick(const sl_plan *plan, const sl_actor *a, int64_t firin
   return (tick_step){.delta = sl_map_key(m, firing + 1, &flags) - tick.number,
                      .microbatch = tick.microbatch, .piece = tick.piece,
                      .ahead = (int32_t)(tick.step - firing_step(a, firing)),
-                     .last = last, .turns = is_grouped(a) || last};
+                     .last = last, .turns = differs_by_tick(a) || last};
 }
 
 /* The ticks of an actor's map, as a ring that is whole both in periods of the

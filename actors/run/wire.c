@@ -46,6 +46,14 @@ static int32_t all_workers(const sl_runtime *rt) {
   return rt->nworkers + (rt->away ? rt->plan->nprocesses : 0);
 }
 
+/* Where slots have rows. A link's far register is filled in its reader's process. */
+static void make_slot_extents(sl_runtime *rt, reg *to, const sl_register *from) {
+  if (!from->rows) return;
+  size_t most = (size_t)sli_quota_most(from);
+  to->contents.extents = allot(rt, most, sizeof *to->contents.extents);
+  for (size_t s = 0; s < most; s++) to->contents.extents[s] = from->rows;
+}
+
 static void make_reg(sl_runtime *rt, int32_t i) {
   const sl_plan *plan = rt->plan;
   const sl_register *r = &plan->regs[i];
@@ -67,6 +75,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   to->least_free = (int32_t)to->nfree;
   to->newest = SLI_MAX(r->initial - 1, 0);
+  make_slot_extents(rt, to, r);
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
   if (q && r->shares) share_slots(rt, to, &rt->regs[r->shares - 1], q);
 }
@@ -118,6 +127,32 @@ static void make_link(sl_runtime *rt, actor *a) {
   a->bound.move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
 }
 
+/* Where an actor's firings find and leave extents. */
+static void make_extents(sl_runtime *rt, actor *a) {
+  enum { NOTED = 4096 };
+  const sl_actor *from = a->plan;
+  worker *w = a->queue->worker;
+  bool any = false;
+  for (int32_t p = 0; p < from->nin; p++) any |= a->in[p].reg->contents.extents != NULL;
+  for (int32_t p = 0; p < from->nout; p++) any |= a->out[p].reg->contents.extents != NULL;
+  if (!any || w->process >= 0) return;
+  extents *x = a->bound.extents = allot_own(rt, w, 1, sizeof *x);
+  *x = (extents){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
+                 .noted = allot_own(rt, w, NOTED, sizeof *x->noted), .mask = NOTED - 1,
+                 .read = allot_own(rt, w, (size_t)from->nin, sizeof *x->read)};
+  a->binds = true;
+}
+
+/* Durations that go by tick. */
+static void make_durations(sl_runtime *rt, actor *a) {
+  const sl_actor *from = a->plan;
+  if (!from->nseconds) return;
+  uint64_t *durations = allot_own(rt, a->queue->worker, (size_t)from->nseconds, sizeof *durations);
+  for (int32_t i = 0; i < from->nseconds; i++)
+    durations[i] = (uint64_t)(from->seconds_table[i] * 1e9 + 0.5);
+  a->bound.durations = durations;
+}
+
 static void make_actor(sl_runtime *rt, int32_t i) {
   const sl_actor *from = &rt->plan->actors[i];
   actor *a = &rt->actors[i];
@@ -142,6 +177,8 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
   for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
   make_link(rt, a);
+  make_extents(rt, a);
+  make_durations(rt, a);
 }
 
 /* Does somebody wait for what it makes before the step is over? */

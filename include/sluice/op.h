@@ -223,7 +223,21 @@ typedef struct sl_call {
   void *scratch;            /* scratch() bytes, 64-byte aligned, undefined contents */
   struct sl_team *team;     /* the device's threads; NULL: the caller alone */
   sl_tick tick;
+  const int32_t *in_rows;   /* [nin] see sl_call_rows; NULL: all is full */
+  int32_t *out_rows;        /* [nout] see sl_call_fill; NULL: nobody asks */
 } sl_call;
+
+/* Extents: an array may have room for more rows than are valid, the first ones, and only these
+ * hold anything. How many of input i are; `all`: how many there are where none is left out. For
+ * rows that look (sl_op.looks). */
+static inline int64_t sl_call_rows(const sl_call *call, int i, int64_t all) {
+  return call->in_rows && call->in_rows[i] >= 0 ? call->in_rows[i] : all;
+}
+/* Says that `rows` of output o are valid, for rows that fill (sl_op.fills). What is not said is
+ * full. */
+static inline void sl_call_fill(const sl_call *call, int o, int64_t rows) {
+  if (call->out_rows) call->out_rows[o] = (int32_t)rows;
+}
 
 /* Where element number `element` of output 0 of a row that is `located` (of an array of that
  * shape, on the way back) stands in the step: microbatches one behind the other, each row-major
@@ -404,6 +418,13 @@ typedef struct sl_op {
   uint32_t over[SL_OVERS];
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
+  /* Extents. Bit o of `fills`: a call says how many rows of output o it has filled; there is room
+   * for as many as its first dim is long, or, by `second`, its second, the first being 1. Bit i of
+   * `looks`: it asks how many rows of input i are valid. Bit 31 stands for all from there on. Of a row that does
+   * neither and promises pieces (elements, rows, a sum), a call sees arrays that are as long as
+   * what is valid, and is not made where nothing is; what it makes of rows has as many. All others
+   * cannot have an input whose rows are not all valid. */
+  uint32_t fills, second, looks;
   /* Bit i: input i is there for its type, a call may have NULL in its place. Bit 31 stands for
    * all from there on. */
   uint32_t unread;

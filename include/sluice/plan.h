@@ -68,6 +68,9 @@ typedef struct sl_actor {
   sl_program *program;      /* may be NULL: nothing to run. Bases are the inputs' slots,
                                then the outputs', then the workspace */
   double seconds;           /* modelled duration of one firing */
+  /* With a table the firing of tick t takes table[t % nseconds] instead. */
+  int32_t nseconds;
+  const double *seconds_table;
 } sl_actor;
 
 /* What a register's memory is for, in the memory table and the report. */
@@ -130,6 +133,13 @@ typedef struct sl_register {
   int32_t over;
   double activation;      /* share of a microbatch's activations one slot stands for */
   bool aside;             /* of no pass: a loss, a norm, the clip's factor */
+  /* A slot has room for so many rows, equal shares of its payload one behind the other, of which
+   * the first ones are valid: its extent. Who fills the slot says how many, any number from 0 on,
+   * and no others are moved. 0: slots are always full. On queues that touch no data the extent of
+   * key k is extents[k % nextents]; without that table slots are full. */
+  int32_t rows;
+  int32_t nextents;
+  const int32_t *extents;
   /* Derived by sl_plan_finish: */
   int32_t producer;       /* actor, or SL_NONE */
   int32_t nconsumers;     /* input ports that read it */
@@ -198,6 +208,14 @@ static inline size_t sl_device_bytes(const sl_device *device) {
   return device->room[SL_SPACE_DEVICE].arena_bytes;
 }
 
+/* Bytes of a slot without what only aligns tensors, and of one of its rows. */
+static inline size_t sl_slot_payload(const sl_register *reg) {
+  return reg->payload_bytes ? reg->payload_bytes : reg->slot_bytes;
+}
+static inline size_t sl_row_bytes(const sl_register *reg) {
+  return sl_slot_payload(reg) / (size_t)reg->rows;
+}
+
 /* What one slot takes of its device's own memory. */
 static inline size_t sl_slot_device_bytes(const sl_register *reg) {
   return reg->space == SL_SPACE_DEVICE ? reg->slot_stride : 0;
@@ -228,7 +246,7 @@ int32_t sl_plan_add_device(sl_plan *plan, sl_device device);
 int32_t sl_plan_add_queue(sl_plan *plan, sl_queue queue);
 int32_t sl_plan_add_pool(sl_plan *plan, sl_pool pool);
 int32_t sl_plan_add_register(sl_plan *plan, sl_register reg);
-/* in[], out[] are copied. The program is owned by the plan from here on. */
+/* in[], out[] and tables are copied. The program is owned by the plan from here on. */
 int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor);
 /* Equal maps share one index. */
 int32_t sl_plan_add_map(sl_plan *plan, uint32_t period, int64_t stride,

@@ -37,6 +37,8 @@ typedef struct sl_program_call {
   uint32_t accumulate;      /* bit o: output o always adds to what is there */
   uint32_t accumulate_span; /* bit o: output o adds, except in the first firing that
                                writes its slot */
+  /* Which of the program's extents an argument has, SL_NONE: it is always full. NULL: all are. */
+  const int16_t *in_extent, *out_extent;
   void *state;              /* of op->prepare; owned by the program */
   sl_call_time *time;       /* NULL: not measured */
 } sl_program_call;
@@ -54,6 +56,16 @@ typedef struct sl_program {
   int nbases; /* how many bases its places refer to; the last one is the workspace */
   int nvariants;           /* the same calls with other shapes; 0: 1 */
   const sl_program_piece *pieces; /* by tick.piece; NULL: sequences are not cut */
+  /* Extents: one number for all slots and arguments that have the same rows, known while a firing
+   * runs. For how many rows each has room, and which one the slot of each base has, or SL_NONE. The
+   * first `nread` bases bring theirs; the others get theirs, as calls have filled them. */
+  int nextents, nread;
+  const int32_t *extent_rows; /* [nextents] */
+  const int16_t *base_extent; /* [nbases] */
+  /* Variants by extent: the first one v whose rungs[v] is not below the extent of base `rung_base`;
+   * its calls have room for rungs[v] rows. NULL: by piece, or there is one. */
+  const int32_t *rungs;             /* [nvariants] */
+  int rung_base;
   int32_t device;          /* of the plan, whose calls share what they keep (sl_op.keeps); set
                               by sl_plan_finish */
   void *state; /* of the kind of queue that prepared it; NULL: none */
@@ -63,7 +75,8 @@ typedef struct sl_program {
 typedef struct sl_move {
   int32_t reg, slot;
   int64_t key;
-  size_t bytes;
+  size_t bytes;         /* that are valid */
+  int32_t extent;       /* rows that are, where the slot has rows; else 0 */
   int32_t to;           /* base of that slot, where both ends are of one process */
 } sl_move;
 
@@ -76,6 +89,10 @@ typedef struct sl_firing {
                            left is not run */
   const uint8_t *first; /* [nbases] 1: this firing is the first to write that slot */
   const sl_move *move;  /* of a link, else NULL */
+  /* [nbases] where the extent of each slot stands, NULL: it is always full; and the last, where it
+   * is noted what the firing filled. Of what is read only to be read; there until the firing is
+   * complete. NULL: no slot has rows. */
+  int32_t *const *extents;
 } sl_firing;
 
 /* Which memory is wanted. */

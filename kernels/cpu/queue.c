@@ -2,11 +2,13 @@
 #include <sluice/program.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cpu/team.h"
 #include "kernels/doing.h"
+#include "kernels/kernels.h"
 
 typedef struct cpu_queue {
   struct sl_team *team; /* NULL: one thread */
@@ -37,15 +39,65 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
   return SL_OK;
 }
 
+/* What a call has filled. */
+static void take_extent(const sl_program_call *c, int o, int32_t rows, const sli_extents *x) {
+  int e = sli_extent_of(c->out_extent, o);
+  if (e < 0 || !sli_bit_on(c->op->fills, o)) return;
+  SLI_CHECK(rows >= 0 && rows <= x->room[e],
+            "op %s (%s) says that it has filled %d rows of output %d, which has room for %d", c->name,
+            c->op->name, rows, o, x->room[e]);
+  x->valid[e] = rows;
+}
+
+/* A call that looks at extents, or fills. */
+static void run_counting(const sl_program_call *c, sl_call *call, const sli_extents *x) {
+  int32_t in_rows[c->nin + 1], out_rows[c->nout + 1];
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(x, c->in_extent, i);
+  for (int o = 0; o < c->nout; o++) {
+    int e = sli_extent_of(c->out_extent, o);
+    out_rows[o] = e >= 0 ? x->room[e] : -1;
+  }
+  call->in_rows = in_rows;
+  call->out_rows = out_rows;
+  c->op->cpu(call);
+  for (int o = 0; o < c->nout; o++)
+    if (call->out[o]) take_extent(c, o, out_rows[o], x);
+}
+
+/* Over no rows: what is made of rows has none either, and sums are 0. */
+static void run_empty(const sl_program_call *c, const sl_call *call) {
+  for (int o = 0; o < c->nout; o++)
+    if (call->out[o] && !sli_bit(call->accumulate, o) && sli_extent_of(c->out_extent, o) < 0)
+      memset(call->out[o], 0, sl_type_bytes(&c->out_type[o]));
+}
+
+/* A call that knows of no extents sees arrays that are no longer. */
+static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *x) {
+  sl_type in_type[c->nin + 1], out_type[c->nout + 1];
+  bool empty = false;
+  for (int i = 0; i < c->nin; i++) {
+    in_type[i] = sli_valid_type(x, c->in_extent, i, &c->in_type[i]);
+    empty |= !sli_valid_rows(x, c->in_extent, i);
+  }
+  for (int o = 0; o < c->nout; o++)
+    out_type[o] = sli_valid_type(x, c->out_extent, o, &c->out_type[o]);
+  call->in_type = in_type;
+  call->out_type = out_type;
+  if (empty) run_empty(c, call);
+  else c->op->cpu(call);
+}
+
 static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing,
-                     const sl_tick *tick) {
+                     const sl_tick *tick, const sli_extents *x) {
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
   sl_call call;
   if (!sli_call_bind(c, firing, tick, in, out, &call)) return;
   call.scratch = q->scratch;
   call.team = q->team;
-  c->op->cpu(&call);
+  if (!c->in_extent && !c->out_extent) c->op->cpu(&call);
+  else if (c->op->fills || c->op->looks) run_counting(c, &call, x);
+  else run_cut(c, &call, x);
 }
 
 /* Apart, so that a firing with nothing to run costs next to nothing. */
@@ -56,16 +108,19 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
   sli_doing doing = {NULL, firing};
   sli_doing_now = &doing;
+  int32_t numbers[2 * program->nextents + 1];
+  sli_extents x = sli_extents_load(program, firing, numbers);
   for (int i = 0; i < program->ncalls; i++) {
     sl_call_time *time = calls[i].time;
     doing.call = &calls[i];
-    run_call(q, &calls[i], firing, &tick);
+    run_call(q, &calls[i], firing, &tick, &x);
     if (!time) continue;
     uint64_t end = sli_now_ns();
     if (time->calls++) time->ns += end - start;
     start = end;
   }
   sli_doing_now = NULL;
+  sli_extents_keep(&x, program, firing);
 }
 
 static sl_status cpu_prepare(sl_program *program, int device) {

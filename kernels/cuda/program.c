@@ -62,6 +62,9 @@ static void make_steps(sl_program *program) {
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device) {
   if (program->state) return SL_OK;
+  if (program->nextents)
+    return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has rows that need not be valid: GPUs run no such "
+                   "programs", program->calls[0].name, program->calls[0].op->name);
   sl_status status = sli_cuda_use(device);
   if (!status) status = prepare_calls(program, device);
   if (!status) make_steps(program);

@@ -139,6 +139,8 @@ typedef struct later {
     sl_tick tick;
     void *bases[MOST_PORTS + 1];
     uint8_t first[MOST_PORTS + 1];
+    int32_t *extents[MOST_PORTS + 1];
+    bool sized;
   } flights[LATER_MOST];
 } later;
 
@@ -167,6 +169,8 @@ static bool later_launch(void *queue, const sl_program *program, const sl_firing
   q->flights[at].tick = firing->tick;
   memcpy(q->flights[at].bases, firing->bases, nbases * sizeof *firing->bases);
   memcpy(q->flights[at].first, firing->first, nbases);
+  q->flights[at].sized = firing->extents;
+  if (firing->extents) memcpy(q->flights[at].extents, firing->extents, nbases * sizeof *firing->extents);
   return false;
 }
 
@@ -179,7 +183,8 @@ static bool later_done(void *queue, uint64_t fence, uint64_t now_ns) {
   q->patience = (int)(mix(fence, now_ns) % 4);
   size_t at = fence % LATER_MOST;
   sl_firing firing = {.tick = q->flights[at].tick, .bases = q->flights[at].bases,
-                      .first = q->flights[at].first};
+                      .first = q->flights[at].first,
+                      .extents = q->flights[at].sized ? q->flights[at].extents : NULL};
   sl_queue_cpu.launch(q->cpu, q->flights[at].program, &firing, 0, 0, &none);
   q->completed++;
   return true;
