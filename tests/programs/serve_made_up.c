@@ -165,7 +165,7 @@ int main(int argc, char **argv) {
   voice v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = sli_chat_named("chatml");
-  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 ? argv[5] : NULL, .stuck_seconds = .2,
+  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 ? argv[5] : NULL, .stuck_seconds = patience < 1 ? .2 : 10,
                                  .head_seconds = patience, .body_seconds = patience, .idle_seconds = 60,
                                  .stall_seconds = 60};
   serving *s;

@@ -306,7 +306,7 @@ static void texts_come_the_same(dice *d) {
     if (i < n) told_token(&t, tokens[i]);
     size_t ready = told_ready(&t, i == n);
     CHECK(got + ready <= bytes, "no more than there is");
-    memcpy(text + got, t.text, ready);
+    if (ready) memcpy(text + got, t.text, ready);
     CHECK(utf8_good(text + got, ready) == ready, "whole characters");
     got += ready;
     told_take(&t, ready);

@@ -218,7 +218,7 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   (void)number, (void)what;
   serving *s = ctx;
   if (s->draining) event_base_loopbreak(s->base);
-  else fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
+  else if (s->first) fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
   s->draining = true;
   http_drain(s->http);
 }

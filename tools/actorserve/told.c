@@ -111,6 +111,7 @@ size_t told_ready(told *t, bool end) {
 }
 
 void told_take(told *t, size_t bytes) {
+  if (!bytes) return;
   memmove(t->text, t->text + bytes, t->bytes - bytes);
   t->bytes -= bytes;
   t->before += bytes;
