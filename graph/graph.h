@@ -169,6 +169,7 @@ struct sl_graph {
   int64_t *lengths;        /* [pieces] */
   int nvariants;           /* different lengths */
   int64_t *variant_lengths; /* the longest first */
+  sl_tensor *batch;        /* of a served graph; see batch.h */
   int noutputs;
   size_t output_capacity;
   struct sli_output {

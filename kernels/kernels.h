@@ -105,4 +105,12 @@ typedef struct sli_spans {
 } sli_spans;
 extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
 
+/* Rows of served graphs, which read the batch (batch.h) as their last input, behind all that the row
+ * they stand for may have; what that was not given is absent. Of rows of x and of keys and values they
+ * make those that there are.
+ * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch) likewise.
+ * pick(x, batch) -> the rows to be sampled, attrs.count at most; sample(logits, batch) -> sl_sampled each. */
+extern const sl_op sl_op_linear_served, sl_op_rotary_served, sl_op_position_served,
+    sl_op_attention_served, sl_op_attention_packed_served, sl_op_pick, sl_op_sample;
+
 #endif

@@ -48,14 +48,15 @@ int sl_session_fd(const sl_session *s) { return s->wake; }
 /* ---- how they end ----------------------------------------------------------------------- */
 
 static void forget(request *r) {
+  free(r->pages);
   free(r->tokens);
   free(r->stop);
   free(r);
 }
 
 static void count_end(sl_session *s, const request *r, sl_end end) {
-  if (r->standing == QUEUED) s->stats.queued--;
-  else s->stats.running--;
+  if (r->standing == RUNNING) s->stats.running--;
+  else s->stats.queued--;
   s->stats.ended[end]++;
   if (s->requests) return;
   s->stats.waiting_since_ns = 0;
@@ -66,8 +67,9 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   request **at = &s->requests;
   while (*at != r) at = &(*at)->next;
   *at = r->next;
+  sli_pages_free(s, r);
   tell(s, &(sl_session_event){.id = r->id, .user = r->user, .kind = SL_EVENT_END, .end = end,
-                              .place = (int64_t)r->count - r->nprompt});
+                              .place = r->count - r->nprompt});
   count_end(s, r, end);
   forget(r);
 }
@@ -82,13 +84,14 @@ static bool is_stop(const request *r, int32_t token) {
   return false;
 }
 
-void sli_session_answer(sl_session *s, request *r, const sl_session_event *event) {
-  SLI_GROW(r->tokens, r->count, r->capacity);
-  r->tokens[r->count++] = event->token;
+bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
+  SLI_GROW(r->tokens, (size_t)r->count, r->capacity);
+  r->tokens[r->count++] = event.token;
   s->stats.tokens++;
-  tell(s, event);
-  if (is_stop(r, event->token)) sli_session_finish(s, r, SL_END_STOP);
-  else if ((int64_t)r->count >= r->most) sli_session_finish(s, r, SL_END_LENGTH);
+  tell(s, &event);
+  bool stops = is_stop(r, event.token), ends = stops || r->count >= r->most;
+  if (ends) sli_session_finish(s, r, stops ? SL_END_STOP : SL_END_LENGTH);
+  return ends;
 }
 
 /* ---- how they come ------------------------------------------------------------------------ */
@@ -124,11 +127,12 @@ static sl_status check_settings(const sl_request *q) {
 static request *make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
   *r = (request){.user = q->user, .nprompt = q->nprompt, .how = *q,
-                 .count = (size_t)q->nprompt, .capacity = (size_t)q->nprompt,
+                 .count = q->nprompt, .capacity = (size_t)q->nprompt,
                  .most = q->max_tokens > s->about.context - q->nprompt ? s->about.context
                                                                        : q->nprompt + q->max_tokens};
-  r->tokens = sli_calloc(r->count, sizeof *r->tokens);
-  memcpy(r->tokens, q->prompt, r->count * sizeof *r->tokens);
+  r->pages = sli_calloc((size_t)sli_pages_of(r->most), sizeof *r->pages);
+  r->tokens = sli_calloc(r->capacity, sizeof *r->tokens);
+  memcpy(r->tokens, q->prompt, r->capacity * sizeof *r->tokens);
   r->stop = sli_calloc((size_t)SLI_MAX(q->nstop, 1), sizeof *r->stop);
   if (q->nstop) memcpy(r->stop, q->stop, (size_t)q->nstop * sizeof *r->stop);
   return r;
@@ -170,7 +174,7 @@ void sl_session_cancel(sl_session *s, uint64_t id) {
   pthread_mutex_lock(&s->lock);
   request *r = s->requests;
   while (r && r->id != id) r = r->next;
-  if (r && r->standing == QUEUED) sli_session_finish(s, r, SL_END_CANCELLED);
+  if (r && !r->ticks) sli_session_finish(s, r, SL_END_CANCELLED);
   else if (r) r->cancelled = true;
   pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);

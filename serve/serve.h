@@ -1,7 +1,8 @@
 /* What the files of serve/ share: a session and its requests.
  *
- * One lock guards all that several threads touch. The users' threads submit, cancel and poll; the
- * session's thread runs the plan. */
+ * Three kinds of threads touch a session: the users', which submit, cancel and poll; the source's,
+ * which takes what a tick computes (choose.c) and waits while there is nothing; and the one on which the
+ * plan delivers what a tick gave (take.c). One lock guards all that they share. */
 #ifndef SLUICE_SERVE_H
 #define SLUICE_SERVE_H
 
@@ -14,17 +15,28 @@
 typedef struct request request;
 
 /* Where a request stands. */
-typedef enum standing { QUEUED, RUNNING } standing;
+typedef enum standing {
+  QUEUED,   /* has no pages: is new, or has given them up */
+  RUNNING,
+  YIELDING  /* gives them up when its ticks are back */
+} standing;
 
 struct request {
   request *next;        /* in the order in which they came */
   uint64_t id;
   void *user;
   standing standing;
-  bool cancelled;       /* asked for, and not told yet */
+  bool cancelled;       /* asked for, and ticks of it are under way */
+  bool begun;           /* has been let in before */
   int64_t nprompt, most; /* tokens of the prompt; of the whole, at most */
-  size_t count, capacity;
-  int32_t *tokens;      /* prompt, then the answer so far */
+  int64_t count;
+  size_t capacity;
+  int32_t *tokens;      /* [count] prompt, then the answer so far */
+  int64_t fed;          /* of these, in ticks so far; */
+  int64_t computed;     /* the most that ever were */
+  int ticks;            /* under way that have rows of it */
+  int64_t npages;
+  int32_t *pages;       /* [pages of `most`] */
   sl_request how;       /* temperature, ...; its arrays are not used */
   int32_t *stop;        /* [how.nstop] */
 };
@@ -34,15 +46,35 @@ typedef struct events {
   sl_session_event *of;
 } events;
 
+/* Rows of one request in a tick. */
+typedef struct part {
+  request *of;
+  int64_t from, rows;
+  bool picked;          /* its token follows from the last of them */
+} part;
+
+/* A tick under way. */
+typedef struct tick {
+  int count;
+  part *parts;          /* [sequences] */
+} tick;
+
+typedef struct ticks {
+  uint64_t begun, back; /* numbers of those that */
+  int most;
+  tick *of;             /* [most] by number */
+} ticks;
+
 struct sl_session {
   sl_session_options options;
   sl_session_info about;
+  sl_serving serving;
   sl_graph *graph;
   pthread_t thread;
   bool started;         /* the thread is there */
   /* under the lock: */
   pthread_mutex_t lock;
-  pthread_cond_t work;  /* a request came, or the session is to end */
+  pthread_cond_t work;  /* there may be something to compute, or the session is to end */
   pthread_cond_t idle;  /* the last request has ended, or the session has */
   request *requests;    /* those that have not ended, oldest first */
   uint64_t last_id;
@@ -52,25 +84,32 @@ struct sl_session {
   sl_status status;     /* what has ended it */
   char *detail;
   sl_session_stats stats;
-  /* of the session's thread: */
-  struct served {
-    request *of;        /* whose tick it is */
-    int64_t row;        /* of the logits that follow its last token */
-    float *logits;      /* [vocabulary] */
-    bool answered;
-  } served;
+  ticks ticks;
+  int64_t nfree;
+  int32_t *free_pages;  /* [nfree] */
 };
 
-/* requests.c; all under the lock. */
-/* Its END; it is no longer among the requests. */
+/* All of these under the lock. */
+
+/* requests.c: its END; it is no longer among the requests, and its pages are free. */
 void sli_session_finish(sl_session *s, request *r, sl_end end);
-/* A token of its answer: tells it, and ends the request where that ends with it. */
-void sli_session_answer(sl_session *s, request *r, const sl_session_event *event);
+/* A token of its answer: tells it, and ends the request where that ends with it. Has it ended? */
+bool sli_session_answer(sl_session *s, request *r, sl_session_event event);
 /* All that have not ended, as cancelled or failed. */
 void sli_session_finish_all(sl_session *s, sl_end end);
 
-/* sample.c: a token from its logits, by its request's settings. */
-void sli_session_sample(const request *r, const float *logits, int64_t vocabulary,
-                        sl_session_event *out);
+/* pages.c */
+void sli_pages_init(sl_session *s);
+void sli_pages_fini(sl_session *s);
+int64_t sli_pages_of(int64_t positions);
+/* Gives a request pages for so many positions, if there are: all, or none. */
+bool sli_pages_take(sl_session *s, request *r, int64_t positions);
+void sli_pages_free(sl_session *s, request *r);
+
+/* choose.c: the fill of sl_serving: waits for something to do, and says what a tick does. */
+void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);
+
+/* take.c: the on_output of sl_lower_options: what a tick gave. */
+void sli_session_take(void *ctx, const char *name, const sl_type *type, const void *data);
 
 #endif

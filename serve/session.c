@@ -8,128 +8,119 @@
 
 #include "graph/graph.h"
 
-/* Fills the row with the request's tokens from its start; what stands behind the last one cannot be
- * seen from there. */
-static void feed(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
-  (void)tick;
-  sl_session *s = ctx;
-  const request *r = s->served.of;
-  memset(tokens, 0, (size_t)count * sizeof *tokens);
-  if (r) memcpy(tokens, r->tokens, r->count * sizeof *tokens);
-  s->served.row = r ? (int64_t)r->count - 1 : 0;
-}
-
-static void take_output(void *ctx, const char *name, const sl_type *type, const void *data) {
-  sl_session *s = ctx;
-  if (strcmp(name, "logits") || s->served.row >= sl_type_rows(type)) return;
-  memcpy(s->served.logits, (const float *)data + s->served.row * s->about.vocabulary,
-         (size_t)s->about.vocabulary * sizeof(float));
-  s->served.answered = true;
-}
-
 /* ---- the thread ------------------------------------------------------------------------ */
 
-/* The next in turn; waits while there is none. NULL: the session is to end. */
-static request *take_turn(sl_session *s) {
-  while (!s->requests && !s->closing) pthread_cond_wait(&s->work, &s->lock);
-  if (s->closing) return NULL;
-  request *r = s->requests; /* whoever has had a turn goes behind the others */
-  if (r->next) {
-    request **at = &s->requests;
-    s->requests = r->next;
-    while (*at) at = &(*at)->next;
-    *at = r;
-    r->next = NULL;
-  }
-  if (r->standing == QUEUED) {
-    r->standing = RUNNING;
-    s->stats.queued--;
-    s->stats.running++;
-    s->stats.requests++;
-  }
-  return r;
-}
-
-static void take_token(sl_session *s, request *r) {
-  s->stats.ticks++;
-  s->stats.last_tick_ns = s->stats.waiting_since_ns = sli_now_ns();
-  sl_session_event event = {.id = r->id, .user = r->user, .kind = SL_EVENT_TOKEN,
-                            .place = (int64_t)r->count - r->nprompt};
-  if (r->cancelled) {
-    sli_session_finish(s, r, SL_END_CANCELLED);
-    return;
-  }
-  sli_session_sample(r, s->served.logits, s->about.vocabulary, &event);
-  sli_session_answer(s, r, &event);
-}
-
-static sl_status tick(sl_session *s, request *r) {
-  s->served.of = r;
-  s->served.answered = false;
-  pthread_mutex_unlock(&s->lock);
-  sl_status status = sl_runtime_run(s->about.rt, 1);
-  pthread_mutex_lock(&s->lock);
-  if (!status && !s->served.answered)
-    status = sl_fail(SL_E_UNSUPPORTED, "the model's logits have no row per token");
-  if (!status) take_token(s, r);
-  return status;
+static sl_status run_plan(const sl_session *s) {
+  const int64_t for_ever = INT64_C(1) << 40; /* ticks */
+  return s->options.job ? sl_job_run(s->options.job, for_ever) : sl_runtime_run(s->about.rt, for_ever);
 }
 
 static void *run(void *arg) {
   sl_session *s = arg;
-  sl_status status = SL_OK;
+  sl_status status = run_plan(s);
   pthread_mutex_lock(&s->lock);
-  for (request *r; !status && (r = take_turn(s));) status = tick(s, r);
-  s->status = status;
+  s->status = status == SL_E_STOPPED ? SL_OK : status;
   s->detail = sli_strdup(status ? sl_detail() : "");
-  sli_session_finish_all(s, status ? SL_END_FAILED : SL_END_CANCELLED);
+  s->closing = true;
+  sli_session_finish_all(s, s->status ? SL_END_FAILED : SL_END_CANCELLED);
+  pthread_cond_broadcast(&s->idle);
   pthread_mutex_unlock(&s->lock);
   return NULL;
 }
 
 /* ---- create and destroy ------------------------------------------------------------------- */
 
+static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? given : otherwise); }
+
+/* Sizes that do not depend on the model. */
+static sl_status read_sizes(sl_session *s) {
+  enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64 };
+  sl_session_options *o = &s->options;
+  int stages = SLI_MAX(o->lower.stages, 1) * SLI_MAX(o->lower.chunks, 1);
+  o->queue = default_to(o->queue, QUEUE);
+  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .fill = sli_session_choose, .ctx = s};
+  s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
+  s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
+  if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
+    return sl_fail(SL_E_USAGE, "a session needs rows, sequences and pages");
+  if (s->serving.groups < 1 || s->serving.groups > MOST_GROUPS)
+    return sl_fail(SL_E_USAGE, "%d groups: from 1 to %d ticks are under way at once", s->serving.groups,
+                   MOST_GROUPS);
+  return SL_OK;
+}
+
+/* And those that do. */
+static sl_status settle_sizes(sl_session *s) {
+  const sl_session_options *o = &s->options;
+  sl_session_info *a = &s->about;
+  sl_serving *v = &s->serving;
+  if (o->context > v->context)
+    return sl_fail(SL_E_USAGE, "a context of %lld is more than the model's %lld", (long long)o->context,
+                   (long long)v->context);
+  a->context = o->context ? o->context : v->context;
+  a->rows = v->rows;
+  a->sequences = v->sequences;
+  a->groups = v->groups;
+  int64_t least = sli_pages_of(a->context);
+  a->pages = v->pages = o->pages ? o->pages : SLI_MAX(least, sli_pages_of(4 * a->rows));
+  if (a->pages >= least) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%lld pages are too few: one sequence of %lld tokens needs %lld",
+                 (long long)a->pages, (long long)a->context, (long long)least);
+}
+
 static sl_status find_vocabulary(sl_session *s) {
   const sl_graph *g = s->graph;
-  for (int i = 0; i < g->noutputs; i++) {
-    const sl_type *type = &g->outputs[i].tensor->type;
-    if (strcmp(g->outputs[i].name, "logits") || type->dtype != SL_F32 || type->ndim < 2) continue;
-    s->about.vocabulary = sl_type_last(type);
-    s->about.context = s->about.rows = sl_type_rows(type);
-    s->about.pages = (s->about.context + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE;
-    s->about.sequences = s->about.groups = 1;
-    s->served.logits = sli_calloc((size_t)s->about.vocabulary, sizeof(float));
-    return SL_OK;
-  }
-  return sl_fail(SL_E_UNSUPPORTED, "model %s has no f32 output \"logits\"", s->options.model->name);
+  for (int i = 0; i < g->noutputs; i++)
+    if (!strcmp(g->outputs[i].name, "logits")) s->about.vocabulary = sl_type_last(&g->outputs[i].tensor->type);
+  return s->about.vocabulary ? SL_OK : sl_fail(SL_E_UNSUPPORTED, "model %s has no output \"logits\"",
+                                               s->options.model->name);
 }
 
 static sl_status build(sl_session *s) {
   const sl_session_options *o = &s->options;
-  s->graph = sl_graph_create(&(sl_graph_options){.microbatches = 1, .pieces = 1, .infer = true,
-                                                 .training = o->training, .feed_tokens = feed,
-                                                 .feed_ctx = s});
+  s->graph = sl_graph_create(&(sl_graph_options){.microbatches = s->serving.groups, .pieces = 1,
+                                                 .infer = true, .training = o->training,
+                                                 .serve = &s->serving});
   sl_status status = o->model->build(s->graph, o->args);
   sl_status misuse = sl_args_status(o->args);
   if (misuse) return misuse;
   if (!status) status = sl_graph_status(s->graph);
-  return status ? status : find_vocabulary(s);
+  if (!status) status = find_vocabulary(s);
+  return status ? status : settle_sizes(s);
 }
 
-static sl_status start_plan(sl_session *s) {
+static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
-  lower.on_output = take_output;
+  lower.on_output = sli_session_take;
   lower.ctx = s;
+  if (lower.dtype != SL_F32) return sl_fail(SL_E_UNSUPPORTED, "a session computes in f32 so far");
   sl_lowered *lowered = NULL;
   sl_status status = sl_lower(s->graph, &lower, &lowered);
   if (status) return status;
   s->about.lowered = lowered;
   s->about.plan = sl_lowered_plan(lowered);
-  status = sl_plan_prove(s->about.plan);
-  if (!status) status = sl_runtime_create(s->about.plan, &s->options.run, &s->about.rt);
+  return sl_plan_prove(s->about.plan);
+}
+
+static sl_status make_runtime(sl_session *s) {
+  sl_runtime_options run = s->options.run;
+  sl_job *job = s->options.job;
+  run.watchdog_seconds = -1; /* a source may wait for long */
+  if (job) run.peers = sl_job_peers(job), run.process = sl_job_process(job);
+  sl_status status = job ? sl_job_join(job, s->about.plan, 0, NULL) : SL_OK;
+  if (!status) status = sl_runtime_create(s->about.plan, &run, &s->about.rt);
   if (status) return status;
-  sl_lowered_attach(lowered, s->about.rt);
-  return s->options.load(s->options.load_ctx, lowered, s->about.rt);
+  sl_lowered_attach((sl_lowered *)s->about.lowered, s->about.rt);
+  status = s->options.load(s->options.load_ctx, s->about.lowered, s->about.rt);
+  return status || !job ? status : sl_job_attach(job, s->about.rt, 0);
+}
+
+static void make_ticks(sl_session *s) {
+  s->ticks.most = s->about.groups;
+  s->ticks.of = sli_calloc((size_t)s->ticks.most, sizeof *s->ticks.of);
+  for (int i = 0; i < s->ticks.most; i++)
+    s->ticks.of[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
+  sli_pages_init(s);
 }
 
 static sl_status start_thread(sl_session *s) {
@@ -150,14 +141,15 @@ static void make_lock(sl_session *s) {
 }
 
 sl_status sl_session_create(const sl_session_options *options, sl_session **out) {
-  enum { QUEUE = 1024 };
   sl_session *s = sli_calloc(1, sizeof *s);
   s->options = *options;
-  if (!s->options.queue) s->options.queue = QUEUE;
   s->wake = -1;
   make_lock(s);
-  sl_status status = build(s);
-  if (!status) status = start_plan(s);
+  sl_status status = read_sizes(s);
+  if (!status) status = build(s);
+  if (!status) status = make_plan(s);
+  if (!status) make_ticks(s);
+  if (!status) status = make_runtime(s);
   if (!status) status = start_thread(s);
   if (status) sl_session_destroy(s);
   else *out = s;
@@ -170,7 +162,14 @@ static void stop_thread(sl_session *s) {
   s->closing = true;
   pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);
+  sl_runtime_stop(s->about.rt);
   pthread_join(s->thread, NULL);
+}
+
+static void free_ticks(sl_session *s) {
+  for (int i = 0; i < s->ticks.most; i++) free(s->ticks.of[i].parts);
+  free(s->ticks.of);
+  sli_pages_fini(s);
 }
 
 void sl_session_destroy(sl_session *s) {
@@ -183,7 +182,7 @@ void sl_session_destroy(sl_session *s) {
   pthread_cond_destroy(&s->work);
   pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->lock);
-  free(s->served.logits);
+  free_ticks(s);
   free(s->events.of);
   free(s->detail);
   free(s);

@@ -14,12 +14,13 @@ void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **ou
 /* What the token source's callback needs. Read only once made. */
 typedef struct token_rows {
   sl_source source;
-  sl_type types[2];      /* tokens and targets, i32 [rows, context] both */
+  sl_type types[3];      /* tokens and targets, i32 [rows, context] both; of a served graph, its batch */
   int64_t rows, context, batch;
   const sli_tokens *files; /* NULL for inference, and where nothing is read */
   const sli_tokens *held_out; /* or NULL */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
+  const sl_serving *serve; /* or NULL */
 } token_rows;
 
 /* Rows from sequence `first` on; of each the tick's piece, if sequences are cut. */
@@ -47,6 +48,11 @@ static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
   int64_t count = r->rows * r->context;
   if (out[0]) r->feed(r->feed_ctx, tick, out[0], count);
   if (out[1]) memset(out[1], 0, (size_t)count * sizeof(int32_t));
+}
+
+static void fill_from_batch(void *ctx, const sl_tick *tick, void *const *out) {
+  const token_rows *r = ctx;
+  r->serve->fill(r->serve->ctx, tick, out[0], out[2]);
 }
 
 static void close_files(void *files) { sli_tokens_close(files); }
@@ -86,6 +92,29 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   return g->options.eval ? open_held_out(g, vocab, r) : SL_OK;
 }
 
+/* One row of positions that are any sequences', and what they are. */
+static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_tensor **targets) {
+  sl_serving *s = g->options.serve;
+  if (g->batch) {
+    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "sl_tokens: a model that is served reads one row of tokens");
+    return NULL;
+  }
+  s->context = context;
+  s->rows = SLI_MIN(s->rows, context);
+  size_t bytes = sl_batch_bytes(s->rows, s->sequences, (context + SL_PAGE - 1) / SL_PAGE);
+  token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
+  *r = (token_rows){.rows = 1, .context = s->rows, .serve = s};
+  r->types[0] = r->types[1] = SL_TYPE(SL_I32, 1, s->rows);
+  r->types[2] = SL_TYPE(SL_I32, (int64_t)(bytes / sizeof(int32_t)));
+  r->source = (sl_source){.nout = 3, .types = r->types, .ctx = r, .fill = fill_from_batch,
+                          .behind = s->groups};
+  sl_tensor *outs[3];
+  sl_data_at(at, g, &r->source, outs);
+  *targets = outs[1];
+  g->batch = outs[2];
+  return outs[0];
+}
+
 sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
                         int64_t vocab, sl_tensor **targets) {
   *targets = NULL;
@@ -96,6 +125,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
                       (long long)rows, (long long)context, (long long)vocab);
     return NULL;
   }
+  if (g->options.serve) return served_tokens(at, g, context, targets);
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   r->rows = rows;
   r->context = context;

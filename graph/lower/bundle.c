@@ -414,6 +414,29 @@ static void begin_evaluations(sli_lowering *l) {
     if (l->groups[i].eval && l->groups[i].nodes[0]->op == &sl_op_source) begin_evaluation(l, i);
 }
 
+/* ---- sources that wait ------------------------------------------------------------------ */
+
+/* Is asked for a tick when what it gave some ticks before has been delivered: that many are ready at
+ * the start. */
+static void wait_for_delivery(sli_lowering *l, int load, int report) {
+  const sl_source *source = l->groups[load].nodes[0]->attrs.user;
+  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
+  *reader = load;
+  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "back:%s", l->groups[load].name),
+                                 .role = SLI_ROLE_BACK, .producer = report, .nconsumers = 1,
+                                 .consumers = reader, .rate = SLI_PER_TICK,
+                                 .memory = sli_roles[SLI_ROLE_BACK].memory,
+                                 .device = l->groups[report].device, .over = SL_NONE,
+                                 .initial = source->behind});
+}
+
+static void wait_for_deliveries(sli_lowering *l) {
+  int ngroups = l->ngroups;
+  for (int load = 0; load < ngroups; load++)
+    for (int report = 0; sli_waits(&l->groups[load]) && report < ngroups; report++)
+      if (l->groups[report].nodes[0]->op == &sl_op_report) wait_for_delivery(l, load, report);
+}
+
 /* ---- the pass --------------------------------------------------------------------------- */
 
 void sli_lower_bundle(sli_lowering *l) {
@@ -431,6 +454,7 @@ void sli_lower_bundle(sli_lowering *l) {
   }
   add_credits(l);
   begin_evaluations(l);
+  wait_for_deliveries(l);
   for (int i = 0; i < l->ngroups; i++) {
     lay_out_workspace(l, i, &u); /* one for a device, used by its passes */
     SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,

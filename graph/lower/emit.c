@@ -67,6 +67,10 @@ static void add_queues(sli_lowering *l) {
     q->exchange[a] = per_device(l);
     for (int d = 0; d < n; d++) q->exchange[a][d] = add_queue(l, name, d, exchange);
   }
+  q->source = per_device(l);
+  for (int i = 0; i < l->ngroups; i++) /* what comes from outside holds nothing else up */
+    if (sli_waits(&l->groups[i]))
+      q->source[l->groups[i].device] = add_queue(l, "source", l->groups[i].device, host_queue(kind, true));
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(kind, true));
 }
@@ -127,6 +131,7 @@ static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   const sli_hop memory = {.route = SLI_ROUTE_MEMORY, .to = g->device};
   if (g->hop) return hop_queue(l, x, g->device, g->hop);
   if (passes_memory(l, g)) return hop_queue(l, x, g->device, &memory);
+  if (sli_waits(g)) return q->source[g->device];
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
   if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
   return (g->host ? q->host : q->pass)[g->device];

@@ -167,6 +167,7 @@ typedef struct sli_queues {
   int32_t *pass, *host;
   int32_t *exchange[SLI_AXES]; /* by the axis of a group */
   int32_t *store;              /* where something is stored */
+  int32_t *source;             /* where a source waits */
 } sli_queues;
 
 struct sli_lowering {
@@ -237,6 +238,12 @@ static inline bool sli_is_spread_node(const sli_lowering *l, const sli_node *n) 
 }
 static inline bool sli_is_spread_group(const sli_lowering *l, const sli_group *g) {
   return g->nnodes && sli_is_spread_node(l, g->nodes[0]);
+}
+
+/* Is it a source that may block, and is asked for ticks as others come back (sl_source.behind)? */
+static inline bool sli_waits(const sli_group *g) {
+  const sli_node *n = g->nnodes ? g->nodes[0] : NULL;
+  return n && n->op == &sl_op_source && ((const sl_source *)n->attrs.user)->behind > 0;
 }
 
 /* The stage at which it was made, whose quotas count; SL_NONE: at none. */

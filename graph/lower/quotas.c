@@ -172,6 +172,7 @@ static int of_spread(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, clamp(1 + SPREAD_BARRIERS, ticks_of(l));
 }
 static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
+static int of_initial(const sli_lowering *l, const sli_bundle *b) { return (void)l, b->initial; }
 static int of_b(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
 }
@@ -196,6 +197,7 @@ static int begun(const sli_lowering *l, const sli_bundle *b) {
 
 static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bundle *b) = {
     [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
+    [SLI_SLOTS_INITIAL] = of_initial,
     [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
     [SLI_SLOTS_LEAVING] = of_leaving,
     [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
@@ -294,7 +296,8 @@ sl_status sli_lower_versions(sli_lowering *l) {
  * keeps them, and so does what hops bring of it. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
   const sl_memory_ops *memory = l->in->kind->memory[b->home];
-  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->role == SLI_ROLE_TURN;
+  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->role == SLI_ROLE_TURN ||
+               b->role == SLI_ROLE_BACK;
   if (fixed || (b->source != SL_NONE && !l->bundles[b->source].quota_most)) return 0;
   if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
   int step = b->rate == SLI_PER_TICK ? ticks_of(l) : l->in->m;

@@ -30,6 +30,7 @@ typedef enum sli_role {
   SLI_ROLE_EVAL,    /* parameters, for evaluation */
   SLI_ROLE_STORE,   /* copies for a checkpoint */
   SLI_ROLE_WRITTEN, /* receipts for them */
+  SLI_ROLE_BACK,    /* no data: what a source gave some ticks ago has been delivered */
   SLI_ROLE_TURN,    /* no data: whose turn it is in a lane */
   SLI_ROLE_H2D,     /* copied into a device's memory, */
   SLI_ROLE_D2H,     /* out of it, */
@@ -47,6 +48,7 @@ typedef enum sli_slots {
   SLI_SLOTS_ONE,
   SLI_SLOTS_TWO,
   SLI_SLOTS_FOUR,
+  SLI_SLOTS_INITIAL,  /* as many as are ready at the start */
   SLI_SLOTS_ACT_B,    /* the stage's credits */
   SLI_SLOTS_ACT_W,
   SLI_SLOTS_LEAVING,  /* those that pieces need which leave */

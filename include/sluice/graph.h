@@ -15,6 +15,7 @@
 #ifndef SLUICE_GRAPH_H
 #define SLUICE_GRAPH_H
 
+#include <sluice/batch.h>
 #include <sluice/op.h>
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
@@ -52,6 +53,18 @@ typedef struct sl_training {
   const char *const *lora;   /* "h.*.attn=8,alpha=16": as sl_lora() */
 } sl_training;
 
+/* A graph that is served: one row of positions of any sequences (batch.h), whose source is asked for
+ * tokens and batch of each tick. */
+typedef struct sl_serving {
+  int64_t rows;      /* of a tick, at most */
+  int sequences;     /* in a tick, and tokens that it gives, at most */
+  int groups;        /* ticks under way at once */
+  int64_t context;   /* positions of a sequence: filled in by sl_tokens, where it is the model's */
+  int64_t pages;     /* of keys and values, in every stage; read by sl_lower */
+  void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
+  void *ctx;
+} sl_serving;
+
 typedef struct sl_graph_options {
   int microbatches; /* M: a step is M microbatches [1] */
   int pieces;       /* K: pieces the sequences of a microbatch are cut into [1].
@@ -65,6 +78,8 @@ typedef struct sl_graph_options {
   bool infer;
   void (*feed_tokens)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
+  sl_serving *serve; /* with `infer`: the graph is served, its only output is "sampled", an sl_sampled
+                        for each pick of the batch. Outlives the graph; NULL: it is not */
   uint64_t shuffle; /* sl_tokens: the seed of the order of sequences, another order each time that
                        all have been read; 0: as they lie in the files */
   /* Evaluation: after every eval_every-th step (0: never) the loss on held-out data, and what

@@ -457,6 +457,10 @@ typedef struct sl_op {
    * absent as outputs; inputs that it has as `unread` are absent, too. It gives the other
    * outputs, bit for bit. NULL: a row that updates anything is not made again. */
   const struct sl_op *again;
+  /* The row that stands for this one in a graph that is served, where positions are of any sequences:
+   * the inputs it may have, and the batch (batch.h) behind them; the same first outputs, more of them
+   * behind. NULL: the row itself, if it promises rows or elements. */
+  const struct sl_op *served;
   /* Fills out[SL_SIGNATURES] with ways to share a call beyond those that follow from
    * `pieces` (a split along a dim that may be cut) and from having everything everywhere.
    * Returns how many. Forward rows only; the way back follows. NULL: none. */

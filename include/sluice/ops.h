@@ -450,6 +450,10 @@ typedef struct sl_source {
    * 0 on; and how many of them there are. NULL, 0: there is none. */
   void (*fill_held_out)(void *ctx, const sl_tick *tick, void *const *out);
   int held_out;
+  /* Inference: fill() may block until something comes from outside, on a thread of its own; and it is
+   * asked for a tick when all that the graph delivers of the tick `behind` ticks before has been
+   * taken (on_output). 0: it never blocks, and is asked as far ahead as there are slots. */
+  int behind;
 } sl_source;
 
 /* source() -> sl_source.nout outputs. The row's nout is -1: ask the record. */

@@ -77,6 +77,8 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps);
 
 /* Ends the run after the step in progress. Any thread; async-signal-safe. */
 void sl_runtime_stop(sl_runtime *rt);
+/* Does no step begin any more, for whatever reason? For sources that wait. Any thread. */
+bool sl_runtime_ends(const sl_runtime *rt);
 /* Ends the run as a failure: the steps begun are finished, then sl_runtime_run
  * returns `status` with `detail`. For callbacks of ops; any thread. */
 void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);

@@ -38,8 +38,8 @@ extern "C" {
 typedef struct sl_session sl_session;
 
 enum {
-  SL_SESSION_TOP = 20,  /* most alternatives of a token that are told */
-  SL_SESSION_PAGE = 64  /* positions of a page of keys and values */
+  SL_SESSION_TOP = SL_BATCH_TOP, /* most alternatives of a token that are told */
+  SL_SESSION_PAGE = SL_PAGE      /* positions of a page of keys and values */
 };
 
 /* When a request is let in. RESERVE: when there are pages for its prompt and for as many tokens as it
@@ -126,7 +126,7 @@ void sl_session_cancel(sl_session *s, uint64_t id);
   X(STOP, "stop")           /* one of its stop tokens */                                   \
   X(LENGTH, "length")       /* max_tokens, or the end of the context */                    \
   X(CANCELLED, "cancelled") /* sl_session_cancel, or the session was destroyed */          \
-  X(FAILED, "failed")       /* the session has failed: sl_session_status */
+  X(FAILED, "failed")       /* its logits are not finite; or the session has failed: sl_session_status */
 typedef enum sl_end {
 #define X(name, text) SL_END_##name,
   SL_END_TABLE(X)

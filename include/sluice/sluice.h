@@ -1,6 +1,7 @@
 /* Everything a model or an embedding program needs. */
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H
+#include <sluice/batch.h>
 #include <sluice/graph.h>
 #include <sluice/job.h>
 #include <sluice/look.h>

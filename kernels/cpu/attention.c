@@ -132,7 +132,7 @@ static void packed_b_cpu(const sl_call *call) {
 }
 
 const sl_op sl_op_attention = {
-    .name = "attention", .min_in = 3, .max_in = 4, .nout = 2,
+    .name = "attention", .served = &sl_op_attention_served, .min_in = 3, .max_in = 4, .nout = 2,
     .narrow_in = 7, .narrow_out = 1,
     .pieced = &sl_op_attention_piece,
     .parts = &sl_op_attention_parts, .swept = &sl_op_attention_sweep,
@@ -150,7 +150,7 @@ const sl_op sl_op_attention_b = {
 };
 
 const sl_op sl_op_attention_packed = {
-    .name = "attention_packed", .min_in = 1, .max_in = 2, .nout = 2,
+    .name = "attention_packed", .served = &sl_op_attention_packed_served, .min_in = 1, .max_in = 2, .nout = 2,
     .narrow_in = 1, .narrow_out = 1,
     .pieced = &sl_op_attention_packed_piece,
     .parts = &sl_op_attention_packed_parts, .swept = &sl_op_attention_sweep,

@@ -262,7 +262,7 @@ static void bias_w_cpu(const sl_call *call) {
 }
 
 const sl_op sl_op_linear = {
-    .name = "linear", .min_in = 2, .max_in = 4, .nout = 1,
+    .name = "linear", .served = &sl_op_linear_served, .min_in = 2, .max_in = 4, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,

@@ -91,7 +91,7 @@ static void rotary_b_cpu(const sl_call *call) {
 }
 
 const sl_op sl_op_rotary = {
-    .name = "rotary", .min_in = 1, .max_in = 1, .nout = 1,
+    .name = "rotary", .served = &sl_op_rotary_served, .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_POSITIONS, .over = {1},
     .infer = rotary_infer, .cost = rotary_cost,

@@ -12,4 +12,5 @@
 #include <sluice/optimizer.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/served.h"
 #include "kernels/target.h"

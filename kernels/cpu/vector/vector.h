@@ -14,6 +14,7 @@
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/table.h"
+#include "kernels/cpu/vector/served.h"
 #include "kernels/cpu/vector/softmax.h"
 #include "kernels/cpu/vector/unary.h"
 #include "kernels/cpu/vector/fold.h"

@@ -1,0 +1,168 @@
+/* Pass 2, serving: the model of one row of training becomes that of a tick.
+ *
+ * Positions of the row are any sequences' now. What works on each row or element by itself stays as it
+ * is; what looks at other positions, or computes rows together, is exchanged for the row that its own
+ * names (sl_op.served) and reads the batch besides; whatever promises nothing is refused. Before the
+ * product that makes the logits `pick` gathers the rows whose logits are wanted, and `sample` ends the
+ * graph. */
+#include <string.h>
+
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+#include "kernels/kernels.h"
+
+static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
+  return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be served: %s", n->name,
+                           n->op->name, why);
+}
+
+/* ---- rows exchanged ------------------------------------------------------------------------ */
+
+/* The inputs that the row may have, those not given absent, and the batch behind them. */
+static void add_batch(sl_graph *g, sli_node *n, int inputs) {
+  sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)(inputs + 1) * sizeof *in);
+  sl_type *types = sli_arena_alloc(&g->arena, (size_t)(inputs + 1) * sizeof *types);
+  for (int i = 0; i < inputs; i++) {
+    in[i] = i < n->nin ? n->in[i] : NULL;
+    types[i] = *sl_tensor_type(in[i]);
+  }
+  in[inputs] = g->batch;
+  types[inputs] = g->batch->type;
+  n->in = in;
+  n->in_type = types;
+  n->nin = inputs + 1;
+}
+
+/* The outputs it had stay, and what it keeps comes behind. */
+static sl_status exchange(sl_graph *g, sli_node *n) {
+  const sl_op *op = n->op->served;
+  int had = n->nout, nout = sli_op_outputs(op, &n->attrs, op->max_in);
+  sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
+  memcpy(out, n->out, (size_t)had * sizeof *out);
+  add_batch(g, n, n->op->max_in);
+  n->attrs.count = g->options.serve->pages;
+  n->attrs.length = g->options.serve->context;
+  n->op = op;
+  n->out = out;
+  n->nout = nout;
+  n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
+  if (sli_node_infer(n)) return refuse(g, n, sl_detail());
+  for (int o = had; o < nout; o++)
+    sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
+  return SL_OK;
+}
+
+static bool keeps_rows(const sl_op *op) {
+  return op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS;
+}
+
+static sl_status serve_node(sl_graph *g, sli_node *n) {
+  if (n->cls == SL_CLASS_L)
+    return n == g->batch->producer ? SL_OK : refuse(g, n, "a model that is served reads tokens alone");
+  if (n->op->served) return exchange(g, n);
+  return keeps_rows(n->op) ? SL_OK
+                           : refuse(g, n, "it may mix positions, as its row does not say otherwise"
+                                          " (sl_op.pieces, sl_op.served)");
+}
+
+/* ---- its end ----------------------------------------------------------------------------------- */
+
+/* The only input that no parameter is, NULL if there are several. */
+static sl_tensor *only_input(const sli_node *n, int *at) {
+  sl_tensor *found = NULL;
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || n->in[i]->param) continue;
+    if (found) return NULL;
+    found = n->in[i];
+    *at = i;
+  }
+  return found;
+}
+
+/* The product that makes the logits: from there on each row is worked on by itself. NULL: none. */
+static sli_node *find_product(const sl_tensor *logits) {
+  for (const sl_tensor *t = logits; t && t->producer;) {
+    int at = 0;
+    if (t->producer->op == &sl_op_linear) return t->producer;
+    t = only_input(t->producer, &at);
+  }
+  return NULL;
+}
+
+/* Puts the last node before another one. */
+static void move_before(sl_graph *g, const sli_node *next) {
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
+  int n = 0, count = g->nnodes;
+  last = g->nodes[count - 1];
+  for (int i = 0; i + 1 < count; i++) {
+    if (g->nodes[i] == next) nodes[n++] = last;
+    nodes[n++] = g->nodes[i];
+  }
+  sli_graph_reorder(g, nodes);
+}
+
+static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
+  const sl_attrs attrs = {.count = g->options.serve->sequences};
+  sl_tensor *in[] = {x, g->batch};
+  sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
+  n->at = at->at;
+  return sli_node_infer(n) ? (refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
+}
+
+/* What follows from the rows that were picked has as many. */
+static sl_status infer_again(sl_graph *g, const sli_node *from) {
+  for (int i = from->id; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin; a++) n->in_type[a] = *sl_tensor_type(n->in[a]);
+    if (n->cls != SL_CLASS_F) continue;
+    if (sli_node_infer(n)) return refuse(g, n, sl_detail());
+    for (int o = 0; o < n->nout; o++)
+      if (n->out[o]) n->out[o]->type = n->out_type[o];
+  }
+  return SL_OK;
+}
+
+static sl_status pick_rows(sl_graph *g, sli_node *product) {
+  int at = 0;
+  sl_tensor *x = only_input(product, &at);
+  sl_tensor *picked = x ? add_node(g, &sl_op_pick, product, x) : NULL;
+  if (!picked) return g->status ? g->status : refuse(g, product, "it makes logits of two tensors");
+  product->in[at] = picked;
+  move_before(g, product);
+  return infer_again(g, product);
+}
+
+static sl_status sample(sl_graph *g, sl_tensor *logits) {
+  sl_tensor *sampled = add_node(g, &sl_op_sample, logits->producer, logits);
+  if (!sampled) return g->status;
+  g->outputs[0] = (struct sli_output){"sampled", sampled};
+  g->noutputs = 1;
+  return SL_OK;
+}
+
+static sl_tensor *find_logits(sl_graph *g) {
+  for (int i = 0; i < g->noutputs; i++)
+    if (!strcmp(g->outputs[i].name, "logits") && g->outputs[i].tensor->type.ndim == 3)
+      return g->outputs[i].tensor;
+  sl_graph_fail(g, SL_E_UNSUPPORTED, "a model that is served has an output \"logits\" with a row for each token");
+  return NULL;
+}
+
+sl_status sli_pass_serve(sl_graph *g) {
+  if (g->status) return sl_graph_status(g);
+  sl_tensor *logits = find_logits(g);
+  if (!logits) return sl_graph_status(g);
+  if (!g->batch) return sl_graph_fail(g, SL_E_UNSUPPORTED, "a model that is served reads its tokens by sl_tokens");
+  if (sli_lora_settle(g)) return sl_graph_status(g);
+  sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
+  sli_node *product = find_product(logits);
+  if (!product) return refuse(g, logits->producer, "no product (sl_linear) makes its logits");
+  sl_status status = pick_rows(g, product);
+  for (int i = 0, n = g->nnodes; i < n && !status; i++)
+    if (g->nodes[i]->op != &sl_op_pick) status = serve_node(g, g->nodes[i]);
+  if (!status) status = sample(g, logits);
+#ifndef NDEBUG
+  if (!status) sli_graph_check(g);
+#endif
+  return status;
+}

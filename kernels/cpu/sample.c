@@ -1,0 +1,189 @@
+/* The row that ends a served graph: a token for each of the rows that were picked. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/served.h"
+
+static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_array("batch", &in[1], SL_I32, 1));
+  out[0] = SL_TYPE(SL_I32, in[0].dim[1], (int64_t)(sizeof(sl_sampled) / sizeof(int32_t)));
+  return SL_OK;
+}
+
+/* Tokens in some order, for each row. */
+static size_t sample_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)sl_type_elements(&call->in_type[0]) * sizeof(int32_t);
+}
+
+/* A number in [0, 1) for each place in the text (splitmix64). */
+static double draw(const sl_batch_sequence *how) {
+  uint64_t seed = (uint64_t)how->seed[1] << 32 | how->seed[0];
+  uint64_t z = seed * UINT64_C(0xd1342543de82ef95) +
+               ((uint64_t)how->place + 1) * UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+/* ---- the likeliest ---------------------------------------------------------------------- */
+
+static bool before(const float *logits, int32_t a, int32_t b) {
+  return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+/* tokens[n] is a heap whose root comes last of all. */
+static void sink(const float *logits, int32_t *tokens, int64_t n, int64_t at) {
+  for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+    if (child + 1 < n && before(logits, tokens[child], tokens[child + 1])) child++;
+    if (!before(logits, tokens[at], tokens[child])) return;
+    int32_t t = tokens[at];
+    tokens[at] = tokens[child];
+    tokens[child] = t;
+  }
+}
+
+/* The first k in order, of those that are at least `least`. Returns how many there are. */
+static int64_t likeliest(const float *logits, int64_t n, int64_t k, float least, int32_t *tokens) {
+  int64_t count = 0;
+  for (int32_t v = 0; v < n; v++) {
+    if (logits[v] < least) continue;
+    if (count < k) {
+      tokens[count++] = v;
+      for (int64_t i = count == k ? k / 2 : 0; i-- > 0;) sink(logits, tokens, k, i);
+    } else if (before(logits, v, tokens[0])) {
+      tokens[0] = v;
+      sink(logits, tokens, k, 0);
+    }
+  }
+  for (int64_t i = count < k ? count / 2 : 0; i-- > 0;) sink(logits, tokens, count, i);
+  for (int64_t last = count; last-- > 1;) {
+    int32_t t = tokens[0];
+    tokens[0] = tokens[last];
+    tokens[last] = t;
+    sink(logits, tokens, last, 0);
+  }
+  return count;
+}
+
+static int32_t largest_of(const float *logits, int64_t n) {
+  int32_t best = 0;
+  for (int32_t v = 1; v < n; v++)
+    if (logits[v] > logits[best]) best = v;
+  return best;
+}
+
+static double sum_exp(const float *logits, int64_t n, double top, double t) {
+  double sum = 0;
+  for (int64_t v = 0; v < n; v++) sum += exp(((double)logits[v] - top) / t);
+  return sum;
+}
+
+/* ---- one token ---------------------------------------------------------------------------- */
+
+/* Of all tokens, in their order. */
+static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best) {
+  double t = (double)how->temperature, top = (double)logits[best];
+  double left = draw(how) * sum_exp(logits, n, top, t);
+  for (int32_t v = 0; v < n; v++)
+    if ((left -= exp(((double)logits[v] - top) / t)) < 0) return v;
+  return best;
+}
+
+/* Fills tokens[] with those that may be chosen, in order: the first top_k, or those of at least a
+ * probability. With less than (1 - p) / n each the others have less than 1 - p together. */
+static int64_t candidates(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
+                          int32_t *tokens, double *all) {
+  double t = (double)how->temperature, top = (double)logits[best];
+  if (how->top_k > 0) {
+    int64_t count = likeliest(logits, n, how->top_k < n ? how->top_k : n, -INFINITY, tokens);
+    *all = 0;
+    for (int64_t i = 0; i < count; i++) *all += exp(((double)logits[tokens[i]] - top) / t);
+    return count;
+  }
+  *all = sum_exp(logits, n, top, t);
+  double least = top + t * log(*all * (1 - (double)how->top_p) / (double)n) - 1e-3;
+  return likeliest(logits, n, n, (float)fmin(least, top), tokens);
+}
+
+/* Of the likeliest alone. */
+static int32_t choose_likely(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
+                             int32_t *tokens) {
+  double t = (double)how->temperature, top = (double)logits[best], all, sum = 0;
+  double p = how->top_p > 0 ? (double)how->top_p : 1;
+  int64_t count = candidates(how, logits, n, best, tokens, &all), kept = 0;
+  while (kept < count && (p >= 1 || !kept || sum < p * all))
+    sum += exp(((double)logits[tokens[kept++]] - top) / t);
+  double left = draw(how) * sum;
+  for (int64_t i = 0; i < kept; i++)
+    if ((left -= exp(((double)logits[tokens[i]] - top) / t)) < 0) return tokens[i];
+  return best;
+}
+
+static int32_t choose(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
+                      int32_t *tokens) {
+  if (how->temperature <= 0) return best;
+  bool likely = how->top_k > 0 || (how->top_p > 0 && how->top_p < 1);
+  return likely ? choose_likely(how, logits, n, best, tokens) : choose_any(how, logits, n, best);
+}
+
+/* FNV-1a, word by word. */
+static uint64_t hash_of(const float *logits, int64_t n) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (int64_t v = 0; v < n; v++) {
+    uint32_t word;
+    memcpy(&word, logits + v, sizeof word);
+    hash = (hash ^ word) * UINT64_C(0x100000001b3);
+  }
+  return hash;
+}
+
+static void tell_likely(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
+                        int32_t *tokens, sl_sampled *out) {
+  double top = (double)logits[best], all = log(sum_exp(logits, n, top, 1));
+  out->logprob = (float)((double)logits[out->token] - top - all);
+  int64_t k = how->logprobs < SL_BATCH_TOP ? how->logprobs : SL_BATCH_TOP;
+  out->ntop = k > 0 ? (int32_t)likeliest(logits, n, k < n ? k : n, -INFINITY, tokens) : 0;
+  for (int32_t i = 0; i < out->ntop; i++) {
+    out->top[i] = tokens[i];
+    out->top_logprob[i] = (float)((double)logits[tokens[i]] - top - all);
+  }
+}
+
+static bool all_finite(const float *logits, int64_t n) {
+  float zero = 0;
+  for (int64_t v = 0; v < n; v++) zero += logits[v] * 0; /* NaN, if any is not */
+  return zero == 0;
+}
+
+static void sample_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const sl_batch *batch = sli_batch_of(call);
+  int64_t n = sl_type_last(&call->in_type[0]);
+  const float *logits = (const float *)call->in[0] + i * n;
+  int32_t *tokens = (int32_t *)call->scratch + i * n;
+  const sl_batch_sequence *how =
+      &sl_batch_settings(batch)[sl_batch_sequence_of(batch)[sl_batch_pick(batch)[i]]];
+  sl_sampled *out = (sl_sampled *)call->out[0] + i;
+  memset(out, 0, sizeof *out);
+  out->finite = all_finite(logits, n);
+  if (!out->finite) return;
+  int32_t best = largest_of(logits, n);
+  out->token = choose(how, logits, n, best, tokens);
+  if (how->logprobs >= 0) tell_likely(how, logits, n, best, tokens, out);
+  uint64_t hash = how->hash ? hash_of(logits, n) : 0;
+  out->hash[0] = (uint32_t)hash;
+  out->hash[1] = (uint32_t)(hash >> 32);
+}
+
+static void sample_cpu(const sl_call *call) {
+  sl_team_for(call->team, sli_batch_of(call)->picks, sample_chunk, (void *)call);
+}
+
+const sl_op sl_op_sample = {
+    .name = "sample", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = sample_infer, .scratch = sample_scratch, .cpu = sample_cpu,
+};

@@ -1,0 +1,35 @@
+/* What the rows of served graphs share: the batch is their last input. */
+#ifndef SLUICE_CPU_SERVED_H
+#define SLUICE_CPU_SERVED_H
+
+#include <sluice/batch.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+static inline const sl_batch *sli_batch_of(const sl_call *call) { return call->in[call->nin - 1]; }
+
+/* Products: columns of a chunk, and rows and columns of a tile. */
+enum { SLI_SERVED_COLUMNS = 64 };
+
+/* Rows of one sequence that look back together. */
+enum { SLI_SERVED_RUN = 8 };
+typedef struct sli_run {
+  int32_t row, rows;
+} sli_run;
+
+/* Attention of a tick over pages: [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim]. */
+typedef struct sli_served_attention {
+  const sl_batch *batch;
+  int64_t heads, kv_heads, dim;
+  int64_t behind;               /* how far a query sees */
+  float scale;
+  const float *q, *k, *v;       /* of row 0, */
+  int64_t q_row, kv_row, o_row; /* and from row to row */
+  float *out, *pages;
+  const sli_run *runs;
+} sli_served_attention;
+
+static inline int64_t sli_page_floats(int64_t dim) { return 2 * SL_PAGE * dim; }
+
+#endif

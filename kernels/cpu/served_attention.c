@@ -1,0 +1,98 @@
+/* Attention of a tick's rows over the pages of their sequences.
+ *
+ * Keys and values of a position lie in a page of its sequence, which the batch's table names, from
+ * the tick that computes them on. A row writes its own first; then each looks back from its
+ * position, page after page from the first: so its sums are the same whether it came in a prompt's chunk
+ * or alone, and whichever pages the sequence has. */
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/served.h"
+
+/* attrs.count pages. */
+static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
+  int64_t dim = o->dim[2] / attrs->heads;
+  return SL_TYPE(SL_F32, attrs->count, sli_kv_heads(attrs), sli_page_floats(dim));
+}
+
+static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
+  if (attrs->full) return sl_fail(SL_E_SHAPE, "queries see keys that are yet to come (attrs.full)");
+  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  return sli_want_array("batch", batch, SL_I32, 1);
+}
+
+static sl_status want_no_ids(const sl_type *ids) {
+  return ids->ndim < 0 ? SL_OK : sl_fail(SL_E_SHAPE, "documents are told apart, which sequences are already");
+}
+
+static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  SLI_TRY(want_no_ids(&in[3]));
+  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+  SLI_TRY(want_causal(attrs, &in[4]));
+  out[2] = pages_type(attrs, &out[0]);
+  return SL_OK;
+}
+
+static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (nin != 3) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  SLI_TRY(want_no_ids(&in[1]));
+  SLI_TRY(sli_attention_packed_infer(attrs, 1, in, out));
+  SLI_TRY(want_causal(attrs, &in[2]));
+  out[2] = pages_type(attrs, &out[0]);
+  return SL_OK;
+}
+
+static size_t runs_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)call->in_type[0].dim[1] * sizeof(sli_run);
+}
+
+/* Rows of one sequence, at most SLI_SERVED_RUN. Returns how many runs. */
+static int find_runs(const sl_batch *batch, sli_run *runs) {
+  const int32_t *sequence = sl_batch_sequence_of(batch);
+  int n = 0;
+  for (int32_t r = 0; r < batch->rows; r++) {
+    bool more = n && sequence[r] == sequence[r - 1] && runs[n - 1].rows < SLI_SERVED_RUN;
+    if (more) runs[n - 1].rows++;
+    else runs[n++] = (sli_run){r, 1};
+  }
+  return n;
+}
+
+static void attend(const sl_call *call, sli_served_attention *a) {
+  const sl_attrs *attrs = call->attrs;
+  a->batch = sli_batch_of(call);
+  a->heads = attrs->heads;
+  a->kv_heads = sli_kv_heads(attrs);
+  a->dim = call->out_type[0].dim[2] / a->heads;
+  a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
+  a->scale = sli_attention_scale(attrs, a->dim);
+  a->out = call->out[0];
+  a->o_row = call->out_type[0].dim[2];
+  a->pages = call->out[2];
+  a->runs = call->scratch;
+  int runs = find_runs(a->batch, call->scratch);
+  sl_team_for(call->team, a->batch->rows, sli_cpu()->served_keys, a);
+  sl_team_for(call->team, runs * (int)a->heads, sli_cpu()->served_attention, a);
+}
+
+static void served_cpu(const sl_call *call) {
+  sli_served_attention a = {.q = call->in[0], .k = call->in[1], .v = call->in[2],
+                            .q_row = call->in_type[0].dim[2], .kv_row = call->in_type[1].dim[2]};
+  attend(call, &a);
+}
+
+static void packed_cpu(const sl_call *call) {
+  int64_t q = call->out_type[0].dim[2], row = call->in_type[0].dim[2], kv = (row - q) / 2;
+  const float *x = call->in[0];
+  attend(call, &(sli_served_attention){.q = x, .k = x + q, .v = x + q + kv, .q_row = row, .kv_row = row});
+}
+
+const sl_op sl_op_attention_served = {
+    .name = "attention_served", .min_in = 5, .max_in = 5, .nout = 3, .updates = 4,
+    .infer = served_infer, .scratch = runs_scratch, .cpu = served_cpu,
+};
+
+const sl_op sl_op_attention_packed_served = {
+    .name = "attention_packed_served", .min_in = 3, .max_in = 3, .nout = 3, .updates = 4,
+    .infer = packed_infer, .scratch = runs_scratch, .cpu = packed_cpu,
+};

@@ -1,0 +1,167 @@
+/* What a tick computes.
+ *
+ * Sequences whose tokens are back take one row each; what rows are left go to prompts, chunk by
+ * chunk, those that came first before all others; and then requests are let in, in the order in which
+ * they came. Rows of a prompt wait for no token, so its next chunk goes with the next tick. */
+#include <string.h>
+
+#include "serve/serve.h"
+
+typedef struct choice {
+  sl_session *s;
+  tick *tick;
+  int64_t rows;   /* that are left */
+} choice;
+
+static void take_rows(choice *c, request *r, int64_t rows) {
+  c->tick->parts[c->tick->count++] = (part){r, r->fed, rows, r->fed + rows == r->count};
+  c->rows -= rows;
+  r->fed += rows;
+  r->ticks++;
+}
+
+static bool has_room(const choice *c) { return c->rows > 0 && c->tick->count < c->s->about.sequences; }
+
+/* ---- who gives up pages -------------------------------------------------------------------- */
+
+/* It is computed again later, from its first token. */
+static void yield(sl_session *s, request *r) {
+  s->stats.preemptions++;
+  s->stats.running--;
+  s->stats.queued++;
+  r->standing = r->ticks ? YIELDING : QUEUED;
+  r->fed = 0;
+  if (!r->ticks) sli_pages_free(s, r);
+}
+
+static request *youngest(const sl_session *s) {
+  request *found = NULL;
+  for (request *r = s->requests; r; r = r->next)
+    if (r->standing == RUNNING) found = r;
+  return found;
+}
+
+static bool is_in(const tick *t, const request *r) {
+  for (int i = 0; i < t->count; i++)
+    if (t->parts[i].of == r) return true;
+  return false;
+}
+
+/* False: it has none this time. Those behind it give up theirs, and it its own where there are none:
+ * so the oldest always goes on. */
+static bool find_pages(choice *c, request *r, int64_t rows) {
+  while (!sli_pages_take(c->s, r, r->fed + rows)) {
+    request *last = youngest(c->s);
+    if (is_in(c->tick, last)) return false;
+    yield(c->s, last);
+    if (last == r) return false;
+  }
+  return true;
+}
+
+/* ---- who has a turn --------------------------------------------------------------------------- */
+
+static bool is_ready(const request *r) { return r->standing == RUNNING && !r->cancelled && r->fed < r->count; }
+
+/* It has its prompt behind it, and its last token is back. */
+static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
+
+static void take_running(choice *c, bool decoding) {
+  for (request *r = c->s->requests; r && has_room(c); r = r->next) {
+    if (!is_ready(r) || decodes(r) != decoding) continue;
+    int64_t rows = SLI_MIN(r->count - r->fed, c->rows);
+    if (find_pages(c, r, rows)) take_rows(c, r, rows);
+  }
+}
+
+/* Pages for all that it may ever have; or for what it has, and a token more: as it gives them up when others
+ * need one, it gets them again when one of those has ended. */
+static bool let_in(sl_session *s, request *r) {
+  if (s->stats.running >= s->about.sequences) return false;
+  bool reserve = s->options.admit == SL_ADMIT_RESERVE;
+  if (!sli_pages_take(s, r, reserve ? r->most : SLI_MIN(r->count + 1, r->most))) return false;
+  r->standing = RUNNING;
+  s->stats.queued--;
+  s->stats.running++;
+  s->stats.requests += !r->begun;
+  r->begun = true;
+  return true;
+}
+
+static void admit(choice *c) {
+  for (request *r = c->s->requests; r && has_room(c); r = r->next) {
+    if (r->standing == YIELDING) return; /* what it gives up is for who came before */
+    if (r->standing != QUEUED) continue;
+    if (!let_in(c->s, r)) return;
+    take_rows(c, r, SLI_MIN(r->count, c->rows));
+  }
+}
+
+/* Is there anything? */
+static bool choose(sl_session *s, tick *t) {
+  choice c = {s, t, s->about.rows};
+  t->count = 0;
+  if (s->closing) return true;
+  take_running(&c, true);
+  take_running(&c, false);
+  admit(&c);
+  return t->count;
+}
+
+/* ---- the batch register ------------------------------------------------------------------------ */
+
+/* Where the parts of the array lie for who writes them. */
+typedef struct writer {
+  sl_batch *batch;
+  int32_t *tokens, *position, *sequence, *pick;
+  sl_batch_sequence *settings;
+} writer;
+
+static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
+  *b = (sl_batch){.most_rows = (int32_t)s->about.rows, .most_sequences = s->about.sequences,
+                  .pages = (int32_t)sli_pages_of(s->serving.context)};
+  memset(tokens, 0, (size_t)s->about.rows * sizeof *tokens);
+  return (writer){b, tokens, (int32_t *)sl_batch_position(b), (int32_t *)sl_batch_sequence_of(b),
+                  (int32_t *)sl_batch_pick(b), (sl_batch_sequence *)sl_batch_settings(b)};
+}
+
+static void write_part(const sl_session *s, const writer *w, const part *p) {
+  sl_batch *b = w->batch;
+  const request *r = p->of;
+  int32_t sequence = b->sequences++;
+  for (int64_t i = 0; i < p->rows; i++, b->rows++) {
+    w->tokens[b->rows] = r->tokens[p->from + i];
+    w->position[b->rows] = (int32_t)(p->from + i);
+    w->sequence[b->rows] = sequence;
+  }
+  if (p->picked) w->pick[b->picks++] = b->rows - 1;
+  w->settings[sequence] = (sl_batch_sequence){
+      .seed = {(uint32_t)r->how.seed, (uint32_t)(r->how.seed >> 32)}, .temperature = r->how.temperature,
+      .top_p = r->how.top_p, .top_k = r->how.top_k, .logprobs = r->how.logprobs,
+      .place = (int32_t)r->count, .hash = s->options.hash};
+  memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
+}
+
+/* ---- the source ------------------------------------------------------------------------------------- */
+
+/* A run that ends for another reason rings nobody: it is asked now and then. */
+static void wait_for_work(sl_session *s) {
+  enum { MS = 100 };
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += MS * 1000000;
+  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  pthread_cond_timedwait(&s->work, &s->lock, &until);
+}
+
+void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch) {
+  (void)at;
+  sl_session *s = ctx;
+  pthread_mutex_lock(&s->lock);
+  tick *t = &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
+  while (!choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
+  s->ticks.begun++;
+  writer w = open_batch(s, tokens, batch);
+  for (int i = 0; i < t->count; i++) write_part(s, &w, &t->parts[i]);
+  pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,63 @@
+/* What a tick gave, when it is back. */
+#include <string.h>
+
+#include "serve/serve.h"
+
+static sl_session_event event_of(const request *r, const sl_sampled *x) {
+  sl_session_event e = {.id = r->id, .user = r->user, .kind = SL_EVENT_TOKEN, .place = r->count - r->nprompt,
+                        .token = x->token, .logprob = x->logprob, .ntop = x->ntop,
+                        .hash = (uint64_t)x->hash[1] << 32 | x->hash[0]};
+  for (int i = 0; i < x->ntop; i++) e.top[i] = (sl_choice){x->top[i], x->top_logprob[i]};
+  return e;
+}
+
+static void count_rows(sl_session *s, const part *p) {
+  request *r = p->of;
+  int64_t end = p->from + p->rows, again = SLI_MIN(end, r->computed) - p->from;
+  s->stats.rows += (uint64_t)p->rows;
+  s->stats.rows_prompt += (uint64_t)SLI_MAX(SLI_MIN(end, r->nprompt) - p->from, 0);
+  s->stats.rows_again += (uint64_t)SLI_MAX(again, 0);
+  r->computed = SLI_MAX(r->computed, end);
+}
+
+/* Nothing of it is under way any more: it may have wished to go. */
+static void settle(sl_session *s, request *r) {
+  if (r->cancelled) {
+    sli_session_finish(s, r, SL_END_CANCELLED);
+  } else if (r->standing == YIELDING) {
+    r->standing = QUEUED;
+    sli_pages_free(s, r);
+  }
+}
+
+static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
+  request *r = p->of;
+  r->ticks--;
+  count_rows(s, p);
+  if (p->picked && !r->cancelled && !x->finite) sli_session_finish(s, r, SL_END_FAILED);
+  else if (!p->picked || r->cancelled || !sli_session_answer(s, r, event_of(r, x)))
+    if (!r->ticks) settle(s, r);
+}
+
+static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
+  if (t->count) {
+    s->stats.ticks++;
+    s->stats.last_tick_ns = sli_now_ns();
+    s->stats.waiting_since_ns = s->stats.last_tick_ns;
+  }
+  for (int i = 0; i < t->count; i++) {
+    const part *p = &t->parts[i];
+    take_part(s, p, x);
+    x += p->picked;
+  }
+  if (!s->requests) s->stats.waiting_since_ns = 0;
+}
+
+void sli_session_take(void *ctx, const char *name, const sl_type *type, const void *data) {
+  (void)name, (void)type;
+  sl_session *s = ctx;
+  pthread_mutex_lock(&s->lock);
+  take_tick(s, &s->ticks.of[s->ticks.back++ % (uint64_t)s->ticks.most], data);
+  pthread_cond_signal(&s->work);
+  pthread_mutex_unlock(&s->lock);
+}
