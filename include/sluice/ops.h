@@ -434,9 +434,8 @@ extern const sl_op sl_op_mse, sl_op_mse_b;
 /* fill() -> attrs.value everywhere, of the type attrs.user points to. */
 extern const sl_op sl_op_fill;
 
-/* What sl_op_source's attrs.user points to. fill() writes all of out[nout]
- * (NULL where nobody reads) for one tick; it may be called from any thread, and
- * the same tick must always give the same data. */
+/* What sl_op_source's attrs.user points to. fill() writes all of out[nout] (NULL where nobody reads)
+ * for one tick; it may be called from any thread, and the same tick must always give the same data. */
 typedef struct sl_source {
   int nout;
   const sl_type *types; /* [nout] of a whole microbatch */
@@ -446,14 +445,11 @@ typedef struct sl_source {
    * for a piece of them: positions tick->row .. of that dim, tick->rows in
    * number, where tick->rows is not 0. 0: whole microbatches only. */
   int cut;
-  /* Evaluations (docs/data.md): the same from held-out data, microbatch tick->microbatch of it, from
-   * 0 on; and how many of them there are. NULL, 0: there is none. */
+  /* Evaluations (docs/data.md): the same from held-out data, microbatch tick->microbatch of it from 0
+   * on; and how many there are. NULL, 0: there is none. */
   void (*fill_held_out)(void *ctx, const sl_tick *tick, void *const *out);
   int held_out;
-  /* Inference: fill() may block until something comes from outside, on a thread of its own; and it is
-   * asked for a tick when all that the graph delivers of the tick `behind` ticks before has been
-   * taken (on_output). 0: it never blocks, and is asked as far ahead as there are slots. */
-  int behind;
+  int behind; /* > 0, inference: fill() may block, and comes so many ticks behind what is delivered */
 } sl_source;
 
 /* source() -> sl_source.nout outputs. The row's nout is -1: ask the record. */

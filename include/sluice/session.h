@@ -37,10 +37,8 @@ extern "C" {
 
 typedef struct sl_session sl_session;
 
-enum {
-  SL_SESSION_TOP = SL_BATCH_TOP, /* most alternatives of a token that are told */
-  SL_SESSION_PAGE = SL_PAGE      /* positions of a page of keys and values */
-};
+enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives of a token that are told */
+#define SL_SESSION_PAGE SL_PAGE /* positions of a page of keys and values */
 
 /* When a request is let in. RESERVE: when there are pages for its prompt and for as many tokens as it
  * may get. RECOMPUTE: when there are pages for its prompt; if they run out later, the youngest
@@ -57,7 +55,7 @@ typedef struct sl_session_options {
                                  wait longer for a tick that has a part of one */
   int sequences;              /* under way at once, at most; and tokens that a tick gives [rows, at most 64] */
   int groups;                 /* ticks under way at once [stages + 1 with several stages, else 1] */
-  int64_t pages;              /* of keys and values, SL_SESSION_PAGE positions each, in every stage
+  int64_t pages;              /* of keys and values, SL_PAGE positions each, in every stage
                                  [as many as one sequence of `context` tokens needs, or 4 * rows
                                  positions, whichever is more] */
   sl_admit admit;

@@ -1,5 +1,6 @@
 /* Rows of ops that read tables: token and position embeddings. */
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/served.h"
 #include "kernels/kernels.h"
 
 static sl_status embedding_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -130,4 +131,22 @@ const sl_op sl_op_position_w = {
     .pieces = SL_PIECES_ROWS,
     .infer = position_w_infer, .cost = position_cost, .cpu = position_w_cpu,
     .accumulates = 1,
+};
+
+/* ---- served: positions of any sequences ------------------------------------------------- */
+
+static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 2));
+  if (in[1].ndim > 0 && in[1].dim[0] < attrs->length)
+    return sli_misfit(&in[1], "the table must have %lld positions", (long long)attrs->length);
+  return position_infer(attrs, 2, in, out);
+}
+
+static void position_served_cpu(const sl_call *call) {
+  sl_team_for(call->team, sli_batch_of(call)->rows, sli_cpu()->position_served, (void *)call);
+}
+
+const sl_op sl_op_position_served = {
+    .name = "position_served", .min_in = 3, .max_in = 3, .nout = 1,
+    .infer = position_served_infer, .cost = position_cost, .cpu = position_served_cpu,
 };

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/served.h"
 #include "kernels/kernels.h"
 #include "kernels/ops/ops.h"
 
@@ -108,4 +109,21 @@ const sl_op sl_op_rotary_b = {
     .infer = rotary_infer, .cost = rotary_cost,
     .prepare = rotary_prepare, .release = free, .keeps = rotary_keeps, .cpu = rotary_b_cpu,
     .hash = sli_rope_hash,
+};
+
+/* ---- served: positions of any sequences ------------------------------------------------- */
+
+static sl_status rotary_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 1));
+  return rotary_infer(attrs, 1, in, out);
+}
+
+static void rotary_served_cpu(const sl_call *call) {
+  sl_team_for(call->team, sli_batch_of(call)->rows, sli_cpu()->rotary_served, (void *)call);
+}
+
+const sl_op sl_op_rotary_served = {
+    .name = "rotary_served", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = rotary_served_infer, .cost = rotary_cost, .prepare = rotary_prepare, .release = free,
+    .keeps = rotary_keeps, .hash = sli_rope_hash, .cpu = rotary_served_cpu,
 };

@@ -1,9 +1,36 @@
-/* The row that ends a served graph: a token for each of the rows that were picked. */
+/* The rows that end a served graph: pick, of the rows whose logits are wanted, and sample, of a token for
+ * each. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/served.h"
+
+/* ---- pick ------------------------------------------------------------------------------- */
+
+/* attrs.count: how many. */
+static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_batch(nin, in, 1));
+  out[0] = in[0];
+  out[0].dim[1] = attrs->count;
+  return SL_OK;
+}
+
+static void pick_cpu(const sl_call *call) {
+  const sl_batch *batch = sli_batch_of(call);
+  size_t width = (size_t)sl_type_last(&call->in_type[0]);
+  const float *x = call->in[0];
+  float *y = call->out[0];
+  for (int32_t i = 0; i < batch->picks; i++)
+    memcpy(y + (size_t)i * width, x + (size_t)sl_batch_pick(batch)[i] * width, width * sizeof *y);
+}
+
+const sl_op sl_op_pick = {
+    .name = "pick", .min_in = 2, .max_in = 2, .nout = 1, .infer = pick_infer, .cpu = pick_cpu,
+};
+
+/* ---- sample ----------------------------------------------------------------------------- */
 
 static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;

@@ -9,6 +9,12 @@
 
 static inline const sl_batch *sli_batch_of(const sl_call *call) { return call->in[call->nin - 1]; }
 
+/* It is input `at`. */
+static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
+  if (nin == at + 1) return sli_want_array("batch", &in[at], SL_I32, 1);
+  return sl_fail(SL_E_SHAPE, "it has no batch to read");
+}
+
 /* Products: columns of a chunk, and rows and columns of a tile. */
 enum { SLI_SERVED_COLUMNS = 64 };
 
