@@ -16,6 +16,11 @@ sl_status sli_pass_losses(sl_graph *g);
 /* Of a tensor of any graph: where a microbatch is in parts, is each part's a mean over its own rows? */
 bool sli_is_mean(const sl_tensor *t);
 
+/* Before the gradients, where attention is to be shared out by heads among so many devices: where there
+ * are fewer heads of keys and values, those that several queries' heads share are repeated for as many,
+ * or for so many times as many, if there are enough of those. */
+void sli_pass_heads(sl_graph *g, int devices, int times_devices);
+
 /* Part of it: the update nodes of all parameters that are trained, each of which has its
  * gradients. A replica's norm is another device's. */
 void sli_graph_add_updates(sl_graph *g);

@@ -256,6 +256,9 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_lower_check_homes(in);
   if (!status) sli_lower_sweeps(in);
+  const int *size = in->grid.size;
+  if (!status && in->by_heads && !in->by_ring)
+    sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
   bool parts = in->k > 1 || sli_grid_ranks(&in->grid) > 1;
   if (!status && parts) status = sli_pass_losses(g);
   if (!status) status = sli_pass_cut(g);

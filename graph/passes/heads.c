@@ -1,0 +1,76 @@
+/* Key and value heads for more devices than the model has such heads.
+ *
+ * Where several queries' heads read one head of keys and values, it can be given to each of several
+ * devices only if it is there several times: then those are heads like all others, which attention
+ * shares out. So each is repeated before it is exchanged, as often as it takes and as evenly as queries'
+ * heads allow; its gradients are added up where they were one. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+
+static int keys_of(const sl_attrs *attrs) { return attrs->kv_heads ? attrs->kv_heads : attrs->heads; }
+
+/* How often each, for at least so many heads: the fewest times that come out even; 0: none do. */
+static int times_for(const sl_attrs *attrs, int least) {
+  int kv_heads = keys_of(attrs), group = attrs->heads / kv_heads;
+  for (int times = 1; times <= group; times++)
+    if (group % times == 0 && kv_heads * times >= least) return times;
+  return 0;
+}
+
+/* Once it must be, for those that share tensors too. */
+static int times_of(const sli_node *n, int devices, int times_devices) {
+  if (n->op != &sl_op_attention || keys_of(&n->attrs) >= devices) return 1;
+  int times = times_for(&n->attrs, devices * times_devices);
+  return times ? times : times_for(&n->attrs, devices);
+}
+
+/* A call in front of n. */
+static sl_tensor *call(sl_graph *g, const sli_node *n, const sl_op *op, const sl_attrs *attrs, int nin,
+                       sl_tensor *const *in, sli_node **order, int *count) {
+  const char *name = sli_arena_format(&g->arena, "%s:heads.%d", n->name, g->nnodes);
+  sli_node *made = order[(*count)++] = sli_graph_node(g, op, name, attrs, n->cls, n->block, nin, in, 1);
+  made->at = n->at;
+  SLI_CHECK(!sli_node_infer(made), "%s: %s", name, sl_detail());
+  sl_tensor *t = sli_node_output(g, made, 0, name);
+  t->needs_grad = in[0]->needs_grad;
+  return t;
+}
+
+static sl_tensor *repeat_heads(sl_graph *g, const sli_node *n, sl_tensor *t, int heads, int times,
+                               sli_node **order, int *count) {
+  sl_tensor *parts[heads * times];
+  int dim = t->type.ndim - 1;
+  int64_t width = t->type.dim[dim] / heads;
+  for (int h = 0; h < heads; h++) {
+    sl_part *part = sli_arena_alloc(&g->arena, sizeof *part);
+    *part = (sl_part){.axis = dim, .nranges = 1, .begin = {h * width}, .count = {width}};
+    sl_tensor *one = heads == 1 ? t : call(g, n, &sl_op_slice, &(sl_attrs){.user = part}, 1, &t, order, count);
+    for (int i = 0; i < times; i++) parts[h * times + i] = one;
+  }
+  return call(g, n, &sl_op_concat, &(sl_attrs){.axes = 1u << dim}, heads * times, parts, order, count);
+}
+
+/* Attention that reads keys and values apart from queries. */
+static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, int *count) {
+  int heads = keys_of(&n->attrs);
+  for (int i = 1; i < 3; i++) {
+    n->in[i] = repeat_heads(g, n, n->in[i], heads, times, order, count);
+    n->in_type[i] = n->in[i]->type;
+  }
+  n->attrs.kv_heads = heads * times;
+}
+
+void sli_pass_heads(sl_graph *g, int devices, int times_devices) {
+  int before = g->nnodes, count = 0;
+  size_t most = (size_t)before;
+  for (int i = 0; i < before; i++)
+    if (g->nodes[i]->op == &sl_op_attention) most += 2 * (size_t)g->nodes[i]->attrs.heads + 2;
+  sli_node **order = sli_arena_alloc(&g->arena, most * sizeof *order);
+  for (int i = 0; i < before; i++) {
+    sli_node *n = g->nodes[i];
+    int times = times_of(n, devices, times_devices);
+    if (times > 1) give_heads(g, n, times, order, &count);
+    order[count++] = n;
+  }
+  if (g->nnodes > before) sli_graph_reorder(g, order);
+}
