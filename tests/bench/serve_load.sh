@@ -6,7 +6,7 @@
 #   serve_load.sh [STREAMS [TOKENS [TICK_MICROSECONDS]]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-streams=${1:-1000} tokens=${2:-1200} tick=${3:-50000}
+streams=${1:-1000} tokens=${2:-300} tick=${3:-200000}
 ulimit -n $((6 * streams + 100))
 port=$(mktemp)
 build/release/tests/serve_made_up "$tick" "$streams" 8 >"$port" &

@@ -3,8 +3,8 @@
  *
  *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY]]
  *
- * A prompt that begins with "stick" stops all ticks for good, one with "unstick" starts them again. Prints
- * its port, and at the end what its requests have left behind. */
+ * A prompt that begins with "stick" stops all ticks, one with "unstick", which is let in however many wait, starts
+ * them again. Prints its port, and at the end what its requests have left behind. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static bool begins(const sl_request *q, const char *word) {
 static sl_status submit(void *self, const sl_request *q, uint64_t *id) {
   (void)self;
   pthread_mutex_lock(&lock);
-  bool full = stats.queued >= most_queued && stats.running >= most_running;
+  bool full = stats.queued >= most_queued && stats.running >= most_running && !begins(q, "unstick");
   if (!full) {
     asked_for **at = &all, *r = sli_calloc(1, sizeof *r);
     while (*at) at = &(*at)->next;
@@ -165,7 +165,7 @@ int main(int argc, char **argv) {
   voice v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = sli_chat_named("chatml");
-  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 ? argv[5] : NULL, .stuck_seconds = patience < 1 ? .2 : 10,
+  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 ? argv[5] : NULL, .stuck_seconds = patience / 6,
                                  .head_seconds = patience, .body_seconds = patience, .idle_seconds = 60,
                                  .stall_seconds = 60};
   serving *s;

@@ -89,5 +89,8 @@ refused "unknown option --steps" --steps 2 model
 refused "--chat-template klingon: it is one of chatml, " --chat-template klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
 refused "empty/config.json" empty
+refused "--memory lots: not a size" --memory lots model
+ends 3 "$actorserve" --port 0 --memory 10K model
+grep -q "budget is 10.0 KiB" err || fail "what does not fit is refused"
 refused "--devices null:1: they hold no values" --devices null:1 model
 refused "--host nowhere.invalid" --host nowhere.invalid model

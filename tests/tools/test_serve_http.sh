@@ -6,7 +6,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need python3
 
-background "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 0.5 secret
+background "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 3 secret
 until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$SLUICE_SOURCE/tests/support \
   python3 "$SLUICE_SOURCE/tests/support/serve_checks.py" "$(<out)" "$pid" 2>said || fail "$(<said)"

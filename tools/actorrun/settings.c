@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/number.h"
 #include "io/gguf/gguf.h"
 #include "tools/actorrun/chat.h"
 #include "tools/actorrun/launch.h"
@@ -85,12 +84,6 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "no progress and no summary", 0, 0},
     {0}};
 
-static sl_status read_budget(settings *s) {
-  const char *text = settings_text(s, "memory"), *at = text;
-  if (!text || (sli_number_read_size(&at, &s->devices.budget_bytes) && !*at)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 512M or 8G", text);
-}
-
 /* What makes sense only together, or not together. */
 static sl_status check_together(const settings *s) {
   bool data = sl_device_computes(s->devices.kind);
@@ -130,7 +123,7 @@ static sl_status read_settings(settings *s) {
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
   s->data.shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
   sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
-  if (!status) status = read_budget(s);
+  if (!status) status = settings_read_budget(s);
   if (status) return status;
   s->chunks = (int)sl_arg_int(s->run, "chunks");
   bool searched = !strcmp(s->schedule, "auto"); /* chunks too */

@@ -26,7 +26,7 @@ typedef struct asked {
   int nmessages;
   char **joined;              /* [nmessages] texts of messages that came in parts, or NULL */
   bool stream, usage;         /* usage: at the end of the stream */
-  int64_t n, max_tokens, top_k; /* max_tokens 0: as many as fit */
+  int64_t n, max_tokens, top_k; /* max_tokens 0: not said */
   double temperature, top_p;
   double seed;                /* a whole number; NAN: not said */
   bool wants_logprobs;

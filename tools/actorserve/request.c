@@ -245,12 +245,14 @@ static sl_status check_room(const request *r, const encoding *prompt) {
   return SL_OK;
 }
 
+enum { USUAL_TOKENS = 16 }; /* of a completion, as OpenAI has it */
+
 static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   request *r = c->of;
   const asked *a = &r->asked;
   const engine *e = r->serving->engine;
-  int64_t most = a->max_tokens ? a->max_tokens : e->context - (int64_t)prompt->out.count;
-  const sl_request wanted = {.prompt = prompt->out.items, .nprompt = (int64_t)prompt->out.count, .max_tokens = most,
+  int64_t room = e->context - (int64_t)prompt->out.count, usual = a->chat ? room : SLI_MIN(USUAL_TOKENS, room);
+  const sl_request wanted = {.prompt = prompt->out.items, .nprompt = (int64_t)prompt->out.count, .max_tokens = a->max_tokens ? a->max_tokens : usual,
                              .temperature = (float)a->temperature, .top_p = (float)a->top_p,
                              .top_k = a->top_p > 0 ? (int)a->top_k : 1, .seed = seed,
                              .stop = r->serving->voice->ends, .nstop = r->serving->voice->nends,

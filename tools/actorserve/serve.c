@@ -1,5 +1,6 @@
 #include "tools/actorserve/serve.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,9 +224,16 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   http_drain(s->http);
 }
 
+/* What many requests have needed is the system's again when there are none. */
+static void give_memory_back(serving *s) {
+  if (s->busy && !s->first) malloc_trim(0);
+  s->busy = s->first;
+}
+
 /* While it drains it looks now and then whether all have left. */
 static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
+  give_memory_back(ctx);
   end_if_drained(ctx);
 }
 

@@ -44,6 +44,7 @@ typedef struct serving {
   metrics metrics;
   uint64_t requests;      /* so far */
   bool draining;
+  bool busy;              /* has had requests since memory was last given back */
 } serving;
 
 /* Listens; the arguments outlive it. SL_E_IO, SL_E_USAGE name host and port. */

@@ -20,7 +20,7 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "dtype", "seed", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "memory", "dtype", "seed", "version", "help", NULL};
 
 /* A model whose weights lie ready knows how long its sequences may be. */
 static sl_status set_context(settings *s) {
@@ -44,7 +44,8 @@ static sl_status read_settings(settings *s) {
   s->use = USE_INFERENCE;
   if (!sl_device_computes(s->devices.kind))
     return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
-  sl_status status = pretrained_read(s);
+  sl_status status = settings_read_budget(s);
+  if (!status) status = pretrained_read(s);
   return status ? status : set_context(s);
 }
 

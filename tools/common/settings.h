@@ -90,6 +90,8 @@ int settings_ranks(const settings *s);
 
 /* The text of an option, or NULL if it is empty. */
 const char *settings_text(const settings *s, const char *name);
+/* Reads --memory, where it is one size: the budget of each device. */
+sl_status settings_read_budget(settings *s);
 /* Of products: --dtype. */
 sl_dtype settings_dtype(const settings *s);
 

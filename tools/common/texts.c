@@ -76,6 +76,12 @@ static void read_recompute(settings *s) {
   s->kept.shard = sl_arg_text(s->run, "shard");
 }
 
+sl_status settings_read_budget(settings *s) {
+  const char *text = settings_text(s, "memory"), *at = text;
+  if (!text || (sli_number_read_size(&at, &s->devices.budget_bytes) && !*at)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 512M or 8G", text);
+}
+
 static sl_status read_host_memory(settings *s) {
   const char *text = settings_text(s, "host-memory"), *at = text;
   if (!text || (sli_number_read_size(&at, &s->kept.homes.host_bytes) && !*at)) return SL_OK;
