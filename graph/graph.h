@@ -23,6 +23,9 @@ struct sl_tensor {
                           pieces have that still; else NULL */
   bool leaves;         /* that is read in its stead for some pieces */
   bool narrow;         /* is bf16 where devices compute on such; see sli_narrow_mark */
+  sl_tensor *extent;   /* towards the first tensor of its set; NULL: all its rows are valid. See
+                          sli_pass_extents ... */
+  int64_t rows;        /* ... of the first of a set: that there is room for */
   const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
                           several devices: which part of the whole this is; NULL: all. What
                           devices have of one whole goes by one name */

@@ -9,6 +9,7 @@
  * optimizer state fall out of the same rule; what marks them is their rate (a
  * slot covers a whole step) and who writes them. */
 #include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ typedef struct traits {
   int initial;
   int device;
   int over;
+  const sl_tensor *alone; /* of which not all rows need be valid: it shares no slot; else NULL */
 } traits;
 
 /* ---- who reads and writes ------------------------------------------------------ */
@@ -233,6 +235,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   t.eval = tensor->producer->eval;
+  t.alone = tensor->extent ? tensor : NULL;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
@@ -244,7 +247,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 /* ---- bundles ------------------------------------------------------------------------ */
 
 static bool same_traits(const sli_bundle *b, const traits *t) {
-  return b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
+  return !b->extent && b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
          b->eval == t->eval && b->role == t->role && b->held == t->held && b->transient == t->transient &&
          b->device == t->device && b->over == t->over && b->frozen == t->frozen &&
          (!t->nconsumers ||
@@ -277,6 +280,7 @@ static int add_bundle(sli_lowering *l, const traits *t) {
 }
 
 static int find_bundle(const sli_lowering *l, const traits *t) {
+  if (t->alone) return SL_NONE;
   const sli_group *from = t->producer == SL_NONE ? NULL : &l->groups[t->producer];
   int n = from ? from->noutputs : l->nbundles;
   for (int i = 0; i < n; i++) {
@@ -294,6 +298,7 @@ static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   l->spots[tensor->id] = (sli_spot){at, t.producer, b->bytes};
   b->bytes += aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);
+  b->extent = sli_tensor_extent(l->in->g->tensors[tensor->id]);
 }
 
 /* A schedule's credits exist even where nothing is kept for a backward pass: a

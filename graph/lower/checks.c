@@ -43,7 +43,7 @@ void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of
                      sl_program_call *to) {
   *to = (sl_program_call){.op = &look_op, .name = of->name,
                           .attrs = {.user = checked_create(l, group, of)}, .nin = of->nin,
-                          .in_type = of->in_type, .in = of->in};
+                          .in_type = of->in_type, .in = of->in, .in_extent = of->in_extent};
 }
 
 /* ---- what it has made -------------------------------------------------------------- */
@@ -111,5 +111,5 @@ void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *o
                       sl_program_call *to) {
   *to = (sl_program_call){.op = &finite_op, .name = of->name,
                           .attrs = {.user = checked_create(l, group, of)}, .nin = of->nout,
-                          .in_type = of->out_type, .in = of->out};
+                          .in_type = of->out_type, .in = of->out, .in_extent = of->out_extent};
 }

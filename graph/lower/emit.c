@@ -231,6 +231,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .device = b->device, .space = b->home,
                              .memory = b->memory, .slot_bytes = b->bytes,
                              .payload_bytes = b->payload_bytes, .aside = b->aside,
+                             .rows = b->extent ? (int32_t)b->extent->rows : 0,
                              .shares = b->lane.leader == SL_NONE ? 0 : l->bundles[b->lane.leader].reg + 1,
                              .over = lies_over(l, b),
                              .activation = b->activation});
@@ -419,6 +420,7 @@ static sl_status finish(sli_lowering *l) {
 
 sl_status sli_lower_emit(sli_lowering *l) {
   l->plan = sl_plan_create(l->in->m, l->in->k);
+  l->numbers = sli_arena_alloc(&l->arena, (size_t)l->in->g->ntensors * sizeof *l->numbers);
   sl_status status = add_devices(l);
   if (status) return status;
   hop_queues x = {

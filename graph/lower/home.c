@@ -424,7 +424,7 @@ static void round_up(sli_lowering *l) {
     sli_bundle *b = &l->bundles[i];
     if (b->stay != SL_SPACE_DISK) continue;
     b->bytes = (b->bytes + SLI_DISK_PAGE - 1) / SLI_DISK_PAGE * SLI_DISK_PAGE;
-    b->payload_bytes = b->bytes;
+    if (!b->extent) b->payload_bytes = b->bytes;
   }
 }
 

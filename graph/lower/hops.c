@@ -150,8 +150,8 @@ static int add_hop(hops *x, int from, trip *t, const leg *g) {
                       .device = g->passing ? g->from : g->to,
                       .over = SL_NONE, .aside = origin.aside, .transient = t->away,
                       .bytes = g->passing ? 0 : origin.bytes,
-                      .payload_bytes = g->passing ? 0 : origin.payload_bytes});
-  l->bundles[at].home = g->home;
+                      .payload_bytes = g->passing ? 0 : origin.payload_bytes,
+                      .extent = g->passing ? NULL : origin.extent, .home = g->home});
   l->bundles[at].origin = t->origin;
   l->bundles[at].source = from;
   t->begun = t->reader != SL_NONE;
@@ -384,7 +384,7 @@ static int add_end(sli_lowering *l, int by, int from, sli_bundle b) {
   const sli_bundle origin = l->bundles[l->groups[by].hop->origin];
   b.producer = by, b.over = SL_NONE, b.device = origin.device;
   b.eval = origin.eval, b.memory = origin.memory;
-  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes;
+  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes, b.extent = origin.extent;
   int at = sli_add_bundle(l, b);
   l->bundles[at].origin = l->groups[by].hop->origin;
   l->bundles[at].source = from;

@@ -129,6 +129,8 @@ typedef struct sli_bundle {
   bool aside;            /* of no pass: a loss, a norm, the clip's factor */
   double activation;
   size_t bytes, payload_bytes; /* the latter without what aligns tensors */
+  sl_tensor *extent;     /* of the one tensor that it holds, of which not all rows need be valid; else
+                            NULL */
   bool frozen;           /* parameters that only go on to the next step, where those may live
                             elsewhere */
   sli_image image;
@@ -198,6 +200,8 @@ struct sli_lowering {
   sli_queues queues;
   sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
   sl_program_piece *leaving; /* [k] the same, with variants for those that leave */
+  int *numbers;          /* [g->ntensors] of an extent, by its first tensor, in the program that is
+                            being written; SL_NONE */
 };
 
 /* Ticks of a step, or of an evaluation. */
@@ -276,6 +280,11 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
 }
 
 /* ---- parts of passes ------------------------------------------------------------------------- */
+
+/* Extents of a group's program (extents.c): numbered, before its calls are written; and which ones
+ * the arguments of a call have, NULL: none. */
+void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program);
+const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
 
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */

@@ -23,7 +23,9 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
   for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = begun_anew(l, group, n)};
+                            .in = in, .out = out, .accumulate_span = begun_anew(l, group, n),
+                            .in_extent = sli_lower_extents_of(l, n->nin, n->in),
+                            .out_extent = sli_lower_extents_of(l, n->nout, n->out)};
   if (l->in->kind->times_calls || l->groups[group].host)
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
@@ -113,17 +115,27 @@ static const char *name_of_copy(const sli_lowering *l, const sli_group *g) {
                : sli_roles[l->bundles[g->outputs[0]].role].name;
 }
 
+/* A slot in numbers, row by row where it has rows. */
+static sl_type slot_type(const sli_bundle *b) {
+  if (!b->extent) return SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+  return SL_TYPE(SL_F32, b->extent->rows,
+                 (int64_t)(b->payload_bytes / sizeof(float)) / b->extent->rows);
+}
+
 /* Copies a slot of one port to another's. */
-static void write_hop(sli_lowering *l, const sli_group *g, int in, int out, sl_program_call *call) {
+static void write_hop(sli_lowering *l, const sli_group *g, int in, int out, const int16_t *extent,
+                      sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   sl_type *type = sl_plan_alloc(plan, sizeof *type);
   places[0] = (sl_place){in, 0};
   places[1] = (sl_place){g->ninputs + out, 0};
-  *type = SL_TYPE(SL_F32, (int64_t)(l->bundles[g->outputs[out]].bytes / sizeof(float)));
+  *type = slot_type(&l->bundles[g->outputs[out]]);
   *call = (sl_program_call){.op = &sl_op_copy, .name = name_of_copy(l, g), .nin = 1,
                             .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
-                            .out = &places[1]};
+                            .out = &places[1],
+                            .in_extent = extent ? &extent[in] : NULL,
+                            .out_extent = extent ? &extent[g->ninputs + out] : NULL};
 }
 
 static int with_bytes(const sli_lowering *l, int count, const int *bundles) {
@@ -139,9 +151,11 @@ static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
   int nin = with_bytes(l, g->ninputs, g->inputs), nout = with_bytes(l, g->noutputs, g->outputs);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
-  for (int i = 0; i < nin * nout; i++) write_hop(l, g, i / nout, i % nout, &calls[i]);
   *program = (sl_program){.ncalls = nin * nout, .calls = calls,
                           .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
+  sli_lower_extents(l, g, program);
+  for (int i = 0; i < nin * nout; i++)
+    write_hop(l, g, i / nout, i % nout, program->base_extent, &calls[i]);
   return program;
 }
 
@@ -165,6 +179,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
+  sli_lower_extents(l, g, program);
   program->nvariants = nvariants;
   program->pieces = !cut ? NULL : leaving ? l->leaving : l->pieces;
   for (int i = 0; i < g->nnodes; i++) {

@@ -63,6 +63,11 @@ void sli_pass_products(sl_graph *g);
 void sli_pass_narrow(sl_graph *g);
 void sli_narrow_mark(sl_graph *g);
 
+/* Last but for these: which tensors have rows that need not be valid, and which of them have as many
+ * valid ones. Names the op that cannot read such. The first tensor of those, or NULL. */
+sl_status sli_pass_extents(sl_graph *g);
+sl_tensor *sli_tensor_extent(sl_tensor *t);
+
 /* With it: rows of logits become as long as products like them, where nobody minds. */
 void sli_pass_pad(sl_graph *g);
 

@@ -301,7 +301,8 @@ static sl_status run_passes(sl_lowered *to, sli_inputs *in) {
     if (status) return status;
   }
   add_reports(to);
-  if (!in->narrow) return SL_OK;
+  status = sli_pass_extents(g);
+  if (status || !in->narrow) return status;
   sli_pass_narrow(g);
   sli_pass_pad(g);
   return SL_OK;

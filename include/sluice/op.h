@@ -418,13 +418,15 @@ typedef struct sl_op {
   uint32_t over[SL_OVERS];
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
-  /* Extents. Bit o of `fills`: a call says how many rows of output o it has filled; there is room
-   * for as many as its first dim is long, or, by `second`, its second, the first being 1. Bit i of
-   * `looks`: it asks how many rows of input i are valid. Bit 31 stands for all from there on. Of a row that does
-   * neither and promises pieces (elements, rows, a sum), a call sees arrays that are as long as
-   * what is valid, and is not made where nothing is; what it makes of rows has as many. All others
-   * cannot have an input whose rows are not all valid. */
-  uint32_t fills, second, looks;
+  /* Extents: arrays of which only the first rows are valid. Bit o of `fills`: a call says how many
+   * rows of output o it has filled (sl_call_fill); there is room for as many as its first dim is
+   * long, or, by `second`, its second, the first being 1. Bit i of `looks`: it asks how many rows
+   * of input i are valid (sl_call_rows). Bit o of `follows`: of output o as many are as of the first
+   * input of which not all are. Bit 31 stands for all from there on. A row that does none of this
+   * may read such arrays if it promises pieces (elements, rows, a sum) and has no prepare(): its
+   * calls see arrays that are as long as what is valid, and are not made where nothing is; what they
+   * make of rows has as many, and sums over none are 0. All others are refused by name. */
+  uint32_t fills, second, looks, follows;
   /* Bit i: input i is there for its type, a call may have NULL in its place. Bit 31 stands for
    * all from there on. */
   uint32_t unread;

@@ -1,5 +1,6 @@
 /* Rows of the linear map and its gradients, and of packing its weight. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -160,10 +161,17 @@ static sl_status linear_prepare(const sl_call *call, void **state) {
   return prepare(&shape, state);
 }
 
+/* Rows of features that are valid of input i: its first dim that is not 1 counts them. */
+static int64_t valid_rows(const sl_call *call, int i) {
+  const sl_type *type = &call->in_type[i];
+  int64_t all = type->ndim > 2 && type->dim[0] == 1 ? type->dim[1] : type->dim[0];
+  return sl_call_rows(call, i, all) * (sl_type_rows(type) / all);
+}
+
 static void linear_cpu(const sl_call *call) {
   bool packed = has(call->nin, call->in_type, 3);
-  sli_product_run(call->state, call->team, false, call->in[0], call->in[packed ? 3 : 1],
-                  call->nin > 2 ? call->in[2] : NULL, call->out[0]);
+  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
+                       call->in[packed ? 3 : 1], call->nin > 2 ? call->in[2] : NULL, call->out[0]);
 }
 
 /* ---- dx = dy w ----------------------------------------------------------------- */
@@ -178,8 +186,8 @@ static sl_status linear_b_prepare(const sl_call *call, void **state) {
 
 static void linear_b_cpu(const sl_call *call) {
   bool packed = has(call->nin, call->in_type, 2);
-  sli_product_run(call->state, call->team, false, call->in[0], call->in[packed ? 2 : 1], NULL,
-                  call->out[0]);
+  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
+                       call->in[packed ? 2 : 1], NULL, call->out[0]);
 }
 
 /* ---- packed for either --------------------------------------------------------- */
@@ -245,8 +253,31 @@ static void round_input(const sl_call *call, int i, void *to) {
   sl_team_for(call->team, sli_chunk_count(r.count, SLI_CHUNK_ELEMENTS), sli_cpu()->round_bf16, &r);
 }
 
+/* One row of dw, over the rows that are valid, one after another. */
+static void sum_valid_rows(void *arg, int m) {
+  const sl_call *call = arg;
+  const sl_type *dw = &call->out_type[0];
+  int a = call->attrs->transposed ? 0 : 1;
+  const float *left = call->in[a], *right = call->in[1 - a];
+  float *to = (float *)call->out[0] + m * dw->dim[1];
+  if (!sli_accumulates(call, 0)) memset(to, 0, (size_t)dw->dim[1] * sizeof *to);
+  for (int64_t r = 0, rows = valid_rows(call, 0); r < rows; r++) {
+    float factor = left[r * dw->dim[0] + m];
+    for (int64_t n = 0; n < dw->dim[1]; n++) to[n] += factor * right[r * dw->dim[1] + n];
+  }
+}
+
+/* The library's products are made for all rows: of fewer, which differ from call to call, it is done
+ * by hand, in f32. */
+static bool sums_few(const sl_call *call) {
+  if (valid_rows(call, 0) == sl_type_rows(&call->in_type[0])) return false;
+  sl_team_for(call->team, (int)call->out_type[0].dim[0], sum_valid_rows, (void *)call);
+  return true;
+}
+
 static void linear_w_cpu(const sl_call *call) {
   const void *in[] = {call->in[0], call->in[1]};
+  if (sums_few(call)) return;
   if (call->attrs->bf16) {
     void *rounded[] = {call->scratch, (char *)call->scratch + rounded_bytes(call, 0)};
     for (int i = 0; i < 2; i++) round_input(call, i, rounded[i]), in[i] = rounded[i];
@@ -268,7 +299,7 @@ const sl_op sl_op_linear = {
     .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,
     .prepare = linear_prepare, .release = release, .keeps = keeps_product,
-    .cpu = linear_cpu,
+    .cpu = linear_cpu, .looks = 1, .follows = 1,
     .signatures = linear_signatures,
     .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}},
@@ -284,7 +315,7 @@ const sl_op sl_op_linear_b = {
     .pieces = SL_PIECES_ROWS,
     .infer = linear_b_infer, .cost = linear_cost,
     .prepare = linear_b_prepare, .release = release, .keeps = keeps_product,
-    .cpu = linear_b_cpu,
+    .cpu = linear_b_cpu, .looks = 1, .follows = 1,
 };
 
 const sl_op sl_op_linear_w = {
@@ -294,7 +325,7 @@ const sl_op sl_op_linear_w = {
     .infer = linear_w_infer, .cost = linear_w_cost,
     .scratch = linear_w_scratch,
     .prepare = linear_w_prepare, .release = release, .keeps = keeps_product,
-    .cpu = linear_w_cpu,
+    .cpu = linear_w_cpu, .looks = 3,
     .accumulates = 1,
 };
 

@@ -293,8 +293,8 @@ void sli_product_destroy(sli_product *product) {
   free(product);
 }
 
-static int chunk_count(const sli_product *p) {
-  return (int)((p->shape.m + p->height - 1) / p->height);
+static int chunk_count(const sli_product *p, int64_t rows) {
+  return (int)((rows + p->height - 1) / p->height);
 }
 
 struct run {
@@ -333,7 +333,13 @@ static void run_chunk(void *arg, int i) {
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
                      const void *b, const float *bias, float *c) {
   struct run run = {product, add, a, b, bias, c};
-  sl_team_for(team, chunk_count(product), run_chunk, &run);
+  sl_team_for(team, chunk_count(product, product->shape.m), run_chunk, &run);
+}
+
+void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
+                          const void *a, const void *b, const float *bias, float *c) {
+  struct run run = {product, false, a, b, bias, c};
+  sl_team_for(team, chunk_count(product, rows), run_chunk, &run);
 }
 
 /* ---- packing ---------------------------------------------------------------------- */

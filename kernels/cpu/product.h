@@ -31,6 +31,10 @@ void sli_product_destroy(sli_product *product);
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
                      const void *b, const float *bias, float *c);
 
+/* The same for the first `rows` rows of C at least. */
+void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
+                          const void *a, const void *b, const float *bias, float *c);
+
 /* Brings the f32 matrix B of products of this shape (bf16, packed) into the form
  * they read. Fails if that takes more than `room` bytes. */
 typedef struct sli_pack sli_pack;

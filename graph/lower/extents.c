@@ -1,0 +1,54 @@
+/* Extents in programs: the rows of a set of tensors have one number in each program that works on
+ * them. It comes with a slot that holds one of them, or is said by a call that fills one. */
+#include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
+
+static int number_of(sli_lowering *l, sl_tensor *extent, sl_program *program, int32_t *rows) {
+  if (!extent) return SL_NONE;
+  int *number = &l->numbers[extent->id];
+  if (*number == SL_NONE) {
+    *number = program->nextents++;
+    rows[*number] = (int32_t)extent->rows;
+  }
+  return *number;
+}
+
+static void number_node(sli_lowering *l, const sli_node *n, sl_program *program, int32_t *rows) {
+  for (int i = 0; i < n->nin; i++) number_of(l, sli_tensor_extent(n->in[i]), program, rows);
+  for (int o = 0; o < n->nout; o++) number_of(l, sli_tensor_extent(n->out[o]), program, rows);
+}
+
+static size_t most_extents(const sli_group *g) {
+  size_t most = (size_t)(g->ninputs + g->noutputs);
+  for (int i = 0; i < g->nnodes; i++) most += (size_t)(g->nodes[i]->nin + g->nodes[i]->nout);
+  return most;
+}
+
+void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program) {
+  int nports = g->ninputs + g->noutputs;
+  int32_t *rows = sl_plan_alloc(l->plan, most_extents(g) * sizeof *rows);
+  int16_t *base = sl_plan_alloc(l->plan, (size_t)(nports + 1) * sizeof *base);
+  for (int t = 0; t < l->in->g->ntensors; t++) l->numbers[t] = SL_NONE;
+  for (int p = 0; p < nports; p++) {
+    int b = p < g->ninputs ? g->inputs[p] : g->outputs[p - g->ninputs];
+    base[p] = (int16_t)number_of(l, l->bundles[b].extent, program, rows);
+  }
+  base[nports] = SL_NONE;
+  for (int i = 0; i < g->nnodes; i++) number_node(l, g->nodes[i], program, rows);
+  if (!program->nextents) return;
+  program->nread = g->ninputs;
+  program->extent_rows = rows;
+  program->base_extent = base;
+}
+
+const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors) {
+  bool any = false;
+  for (int i = 0; i < count; i++) any |= sli_tensor_extent(tensors[i]) != NULL;
+  if (!any) return NULL;
+  int16_t *which = sl_plan_alloc(l->plan, (size_t)count * sizeof *which);
+  for (int i = 0; i < count; i++) {
+    const sl_tensor *extent = sli_tensor_extent(tensors[i]);
+    which[i] = (int16_t)(extent ? l->numbers[extent->id] : SL_NONE);
+  }
+  return which;
+}

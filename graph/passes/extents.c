@@ -1,0 +1,113 @@
+/* Which tensors have an extent: rows of which only the first are valid, as a call says when it
+ * fills them (sl_op.fills).
+ *
+ * Tensors of the same rows form a set, which has one extent. A set begins with what a call fills. A
+ * call that goes row by row hands the rows on: what it makes of some has as many, and where it reads
+ * several of them, they are the same. So sets meet where ops say that they are one: a gradient with
+ * what it is the gradient of, what is made again with what was made at first. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+
+#include "kernels/kernels.h"
+
+static sl_tensor *leader_of(sl_tensor *t) {
+  while (t && t->extent != t) t = t->extent;
+  return t;
+}
+
+sl_tensor *sli_tensor_extent(sl_tensor *t) { return t && t->extent ? leader_of(t) : NULL; }
+
+/* Are these rows, so many of them? */
+static bool has_rows(const sl_type *type, int64_t rows) {
+  if (type->ndim < 1) return false;
+  return type->dim[0] == rows || (type->ndim > 1 && type->dim[0] == 1 && type->dim[1] == rows);
+}
+
+static void join(sl_tensor **set, sl_tensor *t) {
+  sl_tensor *other = sli_tensor_extent(t);
+  if (!other) t->extent = *set ? *set : t;
+  else if (!*set) *set = other;
+  else if (other != *set) other->extent = *set;
+}
+
+/* What a call fills begins a set. */
+static sl_status begin(sl_graph *g, const sli_node *n, int o) {
+  sl_tensor *t = n->out[o];
+  int d = sli_bit_on(n->op->second, o) ? 1 : 0;
+  bool fine = d < t->type.ndim && (!d || t->type.dim[0] == 1);
+  if (!fine || n->per_step)
+    return sli_graph_fail_at(g, n->at, SL_E_SHAPE, "%s (%s): output %d, %s, has no rows to be filled",
+                             n->name, n->op->name, o, sli_type_text((char[SL_TYPE_TEXT]){0}, &t->type));
+  t->extent = t;
+  t->rows = t->type.dim[d];
+  return SL_OK;
+}
+
+static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
+
+/* Does the row promise that it goes row by row, and does no state of it know how many there are? */
+static bool goes_by_rows(const sl_op *op) {
+  bool rows = op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS ||
+              op->pieces == SL_PIECES_SUM;
+  return rows && !op->prepare;
+}
+
+static sl_status refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, const char *why) {
+  return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "%s (%s) reads %s, of whose rows not all need "
+                           "be valid: %s", n->name, n->op->name, t->name, why);
+}
+
+/* May the node read input i, of the set's rows? */
+static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
+  const sl_op *op = n->op;
+  if (counts(op))
+    return sli_bit_on(op->looks, i) ? SL_OK : refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
+  if (!goes_by_rows(op)) return refuse(g, n, n->in[i], "its row does not go row by row");
+  if (sli_bit_on(op->whole, i)) return refuse(g, n, n->in[i], "its row needs all of them");
+  return SL_OK;
+}
+
+/* The set that a node's inputs are of. Of a row that counts, the first one counts. */
+static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
+  for (int i = 0; i < n->nin; i++) {
+    if (!sli_tensor_extent(n->in[i])) continue;
+    sl_status status = check_input(g, n, i);
+    if (status) return status;
+    if (!*set || !counts(n->op)) join(set, n->in[i]);
+  }
+  return SL_OK;
+}
+
+/* What goes by the same rows cannot be full. */
+static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set) {
+  for (int i = 0; i < n->nin; i++) {
+    const sl_tensor *t = n->in[i];
+    if (!t || t->param || t->extent || sli_bit_on(n->op->whole, i) || !has_rows(&t->type, set->rows))
+      continue;
+    return refuse(g, n, set, sli_arena_format(&g->arena, "but all rows of %s are", t->name));
+  }
+  return SL_OK;
+}
+
+static bool follows(const sli_node *n, int o, const sl_tensor *set) {
+  if (counts(n->op)) return sli_bit_on(n->op->follows, o);
+  return !sli_bit(n->accumulate_span, o) && n->cls != SL_CLASS_W && has_rows(&n->out_type[o], set->rows);
+}
+
+static sl_status pass_on(sl_graph *g, const sli_node *n) {
+  sl_tensor *set = NULL;
+  sl_status status = find_set(g, n, &set);
+  if (!status && set && !counts(n->op)) status = check_full(g, n, set);
+  for (int o = 0; o < n->nout && !status; o++) {
+    if (!n->out[o]) continue;
+    if (sli_bit_on(n->op->fills, o)) status = begin(g, n, o);
+    else if (set && follows(n, o, set)) join(&set, n->out[o]);
+  }
+  return status;
+}
+
+sl_status sli_pass_extents(sl_graph *g) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < g->nnodes && !status; i++) status = pass_on(g, g->nodes[i]);
+  return status;
+}
