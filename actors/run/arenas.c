@@ -2,7 +2,19 @@
  * host reads and writes them between runs. */
 #include "actors/run/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Is some memory nearer to a core than other memory? Unless the system says that all of it is one
+ * node's. */
+static bool has_near_memory(void) {
+  char nodes[64] = "?";
+  FILE *file = fopen("/sys/devices/system/node/has_memory", "re");
+  if (file && !fgets(nodes, sizeof nodes, file)) nodes[0] = '?';
+  if (file) fclose(file);
+  return strspn(nodes, "0123456789\n") != strlen(nodes);
+}
 
 /* Slots that are filled from outside before the run would else lie near whoever
  * fills them: the system clears a page for who touches it first, and puts it near. All
@@ -50,7 +62,7 @@ static sl_status create(sl_runtime *rt, int32_t device, sl_space space) {
   }
   rt->devices[device].arenas[space] = arena;
   use_planned(rt, device, space, arena);
-  if (!memory->fixed) touch_initial(rt, device, space, arena);
+  if (!memory->fixed && has_near_memory()) touch_initial(rt, device, space, arena);
   return SL_OK;
 }
 

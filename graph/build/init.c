@@ -169,7 +169,9 @@ void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64
 
 /* ---- many, on several threads ----------------------------------------------------- */
 
-enum { PIECE = 1024 * VALUES, MOST_THREADS = 16 };
+/* A piece is longer than a large page: who is the first on one clears it, and two who are at once
+ * both do. */
+enum { PIECE = 8192 * VALUES, WORTH_A_THREAD = 4096 * VALUES, MOST_THREADS = 16 };
 
 /* Pieces of all items in a row; whoever is free takes the next. */
 typedef struct filling {
@@ -207,7 +209,7 @@ void sli_init_all(int count, const sli_init_item *items, uint64_t seed) {
   for (int i = 0; i < count; i++) elements += sl_type_elements(items[i].type);
   cpu_set_t cores;
   int64_t most = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores), helpers = 0;
-  most = SLI_MIN(SLI_MIN(most, (int64_t)MOST_THREADS), elements / (4 * PIECE)) - 1;
+  most = SLI_MIN(SLI_MIN(most, (int64_t)MOST_THREADS), elements / WORTH_A_THREAD) - 1;
   while (helpers < most && !pthread_create(&threads[helpers], NULL, fill_pieces, &f)) helpers++;
   fill_pieces(&f);
   for (int64_t h = 0; h < helpers; h++) pthread_join(threads[h], NULL);

@@ -186,7 +186,10 @@ noreturn static void attend(int ready_fd) {
 /* Keeps the own control thread busy nearly all the time, for so long. */
 static void be_busy(node *n, int ms) {
   uint64_t until = sli_now_ns() + (uint64_t)ms * 1000000;
-  for (int words = n->nwords; sli_now_ns() < until && !node_wait_abort(n, 0);) {
+  pthread_mutex_lock(&n->lock);
+  int words = n->nwords;
+  pthread_mutex_unlock(&n->lock);
+  while (sli_now_ns() < until && !node_wait_abort(n, 0)) {
     sli_control_say(n->control, 0, "busy", NULL, 0);
     node_wait_words(n, ++words, n->word_ms);
   }
