@@ -132,6 +132,13 @@ typedef struct sli_mean {
   } *parts;
 } sli_mean;
 
+/* Types of the inputs of a node that has many. */
+enum { SLI_MANY_INPUTS = 8 };
+typedef struct sli_types {
+  int count;
+  sl_type *of;
+} sli_types;
+
 struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
@@ -144,10 +151,11 @@ struct sl_graph {
   sl_tensor **tensors;
   sli_block *blocks;
   sl_tensor **params;
-  struct sli_name_hashes { /* of the parameters' names, to find a second one of a name soon */
-    uint64_t *of;          /* [nparams] */
+  struct sli_known {       /* to find soon what is there already: */
+    uint64_t *of;          /* [nparams] hashes of the parameters' names */
     size_t capacity;
-  } hashes;
+    sli_types types[16];   /* of the last nodes with many inputs: such are often alike */
+  } known;
   sli_mean loss;        /* its tensor is NULL before sl_train */
   struct sli_metrics {  /* what evaluations find besides */
     int count;

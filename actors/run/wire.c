@@ -283,23 +283,30 @@ static void settle_reg(sl_runtime *rt, reg *r) {
   if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
 }
 
-/* Each slot has at most one READY under way per group and one FREE per port. The
- * mailboxes of other processes are theirs. */
+/* What is told to another process goes by the carrier. */
+static int32_t taker(const sl_runtime *rt, const worker *w) {
+  return w->process < 0 ? w->id : rt->carrier->id;
+}
+
+/* Each slot has at most one READY under way per group and one FREE per port; what workers tell
+ * other processes lies in the carrier's mailbox meanwhile. On the virtual clock no quota changes. */
+static void count_messages(const sl_runtime *rt, int32_t reg_id, uint64_t *most) {
+  const reg *r = &rt->regs[reg_id];
+  uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[reg_id]);
+  bool here = r->worker->process < 0;
+  for (int32_t g = 0; g < r->nfar; g++) {
+    const group *far = &r->far[g];
+    if (!here && far->worker->process >= 0) continue;
+    most[taker(rt, far->worker)] += r->lazy ? 3 * slots : slots; /* READY, WANTED */
+    most[taker(rt, r->worker)] += slots * (uint64_t)far->nports;
+  }
+  if (here && rt->threads) most[r->worker->id]++; /* QUOTA */
+}
+
 static void make_mailboxes(sl_runtime *rt) {
   uint64_t *most = sli_calloc((size_t)rt->nworkers, sizeof *most);
-  for (int32_t i = 0; i < rt->plan->nregs; i++) {
-    const reg *r = &rt->regs[i];
-    if (!r->worker) continue;
-    bool here = r->worker->process < 0;
-    for (int32_t g = 0; g < r->nfar; g++) {
-      const group *far = &r->far[g];
-      uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[i]);
-      if (far->worker->process < 0)
-        most[far->worker->id] += r->lazy ? 3 * slots : slots; /* READY, WANTED */
-      if (here) most[r->worker->id] += slots * (uint64_t)far->nports;
-    }
-    if (here) most[r->worker->id]++; /* QUOTA */
-  }
+  for (int32_t i = 0; i < rt->plan->nregs; i++)
+    if (rt->regs[i].worker) count_messages(rt, i, most);
   for (int32_t w = 0; w < rt->nworkers; w++) sli_mailbox_init(&rt->workers[w].mailbox, most[w]);
   free(most);
 }

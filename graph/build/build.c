@@ -35,7 +35,7 @@ void sl_graph_destroy(sl_graph *g) {
   free(g->tensors);
   free(g->blocks);
   free(g->params);
-  free(g->hashes.of);
+  free(g->known.of);
   free(g->outputs);
   free(g->metrics.of);
   free(g->training.rules);
@@ -181,7 +181,7 @@ static uint64_t name_hash(const char *name) {
 static const sl_tensor *find_param(const sl_graph *g, const char *name) {
   uint64_t hash = name_hash(name);
   for (int i = 0; i < g->nparams; i++)
-    if (g->hashes.of[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
+    if (g->known.of[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
   return NULL;
 }
 
@@ -206,8 +206,8 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
 
 static void add_param(sl_graph *g, sl_tensor *t) {
   SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
-  SLI_GROW(g->hashes.of, (size_t)g->nparams, g->hashes.capacity);
-  g->hashes.of[g->nparams] = name_hash(t->name);
+  SLI_GROW(g->known.of, (size_t)g->nparams, g->known.capacity);
+  g->known.of[g->nparams] = name_hash(t->name);
   t->param_index = g->nparams;
   g->params[g->nparams++] = t;
 }
@@ -243,6 +243,34 @@ int64_t sl_dim(const sl_tensor *t, int i) {
 
 /* ---- nodes ---------------------------------------------------------------------- */
 
+static bool are_types_of(const sl_type *types, int count, sl_tensor *const *in) {
+  for (int i = 0; i < count; i++)
+    if (memcmp(&types[i], sl_tensor_type(in[i]), sizeof *types)) return false;
+  return true;
+}
+
+static sl_type *copy_types(sl_graph *g, int ntypes, int nin, sl_tensor *const *in) {
+  sl_type *types = sli_arena_alloc(&g->arena, (size_t)ntypes * sizeof *types);
+  for (int i = 0; i < ntypes; i++) types[i] = *sl_tensor_type(i < nin ? in[i] : NULL);
+  return types;
+}
+
+/* The parts of many devices are read by each of them, so nodes that read many have the types of an
+ * earlier one if they are the same. */
+static sl_type *types_of(sl_graph *g, int ntypes, int nin, sl_tensor *const *in) {
+  if (ntypes > nin || nin < SLI_MANY_INPUTS) return copy_types(g, ntypes, nin, in);
+  sli_types *last = &g->known.types[nin % (int)SLI_COUNT(g->known.types)];
+  if (last->count != nin || !are_types_of(last->of, nin, in))
+    *last = (sli_types){nin, copy_types(g, nin, nin, in)};
+  return last->of;
+}
+
+void sli_node_own_types(sl_graph *g, sli_node *n) {
+  if (n->nin < SLI_MANY_INPUTS || n->shapes) return;
+  n->in_type = memcpy(sli_arena_alloc(&g->arena, (size_t)n->nin * sizeof *n->in_type), n->in_type,
+                      (size_t)n->nin * sizeof *n->in_type);
+}
+
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout) {
   /* shape rules may look at any optional input: all of them have a type */
@@ -253,12 +281,9 @@ sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const s
   if (attrs) n->attrs = *attrs;
   n->in = sli_arena_alloc(&g->arena, (size_t)nin * sizeof *n->in);
   n->out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out);
-  n->in_type = sli_arena_alloc(&g->arena, (size_t)ntypes * sizeof *n->in_type);
+  n->in_type = types_of(g, ntypes, nin, in);
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
-  for (int i = 0; i < ntypes; i++) {
-    if (i < nin) n->in[i] = in[i];
-    n->in_type[i] = *sl_tensor_type(i < nin ? in[i] : NULL);
-  }
+  for (int i = 0; i < nin; i++) n->in[i] = in[i];
   SLI_GROW(g->nodes, (size_t)g->nnodes, g->node_capacity);
   return g->nodes[g->nnodes++] = n;
 }

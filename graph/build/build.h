@@ -8,6 +8,8 @@
  * as scalars: sli_node_infer fills in the types, sli_node_output the tensors. */
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout);
+/* Before types of a node's inputs are changed: other nodes may have the same array. */
+void sli_node_own_types(sl_graph *g, sli_node *n);
 /* Puts the graph's nodes [nnodes] in another order, and numbers them by it. */
 void sli_graph_reorder(sl_graph *g, sli_node *const *nodes);
 /* Calls the row's shape rule. The caller says which op it was about. */

@@ -91,13 +91,22 @@ static void leave_call(sli_lowering *l, int group, const sli_node *n, sl_program
   call->in = in;
 }
 
-/* Of a node at most: its own call, one that looks at what that reads, one at what it makes. */
-enum { CALLS = 3 };
+/* Is there a call before a node's own, which looks at what that reads? */
+static bool is_checked(const sli_lowering *l, const sli_node *n) {
+  return n->op->check && l->in->kind->cores;
+}
+
+/* Of all nodes: their own, those, and such as look at what they make. */
+static size_t count_calls(const sli_lowering *l, const sli_group *g) {
+  size_t n = (size_t)g->nnodes * (l->in->options->check_finite ? 2 : 1);
+  for (int i = 0; i < g->nnodes; i++) n += is_checked(l, g->nodes[i]);
+  return n;
+}
 
 /* Returns how many. `first`: those of the longest pieces; NULL: these are. */
 static int write_node(sli_lowering *l, int group, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
-  int own = n->op->check && l->in->kind->cores, count = own + 1;
+  int own = is_checked(l, n), count = own + 1;
   int lengths = SLI_MAX(l->in->g->nvariants, 1);
   if (first) calls[own] = vary_call(&first[own], n, variant % lengths);
   else write_call(l, group, n, &calls[own]);
@@ -175,7 +184,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   bool cut = l->pieces && g->rate <= SLI_PER_TICK;
   bool leaving = cut && sli_lower_reads_leaving(g);
   int nvariants = cut ? (leaving + 1) * l->in->g->nvariants : 1;
-  size_t most = (size_t)nvariants * (size_t)(CALLS * g->nnodes) + copies(l, group) +
+  size_t most = (size_t)nvariants * count_calls(l, g) + copies(l, group) +
                 (size_t)sli_lower_store_calls(l, group);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;

@@ -4,6 +4,7 @@
  * bf16 instead where every row that makes or reads it says so (narrow_in, narrow_out); weights,
  * statistics, losses and what is summed over a step stay as they are. Most rows want all their
  * data of one type, so tensors form sets of which all are narrow or none. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <stdlib.h>
@@ -78,8 +79,9 @@ static void narrow_types(const sli_node *n, sl_type *in, sl_type *out) {
 }
 
 /* What is read of other devices is as long as what the call makes of it. */
-static void narrow_node(const sl_graph *g, sli_node *n) {
+static void narrow_node(sl_graph *g, sli_node *n) {
   bool half = n->nout && n->out[0] && n->out[0]->narrow;
+  sli_node_own_types(g, n);
   narrow_types(n, n->in_type, n->out_type);
   if (half) n->remote_bytes /= 2;
   for (int v = 0; n->shapes && v < g->nvariants; v++) {

@@ -5,6 +5,7 @@
  * them, a loss reads them and makes the gradient, and two products read that. All of these
  * can leave the end of each row alone, whatever is there; so where nobody else sees them,
  * their rows are made longer. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <sluice/ops.h>
@@ -51,6 +52,7 @@ static void pad_tensor(sl_graph *g, sl_tensor *t) {
     sli_node *n = g->nodes[i];
     for (int a = 0; a < n->nin; a++) {
       if (n->in[a] != t) continue;
+      sli_node_own_types(g, n);
       n->in_type[a] = t->type;
       for (int v = 0; n->shapes && v < g->nvariants; v++) pad_type(&n->shapes[v].in[a]);
     }

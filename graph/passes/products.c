@@ -60,6 +60,7 @@ static void read_packed(pass *p, sli_node *reader, int which, int at) {
   memcpy(in, reader->in, (size_t)reader->nin * sizeof *in);
   in[at] = pack->out[which];
   reader->in = in;
+  sli_node_own_types(p->g, reader);
   reader->in_type[at] = pack->out_type[which];
   reader->nin = at + 1;
 }
