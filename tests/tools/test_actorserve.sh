@@ -65,6 +65,17 @@ ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
 grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
 drained
 
+# The same text on two stages of two devices, a token at a time, with pages for no more than one sequence, as several
+# ask at once.
+serve --stages 2 --tensor 2 --rows 3 --groups 2 --sequences 2 --quota kv=1 --queue 8 --context 64 model
+several='{"prompt":"Hello 12","max_tokens":9,"temperature":0,"n":5}'
+for text in $(ask completions "$several" | field '["choices"]' | python3 -c '
+import sys
+print(*(c["text"].encode().hex() for c in eval(sys.stdin.read())))'); do
+  same "Hello 12$(python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex(sys.argv[1]))' "$text")" continued
+done
+drained
+
 # Bytes are tokens where there is no tokenizer.
 ends 0 "$actorrun" --quiet --init bytes.safetensors --steps 0 --generate 9 --temperature 0 --prompt "And the" gpt "${small[@]}"
 cp out continued
@@ -93,4 +104,6 @@ refused "--memory lots: not a size" --memory lots model
 ends 3 "$actorserve" --port 0 --memory 10K model
 grep -q "budget is 10.0 KiB" err || fail "what does not fit is refused"
 refused "--devices null:1: they hold no values" --devices null:1 model
+refused "--quota act.b=2: of a model that is served" --quota act.b=2 model
+refused "--admit sometimes: it is one of reserve, recompute" --admit sometimes model
 refused "--host nowhere.invalid" --host nowhere.invalid model

@@ -1,5 +1,5 @@
 /* The model: a session over the settings' devices, as an engine. */
-#include <stdlib.h>
+#include <string.h>
 
 #include <sluice/state.h>
 
@@ -21,19 +21,25 @@ static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return status ? status : sl_params_spread(lowered, rt);
 }
 
-static sl_session_options options_of(settings *s, served *m) {
+/* Sizes are 0 where the session decides. */
+static sl_session_options options_of(settings *s, served *m, int64_t pages) {
+  bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
   return (sl_session_options){
-      .model = s->model, .args = s->model_args,
-      .lower = {.stages = s->stages, .chunks = 1, .processes = 1, .devices = s->devices, .dtype = settings_dtype(s),
+      .model = s->model, .args = s->model_args, .rows = sl_arg_int(s->run, "rows"), .pages = pages,
+      .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
+      .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
+      .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = 1, .devices = s->devices, .dtype = settings_dtype(s),
                 .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
       .run = {.bind = machine_bind, .bind_arg = &m->machine},
       .load = load, .load_ctx = s};
 }
 
 sl_status model_open(settings *s, served *m) {
-  sl_status status = machine_place(s, &m->machine);
+  int64_t pages;
+  sl_status status = settings_pages(s, &pages);
+  if (!status) status = machine_place(s, &m->machine);
   if (status) return status;
-  sl_session_options options = options_of(s, m);
+  sl_session_options options = options_of(s, m, pages);
   status = sl_session_create(&options, &m->session);
   if (status) return status;
   sl_session_info about = sl_session_about(m->session);

@@ -15,12 +15,22 @@ static const sl_option options[] = {
      "given, what lies with the weights", 0, 0},
     {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how a chat becomes a text, where the model's own template is "
      "not there or not known", 0, 0},
+    {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
+     "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20},
+    {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},
+    {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64},
+    {"quota", SL_OPTION_TEXT, "", "`kv=N`: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
+     "if not given, as many as the longest sequence needs, or those of 4 ticks", 0, 0},
+    {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
+     "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
+     "again)", 0, 0},
+    {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20},
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "memory", "dtype", "seed", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "tensor", "memory", "dtype", "seed", "version", "help", NULL};
 
 /* A model whose weights lie ready knows how long its sequences may be. */
 static sl_status set_context(settings *s) {
@@ -34,6 +44,19 @@ static sl_status set_context(settings *s) {
   return sl_args_set(s->model_args, "context", text);
 }
 
+/* 0: not given. */
+sl_status settings_pages(const settings *s, int64_t *out) {
+  *out = 0;
+  for (int i = 0; i < s->nquotas; i++) {
+    const sl_quota *q = &s->quotas[i];
+    if (strcmp(q->name, "kv") || q->stage != SL_NONE)
+      return sl_fail(SL_E_USAGE, "--quota %s: of a model that is served only the pages of all stages can be said, kv=N",
+                     sl_arg_text(s->run, "quota"));
+    *out = q->slots;
+  }
+  return SL_OK;
+}
+
 static sl_status read_settings(settings *s) {
   if (!settings_text(s, "init"))
     return sl_fail(SL_E_USAGE, "%s: which weights? --init FILE says, or a Hugging Face folder or GGUF file in the "
@@ -44,7 +67,11 @@ static sl_status read_settings(settings *s) {
   s->use = USE_INFERENCE;
   if (!sl_device_computes(s->devices.kind))
     return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
-  sl_status status = settings_read_budget(s);
+  int64_t pages;
+  sl_status status = settings_pages(s, &pages);
+  static const char *const admits[] = {"reserve", "recompute", NULL};
+  if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
+  if (!status) status = settings_read_budget(s);
   if (!status) status = pretrained_read(s);
   return status ? status : set_context(s);
 }
