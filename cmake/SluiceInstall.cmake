@@ -11,7 +11,7 @@ install(EXPORT SluiceTargets NAMESPACE Sluice::
 install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines"
         FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models"
-        FILES_MATCHING PATTERN "*.c" PATTERN "models.c" EXCLUDE)
+        FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE)
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake
   INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")

@@ -1,5 +1,6 @@
 #include "models/models.h"
 
-extern const sl_model sl_model_gpt, sl_model_llama, sl_model_pipeline;
+extern const sl_model sl_model_gpt, sl_model_llama, sl_model_mixtral, sl_model_pipeline, sl_model_qwen_moe;
 
-const sl_model *const sli_models[] = {&sl_model_gpt, &sl_model_llama, &sl_model_pipeline, 0};
+const sl_model *const sli_models[] = {&sl_model_gpt, &sl_model_llama, &sl_model_mixtral,
+                                      &sl_model_qwen_moe, &sl_model_pipeline, 0};

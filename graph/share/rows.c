@@ -72,8 +72,9 @@ static const char *describe(const pass *p, const sli_node *n) {
 }
 
 /* What is whole on each may be wanted as a sum, of which the first has all; and where it has no gradient,
- * each device may as well take its part. */
+ * each device may as well take its part, or have the sum of all. */
 static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
+  if (p->lies[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
   if (p->lies[t->id].kind != SL_BROADCAST) return false;
   return want.kind == SL_PARTIAL || (want.kind == SL_SPLIT && !t->needs_grad && !t->param);
 }

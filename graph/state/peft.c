@@ -218,7 +218,7 @@ sl_status sl_adapter_save(const char *dir, const sl_lowered *lowered, sl_runtime
   sli_saved *list = sli_calloc((size_t)n, sizeof *list);
   for (int i = 0; i < n; i++)
     if (sli_is_adapter(&params[i]))
-      list[count++] = (sli_saved){sli_format("%s%s", prefix, params[i].name), i, false};
+      list[count++] = (sli_saved){sli_format("%s%s", prefix, params[i].name), i, false, 0};
   char *path = sli_format("%s/adapter_model.safetensors", dir);
   sl_status status = count ? make_folder(dir) : sl_fail(SL_E_USAGE, "the model has no adapters");
   if (!status) status = sli_weights_save(path, list, count, lowered, rt, job);

@@ -1,4 +1,5 @@
-/* Weight files: from names in a file to parameters in a runtime, and back. */
+/* Weight files: from names in a file to parameters in a runtime, and back. A parameter with a star in its
+ * name is in files one tensor for each position of its dim 0, named by its number. */
 #include <sluice/state.h>
 
 #include <stdlib.h>
@@ -18,6 +19,21 @@ static const sli_stored_tensor *find(const sli_shards *from, const char *name, i
   const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
   return t || !dot ? t : sli_shards_find(from, dot + 1, file);
+}
+
+/* How many tensors a parameter is in files. */
+static int members_of(const sl_param_info *p) { return strchr(p->name, '*') ? (int)p->type.dim[0] : 1; }
+
+static sl_type member_type(const sl_param_info *p) {
+  if (!strchr(p->name, '*')) return p->type;
+  return sl_type_make(p->type.dtype, p->type.ndim - 1, p->type.dim + 1);
+}
+
+/* The caller's to free(). */
+static char *member_name(const char *name, int member) {
+  const char *star = strchr(name, '*');
+  if (!star) return sli_strdup(name);
+  return sli_format("%.*s%d%s", (int)(star - name), name, member, star + 1);
 }
 
 /* What was found, of all files: a flag for each tensor, those of one file behind another's. */
@@ -78,31 +94,48 @@ static float *scratch_take(scratch *s, const sl_type *type) {
   return s->values;
 }
 
-static sl_status load(const sli_shards *from, int file, const sli_stored_tensor *t,
-                      const sl_lowered *lowered, sl_runtime *rt, int index, scratch *room) {
-  const sl_param_info *params;
-  sl_lowered_params(lowered, &params);
-  float *values = sl_param_data(lowered, rt, index);
-  if (!values) values = scratch_take(room, &params[index].type);
-  sl_status status = sli_shards_read(from, file, t, values);
-  return status ? status : sl_param_set(lowered, rt, index, values);
+typedef struct loading {
+  const char *path;
+  const sli_shards *from;
+  const sl_lowered *lowered;
+  sl_runtime *rt;
+  found found;
+  scratch room;
+} loading;
+
+/* One of the tensors that a parameter is; it must be there, also where another process has it.
+ * values NULL: that does. */
+static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
+  int file;
+  const sli_stored_tensor *t = find(l->from, name, &file), *first = t;
+  sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
+  if (status) return status;
+  sli_shards_tensors(l->from, file, &first);
+  l->found.flags[l->found.begins[file] + (t - first)] = true;
+  return values ? sli_shards_read(l->from, file, t, values) : SL_OK;
 }
 
-/* One parameter: it must be there, also where another process has it. */
-static sl_status load_param(const char *path, const sli_shards *from, const sl_lowered *lowered,
-                            sl_runtime *rt, int index, found *f, scratch *room) {
-  const sl_param_info *params;
-  sl_lowered_params(lowered, &params);
-  int file;
-  const sli_stored_tensor *t = find(from, params[index].name, &file);
-  if (!t && sli_is_adapter(&params[index])) return SL_OK; /* new beside the file's weights */
-  const char *where = t ? sli_shards_path(from, file) : path;
-  sl_status status = sli_stored_check(where, params[index].name, &params[index].type, t);
-  if (status) return status;
-  const sli_stored_tensor *first = t;
-  sli_shards_tensors(from, file, &first);
-  f->flags[f->begins[file] + (t - first)] = true;
-  return sl_param_here(lowered, rt, index) ? load(from, file, t, lowered, rt, index, room) : SL_OK;
+/* An adapter may be new beside the file's weights. */
+static bool is_left_out(const loading *l, const sl_param_info *p) {
+  return sli_is_adapter(p) && !find(l->from, p->name, &(int){0});
+}
+
+static sl_status load_param(loading *l, int index) {
+  const sl_param_info *p;
+  sl_lowered_params(l->lowered, &p);
+  p += index;
+  if (is_left_out(l, p)) return SL_OK;
+  bool here = sl_param_here(l->lowered, l->rt, index);
+  float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
+  if (here && !values) values = scratch_take(&l->room, &p->type);
+  sl_type type = member_type(p);
+  sl_status status = SL_OK;
+  for (int m = 0; m < members_of(p) && !status; m++) {
+    char *name = member_name(p->name, m);
+    status = load_member(l, name, &type, here ? values + m * sl_type_elements(&type) : NULL);
+    free(name);
+  }
+  return status || !here ? status : sl_param_set(l->lowered, l->rt, index, values);
 }
 
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
@@ -111,14 +144,12 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
   if (status) return status;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
-  found f = found_create(from);
-  scratch room = {0};
-  for (int i = 0; i < n && !status; i++)
-    status = load_param(path, from, lowered, rt, i, &f, &room);
-  if (!status) mention_unused(path, from, &f);
+  loading l = {.path = path, .from = from, .lowered = lowered, .rt = rt, .found = found_create(from)};
+  for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
+  if (!status) mention_unused(path, from, &l.found);
   if (!status) status = sl_states_init(lowered, rt);
-  free(room.values);
-  found_fini(&f);
+  free(l.room.values);
+  found_fini(&l.found);
   sli_shards_close(from);
   return status;
 }
@@ -136,30 +167,42 @@ typedef struct saving {
   sli_tensor_parts *parts; /* the file, where several processes write it */
   int index;               /* of the tensor that is being written */
   const float *values;     /* what lies at one of its places */
+  int held;                /* 1 + the parameter whose values are in the room */
 } saving;
 
 static const sl_param_info *param_of(const saving *s, int index) {
   return &s->params[s->list[index].param];
 }
 
-/* Values that the writer asks for. */
+/* Where a tensor of the list begins in its parameter, and how many elements it has. */
+static int64_t begin_of(const saving *s, int index, int64_t *count) {
+  const sl_type *type = &param_of(s, index)->type;
+  int member = s->list[index].member;
+  *count = sl_type_elements(type) / (member ? type->dim[0] : 1);
+  return member ? (member - 1) * *count : 0;
+}
+
+/* Values that the writer asks for: those of one parameter follow each other. */
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
+  const sli_saved *t = &s->list[index];
   float *values = scratch_take(&s->room, &param_of(s, index)->type);
-  bool all = false;
-  sl_status status = sl_param_get(s->lowered, s->rt, s->list[index].param, values, &all);
-  SLI_CHECK(status || all, "parameter %s is not all here", s->list[index].name);
-  if (!status && s->list[index].merged)
-    status = sli_adapter_merge(s->lowered, s->rt, s->list[index].param, values);
-  *out = values;
+  bool all = s->held == 1 + t->param;
+  sl_status status = all ? SL_OK : sl_param_get(s->lowered, s->rt, t->param, values, &all);
+  SLI_CHECK(status || all, "parameter %s is not all here", t->name);
+  if (!status && t->merged) status = sli_adapter_merge(s->lowered, s->rt, t->param, values);
+  s->held = t->merged ? 0 : 1 + t->param;
+  *out = values + begin_of(s, index, &(int64_t){0});
   return status;
 }
 
 static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes) {
   saving *s = ctx;
-  int64_t each = sizeof(float);
-  sli_safetensors_write_part(s->parts, s->index, whole / each, bytes / each,
-                             s->values + part / each);
+  int64_t each = sizeof(float), count, begin = begin_of(s, s->index, &count);
+  int64_t from = SLI_MAX(whole / each, begin), to = SLI_MIN((whole + bytes) / each, begin + count);
+  if (from < to)
+    sli_safetensors_write_part(s->parts, s->index, from - begin, to - from,
+                               s->values + part / each + from - whole / each);
 }
 
 /* The adapter's share in what lies at a place. */
@@ -221,10 +264,14 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
   saving s = {.lowered = lowered, .rt = rt, .list = list, .n = n};
   sl_lowered_params(lowered, &s.params);
   s.tensors = sli_calloc((size_t)n, sizeof *s.tensors);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
+    const sl_type *type = &param_of(&s, i)->type;
+    const float *data = list[i].merged ? NULL : sl_param_data(lowered, rt, list[i].param);
+    bool member = list[i].member > 0;
     s.tensors[i] = (sli_tensor_data){
-        .name = list[i].name, .ndim = param_of(&s, i)->type.ndim, .dim = param_of(&s, i)->type.dim,
-        .data = list[i].merged ? NULL : sl_param_data(lowered, rt, list[i].param)};
+        .name = list[i].name, .ndim = type->ndim - member, .dim = type->dim + member,
+        .data = data ? data + begin_of(&s, i, &(int64_t){0}) : NULL};
+  }
   sl_status status = sl_job_processes(job) > 1 ? save_together(path, &s, job)
                             : sli_safetensors_write_each(path, s.tensors, n, gather, &s);
   free(s.room.values);
@@ -233,15 +280,24 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
 }
 
 /* Adapters are merged into what they are beside. */
+static int list_param(const sl_param_info *params, int index, sli_saved *list) {
+  const sl_param_info *p = &params[index];
+  int count = sli_is_adapter(p) ? 0 : members_of(p);
+  for (int m = 0; m < count && list; m++)
+    list[m] = (sli_saved){member_name(p->name, m), index, p->adapter != NULL,
+                          strchr(p->name, '*') ? 1 + m : 0};
+  return count;
+}
+
 sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
                           sl_job *job) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params), count = 0;
-  sli_saved *list = sli_calloc((size_t)n, sizeof *list);
-  for (int i = 0; i < n; i++)
-    if (!sli_is_adapter(&params[i]))
-      list[count++] = (sli_saved){params[i].name, i, params[i].adapter != NULL};
+  for (int i = 0; i < n; i++) count += list_param(params, i, NULL);
+  sli_saved *list = sli_calloc((size_t)count, sizeof *list);
+  for (int i = 0, at = 0; i < n; i++) at += list_param(params, i, list + at);
   sl_status status = sli_weights_save(path, list, count, lowered, rt, job);
+  for (int i = 0; i < count; i++) free((char *)list[i].name);
   free(list);
   return status;
 }

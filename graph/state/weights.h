@@ -9,6 +9,7 @@ typedef struct sli_saved {
   const char *name;
   int param;   /* which one it is of */
   bool merged; /* with its adapter */
+  int member;  /* of what is one tensor for each position of dim 0: 1 + which; 0: it is all of it */
 } sli_saved;
 
 /* As sl_weights_save(). */

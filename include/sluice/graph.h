@@ -316,6 +316,25 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_conv(g, x, w, b, ...) sl_conv_at(SL_HERE, g, x, w, b, __VA_ARGS__)
 #define sl_max_pool(g, x, ...) sl_max_pool_at(SL_HERE, g, x, __VA_ARGS__)
 #define sl_mean_pool(g, x, ...) sl_mean_pool_at(SL_HERE, g, x, __VA_ARGS__)
+/* Mixtures of experts (<sluice/experts.h>): of logits [..., E] the k largest probabilities, and whose they
+ * are; `normed`: divided by their sum. */
+typedef struct sl_routing {
+  sl_tensor *probabilities; /* [..., E] */
+  sl_tensor *weights;       /* [..., k] */
+  sl_tensor *ids;           /* i32 [..., k] */
+} sl_routing;
+#define sl_route(g, logits, k, normed) sl_route_at(SL_HERE, g, logits, k, normed)
+#define sl_grouped_linear(g, x, ids, w) sl_grouped_linear_at(SL_HERE, g, x, ids, w)
+#define sl_combine(g, y, weights) sl_op2_at(SL_HERE, g, &sl_op_combine, NULL, y, weights)
+/* ids without those that are more than `factor` times an expert's even share. */
+#define sl_expert_limit(g, routing, factor) sl_expert_limit_at(SL_HERE, g, routing, factor)
+/* [E]: how many of ids are each expert's. */
+#define sl_expert_load(g, ids, experts) sl_expert_load_at(SL_HERE, g, ids, experts)
+/* E sum_e f_e P_e, with f_e the share of ids that are expert e's and P_e its mean probability: 1 where all
+ * is even (Fedus et al., arXiv 2101.03961); and the mean of log(sum exp logits)^2 (Zoph et al., arXiv
+ * 2202.08906). */
+#define sl_balance_loss(g, routing) sl_balance_loss_at(SL_HERE, g, routing)
+#define sl_z_loss(g, logits) sl_z_loss_at(SL_HERE, g, logits)
 #define sl_cross_entropy(g, logits, targets)                                   \
   sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
 /* The same, but some targets do not count, or count more than others: last an sl_loss, which is
@@ -395,6 +414,12 @@ sl_tensor *sl_group_norm_at(sl_here at, sl_graph *g, sl_tensor *x, int groups, s
                             sl_tensor *bias, float eps);
 sl_tensor *sl_embedding_bag_at(sl_here at, sl_graph *g, sl_tensor *ids, sl_tensor *table,
                                sl_tensor *weights, const struct sl_bag *bag);
+sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool normed);
+sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids, sl_tensor *w);
+sl_tensor *sl_expert_limit_at(sl_here at, sl_graph *g, const sl_routing *routing, float factor);
+sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t experts);
+sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing);
+sl_tensor *sl_z_loss_at(sl_here at, sl_graph *g, sl_tensor *logits);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);

@@ -103,8 +103,11 @@ typedef struct sl_model {
 #define SL_MODEL_EXTERN extern
 #endif
 #define SL_MODEL(ident, summary_, options_, build_)                            \
+  SL_MODEL_NAMED(ident, #ident, summary_, options_, build_)
+/* The same, of a name that is no identifier. */
+#define SL_MODEL_NAMED(ident, name_, summary_, options_, build_)               \
   SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);                       \
-  const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, #ident, summary_, options_, build_}
+  const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, name_, summary_, options_, build_}
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #ifndef SLUICE_OPS_H
 #define SLUICE_OPS_H
 
+#include <sluice/experts.h>
 #include <sluice/op.h>
 
 #ifdef __cplusplus
@@ -151,8 +152,7 @@ extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_
 extern const sl_op sl_op_add_broadcast, sl_op_add_broadcast_b, sl_op_sub, sl_op_sub_b,
     sl_op_mul_broadcast, sl_op_mul_broadcast_b, sl_op_div, sl_op_div_b, sl_op_maximum,
     sl_op_maximum_b, sl_op_minimum, sl_op_minimum_b;
-extern const sl_op sl_op_lt, sl_op_le, sl_op_gt, sl_op_ge, sl_op_eq, sl_op_ne;
-extern const sl_op sl_op_where, sl_op_where_b;
+extern const sl_op sl_op_lt, sl_op_le, sl_op_gt, sl_op_ge, sl_op_eq, sl_op_ne, sl_op_where, sl_op_where_b;
 
 /* ---- along dims ----------------------------------------------------------- */
 

@@ -64,7 +64,8 @@ struct thread {
   struct buffer {
     void *data;
     size_t bytes;
-  } scratch, rounded; /* the library's; the chunk of A in bf16 */
+  } scratch, rounded, /* the library's; the chunk of A in bf16 */
+      rooms[SLI_PRODUCT_ROOMS];
   struct {
     uint64_t number;
     dnnl_memory_t memory[OPERANDS];
@@ -82,6 +83,7 @@ static void thread_end(void *arg) {
   dnnl_stream_destroy(thread->stream);
   free(thread->scratch.data);
   free(thread->rounded.data);
+  for (int i = 0; i < SLI_PRODUCT_ROOMS; i++) free(thread->rooms[i].data);
   free(thread);
 }
 
@@ -111,6 +113,10 @@ static void *buffer_for(struct buffer *buffer, size_t bytes) {
   SLI_CHECK(buffer->data, "no memory for %zu bytes of scratch", bytes);
   buffer->bytes = bytes;
   return buffer->data;
+}
+
+float *sli_product_room(int which, size_t bytes) {
+  return buffer_for(&this_thread()->rooms[which], bytes);
 }
 
 /* This thread's memory objects for a kernel. */
@@ -297,6 +303,10 @@ static int chunk_count(const sli_product *p, int64_t rows) {
   return (int)((rows + p->height - 1) / p->height);
 }
 
+int sli_product_chunks(const sli_product *p) {
+  return chunk_count(p, p->shape.m);
+}
+
 struct run {
   const sli_product *product;
   bool add;
@@ -340,6 +350,12 @@ void sli_product_run_rows(const sli_product *product, struct sl_team *team, int6
                           const void *a, const void *b, const float *bias, float *c) {
   struct run run = {product, false, a, b, bias, c};
   sl_team_for(team, chunk_count(product, rows), run_chunk, &run);
+}
+
+void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
+                           const float *bias, float *c, int chunk) {
+  struct run run = {product, add, a, b, bias, c};
+  run_chunk(&run, chunk);
 }
 
 /* ---- packing ---------------------------------------------------------------------- */

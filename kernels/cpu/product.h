@@ -3,6 +3,7 @@
 #define SLUICE_PRODUCT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <sluice/op.h>
@@ -34,6 +35,16 @@ void sli_product_run(const sli_product *product, struct sl_team *team, bool add,
 /* The same for the first `rows` rows of C at least. */
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
                           const void *a, const void *b, const float *bias, float *c);
+
+/* One of those chunks, on this thread; and how many there are. */
+void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
+                           const float *bias, float *c, int chunk);
+int sli_product_chunks(const sli_product *product);
+
+/* This thread's room for operands that a caller puts together, 64-byte aligned: until it asks for that
+ * one again. */
+enum { SLI_PRODUCT_ROOMS = 2 };
+float *sli_product_room(int which, size_t bytes);
 
 /* Brings the f32 matrix B of products of this shape (bf16, packed) into the form
  * they read. Fails if that takes more than `room` bytes. */

@@ -87,6 +87,11 @@ static const claim claims[] = {
     {&sl_op_attention_sweep, {.heads = 8, .kv_heads = 4, .length = 6, .user = &one_piece}, 2,
      {F32(4, 6, 40), F32(4, 6, 40)}, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2},
     {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(5, 3, 8), F32(5, 1, 8), F32(5, 4, 8)}, .exact = true},
+    {&sl_op_grouped_linear, {.count = 6}, 3, {F32(7, 33), I32(7, 2), F32(6, 9, 33)}, .below = 6},
+    {&sl_op_grouped_linear, {.count = 5}, 3, {F32(2, 5, 3, 16), I32(2, 5, 3), F32(5, 8, 16)}, .below = 5},
+    {&sl_op_combine, {0}, 2, {F32(5, 7, 3, 33), F32(5, 7, 3)}, .below = 0},
+    {&sl_op_expert_limit, {.value = 4, .count = 4}, 2, {I32(5, 8, 2), F32(5, 8, 2)}, .below = 4,
+     .exact = true}, /* each part has its own limit: alike where nothing is dropped */
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
     {&sl_op_mse, {0}, 2, {F32(77), F32(77)}, .below = 0},

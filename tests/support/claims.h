@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/reference_experts.h"
 #include "tests/support/reference_images.h"
 #include "tests/support/reference_indexed.h"
 #include "tests/support/reference_losses.h"
@@ -92,6 +93,12 @@ static const math_claim math_claims[] = {
      {F32(2, 70, 32), F32(2, 70, 16), F32(2, 70, 16), I32(2, 70)}, 4, -1},
     {&sl_op_attention, ref_attention, {.heads = 1, .window = 9, .full = true}, 4,
      {F32(1, 140, 7), F32(1, 140, 7), F32(1, 140, 7), I32(1, 140)}, 2, -1},
+    {&sl_op_grouped_linear, ref_grouped_linear, {0}, 3, {F32(7, 9), I32(7, 2), F32(5, 11, 9)}, 5, 0},
+    {&sl_op_grouped_linear, ref_grouped_linear, {.count = 3}, 3, /* each with 64 and more, and without */
+     {F32(2, 70, 2, 5), I32(2, 70, 2), F32(3, 8, 5)}, 3, -1},
+    {&sl_op_grouped_linear, ref_grouped_linear, {.count = 20}, 3,
+     {F32(30, 33), I32(30, 3), F32(20, 1, 33)}, 20, 0},
+    {&sl_op_combine, ref_combine, {0}, 2, {F32(2, 7, 3, 33), F32(2, 7, 3)}, 0, 0},
     {&sl_op_conv, ref_conv, {0}, 3, {F32(2, 3, 5, 6), F32(4, 3, 3, 2), F32(4)}, 0, 0},
     {&sl_op_conv, ref_conv, {.user = &strided}, 3, {F32(3, 2, 7, 6), F32(5, 2, 3, 3), F32(5)}, 0, 0},
     {&sl_op_conv, ref_conv, {.user = &grouped}, 2, {F32(2, 4, 4, 5), F32(6, 2, 3, 3)}, 0, 0},

@@ -144,6 +144,8 @@ typedef struct graph_case {
   X(cast, cast, 0, sl_mul(g, x, sl_scale(g, sl_cast(g, ids3_of(m), SL_F32), 0.2f)))               \
   X(constant, constant, 0, known(m, x)) X(arange, arange, 0, by_position(m, x))                   \
   X(embedding_bag, embedding_bag, 0, bag(m, x, false)) X(embedding_bag_2, embedding_bag, 0, bag(m, x, true)) \
+  X(grouped_linear, grouped_linear, 0, by_expert(m, x)) X(combine, combine, 0, by_expert(m, x))   \
+  X(expert_limit, expert_limit, 0, by_expert(m, x))                                               \
   X(group_norm, group_norm, MIXES_POSITIONS, turned(m, x, &sl_op_group_norm))                     \
   X(conv, conv, MIXES_POSITIONS, turned(m, x, &sl_op_conv))                                       \
   X(max_pool, max_pool, MIXES_POSITIONS, turned(m, x, &sl_op_max_pool))                           \
@@ -157,6 +159,16 @@ static inline sl_tensor *attend(making *m, sl_tensor *x, bool packed) {
   sl_tensor *q = sl_rotary(m->g, dense(m, x, heads * D), heads, 10000);
   sl_tensor *k = sl_rotary(m->g, dense(m, x, kv * D), kv, 10000);
   return sl_attention(m->g, q, k, dense(m, x, kv * D), heads, kv);
+}
+
+/* By the map of the expert that the token's id names; none is dropped. */
+static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
+  const sl_attrs all = {.count = GRAPH_VOCAB, .value = GRAPH_VOCAB};
+  sl_tensor *weights = sl_sigmoid(m->g, dense(m, x, 1)); /* [B, T, 1] */
+  sl_tensor *ids = sl_op2_at(SL_HERE, m->g, &sl_op_expert_limit, &all, ids3_of(m), weights);
+  sl_tensor *w = sl_param(m->g, SL_TYPE(SL_F32, GRAPH_VOCAB, 5, sl_dim(x, -1)), SL_NORMAL(0.3f), "w%d",
+                          m->nparams++);
+  return sl_combine(m->g, sl_tanh(m->g, sl_grouped_linear(m->g, x, ids, w)), weights);
 }
 
 /* Of any width, 1 too. */

@@ -14,6 +14,7 @@ check() {
   shift
   while IFS= read -r line; do
     target=${line#*\"}
+    [[ $target == */* ]] || continue # beside it
     target=${target%%/*}
     [[ " $* " == *" $target "* ]] && continue
     echo "$line" >&2

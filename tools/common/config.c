@@ -54,6 +54,7 @@ sl_status config_set(const config *c, const char *key, const char *option, const
 
 static sl_status read_field(const config *c, const config_field *f) {
   const cJSON *item = config_at(c->root, f->key);
+  if (!item && f->also) item = config_at(c->root, f->also);
   if (!item && !f->missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
   char *value = item ? config_option_text(item) : sli_strdup(f->missing);
   sl_status status = value ? config_set(c, f->key, f->option, value)

@@ -15,7 +15,8 @@ typedef struct config {
 
 typedef struct config_field {
   const char *key, *option;
-  const char *missing; /* the option where the key is; NULL: it must be there */
+  const char *missing; /* the option where the key is not; NULL: it must be there */
+  const char *also;    /* how some call the key; NULL: none do */
 } config_field;
 
 typedef struct config_must {

@@ -15,12 +15,12 @@
 static const char *const architectures[] = {"llama", "qwen2"};
 
 static const config_field fields[] = {
-    {"block_count", "layers", NULL}, {"embedding_length", "width", NULL},
-    {"attention.head_count", "heads", NULL}, {"attention.head_count_kv", "kv-heads", "0"},
-    {"attention.key_length", "head-dim", "0"}, {"feed_forward_length", "ffn", NULL},
-    {"context_length", "positions", NULL},
-    {"attention.layer_norm_rms_epsilon", "eps", NULL},
-    {"attention.sliding_window", "window", "0"}, {"rope.freq_base", "theta", "10000"}, {0}};
+    {"block_count", "layers", NULL, NULL}, {"embedding_length", "width", NULL, NULL},
+    {"attention.head_count", "heads", NULL, NULL}, {"attention.head_count_kv", "kv-heads", "0", NULL},
+    {"attention.key_length", "head-dim", "0", NULL}, {"feed_forward_length", "ffn", NULL, NULL},
+    {"context_length", "positions", NULL, NULL},
+    {"attention.layer_norm_rms_epsilon", "eps", NULL, NULL},
+    {"attention.sliding_window", "window", "0", NULL}, {"rope.freq_base", "theta", "10000", NULL}, {0}};
 
 static const config_must musts[] = {
     {"expert_count", {"0"}}, {"use_parallel_residual", {"false"}},

@@ -26,12 +26,18 @@ char *huggingface_file(const char *folder, const char *name) {
 
 /* ---- families ------------------------------------------------------------------------------ */
 
+/* A number or a flag that all models of a family have. */
+typedef struct fixed_option {
+  const char *option, *value;
+} fixed_option;
+
 typedef struct family {
   const char *type, *architecture, *model;
   const config_field *fields;
   const config_must *musts;
   const char *bias;                      /* of Qwen2: always; NULL: as attention_bias says */
   const char *window;                    /* where sliding_window is not said; NULL: they have none */
+  const fixed_option *fixed;             /* ends with {0}; NULL: none */
   sl_status (*derive)(const config *c, const struct family *f); /* what is no field */
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
 } family;
@@ -40,37 +46,68 @@ static sl_status derive_gpt2(const config *c, const family *f);
 static sl_status derive_llama(const config *c, const family *f);
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered);
 
 static const config_field gpt2_fields[] = {
-    {"n_layer", "layers", NULL}, {"n_embd", "width", NULL}, {"n_head", "heads", NULL},
-    {"n_positions", "positions", NULL}, {"vocab_size", "vocab", NULL},
-    {"layer_norm_epsilon", "eps", "1e-5"}, {0}};
+    {"n_layer", "layers", NULL, NULL}, {"n_embd", "width", NULL, NULL}, {"n_head", "heads", NULL, NULL},
+    {"n_positions", "positions", NULL, NULL}, {"vocab_size", "vocab", NULL, NULL},
+    {"layer_norm_epsilon", "eps", "1e-5", NULL}, {0}};
 
 static const config_must gpt2_musts[] = {
     {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\""}}, {"scale_attn_weights", {"true"}},
     {"scale_attn_by_inverse_layer_idx", {"false"}}, {"add_cross_attention", {"false"}},
     {"tie_word_embeddings", {"true"}}, {"quantization_config", {0}}, {0}};
 
-static const config_field llama_fields[] = {
-    {"num_hidden_layers", "layers", NULL}, {"hidden_size", "width", NULL},
-    {"num_attention_heads", "heads", NULL}, {"num_key_value_heads", "kv-heads", "0"},
-    {"head_dim", "head-dim", "0"}, {"intermediate_size", "ffn", NULL},
-    {"max_position_embeddings", "positions", NULL}, {"vocab_size", "vocab", NULL},
-    {"rms_norm_eps", "eps", "1e-6"}, {"tie_word_embeddings", "tied", "0"}, {0}};
+#define LLAMA_FIELDS                                                                \
+  {"num_hidden_layers", "layers", NULL, NULL}, {"hidden_size", "width", NULL, NULL},           \
+      {"num_attention_heads", "heads", NULL, NULL}, {"num_key_value_heads", "kv-heads", "0", NULL}, \
+      {"head_dim", "head-dim", "0", NULL}, {"max_position_embeddings", "positions", NULL, NULL}, \
+      {"vocab_size", "vocab", NULL, NULL}, {"rms_norm_eps", "eps", "1e-6", NULL},              \
+      {"tie_word_embeddings", "tied", "0", NULL}
+
+static const config_field llama_fields[] = {LLAMA_FIELDS, {"intermediate_size", "ffn", NULL, NULL}, {0}};
+
+static const config_field mixtral_fields[] = {
+    LLAMA_FIELDS, {"intermediate_size", "expert-ffn", NULL, NULL}, {"num_local_experts", "experts", NULL, NULL},
+    {"num_experts_per_tok", "top-k", NULL, NULL}, {0}};
+
+#define QWEN_MOE_FIELDS                                                             \
+  LLAMA_FIELDS, {"moe_intermediate_size", "expert-ffn", NULL, NULL}, {"num_experts", "experts", NULL, "num_local_experts"}, \
+      {"num_experts_per_tok", "top-k", NULL, NULL}, {"norm_topk_prob", "norm-topk", "0", NULL}
+
+static const config_field qwen2_moe_fields[] = {
+    QWEN_MOE_FIELDS, {"shared_expert_intermediate_size", "shared-ffn", NULL, NULL}, {0}};
+static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS, {0}};
+
+static const fixed_option mixtral_fixed[] = {{"norm-topk", "1"}, {"qk-norm", "0"}, {"shared-ffn", "0"}, {0}};
+static const fixed_option qwen2_moe_fixed[] = {{"qk-norm", "0"}, {0}};
+static const fixed_option qwen3_moe_fixed[] = {{"qk-norm", "1"}, {"shared-ffn", "0"}, {0}};
 
 static const config_must llama_musts[] = {
     {"hidden_act", {"\"silu\""}}, {"mlp_bias", {"false"}}, {"partial_rotary_factor", {"1"}},
     {"use_sliding_window", {"false"}}, {"quantization_config", {0}}, {0}};
 
+static const config_must moe_musts[] = {
+    {"hidden_act", {"\"silu\""}}, {"partial_rotary_factor", {"1"}}, {"use_sliding_window", {"false"}},
+    {"decoder_sparse_step", {"1"}}, {"mlp_only_layers", {"[]"}}, {"qkv_bias", {"true"}},
+    {"router_jitter_noise", {"0"}}, {"quantization_config", {0}}, {0}};
+
 static const family families[] = {
-    {"gpt2", "GPT2LMHeadModel", "gpt", gpt2_fields, gpt2_musts, NULL, NULL, derive_gpt2,
+    {"gpt2", "GPT2LMHeadModel", "gpt", gpt2_fields, gpt2_musts, NULL, NULL, NULL, derive_gpt2,
      describe_gpt2},
-    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_musts, NULL, NULL, derive_llama,
+    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_musts, NULL, NULL, NULL, derive_llama,
      describe_llama},
     {"mistral", "MistralForCausalLM", "llama", llama_fields, llama_musts, "none", "4096",
-     derive_llama, describe_llama},
-    {"qwen2", "Qwen2ForCausalLM", "llama", llama_fields, llama_musts, "qkv", NULL, derive_llama,
-     describe_llama}};
+     NULL, derive_llama, describe_llama},
+    {"qwen2", "Qwen2ForCausalLM", "llama", llama_fields, llama_musts, "qkv", NULL, NULL, derive_llama,
+     describe_llama},
+    {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields, moe_musts, "none", NULL, mixtral_fixed,
+     derive_llama, describe_mixtral},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen-moe", qwen2_moe_fields, moe_musts, "qkv", NULL,
+     qwen2_moe_fixed, derive_llama, describe_qwen_moe},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen-moe", qwen3_moe_fields, moe_musts, NULL, NULL,
+     qwen3_moe_fixed, derive_llama, describe_qwen_moe}};
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
@@ -155,6 +192,8 @@ static sl_status derive_gpt2(const config *c, const family *f) {
 
 static sl_status apply(const config *c, const family *f) {
   sl_status status = config_apply(c, f->fields, f->musts);
+  for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
+    status = config_set(c, "model_type", o->option, o->value);
   return status ? status : f->derive(c, f);
 }
 
@@ -170,7 +209,8 @@ static const char *type_of(const cJSON *root) {
 }
 
 static sl_status unknown_type(const char *path, const char *name) {
-  return sl_fail(SL_E_INPUT, "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral and qwen2 are", path,
+  return sl_fail(SL_E_INPUT, "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral, "
+                 "mixtral, qwen2, qwen2_moe and qwen3_moe are", path,
                  name);
 }
 
@@ -225,10 +265,19 @@ sl_status huggingface_model(const char *folder, const char **out) {
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
+static double number_of(const settings *s, const char *name) {
+  const sl_option *o = s->model->options;
+  while (strcmp(o->name, name)) o++;
+  if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(s->model_args, name);
+  return o->kind == SL_OPTION_INT ? (double)sl_arg_int(s->model_args, name) : sl_arg_float(s->model_args, name);
+}
+
 static bool is_family(const family *f, const settings *s) {
   const sl_args *args = s->model_args;
   if (strcmp(f->model, s->model->name) || (sl_arg_int(args, "window") > 0 && !f->window)) return false;
-  if (strcmp(f->model, "llama")) return true;
+  if (f->fields == gpt2_fields) return true;
+  for (const fixed_option *o = f->fixed; o && o->option; o++)
+    if (number_of(s, o->option) != strtod(o->value, NULL)) return false;
   const char *bias = sl_arg_text(args, "bias");
   return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
 }
@@ -307,12 +356,35 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
   put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
 }
 
-static cJSON *value_json(const sl_args *args, const sl_model *model, const char *name) {
-  const sl_option *o = model->options;
+/* An expert's width is that of all; what is [experts, width, ...] here says it. */
+static double width_of(const sl_lowered *lowered, const char *name) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  for (int i = 0; i < n; i++)
+    if (!strcmp(params[i].name, name)) return (double)params[i].type.dim[1];
+  return 0;
+}
+
+static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  describe_llama(root, s, lowered);
+  put_number(root, "intermediate_size",
+             width_of(lowered, "model.layers.0.block_sparse_moe.experts.*.w1.weight"));
+}
+
+static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  double width = width_of(lowered, "model.layers.0.mlp.experts.*.gate_proj.weight");
+  describe_llama(root, s, lowered);
+  put_number(root, "intermediate_size", width);
+  put_number(root, "moe_intermediate_size", width);
+  put_number(root, "decoder_sparse_step", 1);
+  put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
+}
+
+static cJSON *value_json(const settings *s, const char *name) {
+  const sl_option *o = s->model->options;
   while (strcmp(o->name, name)) o++;
-  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(args, name));
-  return cJSON_CreateNumber(o->kind == SL_OPTION_INT ? (double)sl_arg_int(args, name)
-                                                     : sl_arg_float(args, name));
+  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(s->model_args, name));
+  return cJSON_CreateNumber(number_of(s, name));
 }
 
 static cJSON *make_config(const family *f, const settings *s, const sl_lowered *lowered) {
@@ -321,7 +393,7 @@ static cJSON *make_config(const family *f, const settings *s, const sl_lowered *
   cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"), cJSON_CreateString(f->architecture));
   cJSON_AddStringToObject(root, "model_type", f->type);
   for (const config_field *x = f->fields; x->key; x++)
-    cJSON_AddItemToObject(root, x->key, value_json(s->model_args, s->model, x->option));
+    cJSON_AddItemToObject(root, x->key, value_json(s, x->option));
   f->describe(root, s, lowered);
   for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
   cJSON_AddStringToObject(root, "torch_dtype", "float32");
@@ -334,6 +406,8 @@ static sl_status edit_config(const char *path, cJSON **out) {
   sl_status status = parse(path, out);
   for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
     if (config_at(*out, keys[i])) put(*out, keys[i], cJSON_CreateString("float32"));
+  /* 0, its default, which transformers takes as 0.0 only */
+  if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "router_jitter_noise");
   return status;
 }
 

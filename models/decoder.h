@@ -1,0 +1,221 @@
+/* What the models share that are built like LLaMA (Touvron et al., arXiv 2302.13971, and 2307.09288 for
+ * grouped queries): rmsnorm before each half of a block, rotary positions, no biases but as options
+ * say. The second half of a block is each model's own.
+ *
+ * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM; linear weights are
+ * [out, in].
+ *
+ * B rows of a microbatch, T context, C width, H heads, K key/value heads, D numbers a head has,
+ * V vocabulary. */
+#ifndef SLUICE_MODELS_DECODER_H
+#define SLUICE_MODELS_DECODER_H
+
+#include <math.h>
+#include <string.h>
+#include <sluice/sluice.h>
+
+#define DECODER_OPTIONS \
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat " \
+     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0}, \
+    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000}, \
+    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20}, \
+    {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16}, \
+    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many", 0, \
+     1 << 16}, \
+    {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256}, \
+    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30}, \
+    {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, " \
+     "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H," \
+     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N", \
+     0, 0}, \
+    {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
+     "attention (also on its output)", 0, 0}, \
+    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: " \
+     "all before it", 0, 1 << 24}, \
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row " \
+     "is one document", -1, 1 << 24}, \
+    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1}, \
+    {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0}, \
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20}, \
+    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 24}, \
+    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, \
+    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
+
+typedef struct decoder {
+  const char *model;
+  int layers, heads, kv_heads;
+  int64_t rows, context, width, head_dim, ffn, vocab;
+  float theta, eps;
+  sl_rope rope;
+  bool qkv_bias, o_bias, qk_norm;
+  sl_attrs attention;
+  sl_tensor *documents; /* [B, T] their ids; NULL: a row is one */
+  const void *own;      /* the model's */
+  sl_tensor *losses;    /* besides the cross entropy; NULL: none so far */
+} decoder;
+
+/* The second half of a block, of a normed x [B, T, C]; what it gives begins as small as `residual`. */
+typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
+
+/* y = x w^T with a weight [out, in] */
+static inline sl_tensor *decoder_linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, float std,
+                                        int layer, const char *name) {
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std),
+                          "model.layers.%d.%s.weight", layer, name);
+  return sl_linear(g, x, w, NULL); /* [B, T, out] */
+}
+
+/* The same, with a bias if the model has one there. */
+static inline sl_tensor *decoder_biased(sl_graph *g, bool has, sl_tensor *x, int64_t in, int64_t out,
+                                        float std, int layer, const char *name) {
+  if (!has) return decoder_linear(g, x, in, out, std, layer, name);
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std),
+                          "model.layers.%d.%s.weight", layer, name);
+  sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias",
+                          layer, name);
+  return sl_linear(g, x, w, b); /* [B, T, out] */
+}
+
+static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
+                                      const char *name) {
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->width), SL_CONSTANT(1),
+                             "model.layers.%d.%s.weight", layer, name);
+  return sl_rmsnorm(g, x, gain, d->eps); /* [B, T, C] */
+}
+
+/* Of each head's numbers. */
+static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
+                                           int layer, const char *name) {
+  if (!d->qk_norm) return x;
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->head_dim), SL_CONSTANT(1),
+                             "model.layers.%d.self_attn.%s.weight", layer, name);
+  x = sl_reshape(g, x, d->rows, -1, heads, d->head_dim); /* [B, T, heads, D] */
+  x = sl_rmsnorm(g, x, gain, d->eps);
+  return sl_reshape(g, x, d->rows, -1, heads * d->head_dim); /* [B, T, heads*D] */
+}
+
+static inline sl_tensor *decoder_attention(sl_graph *g, const decoder *d, sl_tensor *x,
+                                           float residual, int layer) {
+  int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
+  bool bias = d->qkv_bias;
+  sl_tensor *q = decoder_biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");  /* [B, T, H*D] */
+  sl_tensor *k = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj"); /* [B, T, K*D] */
+  sl_tensor *v = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj"); /* [B, T, K*D] */
+  q = decoder_head_norm(g, d, q, d->heads, layer, "q_norm");
+  k = decoder_head_norm(g, d, k, d->kv_heads, layer, "k_norm");
+  q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
+  k = sl_rotary_stretched(g, k, d->kv_heads, d->theta, &d->rope);
+  sl_tensor *a = sl_attend_within(g, q, k, v, d->documents, &d->attention); /* [B, T, H*D] */
+  return decoder_biased(g, d->o_bias, a, Q, C, residual, layer, "self_attn.o_proj"); /* [B, T, C] */
+}
+
+static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *half, sl_tensor *x,
+                                       int layer) {
+  /* The residual stream adds up 2 * layers outputs; each starts smaller. */
+  float residual = 0.02f / sqrtf(2.0f * (float)d->layers);
+  sl_block(g, "h.%d", layer);
+  sl_tensor *a = decoder_norm(g, d, x, layer, "input_layernorm");
+  x = sl_add(g, x, decoder_attention(g, d, a, residual, layer));
+  sl_tensor *m = decoder_norm(g, d, x, layer, "post_attention_layernorm");
+  return sl_add(g, x, half(g, d, m, residual, layer)); /* [B, T, C] */
+}
+
+/* gate, up and down of a feed-forward half that is called `name` */
+static inline sl_tensor *decoder_swiglu(sl_graph *g, const decoder *d, sl_tensor *x, int64_t inner,
+                                        float residual, int layer, const char *name) {
+  char part[3][64];
+  static const char *const parts[3] = {"gate_proj", "up_proj", "down_proj"};
+  for (int i = 0; i < 3; i++) snprintf(part[i], sizeof part[i], "%s.%s", name, parts[i]);
+  sl_tensor *gate = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[0]); /* [B, T, inner] */
+  sl_tensor *up = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[1]);   /* [B, T, inner] */
+  return decoder_linear(g, sl_swiglu(g, gate, up), inner, d->width, residual, layer, part[2]);
+}
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
+    sl_graph_fail(g, SL_E_USAGE, "%s needs something to learn: --data FILE", d->model);
+  if (!d->head_dim)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --width %lld is not a multiple of --heads %d", d->model,
+                  (long long)d->width, d->heads);
+  if (d->heads % d->kv_heads)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --kv-heads %d", d->model, d->heads,
+                  d->kv_heads);
+  int64_t positions = sl_arg_int(args, "positions");
+  if (positions && positions < d->context)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --context %lld is more than --positions %lld", d->model,
+                  (long long)d->context, (long long)positions);
+}
+
+static inline void decoder_words(sl_graph *g, const sl_args *args, decoder *d) {
+  const char *bias = sl_arg_text(args, "bias");
+  d->o_bias = !strcmp(bias, "attention");
+  d->qkv_bias = d->o_bias || !strcmp(bias, "qkv");
+  if (!d->qkv_bias && strcmp(bias, "none"))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --bias %s: it is one of none, qkv, attention", d->model, bias);
+  if (sl_rope_parse(sl_arg_text(args, "rope"), &d->rope))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --rope: %s", d->model, sl_detail());
+}
+
+static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *model) {
+  decoder d = {.model = model,
+               .layers = (int)sl_arg_int(args, "layers"),
+               .heads = (int)sl_arg_int(args, "heads"),
+               .kv_heads = (int)sl_arg_int(args, "kv-heads"),
+               .rows = sl_microbatch_rows(g, sl_arg_int(args, "batch")),
+               .context = sl_arg_int(args, "context"),
+               .width = sl_arg_int(args, "width"),
+               .head_dim = sl_arg_int(args, "head-dim"),
+               .vocab = sl_arg_int(args, "vocab"),
+               .theta = (float)sl_arg_float(args, "theta"),
+               .eps = (float)sl_arg_float(args, "eps")};
+  if (!d.kv_heads) d.kv_heads = d.heads;
+  if (!d.head_dim && d.width % d.heads == 0) d.head_dim = d.width / d.heads;
+  int64_t window = sl_arg_int(args, "window");
+  d.attention = (sl_attrs){.heads = d.heads, .kv_heads = d.kv_heads,
+                           .window = window < d.context ? window : 0};
+  decoder_words(g, args, &d);
+  decoder_check(g, args, &d);
+  return d;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder *d, sl_tensor *logits,
+                                 sl_tensor *targets) {
+  sl_optimizer optimizer = sl_arg_optimizer(args);
+  sl_tensor *loss = sl_cross_entropy(g, logits, targets);
+  if (d->losses) {
+    sl_metric(g, "cross-entropy", loss);
+    loss = sl_add(g, loss, d->losses);
+  }
+  sl_train(g, loss, &optimizer);
+}
+
+static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d, decoder_half *half) {
+  sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
+
+  sl_block(g, "embedding");
+  sl_tensor *targets; /* [B, T] */
+  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, &targets);
+  sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
+  sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+  int64_t end = sl_arg_int(args, "document-end");
+  if (end >= 0) d->documents = sl_documents(g, tokens, (int32_t)end, NULL);
+
+  for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, half, x, layer);
+
+  sl_block(g, "head");
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->width), SL_CONSTANT(1), "model.norm.weight");
+  x = sl_rmsnorm(g, x, gain, d->eps);
+  sl_tensor *head = sl_arg_flag(args, "tied")
+                        ? embed
+                        : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
+  sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
+  sl_output(g, "logits", logits);
+  decoder_train(g, args, d, logits, targets);
+  return sl_graph_status(g);
+}
+
+#endif

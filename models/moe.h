@@ -1,0 +1,106 @@
+/* Mixtures of experts (Shazeer et al., arXiv 1701.06538; Mixtral: Jiang et al., arXiv 2401.04088): the second
+ * half of a block sends each token to k of E experts, whose answers are added by their probabilities, and
+ * perhaps to one that all tokens go to.
+ *
+ * E experts, k of them for a token, F an expert's inner width. What is one parameter for all experts
+ * here, [E, ...], is one for each in files: the star in its name stands for the expert's number. */
+#ifndef SLUICE_MODELS_MOE_H
+#define SLUICE_MODELS_MOE_H
+
+#include "decoder.h"
+
+/* Names in files differ, and whether probabilities are divided by their sum. */
+#define MOE_OPTIONS(normed) \
+    {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
+    {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16}, \
+    {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, up to a " \
+     "multiple of 64", 0, 1 << 24}, \
+    {"shared-ffn", SL_OPTION_INT, "0", "inner width of an expert that all tokens go to; 0: there is " \
+     "none", 0, 1 << 24}, \
+    {"norm-topk", SL_OPTION_INT, normed, "1: the probabilities of a token's experts are divided by " \
+     "their sum", 0, 1}, \
+    {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0}, \
+    {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the loss that keeps experts evenly busy, 1 in each " \
+     "block where they are", 0, 1e30}, \
+    {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, 1e30}, \
+    {"expert-capacity", SL_OPTION_FLOAT, "0", "times an even share that an expert takes of a device's " \
+     "microbatch, the most probable first; 0: all that come", 0, 1e9}
+
+/* Below "model.layers.N". */
+typedef struct moe_names {
+  const char *router, *gate, *up, *down, *shared;
+} moe_names;
+
+typedef struct moe {
+  moe_names names;
+  int experts, k;
+  int64_t inner, shared;
+  bool normed;
+  float balance, z, capacity;
+} moe;
+
+static inline sl_tensor *moe_param(sl_graph *g, const moe *m, int64_t out, int64_t in, float std,
+                                   int layer, const char *name) {
+  return sl_param(g, SL_TYPE(SL_F32, m->experts, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
+                  layer, name);
+}
+
+static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float weight) {
+  loss = sl_scale(g, loss, weight);
+  d->losses = d->losses ? sl_add(g, d->losses, loss) : loss;
+}
+
+/* What keeps the router in shape: of ids before any is dropped. */
+static inline void moe_losses(sl_graph *g, decoder *d, const moe *m, sl_tensor *logits,
+                              const sl_routing *r) {
+  if (m->balance > 0) moe_add_loss(g, d, sl_balance_loss(g, r), m->balance);
+  if (m->z > 0) moe_add_loss(g, d, sl_z_loss(g, logits), m->z);
+}
+
+static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
+                                     const sl_routing *r, float residual, int layer) {
+  int64_t C = d->width, F = m->inner;
+  sl_tensor *ids = m->capacity > 0 ? sl_expert_limit(g, r, m->capacity) : r->ids; /* [B, T, k] */
+  sl_tensor *gate = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.gate));
+  sl_tensor *up = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.up));
+  sl_tensor *y = sl_swiglu(g, gate, up); /* [B, T, k, F] */
+  y = sl_grouped_linear(g, y, ids, moe_param(g, m, C, F, residual, layer, m->names.down));
+  return sl_combine(g, y, r->weights); /* [B, T, C] */
+}
+
+/* The expert of all, by the sigmoid of a gate of its own. */
+static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x, float residual,
+                                    int layer) {
+  char gate[64];
+  snprintf(gate, sizeof gate, "%s_gate", m->names.shared);
+  sl_tensor *y = decoder_swiglu(g, d, x, m->shared, residual, layer, m->names.shared);
+  sl_tensor *by = sl_sigmoid(g, decoder_linear(g, x, d->width, 1, 0.02f, layer, gate)); /* [B, T, 1] */
+  return sl_mul(g, y, by);
+}
+
+static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  const moe *m = d->own;
+  sl_tensor *logits = decoder_linear(g, x, d->width, m->experts, 0.02f, layer, m->names.router);
+  sl_routing r = sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
+  moe_losses(g, d, m, logits, &r);
+  sl_tensor *y = moe_experts(g, d, m, x, &r, residual, layer);
+  return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;
+}
+
+static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *model, moe_names names) {
+  decoder d = decoder_of(g, args, model);
+  moe m = {.names = names, .experts = (int)sl_arg_int(args, "experts"), .k = (int)sl_arg_int(args, "top-k"),
+           .inner = sl_arg_int(args, "expert-ffn"), .shared = sl_arg_int(args, "shared-ffn"),
+           .normed = sl_arg_int(args, "norm-topk"), .balance = (float)sl_arg_float(args, "aux-loss"),
+           .z = (float)sl_arg_float(args, "z-loss"), .capacity = (float)sl_arg_float(args, "expert-capacity")};
+  if (!m.inner) m.inner = (d.width * 8 / 3 + 63) / 64 * 64;
+  d.qk_norm = sl_arg_flag(args, "qk-norm");
+  d.own = &m;
+  if (m.k > m.experts)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", model, m.k, m.experts);
+  if (m.shared && !names.shared)
+    sl_graph_fail(g, SL_E_USAGE, "%s has no expert for all tokens: --shared-ffn is qwen-moe's", model);
+  return decoder_build(g, args, &d, moe_half);
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* What the rows of mixtures of experts compute: plainly, in double precision. */
+#ifndef SLUICE_TESTS_REFERENCE_EXPERTS_H
+#define SLUICE_TESTS_REFERENCE_EXPERTS_H
+
+#include "tests/support/reference_math.h"
+
+static inline void ref_grouped_linear(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                      double *const *out) {
+  int64_t rows = sl_type_elements(&type[1]), each = type[0].ndim == type[1].ndim ? sl_type_last(&type[1]) : 1;
+  int64_t N = type[2].dim[1], K = type[2].dim[2];
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t e = (int64_t)in[1][r] - attrs->first;
+    bool here = in[1][r] >= 0 && e >= 0 && e < type[2].dim[0];
+    for (int64_t n = 0; n < N; n++) {
+      double sum = 0;
+      for (int64_t k = 0; k < K && here; k++) sum += in[0][r / each * K + k] * in[2][(e * N + n) * K + k];
+      out[0][r * N + n] = sum;
+    }
+  }
+}
+
+static inline void ref_combine(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                               double *const *out) {
+  int64_t rows = sl_type_rows(&type[1]), k = sl_type_last(&type[1]), N = sl_type_last(&type[0]);
+  (void)attrs;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t n = 0; n < N; n++) {
+      double sum = 0;
+      for (int64_t j = r * k; j < (r + 1) * k; j++) sum += in[1][j] * in[0][j * N + n];
+      out[0][r * N + n] = sum;
+    }
+}
+
+/* By counting those that come before. */
+static inline void ref_expert_limit(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                    double *const *out) {
+  int64_t n = sl_type_elements(&type[0]);
+  double most = ceil((double)attrs->value * (double)n / (double)attrs->count);
+  for (int64_t a = 0; a < n; a++) {
+    int64_t before = 0;
+    for (int64_t b = 0; b < n; b++)
+      before += in[0][b] == in[0][a] && (in[1][b] != in[1][a] ? in[1][b] > in[1][a] : b < a);
+    out[0][a] = (double)before < most ? in[0][a] : -1;
+  }
+}
+
+#endif
