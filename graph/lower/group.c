@@ -158,11 +158,11 @@ typedef struct kin {
 } kin;
 
 /* Which part of its stage a node belongs to, where the grain is finer than that. What a pass
- * waits for in every tick is told apart by level alone: whoever reads two results of one
- * level gets them from one group. */
+ * waits for in every tick is told apart by level alone, unless blocks take turns: whoever reads two
+ * results of one level gets them from one group. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
   if (sli_is_spread_node(l, n)) return n->block; /* waits for the last stage, and others for it */
-  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->transient;
+  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->transient && !l->in->layers;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }
 

@@ -1,0 +1,89 @@
+#!/bin/bash
+# --sequence: a context that no single device's budget holds, whatever is cut, computed again and moved to
+# disk, trains on two devices and on four; a checkpoint goes on on another grid; the way there alone
+# moves a third of what ring attention moves; on the clock contiguous positions have the efficiency they must
+# have, and zigzag all. What cannot be is refused by name.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+run() { ends 0 timeout 100 "$actorrun" --quiet --microbatches 1 --report r.json "$@"; }
+losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
+near() { # REPORT REPORT: losses differ by less than 1e-6 of them
+  paste <(losses "$1") <(losses "$2") |
+    awk '{ d = $1 / $2 - 1; if (NF < 2 || d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || !NR }'
+}
+llama=(llama --layers 4 --width 32 --heads 4 --kv-heads 2 --context 1024 --batch 1
+       --data "$reference/text.txt")
+
+# ---- in 2 MiB ------------------------------------------------------------------------------------------
+all=(--pieces 16 --piece-order layers --recompute full --home act=disk --home kv=disk --memory 2M --disk "$work")
+run --steps 2 "${llama[@]}"
+mv r.json one.json
+for way in "--recompute full" "--pieces 16 --recompute full" "--pieces 16 --home act=disk" "${all[*]}"; do
+  # shellcheck disable=SC2086
+  ends 3 timeout 60 "$actorrun" --quiet --dry-run --microbatches 1 --memory 2M $way "${llama[@]}"
+done
+for devices in 2 4; do
+  run --steps 2 --sequence $devices --sequence-attention heads --shard parameters "${all[@]}" "${llama[@]}"
+  near r.json one.json || fail "on $devices devices it learns something else"
+done
+
+# ---- another grid ----------------------------------------------------------------------------------------
+small=(llama --layers 2 --width 32 --heads 4 --kv-heads 2 --context 33 --batch 4 --data "$reference/text.txt")
+run --steps 6 --data-parallel 2 --tensor 2 "${small[@]}"
+mv r.json whole.json
+run --steps 3 --sequence 4 --sequence-attention heads --shard gradients --checkpoint c --every 3 "${small[@]}"
+run --steps 6 --data-parallel 2 --sequence 2 --sequence-attention ring --shard parameters --resume --checkpoint c \
+  "${small[@]}"
+losses whole.json | tail -3 >want
+losses r.json | paste - want | awk '{ d = $1 / $2 - 1; if (NF < 2 || d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || NR != 3 }' ||
+  fail "a run that goes on with another grid has other losses"
+
+# ---- the way there alone ----------------------------------------------------------------------------------
+# Where only the head learns, nothing comes back to attention.
+run --steps 1 --sequence 2 --sequence-attention ring --freeze 'model.*' llama --layers 2 --width 64 --heads 4 \
+  --kv-heads 2 --context 256 --batch 1 --data "$reference/text.txt"
+moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"sequence":\s*[0-9]+' | grep -oE '[0-9]+$')
+[ "$moved" = 98304 ] || fail "$moved bytes are moved on the way there"
+
+# ---- the clock --------------------------------------------------------------------------------------------
+# Arithmetic alone takes time, and nearly all of it is attention's.
+head -c 65600 /dev/zero | tr '\0' a >long.txt
+python3 - "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" "$actorrun" <<'END' || fail "efficiencies are not what they must be"
+import json, subprocess, sys
+machine = json.load(open(sys.argv[1]))
+machine.update(flops_per_second={"f32": 1e12, "bf16": 1e12}, op_seconds=0)
+for name in machine:
+    if name.endswith("_efficiency"): machine[name] = 1
+    if name.endswith("link_seconds"): machine[name] = 0
+    if name.endswith("bytes_per_second"): machine[name] = 1e18
+json.dump(machine, open("machine.json", "w"))
+for P in 2, 4, 8:
+    for layout, want in ("contiguous", P / 2 / (P - 1 / 2)), ("zigzag", 1):
+        subprocess.run([sys.argv[2], "--quiet", "--clock", "virtual", "--devices", f"timed:{P}", "--machine",
+                        "machine.json", "--steps", "2", "--sequence", str(P), "--sequence-attention", "ring",
+                        "--sequence-layout", layout, "--report", "r.json", "llama", "--layers", "1", "--width",
+                        "16", "--heads", "1", "--kv-heads", "1", "--ffn", "16", "--context", "65536", "--batch",
+                        "1", "--data", "long.txt"], check=True)
+        report = json.load(open("r.json"))
+        busy = [d["busy_seconds"] for d in report["devices"]]
+        got = sum(busy) / P / report["step_seconds"]
+        assert abs(got - want) < 0.003, (P, layout, got, want)
+END
+
+# ---- what cannot be -----------------------------------------------------------------------------------------
+refuse() { # TEXT ARGUMENTS...
+  local text=$1
+  shift
+  ends 2 timeout 60 "$actorrun" --quiet --steps 1 "$@" "${small[@]}"
+  says "$text" err
+}
+refuse "op h.0/attention.1 (attention) cannot be shared out by heads over 5 devices of a sequence" \
+  --sequence 5 --sequence-attention heads
+refuse "has too few positions" --sequence 34 --sequence-attention ring
+refuse "unknown sequence attention 'rows'" --sequence 2 --sequence-attention rows
+refuse "unknown sequence layout 'odd'" --sequence 2 --sequence-layout odd
+refuse "sequence layout zigzag: it is for attention chunk by chunk" --sequence 2 --sequence-attention heads \
+  --sequence-layout zigzag
+refuse "--sequence-attention ring with --pieces 2" --sequence 2 --sequence-attention ring --pieces 2
