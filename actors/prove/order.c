@@ -31,14 +31,21 @@ static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *reco
   q->order = order;
 }
 
+/* Exchanges beside passes take no time; those in line with them take some, so that none starts when
+ * another does. */
+static void set_seconds(const sl_plan *plan, int32_t actor, const double *given, sl_actor *to) {
+  const double least = 2e-9;
+  bool in_line = has_passes(plan, plan->actors[actor].queue);
+  bool exchange = plan->actors[actor].cls == SL_CLASS_C;
+  if (given) to->seconds = given[actor];
+  if (exchange) to->seconds = in_line ? SLI_MAX(to->seconds, least) : 0;
+  if (given || exchange) to->nseconds = 0;
+}
+
 sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   sli_rehearsal r;
   sli_rehearsal_init(&r, plan, true);
-  for (int32_t i = 0; i < plan->nactors; i++) {
-    if (seconds) r.plan.actors[i].seconds = seconds[i];
-    if (plan->actors[i].cls == SL_CLASS_C) r.plan.actors[i].seconds = 0;
-    if (seconds || plan->actors[i].cls == SL_CLASS_C) r.plan.actors[i].nseconds = 0;
-  }
+  for (int32_t i = 0; i < plan->nactors; i++) set_seconds(plan, i, seconds, &r.plan.actors[i]);
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;
     r.plan.queues[i].norder = 0;

@@ -133,7 +133,7 @@ static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   if (passes_memory(l, g)) return hop_queue(l, x, g->device, &memory);
   if (sli_waits(g)) return q->source[g->device];
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
-  if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
+  if (g->cls == SL_CLASS_C && !sli_lower_is_in_line(l, g)) return q->exchange[g->axis][g->device];
   return (g->host ? q->host : q->pass)[g->device];
 }
 
@@ -347,6 +347,11 @@ static void set_groups(const sli_lowering *l, sl_actor *a) {
 /* The schedule's word on when this group goes before others of its device. */
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   if (g->hop) return; /* as the data comes */
+  if (sli_lower_goes_on(l, g)) { /* before any that has yet to begin */
+    a->urgent = true;
+    set_turn(l, g, a);
+    return;
+  }
   if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE) set_turn(l, g, a);
   if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
   const sli_schedule *row = l->pick.schedule;
@@ -413,9 +418,10 @@ static sl_status finish(sli_lowering *l) {
     if (l->groups[i].actor != SL_NONE) aside[l->groups[i].actor] = l->groups[i].eval;
   return sli_order_passes(&(sli_pass_order){
       .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
-      .given = o->order,
+      .given = o->order ? o->order : l->in->in_line && l->in->ranks > 1 ? "derive" : NULL,
       .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even,
-      .latency = modelled && l->pick.schedule->fixed_order && sli_lower_crossing(l->in) > 0});
+      .latency = modelled && l->pick.schedule->fixed_order &&
+                 (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
 }
 
 sl_status sli_lower_emit(sli_lowering *l) {
@@ -428,6 +434,7 @@ sl_status sli_lower_emit(sli_lowering *l) {
   for (int d = 0; d < l->in->devices; d++) x.newest[d] = SL_NONE;
   add_pools(l);
   add_pieces(l);
+  l->slowdown = sli_lower_slowdowns(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ncomputing; i++) add_actors(l, &x, i);
   free(x.all);

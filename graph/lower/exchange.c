@@ -25,7 +25,7 @@
 
 /* Of devices nobody has described: cores read what others have made where it lies. How many
  * processes drive them is of no account, for what is learned must not depend on that. */
-static const sli_axis_link beside = {0, 1e10};
+static const sli_axis_link beside = {0, 1e10, 0, NULL};
 
 /* ---- links --------------------------------------------------------------------------- */
 
@@ -36,13 +36,31 @@ static int number_of(const sli_inputs *in, int device) {
   return in->grid.alike ? sli_layout_number(in, device, 0) : device;
 }
 
+/* What is said of these two. */
+static const sl_hardware_link *pair_link(const sl_hardware *h, int from, int to) {
+  for (int i = 0; i < h->npairs; i++) {
+    const sl_hardware_pair *p = &h->pairs[i];
+    if ((p->from == from && p->to == to) || (p->from == to && p->to == from)) return &p->link;
+  }
+  return NULL;
+}
+
+/* A device's share of the links of its host. */
+static sl_hardware_link network_link(const sl_hardware *h) {
+  sl_hardware_link link = h->link;
+  if (h->links_per_host > 0) link.bytes_per_second *= h->links_per_host / per_host(h);
+  return link;
+}
+
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   const sl_lower_options *o = in->options;
   if (o->cost.comm > 0) return (sl_hardware_link){o->cost.comm, 0};
   if (!o->hardware) return (sl_hardware_link){0, 0};
   int n = per_host(o->hardware);
-  bool host = number_of(in, from) / n == number_of(in, to) / n;
-  return host ? o->hardware->host_link : o->hardware->link;
+  from = number_of(in, from), to = number_of(in, to);
+  const sl_hardware_link *pair = pair_link(o->hardware, from, to);
+  if (pair) return *pair;
+  return from / n == to / n ? o->hardware->host_link : network_link(o->hardware);
 }
 
 double sli_lower_host_rate(const sli_inputs *in) {
@@ -95,16 +113,75 @@ static bool within(const sli_inputs *in, sli_along along, int n) {
 /* What all axes of rows exchange as one counts as the data's. */
 static sli_along along_of(int axis) { return axis == SLI_AXIS_DATA ? sli_grid_rows() : 1u << axis; }
 
-static sli_axis_link modelled_link(const sli_inputs *in, sli_along along) {
+/* Messages, one after another, until each of so many has heard of all others. */
+static double rounds(sl_algorithm algorithm, int size) {
+  if (size < 2) return 0;
+  return algorithm == SL_ALGORITHM_RING ? size - 1 : algorithm == SL_ALGORITHM_DIRECT ? 1 : ceil(log2(size));
+}
+
+/* First the `near` of each host, then as many hosts: what each receives there and here, of all that it
+ * receives. */
+static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardware_link *net, int near,
+                                  int hosts) {
+  double all = (double)near * hosts, here = (near - 1.0) / near, there = (hosts - 1.0) / all;
+  double wire = (host->bytes_per_second > 0 ? here / host->bytes_per_second : 0) +
+                (net->bytes_per_second > 0 ? there / net->bytes_per_second : 0);
+  double seconds = rounds(SL_ALGORITHM_TREE, near) * host->seconds + rounds(SL_ALGORITHM_TREE, hosts) * net->seconds;
+  return (sli_axis_link){.seconds = seconds, .bytes_per_second = wire > 0 ? (all - 1) / all / wire : 0};
+}
+
+static sli_axis_link link_between(const sli_inputs *in, sli_along along, int size) {
   const sl_hardware *h = in->options->hardware;
-  int size = sli_grid_size(&in->grid, along), n = per_host(h);
-  double steps = ceil(log2(size));
-  if (within(in, along, n))
-    return (sli_axis_link){steps * h->host_link.seconds, h->host_link.bytes_per_second};
-  int together = together_in(in, along, n);
-  double rate = together * h->link.bytes_per_second, inside = h->host_link.bytes_per_second;
-  if (together > 1 && inside > 0) rate = SLI_MIN(rate, inside);
-  return (sli_axis_link){steps * h->link.seconds, rate};
+  const sl_hardware_link net = network_link(h), *host = &h->host_link;
+  double inside = host->bytes_per_second, steps = rounds(h->algorithm, size);
+  if (within(in, along, per_host(h)))
+    return (sli_axis_link){.seconds = steps * host->seconds, .bytes_per_second = inside,
+                           .measured = h->exchange[0]};
+  int near = together_in(in, along, per_host(h));
+  double rate = near * net.bytes_per_second;
+  sli_axis_link link = {steps * net.seconds, near > 1 && inside > 0 ? SLI_MIN(rate, inside) : rate, 0, NULL};
+  if (h->algorithm == SL_ALGORITHM_HIERARCHICAL && near > 1)
+    link = hierarchical(host, &net, near, (size + near - 1) / near);
+  link.measured = h->exchange[1];
+  return link;
+}
+
+/* Which device along the pipeline has this number, and as which rank; -1: none. */
+static int find_place(const sli_inputs *in, int number) {
+  int ranks = sli_grid_ranks(&in->grid);
+  for (int place = 0; place < in->p * ranks; place++)
+    if (sli_layout_number(in, place / ranks, place % ranks) == number) return place;
+  return -1;
+}
+
+static bool same_row(const sli_inputs *in, sli_along along, int a, int b) {
+  int ranks = sli_grid_ranks(&in->grid);
+  sli_grid all = in->grid;
+  all.alike = false;
+  a = find_place(in, a), b = find_place(in, b);
+  if (a < 0 || b < 0 || a / ranks != b / ranks || a == b) return false;
+  int member = sli_rank_member(&all, b % ranks, along);
+  return sli_rank_at(&all, a % ranks, along, member) == b % ranks;
+}
+
+/* The slowest link of two members of a row sets its pace. */
+static void note_pairs(const sli_inputs *in, sli_along along, sli_axis_link *link) {
+  const sl_hardware *h = in->options->hardware;
+  for (int i = 0; i < h->npairs; i++) {
+    const sl_hardware_pair *p = &h->pairs[i];
+    if (!same_row(in, along, p->from, p->to)) continue;
+    double rate = p->link.bytes_per_second;
+    link->seconds = SLI_MAX(link->seconds, rounds(h->algorithm, link->size) * p->link.seconds);
+    if (rate > 0) link->bytes_per_second = link->bytes_per_second > 0 ? SLI_MIN(rate, link->bytes_per_second) : rate;
+  }
+}
+
+static sli_axis_link modelled_link(const sli_inputs *in, sli_along along) {
+  int size = sli_grid_size(&in->grid, along);
+  sli_axis_link link = link_between(in, along, size);
+  link.size = size;
+  note_pairs(in, along, &link);
+  return link;
 }
 
 /* Do devices of one stage that differ along an axis lie in memories of their own? */
@@ -128,10 +205,7 @@ void sli_lower_axis_links(sli_inputs *in) {
     grid->apart[a] = is_apart(in, a);
     grid->link[a] = h ? modelled_link(in, along_of(a)) : beside;
   }
-  if (!h) return;
-  grid->flops_per_second = h->flops_per_second;
-  grid->bytes_per_second = h->bytes_per_second;
-  grid->op_seconds = h->op_seconds;
+  grid->hardware = h;
 }
 
 /* ---- time ---------------------------------------------------------------------------- */
@@ -144,14 +218,36 @@ static double received(const sli_lowering *l, const sli_node *n) {
   return sum / l->in->k;
 }
 
+static sli_half half_of(const sli_node *n) {
+  if (n->op != &sl_op_join) return SLI_REDUCE_SCATTER;
+  const sli_node *from = n->in[0] ? n->in[0]->producer : NULL;
+  return from && from->cls == SL_CLASS_C && from->op == &sl_op_slice ? SLI_ALL_TO_ALL : SLI_ALL_GATHER;
+}
+
+/* Gradients of parameters, on their way to be added up over the devices and back, may be of smaller
+ * numbers than they are computed in. */
+static double as_sent(const sl_hardware *h, const sli_node *n) {
+  if (!h || h->gradient_bytes <= 0 || n->remote_axis != SLI_AXIS_DATA) return 1;
+  bool gradient = n->phase == SLI_PHASE_NORM || (n->phase == SLI_PHASE_MAIN && n->accumulate_span);
+  return gradient ? h->gradient_bytes / (double)sl_dtype_bytes(n->out_type[0].dtype) : 1;
+}
+
+bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
+  const sli_axis_link *link = &l->in->grid.link[n->remote_axis];
+  if (n->cls != SL_CLASS_C) return false;
+  if (n->op == &sl_op_slice) return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
+  return sli_exchange_is_measured(link, half_of(n));
+}
+
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g) {
-  double bytes[SLI_AXES] = {0}, seconds = 0;
-  for (int i = 0; i < g->nnodes; i++) bytes[g->nodes[i]->remote_axis] += received(l, g->nodes[i]);
-  for (int a = 0; a < SLI_AXES; a++) {
-    const sli_axis_link *link = &l->in->grid.link[a];
-    if (bytes[a] > 0) seconds += link->seconds;
-    if (bytes[a] > 0 && link->bytes_per_second > 0) seconds += bytes[a] / link->bytes_per_second;
+  double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1] = {0}, seconds = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    bytes[n->remote_axis][half_of(n)] += received(l, n) * as_sent(l->in->options->hardware, n);
   }
+  for (int a = 0; a < SLI_AXES; a++)
+    for (int h = 0; h <= SLI_ALL_TO_ALL; h++)
+      seconds += sli_exchange_seconds(&l->in->grid.link[a], (sli_half)h, bytes[a][h]);
   return seconds;
 }
 

@@ -37,6 +37,12 @@ static sl_status find_grain(const char *name, bool *by_block) {
   return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
 }
 
+static sl_status find_exchange(const char *how, bool *in_line) {
+  *in_line = how && !strcmp(how, "inline");
+  if (!how || *in_line || !strcmp(how, "beside")) return SL_OK;
+  return sl_fail(SL_E_USAGE, "unknown exchange '%s': inline and beside are known", how);
+}
+
 /* Of a stage's own grid, which the stages are no axis of. */
 static void axis_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
   for (int a = 0; a < SLI_AXES; a++)
@@ -132,6 +138,7 @@ sl_status sli_lower_grid(sli_inputs *in) {
   sli_lower_axis_links(in);
   status = read_sequence(in);
   if (!status) status = find_sharding(o->shard, &in->sharding);
+  if (!status) status = find_exchange(o->exchange, &in->in_line);
   /* what is exchanged goes on its way block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->grain) status = find_grain(o->grain, &in->by_block);

@@ -23,6 +23,7 @@ typedef struct sli_inputs {
   sli_grid grid;         /* of each stage */
   bool by_heads, by_ring; /* how attention may find the positions of other devices */
   bool spread;           /* the vocabulary's tables lie on all stages */
+  bool in_line;          /* exchanges that passes wait for have their turn on the passes' queue */
   bool by_axis;          /* what goes along one axis of the grid does not wait for another's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
   int nesting[SLI_AXES]; /* of all devices, along stages too: from the outermost axis to the innermost */

@@ -202,6 +202,7 @@ struct sli_lowering {
   sl_program_piece *leaving; /* [k] the same, with variants for those that leave */
   int *numbers;          /* [g->ntensors] of an extent, by its first tensor, in the program that is
                             being written; SL_NONE */
+  double *slowdown;      /* [devices] of passes beside exchanges; NULL: they do not mind */
 };
 
 /* Ticks of a step, or of an evaluation. */
@@ -327,6 +328,13 @@ int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundl
 int32_t sli_piece_map(const sli_lowering *l, const sli_bundle *b);
 int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end);
 
+/* ---- passes and what they wait for (line.c) --------------------------------------------------------- */
+
+/* Is it an exchange that takes its turn on the queue of the passes? */
+bool sli_lower_is_in_line(const sli_lowering *l, const sli_group *g);
+/* Does it go on with a pass that has begun, where exchanges are in line? */
+bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g);
+
 /* Slots of a stage's activations at most, by the schedule and the user. */
 void sli_lower_credits(sli_lowering *l);
 /* The last that the user gives for a role at a stage, or 0. */
@@ -347,6 +355,7 @@ void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *o
 /* Modelled durations of a group that computes. */
 sl_status sli_lower_check_cost(const sli_lowering *l); /* as many stages as there are? */
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
+double *sli_lower_slowdowns(const sli_lowering *l); /* [devices] for free(), or NULL */
 /* Of what goes to a home and back at so many bytes a second; 0: that takes no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
 
@@ -355,6 +364,8 @@ void sli_lower_axis_links(sli_inputs *in);
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
 /* Of what a group receives from other devices of its stage, by all its nodes. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
+/* Is that all of what a node of an exchange takes? */
+bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);
 /* Modelled: bytes a second of the host's memory that fall to one of the devices beside it, for its
  * copies and for what is updated there; 0: any number. */
 double sli_lower_host_rate(const sli_inputs *in);

@@ -19,6 +19,7 @@ void sli_lowering_destroy(sli_lowering *l) {
   }
   free(l->groups);
   free(l->bundles);
+  free(l->slowdown);
   sl_plan_destroy(l->plan);
   sli_arena_fini(&l->arena);
   free(l);

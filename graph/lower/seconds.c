@@ -1,19 +1,10 @@
 /* Modelled durations: given, measured, or estimated by what ops cost. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "graph/cost/cost.h"
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
-
-/* Of one call with these types, by the op's cost. */
-static double estimated_seconds(const sli_lowering *l, const sli_node *n, const sl_type *in,
-                                const sl_type *out) {
-  const sl_hardware *hardware = l->in->options->hardware;
-  if (!hardware) return sli_call_seconds(n, in, out);
-  double flops, bytes;
-  sli_call_cost(n, in, out, &flops, &bytes);
-  return SLI_MAX(flops / hardware->flops_per_second, bytes / hardware->bytes_per_second) +
-         hardware->op_seconds;
-}
 
 /* Of one node: as measured by an earlier run, or as its op's cost says; where
  * pieces differ, their mean. */
@@ -21,10 +12,10 @@ static double node_seconds(const sli_lowering *l, const sli_node *n) {
   const sl_lower_options *o = l->in->options;
   double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
   if (seconds >= 0) return seconds;
-  if (!n->shapes) return estimated_seconds(l, n, n->in_type, n->out_type);
+  if (!n->shapes) return sli_call_seconds(o->hardware, n, n->in_type, n->out_type);
   for (int k = 0; k < l->in->k; k++) {
     const sli_shapes *shapes = &n->shapes[l->pieces[k].variant];
-    sum += estimated_seconds(l, n, shapes->in, shapes->out);
+    sum += sli_call_seconds(o->hardware, n, shapes->in, shapes->out);
   }
   return sum / l->in->k;
 }
@@ -56,7 +47,10 @@ static sl_stage_cost pass_cost(const sli_lowering *l, const sli_group *g) {
 
 static double estimate(const sli_lowering *l, const sli_group *g) {
   double seconds = 0;
-  for (int i = 0; i < g->nnodes && !g->host; i++) seconds += (g->nodes[i]->again ? sli_lower_again(l) : 1) * node_seconds(l, g->nodes[i]);
+  for (int i = 0; i < g->nnodes && !g->host; i++) {
+    const sli_node *n = g->nodes[i];
+    if (!sli_lower_is_measured(l, n)) seconds += (n->again ? sli_lower_again(l) : 1) * node_seconds(l, n);
+  }
   return seconds;
 }
 
@@ -119,11 +113,47 @@ static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
   return rate > 0 ? sum / rate : 0;
 }
 
+/* What every step takes whatever it does, each device once: with the updates of its first chunk. */
+static double step_seconds(const sli_lowering *l, const sli_group *g) {
+  const sl_hardware *h = l->in->options->hardware;
+  if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk) return 0;
+  for (int i = g->before; i != SL_NONE; i = l->groups[i].before)
+    if (l->groups[i].phase == SLI_PHASE_UPDATE) return 0;
+  return h->step_seconds;
+}
+
+static double alone(const sli_lowering *l, const sli_group *g) {
+  if (sli_updates_on_host(g)) return host_update_seconds(l, g);
+  double seconds = estimate(l, g) + step_seconds(l, g);
+  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
+}
+
+static bool is_pass(const sli_group *g) {
+  return !g->hop && !g->host && !g->phase && g->cls <= SL_CLASS_W;
+}
+
+/* Passes and exchanges of a device share its memory: as long as exchanges take, so much slower. */
+double *sli_lower_slowdowns(const sli_lowering *l) {
+  const sl_hardware *h = l->in->options->hardware;
+  int n = l->in->devices;
+  double slow = h && !sli_cost_is_given(&l->in->options->cost) ? h->slowdown_while_exchanging : 0;
+  if (slow <= 1 || l->in->in_line) return NULL;
+  double *passes = sli_calloc((size_t)n, sizeof *passes), *exchanges = sli_calloc((size_t)n, sizeof *exchanges);
+  for (int i = 0; i < l->ncomputing; i++) {
+    const sli_group *g = &l->groups[i];
+    double seconds = alone(l, g) * sli_lower_firings(l, g);
+    if (is_pass(g)) passes[g->device] += seconds;
+    else if (g->cls == SL_CLASS_C && !g->hop) exchanges[g->device] += seconds;
+  }
+  for (int d = 0; d < n; d++)
+    passes[d] = passes[d] > 0 ? 1 + (slow - 1) * SLI_MIN(exchanges[d] / passes[d], 1) : 1;
+  free(exchanges);
+  return passes;
+}
+
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
   if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
-  if (sli_updates_on_host(g)) return host_update_seconds(l, g);
-  double seconds = estimate(l, g);
-  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
+  return alone(l, g) * (l->slowdown && is_pass(g) ? l->slowdown[g->device] : 1);
 }
 
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {

@@ -5,34 +5,14 @@
  * stage, which sets the pipeline's pace; the second, among all cuts that reach
  * it, the one with the least sum of squares, so that the other stages are even
  * too. Ties go to the earlier cut. */
+#include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-const double sli_core_flops_per_second = 5e10, sli_core_bytes_per_second = 1e10;
-
-void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
-                   double *bytes) {
-  *flops = *bytes = 0;
-  if (node->op->cost) {
-    node->op->cost(&node->attrs, node->nin, in, out, flops, bytes);
-    return;
-  }
-  for (int i = 0; i < node->nin; i++)
-    if (node->in[i]) *bytes += (double)sl_type_bytes(&in[i]);
-  for (int o = 0; o < node->nout; o++)
-    if (node->out[o]) *bytes += (double)sl_type_bytes(&out[o]);
-}
-
-double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out) {
-  double flops, bytes;
-  sli_call_cost(node, in, out, &flops, &bytes);
-  return flops / sli_core_flops_per_second + bytes / sli_core_bytes_per_second;
-}
-
-static double node_seconds(const sli_node *node) {
-  return sli_call_seconds(node, node->in_type, node->out_type);
+static double node_seconds(const sl_graph *g, const sli_node *node) {
+  return sli_call_seconds(g->hardware, node, node->in_type, node->out_type);
 }
 
 /* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. Each stage has a block at
@@ -52,7 +32,7 @@ static double *cost_sums(const sl_graph *g, int nblocks) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_forward(n) || n->eval || n->block >= nblocks) continue;
-    sums[n->block + 1] += node_seconds(n);
+    sums[n->block + 1] += node_seconds(g, n);
   }
   for (int b = 0; b < nblocks; b++) sums[b + 1] += sums[b];
   return sums;

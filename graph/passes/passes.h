@@ -85,13 +85,6 @@ void sli_graph_drop_unread(sl_graph *g, bool params);
  * pass 2, which settles what the blocks are. */
 sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
 
-/* Flops and bytes of a call of a node on these types, in[] as many as the op can take; and that
- * as an estimate of time on one core. */
-void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
-                   double *bytes);
-double sli_call_seconds(const sli_node *node, const sl_type *in, const sl_type *out);
-extern const double sli_core_flops_per_second, sli_core_bytes_per_second;
-
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);
 

@@ -16,6 +16,7 @@
  * The loss of a piece is a summand (losses.c), or a mean over fewer positions: that counts by its
  * share of them, and so does the gradient it starts with. */
 #include "graph/build/build.h"
+#include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/share/share.h"
 #include "kernels/kernels.h"
@@ -143,7 +144,7 @@ static sl_status prefix_seconds(sl_graph *g, int64_t n, double *out) {
     const sli_node *node = g->nodes[i];
     sl_type in[type_count(node) + 1], to[node->nout + 1];
     status = size_node(&s, node, in, to);
-    if (!status && node->cls == SL_CLASS_F) *out += sli_call_seconds(node, in, to);
+    if (!status && node->cls == SL_CLASS_F) *out += sli_call_seconds(g->hardware, node, in, to);
   }
   sizing_destroy(&s);
   return status;

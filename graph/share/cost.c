@@ -27,13 +27,12 @@ static const sl_sbp broadcast = {SL_BROADCAST, 0};
 /* How much of the time to move a byte it is worth not to keep it: to break ties. */
 static const double memory_weight = 1e-6;
 
-static double flops_rate(const sli_costs *c) {
-  return c->grid->flops_per_second > 0 ? c->grid->flops_per_second : sli_core_flops_per_second;
-}
+/* Where nothing is said of the devices, as fast as any core, but one that moves while it computes. */
+static const sl_hardware any = {.flops_per_second = 5e10, .bytes_per_second = 1e10};
 
-static double bytes_rate(const sli_costs *c) {
-  return c->grid->bytes_per_second > 0 ? c->grid->bytes_per_second : sli_core_bytes_per_second;
-}
+static const sl_hardware *hardware(const sli_costs *c) { return c->grid->hardware ? c->grid->hardware : &any; }
+
+static double bytes_rate(const sli_costs *c) { return hardware(c)->bytes_per_second; }
 
 double sli_cost_weight(const sli_costs *c, sli_cost cost) {
   return cost.compute_seconds + cost.boxing_seconds +
@@ -127,15 +126,8 @@ static void localize(const sli_costs *c, const sli_node *n, const sl_signature *
 
 static double call_seconds(const sli_costs *c, const sl_op *op, const sl_attrs *attrs, int nin,
                            const sl_type *in, int nout, const sl_type *out) {
-  double flops = 0, bytes = 0;
-  if (op->cost) {
-    op->cost(attrs, nin, in, out, &flops, &bytes);
-  } else {
-    for (int i = 0; i < nin; i++)
-      if (in[i].ndim >= 0) bytes += (double)sl_type_bytes(&in[i]);
-    for (int o = 0; o < nout; o++) bytes += (double)sl_type_bytes(&out[o]);
-  }
-  return SLI_MAX(flops / flops_rate(c), bytes / bytes_rate(c)) + c->grid->op_seconds;
+  const sli_work work = {op, attrs, nin, in, nout, out, NULL};
+  return sli_work_seconds(hardware(c), &work);
 }
 
 static bool wants_gradient(const sli_costs *c, const sl_tensor *t) {
@@ -180,17 +172,31 @@ static double backward_seconds(const sli_costs *c, const sli_node *n, const loca
 
 /* ---- boxing -------------------------------------------------------------------------------- */
 
-/* How often all must have heard of each other. */
-static int phases(sl_sbp a, sl_sbp b) {
-  if (sli_sbp_equal(a, b) || a.kind == SL_BROADCAST) return 0;
-  return a.kind == SL_PARTIAL && b.kind == SL_BROADCAST ? 2 : 1;
+/* What a device does in its own memory for an exchange of so many bytes, where that is not in what was
+ * measured: reads all summands of its part and writes that, or reads and writes all. */
+static double own_seconds(const sli_costs *c, const sli_axis_link *link, sli_half half, double bytes) {
+  const sl_hardware *h = c->grid->hardware;
+  if (!h || sli_exchange_is_measured(link, half)) return 0;
+  double moved = half == SLI_REDUCE_SCATTER ? (c->size + 1.0) / c->size * bytes : 2 * bytes;
+  return moved / h->bytes_per_second + h->op_seconds;
+}
+
+static double half_seconds(const sli_costs *c, sli_half half, double received, double bytes) {
+  const sli_axis_link *link = &c->grid->link[c->axis];
+  if (received <= 0) return 0;
+  return sli_exchange_seconds(link, half, received) + own_seconds(c, link, half, bytes);
 }
 
 static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
-  const sli_axis_link *link = &c->grid->link[c->axis];
-  double moved = sli_boxing_bytes(a, b, c->size, bytes);
-  double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;
-  return (sli_cost){.boxing_seconds = wire + phases(a, b) * link->seconds, .boxing_bytes = moved};
+  double moved = sli_boxing_bytes(a, b, c->size, bytes), seconds;
+  bool swaps = a.kind == SL_SPLIT && b.kind == SL_SPLIT;
+  if (a.kind == SL_PARTIAL && b.kind == SL_BROADCAST)
+    seconds = half_seconds(c, SLI_REDUCE_SCATTER, moved / 2, bytes) +
+              half_seconds(c, SLI_ALL_GATHER, moved / 2, bytes);
+  else if (a.kind == SL_PARTIAL) seconds = half_seconds(c, SLI_REDUCE_SCATTER, moved, bytes);
+  else seconds = half_seconds(c, swaps ? SLI_ALL_TO_ALL : SLI_ALL_GATHER, moved,
+                              swaps ? bytes / c->size : bytes);
+  return (sli_cost){.boxing_seconds = seconds, .boxing_bytes = moved};
 }
 
 /* ---- a node -------------------------------------------------------------------------------- */
@@ -270,9 +276,9 @@ static sli_cost summing(const sli_costs *c, double bytes) {
   if (sli_axes[c->axis].rows || size == 1 || c->size == 1) return (sli_cost){0};
   const sli_axis_link *link = &c->grid->link[SLI_AXIS_DATA];
   double moved = sli_boxing_bytes((sl_sbp){SL_PARTIAL, 0}, broadcast, size, bytes);
-  double wire = link->bytes_per_second > 0 ? moved / link->bytes_per_second : 0;
-  double seconds = (wire + 2 * link->seconds) / c->g->options.microbatches;
-  return (sli_cost){.boxing_seconds = seconds};
+  double seconds = sli_exchange_seconds(link, SLI_REDUCE_SCATTER, moved / 2) +
+                   sli_exchange_seconds(link, SLI_ALL_GATHER, moved / 2);
+  return (sli_cost){.boxing_seconds = seconds / c->g->options.microbatches};
 }
 
 /* The step reads parameter and moments and writes them, and the gradient is read twice. */

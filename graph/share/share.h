@@ -19,6 +19,7 @@
 
 #include <sluice/lower.h>
 
+#include "graph/cost/cost.h"
 #include "graph/graph.h"
 
 /* The axes of a grid, by name: as sl_given_sbp counts them. That of stages leads from stage to stage:
@@ -49,18 +50,11 @@ extern const int sli_nesting[SLI_AXES];
  * once more by rows. */
 extern const int sli_splitting[SLI_AXES];
 
-/* What the devices of a row along an axis can do together: for costs. */
-typedef struct sli_axis_link {
-  double seconds, bytes_per_second; /* of an exchange among all, whatever its size; what each
-                                       receives of it (0: that takes no time) */
-} sli_axis_link;
-
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 0, 1: not shared along this axis */
   sli_axis_link link[SLI_AXES];
   bool apart[SLI_AXES]; /* devices along it do not address each other's memory */
-  double flops_per_second, bytes_per_second; /* of a device; 0: of one core */
-  double op_seconds; /* and for any call, whatever its size */
+  const sl_hardware *hardware; /* of a device; NULL: one core */
   bool ring, zigzag; /* along the sequence: attention goes chunk by chunk; devices have two runs of
                         positions each, so that all see as much; see ring.c */
   bool alike; /* only rank 0 is there, and stands for all; see expand.c */

@@ -2,6 +2,7 @@
  * offers. */
 #include "graph/build/build.h"
 #include "graph/lower/lower.h"
+#include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/schedule/schedule.h"
 #include "graph/state/state.h"
@@ -348,6 +349,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
   sli_pick found = {0};
   sl_status status = check_options(options, &in);
+  g->hardware = options->hardware;
   if (!status) status = pick(&in, &found);
   if (!status) status = sli_lower_grid(&in);
   if (!status) status = check_dtype(options, &in);

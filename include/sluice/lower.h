@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <sluice/graph.h>
+#include <sluice/hardware.h>
 #include <sluice/plan.h>
 #include <sluice/runtime.h>
 
@@ -91,29 +92,6 @@ typedef struct sl_cost {
   const sl_spread_cost *spread;
 } sl_cost;
 
-/* What one device can send to another: a message's way, and bytes each way at once (0: any
- * number). */
-typedef struct sl_hardware_link {
-  double seconds, bytes_per_second;
-} sl_hardware_link;
-
-/* Hardware one may not have: what devices and links can do. An op takes the longer of its
- * arithmetic and its traffic, plus op_seconds (the roofline model: Williams et al., CACM
- * 52(4), 2009); what crosses from stage to stage takes its bytes' time on the wire, one after
- * another, and the link's seconds on the way; what the devices of a stage exchange, see
- * docs/tuning.md. Devices are numbered host by host. */
-typedef struct sl_hardware {
-  double flops_per_second, bytes_per_second, op_seconds;
-  size_t memory_bytes;
-  int devices_per_host;        /* 0: 1 */
-  sl_hardware_link link;       /* between hosts, of each device */
-  sl_hardware_link host_link;  /* between devices of a host */
-  double copy_bytes_per_second; /* between a device's memory and the host's, each way at once;
-                                   of these and the next 0: takes no time */
-  double host_memory_bytes_per_second; /* of a host, by all copies and updates there together */
-  double disk_read_bytes_per_second, disk_write_bytes_per_second; /* of each device's disk */
-} sl_hardware;
-
 /* One tensor that a device needs for a stage of the pipeline to go on after a step: a
  * parameter ("NAME"), its optimizer's state ("NAME:m", "NAME:v": sl_update.states), or, where
  * parameters have two slots, its version before ("NAME:previous"). Where a stage lies on
@@ -180,6 +158,9 @@ typedef struct sl_lower_options {
                               too), "parameters" (all three); NULL: nothing */
   const char *grain;       /* what of a stage is one actor of a class: "pass" (all of it) or
                               "layer" (a block); NULL: layer with data_parallel, else pass */
+  const char *exchange;    /* what the devices of a stage exchange within a pass goes "beside" (NULL)
+                              passes, which go on with other microbatches meanwhile, or "inline": a
+                              pass that has begun has its device until it is done */
   int ngiven;              /* how tensors lie, as the user wants them */
   const sl_given_sbp *given;
   int processes;           /* that drive the devices, as many each as comes out even [1] */

@@ -136,7 +136,28 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"link_seconds", "{}", "link_seconds is {}"},
       {"link_seconds", "\"\033[2J\"", "link_seconds is \"\\u001b[2J\""},
       {"flops_per_second", "{\"f32\": 1e-300}", "a device that computes or moves nothing"},
-      {"flops_efficiency", "0", "a device that computes or moves nothing"}};
+      {"flops_efficiency", "0", "a device that computes or moves nothing"},
+      {"curves", "{\"add\": {\"bytes\": [1, 4, 2], \"seconds\": [1, 1, 1]}}",
+       "the grid of curves.add.bytes does not rise: 2 follows 4"},
+      {"curves", "{\"add\": {\"bytes\": [1, 2], \"seconds\": [1, -1]}}",
+       "curves.add.seconds: all its numbers must be above 0"},
+      {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[1, 1], [1]]}}",
+       "curves.linear has 3 seconds for the 4 points of its grid"},
+      {"curves", "{\"add\": {\"seconds\": [1]}}", "curves.add is over no axis"},
+      {"curves", "{\"add\": {\"b\\u001b\": [1], \"seconds\": [1]}}", "curves.add.b\\x1b: a curve is over m, n, k"},
+      {"rows", "{\"linear\": {\"efficiency\": 1.5}}", "rows.linear.efficiency must be a number from 0 to 1"},
+      {"rows", "{\"linear\": {\"tile\": [1, 2, 3]}}", "rows.linear.tile is not two numbers"},
+      {"exchange", "{\"algorithm\": \"star\"}", "exchange.algorithm is one of tree, ring, direct and hier"},
+      {"exchange", "{\"net\": {\"all-to-all\": {\"m\": [1], \"seconds\": [1]}}}",
+       "exchange.net.all-to-all is over m: an exchange is over bytes and devices"},
+      {"exchange", "{\"host\": {\"all-reduce\": {\"bytes\": [1, 2], \"seconds\": [1]}}}",
+       "exchange.host.all-reduce has 1 seconds for the 2 points"},
+      {"links", "[{\"from\": 0, \"to\": 0}]", "links[0] leads from one device to another"},
+      {"links", "[{\"from\": 0, \"to\": 1, \"seconds\": -1}]", "links[0].seconds must be a number from 0"},
+      {"links_per_host", "-1", "links_per_host must be a number from 0"},
+      {"gradient_bytes", "16", "gradient_bytes must be a number from 0.5 to 8"},
+      {"step_seconds", "-1", "step_seconds must be a number from 0"},
+      {"slowdown_while_exchanging", "0.5", "slowdown_while_exchanging must be a number from 1"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     char *text = machine_with(cases[i].name, cases[i].value);
     refused_file("machine", text, cases[i].says);
@@ -153,12 +174,13 @@ static void numbers_of_machine_files_have_their_range(void) {
 /* Each goes where it belongs; what is not given takes no time. */
 static void rates_of_homes_are_read(void) {
   sl_hardware h;
+  sli_arena arena = {0};
   char *text = machine_with("flops_efficiency", "1, \"copy_bytes_per_second\": 25e9, "
                             "\"host_memory_bytes_per_second\": 4e11, "
                             "\"disk_read_bytes_per_second\": 3e9, "
                             "\"disk_write_bytes_per_second\": 0");
   write_file(text);
-  CHECK(!hardware_read(path, SL_F32, &h), "%s", sl_detail());
+  CHECK(!hardware_read(path, SL_F32, &arena, &h), "%s", sl_detail());
   CHECK(h.copy_bytes_per_second == 25e9 && h.host_memory_bytes_per_second == 4e11 &&
         h.disk_read_bytes_per_second == 3e9 && h.disk_write_bytes_per_second == 0,
         "the rates are %g, %g, %g and %g", h.copy_bytes_per_second, h.host_memory_bytes_per_second,
@@ -166,9 +188,10 @@ static void rates_of_homes_are_read(void) {
   free(text);
   text = machine_with("flops_efficiency", "1");
   write_file(text);
-  CHECK(!hardware_read(path, SL_F32, &h), "%s", sl_detail());
+  CHECK(!hardware_read(path, SL_F32, &arena, &h), "%s", sl_detail());
   CHECK(h.copy_bytes_per_second == 0 && h.disk_read_bytes_per_second == 0, "rates from nowhere");
   free(text);
+  sli_arena_fini(&arena);
 }
 
 static void numbers_of_profiles_have_their_range(void) {

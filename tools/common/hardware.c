@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "tools/common/curves.h"
 
 /* Shipped files lie beside the tools, in ../share/sluice/machines. */
 static sl_status find_file(const char *word, char *path, size_t size) {
@@ -97,7 +98,7 @@ static sl_status read_homes(const char *path, const cJSON *root, sl_hardware *ou
 }
 
 static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dtype,
-                               sl_hardware *out) {
+                               sli_arena *arena, sl_hardware *out) {
   const cJSON *rates = cJSON_GetObjectItemCaseSensitive(root, "flops_per_second");
   double flops_efficiency, bytes_efficiency, memory;
   const field fields[] = {
@@ -111,11 +112,13 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
       {root, "", "link_bytes_per_second", most_rate, &out->link.bytes_per_second, false}};
   sl_status status = read_fields(path, fields, SLI_COUNT(fields));
   if (status) return status;
+  double peak = out->flops_per_second;
   out->flops_per_second *= flops_efficiency;
   out->bytes_per_second *= bytes_efficiency;
   out->memory_bytes = (size_t)memory;
   status = read_host(path, root, out);
   if (!status) status = read_homes(path, root, out);
+  if (!status) status = curves_read(path, root, peak, arena, out);
   if (status) return status;
   if (out->flops_per_second < 1 || out->bytes_per_second < 1)
     return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);
@@ -124,7 +127,7 @@ static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dty
   return SL_OK;
 }
 
-sl_status hardware_read(const char *word, sl_dtype dtype, sl_hardware *out) {
+sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out) {
   char path[PATH_MAX + 64], *text;
   sl_hardware hardware = {0};
   sl_status status = find_file(word, path, sizeof path);
@@ -132,7 +135,7 @@ sl_status hardware_read(const char *word, sl_dtype dtype, sl_hardware *out) {
   if (status) return status;
   cJSON *root = cJSON_Parse(text);
   free(text);
-  status = root ? read_hardware(path, root, dtype, &hardware)
+  status = root ? read_hardware(path, root, dtype, arena, &hardware)
                 : sl_fail(SL_E_INPUT, "%s: not JSON", path);
   cJSON_Delete(root);
   if (!status) *out = hardware;

@@ -3,10 +3,13 @@
 #ifndef SLUICE_TOOLS_COMMON_HARDWARE_H
 #define SLUICE_TOOLS_COMMON_HARDWARE_H
 
+#include <sluice/hardware.h>
 #include <sluice/lower.h>
 
+#include "base/base.h"
+
 /* `word` is a file, or the name of one that is shipped, without .json. The
- * hardware's rate is that of `dtype`. SL_E_INPUT names file and field. */
-sl_status hardware_read(const char *word, sl_dtype dtype, sl_hardware *out);
+ * hardware's rate is that of `dtype`; its arrays are in the arena. SL_E_INPUT names file and field. */
+sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out);
 
 #endif

@@ -45,6 +45,9 @@ static const sl_option plan_options[] = {
      "sums), - (as is best); may be repeated", 0, 0},
     {"grain", SL_OPTION_TEXT, "", "`SIZE` of an actor: pass (a stage's whole pass) or layer; layer "
      "with --data-parallel or --sequence, so that gradients are exchanged while others are made, else pass", 0, 0},
+    {"exchange", SL_OPTION_TEXT, "", "where what the devices of a stage exchange within a pass goes, "
+     "`WHERE`: beside (passes go on with other microbatches meanwhile) or inline (a pass that has begun has its "
+     "device until it is done); beside if not given", 0, 0},
     {"recompute", SL_OPTION_TEXT, "none", "`WHAT[@BLOCK]`: activations that are computed again on the "
      "way back instead of kept, of all blocks or those of that name: none, selective (by ops that cost "
      "next to nothing) or full (all of a block but what it reads of others); may be repeated", 0, 0},
@@ -167,6 +170,7 @@ static const struct {
               {.option = "piece-order", .words = {"tokens", "layers"}},
               {.option = "shard", .words = {"nothing", "optimizer", "gradients", "parameters"}},
               {.option = "grain", .words = {"", "pass", "layer"}},
+              {.option = "exchange", .words = {"", "beside", "inline"}},
               {.option = "recompute", .words = {"none", "selective", "full"}, .blocks = true},
               {.option = "clock", .words = {"real", "virtual"}},
               {.option = "nccl", .words = {"auto", "on", "off"}},

@@ -74,6 +74,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .shard = run && run->shard ? run->shard
                                                          : s->kept.shard,
                               .grain = settings_text(s, "grain"),
+                              .exchange = settings_text(s, "exchange"),
                               .piece_order = sl_arg_text(s->run, "piece-order"),
                               .recompute = run && run->recompute ? run->recompute : s->kept.recompute,
                               .ngiven = s->given.count,

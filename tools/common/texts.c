@@ -253,7 +253,8 @@ sl_status texts_read(settings *s) {
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
-    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->modelled.hardware);
+    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->arena,
+                           &s->modelled.hardware);
   if (!status) status = read_quotas(s);
   if (!status) status = read_homes(s);
   read_recompute(s);

@@ -1,0 +1,117 @@
+/* How long a call takes: as its row of the machine says, else by arithmetic and traffic. */
+#include "graph/cost/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+
+/* Any core: so much at least, and what it reads it waits for. */
+static const sl_hardware core = {.flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
+
+void sli_work_amount(const sli_work *w, double *flops, double *bytes) {
+  *flops = *bytes = 0;
+  if (w->op->cost) {
+    w->op->cost(w->attrs, w->nin, w->in, w->out, flops, bytes);
+    return;
+  }
+  for (int i = 0; i < w->nin; i++)
+    if (w->in[i].ndim >= 0) *bytes += (double)sl_type_bytes(&w->in[i]);
+  for (int o = 0; o < w->nout; o++)
+    if (!w->wanted || w->wanted[o]) *bytes += (double)sl_type_bytes(&w->out[o]);
+}
+
+/* ---- what of a call counts ---------------------------------------------------------------- */
+
+static double last(const sl_type *t) { return t->ndim > 0 ? (double)t->dim[t->ndim - 1] : 1; }
+static double rows(const sl_type *t) { return (double)sl_type_elements(t) / last(t); }
+static double positions(const sl_type *t) { return t->ndim > 1 ? (double)t->dim[t->ndim - 2] : 1; }
+
+/* Heads of all sequences. */
+static double heads(const sli_work *w) {
+  return rows(&w->out[0]) / positions(&w->out[0]) * SLI_MAX(w->attrs->heads, 1);
+}
+
+static double depth(const sli_work *w) {
+  double flops, bytes;
+  sli_work_amount(w, &flops, &bytes);
+  return flops / 2 / (double)sl_type_elements(&w->out[0]);
+}
+
+double sli_work_along(const sli_work *w, sl_curve_axis axis) {
+  const sl_type *t = &w->out[0];
+  double flops, bytes;
+  switch (axis) {
+    case SL_CURVE_M: return rows(t);
+    case SL_CURVE_N: return last(t);
+    case SL_CURVE_K: return depth(w);
+    case SL_CURVE_POSITIONS: return positions(t);
+    case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
+    default: break;
+  }
+  sli_work_amount(w, &flops, &bytes);
+  return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static const sl_hardware_row *find_row(const sl_hardware *h, const char *op) {
+  for (int i = 0; i < h->nrows; i++)
+    if (!strcmp(h->rows[i].op, op)) return &h->rows[i];
+  return NULL;
+}
+
+/* Attention is known by the head. */
+static double curve_seconds(const sl_curve *c, const sli_work *w) {
+  double x[SL_CURVE_DIMS], times = 1;
+  for (int d = 0; d < c->ndims; d++) {
+    x[d] = SLI_MAX(sli_work_along(w, c->axis[d]), 1);
+    if (c->axis[d] == SL_CURVE_POSITIONS) times = heads(w);
+  }
+  return times * sli_curve_at(c, x);
+}
+
+/* Whole tiles, as many rounds as they need. */
+static double tiled_flops(const sl_hardware_row *r, const sli_work *w) {
+  double tiles = ceil(rows(&w->out[0]) / r->tile_m) * ceil(last(&w->out[0]) / r->tile_n);
+  double at_once = SLI_MAX(r->tiles_at_once, 1);
+  return ceil(tiles / at_once) * at_once * r->tile_m * r->tile_n * 2 * (depth(w) + r->tile_k);
+}
+
+static double row_flops(const sl_hardware_row *r, const sli_work *w, double flops) {
+  if (r->tile_m > 0 && r->tile_n > 0 && flops > 0) flops = tiled_flops(r, w);
+  return r->flops_factor > 0 ? flops * r->flops_factor : flops;
+}
+
+double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
+  if (!h) h = &core;
+  const sl_hardware_row *r = h->nrows ? find_row(h, w->op->name) : NULL;
+  if (r && r->curve.seconds) return curve_seconds(&r->curve, w);
+  double flops, bytes, rate = h->flops_per_second;
+  sli_work_amount(w, &flops, &bytes);
+  if (r) {
+    flops = row_flops(r, w, flops);
+    bytes += r->bytes_per_score * heads(w) * positions(&w->out[0]) * positions(&w->out[0]);
+    if (r->flops_per_second > 0) rate = r->flops_per_second;
+  }
+  double arithmetic = flops / rate, traffic = bytes / h->bytes_per_second;
+  return (h->in_turn ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) + h->op_seconds;
+}
+
+/* ---- of a node -------------------------------------------------------------------------------- */
+
+static sli_work work_of(const sli_node *n, const sl_type *in, const sl_type *out) {
+  return (sli_work){n->op, &n->attrs, n->nin, in, n->nout, out, n->out};
+}
+
+void sli_call_cost(const sli_node *n, const sl_type *in, const sl_type *out, double *flops,
+                   double *bytes) {
+  const sli_work work = work_of(n, in, out);
+  sli_work_amount(&work, flops, bytes);
+}
+
+double sli_call_seconds(const sl_hardware *h, const sli_node *n, const sl_type *in,
+                        const sl_type *out) {
+  const sli_work work = work_of(n, in, out);
+  return sli_work_seconds(h, &work);
+}

@@ -1,0 +1,41 @@
+/* Where a curve is: between the points of its grid that are next to it, in logarithms. */
+#include "graph/cost/cost.h"
+
+#include <math.h>
+
+#include "base/base.h"
+
+/* Where x is along a dim: between which two points, how far from the first of them to the second, and
+ * what is to be added where there is one point only: then time grows with what there is of it, but not
+ * with devices. */
+typedef struct place {
+  int low, high;
+  double share, more;
+} place;
+
+static place find(const sl_curve *c, int dim, double x) {
+  const double *at = c->at[dim];
+  if (c->count[dim] == 1)
+    return (place){.more = c->axis[dim] == SL_CURVE_DEVICES ? 0 : log(x / at[0])};
+  int i = 0;
+  while (i + 2 < c->count[dim] && at[i + 1] <= x) i++;
+  return (place){i, i + 1, log(x / at[i]) / log(at[i + 1] / at[i]), 0};
+}
+
+double sli_curve_at(const sl_curve *c, const double *x) {
+  place p[SL_CURVE_DIMS] = {0};
+  double sum = 0;
+  int ndims = SLI_MIN(c->ndims, SL_CURVE_DIMS);
+  for (int d = 0; d < ndims; d++) p[d] = find(c, d, x[d]), sum += p[d].more;
+  for (int corner = 0; corner < 1 << ndims; corner++) {
+    int at = 0;
+    double weight = 1;
+    for (int d = 0; d < ndims; d++) {
+      bool high = corner >> d & 1;
+      at = at * c->count[d] + (high ? p[d].high : p[d].low);
+      weight *= high ? p[d].share : 1 - p[d].share;
+    }
+    if (weight < 0 || weight > 0) sum += weight * log(c->seconds[at]);
+  }
+  return exp(sum);
+}

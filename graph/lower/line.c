@@ -1,0 +1,41 @@
+/* Exchanges in line (--exchange inline): a pass, once begun, has its device until it is done.
+ *
+ * Where devices of a stage share its tensors a pass is several actors, with exchanges between them.
+ * Beside passes, exchanges have a queue of their own, and the device goes on with whatever can fire:
+ * the next microbatch is let in at each of them, and as credits count microbatches that have begun,
+ * many may have begun and none be done. In line, an exchange that a pass waits for is on the queue of
+ * the passes, and all of a pass but its first actor goes before whatever has yet to begin. Where
+ * devices of a stage may be apart in time the order is fixed as well, to the one that emerges on the
+ * virtual clock, where they are not: so a device waits for the others at an exchange, and for
+ * nothing else.
+ *
+ * What no pass waits for, as sums of gradients and what is fetched ahead, stays beside. */
+#include "graph/lower/ir.h"
+
+static bool is_of_pass(const sli_group *g) {
+  return !g->hop && !g->host && g->phase == SLI_PHASE_MAIN && g->rate == SLI_PER_TICK && g->stage != SL_NONE;
+}
+
+/* Does any pass wait for what it makes of a tick? */
+static bool is_awaited(const sli_group *g) {
+  bool awaited = false;
+  for (int i = 0; i < g->nnodes; i++)
+    awaited |= !g->nodes[i]->accumulate_span && !g->nodes[i]->out[0]->transient;
+  return awaited;
+}
+
+bool sli_lower_is_in_line(const sli_lowering *l, const sli_group *g) {
+  return l->in->in_line && g->cls == SL_CLASS_C && is_of_pass(g) && is_awaited(g);
+}
+
+static bool is_in_pass(const sli_lowering *l, const sli_group *g) {
+  if (!is_of_pass(g)) return false;
+  return g->cls == SL_CLASS_F || g->cls == SL_CLASS_B || sli_lower_is_in_line(l, g);
+}
+
+bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g) {
+  if (!l->in->in_line || !is_in_pass(l, g)) return false;
+  for (int i = g->before; i != SL_NONE; i = l->groups[i].before)
+    if (is_in_pass(l, &l->groups[i]) && l->groups[i].back == g->back) return true;
+  return false;
+}
