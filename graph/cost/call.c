@@ -95,7 +95,7 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
     if (r->flops_per_second > 0) rate = r->flops_per_second;
   }
   double arithmetic = flops / rate, traffic = bytes / h->bytes_per_second;
-  return (h->in_turn ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) + h->op_seconds;
+  return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) + h->op_seconds;
 }
 
 /* ---- of a node -------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
     sli_schedule_order(l->pick.schedule, l->in->m % l->in->p, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
+  if (l->in->in_line) q.class_order[SL_CLASS_C] = q.class_order[SL_CLASS_B];
   if (updates_last(l->in->g)) q.class_order[SL_CLASS_U] = UINT8_MAX;
   int watermark = l->watermarks[sli_along_of(l->in, device)];
   q.lazy_w = watermark >= 0;
@@ -129,11 +130,12 @@ static bool passes_memory(const sli_lowering *l, const sli_group *g) {
 static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   const sli_queues *q = &l->queues;
   const sli_hop memory = {.route = SLI_ROUTE_MEMORY, .to = g->device};
-  if (g->hop) return hop_queue(l, x, g->device, g->hop);
+  if (g->hop && !sli_lower_is_in_line(l, g)) return hop_queue(l, x, g->device, g->hop);
   if (passes_memory(l, g)) return hop_queue(l, x, g->device, &memory);
   if (sli_waits(g)) return q->source[g->device];
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
-  if (g->cls == SL_CLASS_C && !sli_lower_is_in_line(l, g)) return q->exchange[g->axis][g->device];
+  if (sli_lower_is_in_line(l, g)) return q->pass[g->device];
+  if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
   return (g->host ? q->host : q->pass)[g->device];
 }
 
@@ -346,18 +348,21 @@ static void set_groups(const sli_lowering *l, sl_actor *a) {
 
 /* The schedule's word on when this group goes before others of its device. */
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+  a->urgent = g->hop && sli_lower_is_in_line(l, g);
   if (g->hop) return; /* as the data comes */
   if (sli_lower_goes_on(l, g)) { /* before any that has yet to begin */
     a->urgent = true;
     set_turn(l, g, a);
     return;
   }
-  if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE) set_turn(l, g, a);
+  bool in_line = sli_lower_is_in_line(l, g);
+  if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE && !in_line) set_turn(l, g, a);
   if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
   const sli_schedule *row = l->pick.schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;
-  sli_schedule_order(row, l->in->m % l->in->p, g->cls, g->chunk, &order, &a->rank);
+  sli_schedule_order(row, l->in->m % l->in->p, in_line && g->back ? SL_CLASS_B : g->cls, g->chunk, &order,
+                     &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);

@@ -73,6 +73,7 @@ typedef struct sli_group {
   int about;             /* the group whose place in the order it has: itself, or, of a hop, the
                             one that makes what it brings, or that it is for */
   bool back;             /* of the way back */
+  bool early;            /* it waits for nothing of its own way */
   sli_rate rate;
   bool eval;             /* ... of an evaluation, every so many steps */
   bool host;             /* runs beside the passes, on the device's host queue */
@@ -332,6 +333,7 @@ int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end);
 
 /* Is it an exchange that takes its turn on the queue of the passes? */
 bool sli_lower_is_in_line(const sli_lowering *l, const sli_group *g);
+void sli_lower_line(sli_lowering *l); /* behind bundles: what a pass begins with */
 /* Does it go on with a pass that has begun, where exchanges are in line? */
 bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g);
 

@@ -9,6 +9,13 @@
  * virtual clock, where they are not: so a device waits for the others at an exchange, and for
  * nothing else.
  *
+ * What a pass back makes again of the way there waits for what that pass waits for, too: its data has
+ * long been there, and nothing else would keep it from being made for microbatches whose turn is yet to
+ * come.
+ *
+ * On modelled devices that holds for the wire to the next stage as well: a pass ends when what it has
+ * made is there.
+ *
  * What no pass waits for, as sums of gradients and what is fetched ahead, stays beside. */
 #include "graph/lower/ir.h"
 
@@ -25,6 +32,7 @@ static bool is_awaited(const sli_group *g) {
 }
 
 bool sli_lower_is_in_line(const sli_lowering *l, const sli_group *g) {
+  if (l->in->in_line && g->hop) return g->hop->route == SLI_ROUTE_WIRE && g->rate == SLI_PER_TICK;
   return l->in->in_line && g->cls == SL_CLASS_C && is_of_pass(g) && is_awaited(g);
 }
 
@@ -38,4 +46,39 @@ bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g) {
   for (int i = g->before; i != SL_NONE; i = l->groups[i].before)
     if (is_in_pass(l, &l->groups[i]) && l->groups[i].back == g->back) return true;
   return false;
+}
+
+/* ---- passes back begin with what they wait for ----------------------------------------------- */
+
+static void add_reader(sli_lowering *l, int bundle, int reader) {
+  sli_bundle *b = &l->bundles[bundle];
+  int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers), n = 0;
+  for (int i = 0; i < b->nconsumers; i++) {
+    if (b->consumers[i] == reader) return;
+    if (b->consumers[i] > reader && n == i) readers[n++] = reader;
+    readers[n++] = b->consumers[i];
+  }
+  if (n == b->nconsumers) readers[n++] = reader;
+  b->consumers = readers;
+  b->nconsumers = n;
+  sli_add_port(&l->groups[reader], bundle, false);
+}
+
+/* What a group reads that another stage makes in each tick. */
+static void begin_with(sli_lowering *l, int early, const sli_group *first) {
+  for (int i = 0; i < first->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[first->inputs[i]];
+    bool arrives = b->producer != SL_NONE && l->groups[b->producer].stage != first->stage &&
+                   b->rate == SLI_PER_TICK && l->groups[b->producer].back;
+    if (arrives) add_reader(l, first->inputs[i], early);
+  }
+}
+
+void sli_lower_line(sli_lowering *l) {
+  for (int i = 0; i < l->ngroups && l->in->in_line; i++) {
+    const sli_group *first = &l->groups[i];
+    if (!first->back || first->early || !is_in_pass(l, first)) continue;
+    for (int e = first->before; e != SL_NONE; e = l->groups[e].before)
+      if (l->groups[e].early && l->groups[e].back && is_in_pass(l, &l->groups[e])) begin_with(l, e, first);
+  }
 }

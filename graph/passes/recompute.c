@@ -6,6 +6,7 @@
  *
  *   full        all calls of a block, from what the block reads of others (Chen et al., arXiv
  *               1604.06174; a forward pass more)
+ *   whole       these, and what the devices of a stage exchange on the way there as well
  *   selective   those that cost next to nothing, as their rows say (`cheap`), where what they
  *               read is kept anyway (after Korthikanti et al., arXiv 2205.05198, whose attention
  *               ours never keeps the scores of)
@@ -34,13 +35,14 @@
 #include <string.h>
 
 /* PART: all but attention and exchanges. SOME: the same, of some pieces. */
-typedef enum amount { NONE, SELECTIVE, FULL, PART, SOME } amount;
+typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 
 typedef struct pass {
   sl_graph *g;
   amount *of;        /* [nblocks] how much of each */
   bool *read;        /* [ntensors] by the way back: it is kept, or made again */
   bool *shared;      /* [ntensors] by others than passes of its block on its device */
+  bool *forth;       /* [nnodes] exchanges of the way there */
   bool *can;         /* [nnodes] it may be made again, */
   bool *wanted;      /* [nnodes] and is to be */
   sl_tensor **again; /* [ntensors] what stands for it on the way back; NULL: itself */
@@ -61,13 +63,43 @@ static bool same_place(const sli_node *a, const sli_node *b) {
   return a->block == b->block && a->rank == b->rank;
 }
 
+static bool is_forth(const pass *p, const sli_node *n) {
+  return (n->cls == SL_CLASS_F && !n->rule) || p->forth[n->id];
+}
+
+/* Exchanges between calls of the way there; not those of parameters, which each way has of its own, nor
+ * those that the way back makes of what is there. */
+static void find_exchanges(pass *p) {
+  bool *read = sli_calloc((size_t)p->before, sizeof *read);
+  for (int i = 0; i < p->before; i++) {
+    const sli_node *n = p->g->nodes[i];
+    p->forth[i] = n->cls == SL_CLASS_C && n->phase == SLI_PHASE_MAIN && !n->per_step && !n->out[0]->transient;
+    for (int a = 0; a < n->nin && p->forth[i]; a++)
+      p->forth[i] = n->in[a] && n->in[a]->producer && is_forth(p, n->in[a]->producer);
+  }
+  for (int i = p->before - 1; i >= 0; i--) {
+    const sli_node *n = p->g->nodes[i];
+    p->forth[i] &= read[i];
+    for (int a = 0; a < n->nin; a++)
+      if (n->in[a] && n->in[a]->producer) read[n->in[a]->producer->id] |= is_forth(p, n);
+  }
+  free(read);
+}
+
+/* Is it an exchange that its block may make again? */
+static bool is_exchanged_again(const pass *p, const sli_node *n) {
+  amount most = amount_of(p, n);
+  return (n->repeats && (most == FULL || most == WHOLE)) || (p->forth[n->id] && most == WHOLE);
+}
+
 static void find_readers(pass *p) {
   for (int i = 0; i < p->before; i++) {
     const sli_node *n = p->g->nodes[i];
     for (int a = 0; a < n->nin; a++) {
       const sl_tensor *t = n->in[a];
       if (!t || !t->producer) continue;
-      bool exchanged = (n->repeats || n->rereads) && amount_of(p, n) == FULL && n->block == t->producer->block;
+      bool rereads = n->rereads && (amount_of(p, n) == FULL || amount_of(p, n) == WHOLE);
+      bool exchanged = (rereads || is_exchanged_again(p, n)) && n->block == t->producer->block;
       p->read[t->id] |= is_back(n);
       if (n->resends) p->resent[t->id] = n->out[0];
       p->shared[t->id] |= !exchanged && (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
@@ -112,7 +144,7 @@ static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op
 
 static bool can_repeat(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
-  bool exchange = n->repeats && most == FULL;
+  bool exchange = is_exchanged_again(p, n);
   if (most >= PART && n->op->updates) return false;
   if (!exchange && (n->cls != SL_CLASS_F || n->rule || !row_again(n))) return false;
   if (most == NONE || (!exchange && most == SELECTIVE && !n->op->cheap)) return false;
@@ -251,10 +283,12 @@ static void make_again(sl_graph *g, amount *of) {
   pass p = {.g = g, .of = of, .before = g->nnodes,
             .read = sli_calloc(ntensors, sizeof *p.read),
             .shared = sli_calloc(ntensors, sizeof *p.shared),
+            .forth = sli_calloc(nnodes, sizeof *p.forth),
             .can = sli_calloc(nnodes, sizeof *p.can),
             .wanted = sli_calloc(nnodes, sizeof *p.wanted),
             .again = sli_calloc(ntensors, sizeof(sl_tensor *)),
             .resent = sli_calloc(ntensors, sizeof(sl_tensor *))};
+  find_exchanges(&p);
   find_readers(&p);
   choose(&p);
   for (int i = 0; i < p.before; i++)
@@ -264,6 +298,7 @@ static void make_again(sl_graph *g, amount *of) {
   put_in_place(&p);
   free(p.read);
   free(p.shared);
+  free(p.forth);
   free(p.can);
   free(p.wanted);
   free(p.again);
@@ -283,7 +318,7 @@ void sli_pass_offload(sl_graph *g, bool some) {
 /* ---- what is asked for --------------------------------------------------------------------- */
 
 static bool find_amount(const char *word, amount *out) {
-  static const char *const words[] = {[NONE] = "none", [SELECTIVE] = "selective", [FULL] = "full"};
+  static const char *const words[] = {[NONE] = "none", [SELECTIVE] = "selective", [FULL] = "full", [WHOLE] = "whole"};
   for (size_t i = 0; i < SLI_COUNT(words); i++)
     if (!strcmp(word, words[i])) {
       *out = (amount)i;
@@ -299,7 +334,7 @@ static sl_status read_one(const sl_graph *g, char *text, amount *of) {
   bool any = false;
   if (at) *at++ = 0;
   if (!find_amount(text, &found))
-    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective and full are known", text);
+    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective, full and whole are known", text);
   for (int b = 0; b < g->nblocks; b++) {
     if (at && !sli_pattern_finds(at, g->blocks[b].name)) continue;
     of[b] = found;

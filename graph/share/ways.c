@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/build/build.h"
+
 /* ---- what the user has said ---------------------------------------------------------------- */
 
 static int least(int a, int b, int c) { return SLI_MIN(SLI_MIN(a, b), c); }
@@ -104,13 +106,27 @@ static sl_status give_node(sli_ways *w, const sl_given_sbp *given, int i) {
   return SL_OK;
 }
 
+/* That name, or a pattern that finds it. */
+static bool is_meant(const sl_given_sbp *given, const char *name) {
+  return !strcmp(name, given->name) ||
+         (strpbrk(given->name, "*?[") && sli_pattern_finds(given->name, name));
+}
+
 static sl_status give(sli_ways *w, const sl_given_sbp *given) {
   const sl_graph *g = w->costs.g;
-  for (int p = 0; p < g->nparams; p++)
-    if (!strcmp(g->params[p]->name, given->name)) return give_param(w, given, g->params[p]);
-  for (int i = 0; i < w->count; i++)
-    if (!strcmp(w->nodes[i]->name, given->name)) return give_node(w, given, i);
-  return unknown_name(w, given);
+  sl_status status = SL_OK;
+  bool found = false;
+  for (int p = 0; p < g->nparams && !status; p++) {
+    if (!is_meant(given, g->params[p]->name)) continue;
+    status = give_param(w, given, g->params[p]);
+    found = true;
+  }
+  for (int i = 0; i < w->count && !status; i++) {
+    if (!is_meant(given, w->nodes[i]->name)) continue;
+    status = give_node(w, given, i);
+    found = true;
+  }
+  return status || found ? status : unknown_name(w, given);
 }
 
 /* ---- candidates ---------------------------------------------------------------------------- */

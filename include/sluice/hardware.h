@@ -54,6 +54,7 @@ typedef struct sl_hardware_row {
   double flops_factor;     /* of what the row says of its arithmetic; 0: 1 */
   double bytes_per_score;  /* moved for each pair of positions of each head, seen or not */
   double flops_per_second; /* 0: the hardware's */
+  bool in_turn;            /* its arithmetic and its traffic come one after the other */
   double tile_m, tile_n;   /* products are made in tiles of m x n numbers; 0: in one */
   double tiles_at_once;    /* so many, each of which takes as long as k + tile_k sums; 0: 1 */
   double tile_k;

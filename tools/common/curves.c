@@ -151,6 +151,7 @@ static sl_status read_row(const reading *r, const cJSON *item, double flops, sl_
     status = read_number(r, fields[i].name, get(item, fields[i].name), 0, fields[i].most, fields[i].to);
   if (!status) status = read_tile(r, get(item, "tile"), row);
   row->flops_per_second = efficiency * flops;
+  row->in_turn = cJSON_IsTrue(get(item, "in_turn"));
   return status;
 }
 

@@ -50,7 +50,8 @@ static const sl_option plan_options[] = {
      "device until it is done); beside if not given", 0, 0},
     {"recompute", SL_OPTION_TEXT, "none", "`WHAT[@BLOCK]`: activations that are computed again on the "
      "way back instead of kept, of all blocks or those of that name: none, selective (by ops that cost "
-     "next to nothing) or full (all of a block but what it reads of others); may be repeated", 0, 0},
+     "next to nothing), full (all of a block but what it reads of others) or whole (and what the devices of a "
+     "stage exchange within it); may be repeated", 0, 0},
     {"optimizer", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]`: adamw, adam, sgd or lion instead of the "
      "model's, with lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov", 0, 0},
     {"lr-schedule", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]` of the learning rate: constant, linear, "
@@ -171,7 +172,7 @@ static const struct {
               {.option = "shard", .words = {"nothing", "optimizer", "gradients", "parameters"}},
               {.option = "grain", .words = {"", "pass", "layer"}},
               {.option = "exchange", .words = {"", "beside", "inline"}},
-              {.option = "recompute", .words = {"none", "selective", "full"}, .blocks = true},
+              {.option = "recompute", .words = {"none", "selective", "full", "whole"}, .blocks = true},
               {.option = "clock", .words = {"real", "virtual"}},
               {.option = "nccl", .words = {"auto", "on", "off"}},
               {.option = "dtype", .words = {"fp32", "bf16"}}};
