@@ -9,7 +9,8 @@
 /* Any core: so much at least, and what it reads it waits for. */
 static const sl_hardware core = {.flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
 
-void sli_work_amount(const sli_work *w, double *flops, double *bytes) {
+/* As its row says, or, where that says nothing, the bytes of its arguments. */
+static void amount_of(const sli_work *w, double *flops, double *bytes) {
   *flops = *bytes = 0;
   if (w->op->cost) {
     w->op->cost(w->attrs, w->nin, w->in, w->out, flops, bytes);
@@ -34,7 +35,7 @@ static double heads(const sli_work *w) {
 
 static double depth(const sli_work *w) {
   double flops, bytes;
-  sli_work_amount(w, &flops, &bytes);
+  amount_of(w, &flops, &bytes);
   return flops / 2 / (double)sl_type_elements(&w->out[0]);
 }
 
@@ -49,7 +50,7 @@ double sli_work_along(const sli_work *w, sl_curve_axis axis) {
     case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
     default: break;
   }
-  sli_work_amount(w, &flops, &bytes);
+  amount_of(w, &flops, &bytes);
   return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
 }
 
@@ -88,7 +89,7 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   const sl_hardware_row *r = h->nrows ? find_row(h, w->op->name) : NULL;
   if (r && r->curve.seconds) return curve_seconds(&r->curve, w);
   double flops, bytes, rate = h->flops_per_second;
-  sli_work_amount(w, &flops, &bytes);
+  amount_of(w, &flops, &bytes);
   if (r) {
     flops = row_flops(r, w, flops);
     bytes += r->bytes_per_score * heads(w) * positions(&w->out[0]) * positions(&w->out[0]);
@@ -107,7 +108,7 @@ static sli_work work_of(const sli_node *n, const sl_type *in, const sl_type *out
 void sli_call_cost(const sli_node *n, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes) {
   const sli_work work = work_of(n, in, out);
-  sli_work_amount(&work, flops, bytes);
+  amount_of(&work, flops, bytes);
 }
 
 double sli_call_seconds(const sl_hardware *h, const sli_node *n, const sl_type *in,

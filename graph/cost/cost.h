@@ -21,8 +21,6 @@ typedef struct sli_work {
   sl_tensor *const *wanted; /* [nout] NULL where an output is not; NULL: all are */
 } sli_work;
 
-/* As its row says, or, where that says nothing, the bytes of its arguments. */
-void sli_work_amount(const sli_work *w, double *flops, double *bytes);
 /* On a device of this hardware; NULL: on one core of any machine. */
 double sli_work_seconds(const sl_hardware *h, const sli_work *w);
 /* The same of a call of a node on these types. */

@@ -271,7 +271,6 @@ void sli_lower_group(sli_lowering *l) {
     if (at == SL_NONE) at = add_group(l, g->nodes[i], &k);
     sli_group *group = &l->groups[at];
     SLI_GROW(group->nodes, (size_t)group->nnodes, group->node_capacity);
-    group->early = x.early[i] && (group->early || !group->nnodes);
     group->nodes[group->nnodes++] = g->nodes[i];
     l->group_of[i] = at;
   }

@@ -73,7 +73,6 @@ typedef struct sli_group {
   int about;             /* the group whose place in the order it has: itself, or, of a hop, the
                             one that makes what it brings, or that it is for */
   bool back;             /* of the way back */
-  bool early;            /* it waits for nothing of its own way */
   sli_rate rate;
   bool eval;             /* ... of an evaluation, every so many steps */
   bool host;             /* runs beside the passes, on the device's host queue */

@@ -19,6 +19,8 @@
  * What no pass waits for, as sums of gradients and what is fetched ahead, stays beside. */
 #include "graph/lower/ir.h"
 
+#include <stdlib.h>
+
 static bool is_of_pass(const sli_group *g) {
   return !g->hop && !g->host && g->phase == SLI_PHASE_MAIN && g->rate == SLI_PER_TICK && g->stage != SL_NONE;
 }
@@ -74,11 +76,62 @@ static void begin_with(sli_lowering *l, int early, const sli_group *first) {
   }
 }
 
-void sli_lower_line(sli_lowering *l) {
-  for (int i = 0; i < l->ngroups && l->in->in_line; i++) {
-    const sli_group *first = &l->groups[i];
-    if (!first->back || first->early || !is_in_pass(l, first)) continue;
-    for (int e = first->before; e != SL_NONE; e = l->groups[e].before)
-      if (l->groups[e].early && l->groups[e].back && is_in_pass(l, &l->groups[e])) begin_with(l, e, first);
+/* Does the group wait for something of its way, as far as is known of those before it? */
+static bool waits(const sli_lowering *l, const sli_group *g, const bool *early) {
+  for (int i = 0; i < g->ninputs; i++) {
+    int by = l->bundles[g->inputs[i]].producer;
+    if (by == SL_NONE || !l->groups[by].back || !is_of_pass(&l->groups[by])) continue;
+    if (l->groups[by].stage != g->stage || !early[by]) return true;
   }
+  return false;
+}
+
+/* [ngroups] which of passes back wait for nothing of their way. */
+static bool *find_all_early(const sli_lowering *l) {
+  bool *early = sli_calloc((size_t)l->ngroups + 1, sizeof *early), changed = true;
+  for (int i = 0; i < l->ngroups; i++) early[i] = l->groups[i].back && is_of_pass(&l->groups[i]);
+  while (changed) {
+    changed = false;
+    for (int i = 0; i < l->ngroups; i++)
+      if (early[i] && waits(l, &l->groups[i], early)) early[i] = false, changed = true;
+  }
+  return early;
+}
+
+/* The first lets the others go: a register of no bytes. */
+static void begin_together(sli_lowering *l, int first, int count, const int *others) {
+  const sli_group *g = &l->groups[first];
+  int *readers = sli_arena_alloc(&l->arena, (size_t)count * sizeof *readers);
+  for (int i = 0; i < count; i++) readers[i] = others[count - 1 - i];
+  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "begun@%d", g->stage),
+                                 .role = SLI_ROLE_INNER, .producer = first, .nconsumers = count,
+                                 .consumers = readers, .memory = SL_MEMORY_ACTIVATIONS,
+                                 .device = g->device, .over = SL_NONE, .reg = SL_NONE});
+}
+
+/* Of the first group of its pass back that waits for something: those before it that do not, the
+ * first last. How many; 0 of any other group. */
+static int find_early(const sli_lowering *l, int first, const bool *early, int *out) {
+  const sli_group *g = &l->groups[first];
+  int n = 0;
+  if (!g->back || early[first] || !is_in_pass(l, g)) return 0;
+  for (int e = g->before; e != SL_NONE; e = l->groups[e].before) {
+    if (!l->groups[e].back || !is_in_pass(l, &l->groups[e])) continue;
+    if (!early[e]) return 0;
+    out[n++] = e;
+  }
+  return n;
+}
+
+void sli_lower_line(sli_lowering *l) {
+  if (!l->in->in_line) return;
+  bool *early = find_all_early(l);
+  int *of = sli_calloc((size_t)l->ngroups + 1, sizeof *of);
+  for (int i = 0; i < l->ngroups; i++) {
+    int n = find_early(l, i, early, of);
+    if (n) begin_with(l, of[n - 1], &l->groups[i]);
+    if (n > 1) begin_together(l, of[n - 1], n - 1, of);
+  }
+  free(of);
+  free(early);
 }

@@ -168,12 +168,33 @@ static sl_status try_order(const sli_pass_order *o, const double *seconds, order
   return SL_OK;
 }
 
-/* Equal passes: a backward that is not split takes two forwards. */
+/* Actors that a pass is made of: [stage * SL_CLASS_COUNT + class], of one device of each stage. */
+static int32_t *count_parts(const sli_pass_order *o, int32_t stages) {
+  int32_t *parts = sli_calloc((size_t)stages * SL_CLASS_COUNT, sizeof *parts);
+  int32_t *queue = sli_calloc((size_t)stages, sizeof *queue);
+  for (int32_t i = 0; i < o->plan->nactors; i++) {
+    const sl_actor *a = &o->plan->actors[i];
+    if (!is_pass(o, i) || a->stage < 0) continue;
+    if (!queue[a->stage]) queue[a->stage] = 1 + a->queue;
+    parts[a->stage * SL_CLASS_COUNT + a->cls] += queue[a->stage] == 1 + a->queue;
+  }
+  free(queue);
+  return parts;
+}
+
+/* Equal passes, whatever they are made of: a backward that is not split takes two forwards. */
 static double *equal_seconds(const sli_pass_order *o) {
   double *seconds = sli_calloc((size_t)o->plan->nactors, sizeof *seconds);
-  for (int32_t i = 0; i < o->plan->nactors; i++)
-    if (is_pass(o, i))
-      seconds[i] = o->plan->actors[i].cls == SL_CLASS_B && !o->split ? 2 : 1;
+  int32_t stages = 1;
+  for (int32_t i = 0; i < o->plan->nactors; i++) stages = SLI_MAX(stages, o->plan->actors[i].stage + 1);
+  int32_t *parts = count_parts(o, stages);
+  for (int32_t i = 0; i < o->plan->nactors; i++) {
+    const sl_actor *a = &o->plan->actors[i];
+    if (!is_pass(o, i)) continue;
+    int32_t n = a->stage < 0 ? 1 : SLI_MAX(parts[a->stage * SL_CLASS_COUNT + a->cls], 1);
+    seconds[i] = (a->cls == SL_CLASS_B && !o->split ? 2.0 : 1.0) / n;
+  }
+  free(parts);
   return seconds;
 }
 

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Exchanges in line with passes: the same losses to the bit, whatever is computed again; a pass that
+# has begun has its device, so links that cost nothing leave a pipeline near its busiest device; and
+# patterns say how tensors lie.
+# labels: timed
+set -u
+. "$SLUICE_SOURCE/tests/support/tool.sh"
+
+gpt=(gpt --data "$reference/text.txt" --layers 4 --width 32 --heads 4 --context 16 --batch 8)
+losses() {
+  timeout -s KILL 60 "$actorrun" --steps 1 --quiet --report r.json "$@" "${gpt[@]}" >out 2>err || fail "$*"
+  python3 -c 'import json; print(*[s["loss_hex"] for s in json.load(open("r.json"))["steps"]])'
+}
+for grid in "--tensor 2 --data-parallel 2 --microbatches 2" "--stages 2 --tensor 2 --microbatches 4 --schedule zb-h1" \
+            "--stages 2 --tensor 2 --microbatches 4 --pieces 2 -n 2"; do
+  want=$(losses $grid)
+  for how in "--exchange inline" "--exchange inline --recompute whole"; do
+    got=$(losses $grid $how)
+    [[ $got == "$want" ]] || fail "$grid $how: losses are $got, not $want"
+  done
+done
+
+cat >free.json <<'END'
+{"flops_per_second": {"f32": 1e12}, "flops_efficiency": 1, "bytes_per_second": 1e13, "bytes_efficiency": 1,
+ "op_seconds": 0, "memory_bytes": 1e15, "link_seconds": 0, "link_bytes_per_second": 0}
+END
+over_busiest() {
+  timeout -s KILL 60 "$actorrun" --clock virtual --machine free.json --steps 3 --quiet --report r.json --stages 5 \
+    --tensor 8 --microbatches 100 --schedule interleaved --chunks 3 --recompute whole "$@" gpt --layers 15 \
+    --width 512 --heads 8 --context 256 --vocab 512 --batch 100 >out 2>err || fail "$*"
+  python3 -c '
+import json
+p = json.load(open("r.json"))["predicted"]
+print(p["passes_seconds"] / max(d["busy_seconds"] for d in p["devices"]))'
+}
+python3 -c "import sys; sys.exit($(over_busiest --exchange inline) > 1.07)" || fail "inline is slower than its busiest device"
+
+refused() {
+  local says=$1
+  shift
+  timeout -s KILL 60 "$actorrun" --dry-run --tensor 2 "$@" "${gpt[@]}" >out 2>err && fail "not refused: $*"
+  grep -qF -- "$says" err || fail "$*: does not say $says"
+}
+refused "--exchange between: it is one of beside, inline" --exchange between
+refused "no parameter or op is called layernrm.*" --sbp 'layernrm.*=-,B'
+"$actorrun" --dry-run --tensor 2 --show-sbp --sbp 'layernorm.*=-,S1' "${gpt[@]}" >out 2>err || fail "patterns"
+[[ $(grep -c 'layernorm.* -> S1' out) == 3 ]] || fail "a pattern speaks of all norms"
