@@ -3,7 +3,6 @@
 #define SLUICE_GRAPH_INTERNAL_H
 
 #include <sluice/graph.h>
-#include <sluice/hardware.h>
 
 #include "base/base.h"
 
@@ -142,7 +141,6 @@ typedef struct sli_types {
 
 struct sl_graph {
   sl_graph_options options;
-  const sl_hardware *hardware; /* that it is cut and shared out for, while it is lowered; NULL: any core */
   sli_arena arena;
   sl_status status;    /* first error */
   char *detail;        /* its text */

@@ -89,6 +89,7 @@ typedef struct hop_queues {
   int *newest; /* [devices] or SL_NONE */
   size_t count, capacity;
   hop_queue_at *all;
+  double *slowdowns; /* [devices] */
 } hop_queues;
 
 static int32_t add_hop_queue(sli_lowering *l, int device, const sli_hop *hop) {
@@ -392,7 +393,7 @@ static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
 static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
-  if (!g->hop) g->seconds = sli_lower_seconds(l, g);
+  if (!g->hop) g->seconds = sli_lower_seconds(l, g) * sli_lower_slowdown(x->slowdowns, g);
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = sli_lower_firings(l, g),
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
@@ -439,9 +440,10 @@ sl_status sli_lower_emit(sli_lowering *l) {
   for (int d = 0; d < l->in->devices; d++) x.newest[d] = SL_NONE;
   add_pools(l);
   add_pieces(l);
-  l->slowdown = sli_lower_slowdowns(l);
+  x.slowdowns = sli_lower_slowdowns(l);
   for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
   for (int i = 0; i < l->ncomputing; i++) add_actors(l, &x, i);
   free(x.all);
+  free(x.slowdowns);
   return finish(l);
 }

@@ -202,7 +202,6 @@ struct sli_lowering {
   sl_program_piece *leaving; /* [k] the same, with variants for those that leave */
   int *numbers;          /* [g->ntensors] of an extent, by its first tensor, in the program that is
                             being written; SL_NONE */
-  double *slowdown;      /* [devices] of passes beside exchanges; NULL: they do not mind */
 };
 
 /* Ticks of a step, or of an evaluation. */
@@ -356,7 +355,10 @@ void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *o
 /* Modelled durations of a group that computes. */
 sl_status sli_lower_check_cost(const sli_lowering *l); /* as many stages as there are? */
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
-double *sli_lower_slowdowns(const sli_lowering *l); /* [devices] for free(), or NULL */
+/* [devices] how much longer passes take beside exchanges, for free(); NULL: they do not. And that of a
+ * group. */
+double *sli_lower_slowdowns(const sli_lowering *l);
+double sli_lower_slowdown(const double *slowdowns, const sli_group *g);
 /* Of what goes to a home and back at so many bytes a second; 0: that takes no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
 

@@ -19,7 +19,6 @@ void sli_lowering_destroy(sli_lowering *l) {
   }
   free(l->groups);
   free(l->bundles);
-  free(l->slowdown);
   sl_plan_destroy(l->plan);
   sli_arena_fini(&l->arena);
   free(l);
@@ -34,7 +33,7 @@ static sl_status place(sli_lowering *l) {
   sl_status status = sli_place_stages(layout ? layout : l->pick.schedule->placement, in->p,
                                       l->pick.v, l->device_of, l->chunk_of);
   if (!status) status = sli_lower_check_cost(l);
-  if (!status) status = sli_pass_partition(in->g, l->stages, l->stage_of);
+  if (!status) status = sli_pass_partition(in->g, in->options->hardware, l->stages, l->stage_of);
   for (int b = sli_blocks_in_line(in->g); b < in->g->nblocks && !status; b++)
     for (int s = 0; s < l->stages; s++) /* with the last chunk of its device */
       if (l->device_of[s] == in->g->blocks[b].stage) l->stage_of[b] = s;

@@ -153,7 +153,11 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
 
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
   if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
-  return alone(l, g) * (l->slowdown && is_pass(g) ? l->slowdown[g->device] : 1);
+  return alone(l, g);
+}
+
+double sli_lower_slowdown(const double *slowdowns, const sli_group *g) {
+  return slowdowns && is_pass(g) ? slowdowns[g->device] : 1;
 }
 
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {

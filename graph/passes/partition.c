@@ -11,8 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double node_seconds(const sl_graph *g, const sli_node *node) {
-  return sli_call_seconds(g->hardware, node, node->in_type, node->out_type);
+static double node_seconds(const sl_hardware *h, const sli_node *node) {
+  return sli_call_seconds(h, node, node->in_type, node->out_type);
 }
 
 /* The pieces of both programs: sums[b] is the cost of blocks 0..b-1. Each stage has a block at
@@ -27,12 +27,12 @@ static size_t cell(const cut *c, int s, int e) {
   return (size_t)s * (size_t)c->ends + (size_t)(e - s - 1);
 }
 
-static double *cost_sums(const sl_graph *g, int nblocks) {
+static double *cost_sums(const sl_graph *g, const sl_hardware *h, int nblocks) {
   double *sums = sli_calloc((size_t)nblocks + 1, sizeof *sums);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_forward(n) || n->eval || n->block >= nblocks) continue;
-    sums[n->block + 1] += node_seconds(g, n);
+    sums[n->block + 1] += node_seconds(h, n);
   }
   for (int b = 0; b < nblocks; b++) sums[b + 1] += sums[b];
   return sums;
@@ -93,11 +93,11 @@ static sl_status check_stages(const sl_graph *g, int stages) {
   return SL_OK;
 }
 
-sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of) {
+sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of) {
   sl_status status = check_stages(g, stages);
   if (status) return status;
   int n = sli_blocks_in_line(g);
-  cut c = {g, stages, n, n - stages + 1, cost_sums(g, n)};
+  cut c = {g, stages, n, n - stages + 1, cost_sums(g, hardware, n)};
   size_t cells = (size_t)stages * (size_t)c.ends;
   double *best = sli_calloc(cells, sizeof *best);
   int *from = sli_calloc(cells, sizeof *from);

@@ -2,6 +2,8 @@
 #ifndef SLUICE_GRAPH_PASSES_H
 #define SLUICE_GRAPH_PASSES_H
 
+#include <sluice/hardware.h>
+
 #include "graph/graph.h"
 
 /* Pass 2, training: appends backward nodes (B, W) from the ops' gradient rules
@@ -26,8 +28,9 @@ void sli_pass_heads(sl_graph *g, int devices, int times_devices);
 void sli_graph_add_updates(sl_graph *g);
 
 /* Before and after the gradients where sequences are cut in pieces: decides the
- * lengths and exchanges rows; works out the shapes of each length. */
-sl_status sli_pass_cut(sl_graph *g);
+ * lengths (for devices of this hardware; NULL: any core) and exchanges rows; works out the shapes of each
+ * length. */
+sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware);
 /* Is it one to which what it looks back to comes piece by piece? For those the pass, a part of the one
  * above, adds nodes that make what they read (sl_op.parts). */
 bool sli_is_sweeping(const sl_graph *g, const sli_node *n);
@@ -83,7 +86,7 @@ void sli_graph_drop_unread(sl_graph *g, bool params);
 /* Cuts blocks into `stages` contiguous runs, least maximal cost first, honouring
  * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. Comes after
  * pass 2, which settles what the blocks are. */
-sl_status sli_pass_partition(const sl_graph *g, int stages, int *stage_of);
+sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of);
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);

@@ -136,7 +136,7 @@ static void cut_evenly(sl_graph *g) {
 /* Estimated time of the forward pass over the first n positions. What pieces cost
  * follows from it: every op looks at earlier positions at most, so a piece takes
  * what its end takes, less what its beginning does. */
-static sl_status prefix_seconds(sl_graph *g, int64_t n, double *out) {
+static sl_status prefix_seconds(sl_graph *g, const sl_hardware *h, int64_t n, double *out) {
   sizing s = sizing_create(g, n);
   sl_status status = SL_OK;
   *out = 0;
@@ -144,23 +144,23 @@ static sl_status prefix_seconds(sl_graph *g, int64_t n, double *out) {
     const sli_node *node = g->nodes[i];
     sl_type in[type_count(node) + 1], to[node->nout + 1];
     status = size_node(&s, node, in, to);
-    if (!status && node->cls == SL_CLASS_F) *out += sli_call_seconds(g->hardware, node, in, to);
+    if (!status && node->cls == SL_CLASS_F) *out += sli_call_seconds(h, node, in, to);
   }
   sizing_destroy(&s);
   return status;
 }
 
 /* The end whose prefix is nearest to this time, in [low, high]. */
-static sl_status find_end(sl_graph *g, double seconds, int64_t low, int64_t high, int64_t *out) {
+static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int64_t low, int64_t high, int64_t *out) {
   double t = 0, before = -INFINITY;
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
-    sl_status status = prefix_seconds(g, middle, &t);
+    sl_status status = prefix_seconds(g, h, middle, &t);
     if (status) return status;
     if (t < seconds) low = middle + 1, before = t;
     else high = middle;
   }
-  sl_status status = prefix_seconds(g, low, &t);
+  sl_status status = prefix_seconds(g, h, low, &t);
   if (status) return status;
   *out = low - (seconds - before < t - seconds);
   return SL_OK;
@@ -169,19 +169,19 @@ static sl_status find_end(sl_graph *g, double seconds, int64_t low, int64_t high
 /* Equal time for each piece. What a call costs whatever its length (reading the
  * weights, mostly) is the same for all of them and does not count: it is what
  * remains at length 0, by the parabola through lengths 1, 2 and 3. */
-static sl_status cut_by_cost(sl_graph *g) {
+static sl_status cut_by_cost(sl_graph *g, const sl_hardware *h) {
   int64_t pieces = g->options.pieces, begin = 0;
   double t[3], whole;
   for (int64_t n = 1; n <= 3; n++) {
-    sl_status status = prefix_seconds(g, SLI_MIN(n, g->length), &t[n - 1]);
+    sl_status status = prefix_seconds(g, h, SLI_MIN(n, g->length), &t[n - 1]);
     if (status) return status;
   }
-  sl_status status = prefix_seconds(g, g->length, &whole);
+  sl_status status = prefix_seconds(g, h, g->length, &whole);
   double fixed = g->length < 3 ? 0 : 3 * t[0] - 3 * t[1] + t[2];
   for (int64_t k = 0; k + 1 < pieces && !status; k++) {
     int64_t low = begin + 1, high = g->length - (pieces - 1 - k), end = low;
     double share = (double)(k + 1) / (double)pieces;
-    status = find_end(g, fixed + (whole - fixed) * share, low, high, &end);
+    status = find_end(g, h, fixed + (whole - fixed) * share, low, high, &end);
     end = SLI_MAX(end, low);
     g->lengths[k] = end - begin;
     begin = end;
@@ -216,11 +216,11 @@ static void find_variants(sl_graph *g) {
   }
 }
 
-static sl_status choose_lengths(sl_graph *g) {
+static sl_status choose_lengths(sl_graph *g, const sl_hardware *h) {
   sl_status status = SL_OK;
   g->lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof *g->lengths);
   if (g->options.lengths) status = take_given(g);
-  else if (g->options.cut == SL_CUT_BALANCED) status = cut_by_cost(g);
+  else if (g->options.cut == SL_CUT_BALANCED) status = cut_by_cost(g, h);
   else cut_evenly(g);
   if (!status) find_variants(g);
   return status;
@@ -369,11 +369,11 @@ static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
   return SL_OK;
 }
 
-sl_status sli_pass_cut(sl_graph *g) {
+sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
   if (g->status) return sl_graph_status(g);
   if (g->options.pieces == 1) return SL_OK;
   sl_status status = find_length(g);
-  if (!status) status = choose_lengths(g);
+  if (!status) status = choose_lengths(g, hardware);
   if (!status) status = check_promises(g);
   if (!status) status = sli_pass_parts(g);
   for (int i = 0; i < g->nnodes && !status; i++) {

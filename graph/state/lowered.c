@@ -262,7 +262,7 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
     sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
   bool parts = in->k > 1 || sli_grid_ranks(&in->grid) > 1;
   if (!status && parts) status = sli_pass_losses(g);
-  if (!status) status = sli_pass_cut(g);
+  if (!status) status = sli_pass_cut(g, in->options->hardware);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) in->flops = count_flops(g, in);
@@ -349,7 +349,6 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
   sli_pick found = {0};
   sl_status status = check_options(options, &in);
-  g->hardware = options->hardware;
   if (!status) status = pick(&in, &found);
   if (!status) status = sli_lower_grid(&in);
   if (!status) status = check_dtype(options, &in);

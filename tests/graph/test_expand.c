@@ -127,7 +127,7 @@ static int forbidden_by(const how *h) {
 
 static void derive(sl_graph *g, bool parts, uint64_t seed) {
   CHECK(!parts || !sli_pass_losses(g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
-  CHECK(!sli_pass_cut(g) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "seed %llu: %s",
+  CHECK(!sli_pass_cut(g, NULL) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "seed %llu: %s",
         (unsigned long long)seed, sl_detail());
 }
 

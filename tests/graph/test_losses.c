@@ -195,7 +195,7 @@ static sl_status share_out(sl_graph *g, const sli_grid *grid) {
 static sl_status take_apart(sl_graph *g, sli_grid grid) {
   for (int a = 0; a < SLI_AXES; a++) grid.apart[a] = true;
   sl_status status = sli_pass_losses(g);
-  if (!status) status = sli_pass_cut(g);
+  if (!status) status = sli_pass_cut(g, NULL);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);
   return status || sli_grid_ranks(&grid) == 1 ? status : share_out(g, &grid);

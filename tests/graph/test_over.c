@@ -221,7 +221,7 @@ static losses train(making *make, uint64_t seed, const how *h) {
 static void actors_add_nothing(making *make, uint64_t seed, const how *h) {
   losses l = train(make, seed, h);
   sl_graph *g = build(make, seed, h->pieces);
-  CHECK(!sli_pass_cut(g) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
+  CHECK(!sli_pass_cut(g, NULL) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
   sli_graph_check(g);
   interp in = interp_create(g, 3);
   for (int s = 0; s < STEPS; s++) {

@@ -101,7 +101,7 @@ static void the_cut_is_the_best(seeds s) {
     sl_graph *g = chain(n, costs, given);
     double max, squares, found_squares;
     int cuts = brute(n, costs, stages, forced, &max, &squares);
-    sl_status status = sli_pass_partition(g, stages, of);
+    sl_status status = sli_pass_partition(g, NULL, stages, of);
     CHECK(!status == (cuts > 0), "seed %d: status %d, but %d cuts are legal", (int)seed, status,
           cuts);
     if (!status) {
@@ -120,13 +120,13 @@ static void more_stages_than_blocks_are_refused(void) {
   int of[32];
   for (int b = 0; b < 16; b++) costs[b] = 1;
   sl_graph *g = chain(3, costs, NULL);
-  CHECK(sli_pass_partition(g, 4, of) == SL_E_USAGE, "4 stages of 3 blocks");
+  CHECK(sli_pass_partition(g, NULL, 4, of) == SL_E_USAGE, "4 stages of 3 blocks");
   CHECK(!strcmp(sl_detail(), "4 stages asked for, but the model has only 3 blocks (b0, b1, b2)"),
         "%s", sl_detail());
-  CHECK(sli_pass_partition(g, 0, of) == SL_E_USAGE, "no stages");
+  CHECK(sli_pass_partition(g, NULL, 0, of) == SL_E_USAGE, "no stages");
   sl_graph_destroy(g);
   g = chain(16, costs, NULL);
-  CHECK(sli_pass_partition(g, 17, of) == SL_E_USAGE, "17 stages of 16 blocks");
+  CHECK(sli_pass_partition(g, NULL, 17, of) == SL_E_USAGE, "17 stages of 16 blocks");
   CHECK(strstr(sl_detail(), "(b0, b1, b2, b3, ..., b15)"), "%s", sl_detail());
   sl_graph_destroy(g);
 }
@@ -135,13 +135,13 @@ static void forced_stages_must_exist(void) {
   float costs[] = {1, 1, 1};
   int given[] = {0, 5, -1}, of[3];
   sl_graph *g = chain(3, costs, given);
-  CHECK(sli_pass_partition(g, 2, of) == SL_E_USAGE, "stage 5 of 2");
+  CHECK(sli_pass_partition(g, NULL, 2, of) == SL_E_USAGE, "stage 5 of 2");
   CHECK(strstr(sl_detail(), "block b1 on stage 5, but there are 2 stages"), "%s", sl_detail());
   sl_graph_destroy(g);
   g = chain(3, costs, (int[]){0, 1, -1});
-  CHECK(!sli_pass_partition(g, 2, of) && of[0] == 0 && of[1] == 1 && of[2] == 1,
+  CHECK(!sli_pass_partition(g, NULL, 2, of) && of[0] == 0 && of[1] == 1 && of[2] == 1,
         "the next blocks follow a forced one");
-  CHECK(sli_pass_partition(g, 3, of) == SL_E_USAGE, "stage 2 is left empty");
+  CHECK(sli_pass_partition(g, NULL, 3, of) == SL_E_USAGE, "stage 2 is left empty");
   CHECK(strstr(sl_detail(), "without a block"), "%s", sl_detail());
   sl_graph_destroy(g);
 }

@@ -10,6 +10,7 @@
 #include <sluice/sluice.h>
 
 #include "base/base.h"
+#include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "models/models.h"
 #include "tests/support/graph_interp.h"
@@ -194,7 +195,7 @@ static void losses_are_those_of_whole_sequences(const char *model, size_t stride
 
 static interp prepare(const char *model, const how *h, sl_graph **g) {
   *g = build(model, words_of(model), h);
-  CHECK(!sli_pass_cut(*g) && !sli_pass_gradients(*g) && !sli_pass_pieces(*g), "%s", sl_detail());
+  CHECK(!sli_pass_cut(*g, NULL) && !sli_pass_gradients(*g) && !sli_pass_pieces(*g), "%s", sl_detail());
   sli_graph_check(*g);
   return interp_create(*g, 3);
 }
@@ -253,7 +254,7 @@ static void even_pieces_differ_by_one(void) {
   const int64_t *lengths, want[] = {7, 7, 6, 6, 6};
   sl_graph *g = build("gpt", words_of("gpt"), &(how){.pieces = 5});
   CHECK(sl_graph_pieces(g, &lengths) == 5 && !lengths, "lengths are not known before lowering");
-  CHECK(!sli_pass_cut(g), "%s", sl_detail());
+  CHECK(!sli_pass_cut(g, NULL), "%s", sl_detail());
   CHECK(sl_graph_pieces(g, &lengths) == 5 && !memcmp(lengths, want, sizeof want), "7 7 6 6 6");
   sl_graph_destroy(g);
 }
@@ -268,7 +269,7 @@ static double seconds_of_prefix(int64_t length) {
   double sum = 0;
   for (int i = 0; i < g->nnodes; i++)
     if (g->nodes[i]->cls == SL_CLASS_F) 
-      sum += sli_call_seconds(g->nodes[i], g->nodes[i]->in_type, g->nodes[i]->out_type);
+      sum += sli_call_seconds(NULL, g->nodes[i], g->nodes[i]->in_type, g->nodes[i]->out_type);
   sl_graph_destroy(g);
   return sum;
 }
@@ -281,7 +282,7 @@ static void balanced_pieces_take_equal_time(void) {
   for (int pieces = 2; pieces <= 7; pieces++) {
     const int64_t *lengths;
     sl_graph *g = build("gpt", words, &(how){.pieces = pieces, .cut = SL_CUT_BALANCED});
-    CHECK(!sli_pass_cut(g), "%s", sl_detail());
+    CHECK(!sli_pass_cut(g, NULL), "%s", sl_detail());
     sl_graph_pieces(g, &lengths);
     double before = fixed;
     int64_t end = 0;

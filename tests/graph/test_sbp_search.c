@@ -18,7 +18,7 @@ static const sl_sbp B = {SL_BROADCAST, 0}, P = {SL_PARTIAL, 0}, S0 = {SL_SPLIT, 
                     S1 = {SL_SPLIT, 1}, S2 = {SL_SPLIT, 2};
 
 static sli_grid grid_of(int data, int tensor, double seconds, double bytes_per_second) {
-  sli_axis_link link = {seconds, bytes_per_second};
+  sli_axis_link link = {.seconds = seconds, .bytes_per_second = bytes_per_second};
   return (sli_grid){.size = {data, tensor, 1}, .link = {link, link}};
 }
 

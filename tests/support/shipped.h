@@ -38,7 +38,7 @@ static inline sl_graph *shipped_graph(const char *model, char *const *words, int
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = microbatches,
                                                     .pieces = pieces});
   CHECK(!(*m)->build(g, args), "%s", sl_detail());
-  CHECK(!sli_pass_cut(g) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
+  CHECK(!sli_pass_cut(g, NULL) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
   sl_args_destroy(args);
   free(text);
   return g;

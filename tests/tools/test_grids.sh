@@ -172,7 +172,7 @@ refused "256 units" --tensor 300 --sbp transformer.wte.weight=-,S0 "${gpt[@]}"
 refused "--shard optimizer: among which devices? --data-parallel says" --shard optimizer \
   "${gpt[@]}"
 refused "--shard half: it is one of nothing, optimizer" --data-parallel 2 --shard half "${gpt[@]}"
-refused "--recompute all: it is one of none, selective, full" --recompute all "${gpt[@]}"
+refused "--recompute all: it is one of none, selective, full, whole" --recompute all "${gpt[@]}"
 refused "--grain fine: it is one of pass, layer" --tensor 2 --grain fine "${gpt[@]}"
 refused "no parameter or op is called transformer.wtf.weight; the nearest are transformer.wte" \
   --tensor 2 --sbp transformer.wtf.weight=-,S0 "${gpt[@]}"

@@ -152,7 +152,7 @@ refused 2 "home auto: of how much memory? --memory SIZE says what a device has" 
 refused 2 "home auto with --schedule auto: one of them at a time" --home auto --memory 1M --schedule auto
 refused 2 "--host-memory much: not a size such as 64G" --home act=disk --host-memory much
 refused 2 "recompute full@nope: the model has no block of that name; its last is head" --recompute full@nope
-refused 2 "--recompute all: it is one of none, selective, full" --recompute all@h.1
+refused 2 "--recompute all: it is one of none, selective, full, whole" --recompute all@h.1
 refused 3 "home auto: of" --home auto --memory 10K
 says "plans none fits; what takes least of a device, --" err
 says "(there is 10.0 KiB)" err
