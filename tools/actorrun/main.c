@@ -73,12 +73,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
   s->process = cluster->process;
   s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
-  int ranks = settings_ranks(s);
-  if (s->devices.count < s->processes && !sl_arg_given(s->run, "stages", 0) &&
-      !sl_arg_given(s->run, "devices", 0)) {
-    s->stages = (s->processes + ranks - 1) / ranks;
-    s->devices.count = s->stages * ranks;
-  }
+  settings_occupy(s);
   sl_job_options options = {.lost_seconds = launch_lost_ms(s) * 1e-3,
                             .over_host = s->devices.links == SL_LINKS_HOST};
   j->processes = sli_job_create(cluster, &options);

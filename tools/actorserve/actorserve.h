@@ -13,6 +13,7 @@ sl_status settings_pages(const settings *s, int64_t *out);
 
 /* What is served: a session, and how its model talks (model.c, voice.c). */
 typedef struct served {
+  sl_job *job;          /* its processes */
   machine machine;
   sl_session *session;
   engine engine;

@@ -1,5 +1,6 @@
 /* actorserve: a model over HTTP. The main thread has the connections; the session has its own threads, and
  * one more makes tokens of texts. */
+#include <signal.h>
 #include <stdio.h>
 
 #include "tools/actorserve/actorserve.h"
@@ -25,13 +26,20 @@ static sl_status serve(const settings *s, const served *m) {
   return status;
 }
 
+/* One process of several has the requests, and ends all of them. */
+static sl_status wait_for_first(const served *m) {
+  signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, SIG_IGN);
+  return sl_session_wait(m->session);
+}
+
 int main(int argc, char **argv) {
   settings s;
   served m = {0};
   sl_status status = settings_read(&actorserve_tool, argc, argv, &s);
   if (!status && !s.done) {
     status = model_open(&s, &m);
-    if (!status) status = serve(&s, &m);
+    if (!status) status = s.process ? wait_for_first(&m) : serve(&s, &m);
     model_close(&m);
   }
   if (status) fprintf(stderr, "actorserve: %s\n", sl_detail());

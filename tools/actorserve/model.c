@@ -1,8 +1,11 @@
 /* The model: a session over the settings' devices, as an engine. */
+#include <stdlib.h>
 #include <string.h>
 
 #include <sluice/state.h>
 
+#include "comm/job/job.h"
+#include "placement/share.h"
 #include "tools/actorserve/actorserve.h"
 
 static sl_status submit(void *self, const sl_request *request, uint64_t *id) {
@@ -28,15 +31,29 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
       .model = s->model, .args = s->model_args, .rows = sl_arg_int(s->run, "rows"), .pages = pages,
       .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
       .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
-      .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = 1, .devices = s->devices, .dtype = settings_dtype(s),
+      .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = s->processes, .devices = s->devices, .dtype = settings_dtype(s),
                 .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
       .run = {.bind = machine_bind, .bind_arg = &m->machine},
-      .load = load, .load_ctx = s};
+      .job = s->processes > 1 ? m->job : NULL, .load = load, .load_ctx = s};
+}
+
+/* Its place among the processes that its starter has started. */
+static sl_status join(settings *s, served *m) {
+  const sl_job_options options = {.lost_seconds = sl_arg_float(s->run, "heartbeat-timeout")};
+  sl_status status = sl_job_open(&options, &m->job);
+  if (status) return status;
+  const sli_cluster *cluster = sli_job_cluster(m->job);
+  s->process = cluster->process;
+  s->processes = cluster->nprocesses;
+  settings_occupy(s);
+  if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
+  return SL_OK;
 }
 
 sl_status model_open(settings *s, served *m) {
   int64_t pages;
   sl_status status = settings_pages(s, &pages);
+  if (!status) status = join(s, m);
   if (!status) status = machine_place(s, &m->machine);
   if (status) return status;
   sl_session_options options = options_of(s, m, pages);
@@ -51,6 +68,7 @@ sl_status model_open(settings *s, served *m) {
 
 void model_close(served *m) {
   sl_session_destroy(m->session);
+  sl_job_close(m->job);
   voice_close(m);
   machine_fini(&m->machine);
 }

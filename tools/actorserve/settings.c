@@ -25,6 +25,8 @@ static const sl_option options[] = {
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0},
     {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20},
+    {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process of several is lost that is not heard, "
+     "and all with it", 1, 1e6},
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},

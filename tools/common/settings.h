@@ -90,6 +90,8 @@ int settings_ranks(const settings *s);
 
 /* The text of an option, or NULL if it is empty. */
 const char *settings_text(const settings *s, const char *name);
+/* Has each of the processes drive a device at least, where the user does not say how many there are. */
+void settings_occupy(settings *s);
 /* Reads --memory, where it is one size: the budget of each device. */
 sl_status settings_read_budget(settings *s);
 /* Of products: --dtype. */

@@ -233,6 +233,14 @@ static sl_status count_devices(settings *s) {
   return SL_OK;
 }
 
+void settings_occupy(settings *s) {
+  int ranks = settings_ranks(s);
+  bool said = sl_arg_given(s->run, "stages", 0) || sl_arg_given(s->run, "devices", 0);
+  if (s->devices.count >= s->processes || said) return;
+  s->stages = (s->processes + ranks - 1) / ranks;
+  s->devices.count = s->stages * ranks;
+}
+
 /* On the virtual clock no device computes: modelled ones stand for those that would. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
