@@ -23,8 +23,19 @@ static size_t peaks_bytes(const head *h) {
   return (size_t)h->ndevices * sizeof(double) + sli_align((size_t)h->nregs * sizeof(int32_t));
 }
 
-static size_t portion_bytes(const head *h) {
-  return sizeof *h + peaks_bytes(h) + h->nrecords * sizeof(sl_trace_record);
+/* Where slots have rows, each record has a number of them, behind all records. */
+static size_t row_bytes(const sl_plan *plan) {
+  bool any = false;
+  for (int32_t r = 0; r < plan->nregs; r++) any |= plan->regs[r].rows > 0;
+  return any ? sizeof(int32_t) : 0;
+}
+
+static size_t record_bytes(const sl_plan *plan) {
+  return sizeof(sl_trace_record) + row_bytes(plan);
+}
+
+static size_t portion_bytes(const sl_plan *plan, const head *h) {
+  return sizeof *h + peaks_bytes(h) + h->nrecords * record_bytes(plan);
 }
 
 /* ---- out ---------------------------------------------------------------------------- */
@@ -88,19 +99,29 @@ static void write_peaks(const sl_runtime *rt, const head *h, char *to) {
   for (int32_t r = 0; r < h->nregs; r++) slots[r] = sl_runtime_peak_slots(rt, r);
 }
 
+static void write_rows(const sl_export *e, char *to) {
+  for (size_t i = 0; i < e->head.nrecords; i++) {
+    const sl_trace_record *r = &e->records[e->at + i];
+    int32_t rows = sli_runtime_rows(e->rt, r->actor, r->firing);
+    memcpy(to + i * sizeof rows, &rows, sizeof rows);
+  }
+}
+
 size_t sl_export_next(sl_export *e, const void **out) {
+  const sl_plan *plan = sli_runtime_plan(e->rt);
   head *h = &e->head;
   if (h->number && e->at == e->nrecords) return 0;
-  size_t fixed = sizeof *h + peaks_bytes(h), each = sizeof *e->records;
+  size_t fixed = sizeof *h + peaks_bytes(h), each = record_bytes(plan);
   size_t room = e->most > fixed ? (e->most - fixed) / each : 0;
   if (!room && h->number) room = 1;
   h->nrecords = SLI_MIN(room, e->nrecords - e->at);
-  size_t size = portion_bytes(h);
+  size_t size = portion_bytes(plan, h), records = h->nrecords * sizeof *e->records;
   free(e->bytes);
   e->bytes = sli_calloc(1, size);
   memcpy(e->bytes, h, sizeof *h);
   write_peaks(e->rt, h, e->bytes + sizeof *h);
-  if (h->nrecords) memcpy(e->bytes + fixed, e->records + e->at, h->nrecords * each);
+  if (h->nrecords) memcpy(e->bytes + fixed, e->records + e->at, records);
+  if (row_bytes(plan)) write_rows(e, e->bytes + fixed + records);
   e->at += h->nrecords;
   h->number++;
   h->ndevices = h->nregs = 0;
@@ -152,7 +173,7 @@ static bool fits_plan(const sl_plan *plan, const head *h, size_t size) {
   bool first = !h->number;
   return h->plan_hash == plan->hash && h->ndevices == (first ? plan->ndevices : 0) &&
          h->nregs == (first ? plan->nregs : 0) && h->nrecords <= size / sizeof(sl_trace_record) &&
-         portion_bytes(h) == size;
+         portion_bytes(plan, h) == size;
 }
 
 static bool is_record(const sl_plan *plan, const char *bytes) {
@@ -193,6 +214,17 @@ static void keep_records(sli_remote *remote, const char *records, size_t n, int6
   }
 }
 
+static void take_rows(sl_runtime *rt, const head *h, const char *records) {
+  const char *rows = records + h->nrecords * sizeof(sl_trace_record);
+  for (size_t i = 0; i < h->nrecords && row_bytes(sli_runtime_plan(rt)); i++) {
+    sl_trace_record r;
+    int32_t n;
+    memcpy(&r, records + i * sizeof r, sizeof r);
+    memcpy(&n, rows + i * sizeof n, sizeof n);
+    sli_runtime_note_rows(rt, r.actor, r.firing, n);
+  }
+}
+
 sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int64_t ahead_ns) {
   head h;
   if (size < sizeof h) return sl_fail(SL_E_INPUT, "a process's figures are cut off");
@@ -208,6 +240,7 @@ sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int6
   }
   keep_records(remote, peaks + peaks_bytes(&h), h.nrecords,
                (int64_t)(h.base_ns - sli_runtime_base_ns(rt)) - ahead_ns);
+  take_rows(rt, &h, peaks + peaks_bytes(&h));
   remote->nportions++;
   return SL_OK;
 }

@@ -156,6 +156,21 @@ void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int32_t slot, int32_t exte
   if (c->blank) memset((char *)slot_address(to, slot) + valid, 0xff, c->blank - valid);
 }
 
+static row_note *note_of(const sl_runtime *rt, int32_t actor, int64_t firing) {
+  const extents *x = rt->actors[actor].bound.extents;
+  return x ? &x->notes[(uint64_t)firing & x->mask] : NULL;
+}
+
+int32_t sli_runtime_rows(const sl_runtime *rt, int32_t actor, int64_t firing) {
+  const row_note *note = note_of(rt, actor, firing);
+  return note && note->firing == firing ? note->rows : SL_NONE;
+}
+
+void sli_runtime_note_rows(sl_runtime *rt, int32_t actor, int64_t firing, int32_t rows) {
+  row_note *note = note_of(rt, actor, firing);
+  if (note && rows >= 0 && firing > note->firing) *note = (row_note){firing, rows};
+}
+
 const sli_remote *sli_runtime_remotes(const sl_runtime *rt) { return rt->remotes; }
 
 sli_remote *sli_runtime_remote(sl_runtime *rt, int32_t process) {

@@ -52,8 +52,9 @@ static void move_rows(const actor *a, const sl_runtime *rt) {
 static NOINLINE void bind_extents(actor *a) {
   const sl_runtime *rt = a->queue->worker->rt;
   extents *x = a->bound.extents;
-  int32_t **now = x->now, *noted = &x->noted[(uint64_t)a->fired & x->mask];
-  *noted = 0;
+  row_note *note = &x->notes[(uint64_t)a->fired & x->mask];
+  int32_t **now = x->now, *noted = &note->rows;
+  *note = (row_note){a->fired, 0};
   for (const in_port *p = a->in; p < a->in_end; p++, now++) {
     *now = slot_extent(p->reg, &p->at, *p->entry - 1);
     if (*now) count_rows(&x->read[p - a->in], *noted = **now);

@@ -74,6 +74,11 @@ void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int32_t slot, int32_t ex
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m, bool on_carrier);
 void sli_runtime_tell_writer(sl_runtime *rt, const sli_message *m, bool on_carrier);
 
+/* Rows that a firing has filled, or read where it fills none, as far as that is remembered; SL_NONE: it
+ * is not, or none of its slots has rows. Between runs; and what another process knows of it. */
+int32_t sli_runtime_rows(const sl_runtime *rt, int32_t actor, int64_t firing);
+void sli_runtime_note_rows(sl_runtime *rt, int32_t actor, int64_t firing, int32_t rows);
+
 /* What another process did, as if it were a worker here. */
 typedef struct sli_remote {
   struct sli_remote *next;

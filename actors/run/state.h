@@ -159,11 +159,16 @@ struct reg {
   contents contents;
 };
 
+/* How many rows a firing has filled of its last output that has some, or read where none has. */
+typedef struct row_note {
+  int64_t firing;
+  int32_t rows;
+} row_note;
+
 /* Of an actor some of whose slots have rows. */
 typedef struct extents {
   int32_t **now;           /* [bases] what a launch is told */
-  int32_t *noted;          /* [mask + 1] by firing: rows it has filled of its last output that has
-                              some, or read where none has */
+  row_note *notes;         /* [mask + 1] by firing; of an actor elsewhere what is known of it */
   uint64_t mask;
   _Atomic uint64_t *read;  /* [inputs] rows read so far; read from outside too, relaxed */
 } extents;

@@ -135,11 +135,12 @@ static void make_extents(sl_runtime *rt, actor *a) {
   bool any = false;
   for (int32_t p = 0; p < from->nin; p++) any |= a->in[p].reg->contents.extents != NULL;
   for (int32_t p = 0; p < from->nout; p++) any |= a->out[p].reg->contents.extents != NULL;
-  if (!any || w->process >= 0) return;
+  if (!any) return;
   extents *x = a->bound.extents = allot_own(rt, w, 1, sizeof *x);
   *x = (extents){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
-                 .noted = allot_own(rt, w, NOTED, sizeof *x->noted), .mask = NOTED - 1,
+                 .notes = allot_own(rt, w, NOTED, sizeof *x->notes), .mask = NOTED - 1,
                  .read = allot_own(rt, w, (size_t)from->nin, sizeof *x->read)};
+  for (int32_t i = 0; i < NOTED; i++) x->notes[i].firing = -1;
   a->binds = true;
 }
 

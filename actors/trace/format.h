@@ -145,7 +145,8 @@ struct firing_item {
   int64_t firing, tick, step;
   int32_t actor, microbatch, piece;
   int32_t reg; /* what the queue waited for, or SL_NONE */
-  uint32_t wait, reserved;
+  uint32_t wait;
+  uint32_t rows; /* 1 + valid rows that it has filled, or read; 0: not known, or there are none */
 };
 _Static_assert(sizeof(struct firing_item) == 64, "no padding");
 

@@ -380,6 +380,7 @@ static void read_firings(reading *r) {
                                       .reg = f.reg < 0 ? 0 : (uint32_t)f.reg & 0x1fffffff};
     out[n].tick = (sl_tick){.number = f.tick, .step = f.step, .microbatch = f.microbatch,
                             .piece = f.piece};
+    out[n].rows = (int32_t)f.rows - 1;
     sorted = sorted && (!n || by_start(&out[n - 1], &out[n]) < 0);
   }
   if (!sorted) qsort(out, t->nfirings, sizeof *out, by_start);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/run/run.h"
 #include "io/atomic.h"
 
 /* One section on its way into the file. */
@@ -143,8 +144,8 @@ static void put_step(image *im, const struct firing_item *f) {
   steps[n - 1].firings++;
 }
 
-static void put_firings(image *im, const sl_plan *plan, const sl_trace_record *records,
-                        size_t count) {
+static void put_firings(image *im, const sl_plan *plan, const sl_runtime *rt,
+                        const sl_trace_record *records, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const sl_trace_record *r = &records[i];
     sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
@@ -152,7 +153,8 @@ static void put_firings(image *im, const sl_plan *plan, const sl_trace_record *r
     struct firing_item item = {.start_ns = r->start_ns, .end_ns = r->end_ns, .firing = r->firing,
                                .tick = tick.number, .step = tick.step, .actor = r->actor,
                                .microbatch = tick.microbatch, .piece = tick.piece,
-                               .reg = waited ? (int32_t)r->reg : SL_NONE, .wait = r->wait};
+                               .reg = waited ? (int32_t)r->reg : SL_NONE, .wait = r->wait,
+                               .rows = (uint32_t)(sli_runtime_rows(rt, r->actor, r->firing) + 1)};
     PUT(im, FIRINGS, item);
     put_step(im, &item);
   }
@@ -197,7 +199,7 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
   size_t count = sl_runtime_trace(rt, &records, &dropped);
   image im = {0};
   put_plan(&im, plan, rt);
-  put_firings(&im, plan, records, count);
+  put_firings(&im, plan, rt, records, count);
   put_cores(&im, rt);
   struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
                       .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),

@@ -224,6 +224,7 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
 
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[sli_along_of(l->in, b->device)];
+  const int32_t *extents = sli_lower_expected_table(l, b->extent);
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
                              .quota = b->quota,
@@ -235,6 +236,8 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .memory = b->memory, .slot_bytes = b->bytes,
                              .payload_bytes = b->payload_bytes, .aside = b->aside,
                              .rows = b->extent ? (int32_t)b->extent->rows : 0,
+                             .nextents = extents ? sli_lower_ticks(l, false) : 0,
+                             .extents = extents,
                              .shares = b->lane.leader == SL_NONE ? 0 : l->bundles[b->lane.leader].reg + 1,
                              .over = lies_over(l, b),
                              .activation = b->activation});
@@ -399,7 +402,10 @@ static void add_actor(sli_lowering *l, hop_queues *x, int group) {
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),
-                .program = sli_lower_program(l, group), .seconds = g->seconds};
+                .program = sli_lower_program(l, group), .seconds = g->seconds,
+                .seconds_table = sli_lower_seconds_table(
+                    l, g, sli_lower_slowdown(x->slowdowns, g))};
+  a.nseconds = a.seconds_table ? sli_lower_ticks(l, false) : 0;
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
 }

@@ -151,7 +151,7 @@ static int add_hop(hops *x, int from, trip *t, const leg *g) {
                       .over = SL_NONE, .aside = origin.aside, .transient = t->away,
                       .bytes = g->passing ? 0 : origin.bytes,
                       .payload_bytes = g->passing ? 0 : origin.payload_bytes,
-                      .extent = g->passing ? NULL : origin.extent, .home = g->home});
+                      .extent = origin.extent, .home = g->home});
   l->bundles[at].origin = t->origin;
   l->bundles[at].source = from;
   t->begun = t->reader != SL_NONE;

@@ -285,6 +285,10 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
  * the arguments of a call have, NULL: none. */
 void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program);
 const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
+/* On modelled devices: how many of a tensor's rows are expected to be valid in a tick of a step, and a
+ * table of that by tick; NULL: all. */
+int64_t sli_lower_expected(const sli_lowering *l, const sl_tensor *extent, int32_t tick);
+const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent);
 
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
@@ -359,6 +363,9 @@ double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
  * group. */
 double *sli_lower_slowdowns(const sli_lowering *l);
 double sli_lower_slowdown(const double *slowdowns, const sli_group *g);
+/* The first by tick of a step, where that differs for how many rows are valid, and passes take so much
+ * longer; NULL: it does not. */
+const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g, double slowdown);
 /* Of what goes to a home and back at so many bytes a second; 0: that takes no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
 

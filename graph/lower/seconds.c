@@ -6,6 +6,28 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
+/* As long as what is expected of it in a tick. */
+static sl_type expected_type(const sli_lowering *l, sl_tensor *t, const sl_type *type, int32_t tick) {
+  const sl_tensor *extent = sli_tensor_extent(t);
+  sl_type cut = *type;
+  if (!extent) return cut;
+  int d = cut.dim[0] == extent->rows ? 0 : 1;
+  cut.dim[d] = sli_lower_expected(l, extent, tick);
+  return cut;
+}
+
+/* Of one node in a tick of a step. Nothing is made of no rows. */
+static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
+  sl_type in[n->nin + 1], out[n->nout + 1];
+  bool empty = false;
+  for (int i = 0; i < n->nin; i++) {
+    in[i] = expected_type(l, n->in[i], &n->in_type[i], tick);
+    empty |= n->in[i] && n->in[i]->extent && !sl_type_elements(&in[i]);
+  }
+  for (int o = 0; o < n->nout; o++) out[o] = expected_type(l, n->out[o], &n->out_type[o], tick);
+  return empty ? 0 : sli_call_seconds(l->in->options->hardware, n, in, out);
+}
+
 /* Of one node: as measured by an earlier run, or as its op's cost says; where
  * pieces differ, their mean. */
 static double node_seconds(const sli_lowering *l, const sli_node *n) {
@@ -168,4 +190,40 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t 
       [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
   double rate = rates[home][back];
   return rate > 0 ? (double)bytes / rate : 0;
+}
+
+/* ---- by tick, where it goes by what is expected to be valid ------------------------------------ */
+
+static bool has_extents(const sli_node *n) {
+  bool any = false;
+  for (int i = 0; i < n->nin; i++) any |= n->in[i] && n->in[i]->extent;
+  for (int o = 0; o < n->nout; o++) any |= n->out[o] && n->out[o]->extent;
+  return any;
+}
+
+static double seconds_in(const sli_lowering *l, const sli_group *g, int32_t tick) {
+  double seconds = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    seconds += has_extents(g->nodes[i]) ? expected_seconds(l, g->nodes[i], tick)
+                                        : node_seconds(l, g->nodes[i]);
+  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
+}
+
+/* A copy of fewer rows takes that much less. */
+static double copied_in(const sli_lowering *l, const sli_group *g, int32_t tick) {
+  const sl_tensor *extent = l->bundles[g->outputs[0]].extent;
+  return g->seconds * (double)sli_lower_expected(l, extent, tick) / (double)extent->rows;
+}
+
+const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g, double slowdown) {
+  bool any = g->hop && g->hop->route != SLI_ROUTE_FLIGHT && l->bundles[g->outputs[0]].extent;
+  for (int i = 0; i < g->nnodes; i++) any |= has_extents(g->nodes[i]);
+  if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
+      sli_cost_is_given(&l->in->options->cost))
+    return NULL;
+  int32_t ticks = sli_lower_ticks(l, false);
+  double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
+  for (int32_t t = 0; t < ticks; t++)
+    table[t] = g->hop ? copied_in(l, g, t) : slowdown * seconds_in(l, g, t);
+  return table;
 }

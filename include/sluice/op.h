@@ -427,6 +427,9 @@ typedef struct sl_op {
    * calls see arrays that are as long as what is valid, and are not made where nothing is; what they
    * make of rows has as many, and sums over none are 0. All others are refused by name. */
   uint32_t fills, second, looks, follows;
+  /* NULL, or: how many rows of output o, of this type, a call fills in a tick of a step, where there
+   * are no values to tell: on modelled devices. NULL: all. */
+  int64_t (*expects)(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick);
   /* Bit i: input i is there for its type, a call may have NULL in its place. Bit 31 stands for
    * all from there on. */
   uint32_t unread;

@@ -18,6 +18,8 @@ enum { SL_TRACE_VERSION = 4 };
 typedef struct sl_trace_firing {
   sl_trace_record record;
   sl_tick tick;
+  int32_t rows; /* valid ones that it has filled of its last output that has rows, or read where
+                   none has; SL_NONE: no slot of it has rows, or it is not known */
 } sl_trace_firing;
 
 /* One step: from its first firing's start to its last one's end, over all

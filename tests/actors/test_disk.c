@@ -27,6 +27,7 @@ typedef struct shape {
   int quota[REGISTERS];
   bool reversed;          /* the last that was made is used first */
   bool modelled;          /* nothing is moved, it only takes time */
+  bool rows;              /* each number is a row, and not all are valid */
 } shape;
 
 static _Atomic int64_t uses, break_at = -1;
@@ -36,9 +37,18 @@ static float value_of(const sl_tick *tick, int64_t i) {
   return (float)(tick->number * 7919 + i % 4093);
 }
 
+/* Of slots with rows: none of them, or any number. */
+static int64_t rows_in(int64_t tick, int64_t all) { return tick % 3 == 1 ? 0 : tick * 611 % (all + 1); }
+
+static int64_t rows_of(const sl_call *call, const int32_t *extents, const sl_type *type) {
+  return extents ? rows_in(call->tick.number, type->dim[0]) : type->dim[0];
+}
+
 static void make_op(const sl_call *call) {
   float *out = call->out[0];
-  for (int64_t i = 0; i < call->out_type[0].dim[0]; i++) out[i] = value_of(&call->tick, i);
+  int64_t rows = rows_of(call, call->out_rows, &call->out_type[0]);
+  for (int64_t i = 0; i < rows; i++) out[i] = value_of(&call->tick, i);
+  sl_call_fill(call, 0, rows);
 }
 
 /* And poisons what it has used: nobody is to see that. */
@@ -46,7 +56,10 @@ static void use_op(const sl_call *call) {
   float *in = (float *)call->in[0];
   int64_t nth = atomic_fetch_add(&uses, 1), last = atomic_load(&break_at);
   if (last >= 0 && nth > last) return;
-  for (int64_t i = 0; i < call->in_type[0].dim[0]; i++) {
+  int64_t rows = sl_call_rows(call, 0, call->in_type[0].dim[0]);
+  CHECK(rows == rows_of(call, call->in_rows, &call->in_type[0]), "tick %" PRId64 ": %" PRId64 " rows",
+        call->tick.number, rows);
+  for (int64_t i = 0; i < rows; i++) {
     CHECK(in[i] == value_of(&call->tick, i), "tick %" PRId64 ": number %" PRId64 " is %g and not %g",
           call->tick.number, i, (double)in[i], (double)value_of(&call->tick, i));
     in[i] = NAN;
@@ -54,8 +67,8 @@ static void use_op(const sl_call *call) {
   if (nth == last) nameless_replace(replacement);
 }
 
-static const sl_op make_row = {.name = "make", .nout = 1, .cpu = make_op};
-static const sl_op use_row = {.name = "use", .max_in = 1, .cpu = use_op};
+static const sl_op make_row = {.name = "make", .nout = 1, .cpu = make_op, .fills = 1};
+static const sl_op use_row = {.name = "use", .max_in = 1, .cpu = use_op, .looks = 1};
 
 /* One call, which reads the first base if it reads, and writes the next. */
 static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, int nin, int nout,
@@ -69,6 +82,14 @@ static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, 
   *call = (sl_program_call){.op = op, .name = name, .nin = nin, .nout = nout, .in_type = type,
                             .out_type = type, .in = places, .out = places + 1};
   *program = (sl_program){.ncalls = 1, .calls = call, .nbases = nin + nout + 1};
+  if (!s->rows) return program;
+  static const int16_t first[] = {0, 0, SL_NONE};
+  int32_t *rows = sl_plan_alloc(plan, sizeof *rows);
+  *rows = (int32_t)s->numbers;
+  program->nextents = 1, program->nread = nin;
+  program->extent_rows = rows;
+  program->base_extent = first;
+  call->in_extent = call->out_extent = first;
   return program;
 }
 
@@ -86,7 +107,8 @@ static void add_registers(sl_plan *plan, const shape *s) {
     sl_plan_add_register(
         plan, (sl_register){.name = names[r], .quota_name = names[r], .quota = s->quota[r],
                             .pool = SL_NONE, .space = r == HOME ? SL_SPACE_DISK : SL_SPACE_DEVICE,
-                            .memory = SL_MEMORY_ACTIVATIONS, .slot_bytes = (size_t)s->numbers * 4});
+                            .memory = SL_MEMORY_ACTIVATIONS, .slot_bytes = (size_t)s->numbers * 4,
+                            .rows = s->rows ? (int32_t)s->numbers : 0});
 }
 
 typedef struct part {
@@ -151,22 +173,31 @@ static void check_run(const shape *s, uint64_t seed, int64_t steps) {
   CHECK(atomic_load(&uses) == steps * MICROBATCHES, "%d uses", (int)atomic_load(&uses));
   for (int r = 0; r < REGISTERS; r++)
     CHECK(sl_runtime_peak_slots(rt, r) <= s->quota[r], "register %d held more than its quota", r);
+  uint64_t rows = 0, moved = sl_runtime_count(rt).moved_bytes[SL_TRAFFIC_DISK];
+  for (int64_t t = 0; t < steps * MICROBATCHES; t++)
+    rows += (uint64_t)(s->rows ? rows_in(t, s->numbers) : s->numbers);
+  CHECK(moved == 2 * 4 * rows, "%" PRIu64 " bytes moved of %" PRIu64 " numbers", moved, rows);
   sl_runtime_destroy(rt);
   sl_plan_destroy(plan);
 }
 
 static void what_comes_back_is_what_went(void) {
   for (int i = 0; i < 9; i++) { /* any two of the three numbers of slots meet once */
-    shape s = {i % 2 ? 1024 : 2500, {1 + i % 3, 1 + i / 3, 1 + (i + i / 3) % 3}, false, false};
+    shape s = {i % 2 ? 1024 : 2500, {1 + i % 3, 1 + i / 3, 1 + (i + i / 3) % 3}, false, false, false};
     check_run(&s, 0, 4);
   }
-  check_run(&(shape){3 << 17, {1, 2, 2}, false, false}, 0, 2);
-  check_run(&(shape){2048, {1, MICROBATCHES, 1}, true, false}, 0, 8);
+  check_run(&(shape){3 << 17, {1, 2, 2}, false, false, false}, 0, 2);
+  check_run(&(shape){2048, {1, MICROBATCHES, 1}, true, false, false}, 0, 8);
+}
+
+static void only_what_is_valid_goes(void) {
+  for (int i = 0; i < 4; i++)
+    check_run(&(shape){i % 2 ? 1024 : 2500, {1 + i % 3, MICROBATCHES, 1 + i / 2}, i > 1, false, true}, 0, 4);
 }
 
 static void no_race_shows(void) {
   for (int seed = 1; seed <= 4 * (int)seeds_times(); seed++) {
-    shape s = {1024 * (1 + seed % 3), {1 + seed % 2, MICROBATCHES, 1 + seed / 2 % 2}, seed % 2, false};
+    shape s = {1024 * (1 + seed % 3), {1 + seed % 2, MICROBATCHES, 1 + seed / 2 % 2}, seed % 2, false, false};
     check_run(&s, (uint64_t)seed, 6);
   }
 }
@@ -174,7 +205,7 @@ static void no_race_shows(void) {
 /* Slots on disk, and those copied from and to there, are whole pages; disks are no part of what a
  * device has. */
 static void slots_are_whole_pages(void) {
-  shape s = {100, {2, 1000, 3}, false, false};
+  shape s = {100, {2, 1000, 3}, false, false, false};
   sl_plan *plan = plan_of(&s, ".");
   int32_t other = sl_plan_add_register(plan, (sl_register){
       .name = "other", .quota_name = "q", .quota = 1, .initial = 1, .pool = SL_NONE,
@@ -196,7 +227,7 @@ static void slots_are_whole_pages(void) {
 
 /* Slots on disk are read and written between runs as all others are. */
 static void slots_are_read_and_written(void) {
-  shape s = {1024, {1, 2, 1}, false, false};
+  shape s = {1024, {1, 2, 1}, false, false, false};
   sl_plan *plan = finished(&s);
   sl_runtime *rt = start(plan, 0);
   float back[500], values[500];
@@ -216,7 +247,7 @@ static void slots_are_read_and_written(void) {
 /* Of what actortrace shows as a device's, none lies on disk. */
 static void a_trace_shows_the_devices_memory(void) {
   const char *build = getenv("SLUICE_BUILD");
-  shape s = {1 << 18, {1, MICROBATCHES, 1}, true, true};
+  shape s = {1 << 18, {1, MICROBATCHES, 1}, true, true, false};
   sl_plan *plan = finished(&s);
   sl_runtime *rt;
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
@@ -237,7 +268,7 @@ static void a_trace_shows_the_devices_memory(void) {
 /* ---- what breaks ----------------------------------------------------------------------- */
 
 static void check_breaks(const char *with, const char *who, const char *why) {
-  shape s = {1024, {2, 2, 2}, false, false};
+  shape s = {1024, {2, 2, 2}, false, false, false};
   sl_plan *plan = finished(&s);
   sl_runtime *rt = start(plan, 0);
   replacement = with;
@@ -260,7 +291,7 @@ static void what_breaks_ends_the_run(void) {
 
 static void check_refused(const char *folder, int64_t numbers, const char *why) {
   sl_runtime *rt;
-  sl_plan *plan = plan_of(&(shape){numbers, {1, 1 << 16, 1}, false, false}, folder);
+  sl_plan *plan = plan_of(&(shape){numbers, {1, 1 << 16, 1}, false, false, false}, folder);
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   sl_status status = sl_runtime_create(plan, &(sl_runtime_options){.workers = 1}, &rt);
   CHECK(status, "%s: it was taken", folder);
@@ -281,7 +312,8 @@ int main(void) {
   for (int plain = 0; plain < 2; plain++) {
     setenv("SLUICE_DISK", plain ? "plain" : "", 1);
     what_comes_back_is_what_went();
-    no_race_shows();
+    only_what_is_valid_goes();
+  no_race_shows();
     what_breaks_ends_the_run();
   }
   check_refused("/there/is/none", 16, "folder /there/is/none: No such file or directory");

@@ -11,6 +11,7 @@
 #include <sluice/ops.h>
 #include <sluice/runtime.h>
 
+#include "actors/run/run.h"
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
 #include "tests/support/dice.h"
@@ -322,6 +323,28 @@ static void check_traffic(const net *n, const member *members, loopback *peers) 
         "not %" PRIu64, n->seed, moved, all_carried + read);
 }
 
+/* Process 0 knows of all firings how many rows they filled. */
+static void check_notes(const net *n, member *members) {
+  for (int p = 1; p < n->nprocesses; p++) {
+    void *bytes;
+    size_t size = sl_runtime_export(members[p].rt, &bytes);
+    CHECK(sl_runtime_import(members[0].rt, bytes, size - 1, 0) == SL_E_INPUT, "cut off");
+    CHECK(!sl_runtime_import(members[0].rt, bytes, size, 0), "%s", sl_detail());
+    free(bytes);
+  }
+  for (int32_t i = 0, at = 0; i < n->plan->nactors; i++) {
+    if (strncmp(n->plan->actors[i].name, "work", 4)) continue;
+    const node *me = &n->of[at++];
+    const product *last = NULL;
+    for (int o = 0; o < me->nout; o++)
+      if (me->out[o].rows) last = &me->out[o];
+    for (int64_t key = 0; last && key < STEPS * n->microbatches; key++)
+      CHECK(sli_runtime_rows(members[0].rt, i, key) == extent_of(n, last, key),
+            "seed %" PRIu64 ": actor %d, firing %" PRId64 ": %d rows are noted", n->seed, i, key,
+            sli_runtime_rows(members[0].rt, i, key));
+  }
+}
+
 static bool check_seed(uint64_t seed) {
   int nprocesses = 1 + (int)(seed % 3);
   static member members[3];
@@ -340,6 +363,7 @@ static bool check_seed(uint64_t seed) {
     CHECK(!pthread_create(&members[p].thread, NULL, run, &members[p]), "no thread");
   for (int p = 0; p < nprocesses && !stuck; p++) pthread_join(members[p].thread, NULL);
   if (!stuck) check_traffic(&members[0].net, members, peers);
+  if (!stuck) check_notes(&members[0].net, members);
   for (int p = 0; p < nprocesses; p++) {
     if (!stuck) sl_runtime_destroy(members[p].rt);
     sl_plan_destroy(members[p].net.plan);

@@ -8,6 +8,7 @@
 
 #include <sluice/ops.h>
 #include <sluice/sluice.h>
+#include <sluice/trace.h>
 
 #include "base/base.h"
 #include "base/philox.h"
@@ -103,8 +104,15 @@ static const sl_op select_row = {.name = "select", .min_in = 2, .max_in = 2, .no
                                  .infer = restore_infer, .cpu = select_cpu, .looks = 2, .fills = 1};
 static const sl_op unpick = {.name = "unpick", .min_in = 2, .max_in = 2, .nout = 1,
                              .infer = restore_infer, .cpu = restore_cpu, .looks = 3};
+/* Where there are no values. */
+static int64_t pick_expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
+  (void)attrs, (void)o;
+  return tick % 2 ? 0 : type->dim[0] / 2;
+}
+
 static const sl_op pick = {.name = "pick", .min_in = 2, .max_in = 2, .nout = 2,
                            .infer = pick_infer, .cpu = pick_cpu, .fills = 3,
+                           .expects = pick_expects,
                            .grad = {{.op = &unpick, .cls = SL_CLASS_B,
                                      .in = {SL_DOUT(0), SL_OUT(1)}, .nof = 1, .of = {0}}}};
 static const sl_op restore = {.name = "restore", .min_in = 2, .max_in = 2, .nout = 1,
@@ -147,6 +155,31 @@ static void build(sl_graph *g, bool extents) {
   sl_train(g, sl_mse(g, x, data[1]), &(sl_optimizer){.rule = &sl_op_sgd, .lr = 0.1f});
 }
 
+/* ---- traces --------------------------------------------------------------------------------- */
+
+static sl_trace *trace_of(const sl_plan *plan, const sl_runtime *rt, sl_clock clock) {
+  sl_trace *t;
+  CHECK(!sl_trace_write("graph_extents.trace", plan, rt, clock), "%s", sl_detail());
+  CHECK(!sl_trace_read("graph_extents.trace", &t), "%s", sl_detail());
+  return t;
+}
+
+static bool is_of(const sl_trace *t, const sl_trace_firing *f, const char *actor) {
+  return !strcmp(t->plan->actors[f->record.actor].name, actor);
+}
+
+static void check_rows(const sl_trace *t, const char *actor, int (*want)(int64_t tick)) {
+  int firings = 0;
+  for (size_t i = 0; i < t->nfirings; i++) {
+    const sl_trace_firing *f = &t->firings[i];
+    if (!is_of(t, f, actor)) continue;
+    CHECK(f->rows == want(f->tick.number), "%s, tick %lld: the trace says %d rows", actor,
+          (long long)f->tick.number, f->rows);
+    firings++;
+  }
+  CHECK(firings, "there is an actor %s", actor);
+}
+
 /* ---- runs ---------------------------------------------------------------------------------- */
 
 typedef struct outcome {
@@ -177,6 +210,11 @@ static outcome run(bool extents, int stages, const char *schedule, const char *r
   sl_lowered_attach(lowered, rt);
   sl_params_init(lowered, rt, 1);
   CHECK(!sl_runtime_run(rt, STEPS), "%s", sl_detail());
+  if (extents && stages > 1) {
+    sl_trace *t = trace_of(plan, rt, SL_CLOCK_REAL);
+    check_rows(t, "F1", picked_in);
+    sl_trace_destroy(t);
+  }
   o.pipeline_bytes = sl_runtime_count(rt).moved_bytes[SL_TRAFFIC_PIPELINE];
   sl_runtime_destroy(rt);
   sl_lowered_destroy(lowered);
@@ -198,6 +236,36 @@ static void check_bytes(const outcome *o, uint64_t often, const char *what) {
   uint64_t want = sizeof(float) * (ticks * ROWS * WIDTH + picked * (often * WIDTH + 2));
   CHECK(o->pipeline_bytes == want, "%s: %llu bytes moved, not %llu", what,
         (unsigned long long)o->pipeline_bytes, (unsigned long long)want);
+}
+
+/* ---- on modelled devices ------------------------------------------------------------------- */
+
+static int expected_in(int64_t tick) { return tick % MICROBATCHES % 2 ? 0 : ROWS / 2; }
+
+/* What is expected there is what takes time, and what moves. */
+static void modelled_devices_expect(void) {
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
+  build(g, true);
+  sl_lower_options options = {.stages = 3, .schedule = "1f1b", .devices = {.kind = "timed"}};
+  sl_lowered *lowered;
+  CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
+  const sl_plan *plan = sl_lowered_plan(lowered);
+  sl_runtime *rt;
+  sl_runtime_options how = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
+  CHECK(!sl_runtime_create(plan, &how, &rt) && !sl_runtime_run(rt, 2), "%s", sl_detail());
+  sl_trace *t = trace_of(plan, rt, SL_CLOCK_VIRTUAL);
+  check_rows(t, "F1", expected_in);
+  check_rows(t, "B1", expected_in);
+  for (size_t i = 0; i < t->nfirings; i++) {
+    const sl_trace_firing *f = &t->firings[i];
+    bool took = f->record.end_ns > f->record.start_ns;
+    CHECK(!is_of(t, f, "F1") || took == (expected_in(f->tick.number) > 0),
+          "a stage takes time in ticks in which it has rows");
+  }
+  sl_trace_destroy(t);
+  sl_runtime_destroy(rt);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
 }
 
 /* ---- what cannot be ---------------------------------------------------------------------- */
@@ -237,6 +305,7 @@ int main(void) {
     check_losses(&piped, &alone, 0, schedules[s]);
     check_bytes(&piped, s == 2 ? 6 : 5, schedules[s]);
   }
+  modelled_devices_expect();
   check_refused(hide_picked, "hide");
   check_refused(add_full, "all rows of");
   return 0;

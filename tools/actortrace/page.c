@@ -179,7 +179,7 @@ static void print_replay(FILE *out, const sl_trace *t) {
   sl_trace_firing *firings = sli_calloc(count + 1, sizeof *firings);
   for (size_t i = 0; i < count; i++) {
     sl_tick tick = sl_plan_tick(t->plan, records[i].actor, records[i].firing);
-    if (tick.step == 1) firings[n++] = (sl_trace_firing){records[i], tick};
+    if (tick.step == 1) firings[n++] = (sl_trace_firing){records[i], tick, SL_NONE};
   }
   print_firings(out, "replay", firings, n);
   free(firings);

@@ -3,19 +3,30 @@
 
 #include <inttypes.h>
 
-/* One line per firing. */
+static bool has_rows(const sl_trace *t) {
+  bool any = false;
+  for (size_t i = 0; i < t->nfirings; i++) any |= t->firings[i].rows >= 0;
+  return any;
+}
+
+/* One line per firing; and where slots have rows, how many of them were valid. */
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
   const sl_plan *plan = t->plan;
-  fprintf(out, "step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor\n");
+  bool rows = has_rows(t);
+  fprintf(out, "step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor%s\n",
+          rows ? "\trows" : "");
   for (size_t i = 0; i < t->nfirings; i++) {
     const sl_trace_firing *f = &t->firings[i];
     const sl_actor *a = &plan->actors[f->record.actor];
     int32_t device = actor_device(plan, f->record.actor);
     if ((o->step >= 0 && f->tick.step != o->step) || (o->device >= 0 && device != o->device))
       continue;
-    fprintf(out, "%" PRId64 "\t%d\t%c\t%d\t%d\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\t%s\n",
+    fprintf(out, "%" PRId64 "\t%d\t%c\t%d\t%d\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\t%s",
             f->tick.step, device, sl_class_letter(a->cls), a->stage, a->chunk,
             f->tick.microbatch, f->tick.piece, f->record.start_ns, f->record.end_ns, a->name);
+    if (rows && f->rows >= 0) fprintf(out, "\t%d", f->rows);
+    else if (rows) fputs("\t-", out);
+    fputc('\n', out);
   }
   return SL_OK;
 }
