@@ -161,6 +161,11 @@ struct sl_graph {
     int count;
     size_t capacity;
     sli_mean *of;
+    struct sli_tallies { /* sums over each step of training, told with its loss */
+      int count;
+      size_t capacity;
+      sli_mean *of;
+    } tallies;
   } metrics;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
@@ -215,6 +220,15 @@ static inline int sli_graph_means(const sl_graph *g) {
 }
 static inline sli_mean *sli_graph_mean(sl_graph *g, int i) {
   return i ? &g->metrics.of[i - 1] : &g->loss;
+}
+
+/* These and, behind them, the tallies: what is kept for its own sake. */
+static inline int sli_graph_kept(const sl_graph *g) {
+  return sli_graph_means(g) + (g->options.infer ? 0 : g->metrics.tallies.count);
+}
+static inline sli_mean *sli_graph_keep(sl_graph *g, int i) {
+  int means = sli_graph_means(g);
+  return i < means ? sli_graph_mean(g, i) : &g->metrics.tallies.of[i - means];
 }
 
 /* Puts its parts behind the first `count` of tensors[]. Returns how many there are then. */

@@ -50,6 +50,23 @@ static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float 
   d->losses = d->losses ? sl_add(g, d->losses, loss) : loss;
 }
 
+/* How many tokens go to each expert of a block, for the report. */
+static inline void moe_tally(sl_graph *g, const moe *m, sl_tensor *ids, int layer) {
+  char name[64];
+  snprintf(name, sizeof name, "h.%d.load", layer);
+  sl_tally(g, name, sl_expert_load(g, ids, m->experts));
+}
+
+/* And how many it does not take: the ids that have become -1. */
+static inline void moe_tally_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept, int layer) {
+  char name[64];
+  sl_tensor *more = sl_sub(g, sl_cast(g, ids, SL_F32), sl_cast(g, kept, SL_F32)); /* 1 + id, or 0 */
+  more = sl_clamp(g, more, 0, 1);
+  sl_tensor *dropped = sl_combine(g, sl_one_hot(g, ids, m->experts), more); /* [B, T, E] */
+  snprintf(name, sizeof name, "h.%d.dropped", layer);
+  sl_tally(g, name, sl_sum(g, dropped, SL_DIM(0) | SL_DIM(1), false));
+}
+
 /* What keeps the router in shape: of ids before any is dropped. */
 static inline void moe_losses(sl_graph *g, decoder *d, const moe *m, sl_tensor *logits,
                               const sl_routing *r) {
@@ -61,6 +78,8 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
                                      const sl_routing *r, float residual, int layer) {
   int64_t C = d->width, F = m->inner;
   sl_tensor *ids = m->capacity > 0 ? sl_expert_limit(g, r, m->capacity) : r->ids; /* [B, T, k] */
+  moe_tally(g, m, r->ids, layer);
+  if (ids != r->ids) moe_tally_dropped(g, m, r->ids, ids, layer);
   sl_tensor *gate = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.gate));
   sl_tensor *up = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.up));
   sl_tensor *y = sl_swiglu(g, gate, up); /* [B, T, k, F] */

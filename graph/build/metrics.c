@@ -1,4 +1,4 @@
-/* What evaluations find besides the loss. */
+/* What evaluations find besides the loss, and what a step of training counts. */
 #include "graph/build/build.h"
 
 #include <string.h>
@@ -44,6 +44,20 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (!is_mean(t)) t = sl_mean_at(at, g, with_last(at, g, t), 0, false);
   if (g->status) return;
   struct sli_metrics *m = &g->metrics;
+  SLI_GROW(m->of, (size_t)m->count, m->capacity);
+  m->of[m->count++] = sli_mean_of(g, name, t);
+}
+
+void sl_tally_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
+  char text[SL_TYPE_TEXT];
+  if (g->status || g->options.infer) return;
+  bool fits = t && t->type.dtype == SL_F32 && t->type.ndim == 1 && !t->needs_grad;
+  if (!fits) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "tally %s must be f32 [n] that needs no gradient, got %s", name,
+                      t ? sl_type_format(text, &t->type) : "NULL");
+    return;
+  }
+  struct sli_tallies *m = &g->metrics.tallies;
   SLI_GROW(m->of, (size_t)m->count, m->capacity);
   m->of[m->count++] = sli_mean_of(g, name, t);
 }

@@ -351,12 +351,12 @@ static sl_status add_backward(pass *p, int nforward) {
   return status;
 }
 
-/* Keeps what the loss, metrics and the parameters' gradients are computed from. */
+/* Keeps what the loss, metrics, tallies and the parameters' gradients are computed from. */
 static void prune(sl_graph *g) {
-  int nroots = sli_graph_means(g), n = 0;
+  int nroots = sli_graph_kept(g), n = 0;
   for (int i = 0; i < g->nparams; i++) nroots += g->params[i]->ngrads;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
-  for (int i = 0; i < sli_graph_means(g); i++) roots[n++] = sli_graph_mean(g, i)->tensor;
+  for (int i = 0; i < sli_graph_kept(g); i++) roots[n++] = sli_graph_keep(g, i)->tensor;
   for (int i = 0; i < g->nparams; i++)
     for (int u = 0; u < g->params[i]->ngrads; u++) roots[n++] = g->params[i]->grads[u];
   sli_graph_prune(g, nroots, roots);

@@ -152,31 +152,34 @@ sl_status sli_expand_gradients(sli_expansion *x) {
   return SL_OK;
 }
 
-/* ---- the loss, metrics -------------------------------------------------------------- */
+/* ---- the loss, metrics, tallies -------------------------------------------------------------- */
 
+/* share NULL: what devices have are summands. */
 static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   const sli_array *a = x->arrays[mean->tensor->id];
   mean->parts = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *mean->parts);
   mean->nparts = 0;
   for (int r = 0; r < x->ranks; r++)
     if (!is_replica(x, a->lies, r))
-      mean->parts[mean->nparts++] = (struct sli_mean_part){a->on[r], &share[r * x->nvariants]};
+      mean->parts[mean->nparts++] = (struct sli_mean_part){a->on[r], share ? &share[r * x->nvariants] : NULL};
   mean->tensor = a->on[0];
 }
 
 void sli_expand_means(sli_expansion *x) {
-  for (int i = 0; i < sli_graph_means(x->g); i++)
-    expand_mean(x, sli_graph_mean(x->g, i), &x->share[i * x->ranks * x->nvariants]);
+  int means = sli_graph_means(x->g);
+  for (int i = 0; i < sli_graph_kept(x->g); i++)
+    expand_mean(x, sli_graph_keep(x->g, i),
+                i < means ? &x->share[i * x->ranks * x->nvariants] : NULL);
 }
 
 /* ---- what nobody needs ---------------------------------------------------------- */
 
 static void prune(sl_graph *g) {
-  int means = sli_graph_means(g), nroots = 0, n = 0;
-  for (int i = 0; i < means; i++) nroots += sli_graph_mean(g, i)->nparts;
+  int kept = sli_graph_kept(g), nroots = 0, n = 0;
+  for (int i = 0; i < kept; i++) nroots += sli_graph_keep(g, i)->nparts;
   for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
-  for (int i = 0; i < means; i++) n = sli_mean_tensors(sli_graph_mean(g, i), roots, n);
+  for (int i = 0; i < kept; i++) n = sli_mean_tensors(sli_graph_keep(g, i), roots, n);
   for (int p = 0; p < g->nparams; p++)
     for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
   sli_graph_prune(g, nroots, roots);

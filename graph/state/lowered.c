@@ -97,14 +97,39 @@ static void losses_cpu(const sl_call *call) {
 static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
                                 .infer = losses_infer, .cpu = losses_cpu, .accumulates = 1};
 
+/* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc). */
+static sl_status tally_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = SL_TYPE(SL_F64, in[0].dim[0]);
+  return SL_OK;
+}
+
+static void tally_cpu(const sl_call *call) {
+  double *sum = call->out[0];
+  for (int64_t e = 0; e < call->out_type[0].dim[0]; e++) {
+    if (!(call->accumulate & 1)) sum[e] = 0;
+    for (int i = 0; i < call->nin; i++) sum[e] += (double)((const float *)call->in[i])[e];
+  }
+}
+
+static const sl_op tally_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout = 1,
+                               .infer = tally_infer, .cpu = tally_cpu, .accumulates = 1};
+
+/* The loss, the norm, tallies. */
 static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  (void)n;
   sl_lowered *l = ctx;
   if (!l->options.on_step) return;
+  sl_tally_values tallies[n];
+  for (int i = 2; i < n; i++) {
+    const sli_mean *t = &l->g->metrics.tallies.of[i - 2];
+    tallies[i - 2] = (sl_tally_values){t->name, t->tensor->type.dim[0], values[i]};
+  }
   sl_step_report report = {.step = tick->step,
                            .loss = *(const double *)values[0] / l->plan->microbatches,
                            .grad_norm = *(const double *)values[1],
-                           .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step)};
+                           .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
+                           .ntallies = n - 2,
+                           .tallies = tallies};
   l->options.on_step(l->options.ctx, &report);
 }
 
@@ -138,8 +163,8 @@ static void add_report(sl_graph *g, const char *name, int count, sl_tensor *cons
   mark(n, eval);
 }
 
-/* The sum over a step or an evaluation of what comes tick by tick. */
-static sl_tensor *add_sum(sl_lowered *l, const sli_mean *mean, bool eval, bool finite) {
+/* By `op` the sum over a step or an evaluation of what comes tick by tick. */
+static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, bool eval, bool finite) {
   sl_graph *g = l->g;
   addend *a = sli_arena_alloc(&l->arena, sizeof *a);
   *a = (addend){l, mean, finite};
@@ -147,7 +172,7 @@ static sl_tensor *add_sum(sl_lowered *l, const sli_mean *mean, bool eval, bool f
   sl_tensor *parts[mean->nparts];
   int count = sli_mean_tensors(mean, parts, 0);
   const char *name = sli_arena_format(&g->arena, eval ? "report:eval.%s" : "report:%s", mean->name);
-  sli_node *n = sli_graph_node(g, &losses_op, name, &attrs, SL_CLASS_L, -1, count, parts, 1);
+  sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_L, -1, count, parts, 1);
   mark(n, eval);
   n->accumulate_span = 1;
   sl_status status = sli_node_infer(n);
@@ -158,16 +183,20 @@ static sl_tensor *add_sum(sl_lowered *l, const sli_mean *mean, bool eval, bool f
 static void add_evaluation_report(sl_lowered *l) {
   int count = sli_graph_means(l->g);
   sl_tensor *values[count];
-  for (int i = 0; i < count; i++) values[i] = add_sum(l, &l->evaluated[i], true, !i);
+  for (int i = 0; i < count; i++) values[i] = add_sum(l, &losses_op, &l->evaluated[i], true, !i);
   l->eval_sink = (sl_sink){take_eval, l};
   add_report(l->g, "report:eval", count, values, &l->eval_sink, true, true);
 }
 
 static void add_training_reports(sl_lowered *l) {
   sl_graph *g = l->g;
-  sl_tensor *values[] = {add_sum(l, &g->loss, false, true), g->grad_norm};
+  int count = 2 + g->metrics.tallies.count;
+  sl_tensor *values[count];
+  values[0] = add_sum(l, &losses_op, &g->loss, false, true);
+  values[1] = g->grad_norm;
+  for (int i = 2; i < count; i++) values[i] = add_sum(l, &tally_op, &g->metrics.tallies.of[i - 2], false, false);
   l->step_sink = (sl_sink){take_step, l};
-  add_report(g, "report:step", 2, values, &l->step_sink, true, false);
+  add_report(g, "report:step", count, values, &l->step_sink, true, false);
   if (l->evaluated) add_evaluation_report(l);
 }
 

@@ -475,7 +475,11 @@ typedef struct sl_adapter {
  * training or inference. */
 #define sl_metric(g, name, t) sl_metric_at(SL_HERE, g, name, t)
 void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
-/* Their names, in order: NULL behind the last. */
+/* Numbers [n], f32 without a gradient, that are added up over a step's microbatches and told with its
+ * loss (sl_step_report): counts, mostly. */
+#define sl_tally(g, name, t) sl_tally_at(SL_HERE, g, name, t)
+void sl_tally_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
+/* The metrics' names, in order: NULL behind the last. */
 const char *sl_graph_metric(const sl_graph *g, int i);
 
 /* Names a tensor that inference delivers ("logits"). */

@@ -47,11 +47,20 @@ typedef struct sl_home_options {
 
 /* What the run reports while it goes. Called on a worker's thread, in step
  * order; must not block for long. */
+/* What an sl_tally() comes to. */
+typedef struct sl_tally_values {
+  const char *name;
+  int64_t n;
+  const double *values; /* [n] */
+} sl_tally_values;
+
 typedef struct sl_step_report {
   int64_t step;
   double loss;      /* mean over the step's microbatches, summed in order */
   double grad_norm; /* before clipping */
   float lr;
+  int ntallies;
+  const sl_tally_values *tallies; /* [ntallies]; valid during the call only */
 } sl_step_report;
 
 /* How data goes from a GPU to one of another process: directly (NCCL), through the host's

@@ -136,6 +136,22 @@ a, b = (json.load(open(f))["steps"][-1]["loss_hex"] for f in ("whole", "resumed"
 raise SystemExit(a != b)
 PY
 
+# What each expert was given, and what it did not take, is in the report, wherever that was counted.
+run limited --steps 2 "${model[@]}" --expert-capacity 0.75
+run there --steps 2 -n 2 --data-parallel 2 "${patient[@]}" "${model[@]}" --expert-capacity 0.75
+python3 - <<'PY' || fail "tallies: not all that experts were given"
+import json
+for report in "limited", "there":
+    tallies = json.load(open(report))["tallies"]
+    for block in "h.0", "h.1":
+        load, dropped = tallies[block + ".load"], tallies[block + ".dropped"]
+        assert sum(load["sum"]) == 2 * 4 * 32 * 2 and sum(load["last"]) == 4 * 32 * 2
+        # an expert takes ceil(0.75 T k / 7) of the T tokens of a device
+        most = 28 if report == "limited" else 2 * 14
+        assert all(0 <= d <= n and n - d <= most for n, d in zip(load["last"], dropped["last"]))
+    assert sum(dropped["sum"]) > 0
+PY
+
 # ---- refused ----------------------------------------------------------------------------------------------
 
 # refused NAMED WORDS...

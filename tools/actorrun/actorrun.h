@@ -89,6 +89,17 @@ typedef struct evals {
   bool ended;       /* the run, as --patience says */
 } evals;
 
+/* tallies.c: what the steps of a run have counted, by name. */
+typedef struct tally {
+  char *name;
+  int64_t n;
+  double *sum, *last; /* [n] over all steps, and of the last */
+} tally;
+typedef struct tallies {
+  int count;
+  tally *of;
+} tallies;
+
 typedef struct control control;
 
 typedef struct job {
@@ -106,6 +117,7 @@ typedef struct job {
   sl_runtime *rt;
   progress progress;
   evals evals;
+  tallies tallies;
   run_log *log;              /* of --log, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* build, lower, prove */
@@ -126,6 +138,9 @@ void evals_step(job *j); /* a step is done */
 /* The on_metric and the on_eval of sl_lower_options. */
 void job_metric(void *ctx, int64_t step, const char *name, double value);
 void job_eval(void *ctx, int64_t step, double loss);
+
+void tallies_step(tallies *all, const sl_step_report *report);
+void tallies_fini(tallies *all);
 
 /* make.c */
 sl_status job_plan(job *j);

@@ -111,6 +111,7 @@ int main(int argc, char **argv) {
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   log_close(j.log);
   evals_fini(&j.evals);
+  tallies_fini(&j.tallies);
   control_close(j.control);
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);

@@ -249,6 +249,16 @@ static void add_evaluations(cJSON *root, const evals *e) {
   }
 }
 
+static void add_tallies(cJSON *root, const tallies *all) {
+  cJSON *list = cJSON_AddObjectToObject(root, "tallies");
+  for (int i = 0; i < all->count; i++) {
+    const tally *t = &all->of[i];
+    cJSON *one = cJSON_AddObjectToObject(list, t->name);
+    cJSON_AddItemToObject(one, "sum", cJSON_CreateDoubleArray(t->sum, (int)t->n));
+    cJSON_AddItemToObject(one, "last", cJSON_CreateDoubleArray(t->last, (int)t->n));
+  }
+}
+
 static cJSON *make_report(const job *j, const char *ended, const char *failure) {
   const settings *s = j->settings;
   char hash[32];
@@ -270,6 +280,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
   if (settings_evaluate(s)) add_evaluations(root, &j->evals);
+  if (j->tallies.count) add_tallies(root, &j->tallies);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   return root;
