@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""A mixture of 8 experts against the dense model of the same active size, at equal processor time.
+
+    python3 experts.py ACTORRUN TEXT OUT.svg
+
+Both have 3 blocks of width 64 and train on one core: the dense one with an inner width of 192, the mixture
+with 8 experts of that width, of which a token goes to 1. Each learns for as many steps as take about the same
+processor time, its rate decaying over all of them. The last 42,000 bytes of TEXT
+are held out; the curves are their cross entropy.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+COMMON = ["--layers", "3", "--width", "64", "--heads", "4", "--context", "64", "--batch", "16", "--lr", "3e-3",
+          "--min-lr", "3e-4", "--warmup", "50"]
+MODELS = {
+    "dense": (2600, ["llama", "--ffn", "192"]),
+    "8 experts": (2200, ["mixtral", "--experts", "8", "--top-k", "1", "--norm-topk", "0", "--expert-ffn", "192",
+                         "--aux-loss", "0.01"]),
+}
+COLOURS = ["#888888", "#1f6fb2"]
+
+
+def curve(report):
+    """Processor seconds and held-out cross entropy."""
+    seconds, total = [], 0
+    for step in report["steps"]:
+        total += step["cpu_seconds"]
+        seconds.append(total)
+    return [(seconds[int(e["steps"]) - 1], e.get("metrics", {}).get("cross-entropy", e["loss"]))
+            for e in report["evaluations"]]
+
+
+def train(actorrun, folder, steps, model):
+    path = os.path.join(folder, "report.json")
+    subprocess.run([actorrun, "--quiet", "--devices", "cpu:1x1", "--shuffle", "1", "--report", path,
+                    "--eval", os.path.join(folder, "held.txt"), "--eval-every", "50", "--steps", str(steps),
+                    *model, "--data", os.path.join(folder, "train.txt"), *COMMON,
+                    "--decay-steps", str(steps)], check=True)
+    with open(path) as file:
+        return curve(json.load(file))
+
+
+def draw(curves):
+    width, height, left, bottom = 640, 360, 56, 44
+    most = max(x for c in curves.values() for x, _ in c)
+    low, high = min(y for c in curves.values() for _, y in c) - 0.03, 2.3
+    def at(x, y):
+        return (left + (width - left - 16) * x / most, 12 + (height - bottom - 12) * (high - min(y, high)) / (high - low))
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+           'font-size="12">', f'<rect width="{width}" height="{height}" fill="white"/>']
+    ticks = [y / 10 for y in range(10, 24) if low <= y / 10 <= high]
+    for y in ticks:
+        _, v = at(0, y)
+        out.append(f'<line x1="{left}" x2="{width - 16}" y1="{v:.1f}" y2="{v:.1f}" stroke="#e4e4e4"/>'
+                   f'<text x="{left - 8}" y="{v + 4:.1f}" text-anchor="end">{y:.1f}</text>')
+    for x in range(0, int(most) + 1, 20):
+        h, _ = at(x, high)
+        out.append(f'<text x="{h:.1f}" y="{height - bottom + 18}" text-anchor="middle">{x}</text>')
+    out.append(f'<text x="{(left + width) / 2}" y="{height - 8}" text-anchor="middle">seconds of one core</text>')
+    for i, (name, points) in enumerate(curves.items()):
+        line = " ".join(f"{h:.1f},{v:.1f}" for h, v in (at(x, y) for x, y in points))
+        out.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[i]}" stroke-width="2"/>'
+                   f'<text x="{width - 24}" y="{34 + 18 * i}" text-anchor="end" fill="{COLOURS[i]}">{name}: '
+                   f'{points[-1][1]:.3f} after {points[-1][0]:.0f} s</text>')
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def main():
+    actorrun, text, picture = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        with open(text, "rb") as file:
+            data = file.read()
+        for name, part in ("train.txt", data[:-190000]), ("held.txt", data[-190000:][:42000]):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(part)
+        curves = {name: train(actorrun, folder, *how) for name, how in MODELS.items()}
+    with open(picture, "w") as file:
+        file.write(draw(curves))
+
+
+if __name__ == "__main__":
+    main()
