@@ -26,6 +26,7 @@ static bool has_room(const choice *c) { return c->rows > 0 && c->tick->count < c
 
 /* It is computed again later, from its first token. */
 static void yield(sl_session *s, request *r) {
+  sli_log_yield(s, r);
   s->stats.preemptions++;
   s->stats.running--;
   s->stats.queued++;
@@ -76,10 +77,13 @@ static void take_running(choice *c, bool decoding) {
 
 /* Pages for all that it may ever have; or for what it has, and a token more: as it gives them up when others
  * need one, it gets them again when one of those has ended. */
+static int64_t positions_let_in(const sl_session *s, const request *r) {
+  return s->options.admit == SL_ADMIT_RESERVE ? r->most : SLI_MIN(r->count + 1, r->most);
+}
+
 static bool let_in(sl_session *s, request *r) {
   if (s->stats.running >= s->about.sequences) return false;
-  bool reserve = s->options.admit == SL_ADMIT_RESERVE;
-  if (!sli_pages_take(s, r, reserve ? r->most : SLI_MIN(r->count + 1, r->most))) return false;
+  if (!sli_pages_take(s, r, positions_let_in(s, r))) return false;
   r->standing = RUNNING;
   s->stats.queued--;
   s->stats.running++;
@@ -97,11 +101,62 @@ static void admit(choice *c) {
   }
 }
 
+/* ---- as a file says ------------------------------------------------------------------------------ */
+
+static request *find(const sl_session *s, uint64_t id) {
+  request *r = s->requests;
+  while (r && r->id != id) r = r->next;
+  return r;
+}
+
+static void yield_again(sl_session *s) {
+  sli_log_entry e;
+  for (const char *at = s->log.line; !s->log.yielded && (at = sli_log_word(at, &e));) {
+    request *r = e.yields ? find(s, e.id) : NULL;
+    if (r && r->standing == RUNNING) yield(s, r);
+  }
+  s->log.yielded = true;
+}
+
+/* Is all there that the tick takes: requests, tokens, pages? What has ended, as it was cancelled this time,
+ * is left out. */
+static bool can_follow(const sl_session *s) {
+  sli_log_entry e;
+  int64_t pages = 0;
+  int running = s->stats.running;
+  for (const char *at = s->log.line; (at = sli_log_word(at, &e));) {
+    const request *r = find(s, e.id);
+    if (e.yields || (!r && e.id <= s->last_id)) continue;
+    if (!r || r->standing == YIELDING || e.from + e.rows > r->count) return false;
+    int64_t positions = r->standing == QUEUED ? positions_let_in(s, r) : e.from + e.rows;
+    pages += SLI_MAX(sli_pages_of(positions) - r->npages, 0);
+    running += r->standing == QUEUED;
+  }
+  return pages <= s->nfree && running <= s->about.sequences;
+}
+
+static bool follow(choice *c) {
+  sl_session *s = c->s;
+  sli_log_entry e;
+  yield_again(s);
+  if (!can_follow(s)) return false;
+  for (const char *at = s->log.line; (at = sli_log_word(at, &e)) && has_room(c);) {
+    request *r = e.yields ? NULL : find(s, e.id);
+    if (!r || r->cancelled || e.rows < 1 || e.rows > c->rows) continue;
+    if (r->standing == QUEUED && !let_in(s, r)) continue;
+    r->fed = e.from;
+    if (sli_pages_take(s, r, e.from + e.rows)) take_rows(c, r, e.rows);
+  }
+  s->log.pending = s->log.yielded = false;
+  return c->tick->count;
+}
+
 /* Is there anything? */
 static bool choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   t->count = 0;
   if (s->closing) return true;
+  if (sli_log_next(s)) return follow(&c);
   take_running(&c, true);
   take_running(&c, false);
   admit(&c);
@@ -161,6 +216,7 @@ void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch 
   tick *t = &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
   while (!choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
   s->ticks.begun++;
+  sli_log_tick(s, t);
   writer w = open_batch(s, tokens, batch);
   for (int i = 0; i < t->count; i++) write_part(s, &w, &t->parts[i]);
   pthread_mutex_unlock(&s->lock);

@@ -65,6 +65,20 @@ typedef struct ticks {
   tick *of;             /* [most] by number */
 } ticks;
 
+/* What ticks took, and what they are to take. */
+typedef struct sli_session_log {
+  FILE *to, *from;      /* or NULL */
+  char *line;           /* of `from` */
+  size_t capacity;
+  bool pending, yielded; /* the line's tick is yet to be taken; those that yield have */
+} sli_session_log;
+
+typedef struct sli_log_entry {
+  uint64_t id;
+  bool yields;          /* else rows of it */
+  int64_t from, rows;
+} sli_log_entry;
+
 struct sl_session {
   sl_session_options options;
   sl_session_info about;
@@ -87,6 +101,7 @@ struct sl_session {
   ticks ticks;
   int64_t nfree;
   int32_t *free_pages;  /* [nfree] */
+  sli_session_log log;
 };
 
 /* All of these under the lock. */
@@ -108,6 +123,16 @@ void sli_pages_free(sl_session *s, request *r);
 
 /* choose.c: the fill of sl_serving: waits for something to do, and says what a tick does. */
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);
+
+/* log.c */
+sl_status sli_log_open(sl_session *s);
+void sli_log_close(sl_session *s);
+void sli_log_yield(sl_session *s, const request *r);
+void sli_log_tick(sl_session *s, const tick *t);
+/* Is there a tick in the file that is to be followed? Its line is log.line until log.pending is reset. */
+bool sli_log_next(sl_session *s);
+/* Reads a word of a line; where the next one begins, or NULL: there is none. */
+const char *sli_log_word(const char *at, sli_log_entry *out);
 
 /* take.c: the on_output of sl_lower_options: what a tick gave. */
 void sli_session_take(void *ctx, const char *name, const sl_type *type, const void *data);

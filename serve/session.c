@@ -148,6 +148,7 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
   sl_status status = read_sizes(s);
   if (!status) status = build(s);
   if (!status) status = make_plan(s);
+  if (!status) status = sli_log_open(s);
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
   if (!status) status = start_thread(s);
@@ -170,11 +171,14 @@ static void free_ticks(sl_session *s) {
   for (int i = 0; i < s->ticks.most; i++) free(s->ticks.of[i].parts);
   free(s->ticks.of);
   sli_pages_fini(s);
+  sli_log_close(s);
 }
 
 void sl_session_destroy(sl_session *s) {
   if (!s) return;
   stop_thread(s);
+  if (s->options.job) sl_job_end(s->options.job, s->status);
+  sl_job_close(s->options.job);
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);

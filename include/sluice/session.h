@@ -65,7 +65,8 @@ typedef struct sl_session_options {
   sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. Peers and processes
                                  are the job's */
   sl_job *job;                /* of several processes: all create the session, with the same options;
-                                 process 0 has the requests. NULL: this one alone. Outlives it */
+                                 process 0 has the requests. Not joined yet; ended and closed by
+                                 the session, also where create fails. NULL: this one alone */
   /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;

@@ -103,6 +103,16 @@ static void compare(const told *alone, const told *got, int i, bool whole) {
           "request %d: the logits of token %d have other bits", i, t);
 }
 
+static bool same_files(const char *a, const char *b) {
+  FILE *x = fopen(a, "r"), *y = fopen(b, "r");
+  int c = 0;
+  CHECK(x && y, "%s and %s are there", a, b);
+  while (c != EOF && (c = getc(x)) == getc(y)) {}
+  fclose(x);
+  fclose(y);
+  return c == EOF;
+}
+
 static void check_rows(const sl_session *s, const asked *q, const told *got, int cancelled) {
   sl_session_stats stats = sl_session_stat(s);
   uint64_t least = 0;
@@ -124,7 +134,8 @@ static void ask_together(const served *s, const setting *x, asked *q, const told
   for (int i = 0; i < REQUESTS; i++) {
     CHECK(!sl_session_submit(all.session, &q[i].how, &id), "%s", sl_detail());
     first = i ? first : id;
-    for (uint32_t n = roll(d, 4); n && ended <= i; n--) { /* some are under way by now */
+    bool waits = x->options.replay; /* until all have come that its ticks have */
+    for (uint32_t n = waits ? 0 : roll(d, 4); n && ended <= i; n--) { /* some are under way by now */
       sl_session_event e = served_next(all.session);
       note(&got[e.id - first], &e);
       ended += e.kind == SL_EVENT_END;
@@ -163,10 +174,33 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   sl_args_destroy(s.args);
 }
 
+/* Ticks taken as those of another run were are logged as those, and give the same bits. */
+static void a_log_is_followed(void) {
+  served s = {0};
+  asked q[REQUESTS];
+  told alone[REQUESTS] = {0};
+  dice d = {.key = 77};
+  served_model(&s, "llama", llama);
+  for (int i = 0; i < REQUESTS; i++) think_of(&q[i], &d);
+  ask_alone(&s, q, alone);
+  setting x = {.options = served_options(&s), .cancelled = -1};
+  short_of_pages(&x.options);
+  x.options.log = "ticks.log";
+  ask_together(&s, &x, q, alone, &d);
+  x.options.log = "again.log";
+  x.options.replay = "ticks.log";
+  x.options.lower.stages = 2;
+  x.options.groups = 3;
+  ask_together(&s, &x, q, alone, &d);
+  CHECK(same_files("ticks.log", "again.log"), "ticks take the same again");
+  sl_args_destroy(s.args);
+}
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     each_batch_gives_the_same_bits(seed % 2 ? "gpt" : "llama", seed % 2 ? gpt : llama, seed);
+  a_log_is_followed();
   CHECK(preemptions || seeds_count(s) < SEEDS, "some have given up their pages");
   return 0;
 }

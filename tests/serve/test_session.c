@@ -106,12 +106,62 @@ static void what_drains_lets_nothing_in(sl_session *s) {
   CHECK(sl_session_poll(s, e, 8) == 4 && e[3].kind == SL_EVENT_END, "its events are there");
 }
 
+/* ---- the same model as a whole row ------------------------------------------------------------- */
+
+typedef struct whole_row {
+  int32_t tokens[64];
+  int64_t count, vocabulary;
+  int32_t next;
+} whole_row;
+
+static void feed(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
+  (void)tick;
+  const whole_row *w = ctx;
+  memcpy(tokens, w->tokens, (size_t)count * sizeof *tokens);
+}
+
+static void take(void *ctx, const char *name, const sl_type *type, const void *data) {
+  (void)name;
+  whole_row *w = ctx;
+  int64_t n = sl_type_last(type);
+  const float *logits = (const float *)data + (w->count - 1) * n;
+  w->next = 0;
+  for (int32_t v = 1; v < n; v++)
+    if (logits[v] > logits[w->next]) w->next = v;
+}
+
+/* What the graph of inference goes on with, one row of the whole context at a time. */
+static void the_text_is_that_of_the_whole_row(const served *s) {
+  whole_row w = {.count = 5};
+  memcpy(w.tokens, prompt, sizeof prompt);
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.infer = true, .feed_tokens = feed, .feed_ctx = &w,
+                                                    .microbatches = 1, .pieces = 1});
+  sl_lower_options lower = {.stages = 1, .devices = {.kind = "cpu"}, .on_output = take, .ctx = &w};
+  sl_lowered *lowered = NULL;
+  sl_runtime *rt = NULL;
+  CHECK(!s->model->build(g, s->args) && !sl_lower(g, &lower, &lowered), "%s", sl_detail());
+  CHECK(!sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt), "%s", sl_detail());
+  CHECK(!served_load(NULL, lowered, rt), "%s", sl_detail());
+  sl_request r = ask(30);
+  uint64_t id;
+  CHECK(!sl_session_submit(s->session, &r, &id), "%s", sl_detail());
+  for (sl_session_event e; (e = served_next(s->session)).kind == SL_EVENT_TOKEN;) {
+    CHECK(!sl_runtime_run(rt, 1), "%s", sl_detail());
+    CHECK(e.token == w.next, "token %lld is %d, of the whole row %d", (long long)e.place, e.token, w.next);
+    w.tokens[w.count++] = e.token;
+  }
+  sl_runtime_destroy(rt);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+}
+
 int main(void) {
   served s = {0};
   served_model(&s, "gpt", small);
   sl_session_options options = served_options(&s);
   served_open(&s, &options);
   each_request_has_one_end(s.session);
+  the_text_is_that_of_the_whole_row(&s);
   a_token_can_end_it(s.session);
   the_context_ends_it(s.session);
   what_is_wrong_is_refused(s.session);
@@ -121,6 +171,7 @@ int main(void) {
   served_model(&s, "llama", small);
   options = served_options(&s);
   served_open(&s, &options);
+  the_text_is_that_of_the_whole_row(&s);
   served_close(&s);
   return 0;
 }

@@ -13,21 +13,37 @@ static inline vec sums(vec *v) {
 
 enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS };
 
-/* TILE_ROWS rows (or `rows`) by TILE_COLUMNS columns (or `columns`): what there is not of either is
- * computed of the last there is. */
+/* One step of a tile, whose rows and columns begin at these places. */
+static inline __attribute__((always_inline)) void dot_step(int tall, const float *const *x, const float *const *w,
+                                                           int64_t i, int64_t n, vec *acc) {
+  vec wv[TILE_COLUMNS];
+#pragma GCC unroll 4
+  for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load(w[c] + i, n);
+#pragma GCC unroll 4
+  for (int r = 0; r < tall; r++) {
+    vec xv = load(x[r] + i, n);
+#pragma GCC unroll 4
+    for (int c = 0; c < TILE_COLUMNS; c++) acc[r * TILE_COLUMNS + c] += xv * wv[c];
+  }
+}
+
+/* TILE_ROWS rows (or one: `tall`) by TILE_COLUMNS columns: what there is not of either is computed of
+ * the last there is. */
 static inline __attribute__((always_inline)) void dot_tile(int tall, const float *x, int64_t k, int64_t rows,
                                                            const float *w, int64_t columns,
                                                            const float *bias, float *y, int64_t n) {
-  vec acc[LANES] = {0};
-  for (int64_t i = 0; i < k; i += LANES) {
-    vec wv[TILE_COLUMNS];
-    for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load(w + (c < columns ? c : columns - 1) * k + i, k - i);
-    for (int r = 0; r < tall; r++) {
-      vec xv = load(x + (r < rows ? r : rows - 1) * k + i, k - i);
-      for (int c = 0; c < TILE_COLUMNS; c++) acc[r * TILE_COLUMNS + c] += xv * wv[c];
-    }
-  }
-  vec s = sums(acc);
+  vec acc[LANES];
+  const float *xs[TILE_ROWS], *ws[TILE_COLUMNS];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) acc[l] = (vec){0};
+  for (int r = 0; r < tall; r++) xs[r] = x + (r < rows ? r : rows - 1) * k;
+  for (int c = 0; c < TILE_COLUMNS; c++) ws[c] = w + (c < columns ? c : columns - 1) * k;
+  int64_t i = 0;
+  for (; i + LANES <= k; i += LANES) dot_step(tall, xs, ws, i, LANES, acc);
+  if (i < k) dot_step(tall, xs, ws, i, k - i, acc);
+  vec all[LANES]; /* apart from what is added to, which stays in registers */
+  memcpy(all, acc, sizeof all);
+  vec s = sums(all);
   for (int r = 0; r < rows; r++)
     for (int c = 0; c < columns; c++)
       y[r * n + c] = bias ? s[r * TILE_COLUMNS + c] + bias[c] : s[r * TILE_COLUMNS + c];
@@ -57,6 +73,7 @@ static inline __attribute__((always_inline)) void sum_tile(int tall, const float
   vec acc[4][2] = {0};
   for (int64_t i = 0; i < k; i++) {
     vec w0 = load(w + i * n, wide), w1 = wide > LANES ? load(w + i * n + LANES, wide - LANES) : (vec){0};
+#pragma GCC unroll 4
     for (int r = 0; r < tall; r++) {
       acc[r][0] += x[r * k + i] * w0;
       acc[r][1] += x[r * k + i] * w1;

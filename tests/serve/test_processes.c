@@ -1,0 +1,77 @@
+/* A session over two processes: a stage in each, requests in the first; the bits are those of one. */
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/control/control.h"
+#include "tests/support/processes.h"
+#include "tests/support/session.h"
+
+enum { TOKENS = 12 };
+
+static char *const small[] = {"--layers", "2", "--width", "32", "--heads", "4", "--context", "64", NULL};
+static const int32_t prompt[] = {3, 1, 4, 1, 5};
+static char endpoint[64], key[SLI_CONTROL_KEY_CHARS + 1];
+static uint64_t hashes[TOKENS];
+
+/* A port that stays ours: bound, and not listened at. */
+static int take_port(void) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
+        !bind(fd, (struct sockaddr *)&address, size) &&
+        !getsockname(fd, (struct sockaddr *)&address, &size), "a port");
+  snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
+  return fd;
+}
+
+static void answer(sl_session *s, uint64_t *out) {
+  sl_request r = {.prompt = prompt, .nprompt = 5, .max_tokens = TOKENS, .logprobs = -1};
+  uint64_t id;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  for (sl_session_event e; (e = served_next(s)).kind == SL_EVENT_TOKEN;) out[e.place] = e.hash;
+}
+
+static sl_job *open_job(const process *p) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", p->self);
+  setenv("SLUICE_PROCESS", text, 1);
+  setenv("SLUICE_PROCESSES", "2", 1);
+  setenv("SLUICE_ENDPOINT", endpoint, 1);
+  setenv("SLUICE_JOB", "test-serve", 1);
+  setenv("SLUICE_KEY", key, 1);
+  sl_job *job = NULL;
+  CHECK(!sl_job_open(NULL, &job), "%s", sl_detail());
+  return job;
+}
+
+static void serve(process *p) {
+  served s = {0};
+  served_model(&s, "llama", small);
+  sl_session_options options = served_options(&s);
+  options.lower.stages = options.lower.processes = 2;
+  options.job = open_job(p);
+  served_open(&s, &options);
+  if (p->self) CHECK(!sl_session_wait(s.session), "%s", sl_detail());
+  for (int i = 0; i < 2 && !p->self; i++) {
+    uint64_t got[TOKENS] = {0};
+    answer(s.session, got);
+    CHECK(!memcmp(got, hashes, sizeof got), "the bits are those of one process");
+  }
+  served_close(&s);
+}
+
+int main(void) {
+  served s = {0};
+  served_model(&s, "llama", small);
+  sl_session_options options = served_options(&s);
+  served_open(&s, &options);
+  answer(s.session, hashes);
+  served_close(&s);
+  int port = take_port();
+  sli_control_make_key(key);
+  CHECK(processes_run(2, serve), "both end");
+  close(port);
+  return 0;
+}
