@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "comm/job/job.h"
 #include "graph/graph.h"
 
 /* ---- the thread ------------------------------------------------------------------------ */
@@ -152,6 +153,7 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
   if (!status) status = start_thread(s);
+  s->status = status;
   if (status) sl_session_destroy(s);
   else *out = s;
   return status;
@@ -174,11 +176,18 @@ static void free_ticks(sl_session *s) {
   sli_log_close(s);
 }
 
+/* One that was never joined has nobody to tell. */
+static void end_job(sl_session *s) {
+  sl_job *job = s->options.job;
+  if (!job) return;
+  if (s->about.rt) sl_job_end(job, s->status);
+  sli_job_leave(job);
+}
+
 void sl_session_destroy(sl_session *s) {
   if (!s) return;
   stop_thread(s);
-  if (s->options.job) sl_job_end(s->options.job, s->status);
-  sl_job_close(s->options.job);
+  end_job(s);
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);

@@ -64,11 +64,15 @@ static void stop_mover(sl_job *job) {
   job->moves = false;
 }
 
-void sl_job_close(sl_job *job) {
-  if (!job) return;
+void sli_job_leave(sl_job *job) {
   atomic_store(&job->closing, true);
   stop_mover(job);
   sli_job_close_planes(job);
+}
+
+void sl_job_close(sl_job *job) {
+  if (!job) return;
+  sli_job_leave(job);
   free(job->figures.data);
   pthread_cond_destroy(&job->figures.come);
   pthread_mutex_destroy(&job->figures.lock);

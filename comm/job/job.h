@@ -10,6 +10,10 @@
 /* As sl_job_open, of a place that has been looked up already. */
 sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options);
 
+/* The first half of sl_job_close: nothing of it touches the runtime any more, which may be destroyed
+ * before the job is closed. */
+void sli_job_leave(sl_job *job);
+
 const sli_cluster *sli_job_cluster(const sl_job *job);
 
 /* Blocks until all processes are there, a minute at most, as sl_job_join does; before that, where

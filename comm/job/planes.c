@@ -217,4 +217,7 @@ void sli_job_close_planes(sl_job *job) {
   sli_control_close(job->control);
   sli_channels_close(job->channels);
   sli_net_close(job->net);
+  job->control = NULL;
+  job->channels = NULL;
+  job->net = NULL;
 }

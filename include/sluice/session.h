@@ -65,8 +65,9 @@ typedef struct sl_session_options {
   sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. Peers and processes
                                  are the job's */
   sl_job *job;                /* of several processes: all create the session, with the same options;
-                                 process 0 has the requests. Not joined yet; ended and closed by
-                                 the session, also where create fails. NULL: this one alone */
+                                 process 0 has the requests. Not joined yet; the session ends it, also
+                                 where create fails, and its owner closes it behind that. NULL: this
+                                 one alone */
   /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;

@@ -51,7 +51,7 @@ static void serve(process *p) {
   served_model(&s, "llama", small);
   sl_session_options options = served_options(&s);
   options.lower.stages = options.lower.processes = 2;
-  options.job = open_job(p);
+  sl_job *job = options.job = open_job(p);
   served_open(&s, &options);
   if (p->self) CHECK(!sl_session_wait(s.session), "%s", sl_detail());
   for (int i = 0; i < 2 && !p->self; i++) {
@@ -60,6 +60,7 @@ static void serve(process *p) {
     CHECK(!memcmp(got, hashes, sizeof got), "the bits are those of one process");
   }
   served_close(&s);
+  sl_job_close(job);
 }
 
 int main(void) {
