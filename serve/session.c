@@ -153,9 +153,12 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
   if (!status) status = start_thread(s);
-  s->status = status;
-  if (status) sl_session_destroy(s);
-  else *out = s;
+  if (!status) {
+    *out = s;
+    return SL_OK;
+  }
+  s->status = status; /* which its job ends with */
+  sl_session_destroy(s);
   return status;
 }
 
