@@ -1,0 +1,69 @@
+#!/bin/bash
+# actortune plan: as good as trying everything, never over the budget, no slower with more memory, twice
+# as fast on a machine that is twice as fast, the same with any number of threads; its commands make what
+# it says; and what it refuses. The model and the budget are drawn; the seed is printed.
+# labels: random
+set -u
+. "$SLUICE_SOURCE/tests/support/tool.sh"
+
+seed=${SLUICE_SEED:-$(date +%N | sed 's/^0*//')}
+echo "seed $seed"
+RANDOM=$((seed % 32768))
+layers=$((2 + RANDOM % 3)) width=$((64 * (1 + RANDOM % 3)))
+gpt=(gpt --layers $layers --width $width --heads 4 --context 64 --vocab 256 --batch 8)
+machine() { # machine TIMES: so many times as fast
+  python3 -c "
+import json, sys
+x = $1
+print(json.dumps({'flops_per_second': {'f32': 1e12 * x}, 'flops_efficiency': 1, 'bytes_per_second': 1e11 * x,
+  'bytes_efficiency': 1, 'op_seconds': 1e-6 / x, 'memory_bytes': 1e12, 'link_seconds': 1e-6 / x,
+  'link_bytes_per_second': 1e10 * x}))"
+}
+machine 1 >one.json
+machine 2 >two.json
+plan() { timeout -s KILL 60 "$bin/actortune" plan --devices timed:4 --machine one.json "$@" "${gpt[@]}" >out 2>err; }
+best() { awk '$1 == 1 && !done { print $2, $3; done = 1 }' out; } # step and its unit
+memory() { awk '$1 == 1 { print $4 $5; exit }' out | sed 's/iB//'; }
+seconds() { best | awk '{ u["ns"] = 1e-9; u["us"] = 1e-6; u["ms"] = 1e-3; u["s"] = 1; print $1 * u[$2] }'; }
+within() { python3 -c "import sys; sys.exit(not ($1 <= $2 * $3))" || fail "$4: $1 s against $2 s (seed $seed)"; }
+
+plan --fix recompute=none --threads 1 || fail "plan"
+found=$(seconds) rows=$(grep -v tried out)
+[[ -n $found ]] || fail "shows no plan"
+command=$(awk '/^ 1  actorrun/ { $1 = ""; print }' out)
+plan --fix recompute=none --threads 3 || fail "plan with 3 threads"
+[[ $(grep -v tried out) == "$rows" ]] || fail "three threads find other plans than one (seed $seed)"
+plan --fix recompute=none --effort all || fail "plan --effort all"
+within "$found" "$(seconds)" 1.02 "quick against all"
+
+PATH=$bin:$PATH timeout -s KILL 60 $command --clock virtual --steps 3 --quiet --report r.json >out 2>err || fail "$command"
+predicted=$(python3 -c 'import json; print(json.load(open("r.json"))["predicted"]["step_seconds"])')
+python3 -c "import sys; sys.exit(abs($predicted / $found - 1) > 2e-3)" || fail "$command takes $predicted s, not $found"
+
+status=0
+plan --memory 1K || status=$?
+[[ $status == 3 ]] || fail "a plan of 1 KiB ends with $status"
+grep -q "nothing fits in 1.0 KiB: the smallest plan needs" err || fail "does not say what the smallest needs"
+least=$(sed -E 's/.*smallest plan needs ([0-9.]+) MiB.*/\1/' err)
+more=$(python3 -c "print(int($least * 1.2 * 1048576))")
+plan --memory "$more" || fail "--memory $more"
+slow=$(seconds)
+awk -v most="$more" '/^ [0-9]+ .* MiB / { if ($4 * 1048576 > most * 1.001) bad = 1 } END { exit bad }' out ||
+  fail "a plan over $more bytes (seed $seed)"
+plan || fail "plan without a budget"
+within "$(seconds)" "$slow" 1.000001 "more memory is slower"
+fast=$(seconds)
+timeout -s KILL 60 "$bin/actortune" plan --devices timed:4 --machine two.json "${gpt[@]}" >out 2>err || fail "twice as fast"
+python3 -c "import sys; sys.exit(abs(2 * $(seconds) / $fast - 1) > 2e-3)" || fail "$(seconds) s, not half of $fast (seed $seed)"
+
+refused() {
+  local says=$1
+  shift
+  timeout -s KILL 60 "$bin/actortune" plan "$@" "${gpt[@]}" >out 2>err && fail "not refused: $*"
+  grep -qF -- "$says" err || fail "$*: does not say $says"
+}
+refused "plan on cpu devices: how long anything takes there is not known" --devices cpu:4
+refused "stages is said twice, and not the same" --devices timed:4 --fix stages=2,stages=4
+refused "8 devices cannot be some of 4" --devices timed:4 --fix stages=2,tensor=4
+refused "width=2 is not one of stages=N" --devices timed:4 --fix width=2
+refused "--effort some: it is one of quick, full, all" --devices timed:4 --effort some
