@@ -27,14 +27,14 @@ memory() { awk '$1 == 1 { print $4 $5; exit }' out | sed 's/iB//'; }
 seconds() { best | awk '{ u["ns"] = 1e-9; u["us"] = 1e-6; u["ms"] = 1e-3; u["s"] = 1; print $1 * u[$2] }'; }
 within() { python3 -c "import sys; sys.exit(not ($1 <= $2 * $3))" || fail "$4: $1 s against $2 s (seed $seed)"; }
 
-plan --fix recompute=none --threads 1 || fail "plan"
+plan --effort full --fix recompute=none --threads 1 || fail "plan"
 found=$(seconds) rows=$(grep -v tried out)
 [[ -n $found ]] || fail "shows no plan"
 command=$(awk '/^ 1  actorrun/ { $1 = ""; print }' out)
-plan --fix recompute=none --threads 3 || fail "plan with 3 threads"
+plan --effort full --fix recompute=none --threads 3 || fail "plan with 3 threads"
 [[ $(grep -v tried out) == "$rows" ]] || fail "three threads find other plans than one (seed $seed)"
 plan --fix recompute=none --effort all || fail "plan --effort all"
-within "$found" "$(seconds)" 1.02 "quick against all"
+within "$found" "$(seconds)" 1.02 "full against all"
 
 PATH=$bin:$PATH timeout -s KILL 60 $command --clock virtual --steps 3 --quiet --report r.json >out 2>err || fail "$command"
 predicted=$(python3 -c 'import json; print(json.load(open("r.json"))["predicted"]["step_seconds"])')

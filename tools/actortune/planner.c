@@ -136,6 +136,12 @@ static void add_schedules(planner *p, plan_choice c) {
   }
 }
 
+/* Of very many devices quick looks at microbatches of a few rows only. */
+static bool is_usual(const planner *p, int rows) {
+  enum { MANY_DEVICES = 64, MOST_ROWS = 8 };
+  return p->effort || p->devices <= MANY_DEVICES || (rows <= MOST_ROWS && (rows & (rows - 1)) == 0);
+}
+
 /* As many as leave each device whole rows; where the batch is not known, powers of two. */
 static void add_microbatches(planner *p, plan_choice c) {
   enum { MOST = 64 };
@@ -143,6 +149,7 @@ static void add_microbatches(planner *p, plan_choice c) {
   if (p->batch && p->batch % c.at[PLAN_DATA]) return;
   for (int m = 1; m <= (p->batch ? rows : MOST); m++) {
     bool even = p->batch ? rows % m == 0 : (m & (m - 1)) == 0;
+    if (p->batch && even && is_free(p, PLAN_MICROBATCHES, -1)) even = is_usual(p, rows / m);
     if (!even || (m < c.at[PLAN_STAGES] && m != rows && is_free(p, PLAN_MICROBATCHES, -1))) continue;
     c.at[PLAN_MICROBATCHES] = m;
     add_schedules(p, c);
