@@ -45,14 +45,28 @@ static void want(worker *w, in_port *p, int64_t step) {
   if (p->actor->queue->nrunnable) list_queue(w, p->actor->queue);
 }
 
+static void want_back(worker *w, const reg *r, int64_t step) {
+  for (int32_t g = 0; g < r->nfar; g++)
+    send(w, r->far[g].worker, &(sli_message){.key = step, .reg = r->id, .kind = SLI_WANTED,
+                                             .group = (uint32_t)g});
+  for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], step);
+}
+
+/* Any register of a bank may have the slot that is waited for. */
+static void want_from_bank(worker *w, const bank *b, int64_t step) {
+  for (reg *r = b->members; r; r = r->next) {
+    if (!r->lazy || r->told) continue;
+    r->told = true;
+    want_back(w, r, step);
+  }
+}
+
 static void notify_lazy(worker *w, const actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++) {
     const reg *r = p->reg;
-    if (!p->waiting || !r->lazy) continue;
-    for (int32_t g = 0; g < r->nfar; g++)
-      send(w, r->far[g].worker, &(sli_message){.key = a->step, .reg = r->id, .kind = SLI_WANTED,
-                                               .group = (uint32_t)g});
-    for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], a->step);
+    if (!p->waiting) continue;
+    if (r->bank) want_from_bank(w, r->bank, a->step);
+    else if (r->lazy) want_back(w, r, a->step);
   }
 }
 
@@ -69,6 +83,7 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
   } else if (LIKELY(!r->bank)) {
     add_free(w, r, slot);
   } else {
+    r->told = false;
     repay(w, r->bank, slot);
   }
   if (r->counted) count_freed(w, r, slot);

@@ -23,6 +23,8 @@ static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
 /* From now on a register has its slots from a bank. */
 static void join_bank(sl_runtime *rt, reg *r, bank *b) {
   r->bank = b;
+  r->next = b->members;
+  b->members = r;
   r->free = allot_own(rt, r->worker, 1, sizeof *r->free);
   r->nfree = 1;
   r->counted = true;
@@ -195,6 +197,15 @@ static bool is_awaited(const sl_runtime *rt, const actor *w) {
   return awaited;
 }
 
+static void let_notify(actor *maker) { maker->notifies = maker->queue->selective = true; }
+
+/* Whoever waits for a slot of the register notifies those who read it. */
+static void read_lazily(reg *r) {
+  r->lazy = true;
+  let_notify(r->producer->actor);
+  for (reg *m = r->bank ? r->bank->members : NULL; m; m = m->next) let_notify(m->producer->actor);
+}
+
 /* A lazy W looks at the B of its stage, on its own queue. It sums over the step: what others
  * wait for in every tick is not put off. */
 static void make_lazy(sl_runtime *rt, actor *w) {
@@ -209,9 +220,7 @@ static void make_lazy(sl_runtime *rt, actor *w) {
   w->lazy.wanted = allot_own(rt, w->queue->worker, (size_t)w->plan->nin, sizeof *w->lazy.wanted);
   for (in_port *p = w->in; p < w->in_end; p++) {
     w->lazy.wanted[p - w->in] = INT64_MIN;
-    if (!p->reg->producer) continue;
-    actor *maker = p->reg->producer->actor;
-    p->reg->lazy = maker->notifies = maker->queue->selective = true;
+    if (p->reg->producer) read_lazily(p->reg);
   }
 }
 

@@ -52,8 +52,8 @@ typedef struct levels {
   const sli_lowering *l;
   int *level;   /* [nnodes] */
   bool *back;   /* [nnodes] of the way back: passes, and exchanges of what they make */
-  bool *early;  /* [nnodes] exchanges, and what is sent for them, that wait for nothing of their own
-                   way; what is made again; constants */
+  bool *early;  /* [nnodes] what waits for nothing of its own way: exchanges, parts that a device
+                   takes of what it has, what is sent or made again, and constants */
 } levels;
 
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
@@ -116,7 +116,7 @@ static void find_levels(levels *x) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
-    x->early[i] = is_exchange(n) || n->again || n->resends || !n->nin;
+    x->early[i] = is_exchange(n) || n->op == &sl_op_slice || n->again || n->resends || !n->nin;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p || !same_way(x, p, n)) continue;

@@ -359,6 +359,21 @@ static int filled_before(const sli_lowering *l, const sli_group *g, sli_role rol
   return n;
 }
 
+/* From where it has been filled to a reader on another device. */
+static int go_on(hops *x, int filled, trip *t, int group) {
+  sli_lowering *l = x->l;
+  int device = l->groups[group].device, at = filled;
+  sl_space space = sli_lower_space(l, &l->groups[group]);
+  if (between_processes(l, l->bundles[filled].device, device)) at = send(x, filled, t, device);
+  return reaches(l, device, space, &l->bundles[at]) ? at : copy(x, at, t, device, space);
+}
+
+/* Where a group wants what is filled for it, on the device that it is filled on: for another device in
+ * the host's memory, from where it goes on. */
+static sl_space fill_space(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+  return b->device == g->device ? sli_lower_space(l, g) : sli_kind_host_space(l->in->kind);
+}
+
 static int fill(hops *x, int bundle, int group) {
   sli_lowering *l = x->l;
   int home = spill(x, bundle);
@@ -367,14 +382,14 @@ static int fill(hops *x, int bundle, int group) {
   bool some = l->bundles[home].rate == SLI_PER_LEAVING;
   trip t = {.origin = bundle, .reader = group, .begun = true, .some = some, .away = true,
             .nth = filled_before(l, &l->groups[group], role, some)};
-  sl_space near = sli_lower_space(l, &l->groups[group]);
+  sl_space near = fill_space(l, &b, &l->groups[group]);
   sl_space to = by_host(l, b.stay, near) ? SL_SPACE_HOST : near;
   leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,
            .stay = b.stay, .mark = sli_arena_format(&l->arena, "<%s", l->groups[group].name),
            .seconds = sli_home_seconds(l, b.stay, true, b.bytes)};
   int from = b.stay == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
   int at = add_hop(x, from, &t, &g);
-  return to == near ? at : copy(x, at, &t, b.device, near);
+  return to == near ? go_on(x, at, &t, group) : copy(x, at, &t, b.device, near);
 }
 
 /* ---- piece by piece, there and back (sweep.c) ------------------------------------------------ */

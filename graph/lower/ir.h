@@ -184,6 +184,7 @@ struct sli_lowering {
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
   int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
+  int *line;             /* [ncomputing] their places in one order for all of a tick (turns.c) */
   sli_section *sections; /* [nsections] by group */
   int nsections;
   int nbundles;
@@ -255,6 +256,8 @@ int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
 /* Whose turn is before whose: as the data goes, level by level, and block by block within a level,
  * there and back. Below 0: a's. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
+/* [ncomputing] Places of groups in one order in which those of a tick could run one after another. */
+int *sli_lower_line(sli_lowering *l);
 /* In which memory of its device a group works. */
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
 

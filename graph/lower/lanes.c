@@ -251,25 +251,25 @@ static void close_lane(sli_lowering *l, const int *groups, int n, sli_role role)
   for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
 }
 
-/* Up to which level what a group makes for a lane stays there. */
-static int last_level(const sli_lowering *l, int group, sli_role role) {
-  int last = l->groups[group].level;
-  for (int nth = 0, at; (at = nth_transient(l, group, role, nth)) != SL_NONE; nth++)
-    for (int i = 0; i < l->bundles[at].nconsumers; i++)
-      last = SLI_MAX(last, l->groups[l->bundles[at].consumers[i]].level);
+/* The last place in line of those who read what passes from a group. */
+static int read_until(const sli_lowering *l, int group) {
+  int last = l->line[group], at;
+  for (int nth = 0; (at = nth_transient(l, group, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
+    const sli_bundle *b = &l->bundles[at];
+    for (int i = 0; i < b->nconsumers; i++) last = SLI_MAX(last, l->line[b->consumers[i]]);
+  }
   return last;
 }
 
 /* Of the groups [n] that do the same, in order, takes those that make one lane, and returns how
- * many are left. What passes from level to level is given up when all who read it have, and
- * groups of one level may need each other's results: so the next to fill the lane is of a level
- * behind all of these, and one slot is enough. */
+ * many are left. What passes from level to level is given up when all who read it have; who takes the
+ * slot over comes behind these in line, so nobody waits for himself, and one slot is enough. */
 static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool passing) {
   int *lane = sli_calloc((size_t)n, sizeof *lane), taken = 0, left = 0, until = 0;
   for (int i = 0; i < n; i++) {
-    bool fits = !passing || !taken || l->groups[groups[i]].level > until;
+    bool fits = !passing || !taken || l->line[groups[i]] > until;
     if (!fits) groups[left++] = groups[i];
-    else if (passing) until = last_level(l, lane[taken++] = groups[i], role);
+    else if (passing) until = read_until(l, lane[taken++] = groups[i]);
     else lane[taken++] = groups[i];
   }
   close_lane(l, lane, taken, role);
@@ -335,6 +335,7 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
 /* First the lanes of what is made, then those of what brings it: it shares slots at the end of a
  * hop where it does at its beginning. */
 void sli_lower_lanes(sli_lowering *l) {
+  l->line = sli_lower_line(l);
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
                                   SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV,
                                   SLI_ROLE_KV_SPILL};

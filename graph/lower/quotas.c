@@ -242,12 +242,10 @@ static int pool_slots(const sli_lowering *l, const sli_at *at) {
   return slots + l->pick.tune.pool;
 }
 
-/* How many W a device holds back, -1 if it is not lazy. Where blocks take turns, none: who waits for slots
- * that W of another block have does not tell these. */
+/* How many W a device holds back, -1 if it is not lazy. */
 static int watermark(const sli_lowering *l, int device) {
   sli_at at = sli_lower_at(l, device); /* its first chunk */
   int slots = given_to_device(l, "watermark", device);
-  if (l->in->layers) return -1;
   if (!l->pick.split || slots) return slots ? slots : -1;
   if (!l->pick.schedule->watermark) return -1;
   return SLI_MAX(l->pick.schedule->watermark(&at) * l->in->k + l->pick.tune.watermark, 0);

@@ -15,10 +15,11 @@
  *
  * The copies of a block's calls are part of its input gradient pass, on the same device, each
  * right before the first call that reads what it makes: so that lies in the pass's workspace, one
- * block's after the other's. What is known to others is never made again: what leaves the block
- * or the device, what devices exchange, and gradients that are made on the way forward. But an exchange
- * within a block that is no more than another way to have what each has (sli_node.repeats) is made
- * again in full, by all devices of its row. Of a call
+ * block's after the other's. What leaves the block is never made again, nor what devices exchange, nor
+ * gradients that are made on the way forward. But an exchange within a block that is no more than
+ * another way to have what each has (sli_node.repeats) is made again in full, by all devices of its
+ * row; and where the way back joins anew what the way there has joined, all of it reads that, joined
+ * of what is made again. Of a call
  * that keeps a record of its sequence, the record stays, and a row that reads it in place of
  * updating it (sl_op.again) gives the rest. Of a parameter that devices share out, each block has the whole
  * for a moment only, once on the way there and once on the way back: a call is made again only
@@ -27,6 +28,8 @@
  *
  * Or of some pieces of a sequence only (--offload): then what is made again says what it stands for,
  * and which of both is read is a matter of the piece (programs.c). */
+#include <sluice/plan.h>
+
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernels.h"
@@ -40,6 +43,10 @@ typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 typedef struct pass {
   sl_graph *g;
   amount *of;        /* [nblocks] how much of each */
+  bool *back;        /* [nnodes] of its block's way back: passes, and exchanges that only these read */
+  bool *late;        /* [nnodes] exchanges that only the way back reads, another block's, too */
+  int *same;         /* [nnodes] the node before it with the same first input, or SL_NONE; */
+  int *reader;       /* [ntensors] and the last of these */
   bool *read;        /* [ntensors] by the way back: it is kept, or made again */
   bool *shared;      /* [ntensors] by others than passes of its block on its device */
   bool *forth;       /* [nnodes] exchanges of the way there */
@@ -54,9 +61,13 @@ static amount amount_of(const pass *p, const sli_node *n) {
   return n->block < 0 ? NONE : p->of[n->block];
 }
 
-static bool is_back(const sli_node *n) {
+static bool is_back_pass(const sli_node *n) {
   bool passes = n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
   return (passes || n->rereads) && n->phase == SLI_PHASE_MAIN;
+}
+
+static bool is_exchange(const sli_node *n) {
+  return n->cls == SL_CLASS_C && n->phase == SLI_PHASE_MAIN;
 }
 
 static bool same_place(const sli_node *a, const sli_node *b) {
@@ -86,10 +97,49 @@ static void find_exchanges(pass *p) {
   free(read);
 }
 
+/* Who reads a tensor: its block on the way back, others then, anybody before. */
+enum { BY_BACK = 1, BY_OTHERS_BACK = 2, BY_FORTH = 4 };
+
+static uint8_t reads_as(const pass *p, const sli_node *n, const sl_tensor *t) {
+  if (!p->back[n->id] && !p->late[n->id]) return BY_FORTH;
+  return p->back[n->id] && t->producer && n->block == t->producer->block ? BY_BACK : BY_OTHERS_BACK;
+}
+
+/* What devices box anew for the way back, of a block whose calls are all made again. */
+static void find_back(pass *p) {
+  uint8_t *read = sli_calloc((size_t)p->g->ntensors, sizeof *read);
+  for (int i = p->before - 1; i >= 0; i--) {
+    const sli_node *n = p->g->nodes[i];
+    uint8_t by = 0;
+    for (int o = 0; o < n->nout; o++) by |= n->out[o] ? read[n->out[o]->id] : 0;
+    bool boxed = is_exchange(n) && amount_of(p, n) == FULL;
+    p->back[i] = is_back_pass(n) || (boxed && by == BY_BACK);
+    p->late[i] = boxed && !p->back[i] && !(by & BY_FORTH);
+    for (int a = 0; a < n->nin; a++)
+      if (n->in[a]) read[n->in[a]->id] |= reads_as(p, n, n->in[a]);
+  }
+  free(read);
+}
+
 /* Is it an exchange that its block may make again? */
 static bool is_exchanged_again(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
   return (n->repeats && (most == FULL || most == WHOLE)) || (p->forth[n->id] && most == WHOLE);
+}
+
+static void find_same(pass *p) {
+  for (int t = 0; t < p->g->ntensors; t++) p->reader[t] = SL_NONE;
+  for (int i = 0; i < p->before; i++) {
+    const sl_tensor *first = p->g->nodes[i]->nin ? p->g->nodes[i]->in[0] : NULL;
+    p->same[i] = first ? p->reader[first->id] : SL_NONE;
+    if (first) p->reader[first->id] = i;
+  }
+}
+
+/* Exchanges within a block have what is made at first, or on the way back what is made again. */
+static bool goes_along(const pass *p, const sli_node *n, const sl_tensor *t) {
+  return amount_of(p, n) == FULL && is_exchange(n) && !p->late[n->id] &&
+         n->block == t->producer->block;
 }
 
 static void find_readers(pass *p) {
@@ -99,10 +149,12 @@ static void find_readers(pass *p) {
       const sl_tensor *t = n->in[a];
       if (!t || !t->producer) continue;
       bool rereads = n->rereads && (amount_of(p, n) == FULL || amount_of(p, n) == WHOLE);
-      bool exchanged = (rereads || is_exchanged_again(p, n)) && n->block == t->producer->block;
-      p->read[t->id] |= is_back(n);
+      bool exchanged = goes_along(p, n, t) ||
+                       ((rereads || is_exchanged_again(p, n)) && n->block == t->producer->block);
+      p->read[t->id] |= p->back[i];
       if (n->resends) p->resent[t->id] = n->out[0];
-      p->shared[t->id] |= !exchanged && (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back(n)));
+      p->shared[t->id] |= !exchanged &&
+                          (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back_pass(n)));
       p->shared[t->id] |= sli_bit(n->op->sweeps, a); /* by other pieces */
     }
   }
@@ -112,17 +164,26 @@ static bool same_inputs(const sli_node *a, const sli_node *b) {
   return a->nin == b->nin && !memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in);
 }
 
-/* What has on the way back what `t` has on the way there; NULL: nothing. */
-static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
-  if (!t || !t->transient) return t;
+/* Has the way back another that is made of the same, in the same way? */
+static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
   const sli_node *n = t->producer;
-  for (int i = 0; i < p->before; i++) {
+  for (int i = n->nin && n->in[0] ? p->reader[n->in[0]->id] : SL_NONE; i != SL_NONE; i = p->same[i]) {
     const sli_node *m = p->g->nodes[i];
     if (m != n && m->op == n->op && m->cls == n->cls && same_place(m, n) && same_inputs(m, n) &&
         m->out[t->output] && p->read[m->out[t->output]->id])
       return m->out[t->output];
   }
   return NULL;
+}
+
+/* What has on the way back what `t` has on the way there; NULL: nothing. */
+static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
+  if (!t || !t->producer) return t;
+  if (t->transient) return made_again(p, t);
+  bool joined = t->producer->op == &sl_op_join && is_exchange(t->producer) && !p->read[t->id] &&
+                amount_of(p, t->producer) == FULL;
+  sl_tensor *again = joined ? made_again(p, t) : NULL;
+  return again ? again : t;
 }
 
 /* Is all there that the node reads, when it is to be made again? */
@@ -167,8 +228,10 @@ static void choose(pass *p) {
   for (int i = 0; i < p->before; i++) p->can[i] = can_repeat(p, p->g->nodes[i]);
   for (int i = p->before - 1; i >= 0; i--) {
     const sli_node *n = p->g->nodes[i];
-    for (int a = 0; a < n->nin; a++)
-      if (is_back(n) || (p->wanted[i] && reads_again(n, a))) want(p, n->in[a]);
+    for (int a = 0; a < n->nin; a++) {
+      if (p->back[i]) want(p, n->in[a]);
+      else if (p->wanted[i] && reads_again(n, a)) want(p, on_the_way_back(p, n->in[a]));
+    }
   }
 }
 
@@ -281,6 +344,10 @@ static void put_in_place(pass *p) {
 static void make_again(sl_graph *g, amount *of) {
   size_t nnodes = (size_t)g->nnodes, ntensors = (size_t)g->ntensors;
   pass p = {.g = g, .of = of, .before = g->nnodes,
+            .back = sli_calloc(nnodes, sizeof *p.back),
+            .late = sli_calloc(nnodes, sizeof *p.late),
+            .same = sli_calloc(nnodes, sizeof *p.same),
+            .reader = sli_calloc(ntensors, sizeof *p.reader),
             .read = sli_calloc(ntensors, sizeof *p.read),
             .shared = sli_calloc(ntensors, sizeof *p.shared),
             .forth = sli_calloc(nnodes, sizeof *p.forth),
@@ -289,13 +356,19 @@ static void make_again(sl_graph *g, amount *of) {
             .again = sli_calloc(ntensors, sizeof(sl_tensor *)),
             .resent = sli_calloc(ntensors, sizeof(sl_tensor *))};
   find_exchanges(&p);
+  find_back(&p);
+  find_same(&p);
   find_readers(&p);
   choose(&p);
   for (int i = 0; i < p.before; i++)
     if (p.wanted[i]) repeat(&p, g->nodes[i]);
   for (int i = 0; i < p.before; i++)
-    if (is_back(g->nodes[i])) read_again(&p, g->nodes[i]);
+    if (p.back[i]) read_again(&p, g->nodes[i]);
   put_in_place(&p);
+  free(p.back);
+  free(p.late);
+  free(p.same);
+  free(p.reader);
   free(p.read);
   free(p.shared);
   free(p.forth);

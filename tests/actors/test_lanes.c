@@ -82,26 +82,34 @@ static void add_reader(ring *r, int i, int device) {
                                      .program = program(plan, &look_row, i, 1, 0)});
 }
 
+static void add_devices(ring *r) {
+  for (int d = 0; d <= r->readers; d++) {
+    sl_plan_add_device(r->plan, (sl_device){.name = sl_plan_format(r->plan, "cpu:%d", d),
+                                            .kind = "cpu", .threads = 1});
+    sl_plan_add_queue(r->plan, (sl_queue){.name = sl_plan_format(r->plan, "q@%d", d), .device = d,
+                                          .ops = &sl_queue_cpu, .run_ahead = 1});
+  }
+}
+
+static void add_lane(ring *r) {
+  for (int i = 0; i < r->n; i++) {
+    r->made[i] = sl_plan_add_register(
+        r->plan, (sl_register){.name = sl_plan_format(r->plan, "lane%d", i), .quota_name = "lane",
+                               .quota = r->quota, .pool = SL_NONE, .slot_bytes = 8 + 64 * (size_t)i,
+                               .memory = SL_MEMORY_ACTIVATIONS, .shares = i ? r->made[0] + 1 : 0});
+    if (r->turns) r->turn[i] = sl_plan_add_register(
+        r->plan, (sl_register){.name = sl_plan_format(r->plan, "turn%d", i), .quota_name = "turn",
+                               .quota = 1, .pool = SL_NONE, .initial = !i,
+                               .memory = SL_MEMORY_ACTIVATIONS});
+  }
+}
+
 static ring make_ring(uint64_t seed, int turns) {
   seed_random(seed);
   ring r = {sl_plan_create(MICROBATCHES, 1), 2 + below(MOST - 1), 1 + below(3), 1 + below(3), turns,
             {0}, {0}};
-  for (int d = 0; d <= r.readers; d++) {
-    sl_plan_add_device(r.plan, (sl_device){.name = sl_plan_format(r.plan, "cpu:%d", d),
-                                           .kind = "cpu", .threads = 1});
-    sl_plan_add_queue(r.plan, (sl_queue){.name = sl_plan_format(r.plan, "q@%d", d), .device = d,
-                                         .ops = &sl_queue_cpu, .run_ahead = 1});
-  }
-  for (int i = 0; i < r.n; i++) {
-    r.made[i] = sl_plan_add_register(
-        r.plan, (sl_register){.name = sl_plan_format(r.plan, "lane%d", i), .quota_name = "lane",
-                              .quota = r.quota, .pool = SL_NONE, .slot_bytes = 8 + 64 * (size_t)i,
-                              .memory = SL_MEMORY_ACTIVATIONS, .shares = i ? r.made[0] + 1 : 0});
-    if (turns) r.turn[i] = sl_plan_add_register(
-        r.plan, (sl_register){.name = sl_plan_format(r.plan, "turn%d", i), .quota_name = "turn",
-                              .quota = 1, .pool = SL_NONE, .initial = !i,
-                              .memory = SL_MEMORY_ACTIVATIONS});
-  }
+  add_devices(&r);
+  add_lane(&r);
   for (int i = 0; i < r.n; i++) add_maker(&r, i);
   for (int i = 0; i < r.n; i++)
     for (int d = 1; d <= r.readers; d++)
@@ -135,6 +143,31 @@ static void refuse(const char *words, void (*spoil)(ring *r)) {
   spoil(&r);
   CHECK(sl_plan_finish(r.plan) == SL_E_INPUT && strstr(sl_detail(), words), "%s: %s", words,
         sl_detail());
+  sl_plan_destroy(r.plan);
+}
+
+/* A lazy W keeps its slot until that is wanted: also by another register that has the same slots. The
+ * last register of the lane is read by B as well, which W could otherwise wait for. */
+static void lazy_readers_give_slots_back(int workers) {
+  seed_random(1);
+  ring r = {sl_plan_create(MICROBATCHES, 1), 3, 1, 1, 1, {0}, {0}};
+  add_devices(&r);
+  add_lane(&r);
+  r.plan->queues[1].lazy_w = true;
+  r.plan->queues[1].watermark = 100;
+  for (int i = 0; i < r.n; i++) add_maker(&r, i);
+  for (int i = 0; i < r.n; i++) {
+    add_reader(&r, i, 1);
+    r.plan->actors[r.plan->nactors - 1].cls = SL_CLASS_W;
+  }
+  add_reader(&r, r.n - 1, 1);
+  r.plan->actors[r.plan->nactors - 1].cls = SL_CLASS_B;
+  CHECK(!sl_plan_finish(r.plan) && !sl_plan_prove(r.plan), "%s", sl_detail());
+  sl_runtime_options options = {.workers = workers, .watchdog_seconds = 20};
+  sl_runtime *rt;
+  CHECK(!sl_runtime_create(r.plan, &options, &rt) && !sl_runtime_run(rt, STEPS), "%d workers: %s",
+        workers, sl_detail());
+  sl_runtime_destroy(rt);
   sl_plan_destroy(r.plan);
 }
 
@@ -182,6 +215,7 @@ static void later_over(ring *r) { r->plan->regs[r->made[0]].over = r->made[1] + 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 60);
   for (uint64_t seed = s.first; seed < s.end; seed++) run_one(seed);
+  for (int workers = 1; workers <= 2; workers++) lazy_readers_give_slots_back(workers);
   refuse("cannot have the same slots", other_quota);
   refuse("cannot have the same slots", initial_slot);
   refuse("which is not before it", later_register);

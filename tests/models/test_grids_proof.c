@@ -48,6 +48,19 @@ static void draw_model(grid_model *m, words *w, int rows) {
   m->words = w->words;
 }
 
+/* What saves memory besides. */
+static void draw_memory(grid *g, grid_model *m) {
+  static const sl_home homes[] = {{"state", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK},
+                                  {"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
+  bool whole = g->nquotas > 0; /* parameters in two slots stay */
+  g->recompute = ANY(NULL, "selective", "full");
+  if (m->pieces > 1) m->pieces += below(4);
+  if (m->pieces > 1) g->piece_order = ANY("tokens", "layers");
+  if (g->grain && !strcmp(g->grain, "pass")) g->grain = NULL;
+  int first = whole ? 2 : below(3), end = g->piece_order && !strcmp(g->piece_order, "layers") ? 4 : 3;
+  g->homes = (sl_home_options){.count = end - first, .of = &homes[first], .disk = "."};
+}
+
 static void draw_grid(grid *g, grid_model *m) {
   *g = (grid){.data = 1 + below(4), .tensor = 1 + below(4), .stages = 1 + below(2)};
   if (g->data * g->tensor == 1) g->tensor = 2;
@@ -60,6 +73,7 @@ static void draw_grid(grid *g, grid_model *m) {
   if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"param", SL_NONE, 2};
   if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"grad", SL_NONE, 2};
   g->processes = 1 + below(g->data * g->tensor * g->stages);
+  if (below(2)) draw_memory(g, m);
 }
 
 /* ---- what lies over another ---------------------------------------------------------------- */
@@ -128,6 +142,7 @@ static void prove_one(uint64_t seed) {
   draw_grid(&g, &m);
   draw_model(&m, &w, m.microbatches * (g.data + below(g.data + 1)));
   lowered_model x;
+  if (g.homes.count && !grid_saves(&m, &g)) g.homes = (sl_home_options){0};
   grid_lower(&x, &m, &g, NULL);
   grid_format(name, &m, &g);
   CHECK(!sl_plan_prove(x.plan), "seed %llu: %s: %s", (unsigned long long)seed, name, sl_detail());

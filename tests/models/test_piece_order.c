@@ -29,10 +29,12 @@ static void same_bits(const grid_model *m, grid g, bool away) {
   g.steps = 2;
   g.poison = true;
   g.piece_order = "tokens";
+  if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
   grid_losses tokens = grid_train(m, &g);
   g.piece_order = "layers";
   if (away) g.homes = (sl_home_options){.count = g.homes.count + 1, .of = g.homes.count ? all : keys,
                                         .disk = "."};
+  if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
   grid_losses layers = grid_train(m, &g);
   grid_same_bits(m, &g, &tokens, &layers);
 }
@@ -63,9 +65,9 @@ static void whatever_else_is_asked_for(seeds s) {
               .recompute = again[roll(&r, 3)], .jitter_seed = seed};
     g.processes = 1 + (int)roll(&r, 2);
     if (g.processes > g.stages * g.data * g.tensor) g.processes = 1;
-    if (g.data > 1) g.shard = shards[roll(&r, g.recompute ? 3 : 4)];
-    if (roll(&r, 2) && g.processes <= g.stages) g.homes = (sl_home_options){.count = 1, .of = act, .disk = "."};
-    same_bits(&m, g, pieces > 5 && (g.homes.count || g.processes <= g.stages) && roll(&r, 3));
+    if (g.data > 1) g.shard = shards[roll(&r, 4)];
+    if (roll(&r, 2)) g.homes = (sl_home_options){.count = 1, .of = act, .disk = "."};
+    same_bits(&m, g, pieces > 5 && roll(&r, 3));
   }
 }
 
@@ -140,6 +142,43 @@ static void blocks_take_turns_with_their_records(void) {
   lowered_model_fini(&layers);
 }
 
+/* On device 0, of one name. */
+static size_t bytes(const sl_plan *plan, const char *name) {
+  size_t sum = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (!r->device && !strcmp(r->quota_name, name) && !r->shares)
+      sum += (size_t)r->quota * r->slot_bytes;
+  }
+  return sum;
+}
+
+static size_t bytes_of_blocks(char *layers, grid g, const char *name) {
+  char *words[] = {"--layers", layers, "--width", "64", "--heads", "4", "--context", "512", "--batch",
+                   "4", NULL};
+  const grid_model m = {"llama", words, 2, 4};
+  lowered_model x;
+  grid_lower(&x, &m, &g, NULL);
+  CHECK(!sl_plan_prove(x.plan), "%s layers: %s", layers, sl_detail());
+  size_t all = bytes(x.plan, name);
+  lowered_model_fini(&x);
+  return all;
+}
+
+/* Of what is computed again each device keeps its half of what a block begins with and of what
+ * attention adds to that; and what goes from exchange to exchange lies in the same slots for all blocks. */
+static void devices_keep_what_blocks_begin_with(void) {
+  const grid tensor = {.data = 1, .tensor = 2, .recompute = "full"};
+  const grid both = {.data = 2, .tensor = 2, .shard = "parameters", .recompute = "full"};
+  const size_t input = 4 * 512 * 4 * 64 / 2; /* of a microbatch of four rows, for two devices */
+  size_t more = bytes_of_blocks("6", tensor, "act.b") - bytes_of_blocks("3", tensor, "act.b");
+  CHECK(more == 3 * 2 * input / 2, "3 blocks keep %zu bytes, not %zu", more, 3 * input);
+  more = bytes_of_blocks("6", both, "act.b") - bytes_of_blocks("3", both, "act.b");
+  CHECK(more == 3 * 2 * input / 4, "3 blocks keep %zu bytes on four devices", more);
+  more = bytes_of_blocks("6", tensor, "inner") - bytes_of_blocks("3", tensor, "inner");
+  CHECK(!more, "3 blocks pass on %zu bytes more", more);
+}
+
 /* ---- bytes ------------------------------------------------------------------------------ */
 
 static char *const model_t[] = {"--layers", "2", "--width", "64", "--heads", "4", "--kv-heads", "2",
@@ -212,6 +251,7 @@ static void no_timing_changes_a_bit(seeds s) {
 int main(int argc, char **argv) {
   as_much_moves_as_was_said();
   blocks_take_turns_with_their_records();
+  devices_keep_what_blocks_begin_with();
   all_pieces_go_through_a_block_before_the_next();
   no_schedule_changes_a_bit();
   whatever_else_is_asked_for(seeds_of(argc, argv, 1, SEEDS));

@@ -48,7 +48,7 @@ static bool shares_parameters(const sl_lowered *lowered) {
   return false;
 }
 
-void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses) {
+static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses) {
   char *words[64] = {"--data"};
   const char *source = getenv("SLUICE_SOURCE");
   char *text = words[1] = sli_format("%s/tests/reference/text.txt", source ? source : ".");
@@ -56,7 +56,7 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
     CHECK(i < 60, "so many words");
     words[i + 2] = m->words[i];
   }
-  sl_lower_options lower = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
+  sl_lower_options options = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
                             .recompute = g->recompute, .piece_order = g->piece_order,
                             .homes = g->homes, .nquotas = g->nquotas, .quotas = g->quotas,
                             .data_parallel = g->data, .sequence = g->sequence,
@@ -65,13 +65,26 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
                             .on_step = losses ? take_step : NULL, .ctx = losses};
+  sl_status status =
+      lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &options);
+  free(text);
+  return status;
+}
+
+void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses) {
   char name[GRID_TEXT];
-  CHECK(!lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &lower),
-        "%s: %s", grid_format(name, m, g), sl_detail());
+  CHECK(!lower(x, m, g, losses), "%s: %s", grid_format(name, m, g), sl_detail());
   if (g->tensor > 1 || g->shard)
     CHECK(shares_parameters(x->lowered), "%s: some parameter is shared out",
           grid_format(name, m, g));
-  free(text);
+}
+
+bool grid_saves(const grid_model *m, const grid *g) {
+  lowered_model x;
+  sl_status status = lower(&x, m, g, NULL);
+  bool saves = !status || !strstr(sl_detail(), "it saves nothing here");
+  lowered_model_fini(&x);
+  return saves;
 }
 
 /* ---- a GPT ----------------------------------------------------------------------------- */

@@ -60,6 +60,9 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
 /* Lowers the model as said, for the given process's run; ends the test if that cannot be. */
 void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses);
 
+/* Do its homes save anything? Where they take as much as they save they are refused. */
+bool grid_saves(const grid_model *m, const grid *g);
+
 /* Trains it, from the same values whatever the grid. Ends the test unless the
  * plan can be proved, runs to its end, and no register goes over its quota. */
 grid_losses grid_train(const grid_model *m, const grid *g);
