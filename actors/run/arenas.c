@@ -83,7 +83,7 @@ void sli_arenas_point(sl_runtime *rt) {
     if (!arena) continue;
     rt->regs[i].base = arena + r->offset;
     bool here = !sli_room_memory(&plan->devices[r->device], r->space)->far;
-    if (rt->options.poison && rt->regs[i].bank && here) rt->regs[i].contents.poison = r->slot_stride;
+    if (rt->options.poison && rt->regs[i].shared.bank && here) rt->regs[i].contents.poison = r->slot_stride;
     if (rt->options.poison && r->rows && here) rt->regs[i].contents.blank = r->slot_stride;
   }
   for (int32_t i = 0; i < plan->nactors; i++) {

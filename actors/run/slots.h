@@ -48,8 +48,8 @@ static void count_taken(reg *r) {
 
 /* A slot has been taken that is counted, or leaves fewer free than ever. */
 static NOINLINE void watch_slots(reg *r) {
-  r->nfree += r->bank != NULL; /* it may be lent another */
-  r->least_free = SLI_MIN(r->least_free, (int32_t)(r->bank ? r->bank->nfree : r->nfree));
+  r->nfree += r->shared.bank != NULL; /* it may be lent another */
+  r->least_free = SLI_MIN(r->least_free, (int32_t)(r->shared.bank ? r->shared.bank->nfree : r->nfree));
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
 }
@@ -81,13 +81,13 @@ static void count_freed(worker *w, reg *r, int32_t slot) {
 /* ---- slots of a bank -------------------------------------------------------------- */
 
 static bool borrows_now(const out_port *p) {
-  return p->reg->bank && (p->at.now->flags & SL_FIRST);
+  return p->reg->shared.bank && (p->at.now->flags & SL_FIRST);
 }
 
 /* A bank of the actor's outputs that has no slot for it, as the port that needs one, or NULL. */
 static out_port *find_empty_bank(const actor *a) {
   for (out_port *p = a->out; p < a->out_end; p++)
-    if (borrows_now(p) && !p->reg->bank->nfree) return p;
+    if (borrows_now(p) && !p->reg->shared.bank->nfree) return p;
   return NULL;
 }
 
@@ -106,7 +106,7 @@ static NOINLINE void look_for_others(const actor *taker, const bank *b) {
   for (uint32_t i = 0; i < q->nrunnable; i++) {
     const actor *a = q->runnable[i];
     for (const out_port *p = a->out; a != taker && p < a->out_end; p++)
-      if (p->reg->bank == b && borrows_now(p)) collide(taker, a);
+      if (p->reg->shared.bank == b && borrows_now(p)) collide(taker, a);
   }
 }
 
@@ -114,7 +114,7 @@ static NOINLINE void look_for_others(const actor *taker, const bank *b) {
 static void borrow(const actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++) {
     if (!borrows_now(p)) continue;
-    bank *b = p->reg->bank;
+    bank *b = p->reg->shared.bank;
     p->reg->free[0] = b->free[--b->nfree];
     if (!b->nfree) look_for_others(a, b);
   }
@@ -122,7 +122,7 @@ static void borrow(const actor *a) {
 
 /* Runnable actor i of a queue waits for a slot of a bank, as it would for one of its own. */
 static void park(queue *q, uint32_t i, out_port *p) {
-  bank *b = p->reg->bank;
+  bank *b = p->reg->shared.bank;
   if (b->parked) collide(b->parked->actor, p->actor);
   b->parked = p;
   p->waiting = true;

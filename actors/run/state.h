@@ -98,8 +98,15 @@ typedef struct bank {
   int32_t *free;         /* stack of free slots */
   uint32_t nfree;
   out_port *parked;      /* waits for a slot, and its actor for nothing else; or NULL */
-  reg *members;     /* those registers, by `next` */
+  reg *members;          /* those registers, by `next` */
 } bank;
+
+/* A register's part in a bank. */
+typedef struct sharing {
+  bank *bank;            /* of those that have the same slots, or NULL */
+  reg *next;             /* of its members */
+  bool told;             /* its lazy W know that a slot of the bank is wanted; until one comes back */
+} sharing;
 
 /* How a register comes to another quota while a run goes on. The producer's worker alone, but
  * for the last two. */
@@ -136,9 +143,7 @@ struct reg {
   int32_t least_free;
   bool counted;          /* taking or freeing a slot changes a pool, an activation count or a
                             bank */
-  bank *bank;            /* of those that have the same slots, or NULL */
-  reg *next;      /* of its bank */
-  bool told;             /* its lazy W know that a slot of its bank is waited for; until it has one back */
+  sharing shared;
   int32_t kept;
   _Atomic int32_t quota; /* slots there are; read from outside too, relaxed */
   resize resize;

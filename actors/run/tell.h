@@ -54,9 +54,9 @@ static void want_back(worker *w, const reg *r, int64_t step) {
 
 /* Any register of a bank may have the slot that is waited for. */
 static void want_from_bank(worker *w, const bank *b, int64_t step) {
-  for (reg *r = b->members; r; r = r->next) {
-    if (!r->lazy || r->told) continue;
-    r->told = true;
+  for (reg *r = b->members; r; r = r->shared.next) {
+    if (!r->lazy || r->shared.told) continue;
+    r->shared.told = true;
     want_back(w, r, step);
   }
 }
@@ -65,7 +65,7 @@ static void notify_lazy(worker *w, const actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++) {
     const reg *r = p->reg;
     if (!p->waiting) continue;
-    if (r->bank) want_from_bank(w, r->bank, a->step);
+    if (r->shared.bank) want_from_bank(w, r->shared.bank, a->step);
     else if (r->lazy) want_back(w, r, a->step);
   }
 }
@@ -80,11 +80,11 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->resize.owed)) {
     retire_slot(r, slot);
     notify_lazy(w, r->producer->actor);
-  } else if (LIKELY(!r->bank)) {
+  } else if (LIKELY(!r->shared.bank)) {
     add_free(w, r, slot);
   } else {
-    r->told = false;
-    repay(w, r->bank, slot);
+    r->shared.told = false;
+    repay(w, r->shared.bank, slot);
   }
   if (r->counted) count_freed(w, r, slot);
 }

@@ -22,8 +22,8 @@ static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
 
 /* From now on a register has its slots from a bank. */
 static void join_bank(sl_runtime *rt, reg *r, bank *b) {
-  r->bank = b;
-  r->next = b->members;
+  r->shared.bank = b;
+  r->shared.next = b->members;
   b->members = r;
   r->free = allot_own(rt, r->worker, 1, sizeof *r->free);
   r->nfree = 1;
@@ -39,7 +39,7 @@ static bank *open_bank(sl_runtime *rt, reg *leader) {
 }
 
 static void share_slots(sl_runtime *rt, reg *r, reg *leader, queue *q) {
-  join_bank(rt, r, leader->bank ? leader->bank : open_bank(rt, leader));
+  join_bank(rt, r, leader->shared.bank ? leader->shared.bank : open_bank(rt, leader));
   q->selective = true;
 }
 
@@ -110,7 +110,7 @@ static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *fro
                           .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
   rt->regs[from->reg].producer = &a->out[at];
-  a->borrows |= rt->regs[from->reg].bank != NULL;
+  a->borrows |= rt->regs[from->reg].shared.bank != NULL;
 }
 
 static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
@@ -203,7 +203,7 @@ static void let_notify(actor *maker) { maker->notifies = maker->queue->selective
 static void read_lazily(reg *r) {
   r->lazy = true;
   let_notify(r->producer->actor);
-  for (reg *m = r->bank ? r->bank->members : NULL; m; m = m->next) let_notify(m->producer->actor);
+  for (reg *m = r->shared.bank ? r->shared.bank->members : NULL; m; m = m->shared.next) let_notify(m->producer->actor);
 }
 
 /* A lazy W looks at the B of its stage, on its own queue. It sums over the step: what others
@@ -228,7 +228,7 @@ static void make_lazy(sl_runtime *rt, actor *w) {
  * not know who read them. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
-  return from && !p->reg->bank && from->queue != to->queue && from->binds && to->binds &&
+  return from && !p->reg->shared.bank && from->queue != to->queue && from->binds && to->binds &&
          from->queue->ops == to->queue->ops && to->queue->ops->wait &&
          from->queue->worker->process < 0 && to->queue->worker->process < 0;
 }

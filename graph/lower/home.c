@@ -100,9 +100,6 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
   if (h->space != SL_SPACE_DEVICE && names_keys(h) && !in->layers)
     return sl_fail(SL_E_USAGE, "home %s=%s: keys and values go there and back piece by piece, block "
                    "after block (--pieces K --piece-order layers)", h->name, space);
-  if (h->space != SL_SPACE_DEVICE && names_keys(h) && in->kind->copy && !in->kind->modelled)
-    return sl_fail(SL_E_USAGE, "home %s=%s: attention of %s devices wants all keys and values at once",
-                   h->name, space, in->kind->name);
   return SL_OK;
 }
 

@@ -59,33 +59,7 @@ static double wire_seconds(const sl_hardware_link *link, size_t bytes) {
   return link->bytes_per_second > 0 ? (double)bytes / link->bytes_per_second : 0;
 }
 
-/* ---- for one reader alone ------------------------------------------------------------- */
-
-static bool is_alone_there(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
-  int n = 0;
-  for (int i = 0; i < b->nconsumers; i++) n += l->groups[b->consumers[i]].device == g->device;
-  return n == 1;
-}
-
-/* Does an exchange read parameters that are kept elsewhere? Then they are brought to it when it
- * needs them, and it has no more of them at a time than the quota says. What several groups read
- * once a step comes once, and stays. */
-static bool is_fetched(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
-  return g->cls == SL_CLASS_C && !g->host && b->memory == SL_MEMORY_PARAMETERS &&
-         b->rate == SLI_PER_STEP && b->initial &&
-         (g->rate == SLI_PER_TICK || is_alone_there(l, b, g));
-}
-
-/* How many a group fetches from the same device before this one. */
-static int fetched_before(const sli_lowering *l, int bundle, const sli_group *g) {
-  int n = 0;
-  for (int i = 0;; i++) {
-    int origin = l->bundles[g->inputs[i]].origin;
-    if (origin == bundle) return n;
-    const sli_bundle *b = &l->bundles[origin];
-    n += b->device == l->bundles[bundle].device && is_fetched(l, b, g);
-  }
-}
+/* ---- for whom -------------------------------------------------------------------------- */
 
 static trip trip_for_all(int bundle) { return (trip){.origin = bundle, .reader = SL_NONE}; }
 
@@ -93,9 +67,9 @@ static trip trip_away(const sli_lowering *l, int bundle, int group) {
   const sli_bundle *b = &l->bundles[bundle];
   trip t = trip_for_all(bundle);
   t.away = true;
-  if (!is_fetched(l, b, &l->groups[group])) return t;
+  if (!sli_is_fetched(l, b, &l->groups[group])) return t;
   t.reader = group;
-  t.nth = fetched_before(l, bundle, &l->groups[group]);
+  t.nth = sli_fetched_before(l, bundle, &l->groups[group]);
   return t;
 }
 
@@ -239,8 +213,6 @@ static int fly(hops *x, int from, trip *t, int reader) {
   return keep_end(x, from, add_hop(x, at, t, &flight), t);
 }
 
-/* ---- how long ways take that begin or end beside the device -------------------------------- */
-
 /* ---- between memories ----------------------------------------------------------------- */
 
 static const sl_memory_ops *memory_of(const sli_lowering *l, sl_space space) {
@@ -346,19 +318,6 @@ static int spill(hops *x, int bundle) {
   return there;
 }
 
-/* How many of that role have been filled for the group as often, whatever copies came behind. */
-static int filled_before(const sli_lowering *l, const sli_group *g, sli_role role, bool some) {
-  int n = 0;
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (b->origin == g->inputs[i] || l->bundles[b->origin].stay == SL_SPACE_DEVICE) continue;
-    const sli_bundle *home = &l->bundles[sli_bundle_home(l, b->origin)];
-    if ((home->rate == SLI_PER_LEAVING) != some) continue;
-    n += l->groups[b->producer].hop->reader != SL_NONE && sli_roles[home->role].filled == role;
-  }
-  return n;
-}
-
 /* From where it has been filled to a reader on another device. */
 static int go_on(hops *x, int filled, trip *t, int group) {
   sli_lowering *l = x->l;
@@ -381,7 +340,7 @@ static int fill(hops *x, int bundle, int group) {
   sli_role role = sli_roles[l->bundles[home].role].filled;
   bool some = l->bundles[home].rate == SLI_PER_LEAVING;
   trip t = {.origin = bundle, .reader = group, .begun = true, .some = some, .away = true,
-            .nth = filled_before(l, &l->groups[group], role, some)};
+            .nth = sli_filled_before(l, &l->groups[group], role, some)};
   sl_space near = fill_space(l, &b, &l->groups[group]);
   sl_space to = by_host(l, b.stay, near) ? SL_SPACE_HOST : near;
   leg g = {.route = SLI_ROUTE_FILL, .from = b.device, .to = b.device, .home = to,

@@ -296,6 +296,15 @@ const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
 
+/* ---- what hops bring for one reader alone (fetched.c) ------------------------------------------ */
+
+/* Does an exchange read parameters that are kept elsewhere, and has them fetched? */
+bool sli_is_fetched(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
+/* How many it fetches from the same device before this one; and how many of a role have been filled for
+ * it, of what is there for all pieces or for those alone that leave. */
+int sli_fetched_before(const sli_lowering *l, int bundle, const sli_group *g);
+int sli_filled_before(const sli_lowering *l, const sli_group *g, sli_role role, bool some);
+
 /* ---- pieces whose activations leave (offload.c) ----------------------------------------------- */
 
 bool sli_lower_leaves(const sli_lowering *l, int piece);

@@ -83,6 +83,8 @@ static int sweep_outputs(const sl_attrs *attrs, int nin) {
   return nin > 2 ? 5 : 4;
 }
 
+enum { SEEN = 4 }; /* numbers of a query and head: two here, a sum for each of four lanes on GPUs */
+
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(want_parts(attrs, in));
   if (attrs->full)
@@ -95,7 +97,7 @@ static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   out[0] = in[0];
   out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, in[0].dim[1]);
   out[2] = with_rows(in[1], SLI_KEY_TILE + 1);
-  out[3] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, 2 * in[0].dim[1]);
+  out[3] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, SEEN * in[0].dim[1]);
   if (nin > 2) out[4] = ids_type(attrs, &in[0]);
   return SL_OK;
 }

@@ -87,7 +87,32 @@ __device__ inline void finish(const attention<T> &a, int64_t i0, int r0, int nq,
                o);
 }
 
-template <typename T, int D, bool IDS>
+/* What a band has found out in the calls before: its largest scores are in lse, the sums of each of the
+ * four lanes that share a row in `seen`, what they gathered in out, not yet divided. */
+template <int WIDTH, typename F>
+__device__ inline void each_kept(const attention<float> &a, int64_t i0, int r0, int nq,
+                                 softmax &seen, float (&o)[WIDTH][4], F f) {
+  int64_t h = blockIdx.y, b = blockIdx.z;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    int r = r0 + element_row(2 * half);
+    if (r >= nq) continue;
+    int64_t row = (b * a.heads + h) * a.queries;
+    float *lanes = a.comes.seen + 4 * row + (int)threadIdx.x % 4 * a.queries;
+    f(a.lse[row + i0 + r], seen.top[half], threadIdx.x % 4 == 0);
+    f(lanes[i0 + r], seen.total[half], true);
+    float *to = a.out + b * a.o_batch + (i0 + r) * a.o_row + h * a.dim;
+#pragma unroll
+    for (int n = 0; n < WIDTH; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        int c = element_column(n, i);
+        if (c < a.dim) f(to[c], o[n][2 * half + i], true);
+      }
+  }
+}
+
+template <typename T, int D, bool IDS, bool SWEEP>
 __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
@@ -98,12 +123,23 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   int64_t h = blockIdx.y, b = blockIdx.z;
   int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own);
   seen_keys t = see_keys<KEYS>(a, (int)i0, nq);
-  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim, at = kv + t.begin * a.kv_row;
+  came c = {};
+  if constexpr (SWEEP) {
+    c = what_came(a);
+    keep_to<KEYS>(t, c);
+    a.kv_batch = (c.to - c.from) * a.kv_row;
+  }
+  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim - c.from * a.kv_row;
+  int64_t at = kv + t.begin * a.kv_row;
   float scale = LOG2_E / a.root, o[BANDS][D / 8][4] = {};
   softmax seen[BANDS];
   row_ids<BANDS> own;
 #pragma unroll
   for (int m = 0; m < BANDS; m++) seen[m] = {{SLI_LOWEST, SLI_LOWEST}, {0, 0}};
+  if constexpr (SWEEP)
+    for (int m = 0; m < BANDS && c.piece; m++)
+      each_kept(a, i0, warp_row + 16 * m, nq, seen[m], o[m],
+                [](float &kept, float &x, bool) { x = kept; });
 
   load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
   load_passing<C>(k, a.k + at, a.kv_row, a.v + at, a.kv_row, t.limit - t.begin, a.dim);
@@ -128,6 +164,13 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
     }
     gather<LD>(o, s, v + buffer);
   }
+  if constexpr (SWEEP)
+    if (c.piece < a.comes.own) {
+      for (int m = 0; m < BANDS; m++)
+        each_kept(a, i0, warp_row + 16 * m, nq, seen[m], o[m],
+                  [](float &kept, float &x, bool mine) { if (mine) kept = x; });
+      return;
+    }
 #pragma unroll
   for (int m = 0; m < BANDS; m++) finish(a, i0, warp_row + 16 * m, nq, seen[m], o[m], scale);
 }
@@ -140,8 +183,28 @@ constexpr size_t shared_bytes = sizeof(T) * (cut<T, D>::own_tile + 4 * cut<T, D>
 template <typename T> cudaError_t allow_all(int64_t dim) {
   return with_room(dim, [](auto room) {
     constexpr int D = decltype(room)::value;
-    cudaError_t error = allow(forward<T, D, false>, shared_bytes<T, D>);
-    return error ? error : allow(forward<T, D, true>, shared_bytes<T, D>);
+    cudaError_t error = allow(forward<T, D, false, false>, shared_bytes<T, D>);
+    return error ? error : allow(forward<T, D, true, false>, shared_bytes<T, D>);
+  });
+}
+
+cudaError_t allow_sweep(int64_t dim) {
+  return with_room(dim, [](auto room) {
+    constexpr int D = decltype(room)::value;
+    cudaError_t error = allow(forward<float, D, false, true>, shared_bytes<float, D>);
+    return error ? error : allow(forward<float, D, true, true>, shared_bytes<float, D>);
+  });
+}
+
+template <bool SWEEP, typename T> void launch_forward(const attention<T> &a, void *stream) {
+  with_room(a.dim, [&](auto room) {
+    constexpr int D = decltype(room)::value;
+    using C = cut<T, D>;
+    dim3 grid((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
+    with_ids(a, [&](auto ids) {
+      launch(stream, grid, C::threads, shared_bytes<T, D>,
+             forward<T, D, decltype(ids)::value, SWEEP>, a);
+    });
   });
 }
 
@@ -150,21 +213,17 @@ template <typename T> cudaError_t allow_all(int64_t dim) {
 namespace sli {
 
 template <typename T> void attend(const attention<T> &a, void *stream) {
-  with_room(a.dim, [&](auto room) {
-    constexpr int D = decltype(room)::value;
-    using C = cut<T, D>;
-    dim3 grid((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
-    with_ids(a, [&](auto ids) {
-      launch(stream, grid, C::threads, shared_bytes<T, D>, forward<T, D, decltype(ids)::value>, a);
-    });
-  });
+  launch_forward<false>(a, stream);
 }
+
+void attend_sweep(const attention<float> &a, void *stream) { launch_forward<true>(a, stream); }
 
 template void attend(const attention<float> &, void *);
 template void attend(const attention<bf16> &, void *);
 
 sl_status prepare_attend(sl_dtype dtype, int64_t dim) {
   cudaError_t error = dtype == SL_BF16 ? allow_all<bf16>(dim) : allow_all<float>(dim);
+  if (!error && dtype == SL_F32) error = allow_sweep(dim);
   if (!error) return prepare_attend_b(dtype, dim);
   return sl_fail(SL_E_DEVICE, "attention with heads of %lld: %s", (long long)dim,
                  cudaGetErrorString(error));

@@ -7,6 +7,17 @@
 
 namespace sli {
 
+/* Which piece of keys and values a call has, of those up to its queries' own, is known to the device
+ * alone: `turn`, unless it is the first. k and v are those of that piece, dk and dv of all. */
+struct sweep {
+  const int32_t *starts; /* [pieces + 1] */
+  const float *turn;
+  bool first;
+  int own, longest;      /* the queries' piece; the most rows that one has */
+  float *seen;           /* [batch, heads, 4, queries], see attention.cu */
+  int64_t dkv_batch;
+};
+
 /* Query row i of a sequence stands at position q0 + i and attends to the key rows that it sees. A
  * row of q, o, dq and dout holds heads*dim elements (head h from h*dim on), a row of
  * k, v, dk and dv kv_heads*dim; strides are in elements. Absent gradients are NULL. */
@@ -20,6 +31,7 @@ template <typename T> struct attention {
   int64_t kv_row, kv_batch; /* of k, v, dk and dv */
   int64_t o_row, o_batch;   /* of o, out and dout */
   sli_sight sight;
+  sweep comes;              /* keys that come piece by piece; else all zeros */
   bool add_kv;              /* add to dk and dv */
   float root;               /* scores are divided by it */
 };
@@ -27,6 +39,9 @@ template <typename T> struct attention {
 /* attention.cu and attention_b.cu */
 template <typename T> void attend(const attention<T> &a, void *stream);
 template <typename T> void attend_b(const attention<T> &a, void *stream);
+/* The same where keys come piece by piece, of f32. */
+void attend_sweep(const attention<float> &a, void *stream);
+void attend_sweep_b(const attention<float> &a, void *stream);
 /* Let the kernels for heads of this size have the shared memory they need: all of them; those of
  * attend_b() alone. */
 sl_status prepare_attend(sl_dtype dtype, int64_t dim);

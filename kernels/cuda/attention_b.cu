@@ -114,7 +114,7 @@ __device__ inline void load_queries(const attention<T> &a, passing p, T *q, floa
 
 /* Heads of 256 are too wide for one block's registers: then two blocks share a tile of
  * keys, each with half of the columns of its dK and dV. */
-template <typename T, int D, bool IDS>
+template <typename T, int D, bool IDS, bool SWEEP>
 __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, ROWS = C::passing, LD = C::ld, PART = D > 128 ? 128 : D;
@@ -123,10 +123,19 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
   float *lse = (float *)(dout + 2 * C::passing_tile), *delta = lse + 2 * ROWS;
   int warp_row = own_row<C>(), c0 = (int)(blockIdx.x % (D / PART)) * PART;
   int k0 = (int)blockIdx.x / (D / PART) * C::own, keys = (int)a.keys - k0;
+  int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row, dkv = kv;
+  if constexpr (SWEEP) { /* k0 from where the piece begins */
+    came c = what_came(a);
+    if (c.from + k0 >= c.to) return;
+    a.kv_batch = (c.to - c.from) * a.kv_row;
+    kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row;
+    k0 += c.from;
+    keys = c.to - k0;
+    dkv = blockIdx.z * a.comes.dkv_batch + blockIdx.y * a.dim + k0 * a.kv_row;
+  }
   int group = (int)(a.heads / a.kv_heads), end = ((int)blockIdx.y + 1) * group;
   seeing_queries t = see_queries<ROWS>(a, k0, least(keys, C::own));
   row_ids<BANDS> own;
-  int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row;
   float scale = 1 / a.root;
   float dk[BANDS][PART / 8][4] = {}, dv[BANDS][PART / 8][4] = {};
 
@@ -163,8 +172,8 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
   for (int m = 0; m < BANDS; m++) {
     int r = warp_row + 16 * m;
     multiply(dk[m], scale);
-    if (a.dk) write_band(a.dk + kv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dk[m]);
-    if (a.dv) write_band(a.dv + kv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dv[m]);
+    if (a.dk) write_band(a.dk + dkv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dk[m]);
+    if (a.dv) write_band(a.dv + dkv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dv[m]);
   }
 }
 
@@ -181,7 +190,20 @@ __device__ inline void gradients_by_query(float (&s)[COLUMNS][4], float (&dp)[CO
     for (int i = 0; i < 4; i++) score_gradient(s[n][i], dp[n][i], scale, lse[i / 2], delta[i / 2]);
 }
 
-template <typename T, int D, bool IDS>
+/* Rows of a band, which grow from call to call, as write_band() has left them. */
+template <int COLUMNS>
+__device__ inline void read_band(const float *from, int64_t row, int r0, int rows, int64_t dim,
+                                 float (&x)[COLUMNS][4]) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      int r = r0 + element_row(i), c = element_column(n, i);
+      if (r < rows && c < dim) x[n][i] = from[r * row + c];
+    }
+}
+
+template <typename T, int D, bool IDS, bool SWEEP>
 __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
@@ -193,7 +215,15 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
   int64_t h = blockIdx.y, b = blockIdx.z;
   int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own);
   seen_keys t = see_keys<KEYS>(a, (int)i0, nq);
-  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim, at = kv + t.begin * a.kv_row;
+  came c = {};
+  if constexpr (SWEEP) {
+    c = what_came(a);
+    keep_to<KEYS>(t, c);
+    a.kv_batch = (c.to - c.from) * a.kv_row;
+  }
+  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim - c.from * a.kv_row;
+  int64_t at = kv + t.begin * a.kv_row;
+  T *to = a.dq + b * a.dq_batch + i0 * a.dq_row + h * a.dim;
   float scale = 1 / a.root, lse[BANDS][2] = {}, delta[BANDS][2] = {};
   float dq[BANDS][D / 8][4] = {};
   row_ids<BANDS> own;
@@ -208,6 +238,9 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
     int64_t row = (b * a.heads + h) * a.queries + i0 + r;
     if (r < nq) lse[m / 2][m % 2] = a.lse[row] * LOG2_E, delta[m / 2][m % 2] = a.delta[row];
   }
+  if constexpr (SWEEP)
+    for (int m = 0; m < BANDS && c.piece; m++)
+      read_band(to, a.dq_row, warp_row + 16 * m, nq, a.dim, dq[m]);
   for (int k0 = t.begin; k0 < t.limit; k0 += KEYS, buffer ^= C::passing_tile) {
     wait_for_copies();
     __syncthreads(); /* this tile is there for all, and the one before has been read */
@@ -229,10 +262,10 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
     }
     gather<LD>(dq, dp, k + buffer);
   }
-  T *to = a.dq + b * a.dq_batch + i0 * a.dq_row + h * a.dim;
+  bool whole = !SWEEP || c.piece == a.comes.own;
 #pragma unroll
   for (int m = 0; m < BANDS; m++) {
-    multiply(dq[m], scale);
+    if (whole) multiply(dq[m], scale);
     write_band(to, a.dq_row, warp_row + 16 * m, nq, 0, a.dim, false, dq[m]);
   }
 }
@@ -244,16 +277,16 @@ constexpr size_t shared_bytes =
     sizeof(T) * (2 * cut<T, D>::own_tile + 4 * cut<T, D>::passing_tile) +
     4 * sizeof(float) * cut<T, D>::passing;
 
-template <typename T, int D, bool IDS> cudaError_t allow_both() {
-  cudaError_t error = allow(backward_kv<T, D, IDS>, shared_bytes<T, D>);
-  return error ? error : allow(backward_q<T, D, IDS>, shared_bytes<T, D>);
+template <typename T, int D, bool IDS, bool SWEEP> cudaError_t allow_both() {
+  cudaError_t error = allow(backward_kv<T, D, IDS, SWEEP>, shared_bytes<T, D>);
+  return error ? error : allow(backward_q<T, D, IDS, SWEEP>, shared_bytes<T, D>);
 }
 
-template <typename T> cudaError_t allow_all(int64_t dim) {
+template <typename T, bool SWEEP> cudaError_t allow_all(int64_t dim) {
   return with_room(dim, [](auto room) {
     constexpr int D = decltype(room)::value;
-    cudaError_t error = allow_both<T, D, false>();
-    return error ? error : allow_both<T, D, true>();
+    cudaError_t error = allow_both<T, D, false, SWEEP>();
+    return error ? error : allow_both<T, D, true, SWEEP>();
   });
 }
 
@@ -261,32 +294,39 @@ template <typename T> cudaError_t allow_all(int64_t dim) {
 
 namespace sli {
 
-template <typename T, int D, bool IDS>
+template <typename T, int D, bool IDS, bool SWEEP>
 void launch_both(const attention<T> &a, void *stream) {
   using C = cut<T, D>;
-  dim3 by_key((unsigned)(chunks(a.keys, C::own) * (D > 128 ? D / 128 : 1)), (unsigned)a.kv_heads,
+  dim3 by_key((unsigned)(chunks(SWEEP ? a.comes.longest : a.keys, C::own) * (D > 128 ? D / 128 : 1)), (unsigned)a.kv_heads,
               (unsigned)a.batch);
   dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
   if (a.dk || a.dv)
-    launch(stream, by_key, C::threads, shared_bytes<T, D>, backward_kv<T, D, IDS>, a);
-  if (a.dq) launch(stream, by_query, C::threads, shared_bytes<T, D>, backward_q<T, D, IDS>, a);
+    launch(stream, by_key, C::threads, shared_bytes<T, D>, backward_kv<T, D, IDS, SWEEP>, a);
+  if (a.dq) launch(stream, by_query, C::threads, shared_bytes<T, D>, backward_q<T, D, IDS, SWEEP>, a);
 }
 
-template <typename T> void attend_b(const attention<T> &a, void *stream) {
+template <bool SWEEP, typename T> void launch_backward(const attention<T> &a, void *stream) {
   launch(stream, grid_of(chunks(a.batch * a.heads * a.queries, BLOCK / WARP)), BLOCK, 0,
          dot_rows<T>, a);
   with_room(a.dim, [&](auto room) {
     with_ids(a, [&](auto ids) {
-      launch_both<T, decltype(room)::value, decltype(ids)::value>(a, stream);
+      launch_both<T, decltype(room)::value, decltype(ids)::value, SWEEP>(a, stream);
     });
   });
 }
+
+template <typename T> void attend_b(const attention<T> &a, void *stream) {
+  launch_backward<false>(a, stream);
+}
+
+void attend_sweep_b(const attention<float> &a, void *stream) { launch_backward<true>(a, stream); }
 
 template void attend_b(const attention<float> &, void *);
 template void attend_b(const attention<bf16> &, void *);
 
 sl_status prepare_attend_b(sl_dtype dtype, int64_t dim) {
-  cudaError_t error = dtype == SL_BF16 ? allow_all<bf16>(dim) : allow_all<float>(dim);
+  cudaError_t error = dtype == SL_BF16 ? allow_all<bf16, false>(dim) : allow_all<float, false>(dim);
+  if (!error && dtype == SL_F32) error = allow_all<float, true>(dim);
   if (!error) return SL_OK;
   return sl_fail(SL_E_DEVICE, "gradients of attention with heads of %lld: %s", (long long)dim,
                  cudaGetErrorString(error));

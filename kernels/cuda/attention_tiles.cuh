@@ -140,6 +140,19 @@ __device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BA
   }
 }
 
+/* ---- keys that come piece by piece ------------------------------------------------ */
+
+/* Which piece this call has, and its rows. */
+struct came {
+  int piece, from, to;
+};
+
+template <typename T> __device__ inline came what_came(const attention<T> &a) {
+  const sweep &s = a.comes;
+  int j = s.first ? 0 : (int)*s.turn;
+  return {j, s.starts[j], s.starts[j + 1]};
+}
+
 /* ---- what is in sight ------------------------------------------------ */
 
 /* Takes out the scores of columns beyond the one that the band's first row sees at last, its next
@@ -237,6 +250,12 @@ __device__ inline seen_keys see_keys(const attention<T> &a, int i0, int queries)
   t.limit = least(t.first + queries + t.ahead, (int)a.keys);
   t.ids = a.sight.ids ? a.sight.ids + blockIdx.z * a.sight.ids_row : NULL;
   return t;
+}
+
+/* Of those only what has come, in tiles from its first key on. */
+template <int KEYS> __device__ inline void keep_to(seen_keys &t, const came &c) {
+  t.begin = t.begin > c.from ? c.from + (t.begin - c.from) / KEYS * KEYS : c.from;
+  t.limit = least(t.limit, c.to);
 }
 
 /* Does none of the warp's queries, ROWS from row `warp_row` of the tile on, see the keys from k0 on? */

@@ -79,7 +79,9 @@ void sli_cuda_mse_b(const sl_call *call, void *stream) {
 }
 
 /* Between any two memories: the runtime tells them apart by their addresses. */
+/* Of a program that copies from one of several to one of several, all others are absent. */
 void sli_cuda_copy(const sl_call *call, void *stream) {
+  if (!call->in[0] || !call->out[0]) return;
   if (accumulates(call, 0))
     return map_all(call, stream, add(), {{call->in[0], call->out[0]}, {call->out[0]}});
   cudaMemcpyAsync(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0]), cudaMemcpyDefault,

@@ -14,6 +14,8 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 #define HOST(name, ...)
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
+#define SWEEP \
+  .prepare = sli_cuda_attention_sweep_prepare, .release = sli_cuda_attention_sweep_release
 #define ROTARY                                                                             \
   .prepare = sli_cuda_rotary_prepare, .release = sli_cuda_rotary_release, .shares = true
 #define STACKS                                                                          \

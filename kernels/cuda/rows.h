@@ -59,6 +59,8 @@ sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* and _b */
+void sli_cuda_attention_sweep_release(void *state);
 sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* and conv_b and conv_w */
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);

@@ -1,0 +1,87 @@
+/* What rows of attention share: a call's arrays as its kernels see them, and rows moved from one array
+ * to another. */
+#ifndef SLUICE_CUDA_ATTENTION_VIEWS_CUH
+#define SLUICE_CUDA_ATTENTION_VIEWS_CUH
+
+#include "kernels/cuda/attention.cuh"
+
+namespace sli {
+namespace {
+
+inline int64_t kv_heads(const sl_call *call) {
+  return call->attrs->kv_heads > 0 ? call->attrs->kv_heads : call->attrs->heads;
+}
+
+/* The sizes of a call, of whole sequences or of a piece, with o [B, n, Hq*D]. */
+template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, int64_t q0) {
+  attention<T> a = {};
+  a.batch = o->dim[0];
+  a.queries = o->dim[1];
+  a.q0 = q0;
+  a.keys = q0 + a.queries;
+  a.heads = call->attrs->heads;
+  a.kv_heads = kv_heads(call);
+  a.dim = o->dim[2] / a.heads;
+  a.sight = sli_sight_of(call->attrs, a.keys, NULL);
+  a.o_row = o->dim[2];
+  a.o_batch = a.queries * a.o_row;
+  a.root = call->attrs->scale != 0 ? 1 / call->attrs->scale : sqrtf((float)a.dim);
+  return a;
+}
+
+template <typename T> void rows_of_q(attention<T> &a, int64_t row) {
+  a.q_row = a.dq_row = row;
+  a.q_batch = a.dq_batch = a.queries * row;
+}
+
+/* o, lse and do are inputs i, i + 1 and i + 2. */
+template <typename T> void backward_inputs(const sl_call *call, attention<T> &a, int i) {
+  a.o = (const T *)call->in[i];
+  a.lse = (float *)call->in[i + 1];
+  a.dout = (const T *)call->in[i + 2];
+  a.delta = (float *)call->scratch;
+}
+
+/* Rows of `width` elements from here to there, in `batch` sequences. Strides in elements. */
+template <typename T> struct block {
+  const T *from;
+  T *to;
+  int64_t from_row, from_batch, to_row, to_batch, width;
+};
+
+template <typename T, int N> __global__ void move(block<T> m) {
+  const T *from = m.from + blockIdx.y * m.from_batch + blockIdx.x * m.from_row;
+  T *to = m.to + blockIdx.y * m.to_batch + blockIdx.x * m.to_row;
+  for (int64_t c = (int64_t)threadIdx.x * N; c < m.width; c += (int64_t)blockDim.x * N)
+    write_pack(to + c, read_pack<N>(from + c));
+}
+
+/* Whether all rows begin where packs do. */
+template <typename T> bool is_aligned(const block<T> &m) {
+  int64_t together = m.from_row | m.from_batch | m.to_row | m.to_batch | m.width;
+  return together % wide<T> == 0 && ((uintptr_t)m.from | (uintptr_t)m.to) % 16 == 0;
+}
+
+template <typename T>
+void move_rows(const block<T> &m, int64_t rows, int64_t batch, void *stream) {
+  if (!m.to) return;
+  dim3 grid((unsigned)rows, (unsigned)batch);
+  if (is_aligned(m))
+    launch(stream, grid, threads_for(m.width / wide<T>), 0, move<T, wide<T>>, m);
+  else launch(stream, grid, threads_for(m.width), 0, move<T, 1>, m);
+}
+
+/* The piece's ids, the call's last input, go into the record of them, its last output. */
+inline const void *keep_ids(const sl_call *call, void *stream) {
+  int64_t n = call->in_type[0].dim[1], length = call->attrs->length;
+  block<int32_t> m = {(const int32_t *)call->in[call->nin - 1],
+                      (int32_t *)call->out[call->nout - 1] + call->tick.row, n, n, length, length, n};
+  dim3 grid(1, (unsigned)call->in_type[0].dim[0]);
+  launch(stream, grid, threads_for(n), 0, move<int32_t, 1>, m);
+  return call->out[call->nout - 1];
+}
+
+} // namespace
+} // namespace sli
+
+#endif
