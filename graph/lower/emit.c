@@ -311,16 +311,16 @@ static sl_port *group_ports(sli_lowering *l, const sli_group *g, bool output) {
 
 static void add_pieces(sli_lowering *l) {
   const sl_graph *g = l->in->g;
-  l->pieces = NULL;
+  l->cut.pieces = NULL;
   if (!g->nvariants) return;
-  l->pieces = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->pieces);
-  l->leaving = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->leaving);
+  l->cut.pieces = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->cut.pieces);
+  l->cut.leaving = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->cut.leaving);
   int64_t row = 0;
   for (int k = 0; k < l->in->k; k++) {
     int v = 0;
     while (g->variant_lengths[v] != g->lengths[k]) v++;
-    l->pieces[k] = l->leaving[k] = (sl_program_piece){row, g->lengths[k], v};
-    if (l->in->leaving != SL_NONE && sli_lower_leaves(l, k)) l->leaving[k].variant += g->nvariants;
+    l->cut.pieces[k] = l->cut.leaving[k] = (sl_program_piece){row, g->lengths[k], v};
+    if (l->in->leaving != SL_NONE && sli_lower_leaves(l, k)) l->cut.leaving[k].variant += g->nvariants;
     row += g->lengths[k];
   }
 }

@@ -214,7 +214,7 @@ void sli_lower_axis_links(sli_inputs *in) {
 static double received(const sli_lowering *l, const sli_node *n) {
   if (!n->shapes) return n->remote_bytes;
   double sum = 0;
-  for (int k = 0; k < l->in->k; k++) sum += n->shapes[l->pieces[k].variant].remote_bytes;
+  for (int k = 0; k < l->in->k; k++) sum += n->shapes[l->cut.pieces[k].variant].remote_bytes;
   return sum / l->in->k;
 }
 

@@ -125,7 +125,8 @@ static int add_hop(hops *x, int from, trip *t, const leg *g) {
                       .over = SL_NONE, .aside = origin.aside, .transient = t->away,
                       .bytes = g->passing ? 0 : origin.bytes,
                       .payload_bytes = g->passing ? 0 : origin.payload_bytes,
-                      .extent = origin.extent, .home = g->home});
+                      .extent = origin.extent});
+  l->bundles[at].home = g->home;
   l->bundles[at].origin = t->origin;
   l->bundles[at].source = from;
   t->begun = t->reader != SL_NONE;

@@ -172,6 +172,12 @@ typedef struct sli_queues {
   int32_t *source;             /* where a source waits */
 } sli_queues;
 
+/* How sequences are cut. */
+typedef struct sli_pieces {
+  sl_program_piece *pieces;  /* [k], the plan's; NULL where they are not */
+  sl_program_piece *leaving; /* [k] the same, with variants for those that leave */
+} sli_pieces;
+
 struct sli_lowering {
   const sli_inputs *in;
   sli_pick pick;
@@ -184,7 +190,7 @@ struct sli_lowering {
   sli_group *groups;
   int *group_of;         /* [g->nnodes] */
   int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
-  int *line;             /* [ncomputing] their places in one order for all of a tick (turns.c) */
+  int *places;           /* [ncomputing] their places in one order for all of a tick (turns.c) */
   sli_section *sections; /* [nsections] by group */
   int nsections;
   int nbundles;
@@ -199,8 +205,7 @@ struct sli_lowering {
   sli_arena arena;
   sl_plan *plan;
   sli_queues queues;
-  sl_program_piece *pieces; /* [k], the plan's; NULL where sequences are not cut */
-  sl_program_piece *leaving; /* [k] the same, with variants for those that leave */
+  sli_pieces cut;
   int *numbers;          /* [g->ntensors] of an extent, by its first tensor, in the program that is
                             being written; SL_NONE */
 };
@@ -257,7 +262,7 @@ int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
  * there and back. Below 0: a's. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
 /* [ncomputing] Places of groups in one order in which those of a tick could run one after another. */
-int *sli_lower_line(sli_lowering *l);
+int *sli_lower_places(sli_lowering *l);
 /* In which memory of its device a group works. */
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
 

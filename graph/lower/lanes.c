@@ -253,10 +253,10 @@ static void close_lane(sli_lowering *l, const int *groups, int n, sli_role role)
 
 /* The last place in line of those who read what passes from a group. */
 static int read_until(const sli_lowering *l, int group) {
-  int last = l->line[group], at;
+  int last = l->places[group], at;
   for (int nth = 0; (at = nth_transient(l, group, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
     const sli_bundle *b = &l->bundles[at];
-    for (int i = 0; i < b->nconsumers; i++) last = SLI_MAX(last, l->line[b->consumers[i]]);
+    for (int i = 0; i < b->nconsumers; i++) last = SLI_MAX(last, l->places[b->consumers[i]]);
   }
   return last;
 }
@@ -267,7 +267,7 @@ static int read_until(const sli_lowering *l, int group) {
 static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool passing) {
   int *lane = sli_calloc((size_t)n, sizeof *lane), taken = 0, left = 0, until = 0;
   for (int i = 0; i < n; i++) {
-    bool fits = !passing || !taken || l->line[groups[i]] > until;
+    bool fits = !passing || !taken || l->places[groups[i]] > until;
     if (!fits) groups[left++] = groups[i];
     else if (passing) until = read_until(l, lane[taken++] = groups[i]);
     else lane[taken++] = groups[i];
@@ -335,7 +335,7 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
 /* First the lanes of what is made, then those of what brings it: it shares slots at the end of a
  * hop where it does at its beginning. */
 void sli_lower_lanes(sli_lowering *l) {
-  l->line = sli_lower_line(l);
+  l->places = sli_lower_places(l);
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
                                   SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV,
                                   SLI_ROLE_KV_SPILL};

@@ -181,7 +181,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   if (g->hop) return hop_program(l, g);
   if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
-  bool cut = l->pieces && g->rate <= SLI_PER_TICK;
+  bool cut = l->cut.pieces && g->rate <= SLI_PER_TICK;
   bool leaving = cut && sli_lower_reads_leaving(g);
   int nvariants = cut ? (leaving + 1) * l->in->g->nvariants : 1;
   size_t most = (size_t)nvariants * count_calls(l, g) + copies(l, group) +
@@ -190,7 +190,7 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   program->nbases = g->ninputs + g->noutputs + 1;
   sli_lower_extents(l, g, program);
   program->nvariants = nvariants;
-  program->pieces = !cut ? NULL : leaving ? l->leaving : l->pieces;
+  program->pieces = !cut ? NULL : leaving ? l->cut.leaving : l->cut.pieces;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     program->ncalls += write_copies(l, group, n, &program->calls[program->ncalls]);

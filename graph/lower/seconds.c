@@ -36,7 +36,7 @@ static double node_seconds(const sli_lowering *l, const sli_node *n) {
   if (seconds >= 0) return seconds;
   if (!n->shapes) return sli_call_seconds(o->hardware, n, n->in_type, n->out_type);
   for (int k = 0; k < l->in->k; k++) {
-    const sli_shapes *shapes = &n->shapes[l->pieces[k].variant];
+    const sli_shapes *shapes = &n->shapes[l->cut.pieces[k].variant];
     sum += sli_call_seconds(o->hardware, n, shapes->in, shapes->out);
   }
   return sum / l->in->k;

@@ -68,7 +68,7 @@ static int by_turn(const void *a, const void *b, void *lowering) {
   return sli_lower_turn(lowering, *(const int *)a, *(const int *)b);
 }
 
-int *sli_lower_line(sli_lowering *l) {
+int *sli_lower_places(sli_lowering *l) {
   size_t n = (size_t)l->ncomputing;
   line x = {.l = l, .place = sli_arena_alloc(&l->arena, n * sizeof *x.place),
             .pending = sli_calloc(n + 1, sizeof *x.pending)};
