@@ -90,11 +90,20 @@ static sl_status build(sl_session *s) {
   return status ? status : settle_sizes(s);
 }
 
+/* What a session's plan cannot have yet. */
+static sl_status check_lower(const sl_lower_options *o) {
+  if (o->dtype != SL_F32) return sl_fail(SL_E_UNSUPPORTED, "a session computes in f32 so far");
+  if (o->data_parallel <= 1 && o->tensor <= 1 && o->sequence <= 1) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "a session's stage lies on one device so far: its tensors, data and "
+                 "sequences are not shared out");
+}
+
 static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
+  sl_status wrong = check_lower(&lower);
+  if (wrong) return wrong;
   lower.on_output = sli_session_take;
   lower.ctx = s;
-  if (lower.dtype != SL_F32) return sl_fail(SL_E_UNSUPPORTED, "a session computes in f32 so far");
   sl_lowered *lowered = NULL;
   sl_status status = sl_lower(s->graph, &lower, &lowered);
   if (status) return status;
