@@ -64,6 +64,7 @@ int main(void) {
     return 77;
   }
   int count = check_declarations(source, "include/sluice/ops.h");
+  count += check_declarations(source, "include/sluice/experts.h");
   count += check_declarations(source, "kernels/kernels.h");
   CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,
         (int)SLI_COUNT(names));
