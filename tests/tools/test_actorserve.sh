@@ -67,7 +67,7 @@ drained
 
 # The same text on two stages of two devices, a token at a time, with pages for no more than one sequence, as several
 # ask at once.
-serve --stages 2 --tensor 2 --rows 3 --groups 2 --sequences 2 --quota kv=1 --queue 8 --context 64 model
+serve --stages 2 --rows 3 --groups 2 --sequences 2 --quota kv=1 --queue 8 --context 64 model
 several='{"prompt":"Hello 12","max_tokens":9,"temperature":0,"n":5}'
 for text in $(ask completions "$several" | field '["choices"]' | python3 -c '
 import sys

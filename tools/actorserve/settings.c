@@ -32,7 +32,7 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "tensor", "memory", "dtype", "seed", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "memory", "dtype", "seed", "version", "help", NULL};
 
 /* A model whose weights lie ready knows how long its sequences may be. */
 static sl_status set_context(settings *s) {
