@@ -3,6 +3,7 @@
  * Sequences whose tokens are back take one row each; what rows are left go to prompts, chunk by
  * chunk, those that came first before all others; and then requests are let in, in the order in which
  * they came. Rows of a prompt wait for no token, so its next chunk goes with the next tick. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
@@ -118,6 +119,29 @@ static void yield_again(sl_session *s) {
   s->log.yielded = true;
 }
 
+/* May a tick take so many rows of it, now or when the token under way is back? */
+static bool is_possible(const sl_session *s, const request *r, const sli_log_entry *e) {
+  int64_t fed = r->standing == YIELDING ? 0 : r->fed;
+  return e->rows > 0 && e->rows <= s->about.rows && e->from == fed &&
+         e->from + e->rows <= r->count + (e->rows == 1);
+}
+
+/* Ends the session where the line can be of no such run. */
+static bool check_line(sl_session *s) {
+  sli_log_entry e;
+  for (const char *at = s->log.line; (at = sli_log_word(at, &e));) {
+    const request *r = find(s, e.id);
+    if (e.yields || (e.id && !r) || (r && (r->cancelled || is_possible(s, r, &e)))) continue;
+    char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, which it has not",
+                            s->options.replay, s->log.number, (long long)e.rows, (long long)e.from,
+                            (unsigned long long)e.id);
+    sl_runtime_abort(s->about.rt, SL_E_INPUT, text);
+    free(text);
+    return false;
+  }
+  return true;
+}
+
 /* Is all there that the tick takes: requests, tokens, pages? What has ended, as it was cancelled this time,
  * is left out. */
 static bool can_follow(const sl_session *s) {
@@ -139,7 +163,7 @@ static bool follow(choice *c) {
   sl_session *s = c->s;
   sli_log_entry e;
   yield_again(s);
-  if (!can_follow(s)) return false;
+  if (!check_line(s) || !can_follow(s)) return false;
   for (const char *at = s->log.line; (at = sli_log_word(at, &e)) && has_room(c);) {
     request *r = e.yields ? NULL : find(s, e.id);
     if (!r || r->cancelled || e.rows < 1 || e.rows > c->rows) continue;

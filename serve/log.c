@@ -42,7 +42,10 @@ void sli_log_tick(sl_session *s, const tick *t) {
 bool sli_log_next(sl_session *s) {
   sli_session_log *l = &s->log;
   if (!l->from) return false;
-  if (!l->pending) l->pending = getline(&l->line, &l->capacity, l->from) > 0;
+  if (!l->pending) {
+    l->pending = getline(&l->line, &l->capacity, l->from) > 0;
+    l->number++;
+  }
   if (l->pending) return true;
   fclose(l->from); /* from here on as requests come */
   l->from = NULL;

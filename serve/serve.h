@@ -70,6 +70,7 @@ typedef struct sli_session_log {
   FILE *to, *from;      /* or NULL */
   char *line;           /* of `from` */
   size_t capacity;
+  long long number;     /* of the line, from 1 */
   bool pending, yielded; /* the line's tick is yet to be taken; those that yield have */
 } sli_session_log;
 

@@ -346,7 +346,7 @@ static sl_status check_size(const reading *r) {
 static bool is_possible(const sl_plan *plan, const struct firing_item *f) {
   if (!in_table(f->actor, plan->nactors) || !none_or_in_table(f->reg, plan->nregs) ||
       f->wait >= SL_WAIT_COUNT || f->end_ns < f->start_ns || f->end_ns >> 56 ||
-      f->firing < 0 || f->firing >> 31)
+      f->firing < 0 || f->firing >> 31 || f->rows >> 31)
     return false;
   sl_tick tick = sl_plan_tick(plan, f->actor, f->firing);
   return tick.number == f->tick && tick.step == f->step && tick.microbatch == f->microbatch &&

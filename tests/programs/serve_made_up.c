@@ -147,6 +147,11 @@ static int poll_events(void *self, sl_session_event *out, int most) {
   return (int)n;
 }
 
+static sl_status status_of(void *self) {
+  (void)self;
+  return SL_OK;
+}
+
 static sl_session_stats stat_of(void *self) {
   (void)self;
   pthread_mutex_lock(&lock);
@@ -161,7 +166,7 @@ int main(int argc, char **argv) {
   double patience = argc > 4 ? atof(argv[4]) : 60;
   wake = eventfd(0, EFD_NONBLOCK);
   const engine e = {.fd = wake, .vocabulary = 256, .context = 8192, .submit = submit, .cancel = cancel,
-                    .poll = poll_events, .stat = stat_of};
+                    .poll = poll_events, .stat = stat_of, .status = status_of};
   voice v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = sli_chat_named("chatml");

@@ -43,7 +43,7 @@ ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 -
 cp out continued
 ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 --chat "Hi" llama --context 64
 cp out chatted
-serve model
+serve --log ticks model
 text=$(ask completions '{"model":"model","prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 chat='"messages":[{"role":"user","content":"Hi"}],"max_tokens":9,"temperature":0'
@@ -64,6 +64,27 @@ curl -sS "${url%/v1}/metrics" | grep -q '^sluice_ended_total{end="length"} [1-9]
 ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
 grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
 drained
+
+# What ticks took is logged, and taken so again: the prompt of eight tokens, then a token at a time.
+[[ $(head -2 ticks | tr '\n' ' ') =~ ^1:0\+([0-9]+)\ 1:([0-9]+)\+1\ $ ]] && ((BASH_REMATCH[1] == BASH_REMATCH[2])) ||
+  fail "the first ticks are $(head -2 ticks)"
+sed -E '1s/^1:0\+([0-9]+)$/1:0+1/; 1q' ticks >slowly
+n=${BASH_REMATCH[1]}
+for ((i = 1; i < n; i++)); do echo "1:$i+1" >>slowly; done
+serve --replay slowly --log again model
+text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
+same "Hello 12$text" continued
+head -n "$n" again | cmp -s - slowly || fail "replayed: $(<again)"
+drained
+
+# A line that can be of no such run fails.
+for line in 1:5+3 1:-4+2 0:0+1; do
+  echo "$line" >wrong
+  serve --replay wrong model
+  ask completions '{"prompt":"Hello 12","max_tokens":2}' | grep -q '"error"' || fail "replay of $line"
+  ! wait "$pid" || fail "a model that has failed ends well"
+  grep -q "wrong: line 1 takes ${line#*+} rows" err || fail "what is wrong with $line"
+done
 
 # The same text on two stages of two devices, a token at a time, with pages for no more than one sequence, as several
 # ask at once.
@@ -115,6 +136,7 @@ refused "unknown option --steps" --steps 2 model
 refused "--chat-template klingon: it is one of chatml, " --chat-template klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
 refused "empty/config.json" empty
+refused "cannot read nothing" --replay nothing model
 refused "--memory lots: not a size" --memory lots model
 ends 3 "$actorserve" --port 0 --memory 10K model
 grep -q "budget is 10.0 KiB" err || fail "what does not fit is refused"

@@ -13,6 +13,7 @@ typedef struct engine {
   void (*cancel)(void *self, uint64_t id);
   int (*poll)(void *self, sl_session_event *out, int most);
   sl_session_stats (*stat)(void *self);
+  sl_status (*status)(void *self);
 } engine;
 
 #endif

@@ -18,6 +18,8 @@ static int poll_events(void *self, sl_session_event *out, int most) { return sl_
 
 static sl_session_stats stat_of(void *self) { return sl_session_stat(self); }
 
+static sl_status status_of(void *self) { return sl_session_status(self); }
+
 static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   const settings *s = ctx;
   sl_status status = sl_weights_load(settings_text(s, "init"), lowered, rt);
@@ -31,8 +33,9 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
       .model = s->model, .args = s->model_args, .rows = sl_arg_int(s->run, "rows"), .pages = pages,
       .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
       .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
-      .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices, .dtype = settings_dtype(s),
-                .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
+      .log = settings_text(s, "log"), .replay = settings_text(s, "replay"),
+      .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices,
+                .dtype = settings_dtype(s), .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
       .run = {.bind = machine_bind, .bind_arg = &m->machine},
       .job = s->processes > 1 ? m->job : NULL, .load = load, .load_ctx = s};
 }
@@ -62,7 +65,7 @@ sl_status model_open(settings *s, served *m) {
   sl_session_info about = sl_session_about(m->session);
   m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
                        .context = about.context, .submit = submit, .cancel = cancel, .poll = poll_events,
-                       .stat = stat_of};
+                       .stat = stat_of, .status = status_of};
   return voice_open(s, about.vocabulary, m);
 }
 

@@ -215,13 +215,17 @@ void serving_destroy(serving *s) {
   free(s);
 }
 
+static void drain(serving *s) {
+  s->draining = true;
+  http_drain(s->http);
+}
+
 static void on_signal(evutil_socket_t number, short what, void *ctx) {
   (void)number, (void)what;
   serving *s = ctx;
   if (s->draining) event_base_loopbreak(s->base);
   else if (s->first) fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
-  s->draining = true;
-  http_drain(s->http);
+  drain(s);
 }
 
 /* What many requests have needed is the system's again when there are none. */
@@ -230,11 +234,13 @@ static void give_memory_back(serving *s) {
   s->busy = s->first;
 }
 
-/* While it drains it looks now and then whether all have left. */
+/* A model that has failed answers nobody. While it drains it looks whether all have left. */
 static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
-  give_memory_back(ctx);
-  end_if_drained(ctx);
+  serving *s = ctx;
+  if (!s->draining && s->engine->status(s->engine->self)) drain(s);
+  give_memory_back(s);
+  end_if_drained(s);
 }
 
 sl_status serving_run(serving *s) {
@@ -250,5 +256,5 @@ sl_status serving_run(serving *s) {
   int result = event_base_dispatch(s->base);
   for (size_t i = 0; i < SLI_COUNT(numbers); i++) event_free(signals[i]);
   event_free(moments);
-  return result < 0 ? sl_fail(SL_E_IO, "the event loop of libevent failed") : SL_OK;
+  return result < 0 ? sl_fail(SL_E_IO, "the event loop of libevent failed") : s->engine->status(s->engine->self);
 }

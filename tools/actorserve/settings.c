@@ -25,6 +25,9 @@ static const sl_option options[] = {
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0},
     {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20},
+    {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0},
+    {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
+     "ticks as they were then", 0, 0},
     {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process of several is lost that is not heard, "
      "and all with it", 1, 1e6},
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
