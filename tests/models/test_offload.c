@@ -12,7 +12,7 @@
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 5 }; /* 20 seeds with tools/test --long */
+enum { SEEDS = 3 }; /* 30 seeds with tools/test --long */
 #else
 enum { SEEDS = 20 };
 #endif

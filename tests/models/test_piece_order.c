@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 4 };
+enum { SEEDS = 2 };
 #else
 enum { SEEDS = 12 };
 #endif

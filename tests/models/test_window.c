@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MODELS = 1, SEEDS = 5 }; /* 20 seeds with tools/test --long */
+enum { MODELS = 1, SEEDS = 3 }; /* 30 seeds with tools/test --long */
 #else
 enum { MODELS = 2, SEEDS = 20 };
 #endif

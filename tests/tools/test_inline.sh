@@ -2,7 +2,7 @@
 # Exchanges in line with passes: the same losses to the bit, whatever is computed again; a pass that
 # has begun has its device, so links that cost nothing leave a pipeline near its busiest device; and
 # patterns say how tensors lie.
-# labels: timed
+# labels: outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 

@@ -2,7 +2,7 @@
 # actortune plan: as good as trying everything, never over the budget, no slower with more memory, twice
 # as fast on a machine that is twice as fast, the same with any number of threads; its commands make what
 # it says; and what it refuses. The model and the budget are drawn; the seed is printed.
-# labels: random
+# labels: random outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 
