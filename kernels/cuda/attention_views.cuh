@@ -6,7 +6,6 @@
 #include "kernels/cuda/attention.cuh"
 
 namespace sli {
-namespace {
 
 inline int64_t kv_heads(const sl_call *call) {
   return call->attrs->kv_heads > 0 ? call->attrs->kv_heads : call->attrs->heads;
@@ -81,7 +80,6 @@ inline const void *keep_ids(const sl_call *call, void *stream) {
   return call->out[call->nout - 1];
 }
 
-} // namespace
 } // namespace sli
 
 #endif
