@@ -24,18 +24,35 @@ static size_t most_extents(const sli_group *g) {
   return most;
 }
 
+static sl_tensor *port_extent(const sli_lowering *l, const sli_group *g, int port) {
+  return l->bundles[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]].extent;
+}
+
+static bool forget(sli_lowering *l, const sl_tensor *extent) {
+  if (extent) l->numbers[extent->id] = SL_NONE;
+  return extent;
+}
+
+/* Forgets what number they had in another program. Are there any? */
+static bool begin_numbers(sli_lowering *l, const sli_group *g, int nports) {
+  bool any = false;
+  for (int p = 0; p < nports; p++) any |= forget(l, port_extent(l, g, p));
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin; a++) any |= forget(l, sli_tensor_extent(n->in[a]));
+    for (int o = 0; o < n->nout; o++) any |= forget(l, sli_tensor_extent(n->out[o]));
+  }
+  return any;
+}
+
 void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program) {
   int nports = g->ninputs + g->noutputs;
+  if (!begin_numbers(l, g, nports)) return;
   int32_t *rows = sl_plan_alloc(l->plan, most_extents(g) * sizeof *rows);
   int16_t *base = sl_plan_alloc(l->plan, (size_t)(nports + 1) * sizeof *base);
-  for (int t = 0; t < l->in->g->ntensors; t++) l->numbers[t] = SL_NONE;
-  for (int p = 0; p < nports; p++) {
-    int b = p < g->ninputs ? g->inputs[p] : g->outputs[p - g->ninputs];
-    base[p] = (int16_t)number_of(l, l->bundles[b].extent, program, rows);
-  }
+  for (int p = 0; p < nports; p++) base[p] = (int16_t)number_of(l, port_extent(l, g, p), program, rows);
   base[nports] = SL_NONE;
   for (int i = 0; i < g->nnodes; i++) number_node(l, g->nodes[i], program, rows);
-  if (!program->nextents) return;
   program->nread = g->ninputs;
   program->extent_rows = rows;
   program->base_extent = base;
