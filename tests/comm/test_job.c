@@ -2,9 +2,7 @@
  * everywhere after the same step; figures of any length come together in process 0; who has
  * other terms, or another plan, is refused by name; a process that fails ends the job with its
  * own words; and a program that nobody has started in several is a job of one. */
-#include <arpa/inet.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -16,23 +14,11 @@
 /* ---- jobs ------------------------------------------------------------------------------- */
 
 /* What all processes of a job know when they are forked. */
-static char endpoint[64], key[SLI_CONTROL_KEY_CHARS + 1], name[64];
+static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1], name[64];
 static int number; /* of the job */
 
-/* A port that stays ours: bound, and not listened at. */
-static int take_port(void) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof address;
-  int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-  CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
-        !bind(fd, (struct sockaddr *)&address, size) &&
-        !getsockname(fd, (struct sockaddr *)&address, &size), "a port");
-  snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
-  return fd;
-}
-
 static void run_job(int n, void (*main)(process *p)) {
-  int port = take_port();
+  int port = process_port(endpoint);
   sli_control_make_key(key);
   snprintf(name, sizeof name, "test-%d-%d", (int)getpid(), number++);
   CHECK(processes_run(n, main), "job %d", number);

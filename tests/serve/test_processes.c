@@ -1,6 +1,4 @@
 /* A session over two processes: a stage in each, requests in the first; the bits are those of one. */
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/control/control.h"
@@ -11,20 +9,8 @@ enum { TOKENS = 12 };
 
 static char *const small[] = {"--layers", "2", "--width", "32", "--heads", "4", "--context", "64", NULL};
 static const int32_t prompt[] = {3, 1, 4, 1, 5};
-static char endpoint[64], key[SLI_CONTROL_KEY_CHARS + 1];
+static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
 static uint64_t hashes[TOKENS];
-
-/* A port that stays ours: bound, and not listened at. */
-static int take_port(void) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof address;
-  int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-  CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
-        !bind(fd, (struct sockaddr *)&address, size) &&
-        !getsockname(fd, (struct sockaddr *)&address, &size), "a port");
-  snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
-  return fd;
-}
 
 static void answer(sl_session *s, uint64_t *out) {
   sl_request r = {.prompt = prompt, .nprompt = 5, .max_tokens = TOKENS, .logprobs = -1};
@@ -70,7 +56,7 @@ int main(void) {
   served_open(&s, &options);
   answer(s.session, hashes);
   served_close(&s);
-  int port = take_port();
+  int port = process_port(endpoint);
   sli_control_make_key(key);
   CHECK(processes_run(2, serve), "both end");
   close(port);

@@ -1,11 +1,13 @@
 #include "tests/support/processes.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,4 +144,15 @@ bool processes_run(int n, void (*main)(process *p)) {
   for (int i = 0; i < n; i++) close(children[i].up), close(children[i].down);
   munmap(shared, PROCESSES_SHARED_BYTES);
   return well;
+}
+
+int process_port(char endpoint[PROCESS_ENDPOINT_CHARS]) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
+        !bind(fd, (struct sockaddr *)&address, size) &&
+        !getsockname(fd, (struct sockaddr *)&address, &size), "a port");
+  snprintf(endpoint, PROCESS_ENDPOINT_CHARS, "127.0.0.1:%d", ntohs(address.sin_port));
+  return fd;
 }

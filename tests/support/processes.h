@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PROCESSES_MOST = 8, PROCESSES_SHARED_BYTES = 4096 };
+enum { PROCESSES_MOST = 8, PROCESSES_SHARED_BYTES = 4096, PROCESS_ENDPOINT_CHARS = 64 };
 
 typedef struct process {
   int self, n;
@@ -30,5 +30,9 @@ void process_exchange(process *p, const void *data, size_t bytes, process_blob *
 /* Blocks until all that still live have called it, calling meanwhile(arg) again and
  * again. */
 void process_meet(process *p, void (*meanwhile)(void *arg), void *arg);
+
+/* A port of this host, for processes to meet at: bound, and not listened at, so it stays ours until the
+ * socket that is returned is closed. */
+int process_port(char endpoint[PROCESS_ENDPOINT_CHARS]);
 
 #endif

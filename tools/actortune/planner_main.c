@@ -28,7 +28,7 @@ static sl_status read_settings(settings *s) {
     return sl_fail(SL_E_USAGE, "plan on %s devices: how long anything takes there is not known; --machine FILE "
                    "says, or --profile REPORT of an earlier run", kind->name);
   if (kind->modelled) s->clock = SL_CLOCK_VIRTUAL;
-  return SL_OK;
+  return settings_read_budget(s);
 }
 
 static const tool planner_tool = {
@@ -115,13 +115,6 @@ void planner_show(const planner *p, int most, FILE *out) {
 
 /* ---- from the command line ---------------------------------------------------------------------- */
 
-static sl_status read_budget(const settings *s, size_t *out) {
-  const char *text = settings_text(s, "memory"), *at = text;
-  *out = s->modelled.hardware.memory_bytes;
-  if (!text || (sli_number_read_size(&at, out) && !*at)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 76G", text);
-}
-
 static sl_status read_effort(const settings *s, planner *p) {
   static const char *const words[] = {"quick", "full", "all", NULL};
   const char *text = sl_arg_text(s->run, "effort");
@@ -141,8 +134,8 @@ static sl_status plan(const settings *s) {
   int threads = (int)sl_arg_int(s->run, "threads");
   planner p = {.settings = s, .devices = SLI_MAX(s->devices.count, 1), .batch = batch_of(s),
                .threads = threads ? threads : (int)SLI_MAX(cores, 1)};
-  sl_status status = read_budget(s, &p.budget);
-  if (!status) status = read_effort(s, &p);
+  p.budget = settings_text(s, "memory") ? s->devices.budget_bytes : s->modelled.hardware.memory_bytes;
+  sl_status status = read_effort(s, &p);
   if (!status) status = planner_fix(&p, sl_arg_text(s->run, "fix"));
   if (!status) status = planner_list(&p);
   if (!status) status = planner_search(&p);
