@@ -11,15 +11,13 @@ hf_qwen3_moe: 8 and 2, heads wider than width / heads, norms of queries and keys
 """
 import argparse
 import os
-import subprocess
-import sys
 
 import torch
-import transformers
 from transformers import (MixtralConfig, MixtralForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM)
 
-from make_reference import HERE, seeded_weights
+from make_pretrained import write_folder
+from make_reference import HERE
 
 COMMON = dict(vocab_size=256, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
               bos_token_id=None, eos_token_id=None, pad_token_id=None, max_position_embeddings=64,
@@ -41,20 +39,7 @@ def main():
     parser.add_argument("--out", default=HERE)
     out = parser.parse_args().out
     for seed, (name, (kind, config, shard)) in enumerate(MODELS.items()):
-        folder = os.path.join(out, name)
-        model = kind(config).eval()
-        seeded_weights(model, 40 + seed)
-        model.to(torch.bfloat16).save_pretrained(folder, max_shard_size=shard)
-        for extra in os.listdir(folder):
-            if extra == "generation_config.json":
-                os.remove(os.path.join(folder, extra))
-            else:
-                os.chmod(os.path.join(folder, extra), 0o644)
-        run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
-               "--context", "32", "--batch", "4", "--steps", "10", "--lr", "1e-3"]
-        losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-        with open(os.path.join(folder, "losses.txt"), "w") as file:
-            file.write(f"# torch={torch.__version__} transformers={transformers.__version__}\n{losses}")
+        write_folder(os.path.join(out, name), kind(config), 40 + seed, torch.bfloat16, shard, 10)
 
 
 if __name__ == "__main__":

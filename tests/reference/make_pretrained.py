@@ -37,25 +37,28 @@ MODELS = {
 }
 
 
+def write_folder(folder, model, seed, dtype, shard, steps):
+    """What save_pretrained writes of the model with seeded weights, and losses.txt of so many steps."""
+    seeded_weights(model.eval(), seed)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+    for extra in os.listdir(folder):
+        if extra == "generation_config.json":
+            os.remove(os.path.join(folder, extra))
+        else:
+            os.chmod(os.path.join(folder, extra), 0o644)
+    run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
+           "--context", "32", "--batch", "4", "--steps", str(steps), "--lr", "1e-3"]
+    losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    with open(os.path.join(folder, "losses.txt"), "w") as file:
+        file.write(f"# torch={torch.__version__} transformers={transformers.__version__}\n{losses}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=HERE)
     out = parser.parse_args().out
     for seed, (name, (kind, config, dtype, shard)) in enumerate(MODELS.items()):
-        folder = os.path.join(out, name)
-        model = kind(config).eval()
-        seeded_weights(model, 20 + seed)
-        model.to(dtype).save_pretrained(folder, max_shard_size=shard)
-        for extra in os.listdir(folder):
-            if extra == "generation_config.json":
-                os.remove(os.path.join(folder, extra))
-            else:
-                os.chmod(os.path.join(folder, extra), 0o644)
-        run = [sys.executable, os.path.join(HERE, "finetune.py"), folder, os.path.join(HERE, "text.txt"),
-               "--context", "32", "--batch", "4", "--steps", "5", "--lr", "1e-3"]
-        losses = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-        with open(os.path.join(folder, "losses.txt"), "w") as file:
-            file.write(f"# torch={torch.__version__} transformers={transformers.__version__}\n{losses}")
+        write_folder(os.path.join(out, name), kind(config), 20 + seed, dtype, shard, 5)
 
 
 if __name__ == "__main__":
