@@ -94,6 +94,7 @@ done
 (($(lanes evaluated.plan) * 2 == $(lanes nothing.plan) * 3)) || fail "$(lanes evaluated.plan) lanes, $(lanes nothing.plan) without"
 
 refused "--patience: of what? --eval FILE says" --patience 3 "${model[@]}"
+refused "--eval-every 100: the run ends before, with --steps 20" --eval x --steps 20 "${model[@]}"
 refused "--eval-every 30: not a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
   "${model[@]}"
 refused "no.txt: No such file" --eval no.txt "${model[@]}"

@@ -112,8 +112,12 @@ bool settings_evaluate(const settings *s) {
 
 sl_status evals_check(const settings *s) {
   int64_t every = sl_arg_int(s->run, "eval-every"), checkpoints = sl_arg_int(s->run, "every");
-  if (!settings_evaluate(s) || !settings_text(s, "checkpoint") || every % checkpoints == 0)
-    return SL_OK;
+  int64_t steps = sl_arg_int(s->run, "steps");
+  if (!settings_evaluate(s)) return SL_OK;
+  if (every > steps)
+    return sl_fail(SL_E_USAGE, "--eval-every %lld: the run ends before, with --steps %lld, and would evaluate "
+                   "nothing", (long long)every, (long long)steps);
+  if (!settings_text(s, "checkpoint") || every % checkpoints == 0) return SL_OK;
   return sl_fail(SL_E_USAGE, "--eval-every %lld: not a multiple of --every %lld, so the best would be "
                  "where there is no checkpoint", (long long)every, (long long)checkpoints);
 }
