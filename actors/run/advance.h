@@ -44,7 +44,7 @@ static inline void look_at_output(out_port *p) {
 }
 
 static inline void note(flight *f, sli_message_kind kind, reg *r, int64_t key, int32_t slot) {
-  f->notices[f->nnotices++] = (notice){r, key, slot, kind};
+  *f->end++ = (notice){r, key, slot, kind};
 }
 
 /* The slot an output has completed: told at once if the firing is complete (no
@@ -54,6 +54,10 @@ static inline void announce(worker *w, out_port *p, flight *f) {
   int32_t slot = p->slot;
   if (LIKELY(r->only && (!f || r->nsame))) {
     slot_ready(w, r->only, p->at.key, slot);
+    return;
+  }
+  if (r->only && !r->fences) {
+    note(f, SLI_READY, r, p->at.key, slot);
     return;
   }
   r->pending[slot] = r->nconsumers;

@@ -18,7 +18,7 @@
 /* Why the queue was idle before a firing that began at `start`: it was not; or
  * the actor could have gone while the queue was busy, and the worker was slow;
  * or what made it able to go. */
-static NOINLINE uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t cause) {
+static inline uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t cause) {
   return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
 }
 
@@ -109,8 +109,12 @@ static void show_flying(queue *q, uint64_t since) {
   atomic_store_explicit(&q->flying, id, memory_order_relaxed);
 }
 
-static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uint64_t duration,
-                              uint64_t fence) {
+/* How a launch went: the firing is complete on return, or under way, and the queue takes another
+ * or is full. */
+typedef enum launched { AT_ONCE, UNDER_WAY, AND_FULL } launched;
+
+static ALWAYS_INLINE launched take_off(worker *w, queue *q, actor *a, uint64_t start,
+                                       uint64_t duration, uint64_t fence) {
   look_for_failure(w, q, a);
   int32_t at = q->head + q->inflight++;
   flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
@@ -121,17 +125,24 @@ static NOINLINE bool take_off(worker *w, queue *q, actor *a, uint64_t start, uin
   f->duration_ns = duration;
   f->fence = fence;
   f->cause = a->cause;
-  f->nnotices = 0;
+  f->end = f->notices;
   w->plain = false;
-  if (q->inflight == 1) show_flying(q, start);
-  if (w->real) w->now_ns = sli_clock_now(&w->clock);
+  if (w->real) {
+    if (q->inflight == 1) show_flying(q, start);
+    w->now_ns = sli_clock_now(&w->clock);
+  }
   advance(w, a, f, false);
   if (q->inflight == 1) set_timer(w, q, fence);
-  return q->inflight < q->run_ahead;
+  return q->inflight < q->run_ahead ? UNDER_WAY : AND_FULL;
 }
 
-/* Returns whether the queue takes another. */
-static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
+/* Where that is rare. */
+static NOINLINE launched take_off_apart(worker *w, queue *q, actor *a, uint64_t start,
+                                        uint64_t duration, uint64_t fence) {
+  return take_off(w, q, a, start, duration, fence);
+}
+
+static ALWAYS_INLINE launched fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t duration = a->duration_ns, fence;
   for (out_port *p = a->out; p < a->out_end; p++)
     if (p->at.now->flags & SL_FIRST) take_slot(p);
@@ -141,15 +152,15 @@ static ALWAYS_INLINE bool fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t start = w->now_ns;
   atomic_store_explicit(&w->progress.current, a->id, memory_order_relaxed);
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->bound.firing, start, duration, &fence)))
-    return take_off(w, q, a, start, duration, fence);
+    return (plain ? take_off_apart : take_off)(w, q, a, start, duration, fence);
   if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
   else if (w->real) w->now_ns = sli_clock_now(&w->clock);
   uint64_t end = w->now_ns;
   uint32_t cause = SL_WAIT_NONE;
-  if (UNLIKELY(start > q->busy_until_ns)) cause = cause_of_gap(q, a->since_ns, a->cause);
+  if (start > q->busy_until_ns) cause = cause_of_gap(q, a->since_ns, a->cause);
   record(w, q, a, a->fired, cause, start, end);
   advance(w, a, NULL, plain);
-  return true;
+  return AT_ONCE;
 }
 
 #endif

@@ -43,24 +43,26 @@ void sli_actor_start(worker *w, actor *a) {
 /* Starts the best firing of the queue whose turn it is. The queue stays listed
  * meanwhile, so that what the firing makes runnable there need not list it; it
  * leaves the ring when it has no more to start, or takes no more. */
-static ALWAYS_INLINE void start_one(worker *w, bool plain) {
+static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
   queue *q = w->last->next;
+  launched how = AT_ONCE;
   if (!plain && UNLIKELY(q->look_ahead_ns) && !q->passed) {
     q->passed = true; /* others go first: what they start is what there is to see */
     w->last = q;
-    return;
+    return how;
   }
   if (!plain) q->passed = false;
   if (plain || !q->selective || bring_allowed(w, q)) {
-    bool takes = fire(w, q, q->runnable[--q->nrunnable], plain);
-    if (LIKELY(takes && q->nrunnable)) {
+    how = fire(w, q, *--q->top, plain);
+    if (LIKELY(how != AND_FULL && has_runnable(q))) {
       w->last = q;
-      return;
+      return how;
     }
   }
-  q->listed = q->inflight == q->run_ahead; /* a full one is listed when a firing retires */
+  q->listed = how == AND_FULL; /* a full one is listed when a firing retires */
   if (q == w->last) w->last = NULL;
   else w->last->next = q->next;
+  return how;
 }
 
 /* All that can start, where nothing is unusual: a loop of its own, which keeps the worker in a
@@ -69,14 +71,14 @@ static NOINLINE void start_plain(worker *w) {
   do {
     if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
     if (UNLIKELY(!w->last)) return;
-    start_one(w, true);
-  } while (LIKELY(w->plain));
+  } while (LIKELY(start_one(w, true) == AT_ONCE));
 }
 
 /* The virtual clock jumps to the next completion. False: there is none. */
 static bool jump(worker *w) {
-  if (!w->awaited.ntimers) return false;
-  w->now_ns = w->awaited.timers[0].due_ns;
+  uint64_t due = first_due(&w->awaited.timers);
+  if (due == UINT64_MAX) return false;
+  w->now_ns = due;
   return true;
 }
 
@@ -107,7 +109,7 @@ void sli_worker_run(worker *w) {
     if (w->plain) start_plain(w);
     if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
     if (w->peers) w->peers->progress(w->peers->ctx);
-    if (w->awaited.count) retire(w);
+    retire(w);
     if (w->last) {
       start_one(w, false);
       continue;

@@ -53,7 +53,6 @@ static void allot_lists(sl_runtime *rt, worker *w) {
   s->queues = allot_own(rt, w, (size_t)s->nqueues, sizeof *s->queues);
   s->actors = allot_own(rt, w, (size_t)s->nactors, sizeof *s->actors);
   s->sparse = allot_own(rt, w, (size_t)s->nactors, sizeof *s->sparse);
-  w->awaited.timers = allot_own(rt, w, (size_t)s->nqueues, sizeof *w->awaited.timers);
   w->awaited.polled = allot_own(rt, w, (size_t)s->nqueues, sizeof *w->awaited.polled);
   s->nqueues = s->nactors = 0;
 }
@@ -80,7 +79,9 @@ static void make_lists(sl_runtime *rt) {
     queue *q = &rt->queues[i];
     share *s = &q->worker->share;
     if (q->worker->process >= 0) continue;
-    q->runnable = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->runnable);
+    q->runnable = allot_own(rt, q->worker, (size_t)nactors[i] + 1, sizeof *q->runnable);
+    *q->runnable++ = &rt->actors[plan->nactors];
+    q->top = q->runnable;
     q->actors = allot_own(rt, q->worker, (size_t)nactors[i], sizeof *q->actors);
     s->queues[s->nqueues++] = q;
   }
@@ -136,7 +137,8 @@ static void make_workers(sl_runtime *rt) {
 static void make_state(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   rt->quotas = allot(rt, (size_t)plan->nregs, sizeof *rt->quotas);
-  rt->actors = allot_lines(rt, (size_t)plan->nactors, sizeof *rt->actors);
+  rt->actors = allot_lines(rt, (size_t)plan->nactors + 1, sizeof *rt->actors);
+  rt->actors[plan->nactors].order = ~(unsigned __int128)0;
   rt->regs = allot_lines(rt, (size_t)plan->nregs, sizeof *rt->regs);
   rt->queues = allot_lines(rt, (size_t)plan->nqueues, sizeof *rt->queues);
   rt->devices = allot_lines(rt, (size_t)plan->ndevices, sizeof *rt->devices);

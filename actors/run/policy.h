@@ -32,11 +32,9 @@ static bool is_near(const worker *w, const queue *q, const in_port *p) {
   const queue *maker = from->actor->queue;
   for (int32_t i = 0; i < maker->inflight; i++) {
     const flight *f = &maker->flights[(maker->head + i) % maker->run_ahead];
-    for (int32_t n = 0; n < f->nnotices; n++) {
-      const notice *x = &f->notices[n];
-      if (x->kind == SLI_READY && x->reg == p->reg && x->key == p->at.key)
+    for (const notice *n = f->notices; n < f->end; n++)
+      if (n->kind == SLI_READY && n->reg == p->reg && n->key == p->at.key)
         return maker->ops->due(maker->impl, f->fence) <= w->now_ns + q->look_ahead_ns;
-    }
   }
   return false;
 }
@@ -77,23 +75,21 @@ static void keep_back(const worker *w, actor *a, int32_t cause) {
   a->since_ns = w->now_ns + 1;
 }
 
-/* Puts runnable actor i last. */
-static void bring(queue *q, int32_t i) {
-  actor *a = q->runnable[i];
+/* Puts a runnable actor last. */
+static void bring(queue *q, actor **at) {
+  actor *a = *at;
   if (a->ordered && ++q->in_order == q->plan->norder) q->in_order = 0;
-  memmove(&q->runnable[i], &q->runnable[i + 1],
-          (size_t)(q->nrunnable - 1 - (uint32_t)i) * sizeof a);
-  q->runnable[q->nrunnable - 1] = a;
+  leave_runnable(q, at);
+  *q->top++ = a;
   if (a->borrows) borrow(a);
 }
 
-/* Does runnable actor i of the queue lack a slot that others have too? Then it is runnable no
- * more. */
-static bool is_parked(worker *w, queue *q, int32_t i) {
-  actor *a = q->runnable[i];
+/* Does a runnable actor lack a slot that others have too? Then it is runnable no more. */
+static bool is_parked(worker *w, queue *q, actor **at) {
+  actor *a = *at;
   out_port *p = a->borrows ? find_empty_bank(a) : NULL;
   if (!p) return false;
-  park(q, (uint32_t)i, p);
+  park(q, at, p);
   if (a->notifies) notify_lazy(w, a);
   return true;
 }
@@ -104,24 +100,23 @@ static bool is_parked(worker *w, queue *q, int32_t i) {
  * early: it goes after all that does not wait, and only if what it waits for is next on
  * its own queue; else the queue looks again soon. */
 static NOINLINE bool bring_allowed(worker *w, queue *q) {
-  int32_t next = SL_NONE;
-  for (int32_t i = (int32_t)q->nrunnable - 1; i >= 0; i--) {
-    actor *a = q->runnable[i];
-    int32_t cause = refusal(w, q, a);
-    if (!cause && is_parked(w, q, i)) {
-      next -= next != SL_NONE; /* those behind it have moved up */
+  actor **next = NULL;
+  for (actor **at = q->top; at-- > q->runnable;) {
+    int32_t cause = refusal(w, q, *at);
+    if (!cause && is_parked(w, q, at)) {
+      next -= next != NULL; /* those behind it have moved up */
       continue;
     }
-    int far = !cause && a->fenced ? readiness(a) : COMPLETE;
+    int far = !cause && (*at)->fenced ? readiness(*at) : COMPLETE;
     if (!cause && far == COMPLETE) {
-      bring(q, i);
+      bring(q, at);
       return true;
     }
-    if (cause) keep_back(w, a, cause);
-    else if (far == NEXT && next == SL_NONE) next = i;
+    if (cause) keep_back(w, *at, cause);
+    else if (far == NEXT && !next) next = at;
     else if (far == BEHIND) q->held = w->held = true;
   }
-  if (next == SL_NONE) return false;
+  if (!next) return false;
   bring(q, next);
   return true;
 }

@@ -64,10 +64,15 @@ static void look_at_tick(const sl_runtime *rt, actor *a) {
 static inline void make_runnable(worker *w, actor *a) {
   queue *q = a->queue;
   a->since_ns = w->now_ns;
-  actor **at = q->runnable + q->nrunnable++;
-  for (; at > q->runnable && at[-1]->order <= a->order; at--) *at = at[-1];
+  actor **at = q->top++;
+  for (; at[-1]->order <= a->order; at--) *at = at[-1];
   *at = a;
   list_queue(w, q);
+}
+
+/* Takes an actor out of the runnable ones. */
+static void leave_runnable(queue *q, actor **at) {
+  for (q->top--; at < q->top; at++) *at = at[1];
 }
 
 static inline void satisfy(worker *w, actor *a, int32_t cause) {

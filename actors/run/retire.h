@@ -5,6 +5,12 @@
 
 #include "actors/run/fire.h"
 
+static inline void tell_noted(worker *w, const notice *n) {
+  if (n->kind == SLI_READY) tell_ready_late(w, n->reg, n->key, n->slot);
+  else if (LIKELY(n->reg->only)) add_free(w, n->reg, n->slot);
+  else tell_free(w, n->reg, n->key, n->slot);
+}
+
 static ALWAYS_INLINE void retire_head(worker *w, queue *q, uint64_t end) {
   flight *f = &q->flights[q->head];
   w->awaited.ask_ns = 0;
@@ -16,21 +22,18 @@ static ALWAYS_INLINE void retire_head(worker *w, queue *q, uint64_t end) {
   uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE
                                              : cause_of_gap(q, f->since_ns, f->cause);
   record(w, q, f->actor, f->firing, cause, start, end);
-  show_flying(q, end);
-  for (const notice *n = f->notices, *last = n + f->nnotices; n < last; n++)
-    if (n->kind == SLI_READY) tell_ready_late(w, n->reg, n->key, n->slot);
-    else tell_free(w, n->reg, n->key, n->slot);
+  if (w->real) show_flying(q, end);
+  for (const notice *n = f->notices, *end = f->end; n < end; n++)
+    tell_noted(w, n);
   if (q->inflight + 1 == q->run_ahead) q->listed = false;
-  if (q->nrunnable) list_queue(w, q);
+  if (has_runnable(q)) list_queue(w, q);
 }
 
 static void retire_due(worker *w) {
-  while (w->awaited.ntimers && w->awaited.timers[0].due_ns <= w->now_ns) {
-    timer t = w->awaited.timers[0];
-    heap_pop(w->awaited.timers, w->awaited.ntimers--);
-    w->awaited.count--;
-    retire_head(w, t.queue, t.due_ns);
-    if (t.queue->inflight) set_timer(w, t.queue, t.queue->flights[t.queue->head].fence);
+  while (first_due(&w->awaited.timers) <= w->now_ns) {
+    queue *q = take_timer(&w->awaited.timers);
+    retire_head(w, q, q->due_ns);
+    if (q->inflight) set_timer(w, q, q->flights[q->head].fence);
   }
 }
 
@@ -45,7 +48,6 @@ static NOINLINE void retire_polled(worker *w) {
       continue;
     }
     w->awaited.polled[i--] = w->awaited.polled[--w->awaited.npolled];
-    w->awaited.count--;
   }
 }
 

@@ -6,7 +6,7 @@
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
-#include "actors/run/ready.h"
+#include "actors/run/timer.h"
 
 static bool has_fired_its_share(const worker *w) {
   uint64_t fired = worker_fired(w);
@@ -28,8 +28,8 @@ static bool gate_has_news(worker *w) {
 
 /* How long until the next known completion; UINT64_MAX: unknown. */
 static uint64_t until_timer(worker *w) {
-  if (!w->awaited.ntimers) return UINT64_MAX;
-  uint64_t due = w->awaited.timers[0].due_ns;
+  uint64_t due = first_due(&w->awaited.timers);
+  if (due == UINT64_MAX) return UINT64_MAX;
   return due > w->now_ns ? due - w->now_ns : 0;
 }
 
@@ -70,7 +70,7 @@ static void look_at_held(worker *w) {
   w->held = false;
   for (int32_t i = 0; i < w->share.nqueues; i++) {
     queue *q = w->share.queues[i];
-    if (q->held && q->nrunnable) list_queue(w, q);
+    if (q->held && has_runnable(q)) list_queue(w, q);
     q->held = false;
   }
 }

@@ -75,7 +75,7 @@ static void count_freed(worker *w, reg *r, int32_t slot) {
   if (!r->pool) return;
   sli_level_free(&r->pool->level, slots_used(r), r->kept);
   for (int32_t i = 0; i < r->pool->nqueues; i++)
-    if (r->pool->queues[i]->nrunnable) list_queue(w, r->pool->queues[i]);
+    if (has_runnable(r->pool->queues[i])) list_queue(w, r->pool->queues[i]);
 }
 
 /* ---- slots of a bank -------------------------------------------------------------- */
@@ -103,8 +103,8 @@ static NOINLINE void collide(const actor *taker, const actor *other) {
 /* The last slot of a bank is taken: does another one that could fire want it as well? */
 static NOINLINE void look_for_others(const actor *taker, const bank *b) {
   const queue *q = taker->queue;
-  for (uint32_t i = 0; i < q->nrunnable; i++) {
-    const actor *a = q->runnable[i];
+  for (actor **at = q->runnable; at < q->top; at++) {
+    const actor *a = *at;
     for (const out_port *p = a->out; a != taker && p < a->out_end; p++)
       if (p->reg->shared.bank == b && borrows_now(p)) collide(taker, a);
   }
@@ -120,14 +120,14 @@ static void borrow(const actor *a) {
   }
 }
 
-/* Runnable actor i of a queue waits for a slot of a bank, as it would for one of its own. */
-static void park(queue *q, uint32_t i, out_port *p) {
+/* A runnable actor waits for a slot of a bank, as it would for one of its own. */
+static void park(queue *q, actor **at, out_port *p) {
   bank *b = p->reg->shared.bank;
   if (b->parked) collide(b->parked->actor, p->actor);
   b->parked = p;
   p->waiting = true;
   p->actor->missing++;
-  memmove(&q->runnable[i], &q->runnable[i + 1], (--q->nrunnable - i) * sizeof p->actor);
+  leave_runnable(q, at);
 }
 
 static void repay(worker *w, bank *b, int32_t slot) {

@@ -247,13 +247,14 @@ typedef struct flight {
   actor *actor;
   int64_t firing;
   uint64_t start_ns, since_ns, duration_ns, fence;
-  int32_t cause, nnotices;
-  notice *notices;
+  int32_t cause;
+  notice *notices, *end;
 } flight;
 
 struct queue {
-  _Alignas(SLI_CACHE_LINE) actor **runnable; /* in order, the next one last */
-  uint32_t nrunnable;
+  _Alignas(SLI_CACHE_LINE) actor **runnable; /* in order, the next one last; before the first
+                            lies one that nothing goes behind */
+  actor **top;           /* behind the last */
   bool listed;           /* no need to list it: it is, or it is full */
   bool selective;        /* pools, banks, lazy W, a fixed order or look-ahead may forbid an
                             actor that could fire, or lazy W have to be notified */
@@ -271,6 +272,8 @@ struct queue {
   worker *worker;
   int32_t inflight, run_ahead, head;
   flight *flights;       /* ring of run_ahead */
+  uint64_t due_ns;       /* of its timer, ... */
+  queue *due_next;       /* ... and the next in its bucket */
   /* The oldest firing under way, or SL_NONE, and since when it is the oldest. Read from
    * outside, relaxed. */
   _Atomic int32_t flying;
@@ -287,10 +290,17 @@ typedef struct device {
   worker *worker;        /* NULL: of another process */
 } device;
 
-typedef struct timer {
-  uint64_t due_ns;
-  queue *queue;
-} timer;
+/* Queues with known completions, by when these are due (timer.h). */
+typedef struct bucket {
+  queue *first, **end;     /* a list, and where its next one goes */
+  uint64_t due_ns;         /* the least of them */
+} bucket;
+
+typedef struct timers {
+  uint64_t taken_ns;       /* when the last one that was taken was due */
+  uint64_t filled;         /* bit b: bucket b has some */
+  bucket buckets[64];
+} timers;
 
 /* What is read from outside while a run goes on. */
 typedef struct progress {
@@ -308,11 +318,10 @@ typedef struct ring {
 
 /* Queues with firings under way. */
 typedef struct awaited {
-  int32_t count;           /* of both kinds */
-  int32_t ntimers, npolled;
-  timer *timers;           /* heap by due time, one per queue with known completions */
+  int32_t npolled;
   queue **polled;          /* queues whose completions must be asked for */
   uint64_t ask_ns;         /* how long these were left alone last; 0: one has come */
+  timers timers;
 } awaited;
 
 /* What a worker fires. */
@@ -380,7 +389,7 @@ struct sl_runtime {
   worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */
   sli_remote *remotes;   /* list: what other processes did, once they have told */
   worker *carrier;       /* with peers: the one that moves them on, last to finish */
-  actor *actors;
+  actor *actors;         /* [plan->nactors] and one that goes behind all and never fires */
   reg *regs;
   queue *queues;
   device *devices;
@@ -425,6 +434,8 @@ static inline uint64_t worker_share(const worker *w, int64_t steps) {
 static inline int64_t firing_step(const sl_actor *a, int64_t n) {
   return (n / a->firings_per_step + 1) * sli_every(a) - 1;
 }
+
+static inline bool has_runnable(const queue *q) { return q->top > q->runnable; }
 
 static inline uint64_t worker_fired(const worker *w) {
   return atomic_load_explicit(&w->progress.fired, memory_order_relaxed);

@@ -42,7 +42,7 @@ static void send(worker *from, worker *to, const sli_message *message) {
 static void want(worker *w, in_port *p, int64_t step) {
   if (p->actor->step < step || !p->actor->lazy.wanted) return; /* by then it is back */
   p->actor->lazy.wanted[p - p->actor->in] = p->at.key;
-  if (p->actor->queue->nrunnable) list_queue(w, p->actor->queue);
+  if (has_runnable(p->actor->queue)) list_queue(w, p->actor->queue);
 }
 
 static void want_back(worker *w, const reg *r, int64_t step) {
@@ -124,6 +124,10 @@ static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t sl
 
 /* At completion: those who could not. */
 static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
+  if (LIKELY(r->only && !r->fences)) {
+    slot_ready(w, r->only, key, slot);
+    return;
+  }
   if (UNLIKELY(r->carried)) return;
   bool some = r->fences; /* have been told */
   for (int32_t g = 0; g < r->nfar; g++)

@@ -1,47 +1,75 @@
 /* Firings under way: when their queues want to be asked.
  *
- * A queue is awaited for its oldest firing alone. If the queue knows when that completes it is
- * in a heap of timers, else among those that are polled. */
+ * A queue is awaited for its oldest firing alone. If the queue knows when that completes it has a
+ * timer, else it is among those that are polled.
+ *
+ * Timers are taken in the order of their times, and time never goes back: what is due is no earlier
+ * than what was taken last. So they need no heap. A timer lies in the bucket whose number is the
+ * highest bit in which its time differs from the last one taken, counted from 1; bucket 0 has those
+ * of just that time. All in a lower bucket are due before all in a higher one. When bucket 0 is
+ * empty, the lowest other one is shared out anew by its own least time, and all of it goes to lower
+ * buckets. Those of one time stay in the order in which they were set, for they always lie in one
+ * bucket together: so what happens at one moment happens in an order of its own. */
 #ifndef SLUICE_ACTORS_TIMER_H
 #define SLUICE_ACTORS_TIMER_H
 
 #include "actors/run/ready.h"
 
-/* Puts a timer where it belongs from `at` on towards the top: those due later move down. */
-static void heap_up(timer *heap, int32_t at, timer t) {
-  while (at > 0) {
-    int32_t parent = (at - 1) / 2;
-    if (heap[parent].due_ns <= t.due_ns) break;
-    heap[at] = heap[parent];
-    at = parent;
+static inline void add_timer(timers *t, queue *q, uint64_t due_ns) {
+  uint64_t differs = due_ns ^ t->taken_ns;
+  int b = differs ? 64 - __builtin_clzll(differs) : 0;
+  bucket *to = &t->buckets[b];
+  q->due_ns = due_ns;
+  q->due_next = NULL;
+  if (t->filled >> b & 1) {
+    *to->end = q;
+    to->due_ns = SLI_MIN(to->due_ns, due_ns);
+  } else {
+    t->filled |= UINT64_C(1) << b;
+    to->first = q;
+    to->due_ns = due_ns;
   }
-  heap[at] = t;
+  to->end = &q->due_next;
 }
 
-/* Takes out the top: the last goes where it belongs from there on, and those due earlier move up.
- * Its own place, behind the others, is due never, so the last of them may have no neighbour. */
-static inline void heap_pop(timer *heap, int32_t count) {
-  timer t = heap[--count];
-  heap[count].due_ns = UINT64_MAX;
-  int32_t at = 0;
-  for (int32_t child = 1; child < count; child = 2 * at + 1) {
-    child += heap[child + 1].due_ns < heap[child].due_ns;
-    if (t.due_ns <= heap[child].due_ns) break;
-    heap[at] = heap[child];
-    at = child;
+/* When the first timer is due; UINT64_MAX: there is none. */
+static inline uint64_t first_due(const timers *t) {
+  return t->filled ? t->buckets[__builtin_ctzll(t->filled)].due_ns : UINT64_MAX;
+}
+
+/* The lowest bucket has the next time: those of it to bucket 0, the others to those between. */
+static NOINLINE void share_out(timers *t) {
+  bucket *from = &t->buckets[__builtin_ctzll(t->filled)], *to = &t->buckets[0];
+  uint64_t next_ns = t->taken_ns = to->due_ns = from->due_ns;
+  t->filled &= t->filled - 1;
+  to->end = &to->first;
+  for (queue *q = from->first, *next; q; q = next) {
+    next = q->due_next;
+    if (q->due_ns != next_ns) {
+      add_timer(t, q, q->due_ns);
+    } else {
+      *to->end = q;
+      to->end = &q->due_next;
+    }
   }
-  heap[at] = t;
+  *to->end = NULL;
+  t->filled |= 1;
+}
+
+/* Takes the first timer. */
+static inline queue *take_timer(timers *t) {
+  if (!(t->filled & 1)) share_out(t);
+  queue *q = t->buckets[0].first;
+  t->buckets[0].first = q->due_next;
+  if (!q->due_next) t->filled &= ~UINT64_C(1);
+  return q;
 }
 
 /* Asks to be told when the oldest firing of a queue completes. */
 static ALWAYS_INLINE void set_timer(worker *w, queue *q, uint64_t fence) {
-  w->awaited.count++;
   uint64_t due = q->ops->due(q->impl, fence);
-  if (due == UINT64_MAX) {
-    w->awaited.polled[w->awaited.npolled++] = q;
-    return;
-  }
-  heap_up(w->awaited.timers, w->awaited.ntimers++, (timer){due, q});
+  if (due == UINT64_MAX) w->awaited.polled[w->awaited.npolled++] = q;
+  else add_timer(&w->awaited.timers, q, SLI_MAX(due, w->awaited.timers.taken_ns));
 }
 
 #endif
