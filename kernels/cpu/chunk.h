@@ -34,7 +34,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(linear_served) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
-  X(round_bf16)
+  X(round_bf16) X(turn_bf16) X(pack_bf16)
 
 /* The functions of unary.def, counted. */
 enum {
@@ -209,6 +209,34 @@ typedef struct sli_rounding {
   uint16_t *to;
   int64_t count;
 } sli_rounding;
+
+/* A matrix [k, n] in f32 brought into another order on the way to bf16; zeros fill up what the order
+ * has room for.
+ *
+ *   turn_bf16   [n, k], k up to a multiple of 32
+ *   pack_bf16   [n / block, k / 2, block, 2], k up to a multiple of 32 and n to one of `block`,
+ *               itself one of 16. `from` may have the matrix the other way round. */
+typedef struct sli_turning {
+  const float *from;
+  int64_t row; /* floats from row to row of `from` */
+  int64_t k, n, block;
+  bool turned; /* `from` is [n, k] */
+  uint16_t *to;
+} sli_turning;
+
+/* Chunks are flat: memory is read along rows, faster than any cache gives squares of it. */
+enum { SLI_TURN_ROWS = 64, SLI_TURN_COLUMNS = 1024 };
+
+static inline int64_t sli_turned_row(int64_t k) {
+  return (k + 31) / 32 * 32;
+}
+/* The columns of a chunk: whole blocks. */
+static inline int64_t sli_turn_columns(const sli_turning *t) {
+  return SLI_TURN_COLUMNS / t->block * t->block;
+}
+static inline int sli_turn_chunks(const sli_turning *t) {
+  return sli_chunk_count(t->k, SLI_TURN_ROWS) * sli_chunk_count(t->n, sli_turn_columns(t));
+}
 
 /* ---- rotary ------------------------------------------------------------------ */
 

@@ -157,7 +157,7 @@ static sl_status linear_prepare(const sl_call *call, void **state) {
   sli_product_shape shape = linear_shape(sl_type_rows(x), sl_type_last(x), sl_type_last(y),
                                          call->attrs->transposed);
   shape.bias = has(call->nin, call->in_type, 2);
-  shape.bf16 = shape.packed = has(call->nin, call->in_type, 3);
+  shape.bf16 = has(call->nin, call->in_type, 3);
   return prepare(&shape, state);
 }
 
@@ -180,7 +180,7 @@ static sl_status linear_b_prepare(const sl_call *call, void **state) {
   const sl_type *dy = &call->in_type[0], *dx = &call->out_type[0];
   sli_product_shape shape = linear_shape(sl_type_rows(dy), sl_type_last(dy), sl_type_last(dx),
                                          !call->attrs->transposed);
-  shape.bf16 = shape.packed = has(call->nin, call->in_type, 2);
+  shape.bf16 = has(call->nin, call->in_type, 2);
   return prepare(&shape, state);
 }
 
@@ -211,7 +211,7 @@ static sl_status pack_prepare(const sl_call *call, void **state) {
   packs *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
   for (int o = 0; o < 2 && !status; o++) {
-    shapes[o].bf16 = shapes[o].packed = true;
+    shapes[o].bf16 = true;
     status = sli_pack_create(&shapes[o], sl_type_bytes(&call->out_type[o]), &p->of[o]);
   }
   if (status) pack_release(p);
@@ -219,38 +219,53 @@ static sl_status pack_prepare(const sl_call *call, void **state) {
   return status;
 }
 
-static void pack_one(void *arg, int o) {
-  const sl_call *call = arg;
-  const packs *p = call->state;
-  if (call->out[o]) sli_pack_run(p->of[o], call->in[0], call->out[o]);
-}
-
 static void pack_cpu(const sl_call *call) {
-  sl_team_for(call->team, 2, pack_one, (void *)call);
+  const packs *p = call->state;
+  for (int o = 0; o < 2; o++)
+    if (call->out[o]) sli_pack_run(p->of[o], call->team, call->in[0], call->out[o]);
 }
 
 /* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */
 
-static sl_status linear_w_prepare(const sl_call *call, void **state) {
+typedef struct weight_product {
+  sli_product *product;
+  sli_pack *pack; /* of the right operand; NULL: f32 */
+} weight_product;
+
+static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
-  sli_product_shape shape = {.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
+  return (sli_product_shape){.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
                              .a_transposed = true, .add = true, .bf16 = call->attrs->bf16};
-  return prepare(&shape, state);
 }
 
-static size_t rounded_bytes(const sl_call *call, int i) {
-  return ((size_t)sl_type_elements(&call->in_type[i]) * sizeof(uint16_t) + 63) / 64 * 64;
+static void weight_release(void *state) {
+  weight_product *w = state;
+  if (!w) return;
+  sli_product_destroy(w->product);
+  sli_pack_destroy(w->pack);
+  free(w);
+}
+
+static size_t packed_bytes(const sli_product_shape *shape) {
+  sl_type packed = packed_type(shape->k, shape->n);
+  return sl_type_bytes(&packed);
+}
+
+static sl_status linear_w_prepare(const sl_call *call, void **state) {
+  sli_product_shape shape = weight_shape(call);
+  weight_product *w = sli_calloc(1, sizeof *w);
+  sl_status status = sli_product_create(&shape, &w->product);
+  if (!status && shape.bf16) status = sli_pack_create(&shape, packed_bytes(&shape), &w->pack);
+  if (status) weight_release(w);
+  else *state = w;
+  return status;
 }
 
 /* Both operands in bf16. */
 static size_t linear_w_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return call->attrs->bf16 ? rounded_bytes(call, 0) + rounded_bytes(call, 1) : 0;
-}
-
-static void round_input(const sl_call *call, int i, void *to) {
-  sli_rounding r = {call->in[i], to, sl_type_elements(&call->in_type[i])};
-  sl_team_for(call->team, sli_chunk_count(r.count, SLI_CHUNK_ELEMENTS), sli_cpu()->round_bf16, &r);
+  sli_product_shape shape = weight_shape(call);
+  return shape.bf16 ? sli_turned_bytes(shape.m, shape.k) + packed_bytes(&shape) : 0;
 }
 
 /* One row of dw, over the rows that are valid, one after another. */
@@ -276,15 +291,18 @@ static bool sums_few(const sl_call *call) {
 }
 
 static void linear_w_cpu(const sl_call *call) {
-  const void *in[] = {call->in[0], call->in[1]};
+  const weight_product *w = call->state;
+  sli_product_shape shape = weight_shape(call);
+  int left = call->attrs->transposed ? 0 : 1;
+  const void *a = call->in[left], *b = call->in[1 - left];
   if (sums_few(call)) return;
-  if (call->attrs->bf16) {
-    void *rounded[] = {call->scratch, (char *)call->scratch + rounded_bytes(call, 0)};
-    for (int i = 0; i < 2; i++) round_input(call, i, rounded[i]), in[i] = rounded[i];
+  if (w->pack) {
+    void *turned = call->scratch, *packed = (char *)turned + sli_turned_bytes(shape.m, shape.k);
+    sli_turn_run(&shape, call->team, a, turned);
+    sli_pack_run(w->pack, call->team, b, packed);
+    a = turned, b = packed;
   }
-  int a = call->attrs->transposed ? 0 : 1, b = 1 - a;
-  sli_product_run(call->state, call->team, sli_accumulates(call, 0), in[a], in[b], NULL,
-                  call->out[0]);
+  sli_product_run(w->product, call->team, sli_accumulates(call, 0), a, b, NULL, call->out[0]);
 }
 
 /* ---- db = sum of dy's rows ----------------------------------------------------- */
@@ -324,7 +342,7 @@ const sl_op sl_op_linear_w = {
     .pieces = SL_PIECES_ROWS,
     .infer = linear_w_infer, .cost = linear_w_cost,
     .scratch = linear_w_scratch,
-    .prepare = linear_w_prepare, .release = release, .keeps = keeps_product,
+    .prepare = linear_w_prepare, .release = weight_release, .keeps = keeps_product,
     .cpu = linear_w_cpu, .looks = 3,
     .accumulates = 1,
 };

@@ -3,8 +3,8 @@
  * A product is cut along the rows of C into chunks of equal height (and a last
  * one of the rest), each one call of the library on one thread. The height
  * follows from the shape alone, so the sums do not depend on the team; tall
- * products make eight chunks or more, short ones fewer, because below 128 rows
- * the library's copying of B begins to cost (tests/bench/bench_gemm.c).
+ * products make eight chunks or more, short ones fewer but not an odd number, because
+ * below 128 rows the library's copying of B begins to cost (tests/bench/bench_gemm.c).
  *
  * Primitives are made once, in prepare(), and shared by all threads. What a call
  * of the library needs besides belongs to the calling thread: a stream, some
@@ -14,9 +14,10 @@
  * the thread is warm.
  *
  * For products in bf16 each thread rounds the chunk of A it is about to multiply
- * into a buffer of its own, small enough to stay in its cache. The weights, which
- * are B, are rounded and brought into the library's own order once a step by
- * sli_pack_run. */
+ * into a buffer of its own, small enough to stay in its cache; a transposed one is
+ * turned beforehand, for the library is slow where A is read against the grain.
+ * B is rounded and brought into the library's own order by sli_pack_run: weights
+ * once a step, gradients before their product. */
 #include "kernels/cpu/product.h"
 
 #include <dnnl.h>
@@ -30,8 +31,8 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
 
-enum { F32_BYTES = 4, BF16_BYTES = 2 };
-enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64 };
+enum { BF16_BYTES = 2 };
+enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
 enum { A, B, C, BIAS, SCRATCH, OPERANDS };
 
 static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
@@ -171,6 +172,14 @@ static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
   return describe(desc, type, s->k, s->n, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
+/* `rows` of A: as the caller has them, or as they are turned. */
+static dnnl_status_t describe_a(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
+                                const sli_product_shape *s, int64_t rows) {
+  if (!s->a_transposed) return describe(desc, type, rows, s->k, false, s->k);
+  if (s->bf16) return describe(desc, type, rows, s->k, false, sli_turned_row(s->k));
+  return describe(desc, type, rows, s->k, true, s->m);
+}
+
 /* packed: the order of a packed B; NULL: the library may choose. */
 static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_product_shape *s,
                                        int64_t rows, const dnnl_memory_desc_t *packed) {
@@ -178,11 +187,10 @@ static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_produ
   dnnl_dims_t dims = {s->k, s->n};
   dnnl_status_t status = dnnl_success;
   if (packed) desc[B] = *packed;
-  else if (s->packed) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type,
+  else if (s->bf16) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type,
                                                             dnnl_format_tag_any);
   else status = describe_b(&desc[B], type, s);
-  if (!status)
-    status = describe(&desc[A], type, rows, s->k, s->a_transposed, s->a_transposed ? s->m : s->k);
+  if (!status) status = describe_a(&desc[A], type, s, rows);
   if (!status) status = describe(&desc[C], dnnl_f32, rows, s->n, false, s->n);
   if (!status && s->bias) status = describe(&desc[BIAS], dnnl_f32, 1, s->n, false, s->n);
   return status;
@@ -247,9 +255,16 @@ static sl_status kernel_create(struct kernel *kernel, const sli_product_shape *s
 
 /* ---- products --------------------------------------------------------------------- */
 
+static int64_t up(int64_t x, int64_t multiple) {
+  return (x + multiple - 1) / multiple * multiple;
+}
+
+/* Of few chunks, an odd number would leave one of two threads idle while the last one runs. */
 static int64_t chunk_height(int64_t rows) {
-  int64_t height = (rows / CHUNKS + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
-  return SLI_MIN(rows, SLI_MIN(SLI_MAX(height, SHORT_CHUNK), TALL_CHUNK));
+  int64_t height = SLI_MIN(SLI_MAX(up(rows / CHUNKS, MULTIPLE), SHORT_CHUNK), TALL_CHUNK);
+  int64_t count = up(rows, height) / height;
+  bool odd = count % 2 && count > 1 && count < CHUNKS;
+  return odd ? up((rows + count) / (count + 1), FINE) : SLI_MIN(rows, height);
 }
 
 /* The order in which products of this shape read a packed B: what the library
@@ -273,7 +288,7 @@ static sl_status start_library(void) {
 }
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
-  dnnl_memory_desc_t order, *packed = shape->packed ? &order : NULL;
+  dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
   SLI_TRY(start_library());
   if (packed) SLI_TRY(choose_order(shape, packed));
   sli_product *p = sli_calloc(1, sizeof *p);
@@ -325,7 +340,8 @@ static const void *round_rows(const float *a, int64_t count) {
 /* A from a row of C on, `rows` of them. */
 static const void *operand_rows(const struct run *run, int64_t row, int64_t rows) {
   const sli_product_shape *s = &run->product->shape;
-  if (s->a_transposed) return (const char *)run->a + row * (s->bf16 ? BF16_BYTES : F32_BYTES);
+  if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
+  if (s->a_transposed) return (const float *)run->a + row;
   const float *a = (const float *)run->a + row * s->k;
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
@@ -361,7 +377,8 @@ void sli_product_run_chunk(const sli_product *product, bool add, const void *a, 
 /* ---- packing ---------------------------------------------------------------------- */
 
 struct sli_pack {
-  struct kernel kernel; /* from A to C, of a reorder */
+  sli_turning turning;  /* block 0: the order is none of ours */
+  struct kernel kernel; /* then, of a reorder, from A to C */
 };
 
 /* The library calls what it reads and writes here A and C as well. */
@@ -381,22 +398,44 @@ static dnnl_status_t make_reorder(struct kernel *kernel, const dnnl_memory_desc_
   return status;
 }
 
+/* The columns of a block where the order is pack_bf16's; else 0. */
+static int64_t packed_block(const dnnl_memory_desc_t *order, int64_t k) {
+  const dnnl_blocking_desc_t *b = &order->format_desc.blocking;
+  bool three = order->format_kind == dnnl_blocked && b->inner_nblks == 3;
+  if (!three || b->inner_idxs[0] || b->inner_idxs[1] != 1 || b->inner_idxs[2]) return 0;
+  int64_t block = b->inner_blks[1];
+  bool ours = b->inner_blks[0] == 16 && b->inner_blks[2] == 2 && block % 16 == 0 &&
+              b->strides[0] == 32 * block && b->strides[1] == sli_turned_row(k) * block;
+  return ours ? block : 0;
+}
+
+static sl_status pack_by_library(const sli_product_shape *shape, const dnnl_memory_desc_t *order,
+                                 struct kernel *kernel) {
+  dnnl_memory_desc_t plain;
+  kernel->number = next_number();
+  dnnl_status_t status = describe_b(&plain, dnnl_f32, shape);
+  if (!status) status = make_reorder(kernel, &plain, order);
+  if (!status) return SL_OK;
+  return sl_fail(SL_E_DEVICE, "oneDNN cannot pack [%lld, %lld]: status %d", (long long)shape->k,
+                 (long long)shape->n, status);
+}
+
 sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
-  dnnl_memory_desc_t order, plain;
+  dnnl_memory_desc_t order;
   SLI_TRY(start_library());
   SLI_TRY(choose_order(shape, &order));
-  sli_pack *p = sli_calloc(1, sizeof *p);
-  p->kernel.number = next_number();
   size_t bytes = dnnl_memory_desc_get_size(&order);
-  dnnl_status_t made = describe_b(&plain, dnnl_f32, shape);
-  if (!made) made = make_reorder(&p->kernel, &plain, &order);
-  if (made || bytes > room) {
-    sli_pack_destroy(p);
-    return sl_fail(SL_E_DEVICE, "oneDNN cannot pack [%lld, %lld] into %zu bytes: it takes %zu, "
-                   "status %d", (long long)shape->k, (long long)shape->n, room, bytes, made);
-  }
-  *pack = p;
-  return SL_OK;
+  if (bytes > room)
+    return sl_fail(SL_E_DEVICE, "oneDNN packs [%lld, %lld] into %zu bytes; there is room for %zu",
+                   (long long)shape->k, (long long)shape->n, bytes, room);
+  sli_pack *p = sli_calloc(1, sizeof *p);
+  p->turning = (sli_turning){.row = shape->b_transposed ? shape->k : shape->n, .k = shape->k,
+                             .n = shape->n, .block = packed_block(&order, shape->k),
+                             .turned = shape->b_transposed};
+  sl_status status = p->turning.block ? SL_OK : pack_by_library(shape, &order, &p->kernel);
+  if (status) sli_pack_destroy(p);
+  else *pack = p;
+  return status;
 }
 
 void sli_pack_destroy(sli_pack *pack) {
@@ -405,8 +444,22 @@ void sli_pack_destroy(sli_pack *pack) {
   free(pack);
 }
 
-void sli_pack_run(const sli_pack *pack, const float *b, void *packed) {
-  kernel_run(&pack->kernel, b, NULL, NULL, packed);
+void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, void *packed) {
+  sli_turning t = pack->turning;
+  t.from = b;
+  t.to = packed;
+  if (t.block) sl_team_for(team, sli_turn_chunks(&t), sli_cpu()->pack_bf16, &t);
+  else kernel_run(&pack->kernel, b, NULL, NULL, packed);
+}
+
+size_t sli_turned_bytes(int64_t m, int64_t k) {
+  return (size_t)(m * sli_turned_row(k)) * BF16_BYTES;
+}
+
+void sli_turn_run(const sli_product_shape *shape, struct sl_team *team, const float *a, void *turned) {
+  sli_turning t = {.from = a, .row = shape->m, .k = shape->k, .n = shape->m, .block = 16,
+                   .to = turned};
+  sl_team_for(team, sli_turn_chunks(&t), sli_cpu()->turn_bf16, &t);
 }
 
 /* ---- bf16 ------------------------------------------------------------------------- */

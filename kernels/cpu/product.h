@@ -12,14 +12,14 @@
  * other way round. Row-major and dense.
  *
  * A product is in f32, or its operands are bf16 and its sums f32. Then A comes
- * as f32 and is rounded on the way if it is not transposed, and as bf16 if it is;
- * B is bf16, packed by sli_pack_run or as it is. */
+ * as f32 and is rounded on the way if it is not transposed, and from sli_turn_run if
+ * it is; B comes from sli_pack_run. */
 typedef struct sli_product_shape {
   int64_t m, n, k;
   bool a_transposed, b_transposed;
   bool bias; /* a vector [n] is added to every row of C */
   bool add;  /* may be asked to add to C instead of overwriting it */
-  bool bf16, packed;
+  bool bf16;
 } sli_product_shape;
 
 typedef struct sli_product sli_product;
@@ -46,11 +46,15 @@ int sli_product_chunks(const sli_product *product);
 enum { SLI_PRODUCT_ROOMS = 2 };
 float *sli_product_room(int which, size_t bytes);
 
-/* Brings the f32 matrix B of products of this shape (bf16, packed) into the form
+/* Brings the f32 matrix B of products of this shape (bf16) into the form
  * they read. Fails if that takes more than `room` bytes. */
 typedef struct sli_pack sli_pack;
 sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack);
 void sli_pack_destroy(sli_pack *pack);
-void sli_pack_run(const sli_pack *pack, const float *b, void *packed);
+void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, void *packed);
+
+/* The same for a transposed A, [k, m], which takes so many bytes. */
+size_t sli_turned_bytes(int64_t m, int64_t k);
+void sli_turn_run(const sli_product_shape *shape, struct sl_team *team, const float *a, void *turned);
 
 #endif

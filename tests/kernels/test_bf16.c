@@ -3,6 +3,7 @@
  * allows.
  * labels: computes */
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
 
@@ -50,6 +51,67 @@ static void rounding_goes_to_the_nearest(void) {
   }
   free(x);
   free(y);
+}
+
+/* ---- other orders ---------------------------------------------------------------- */
+
+/* Element (k, n) of a matrix in its order; elements that are not there are zeros. */
+static uint16_t element(const sli_turning *t, int64_t k, int64_t n) {
+  if (k >= t->k || n >= t->n) return 0;
+  uint32_t bits;
+  float x = rounded(t->turned ? t->from[n * t->row + k] : t->from[k * t->row + n]);
+  memcpy(&bits, &x, sizeof bits);
+  return (uint16_t)(bits >> 16);
+}
+
+static void check_turned(const sli_turning *t, int level) {
+  for (int64_t n = 0; n < t->n; n++)
+    for (int64_t k = 0; k < sli_turned_row(t->k); k++)
+      CHECK(t->to[n * sli_turned_row(t->k) + k] == element(t, k, n),
+            "[%lld, %lld] is turned wrongly at (%lld, %lld) (CPU level %d)", (long long)t->k,
+            (long long)t->n, (long long)k, (long long)n, level);
+}
+
+static void check_packed(const sli_turning *t, int level) {
+  int64_t rows = sli_turned_row(t->k), columns = (t->n + t->block - 1) / t->block * t->block;
+  for (int64_t n = 0; n < columns; n++)
+    for (int64_t k = 0; k < rows; k++) {
+      int64_t at = n / t->block * rows * t->block + k / 2 * 2 * t->block + n % t->block * 2 + k % 2;
+      CHECK(t->to[at] == element(t, k, n),
+            "[%lld, %lld] is packed wrongly at (%lld, %lld), blocks of %lld (CPU level %d)",
+            (long long)t->k, (long long)t->n, (long long)k, (long long)n, (long long)t->block, level);
+    }
+}
+
+static void check_orders(int64_t k, int64_t n, int64_t block, bool turned) {
+  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
+                                                 &sli_cpu_level2};
+  sl_type type = SL_TYPE(SL_F32, k, n);
+  float *x = malloc((size_t)(k * n) * sizeof *x);
+  size_t room = (size_t)(sli_turned_row(k) * (n + 64));
+  uint16_t *y = malloc(room * sizeof *y);
+  array_random(x, &type, 0);
+  sli_turning t = {.from = x, .row = turned ? k : n, .k = k, .n = n, .block = block,
+                   .turned = turned, .to = y};
+  for (int level = 0; level <= sli_cpu_level(); level++) {
+    memset(y, 0xff, room * sizeof *y);
+    for (int i = 0; i < sli_turn_chunks(&t); i++) levels[level]->pack_bf16(&t, i);
+    check_packed(&t, level);
+    memset(y, 0xff, room * sizeof *y);
+    for (int i = 0; !turned && i < sli_turn_chunks(&t); i++) levels[level]->turn_bf16(&t, i);
+    if (!turned) check_turned(&t, level);
+  }
+  free(x);
+  free(y);
+}
+
+static void turning_and_packing_move_each_number_once(void) {
+  for (int turned = 0; turned < 2; turned++) {
+    check_orders(1, 1, 16, turned);
+    check_orders(33, 5, 64, turned);
+    check_orders(131, 1050, 48, turned);
+    check_orders(64, 64, 64, turned);
+  }
 }
 
 /* ---- products ------------------------------------------------------------------- */
@@ -202,10 +264,26 @@ static void a_packed_weight_of_another_size_is_refused(void) {
         "rows are needed");
 }
 
+/* Else two threads would wait for each other a quarter of the time. */
+static void few_chunks_are_an_even_number(void) {
+  for (int64_t m = 1; m < 2048; m++) {
+    sli_product *product = NULL;
+    sli_product_shape shape = {.m = m, .n = 16, .k = 16};
+    if (m % 128 > 1) continue;
+    CHECK(!sli_product_create(&shape, &product), "%s", sl_detail());
+    int chunks = sli_product_chunks(product);
+    CHECK(chunks == 1 || chunks > 8 || chunks % 2 == 0, "%lld rows are cut into %d chunks",
+          (long long)m, chunks);
+    sli_product_destroy(product);
+  }
+}
+
 int main(void) {
   setenv("SLUICE_CPU_BF16", "1", 1);
   seed_random(7);
   rounding_goes_to_the_nearest();
+  turning_and_packing_move_each_number_once();
+  few_chunks_are_an_even_number();
   a_packed_weight_of_another_size_is_refused();
   if (!sl_cpu_bf16()) {
     printf("skipped: no bf16 on this CPU, not even emulated: products are not tested\n");

@@ -1,17 +1,22 @@
-/* From f32 to bf16, the upper half of an f32. */
+/* From f32 to bf16, the upper half of an f32; in the order it comes, or turned and packed. */
 
 typedef uint16_t hvec VECTOR(2);
 typedef uint16_t hvec_unaligned __attribute__((vector_size(LANES * 2), may_alias, aligned(2)));
+typedef uint32_t uvec_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(2)));
 
 /* Adding half of the last place kept (less a bit where that place is even)
  * rounds to nearest; the carry may reach the exponent, as it should. A NaN would
  * carry into nonsense: it is cut, and stays a NaN by one bit that is set. */
-static inline hvec round_lanes(vec x) {
+static inline uvec round_bits(vec x) {
   uvec bits = (uvec)x;
   uvec rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   uvec cut = bits >> 16 | 0x40;
   uvec nan = (uvec)((bits & 0x7fffffff) > 0x7f800000);
-  return __builtin_convertvector((nan & cut) | (~nan & rounded), hvec);
+  return (nan & cut) | (~nan & rounded);
+}
+
+static inline hvec round_lanes(vec x) {
+  return __builtin_convertvector(round_bits(x), hvec);
 }
 
 static void round_bf16_chunk(void *arg, int i) {
@@ -23,4 +28,81 @@ static void round_bf16_chunk(void *arg, int i) {
   if (at == range.end) return;
   hvec last = round_lanes(load(r->from + at, range.end - at));
   for (int l = 0; at + l < range.end; l++) r->to[at + l] = last[l];
+}
+
+/* ---- other orders: squares of 2 LANES by LANES numbers, whose neighbours along k are one word ---- */
+
+static inline vec pair(vec low, vec high) {
+  return (vec)(round_bits(low) | round_bits(high) << 16);
+}
+
+enum { AHEAD = 32 }; /* floats: so many rows at once are more than processors foresee */
+
+/* Of [k, n], of which so many are there: vector p has rows 2p and 2p + 1. */
+static inline void square_of_rows(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
+  for (int r = 0; r < 2 * LANES && r < k; r++) __builtin_prefetch(from + r * row + AHEAD);
+  for (int p = 0; p < LANES; p++)
+    v[p] = pair(load(from + 2 * p * row, 2 * p < k ? n : 0),
+                load(from + (2 * p + 1) * row, 2 * p + 1 < k ? n : 0));
+}
+
+/* Of [n, k]: vector l has row l. */
+static inline void square_of_columns(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
+  ivec even, odd;
+  for (int l = 0; l < LANES; l++) even[l] = 2 * l, odd[l] = 2 * l + 1;
+  for (int l = 0; l < LANES; l++) {
+    int64_t there = l < n ? k : 0;
+    vec a = load(from + l * row, there), b = load(from + l * row + LANES, there - LANES);
+    v[l] = pair(__builtin_shuffle(a, b, even), __builtin_shuffle(a, b, odd));
+  }
+}
+
+static inline void store_pairs(uint16_t *to, vec v) {
+  *(uvec_unaligned *)to = (uvec)v;
+}
+
+/* Columns and rows of [k, n] that chunk i goes over. */
+static inline sli_range turn_columns(const sli_turning *t, int i) {
+  return sli_chunk_range(t->n, sli_turn_columns(t), i / sli_chunk_count(t->k, SLI_TURN_ROWS));
+}
+static inline sli_range turn_rows(const sli_turning *t, int i) {
+  return sli_chunk_range(t->k, SLI_TURN_ROWS, i % sli_chunk_count(t->k, SLI_TURN_ROWS));
+}
+
+static void turn_bf16_chunk(void *arg, int i) {
+  const sli_turning *t = arg;
+  sli_range columns = turn_columns(t, i), rows = turn_rows(t, i);
+  int64_t to_row = sli_turned_row(t->k), end = sli_turned_row(rows.end);
+  for (int64_t k = rows.begin; k < end; k += 2 * LANES)
+    for (int64_t n = columns.begin; n < columns.end; n += LANES) {
+      vec v[LANES];
+      square_of_rows(v, t->from + k * t->row + n, t->row, rows.end - k, columns.end - n);
+      transpose(v);
+      for (int l = 0; l < LANES && n + l < columns.end; l++)
+        store_pairs(t->to + (n + l) * to_row + k, v[l]);
+    }
+}
+
+static inline void packed_square(vec *v, const sli_turning *t, int64_t k, int64_t n) {
+  if (!t->turned) {
+    square_of_rows(v, t->from + k * t->row + n, t->row, t->k - k, t->n - n);
+    return;
+  }
+  square_of_columns(v, t->from + n * t->row + k, t->row, t->k - k, t->n - n);
+  transpose(v);
+}
+
+/* Also the columns behind the last that its block has. */
+static void pack_bf16_chunk(void *arg, int i) {
+  const sli_turning *t = arg;
+  sli_range columns = turn_columns(t, i), rows = turn_rows(t, i);
+  int64_t to_block = sli_turned_row(t->k) * t->block, end = sli_turned_row(rows.end);
+  columns.end = (columns.end + t->block - 1) / t->block * t->block;
+  for (int64_t k = rows.begin; k < end; k += 2 * LANES)
+    for (int64_t n = columns.begin; n < columns.end; n += LANES) {
+      vec v[LANES];
+      packed_square(v, t, k, n);
+      uint16_t *to = t->to + n / t->block * to_block + n % t->block * 2;
+      for (int p = 0; p < LANES; p++) store_pairs(to + (k / 2 + p) * 2 * t->block, v[p]);
+    }
 }
