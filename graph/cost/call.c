@@ -39,7 +39,7 @@ static double depth(const sli_work *w) {
   return flops / 2 / (double)sl_type_elements(&w->out[0]);
 }
 
-double sli_work_along(const sli_work *w, sl_curve_axis axis) {
+double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis) {
   const sl_type *t = &w->out[0];
   double flops, bytes;
   switch (axis) {
@@ -48,6 +48,7 @@ double sli_work_along(const sli_work *w, sl_curve_axis axis) {
     case SL_CURVE_K: return depth(w);
     case SL_CURVE_POSITIONS: return positions(t);
     case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
+    case SL_CURVE_DEVICES: return h->busy;
     default: break;
   }
   amount_of(w, &flops, &bytes);
@@ -63,10 +64,10 @@ static const sl_hardware_row *find_row(const sl_hardware *h, const char *op) {
 }
 
 /* Attention is known by the head. */
-static double curve_seconds(const sl_curve *c, const sli_work *w) {
+static double curve_seconds(const sl_hardware *h, const sl_curve *c, const sli_work *w) {
   double x[SL_CURVE_DIMS], times = 1;
   for (int d = 0; d < c->ndims; d++) {
-    x[d] = SLI_MAX(sli_work_along(w, c->axis[d]), 1);
+    x[d] = SLI_MAX(sli_work_along(h, w, c->axis[d]), 1);
     if (c->axis[d] == SL_CURVE_POSITIONS) times = heads(w);
   }
   return times * sli_curve_at(c, x);
@@ -87,7 +88,7 @@ static double row_flops(const sl_hardware_row *r, const sli_work *w, double flop
 double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   if (!h) h = &core;
   const sl_hardware_row *r = h->nrows ? find_row(h, w->op->name) : NULL;
-  if (r && r->curve.seconds) return curve_seconds(&r->curve, w);
+  if (r && r->curve.seconds) return curve_seconds(h, &r->curve, w);
   double flops, bytes, rate = h->flops_per_second;
   amount_of(w, &flops, &bytes);
   if (r) {

@@ -29,7 +29,7 @@ void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, 
 double sli_call_seconds(const sl_hardware *h, const sli_node *node, const sl_type *in,
                         const sl_type *out);
 /* Where the call stands on a curve's axis. */
-double sli_work_along(const sli_work *w, sl_curve_axis axis);
+double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis);
 
 /* Where a curve is at x[ndims]. */
 double sli_curve_at(const sl_curve *curve, const double *x);

@@ -144,9 +144,22 @@ static double step_seconds(const sli_lowering *l, const sli_group *g) {
   return h->step_seconds;
 }
 
+static bool reads_of_others(const sli_lowering *l, const sli_group *g) {
+  bool any = false;
+  for (int i = 0; i < g->ninputs; i++) any |= l->bundles[g->inputs[i]].device != g->device;
+  return any;
+}
+
+/* What a device takes to begin and end a firing, and to be woken for it by another device. */
+static double firing_seconds(const sli_lowering *l, const sli_group *g) {
+  const sl_hardware *h = l->in->options->hardware;
+  if (!h || g->host || g->hop) return 0;
+  return h->firing_seconds + (h->wake_seconds > 0 && reads_of_others(l, g) ? h->wake_seconds : 0);
+}
+
 static double alone(const sli_lowering *l, const sli_group *g) {
   if (sli_updates_on_host(g)) return host_update_seconds(l, g);
-  double seconds = estimate(l, g) + step_seconds(l, g);
+  double seconds = estimate(l, g) + step_seconds(l, g) + firing_seconds(l, g);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }
 
@@ -206,6 +219,7 @@ static double seconds_in(const sli_lowering *l, const sli_group *g, int32_t tick
   for (int i = 0; i < g->nnodes; i++)
     seconds += has_extents(g->nodes[i]) ? expected_seconds(l, g->nodes[i], tick)
                                         : node_seconds(l, g->nodes[i]);
+  seconds += firing_seconds(l, g);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }
 

@@ -372,7 +372,17 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   return status;
 }
 
-sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
+/* As it is described, and how many devices of a host compute at once: all that there are of the plan. */
+static sl_hardware shared_hardware(const sl_lower_options *o) {
+  sl_hardware h = *o->hardware;
+  int64_t devices = SLI_MAX(o->stages, 1);
+  const int axes[] = {o->data_parallel, o->sequence, o->tensor};
+  for (size_t a = 0; a < SLI_COUNT(axes); a++) devices *= SLI_MAX(axes[a], 1);
+  h.busy = (int)SLI_MIN(devices, SLI_MAX(h.devices_per_host, 1));
+  return h;
+}
+
+static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
   sli_inputs in = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
@@ -395,6 +405,15 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   }
   *out = to;
   return SL_OK;
+}
+
+sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
+  if (!options->hardware) return lower_with(g, options, out);
+  sl_hardware *shared = sli_arena_alloc(&g->arena, sizeof *shared);
+  sl_lower_options own = *options;
+  *shared = shared_hardware(options);
+  own.hardware = shared;
+  return lower_with(g, &own, out);
 }
 
 /* ---- what the result offers ------------------------------------------------------- */

@@ -23,7 +23,8 @@ typedef struct sl_hardware_pair {
 
 /* What a curve is drawn over. Of a product that makes m x n numbers as sums of k; of any call its
  * bytes and its arithmetic; of attention positions of a sequence and numbers of a head, and its
- * seconds are then those of one head of one sequence; of an exchange bytes and devices. */
+ * seconds are then those of one head of one sequence; of any call also how many devices of a host
+ * compute at once; of an exchange bytes and devices. */
 typedef enum sl_curve_axis {
   SL_CURVE_M,
   SL_CURVE_N,
@@ -38,7 +39,7 @@ typedef enum sl_curve_axis {
 
 /* Seconds over a grid, interpolated between logarithms of both; beyond the grid it goes on as at its
  * edge. All numbers are above 0, and each axis rises. */
-enum { SL_CURVE_DIMS = 3 };
+enum { SL_CURVE_DIMS = 4 };
 typedef struct sl_curve {
   int ndims;
   sl_curve_axis axis[SL_CURVE_DIMS];
@@ -105,6 +106,9 @@ typedef struct sl_hardware {
   double gradient_bytes;       /* of a number of a gradient, where those of several devices are added
                                   up; 0: as it lies */
   double step_seconds;         /* of each step, whatever it does */
+  double firing_seconds;       /* of each firing of a device, besides its calls */
+  double wake_seconds;         /* of each that reads what another device of its process has made */
+  int busy;                    /* devices of a host that compute at once; set by sl_lower */
   double slowdown_while_exchanging; /* of passes beside exchanges; 0: 1 */
 } sl_hardware;
 

@@ -37,8 +37,8 @@ static void products_go_by_whole_tiles(void) {
   const sl_attrs attrs = {0};
   sl_type in[3], out;
   const sli_work w = product(&attrs, in, &out);
-  CHECK(near(sli_work_along(&w, SL_CURVE_M), 300) && near(sli_work_along(&w, SL_CURVE_N), 200) &&
-        near(sli_work_along(&w, SL_CURVE_K), 64), "a product is told by what it makes");
+  CHECK(near(sli_work_along(NULL, &w, SL_CURVE_M), 300) && near(sli_work_along(NULL, &w, SL_CURVE_N), 200) &&
+        near(sli_work_along(NULL, &w, SL_CURVE_K), 64), "a product is told by what it makes");
   sl_hardware_row row = {.op = "linear", .tile_m = 256, .tile_n = 128, .tiles_at_once = 3, .tile_k = 16};
   sl_hardware h = {.flops_per_second = 1e9, .bytes_per_second = 1e30, .nrows = 1, .rows = &row};
   double tiles = 6; /* 2 x 2, in rounds of 3 */
@@ -49,6 +49,10 @@ static void products_go_by_whole_tiles(void) {
   const double at[] = {300, 600}, seconds[] = {5, 6};
   row.curve = (sl_curve){.ndims = 1, .axis = {SL_CURVE_M}, .count = {2}, .at = {at}, .seconds = seconds};
   CHECK(near(sli_work_seconds(&h, &w), 5), "and its curve before all");
+  const double devices[] = {1, 4}, busy[] = {3, 12};
+  row.curve = (sl_curve){.ndims = 1, .axis = {SL_CURVE_DEVICES}, .count = {2}, .at = {devices}, .seconds = busy};
+  h.busy = 2;
+  CHECK(near(sli_work_seconds(&h, &w), 6), "a curve may go by how many devices compute at once");
 }
 
 /* Two sequences of 8 positions, 4 heads of 16. */

@@ -5,6 +5,7 @@
  * picture, a table with the command of each plan, files, and real runs beside the
  * predictions. Ctrl-C ends the search and shows what it has found. */
 #include "tools/actortune/actortune.h"
+#include "tools/actortune/machine/machine.h"
 #include "tools/actortune/planner.h"
 
 #include <stdlib.h>
@@ -79,6 +80,7 @@ static sl_status tune(settings *s) {
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "machine")) return machine_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "plan")) return planner_main(argc - 1, argv + 1);
   settings s;
   interrupt_catch();

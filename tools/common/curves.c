@@ -252,6 +252,8 @@ sl_status curves_read(const char *path, const cJSON *root, double flops, sli_are
   } fields[] = {{"links_per_host", 0, 1 << 20, &out->links_per_host},
                 {"gradient_bytes", 0.5, 8, &out->gradient_bytes},
                 {"step_seconds", 0, 1e6, &out->step_seconds},
+                {"firing_seconds", 0, 1e6, &out->firing_seconds},
+                {"wake_seconds", 0, 1e6, &out->wake_seconds},
                 {"slowdown_while_exchanging", 1, 1e3, &out->slowdown_while_exchanging}};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(fields) && !status; i++)

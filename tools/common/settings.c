@@ -23,6 +23,11 @@ static void print_schedules(void) {
 }
 
 static void print_help(const settings *s) {
+  if (s->tool->no_model) {
+    printf("Usage: %s [options]\n\n%s\n\nOptions:\n", s->tool->name, s->tool->purpose);
+    sl_options_print(s->offered, stdout);
+    return;
+  }
   printf("Usage: %s [options] MODEL [model options]\n%s\n%s MODEL is one of those below, a shared\n"
          "object (FILE.so) or a C file (FILE.c), which is compiled on the spot.\n\nModels:\n",
          s->tool->name, s->tool->usage ? s->tool->usage : "", s->tool->purpose);
@@ -61,10 +66,16 @@ static bool is_offered(const settings *s, const char *word) {
   return false;
 }
 
+/* What a letter stands for, of a tool that has such an option; NULL: it is none. */
+static char *full_name(const settings *s, const char *word) {
+  static char help[] = "--help", processes[] = "--processes", output[] = "--output";
+  char *full = !strcmp(word, "-h") ? help : !strcmp(word, "-n") ? processes : !strcmp(word, "-o") ? output : NULL;
+  return full && is_offered(s, full) ? full : NULL;
+}
+
 /* Takes one option from the front of the words. */
 static sl_status take_option(settings *s, int nwords, char **words, int *used) {
-  static char help[] = "--help", processes[] = "--processes"; /* -h and -n */
-  char *full = !strcmp(words[0], "-h") ? help : !strcmp(words[0], "-n") ? processes : NULL;
+  char *full = full_name(s, words[0]);
   sl_status status = SL_OK;
   *used = 0;
   if (full)
@@ -139,6 +150,8 @@ static sl_status take_words(settings *s, int nwords, char **words) {
       used = early_words(nwords - i, words + i);
     } else if (is_option(words[i]))
       status = take_option(s, nwords - i, words + i, &used);
+    else if (s->tool->no_model)
+      status = sl_fail(SL_E_USAGE, "%s: %s takes options only", words[i], s->tool->name);
     else if (!s->model)
       status = take_model_and(s, words, i, early, count);
     else
@@ -164,7 +177,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
     return SL_OK;
   }
   out->done = false;
-  bool needed = !tool->without_model || !sl_arg_flag(out->run, tool->without_model);
+  bool needed = !tool->no_model && (!tool->without_model || !sl_arg_flag(out->run, tool->without_model));
   if (!out->model && needed)
     return sl_fail(SL_E_USAGE, "no MODEL was given; %s --help shows how", tool->name);
   if (out->model && (status = sl_args_complete(out->model_args))) return status;

@@ -27,6 +27,7 @@ typedef struct tool {
   sl_status (*read)(settings *s);
   /* The option of that name lets the tool do something without a MODEL; may be NULL. */
   const char *without_model;
+  bool no_model;              /* it never takes one */
 } tool;
 
 /* What the graph is for: steps of training; to hold the values that they begin with, which takes no

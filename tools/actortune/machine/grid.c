@@ -1,0 +1,183 @@
+/* From samples to curves.
+ *
+ * A curve has a number of seconds at every point of its grid; samples lie where models have put them. Of
+ * products and of attention every value of an axis that was seen is a line of the grid, and what was not
+ * measured at some crossing takes as long, for what there is to compute, as what was measured nearest to
+ * it. All other rows are lines over bytes: what lies between two powers of four counts together. */
+#include "tools/actortune/machine/grid.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static const char *const names[SL_CURVE_AXES] = {
+    [SL_CURVE_M] = "m", [SL_CURVE_N] = "n", [SL_CURVE_K] = "k", [SL_CURVE_BYTES] = "bytes",
+    [SL_CURVE_POSITIONS] = "positions", [SL_CURVE_HEAD] = "head", [SL_CURVE_DEVICES] = "devices"};
+
+/* What a row's time hangs on, and how work grows with it: by which power. */
+typedef struct form {
+  const char *row; /* or what its name begins with, before a '*' */
+  int count;
+  sl_curve_axis axis[3];
+  double power[3];
+} form;
+
+static const form forms[] = {
+    {"linear", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}},
+    {"linear_*", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}},
+    {"attention*", 2, {SL_CURVE_POSITIONS, SL_CURVE_HEAD}, {2, 1}},
+    {"*", 1, {SL_CURVE_BYTES}, {1}}};
+
+static const form *form_of(const char *row) {
+  const form *f = forms;
+  for (;; f++) {
+    size_t chars = strcspn(f->row, "*");
+    if (!strncmp(f->row, row, chars) && (f->row[chars] || !row[chars])) return f;
+  }
+}
+
+/* ---- samples of one row -------------------------------------------------------------------------------- */
+
+/* On the form's axes, the last of which is how many devices compute. */
+typedef struct place {
+  double at[SL_CURVE_DIMS], seconds;
+} place;
+
+typedef struct row_places {
+  const form *form;
+  int axes;
+  size_t count;
+  place *of;
+} row_places;
+
+static double heads_of(const sample *s) {
+  return s->at[SL_CURVE_M] / s->at[SL_CURVE_POSITIONS] * s->at[SL_CURVE_N] / s->at[SL_CURVE_HEAD];
+}
+
+/* Bytes between powers of four go to the middle, at their rate. */
+static place place_of(const form *f, const sample *s) {
+  place p = {.seconds = s->seconds};
+  for (int a = 0; a < f->count; a++) {
+    double x = p.at[a] = fmax(s->at[f->axis[a]], 1);
+    if (f->axis[a] == SL_CURVE_POSITIONS) p.seconds /= heads_of(s);
+    if (f->axis[a] != SL_CURVE_BYTES) continue;
+    p.at[a] = pow(4, round(log2(x) / 2));
+    p.seconds *= p.at[a] / x;
+  }
+  p.at[f->count] = s->at[SL_CURVE_DEVICES];
+  return p;
+}
+
+/* Samples that come to one place are one, of the mean of their logarithms. */
+static void merge(row_places *to, const place *p, int *times) {
+  size_t i = 0;
+  while (i < to->count && memcmp(to->of[i].at, p->at, sizeof p->at)) i++;
+  if (i == to->count) to->of[to->count++] = (place){.seconds = 1}, times[i] = 0;
+  memcpy(to->of[i].at, p->at, sizeof p->at);
+  to->of[i].seconds = exp((times[i] * log(to->of[i].seconds) + log(p->seconds)) / (times[i] + 1));
+  times[i]++;
+}
+
+static row_places places_of(const samples *s, const char *row) {
+  const form *f = form_of(row);
+  row_places r = {.form = f, .axes = f->count + 1, .of = sli_calloc(s->count, sizeof *r.of)};
+  int *times = sli_calloc(s->count, sizeof *times);
+  for (size_t i = 0; i < s->count; i++) {
+    if (strcmp(s->of[i].op, row)) continue;
+    const place p = place_of(f, &s->of[i]);
+    merge(&r, &p, times);
+  }
+  free(times);
+  return r;
+}
+
+/* ---- the grid ----------------------------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* All values along an axis, each once; the caller's. */
+static double *values_along(const row_places *r, int axis, int *count) {
+  double *all = sli_calloc(r->count, sizeof *all);
+  int n = 0;
+  for (size_t i = 0; i < r->count; i++) all[i] = r->of[i].at[axis];
+  qsort(all, r->count, sizeof *all, by_number);
+  for (size_t i = 0; i < r->count; i++)
+    if (!n || all[i] > all[n - 1]) all[n++] = all[i];
+  *count = n;
+  return all;
+}
+
+/* Another number of devices is further than any other step. */
+static double distance(const row_places *r, const place *p, const double *at) {
+  double sum = 0;
+  for (int a = 0; a < r->axes; a++) {
+    double d = log2(p->at[a] / at[a]);
+    sum += (a == r->form->count ? 1e3 : 1) * d * d;
+  }
+  return sum;
+}
+
+static double seconds_at(const row_places *r, const double *at) {
+  const place *nearest = &r->of[0];
+  for (size_t i = 1; i < r->count; i++)
+    if (distance(r, &r->of[i], at) < distance(r, nearest, at)) nearest = &r->of[i];
+  double seconds = nearest->seconds;
+  for (int a = 0; a < r->form->count; a++) seconds *= pow(at[a] / nearest->at[a], r->form->power[a]);
+  return seconds;
+}
+
+/* Four digits are enough. */
+static cJSON *number(double x) {
+  char text[32];
+  snprintf(text, sizeof text, "%.4g", x);
+  return cJSON_CreateNumber(strtod(text, NULL));
+}
+
+/* The seconds of all points of a grid, dim by dim. */
+static cJSON *seconds_json(const row_places *r, double *const *values, const int *counts, int dim, double *at) {
+  if (dim >= SLI_MIN(r->axes, SL_CURVE_DIMS)) return number(seconds_at(r, at));
+  cJSON *list = cJSON_CreateArray();
+  for (int i = 0; i < counts[dim]; i++) {
+    at[dim] = values[dim][i];
+    cJSON_AddItemToArray(list, seconds_json(r, values, counts, dim + 1, at));
+  }
+  return list;
+}
+
+static cJSON *curve_json(const row_places *r) {
+  double *values[SL_CURVE_DIMS], at[SL_CURVE_DIMS];
+  int counts[SL_CURVE_DIMS];
+  cJSON *curve = cJSON_CreateObject();
+  for (int a = 0; a < r->axes; a++) {
+    values[a] = values_along(r, a, &counts[a]);
+    const char *name = names[a == r->form->count ? SL_CURVE_DEVICES : r->form->axis[a]];
+    cJSON_AddItemToObject(curve, name, cJSON_CreateDoubleArray(values[a], counts[a]));
+  }
+  cJSON_AddItemToObject(curve, "seconds", seconds_json(r, values, counts, 0, at));
+  for (int a = 0; a < r->axes; a++) free(values[a]);
+  return curve;
+}
+
+cJSON *grid_curves(const samples *s) {
+  cJSON *all = cJSON_CreateObject();
+  for (size_t i = 0; i < s->count; i++) {
+    if (cJSON_GetObjectItemCaseSensitive(all, s->of[i].op)) continue;
+    row_places r = places_of(s, s->of[i].op);
+    cJSON_AddItemToObject(all, s->of[i].op, curve_json(&r));
+    free(r.of);
+  }
+  return all;
+}
+
+/* ---- spread --------------------------------------------------------------------------------------------------- */
+
+double grid_spread(const samples *s) {
+  double fastest = 0, median = 0;
+  for (size_t i = 0; i < s->count; i++) fastest += s->of[i].seconds, median += s->of[i].median;
+  return fastest > 0 ? median / fastest - 1 : 0;
+}

@@ -1,0 +1,279 @@
+#include "tools/actortune/machine/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/lower.h>
+#include <sluice/runtime.h>
+#include <sluice/state.h>
+
+#include "base/base.h"
+#include "graph/cost/cost.h"
+
+/* ---- the model ------------------------------------------------------------------------------------ */
+
+/* Tokens and what follows them: anything. */
+typedef struct text {
+  sl_source source;
+  sl_type types[2];
+  int64_t count, vocab;
+} text;
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  const text *t = ctx;
+  for (int o = 0; o < 2; o++)
+    for (int64_t i = 0; i < t->count && out[o]; i++)
+      ((int32_t *)out[o])[i] = (int32_t)((i * 7919 + tick->number + o) % t->vocab);
+}
+
+static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t vocab, sl_tensor **next) {
+  text *t = sl_graph_alloc(g, sizeof *t);
+  sl_tensor *out[2];
+  t->count = rows * context, t->vocab = vocab;
+  t->types[0] = t->types[1] = SL_TYPE(SL_I32, rows, context);
+  t->source = (sl_source){.nout = 2, .types = t->types, .fill = fill, .ctx = t};
+  sl_data(g, &t->source, out);
+  *next = out[1];
+  return out[0];
+}
+
+static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out, int layer,
+                         const char *name) {
+  bool gpt = p->kind == PROBE_GPT;
+  sl_type type = gpt ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
+  sl_tensor *w = sl_param(g, type, SL_NORMAL(0.02f), "%d.%s.w", layer, name);
+  if (!gpt) return sl_linear(g, x, w, NULL);
+  sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "%d.%s.b", layer, name);
+  return sl_linear_transposed(g, x, w, b);
+}
+
+static sl_tensor *norm(sl_graph *g, const probe *p, sl_tensor *x, int layer, const char *name) {
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, p->width), SL_CONSTANT(1), "%d.%s.g", layer, name);
+  if (p->kind == PROBE_LLAMA) return sl_rmsnorm(g, x, gain, 1e-5f);
+  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, p->width), SL_CONSTANT(0), "%d.%s.b", layer, name);
+  return sl_layernorm(g, x, gain, bias, 1e-5f);
+}
+
+static sl_tensor *attend(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
+  const sl_attrs attrs = {.heads = p->heads, .kv_heads = p->heads};
+  int64_t C = p->width;
+  if (p->kind == PROBE_GPT) return sl_attend_packed_within(g, linear(g, p, x, C, 3 * C, layer, "qkv"), NULL, &attrs);
+  sl_tensor *q = sl_rotary(g, linear(g, p, x, C, C, layer, "q"), p->heads, 1e4f);
+  sl_tensor *k = sl_rotary(g, linear(g, p, x, C, C, layer, "k"), p->heads, 1e4f);
+  return sl_attend_within(g, q, k, linear(g, p, x, C, C, layer, "v"), NULL, &attrs);
+}
+
+static sl_tensor *add_block(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
+  int64_t C = p->width, N = p->inner;
+  sl_block(g, "h.%d", layer);
+  if (p->heads) x = sl_add(g, x, linear(g, p, attend(g, p, norm(g, p, x, layer, "1"), layer), C, C, layer, "o"));
+  sl_tensor *y = norm(g, p, x, layer, "2"), *up = linear(g, p, y, C, N, layer, "up");
+  if (p->kind == PROBE_GPT) up = sl_gelu(g, up);
+  else up = sl_swiglu(g, linear(g, p, y, C, N, layer, "gate"), up);
+  return sl_add(g, x, linear(g, p, up, N, C, layer, "down"));
+}
+
+static sl_graph *make_graph(const probe *p, int groups) {
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = p->microbatches, .stages = p->stages});
+  sl_tensor *next, *ids = add_text(g, p->rows * groups, p->context, p->vocab, &next);
+  sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, p->vocab, p->width), SL_NORMAL(0.02f), "table");
+  sl_tensor *x = sl_embedding(g, ids, table);
+  if (p->kind == PROBE_GPT)
+    x = sl_position(g, x, sl_param(g, SL_TYPE(SL_F32, p->context, p->width), SL_NORMAL(0.02f), "places"));
+  for (int layer = 0; layer < p->layers; layer++) x = add_block(g, p, x, layer);
+  sl_block(g, "head");
+  sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, p->vocab, p->width), SL_NORMAL(0.02f), "head");
+  sl_train(g, sl_cross_entropy(g, sl_linear(g, norm(g, p, x, p->layers, "f"), head, NULL), next),
+           &(sl_optimizer){.lr = 1e-3f, .clip = 1});
+  return g;
+}
+
+double probe_flops(const probe *p) {
+  double tokens = (double)(p->rows * p->context * p->microbatches), C = (double)p->width, N = (double)p->inner;
+  double each = (p->kind == PROBE_GPT ? 2 : 3) * C * N + (p->heads ? 4 * C * C + C * (double)p->context : 0);
+  return 6 * tokens * (p->layers * each + C * (double)p->vocab);
+}
+
+/* ---- calls of one shape ------------------------------------------------------------------------------ */
+
+/* Calls that the row and the shapes make the same. */
+typedef struct alike {
+  sample is;
+  uint64_t ns, calls;           /* so far */
+  uint64_t ns_before, calls_before;
+  double *seconds;              /* [steps] of one, in each step */
+} alike;
+
+typedef struct watched {
+  const sl_program_call *call;
+  size_t alike;
+  bool pass;
+} watched;
+
+typedef struct watch {
+  int steps, done;
+  size_t count, capacity;
+  alike *of;
+  size_t ncalls, room;
+  watched *calls;
+} watch;
+
+static sample shape_of(const sl_program_call *c, int devices) {
+  const sl_hardware busy = {.busy = devices};
+  const sli_work work = {c->op, &c->attrs, c->nin, c->in_type, c->nout, c->out_type, NULL};
+  sample s = {.op = c->op->name};
+  for (int a = 0; a < SL_CURVE_AXES; a++) s.at[a] = sli_work_along(&busy, &work, (sl_curve_axis)a);
+  return s;
+}
+
+static size_t find_alike(watch *w, const sample *is) {
+  for (size_t i = 0; i < w->count; i++)
+    if (!strcmp(w->of[i].is.op, is->op) && !memcmp(w->of[i].is.at, is->at, sizeof is->at)) return i;
+  SLI_GROW(w->of, w->count, w->capacity);
+  w->of[w->count] = (alike){.is = *is, .seconds = sli_calloc((size_t)w->steps, sizeof(double))};
+  return w->count++;
+}
+
+static void watch_calls(watch *w, const sl_plan *plan, int devices) {
+  for (int32_t a = 0; a < plan->nactors; a++) {
+    const sl_program *program = plan->actors[a].program;
+    for (int c = 0; program && c < program->ncalls; c++) {
+      const sl_program_call *call = &program->calls[c];
+      if (!call->time || !call->nout) continue;
+      const sample is = shape_of(call, devices);
+      SLI_GROW(w->calls, w->ncalls, w->room);
+      w->calls[w->ncalls++] = (watched){call, find_alike(w, &is), plan->actors[a].cls <= SL_CLASS_W};
+    }
+  }
+}
+
+static void watch_fini(watch *w) {
+  for (size_t i = 0; i < w->count; i++) free(w->of[i].seconds);
+  free(w->of);
+  free(w->calls);
+}
+
+/* What calls have taken by now, those of passes alone in *passes. */
+static double seconds_so_far(const watch *w, double *passes) {
+  double all = 0;
+  *passes = 0;
+  for (size_t i = 0; i < w->ncalls; i++) {
+    double seconds = (double)w->calls[i].call->time->ns * 1e-9;
+    all += seconds;
+    if (w->calls[i].pass) *passes += seconds;
+  }
+  return all;
+}
+
+/* Takes down what calls took since the last time, as step w->done. */
+static void take_step(watch *w, bool warm) {
+  for (size_t i = 0; i < w->count; i++) {
+    alike *a = &w->of[i];
+    a->ns_before = a->ns, a->calls_before = a->calls;
+    a->ns = a->calls = 0;
+  }
+  for (size_t i = 0; i < w->ncalls; i++) {
+    alike *a = &w->of[w->calls[i].alike];
+    a->ns += w->calls[i].call->time->ns, a->calls += w->calls[i].call->time->calls;
+  }
+  for (size_t i = 0; i < w->count && !warm; i++) {
+    alike *a = &w->of[i];
+    double calls = (double)(a->calls - a->calls_before);
+    a->seconds[w->done] = calls > 0 ? (double)(a->ns - a->ns_before) * 1e-9 / calls : 0;
+  }
+  w->done += !warm;
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void keep_samples(watch *w, samples *to) {
+  for (size_t i = 0; i < w->count; i++) {
+    alike *a = &w->of[i];
+    qsort(a->seconds, (size_t)w->done, sizeof *a->seconds, by_size);
+    if (!w->done || a->seconds[0] <= 0) continue;
+    a->is.seconds = a->seconds[0], a->is.median = a->seconds[w->done / 2];
+    SLI_GROW(to->of, to->count, to->capacity);
+    to->of[to->count++] = a->is;
+  }
+}
+
+/* ---- running ----------------------------------------------------------------------------------------- */
+
+typedef struct running {
+  sl_graph *graph;
+  sl_lowered *lowered;
+  const sl_plan *plan;
+  machine machine;
+  sl_runtime *rt;
+} running;
+
+static sl_status start(const settings *s, const probe *p, int devices, running *r) {
+  settings own = *s;
+  int groups = devices / p->stages;
+  own.devices.count = devices;
+  const sl_lower_options options = {.stages = p->stages, .data_parallel = groups, .devices = own.devices,
+                                    .grain = p->grain, .dtype = settings_dtype(s)};
+  r->graph = make_graph(p, groups);
+  sl_status status = sl_graph_status(r->graph);
+  if (!status) status = sl_lower(r->graph, &options, &r->lowered);
+  if (!status) status = machine_place(&own, &r->machine);
+  if (status) return status;
+  r->plan = sl_lowered_plan(r->lowered);
+  const sl_runtime_options run = {.bind = machine_bind, .bind_arg = &r->machine};
+  status = sl_runtime_create(r->plan, &run, &r->rt);
+  if (status) return status;
+  sl_lowered_attach(r->lowered, r->rt);
+  return sl_params_init(r->lowered, r->rt, 1);
+}
+
+static void end(running *r) {
+  sl_runtime_destroy(r->rt);
+  machine_fini(&r->machine);
+  sl_lowered_destroy(r->lowered);
+  sl_graph_destroy(r->graph);
+}
+
+static double now(void) { return (double)sli_now_ns() * 1e-9; }
+
+/* The first step makes things ready. */
+static sl_status run_samples(running *r, watch *w, double until) {
+  sl_status status = sl_runtime_run(r->rt, 1);
+  take_step(w, true);
+  while (!status && w->done < w->steps && (w->done < 2 || now() < until)) {
+    status = sl_runtime_run(r->rt, 1);
+    take_step(w, false);
+  }
+  return status;
+}
+
+static sl_status run_times(running *r, const watch *w, probe_times *out) {
+  double passes, passes_before;
+  sl_status status = sl_runtime_run(r->rt, 1);
+  double before = seconds_so_far(w, &passes_before);
+  if (!status) status = sl_runtime_run(r->rt, w->steps);
+  if (status) return status;
+  double all = seconds_so_far(w, &passes) - before;
+  sl_figures f = sl_runtime_figures(r->rt);
+  *out = (probe_times){.step_seconds = f.step_seconds, .passes_seconds = f.passes_seconds,
+                       .call_seconds = all / w->steps, .pass_seconds = (passes - passes_before) / w->steps};
+  for (int32_t a = 0; a < r->plan->nactors; a++) out->firings += r->plan->actors[a].firings_per_step;
+  free(f.devices);
+  return SL_OK;
+}
+
+sl_status probe_run(const settings *s, const probe *p, int devices, int steps, double seconds,
+                    samples *to, probe_times *times) {
+  running r = {0};
+  watch w = {.steps = steps};
+  sl_status status = start(s, p, devices, &r);
+  if (!status) watch_calls(&w, r.plan, devices);
+  if (!status && to) status = run_samples(&r, &w, now() + seconds);
+  if (!status && to) keep_samples(&w, to);
+  if (!status && times) status = run_times(&r, &w, times);
+  watch_fini(&w);
+  end(&r);
+  return status;
+}
