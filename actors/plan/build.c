@@ -101,6 +101,8 @@ int32_t sl_plan_add_register(sl_plan *plan, sl_register reg) {
 int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
   actor.in = copy_table(plan, actor.in, actor.nin, sizeof *actor.in);
   actor.out = copy_table(plan, actor.out, actor.nout, sizeof *actor.out);
+  if (actor.bases)
+    actor.bases = copy_table(plan, (void *)actor.bases, actor.nin + actor.nout, sizeof *actor.bases);
   actor.seconds_table =
       copy_table(plan, actor.seconds_table, actor.nseconds, sizeof *actor.seconds_table);
   ADD(plan, actors, nactors, actor);

@@ -194,6 +194,43 @@ static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_po
   return SL_OK;
 }
 
+static const sl_port *port_of(const sl_actor *a, int32_t p) {
+  return p < a->nin ? &a->in[p] : &a->out[p - a->nin];
+}
+
+/* How many of the ports with a base take part in a firing. */
+static int32_t taking_part(const sl_plan *plan, const sl_actor *a, int32_t base, uint32_t firing) {
+  int32_t n = 0;
+  for (int32_t p = base; p < a->nin + a->nout; p++) {
+    const sl_map *map = &plan->maps[port_of(a, p)->map];
+    n += a->bases[p] == base && !(map->entries[firing % map->period].flags & SL_SKIP);
+  }
+  return n;
+}
+
+/* Ports that have one base take turns at it, firing by firing. */
+static sl_status check_base(const sl_plan *plan, const sl_actor *a, int32_t port) {
+  int32_t base = a->bases[port];
+  const char *name = plan->regs[port_of(a, port)->reg].name;
+  bool fine = base >= 0 && base < port && a->bases[base] == base && (base < a->nin) == (port < a->nin);
+  const sl_map *map = &plan->maps[port_of(a, port)->map];
+  fine = fine && map->period == plan->maps[port_of(a, base)->map].period;
+  if (!fine) return sl_fail(SL_E_INPUT, "actor %s, register %s: it cannot have the base of port %d",
+                            a->name, name, base);
+  for (uint32_t i = 0; i < map->period; i++)
+    if (taking_part(plan, a, base, i) != 1)
+      return sl_fail(SL_E_INPUT, "actor %s, register %s: of the ports with its base %d take part in firing "
+                     "%u", a->name, name, taking_part(plan, a, base, i), i);
+  return SL_OK;
+}
+
+static sl_status check_bases(const sl_plan *plan, const sl_actor *a) {
+  sl_status status = SL_OK;
+  for (int32_t p = 0; a->bases && p < a->nin + a->nout && !status; p++)
+    if (a->bases[p] != p) status = check_base(plan, a, p);
+  return status;
+}
+
 static int32_t process_of(const sl_plan *plan, int32_t device) {
   return plan->devices[device].process;
 }
@@ -238,6 +275,7 @@ static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const check
   if (!status) status = check_turns(plan, a);
   if (!status) status = check_ticks(plan, a);
   if (!status) status = check_extents(plan, a);
+  if (!status) status = check_bases(plan, a);
   for (int32_t p = 0; p < a->nin && !status; p++)
     status = check_input(plan, a, &a->in[p], &maps[a->in[p].map]);
   for (int32_t p = 0; p < a->nout && !status; p++)

@@ -29,7 +29,7 @@ static void text(uint64_t *h, const char *value) {
 /* Settings that came later: what has none of them keeps the hash it had. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
        IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
-       URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS };
+       URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS, BASES = 100 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -214,6 +214,8 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   setting(h, URGENT, a->urgent);
   hash_ports(h, a->nin, a->in);
   hash_ports(h, a->nout, a->out);
+  for (int32_t p = 0; a->bases && p < a->nin + a->nout; p++)
+    setting(h, BASES, (uint64_t)(p - a->bases[p]));
   real(h, a->seconds);
   setting(h, SECONDS, (uint64_t)a->nseconds);
   for (int32_t i = 0; i < a->nseconds; i++) real(h, a->seconds_table[i]);

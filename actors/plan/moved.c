@@ -90,8 +90,9 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_program *program = a->program;
   int variants = program ? SLI_MAX(program->nvariants, 1) : 0;
   uint64_t sum = 0;
+  int32_t base = a->bases ? a->bases[port] : port;
   for (int v = program && program->rungs ? variants - 1 : 0; v < variants; v++) {
-    uint64_t each = read_bytes(program, v, port);
+    uint64_t each = read_bytes(program, v, base);
     if (each) sum += each * firings_with(plan, actor, &a->in[port], v);
   }
   return sum;

@@ -39,6 +39,16 @@ static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_
   atomic_store_explicit(&w->progress.fired, fired + 1, memory_order_release);
 }
 
+/* Of ports that have one base, the one that takes part says where it is. */
+static NOINLINE void join_bases(const actor *a) {
+  int32_t nports = a->plan->nin + a->plan->nout;
+  for (int32_t p = 0; p < nports; p++) {
+    if (!a->bound.bases[p]) continue;
+    a->bound.bases[a->plan->bases[p]] = a->bound.bases[p];
+    a->bound.first[a->plan->bases[p]] = a->bound.first[p];
+  }
+}
+
 /* Tells the program its tick and where its slots are: NULL at a port that sits
  * this firing out. */
 static NOINLINE void bind(actor *a) {
@@ -59,6 +69,7 @@ static NOINLINE void bind(actor *a) {
                           .extents = a->bound.extents ? a->bound.extents->now : NULL};
   if (a->bound.move) a->bound.move->key = a->out->at.key, a->bound.move->slot = a->out->slot;
   if (UNLIKELY(a->bound.extents)) bind_extents(a);
+  if (UNLIKELY(a->plan->bases)) join_bases(a);
 }
 
 static uint64_t next_random(worker *w) { /* xorshift64* */

@@ -224,7 +224,8 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
 
 static void add_register(sli_lowering *l, sli_bundle *b) {
   bool pooled = b->activation > 0 && l->pools[sli_along_of(l->in, b->device)];
-  const int32_t *extents = sli_lower_expected_table(l, b->extent);
+  const sli_visits *visits = sli_bundle_visits(l, b);
+  const int32_t *extents = sli_lower_expected_table(l, b->extent, visits);
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
                              .quota = b->quota,
@@ -236,7 +237,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .memory = b->memory, .slot_bytes = b->bytes,
                              .payload_bytes = b->payload_bytes, .aside = b->aside,
                              .rows = b->extent ? (int32_t)b->extent->rows : 0,
-                             .nextents = extents ? sli_lower_ticks(l, false) : 0,
+                             .nextents = !extents ? 0 : visits ? visits->count : sli_lower_ticks(l, false),
                              .extents = extents,
                              .shares = b->lane.leader == SL_NONE ? 0 : l->bundles[b->lane.leader].reg + 1,
                              .over = lies_over(l, b),
@@ -293,6 +294,7 @@ static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_map(l, g, b);
+  if (sli_group_visits(l, g) || sli_bundle_visits(l, b)) return sli_visits_map(l, g, b);
   if (sli_is_piece(l, b)) return sli_piece_map(l, b);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
   return tick_map(l, g);
@@ -384,6 +386,7 @@ static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
   int32_t all = every_of(l, g) * l->in->m * l->in->k;
   int32_t n = sli_lower_firings(l, g);
+  if (sli_group_visits(l, g)) return sli_visits_ticks(l, sli_group_visits(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
   if (n > 1 && !g->eval) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
@@ -402,6 +405,7 @@ static void add_actor(sli_lowering *l, hop_queues *x, int group) {
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),
+                .bases = sli_visits_bases(l, g),
                 .program = sli_lower_program(l, group), .seconds = g->seconds,
                 .seconds_table = sli_lower_seconds_table(
                     l, g, sli_lower_slowdown(x->slowdowns, g))};

@@ -84,10 +84,12 @@ int64_t sli_lower_expected(const sli_lowering *l, const sl_tensor *extent, int32
   return SLI_MAX(SLI_MIN(rows, extent->rows), 0);
 }
 
-const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent) {
+const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent,
+                                        const sli_visits *visits) {
   if (!is_expected(l, extent)) return NULL;
-  int32_t ticks = sli_lower_ticks(l, false);
+  int32_t ticks = visits ? visits->count : sli_lower_ticks(l, false);
   int32_t *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
-  for (int32_t t = 0; t < ticks; t++) table[t] = (int32_t)sli_lower_expected(l, extent, t);
+  for (int32_t t = 0; t < ticks; t++)
+    table[t] = (int32_t)sli_lower_expected(l, extent, visits ? visits->tick[t] : t);
   return table;
 }

@@ -315,7 +315,8 @@ static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int sect
 static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
-  for (int i = 0; i < l->nsections; i++) sections = SLI_MAX(sections, 1 + l->sections[i].first);
+  for (int i = 0; i < l->sections.count; i++)
+    sections = SLI_MAX(sections, 1 + l->sections.of[i].first);
   for (int c = 0; c < SL_CLASS_COUNT; c++)
     for (int s = 0; s < sections; s++) sum += lanes_bytes(l, of, (sl_class)c, s);
   return sum;

@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 #include "graph/devices/devices.h"
+#include "graph/schedule/schedule.h"
 #include "graph/share/share.h"
 
 typedef struct sli_stores sli_stores;
@@ -32,6 +33,7 @@ typedef struct sli_inputs {
   bool by_block;         /* the grain: groups end with their block */
   bool layers;           /* all pieces of a microbatch go through a block before the next block */
   int m, k;              /* microbatches, pieces */
+  const sli_paths *paths; /* that are given; NULL: all go through all stages */
   int update_every;      /* blocks whose parameters the device updates: every so many; 0: none.
                             The host updates the others */
   int leaving;           /* pieces of a microbatch whose activations leave, of others they are computed

@@ -16,23 +16,26 @@ void sli_add_port(sli_group *g, int bundle, bool output) {
   (*ports)[(*count)++] = bundle;
 }
 
-int sli_add_bundle(sli_lowering *l, sli_bundle b) {
-  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
-  int at = l->nbundles++;
+void sli_put_bundle(sli_lowering *l, int at, sli_bundle b) {
   b.lane.leader = b.source = SL_NONE;
   b.origin = at;
   b.home = b.producer == SL_NONE ? SL_SPACE_DEVICE : sli_lower_space(l, &l->groups[b.producer]);
   l->bundles[at] = b;
   if (b.producer != SL_NONE) sli_add_port(&l->groups[b.producer], at, true);
   for (int i = 0; i < b.nconsumers; i++) sli_add_port(&l->groups[b.consumers[i]], at, false);
-  return at;
+}
+
+int sli_add_bundle(sli_lowering *l, sli_bundle b) {
+  SLI_GROW(l->bundles, (size_t)l->nbundles, l->bundle_capacity);
+  sli_put_bundle(l, l->nbundles++, b);
+  return l->nbundles - 1;
 }
 
 int sli_group_port(const sli_lowering *l, const sli_group *g, int bundle, bool output) {
   const int *ports = output ? g->outputs : g->inputs;
   int count = output ? g->noutputs : g->ninputs;
   for (int i = 0; i < count; i++)
-    if (l->bundles[ports[i]].origin == bundle) return i + (output ? g->ninputs : 0);
+    if (sli_bundle_taken_for(l, g, ports[i]) == bundle) return i + (output ? g->ninputs : 0);
   SLI_CHECK(false, "group %s has no port for bundle %d", g->name, bundle);
   return SL_NONE;
 }

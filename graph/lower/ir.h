@@ -164,6 +164,31 @@ typedef struct sli_section {
   int first, last;
 } sli_section;
 
+typedef struct sli_sections {
+  int count;
+  sli_section *of;       /* [count] by group */
+} sli_sections;
+
+/* The ticks of a step in which something fires, or is made, in their order. */
+typedef struct sli_visits {
+  int count;
+  const int32_t *tick;   /* [count] ascending */
+} sli_visits;
+
+/* A bundle for one way: what it is taken for where it is made, and where it is read. */
+typedef struct sli_passage {
+  int made_as, read_as; /* numbers that these bundles had; SL_NONE: it is no way */
+  int from, to;         /* stages */
+  sli_visits visits;
+} sli_passage;
+
+typedef struct sli_walks {
+  sli_visits *stage;    /* [stages]; with all ticks of a step: not told apart (is_all) */
+  int *next;            /* [m][stages] the stage behind it on a microbatch's path, or SL_NONE */
+  int nways;
+  sli_passage *of;              /* [nways] by bundle */
+} sli_walks;
+
 /* The plan's queues, by device. */
 typedef struct sli_queues {
   int32_t *pass, *host;
@@ -191,8 +216,8 @@ struct sli_lowering {
   int *group_of;         /* [g->nnodes] */
   int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
   int *places;           /* [ncomputing] their places in one order for all of a tick (turns.c) */
-  sli_section *sections; /* [nsections] by group */
-  int nsections;
+  sli_sections sections;
+  sli_walks *walks;      /* of microbatches, where these do not all go from stage to stage; else NULL */
   int nbundles;
   size_t bundle_capacity;
   sli_bundle *bundles;
@@ -234,6 +259,7 @@ sl_status sli_lower_emit(sli_lowering *l);       /* groups, bundles -> plan */
  * array are no longer good then. */
 int sli_add_group(sli_lowering *l, sli_group group);
 int sli_add_bundle(sli_lowering *l, sli_bundle bundle);
+void sli_put_bundle(sli_lowering *l, int at, sli_bundle bundle); /* in the place of one that is nobody's */
 void sli_add_port(sli_group *group, int bundle, bool output);
 /* The port at which a group has a bundle, which may have come to it by hops: inputs first. */
 int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
@@ -294,9 +320,10 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
 void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program);
 const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
 /* On modelled devices: how many of a tensor's rows are expected to be valid in a tick of a step, and a
- * table of that by tick; NULL: all. */
+ * table of that by tick, or of these ticks alone; NULL: all. */
 int64_t sli_lower_expected(const sli_lowering *l, const sl_tensor *extent, int32_t tick);
-const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent);
+const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent,
+                                        const sli_visits *visits);
 
 void sli_lower_over(const sli_lowering *l, sli_uses *u); /* of bundles: who lies over whom */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u); /* asserts what must hold */
@@ -347,6 +374,25 @@ bool sli_is_piece(const sli_lowering *l, const sli_bundle *b);
 int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b);
 int32_t sli_piece_map(const sli_lowering *l, const sli_bundle *b);
 int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end);
+
+/* ---- microbatches that do not go through all stages (visits.c) -------------------------------------- */
+
+/* Behind bundles: what goes from stage to stage goes where paths lead (ways.c). */
+sl_status sli_lower_ways(sli_lowering *l);
+/* Is it a group of a pass, or an exchange within one, at a stage? */
+static inline bool sli_is_of_pass(const sli_group *g) {
+  return !g->hop && !g->host && !g->eval && g->stage >= 0 && g->rate == SLI_PER_TICK;
+}
+/* The ticks in which a group fires, or a bundle is made; NULL: in all. */
+const sli_visits *sli_group_visits(const sli_lowering *l, const sli_group *g);
+const sli_visits *sli_bundle_visits(const sli_lowering *l, const sli_bundle *b);
+/* For which bundle a group takes one that it reads or writes: itself, or what would be in its place
+ * were there no paths. Those taken for one have one base. */
+int sli_bundle_taken_for(const sli_lowering *l, const sli_group *g, int bundle);
+/* The map of a port, and that of a group's ticks, where one of the two has visits. */
+const int32_t *sli_visits_bases(const sli_lowering *l, const sli_group *g); /* sl_actor.bases */
+int32_t sli_visits_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b);
+int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v);
 
 /* ---- passes and what they wait for (line.c) --------------------------------------------------------- */
 

@@ -54,19 +54,19 @@ static sli_section *find_ends(const sli_lowering *l) {
 void sli_lower_sections(sli_lowering *l) {
   if (!l->in->layers) return;
   sli_section *ends = find_ends(l);
-  l->nsections = l->ngroups;
-  l->sections = sli_arena_alloc(&l->arena, (size_t)l->ngroups * sizeof *l->sections);
+  l->sections.count = l->ngroups;
+  l->sections.of = sli_arena_alloc(&l->arena, (size_t)l->ngroups * sizeof *l->sections.of);
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
     if (!has_section(l, g)) continue;
     const sli_section *of = &ends[way_of(l, g)];
-    l->sections[i] = (sli_section){g->level - of->first, of->last - g->level};
+    l->sections.of[i] = (sli_section){g->level - of->first, of->last - g->level};
   }
   free(ends);
 }
 
 sli_section sli_lower_section(const sli_lowering *l, int group) {
-  return group < l->nsections ? l->sections[group] : (sli_section){0, 0};
+  return group < l->sections.count ? l->sections.of[group] : (sli_section){0, 0};
 }
 
 /* ---- from block to block ------------------------------------------------------------------- */

@@ -45,6 +45,8 @@ sl_status sli_lower(sli_lowering *l) {
   if (status) return status;
   sli_lower_group(l);
   sli_lower_bundle(l);
+  status = sli_lower_ways(l);
+  if (status) return status;
   sli_lower_line(l);
   status = sli_lower_versions(l);
   if (status) return status;

@@ -6,8 +6,7 @@ static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *
   const sli_group *g = &l->groups[group];
   const sli_spot *spot = &l->spots[t->id];
   if (spot->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, spot->offset};
-  bool output = l->bundles[spot->bundle].producer == group;
-  return (sl_place){sli_group_port(l, g, spot->bundle, output), spot->offset};
+  return (sl_place){sli_group_port(l, g, spot->bundle, spot->group == group), spot->offset};
 }
 
 /* What a sweep updates it begins anew with each slot. */

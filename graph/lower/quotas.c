@@ -186,7 +186,8 @@ static int of_leaving(const sli_lowering *l, const sli_bundle *b) {
   return clamp(share + microbatches_begun(l, stage), l->in->m * l->in->leaving);
 }
 static int of_two_stages(const sli_lowering *l, const sli_bundle *b) {
-  return clamp(crossing(l, b), ticks_of(l));
+  const sli_visits *visits = sli_bundle_visits(l, b);
+  return clamp(crossing(l, b), visits ? visits->count : ticks_of(l));
 }
 static int of_all(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, 2 + most_credits(l);

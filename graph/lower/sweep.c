@@ -20,6 +20,8 @@
 int sli_lower_firings(const sli_lowering *l, const sli_group *g) {
   if (g->rate >= SLI_PER_STEP) return 1;
   if (g->rate == SLI_PER_LEAVING) return l->in->m * l->in->leaving;
+  const sli_visits *visits = sli_group_visits(l, g);
+  if (visits) return visits->count;
   int ticks = sli_lower_ticks(l, g->eval);
   return g->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
 }

@@ -5,6 +5,8 @@
 #include <sluice/op.h>
 #include <sluice/plan.h>
 
+#include "base/base.h"
+
 /* What a row's formulas may look at. */
 typedef struct sli_at {
   int p, v;  /* pipeline devices, chunks on each */
@@ -62,12 +64,32 @@ typedef struct sli_tune {
   int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
 } sli_tune;
 
+/* Stages that a microbatch visits, in their order. */
+typedef struct sli_path {
+  int length;
+  int *stage;            /* [length] */
+  int line;              /* of the file */
+} sli_path;
+
+typedef struct sli_paths {
+  const char *file;      /* "paths FILE" */
+  int microbatches;
+  sli_path *of;          /* [microbatches] */
+} sli_paths;
+
+/* From a file (paths.c); they are the arena's. What is wrong is said of the file and its line. */
+sl_status sli_paths_read(const char *file, int microbatches, sli_arena *arena,
+                         const sli_paths **out);
+/* Do they go where they must, of so many stages? */
+sl_status sli_paths_check(const sli_paths *paths, int stages);
+
 /* What candidates of a search differ in. */
 typedef struct sli_pick {
   const sli_schedule *schedule;
   int v;                 /* chunks of each device */
   bool split;            /* W apart from B */
   sli_tune tune;         /* all 0: the row as it is */
+  const sli_paths *paths; /* NULL: all microbatches go through all stages */
 } sli_pick;
 
 /* As text: for other processes, which need not search for it. The caller's to free(). */

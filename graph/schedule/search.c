@@ -140,7 +140,8 @@ static candidate *add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
   *c = (candidate){.pick = {.schedule = row, .v = v,
-                            .split = sli_schedule_splits(row, s->in->options->backward)}};
+                            .split = sli_schedule_splits(row, s->in->options->backward),
+                            .paths = s->in->paths}};
   return c;
 }
 

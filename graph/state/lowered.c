@@ -248,6 +248,11 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   return SL_OK;
 }
 
+static sl_status read_paths(sli_inputs *in) {
+  const char *file = in->options->paths;
+  return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
+}
+
 /* What is not to be searched for. */
 static sl_status pick(const sli_inputs *in, sli_pick *out) {
   const sl_lower_options *o = in->options;
@@ -258,7 +263,7 @@ static sl_status pick(const sli_inputs *in, sli_pick *out) {
   if (row->chunks_fixed && chunks != row->chunks)
     return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,
                    chunks);
-  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->backward)};
+  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->backward), .paths = in->paths};
   return SL_OK;
 }
 
@@ -388,6 +393,7 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
                    .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
   sli_pick found = {0};
   sl_status status = check_options(options, &in);
+  if (!status) status = read_paths(&in);
   if (!status) status = pick(&in, &found);
   if (!status) status = sli_lower_grid(&in);
   if (!status) status = check_dtype(options, &in);

@@ -179,6 +179,8 @@ typedef struct sl_lower_options {
   const char *order;       /* "derive", or a file with the order of passes of each
                               device; NULL: it emerges */
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
+  const char *paths;       /* file with the stages that each microbatch visits, a line like "0: 0 2 3"
+                              for each; NULL: all visit all */
   int nquotas;
   const sl_quota *quotas;
   sl_home_options homes;   /* none: all registers live where they are made */

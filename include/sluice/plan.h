@@ -65,6 +65,11 @@ typedef struct sl_actor {
   bool urgent;              /* goes before all classes of its queue: others wait for it */
   int32_t nin, nout;
   sl_port *in, *out;
+  /* [nin + nout] which base of the program each port has, inputs first: its own number, or that of
+   * a port before it, both inputs or both outputs. Of those that have one base one takes part in
+   * each firing and the others sit it out: so where a program reads or writes goes by tick.
+   * NULL: each has its own. */
+  const int32_t *bases;
   sl_program *program;      /* may be NULL: nothing to run. Bases are the inputs' slots,
                                then the outputs', then the workspace */
   double seconds;           /* modelled duration of one firing */

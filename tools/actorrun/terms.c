@@ -128,6 +128,15 @@ static void add_training(terms *t, const settings *s) {
   }
 }
 
+/* What the file says counts, not where it lies. One that cannot be read makes no plan. */
+static void add_paths(terms *t, const settings *s) {
+  const char *file = settings_text(s, "paths");
+  uint64_t bytes, hash;
+  char *text = file && !sli_file_fingerprint(file, &bytes, &hash)
+                   ? sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash) : sli_strdup("none");
+  add(t, sli_strdup("--paths"), text, sli_strdup("none"));
+}
+
 void terms_init(terms *t, const settings *s) {
   *t = (terms){0};
   add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
@@ -135,6 +144,7 @@ void terms_init(terms *t, const settings *s) {
   add_model(t, s);
   add(t, sli_strdup("--quota param"), sli_format("%d", parameter_slots(s)), NULL);
   add_training(t, s);
+  add_paths(t, s);
   t->nresults = t->count;
   add_options(t, s, of_job, SLI_COUNT(of_job));
   for (size_t i = 0; i < SLI_COUNT(repeated); i++)

@@ -77,6 +77,8 @@ static const sl_option plan_options[] = {
      "two; the `WAY` of the schedule if not given", 0, 0},
     {"order", SL_OPTION_TEXT, "", "`FILE` with the passes of each device in a fixed order "
      "(lines like 0: F0 F0 B0 B0), or derive: the order that emerges without latency", 0, 0},
+    {"paths", SL_OPTION_TEXT, "", "`FILE` with the stages that each microbatch visits, in its order "
+     "(lines like 3: 0 2 5 7): the first and the last always, those between them equally often", 0, 0},
     {"look-ahead", SL_OPTION_FLOAT, "0", "seconds a modelled device idles for a better pass that "
      "is about to become ready", 0, 1e9},
     {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "

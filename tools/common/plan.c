@@ -88,6 +88,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .chosen = run ? run->chosen : NULL,
                               .order = settings_text(s, "order"),
                               .backward = settings_text(s, "backward"),
+                              .paths = settings_text(s, "paths"),
                               .nquotas = s->nquotas,
                               .quotas = s->quotas,
                               .homes = s->kept.homes,

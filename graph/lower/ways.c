@@ -1,0 +1,318 @@
+/* Microbatches that do not go through all stages, or in another order (--paths).
+ *
+ * A path is nothing but key maps. A stage that a microbatch does not visit has no firing for it: its
+ * actors count their own firings, and a map leads from these to ticks. What one stage hands to the next
+ * is split by where it goes: for each stage q and each stage s that comes behind it on some path there
+ * is a register of its own, whose keys are the microbatches that go that way,
+ *
+ *     F0 -> fwd@0-1 -> F1 -> fwd@1-2 -> F2 -> fwd@2-3 -> F3
+ *     F0 -> fwd@0-2 ------------------> F2    F1 -> fwd@1-3 -> F3
+ *
+ * and the same on the way back. In each firing F0 writes one of the two, and F2 reads one of the two:
+ * the other port sits it out, and the program finds both in the same place (sl_port.joins). All else
+ * follows: a gradient is summed over the firings of its stage, links and copies carry what is there.
+ *
+ * Every stage takes its microbatches in their order, there and back. So a plan that has slots for one
+ * microbatch finishes, for all can go one after another; and the bits of a run depend on the paths alone.
+ *
+ * What a stage hands on must fit every stage that may come next: from block to block flows the same. */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+
+/* What goes from stage to stage there or back, in line: what each makes for the next. */
+typedef struct flow {
+  bool back;
+  int *made;            /* [stages] bundles by the stage that makes them; SL_NONE: it makes none */
+} flow;
+
+/* ---- paths -------------------------------------------------------------------------------------- */
+
+static int next_of(const sli_lowering *l, int microbatch, int stage) {
+  return l->walks->next[microbatch * l->stages + stage];
+}
+
+static void find_next(sli_lowering *l) {
+  const sli_paths *paths = l->pick.paths;
+  for (int i = 0; i < l->in->m * l->stages; i++) l->walks->next[i] = SL_NONE;
+  for (int i = 0; i < l->in->m; i++)
+    for (int n = 0; n + 1 < paths->of[i].length; n++)
+      l->walks->next[i * l->stages + paths->of[i].stage[n]] = paths->of[i].stage[n + 1];
+}
+
+/* Of microbatches that go from a stage to another one; to SL_NONE: to any. */
+static sli_visits visits_of(sli_lowering *l, int from, int to) {
+  int32_t *tick = sli_arena_alloc(&l->arena, (size_t)l->in->m * sizeof *tick);
+  sli_visits v = {.tick = tick};
+  for (int i = 0; i < l->in->m; i++) {
+    int next = next_of(l, i, from);
+    if (to == SL_NONE ? next != SL_NONE : next == to) tick[v.count++] = i;
+  }
+  return v;
+}
+
+/* The last stage has all. */
+static void find_visits(sli_lowering *l) {
+  for (int s = 0; s + 1 < l->stages; s++) l->walks->stage[s] = visits_of(l, s, SL_NONE);
+  l->walks->stage[l->stages - 1].count = l->in->m;
+}
+
+/* ---- what flows --------------------------------------------------------------------------------- */
+
+static int stage_of(const sli_lowering *l, int group) { return l->groups[group].stage; }
+
+/* The stage behind or before it that reads a bundle, or SL_NONE. Those of its own may as well. */
+static int reader_of(const sli_lowering *l, const sli_bundle *b) {
+  int from = stage_of(l, b->producer), to = SL_NONE;
+  for (int c = 0; c < b->nconsumers; c++) {
+    const sli_group *g = &l->groups[b->consumers[c]];
+    if (sli_is_of_pass(g) && g->stage != from) to = SLI_MAX(to, g->stage);
+  }
+  return to;
+}
+
+static bool is_made_by_pass(const sli_lowering *l, const sli_bundle *b) {
+  return b->producer != SL_NONE && b->rate == SLI_PER_TICK && sli_is_of_pass(&l->groups[b->producer]);
+}
+
+static bool flows(const sli_lowering *l, const sli_bundle *b) {
+  int to = is_made_by_pass(l, b) ? reader_of(l, b) : SL_NONE;
+  return to != SL_NONE && abs(to - stage_of(l, b->producer)) == 1;
+}
+
+/* The nth that a device of a stage makes for the next there or back, or SL_NONE. */
+static int find_flow(const sli_lowering *l, bool back, int stage, int rank, int nth) {
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (!flows(l, b) || stage_of(l, b->producer) != stage || l->groups[b->producer].rank != rank) continue;
+    if ((reader_of(l, b) < stage) == back && !nth--) return i;
+  }
+  return SL_NONE;
+}
+
+/* Is there one of any stage? */
+static bool make_flow(sli_lowering *l, bool back, int rank, int nth, flow *out) {
+  bool any = false;
+  *out = (flow){back, sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *out->made)};
+  for (int s = 0; s < l->stages; s++) {
+    out->made[s] = find_flow(l, back, s, rank, nth);
+    any |= out->made[s] != SL_NONE;
+  }
+  return any;
+}
+
+/* All of them; at most one for each bundle. Returns how many. */
+static int find_flows(sli_lowering *l, flow *all) {
+  int n = 0;
+  for (int rank = 0; rank < l->in->ranks; rank++)
+    for (int back = 0; back < 2; back++)
+      for (int nth = 0; make_flow(l, back, rank, nth, &all[n]); nth++) n++;
+  return n;
+}
+
+static sl_status refuse(const sli_lowering *l, const sli_bundle *b, int stage, const char *why) {
+  return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d reads what stage %d makes (%s): %s", stage,
+                 stage_of(l, b->producer), b->name, why);
+}
+
+/* May a group read a bundle that does not flow? It is there in all ticks in which it fires, and in no
+ * others. */
+static sl_status check_reader(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+  const sli_visits *made = sli_bundle_visits(l, b), *read = sli_group_visits(l, g);
+  bool same = made == read || (g->cls == SL_CLASS_L && !g->hop);
+  if (g->rate != SLI_PER_TICK || g->eval || same) return SL_OK;
+  return refuse(l, b, g->stage, "microbatches go from one to the other with what flows from stage to stage "
+                "alone");
+}
+
+static sl_status check_report(const sli_lowering *l, const sli_group *g) {
+  const sli_visits *v = sli_group_visits(l, g);
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    if (b->rate == SLI_PER_TICK && !b->eval && sli_bundle_visits(l, b) != v)
+      return refuse(l, b, g->stage, "with others, which not the same microbatches visit");
+  }
+  return SL_OK;
+}
+
+/* Of all that does not flow. */
+static sl_status check_others(const sli_lowering *l) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < l->nbundles && !status; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->producer == SL_NONE || b->eval || b->rate >= SLI_PER_STEP || flows(l, b)) continue;
+    for (int c = 0; c < b->nconsumers && !status; c++)
+      status = check_reader(l, b, &l->groups[b->consumers[c]]);
+  }
+  for (int i = 0; i < l->ngroups && !status; i++)
+    if (l->groups[i].cls == SL_CLASS_L && l->groups[i].rate == SLI_PER_TICK && !l->groups[i].eval)
+      status = check_report(l, &l->groups[i]);
+  return status;
+}
+
+/* A bundle that flows has readers of its own stage and of one other. */
+static sl_status check_flow(const sli_lowering *l, const sli_bundle *b) {
+  int from = stage_of(l, b->producer), to = reader_of(l, b);
+  for (int c = 0; c < b->nconsumers; c++) {
+    const sli_group *g = &l->groups[b->consumers[c]];
+    if (!sli_is_of_pass(g) || (g->stage != from && g->stage != to))
+      return refuse(l, b, g->stage, "so does a stage beside it");
+  }
+  return b->extent ? refuse(l, b, to, "not all of its rows need be valid") : SL_OK;
+}
+
+/* ---- does what flows fit all stages? ---------------------------------------------------------------- */
+
+/* Does another come to lie in its place? Then that is what is handed on. */
+static bool is_overlaid(const sli_lowering *l, const sl_tensor *t) {
+  const sli_spot *spot = &l->spots[t->id];
+  for (int i = t->id + 1; i < l->in->g->ntensors; i++)
+    if (l->spots[i].bundle == spot->bundle && l->spots[i].offset == spot->offset) return true;
+  return false;
+}
+
+/* The tensor behind `after` that a bundle hands on, NULL: there is no more. */
+static const sl_tensor *tensor_in(const sli_lowering *l, int bundle, int *after) {
+  while (*after < l->in->g->ntensors) {
+    const sl_tensor *t = l->in->g->tensors[(*after)++];
+    if (l->spots[t->id].bundle == bundle && !is_overlaid(l, t)) return t;
+  }
+  return NULL;
+}
+
+static bool are_alike(const sli_lowering *l, int a, int b) {
+  int at_a = 0, at_b = 0;
+  const sl_tensor *x, *y;
+  do {
+    x = tensor_in(l, a, &at_a);
+    y = tensor_in(l, b, &at_b);
+    if (x && y && (x->type.dtype != y->type.dtype || sl_type_bytes(&x->type) != sl_type_bytes(&y->type) ||
+                   l->spots[x->id].offset != l->spots[y->id].offset))
+      return false;
+  } while (x && y);
+  return x == y;
+}
+
+/* "h.1/add.2 f32[2, 16, 32]": what comes first, or "nothing". */
+static const char *text_of(sli_lowering *l, int bundle) {
+  int at = 0;
+  const sl_tensor *t = bundle == SL_NONE ? NULL : tensor_in(l, bundle, &at);
+  char type[SL_TYPE_TEXT];
+  return t ? sli_arena_format(&l->arena, "%s %s", t->name, sl_type_format(type, &t->type)) : "nothing";
+}
+
+/* In line all but the last make one for the next, and back all but the first. */
+static sl_status check_fit(sli_lowering *l, const flow *f) {
+  int first = f->back, last = l->stages - 2 + f->back;
+  for (int s = first; s <= last; s++) {
+    if (f->made[s] == SL_NONE || f->made[first] == SL_NONE || !are_alike(l, f->made[first], f->made[s]))
+      return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d hands %s %s, stage %d %s: what does not fit every stage",
+                     s, f->back ? "back" : "on", text_of(l, f->made[s]), first, text_of(l, f->made[first]));
+    sl_status status = check_flow(l, &l->bundles[f->made[s]]);
+    if (status) return status;
+  }
+  return SL_OK;
+}
+
+/* ---- ways ------------------------------------------------------------------------------------------ */
+
+/* Readers of a bundle on the stage that makes it, or the others. */
+static void add_readers(const sli_lowering *l, const sli_bundle *b, bool own, sli_bundle *to) {
+  for (int c = 0; c < b->nconsumers; c++)
+    if ((stage_of(l, b->consumers[c]) == stage_of(l, b->producer)) == own)
+      to->consumers[to->nconsumers++] = b->consumers[c];
+}
+
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* What a stage makes, for those who would read what another one makes. */
+static sli_bundle bundle_along(sli_lowering *l, const sli_bundle *made, const sli_bundle *read, int to) {
+  sli_bundle b = *made;
+  b.consumers = sli_arena_alloc(&l->arena, (size_t)(made->nconsumers + read->nconsumers) * sizeof *b.consumers);
+  b.nconsumers = 0;
+  add_readers(l, made, true, &b);
+  add_readers(l, read, false, &b);
+  qsort(b.consumers, (size_t)b.nconsumers, sizeof *b.consumers, by_number);
+  b.name = sli_arena_format(&l->arena, "%s-%d", made->name, to);
+  return b;
+}
+
+static void drop_port(int *ports, int *count, int bundle) {
+  int n = 0;
+  for (int i = 0; i < *count; i++)
+    if (ports[i] != bundle) ports[n++] = ports[i];
+  *count = n;
+}
+
+/* It is nobody's any more. */
+static void leave(sli_lowering *l, int bundle) {
+  const sli_bundle *b = &l->bundles[bundle];
+  drop_port(l->groups[b->producer].outputs, &l->groups[b->producer].noutputs, bundle);
+  for (int c = 0; c < b->nconsumers; c++)
+    drop_port(l->groups[b->consumers[c]].inputs, &l->groups[b->consumers[c]].ninputs, bundle);
+}
+
+/* Room for all ways of so many flows. */
+static void make_room(sli_lowering *l, int nflows) {
+  sli_walks *w = l->walks;
+  w->nways = l->nbundles + nflows * l->stages * SLI_MIN(l->stages, l->in->m);
+  w->of = sli_arena_alloc(&l->arena, (size_t)w->nways * sizeof *w->of);
+  for (int i = 0; i < w->nways; i++) w->of[i].made_as = SL_NONE;
+}
+
+/* In the places of what went in line, as far as there are any: each stage is behind another one. */
+static void lay_ways(sli_lowering *l, const flow *f) {
+  sli_bundle line[l->stages];
+  int places[l->stages], nplaces = 0;
+  for (int s = 0; s < l->stages; s++) {
+    if (f->made[s] == SL_NONE) continue;
+    line[s] = l->bundles[f->made[s]];
+    leave(l, f->made[s]);
+    places[nplaces++] = f->made[s];
+  }
+  for (int i = 0; i < l->stages * l->stages; i++) {
+    int from = i / l->stages, to = i % l->stages, beside = f->back ? to + 1 : to - 1;
+    sli_visits v = f->back ? visits_of(l, to, from) : visits_of(l, from, to);
+    if (!v.count) continue;
+    sli_bundle b = bundle_along(l, &line[from], &line[beside], to);
+    int at = nplaces ? places[--nplaces] : l->nbundles;
+    if (at < l->nbundles) sli_put_bundle(l, at, b);
+    else sli_add_bundle(l, b);
+    l->walks->of[at] = (sli_passage){f->made[from], f->made[beside], from, to, v};
+  }
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------------- */
+
+static sl_status check_options(const sli_lowering *l) {
+  const sli_paths *paths = l->pick.paths;
+  if (l->in->k > 1)
+    return sl_fail(SL_E_UNSUPPORTED, "%s: sequences are cut in pieces, which paths do not know of", paths->file);
+  if (l->in->spread)
+    return sl_fail(SL_E_UNSUPPORTED, "%s: with the vocabulary on all stages each is visited by all microbatches",
+                   paths->file);
+  return sli_paths_check(paths, l->stages);
+}
+
+static sl_status lay_flows(sli_lowering *l) {
+  flow *all = sli_calloc((size_t)l->nbundles + 1, sizeof *all);
+  int n = find_flows(l, all);
+  sl_status status = check_others(l);
+  for (int i = 0; i < n && !status; i++) status = check_fit(l, &all[i]);
+  if (!status) make_room(l, n);
+  for (int i = 0; i < n && !status; i++) lay_ways(l, &all[i]);
+  free(all);
+  return status;
+}
+
+sl_status sli_lower_ways(sli_lowering *l) {
+  if (!l->pick.paths) return SL_OK;
+  sl_status status = check_options(l);
+  if (status) return status;
+  sli_walks *w = l->walks = sli_arena_alloc(&l->arena, sizeof *w);
+  w->stage = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *w->stage);
+  w->next = sli_arena_alloc(&l->arena, (size_t)(l->in->m * l->stages) * sizeof *w->next);
+  find_next(l);
+  find_visits(l);
+  return lay_flows(l);
+}

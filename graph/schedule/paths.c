@@ -1,0 +1,151 @@
+/* Paths of microbatches that do not go through all stages (SkipPipe: Blagoev et al., arXiv 2502.19913).
+ *
+ * The file has a line for each microbatch of a step, `3: 0 2 5 7`: the stages that it visits, in this
+ * order. All begin with the first stage and end with the last; between them each may leave some out, or
+ * take them in another order, but all these stages are visited equally often, so that none has less to
+ * do than others. Empty lines and what stands behind a # do not count. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "graph/schedule/schedule.h"
+
+/* ---- reading ------------------------------------------------------------------------- */
+
+enum { MOST_NUMBER = 1 << 20 };
+
+/* A number, which moves `at` behind itself. */
+static bool read_number(const char **at, int *out) {
+  const char *from = *at + strspn(*at, " \t\r\n");
+  char *end;
+  errno = 0;
+  long number = strtol(from, &end, 10);
+  if (end == from || *from < '0' || *from > '9' || errno || number > MOST_NUMBER) return false;
+  *at = end;
+  *out = (int)number;
+  return true;
+}
+
+static sl_status wrong_line(const sli_paths *paths, int line) {
+  return sl_fail(SL_E_INPUT, "%s:%d: not MICROBATCH: STAGE STAGE ...", paths->file, line);
+}
+
+static sl_status check_microbatch(const sli_paths *paths, int line, int microbatch) {
+  if (microbatch >= paths->microbatches)
+    return sl_fail(SL_E_INPUT, "%s:%d: there is no microbatch %d: a step has %d, 0 to %d", paths->file,
+                   line, microbatch, paths->microbatches, paths->microbatches - 1);
+  if (paths->of[microbatch].line)
+    return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d has a path already, in line %d", paths->file,
+                   line, microbatch, paths->of[microbatch].line);
+  return SL_OK;
+}
+
+/* What stands behind the colon. */
+static bool read_stages(const char *at, sli_arena *arena, sli_path *out) {
+  size_t most = strlen(at) / 2 + 1; /* a digit and a space each */
+  out->stage = sli_arena_alloc(arena, most * sizeof *out->stage);
+  while (at[strspn(at, " \t\r\n")]) {
+    bool apart = !out->length || strspn(at, " \t") > 0;
+    if (!apart || !read_number(&at, &out->stage[out->length])) return false;
+    out->length++;
+  }
+  return out->length > 0;
+}
+
+static sl_status read_line(sli_paths *paths, int line, char *text, sli_arena *arena) {
+  text[strcspn(text, "#")] = 0;
+  const char *at = text;
+  int microbatch;
+  if (!text[strspn(text, " \t\r\n")]) return SL_OK;
+  if (!read_number(&at, &microbatch) || *at++ != ':') return wrong_line(paths, line);
+  sl_status status = check_microbatch(paths, line, microbatch);
+  if (status) return status;
+  paths->of[microbatch].line = line;
+  return read_stages(at, arena, &paths->of[microbatch]) ? SL_OK : wrong_line(paths, line);
+}
+
+static sl_status read_lines(sli_paths *paths, FILE *file, sli_arena *arena) {
+  char *text = NULL;
+  size_t size = 0;
+  ssize_t length;
+  sl_status status = SL_OK;
+  for (int line = 1; !status && (length = getline(&text, &size, file)) >= 0; line++)
+    status = strlen(text) == (size_t)length ? read_line(paths, line, text, arena)
+                                            : wrong_line(paths, line);
+  free(text);
+  return status;
+}
+
+static sl_status check_all_there(const sli_paths *paths) {
+  for (int i = 0; i < paths->microbatches; i++)
+    if (!paths->of[i].line)
+      return sl_fail(SL_E_INPUT, "%s: microbatch %d has no path: a step has %d", paths->file, i,
+                     paths->microbatches);
+  return SL_OK;
+}
+
+sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
+                         const sli_paths **out) {
+  FILE *file = fopen(name, "r");
+  if (!file) return sl_fail(SL_E_INPUT, "paths %s: %m", name);
+  sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
+  *paths = (sli_paths){.file = sli_arena_format(arena, "paths %s", name), .microbatches = microbatches};
+  paths->of = sli_arena_alloc(arena, (size_t)microbatches * sizeof *paths->of);
+  sl_status status = read_lines(paths, file, arena);
+  fclose(file);
+  if (!status) status = check_all_there(paths);
+  if (!status) *out = paths;
+  return status;
+}
+
+/* ---- checking ------------------------------------------------------------------------- */
+
+/* `seen[stages]` is left as it was. */
+static sl_status check_path(const sli_paths *paths, int microbatch, int stages, bool *seen) {
+  const sli_path *p = &paths->of[microbatch];
+  sl_status status = SL_OK;
+  int n = 0;
+  for (; n < p->length && !status; n++) {
+    int s = p->stage[n];
+    if (s >= stages)
+      status = sl_fail(SL_E_INPUT, "%s:%d: there is no stage %d: there are %d, 0 to %d", paths->file,
+                       p->line, s, stages, stages - 1);
+    else if (seen[s])
+      status = sl_fail(SL_E_INPUT, "%s:%d: microbatch %d visits stage %d twice", paths->file, p->line,
+                       microbatch, s);
+    else seen[s] = true;
+  }
+  for (int i = 0; i < n; i++)
+    if (p->stage[i] < stages) seen[p->stage[i]] = false;
+  if (!status && (p->stage[0] || p->stage[p->length - 1] != stages - 1))
+    return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d goes from stage %d to stage %d: each begins with "
+                   "stage 0 and ends with stage %d", paths->file, p->line, microbatch, p->stage[0],
+                   p->stage[p->length - 1], stages - 1);
+  return status;
+}
+
+static sl_status check_balance(const sli_paths *paths, int stages, int *visits) {
+  for (int i = 0; i < paths->microbatches; i++)
+    for (int n = 0; n < paths->of[i].length; n++) visits[paths->of[i].stage[n]]++;
+  for (int s = 2; s + 1 < stages; s++)
+    if (visits[s] != visits[1])
+      return sl_fail(SL_E_INPUT, "%s: %d microbatches visit stage 1, but %d stage %d: those between the "
+                     "first and the last are visited equally often", paths->file, visits[1], visits[s], s);
+  if (stages > 2 && !visits[1])
+    return sl_fail(SL_E_INPUT, "%s: nobody visits stages 1 to %d", paths->file, stages - 2);
+  return SL_OK;
+}
+
+sl_status sli_paths_check(const sli_paths *paths, int stages) {
+  bool *seen = sli_calloc((size_t)stages, sizeof *seen);
+  int *visits = sli_calloc((size_t)stages, sizeof *visits);
+  sl_status status = SL_OK;
+  for (int i = 0; i < paths->microbatches && !status; i++)
+    status = check_path(paths, i, stages, seen);
+  if (!status) status = check_balance(paths, stages, visits);
+  free(seen);
+  free(visits);
+  return status;
+}

@@ -1,0 +1,104 @@
+#!/bin/bash
+# --paths: microbatches that do not visit every stage. Losses have the same bits whatever the schedule, the
+# processes and the timing; a run goes on with the same paths alone; a quarter left out shortens a step on the
+# clock. What is wrong with a file is named.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+model=(llama --layers 8 --width 32 --heads 4 --context 16 --batch 16 --data "$reference/tokens.u16")
+# The leak checker finds what the data plane's libraries keep.
+leaks=${ASAN_OPTIONS:-}
+run() {
+  export ASAN_OPTIONS=$leaks
+  [[ " $* " != *" -n "* ]] || ASAN_OPTIONS=${leaks:+$leaks:}detect_leaks=0
+  ends 0 timeout 100 "$actorrun" --quiet --steps 2 --report r.json --stages 4 --microbatches 8 "$@" "${model[@]}"
+}
+cat >paths <<'END'
+# the middle stages six times each
+0: 0 1 3
+1: 0 2 3
+2: 0 1 2 3
+3: 0 2 1 3
+4: 0 3
+5: 0 2 1 3
+6: 0 1 2 3
+7: 0 1 2 3
+END
+
+# ---- the same bits -------------------------------------------------------------------------------------
+run
+full=$(hexes r.json)
+run --paths paths --checkpoint c --every 2
+want=$(hexes r.json)
+[ "$want" != "$full" ] || fail "with paths the losses are those of all stages"
+for way in "--schedule gpipe -n 2" "--schedule zb-h1 --jitter 20" "--schedule zb-h2 -n 4" \
+           "--recompute full --quota act=1" "--data-parallel 2 --jitter 20" "--order derive"; do
+  # shellcheck disable=SC2086
+  run "${patient[@]}" --paths paths $way
+  if [[ $way == *data* ]]; then # rows are shared out: other sums
+    awk -v a="$(sed -n '/"loss"/s/[^0-9.]*\([0-9.]*\).*/\1/p' r.json | tail -1)" 'BEGIN { exit !(a > 5 && a < 6) }' ||
+      fail "$way: another loss"
+  else
+    [ "$(hexes r.json)" = "$want" ] || fail "$way: other losses"
+  fi
+done
+
+# ---- a run that goes on --------------------------------------------------------------------------------
+run --paths paths --steps 4
+want=$(hexes r.json | tail -2)
+run --paths paths --steps 4 --resume --checkpoint c
+[ "$(hexes r.json)" = "$want" ] || fail "a run that goes on has other losses"
+ends 2 "$actorrun" --steps 4 --stages 4 --microbatches 8 --resume --checkpoint c "${model[@]}"
+says "--paths" err
+
+# ---- on the clock: a quarter of all visits left out ------------------------------------------------------
+for i in {0..23}; do
+  case $((i % 3)) in
+  0) echo "$i: 0 3 4 5 6 7" ;; 1) echo "$i: 0 1 2 5 6 7" ;; 2) echo "$i: 0 1 2 3 4 7" ;;
+  esac
+done >quarter
+seconds() { # OPTIONS
+  ends 0 "$actorrun" --quiet --devices timed:8 --clock virtual --stages 8 --microbatches 24 --steps 3 \
+    --report r.json "$@" pipeline
+  sed -n 's/.*"step_seconds":\s*\([0-9.]*\).*/\1/p' r.json | head -1
+}
+# All passes equal: the last stage has them all, 24 x 3, five before it and five behind.
+[ "$(seconds --cost F=1,B=1,W=1 --paths quarter)" = 87 ] || fail "1f1b takes not 5 + 72 + 10: $(cat r.json)"
+# Ends that have half as much to do.
+light=.5:1:1:1:1:1:1:.5
+for schedule in gpipe zb-h1 zb-h2; do
+  all=$(seconds --schedule $schedule --cost F=$light,B=$light,W=$light)
+  some=$(seconds --schedule $schedule --cost F=$light,B=$light,W=$light --paths quarter)
+  awk -v a="$all" -v s="$some" 'BEGIN { exit !(s <= 0.75 * a) }' ||
+    fail "$schedule: $some s a step with a quarter left out, $all s with all"
+done
+
+# ---- what is wrong with it -----------------------------------------------------------------------------
+refuse() { # WORDS OPTIONS...
+  local words=$1
+  shift
+  ends 2 "$actorrun" --stages 4 --microbatches 8 "$@" "${model[@]}"
+  says "$words" err
+}
+refuse "paths nowhere: No such file" --paths nowhere
+sed 's/^4:.*/4: 0 4 3/' paths >bad
+refuse "paths bad:6: there is no stage 4: there are 4, 0 to 3" --paths bad
+sed 's/^4:.*/4: 0 1/' paths >bad
+refuse "paths bad:6: microbatch 4 goes from stage 0 to stage 1" --paths bad
+sed 's/^4:.*/4: 0 1 3/' paths >bad
+refuse "paths bad: 7 microbatches visit stage 1, but 6 stage 2" --paths bad
+sed '/^4:/d' paths >bad
+refuse "paths bad: microbatch 4 has no path" --paths bad
+refuse "sequences are cut in pieces" --paths paths --pieces 2
+refuse "the vocabulary on all stages" --paths paths --vocab-parallel
+# ---- a mixture: its balance loss goes along, and each expert is asked as often as its stage is visited ------
+model=(mixtral --layers 4 --width 32 --heads 4 --context 16 --batch 16 --data "$reference/tokens.u16")
+run --paths paths
+python3 - <<'END' || fail "the loads of experts are not those of the microbatches that come by"
+import json
+tallies = json.load(open("r.json"))["tallies"]
+for name, visits in ("h.0.load", 8), ("h.1.load", 6), ("h.2.load", 6), ("h.3.load", 8):
+    last = tallies[name]["last"]
+    assert sum(last) == visits * 2 * 16 * 2, (name, last)  # 2 rows of 16 tokens, 2 experts each
+END
