@@ -87,25 +87,61 @@ static double largest(const float *x, int64_t n) {
   return most;
 }
 
-/* The gradient of each device's part against that part of the whole's. */
-static void compare_gradients(const interp *one, const interp *all, uint64_t seed) {
-  for (int p = 0; p < all->g->nparams; p++) {
+/* The same parameters but for their last bits. */
+static void touch_params(interp *x) {
+  for (int p = 0; p < x->g->nparams; p++) {
+    float *values = interp_data(x, x->g->params[p]);
+    for (int64_t i = 0; i < sl_type_elements(&x->g->params[p]->type); i++)
+      values[i] = nextafterf(values[i], chance(2) ? INFINITY : -INFINITY);
+  }
+}
+
+/* How far the gradient of `logical` moves from `one` to `touched`: more than rounding where it is a small
+ * difference of large terms, as behind a softmax that is nearly 0 and 1. */
+static double moved(const interp *one, const interp *touched, const sl_tensor *grad) {
+  if (!touched) return 0;
+  const float *a = interp_data(one, grad), *b = interp_data(touched, grad);
+  double most = 0;
+  for (int64_t i = 0; i < sl_type_elements(&grad->type); i++)
+    most = fmax(most, fabs((double)a[i] - (double)b[i]));
+  return most;
+}
+
+/* Is the gradient of each device's part that part of the whole's? `differs` says where it is not. */
+static bool compare_gradients(const interp *one, const interp *all, const interp *touched, char differs[200]) {
+  bool same = true;
+  for (int p = 0; p < all->g->nparams && same; p++) {
     const sl_tensor *t = all->g->params[p], *logical = logical_of(one->g, t->name);
     sl_shard shard = whole_of(t);
     int64_t n = sl_type_elements(&t->type);
     float *want = interp_memory((size_t)n * sizeof *want);
-    for (int u = 0; u < t->ngrads; u++) {
+    for (int u = 0; u < t->ngrads && same; u++) {
       const float *whole = interp_data(one, logical->grads[u]), *got = interp_data(all, t->grads[u]);
       double scale = largest(whole, sl_type_elements(&logical->type));
+      double allowed = 2e-5 * scale + 1e-7 + 2 * moved(one, touched, logical->grads[u]);
       sl_shard_take(&shard, whole, want);
-      for (int64_t i = 0; i < n; i++)
-        CHECK(fabs((double)got[i] - (double)want[i]) <= 2e-5 * scale + 1e-7,
-              "seed %llu: parameter %s, use %d, device %d, element %lld: %g, not %g",
-              (unsigned long long)seed, t->name, u, t->rank, (long long)i, (double)got[i],
-              (double)want[i]);
+      int64_t i = 0;
+      while (i < n && fabs((double)got[i] - (double)want[i]) <= allowed) i++;
+      same = i == n;
+      if (!same)
+        snprintf(differs, 200, "parameter %s, use %d, device %d, element %lld: %g, not %g", t->name, u,
+                 t->rank, (long long)i, (double)got[i], (double)want[i]);
     }
     free(want);
   }
+  return same;
+}
+
+/* Gradients that differ by more than rounding may not differ by more than `one`'s own do when its
+ * parameters change in their last bits. */
+static void check_gradients(const interp *one, const interp *all, uint64_t seed) {
+  char differs[200];
+  if (compare_gradients(one, all, NULL, differs)) return;
+  interp touched = interp_create(one->g, 5);
+  touch_params(&touched);
+  interp_backward(&touched, 0);
+  CHECK(compare_gradients(one, all, &touched, differs), "seed %llu: %s", (unsigned long long)seed, differs);
+  interp_destroy(&touched);
 }
 
 /* How a graph is shared out and cut. */
@@ -149,7 +185,7 @@ static void check_one(uint64_t seed) {
   CHECK(fabs(want - got) <= 1e-5 * fabs(want) + 1e-7,
         "seed %llu, %d pieces on %d x %d: loss %.9g, not %.9g", (unsigned long long)seed, h.pieces,
         h.size[0], h.size[1], got, want);
-  compare_gradients(&x, &y, seed);
+  check_gradients(&x, &y, seed);
   interp_destroy(&x);
   interp_destroy(&y);
   sl_graph_destroy(one);
