@@ -101,6 +101,8 @@ typedef struct sli_block {
                           all others, and `stage` counts the devices along the pipeline */
   bool swept;          /* where sequences are cut, what its calls look back to comes piece by piece
                           (sl_op.swept) */
+  bool gathers;        /* devices share out the positions of pieces, and each brings itself all keys of one,
+                          for queries of its own (attention_share) */
 } sli_block;
 
 /* What is said of the parameters that a pattern finds. */

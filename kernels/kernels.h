@@ -105,6 +105,14 @@ typedef struct sli_spans {
 } sli_spans;
 extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
 
+/* Attention of a device's share [B, n] of the queries of a piece, which attrs.first and attrs.dims tell where
+ * they stand, over all keys and values kv [B, m, 2 Hkv*D] (k then v) of the piece and those of earlier ones, which
+ * `record` keeps, as that of attention_piece (ops.h). What it sends back to the keys is a summand.
+ * attention_share(q, kv, [ids]) -> o, lse, record, and with ids [B, m] all.
+ * attention_share_b(q, record, o, lse, do, [all], kv) -> dq, dkv, and a record of what later pieces sent back; kv may be absent.
+ * attention_share_again(q, kv, [ids], record, [all]) -> o, lse, absent, [absent]: kv may be absent. */
+extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attention_share_again;
+
 /* Rows of served graphs, which read the batch (batch.h) as their last input, behind all that the row
  * they stand for may have; what that was not given is absent. Of rows of x and of keys and values they
  * make those that there are.

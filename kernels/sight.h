@@ -19,6 +19,24 @@ static inline sli_sight sli_sight_of(const sl_attrs *attrs, int64_t keys, const 
   return sight;
 }
 
+/* Queries of a call whose positions follow each other: rows `row` and behind, of which the first stands at
+ * position `at`. */
+typedef struct sli_query_run {
+  int64_t row, rows, at;
+} sli_query_run;
+
+/* Of a call that has so many queries of its tick's piece, all or (attrs.first, attrs.dims) a device's share;
+ * returns how many runs. */
+enum { SLI_QUERY_RUNS = 2 };
+static inline int sli_query_runs(const sl_call *call, int64_t queries, sli_query_run out[SLI_QUERY_RUNS]) {
+  const sl_attrs *a = call->attrs;
+  int64_t at = call->tick.row + a->first, rows = a->ndims == 2 && a->dims[0] < queries ? a->dims[0] : queries;
+  out[0].row = 0, out[0].rows = rows, out[0].at = at;
+  if (rows == queries) return 1;
+  out[1].row = rows, out[1].rows = queries - rows, out[1].at = at + rows + a->dims[1];
+  return 2;
+}
+
 /* Input i of a call, NULL where the call has fewer. */
 static inline const void *sli_optional(const sl_call *call, int i) {
   return i < call->nin ? call->in[i] : NULL;

@@ -114,9 +114,6 @@ static sl_status read_sequence(sli_inputs *in) {
   if (o->sequence_layout && grid->zigzag && !in->by_ring)
     return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
                    "(--sequence-attention ring), where else all would not have as much to do");
-  if (in->by_ring && in->k > 1)
-    return sl_fail(SL_E_UNSUPPORTED, "--sequence-attention ring with --pieces %d: chunks of pieces that "
-                   "came before are gone; --sequence-attention heads goes with pieces", in->k);
   if (in->by_ring && in->kind->copy)
     return sl_fail(SL_E_UNSUPPORTED, "--sequence-attention ring: %s devices have no attention chunk by "
                    "chunk; --sequence-attention heads they have", in->kind->name);

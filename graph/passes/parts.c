@@ -1,7 +1,8 @@
-/* Nodes to which what they look back to comes piece by piece.
+/* Nodes whose keys and values come from elsewhere.
  *
- * Where the keys and values of earlier pieces live elsewhere, attention reads them one piece after another
- * (sl_op.swept). So they must be one array, and nothing else in it: a node before it makes that of what the
+ * Where those of earlier pieces live elsewhere, attention reads them one piece after another (sl_op.swept); where
+ * devices share out the positions of a piece, it brings itself those of the others (attention_share). So they
+ * must be one array, and nothing else in it: a node before it makes that of what the
  * model hands to attention (sl_op.parts), and has gradients like all others. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
@@ -10,6 +11,10 @@
 
 bool sli_is_sweeping(const sl_graph *g, const sli_node *n) {
   return n->op->swept && g->blocks[n->block].swept;
+}
+
+bool sli_has_parts(const sl_graph *g, const sli_node *n) {
+  return sli_is_sweeping(g, n) || (n->op->swept && g->blocks[n->block].gathers);
 }
 
 static const sl_call_cut *call_cut(sl_graph *g) {
@@ -51,7 +56,7 @@ static void read_parts(sl_graph *g, sli_node *n, const sli_node *parts) {
   n->nin = nin;
   n->in = in;
   n->in_type = types;
-  n->attrs.user = call_cut(g);
+  if (sli_is_sweeping(g, n)) n->attrs.user = call_cut(g);
 }
 
 sl_status sli_pass_parts(sl_graph *g) {
@@ -59,7 +64,7 @@ sl_status sli_pass_parts(sl_graph *g) {
   sli_node **order = sli_arena_alloc(&g->arena, 2 * (size_t)before * sizeof *order);
   for (int i = 0; i < before; i++) {
     sli_node *n = g->nodes[i];
-    if (sli_is_sweeping(g, n)) {
+    if (sli_has_parts(g, n)) {
       sl_status status = add_parts(g, n, &order[count]);
       if (status) return status;
       read_parts(g, n, order[count++]);

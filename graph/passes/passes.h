@@ -34,6 +34,8 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware);
 /* Is it one to which what it looks back to comes piece by piece? For those the pass, a part of the one
  * above, adds nodes that make what they read (sl_op.parts). */
 bool sli_is_sweeping(const sl_graph *g, const sli_node *n);
+/* Does it read keys and values as one array that has nothing else? */
+bool sli_has_parts(const sl_graph *g, const sli_node *n);
 sl_status sli_pass_parts(sl_graph *g);
 sl_status sli_pass_pieces(sl_graph *g);
 

@@ -381,6 +381,7 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
     if (n->whole) continue;
     n->attrs.length = g->length;
     if (sli_is_sweeping(g, n)) status = exchange(g, n, n->op->swept);
+    else if (sli_has_parts(g, n)) status = exchange(g, n, &sl_op_attention_share);
     else if (n->op->pieced) status = exchange(g, n, n->op->pieced);
   }
   return status;

@@ -341,11 +341,17 @@ static bool serves(const sli_array *a, const sli_moment *at) {
          (made->phase != SLI_PHASE_MAIN || a->kept || is_forward(made->cls) == is_forward(at->cls));
 }
 
-/* Parts that take no more than the parts they are made of need not be made again. */
-static bool is_worth_keeping(const sli_array *from, const sli_array *to, sli_along along) {
+/* Parts that take no more than the parts they are made of need not be made again; nor what is joined of a
+ * piece, which later ones look back to. */
+static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
+                             sli_along along) {
   int axis = axis_of(along);
+  int block = to->made.block;
+  bool joins = block >= 0 && x->g->blocks[block].gathers && !to->of->param && along == 1u << SLI_AXIS_SEQUENCE &&
+               to->lies.axis[axis].kind == SL_BROADCAST;
   return sli_axes[axis].rows && from->lies.axis[axis].kind == SL_SPLIT &&
-         to->lies.axis[axis].kind == SL_SPLIT && to->made.phase == SLI_PHASE_MAIN && is_forward(to->made.cls);
+         (joins || to->lies.axis[axis].kind == SL_SPLIT) && to->made.phase == SLI_PHASE_MAIN &&
+         is_forward(to->made.cls);
 }
 
 static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
@@ -445,7 +451,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
     if (!to) {
       to = sli_array_add(x, t, next, at);
       to->spread = stays_spread(have, to, along, at.spread);
-      to->kept = is_worth_keeping(have, to, along);
+      to->kept = is_worth_keeping(x, have, to, along);
       boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
       sl_status status = box_along(&b);
       if (status) return status;

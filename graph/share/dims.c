@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "graph/share/search.h"
+#include "kernels/kernels.h"
 
 /* A slot is a dim of a tensor: id * SL_MAX_DIMS + dim. */
 typedef struct pass {
@@ -66,7 +67,8 @@ static bool is_parts(const sl_op *op) {
 }
 
 static bool is_attention(const sl_op *op) {
-  return is_packed(op) || is_parts(op) || op == &sl_op_attention_sweep || op == &sl_op_attention || op == &sl_op_attention_piece;
+  return is_packed(op) || is_parts(op) || op == &sl_op_attention_sweep ||
+         op == &sl_op_attention_share || op == &sl_op_attention || op == &sl_op_attention_piece;
 }
 
 /* The slots that a signature splits; returns how many. */
@@ -187,7 +189,7 @@ static void say_all(pass *p) {
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
     if (!sli_is_shared(n)) continue;
-    if (n->op == &sl_op_attention_sweep) say_sweep(p, n);
+    if (n->op == &sl_op_attention_sweep || n->op == &sl_op_attention_share) say_sweep(p, n);
     else if (is_attention(n->op)) say_attention(p, n);
     if (p->g->nvariants) say_cut(p, n);
     int count = sli_signatures_raw(n, all);

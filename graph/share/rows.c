@@ -9,6 +9,7 @@
 
 #include "graph/build/build.h"
 #include "graph/share/search.h"
+#include "kernels/kernels.h"
 
 typedef struct pass {
   sl_graph *g;
@@ -142,10 +143,19 @@ static bool has_heads(const sli_node *n) {
   return false;
 }
 
+/* Attention of a piece: queries stay, and each device has all keys and values. */
+static bool gathers(const sli_node *n, sl_signature *out) {
+  const sl_sbp positions = {SL_SPLIT, 1};
+  if (n->op != &sl_op_attention_share && n->op != &sl_op_attention_sweep) return false;
+  *out = (sl_signature){.in = {positions}, .out = {positions, {SL_SPLIT, 2}}, .first = 1};
+  return true;
+}
+
 /* Attention whose queries, keys and values all stay where they are. */
 static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   bool separate = n->op == &sl_op_attention;
   if (!p->ring || !mixes_positions(p, n)) return false;
+  if (gathers(n, out)) return true;
   if (!separate && n->op != &sl_op_attention_packed) return false;
   const sl_sbp positions = {SL_SPLIT, 1};
   *out = (sl_signature){.out = {positions, {SL_SPLIT, 2}}};

@@ -39,6 +39,18 @@ static sl_status want_window(const sl_attrs *attrs) {
                  (long long)attrs->window);
 }
 
+sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
+  SLI_TRY(sli_want_array("q", q, SL_F32, 3));
+  SLI_TRY(sli_want_array("kv", kv, SL_F32, 3));
+  if (attrs->heads < 1 || q->dim[2] % attrs->heads)
+    return sli_misfit(q, "q must be f32[b, t, heads * n]");
+  sl_type want = sli_type_with_last(q, 2 * sli_kv_heads(attrs) * (q->dim[2] / attrs->heads));
+  want.dim[1] = kv->dim[1];
+  SLI_TRY(sli_want("kv", kv, &want));
+  if (q->dim[1] <= kv->dim[1]) return SL_OK;
+  return sli_misfit(q, "there are keys of %lld positions", (long long)kv->dim[1]);
+}
+
 static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
   return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
 }

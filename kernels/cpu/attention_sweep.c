@@ -49,12 +49,10 @@ static sl_status packed_parts_infer(const sl_attrs *attrs, int nin, const sl_typ
   return SL_OK;
 }
 
-/* in: of q, of kv. */
+/* in: of q, of kv, of the same positions. */
 static sl_status want_parts(const sl_attrs *attrs, const sl_type *in) {
-  SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
-  if (attrs->heads < 1 || in[0].dim[2] % attrs->heads)
-    return sli_misfit(&in[0], "q must be f32[b, t, heads * n]");
-  sl_type kv = kv_type(attrs, &in[0]);
+  SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
+  sl_type kv = with_rows(in[1], in[0].dim[1]);
   return sli_want("kv", &in[1], &kv);
 }
 
@@ -86,14 +84,14 @@ static int sweep_outputs(const sl_attrs *attrs, int nin) {
 enum { SEEN = 4 }; /* numbers of a query and head: two here, a sum for each of four lanes on GPUs */
 
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(want_parts(attrs, in));
+  SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
   if (attrs->full)
     return sl_fail(SL_E_SHAPE, "queries see the keys behind them (attrs.full), which are in pieces"
                    " that are yet to come");
-  if (in[0].dim[1] > attrs->length)
-    return sli_misfit(&in[0], "a piece has at most the %lld positions of its sequence",
+  if (in[1].dim[1] > attrs->length)
+    return sli_misfit(&in[1], "a piece has at most the %lld positions of its sequence",
                       (long long)attrs->length);
-  if (nin > 2) SLI_TRY(sli_want_ids(&in[2], &in[0]));
+  if (nin > 2) SLI_TRY(sli_want_ids(&in[2], &in[1]));
   out[0] = in[0];
   out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, in[0].dim[1]);
   out[2] = with_rows(in[1], SLI_KEY_TILE + 1);
@@ -128,9 +126,13 @@ static int shares(int nin, int arrays, int nout, sl_signature *out) {
   return 2;
 }
 
+/* Or positions. */
 static int parts_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)in;
-  return shares(nin, nin, 2, out);
+  int n = shares(nin, nin, 2, out);
+  out[n] = (sl_signature){.out = {sli_split(1), sli_split(1)}};
+  for (int i = 0; i < nin; i++) out[n].in[i] = sli_split(1);
+  return n + 1;
 }
 
 static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
@@ -243,8 +245,8 @@ static int next_piece(const sl_call *call, int output, int64_t row) {
   return j;
 }
 
-/* The sizes of a call that has piece j of the keys. */
-static sli_attention view(const sl_call *call, int j, const void *ids) {
+/* The sizes of a run of a call's queries, which has piece j of the keys. */
+static sli_attention view(const sl_call *call, const sli_query_run *run, int j, const void *ids) {
   const sl_call_cut *cut = call->attrs->user;
   const sl_type *q = &call->in_type[0];
   int64_t dim = head_dim(call->attrs, q), kv_row = 2 * sli_kv_heads(call->attrs) * dim;
@@ -252,13 +254,14 @@ static sli_attention view(const sl_call *call, int j, const void *ids) {
             call->op->name, j, call->tick.piece);
   int64_t from = cut->starts[j], to = cut->starts[j + 1];
   return (sli_attention){
-      .batch = q->dim[0], .queries = q->dim[1], .q0 = call->tick.row,
-      .keys = call->tick.row + q->dim[1], .heads = call->attrs->heads,
+      .batch = q->dim[0], .queries = run->rows, .q0 = run->at,
+      .keys = cut->starts[call->tick.piece + 1], .heads = call->attrs->heads,
       .kv_heads = sli_kv_heads(call->attrs), .dim = dim,
       .sight = sli_sight_of(call->attrs, call->attrs->length, ids),
-      .q = call->in[0], .q_row = q->dim[2], .q_batch = q->dim[1] * q->dim[2],
+      .q = (const float *)call->in[0] + run->row * q->dim[2], .q_row = q->dim[2], .q_batch = q->dim[1] * q->dim[2],
       .k = call->in[1], .v = (const float *)call->in[1] + kv_row / 2,
-      .kv_row = kv_row, .kv_batch = (to - from) * kv_row, .part.has = {from, to},
+      .kv_row = kv_row, .kv_batch = (to - from) * kv_row,
+      .part = {.lse_row = q->dim[1], .has = {from, to}},
       .o_row = q->dim[2], .o_batch = q->dim[1] * q->dim[2],
       .scale = sli_attention_scale(call->attrs, dim)};
 }
@@ -291,13 +294,19 @@ static void sweep_cpu(const sl_call *call) {
   const sl_type *tails = &call->out_type[2];
   float *tail = call->out[2];
   int j = next_piece(call, 2, SLI_KEY_TILE);
-  sli_sweep w = {.a = view(call, j, call->nin > 2 ? keep_ids(call) : NULL), .begins = j == 0,
-                 .ends = j == k, .seen = call->out[3], .tail = tail,
+  const void *ids = call->nin > 2 ? keep_ids(call) : NULL;
+  sli_sweep w = {.begins = j == 0, .ends = j == k, .tail = tail,
                  .tail_batch = tails->dim[1] * tails->dim[2]};
-  w.a.out = call->out[0];
-  w.a.lse = call->out[1];
-  int64_t tiles = (w.a.queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
-  sl_team_for(call->team, (int)(w.a.batch * w.a.heads * tiles), sli_cpu()->attention_sweep, &w);
+  sli_query_run runs[SLI_QUERY_RUNS];
+  int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
+  for (int i = 0; i < count; i++) {
+    w.a = view(call, &runs[i], j, ids);
+    w.a.out = (float *)call->out[0] + runs[i].row * w.a.o_row;
+    w.a.lse = call->out[1] ? (float *)call->out[1] + runs[i].row : NULL;
+    w.seen = (float *)call->out[3] + runs[i].row;
+    int64_t tiles = (w.a.queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
+    sl_team_for(call->team, (int)(w.a.batch * w.a.heads * tiles), sli_cpu()->attention_sweep, &w);
+  }
   if (!w.ends) keep_tail(&w, tail);
 }
 
@@ -309,26 +318,37 @@ static void hand_on(const sl_call *call, const sli_attention *a, const float *dk
            (size_t)a->kv_batch * sizeof *to);
 }
 
-static void sweep_b_cpu(const sl_call *call) {
-  const sl_call_cut *cut = call->attrs->user;
+/* Of a run of queries, which has piece j of the keys. */
+static sli_attention view_back(const sl_call *call, const sli_query_run *run, int j) {
   const sl_type *all = &call->out_type[2];
-  int k = call->tick.piece, last = cut->pieces - 1;
-  float *dkv = call->out[2];
-  int j = next_piece(call, 2, call->attrs->length);
-  sli_attention a = view(call, j, sli_optional(call, 5));
-  a.o = call->in[2];
-  a.lse = (float *)call->in[3];
-  a.do_ = call->in[4];
-  a.dq = call->out[0];
+  float *dq = call->out[0];
+  sli_attention a = view(call, run, j, sli_optional(call, 5));
+  int64_t from = run->row * a.o_row;
+  a.o = (const float *)call->in[2] + from;
+  a.lse = (float *)call->in[3] + run->row;
+  a.do_ = (const float *)call->in[4] + from;
+  a.dq = dq ? dq + from : NULL;
   a.dq_row = a.q_row;
   a.dq_batch = a.q_batch;
-  a.dk = dkv;
-  a.dv = dkv + a.kv_row / 2;
+  a.dk = call->out[2];
+  a.dv = a.dk + a.kv_row / 2;
   a.part.dkv_batch = all->dim[1] * all->dim[2];
-  a.accumulate_kv = k < last;
   a.resumes = j > 0;
-  sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
-  if (j == k) hand_on(call, &a, dkv);
+  return a;
+}
+
+static void sweep_b_cpu(const sl_call *call) {
+  const sl_call_cut *cut = call->attrs->user;
+  int k = call->tick.piece, j = next_piece(call, 2, call->attrs->length);
+  sli_attention a;
+  sli_query_run runs[SLI_QUERY_RUNS];
+  int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
+  for (int i = 0; i < count; i++) {
+    a = view_back(call, &runs[i], j);
+    a.accumulate_kv = i > 0 || k < cut->pieces - 1;
+    sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
+  }
+  if (j == k) hand_on(call, &a, call->out[2]);
 }
 
 const sl_op sl_op_attention_parts = {

@@ -1,5 +1,7 @@
-/* Attention chunk by chunk, forth and back, as P devices take its steps: what is lost against double
- * precision is no more with 8 devices than with 2, contiguous or zigzag, for few key and value heads.
+/* Attention chunk by chunk, forth and back, as P devices take its steps, and piece by piece, as P devices share
+ * out the positions of each: what is lost against double
+ * precision is no more with 8 devices than with 2, contiguous or zigzag, for few key and value heads. Piece by piece
+ * a query's numbers have the bits that one device finds for it.
  * labels: unthreaded */
 #include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
@@ -66,6 +68,8 @@ static run run_of(int number, int runs) {
   return (run){begin, S * (number + 1) / runs - begin};
 }
 
+/* ---- chunk by chunk ---------------------------------------------------------------------------- */
+
 static kernel begin_step(const sl_op *op, const sli_spans *spans, run q, run k, int nin) {
   const sl_attrs attrs = {.heads = HEADS, .kv_heads = KV, .user = spans};
   const sl_type qs = SL_TYPE(SL_F32, 1, q.count, Q_ROW), kvs = SL_TYPE(SL_F32, 1, k.count, KV_ROW),
@@ -126,6 +130,118 @@ static void all_steps(arrays *x, int runs, bool back) {
     }
 }
 
+/* ---- piece by piece ---------------------------------------------------------------------------- */
+
+enum { PIECES = 3 };
+
+static run piece_of(int k) {
+  static const int starts[] = {0, 50, 131, S};
+  return (run){starts[k], starts[k + 1] - starts[k]};
+}
+
+/* A device's queries of a piece: one run, or two (the second empty: none). */
+typedef struct queries {
+  run of[2];
+} queries;
+
+static queries queries_of(run piece, int P, int member, bool zigzag) {
+  queries q = {{{0, 0}, {0, 0}}};
+  for (int i = 0; i < 1 + zigzag; i++) {
+    int runs = zigzag ? 2 * P : P, number = i ? runs - 1 - member : member;
+    int begin = piece.count * number / runs, end = piece.count * (number + 1) / runs;
+    q.of[i] = (run){piece.begin + begin, end - begin};
+  }
+  return q;
+}
+
+/* One device: its records, from piece to piece. */
+typedef struct device {
+  float *record, *sent_back;
+} device;
+
+static kernel begin_share(const sl_op *op, run piece, const queries *q, int nin) {
+  sl_attrs attrs = {.heads = HEADS, .kv_heads = KV, .length = S, .first = q->of[0].begin - piece.begin};
+  if (q->of[1].count) {
+    attrs.ndims = 2;
+    attrs.dims[0] = q->of[0].count;
+    attrs.dims[1] = q->of[1].begin - q->of[0].begin - q->of[0].count;
+  }
+  int n = q->of[0].count + q->of[1].count;
+  const sl_type qs = SL_TYPE(SL_F32, 1, n, Q_ROW), kvs = SL_TYPE(SL_F32, 1, piece.count, KV_ROW),
+                all = SL_TYPE(SL_F32, 1, S, KV_ROW), lse = SL_TYPE(SL_F32, 1, HEADS, n);
+  const sl_type forth[] = {qs, kvs}, back[] = {qs, all, qs, lse, qs, kvs};
+  kernel k = kernel_create(op, attrs, nin, nin == 2 ? forth : back, 3);
+  k.tick = (sl_tick){.row = piece.begin, .rows = piece.count};
+  return k;
+}
+
+/* Rows of the queries, between the whole sequence and what a call has of them. */
+static void copy_rows(float *whole, const queries *q, float *there, bool out) {
+  for (int i = 0; i < 2; there += q->of[i++].count * Q_ROW) {
+    float *own = whole + q->of[i].begin * Q_ROW;
+    memcpy(out ? there : own, out ? own : there, (size_t)(q->of[i].count * Q_ROW) * sizeof(float));
+  }
+}
+
+static void copy_all_lse(const arrays *x, const queries *q, float *there, bool out) {
+  int n = q->of[0].count + q->of[1].count, row = 0;
+  for (int i = 0; i < 2; row += q->of[i++].count)
+    for (int h = 0; h < HEADS; h++)
+      for (int j = 0; j < q->of[i].count; j++) {
+        float *whole = &x->lse[h * S + q->of[i].begin + j], *own = &there[h * n + row + j];
+        if (out) *own = *whole;
+        else *whole = *own;
+      }
+}
+
+static void share(arrays *x, device *d, run piece, const queries *q) {
+  kernel s = begin_share(&sl_op_attention_share, piece, q, 2);
+  copy_rows(x->q, q, s.in[0], true);
+  rows(s.in[1], x->kv, piece, KV_ROW);
+  free(s.out[2]);
+  s.out[2] = d->record;
+  kernel_run(&s, NULL);
+  copy_rows(x->o, q, s.out[0], false);
+  copy_all_lse(x, q, s.out[1], false);
+  s.out[2] = NULL;
+  kernel_destroy(&s);
+}
+
+static void share_back(arrays *x, device *d, run piece, const queries *q) {
+  kernel s = begin_share(&sl_op_attention_share_b, piece, q, 6);
+  copy_rows(x->q, q, s.in[0], true);
+  memcpy(s.in[1], d->record, S * KV_ROW * sizeof(float));
+  copy_rows(x->o, q, s.in[2], true);
+  copy_all_lse(x, q, s.in[3], true);
+  copy_rows(x->dout, q, s.in[4], true);
+  free(s.out[2]);
+  s.out[2] = d->sent_back;
+  kernel_run(&s, NULL);
+  copy_rows(x->dq, q, s.out[0], false);
+  for (int i = 0; i < piece.count * KV_ROW; i++) x->dkv[piece.begin * KV_ROW + i] += ((float *)s.out[1])[i];
+  s.out[2] = NULL;
+  kernel_destroy(&s);
+}
+
+static void all_pieces(arrays *x, int P, bool zigzag) {
+  device of[8];
+  for (int m = 0; m < P; m++) of[m] = (device){numbers(S * KV_ROW), numbers(S * KV_ROW)};
+  for (int i = 0; i < 2 * PIECES; i++) {
+    run piece = piece_of(i < PIECES ? i : 2 * PIECES - 1 - i);
+    for (int m = 0; m < P; m++) {
+      queries q = queries_of(piece, P, m, zigzag);
+      if (i < PIECES) share(x, &of[m], piece, &q);
+      else share_back(x, &of[m], piece, &q);
+    }
+  }
+  for (int m = 0; m < P; m++) {
+    free(of[m].record);
+    free(of[m].sent_back);
+  }
+}
+
+/* ---- what is lost ---------------------------------------------------------------------------------- */
+
 /* Root mean square of what is lost, by that of what should be. */
 static double lost(const float *got, const double *want, int n) {
   double error = 0, size = 0;
@@ -138,31 +254,66 @@ static double lost(const float *got, const double *want, int n) {
 
 static void zero(float *p, int n) { memset(p, 0, (size_t)n * sizeof *p); }
 
+static void begin_anew(arrays *x) {
+  zero(x->o, S * Q_ROW);
+  zero(x->lse, HEADS * S);
+  zero(x->dq, S * Q_ROW);
+  zero(x->dkv, S * KV_ROW);
+}
+
+/* No more than what `first` says that one device loses; first[0] 0: this one says it. */
+static void check_lost(const arrays *x, const char *what, double first[3]) {
+  double now[] = {lost(x->o, x->want_o, S * Q_ROW), lost(x->dq, x->want_dq, S * Q_ROW),
+                  lost(x->dkv, x->want_dkv, S * KV_ROW)};
+  printf("%s: o %.2e, dq %.2e, dkv %.2e\n", what, now[0], now[1], now[2]);
+  if (first[0] == 0) memcpy(first, now, sizeof now);
+  for (int i = 0; i < 3; i++)
+    CHECK(now[i] < 1e-6 && now[i] < 1.5 * first[i], "%s lose %.2e, one loses %.2e", what, now[i], first[i]);
+}
+
+static void chunks_lose_no_more(arrays *x) {
+  double first[3] = {0};
+  for (int runs = 1; runs <= 16; runs *= 2) { /* zigzag, P devices have 2 P */
+    char what[32];
+    snprintf(what, sizeof what, "%d runs", runs);
+    begin_anew(x);
+    all_steps(x, runs, false);
+    all_steps(x, runs, true);
+    check_lost(x, what, first);
+  }
+}
+
+static void pieces_lose_no_more(arrays *x) {
+  double first[3] = {0};
+  float *one = numbers(S * Q_ROW), *one_dq = numbers(S * Q_ROW);
+  for (int P = 1; P <= 8; P *= 2)
+    for (int zigzag = 0; zigzag < 2; zigzag++) {
+      char what[48];
+      snprintf(what, sizeof what, "pieces, %d devices%s", P, zigzag ? ", zigzag" : "");
+      begin_anew(x);
+      all_pieces(x, P, zigzag);
+      check_lost(x, what, first);
+      if (P == 1 && !zigzag) {
+        memcpy(one, x->o, S * Q_ROW * sizeof *one);
+        memcpy(one_dq, x->dq, S * Q_ROW * sizeof *one);
+      }
+      CHECK(!memcmp(one, x->o, S * Q_ROW * sizeof *one) && !memcmp(one_dq, x->dq, S * Q_ROW * sizeof *one),
+            "%s: a query's numbers have other bits", what);
+    }
+  free(one);
+  free(one_dq);
+}
+
 int main(void) {
   seed_random(7);
   arrays x = {numbers(S * Q_ROW), numbers(S * KV_ROW), numbers(S * Q_ROW), numbers(S * Q_ROW),
               numbers(HEADS * S), numbers(S * Q_ROW), numbers(S * KV_ROW),
               calloc(S * Q_ROW, sizeof(double)), calloc(S * Q_ROW, sizeof(double)),
               calloc(S * KV_ROW, sizeof(double))};
-  double first[3];
   for (int h = 0; h < HEADS; h++)
     for (int t = 0; t < S; t++) one_query(&x, h, t);
-  for (int runs = 1; runs <= 16; runs *= 2) { /* zigzag, P devices have 2 P */
-    zero(x.o, S * Q_ROW);
-    zero(x.lse, HEADS * S);
-    zero(x.dq, S * Q_ROW);
-    zero(x.dkv, S * KV_ROW);
-    all_steps(&x, runs, false);
-    all_steps(&x, runs, true);
-    double now[] = {lost(x.o, x.want_o, S * Q_ROW), lost(x.dq, x.want_dq, S * Q_ROW),
-                    lost(x.dkv, x.want_dkv, S * KV_ROW)};
-    printf("%d runs: o %.2e, dq %.2e, dkv %.2e\n", runs, now[0], now[1], now[2]);
-    for (int i = 0; i < 3; i++) {
-      if (runs == 1) first[i] = now[i];
-      CHECK(now[i] < 1e-6 && now[i] < 1.5 * first[i], "%d runs lose %.2e, one loses %.2e", runs, now[i],
-            first[i]);
-    }
-  }
+  chunks_lose_no_more(&x);
+  pieces_lose_no_more(&x);
   float *f[] = {x.q, x.kv, x.dout, x.o, x.lse, x.dq, x.dkv};
   for (int i = 0; i < 7; i++) free(f[i]);
   free(x.want_o);

@@ -86,6 +86,11 @@ static const claim claims[] = {
      .exact = true, .keys = {20, 20}, .keys_out = 1, .several = true},
     {&sl_op_attention_sweep, {.heads = 8, .kv_heads = 4, .length = 6, .user = &one_piece}, 2,
      {F32(4, 6, 40), F32(4, 6, 40)}, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2},
+    {&sl_op_attention_share, {.heads = 8, .kv_heads = 4, .length = 13}, 3,
+     {F32(4, 6, 40), F32(4, 6, 40), I32(4, 6)}, .row = 7, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2,
+     .below = 2},
+    {&sl_op_attention_share, {.heads = 8, .kv_heads = 4, .length = 8, .window = 4}, 2,
+     {F32(5, 6, 40), F32(5, 6, 40)}, .row = 2, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2},
     {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(5, 3, 8), F32(5, 1, 8), F32(5, 4, 8)}, .exact = true},
     {&sl_op_grouped_linear, {.count = 6}, 3, {F32(7, 33), I32(7, 2), F32(6, 9, 33)}, .below = 6},
     {&sl_op_grouped_linear, {.count = 5}, 3, {F32(2, 5, 3, 16), I32(2, 5, 3), F32(5, 8, 16)}, .below = 5},
@@ -159,7 +164,7 @@ static sharing random_sharing(const claim *c, const sl_signature *how) {
 
 /* What an argument's columns are made of; NULL: of one piece. */
 static const int64_t *input_segments(const claim *c, int i) {
-  if (i == 1 && c->keys[0] && c->nin == 2) return c->keys;
+  if (i == 1 && c->keys[0] && (c->nin == 2 || c->record[0])) return c->keys;
   return !i && c->packed[0] ? c->packed : NULL;
 }
 

@@ -150,6 +150,28 @@ static void chunks_go_around_as_far_as_they_are_seen(void) {
     }
 }
 
+/* In pieces: all keys and values go to all once there, and a summand of each one's gradient from all once
+ * back; computed again nothing goes. To other processes go slots, as long as those of the longest piece. */
+static uint64_t pieces_bytes(const llama_shape *s, int P, int pieces, bool apart) {
+  uint64_t rows = (uint64_t)(s->width / s->heads * s->kv_heads * 2 * s->batch) * sizeof(float);
+  int longest = (s->context + pieces - 1) / pieces;
+  return 2 * (uint64_t)(P - 1) * (uint64_t)(apart ? pieces * longest : s->context) * rows;
+}
+
+static void pieces_go_to_all_once(void) {
+  static const llama_shape shapes[] = {{2, 64, 4, 2, 256, 1}, {1, 40, 5, 1, 67, 3}, {1, 32, 4, 4, 50, 2}};
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (int c = (int)i; c < 24; c += 1 + 2 * LESS) {
+      int P = 2 + c % 3, pieces = 2 + c % 4, processes = c / 6 % 2 ? P : 1;
+      grid g = {.sequence = P, .attention = "ring", .positions = c / 3 % 2 ? "zigzag" : "contiguous",
+                .processes = processes, .recompute = c / 12 ? "full" : NULL};
+      uint64_t want = (uint64_t)shapes[i].layers * pieces_bytes(&shapes[i], P, pieces, processes > 1);
+      uint64_t got = moved(&shapes[i], &g, pieces, SL_TRAFFIC_SEQUENCE, !c && !i);
+      CHECK(got == want, "shape %zu in %d pieces on %d devices in %d processes, %s: %llu bytes, not %llu", i,
+            pieces, P, processes, g.positions, (unsigned long long)got, (unsigned long long)want);
+    }
+}
+
 /* Of that, what all bring themselves first. */
 static uint64_t first_step_bytes(const llama_shape *s, int P, bool zigzag) {
   uint64_t positions = 0;
@@ -288,10 +310,12 @@ static bool has_word(const grid_model *m, const char *option, const char *value)
   return false;
 }
 
-/* Ring goes without pieces; schedules are for several layers; by heads, each device has one of the queries'. */
+/* A device has a run of each piece, or zigzag two; schedules are for several layers; by heads, each device has
+ * one of the queries'. */
 static bool fits(const grid_model *m, const grid *g) {
   bool by_heads = g->attention && !strcmp(g->attention, "heads");
-  if (m->pieces > 1 && g->attention && !by_heads) return false;
+  bool contiguous = g->positions && !strcmp(g->positions, "contiguous");
+  if (m->pieces > 1 && g->sequence > 2 && !by_heads && !contiguous) return false;
   if (g->schedule && has_word(m, "--layers", "1")) return false;
   return !by_heads || g->sequence * SLI_MAX(g->tensor, 1) <= 3 || has_word(m, "--heads", "6");
 }
@@ -365,15 +389,38 @@ static void bits_do_not_depend_on_when_and_where(void) {
   }
 }
 
+/* Pieces, whose keys and values devices gather: positions that do not come out even. */
+static void pieces_learn_and_keep_their_bits(void) {
+  const grid_model m = {"llama", WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3",
+                                              "--ffn", "50", "--context", "41", "--vocab", "247", "--batch", "4"),
+                               2, 3};
+  const grid contiguous = {.data = 2, .sequence = 3, .attention = "ring", .positions = "contiguous"};
+  grid g = {.sequence = 2, .tensor = 3, .stages = 2, .attention = "ring", .steps = STEPS};
+  grid_losses one = grid_train(&m, &(grid){.steps = STEPS}), want = grid_train(&m, &g);
+  compare(&m, &g, &one, &want);
+  learn(&m, contiguous, &one);
+  want.count = g.steps = FEW_STEPS;
+  for (int i = 0; i < 3; i += LESS > 1 ? 2 : 1) {
+    static const char *const schedules[] = {"seq1f1b", "gpipe", "zb-h1"};
+    g.schedule = schedules[i];
+    g.jitter_seed = (uint64_t)i + 1;
+    g.processes = 1 << i;
+    g.recompute = i ? "full" : NULL;
+    same_bits(&m, &g, &want);
+  }
+}
+
 int main(void) {
   heads_exchange_what_they_must();
   chunks_go_around_as_far_as_they_are_seen();
   chunks_go_around_again();
+  pieces_go_to_all_once();
   recompute_keeps_what_blocks_read();
   gathered_parameters_have_slots_enough();
   zigzag_gives_all_as_much_to_do();
   sequences_learn_what_one_device_learns();
   all_axes_together();
+  pieces_learn_and_keep_their_bits();
   bits_do_not_depend_on_when_and_where();
   return 0;
 }

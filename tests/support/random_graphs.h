@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "graph/passes/passes.h"
+#include "kernels/kernels.h"
 #include "tests/support/kernel_call.h"
 
 enum { GRAPH_OPS = 12, GRAPH_TENSORS = 64, GRAPH_VOCAB = 11, GRAPH_MICROBATCHES = 2 };
@@ -362,7 +363,7 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
 static inline bool comes_along(const sl_op *op) {
   static const sl_op *const shares[] = {&sl_op_share, &sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
                                         &sl_op_cross_entropy_join, &sl_op_weighted_cross_entropy_part,
-                                        &sl_op_weighted_cross_entropy_join};
+                                        &sl_op_weighted_cross_entropy_join, &sl_op_attention_share};
   for (size_t i = 0; i < SLI_COUNT(shares); i++)
     if (shares[i] == op) return true;
   for (int i = 0; sl_ops[i]; i++)

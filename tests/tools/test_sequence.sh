@@ -24,10 +24,15 @@ for way in "--recompute full" "--pieces 16 --recompute full" "--pieces 16 --home
   # shellcheck disable=SC2086
   ends 3 timeout 60 "$actorrun" --quiet --dry-run --microbatches 1 --memory 2M $way "${llama[@]}"
 done
-for devices in 2 4; do
-  run --steps 2 --sequence $devices --sequence-attention heads --shard parameters "${all[@]}" "${llama[@]}"
-  near r.json one.json || fail "on $devices devices it learns something else"
+for way in "2 heads" "4 heads" "4 ring"; do
+  # shellcheck disable=SC2086
+  set -- $way
+  run --steps 2 --sequence "$1" --sequence-attention "$2" --shard parameters "${all[@]}" "${llama[@]}"
+  near r.json one.json || fail "on $1 devices, by $2, it learns something else"
 done
+losses r.json >homes
+run --steps 2 --sequence 4 --sequence-attention ring --shard parameters --pieces 16 "${llama[@]}"
+losses r.json | cmp - homes || fail "by ring homes change the losses"
 
 # ---- another grid ----------------------------------------------------------------------------------------
 small=(llama --layers 2 --width 32 --heads 4 --kv-heads 2 --context 33 --batch 4 --data "$reference/text.txt")
@@ -39,6 +44,12 @@ run --steps 6 --data-parallel 2 --sequence 2 --sequence-attention ring --shard p
 losses whole.json | tail -3 >want
 losses r.json | paste - want | awk '{ d = $1 / $2 - 1; if (NF < 2 || d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || NR != 3 }' ||
   fail "a run that goes on with another grid has other losses"
+
+run --steps 2 --sequence 2 --sequence-attention ring --pieces 3 --checkpoint p --every 1 "${small[@]}"
+run --steps 6 -n 2 --sequence 2 --sequence-attention ring --pieces 3 --resume --checkpoint p "${small[@]}"
+losses r.json >continued
+run --steps 6 --sequence 2 --sequence-attention ring --pieces 3 "${small[@]}"
+losses r.json | tail -4 | cmp - continued || fail "pieces do not go on with the same losses"
 
 # ---- the way there alone ----------------------------------------------------------------------------------
 # Where only the head learns, nothing comes back to attention.
@@ -86,4 +97,4 @@ refuse "unknown sequence attention 'rows'" --sequence 2 --sequence-attention row
 refuse "unknown sequence layout 'odd'" --sequence 2 --sequence-layout odd
 refuse "sequence layout zigzag: it is for attention chunk by chunk" --sequence 2 --sequence-attention heads \
   --sequence-layout zigzag
-refuse "--sequence-attention ring with --pieces 2" --sequence 2 --sequence-attention ring --pieces 2
+refuse "has too few positions" --sequence 4 --sequence-attention ring --pieces 5

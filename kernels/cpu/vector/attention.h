@@ -219,10 +219,12 @@ static void invert(float *total) {
   }
 }
 
+/* Numbers that each query of a head has one of, from head to head. */
+static int64_t row_of_head(const sli_attention *a) { return a->part.lse_row ? a->part.lse_row : a->queries; }
+
 /* The logarithms of a tile's softmax sums. */
 static float *lse_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
-  int64_t row = a->part.lse_row ? a->part.lse_row : a->queries;
-  return a->lse + (b * a->heads + h) * row + i0;
+  return a->lse + (b * a->heads + h) * row_of_head(a) + i0;
 }
 
 /* What has been found so far is one key's, with a score of lse and a value of out. */
@@ -298,7 +300,7 @@ static void resume_tile(tile_state *x, const sli_attention *a, const float *seen
                         int64_t nq) {
   transpose_in(x->acc, out, a->o_row, nq, a->dim, 1);
   memcpy(x->top, seen, (size_t)nq * sizeof *seen);
-  memcpy(x->total, seen + a->queries, (size_t)nq * sizeof *seen);
+  memcpy(x->total, seen + row_of_head(a), (size_t)nq * sizeof *seen);
 }
 
 static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float *out, int64_t nq) {
@@ -306,7 +308,7 @@ static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float
   for (int l = 0; l < QT; l++) ones[l] = 1;
   transpose_out(out, a->o_row, x->acc, nq, a->dim, ones);
   memcpy(seen, x->top, (size_t)nq * sizeof *seen);
-  memcpy(seen + a->queries, x->total, (size_t)nq * sizeof *seen);
+  memcpy(seen + row_of_head(a), x->total, (size_t)nq * sizeof *seen);
 }
 
 /* A tile's rows, of which those before `from` have come earlier, one behind the other. */
@@ -337,7 +339,7 @@ static void attention_sweep_chunk(void *arg, int i) {
   int64_t tile = i % tiles, h = i / tiles % a->heads, b = i / tiles / a->heads;
   int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
-  float *seen = w->seen + (b * a->heads + h) * 2 * a->queries + i0;
+  float *seen = w->seen + (b * a->heads + h) * 2 * row_of_head(a) + i0;
   float *out = a->out + b * a->o_batch + i0 * a->o_row + h * dim;
   tile_sight t;
   tile_state x;
