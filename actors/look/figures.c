@@ -23,31 +23,44 @@ static double median(double *values, size_t n) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+/* Adds a record to the span of its device in its step. */
+static void add_to_span(const sl_actor *a, const sl_trace_record *r, span *s) {
+  if (a->cls == SL_CLASS_U) s->update += r->end_ns - r->start_ns;
+  if (!sli_is_work(a)) return;
+  if (!s->busy && !s->last) s->first = r->start_ns;
+  s->first = SLI_MIN(s->first, r->start_ns);
+  s->last = SLI_MAX(s->last, r->end_ns);
+  s->busy += r->end_ns - r->start_ns;
+}
+
 /* [steps][devices] spans of the steps that are whole in the rings. */
 static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *nsteps) {
   const sl_plan *plan = sli_runtime_plan(rt);
-  sl_trace_record *records;
-  size_t n = sli_runtime_records(rt, &records, NULL), devices = (size_t)plan->ndevices;
+  size_t devices = (size_t)plan->ndevices;
   int64_t from = sli_first_whole_step(rt);
   int64_t count = SLI_MAX(sl_runtime_steps(rt) - from, 0);
   span *spans = sli_calloc((size_t)count * devices, sizeof *spans);
-  for (size_t i = 0; i < n; i++) {
-    const sl_actor *a = &plan->actors[records[i].actor];
-    int64_t step = sl_plan_tick(plan, records[i].actor, records[i].firing).step - from;
-    if (step < 0 || step >= count) continue;
-    if (sli_every(a) > 1) continue; /* evaluations are of no step */
-    span *s = &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device];
-    if (a->cls == SL_CLASS_U) s->update += records[i].end_ns - records[i].start_ns;
-    if (!sli_is_work(a)) continue;
-    if (!s->busy && !s->last) s->first = records[i].start_ns;
-    s->first = SLI_MIN(s->first, records[i].start_ns);
-    s->last = SLI_MAX(s->last, records[i].end_ns);
-    s->busy += records[i].end_ns - records[i].start_ns;
-  }
-  free(records);
+  for (sli_records all = sli_records_of(rt); sli_records_next(&all);)
+    for (const sl_trace_record *r = all.now, *end = r + all.count; r < end; r++) {
+      const sl_actor *a = &plan->actors[r->actor];
+      if (sli_every(a) > 1) continue; /* evaluations are of no step */
+      int64_t step = sl_plan_tick(plan, r->actor, r->firing).step - from;
+      if (step >= 0 && step < count)
+        add_to_span(a, r, &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device]);
+    }
   *first_step = from;
   *nsteps = count;
   return spans;
+}
+
+void sli_step_ends(const sl_runtime *rt, int64_t count, uint64_t *end_ns) {
+  const sl_plan *plan = sli_runtime_plan(rt);
+  memset(end_ns, 0, (size_t)count * sizeof *end_ns);
+  for (sli_records all = sli_records_of(rt); sli_records_next(&all);)
+    for (const sl_trace_record *r = all.now, *end = r + all.count; r < end; r++) {
+      int64_t step = sl_plan_tick(plan, r->actor, r->firing).step;
+      if (step < count) end_ns[step] = SLI_MAX(end_ns[step], r->end_ns);
+    }
 }
 
 /* How full the devices are between their first and last pass: the mean of what

@@ -15,6 +15,19 @@ struct sli_look_memory {
 
 /* ---- records, read by records.c alone ------------------------------------------------ */
 
+/* Between runs: all records, stretch by stretch as they lie in memory, in no order. */
+typedef struct sli_records {
+  const sl_runtime *rt;
+  const sl_trace_record *now; /* a stretch, ... */
+  size_t count;               /* ... and how many they are */
+  int32_t worker;
+  uint64_t next;
+  const sli_remote *remote;
+} sli_records;
+sli_records sli_records_of(const sl_runtime *rt);
+/* Goes on to the next stretch. False: there is none. */
+bool sli_records_next(sli_records *r);
+
 /* A worker's newest records, from the newest back. It may go on meanwhile, and then writes
  * half a ring away from what is read here, never nearer. */
 typedef struct sli_past {

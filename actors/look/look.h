@@ -19,6 +19,10 @@ int64_t sli_first_whole_step(const sl_runtime *rt);
 /* The records of all workers, in no order; the caller's to free(). */
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
 
+/* When each step of the run from its first to `count` in all had its last firing that is known of,
+ * 0 where none is; with `end_ns[count]`. */
+void sli_step_ends(const sl_runtime *rt, int64_t count, uint64_t *end_ns);
+
 /* Who waits for whom, as text; the caller's to free(). */
 char *sli_explain(const sl_runtime *rt);
 

@@ -42,6 +42,31 @@ int64_t sli_first_whole_step(const sl_runtime *rt) {
   return from;
 }
 
+sli_records sli_records_of(const sl_runtime *rt) {
+  return (sli_records){.rt = rt, .remote = sli_runtime_remotes(rt)};
+}
+
+/* What is left of the worker's ring, up to where it turns. */
+static void next_of_ring(sli_records *r) {
+  sli_ring ring = sli_runtime_ring(r->rt, r->worker);
+  uint64_t from = SLI_MAX(r->next, ring.written - kept(&ring)), at = from & ring.mask;
+  r->now = &ring.records[at];
+  r->count = (size_t)SLI_MIN(ring.written - from, ring.mask + 1 - at);
+  r->next = from + r->count;
+}
+
+bool sli_records_next(sli_records *r) {
+  for (; r->worker < sli_runtime_workers(r->rt); r->worker++, r->next = 0) {
+    next_of_ring(r);
+    if (r->count) return true;
+  }
+  if (!r->remote) return false;
+  r->now = r->remote->records;
+  r->count = r->remote->nrecords;
+  r->remote = r->remote->next;
+  return true;
+}
+
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped) {
   const sli_remote *remotes = sli_runtime_remotes(rt);
   uint64_t total = 0, lost = 0, n = 0;
@@ -52,13 +77,8 @@ size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t
   }
   for (const sli_remote *r = remotes; r; r = r->next) total += r->nrecords, lost += r->dropped;
   sl_trace_record *all = sli_calloc(total, sizeof *all);
-  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
-    sli_ring ring = sli_runtime_ring(rt, i);
-    for (uint64_t r = ring.written - kept(&ring); r < ring.written; r++)
-      all[n++] = ring.records[r & ring.mask];
-  }
-  for (const sli_remote *r = remotes; r; n += r->nrecords, r = r->next)
-    memcpy(all + n, r->records, r->nrecords * sizeof *all);
+  for (sli_records r = sli_records_of(rt); sli_records_next(&r); n += r.count)
+    if (r.count) memcpy(all + n, r.now, r.count * sizeof *all);
   if (dropped) *dropped = lost;
   *out = all;
   return total;

@@ -128,7 +128,7 @@ static ALWAYS_INLINE launched take_off(worker *w, queue *q, actor *a, uint64_t s
                                        uint64_t duration, uint64_t fence) {
   look_for_failure(w, q, a);
   int32_t at = q->head + q->inflight++;
-  flight *f = &q->flights[at < q->run_ahead ? at : at - q->run_ahead];
+  flight *f = &q->flights[at < q->nflights ? at : at - q->nflights];
   f->actor = a;
   f->firing = a->fired;
   f->start_ns = start;

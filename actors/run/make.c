@@ -38,13 +38,39 @@ static void make_queue(sl_runtime *rt, int32_t i, const int32_t *home) {
   q->worker->share.nqueues++;
 }
 
+/* Does every firing take a slot through this port, and keep it until it is complete? */
+static bool takes_each_time(const sl_plan *plan, const sl_port *out) {
+  const sl_map *map = &plan->maps[out->map];
+  uint32_t i = 0;
+  while (i < map->period && map->entries[i].flags & SL_FIRST) i++;
+  return i == map->period && plan->regs[out->reg].nconsumers && !plan->regs[out->reg].held;
+}
+
+/* So many firings of an actor can be under way on a queue that tells no reader before it retires
+ * one: no more than there are slots. */
+static int64_t most_under_way(const sl_plan *plan, const sl_actor *a, int64_t most) {
+  for (int32_t p = 0; p < a->nout; p++)
+    if (takes_each_time(plan, &a->out[p]))
+      most = SLI_MIN(most, sli_quota_most(&plan->regs[a->out[p].reg]));
+  return most;
+}
+
+static int32_t count_flights(const sl_runtime *rt, const queue *q) {
+  if (!q->ops->modelled || !q->ops->overlaps) return q->run_ahead;
+  int64_t sum = 0;
+  for (int32_t i = 0; i < q->nactors; i++)
+    sum += most_under_way(rt->plan, q->actors[i]->plan, q->run_ahead);
+  return (int32_t)SLI_MAX(SLI_MIN(sum, q->run_ahead), 1);
+}
+
 /* Firings under way, each with room for all that it may have to tell when it completes. */
 static void make_flights(sl_runtime *rt, queue *q) {
   size_t most = 1;
   for (int32_t i = 0; i < q->nactors; i++)
     most = SLI_MAX(most, (size_t)(q->actors[i]->plan->nin + q->actors[i]->plan->nout));
-  q->flights = allot_own(rt, q->worker, (size_t)q->run_ahead, sizeof *q->flights);
-  for (int32_t f = 0; f < q->run_ahead; f++)
+  q->nflights = count_flights(rt, q);
+  q->flights = allot_own(rt, q->worker, (size_t)q->nflights, sizeof *q->flights);
+  for (int32_t f = 0; f < q->nflights; f++)
     q->flights[f].notices = allot_own(rt, q->worker, most, sizeof(notice));
 }
 

@@ -31,7 +31,7 @@ static bool is_near(const worker *w, const queue *q, const in_port *p) {
   if (!from || from->actor->queue->worker != w) return false;
   const queue *maker = from->actor->queue;
   for (int32_t i = 0; i < maker->inflight; i++) {
-    const flight *f = &maker->flights[(maker->head + i) % maker->run_ahead];
+    const flight *f = &maker->flights[(maker->head + i) % maker->nflights];
     for (const notice *n = f->notices; n < f->end; n++)
       if (n->kind == SLI_READY && n->reg == p->reg && n->key == p->at.key)
         return maker->ops->due(maker->impl, f->fence) <= w->now_ns + q->look_ahead_ns;

@@ -14,7 +14,7 @@ static inline void tell_noted(worker *w, const notice *n) {
 static ALWAYS_INLINE void retire_head(worker *w, queue *q, uint64_t end) {
   flight *f = &q->flights[q->head];
   w->awaited.ask_ns = 0;
-  if (++q->head == q->run_ahead) q->head = 0;
+  if (++q->head == q->nflights) q->head = 0;
   q->inflight--;
   uint64_t start = q->ops->overlaps ? f->start_ns
                    : q->ops->timed  ? end - f->duration_ns

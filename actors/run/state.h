@@ -270,8 +270,8 @@ struct queue {
                  uint64_t now_ns, uint64_t duration_ns, uint64_t *fence); /* ops->launch */
   void *impl;
   worker *worker;
-  int32_t inflight, run_ahead, head;
-  flight *flights;       /* ring of run_ahead */
+  int32_t inflight, run_ahead, head, nflights;
+  flight *flights;       /* ring of nflights: run_ahead, or as many as slots allow */
   uint64_t due_ns;       /* of its timer, ... */
   queue *due_next;       /* ... and the next in its bucket */
   /* The oldest firing under way, or SL_NONE, and since when it is the oldest. Read from

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "actors/look/look.h"
 #include "io/atomic.h"
 
 /* A NaN becomes null, as JSON has none. */
@@ -68,13 +69,8 @@ static void add_step(cJSON *steps, const job *j, size_t index) {
  * ends with its last firing. */
 static void add_traced_steps(cJSON *steps, const job *j) {
   int64_t count = sl_runtime_steps(j->rt);
-  uint64_t dropped = 0, *end = sli_calloc((size_t)count, sizeof *end);
-  sl_trace_record *records = NULL;
-  size_t n = sl_runtime_trace(j->rt, &records, &dropped);
-  for (size_t i = 0; i < n; i++) {
-    int64_t step = sl_plan_tick(j->plan, records[i].actor, records[i].firing).step;
-    if (step < count) end[step] = SLI_MAX(end[step], records[i].end_ns);
-  }
+  uint64_t *end = sli_calloc((size_t)count, sizeof *end);
+  sli_step_ends(j->rt, count, end);
   for (int64_t s = 0; s < count; s++) {
     if (!end[s] || (s && !end[s - 1])) continue; /* older than the trace */
     double seconds = (double)(end[s] - (s ? end[s - 1] : 0)) * 1e-9;
@@ -84,7 +80,6 @@ static void add_traced_steps(cJSON *steps, const job *j) {
     add_number(step, "tokens_per_second", seconds > 0 ? (double)j->progress.items / seconds : 0);
     cJSON_AddItemToArray(steps, step);
   }
-  free(records);
   free(end);
 }
 
@@ -116,26 +111,14 @@ static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures
   cJSON_AddItemToArray(devices, device);
 }
 
-static void add_figures(cJSON *root, const job *j) {
-  sl_figures figures = sl_runtime_figures(j->rt);
-  add_number(root, "bubble_fraction", figures.bubble_fraction);
-  add_number(root, "step_seconds", figures.step_seconds);
-  add_parts(root, &figures);
+static void add_figures(cJSON *root, const job *j, const sl_figures *figures) {
+  add_number(root, "bubble_fraction", figures->bubble_fraction);
+  add_number(root, "step_seconds", figures->step_seconds);
+  add_parts(root, figures);
   add_number(root, "tokens_per_second",
-             figures.step_seconds > 0 ? (double)j->progress.items / figures.step_seconds : 0);
+             figures->step_seconds > 0 ? (double)j->progress.items / figures->step_seconds : 0);
   cJSON *devices = cJSON_AddArrayToObject(root, "devices");
-  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, &figures);
-  free(figures.devices);
-}
-
-/* The same figures from the virtual clock: with the durations of --profile or
- * --cost, or else with those that this run has measured. A run on that clock is
- * its own prediction. */
-static sl_status predict(const job *j, const double *seconds, sl_figures *out) {
-  bool itself = j->settings->clock == SL_CLOCK_VIRTUAL && !sl_arg_float(j->settings->run, "jitter");
-  if (!itself) return sl_plan_predict(j->plan, seconds, out);
-  *out = sl_runtime_figures(j->rt);
-  return SL_OK;
+  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, figures);
 }
 
 /* By the plan: what is moved, and what passes compute, on all devices together; and how many
@@ -149,29 +132,44 @@ static void add_step_of_plan(cJSON *predicted, const job *j) {
     add_number(moved, sl_traffic_name((sl_traffic)t), sum.all[t]);
 }
 
-static void add_predicted(cJSON *root, const job *j) {
-  const settings *s = j->settings;
-  bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
-  double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
-  if (own) sl_runtime_durations(j->rt, seconds);
-  sl_figures figures;
-  sl_status status = predict(j, seconds, &figures);
-  free(seconds);
-  if (status) return;
+/* The same figures from the virtual clock; by which durations. */
+static void add_predicted(cJSON *root, const job *j, const char *durations, const sl_figures *f) {
   cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
-  cJSON_AddStringToObject(predicted, "durations",
-                          own ? "measured" : s->profile ? "profile" : "modelled");
-  add_number(predicted, "bubble_fraction", figures.bubble_fraction);
-  add_number(predicted, "step_seconds", figures.step_seconds);
-  add_parts(predicted, &figures);
+  cJSON_AddStringToObject(predicted, "durations", durations);
+  add_number(predicted, "bubble_fraction", f->bubble_fraction);
+  add_number(predicted, "step_seconds", f->step_seconds);
+  add_parts(predicted, f);
   add_step_of_plan(predicted, j);
   cJSON *devices = cJSON_AddArrayToObject(predicted, "devices");
   for (int32_t d = 0; d < j->plan->ndevices; d++) {
     cJSON *device = cJSON_CreateObject();
     add_number(device, "device", d);
-    add_device_figures(device, &figures.devices[d]);
+    add_device_figures(device, &f->devices[d]);
     cJSON_AddItemToArray(devices, device);
   }
+}
+
+/* By the durations of --profile or --cost, or else by those that this run has measured. */
+static void predict(cJSON *root, const job *j) {
+  const settings *s = j->settings;
+  bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
+  double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
+  if (own) sl_runtime_durations(j->rt, seconds);
+  sl_figures figures;
+  sl_status status = sl_plan_predict(j->plan, seconds, &figures);
+  free(seconds);
+  if (status) return;
+  add_predicted(root, j, own ? "measured" : s->profile ? "profile" : "modelled", &figures);
+  free(figures.devices);
+}
+
+/* A run on the virtual clock is its own prediction. */
+static void add_both_figures(cJSON *root, const job *j) {
+  const settings *s = j->settings;
+  sl_figures figures = sl_runtime_figures(j->rt);
+  add_figures(root, j, &figures);
+  if (s->clock != SL_CLOCK_VIRTUAL || sl_arg_float(s->run, "jitter")) predict(root, j);
+  else add_predicted(root, j, s->profile ? "profile" : "modelled", &figures);
   free(figures.devices);
 }
 
@@ -289,8 +287,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
 /* What is known between runs. */
 static void add_results(cJSON *root, const job *j) {
   if (!j->progress.count) add_traced_steps(cJSON_GetObjectItem(root, "steps"), j);
-  add_figures(root, j);
-  add_predicted(root, j);
+  add_both_figures(root, j);
   add_ops(root, j);
   add_runtime(root, j);
 }
