@@ -83,26 +83,39 @@ static void turn_bf16_chunk(void *arg, int i) {
     }
 }
 
-static inline void packed_square(vec *v, const sli_turning *t, int64_t k, int64_t n) {
-  if (!t->turned) {
-    square_of_rows(v, t->from + k * t->row + n, t->row, t->k - k, t->n - n);
-    return;
-  }
-  square_of_columns(v, t->from + n * t->row + k, t->row, t->k - k, t->n - n);
-  transpose(v);
+/* The block of columns from n on, in which two rows have 2 block numbers. */
+static inline uint16_t *packed_block(const sli_turning *t, int64_t n) {
+  return t->to + n * sli_turned_row(t->k);
 }
 
-/* Also the columns behind the last that its block has. */
+static void pack_rows(const sli_turning *t, sli_range rows, sli_range columns) {
+  for (int64_t k = rows.begin; k < rows.end; k += 2)
+    for (int64_t n = columns.begin; n < columns.end; n += t->block) {
+      uint16_t *to = packed_block(t, n) + k * t->block;
+      const float *from = t->from + k * t->row + n;
+      for (int64_t c = 0, left = t->n - n; c < t->block; c += LANES)
+        store_pairs(to + 2 * c, pair(load(from + c, k < t->k ? left - c : 0),
+                                     load(from + t->row + c, k + 1 < t->k ? left - c : 0)));
+    }
+}
+
+static void pack_columns(const sli_turning *t, sli_range rows, sli_range columns) {
+  for (int64_t n = columns.begin; n < columns.end; n += t->block)
+    for (int64_t c = 0; c < t->block; c += LANES)
+      for (int64_t k = rows.begin; k < rows.end; k += 2 * LANES) {
+        vec v[LANES];
+        square_of_columns(v, t->from + (n + c) * t->row + k, t->row, t->k - k, t->n - n - c);
+        transpose(v);
+        for (int p = 0; p < LANES; p++)
+          store_pairs(packed_block(t, n) + (k + 2 * p) * t->block + 2 * c, v[p]);
+      }
+}
+
+/* Also what the order has room for. */
 static void pack_bf16_chunk(void *arg, int i) {
   const sli_turning *t = arg;
   sli_range columns = turn_columns(t, i), rows = turn_rows(t, i);
-  int64_t to_block = sli_turned_row(t->k) * t->block, end = sli_turned_row(rows.end);
-  columns.end = (columns.end + t->block - 1) / t->block * t->block;
-  for (int64_t k = rows.begin; k < end; k += 2 * LANES)
-    for (int64_t n = columns.begin; n < columns.end; n += LANES) {
-      vec v[LANES];
-      packed_square(v, t, k, n);
-      uint16_t *to = t->to + n / t->block * to_block + n % t->block * 2;
-      for (int p = 0; p < LANES; p++) store_pairs(to + (k / 2 + p) * 2 * t->block, v[p]);
-    }
+  rows.end = sli_turned_row(rows.end);
+  if (t->turned) pack_columns(t, rows, columns);
+  else pack_rows(t, rows, columns);
 }
