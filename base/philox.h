@@ -13,11 +13,13 @@
 #endif
 
 enum { SLI_PHILOX_ROUNDS = 10 };
+#define SLI_PHILOX_M0 UINT32_C(0xD2511F53)
+#define SLI_PHILOX_M1 UINT32_C(0xCD9E8D57)
 
 /* One round on a counter of four words with two key words. */
 SLI_PHILOX void sli_philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3,
                                  uint32_t k0, uint32_t k1) {
-  uint64_t a = (uint64_t)UINT32_C(0xD2511F53) * *c0, b = (uint64_t)UINT32_C(0xCD9E8D57) * *c2;
+  uint64_t a = (uint64_t)SLI_PHILOX_M0 * *c0, b = (uint64_t)SLI_PHILOX_M1 * *c2;
   uint32_t x0 = (uint32_t)(b >> 32) ^ *c1 ^ k0, x2 = (uint32_t)(a >> 32) ^ *c3 ^ k1;
   *c0 = x0;
   *c1 = (uint32_t)b;

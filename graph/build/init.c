@@ -8,7 +8,8 @@
  * A model of 10^9 parameters should not wait for this, so the work goes through
  * short arrays of LANES blocks in plain loops, which compilers turn into vector
  * instructions, and the logarithm, sine and cosine of Box & Muller's method are
- * polynomials that stay within those loops. Every element sees the same
+ * polynomials that stay within those loops. Only the rounds of Philox are written for each vector
+ * length, as compilers multiply 32 bits to 64 by the long way round. Every element sees the same
  * operations whatever the vectors' length, so machines agree on the bits; for
  * that nothing may be contracted to fused operations (CMakeLists.txt). */
 #include "graph/build/build.h"
@@ -18,6 +19,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include "base/philox.h"
 
@@ -26,15 +30,20 @@ enum { LANES = 64, VALUES = 4 * LANES };
 /* Everything is inlined into run_plain(), run_avx2() and run_avx512(), and compiled for each. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Word w of block `first` + l, at [w][l]. */
-INLINE void random_words(uint64_t first, uint64_t name, uint64_t seed, uint32_t x[4][LANES]) {
-  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+/* Counters of the blocks from `first` on, of which word w of block l is at [w][l]. */
+INLINE void count_blocks(uint64_t first, uint64_t name, uint32_t x[4][LANES]) {
   for (int l = 0; l < LANES; l++) {
     x[0][l] = (uint32_t)(first + (uint64_t)l);
     x[1][l] = (uint32_t)((first + (uint64_t)l) >> 32);
     x[2][l] = (uint32_t)name;
     x[3][l] = (uint32_t)(name >> 32);
   }
+}
+
+/* Random words in place of counters. */
+typedef void encrypt_fn(uint32_t x[4][LANES], uint32_t k0, uint32_t k1);
+
+INLINE void encrypt_plain(uint32_t x[4][LANES], uint32_t k0, uint32_t k1) {
   for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1))
     for (int l = 0; l < LANES; l++)
       sli_philox_round(&x[0][l], &x[1][l], &x[2][l], &x[3][l], k0, k1);
@@ -113,10 +122,12 @@ INLINE void put_in_order(float y[4][LANES], float out[VALUES]) {
 }
 
 /* The VALUES elements from 4 * `first` on. */
-INLINE void run(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float out[VALUES]) {
+INLINE void run(encrypt_fn *encrypt, uint64_t first, uint64_t name, uint64_t seed, sl_init init,
+                float out[VALUES]) {
   uint32_t words[4][LANES];
   float values[4][LANES];
-  random_words(first, name, seed, words);
+  count_blocks(first, name, words);
+  encrypt(words, (uint32_t)seed, (uint32_t)(seed >> 32));
   if (init.kind == SL_INIT_NORMAL) find_normal(words, init.scale, values);
   else find_uniform(words, init.scale, values);
   put_in_order(values, out);
@@ -125,18 +136,71 @@ INLINE void run(uint64_t first, uint64_t name, uint64_t seed, sl_init init, floa
 typedef void run_fn(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out);
 
 static void run_plain(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
-  run(first, name, seed, init, out);
+  run(encrypt_plain, first, name, seed, init, out);
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx2"))) static void run_avx2(uint64_t first, uint64_t name, uint64_t seed,
-                                                     sl_init init, float *out) {
-  run(first, name, seed, init, out);
+#define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+
+/* Products of words with m, the lower halves and the upper ones: of every other word at a time, as 64
+ * bits, which are then put together. */
+AVX2 INLINE void multiply_8(__m256i x, uint32_t m, __m256i *low, __m256i *high) {
+  __m256i by = _mm256_set1_epi64x(m);
+  __m256i even = _mm256_mul_epu32(x, by), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), by);
+  *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+  *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
 }
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void run_avx512(
-    uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
-  run(first, name, seed, init, out);
+
+AVX512 INLINE void multiply_16(__m512i x, uint32_t m, __m512i *low, __m512i *high) {
+  __m512i by = _mm512_set1_epi64(m);
+  __m512i even = _mm512_mul_epu32(x, by), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), by);
+  *low = _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+  *high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
+
+/* sli_philox_round on vectors. */
+AVX2 INLINE void encrypt_avx2(uint32_t x[4][LANES], uint32_t key0, uint32_t key1) {
+  for (int l = 0; l < LANES; l += 8) {
+    __m256i c[4], a, b, a_high, b_high;
+    uint32_t k0 = key0, k1 = key1;
+    for (int w = 0; w < 4; w++) c[w] = _mm256_loadu_si256((const __m256i *)&x[w][l]);
+    for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1)) {
+      multiply_8(c[0], SLI_PHILOX_M0, &a, &a_high);
+      multiply_8(c[2], SLI_PHILOX_M1, &b, &b_high);
+      c[0] = _mm256_xor_si256(_mm256_xor_si256(b_high, c[1]), _mm256_set1_epi32((int)k0));
+      c[2] = _mm256_xor_si256(_mm256_xor_si256(a_high, c[3]), _mm256_set1_epi32((int)k1));
+      c[1] = b, c[3] = a;
+    }
+    for (int w = 0; w < 4; w++) _mm256_storeu_si256((__m256i *)&x[w][l], c[w]);
+  }
+}
+
+AVX512 INLINE void encrypt_avx512(uint32_t x[4][LANES], uint32_t k0, uint32_t k1) {
+  enum { SIDE = LANES / 16 };
+  __m512i c[4][SIDE], a, b, a_high, b_high;
+  for (int w = 0; w < 4; w++)
+    for (int v = 0; v < SIDE; v++) c[w][v] = _mm512_loadu_si512(&x[w][16 * v]);
+  for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1))
+    for (int v = 0; v < SIDE; v++) {
+      multiply_16(c[0][v], SLI_PHILOX_M0, &a, &a_high);
+      multiply_16(c[2][v], SLI_PHILOX_M1, &b, &b_high);
+      c[0][v] = _mm512_ternarylogic_epi32(b_high, c[1][v], _mm512_set1_epi32((int)k0), 0x96);
+      c[2][v] = _mm512_ternarylogic_epi32(a_high, c[3][v], _mm512_set1_epi32((int)k1), 0x96);
+      c[1][v] = b, c[3][v] = a;
+    }
+  for (int w = 0; w < 4; w++)
+    for (int v = 0; v < SIDE; v++) _mm512_storeu_si512(&x[w][16 * v], c[w][v]);
+}
+
+AVX2 static void run_avx2(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
+  run(encrypt_avx2, first, name, seed, init, out);
+}
+
+AVX512 static void run_avx512(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
+  run(encrypt_avx512, first, name, seed, init, out);
+}
+
 static run_fn *choose_run(void) {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
