@@ -1,11 +1,11 @@
 #!/bin/bash
 # Several processes beside PyTorch's on Gloo: pipelines of 2 and 4 stages beside
-# torch.distributed.pipelining (1F1B), and rows shared out over 2 processes beside
+# torch.distributed.pipelining, 1F1B on both sides and zb-v on both, and rows shared out over 2 processes beside
 # DistributedDataParallel. A GPT of 8 layers, width 256, context 128, 16 sequences a step; pipelines
 # take them in 8 microbatches. All take turns, round by round, so that what else the machine does
 # meets each; every figure is the median of its rounds.
 #
-#   bench_ranks.sh [-n ROUNDS] [-s STEPS] [CASE...]      CASE: pipeline2 pipeline4 data2
+#   bench_ranks.sh [-n ROUNDS] [-s STEPS] [CASE...]      CASE: pipeline2 pipeline4 zero2 zero4 data2
 #
 # Sluice's build is in $SLUICE_BUILD (build/release), PyTorch that of $PYTHON (python3); without it
 # only Sluice runs. Prints `case<TAB>value<TAB>unit` lines:
@@ -22,7 +22,7 @@ while getopts n:s: option; do
 done
 shift $((OPTIND - 1))
 cases=("$@")
-((${#cases[@]})) || cases=(pipeline2 pipeline4 data2)
+((${#cases[@]})) || cases=(pipeline2 pipeline4 zero2 zero4 data2)
 [[ -x $build/bin/actorrun ]] || { echo "bench_ranks: no $build/bin/actorrun" >&2; exit 2; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -48,6 +48,7 @@ run_case() { # round, case
   local n=${2//[!0-9]/} way=${2%%[0-9]*} options
   case $way in
   pipeline) options=(--stages "$n" --microbatches 8) ;;
+  zero) options=(--stages "$n" --microbatches 8 --schedule zb-v) ;;
   data) options=(--data-parallel "$n") ;;
   *) echo "bench_ranks: no case $2" >&2; exit 2 ;;
   esac

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """A GPT-2 over several processes in PyTorch, on Gloo: as a pipeline (torch.distributed.pipelining,
-1F1B) or with its rows shared out (DistributedDataParallel). A step is forward, backward, the clip
+1F1B or its zero-bubble schedule of two chunks a rank, laid out as a vee) or with its rows shared out
+(DistributedDataParallel). A step is forward, backward, the clip
 by the norm of all gradients, AdamW. Prints tokens per second of the median step.
 
     torch_ranks.py pipeline --ranks 4 --microbatches 8
+    torch_ranks.py zero --ranks 4 --microbatches 8
     torch_ranks.py data --ranks 2
 
 The classifier has a weight of its own: stages cannot share one.
@@ -27,7 +29,7 @@ from torch_model import Block
 def options():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("way", choices=["pipeline", "data"])
+    p.add_argument("way", choices=["pipeline", "zero", "data"])
     for name, value in (("ranks", 2), ("microbatches", 8), ("steps", 6), ("warmup", 2), ("layers", 8),
                         ("width", 256), ("heads", 8), ("context", 128), ("batch", 16),
                         ("vocab", 256)):
@@ -59,27 +61,31 @@ class Part(nn.Module):
         return self.head(self.ln_f(x)) if self.last else x
 
 
+def stages_of(o, rank):
+    """A rank's stages along the model; where it has two they lie as a vee."""
+    return [rank, 2 * o.ranks - 1 - rank] if o.way == "zero" else [rank]
+
+
 def loss_of(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def pipeline_pass(o, rank, model, tokens, targets):
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-    stage = PipelineStage(model, rank, o.ranks, torch.device("cpu"))
-    schedule = Schedule1F1B(stage, o.microbatches, loss_fn=loss_of)
+def pipeline_pass(o, rank, parts, tokens, targets):
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleZBVZeroBubble
+    n = o.ranks * len(parts)
+    stages = [PipelineStage(part, s, n, torch.device("cpu"))
+              for part, s in zip(parts, stages_of(o, rank))]
+    if o.way == "zero":
+        schedule = ScheduleZBVZeroBubble(stages, o.microbatches, loss_fn=loss_of)
+    else:
+        schedule = Schedule1F1B(stages[0], o.microbatches, loss_fn=loss_of)
+    first = [tokens] if any(s.is_first for s in stages) else []
+    last = {"target": targets, "losses": []} if any(s.is_last for s in stages) else {}
+    return lambda: schedule.step(*first, **last)
 
-    def run():
-        if rank == 0:
-            schedule.step(tokens)
-        elif rank == o.ranks - 1:
-            schedule.step(target=targets, losses=[])
-        else:
-            schedule.step()
-    return run
 
-
-def data_pass(o, rank, model, tokens, targets):
-    ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+def data_pass(o, rank, parts, tokens, targets):
+    ddp = nn.parallel.DistributedDataParallel(parts[0], gradient_as_bucket_view=True)
     own = slice(rank * o.batch // o.ranks, (rank + 1) * o.batch // o.ranks)
     return lambda: loss_of(ddp(tokens[own]), targets[own]).backward()
 
@@ -98,14 +104,15 @@ def run_rank(rank, o, port):
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // o.ranks))
     torch.set_flush_denormal(True)
     dist.init_process_group("gloo", rank=rank, world_size=o.ranks)
-    piped = o.way == "pipeline"
+    piped = o.way != "data"
     torch.manual_seed(1)
-    model = Part(o, rank, o.ranks) if piped else Part(o, 0, 1)
-    params = list(model.parameters())
+    chunks = 2 if o.way == "zero" else 1
+    parts = [Part(o, s, o.ranks * chunks) for s in stages_of(o, rank)] if piped else [Part(o, 0, 1)]
+    params = [p for part in parts for p in part.parameters()]
     optimizer = torch.optim.AdamW(params, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     text = torch.randint(o.vocab, (o.batch, o.context + 1))
     tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
-    run = (pipeline_pass if piped else data_pass)(o, rank, model, tokens, targets)
+    run = (pipeline_pass if piped else data_pass)(o, rank, parts, tokens, targets)
     seconds = []
     for _ in range(o.warmup + o.steps):
         begin = time.perf_counter()
