@@ -149,3 +149,19 @@ sl_status sli_paths_check(const sli_paths *paths, int stages) {
   free(visits);
   return status;
 }
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+char *sli_paths_format(const sli_paths *paths) {
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  SLI_CHECK(out, "no memory for the text of paths");
+  for (int i = 0; i < paths->microbatches; i++) {
+    fprintf(out, "%d:", i);
+    for (int n = 0; n < paths->of[i].length; n++) fprintf(out, " %d", paths->of[i].stage[n]);
+    fputc('\n', out);
+  }
+  fclose(out);
+  return text;
+}

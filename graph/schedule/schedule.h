@@ -82,6 +82,8 @@ sl_status sli_paths_read(const char *file, int microbatches, sli_arena *arena,
                          const sli_paths **out);
 /* Do they go where they must, of so many stages? */
 sl_status sli_paths_check(const sli_paths *paths, int stages);
+/* As a file has them; the caller's to free(). */
+char *sli_paths_format(const sli_paths *paths);
 
 /* What candidates of a search differ in. */
 typedef struct sli_pick {
@@ -119,5 +121,8 @@ sl_status sli_order_passes(const sli_pass_order *o);
 /* The best of many lowerings of the same inputs; chunks 0: any number up to most_chunks. */
 struct sli_inputs;
 sl_status sli_search(const struct sli_inputs *in, int chunks, int most_chunks, sli_pick *out);
+/* Finds paths for it that leave out this share of all visits, in another order than along the model if
+ * `swap` (skip.c). */
+sl_status sli_skip(const struct sli_inputs *in, double share, bool swap, sli_pick *pick);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct output_sink {
 struct sl_lowered {
   sl_graph *g;
   sl_lower_options options;
-  char *schedule, *chosen;
+  char *schedule, *chosen, *paths;
   int chunks, stages, ranks, alike;
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
   double flops;
@@ -250,6 +250,10 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
 
 static sl_status read_paths(sli_inputs *in) {
   const char *file = in->options->paths;
+  if (file && in->options->skip > 0)
+    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file, in->options->skip);
+  if (in->options->swap && !(in->options->skip > 0))
+    return sl_fail(SL_E_USAGE, "swap without skip: it is said of paths that are looked for");
   return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
 }
 
@@ -351,6 +355,7 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   const sli_pick *pick = sli_lowering_pick(l);
   to->schedule = sli_format(is_auto(in->options) ? "auto (%s)" : "%s", pick->schedule->name);
   to->chosen = sli_pick_format(pick);
+  to->paths = in->options->skip > 0 ? sli_paths_format(pick->paths) : NULL;
   to->chunks = pick->v;
   to->stages = in->p * pick->v;
   to->ranks = in->ranks;
@@ -371,6 +376,8 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   sl_status status = run_passes(to, in);
   if (!status && !pick->schedule)
     status = sli_search(in, in->options->chunks, MOST_CHUNKS, pick);
+  if (!status && in->options->skip > 0)
+    status = sli_skip(in, in->options->skip, in->options->swap, pick);
   if (status) return status;
   sli_lowering *l = sli_lowering_create(in, pick);
   status = sli_lower(l);
@@ -432,6 +439,7 @@ void sl_lowered_destroy(sl_lowered *l) {
   sli_stores_destroy(l->stores);
   free(l->schedule);
   free(l->chosen);
+  free(l->paths);
   sli_arena_fini(&l->arena);
   free(l);
 }
@@ -441,6 +449,7 @@ const sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *l) { return &
 const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
 const char *sl_lowered_chosen(const sl_lowered *l) { return l->chosen; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
+const char *sl_lowered_paths(const sl_lowered *l) { return l->paths; }
 const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
 const char *sl_lowered_tensors(const sl_lowered *l) { return l->tensors; }
 

@@ -181,6 +181,9 @@ typedef struct sl_lower_options {
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
   const char *paths;       /* file with the stages that each microbatch visits, a line like "0: 0 2 3"
                               for each; NULL: all visit all */
+  double skip;             /* > 0: looks for paths that leave out this share of all visits and make a
+                              step short on the virtual clock (sl_lowered_paths), */
+  bool swap;               /* and visit stages in another order, where that is shorter */
   int nquotas;
   const sl_quota *quotas;
   sl_home_options homes;   /* none: all registers live where they are made */
@@ -258,6 +261,8 @@ const char *sl_lowered_schedule(const sl_lowered *lowered);
 /* The same with all that a search has found, as text: for sl_lower_options.chosen, also of
  * another process. */
 const char *sl_lowered_chosen(const sl_lowered *lowered);
+/* The paths that `skip` has found, as a file for `paths` has them; else NULL. */
+const char *sl_lowered_paths(const sl_lowered *lowered);
 int sl_lowered_chunks(const sl_lowered *lowered);
 /* How matrix products are computed: "f32", or the devices' word for bf16. */
 const char *sl_lowered_products(const sl_lowered *lowered);

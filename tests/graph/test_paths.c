@@ -259,6 +259,11 @@ static sl_status read_text(const char *text, size_t bytes, int microbatches, int
   const sli_paths *paths;
   sl_status status = sli_paths_read(name, microbatches, &arena, &paths);
   if (!status) status = sli_paths_check(paths, stages);
+  if (!status) {
+    char *again = sli_paths_format(paths);
+    CHECK(!strncmp(again, "0: 0", 4), "paths are written as they are read");
+    free(again);
+  }
   sli_arena_fini(&arena);
   unlink(name);
   return status;

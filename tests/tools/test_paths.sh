@@ -74,6 +74,20 @@ for schedule in gpipe zb-h1 zb-h2; do
     fail "$schedule: $some s a step with a quarter left out, $all s with all"
 done
 
+# ---- paths that are looked for ----------------------------------------------------------------------------
+small() { # OPTIONS
+  ends 0 "$actorrun" --devices timed:6 --clock virtual --stages 6 --microbatches 8 --steps 3 --cost F=1,B=1,W=1 \
+    --report r.json "$@" pipeline
+  sed -n 's/.*"step_seconds":\s*\([0-9.]*\).*/\1/p' r.json | head -1
+}
+all=$(small) some=$(small --skip 0.25 --swap --save-paths found)
+says "paths found for --skip 0.25" out
+small --skip 0.25 --swap --save-paths again >/dev/null
+cmp -s found again || fail "the search finds other paths the second time"
+[ "$(wc -w <found)" = $((8 * (6 + 1) - 12)) ] || fail "12 of 48 visits are to be left out: $(cat found)"
+[ "$(small --paths found)" = "$some" ] || fail "what was found takes another time by --paths"
+awk -v a="$all" -v s="$some" 'BEGIN { exit !(s < a) }' || fail "$some s a step with paths, $all s with all"
+
 # ---- what is wrong with it -----------------------------------------------------------------------------
 refuse() { # WORDS OPTIONS...
   local words=$1
@@ -90,6 +104,12 @@ sed 's/^4:.*/4: 0 1 3/' paths >bad
 refuse "paths bad: 7 microbatches visit stage 1, but 6 stage 2" --paths bad
 sed '/^4:/d' paths >bad
 refuse "paths bad: microbatch 4 has no path" --paths bad
+refuse "from 0.0625 to 0.438 of all visits can be left out" --skip 0.6
+refuse "--skip 1.5: must be between 0 and 1" --skip 1.5
+refuse "paths are given, or looked for" --skip 0.2 --paths paths
+refuse "swap without skip" --swap
+refuse "--save-paths: which paths?" --save-paths x
+refuse "--save-paths FILE first" --skip 0.2 --checkpoint d
 refuse "sequences are cut in pieces" --paths paths --pieces 2
 refuse "the vocabulary on all stages" --paths paths --vocab-parallel
 # ---- a mixture: its balance loss goes along, and each expert is asked as often as its stage is visited ------

@@ -76,10 +76,22 @@ static sl_status write_plan(const job *j) {
   return sli_atomic_commit(&file);
 }
 
+/* What --skip has found. */
+static sl_status write_paths(const job *j) {
+  const char *path = settings_text(j->settings, "save-paths");
+  if (!path || j->settings->process) return SL_OK;
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  fputs(sl_lowered_paths(j->lowered), file.stream);
+  return sli_atomic_commit(&file);
+}
+
 sl_status job_plan(job *j) {
   uint64_t start = sli_now_ns();
   sl_status status = make_plan(j);
   if (!status) status = write_plan(j); /* also one that cannot finish */
+  if (!status) status = write_paths(j);
   if (!status) status = prove_plan(j);
   j->plan_ns = sli_now_ns() - start;
   return status;

@@ -30,6 +30,7 @@ static const sl_option options[] = {
      "of text", 0, 0},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
      "there already or with a / at its end, for a Hugging Face model", 0, 0},
+    {"save-paths", SL_OPTION_TEXT, "", "`FILE` for the paths that --skip has found, to be given by --paths", 0, 0},
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json, or GGUF) that makes "
      "tokens of text: of data, and of --prompt", 0, 0},
     {"save-adapter", SL_OPTION_TEXT, "", "`DIR` for the adapters of --lora at the end, as PEFT reads "
@@ -105,6 +106,12 @@ static sl_status check_together(const settings *s) {
                      "holds out itself", need_eval[i]);
   if (settings_evaluate(s) && !data)
     return sl_fail(SL_E_USAGE, "--eval: not with devices that hold no values");
+  bool skips = sl_arg_float(s->run, "skip") > 0;
+  if (skips && settings_text(s, "checkpoint"))
+    return sl_fail(SL_E_USAGE, "--skip looks for paths each time anew, --checkpoint is of a run with the same "
+                   "ones: --save-paths FILE first, then --paths FILE");
+  if (!skips && settings_text(s, "save-paths"))
+    return sl_fail(SL_E_USAGE, "--save-paths: which paths? --skip looks for some");
   if (settings_text(s, "save-adapter") && !s->training.nlora)
     return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
   if (!data && sl_arg_int(s->run, "generate"))

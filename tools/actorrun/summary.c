@@ -33,6 +33,12 @@ static void print_homes_found(const job *j) {
   printf("\n");
 }
 
+/* What --skip has found, as --paths takes it. */
+static void print_paths_found(const job *j) {
+  const char *paths = sl_lowered_paths(j->lowered);
+  if (paths) printf("paths found for --skip %g:\n%s", sl_arg_float(j->settings->run, "skip"), paths);
+}
+
 void print_plan(const job *j) {
   const sl_param_info *params;
   int n = sl_lowered_params(j->lowered, &params);
@@ -50,6 +56,7 @@ void print_plan(const job *j) {
            k + 1 < pieces ? "" : " positions\n");
   warn_of_filling(j->settings);
   print_homes_found(j);
+  print_paths_found(j);
   printf("quotas:");
   sl_lowered_quotas(j->lowered, print_quota, NULL);
   printf("\n\n");
@@ -60,7 +67,10 @@ void print_plan(const job *j) {
 void print_found(const job *j) {
   const settings *s = j->settings;
   if (!j->progress.quiet) warn_of_filling(s);
-  if (!j->progress.quiet && !s->process) print_homes_found(j);
+  if (!j->progress.quiet && !s->process) {
+    print_homes_found(j);
+    print_paths_found(j);
+  }
   if (strcmp(s->schedule, "auto") || s->process || j->progress.quiet) return;
   printf("schedule %s:", sl_lowered_schedule(j->lowered));
   sl_lowered_quotas(j->lowered, print_quota, NULL);

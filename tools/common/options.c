@@ -79,6 +79,9 @@ static const sl_option plan_options[] = {
      "(lines like 0: F0 F0 B0 B0), or derive: the order that emerges without latency", 0, 0},
     {"paths", SL_OPTION_TEXT, "", "`FILE` with the stages that each microbatch visits, in its order "
      "(lines like 3: 0 2 5 7): the first and the last always, those between them equally often", 0, 0},
+    {"skip", SL_OPTION_FLOAT, "0", "share of all visits that is to be left out: looks for --paths with "
+     "which a step is short on the virtual clock", 0, 1},
+    {"swap", SL_OPTION_FLAG, "0", "with --skip: stages may be visited in another order", 0, 0},
     {"look-ahead", SL_OPTION_FLOAT, "0", "seconds a modelled device idles for a better pass that "
      "is about to become ready", 0, 1e9},
     {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "

@@ -89,6 +89,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .order = settings_text(s, "order"),
                               .backward = settings_text(s, "backward"),
                               .paths = settings_text(s, "paths"),
+                              .skip = sl_arg_float(s->run, "skip"),
+                              .swap = sl_arg_flag(s->run, "swap"),
                               .nquotas = s->nquotas,
                               .quotas = s->quotas,
                               .homes = s->kept.homes,
