@@ -29,7 +29,7 @@ static void text(uint64_t *h, const char *value) {
 /* Settings that came later: what has none of them keeps the hash it had. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
        IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
-       URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS, BASES = 100 };
+       URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS, BASES = 100, EXPERT };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -137,7 +137,8 @@ static void hash_device(uint64_t *h, const sl_device *d) {
   text(h, d->name);
   text(h, d->kind);
   number(h, d->process);
-  for (int a = 0; a < SL_AT_AXES; a++) number(h, d->at[a]);
+  for (int a = 0; a < SL_AT_EXPERT; a++) number(h, d->at[a]);
+  setting(h, EXPERT, (uint64_t)d->at[SL_AT_EXPERT]);
   for (int s = 0; s <= SL_SPACE_HOST; s++) word(h, d->room[s].workspace_bytes);
   setting(h, SL_SPACE_DISK, d->room[SL_SPACE_DISK].workspace_bytes);
 }

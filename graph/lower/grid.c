@@ -120,17 +120,33 @@ static sl_status read_sequence(sli_inputs *in) {
   return SL_OK;
 }
 
+/* Of the devices that share the data. */
+static sl_status check_experts(const sl_lower_options *o) {
+  int data = SLI_MAX(o->data_parallel, 1), experts = SLI_MAX(o->expert_parallel, 1);
+  if (data % experts)
+    return sl_fail(SL_E_USAGE, "--expert-parallel %d does not divide --data-parallel %d: which devices would have "
+                   "which experts?", experts, data);
+  if (o->expert_rows && !(o->expert_rows >= 1))
+    return sl_fail(SL_E_USAGE, "--expert-rows %g is less than an even share of the rows, which is 1", o->expert_rows);
+  if (o->expert_rows && experts == 1)
+    return sl_fail(SL_E_USAGE, "--expert-rows %g: on which devices? --expert-parallel says", o->expert_rows);
+  return SL_OK;
+}
+
 sl_status sli_lower_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   int axes = 0;
+  sl_status status = check_experts(o);
+  if (status) return status;
   axis_sizes(o, in->grid.size);
+  in->grid.expert_rows = o->expert_rows;
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
   in->grid.alike = o->alike && axes && !o->vocab_parallel;
   in->spread = o->vocab_parallel && in->p > 1;
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;
-  sl_status status = sli_lower_layout(in);
+  status = sli_lower_layout(in);
   if (status) return status;
   sli_lower_axis_links(in);
   status = read_sequence(in);

@@ -13,101 +13,32 @@
  * Sums are made in the order of the members. Each slice goes to one reader, so what crosses
  * between devices is what the collective must move, and no more. A few numbers are not
  * worth three hops: all members read all, and each makes the sum. */
-#include "graph/share/expand.h"
+#include "graph/share/box.h"
 
 #include <string.h>
 
 enum { SMALL_BYTES = 4096 };
 
-typedef struct boxing {
-  sli_expansion *x;
-  const sli_array *from;
-  sli_array *to;
-  sli_along along;
-  int members, ranks; /* those that do it */
-} boxing;
-
-/* ---- nodes ---------------------------------------------------------------------- */
-
-/* Work between devices, at the place of what is read (`near`) or of who reads it. */
-static sli_moment boxing_moment(const boxing *b, bool near) {
-  sli_moment at = b->to->made;
-  if (near && at.phase == SLI_PHASE_MAIN) at.block = b->from->made.block;
-  at.spread = b->to->spread;
-  return at;
+static sl_status add_node(sli_boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
+                          int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
+                          const sl_type *type, sl_tensor **out) {
+  const sli_box_making m = {op, what, cls, near, rank, nin, in, attrs, type};
+  sli_node *n;
+  return sli_box_node(b, &m, &n, out);
 }
 
-static const sl_attrs *same_attrs(const boxing *b, const void *user) {
+/* [nvariants] */
+static const sl_attrs *same_attrs(const sli_boxing *b, const void *user) {
   int n = b->x->nvariants;
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)n * sizeof *attrs);
   for (int v = 0; v < n; v++) attrs[v].user = user;
   return attrs;
 }
 
-/* Then what is read comes by hops, as whatever stages read of each other. */
-static bool between_stages(const boxing *b) { return b->along == 1u << SLI_AXIS_STAGES; }
-
-/* Bytes of other devices of its stage that a call reads: of a joint all that is not its own part, of a sum
- * so much of each summand as it makes. */
-static double remote_bytes(const boxing *b, const sli_node *n, const sl_type *in,
-                           const sl_type *out) {
-  if (n->nin != b->members || n->cls != SL_CLASS_C || between_stages(b)) return 0;
-  int own = sli_rank_share(b->x->grid, n->rank, b->along);
-  if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
-  return (double)(n->nin - 1) * (double)sl_type_bytes(out);
-}
-
-/* Of several, the outermost. */
-static int axis_of(sli_along along) {
-  int i = 0;
-  while (!(along >> sli_splitting[i] & 1)) i++;
-  return sli_splitting[i];
-}
-
-/* What axes of rows exchange of parameters and their gradients is all of one kind. */
-static bool is_of_param(const boxing *b) {
-  const sl_tensor *t = b->from->of;
-  const sli_array *subject = b->x->arrays[b->x->shaped[t->id]];
-  return sli_axes[axis_of(b->along)].rows && subject && subject->of->param;
-}
-
-static void note_remote(const boxing *b, sli_node *n) {
-  n->remote_axis = between_stages(b) ? 0 : is_of_param(b) ? SLI_AXIS_DATA : axis_of(b->along);
-  n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
-  for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
-    sli_shapes *s = &n->shapes[v];
-    s->remote_bytes = remote_bytes(b, n, s->in, s->out);
-  }
-}
-
-/* `type` [nvariants]: what comes of it; NULL: as the row says. */
-static sl_status add_node(boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
-                          int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
-                          const sl_type *type, sl_tensor **out) {
-  sli_expansion *x = b->x;
-  const char *name = sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->of->name, what,
-                                      x->nboxes);
-  sli_node *n;
-  sli_making m = {.op = op, .name = name, .at = boxing_moment(b, near), .cls = cls, .rank = rank,
-                  .nin = nin, .nout = 1, .in = in, .attrs = attrs, .out = type,
-                  .where = b->from->of->at};
-  sl_status status = sli_expand_node(x, &m, &n);
-  if (status) return status;
-  note_remote(b, n);
-  n->repeats = b->to->kept && cls == SL_CLASS_C;
-  *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, rank));
-  for (int i = 0; i < nin; i++)
-    (*out)->transient |= in[i]->transient || (in[i]->param && m.at.phase == SLI_PHASE_MAIN);
-  return SL_OK;
-}
-
-/* What is done alone is part of the reader's own work. */
-static sl_class own_class(const boxing *b) {
-  return b->to->made.phase == SLI_PHASE_MAIN ? b->to->made.cls : SL_CLASS_C;
-}
+/* ---- parts ----------------------------------------------------------------------- */
 
 /* Parts [nvariants] of member m along `dim`, or in equal numbers of elements. */
-static const sl_part *parts_of(const boxing *b, int rank, int dim, int member) {
+static const sl_part *parts_of(const sli_boxing *b, int rank, int dim, int member) {
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
   for (int v = 0; v < x->nvariants; v++) {
@@ -126,14 +57,14 @@ static const sl_part *parts_of(const boxing *b, int rank, int dim, int member) {
 }
 
 /* [nvariants], for each the part of it. */
-static const sl_attrs *part_attrs(const boxing *b, int rank, int dim, int member) {
+static const sl_attrs *part_attrs(const sli_boxing *b, int rank, int dim, int member) {
   const sl_part *parts = parts_of(b, rank, dim, member);
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
   for (int v = 0; v < b->x->nvariants; v++) attrs[v].user = &parts[v];
   return attrs;
 }
 
-static sl_status slice(boxing *b, int rank, sl_tensor *t, int dim, int member, sl_class cls,
+static sl_status slice(sli_boxing *b, int rank, sl_tensor *t, int dim, int member, sl_class cls,
                        sl_tensor **out) {
   const sl_attrs *attrs = part_attrs(b, rank, dim, member);
   const char *what = sli_arena_format(&b->x->g->arena, "slice%d", member);
@@ -142,7 +73,7 @@ static sl_status slice(boxing *b, int rank, sl_tensor *t, int dim, int member, s
 
 /* A join of the members' parts, of `whole` [nvariants]. Where one device stands for all, what
  * it has in place of their parts may be larger. */
-static sl_status join(boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
+static sl_status join(sli_boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
                       const sl_part *const *parts, sl_class cls, sl_tensor **out) {
   sli_arena *arena = &b->x->g->arena;
   sl_attrs *attrs = sli_arena_alloc(arena, (size_t)b->x->nvariants * sizeof *attrs);
@@ -160,11 +91,11 @@ static sl_status join(boxing *b, int rank, sl_tensor *const *in, const sl_type *
 /* ---- conversions, for one device ---------------------------------------------------- */
 
 /* The tensors of all members of this device's row. */
-static void row_of(const boxing *b, int rank, sl_tensor *const *on, sl_tensor **out) {
+static void row_of(const sli_boxing *b, int rank, sl_tensor *const *on, sl_tensor **out) {
   for (int m = 0; m < b->members; m++) out[m] = on[sli_rank_at(b->x->grid, rank, b->along, m)];
 }
 
-static sl_status box_zeros(boxing *b, int rank) {
+static sl_status box_zeros(sli_boxing *b, int rank) {
   sli_expansion *x = b->x;
   if (!sli_rank_member(x->grid, rank, b->along)) {
     b->to->on[rank] = b->from->on[rank];
@@ -176,12 +107,12 @@ static sl_status box_zeros(boxing *b, int rank) {
     types[v] = *sli_expand_type(x, b->from->on[rank], v);
     attrs[v].user = &types[v];
   }
-  return add_node(b, &sl_op_fill, "zeros", own_class(b), false, rank, 0, NULL, attrs, NULL,
+  return add_node(b, &sl_op_fill, "zeros", sli_box_class(b), false, rank, 0, NULL, attrs, NULL,
                   &b->to->on[rank]);
 }
 
 /* slices[member * ranks + rank]: what each device cuts for each member. */
-static sl_status cut_for_all(boxing *b, int dim, sl_tensor **slices) {
+static sl_status cut_for_all(sli_boxing *b, int dim, sl_tensor **slices) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks; r++)
     for (int m = 0; m < b->members && !status; m++)
@@ -190,7 +121,7 @@ static sl_status cut_for_all(boxing *b, int dim, sl_tensor **slices) {
 }
 
 /* What all have cut for this device. */
-static void slices_for(const boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
+static void slices_for(const sli_boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
   const sli_grid *grid = b->x->grid;
   int own = sli_rank_member(grid, rank, b->along);
   for (int m = 0; m < b->members; m++)
@@ -198,7 +129,7 @@ static void slices_for(const boxing *b, int rank, sl_tensor *const *slices, sl_t
                          : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->along, m)];
 }
 
-static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
+static sl_status sum_slices(sli_boxing *b, int dim, sl_tensor **sums) {
   sli_expansion *x = b->x;
   sl_tensor **slices = sli_arena_alloc(&x->g->arena,
                                        (size_t)(b->members * x->ranks) * sizeof *slices);
@@ -213,7 +144,7 @@ static sl_status sum_slices(boxing *b, int dim, sl_tensor **sums) {
   return status;
 }
 
-static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
+static sl_status sum_in_place(sli_boxing *b, int dim, sl_tensor **sums) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
@@ -226,13 +157,13 @@ static sl_status sum_in_place(boxing *b, int dim, sl_tensor **sums) {
 }
 
 /* Each device's part of the sum: of slices that come to it, or of what it can see itself. */
-static sl_status sum_parts(boxing *b, int dim, sl_tensor **sums) {
+static sl_status sum_parts(sli_boxing *b, int dim, sl_tensor **sums) {
   bool apart = false;
   for (int a = 0; a < SLI_AXES; a++) apart |= (b->along >> a & 1) && b->x->grid->apart[a];
   return apart ? sum_slices(b, dim, sums) : sum_in_place(b, dim, sums);
 }
 
-static sl_status box_sum_whole(boxing *b) {
+static sl_status box_sum_whole(sli_boxing *b) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
@@ -244,7 +175,7 @@ static sl_status box_sum_whole(boxing *b) {
 }
 
 /* Joins tensors that lie along `dim` (-1: in equal numbers of elements) everywhere. */
-static sl_status join_all(boxing *b, int dim, sl_tensor *const *on) {
+static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *on) {
   sli_expansion *x = b->x;
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks && !status; r++) {
@@ -260,7 +191,7 @@ static sl_status join_all(boxing *b, int dim, sl_tensor *const *on) {
   return status;
 }
 
-static sl_status box_all_reduce(boxing *b) {
+static sl_status box_all_reduce(sli_boxing *b) {
   sl_tensor **sums = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->ranks * sizeof *sums);
   sl_status status = sum_parts(b, -1, sums);
   return status ? status : join_all(b, -1, sums);
@@ -268,7 +199,7 @@ static sl_status box_all_reduce(boxing *b) {
 
 /* From a part along one dim to a part along another: dims differ, so what one device cuts
  * for another is the same part of whatever it has. */
-static sl_status box_all_to_all(boxing *b, int from, int to) {
+static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
   sli_expansion *x = b->x;
   sl_tensor **slices = sli_arena_alloc(&x->g->arena,
                                        (size_t)(b->members * x->ranks) * sizeof *slices);
@@ -288,22 +219,36 @@ static sl_status box_all_to_all(boxing *b, int from, int to) {
 
 /* ---- one axis, or several as one ------------------------------------------------------------------------ */
 
-static bool is_small(const boxing *b) {
+static bool is_small(const sli_boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
   return sl_type_bytes(type) <= SMALL_BYTES;
 }
 
-static sl_status box_own_slices(boxing *b, int dim) {
+static sl_status box_own_slices(sli_boxing *b, int dim) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks && !status; r++)
-    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->along), own_class(b),
+    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->along), sli_box_class(b),
                    &b->to->on[r]);
   return status;
 }
 
-static sl_status box_along(boxing *b) {
-  int axis = axis_of(b->along);
+/* The ids that say where rows go, as they lie where rows come from, and all that say so for one device. */
+static sl_status box_routed(sli_boxing *b, sli_moment at, bool back) {
+  sli_expansion *x = b->x;
+  const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->of));
+  sli_layout lies = sli_ids_layout(x, ids), whole = lies;
+  whole.axis[SLI_AXIS_EXPERT] = (sl_sbp){SL_BROADCAST, 0};
+  sli_array *own, *all;
+  sl_status status = sli_box(x, ids, lies, at, &own);
+  if (!status) status = sli_box(x, ids, whole, at, &all);
+  if (status) return status;
+  return back ? sli_box_from_experts(b, own, all) : sli_box_to_experts(b, own, all);
+}
+
+static sl_status box_along(sli_boxing *b, sli_moment at) {
+  int axis = sli_box_axis(b->along);
   sl_sbp from = b->from->lies.axis[axis], to = b->to->lies.axis[axis];
+  if (from.kind == SL_ROUTED || to.kind == SL_ROUTED) return box_routed(b, at, from.kind == SL_ROUTED);
   b->x->nboxes++;
   sl_status status = SL_OK;
   switch (from.kind) {
@@ -313,10 +258,11 @@ static sl_status box_along(boxing *b) {
       return status;
     case SL_PARTIAL:
       if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
-      return is_small(b) || between_stages(b) ? box_sum_whole(b) : box_all_reduce(b);
+      return is_small(b) || sli_box_between_stages(b) ? box_sum_whole(b) : box_all_reduce(b);
     case SL_SPLIT:
       if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
       return join_all(b, from.dim, b->from->on);
+    case SL_ROUTED: break;
   }
   return SL_OK;
 }
@@ -341,16 +287,18 @@ static bool serves(const sli_array *a, const sli_moment *at) {
          (made->phase != SLI_PHASE_MAIN || a->kept || is_forward(made->cls) == is_forward(at->cls));
 }
 
+static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT || a.kind == SL_ROUTED; }
+
 /* Parts that take no more than the parts they are made of need not be made again; nor what is joined of a
- * piece, which later ones look back to. */
+ * piece, which later ones look back to, nor ids of experts, which are few beside the rows that they are for. */
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
-  int axis = axis_of(along);
-  int block = to->made.block;
-  bool joins = block >= 0 && x->g->blocks[block].gathers && !to->of->param && along == 1u << SLI_AXIS_SEQUENCE &&
-               to->lies.axis[axis].kind == SL_BROADCAST;
-  return sli_axes[axis].rows && from->lies.axis[axis].kind == SL_SPLIT &&
-         (joins || to->lies.axis[axis].kind == SL_SPLIT) && to->made.phase == SLI_PHASE_MAIN &&
+  int axis = sli_box_axis(along), block = to->made.block;
+  sl_sbp was = from->lies.axis[axis], is = to->lies.axis[axis];
+  bool parts = is_part(was) && is_part(is), joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
+  bool looks = block >= 0 && x->g->blocks[block].gathers && !to->of->param && along == 1u << SLI_AXIS_SEQUENCE;
+  bool ids = axis == SLI_AXIS_EXPERT && to->of->type.dtype == SL_I32;
+  return sli_axes[axis].rows && (parts || (joins && (looks || ids))) && to->made.phase == SLI_PHASE_MAIN &&
          is_forward(to->made.cls);
 }
 
@@ -419,9 +367,18 @@ static sli_along together(const sli_layout *from, const sli_layout *want, int ax
   return along;
 }
 
+static bool is_routed(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_ROUTED; }
+
+/* The way to experts begins, and the way back ends, with the rows shared out. */
+static sli_layout by_rows(const sli_layout *lies) {
+  sli_layout rows = *lies;
+  if (is_routed(lies)) rows.axis[SLI_AXIS_EXPERT] = (sl_sbp){SL_SPLIT, 0};
+  return rows;
+}
+
 /* One step nearer to what is wanted. What lies in parts is made whole before it is called a
  * sum. */
-static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_along *along) {
+static sli_layout next_dense(const sli_layout *from, const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
   int first = first_place(from, want), place = outer_place(from, want, first);
   int axis = sli_splitting[place];
@@ -432,6 +389,16 @@ static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_
   for (int a = 0; a < SLI_AXES; a++)
     if (*along >> a & 1) next.axis[a] = to;
   return next;
+}
+
+/* Rows go to experts last, and come back first: whatever else is to become of them is their sources' affair. */
+static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_along *along) {
+  sli_layout rows = by_rows(is_routed(from) ? from : want);
+  bool back = is_routed(from) && !is_routed(want), there = !is_routed(from) && is_routed(want);
+  *along = 1u << SLI_AXIS_EXPERT;
+  if (back) return rows;
+  if (there && sli_layout_equal(from, &rows)) return *want;
+  return next_dense(from, there ? &rows : want, along);
 }
 
 /* What is made whole between stages is made where it is read; everything else where it was. */
@@ -452,8 +419,8 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
       to = sli_array_add(x, t, next, at);
       to->spread = stays_spread(have, to, along, at.spread);
       to->kept = is_worth_keeping(x, have, to, along);
-      boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
-      sl_status status = box_along(&b);
+      sli_boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
+      sl_status status = box_along(&b, at);
       if (status) return status;
       sli_stand_for_all(x, to);
     }
@@ -464,7 +431,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
 
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
                        const sl_type *whole, sli_array *to) {
-  boxing b = {x, from, to, 1u << axis, x->grid->size[axis], sli_own_ranks(x, to->spread)};
+  sli_boxing b = {x, from, to, 1u << axis, x->grid->size[axis], sli_own_ranks(x, to->spread)};
   x->nboxes++;
   sl_status status = SL_OK;
   for (int r = 0; r < b.ranks && !status; r++) {

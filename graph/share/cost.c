@@ -44,7 +44,7 @@ double sli_cost_weight(const sli_costs *c, sli_cost cost) {
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                     int axis) {
   *c = (sli_costs){.g = g, .dims = dims, .grid = grid, .axis = axis, .size = grid->size[axis]};
-  c->share = axis == SLI_AXIS_TENSOR ? grid->size[SLI_AXIS_DATA] : 1;
+  c->share = axis == SLI_AXIS_TENSOR ? sli_grid_size(grid, sli_along_data) : 1;
   c->has_rows = sli_calloc((size_t)g->ntensors, sizeof *c->has_rows);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
@@ -72,6 +72,7 @@ static sl_sbp sequence_of(const sli_costs *c, const sl_tensor *t) {
 static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_tensor *t,
                           sl_sbp sbp) {
   sl_type type = *whole;
+  if (sbp.kind == SL_ROUTED) sbp = (sl_sbp){SL_SPLIT, 0}; /* where all experts have as many */
   if (sbp.kind == SL_SPLIT) {
     const sli_dim *dim = t ? &c->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
     int64_t units = dim ? dim->units : type.dim[sbp.dim];
@@ -187,9 +188,11 @@ static double half_seconds(const sli_costs *c, sli_half half, double received, d
   return sli_exchange_seconds(link, half, received) + own_seconds(c, link, half, bytes);
 }
 
+static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT || a.kind == SL_ROUTED; }
+
 static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
   double moved = sli_boxing_bytes(a, b, c->size, bytes), seconds;
-  bool swaps = a.kind == SL_SPLIT && b.kind == SL_SPLIT;
+  bool swaps = is_part(a) && is_part(b);
   if (a.kind == SL_PARTIAL && b.kind == SL_BROADCAST)
     seconds = half_seconds(c, SLI_REDUCE_SCATTER, moved / 2, bytes) +
               half_seconds(c, SLI_ALL_GATHER, moved / 2, bytes);
@@ -319,7 +322,7 @@ sli_reading sli_reading_of(const sli_costs *c, const sli_node *n, const sl_signa
 
 /* Of gradients that have come back in these layouts: what lies in parts draws the rest, then
  * sums do, and what comes of it goes where it is wanted. */
-static sli_cost gradients_cost(const sli_costs *c, uint8_t codes, sl_sbp wanted, double bytes) {
+static sli_cost gradients_cost(const sli_costs *c, unsigned codes, sl_sbp wanted, double bytes) {
   sl_sbp to = wanted;
   if (wanted.kind == SL_BROADCAST && codes >> 2) to = sli_code_sbp(2 + __builtin_ctz(codes >> 2));
   sli_cost cost = {0};
@@ -341,7 +344,7 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
   sl_sbp lies = sli_code_sbp(seen->lies);
   sli_cost cost = {0};
   if (!(seen->forward >> r.want & 1)) cost = boxing(c, lies, sli_code_sbp(r.want), bytes);
-  seen->forward |= (uint8_t)(1 << r.want);
+  seen->forward |= (uint16_t)(1 << r.want);
   if (r.gradient < SLI_SBP_CODES)
     sli_cost_add(&cost, boxing(c, sli_code_sbp(r.gradient), lies, bytes));
   return times(cost, 1.0 / c->g->options.microbatches);
@@ -352,9 +355,9 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   double bytes = tensor_bytes(c, t);
   sl_sbp lies = sli_code_sbp(seen->lies), want = sli_code_sbp(r.want);
   sli_cost cost = {0};
-  uint8_t bit = (uint8_t)(1 << r.want);
+  uint16_t bit = (uint16_t)(1 << r.want);
   if (!(seen->forward & bit)) cost = boxing(c, lies, want, bytes);
-  bool kept = sli_axes[c->axis].rows && lies.kind == SL_SPLIT && want.kind == SL_SPLIT;
+  bool kept = sli_axes[c->axis].rows && is_part(lies) && is_part(want);
   if (r.again && !kept && !(seen->back & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
   seen->forward |= bit;
   if (r.again) seen->back |= bit;
@@ -362,7 +365,7 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   double sent_back = gradient_bytes(c, t);
   sl_sbp wanted = lies.kind == SL_PARTIAL ? broadcast : lies;
   sli_cost before = gradients_cost(c, seen->gradients, wanted, sent_back);
-  seen->gradients |= (uint8_t)(1 << r.gradient);
+  seen->gradients |= (uint16_t)(1 << r.gradient);
   sli_cost_add(&cost, gradients_cost(c, seen->gradients, wanted, sent_back));
   sli_cost_add(&cost, times(before, -1));
   return cost;

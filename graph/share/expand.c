@@ -275,8 +275,10 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   return sli_expand_ring_back(x, n, moment_of(x, n), in, out);
 }
 
-/* As two summands can both be had with the least to exchange. */
+/* As two summands can both be had with the least to exchange; rows of which only some are where experts
+ * are, where they come from. */
 static sl_sbp common(sl_sbp a, sl_sbp b) {
+  if (a.kind == SL_ROUTED || b.kind == SL_ROUTED) return sli_sbp_equal(a, b) ? a : (sl_sbp){SL_SPLIT, 0};
   if (a.kind == SL_SPLIT) return a;
   if (b.kind == SL_SPLIT) return b;
   return a.kind == SL_PARTIAL ? a : b;
@@ -301,7 +303,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   bool seed = n->like == x->g->loss.tensor;
   for (int a = 0; a < SLI_AXES; a++) {
     sl_sbp y = x->arrays[n->like->id]->lies.axis[a];
-    lies.axis[a] = y.kind == SL_SPLIT ? y : broadcast;
+    lies.axis[a] = y.kind == SL_SPLIT ? y : y.kind == SL_ROUTED ? (sl_sbp){SL_SPLIT, 0} : broadcast;
   }
   sli_moment at = moment_of(x, n);
   sli_array *out = sli_array_add(x, n->out[0], lies, at);

@@ -110,6 +110,9 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
 sl_type sli_logical_type(const sl_tensor *t, int variant);
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant);
+/* Of rows that are where their experts are: the call that says where, and how ids lie where rows come from. */
+const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t);
+sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids);
 /* Which part of what the axes within leave member `member` has, split along dim. */
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
                      const sl_type *base);

@@ -11,6 +11,10 @@ const sli_axis sli_axes[SLI_AXES] = {
                        SL_TRAFFIC_DATA,
                        {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                         "what comes from rows is split into rows"}},
+    [SLI_AXIS_EXPERT] = {"expert", "--expert-parallel", true, ASKED(expert_parallel), SL_AT_EXPERT,
+                         SL_TRAFFIC_EXPERT,
+                         {"cut into rows along dim 0", "no rows", "too few rows", "rows",
+                          "what comes from rows is split into rows"}},
     [SLI_AXIS_TENSOR] = {"tensor", "--tensor", false, ASKED(tensor), SL_AT_TENSOR, SL_TRAFFIC_TENSOR},
     [SLI_AXIS_SEQUENCE] = {"sequence", "--sequence", true, ASKED(sequence), SL_AT_SEQUENCE,
                            SL_TRAFFIC_SEQUENCE,
@@ -20,8 +24,11 @@ const sli_axis sli_axes[SLI_AXES] = {
     [SLI_AXIS_STAGES] = {"stage", "--stages", false, ASKED(stages), SL_AT_STAGE, SL_TRAFFIC_PIPELINE},
 };
 
-const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES, SLI_AXIS_DATA, SLI_AXIS_SEQUENCE, SLI_AXIS_TENSOR};
-const int sli_splitting[SLI_AXES] = {SLI_AXIS_DATA, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES, SLI_AXIS_TENSOR};
+const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES, SLI_AXIS_DATA, SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE,
+                                   SLI_AXIS_TENSOR};
+const int sli_splitting[SLI_AXES] = {SLI_AXIS_DATA, SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES,
+                                     SLI_AXIS_TENSOR};
+const sli_along sli_along_data = 1u << SLI_AXIS_DATA | 1u << SLI_AXIS_EXPERT;
 
 static bool has(sli_along along, int axis) { return along >> axis & 1; }
 
@@ -34,10 +41,15 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
   return size;
 }
 
-int sli_axis_asked(const sl_lower_options *o, int axis) {
+static int asked_for(const sl_lower_options *o, int axis) {
   int asked;
   memcpy(&asked, (const char *)o + sli_axes[axis].asked, sizeof asked);
   return SLI_MAX(asked, 1);
+}
+
+int sli_axis_asked(const sl_lower_options *o, int axis) {
+  int folded = axis == SLI_AXIS_DATA ? asked_for(o, SLI_AXIS_EXPERT) : 1;
+  return asked_for(o, axis) / folded;
 }
 
 int sli_grid_nested_stride(const sli_grid *grid, const int nesting[SLI_AXES], int axis) {

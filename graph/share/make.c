@@ -3,6 +3,7 @@
 #include "graph/build/build.h"
 #include "graph/share/expand.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- types ---------------------------------------------------------------------- */
@@ -16,16 +17,20 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
   return &x->types[t->id * x->nvariants + variant];
 }
 
+static sli_cutting *cut_by_rows(sli_cutting *all, int count, int dim) {
+  for (int i = 0; i < count; i++)
+    if (all[i].dim == dim && !(all[i].along & ~sli_grid_rows())) return &all[i];
+  return NULL;
+}
+
 int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]) {
   int count = 0;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
     int a = sli_splitting[i];
     sl_sbp sbp = lies->axis[a];
     if (sbp.kind != SL_SPLIT) continue;
-    sli_cutting *before = count ? &out[count - 1] : NULL;
-    bool together = before && before->dim == sbp.dim && sli_axes[a].rows &&
-                    !(before->along & ~sli_grid_rows());
-    if (together) before->along |= 1u << a;
+    sli_cutting *with = sli_axes[a].rows ? cut_by_rows(out, count, sbp.dim) : NULL;
+    if (with) with->along |= 1u << a;
     else out[count++] = (sli_cutting){1u << a, sbp.dim};
   }
   return count;
@@ -79,6 +84,39 @@ sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut
   return sli_dim_part(dims, cut.dim, sli_grid_size(x->grid, cut.along), member);
 }
 
+const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {
+  return x->choice[SLI_AXIS_EXPERT].routers[x->shaped[t->id]];
+}
+
+sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
+  sli_layout lies = x->arrays[ids->id]->lies;
+  for (int a = 0; a < SLI_AXES; a++)
+    if (!sli_axes[a].rows) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
+  return lies;
+}
+
+/* Rows that a device's experts have room for: as many as all ids lead somewhere, or a multiple of an even
+ * share of them. */
+static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int rank, int variant) {
+  const sl_tensor *ids = sli_router_ids(sli_router_of(x, t));
+  sli_layout lies = sli_ids_layout(x, ids);
+  lies.axis[SLI_AXIS_EXPERT] = (sl_sbp){SL_BROADCAST, 0};
+  sl_type all = sli_local_type(x, ids, lies, rank, variant);
+  int64_t rows = sl_type_elements(&all);
+  if (!x->grid->expert_rows) return rows;
+  double room = ceil(x->grid->expert_rows * (double)rows / x->grid->size[SLI_AXIS_EXPERT]);
+  return room < (double)rows ? (int64_t)room : rows;
+}
+
+/* Where its experts are: a row for each id that leads there. */
+static sl_type routed_type(const sli_expansion *x, const sl_tensor *t, int last, int rank, int variant,
+                           const sl_type *rows) {
+  sl_type type = *rows;
+  for (int d = 0; d <= last; d++) type.dim[d] = 1;
+  type.dim[1] = room_for_rows(x, t, rank, variant);
+  return type;
+}
+
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant) {
   sl_type type = sli_logical_type(t, variant);
@@ -89,7 +127,8 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
     sl_part part = sli_cut_part(x, t, cut[i], member, &type);
     type = sl_part_type(&type, &part);
   }
-  return type;
+  sl_sbp experts = lies.axis[SLI_AXIS_EXPERT];
+  return experts.kind == SL_ROUTED ? routed_type(x, t, experts.dim, rank, variant, &type) : type;
 }
 
 /* ---- nodes ---------------------------------------------------------------------- */

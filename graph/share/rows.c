@@ -15,6 +15,8 @@ typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int axis, size;
+  int parts; /* of what sources give there, along all axes that split it so */
+  sli_routes routes;
   bool ring, zigzag;
   bool *chunked; /* [nnodes] */
   sl_sbp *lies; /* [ntensors] of what has been made so far, as its readers are to have it */
@@ -40,21 +42,22 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
     const sl_type *type = &n->out_type[o];
     char text[SL_TYPE_TEXT];
     bool there = dim < type->ndim;
-    if (there && least_rows(n, p->g->nvariants, o, dim) >= (p->zigzag ? 2 : 1) * p->size) {
+    if (there && least_rows(n, p->g->nvariants, o, dim) >= (p->zigzag ? 2 : 1) * p->parts) {
       out->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)] = (sl_sbp){SL_SPLIT, dim};
       continue;
     }
     return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
-                             "devices: its output %d, %s, has %s", n->name, p->size, o,
+                             "devices: its output %d, %s, has %s", n->name, p->parts, o,
                              sli_type_text(text, type), there ? axis->words.few : axis->words.none);
   }
   if (n->nout && dim >= 0) return SL_OK;
   return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
-                           "devices: it is not %s", n->name, p->size, axis->words.split);
+                           "devices: it is not %s", n->name, p->parts, axis->words.split);
 }
 
 static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
   if (lies.kind == SL_SPLIT) return sli_arena_format(arena, "split along dim %d", lies.dim);
+  if (lies.kind == SL_ROUTED) return "where its experts are";
   return lies.kind == SL_PARTIAL ? "a summand on each" : "whole on each";
 }
 
@@ -73,8 +76,9 @@ static const char *describe(const pass *p, const sli_node *n) {
 }
 
 /* What is whole on each may be wanted as a sum, of which the first has all; and where it has no gradient,
- * each device may as well take its part, or have the sum of all. */
+ * each device may as well take its part, or have the sum of all. Rows come back from experts. */
 static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
+  if (p->lies[t->id].kind == SL_ROUTED) return want.kind == SL_SPLIT && !want.dim;
   if (p->lies[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
   if (p->lies[t->id].kind != SL_BROADCAST) return false;
   return want.kind == SL_PARTIAL || (want.kind == SL_SPLIT && !t->needs_grad && !t->param);
@@ -93,7 +97,7 @@ static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool b
 static bool is_even(const pass *p, const sl_tensor *t, sl_sbp sbp) {
   if (!t || sbp.kind != SL_SPLIT) return true;
   const sli_dim *dim = &p->dims[t->id * SL_MAX_DIMS + sbp.dim];
-  return dim->cut || dim->units == t->type.dim[sbp.dim] || dim->units % p->size == 0;
+  return dim->cut || dim->units == t->type.dim[sbp.dim] || dim->units % p->parts == 0;
 }
 
 static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
@@ -168,6 +172,7 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
   if (goes_around(p, n, out)) return SL_OK;
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
+  if (p->routes.routers && sli_choose_routed(&p->routes, n, all, count, out)) return SL_OK;
   for (int i = 0; i < 2 * count; i++) { /* as all lies already, if there is such a way */
     const sl_signature *s = &all[i % count];
     if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
@@ -214,6 +219,7 @@ static sl_status check_loss(const pass *p) {
 sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
                           sli_choice *out) {
   pass p = {.g = g, .dims = dims, .axis = axis, .size = grid->size[axis]};
+  p.parts = sli_along_data >> axis & 1 ? sli_grid_size(grid, sli_along_data) : p.size;
   p.ring = axis == SLI_AXIS_SEQUENCE && grid->ring;
   p.zigzag = axis == SLI_AXIS_SEQUENCE && grid->zigzag;
   sl_status status = SL_OK;
@@ -221,6 +227,8 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                        .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};
   p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
   p.chunked = choice.chunked = sli_calloc((size_t)g->nnodes, sizeof *choice.chunked);
+  if (axis == SLI_AXIS_EXPERT) choice.routers = sli_calloc((size_t)g->ntensors, sizeof *choice.routers);
+  p.routes = (sli_routes){p.lies, choice.routers};
   for (int i = 0; i < g->nnodes && !status && p.size > 1; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n)) continue;
@@ -230,6 +238,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
       if (n->out[o]) p.lies[n->out[o]->id] = as_read(&p, n, s, o);
   }
   if (!status && p.size > 1) status = check_loss(&p);
+  if (!status && choice.routers) status = sli_check_routed(g, &p.routes, p.size);
   free(p.lies);
   if (status) {
     sli_choice_free(&choice);
@@ -278,6 +287,7 @@ void sli_choice_free(sli_choice *choice) {
   free(choice->of);
   free(choice->params);
   free(choice->chunked);
+  free(choice->routers);
   free(choice->runner_up);
   *choice = (sli_choice){0};
 }

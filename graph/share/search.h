@@ -14,6 +14,21 @@ static inline bool sli_is_shared(const sli_node *n) {
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
+/* ---- rows that go where experts are: routed.c --------------------------------------- */
+
+/* Of an axis of rows, as far as its pass has come. */
+typedef struct sli_routes {
+  const sl_sbp *lies;       /* [ntensors] */
+  const sli_node **routers; /* [ntensors] see sli_choice; NULL: the axis has no experts */
+} sli_routes;
+
+/* Of a node's ways all[count] the one in which it runs where experts are, if it can; notes who says where
+ * its rows are. */
+bool sli_choose_routed(const sli_routes *r, const sli_node *node, const sl_signature *all, int count,
+                       sl_signature *out);
+/* Is there anything for so many devices? */
+sl_status sli_check_routed(sl_graph *g, const sli_routes *r, int size);
+
 /* ---- costs ----------------------------------------------------------------------- */
 
 /* What a choice for one axis is judged by. */
@@ -26,6 +41,7 @@ typedef struct sli_costs {
   const bool *chunked; /* [nnodes] attention that goes chunk by chunk; NULL: none */
   bool *has_rows; /* [ntensors] of data */
   const sli_choice *sequence; /* how sequences are shared out along another axis; NULL: they are not */
+  const sli_choice *experts;  /* and experts */
   bool rows_last; /* where all else is the same, let rows be whole: the data axis has them */
 } sli_costs;
 
@@ -59,14 +75,17 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
  * layouts it has been boxed into in this block, forward and (for what reads it again) back,
  * and those that gradients have come back in. Layouts are numbers: see sli_sbp_code. */
 typedef struct sli_seen {
-  uint8_t lies, forward, back, gradients;
+  uint8_t lies;
+  uint16_t forward, back, gradients;
 } sli_seen;
 
-enum { SLI_SBP_CODES = 2 + SL_MAX_DIMS };
+enum { SLI_SBP_ROUTED = 2 + SL_MAX_DIMS, SLI_SBP_CODES };
 static inline int sli_sbp_code(sl_sbp a) {
+  if (a.kind == SL_ROUTED) return SLI_SBP_ROUTED;
   return a.kind == SL_SPLIT ? 2 + a.dim : a.kind == SL_PARTIAL;
 }
 static inline sl_sbp sli_code_sbp(int code) {
+  if (code == SLI_SBP_ROUTED) return (sl_sbp){SL_ROUTED, 0};
   return code >= 2 ? (sl_sbp){SL_SPLIT, code - 2}
                    : (sl_sbp){code ? SL_PARTIAL : SL_BROADCAST, 0};
 }

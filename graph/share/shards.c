@@ -9,18 +9,39 @@
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* Along the axes of rows, as one: the first dim with something for everyone. */
+/* The axes of rows along which devices have the same of a parameter: of experts' maps, those that experts
+ * are not shared out along. */
+static sli_along replicas(sli_layout lies) {
+  sli_along along = 0;
+  for (int a = 0; a < SLI_AXES; a++)
+    if (sli_axes[a].rows && lies.axis[a].kind == SL_BROADCAST) along |= 1u << a;
+  return along;
+}
+
+static bool is_split(sli_layout lies, int dim) {
+  bool any = false;
+  for (int a = 0; a < SLI_AXES; a++)
+    any |= sli_axes[a].rows && lies.axis[a].kind == SL_SPLIT && lies.axis[a].dim == dim;
+  return any;
+}
+
+/* Along those axes, as one: the first dim with something for everyone. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
-  int size = sli_grid_size(x->grid, sli_grid_rows());
+  int size = sli_grid_size(x->grid, replicas(lies));
   bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
   if (x->sharding == SLI_SHARD_NOTHING || size == 1 || kept_whole) return broadcast;
   for (int d = 0; d < param->type.ndim; d++) {
-    bool enough = true;
+    bool enough = !is_split(lies, d);
     for (int r = 0; r < x->ranks; r++)
       enough &= sli_local_type(x, param, lies, r, 0).dim[d] >= size;
     if (enough) return (sl_sbp){SL_SPLIT, d};
   }
   return broadcast;
+}
+
+/* Experts, not rows of what several have. */
+static bool is_of_experts(const sli_expansion *x, const sl_tensor *param, sli_cutting cut) {
+  return cut.along == 1u << SLI_AXIS_EXPERT && x->choice[SLI_AXIS_EXPERT].params[param->param_index].kind == SL_SPLIT;
 }
 
 static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
@@ -31,8 +52,9 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
   sli_cutting cut[SLI_AXES];
   int count = sli_layout_cuttings(&lies, cut);
   for (int i = 0; i < count; i++) {
-    bool rows = cut[i].along & sli_grid_rows(), stages = cut[i].along == 1u << SLI_AXIS_STAGES;
-    int place = rows ? 2 : stages ? 1 : 0; /* by what is shared out, then by rows */
+    bool inner = cut[i].along == 1u << SLI_AXIS_STAGES || is_of_experts(x, param, cut[i]);
+    bool rows = !inner && cut[i].along & sli_grid_rows();
+    int place = rows ? 2 : inner ? 1 : 0; /* by what is shared out, then by rows */
     int member = sli_rank_share(x->grid, rank, cut[i].along);
     shard->parts[place] = sli_cut_part(x, param, cut[i], member, &type);
     type = sl_part_type(&type, &shard->parts[place]);
@@ -47,27 +69,28 @@ static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
   return false;
 }
 
-static bool splits_rows(sli_layout lies) {
-  for (int a = 0; a < SLI_AXES; a++)
-    if (sli_axes[a].rows && lies.axis[a].kind == SL_SPLIT) return true;
-  return false;
-}
-
 /* As its updates want it. */
 static sli_layout param_layout(const sli_expansion *x, const sl_tensor *logical) {
   sli_layout lies;
-  for (int a = 0; a < SLI_AXES; a++)
-    lies.axis[a] = sli_axes[a].rows || x->grid->size[a] < 2
-                       ? broadcast : x->choice[a].params[logical->param_index];
+  for (int a = 0; a < SLI_AXES; a++) {
+    bool whole = (sli_axes[a].rows && a != SLI_AXIS_EXPERT) || x->grid->size[a] < 2;
+    lies.axis[a] = whole ? broadcast : x->choice[a].params[logical->param_index];
+  }
+  return lies;
+}
+
+/* And so much of that each has. */
+static sli_layout shard_layout(const sli_expansion *x, const sl_tensor *logical, sli_layout lies) {
   sl_sbp shards = shard_dim(x, logical, lies);
+  sli_along along = replicas(lies);
   for (int a = 0; a < SLI_AXES; a++)
-    if (sli_axes[a].rows && x->grid->size[a] > 1) lies.axis[a] = shards;
+    if (along >> a & 1 && x->grid->size[a] > 1) lies.axis[a] = shards;
   return lies;
 }
 
 static void add_param(sli_expansion *x, const sl_tensor *logical) {
   sl_graph *g = x->g;
-  sli_layout lies = param_layout(x, logical);
+  sli_layout whole = param_layout(x, logical), lies = shard_layout(x, logical, whole);
   sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK, sli_is_spread(&lies)};
   sli_array *a = sli_array_add(x, logical, lies, home);
   a->spread = home.spread;
@@ -93,7 +116,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
   }
   sli_stand_for_all(x, a);
   for (int u = 0; u < logical->ngrads && x->sharding >= SLI_SHARD_GRADIENTS; u++)
-    x->shared[logical->grads[u]->id] = splits_rows(lies);
+    x->shared[logical->grads[u]->id] = !sli_layout_equal(&whole, &lies);
 }
 
 void sli_expand_params(sli_expansion *x) {

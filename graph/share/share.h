@@ -1,14 +1,18 @@
 /* Pass 3: sharing a stage out over several devices.
  *
  * Each stage of the pipeline lies on a grid of devices, whose axes have names: D for the data,
- * for each of those Q for the sequences, and for each of those T for the tensors. What one call does is shared along them by signatures
- * (sl_signature), one for each axis. Three steps:
+ * for each of those Q for the sequences, and for each of those T for the tensors. Experts lie on a grid of
+ * their own of the same devices: EP of the D that share the data each have some of them. So both grids
+ * are made of the factors D / EP and EP, and to all but experts these are one.
+ *
+ * What one call does is shared along the axes by signatures (sl_signature), one for each. Three steps:
  *
  *   signatures  what the ways to share each forward node are        signatures.c
- *   choice      one of them for each forward node, by cost          rows.c, tensor.c
+ *   choice      one of them for each forward node, by cost          rows.c, routed.c, tensor.c
  *   expansion   a node for each device, and between producers and consumers that see a
  *               tensor differently the slices, sums and joins that make one of the other
- *                                                   make.c, boxing.c, ring.c, shards.c, expand.c
+ *                                                   make.c, boxing.c, route.c, ring.c, shards.c,
+ *                                                   expand.c
  *
  * Nothing behind these knows of signatures: a collective is nodes that read what other
  * devices have made, so it has registers, quotas and a place in the proof like all else. */
@@ -25,7 +29,7 @@
 /* The axes of a grid, by name: as sl_given_sbp counts them. That of stages leads from stage to stage:
  * most of the model lies on one of them, and only what is spread (spread.c) on all. No stage's
  * own grid has it, but the one that the graph is expanded over. */
-enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES, SLI_AXES };
+enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES, SLI_AXIS_EXPERT, SLI_AXES };
 
 /* What is known of an axis beforehand. */
 typedef struct sli_axis {
@@ -41,7 +45,7 @@ typedef struct sli_axis {
 } sli_axis;
 extern const sli_axis sli_axes[SLI_AXES];
 
-/* The size that is asked for; of stages by those who know it. */
+/* The size that is asked for; of stages by those who know it. Of the data: what experts leave of it. */
 int sli_axis_asked(const sl_lower_options *o, int axis);
 
 /* From the outermost to the innermost, along which ranks are neighbours. */
@@ -50,6 +54,13 @@ extern const int sli_nesting[SLI_AXES];
  * once more by rows. */
 extern const int sli_splitting[SLI_AXES];
 
+/* Axes that something is done along at once, as along one: bit a, axis a. Its members are
+ * counted as ranks are. */
+typedef unsigned sli_along;
+enum { SLI_ALONG_ALL = (1 << SLI_AXES) - 1 };
+/* Along which rows of the data are shared out. */
+extern const sli_along sli_along_data;
+
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 0, 1: not shared along this axis */
   sli_axis_link link[SLI_AXES];
@@ -57,13 +68,9 @@ typedef struct sli_grid {
   const sl_hardware *hardware; /* of a device; NULL: one core */
   bool ring, zigzag; /* along the sequence: attention goes chunk by chunk; devices have two runs of
                         positions each, so that all see as much; see ring.c */
+  double expert_rows; /* so many times an even share of rows there is room for where experts are; 0: all */
   bool alike; /* only rank 0 is there, and stands for all; see expand.c */
 } sli_grid;
-
-/* Axes that something is done along at once, as along one: bit a, axis a. Its members are
- * counted as ranks are. */
-typedef unsigned sli_along;
-enum { SLI_ALONG_ALL = (1 << SLI_AXES) - 1 };
 
 int sli_grid_size(const sli_grid *grid, sli_along along);
 static inline int sli_grid_ranks(const sli_grid *grid) {
@@ -128,13 +135,14 @@ bool sli_is_repeated(const sl_signature *s);
 sl_sbp sli_gradient_wanted(const sl_signature *s, int o);
 sl_sbp sli_gradient_given(const sl_signature *s, int i);
 
-/* "B", "P", "S0" */
+/* "B", "P", "S0", "R" */
 enum { SLI_SBP_TEXT = 8 };
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);
 
 /* Bytes one of R devices receives to have a tensor of `bytes` bytes as b instead of a:
  * B->S, B->P: 0; S->B, and from there to P: (R-1)/R bytes (all-gather); P->S: (R-1)/R
- * (reduce-scatter); P->B: 2 (R-1)/R (both); S->S': (R-1)/R^2 (all-to-all). */
+ * (reduce-scatter); P->B: 2 (R-1)/R (both); S->S', and to experts and back where all have as many rows:
+ * (R-1)/R^2 (all-to-all). */
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
 /* ---- choice ------------------------------------------------------------------------- */
@@ -145,6 +153,7 @@ typedef struct sli_choice {
   sl_signature *of;      /* [nnodes] */
   sl_sbp *params;        /* [nparams] */
   bool *chunked;         /* [nnodes] attention that goes chunk by chunk; NULL: none does */
+  const sli_node **routers; /* [ntensors] the call that says where rows go that are routed; NULL: none are */
   double seconds;        /* of a microbatch, forward and back, by the cost model */
   double compute_seconds, boxing_seconds, boxing_bytes; /* parts of it; one device's */
   char *runner_up;       /* the best that shares something else otherwise, as text: what, and
@@ -190,6 +199,10 @@ sl_status sli_find_runner_up(const sli_tensor_search *search, sli_choice *chosen
 /* What was chosen, and why, as a table for people; an axis without a choice (of is NULL) has none. */
 void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice choice[SLI_AXES],
                       FILE *out);
+
+/* Of a call that runs where its experts are: the ids that say where that is, and how many there are. */
+const sl_tensor *sli_router_ids(const sli_node *router);
+int64_t sli_router_experts(const sli_node *router);
 
 /* ---- expansion ------------------------------------------------------------------------ */
 

@@ -97,7 +97,7 @@ static bool same_layouts(const sl_signature *a, const sl_signature *b) {
 }
 
 static bool in_range(sl_sbp sbp, int count, int i, const sl_type *types) {
-  return sbp.kind != SL_SPLIT || (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
+  return (sbp.kind != SL_SPLIT && sbp.kind != SL_ROUTED) || (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
 }
 
 static void check_own(const sli_node *n, const sl_signature *s) {
@@ -151,6 +151,7 @@ static bool enough(const sharers *x, sl_sbp sbp, const sl_type *type, const sl_t
 }
 
 static bool possible(const sharers *x, const sli_node *n, sl_signature *s) {
+  if (s->out[0].kind == SL_ROUTED && x->axis != SLI_AXIS_EXPERT) return false;
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     if (!t && i < SL_SIGNATURE_ARGS) s->in[i] = broadcast;
@@ -175,7 +176,7 @@ int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size
 
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
   if (a.kind == SL_SPLIT) snprintf(out, SLI_SBP_TEXT, "S%d", a.dim & 7);
-  else snprintf(out, SLI_SBP_TEXT, "%s", a.kind == SL_PARTIAL ? "P" : "B");
+  else snprintf(out, SLI_SBP_TEXT, "%s", a.kind == SL_PARTIAL ? "P" : a.kind == SL_ROUTED ? "R" : "B");
   return out;
 }
 
@@ -183,7 +184,7 @@ double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes) {
   double share = bytes / size, others = bytes - share; /* what one has, what it lacks */
   if (sli_sbp_equal(a, b) || a.kind == SL_BROADCAST) return 0;
   if (a.kind == SL_PARTIAL) return b.kind == SL_SPLIT ? others : 2 * others;
-  return b.kind == SL_SPLIT ? others / size : others;
+  return b.kind == SL_BROADCAST ? others : others / size;
 }
 
 /* ---- the way back ------------------------------------------------------------------- */
@@ -201,7 +202,7 @@ sl_sbp sli_gradient_wanted(const sl_signature *s, int o) {
 
 sl_sbp sli_gradient_given(const sl_signature *s, int i) {
   sl_sbp in = sli_signature_in(s, i);
-  if (in.kind == SL_SPLIT) return in;
+  if (in.kind == SL_SPLIT || in.kind == SL_ROUTED) return in;
   bool shared = in.kind == SL_BROADCAST && !sli_is_repeated(s);
   return (sl_sbp){shared ? SL_PARTIAL : SL_BROADCAST, 0};
 }

@@ -145,8 +145,25 @@ static bool leaves_units(const sli_costs *c, const sl_tensor *t, sl_sbp sbp, sl_
   return c->dims[t->id * SL_MAX_DIMS + sbp.dim].units >= (int64_t)c->size * size;
 }
 
+/* Rows that are where their experts are stay whole, and experts are shared out once. */
+static bool leaves_experts(sl_sbp sbp, sl_sbp expert) {
+  bool rows = expert.kind == SL_ROUTED && sbp.dim <= expert.dim;
+  return sbp.kind != SL_SPLIT || !(rows || sli_sbp_equal(sbp, expert));
+}
+
+static bool leaves_routes(const sli_costs *c, const sli_node *n, const sl_signature *s) {
+  bool leaves = true;
+  if (!c->experts) return true;
+  const sl_signature *other = &c->experts->of[n->id];
+  if (sli_signature_out(other, 0).kind != SL_ROUTED) return true;
+  for (int i = 0; i < n->nin; i++) leaves &= leaves_experts(sli_signature_in(s, i), sli_signature_in(other, i));
+  for (int o = 0; o < n->nout; o++) leaves &= leaves_experts(sli_signature_out(s, o), sli_signature_out(other, o));
+  return leaves;
+}
+
 static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s) {
   static const sl_signature none;
+  if (!leaves_routes(c, n, s)) return false;
   const sl_signature *other = c->sequence ? &c->sequence->of[n->id] : &none;
   for (int i = 0; i < n->nin; i++) {
     sl_sbp in = sli_signature_in(s, i);
@@ -202,6 +219,7 @@ sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search) {
   w->costs.rows_last = !search->free_sources;
   if (search->rows && search->grid->size[SLI_AXIS_SEQUENCE] > 1)
     w->costs.sequence = &search->rows[SLI_AXIS_SEQUENCE];
+  if (search->rows && search->grid->size[SLI_AXIS_EXPERT] > 1) w->costs.experts = &search->rows[SLI_AXIS_EXPERT];
   size_t n = (size_t)g->nnodes + 1;
   w->nodes = sli_calloc(n, sizeof *w->nodes);
   w->nways = sli_calloc(n, sizeof *w->nways);

@@ -151,6 +151,11 @@ typedef struct sl_lower_options {
   const char *sequence_layout; /* which positions a device has: "contiguous", or "zigzag", by which all
                               see as much; NULL: as is best */
   int tensor;              /* T [1] */
+  int expert_parallel;     /* EP [1]: experts are shared out over so many of the data_parallel devices,
+                              which it divides: their rows go to them and come back. Such a device has
+                              place data * EP + e among those that share the data */
+  double expert_rows;      /* so many times an even share of rows a device of experts has room for, from 1
+                              on; more end the run. 0: for all */
   const char *layout;      /* which axes lead from a device to its neighbour, from the innermost on:
                               "data,tensor,stage". NULL: tensor,sequence,data,stage. No result
                               depends on it, but what devices of one host, or of one process, exchange */

@@ -332,11 +332,13 @@ typedef enum sl_pieces {
 } sl_pieces;
 
 /* How an array lies along a row of R devices: each has all of it, each has a summand of it,
- * or each has a part along one dim. OneFlow's SBP: Yuan et al., arXiv 2110.15032. */
-typedef enum sl_sbp_kind { SL_BROADCAST, SL_PARTIAL, SL_SPLIT } sl_sbp_kind;
+ * or each has a part along one dim. OneFlow's SBP: Yuan et al., arXiv 2110.15032. Or it is routed: each has
+ * the rows that an array of ids leads to it, whosever they are. Dims 0 to `dim` count its rows then,
+ * and on a device dim 1 does, of which only the data know how many there are (sl_op.fills). */
+typedef enum sl_sbp_kind { SL_BROADCAST, SL_PARTIAL, SL_SPLIT, SL_ROUTED } sl_sbp_kind;
 typedef struct sl_sbp {
   sl_sbp_kind kind;
-  int dim; /* SL_SPLIT: which, else 0 */
+  int dim; /* SL_SPLIT: which, SL_ROUTED: the last of rows, else 0 */
 } sl_sbp;
 
 /* One way in which R devices can share a call: each runs it on what it has of the inputs

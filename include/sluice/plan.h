@@ -195,7 +195,7 @@ typedef struct sl_room {
 } sl_room;
 
 /* Where devices lie: along the pipeline, and in the grid of those that share a stage. */
-enum { SL_AT_STAGE, SL_AT_DATA, SL_AT_TENSOR, SL_AT_SEQUENCE, SL_AT_AXES };
+enum { SL_AT_STAGE, SL_AT_DATA, SL_AT_TENSOR, SL_AT_SEQUENCE, SL_AT_EXPERT, SL_AT_AXES };
 
 typedef struct sl_device {
   const char *name;   /* "cpu:0" */
@@ -286,6 +286,7 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
   X(TENSOR, "tensor")                                                          \
   X(DATA, "data")                                                              \
   X(SEQUENCE, "sequence")                                                      \
+  X(EXPERT, "expert")                                                          \
   X(ASIDE, "aside")                                                            \
   X(HOST, "host")                                                              \
   X(DISK, "disk")

@@ -19,6 +19,9 @@ enum { TILE = 64, FEW = 16, HEIGHTS = 2 };
 /* Is a row of x for all ids of its token, or has each id a row of its own? */
 static bool is_shared(const sl_type *x, const sl_type *ids) { return x->ndim == ids->ndim; }
 
+/* And are those several? */
+static bool is_summed(const sl_type *x, const sl_type *ids) { return is_shared(x, ids) && sl_type_last(ids) > 1; }
+
 static sl_status want_rows(const char *name, const sl_type *x, const sl_type *ids, bool may_share,
                            int64_t width) {
   int dims = may_share && is_shared(x, ids) ? ids->ndim - 1 : ids->ndim;
@@ -94,15 +97,23 @@ static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type 
   *bytes = sli_argument_bytes(nin - 1, in, 1, out);
 }
 
-/* The experts are shared out, or what their maps give, or what they take. */
+/* The experts are shared out, or what their maps give, or what they take; or rows go where theirs are. */
 static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_signature *out) {
-  sl_sbp last = sli_split(in[1].ndim);
+  sl_sbp last = sli_split(in[1].ndim), rows = {SL_ROUTED, in[0].ndim - 2}, ids = {SL_ROUTED, in[1].ndim - 1};
   (void)attrs, (void)nin;
   out[0] = (sl_signature){.in = {[2] = sli_split(0)}, .out = {sli_partial()}, .first = 3};
   out[1] = (sl_signature){.in = {[2] = sli_split(1)}, .out = {last}};
   out[2] = (sl_signature){.in = {sli_split_last(&in[0]), [2] = sli_split(2)}, .out = {sli_partial()}};
-  return 3;
+  out[3] = (sl_signature){.in = {rows, ids, sli_split(0)}, .out = {ids}, .first = 3};
+  return in[1].ndim == 3 ? 4 : 3; /* [B, T, k] */
+}
+
+/* Of ids that need not all be valid, those that are. */
+static int64_t valid_ids(const sl_call *call) {
+  const sl_type *ids = &call->in_type[1];
+  int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
+  return sl_type_elements(ids) / rows * sl_call_rows(call, 1, rows);
 }
 
 static sl_status grouped_linear_check(const sl_call *call) {
@@ -110,7 +121,7 @@ static sl_status grouped_linear_check(const sl_call *call) {
   int64_t count = call->attrs->count;
   if (!count && call->attrs->partial) return SL_OK;
   if (!count) count = call->in_type[2].dim[0];
-  for (int64_t i = 0; i < sl_type_elements(&call->in_type[1]); i++)
+  for (int64_t i = 0; i < valid_ids(call); i++)
     if (ids[i] < -1 || ids[i] >= count)
       return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, and there are experts 0 to %lld",
                      (long long)i, (int)ids[i], (long long)count - 1);
@@ -172,9 +183,9 @@ static void sort_rows(groups *g) {
 
 static groups groups_of(const sl_call *call, const sl_type *x, const sl_type *w) {
   const sl_type *ids = &call->in_type[1];
-  groups g = {.call = call, .rows = sl_type_elements(ids), .each = is_shared(x, ids) ? sl_type_last(ids) : 1,
+  groups g = {.call = call, .rows = valid_ids(call), .each = is_shared(x, ids) ? sl_type_last(ids) : 1,
               .experts = (int)w->dim[0], .order = call->scratch};
-  g.first = g.order + g.rows;
+  g.first = g.order + sl_type_elements(ids);
   g.tiles = (tile *)(g.first + g.experts + 1);
   g.shared = (float *)((char *)call->scratch + groups_bytes(ids, w));
   sort_rows(&g);
@@ -298,14 +309,14 @@ static void grouped_linear_cpu(const sl_call *call) {
 
 static size_t grouped_linear_b_scratch(const sl_call *call, int threads) {
   const sl_type *ids = &call->in_type[1], *x = &call->in_type[3];
-  size_t shared = is_shared(x, ids) ? (size_t)(sl_type_elements(ids) * sl_type_last(x)) : 0;
+  size_t shared = is_summed(x, ids) ? (size_t)(sl_type_elements(ids) * sl_type_last(x)) : 0;
   return grouped_linear_scratch(call, threads) + shared * sizeof(float);
 }
 
 static void dx_tile(void *arg, int i) {
   const groups *g = arg;
   const sl_type *w = &g->call->in_type[2];
-  float *dx = is_shared(&g->call->in_type[3], &g->call->in_type[1]) ? g->shared : g->call->out[0];
+  float *dx = is_summed(&g->call->in_type[3], &g->call->in_type[1]) ? g->shared : g->call->out[0];
   multiply_tile(g, &g->tiles[i], g->call->in[0], 1, w->dim[1], dx, w->dim[2]);
 }
 
@@ -315,7 +326,7 @@ static void add_shared(void *arg, int i) {
   const sl_type *type = &g->call->out_type[0];
   int64_t width = sl_type_last(type);
   sli_range rows = sli_rows(type, i);
-  for (int64_t r = rows.begin; r < rows.end; r++) {
+  for (int64_t r = rows.begin; r < SLI_MIN(rows.end, g->rows / g->each); r++) {
     const float *of = g->shared + r * g->each * width;
     float *dx = (float *)g->call->out[0] + r * width;
     memcpy(dx, of, (size_t)width * sizeof *dx);
@@ -326,7 +337,7 @@ static void add_shared(void *arg, int i) {
 
 static void grouped_linear_b_cpu(const sl_call *call) {
   groups g = groups_of(call, &call->in_type[3], &call->in_type[2]);
-  bool shared = is_shared(&call->in_type[3], &call->in_type[1]);
+  bool shared = is_summed(&call->in_type[3], &call->in_type[1]);
   clear_others(&g, shared ? g.shared : call->out[0], call->in_type[2].dim[2]);
   sl_team_for(call->team, g.ntiles, dx_tile, &g);
   if (!shared) return;
@@ -382,7 +393,7 @@ const sl_op sl_op_grouped_linear = {
     .pieces = SL_PIECES_ROWS, .whole = 4,
     .infer = grouped_linear_infer, .cost = grouped_linear_cost, .check = grouped_linear_check,
     .prepare = grouped_linear_prepare, .release = release, .keeps = keeps_products,
-    .scratch = grouped_linear_scratch, .cpu = grouped_linear_cpu,
+    .scratch = grouped_linear_scratch, .cpu = grouped_linear_cpu, .looks = 3, .follows = 1,
     .signatures = grouped_linear_signatures,
     .grad = {{.op = &sl_op_grouped_linear_b, .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1), SL_IN(2), SL_IN(0)}, .nof = 1, .of = {0}},
@@ -395,7 +406,7 @@ const sl_op sl_op_grouped_linear_b = {
     .pieces = SL_PIECES_ROWS, .whole = 4, .unread = 8,
     .infer = grouped_linear_b_infer, .cost = grouped_linear_cost,
     .prepare = grouped_linear_b_prepare, .release = release, .keeps = keeps_products,
-    .scratch = grouped_linear_b_scratch, .cpu = grouped_linear_b_cpu,
+    .scratch = grouped_linear_b_scratch, .cpu = grouped_linear_b_cpu, .looks = 11, .follows = 1,
 };
 
 const sl_op sl_op_grouped_linear_w = {
@@ -404,5 +415,5 @@ const sl_op sl_op_grouped_linear_w = {
     .infer = grouped_linear_w_infer, .cost = grouped_linear_w_cost,
     .prepare = grouped_linear_w_prepare, .release = release, .keeps = keeps_products,
     .scratch = grouped_linear_w_scratch, .cpu = grouped_linear_w_cpu,
-    .accumulates = 1,
+    .accumulates = 1, .looks = 7,
 };

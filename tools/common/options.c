@@ -28,10 +28,14 @@ static const sl_option plan_options[] = {
      "around), auto", 0, 0},
     {"sequence-layout", SL_OPTION_TEXT, "", "`WHICH` positions each has: contiguous, or zigzag (two runs, "
      "so that with ring all have as much to do); as is best if not given", 0, 0},
+    {"expert-parallel", SL_OPTION_INT, "1", "of the --data-parallel devices so many share out the experts: rows "
+     "go where their experts are, and come back", 1, 1 << 16},
+    {"expert-rows", SL_OPTION_FLOAT, "0", "times an even share of rows that there is room for on a device of "
+     "experts, from 1 on; 0: for all that could come", 0, 1e9},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
      "searched for (--show-sbp shows it), or given by --sbp", 1, 1 << 16},
     {"layout", SL_OPTION_TEXT, "", "`AXIS,...`: which axes lead from a device to its neighbour in a host, "
-     "from the innermost on: tensor, sequence, data, stage in any order; as listed here if not given",
+     "from the innermost on: tensor, sequence, expert, data, stage in any order; as listed here if not given",
      0, 0},
     {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "
      "of the first and the last alone", 0, 0},

@@ -66,6 +66,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .sequence_attention = settings_text(s, "sequence-attention"),
                               .sequence_layout = settings_text(s, "sequence-layout"),
                               .tensor = s->grid.tensor,
+                              .expert_parallel = (int)sl_arg_int(s->run, "expert-parallel"),
+                              .expert_rows = sl_arg_float(s->run, "expert-rows"),
                               .layout = settings_text(s, "layout"),
                               .free_data = s->grid.free_data,
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),

@@ -1,0 +1,217 @@
+/* Rows go where their experts are, and come back.
+ *
+ *     S -> R   each source sends each device the rows of its experts: dispatch; there they lie one behind
+ *              the other, source by source: collect
+ *     R -> S   each device gives each source the part that came of it: give_back; where they came from
+ *              they lie by ids again: restore
+ *
+ * All devices along the axis know all ids of their rows, so they know where which row is; what goes between them is
+ * rows, and no more of them than there are (extents). */
+#include "graph/share/box.h"
+
+#include <math.h>
+
+#include <sluice/experts.h>
+
+typedef struct routing {
+  sli_boxing *b;
+  const sli_array *ids, *all;
+  int64_t experts;
+} routing;
+
+static routing routing_of(sli_boxing *b, const sli_array *ids, const sli_array *all) {
+  return (routing){b, ids, all, sli_router_experts(sli_router_of(b->x, b->from->of))};
+}
+
+/* ---- how many rows ------------------------------------------------------------------------- */
+
+static int64_t ids_of(const routing *r, const sli_array *ids, int rank, int variant) {
+  return sl_type_elements(sli_expand_type(r->b->x, ids->on[rank], variant));
+}
+
+static int rank_at(const routing *r, int rank, int member) {
+  return sli_rank_at(r->b->x->grid, rank, r->b->along, member);
+}
+
+static int64_t first_expert(const routing *r, int member) { return r->experts * member / r->b->members; }
+
+/* Of so many rows, those for a member's experts, where all have as many. */
+static int64_t even_share(const routing *r, int64_t rows, int member) {
+  return rows * first_expert(r, member + 1) / r->experts - rows * first_expert(r, member) / r->experts;
+}
+
+static int64_t all_even(const routing *r, int rank, int member, int variant) {
+  int64_t rows = 0;
+  for (int m = 0; m < r->b->members; m++)
+    rows += even_share(r, ids_of(r, r->ids, rank_at(r, rank, m), variant), member);
+  return rows;
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+/* [nvariants] */
+static sl_attrs *attrs_for(const routing *r, sl_route **routes) {
+  int n = r->b->x->nvariants;
+  sli_arena *arena = &r->b->x->g->arena;
+  sl_attrs *attrs = sli_arena_alloc(arena, (size_t)n * sizeof *attrs);
+  *routes = sli_arena_alloc(arena, (size_t)n * sizeof **routes);
+  for (int v = 0; v < n; v++) attrs[v].user = &(*routes)[v];
+  return attrs;
+}
+
+/* The experts of a member. */
+static void say_experts(const routing *r, sl_route *route, int member) {
+  route->first = first_expert(r, member);
+  route->count = first_expert(r, member + 1) - route->first;
+}
+
+/* Rows that go between a source and a device, as they lie on the latter. */
+static sl_type part_type(const routing *r, const sli_array *routed, int rank, int64_t rows, int variant) {
+  sl_type type = sli_local_type(r->b->x, routed->of, routed->lies, rank, variant);
+  type.dim[1] = SLI_MIN(type.dim[1], rows);
+  return type;
+}
+
+/* What devices read of each other in it are rows of the axis, as many as are expected. */
+static void note_rows(const routing *r, sli_node *n, int parts) {
+  const sli_expansion *x = r->b->x;
+  int own = sli_rank_share(x->grid, n->rank, r->b->along);
+  n->remote_axis = SLI_AXIS_EXPERT;
+  for (int v = 0; v < x->nvariants; v++) {
+    double bytes = 0;
+    for (int m = 0; m < parts; m++) {
+      const sli_node *of = n->in[n->nin - parts + m]->producer;
+      const sl_type *type = sli_expand_type(x, n->in[n->nin - parts + m], v);
+      const sl_route *route = n->shapes ? of->shapes[v].attrs.user : of->attrs.user;
+      if (m != own) bytes += (double)sl_type_bytes(type) / (double)type->dim[1] * (double)route->expected;
+    }
+    if (n->shapes) n->shapes[v].remote_bytes = bytes;
+    else n->remote_bytes = bytes;
+  }
+}
+
+static sl_status add_node(const routing *r, const sl_op *op, const char *what, sl_class cls, int rank, int nin,
+                          sl_tensor *const *in, const sl_attrs *attrs, sli_node **node, sl_tensor **out) {
+  const sli_box_making m = {op, what, cls, op == &sl_op_dispatch || op == &sl_op_give_back, rank, nin, in,
+                            attrs, NULL};
+  return sli_box_node(r->b, &m, node, out);
+}
+
+/* ---- there ----------------------------------------------------------------------------------- */
+
+/* From a source to a member's device. */
+static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **out) {
+  const sli_boxing *b = r->b;
+  sl_route *routes;
+  sl_attrs *attrs = attrs_for(r, &routes);
+  for (int v = 0; v < b->x->nvariants; v++) {
+    int64_t rows = ids_of(r, r->ids, rank, v);
+    say_experts(r, &routes[v], member);
+    routes[v].type = part_type(r, b->to, rank_at(r, rank, member), rows, v);
+    routes[v].expected = even_share(r, rows, member);
+  }
+  sl_tensor *in[] = {b->from->on[rank], r->ids->on[rank]};
+  sli_node *n;
+  return add_node(r, &sl_op_dispatch, sli_arena_format(&b->x->g->arena, "dispatch%d", member), SL_CLASS_C, rank,
+                  2, in, attrs, &n, out);
+}
+
+/* What a device has of all sources: an array of its own experts. */
+static sl_attrs *attrs_there(const routing *r, int rank) {
+  sl_route *routes;
+  sl_attrs *attrs = attrs_for(r, &routes);
+  int member = sli_rank_share(r->b->x->grid, rank, r->b->along);
+  for (int v = 0; v < r->b->x->nvariants; v++) {
+    say_experts(r, &routes[v], member);
+    routes[v].type = sli_local_type(r->b->x, r->b->to->of, r->b->to->lies, rank, v);
+    routes[v].expected = all_even(r, rank, member, v);
+    routes[v].rank = rank;
+  }
+  return attrs;
+}
+
+static sl_status collect(const routing *r, int rank, sl_tensor *const *parts) {
+  sli_boxing *b = r->b;
+  const sli_grid *grid = b->x->grid;
+  int own = sli_rank_member(grid, rank, b->along);
+  sl_tensor *in[b->members];
+  sli_node *n;
+  for (int m = 0; m < b->members; m++)
+    in[m] = grid->alike ? parts[m] : parts[own * b->x->ranks + rank_at(r, rank, m)];
+  sl_status status = add_node(r, &sl_op_collect, "collect", SL_CLASS_C, rank, b->members, in, attrs_there(r, rank),
+                              &n, &b->to->on[rank]);
+  if (!status) note_rows(r, n, b->members);
+  return status;
+}
+
+static sl_status take_ids(const routing *r, int rank) {
+  sli_node *n;
+  return add_node(r, &sl_op_own_ids, "own_ids", sli_box_class(r->b), rank, 1, &r->all->on[rank],
+                  attrs_there(r, rank), &n, &r->b->to->on[rank]);
+}
+
+sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
+  const routing r = routing_of(b, ids, all);
+  sl_status status = SL_OK;
+  sl_tensor **parts = sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
+  b->x->nboxes++;
+  for (int rank = 0; rank < b->ranks && b->from->of == ids->of && !status; rank++) status = take_ids(&r, rank);
+  if (b->from->of == ids->of) return status;
+  for (int rank = 0; rank < b->ranks; rank++)
+    for (int m = 0; m < b->members && !status; m++) status = dispatch(&r, rank, m, &parts[m * b->x->ranks + rank]);
+  for (int rank = 0; rank < b->ranks && !status; rank++) status = collect(&r, rank, parts);
+  return status;
+}
+
+/* ---- and back ---------------------------------------------------------------------------------- */
+
+/* From a device to the member whose rows they are: those of its places among all ids. */
+static sl_status give_back(const routing *r, int rank, int member, sl_tensor **out) {
+  const sli_boxing *b = r->b;
+  sl_route *routes;
+  sl_attrs *attrs = attrs_for(r, &routes);
+  int here = sli_rank_share(b->x->grid, rank, b->along);
+  for (int v = 0; v < b->x->nvariants; v++) {
+    int64_t begin = 0, rows = ids_of(r, r->ids, rank_at(r, rank, member), v);
+    for (int m = 0; m < member; m++) begin += ids_of(r, r->ids, rank_at(r, rank, m), v);
+    say_experts(r, &routes[v], here);
+    routes[v].begin = begin;
+    routes[v].end = begin + rows;
+    routes[v].type = part_type(r, b->from, rank, rows, v);
+    routes[v].expected = even_share(r, rows, here);
+  }
+  sl_tensor *in[] = {b->from->on[rank], r->all->on[rank]};
+  sli_node *n;
+  return add_node(r, &sl_op_give_back, sli_arena_format(&b->x->g->arena, "give_back%d", member), SL_CLASS_C, rank,
+                  2, in, attrs, &n, out);
+}
+
+static sl_status restore(const routing *r, int rank, sl_tensor *const *parts) {
+  sli_boxing *b = r->b;
+  const sli_grid *grid = b->x->grid;
+  int own = sli_rank_member(grid, rank, b->along);
+  sl_route *routes;
+  sl_attrs *attrs = attrs_for(r, &routes);
+  for (int v = 0; v < b->x->nvariants; v++)
+    routes[v] = (sl_route){.type = sli_local_type(b->x, b->to->of, b->to->lies, rank, v), .count = r->experts};
+  sl_tensor *in[b->members + 1];
+  in[0] = r->ids->on[rank];
+  for (int m = 0; m < b->members; m++)
+    in[m + 1] = grid->alike ? parts[m] : parts[own * b->x->ranks + rank_at(r, rank, m)];
+  sli_node *n;
+  sl_status status = add_node(r, &sl_op_restore, "restore", SL_CLASS_C, rank, b->members + 1, in, attrs, &n,
+                              &b->to->on[rank]);
+  if (!status) note_rows(r, n, b->members);
+  return status;
+}
+
+sl_status sli_box_from_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
+  const routing r = routing_of(b, ids, all);
+  sl_status status = SL_OK;
+  sl_tensor **parts = sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
+  b->x->nboxes++;
+  for (int rank = 0; rank < b->ranks; rank++)
+    for (int m = 0; m < b->members && !status; m++) status = give_back(&r, rank, m, &parts[m * b->x->ranks + rank]);
+  for (int rank = 0; rank < b->ranks && !status; rank++) status = restore(&r, rank, parts);
+  return status;
+}

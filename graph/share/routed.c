@@ -1,0 +1,121 @@
+/* The axis of experts: which calls have their rows go where experts are, and what stays there.
+ *
+ * It is an axis of rows like the data's. But a call whose row says so (SL_ROUTED) runs where its experts
+ * are, on the rows that ids lead to them, and each device has the maps of its own experts alone. What goes row
+ * by row stays with them: between two maps of the same experts nothing is exchanged. Whoever else reads
+ * it has the rows back where they came from. */
+#include "graph/build/build.h"
+#include "graph/share/search.h"
+
+static bool is_routed(sl_sbp sbp) { return sbp.kind == SL_ROUTED; }
+
+static bool is_rows(sl_sbp sbp) { return sbp.kind == SL_SPLIT && !sbp.dim; }
+
+static const sl_signature *find_routed(const sl_signature *all, int count) {
+  for (int i = 0; i < count; i++)
+    if (is_routed(all[i].out[0])) return &all[i];
+  return NULL;
+}
+
+const sl_tensor *sli_router_ids(const sli_node *router) {
+  for (int i = 0; i < router->nin; i++)
+    if (router->in[i] && router->in_type[i].dtype == SL_I32) return router->in[i];
+  return NULL;
+}
+
+int64_t sli_router_experts(const sli_node *router) { return router->in_type[router->nin - 1].dim[0]; }
+
+/* Do they lead rows to the same places? */
+static bool is_alike(const sli_node *a, const sli_node *b) {
+  return sli_router_ids(a) == sli_router_ids(b) && sli_router_experts(a) == sli_router_experts(b);
+}
+
+static bool may_go(const sli_routes *r, const sli_node *n, const sl_tensor *t) {
+  const sli_node *before = r->routers[t->id];
+  return (is_rows(r->lies[t->id]) || is_routed(r->lies[t->id])) && (!before || is_alike(before, n));
+}
+
+/* Can what it reads be where its experts are? Their maps must be parameters. */
+static bool may_route(const sli_routes *r, const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < n->nin; i++) {
+    sl_sbp want = sli_signature_in(s, i);
+    if (!n->in[i] || (is_routed(want) ? !may_go(r, n, n->in[i]) : !n->in[i]->param)) return false;
+  }
+  return true;
+}
+
+static void note_router(const sli_routes *r, const sli_node *n, const sl_signature *s, const sli_node *router) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && is_routed(sli_signature_in(s, i)) && !r->routers[n->in[i]->id]) r->routers[n->in[i]->id] = router;
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] && is_routed(sli_signature_out(s, o))) r->routers[n->out[o]->id] = router;
+}
+
+/* Where all that it reads by rows is; NULL: not in one place. */
+static const sli_node *place_of(const sli_routes *r, const sli_node *n, const sl_signature *s) {
+  const sli_node *router = NULL;
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i]) continue;
+    bool rows = is_rows(sli_signature_in(s, i)), routed = is_routed(r->lies[n->in[i]->id]);
+    if (rows != routed) return NULL;
+    const sli_node *at = routed ? r->routers[n->in[i]->id] : router;
+    if (router && !is_alike(router, at)) return NULL;
+    router = at;
+  }
+  return router;
+}
+
+/* Rows, not elements of them: as many in what it makes. */
+static bool keeps_rows(const sli_node *n, int last) {
+  for (int o = 0; o < n->nout; o++)
+    for (int d = 0; d <= last; d++)
+      if (n->out_type[o].ndim <= last + 1 || n->out_type[o].dim[d] != n->in_type[0].dim[d]) return false;
+  return n->nout > 0;
+}
+
+static bool goes_by_rows(const sl_op *op) {
+  return (op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS) && !op->prepare;
+}
+
+/* As it shares out rows, but those that are where experts are. */
+static bool stay(const sli_routes *r, const sli_node *n, const sl_signature *rows, sl_signature *out) {
+  const sli_node *router = place_of(r, n, rows);
+  if (!router || !goes_by_rows(n->op) || !n->in[0]) return false;
+  sl_sbp lies = {SL_ROUTED, sli_router_ids(router)->type.ndim - 1};
+  if (!keeps_rows(n, lies.dim)) return false;
+  *out = *rows;
+  for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
+    if (is_rows(out->in[i])) out->in[i] = lies;
+    if (is_rows(out->out[i])) out->out[i] = lies;
+  }
+  note_router(r, n, out, router);
+  return true;
+}
+
+bool sli_choose_routed(const sli_routes *r, const sli_node *n, const sl_signature *all, int count,
+                       sl_signature *out) {
+  const sl_signature *routed = find_routed(all, count);
+  if (routed && may_route(r, n, routed)) {
+    *out = *routed;
+    note_router(r, n, out, n);
+    return true;
+  }
+  for (int i = 0; i < count; i++)
+    if (is_rows(all[i].out[0]) && stay(r, n, &all[i], out)) return true;
+  return false;
+}
+
+sl_status sli_check_routed(sl_graph *g, const sli_routes *r, int size) {
+  for (int t = 0; t < g->ntensors; t++)
+    if (r->routers[t]) return SL_OK;
+  for (int i = 0; i < g->nnodes; i++) {
+    sl_signature all[SLI_SIGNATURES_RAW];
+    const sli_node *n = g->nodes[i];
+    int count = sli_signatures_raw(n, all);
+    if (count && find_routed(all, count) && sli_router_experts(n) < size)
+      return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: %s has %lld experts, fewer than "
+                               "devices to share them out", size, n->name, (long long)sli_router_experts(n));
+  }
+  return sl_fail(SL_E_USAGE, "--expert-parallel %d: the model has no experts that rows of [batch, tokens] go "
+                 "to (sl_grouped_linear)", size);
+}
