@@ -87,6 +87,19 @@ static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *
   return n;
 }
 
+/* What a table says of the rows of those slots that an actor reads or writes in a step; without one all
+ * are valid. */
+static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *p) {
+  const sl_register *r = &plan->regs[p->reg];
+  uint64_t rows = 0;
+  for (int32_t f = 0; f < plan->actors[actor].firings_per_step; f++) {
+    uint32_t flags;
+    int64_t key = sl_map_key(&plan->maps[p->map], f, &flags);
+    if (!(flags & SL_SKIP)) rows += (uint64_t)(r->nextents ? r->extents[key % r->nextents] : r->rows);
+  }
+  return rows;
+}
+
 /* Of variants by extent the largest counts. */
 static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
@@ -110,8 +123,9 @@ typedef struct moves {
   const _Atomic uint64_t *read;
 } moves;
 
-static uint64_t rows_read(const moves *m, int32_t port) {
-  return atomic_load_explicit(&m->read[port], memory_order_relaxed);
+static uint64_t rows_read(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
+  if (m->read) return atomic_load_explicit(&m->read[port], memory_order_relaxed);
+  return m->steps * planned_rows(plan, actor, &plan->actors[actor].in[port]);
 }
 
 /* Rows for which the calls of variant 0 have room. */
@@ -124,14 +138,14 @@ static int32_t first_rung(const sl_program *p, const sl_register *r, int32_t por
 static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
   const sl_register *r = &plan->regs[a->in[port].reg];
-  if (!r->rows || !m->read || !a->program) return m->steps * input_bytes(plan, actor, port);
+  if (!r->rows || !(m->read || r->nextents) || !a->program) return m->steps * input_bytes(plan, actor, port);
   uint64_t rows = (uint64_t)first_rung(a->program, r, port);
-  return rows_read(m, port) * (read_bytes(a->program, 0, port) / rows);
+  return rows_read(m, plan, actor, port) * (read_bytes(a->program, 0, port) / rows);
 }
 
 /* `firings` slots of the register, written in a step by who copies there what it reads. */
-static uint64_t moved_out(const moves *m, const sl_register *r, uint64_t firings) {
-  if (r->rows && m->read) return rows_read(m, 0) * sl_row_bytes(r);
+static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, const sl_register *r, uint64_t firings) {
+  if (r->rows && (m->read || r->nextents)) return rows_read(m, plan, actor, 0) * sl_row_bytes(r);
   return m->steps * sl_slot_payload(r) * firings;
 }
 
@@ -166,8 +180,8 @@ static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
       if (sits_out(plan, to, f) || !between_spaces(plan, from, to)) continue;
       const sl_register *r = &plan->regs[to->reg];
       sl_space in = plan->regs[from->reg].space;
-      if (r->rows && m->read && f) continue; /* of all firings together */
-      m->fn(m->ctx, r->device, of[in == SL_SPACE_DEVICE ? r->space : in], moved_out(m, r, 1));
+      if (r->rows && (m->read || r->nextents) && f) continue; /* of all firings together */
+      m->fn(m->ctx, r->device, of[in == SL_SPACE_DEVICE ? r->space : in], moved_out(m, plan, actor, r, 1));
     }
   }
 }
@@ -184,7 +198,7 @@ static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
     const sl_register *r = &plan->regs[a->out[o].reg];
     if (r->device != here)
       m->fn(m->ctx, r->device, traffic_of(plan, r, here, r->device),
-            moved_out(m, r, firings_with(plan, actor, &a->out[o], 0)));
+            moved_out(m, plan, actor, r, firings_with(plan, actor, &a->out[o], 0)));
   }
   find_copies(plan, actor, m);
 }

@@ -1,0 +1,204 @@
+/* Experts that are shared out over the devices that share the data learn what one device learns; at one layout
+ * with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
+ * come back are to the byte as many as ids say; an expert that nobody goes to in a tick, or in a whole step, is
+ * an ordinary one.
+ * labels: numbers */
+#include <math.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+#include <sluice/sluice.h>
+
+#include "base/base.h"
+#include "tests/support/grids.h"
+#include "tests/support/seeds.h"
+#include "tests/support/test.h"
+
+#define WORDS(...) (char *[]){__VA_ARGS__, NULL}
+
+/* ---- the shipped model -------------------------------------------------------------------- */
+
+enum { FEW_STEPS = 3 };
+
+static char **const words = WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
+                                  "--experts", "6", "--top-k", "2", "--expert-ffn", "8");
+
+static void check_near(const grid_losses *got, const grid_losses *want, const grid_model *m, const grid *g) {
+  char name[GRID_TEXT];
+  for (int s = 0; s < got->count; s++) {
+    double loss = fabs(got->loss[s] / want->loss[s] - 1), norm = fabs(got->norm[s] / want->norm[s] - 1);
+    CHECK(loss < 1e-6 && norm < 1e-4, "%s: step %d: loss %.9g, not %.9g, norm %.7g, not %.7g", grid_format(name, m, g),
+          s, got->loss[s], want->loss[s], got->norm[s], want->norm[s]);
+  }
+}
+
+static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v", "seq1f1b"};
+
+/* Schedule, timing, processes, workers by chance. */
+static grid another(const grid *like, uint64_t seed) {
+  grid g = *like;
+  g.stages = 2;
+  g.schedule = schedules[seed % SLI_COUNT(schedules)];
+  g.jitter_seed = seed;
+  g.processes = 1 + (int)(seed % 4);
+  g.poison = seed % 2;
+  return g;
+}
+
+static void losses_are_those_of_one_device(void) {
+  const grid_model m = {"mixtral", words, 2, 1};
+  grid one = {.steps = FEW_STEPS};
+  grid_losses alone = grid_train(&m, &one);
+  uint64_t seed = 1;
+  for (int experts = 1; experts <= 4; experts *= 2) {
+    grid g = {.data = 4, .experts = experts, .steps = FEW_STEPS};
+    grid_losses first = grid_train(&m, &g);
+    check_near(&first, &alone, &m, &g);
+    for (int i = 0; i < (experts > 1 ? (int)SLI_COUNT(schedules) : 1); i++) {
+      grid other = another(&g, seed++);
+      grid_losses again = grid_train(&m, &other);
+      grid_same_bits(&m, &other, &first, &again);
+    }
+  }
+}
+
+/* With whatever else shares out, cuts or computes again. */
+static void it_goes_with_everything(void) {
+  static const grid all[] = {
+      {.data = 2, .experts = 2, .tensor = 2, .shard = "gradients"},
+      {.data = 2, .experts = 2, .sequence = 2, .recompute = "full", .processes = 4},
+      {.data = 4, .experts = 2, .shard = "parameters", .processes = 2},
+      {.data = 4, .experts = 2, .sequence = 2, .shard = "optimizer", .grain = "pass"},
+      {.data = 3, .experts = 3, .recompute = "whole", .stages = 2, .processes = 3},
+  };
+  const grid_model m = {"mixtral", words, 2, 1};
+  grid one = {.steps = FEW_STEPS};
+  grid_losses alone = grid_train(&m, &one);
+  for (size_t i = 0; i < SLI_COUNT(all); i++) {
+    grid g = all[i];
+    g.steps = FEW_STEPS;
+    grid_losses got = grid_train(&m, &g);
+    check_near(&got, &alone, &m, &g);
+  }
+}
+
+/* ---- a model that is told where rows go ------------------------------------------------------ */
+
+enum { ROWS = 4, TOKENS = 8, WIDTH = 12, INNER = 8, EXPERTS = 8, K = 2, LAYERS = 2, MICROBATCHES = 2, STEPS = 4 };
+
+typedef int32_t expert_of(int64_t tick, int64_t token, int j);
+
+/* Each source's tokens to each expert equally often. */
+static int32_t evenly(int64_t tick, int64_t token, int j) {
+  return (int32_t)((token + tick + j * EXPERTS / K) % EXPERTS);
+}
+
+/* To the first half of them on odd ticks, in the second step to the first two, in the third nowhere. */
+static int32_t unevenly(int64_t tick, int64_t token, int j) {
+  int64_t step = tick / MICROBATCHES;
+  if (step == 2) return -1;
+  if (step == 1) return j;
+  return (int32_t)((token * 5 + j) % (tick % 2 ? EXPERTS / 2 : EXPERTS));
+}
+
+static float number_of(int64_t tick, int64_t i) { return (float)((tick * 37 + i * 29) % 61) / 30.0f - 1; }
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  expert_of *to = *(expert_of **)ctx;
+  for (int64_t i = 0; out[0] && i < ROWS * TOKENS * WIDTH; i++) ((float *)out[0])[i] = number_of(tick->number, i);
+  for (int64_t i = 0; out[1] && i < ROWS * TOKENS * K; i++)
+    ((int32_t *)out[1])[i] = to(tick->number, i / K, (int)(i % K));
+  for (int64_t i = 0; out[2] && i < ROWS * TOKENS * K; i++) ((float *)out[2])[i] = 0.5f + 0.1f * (float)(i % 3);
+}
+
+static const sl_type types[] = {{SL_F32, 3, {ROWS, TOKENS, WIDTH}}, {SL_I32, 3, {ROWS, TOKENS, K}},
+                                {SL_F32, 3, {ROWS, TOKENS, K}}};
+
+static sl_tensor *layer(sl_graph *g, int i, sl_tensor *x, sl_tensor *ids, sl_tensor *weights) {
+  sl_tensor *up = sl_param(g, SL_TYPE(SL_F32, EXPERTS, INNER, WIDTH), SL_NORMAL(0.3f), "up.%d", i);
+  sl_tensor *down = sl_param(g, SL_TYPE(SL_F32, EXPERTS, WIDTH, INNER), SL_NORMAL(0.3f), "down.%d", i);
+  sl_tensor *y = sl_gelu(g, sl_grouped_linear(g, x, ids, up));
+  return sl_add(g, x, sl_combine(g, sl_grouped_linear(g, y, ids, down), weights));
+}
+
+static void build(sl_graph *g, const sl_source *source) {
+  sl_tensor *data[3];
+  sl_data(g, source, data);
+  sl_block(g, "before");
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, WIDTH, WIDTH), SL_NORMAL(0.4f), "w");
+  sl_tensor *x = sl_linear(g, data[0], w, NULL);
+  for (int i = 0; i < LAYERS; i++) {
+    sl_block(g, "h.%d", i);
+    x = layer(g, i, x, data[1], data[2]);
+  }
+  sl_train(g, sl_mse(g, x, data[0]), &(sl_optimizer){.lr = 1e-2f});
+}
+
+typedef struct outcome {
+  double loss[STEPS], norm[STEPS];
+  uint64_t bytes;
+} outcome;
+
+static void take_step(void *ctx, const sl_step_report *report) {
+  ((outcome *)ctx)->loss[report->step] = report->loss;
+  ((outcome *)ctx)->norm[report->step] = report->grad_norm;
+}
+
+static outcome train(expert_of *to, int experts, double room) {
+  outcome o = {{0}, {0}, 0};
+  const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
+  build(g, &source);
+  sl_lower_options options = {.data_parallel = 4, .expert_parallel = experts, .expert_rows = room,
+                              .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step, .ctx = &o};
+  sl_lowered *lowered;
+  CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
+  const sl_plan *plan = sl_lowered_plan(lowered);
+  sl_runtime *rt;
+  sl_runtime_options how = {.poison = true, .jitter_seed = 3, .jitter_ns = 2000, .watchdog_seconds = 20};
+  CHECK(!sl_plan_prove(plan) && !sl_runtime_create(plan, &how, &rt), "%s", sl_detail());
+  sl_lowered_attach(lowered, rt);
+  sl_params_init(lowered, rt, 1);
+  CHECK(!sl_runtime_run(rt, STEPS), "%s", sl_detail());
+  o.bytes = sl_runtime_count(rt).moved_bytes[SL_TRAFFIC_EXPERT];
+  sl_runtime_destroy(rt);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+  return o;
+}
+
+static void check_same(const outcome *got, const outcome *want, int experts) {
+  for (int s = 0; s < STEPS; s++)
+    CHECK(fabs(got->loss[s] / want->loss[s] - 1) < 1e-6 && fabs(got->norm[s] / want->norm[s] - 1) < 1e-5,
+          "experts on %d: step %d: loss %.9g, not %.9g, norm %.7g, not %.7g", experts, s, got->loss[s],
+          want->loss[s], got->norm[s], want->norm[s]);
+}
+
+/* 4 L M tokens k h numbers of four bytes, of which each device has its own share. */
+static void even_rows_move_what_they_must(void) {
+  outcome whole = train(evenly, 1, 0);
+  for (int experts = 2; experts <= 4; experts += 2) {
+    outcome o = train(evenly, experts, 1); /* and need no more than an even share of room */
+    uint64_t step = 4ull * LAYERS * MICROBATCHES * ROWS * TOKENS * K * WIDTH * 4;
+    uint64_t want = STEPS * step * (uint64_t)(experts - 1) / (uint64_t)experts;
+    CHECK(o.bytes == want, "experts on %d: %llu bytes, not %llu", experts, (unsigned long long)o.bytes,
+          (unsigned long long)want);
+    check_same(&o, &whole, experts);
+  }
+}
+
+static void experts_may_be_empty(void) {
+  outcome whole = train(unevenly, 1, 0);
+  for (int experts = 2; experts <= 4; experts += 2) {
+    outcome o = train(unevenly, experts, 0);
+    check_same(&o, &whole, experts);
+  }
+}
+
+int main(void) {
+  even_rows_move_what_they_must();
+  experts_may_be_empty();
+  losses_are_those_of_one_device();
+  it_goes_with_everything();
+  return 0;
+}
