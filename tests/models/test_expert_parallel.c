@@ -2,7 +2,7 @@
  * with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
  * come back are to the byte as many as ids say; an expert that nobody goes to in a tick, or in a whole step, is
  * an ordinary one.
- * labels: numbers */
+ * labels: numbers random */
 #include <math.h>
 #include <string.h>
 
@@ -80,6 +80,57 @@ static void it_goes_with_everything(void) {
     grid_losses got = grid_train(&m, &g);
     check_near(&got, &alone, &m, &g);
   }
+}
+
+/* ---- any grid, by chance ----------------------------------------------------------------------- */
+
+static int pick(uint64_t *dice, int n) {
+  *dice = *dice * 6364136223846793005u + 1442695040888963407u;
+  return (int)((*dice >> 33) % (uint64_t)n);
+}
+
+static int any_processes(const grid *g, uint64_t *dice) {
+  int devices = g->stages * g->data * SLI_MAX(g->sequence, 1) * SLI_MAX(g->tensor, 1);
+  return 1 + pick(dice, SLI_MIN(devices, 4));
+}
+
+static grid any_grid(uint64_t *dice) {
+  static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
+  static const char *const recomputes[] = {NULL, "selective", "full", "whole"};
+  grid g = {.steps = FEW_STEPS, .experts = 2 + pick(dice, 2)};
+  g.data = g.experts * (g.experts == 2 ? 1 + pick(dice, 2) : 1);
+  g.sequence = g.data < 4 ? 1 + pick(dice, 2) : 1;
+  g.tensor = g.data * g.sequence < 4 ? 1 + pick(dice, 2) : 1;
+  g.stages = 1 + pick(dice, 2);
+  g.schedule = schedules[pick(dice, SLI_COUNT(schedules))];
+  g.shard = shards[pick(dice, 4)];
+  g.recompute = recomputes[pick(dice, 4)];
+  g.processes = any_processes(&g, dice);
+  g.jitter_seed = (uint64_t)pick(dice, 1 << 20);
+  g.poison = pick(dice, 2);
+  return g;
+}
+
+/* One case: as one device learns it; and with the same bits when it is run otherwise. */
+static void any_grid_learns_the_same(uint64_t seed) {
+  uint64_t dice = seed;
+  char of[4][8];
+  const int numbers[] = {3 + pick(&dice, 5), 1 + pick(&dice, 3), 2 + pick(&dice, 9), pick(&dice, 3)};
+  for (int i = 0; i < 4; i++) snprintf(of[i], sizeof of[i], "%d", i == 3 ? 2 * numbers[i] : numbers[i]);
+  const bool shared = pick(&dice, 2);
+  const grid_model m = {shared ? "qwen-moe" : "mixtral",
+                        WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
+                              "--experts", of[0], "--top-k", of[1], "--expert-ffn", of[2], "--z-loss", "0.1",
+                              shared ? "--shared-ffn" : NULL, of[3]), 2, 1};
+  grid one = {.steps = FEW_STEPS}, g = any_grid(&dice), other = g;
+  grid_losses alone = grid_train(&m, &one), got = grid_train(&m, &g);
+  check_near(&got, &alone, &m, &g);
+  other.schedule = schedules[pick(&dice, SLI_COUNT(schedules))];
+  other.stages = 1 + pick(&dice, 2);
+  other.processes = any_processes(&other, &dice);
+  other.jitter_seed++;
+  grid_losses again = grid_train(&m, &other);
+  grid_same_bits(&m, &other, &got, &again);
 }
 
 /* ---- a model that is told where rows go ------------------------------------------------------ */
@@ -195,7 +246,10 @@ static void experts_may_be_empty(void) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  const seeds s = seeds_of(argc, argv, 1, 4);
+  for (uint64_t seed = s.first; seed < s.end; seed++) any_grid_learns_the_same(seed);
+  if (argc > 1) return 0;
   even_rows_move_what_they_must();
   experts_may_be_empty();
   losses_are_those_of_one_device();

@@ -60,5 +60,5 @@ refuse() { # LAYOUT WORDS
 }
 refuse data,tensor "where is axis stage? --stages 2 has 2 devices along it"
 refuse data,tensor,stage,data "axis data is there twice"
-refuse data,rows,stage "no axis is called 'rows': tensor, sequence, data, stage are known"
+refuse data,rows,stage "no axis is called 'rows': tensor, sequence, expert, data, stage are known"
 refuse data,tensor,stage, "no axis is called ''"

@@ -1,0 +1,75 @@
+#!/bin/bash
+# --expert-parallel: a run whose experts lie on two processes goes on bit for bit after one of them was killed, and from a
+# checkpoint with another number of devices to each expert within rounding; what rows move is to the byte what it must be on the
+# clock; more rows than there is room for end the run, with their number; what cannot be is refused by name.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+small=(--layers 2 --width 32 --heads 4 --context 16 --batch 8)
+model=(mixtral --data "$reference/text.txt" "${small[@]}" --experts 8 --expert-ffn 16)
+run() { ends 0 timeout 100 "$actorrun" --quiet --microbatches 2 --report r.json "${patient[@]}" "$@" "${model[@]}"; }
+losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
+near() { # REPORT REPORT: the last three losses differ by less than 1e-6 of them
+  paste <(losses "$1" | tail -3) <(losses "$2" | tail -3) |
+    awk '{ d = $1 / $2 - 1; if (NF < 2 || d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || NR != 3 }'
+}
+
+# ---- checkpoints ----------------------------------------------------------------------------------
+run --steps 6 --data-parallel 4 --expert-parallel 4
+mv r.json whole.json
+run --steps 3 --data-parallel 4 --expert-parallel 4 --shard gradients --checkpoint c --every 3
+for experts in 4 2 1; do
+  cp -r c "c$experts"
+  run --steps 6 --data-parallel 4 --expert-parallel $experts --checkpoint "c$experts" --resume
+  near r.json whole.json || fail "a run that goes on with experts on $experts devices has other losses"
+done
+for files in -n1 -n2; do # one file or several, the same weights
+  run ${files/-n/-n } --steps 2 --data-parallel 2 --expert-parallel 2 --save "w$files.safetensors"
+done
+cmp w-n1.safetensors w-n2.safetensors || fail "two processes have other weights"
+
+# A process is killed while it trains; the job goes on from where it was.
+background timeout 100 "$actorrun" -n 2 --restarts 1 --microbatches 2 --steps 60 --checkpoint k --every 5 --data-parallel 2 \
+  --expert-parallel 2 --report killed.json "${patient[@]}" "${model[@]}"
+for _ in $(seq 1200); do
+  [ -e k/latest ] && break
+  sleep 0.05
+done
+launcher=$(pgrep -P "$pid" | head -1)
+victim=$(pgrep -P "$launcher" | tail -1)
+kill -9 "$victim" || fail "the run had ended"
+wait "$pid" || fail "the run has not gone on"
+says "killed by signal 9" err
+run -n 2 --steps 60 --data-parallel 2 --expert-parallel 2
+hexes killed.json | tail -5 >got
+hexes r.json | tail -5 | cmp - got || fail "after a kill it has other losses"
+
+# ---- bytes ----------------------------------------------------------------------------------------
+# 4 L M tokens k h 4 (EP-1)/EP, where all experts have as many rows.
+for experts in 2 4; do
+  ends 0 "$actorrun" --quiet --clock virtual --microbatches 2 --steps 2 --data-parallel 4 --expert-parallel $experts \
+    --report r.json "${model[@]}"
+  moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"expert":\s*[0-9]+' | grep -oE '[0-9]+$' | head -1)
+  [ "$moved" = $((4 * 2 * 2 * 64 * 2 * 32 * 4 * (experts - 1) / experts)) ] || fail "rows move $moved bytes"
+done
+
+# ---- refused --------------------------------------------------------------------------------------
+refused() { # STATUS NAMED WORDS...
+  local status=$1 named=$2
+  shift 2
+  ends "$status" timeout 100 "$actorrun" --quiet --microbatches 2 --steps 1 "$@"
+  grep -qE -- "$named" err || fail "the message does not name $named"
+}
+refused 2 "op h\.[01]/.*rows come to device [0-3] of the stage for its experts .* room for 32: --expert-rows" \
+  --data-parallel 4 --expert-parallel 4 --expert-rows 1 "${model[@]}"
+refused 2 "expert-parallel 3 does not divide --data-parallel 4" --data-parallel 4 --expert-parallel 3 "${model[@]}"
+refused 2 "expert-rows 0.5 is less than" --data-parallel 4 --expert-parallel 4 --expert-rows 0.5 "${model[@]}"
+refused 2 "expert-rows 2: on which devices" --data-parallel 4 --expert-rows 2 "${model[@]}"
+refused 2 "expert-parallel 4: .*grouped_linear.* has 3 experts" --data-parallel 4 --expert-parallel 4 "${model[@]}" \
+  --experts 3
+refused 2 "expert-parallel 2: the model has no experts" --data-parallel 2 --expert-parallel 2 llama \
+  --data "$reference/text.txt" "${small[@]}"
+refused 2 "where is axis expert" --data-parallel 2 --expert-parallel 2 --layout data,stage "${model[@]}"
+refused 2 "of 8 devices|too few rows" --data-parallel 8 --expert-parallel 2 "${model[@]}"
