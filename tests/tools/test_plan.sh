@@ -56,6 +56,49 @@ fast=$(seconds)
 timeout -s KILL 60 "$bin/actortune" plan --devices timed:4 --machine two.json "${gpt[@]}" >out 2>err || fail "twice as fast"
 python3 -c "import sys; sys.exit(abs(2 * $(seconds) / $fast - 1) > 2e-3)" || fail "$(seconds) s, not half of $fast (seed $seed)"
 
+# Many microbatches are not run one by one, and yet the best plans are exact; the machine's name is nobody's affair.
+sed 's/^{/{"name": "another", "source": "elsewhere", /' one.json >named.json
+many=(gpt --layers 3 --width 64 --heads 4 --context 64 --vocab 256 --batch 96)
+for machine in one named; do
+  timeout -s KILL 60 "$bin/actortune" plan --devices timed:4 --machine $machine.json --fix stages=4,microbatches=96 "${many[@]}" \
+    >out 2>err || fail "plan of 96 microbatches"
+  grep -v tried out >$machine.txt
+done
+sed -i 's/one\.json/named.json/' one.txt
+cmp -s one.txt named.txt || fail "the machine's name changes plans"
+found=$(seconds)
+command=$(awk '/^ 1  actorrun/ { $1 = ""; print }' out)
+PATH=$bin:$PATH timeout -s KILL 60 $command --clock virtual --steps 3 --quiet --report r.json >out 2>err || fail "$command"
+predicted=$(python3 -c 'import json; print(json.load(open("r.json"))["predicted"]["step_seconds"])')
+python3 -c "import sys; sys.exit(abs($predicted / $found - 1) > 2e-3)" || fail "$command takes $predicted s, not $found"
+
+# Ctrl-C, as the model is built for the thirtieth time: what was found so far is shown.
+cat >stops.c <<'C'
+#include <signal.h>
+#include <stdatomic.h>
+#include <sluice/sluice.h>
+static const sl_option options[] = {{"batch", SL_OPTION_INT, "8", "rows", 1, 1 << 20}, {0}};
+static atomic_int built;
+static sl_status build(sl_graph *g, const sl_args *args) {
+  if (atomic_fetch_add(&built, 1) == 30) raise(SIGINT);
+  sl_tensor *next, *ids = sl_tokens(g, "", sl_microbatch_rows(g, sl_arg_int(args, "batch")), 16, 64, &next);
+  sl_tensor *x = sl_embedding(g, ids, sl_param(g, SL_TYPE(SL_F32, 64, 32), SL_NORMAL(0.02f), "table"));
+  for (int i = 0; i < 4; i++) {
+    sl_block(g, "h.%d", i);
+    x = sl_gelu(g, sl_linear(g, x, sl_param(g, SL_TYPE(SL_F32, 32, 32), SL_NORMAL(0.02f), "w.%d", i), NULL));
+  }
+  sl_block(g, "head");
+  sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, 64, 32), SL_NORMAL(0.02f), "head");
+  sl_train(g, sl_cross_entropy(g, sl_linear(g, x, head, NULL), next), &(sl_optimizer){.lr = 1e-3f});
+  return sl_graph_status(g);
+}
+SL_MODEL(stops, "stops", options, build);
+C
+timeout -s KILL 60 "$bin/actortune" plan --devices timed:4 --machine one.json --effort all \
+  --fix sequence=1,pieces=1,recompute=none stops.c >out 2>err ||
+  fail "a plan that is stopped shows nothing"
+grep -q "^stopped: " out && [[ -n $(seconds) ]] || fail "a plan that is stopped does not say so"
+
 refused() {
   local says=$1
   shift
@@ -66,4 +109,5 @@ refused "plan on cpu devices: how long anything takes there is not known" --devi
 refused "stages is said twice, and not the same" --devices timed:4 --fix stages=2,stages=4
 refused "8 devices cannot be some of 4" --devices timed:4 --fix stages=2,tensor=4
 refused "width=2 is not one of stages=N" --devices timed:4 --fix width=2
+refused "that is 2 devices, not 4" --devices timed:4 --fix stages=2,tensor=1,data=1
 refused "--effort some: it is one of quick, full, all" --devices timed:4 --effort some

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "placement/share.h"
+#include "tools/actorrun/auto.h"
 #include "tools/actorrun/ctl/ctl.h"
 #include "tools/actorrun/launch.h"
 
@@ -107,6 +108,7 @@ int main(int argc, char **argv) {
   faults_catch();
   sl_status status = settings_read(&actorrun_tool, argc, argv, &s);
   j.settings = &s;
+  if (!status && !s.done && sl_arg_flag(s.run, "auto")) status = auto_run(&s, argv[0]);
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
   if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
   log_close(j.log);

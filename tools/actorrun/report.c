@@ -149,10 +149,11 @@ static void add_predicted(cJSON *root, const job *j, const char *durations, cons
   }
 }
 
-/* By the durations of --profile or --cost, or else by those that this run has measured. */
+/* By the durations of --profile, --machine or --cost, or else by those that this run has measured. */
 static void predict(cJSON *root, const job *j) {
   const settings *s = j->settings;
-  bool own = s->clock == SL_CLOCK_REAL && !s->profile && !*sl_arg_text(s->run, "cost");
+  bool modelled = *sl_arg_text(s->run, "cost") || s->modelled.hardware.flops_per_second > 0;
+  bool own = s->clock == SL_CLOCK_REAL && !s->profile && !modelled;
   double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
   if (own) sl_runtime_durations(j->rt, seconds);
   sl_figures figures;

@@ -10,6 +10,9 @@
 #include "tools/actorrun/launch.h"
 
 static const sl_option options[] = {
+    {"auto", SL_OPTION_FLAG, "0", "choose what of --stages, --tensor, --data-parallel, --sequence, --microbatches, "
+     "--pieces, --chunks, --schedule, --recompute and --shard is not given: what takes least time within --memory "
+     "on the --machine (actortune plan shows more)", 0, 0},
     {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
      "activations a device may hold; 0: any number", 0, 1e9},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},

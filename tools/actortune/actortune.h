@@ -142,9 +142,6 @@ bool interrupted(void);
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* Quoted for a shell, on one line; the caller's to free(). */
-char *words_line(const words *w);
-
 /* The words after "actorrun" that make this point's plan: options that say the
  * devices, then the model and its options, around what is the point's own. */
 void command_words(const tuning *t, const point *p, words *to);
@@ -171,6 +168,9 @@ char *format_memory(char out[32], double bytes);
 /* Runs the actorrun beside this program with these words; its report is the caller's to delete. */
 struct cJSON;
 sl_status actorrun_run(const words *w, const char *what, struct cJSON **report);
+
+/* actortune plan. */
+int planner_main(int argc, char **argv);
 
 sl_status verify(const tuning *t, const frontier *f, size_t count);
 

@@ -6,7 +6,6 @@
  * predictions. Ctrl-C ends the search and shows what it has found. */
 #include "tools/actortune/actortune.h"
 #include "tools/actortune/machine/machine.h"
-#include "tools/actortune/planner.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "tools/common/machine.h"
 #include "tools/common/options.h"
 #include "tools/common/plan.h"
+#include "tools/common/planner/planner.h"
 #include "tools/common/pretrained.h"
 #include "tools/common/settings.h"
 #include "tools/common/solver.h"

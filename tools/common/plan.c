@@ -71,7 +71,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .layout = settings_text(s, "layout"),
                               .free_data = s->grid.free_data,
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),
-                              .alike = one_for_all(s),
+                              .alike = one_for_all(s) || (run && run->alike),
                               .sharing = run ? run->sharing : NULL,
                               .shard = run && run->shard ? run->shard
                                                          : s->kept.shard,

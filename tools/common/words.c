@@ -1,8 +1,10 @@
 #include "tools/common/words.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -35,4 +37,56 @@ void words_model(const settings *s, words *to) {
   words_add(to, "%s", s->model_word);
   for (const sl_option *o = s->model->options; o && o->name; o++)
     words_given(o, s->model_args, to);
+}
+
+/* ---- the line ------------------------------------------------------------------------------ */
+
+static bool is_plain(const char *word) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "%+,-./:=@_^";
+  return *word && !word[strspn(word, plain)];
+}
+
+static bool has_controls(const char *word) {
+  while (*word && !iscntrl((unsigned char)*word)) word++;
+  return *word;
+}
+
+/* $'...': what a terminal would act on is written as \NNN. */
+static void print_controls(const char *word, FILE *out) {
+  fputs("$'", out);
+  for (const char *at = word; *at; at++)
+    if (iscntrl((unsigned char)*at)) fprintf(out, "\\%03o", (unsigned char)*at);
+    else if (strchr("'\\", *at)) fprintf(out, "\\%c", *at);
+    else fputc(*at, out);
+  fputc('\'', out);
+}
+
+static void print_word(const char *word, FILE *out) {
+  if (is_plain(word)) {
+    fputs(word, out);
+    return;
+  }
+  if (has_controls(word)) {
+    print_controls(word, out);
+    return;
+  }
+  fputc('\'', out);
+  for (const char *at = word; *at; at++)
+    if (*at == '\'') fputs("'\\''", out);
+    else fputc(*at, out);
+  fputc('\'', out);
+}
+
+char *words_line(const words *w) {
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  fputs("actorrun", out);
+  for (size_t i = 0; i < w->count; i++) {
+    fputc(' ', out);
+    print_word(w->items[i], out);
+  }
+  fclose(out);
+  return text;
 }

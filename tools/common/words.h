@@ -18,4 +18,7 @@ void words_given(const sl_option *o, const sl_args *args, words *to);
 /* The model and its options. */
 void words_model(const settings *s, words *to);
 
+/* "actorrun" and these, quoted for a shell, on one line; the caller's to free(). */
+char *words_line(const words *w);
+
 #endif

@@ -7,9 +7,11 @@
  * of one process, which read each other's memory: links between them take no time of their own. */
 #include "tools/actortune/machine/machine.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "graph/devices/devices.h"
@@ -21,17 +23,40 @@
 enum { STEPS = 5 };
 
 static const sl_option options[] = {
-    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short; standard output if not given", 0, 0},
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given", 0, 0},
     {"seconds", SL_OPTION_FLOAT, "90", "how long it may take; what there is no time for is drawn from what is "
      "nearest to it", 1, 1e6},
     {0}};
+
+/* Makes the folders of a path. */
+static void make_folders(char *path) {
+  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = 0;
+    mkdir(path, 0777);
+    *slash = '/';
+  }
+}
+
+/* Where it goes; "-": to standard output. */
+static void find_output(const settings *s, char *path, size_t size) {
+  const char *said = settings_text(s, "output");
+  if (said) snprintf(path, size, "%s", said);
+  else hardware_here(path, size);
+}
+
+static sl_status check_output(const settings *s) {
+  char path[PATH_MAX];
+  find_output(s, path, sizeof path);
+  if (!settings_text(s, "output")) make_folders(path);
+  return strcmp(path, "-") ? sli_atomic_check(path) : SL_OK;
+}
 
 static sl_status read_settings(settings *s) {
   const sli_kind *kind = sli_kind_find(s->devices.kind);
   if (!kind->cores)
     return sl_fail(SL_E_UNSUPPORTED, "--devices %s: only CPU devices can be measured so far",
                    sl_arg_text(s->run, "devices"));
-  return settings_text(s, "output") ? sli_atomic_check(settings_text(s, "output")) : SL_OK;
+  return check_output(s);
 }
 
 static const char *const shared[] = {"devices", "dtype", "version", "help", NULL};
@@ -221,7 +246,7 @@ static cJSON *describe(const measuring *m) {
 }
 
 static sl_status write_file(const char *path, const char *text) {
-  if (!path) return puts(text) < 0 ? sl_fail(SL_E_IO, "cannot write to standard output") : SL_OK;
+  if (!strcmp(path, "-")) return puts(text) < 0 ? sl_fail(SL_E_IO, "cannot write to standard output") : SL_OK;
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
   if (status) return status;
@@ -233,7 +258,9 @@ static sl_status write_machine(const measuring *m) {
   cJSON *root = describe(m);
   char *text = cJSON_PrintUnformatted(root);
   SLI_CHECK(text, "no memory for the machine file");
-  sl_status status = write_file(settings_text(m->settings, "output"), text);
+  char path[PATH_MAX];
+  find_output(m->settings, path, sizeof path);
+  sl_status status = write_file(path, text);
   free(text);
   cJSON_Delete(root);
   return status;

@@ -1,0 +1,45 @@
+#!/bin/bash
+# actorrun --auto: the run is that of the command line that it says, with the same losses; what the user gives is
+# not chosen; of a machine that was measured it needs to be told nothing; the budget holds; and what is refused.
+# labels: outside
+set -u
+. "$SLUICE_SOURCE/tests/support/tool.sh"
+
+head -c 8192 /dev/urandom | base64 >text
+gpt=(gpt --layers 3 --width 64 --heads 4 --context 32 --vocab 256 --batch 8 --data text)
+cat >one.json <<'J'
+{"flops_per_second": {"f32": 1e11}, "flops_efficiency": 1, "bytes_per_second": 1e10, "bytes_efficiency": 1,
+ "op_seconds": 1e-6, "memory_bytes": 1e12, "link_seconds": 0, "link_bytes_per_second": 0, "devices_per_host": 2}
+J
+run() { timeout -s KILL 100 "$actorrun" "$@" >out 2>err || fail "actorrun $*"; }
+
+run --auto --machine one.json --devices cpu:2x1 --steps 2 --report chosen.json "${gpt[@]}"
+command=$(sed -n 's/^chosen: actorrun //p' out)
+[[ $command == *"--devices cpu:2x1"* && $command == *"--schedule"* && $command != *"--auto"* ]] || fail "does not say its plan: $command"
+says "a step, " out
+says "the next best with --" out
+run $command --report said.json
+[[ -n $(hexes chosen.json) && $(hexes chosen.json) == "$(hexes said.json)" ]] || fail "what it says is not what it runs"
+python3 -c 'import json; assert json.load(open("chosen.json"))["predicted"]["durations"] == "modelled"' ||
+  fail "what was predicted is not in the report"
+
+run --auto --machine one.json --devices cpu:2x1 --stages 2 --microbatches 4 --steps 1 --report chosen.json "${gpt[@]}"
+grep -q "^chosen: .*--stages 2 .*--microbatches 4 " out || fail "what was given was chosen otherwise"
+
+mkdir -p .cache/sluice
+unset XDG_CACHE_HOME
+cp one.json ".cache/sluice/$(uname -n).json"
+run --auto --steps 1 "${gpt[@]}"
+grep -q "^chosen: actorrun --devices cpu:2 --machine here " out || fail "what was measured is not found"
+rm -r .cache
+
+refused() { # refused STATUS SAYS ARGUMENT...
+  local status=$1 says=$2
+  shift 2
+  ends "$status" timeout -s KILL 60 "$actorrun" --auto "$@" "${gpt[@]}"
+  grep -qF -- "$says" err || fail "$*: does not say $says"
+}
+refused 2 "--auto: plan on cpu devices: how long anything takes there is not known"
+refused 2 "--auto with --schedule gpipe: " --machine one.json --schedule gpipe
+refused 3 "nothing fits in 1.0 KiB: the smallest plan needs" --machine one.json --memory 1K --stages 1
+refused 2 "--machine here: this machine has not been measured" --machine here

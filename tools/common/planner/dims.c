@@ -1,0 +1,110 @@
+/* The dimensions of a choice: what they are called, what is fixed of them, how a choice is said. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "tools/common/planner/inner.h"
+
+const plan_dim_info plan_dims[PLAN_DIMS] = {
+    [PLAN_STAGES] = {"stages", "stages", 0, 0, {0}},
+    [PLAN_TENSOR] = {"tensor", "tensor", 0, 0, {0}},
+    [PLAN_DATA] = {"data", "data-parallel", 0, 0, {0}},
+    [PLAN_SEQUENCE] = {"sequence", "sequence", 0, 0, {0}},
+    [PLAN_MICROBATCHES] = {"microbatches", "microbatches", 0, 0, {0}},
+    [PLAN_PIECES] = {"pieces", "pieces", 0, 0, {0}},
+    [PLAN_CHUNKS] = {"chunks", "chunks", 0, 0, {0}},
+    [PLAN_SCHEDULE] = {"schedule", "schedule", 3, 4, {"1f1b", "interleaved", "zb-h1", "zb-v"}},
+    [PLAN_RECOMPUTE] = {"recompute", "recompute", 2, 3, {"none", "full", "selective"}},
+    [PLAN_SHARD] = {"shard", "shard", 2, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
+
+const char *planner_word(plan_dim dim, int value) {
+  return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
+}
+
+/* ---- what is fixed ------------------------------------------------------------------------------ */
+
+static int read_value(plan_dim dim, const char *text) {
+  int value = -1;
+  for (int w = 0; w < plan_dims[dim].count; w++)
+    if (!strcmp(plan_dims[dim].words[w], text)) value = w;
+  if (!plan_dims[dim].count && (!sli_number_read(&text, 1, 1 << 20, &value) || *text)) value = -1;
+  return value;
+}
+
+static sl_status unknown_name(const char *text, const char *word) {
+  char list[256] = "";
+  for (int d = 0; d < PLAN_DIMS; d++) {
+    size_t at = strlen(list);
+    snprintf(list + at, sizeof list - at, "%s%s=%s", d ? ", " : "", plan_dims[d].name, plan_dims[d].count ? "WORD" : "N");
+  }
+  return sl_fail(SL_E_USAGE, "--fix %s: %s is not one of %s", text, word, list);
+}
+
+static sl_status fix_one(planner *p, const char *text, const char *word) {
+  size_t chars = strcspn(word, "=");
+  for (int d = 0; d < PLAN_DIMS && word[chars]; d++) {
+    const char *name = plan_dims[d].name;
+    if (strlen(name) != chars || strncmp(word, name, chars)) continue;
+    int value = read_value((plan_dim)d, word + chars + 1);
+    if (value < 0) return sl_fail(SL_E_USAGE, "--fix %s: %s is no %s", text, word, name);
+    if (p->fixed[d] >= 0 && p->fixed[d] != value)
+      return sl_fail(SL_E_USAGE, "--fix %s: %s is said twice, and not the same", text, name);
+    p->fixed[d] = value;
+    return SL_OK;
+  }
+  return unknown_name(text, word);
+}
+
+static sl_status check_fixed(const planner *p, const char *text) {
+  int64_t product = 1;
+  bool all = true;
+  for (int d = PLAN_STAGES; d <= PLAN_SEQUENCE; d++) {
+    product *= p->fixed[d] > 0 ? p->fixed[d] : 1;
+    all &= p->fixed[d] > 0 || d == PLAN_SEQUENCE;
+  }
+  if (p->devices % product)
+    return sl_fail(SL_E_USAGE, "--fix %s: %lld devices cannot be some of %d", text, (long long)product,
+                   p->devices);
+  if (all && product != p->devices)
+    return sl_fail(SL_E_USAGE, "--fix %s: that is %lld devices, not %d", text, (long long)product, p->devices);
+  return SL_OK;
+}
+
+sl_status planner_fix(planner *p, const char *text) {
+  char *copy = sli_strdup(text), *state = NULL;
+  sl_status status = SL_OK;
+  for (char *word = strtok_r(copy, ",", &state); word && !status; word = strtok_r(NULL, ",", &state))
+    status = fix_one(p, text, word);
+  free(copy);
+  return status ? status : check_fixed(p, text);
+}
+
+/* ---- how a choice is said ------------------------------------------------------------------------- */
+
+/* Does nobody need to hear it? */
+static bool goes_without_saying(const plan_choice *c, plan_dim dim) {
+  if (dim == PLAN_CHUNKS) return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
+  return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES) && c->at[dim] == 1;
+}
+
+static bool is_among(const char *name, const char *const *list) {
+  while (*list && strcmp(*list, name)) list++;
+  return *list;
+}
+
+void planner_words(const planner *p, const plan_choice *c, const char *const *apart, words *to) {
+  const settings *s = p->settings;
+  for (const sl_option *o = s->options; o->name; o++) {
+    bool other = is_among(o->name, apart);
+    for (int d = 0; d < PLAN_DIMS; d++) other |= !strcmp(plan_dims[d].option, o->name);
+    if (!other) words_given(o, s->run, to);
+  }
+  for (int d = 0; d < PLAN_DIMS; d++) {
+    const char *word = planner_word((plan_dim)d, c->at[d]);
+    if (goes_without_saying(c, (plan_dim)d)) continue;
+    words_add(to, "--%s", plan_dims[d].option);
+    if (word) words_add(to, "%s", word);
+    else words_add(to, "%d", c->at[d]);
+  }
+  words_model(s, to);
+}

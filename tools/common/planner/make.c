@@ -1,0 +1,93 @@
+/* Plans of choices, and the threads that make many of them. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tools/common/planner/inner.h"
+
+enum { MOST_THREADS = 64, FEW_DEVICES = 16 };
+
+/* ---- threads -------------------------------------------------------------------------------------- */
+
+typedef struct work {
+  const planner *planner;
+  size_t end;
+  atomic_size_t next;
+  void (*fn)(void *ctx, size_t i);
+  void *ctx;
+} work;
+
+bool planner_stopped(const planner *p) { return p->interrupted && p->interrupted(); }
+
+static void *work_on(void *arg) {
+  work *w = arg;
+  while (!planner_stopped(w->planner)) {
+    size_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
+    if (i >= w->end) break;
+    w->fn(w->ctx, i);
+  }
+  return NULL;
+}
+
+void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx) {
+  work w = {.planner = p, .end = end, .next = from, .fn = fn, .ctx = ctx};
+  pthread_t threads[MOST_THREADS];
+  int n = SLI_MIN(p->threads, MOST_THREADS);
+  for (int i = 0; i < n; i++)
+    SLI_CHECK(!pthread_create(&threads[i], NULL, work_on, &w), "no thread for the search");
+  for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------ */
+
+static void apply(const planner *p, const plan_choice *c, settings *to) {
+  *to = *p->settings;
+  to->stages = c->at[PLAN_STAGES];
+  to->grid.tensor = c->at[PLAN_TENSOR];
+  to->grid.data = c->at[PLAN_DATA];
+  to->grid.sequence = c->at[PLAN_SEQUENCE];
+  to->pieces = c->at[PLAN_PIECES];
+  to->chunks = c->at[PLAN_CHUNKS];
+  to->schedule = planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]);
+  to->kept.recompute = planner_word(PLAN_RECOMPUTE, c->at[PLAN_RECOMPUTE]);
+  to->kept.shard = planner_word(PLAN_SHARD, c->at[PLAN_SHARD]);
+  to->devices.count = to->stages * settings_ranks(to);
+  to->devices.budget_bytes = 0;
+}
+
+/* The model's options as they were given, but with another batch. */
+static sl_status args_with_batch(const settings *s, int batch, sl_args **out) {
+  words w = {0};
+  sl_status status = sl_args_create(s->model->options, out);
+  for (const sl_option *o = s->model->options; o && o->name; o++)
+    if (strcmp(o->name, "batch")) words_given(o, s->model_args, &w);
+  words_add(&w, "--batch"), words_add(&w, "%d", batch);
+  for (int i = 0, used = 0; i < (int)w.count && !status; i += SLI_MAX(used, 1))
+    status = sl_args_take(*out, (int)w.count - i, w.items + i, &used);
+  words_fini(&w);
+  return status;
+}
+
+bool planner_alike(const planner *p) { return p->devices > FEW_DEVICES; }
+
+sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, bool alike, plan_made *out) {
+  settings s;
+  sl_status status = SL_OK;
+  const sl_lower_options run = {.alike = alike};
+  *out = (plan_made){0};
+  apply(p, c, &s);
+  s.microbatches = microbatches;
+  if (p->batch && microbatches != c->at[PLAN_MICROBATCHES]) {
+    int rows = p->batch / c->at[PLAN_MICROBATCHES];
+    status = args_with_batch(p->settings, rows * microbatches, &out->args);
+    s.model_args = out->args;
+  }
+  if (!status) status = plan_make(&s, &run, &out->planned);
+  if (status) sl_args_destroy(out->args);
+  return status;
+}
+
+void planner_unmake(plan_made *m) {
+  plan_free(&m->planned);
+  sl_args_destroy(m->args);
+}

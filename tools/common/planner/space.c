@@ -1,0 +1,98 @@
+/* What there is to choose from: all that comes out even. */
+#include <math.h>
+#include <string.h>
+
+#include "tools/common/planner/inner.h"
+
+enum { MOST_CHUNKS = 3, MOST_SEQUENCE = 8, MOST_PIECES = 4 };
+
+static bool is_free(const planner *p, plan_dim dim) { return p->fixed[dim] < 0; }
+
+static int words_tried(const planner *p, plan_dim dim) {
+  return p->effort || !is_free(p, dim) ? plan_dims[dim].count : plan_dims[dim].quick;
+}
+
+static void add(planner *p, plan_choice c) {
+  for (int d = 0; d < PLAN_DIMS; d++)
+    if (p->fixed[d] >= 0 && p->fixed[d] != c.at[d]) return;
+  c.seconds = INFINITY;
+  SLI_GROW(p->choices, p->count, p->capacity);
+  p->choices[p->count++] = c;
+}
+
+/* What is sharded and computed again, of a schedule. */
+static void add_kept(planner *p, plan_choice c) {
+  int shards = c.at[PLAN_DATA] * c.at[PLAN_SEQUENCE] > 1 ? words_tried(p, PLAN_SHARD) : 1;
+  for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE); c.at[PLAN_RECOMPUTE]++)
+    for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add(p, c);
+}
+
+/* With one stage all schedules are the same. */
+static void add_schedules(planner *p, plan_choice c) {
+  int count = c.at[PLAN_STAGES] > 1 || !is_free(p, PLAN_SCHEDULE) ? words_tried(p, PLAN_SCHEDULE) : 1;
+  for (int w = 0; w < count; w++) {
+    int own = sl_schedule_chunks(planner_word(PLAN_SCHEDULE, w));
+    bool more = !strcmp(planner_word(PLAN_SCHEDULE, w), "interleaved");
+    c.at[PLAN_SCHEDULE] = w;
+    for (c.at[PLAN_CHUNKS] = own; c.at[PLAN_CHUNKS] <= (more ? MOST_CHUNKS : own); c.at[PLAN_CHUNKS]++)
+      add_kept(p, c);
+  }
+}
+
+/* Sequences in pieces: for what they save of a bubble, where there is one. */
+static void add_pieces(planner *p, plan_choice c) {
+  int most = !is_free(p, PLAN_PIECES) ? p->fixed[PLAN_PIECES] : p->effort && c.at[PLAN_STAGES] > 1 ? MOST_PIECES : 1;
+  for (c.at[PLAN_PIECES] = 1; c.at[PLAN_PIECES] <= most; c.at[PLAN_PIECES] *= 2) add_schedules(p, c);
+  if (most & (most - 1)) c.at[PLAN_PIECES] = most, add_schedules(p, c);
+}
+
+/* Of very many devices quick looks at microbatches of a few rows only. */
+static bool is_usual(const planner *p, int rows) {
+  enum { MANY_DEVICES = 64, MOST_ROWS = 8 };
+  return p->effort || p->devices <= MANY_DEVICES || (rows <= MOST_ROWS && (rows & (rows - 1)) == 0);
+}
+
+/* As many as leave each device whole rows; where the batch is not known, powers of two. */
+static void add_microbatches(planner *p, plan_choice c) {
+  enum { MOST = 64 };
+  int rows = p->batch / c.at[PLAN_DATA];
+  bool free = is_free(p, PLAN_MICROBATCHES);
+  if (p->batch && p->batch % c.at[PLAN_DATA]) return;
+  for (int m = 1; m <= (p->batch ? rows : MOST); m++) {
+    bool even = p->batch ? rows % m == 0 : (m & (m - 1)) == 0;
+    if (p->batch && even && free) even = is_usual(p, rows / m);
+    if (!even || (m < c.at[PLAN_STAGES] && m != rows && free)) continue;
+    c.at[PLAN_MICROBATCHES] = m;
+    add_pieces(p, c);
+  }
+}
+
+/* Those of a stage that share each sequence; the others share the rows. */
+static void add_sequences(planner *p, plan_choice c, int devices) {
+  bool tried = p->effort || !is_free(p, PLAN_SEQUENCE);
+  int most = !tried ? 1 : is_free(p, PLAN_SEQUENCE) ? MOST_SEQUENCE : p->fixed[PLAN_SEQUENCE];
+  for (int n = 1; n <= most; n++) {
+    if (devices % n || (is_free(p, PLAN_SEQUENCE) && n & (n - 1))) continue;
+    c.at[PLAN_SEQUENCE] = n, c.at[PLAN_DATA] = devices / n;
+    add_microbatches(p, c);
+  }
+}
+
+static void add_grids(planner *p) {
+  plan_choice c = {0};
+  int per_host = p->settings->modelled.hardware.devices_per_host;
+  for (int stages = 1; stages <= p->devices; stages++)
+    for (int tensor = 1; tensor <= p->devices / stages; tensor++) {
+      bool far = per_host > 1 && tensor > per_host && !p->effort && is_free(p, PLAN_TENSOR);
+      if (p->devices % (stages * tensor) || far) continue;
+      c.at[PLAN_STAGES] = stages, c.at[PLAN_TENSOR] = tensor;
+      add_sequences(p, c, p->devices / stages / tensor);
+    }
+}
+
+sl_status planner_list(planner *p) {
+  add_grids(p);
+  if (p->count) return SL_OK;
+  return sl_fail(SL_E_USAGE, "no plan for %d devices comes out even: the batch of the model, --fix and the devices "
+                 "must divide", p->devices);
+}
