@@ -14,7 +14,7 @@ const plan_dim_info plan_dims[PLAN_DIMS] = {
     [PLAN_PIECES] = {"pieces", "pieces", 0, 0, {0}},
     [PLAN_CHUNKS] = {"chunks", "chunks", 0, 0, {0}},
     [PLAN_SCHEDULE] = {"schedule", "schedule", 3, 4, {"1f1b", "interleaved", "zb-h1", "zb-v"}},
-    [PLAN_RECOMPUTE] = {"recompute", "recompute", 2, 3, {"none", "full", "selective"}},
+    [PLAN_RECOMPUTE] = {"recompute", "recompute", 3, 4, {"none", "full", "whole", "selective"}},
     [PLAN_SHARD] = {"shard", "shard", 2, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
 
 const char *planner_word(plan_dim dim, int value) {

@@ -23,8 +23,11 @@ static void add(planner *p, plan_choice c) {
 /* What is sharded and computed again, of a schedule. */
 static void add_kept(planner *p, plan_choice c) {
   int shards = c.at[PLAN_DATA] * c.at[PLAN_SEQUENCE] > 1 ? words_tried(p, PLAN_SHARD) : 1;
-  for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE); c.at[PLAN_RECOMPUTE]++)
+  for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE); c.at[PLAN_RECOMPUTE]++) {
+    bool same = !strcmp(planner_word(PLAN_RECOMPUTE, c.at[PLAN_RECOMPUTE]), "whole") && c.at[PLAN_TENSOR] == 1;
+    if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* as full, where tensors are not shared */
     for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add(p, c);
+  }
 }
 
 /* With one stage all schedules are the same. */
