@@ -6,6 +6,7 @@
 #include <sluice/ops.h>
 
 #include "base/base.h"
+#include "kernels/sight.h"
 
 /* SL_E_SHAPE with "<what was expected>, got <type>". */
 sl_status sli_misfit(const sl_type *got, const char *expected, ...)
@@ -92,17 +93,6 @@ int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_si
  * [B, length] are of the whole sequence.
  * attention_step_b(q, kv, o, lse, do, [ids], [dq]) -> dq, dkv, where o and lse are those of the last step,
  * adds to the dq of the step before; dkv is the chunk's alone. */
-enum { SLI_SPANS = 4 };
-typedef struct sli_span {
-  int64_t query, queries, key, keys; /* rows of q and of kv: the first, and how many */
-  int64_t at_query, at_key;          /* positions of the first ones */
-  bool fresh;                        /* no span of these queries came before */
-} sli_span;
-typedef struct sli_spans {
-  int n;
-  int64_t length;                    /* of the whole sequence */
-  sli_span of[SLI_SPANS];
-} sli_spans;
 extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
 
 /* Attention of a device's share [B, n] of the queries of a piece, which attrs.first and attrs.dims tell where

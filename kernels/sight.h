@@ -37,6 +37,19 @@ static inline int sli_query_runs(const sl_call *call, int64_t queries, sli_query
   return 2;
 }
 
+/* Which queries of a call keys are set against that have come: attrs.user of attention_step (kernels.h). */
+enum { SLI_SPANS = 4 };
+typedef struct sli_span {
+  int64_t query, queries, key, keys; /* rows of q and of kv: the first, and how many */
+  int64_t at_query, at_key;          /* positions of the first ones */
+  bool fresh;                        /* no span of these queries came before */
+} sli_span;
+typedef struct sli_spans {
+  int n;
+  int64_t length;                    /* of the whole sequence */
+  sli_span of[SLI_SPANS];
+} sli_spans;
+
 /* Input i of a call, NULL where the call has fewer. */
 static inline const void *sli_optional(const sl_call *call, int i) {
   return i < call->nin ? call->in[i] : NULL;

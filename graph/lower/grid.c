@@ -70,56 +70,6 @@ static sl_status find_piece_order(sli_inputs *in) {
   return want_blocks(in, "with piece order layers pieces go on block by block");
 }
 
-static const struct finding {
-  const char *name;
-  bool heads, ring;
-} attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
-
-static const struct positions_of {
-  const char *name;
-  bool zigzag;
-} layouts[] = {{"contiguous", false}, {"zigzag", true}};
-
-static sl_status find_attention(const char *name, sli_inputs *in) {
-  for (size_t i = 0; i < SLI_COUNT(attentions); i++)
-    if (!name || !strcmp(attentions[i].name, name)) {
-      in->by_heads = attentions[i].heads;
-      in->by_ring = attentions[i].ring;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known", name);
-}
-
-static sl_status find_layout(const char *name, bool *zigzag) {
-  for (size_t i = 0; i < SLI_COUNT(layouts); i++)
-    if (!strcmp(layouts[i].name, name)) {
-      *zigzag = layouts[i].zigzag;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
-}
-
-/* How attention finds the positions of others, and which each has. */
-static sl_status read_sequence(sli_inputs *in) {
-  const sl_lower_options *o = in->options;
-  sli_grid *grid = &in->grid;
-  sl_status status = find_attention(o->sequence_attention, in);
-  grid->zigzag = in->by_ring;
-  if (!status && o->sequence_layout) status = find_layout(o->sequence_layout, &grid->zigzag);
-  if (status) return status;
-  if (in->by_heads) {
-    in->by_ring &= in->k == 1 && !in->kind->copy;
-    if (o->sequence_layout && in->by_ring) in->by_heads = !grid->zigzag;
-  }
-  if (o->sequence_layout && grid->zigzag && !in->by_ring)
-    return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
-                   "(--sequence-attention ring), where else all would not have as much to do");
-  if (in->by_ring && in->kind->copy)
-    return sl_fail(SL_E_UNSUPPORTED, "--sequence-attention ring: %s devices have no attention chunk by "
-                   "chunk; --sequence-attention heads they have", in->kind->name);
-  return SL_OK;
-}
-
 /* Of the devices that share the data. */
 static sl_status check_experts(const sl_lower_options *o) {
   int data = SLI_MAX(o->data_parallel, 1), experts = SLI_MAX(o->expert_parallel, 1);
@@ -149,7 +99,7 @@ sl_status sli_lower_grid(sli_inputs *in) {
   status = sli_lower_layout(in);
   if (status) return status;
   sli_lower_axis_links(in);
-  status = read_sequence(in);
+  status = sli_lower_read_sequence(in);
   if (!status) status = find_sharding(o->shard, &in->sharding);
   if (!status) status = find_exchange(o->exchange, &in->in_line);
   /* what is exchanged goes on its way block by block */
@@ -162,46 +112,11 @@ sl_status sli_lower_grid(sli_inputs *in) {
   return status;
 }
 
-/* For people: what the way would have taken that was not chosen. */
-static void note_other(sli_choice *chosen, bool ring, const sli_choice *other, sl_status status) {
-  const char *name = ring ? "heads" : "ring";
-  if (status) chosen->runner_up = sli_format("attention by %s, which cannot be: %s", name, sl_detail());
-  else
-    chosen->runner_up =
-        sli_format("attention by %s: %.3g ms instead of %.3g ms, and %.3g MB received instead of %.3g MB",
-                   name, 1e3 * other->seconds, 1e3 * chosen->seconds, 1e-6 * other->boxing_bytes,
-                   1e-6 * chosen->boxing_bytes);
-}
-
-/* By heads or chunk by chunk: whichever takes less time, and grid says which. */
-static sl_status choose_sequence(const sli_inputs *in, const sli_dim *dims, sli_grid *grid,
-                                 sli_choice *out) {
-  sli_choice ways[2] = {0};
-  const bool may[2] = {in->by_heads, in->by_ring};
-  const sli_grid both[2] = {*grid, *grid};
-  sl_status status[2] = {SL_E_UNSUPPORTED, SL_E_UNSUPPORTED};
-  for (int ring = 1; ring >= 0; ring--) {
-    sli_grid as = both[ring];
-    as.ring = ring;
-    as.zigzag &= ring;
-    if (may[ring]) status[ring] = sli_choose_rows(in->g, dims, &as, SLI_AXIS_SEQUENCE, &ways[ring]);
-  }
-  if (status[0] && (!may[1] || status[1])) return may[0] ? status[0] : status[1];
-  bool ring = status[0] || (!status[1] && ways[1].seconds < ways[0].seconds);
-  *out = ways[ring];
-  grid->ring = ring;
-  grid->zigzag &= ring;
-  if (may[!ring] && in->options->sharing) note_other(out, ring, &ways[!ring], status[!ring]);
-  in->g->status = SL_OK; /* the other way may have been impossible */
-  sli_choice_free(&ways[!ring]);
-  return SL_OK;
-}
-
-static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, sli_grid *grid, int axis,
+static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sli_grid *grid, int axis,
                              sli_choice *out) {
   const sl_lower_options *o = in->options;
-  sl_status status = axis == SLI_AXIS_SEQUENCE ? choose_sequence(in, dims, grid, out)
-                                               : sli_choose_rows(in->g, dims, grid, axis, out);
+  sl_status status = sli_choose_rows(in->g, dims, grid, axis, out);
+  if (!status && axis == SLI_AXIS_SEQUENCE && in->other) out->runner_up = sli_strdup(in->other);
   return status ? status : sli_check_rows(in->g, out, axis, o->ngiven, o->given);
 }
 

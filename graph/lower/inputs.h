@@ -23,6 +23,7 @@ typedef struct sli_inputs {
   int p;                 /* devices along the pipeline */
   sli_grid grid;         /* of each stage */
   bool by_heads, by_ring; /* how attention may find the positions of other devices */
+  const char *other;     /* for people: what the one that is not would take; NULL: it was not looked for */
   bool spread;           /* the vocabulary's tables lie on all stages */
   bool in_line;          /* exchanges that passes wait for have their turn on the passes' queue */
   bool by_axis;          /* what goes along one axis of the grid does not wait for another's */

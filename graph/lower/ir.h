@@ -432,6 +432,10 @@ const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g,
 /* Of what goes to a home and back at so many bytes a second; 0: that takes no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
 
+/* How attention finds the positions of other devices (sequence.c): what is said of it, and, before sequences are
+ * cut, which way is gone. */
+sl_status sli_lower_read_sequence(sli_inputs *in);
+
 /* Completes in->grid, whose sizes are set, with what devices exchange on modelled hardware. */
 void sli_lower_axis_links(sli_inputs *in);
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */

@@ -13,6 +13,7 @@
  * no such axis; chooses how calls are shared and has the graph expanded. */
 sl_status sli_lower_grid(sli_inputs *in);
 sl_status sli_lower_check_given(const sl_lower_options *options);
+sl_status sli_lower_attention(sli_inputs *in); /* how it finds positions of other devices: before the cut */
 sl_status sli_lower_share_out(const sli_inputs *in);
 
 /* Refuses homes that nothing can live in, or of what is not there. */

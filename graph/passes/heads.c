@@ -60,8 +60,45 @@ static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, in
   n->attrs.kv_heads = heads * times;
 }
 
-void sli_pass_heads(sl_graph *g, int devices, int times_devices) {
+/* What undoes it. */
+struct sli_heads {
+  int nnodes, ntensors;
+  sli_node **nodes; /* [nnodes] in their order, */
+  sli_node *were;   /* [nnodes] and what they were */
+  sl_tensor *(*keys)[2]; /* [nnodes] what attention read */
+};
+
+static sli_heads *remember(sl_graph *g) {
+  size_t n = (size_t)g->nnodes;
+  sli_heads *b = sli_arena_alloc(&g->arena, sizeof *b);
+  *b = (sli_heads){g->nnodes, g->ntensors, sli_arena_alloc(&g->arena, n * sizeof *b->nodes),
+                   sli_arena_alloc(&g->arena, n * sizeof *b->were),
+                   sli_arena_alloc(&g->arena, n * sizeof *b->keys)};
+  for (int i = 0; i < g->nnodes; i++) {
+    sli_node *node = b->nodes[i] = g->nodes[i];
+    b->were[i] = *node;
+    for (int k = 0; k < 2 && node->op == &sl_op_attention; k++) b->keys[i][k] = node->in[1 + k];
+  }
+  return b;
+}
+
+void sli_heads_undo(sl_graph *g, const sli_heads *before) {
+  g->nnodes = before->nnodes;
+  g->ntensors = before->ntensors;
+  for (int i = 0; i < before->nnodes; i++) {
+    sli_node *n = before->nodes[i];
+    *n = before->were[i];
+    for (int k = 0; k < 2 && n->op == &sl_op_attention; k++) {
+      n->in[1 + k] = before->keys[i][k];
+      n->in_type[1 + k] = n->in[1 + k]->type;
+    }
+  }
+  sli_graph_reorder(g, before->nodes);
+}
+
+sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices) {
   int before = g->nnodes, count = 0;
+  sli_heads *undo = remember(g);
   size_t most = (size_t)before;
   for (int i = 0; i < before; i++)
     if (g->nodes[i]->op == &sl_op_attention) most += 2 * (size_t)g->nodes[i]->attrs.heads + 2;
@@ -73,4 +110,5 @@ void sli_pass_heads(sl_graph *g, int devices, int times_devices) {
     order[count++] = n;
   }
   if (g->nnodes > before) sli_graph_reorder(g, order);
+  return undo;
 }

@@ -21,7 +21,10 @@ bool sli_is_mean(const sl_tensor *t);
 /* Before the gradients, where attention is to be shared out by heads among so many devices: where there
  * are fewer heads of keys and values, those that several queries' heads share are repeated for as many,
  * or for so many times as many, if there are enough of those. */
-void sli_pass_heads(sl_graph *g, int devices, int times_devices);
+typedef struct sli_heads sli_heads;
+sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices);
+/* As it was before that; nothing else may have been added. */
+void sli_heads_undo(sl_graph *g, const sli_heads *before);
 
 /* Part of it: the update nodes of all parameters that are trained, each of which has its
  * gradients. A replica's norm is another device's. */

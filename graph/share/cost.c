@@ -237,21 +237,37 @@ static double kept_bytes(const sli_costs *c, const sl_tensor *t, const sl_type *
   return (double)sl_type_bytes(type) * (rows && c->rows_last ? 1.5 : 1);
 }
 
-/* Chunk by chunk, what one device has most of: all pairs of queries and keys shared out, evenly or
- * as the last device of a contiguous layout has them. Chunks come beside that, once on the way there
- * and, with their gradients, twice on the way back; what takes longer than computing is waited for. */
+/* Chunks come beside computing, once on the way there and, with their gradients, twice on the way back; what
+ * takes longer than that is waited for. kv: bytes of a device's own. */
+static sli_cost rounds_cost(const sli_costs *c, const sli_node *n, double kv, double compute) {
+  double seen = n->attrs.full || !c->grid->zigzag ? 1 : 0.75, P = c->size;
+  const sli_axis_link *link = &c->grid->link[c->axis];
+  sli_cost cost = {.boxing_bytes = 3 * seen * (P - 1) * kv};
+  double wire = link->bytes_per_second > 0 ? cost.boxing_bytes / link->bytes_per_second : 0;
+  cost.boxing_seconds = SLI_MAX(wire - compute, 0) + 3 * (P - 1) * link->seconds;
+  return cost;
+}
+
+/* In pieces, all keys of one come before its queries look at them, and their gradients are added up: once
+ * there and once back. */
+static sli_cost pieces_cost(const sli_costs *c, double kv) {
+  const sl_sbp split = {SL_SPLIT, 1};
+  sli_cost cost = boxing(c, split, broadcast, c->size * kv);
+  sli_cost_add(&cost, boxing(c, (sl_sbp){SL_PARTIAL, 0}, split, c->size * kv));
+  return cost;
+}
+
+/* By ring, what one device has most of: all pairs of queries and keys shared out, evenly or
+ * as the last device of a contiguous layout has them. */
 static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *l) {
-  double P = c->size, all = call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) +
-                            backward_seconds(c, n, l);
+  double P = c->size, K = c->g->options.pieces;
+  double all = call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) + backward_seconds(c, n, l);
   int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
   double kv = 2.0 * (double)kv_heads / (double)heads * (double)sl_type_bytes(&l->out[0]) / P;
-  double seen = n->attrs.full ? 1 : c->grid->zigzag ? 0.75 : 1;
   bool uneven = !n->attrs.full && !c->grid->zigzag;
-  const sli_axis_link *link = &c->grid->link[c->axis];
-  sli_cost cost = {.compute_seconds = all / P * (uneven ? (P - 0.5) / (P / 2) : 1),
-                   .boxing_bytes = 3 * seen * (P - 1) * kv};
-  double wire = link->bytes_per_second > 0 ? cost.boxing_bytes / link->bytes_per_second : 0;
-  cost.boxing_seconds = SLI_MAX(wire - cost.compute_seconds, 0) + 3 * (P - 1) * link->seconds;
+  double compute = all / P * (uneven ? (K + 1 - 1 / P) / K : 1);
+  sli_cost cost = K > 1 ? pieces_cost(c, kv) : rounds_cost(c, n, kv, compute);
+  cost.compute_seconds = compute;
   return cost;
 }
 

@@ -295,13 +295,9 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_lower_check_homes(in);
   if (!status) sli_lower_sweeps(in);
-  const int *size = in->grid.size;
-  if (!status && in->by_heads && !in->by_ring)
-    sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
-  bool gathers = in->by_ring && in->k > 1 && size[SLI_AXIS_SEQUENCE] > 1;
-  for (int b = 0; b < g->nblocks; b++) g->blocks[b].gathers = gathers;
   bool parts = in->k > 1 || sli_grid_ranks(&in->grid) > 1;
   if (!status && parts) status = sli_pass_losses(g);
+  if (!status) status = sli_lower_attention(in);
   if (!status) status = sli_pass_cut(g, in->options->hardware);
   if (!status) status = sli_pass_gradients(g);
   if (!status) status = sli_pass_pieces(g);

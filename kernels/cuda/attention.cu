@@ -65,43 +65,41 @@ __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[
   }
 }
 
-/* The sums of a band become its rows of the output; a query that sees nothing gets zeros. */
+/* The sums of a band, from row `band` of its warp on, become its rows of the output; a query that sees nothing
+ * gets zeros. */
 template <int WIDTH, typename T>
-__device__ inline void finish(const attention<T> &a, int64_t i0, int r0, int nq,
-                              const softmax &seen, float (&o)[WIDTH][4], float scale) {
-  int64_t h = blockIdx.y, b = blockIdx.z;
+__device__ inline void finish(const attention<T> &a, const query_tile &t, int band, const softmax &seen,
+                              float (&o)[WIDTH][4], float scale) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    int r = r0 + element_row(2 * half);
+    int r = t.warp_row + band + element_row(2 * half);
     float sum = row_sum(seen.total[half]), inverse = sum == 0 ? 0 : 1 / sum;
-    if (a.lse && threadIdx.x % 4 == 0 && r < nq)
-      a.lse[(b * a.heads + h) * a.queries + i0 + r] =
-          sum == 0 ? 0 : seen.top[half] * (scale * LN_2) + logf(sum);
+    if (a.logs.lse && threadIdx.x % 4 == 0 && r < t.queries)
+      a.logs.lse[first_of(t, a) + r] = sum == 0 ? 0 : seen.top[half] * (scale * LN_2) + logf(sum);
 #pragma unroll
     for (int n = 0; n < WIDTH; n++)
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; i++) o[n][i] *= inverse;
   }
   if (a.out)
-    write_band(a.out + b * a.o_batch + i0 * a.o_row + h * a.dim, a.o_row, r0, nq, 0, a.dim, false,
-               o);
+    write_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries, 0, a.dim,
+               false, o);
 }
 
 /* What a band has found out in the calls before: its largest scores are in lse, the sums of each of the
  * four lanes that share a row in `seen`, what they gathered in out, not yet divided. */
 template <int WIDTH, typename F>
-__device__ inline void each_kept(const attention<float> &a, int64_t i0, int r0, int nq,
-                                 softmax &seen, float (&o)[WIDTH][4], F f) {
-  int64_t h = blockIdx.y, b = blockIdx.z;
+__device__ inline void each_kept(const attention<float> &a, const query_tile &t, int band, softmax &seen,
+                                 float (&o)[WIDTH][4], F f) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    int r = r0 + element_row(2 * half);
-    if (r >= nq) continue;
-    int64_t row = (b * a.heads + h) * a.queries;
-    float *lanes = a.comes.seen + 4 * row + (int)threadIdx.x % 4 * a.queries;
-    f(a.lse[row + i0 + r], seen.top[half], threadIdx.x % 4 == 0);
-    f(lanes[i0 + r], seen.total[half], true);
-    float *to = a.out + b * a.o_batch + (i0 + r) * a.o_row + h * a.dim;
+    int r = t.warp_row + band + element_row(2 * half);
+    if (r >= t.queries) continue;
+    int64_t row = (t.b * a.heads + t.h) * a.logs.row;
+    float *lanes = a.comes.seen + 4 * row + (int)threadIdx.x % 4 * a.logs.row;
+    f(a.logs.lse[row + t.i0 + r], seen.top[half], threadIdx.x % 4 == 0);
+    f(lanes[t.i0 + r], seen.total[half], true);
+    float *to = rows_of(t, a.out, a.o_batch, a.o_row, a.dim) + r * a.o_row;
 #pragma unroll
     for (int n = 0; n < WIDTH; n++)
 #pragma unroll
@@ -112,67 +110,63 @@ __device__ inline void each_kept(const attention<float> &a, int64_t i0, int r0, 
   }
 }
 
+/* What a band has found out in the steps before is one key's, whose score is lse and whose value is out; it is
+ * in the sum of the first of the four lanes. */
+template <int WIDTH>
+__device__ inline void resume(const attention<float> &a, const query_tile &t, int band, softmax &seen,
+                              float (&o)[WIDTH][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    int r = t.warp_row + band + element_row(2 * half);
+    if (r >= t.queries) continue;
+    seen.top[half] = a.logs.lse[first_of(t, a) + r] * a.root;
+    seen.total[half] = threadIdx.x % 4 == 0;
+  }
+  read_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries, a.dim, o);
+}
+
 template <typename T, int D, bool IDS, bool SWEEP>
 __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
   using C = cut<T, D>;
   constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
   SLI_SHARED(shared);
   T *q = (T *)shared, *k = q + C::own_tile, *v = k + 2 * C::passing_tile;
-  int warp_row = own_row<C>(), buffer = 0;
-  int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
-  int64_t h = blockIdx.y, b = blockIdx.z;
-  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own);
-  seen_keys t = see_keys<KEYS>(a, (int)i0, nq);
-  came c = {};
-  if constexpr (SWEEP) {
-    c = what_came(a);
-    keep_to<KEYS>(t, c);
-    a.kv_batch = (c.to - c.from) * a.kv_row;
-  }
-  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim - c.from * a.kv_row;
-  int64_t at = kv + t.begin * a.kv_row;
+  query_tile t = open_queries<C, SWEEP>(a);
+  int buffer = 0;
   float scale = LOG2_E / a.root, o[BANDS][D / 8][4] = {};
   softmax seen[BANDS];
   row_ids<BANDS> own;
 #pragma unroll
   for (int m = 0; m < BANDS; m++) seen[m] = {{SLI_LOWEST, SLI_LOWEST}, {0, 0}};
   if constexpr (SWEEP)
-    for (int m = 0; m < BANDS && c.piece; m++)
-      each_kept(a, i0, warp_row + 16 * m, nq, seen[m], o[m],
-                [](float &kept, float &x, bool) { x = kept; });
+    for (int m = 0; m < BANDS && t.has.piece; m++)
+      each_kept(a, t, 16 * m, seen[m], o[m], [](float &kept, float &x, bool) { x = kept; });
+  if constexpr (!SWEEP && sizeof(T) == sizeof(float))
+    for (int m = 0; m < BANDS && a.adds.out; m++) resume(a, t, 16 * m, seen[m], o[m]);
 
-  load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
-  load_passing<C>(k, a.k + at, a.kv_row, a.v + at, a.kv_row, t.limit - t.begin, a.dim);
-  if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, nq);
-  for (int k0 = t.begin; k0 < t.limit; k0 += KEYS, buffer ^= C::passing_tile) {
-    wait_for_copies();
-    __syncthreads(); /* this tile is there for all, and the one before has been read */
-    int next = k0 + KEYS;
-    at = kv + next * a.kv_row;
-    if (next < t.limit)
-      load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
-                      t.limit - next, a.dim);
-    if (all_hidden<16 * BANDS, KEYS>(t, warp_row, k0)) continue;
-    if constexpr (IDS)
-      if (!meets<KEYS>(own, t.ids + k0, t.limit - k0)) continue;
+  load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
+  bring_keys<C>(a, t, t.keys.begin, k);
+  if constexpr (IDS) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
+  for (int k0 = t.keys.begin; k0 < t.keys.limit; k0 += KEYS, buffer ^= C::passing_tile) {
+    pass_keys<C>(a, t, k0, k + (buffer ^ C::passing_tile));
+    if (!any_seen<C, IDS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4];
-    scores<LD>(s, q + warp_row * LD, k + buffer);
+    scores<LD>(s, q + t.warp_row * LD, k + buffer);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      mask_keys<KEYS, IDS>(s[m], t, warp_row + 16 * m, k0, own.of[m]);
+      mask_keys<KEYS, IDS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
       soften(s[m], seen[m], o[m], scale);
     }
     gather<LD>(o, s, v + buffer);
   }
   if constexpr (SWEEP)
-    if (c.piece < a.comes.own) {
+    if (t.has.piece < a.comes.own) {
       for (int m = 0; m < BANDS; m++)
-        each_kept(a, i0, warp_row + 16 * m, nq, seen[m], o[m],
-                  [](float &kept, float &x, bool mine) { if (mine) kept = x; });
+        each_kept(a, t, 16 * m, seen[m], o[m], [](float &kept, float &x, bool mine) { if (mine) kept = x; });
       return;
     }
 #pragma unroll
-  for (int m = 0; m < BANDS; m++) finish(a, i0, warp_row + 16 * m, nq, seen[m], o[m], scale);
+  for (int m = 0; m < BANDS; m++) finish(a, t, 16 * m, seen[m], o[m], scale);
 }
 
 /* ---- launching ------------------------------------------------ */

@@ -14,8 +14,20 @@ struct sweep {
   const float *turn;
   bool first;
   int own, longest;      /* the queries' piece; the most rows that one has */
-  float *seen;           /* [batch, heads, 4, queries], see attention.cu */
+  float *seen;           /* [batch, heads, 4, logs.row], see attention.cu */
   int64_t dkv_batch;
+};
+
+/* Numbers that each query has one of for each head, [batch, heads, row]: the logarithm of its softmax's sum, and
+ * backward its row's dO . O. */
+struct query_logs {
+  float *lse, *delta;
+  int64_t row;
+};
+
+/* What goes on from a call before: dk and dv are added to, dq is, and out goes on with lse (f32 only). */
+struct addition {
+  bool kv, dq, out;
 };
 
 /* Query row i of a sequence stands at position q0 + i and attends to the key rows that it sees. A
@@ -25,14 +37,13 @@ template <typename T> struct attention {
   int64_t batch, queries, q0, keys, heads, kv_heads, dim;
   const T *q, *k, *v, *o, *dout;
   T *out, *dq, *dk, *dv;
-  float *lse;   /* [batch, heads, queries] */
-  float *delta; /* the same; backward only */
+  query_logs logs;
   int64_t q_row, q_batch, dq_row, dq_batch;
   int64_t kv_row, kv_batch; /* of k, v, dk and dv */
   int64_t o_row, o_batch;   /* of o, out and dout */
   sli_sight sight;
   sweep comes;              /* keys that come piece by piece; else all zeros */
-  bool add_kv;              /* add to dk and dv */
+  addition adds;
   float root;               /* scores are divided by it */
 };
 

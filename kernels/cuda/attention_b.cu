@@ -31,7 +31,7 @@ template <typename T> __global__ void dot_rows(attention<T> a) {
   for (int64_t d = threadIdx.x % WARP; d < a.dim; d += WARP)
     total += to_float(a.o[at + d]) * to_float(a.dout[at + d]);
   total = warp_sum(total);
-  if (threadIdx.x % WARP == 0) a.delta[row] = total;
+  if (threadIdx.x % WARP == 0) a.logs.delta[(b * a.heads + h) * a.logs.row + i] = total;
 }
 
 /* s becomes P, dp becomes dS. lse in powers of 2. */
@@ -102,11 +102,11 @@ struct passing {
  * are zeros. */
 template <typename C, typename T>
 __device__ inline void load_queries(const attention<T> &a, passing p, T *q, float *lse) {
-  int64_t b = blockIdx.z, at = (b * a.heads + p.head) * a.queries + p.i0;
+  int64_t b = blockIdx.z, at = (b * a.heads + p.head) * a.logs.row + p.i0;
   int i = (int)threadIdx.x, nq = (int)a.queries - p.i0;
   if (i < C::passing) {
-    copy_async<4>(lse + i, a.lse + at + (i < nq ? i : 0), i < nq);
-    copy_async<4>(lse + 2 * C::passing + i, a.delta + at + (i < nq ? i : 0), i < nq);
+    copy_async<4>(lse + i, a.logs.lse + at + (i < nq ? i : 0), i < nq);
+    copy_async<4>(lse + 2 * C::passing + i, a.logs.delta + at + (i < nq ? i : 0), i < nq);
   }
   load_passing<C>(q, a.q + b * a.q_batch + p.i0 * a.q_row + p.head * a.dim, a.q_row,
                   a.dout + b * a.o_batch + p.i0 * a.o_row + p.head * a.dim, a.o_row, nq, a.dim);
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
 
   load_tile<C::own, C>(k, a.k + kv, a.kv_row, keys, a.dim);
   load_tile<C::own, C>(v, a.v + kv, a.kv_row, keys, a.dim);
-  passing now = {end - group, t.begin};
-  load_queries<C>(a, now, q, lse);
+  passing now = {t.begin < t.limit ? end - group : end, t.begin};
+  if (now.head < end) load_queries<C>(a, now, q, lse);
   if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, keys);
   for (int buffer = 0; now.head < end; buffer ^= 1) {
     wait_for_copies();
@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
   for (int m = 0; m < BANDS; m++) {
     int r = warp_row + 16 * m;
     multiply(dk[m], scale);
-    if (a.dk) write_band(a.dk + dkv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dk[m]);
-    if (a.dv) write_band(a.dv + dkv, a.kv_row, r, keys, c0, a.dim, a.add_kv, dv[m]);
+    if (a.dk) write_band(a.dk + dkv, a.kv_row, r, keys, c0, a.dim, a.adds.kv, dk[m]);
+    if (a.dv) write_band(a.dv + dkv, a.kv_row, r, keys, c0, a.dim, a.adds.kv, dv[m]);
   }
 }
 
@@ -190,19 +190,6 @@ __device__ inline void gradients_by_query(float (&s)[COLUMNS][4], float (&dp)[CO
     for (int i = 0; i < 4; i++) score_gradient(s[n][i], dp[n][i], scale, lse[i / 2], delta[i / 2]);
 }
 
-/* Rows of a band, which grow from call to call, as write_band() has left them. */
-template <int COLUMNS>
-__device__ inline void read_band(const float *from, int64_t row, int r0, int rows, int64_t dim,
-                                 float (&x)[COLUMNS][4]) {
-#pragma unroll
-  for (int n = 0; n < COLUMNS; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      int r = r0 + element_row(i), c = element_column(n, i);
-      if (r < rows && c < dim) x[n][i] = from[r * row + c];
-    }
-}
-
 template <typename T, int D, bool IDS, bool SWEEP>
 __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a) {
   using C = cut<T, D>;
@@ -210,63 +197,44 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
   SLI_SHARED(shared);
   T *q = (T *)shared, *dout = q + C::own_tile, *k = dout + C::own_tile;
   T *v = k + 2 * C::passing_tile;
-  int warp_row = own_row<C>(), buffer = 0;
-  int64_t i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own; /* the longest first */
-  int64_t h = blockIdx.y, b = blockIdx.z;
-  int nq = (int)(a.queries - i0 < C::own ? a.queries - i0 : C::own);
-  seen_keys t = see_keys<KEYS>(a, (int)i0, nq);
-  came c = {};
-  if constexpr (SWEEP) {
-    c = what_came(a);
-    keep_to<KEYS>(t, c);
-    a.kv_batch = (c.to - c.from) * a.kv_row;
-  }
-  int64_t kv = b * a.kv_batch + h / (a.heads / a.kv_heads) * a.dim - c.from * a.kv_row;
-  int64_t at = kv + t.begin * a.kv_row;
-  T *to = a.dq + b * a.dq_batch + i0 * a.dq_row + h * a.dim;
+  query_tile t = open_queries<C, SWEEP>(a);
+  int buffer = 0;
+  T *to = rows_of(t, a.dq, a.dq_batch, a.dq_row, a.dim);
   float scale = 1 / a.root, lse[BANDS][2] = {}, delta[BANDS][2] = {};
   float dq[BANDS][D / 8][4] = {};
   row_ids<BANDS> own;
 
-  load_tile<C::own, C>(q, a.q + b * a.q_batch + i0 * a.q_row + h * a.dim, a.q_row, nq, a.dim);
-  load_tile<C::own, C>(dout, a.dout + b * a.o_batch + i0 * a.o_row + h * a.dim, a.o_row, nq, a.dim);
-  load_passing<C>(k, a.k + at, a.kv_row, a.v + at, a.kv_row, t.limit - t.begin, a.dim);
-  if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, nq);
+  load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
+  load_tile<C::own, C>(dout, rows_of(t, a.dout, a.o_batch, a.o_row, a.dim), a.o_row, t.queries, a.dim);
+  bring_keys<C>(a, t, t.keys.begin, k);
+  if constexpr (IDS) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
 #pragma unroll
   for (int m = 0; m < 2 * BANDS; m++) {
-    int64_t r = warp_row + m / 2 * 16 + element_row(m % 2 * 2);
-    int64_t row = (b * a.heads + h) * a.queries + i0 + r;
-    if (r < nq) lse[m / 2][m % 2] = a.lse[row] * LOG2_E, delta[m / 2][m % 2] = a.delta[row];
+    int r = t.warp_row + m / 2 * 16 + element_row(m % 2 * 2);
+    int64_t at = first_of(t, a) + r;
+    if (r < t.queries) lse[m / 2][m % 2] = a.logs.lse[at] * LOG2_E, delta[m / 2][m % 2] = a.logs.delta[at];
   }
   if constexpr (SWEEP)
-    for (int m = 0; m < BANDS && c.piece; m++)
-      read_band(to, a.dq_row, warp_row + 16 * m, nq, a.dim, dq[m]);
-  for (int k0 = t.begin; k0 < t.limit; k0 += KEYS, buffer ^= C::passing_tile) {
-    wait_for_copies();
-    __syncthreads(); /* this tile is there for all, and the one before has been read */
-    int next = k0 + KEYS;
-    at = kv + next * a.kv_row;
-    if (next < t.limit)
-      load_passing<C>(k + (buffer ^ C::passing_tile), a.k + at, a.kv_row, a.v + at, a.kv_row,
-                      t.limit - next, a.dim);
-    if (all_hidden<16 * BANDS, KEYS>(t, warp_row, k0)) continue;
-    if constexpr (IDS)
-      if (!meets<KEYS>(own, t.ids + k0, t.limit - k0)) continue;
+    for (int m = 0; m < BANDS && t.has.piece; m++)
+      read_band(to, a.dq_row, t.warp_row + 16 * m, t.queries, a.dim, dq[m]);
+  for (int k0 = t.keys.begin; k0 < t.keys.limit; k0 += KEYS, buffer ^= C::passing_tile) {
+    pass_keys<C>(a, t, k0, k + (buffer ^ C::passing_tile));
+    if (!any_seen<C, IDS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
-    scores<LD>(s, q + warp_row * LD, k + buffer);
-    scores<LD>(dp, dout + warp_row * LD, v + buffer);
+    scores<LD>(s, q + t.warp_row * LD, k + buffer);
+    scores<LD>(dp, dout + t.warp_row * LD, v + buffer);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      mask_keys<KEYS, IDS>(s[m], t, warp_row + 16 * m, k0, own.of[m]);
+      mask_keys<KEYS, IDS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
       gradients_by_query(s[m], dp[m], scale * LOG2_E, lse[m], delta[m]);
     }
     gather<LD>(dq, dp, k + buffer);
   }
-  bool whole = !SWEEP || c.piece == a.comes.own;
+  bool whole = !SWEEP || t.has.piece == a.comes.own;
 #pragma unroll
   for (int m = 0; m < BANDS; m++) {
     if (whole) multiply(dq[m], scale);
-    write_band(to, a.dq_row, warp_row + 16 * m, nq, 0, a.dim, false, dq[m]);
+    write_band(to, a.dq_row, t.warp_row + 16 * m, t.queries, 0, a.dim, a.adds.dq, dq[m]);
   }
 }
 

@@ -36,7 +36,7 @@ template <typename T> attention<T> packed(const sl_call *call, const sl_type *o,
 
 template <typename T> void forward(const sl_call *call, attention<T> a, void *stream) {
   a.out = (T *)call->out[0];
-  a.lse = (float *)call->out[1];
+  a.logs.lse = (float *)call->out[1];
   attend(a, stream);
 }
 
@@ -130,7 +130,7 @@ void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk
   a.dq = dq;
   a.dk = record;
   a.dv = record + own;
-  a.add_kv = a.keys < call->attrs->length;
+  a.adds.kv = a.keys < call->attrs->length;
   attend_b(a, stream);
   give(a, record, dk, kv_row, stream);
   give(a, record + own, dv, kv_row, stream);

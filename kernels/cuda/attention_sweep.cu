@@ -55,10 +55,12 @@ int longest_piece(const sl_call_cut *cut) {
   return (int)most;
 }
 
+/* All queries of the call. */
 attention<float> view(const sl_call *call, int output, int64_t row, const void *ids) {
   const sl_type *q = &call->in_type[0];
   attention<float> a = sizes<float>(call, q, call->tick.row);
   rows_of_q(a, a.o_row);
+  a.keys = cut_of(call)->starts[call->tick.piece + 1];
   a.kv_row = 2 * a.kv_heads * a.dim;
   a.sight = sli_sight_of(call->attrs, call->attrs->length, ids);
   a.q = (const float *)call->in[0];
@@ -78,7 +80,7 @@ attention<float> view(const sl_call *call, int output, int64_t row, const void *
 __global__ void hand_on(attention<float> a, const float *dkv, float *to) {
   if ((a.comes.first ? 0 : (int)*a.comes.turn) != a.comes.own) return;
   const float *from = dkv + blockIdx.y * a.comes.dkv_batch + (a.q0 + blockIdx.x) * a.kv_row;
-  to += (blockIdx.y * a.queries + blockIdx.x) * a.kv_row;
+  to += (blockIdx.y * (a.keys - a.q0) + blockIdx.x) * a.kv_row;
   for (int64_t c = threadIdx.x; c < a.kv_row; c += blockDim.x) to[c] = from[c];
 }
 
@@ -117,9 +119,9 @@ void sli_cuda_attention_sweep(const sl_call *call, void *stream) {
   int64_t turn = call->out_type[2].dim[1] - 1; /* the last row */
   attention<float> a = view(call, 2, turn, call->nin > 2 ? keep_ids(call, stream) : NULL);
   a.out = (float *)call->out[0];
-  a.lse = (float *)call->out[1];
+  a.logs.lse = (float *)call->out[1];
   a.comes.seen = (float *)call->out[3];
-  attend_sweep(a, stream);
+  each_run(call, a, [&](const attention<float> &run, bool) { attend_sweep(run, stream); });
   pass_turn(call, 2, turn, stream);
 }
 
@@ -131,11 +133,13 @@ void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
   a.dq = (float *)call->out[0];
   a.dk = dkv;
   a.dv = dkv + a.kv_row / 2;
-  a.add_kv = a.comes.own + 1 < cut_of(call)->pieces;
   a.comes.dkv_batch = call->out_type[2].dim[1] * a.kv_row;
-  attend_sweep_b(a, stream);
+  each_run(call, a, [&](attention<float> run, bool first) {
+    run.adds.kv = !first || a.comes.own + 1 < cut_of(call)->pieces;
+    attend_sweep_b(run, stream);
+  });
   if (call->out[1])
-    launch(stream, dim3((unsigned)a.queries, (unsigned)a.batch), threads_for(a.kv_row), 0, hand_on, a,
+    launch(stream, dim3((unsigned)(a.keys - a.q0), (unsigned)a.batch), threads_for(a.kv_row), 0, hand_on, a,
            (const float *)dkv, (float *)call->out[1]);
   pass_turn(call, 2, turn, stream);
 }

@@ -276,6 +276,68 @@ __device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int
   if constexpr (IDS) mask_others(s, own, t.ids + k0, last + 1);
 }
 
+/* ---- queries that keys pass ------------------------------------------------ */
+
+/* A block's tile of queries: of which sequence and head, its first and how many there are; the keys that pass it,
+ * and where the first of the sequence's lies. */
+struct query_tile {
+  int64_t b, h, i0, kv;
+  int queries, warp_row;
+  seen_keys keys;
+  came has; /* of keys that come piece by piece */
+};
+
+/* Blocks take the longest first. */
+template <typename C, bool SWEEP, typename T> __device__ inline query_tile open_queries(attention<T> &a) {
+  query_tile t = {};
+  t.i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own;
+  t.h = blockIdx.y, t.b = blockIdx.z;
+  t.queries = (int)(a.queries - t.i0 < C::own ? a.queries - t.i0 : C::own);
+  t.warp_row = own_row<C>();
+  t.keys = see_keys<C::passing>(a, (int)t.i0, t.queries);
+  if constexpr (SWEEP) {
+    t.has = what_came(a);
+    keep_to<C::passing>(t.keys, t.has);
+    a.kv_batch = (t.has.to - t.has.from) * a.kv_row;
+  }
+  t.kv = t.b * a.kv_batch + t.h / (a.heads / a.kv_heads) * a.dim - t.has.from * a.kv_row;
+  return t;
+}
+
+/* The tile's rows of an array whose rows hold all heads. */
+template <typename T>
+__device__ inline T *rows_of(const query_tile &t, T *x, int64_t batch, int64_t row, int64_t dim) {
+  return x + t.b * batch + t.i0 * row + t.h * dim;
+}
+
+/* Where the numbers of its first query are that each query has one of. */
+template <typename T> __device__ inline int64_t first_of(const query_tile &t, const attention<T> &a) {
+  return (t.b * a.heads + t.h) * a.logs.row + t.i0;
+}
+
+/* The tile of keys from k0 on, and their values. */
+template <typename C, typename T>
+__device__ inline void bring_keys(const attention<T> &a, const query_tile &t, int k0, T *to) {
+  int64_t at = t.kv + k0 * a.kv_row;
+  load_passing<C>(to, a.k + at, a.kv_row, a.v + at, a.kv_row, t.keys.limit - k0, a.dim);
+}
+
+/* That tile is there for all, and the one before has been read: the next comes into its place. */
+template <typename C, typename T>
+__device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k0, T *next) {
+  wait_for_copies();
+  __syncthreads();
+  if (k0 + C::passing < t.keys.limit) bring_keys<C>(a, t, k0 + C::passing, next);
+}
+
+/* Does any of the warp's queries see one of them? */
+template <typename C, bool IDS>
+__device__ inline bool any_seen(const query_tile &t, const row_ids<C::bands> &own, int k0) {
+  if (all_hidden<16 * C::bands, C::passing>(t.keys, t.warp_row, k0)) return false;
+  if constexpr (IDS) return meets<C::passing>(own, t.keys.ids + k0, t.keys.limit - k0);
+  return true;
+}
+
 template <int COLUMNS> __device__ inline void multiply(float (&x)[COLUMNS][4], float factor) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
@@ -315,6 +377,19 @@ __device__ inline void write_band(T *to, int64_t row, int r0, int rows, int c0, 
       put_pair(to + r * row, dim, c0 + element_column(n, 0), add, x[n][2 * half],
                x[n][2 * half + 1]);
   }
+}
+
+/* Rows of a band that grow from call to call, as write_band() has left them. */
+template <int COLUMNS>
+__device__ inline void read_band(const float *from, int64_t row, int r0, int rows, int64_t dim,
+                                 float (&x)[COLUMNS][4]) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      int r = r0 + element_row(i), c = element_column(n, i);
+      if (r < rows && c < dim) x[n][i] = from[r * row + c];
+    }
 }
 
 template <typename... P> cudaError_t allow(void (*kernel)(P...), size_t bytes) {

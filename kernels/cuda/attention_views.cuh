@@ -15,7 +15,7 @@ inline int64_t kv_heads(const sl_call *call) {
 template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, int64_t q0) {
   attention<T> a = {};
   a.batch = o->dim[0];
-  a.queries = o->dim[1];
+  a.queries = a.logs.row = o->dim[1];
   a.q0 = q0;
   a.keys = q0 + a.queries;
   a.heads = call->attrs->heads;
@@ -36,9 +36,32 @@ template <typename T> void rows_of_q(attention<T> &a, int64_t row) {
 /* o, lse and do are inputs i, i + 1 and i + 2. */
 template <typename T> void backward_inputs(const sl_call *call, attention<T> &a, int i) {
   a.o = (const T *)call->in[i];
-  a.lse = (float *)call->in[i + 1];
+  a.logs.lse = (float *)call->in[i + 1];
   a.dout = (const T *)call->in[i + 2];
-  a.delta = (float *)call->scratch;
+  a.logs.delta = (float *)call->scratch;
+}
+
+/* Of all its queries, those of a run. */
+template <typename T> attention<T> of_run(attention<T> a, sli_query_run run) {
+  int64_t q = run.row * a.q_row, o = run.row * a.o_row;
+  a.queries = run.rows;
+  a.q0 = run.at;
+  a.q += q;
+  a.o = a.o ? a.o + o : NULL;
+  a.dout = a.dout ? a.dout + o : NULL;
+  a.out = a.out ? a.out + o : NULL;
+  a.dq = a.dq ? a.dq + run.row * a.dq_row : NULL;
+  a.logs.lse = a.logs.lse ? a.logs.lse + run.row : NULL;
+  a.logs.delta = a.logs.delta ? a.logs.delta + run.row : NULL;
+  a.comes.seen = a.comes.seen ? a.comes.seen + run.row : NULL;
+  return a;
+}
+
+/* f(run, whether it is the first) for each run of the call's queries. */
+template <typename T, typename F> void each_run(const sl_call *call, const attention<T> &a, F f) {
+  sli_query_run runs[SLI_QUERY_RUNS];
+  int count = sli_query_runs(call, a.queries, runs);
+  for (int i = 0; i < count; i++) f(of_run(a, runs[i]), i == 0);
 }
 
 /* Rows of `width` elements from here to there, in `batch` sequences. Strides in elements. */
@@ -72,7 +95,7 @@ void move_rows(const block<T> &m, int64_t rows, int64_t batch, void *stream) {
 
 /* The piece's ids, the call's last input, go into the record of them, its last output. */
 inline const void *keep_ids(const sl_call *call, void *stream) {
-  int64_t n = call->in_type[0].dim[1], length = call->attrs->length;
+  int64_t n = call->in_type[call->nin - 1].dim[1], length = call->attrs->length;
   block<int32_t> m = {(const int32_t *)call->in[call->nin - 1],
                       (int32_t *)call->out[call->nout - 1] + call->tick.row, n, n, length, length, n};
   dim3 grid(1, (unsigned)call->in_type[0].dim[0]);

@@ -3,6 +3,8 @@
 
 #include <sluice/ops.h>
 
+#include "kernels/kernels.h"
+
 static sl_status parts_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (call->nin <= SLI_CUDA_PARTS) return SL_OK;

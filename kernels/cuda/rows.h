@@ -48,6 +48,7 @@ size_t sli_cuda_scatter_add_scratch(const sl_call *call);
 size_t sli_cuda_embedding_bag_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
+size_t sli_cuda_attention_step_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */
 size_t sli_cuda_conv_w_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */

@@ -53,10 +53,19 @@ losses r.json | tail -4 | cmp - continued || fail "pieces do not go on with the 
 
 # ---- the way there alone ----------------------------------------------------------------------------------
 # Where only the head learns, nothing comes back to attention.
-run --steps 1 --sequence 2 --sequence-attention ring --freeze 'model.*' llama --layers 2 --width 64 --heads 4 \
-  --kv-heads 2 --context 256 --batch 1 --data "$reference/text.txt"
-moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"sequence":\s*[0-9]+' | grep -oE '[0-9]+$')
-[ "$moved" = 98304 ] || fail "$moved bytes are moved on the way there"
+there() { # BYTES DEVICES POSITIONS [OPTIONS]
+  local want=$1 devices=$2 positions=$3
+  shift 3
+  run --steps 1 --sequence "$devices" --sequence-attention ring --freeze 'model.*' "$@" llama --layers 2 --width 64 \
+    --heads 4 --kv-heads 2 --context "$positions" --batch 1 --data "$reference/text.txt"
+  moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"sequence":\s*[0-9]+' | grep -oE '[0-9]+$')
+  [ "$moved" = "$want" ] || fail "$moved bytes are moved on the way there, not $want ($devices, $positions, $*)"
+}
+there 98304 2 256
+# Of 8 runs of 257 positions, number r has 257 (r + 1) / 8 - 257 r / 8: the last has one more.
+there $((2 * 64 * 4 * (3 * 4 * 32 + 1 * 32 + 2 * 32 + 3 * 32))) 4 257
+there $((2 * 64 * 4 * (3 * 257))) 4 257 --pieces 5
+there $((2 * 64 * 4 * 257)) 2 257 --pieces 3 --sequence-layout contiguous
 
 # ---- the clock --------------------------------------------------------------------------------------------
 # Arithmetic alone takes time, and nearly all of it is attention's.
@@ -82,6 +91,29 @@ for P in 2, 4, 8:
         got = sum(busy) / P / report["step_seconds"]
         assert abs(got - want) < 0.003, (P, layout, got, want)
 END
+
+# ---- by cost ------------------------------------------------------------------------------------------------
+# Whichever is faster on the clock, also where four devices have two heads of keys: that depends on the links.
+python3 - "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" "$actorrun" <<'END' || fail "auto is not what takes least time"
+import json, subprocess, sys
+machine = json.load(open(sys.argv[1]))
+def step(way, rate, seconds, kv_heads, pieces):
+    machine.update(host_link_bytes_per_second=rate, host_link_seconds=seconds)
+    json.dump(machine, open("machine.json", "w"))
+    subprocess.run([sys.argv[2], "--quiet", "--clock", "virtual", "--devices", "timed:4", "--machine",
+                    "machine.json", "--steps", "2", "--sequence", "4", "--sequence-attention", way, "--pieces",
+                    pieces, "--report", "r.json", "llama", "--layers", "1", "--width", "512", "--ffn", "512",
+                    "--heads", "8", "--kv-heads", kv_heads, "--context", "4096", "--batch", "1", "--data",
+                    "long.txt"], check=True)
+    return json.load(open("r.json"))["step_seconds"]
+for want, *case in (("ring", 4.5e11, 3e-6, "2", "1"), ("heads", 4.5e11, 1e-4, "2", "1"),
+                    ("heads", 2e10, 1e-7, "8", "4"), ("ring", 2e10, 1e-7, "2", "4")):
+    took = {way: step(way, *case) for way in ("heads", "ring", "auto")}
+    assert took["auto"] == min(took.values()) == took[want], (want, case, took)
+END
+ends 0 "$actorrun" --dry-run --show-sbp --sequence 4 llama --kv-heads 1 --layers 1 --width 32 --heads 4 --context 64 \
+  --batch 1 --data "$reference/text.txt" >sbp
+grep -q "the runner-up has attention by heads: .* MB received instead of" out sbp || fail "it is not said what heads would take"
 
 # ---- what cannot be -----------------------------------------------------------------------------------------
 refuse() { # TEXT ARGUMENTS...

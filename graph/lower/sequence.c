@@ -1,0 +1,134 @@
+/* How the devices of a sequence attend to each other's positions: as the user says, or the way that takes
+ * less time.
+ *
+ * By heads, each has some of the heads for all positions; where there are fewer heads of keys and values than
+ * devices, those are repeated (passes/heads.c), and more is exchanged. By ring, queries stay and keys and values
+ * come. Both are weighed by the model of costs before sequences are cut, on the graph as it is for either,
+ * for what attention reads depends on it from there on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/passes/passes.h"
+#include "graph/lower/ir.h"
+
+/* ---- what is asked for --------------------------------------------------------------------- */
+
+static const struct finding {
+  const char *name;
+  bool heads, ring;
+} attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
+
+static const struct positions_of {
+  const char *name;
+  bool zigzag;
+} layouts[] = {{"contiguous", false}, {"zigzag", true}};
+
+static sl_status find_attention(const char *name, sli_inputs *in) {
+  for (size_t i = 0; i < SLI_COUNT(attentions); i++)
+    if (!name || !strcmp(attentions[i].name, name)) {
+      in->by_heads = attentions[i].heads;
+      in->by_ring = attentions[i].ring;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known", name);
+}
+
+static sl_status find_layout(const char *name, bool *zigzag) {
+  for (size_t i = 0; i < SLI_COUNT(layouts); i++)
+    if (!strcmp(layouts[i].name, name)) {
+      *zigzag = layouts[i].zigzag;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
+}
+
+/* How attention finds the positions of others, and which each has. */
+sl_status sli_lower_read_sequence(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  sli_grid *grid = &in->grid;
+  sl_status status = find_attention(o->sequence_attention, in);
+  grid->zigzag = in->by_ring;
+  if (!status && o->sequence_layout) status = find_layout(o->sequence_layout, &grid->zigzag);
+  if (status) return status;
+  if (in->by_heads && in->by_ring && o->sequence_layout) in->by_heads = !grid->zigzag;
+  if (o->sequence_layout && grid->zigzag && !in->by_ring)
+    return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
+                   "(--sequence-attention ring), where else all would not have as much to do");
+  return SL_OK;
+}
+
+/* ---- what each way takes ---------------------------------------------------------------------- */
+
+/* What it would take; or why it cannot be. */
+typedef struct way {
+  sl_status status;
+  double seconds, bytes;
+  const char *why;
+} way;
+
+static way try_way(const sli_inputs *in, bool ring) {
+  sl_graph *g = in->g;
+  sli_grid as = in->grid;
+  sli_dim *dims = NULL;
+  sli_choice choice = {0};
+  way w = {0};
+  as.ring = ring;
+  as.zigzag &= ring;
+  w.status = sli_dims_find(g, &dims);
+  if (!w.status) w.status = sli_choose_rows(g, dims, &as, SLI_AXIS_SEQUENCE, &choice);
+  if (w.status) w.why = sli_arena_format(&g->arena, "%s", sl_detail());
+  g->status = SL_OK;
+  w.seconds = choice.seconds;
+  w.bytes = choice.boxing_bytes;
+  sli_choice_free(&choice);
+  free(dims);
+  return w;
+}
+
+/* By heads a device has fewer of them to move. */
+static bool are_keys_away(const sl_graph *g) {
+  bool any = false;
+  for (int b = 0; b < g->nblocks; b++) any |= g->blocks[b].swept;
+  return any;
+}
+
+/* For people: what the way would have taken that is not gone. */
+static const char *describe(sl_graph *g, const way ways[2], bool ring) {
+  const way *gone = &ways[ring], *other = &ways[!ring];
+  const char *name = ring ? "heads" : "ring";
+  if (other->status)
+    return sli_arena_format(&g->arena, "attention by %s, which cannot be: %s", name, other->why);
+  return sli_arena_format(&g->arena, "attention by %s: %.3g ms instead of %.3g ms, and %.3g MB received instead "
+                          "of %.3g MB", name, 1e3 * other->seconds, 1e3 * gone->seconds, 1e-6 * other->bytes,
+                          1e-6 * gone->bytes);
+}
+
+static sl_status weigh(sli_inputs *in) {
+  sl_graph *g = in->g;
+  const int *size = in->grid.size;
+  bool open = in->by_heads && in->by_ring, ring = in->by_ring;
+  way ways[2] = {[true] = try_way(in, true)};
+  sli_heads *before = sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
+  ways[false] = try_way(in, false);
+  const way *heads = &ways[false], *around = &ways[true];
+  if (open && heads->status && around->status) return sl_fail(heads->status, "%s", heads->why);
+  if (open)
+    ring = heads->status || (!around->status && !are_keys_away(g) && around->seconds < heads->seconds);
+  if (ring) sli_heads_undo(g, before);
+  in->by_ring = ring;
+  in->by_heads = !ring;
+  if (in->options->sharing) in->other = describe(g, ways, ring);
+  return SL_OK;
+}
+
+sl_status sli_lower_attention(sli_inputs *in) {
+  const int *size = in->grid.size;
+  bool shared = size[SLI_AXIS_SEQUENCE] > 1, open = in->by_heads && in->by_ring;
+  sl_status status = SL_OK;
+  if (shared && (open || in->options->sharing)) status = weigh(in);
+  else if (in->by_heads) sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
+  in->grid.ring = shared && in->by_ring;
+  in->grid.zigzag &= in->grid.ring;
+  for (int b = 0; b < in->g->nblocks; b++) in->g->blocks[b].gathers = in->grid.ring && in->k > 1;
+  return status;
+}
