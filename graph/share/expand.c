@@ -386,6 +386,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                      .nvariants = SLI_MAX(g->nvariants, 1)};
   x.own = x.ranks / SLI_MAX(grid->size[SLI_AXIS_STAGES], 1);
   sl_status status = SL_OK;
+  sli_regroup_sums(g, &choice[SLI_AXIS_EXPERT]);
   take_over(&x);
   sli_expand_params(&x);
   for (int i = 0; i < x.nlogical && !status; i++)

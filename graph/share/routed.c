@@ -3,9 +3,13 @@
  * It is an axis of rows like the data's. But a call whose row says so (SL_ROUTED) runs where its experts
  * are, on the rows that ids lead to them, and each device has the maps of its own experts alone. What goes row
  * by row stays with them: between two maps of the same experts nothing is exchanged. Whoever else reads
- * it has the rows back where they came from. */
+ * it has the rows back where they came from; and gradients of rows that several maps have read are added up
+ * where these are, so that they come back once. */
+#include <string.h>
+
 #include "graph/build/build.h"
 #include "graph/share/search.h"
+#include "kernels/kernels.h"
 
 static bool is_routed(sl_sbp sbp) { return sbp.kind == SL_ROUTED; }
 
@@ -118,4 +122,45 @@ sl_status sli_check_routed(sl_graph *g, const sli_routes *r, int size) {
   }
   return sl_fail(SL_E_USAGE, "--expert-parallel %d: the model has no experts that rows of [batch, tokens] go "
                  "to (sl_grouped_linear)", size);
+}
+
+/* ---- sums of gradients ------------------------------------------------------------------------- */
+
+/* Does it come back where experts are? */
+static bool comes_routed(const sli_choice *experts, const sl_tensor *grad) {
+  const sli_node *n = grad->producer;
+  if (sli_is_forward(n) || n->like) return false;
+  if (n->rule && grad->output < sli_rule_gradients(n->rule, n->about->nin))
+    return is_routed(sli_gradient_given(&experts->of[n->about->id], sli_rule_of(n->rule, grad->output)));
+  bool routed = !n->rule && n->nin;
+  for (int i = 0; i < n->nin && routed; i++) routed = comes_routed(experts, n->in[i]);
+  return routed;
+}
+
+static bool is_sum(const sli_node *n) { return n->op == &sl_op_add && !sli_is_forward(n) && !n->rule && !n->like; }
+
+/* Of (a + b) + c, where b and c come where experts are, and a does not: a + (b + c). */
+static bool regroup(const sli_choice *experts, sli_node *n) {
+  sli_node *first = is_sum(n) ? n->in[0]->producer : NULL;
+  if (!first || !is_sum(first) || comes_routed(experts, first->in[0])) return false;
+  if (!comes_routed(experts, first->in[1]) || !comes_routed(experts, n->in[1])) return false;
+  sl_tensor *a = first->in[0];
+  first->in[0] = first->in[1];
+  first->in[1] = n->in[1];
+  n->in[1] = n->in[0];
+  n->in[0] = a;
+  return true;
+}
+
+/* From there to right in front of the node at `to`. */
+static void put_before(sli_node **nodes, sli_node *n, int to) {
+  int at = to;
+  while (nodes[at] != n) at--;
+  memmove(nodes + at, nodes + at + 1, (size_t)(to - at - 1) * sizeof *nodes);
+  nodes[to - 1] = n;
+}
+
+void sli_regroup_sums(sl_graph *g, const sli_choice *experts) {
+  for (int i = 0; i < g->nnodes && experts->routers; i++)
+    if (regroup(experts, g->nodes[i])) put_before(g->nodes, g->nodes[i]->in[1]->producer, i);
 }

@@ -204,6 +204,9 @@ void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice 
 const sl_tensor *sli_router_ids(const sli_node *router);
 int64_t sli_router_experts(const sli_node *router);
 
+/* Gradients that come back where experts are are added there first. */
+void sli_regroup_sums(sl_graph *g, const sli_choice *experts);
+
 /* ---- expansion ------------------------------------------------------------------------ */
 
 /* What of a parameter and its gradient is shared out along the data axis: ZeRO's stages
