@@ -46,7 +46,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
   X(ACTORS, struct actor_item, "actors")                                       \
   X(STEPS, struct step_item, "steps")                                          \
   X(FIRINGS, struct firing_item, "firings")                                    \
-  X(CORES, struct cores_item, "time on cores")
+  X(CORES, struct cores_item, "time on cores")                                 \
+  X(TALLIES, struct tally_item, "tallies")                                     \
+  X(COUNTS, double, "counts")
 
 enum section_id {
   NO_SECTION,
@@ -153,6 +155,11 @@ _Static_assert(sizeof(struct firing_item) == 64, "no padding");
 /* Of the workers together: one item, or none where the system did not say. */
 struct cores_item {
   uint64_t ran_ns, coreless_ns;
+};
+
+/* Its sums stand in the counts, and behind them those of the last step. */
+struct tally_item {
+  uint32_t name, n, first, reserved;
 };
 
 /* The head of a file of so many bytes, and the table of its sections, have this checksum. In

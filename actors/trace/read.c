@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -419,8 +420,33 @@ static void read_cores(reading *r) {
   struct cores_item item = {0};
   if (r->sections[CORES].count) get_item(r, CORES, 0, &item);
   if (item.ran_ns >> 62 || item.coreless_ns >> 62) return;
-  r->trace->ran_ns = item.ran_ns;
-  r->trace->coreless_ns = item.coreless_ns;
+  r->trace->ran_ns = item.ran_ns, r->trace->coreless_ns = item.coreless_ns;
+}
+
+static const double *get_counts(reading *r, uint64_t first, uint64_t n) {
+  double *values = sli_arena_alloc(r->arena, (n + 1) * sizeof *values);
+  bool finite = true;
+  for (uint64_t i = 0; i < n; finite &= isfinite(values[i++]) != 0) get_item(r, COUNTS, first + i, &values[i]);
+  return finite ? values : NULL;
+}
+
+/* Those that are whole. */
+static void read_tallies(reading *r) {
+  sl_trace *t = r->trace;
+  sl_trace_tally *all = sli_arena_alloc(r->arena, ((size_t)count_of(r, TALLIES) + 1) * sizeof *all);
+  uint64_t claimed = 0;
+  for (int i = 0; i < count_of(r, TALLIES); i++) {
+    struct tally_item item;
+    get_item(r, TALLIES, (uint64_t)i, &item);
+    const char *name = get_text(r, item.name);
+    sl_trace_tally to = {.name = name ? sli_arena_strdup(r->arena, name) : NULL, .n = item.n};
+    bool whole = name && claim(r, COUNTS, item.first, 2 * (uint64_t)item.n, &claimed);
+    to.sum = whole ? get_counts(r, item.first, item.n) : NULL;
+    to.last = to.sum ? get_counts(r, (uint64_t)item.first + item.n, item.n) : NULL;
+    if (to.last) all[t->ntallies++] = to;
+    else t->damaged = true;
+  }
+  t->tallies = all;
 }
 
 static sl_status read_all(reading *r) {
@@ -442,6 +468,7 @@ static sl_status read_all(reading *r) {
   read_firings(r);
   find_steps(r);
   read_cores(r);
+  read_tallies(r);
   return SL_OK;
 }
 

@@ -166,6 +166,14 @@ static void put_cores(image *im, const sl_runtime *rt) {
   if (counts.ran_ns) PUT(im, CORES, item);
 }
 
+static void put_tally(image *im, const sl_trace_tally *t) {
+  struct tally_item item = {.name = put_text(im, t->name), .n = (uint32_t)t->n,
+                            .first = (uint32_t)(im->parts[COUNTS].used / sizeof(double))};
+  for (int64_t i = 0; i < t->n; i++) PUT(im, COUNTS, t->sum[i]);
+  for (int64_t i = 0; i < t->n; i++) PUT(im, COUNTS, t->last[i]);
+  PUT(im, TALLIES, item);
+}
+
 static sl_status write_image(sli_atomic_file *file, struct head *head, const image *im) {
   struct section table[SECTIONS - 1];
   uint64_t at = sizeof *head + sizeof table;
@@ -191,6 +199,11 @@ static sl_status write_image(sli_atomic_file *file, struct head *head, const ima
 
 sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
                          sl_clock clock) {
+  return sl_trace_write_tallies(path, plan, rt, clock, 0, NULL);
+}
+
+sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                 sl_clock clock, int ntallies, const sl_trace_tally *tallies) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
   if (status) return status;
@@ -201,6 +214,7 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
   put_plan(&im, plan, rt);
   put_firings(&im, plan, rt, records, count);
   put_cores(&im, rt);
+  for (int i = 0; i < ntallies; i++) put_tally(&im, &tallies[i]);
   struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
                       .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),
                       .plan_hash = plan->hash, .clock = clock,

@@ -30,6 +30,13 @@ typedef struct sl_trace_step {
   uint64_t firings;
 } sl_trace_step;
 
+/* What the steps have counted (sl_tally): all of them together, and the last. */
+typedef struct sl_trace_tally {
+  const char *name;
+  int64_t n;
+  const double *sum, *last; /* [n] */
+} sl_trace_tally;
+
 typedef struct sl_trace {
   int version;
   sl_clock clock;
@@ -45,13 +52,18 @@ typedef struct sl_trace {
   const sl_trace_firing *firings; /* in order of start */
   size_t nsteps;
   const sl_trace_step *step; /* [nsteps] in order; those that have firings */
-  struct sli_trace_memory *memory; /* owns everything above */
+  struct sli_trace_memory *memory; /* owns everything above and below */
+  int ntallies;
+  const sl_trace_tally *tallies;
 } sl_trace;
 
 /* Writes what sl_runtime_trace() has. Between runs. The file appears whole or
  * not at all; SL_E_IO names it. */
 sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
                          sl_clock clock);
+/* The same, with what was counted. */
+sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                 sl_clock clock, int ntallies, const sl_trace_tally *tallies);
 
 /* Reads a file, checking all of it. A file whose end is missing is read as far
  * as it goes, with `truncated` set; firings that cannot be are left out, with

@@ -1,6 +1,6 @@
 """Clicks through the page of a trace in a headless Chromium.
 
-    page_in_chromium.py PAGE [--large | --many] [--shots FOLDER]
+    page_in_chromium.py PAGE [--large | --many | --experts] [--shots FOLDER]
 
 Talks to the browser over two pipes (--remote-debugging-pipe): JSON messages,
 each ended by a zero byte. Input goes in as the browser's own mouse and key
@@ -329,6 +329,23 @@ def test_many(p):
     p.shoot("many")
 
 
+def test_experts(p):
+    """What the steps counted: a line for each block, a bar for each expert; t hides them."""
+    b = p.b
+    check(not b.run("document.getElementById('tallies').hidden"), "what was counted is shown")
+    text = b.run("[...document.querySelectorAll('#tallies tr')].slice(1).map((r) => r.textContent)")
+    check(len(text) == 2 and text[0].startswith("h.0") and text[1].startswith("h.1"), "a line a block: %s" % text)
+    check(all("%" in line for line in text), "each says how many rows were dropped: %s" % text)
+    bars = b.run("[...document.querySelectorAll('#tallies i')].map((i) => [i.getBoundingClientRect().height, i.title])")
+    check(len(bars) == 8 and all("dropped" in title for _, title in bars), "a bar for each of four experts: %s" % bars)
+    rows = [int(title.split(":")[1].split(",")[0].strip()) for _, title in bars[:4]]
+    busiest = rows.index(max(rows))
+    check(bars[busiest][0] == max(height for height, _ in bars[:4]), "the busiest has the highest: %s" % bars)
+    p.shoot("experts")
+    b.key("t")
+    check(b.run("document.getElementById('tallies').hidden"), "t hides them")
+
+
 def test_speed(p):
     b = p.b
     b.key("0")
@@ -357,6 +374,8 @@ def main():
             test_speed(page)
         elif "--many" in sys.argv:
             test_many(page)
+        elif "--experts" in sys.argv:
+            test_experts(page)
         else:
             for test in (test_zoom_and_pan, test_steps, test_hover, test_search, test_toggles, test_pixels):
                 test(page)

@@ -23,3 +23,8 @@ python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" large.html --large 2>
 trace 0 page many.trace -o many.html
 python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" many.html --many 2>err ||
   fail "a page of 64 devices"
+"$actorrun" --quiet --stages 2 --microbatches 2 --steps 3 --trace experts.trace mixtral --layers 2 --width 32 \
+  --heads 2 --context 16 --batch 4 --experts 4 --expert-capacity 1 --data "$reference/tokens.u16" >out 2>err ||
+  fail "a mixture of experts"
+trace 0 page experts.trace -o experts.html
+python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" experts.html --experts 2>err || fail "a page of experts"

@@ -88,7 +88,14 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
 }
 
 static void what_ran_is_read_back(void) {
-  CHECK(!sl_trace_write(path, plan, rt, SL_CLOCK_VIRTUAL), "%s", sl_detail());
+  const double sums[] = {7, 0, 9.5}, last[] = {2, 0, 3};
+  CHECK(!sl_trace_write_tallies(path, plan, rt, SL_CLOCK_VIRTUAL, 1, &(sl_trace_tally){"rows", 3, sums, last}),
+        "%s", sl_detail());
+  sl_trace *counted;
+  CHECK(!sl_trace_read(path, &counted) && counted->ntallies == 1 && counted->tallies[0].n == 3 &&
+            !strcmp(counted->tallies[0].name, "rows") && !memcmp(counted->tallies[0].sum, sums, sizeof sums) &&
+            !memcmp(counted->tallies[0].last, last, sizeof last), "what was counted comes back");
+  sl_trace_destroy(counted);
   sl_trace *t;
   CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
   CHECK(t->version == SL_TRACE_VERSION && t->plan_hash == plan->hash && t->steps == STEPS &&

@@ -105,10 +105,20 @@ sl_status keep_values(const job *j) {
   return status;
 }
 
+static sl_status keep_trace(const job *j, const char *path) {
+  const tallies *from = &j->tallies;
+  sl_trace_tally *all = sli_calloc((size_t)from->count + 1, sizeof *all);
+  for (int i = 0; i < from->count; i++)
+    all[i] = (sl_trace_tally){from->of[i].name, from->of[i].n, from->of[i].sum, from->of[i].last};
+  sl_status status = sl_trace_write_tallies(path, j->plan, j->rt, j->settings->clock, from->count, all);
+  free(all);
+  return status;
+}
+
 static sl_status keep_trace_and_report(const job *j, const char *failure) {
   const char *trace = settings_text(j->settings, "trace");
   const char *report = settings_text(j->settings, "report");
-  sl_status status = trace ? sl_trace_write(trace, j->plan, j->rt, j->settings->clock) : SL_OK;
+  sl_status status = trace ? keep_trace(j, trace) : SL_OK;
   if (!status && report) status = report_write(report, j, failure);
   return status;
 }

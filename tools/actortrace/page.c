@@ -162,6 +162,29 @@ static void print_facts(FILE *out, const sl_trace *t, const char *path) {
   fputc(']', out);
 }
 
+/* ---- what the steps counted ------------------------------------------------------------ */
+
+static void print_counts(FILE *out, int64_t n, const double *counts) {
+  fputc('[', out);
+  for (int64_t i = 0; i < n; i++) fprintf(out, i ? ",%.9g" : "%.9g", counts[i]);
+  fputc(']', out);
+}
+
+static void print_tallies(FILE *out, const sl_trace *t) {
+  fputs(",\n\"tallies\":[", out);
+  for (int i = 0; i < t->ntallies; i++) {
+    const sl_trace_tally *x = &t->tallies[i];
+    fputs(i ? ",[" : "[", out);
+    put_json(out, x->name);
+    fputc(',', out);
+    print_counts(out, x->n, x->sum);
+    fputc(',', out);
+    print_counts(out, x->n, x->last);
+    fputc(']', out);
+  }
+  fputc(']', out);
+}
+
 /* ---- what was to be expected ------------------------------------------------------------ */
 
 /* The plan on the virtual clock with the median durations, a few steps of it:
@@ -197,6 +220,7 @@ static void print_data(FILE *out, const analysis *a, const options *o) {
   print_idle(out, a);
   print_holds(out, a);
   print_replay(out, a->trace);
+  print_tallies(out, a->trace);
   fputs("}", out);
 }
 

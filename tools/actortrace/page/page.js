@@ -788,6 +788,46 @@ function fillTable() {
   $('table').innerHTML = head + lines.join('');
 }
 
+/* ---- what the steps counted -------------------------------------------------------------- */
+
+const total = (list) => list.reduce((a, b) => a + b, 0);
+const count = (n) => Number.isInteger(n) ? n.toLocaleString('en') : n.toPrecision(4);
+const fraction = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : '';
+
+/* Bars as high as their count, the part that was dropped on top. */
+function strip(values, dropped, word) {
+  const most = Math.max(...values, 1e-30);
+  const bars = values.map((n, i) => {
+    const off = dropped ? dropped[i] : 0, share = n ? 100 * off / n : 0;
+    const title = `${word} ${i}: ${count(n)}` + (dropped ? `, ${count(off)} dropped` : '');
+    return `<i title="${escape(title)}" style="height:${Math.max(100 * n / most, 0)}%` +
+      (off ? `;background:linear-gradient(#d55e00 ${share}%,#0072b2 ${share}%)` : '') + '"></i>';
+  });
+  return `<span>${bars.join('')}</span>`;
+}
+
+/* NAME.load and NAME.dropped are of the experts of one block, and stand in one line. */
+function fillTallies() {
+  const byName = new Map(data.tallies.map(([name, sum, last]) => [name, {name, sum, last}]));
+  const lines = [];
+  for (const t of byName.values()) {
+    if (t.name.endsWith('.dropped') && byName.has(t.name.replace(/dropped$/, 'load'))) continue;
+    const load = t.name.endsWith('.load'), dropped = load && byName.get(t.name.replace(/load$/, 'dropped'));
+    const busiest = (list) => total(list) ? (Math.max(...list) * list.length / total(list)).toFixed(2) : '';
+    lines.push(`<tr><td>${escape(load ? t.name.replace(/\.load$/, '') : t.name)}</td><td>${count(total(t.sum))}</td>` +
+      `<td>${busiest(t.sum)}</td><td>${busiest(t.last)}</td>` +
+      `<td>${dropped ? fraction(total(dropped.sum), total(t.sum)) : ''}</td>` +
+      `<td class="strip">${strip(t.sum, dropped && dropped.sum, load ? 'expert' : 'element')}</td></tr>`);
+  }
+  $('tallies').innerHTML = '<tr><th>counted in all steps</th><th>rows</th><th>busiest / mean</th><th>in the last step</th>' +
+    '<th>dropped</th><th class="strip"></th></tr>' + lines.join('');
+}
+function showTallies(yes) {
+  $('tallies').hidden = !yes;
+  $('toggle-tallies').setAttribute('aria-pressed', String(yes));
+  redraw();
+}
+
 /* ---- events -------------------------------------------------------------------------------- */
 
 function setPressed() {
@@ -867,6 +907,7 @@ const keys = {
   ']': () => showStep((current < 0 ? stepAt(view.from) - 1 : current) + 1),
   0: () => showStep(-1),
   q: () => toggle('queues'), m: () => toggle('memory'), c: () => toggle('credits'), r: () => toggle('replay'),
+  t: () => { if (data.tallies.length) showTallies($('tallies').hidden); },
   x: () => (pointed && (pointed.row || pointed.gutter) ? nextCredits((pointed.row || pointed.gutter).device)
                                                        : devices.forEach((d, i) => nextCredits(i))),
   '/': () => $('search').focus(),
@@ -896,6 +937,7 @@ $('previous').addEventListener('click', keys['[']);
 $('next').addEventListener('click', keys[']']);
 $('all').addEventListener('click', keys[0]);
 $('help-button').addEventListener('click', keys['?']);
+$('toggle-tallies').addEventListener('click', keys.t);
 for (const name of Object.keys(shown)) $('toggle-' + name).addEventListener('click', () => toggle(name));
 window.addEventListener('resize', redraw);
 window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColors(); redraw(); });
@@ -922,6 +964,10 @@ $('legend').innerHTML = [...data.classes].filter((l) => used.has(l))
   (waited.size ? '<span>idle:</span>' : '') + data.waits.filter((w) => waited.has(w))
   .map((w) => `<span><b class="${w === 'credit' ? 'credit' : 'idle'}">${w[0]}</b>${waitNames[w] || escape(w)}</span>`).join('');
 if (!replay.count) $('toggle-replay').hidden = true;
+if (data.tallies.length) {
+  fillTallies();
+  $('tallies').hidden = $('toggle-tallies').hidden = false;
+}
 document.body.classList.toggle('many', !few);
 readColors();
 setPressed();
