@@ -83,15 +83,32 @@ static sl_status check_experts(const sl_lower_options *o) {
   return SL_OK;
 }
 
+/* What is said of rows is of the devices that experts are shared out over, and of such as have none of their
+ * own. */
+static sl_status read_routing(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  const sli_loads *loads;
+  sl_status status = sli_loads_read(o->routing, &in->g->arena, &loads);
+  if (status || !o->routing || !strcmp(o->routing, "learned")) return status;
+  if (!in->kind->modelled)
+    return sl_fail(SL_E_USAGE, "routing %s: on %s devices rows go where the model sends them; timed ones it can be "
+                   "said of", o->routing, in->kind->name);
+  if (o->expert_parallel < 2)
+    return sl_fail(SL_E_USAGE, "routing %s: to which devices? --expert-parallel says", o->routing);
+  in->grid.loads = loads;
+  return SL_OK;
+}
+
 sl_status sli_lower_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   int axes = 0;
   sl_status status = check_experts(o);
+  if (!status) status = read_routing(in);
   if (status) return status;
   axis_sizes(o, in->grid.size);
   in->grid.expert_rows = o->expert_rows;
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
-  in->grid.alike = o->alike && axes && !o->vocab_parallel;
+  in->grid.alike = o->alike && axes && !o->vocab_parallel && !in->grid.loads;
   in->spread = o->vocab_parallel && in->p > 1;
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;

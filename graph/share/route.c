@@ -35,15 +35,17 @@ static int rank_at(const routing *r, int rank, int member) {
 
 static int64_t first_expert(const routing *r, int member) { return r->experts * member / r->b->members; }
 
-/* Of so many rows, those for a member's experts, where all have as many. */
-static int64_t even_share(const routing *r, int64_t rows, int member) {
-  return rows * first_expert(r, member + 1) / r->experts - rows * first_expert(r, member) / r->experts;
+/* Of so many rows, those expected for a member's experts. */
+static int64_t share_of(const routing *r, int64_t rows, int member) {
+  const sli_loads *loads = r->b->x->grid->loads;
+  return sli_loads_before(loads, rows, r->experts, first_expert(r, member + 1)) -
+         sli_loads_before(loads, rows, r->experts, first_expert(r, member));
 }
 
-static int64_t all_even(const routing *r, int rank, int member, int variant) {
+static int64_t share_of_all(const routing *r, int rank, int member, int variant) {
   int64_t rows = 0;
   for (int m = 0; m < r->b->members; m++)
-    rows += even_share(r, ids_of(r, r->ids, rank_at(r, rank, m), variant), member);
+    rows += share_of(r, ids_of(r, r->ids, rank_at(r, rank, m), variant), member);
   return rows;
 }
 
@@ -108,7 +110,7 @@ static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **ou
     int64_t rows = ids_of(r, r->ids, rank, v);
     say_experts(r, &routes[v], member);
     routes[v].type = part_type(r, b->to, rank_at(r, rank, member), rows, v);
-    routes[v].expected = even_share(r, rows, member);
+    routes[v].expected = share_of(r, rows, member);
   }
   sl_tensor *in[] = {b->from->on[rank], r->ids->on[rank]};
   sli_node *n;
@@ -124,7 +126,7 @@ static sl_attrs *attrs_there(const routing *r, int rank) {
   for (int v = 0; v < r->b->x->nvariants; v++) {
     say_experts(r, &routes[v], member);
     routes[v].type = sli_local_type(r->b->x, r->b->to->of, r->b->to->lies, rank, v);
-    routes[v].expected = all_even(r, rank, member, v);
+    routes[v].expected = share_of_all(r, rank, member, v);
     routes[v].rank = rank;
   }
   return attrs;
@@ -152,7 +154,7 @@ static sl_status take_ids(const routing *r, int rank) {
 
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
   const routing r = routing_of(b, ids, all);
-  sl_status status = SL_OK;
+  sl_status status = sli_loads_check(b->x->grid->loads, r.experts, sl_type_elements(&ids->of->type));
   sl_tensor **parts = sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
   b->x->nboxes++;
   for (int rank = 0; rank < b->ranks && b->from->of == ids->of && !status; rank++) status = take_ids(&r, rank);
@@ -178,7 +180,7 @@ static sl_status give_back(const routing *r, int rank, int member, sl_tensor **o
     routes[v].begin = begin;
     routes[v].end = begin + rows;
     routes[v].type = part_type(r, b->from, rank, rows, v);
-    routes[v].expected = even_share(r, rows, here);
+    routes[v].expected = share_of(r, rows, here);
   }
   sl_tensor *in[] = {b->from->on[rank], r->all->on[rank]};
   sli_node *n;

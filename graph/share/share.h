@@ -61,6 +61,20 @@ enum { SLI_ALONG_ALL = (1 << SLI_AXES) - 1 };
 /* Along which rows of the data are shared out. */
 extern const sli_along sli_along_data;
 
+/* How many rows are expected to come to each expert (loads.c). */
+typedef struct sli_loads {
+  const char *text;      /* as it was given: a file's name */
+  double zipf;           /* without rows: expert e has a share of 1/(e+1)^zipf */
+  int count;
+  int64_t *rows;         /* [count] of a microbatch; NULL: none are given */
+} sli_loads;
+/* NULL: all have as many. They are the arena's. */
+sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out);
+/* Are they of so many experts, and so many rows together? */
+sl_status sli_loads_check(const sli_loads *loads, int64_t experts, int64_t rows);
+/* Of so many rows those for experts before number `end`. */
+int64_t sli_loads_before(const sli_loads *loads, int64_t rows, int64_t experts, int64_t end);
+
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 0, 1: not shared along this axis */
   sli_axis_link link[SLI_AXES];
@@ -69,6 +83,7 @@ typedef struct sli_grid {
   bool ring, zigzag; /* along the sequence: attention goes chunk by chunk; devices have two runs of
                         positions each, so that all see as much; see ring.c */
   double expert_rows; /* so many times an even share of rows there is room for where experts are; 0: all */
+  const sli_loads *loads; /* on devices that hold no values: rows that come to each expert; NULL: as many */
   bool alike; /* only rank 0 is there, and stands for all; see expand.c */
 } sli_grid;
 

@@ -156,6 +156,9 @@ typedef struct sl_lower_options {
                               place data * EP + e among those that share the data */
   double expert_rows;      /* so many times an even share of rows a device of experts has room for, from 1
                               on; more end the run. 0: for all */
+  const char *routing;     /* modelled devices: how many rows come to each expert: "balanced", as many (and
+                              so "learned", NULL, which only values tell), "zipf:S", or a file with a number
+                              for each that together are all of a microbatch */
   const char *layout;      /* which axes lead from a device to its neighbour, from the innermost on:
                               "data,tensor,stage". NULL: tensor,sequence,data,stage. No result
                               depends on it, but what devices of one host, or of one process, exchange */

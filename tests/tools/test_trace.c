@@ -167,7 +167,8 @@ static void foreign_and_newer_files_are_told(const unsigned char *good, size_t c
  * as it goes. */
 static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size_t count,
                                                  size_t firings) {
-  size_t first = count - firings * 64, step = SLI_MAX(count / 500, (size_t)1);
+  size_t first, step = SLI_MAX(count / 500, (size_t)1);
+  memcpy(&first, good + 64 + 11 * 32 + 16, 8); /* behind them stands what may be missing */
   for (size_t n = 8; n < count; n += step) {
     write_all(good, n);
     sl_trace *t = NULL;
@@ -175,7 +176,7 @@ static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size
     CHECK(n >= first || status == SL_E_INPUT, "cut at %zu before the firings", n);
     CHECK(n >= first || strstr(sl_detail(), "truncated"), "it says so: %s", sl_detail());
     if (n < first) continue;
-    CHECK(!status && t->truncated && t->nfirings == (n - first) / 64, "cut at %zu", n);
+    CHECK(!status && t->truncated && t->nfirings == SLI_MIN(firings, (n - first) / 64), "cut at %zu", n);
     sl_trace_destroy(t);
   }
 }

@@ -30,6 +30,9 @@ static const sl_option plan_options[] = {
      "so that with ring all have as much to do); as is best if not given", 0, 0},
     {"expert-parallel", SL_OPTION_INT, "1", "of the --data-parallel devices so many share out the experts: rows "
      "go where their experts are, and come back", 1, 1 << 16},
+    {"routing", SL_OPTION_TEXT, "", "with --expert-parallel on modelled devices, `HOW` many rows come to each "
+     "expert: balanced (as many; so does learned, which only real devices know), zipf:S (a share of 1/(e+1)^S to "
+     "expert e) or a FILE with a number for each, all rows of a microbatch together", 0, 0},
     {"expert-rows", SL_OPTION_FLOAT, "0", "times an even share of rows that there is room for on a device of "
      "experts, from 1 on; 0: for all that could come", 0, 1e9},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "

@@ -1,0 +1,83 @@
+/* How many rows come to each expert, on devices that hold no values (--routing): as many to all, by Zipf's law, or
+ * as a file says, with a number for each expert that together are all rows of a microbatch. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/share/share.h"
+
+/* A file's numbers, with blanks between them; what stands behind a # does not count. */
+static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capacity) {
+  text[strcspn(text, "#")] = 0;
+  char *end;
+  for (char *at = text + strspn(text, " \t\r\n"); *at; at = end + strspn(end, " \t\r\n")) {
+    errno = 0;
+    long long rows = strtoll(at, &end, 10);
+    bool fine = end != at && (!*end || strchr(" \t\r\n", *end)) && !errno && rows >= 0 && rows <= 1LL << 40;
+    if (!fine)
+      return sl_fail(SL_E_INPUT, "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...", l->text,
+                     line);
+    SLI_GROW(l->rows, (size_t)l->count, *capacity);
+    l->rows[l->count++] = (int64_t)rows;
+  }
+  return SL_OK;
+}
+
+static sl_status read_file(sli_loads *l, sli_arena *arena) {
+  FILE *file = fopen(l->text, "r");
+  if (!file) return sl_fail(SL_E_USAGE, "routing %s: not learned, balanced or zipf:S, nor a file: %m", l->text);
+  char *text = NULL;
+  size_t size = 0, capacity = 0;
+  sl_status status = SL_OK;
+  for (int line = 1; !status && getline(&text, &size, file) >= 0; line++)
+    status = read_numbers(l, text, line, &capacity);
+  free(text);
+  fclose(file);
+  int64_t *rows = sli_arena_alloc(arena, (size_t)(l->count + 1) * sizeof *rows);
+  if (l->count) memcpy(rows, l->rows, (size_t)l->count * sizeof *rows);
+  free(l->rows);
+  l->rows = rows;
+  return status;
+}
+
+sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out) {
+  *out = NULL;
+  if (!text || !strcmp(text, "learned") || !strcmp(text, "balanced")) return SL_OK;
+  sli_loads *l = sli_arena_alloc(arena, sizeof *l);
+  *l = (sli_loads){.text = text};
+  *out = l;
+  if (strncmp(text, "zipf:", 5)) return read_file(l, arena);
+  char *end;
+  l->zipf = strtod(text + 5, &end);
+  if (end != text + 5 && !*end && l->zipf >= 0 && l->zipf <= 100) return SL_OK;
+  return sl_fail(SL_E_USAGE, "routing %s: zipf:S with S from 0 to 100", text);
+}
+
+sl_status sli_loads_check(const sli_loads *l, int64_t experts, int64_t rows) {
+  int64_t sum = 0;
+  if (!l || !l->rows) return SL_OK;
+  for (int e = 0; e < l->count; e++) sum += l->rows[e];
+  if (l->count != experts)
+    return sl_fail(SL_E_INPUT, "routing %s has rows of %d experts, the model %lld", l->text, l->count,
+                   (long long)experts);
+  if (sum == rows) return SL_OK;
+  return sl_fail(SL_E_INPUT, "routing %s: %lld rows come to experts, but the tokens of a microbatch have %lld ids of "
+                 "experts together", l->text, (long long)sum, (long long)rows);
+}
+
+/* The share of the experts before one. */
+static double share_before(const sli_loads *l, int64_t experts, int64_t end) {
+  double before = 0, all = 0;
+  for (int64_t e = 0; e < experts; e++) {
+    double of = l->rows ? (double)l->rows[e] : pow((double)(e + 1), -l->zipf);
+    all += of;
+    before += e < end ? of : 0;
+  }
+  return all > 0 ? before / all : 0;
+}
+
+int64_t sli_loads_before(const sli_loads *l, int64_t rows, int64_t experts, int64_t end) {
+  if (!l) return rows * end / experts;
+  return (int64_t)llround((double)rows * share_before(l, experts, end));
+}
