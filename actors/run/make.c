@@ -220,8 +220,18 @@ static sl_status prepare_programs(sl_runtime *rt) {
   return status;
 }
 
+/* Those that the process may use. */
+static int count_cores(void) {
+  long all = SLI_MAX(sysconf(_SC_NPROCESSORS_CONF), 1);
+  cpu_set_t *set = CPU_ALLOC(all);
+  size_t bytes = CPU_ALLOC_SIZE(all);
+  int cores = set && !sched_getaffinity(0, bytes, set) ? CPU_COUNT_S(bytes, set) : (int)all;
+  CPU_FREE(set);
+  return cores;
+}
+
 /* A worker for each device here, or as many as asked for; and are there more threads than
- * cores? */
+ * cores, the carrier included? */
 static void count_workers(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   int threads = 0, here = 0;
@@ -231,7 +241,8 @@ static void count_workers(sl_runtime *rt) {
   }
   int32_t workers = rt->options.workers ? SLI_MIN(rt->options.workers, here) : here;
   rt->nworkers = rt->threads ? SLI_MAX(workers, 1) : 1;
-  rt->oversubscribed = SLI_MAX(threads, rt->nworkers) > sysconf(_SC_NPROCESSORS_ONLN);
+  bool carries = rt->options.peers && rt->options.workers != 1;
+  rt->oversubscribed = SLI_MAX(threads, rt->nworkers) + carries > count_cores();
 }
 
 sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,

@@ -48,6 +48,7 @@ static NOINLINE void retire_polled(worker *w) {
       continue;
     }
     w->awaited.polled[i--] = w->awaited.polled[--w->awaited.npolled];
+    w->awaited.nmute -= is_mute(w, q);
   }
 }
 

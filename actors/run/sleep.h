@@ -97,7 +97,7 @@ static NOINLINE void wait_for_news(worker *w) {
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);
   atomic_store_explicit(&w->progress.current, SL_NONE, memory_order_relaxed);
   uint64_t timer_in = until_timer(w), spin = w->spin_ns;
-  if (((w->awaited.npolled && !w->peers) || w->held) && timer_in) {
+  if ((w->awaited.nmute || w->held) && timer_in) {
     wait_to_ask(w, start, timer_in);
     return;
   }

@@ -318,8 +318,9 @@ typedef struct ring {
 
 /* Queues with firings under way. */
 typedef struct awaited {
-  int32_t npolled;
-  queue **polled;          /* queues whose completions must be asked for */
+  int32_t npolled, nmute;
+  queue **polled;          /* queues whose completions must be asked for; those of nmute of them
+                              nobody else tells */
   uint64_t ask_ns;         /* how long these were left alone last; 0: one has come */
   timers timers;
 } awaited;

@@ -65,10 +65,20 @@ static inline queue *take_timer(timers *t) {
   return q;
 }
 
+/* Must the queue be asked, for nothing else tells? What links carry is news of the peers. */
+static bool is_mute(const worker *w, const queue *q) {
+  return !w->peers || q->ops != &sl_queue_link;
+}
+
+static void poll_queue(worker *w, queue *q) {
+  w->awaited.polled[w->awaited.npolled++] = q;
+  w->awaited.nmute += is_mute(w, q);
+}
+
 /* Asks to be told when the oldest firing of a queue completes. */
 static ALWAYS_INLINE void set_timer(worker *w, queue *q, uint64_t fence) {
   uint64_t due = q->ops->due(q->impl, fence);
-  if (due == UINT64_MAX) w->awaited.polled[w->awaited.npolled++] = q;
+  if (due == UINT64_MAX) poll_queue(w, q);
   else add_timer(&w->awaited.timers, q, SLI_MAX(due, w->awaited.timers.taken_ns));
 }
 

@@ -269,6 +269,67 @@ static void a_plan_must_finish_on_what_its_pools_keep(void) {
   }
 }
 
+/* ---- completions that nobody tells ------------------------------------------------------ */
+
+/* A queue whose firings take a while and must be asked for. */
+typedef struct silent {
+  uint64_t done_ns;
+} silent;
+
+static sl_status open_silent(const sl_queue_config *config, void **queue) {
+  (void)config;
+  *queue = sli_calloc(1, sizeof(silent));
+  return SL_OK;
+}
+static bool launch_silent(void *queue, const sl_program *program, const sl_firing *firing,
+                          uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
+  (void)program, (void)firing, (void)now_ns, (void)duration_ns;
+  *fence = ((silent *)queue)->done_ns = sli_now_ns() + 1000000;
+  return false;
+}
+static bool done_silent(void *queue, uint64_t fence, uint64_t now_ns) {
+  (void)queue, (void)now_ns;
+  return sli_now_ns() >= fence;
+}
+static uint64_t due_silent(void *queue, uint64_t fence) {
+  (void)queue, (void)fence;
+  return UINT64_MAX;
+}
+
+/* Peers of whom nothing is heard. */
+static bool no_progress(void *ctx) {
+  (void)ctx;
+  return false;
+}
+static void wait_for_peers(void *ctx, uint64_t timeout_ns) {
+  if (timeout_ns == UINT64_MAX) *(bool *)ctx = true;
+  usleep(20);
+}
+static void wake_nobody(void *ctx) { (void)ctx; }
+
+/* The worker that carries what goes between processes has queues of its own, which wake nobody. */
+static void a_carrier_asks_its_own_queues(void) {
+  static const sl_queue_ops ops = {.name = "silent", .modelled = true, .open = open_silent,
+                                   .close = free, .launch = launch_silent, .done = done_silent,
+                                   .due = due_silent};
+  bool slept_for_ever = false;
+  sl_peers peers = {.ctx = &slept_for_ever, .progress = no_progress, .wait = wait_for_peers,
+                    .wake = wake_nobody};
+  sl_plan *plan = sl_plan_create(MICROBATCHES, 1);
+  sl_plan_add_device(plan, (sl_device){.name = "first", .kind = "null", .threads = 1});
+  sl_plan_add_queue(plan, (sl_queue){.name = "first", .ops = &ops});
+  sl_plan_add_actor(plan, (sl_actor){.name = "first", .ticks = sl_plan_map_each(plan),
+                                     .firings_per_step = MICROBATCHES, .source = true});
+  CHECK(!sl_plan_finish(plan), "%s", sl_detail());
+  sl_runtime_options options = {.workers = 1, .no_data = true, .peers = &peers};
+  sl_runtime *rt;
+  CHECK(!sl_runtime_create(plan, &options, &rt), "%s", sl_detail());
+  CHECK(!sl_runtime_run(rt, 1), "%s", sl_detail());
+  CHECK(!slept_for_ever, "the carrier slept until its peers speak while a firing of its own went on");
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
 int main(void) {
   sl_plan *plan = line();
   for (int workers = 1; workers <= 3; workers++) {
@@ -283,5 +344,6 @@ int main(void) {
   a_cycle_of_credits_is_written_out();
   impossible_plans_are_refused_by_name();
   a_plan_must_finish_on_what_its_pools_keep();
+  a_carrier_asks_its_own_queues();
   return 0;
 }

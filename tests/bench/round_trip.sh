@@ -1,7 +1,8 @@
 #!/bin/bash
 # A register there and back between two processes, through actors: two stages of one worker each, one
 # activation, so that each microbatch waits for the one before it. First with few registers, then
-# with 1,000 stages on two devices, where every hop is another register's. Prints microseconds a round
+# the same with a worker for links besides, as it is by default, then with 1,000 stages on two
+# devices, where every hop is another register's. Prints microseconds a round
 # trip and context switches of the whole machine a round trip, the median of the rounds:
 #
 #   SLUICE_BUILD=build/release tests/bench/round_trip.sh [ROUNDS]
@@ -12,11 +13,11 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # Microseconds of a round trip, of which a step has so many; and context switches a round trip.
-measure() { # trips words...
-  local trips=$1 before after
-  shift
+measure() { # trips workers words...
+  local trips=$1 workers=$2 before after
+  shift 2
   before=$(switches)
-  "$run" -n 2 --devices null:2 --stages 2 --workers 1 --steps 40 --quiet \
+  "$run" -n 2 --devices null:2 --stages 2 --workers "$workers" --steps 40 --quiet \
     --report "$scratch/run.json" "$@" pipeline
   after=$(switches)
   sed -nE '/"predicted"/q; s/^\t"step_seconds":\t([0-9.e-]+),?$/\1/p' "$scratch/run.json" |
@@ -33,8 +34,11 @@ median() { # name; lines of two figures on stdin
 }
 
 for _ in $(seq "$rounds"); do
-  measure 256 --microbatches 256 --quota act=1 --quota fwd=8 --quota bwd=8
+  measure 256 1 --microbatches 256 --quota act=1 --quota fwd=8 --quota bwd=8
 done | median few
 for _ in $(seq "$rounds"); do
-  measure 999 --chunks 500 --placement loop --microbatches 1 --schedule gpipe
+  measure 256 0 --microbatches 256 --quota act=1 --quota fwd=8 --quota bwd=8
+done | median carrier
+for _ in $(seq "$rounds"); do
+  measure 999 1 --chunks 500 --placement loop --microbatches 1 --schedule gpipe
 done | median registers1000
