@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """A mixture of 8 experts against the dense model of the same active size, at equal processor time.
 
-    python3 experts.py ACTORRUN TEXT OUT.svg
+    python3 experts.py ACTORRUN TEXT OUT.svg [SECONDS]
 
 Both have 3 blocks of width 64 and train on one core: the dense one with an inner width of 192, the mixture
-with 8 experts of that width, of which a token goes to 1. Each learns for as many steps as take about the same
-processor time, its rate decaying over all of them. The last 42,000 bytes of TEXT
+with 8 experts of that width, of which a token goes to 1. Each learns for as many steps as take SECONDS of
+processor time (60), as its first steps say, its rate decaying over all of them. The last 42,000 bytes of TEXT
 are held out; the curves are their cross entropy.
 """
 import json
@@ -17,9 +17,9 @@ import tempfile
 COMMON = ["--layers", "3", "--width", "64", "--heads", "4", "--context", "64", "--batch", "16", "--lr", "3e-3",
           "--min-lr", "3e-4", "--warmup", "50"]
 MODELS = {
-    "dense": (2600, ["llama", "--ffn", "192"]),
-    "8 experts": (2200, ["mixtral", "--experts", "8", "--top-k", "1", "--norm-topk", "0", "--expert-ffn", "192",
-                         "--aux-loss", "0.01"]),
+    "dense": ["llama", "--ffn", "192"],
+    "8 experts": ["mixtral", "--experts", "8", "--top-k", "1", "--norm-topk", "0", "--expert-ffn", "192",
+                  "--aux-loss", "0.01"],
 }
 COLOURS = ["#888888", "#1f6fb2"]
 
@@ -35,13 +35,20 @@ def curve(report):
 
 
 def train(actorrun, folder, steps, model):
+    """Its report."""
     path = os.path.join(folder, "report.json")
     subprocess.run([actorrun, "--quiet", "--devices", "cpu:1x1", "--shuffle", "1", "--report", path,
                     "--eval", os.path.join(folder, "held.txt"), "--eval-every", "50", "--steps", str(steps),
                     *model, "--data", os.path.join(folder, "train.txt"), *COMMON,
                     "--decay-steps", str(steps)], check=True)
     with open(path) as file:
-        return curve(json.load(file))
+        return json.load(file)
+
+
+def steps_in(actorrun, folder, seconds, model):
+    """As many as take so long, a multiple of those between evaluations."""
+    times = sorted(s["cpu_seconds"] for s in train(actorrun, folder, 100, model)["steps"][20:])
+    return max(round(seconds / times[len(times) // 2] / 50), 2) * 50
 
 
 def draw(curves):
@@ -70,14 +77,16 @@ def draw(curves):
 
 
 def main():
-    actorrun, text, picture = sys.argv[1:]
+    actorrun, text, picture = sys.argv[1:4]
+    seconds = float(sys.argv[4]) if len(sys.argv) > 4 else 60
     with tempfile.TemporaryDirectory() as folder:
         with open(text, "rb") as file:
             data = file.read()
         for name, part in ("train.txt", data[:-190000]), ("held.txt", data[-190000:][:42000]):
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(part)
-        curves = {name: train(actorrun, folder, *how) for name, how in MODELS.items()}
+        curves = {name: curve(train(actorrun, folder, steps_in(actorrun, folder, seconds, model), model))
+                  for name, model in MODELS.items()}
     with open(picture, "w") as file:
         file.write(draw(curves))
 
