@@ -80,6 +80,7 @@ struct sli_node {
   bool repeats;        /* an exchange that may be made once more for it as well */
   bool rereads;        /* one of the way back that may read what is made once more for it */
   bool resends;        /* a copy, for exchanges of the way back, of what those of the way there read */
+  bool beside;         /* one whose calls, or the second ones of a call in two, go with the exchanges */
   const sl_tensor *like; /* a constant of the backward pass: shaped as this */
   /* what a rule of the gradients made: the rule, and the forward node it is about */
   const sl_grad_rule *rule;
@@ -91,7 +92,14 @@ struct sli_node {
 /* Of the model as it was written. Gradients can be made on the way forward as well; for
  * those, how a call is shared out or what a block costs follows from this. */
 static inline bool sli_is_forward(const sli_node *n) {
-  return n->cls == SL_CLASS_F && !n->rule && !n->like;
+  return (n->cls == SL_CLASS_F || n->beside) && !n->rule && !n->like;
+}
+
+/* Does it make what devices share out, for the moment it is needed? */
+static inline bool sli_makes_transient(const sli_node *n) {
+  int o = 0;
+  while (!n->out[o]) o++; /* one at least is wanted */
+  return n->out[o]->transient;
 }
 
 typedef struct sli_block {

@@ -87,6 +87,14 @@ int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_si
     *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
   }
 
+/* The gradient of what makes the logits, where the products come first and the lse of all columns later:
+ * softmax_part(logits [..., v]) -> soft [..., v], the softmax of these columns alone; own [...], their lse
+ * (of columns that are all masked: 0 and the least there is).
+ * softmax_rescale(ahead [..., n], taken [..., n], own, lse, dloss scalar) -> [..., n], of R rows:
+ * (exp(own - lse) ahead - taken) dloss / R. With ahead = soft W and taken the targets' rows of W, 0 where
+ * those are not among the columns, that is the columns' summand of the gradient. */
+extern const sl_op sl_op_softmax_part, sl_op_softmax_rescale;
+
 /* Attention of some positions [B, n] of a sequence over those of others, one chunk of keys and values
  * [B, m, 2 Hkv*D] (k then v) after another: attention_step(q, kv, [ids], [o, lse]) -> o, lse goes on from
  * the step before; without it all that no span begins is 0. attrs.user points to sli_spans, ids

@@ -46,7 +46,7 @@ static int32_t *per_device(sli_lowering *l) {
 
 /* One for all axes, or one for each. */
 static bool has_exchange(const sli_lowering *l, int axis) {
-  if (!l->in->by_axis) return !axis && (sli_grid_ranks(&l->in->grid) > 1 || l->in->spread);
+  if (!l->in->by_axis) return !axis && (sli_grid_ranks(&l->in->grid) > 1 || l->in->barriers);
   return !axis || l->in->grid.size[axis] > 1;
 }
 
@@ -352,6 +352,13 @@ static void set_groups(const sli_lowering *l, sl_actor *a) {
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
+/* Does nothing but parameters' gradients come of it, in whatever pass? */
+static bool is_for_params(const sli_group *g) {
+  bool all = true;
+  for (int i = 0; i < g->nnodes; i++) all &= g->nodes[i]->cls == SL_CLASS_W;
+  return all;
+}
+
 /* The schedule's word on when this group goes before others of its device. */
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   a->urgent = g->hop && sli_lower_is_in_line(l, g);
@@ -372,7 +379,7 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);
-  a->urgent = sli_is_spread_group(l, g) && g->cls != SL_CLASS_W; /* all stages wait for it */
+  a->urgent = sli_is_spread_group(l, g) && !is_for_params(g); /* all stages wait for it */
   if (l->in->layers) sli_lower_rank(l, g, a);
 }
 /* Steps from one in which it fires to the next. */

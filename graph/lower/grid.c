@@ -99,6 +99,20 @@ static sl_status read_routing(sli_inputs *in) {
   return SL_OK;
 }
 
+/* Of the vocabulary on all stages; one stage waits for nobody. */
+static sl_status read_barriers(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  enum { MOST = 2 };
+  if (o->vocab_barriers < 0 || o->vocab_barriers > MOST)
+    return sl_fail(SL_E_USAGE, "--vocab-barriers %d: a microbatch waits for all stages once or twice",
+                   o->vocab_barriers);
+  if (o->vocab_barriers && !o->vocab_parallel)
+    return sl_fail(SL_E_USAGE, "--vocab-barriers %d: without --vocab-parallel no stage waits for the others",
+                   o->vocab_barriers);
+  if (o->vocab_parallel && in->p > 1) in->barriers = o->vocab_barriers ? o->vocab_barriers : MOST;
+  return SL_OK;
+}
+
 sl_status sli_lower_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   int axes = 0;
@@ -109,11 +123,11 @@ sl_status sli_lower_grid(sli_inputs *in) {
   in->grid.expert_rows = o->expert_rows;
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
   in->grid.alike = o->alike && axes && !o->vocab_parallel && !in->grid.loads;
-  in->spread = o->vocab_parallel && in->p > 1;
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;
-  status = sli_lower_layout(in);
+  status = read_barriers(in);
+  if (!status) status = sli_lower_layout(in);
   if (status) return status;
   sli_lower_axis_links(in);
   status = sli_lower_read_sequence(in);
@@ -137,6 +151,15 @@ static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sl
   return status ? status : sli_check_rows(in->g, out, axis, o->ngiven, o->given);
 }
 
+static void print_sharing(const sli_inputs *in, const sli_grid *grid, const sli_choice *choice) {
+  FILE *out = in->options->sharing;
+  sli_choice_print(in->g, grid, choice, out);
+  if (in->barriers)
+    fprintf(out, "each stage has some of the words, and a microbatch waits for all stages %s\n",
+            in->barriers == 1 ? "once: the products of the logits' gradient are made before the sums are known"
+                              : "twice: for the sums, and for the products of the logits' gradient");
+}
+
 sl_status sli_lower_share_out(const sli_inputs *in) {
   sl_graph *g = in->g;
   const sl_lower_options *o = in->options;
@@ -150,10 +173,10 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given, choice};
   if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, tensor);
   if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
-  if (!status && o->sharing) sli_choice_print(g, grid, choice, o->sharing);
-  if (in->spread) over.size[SLI_AXIS_STAGES] = in->p;
-  if (!status && in->spread)
+  if (in->barriers) over.size[SLI_AXIS_STAGES] = in->p;
+  if (!status && in->barriers)
     status = sli_choose_spread(g, dims, in->p, &choice[SLI_AXIS_STAGES]);
+  if (!status && o->sharing) print_sharing(in, &over, choice);
   if (!status) status = sli_pass_expand(g, dims, &over, choice, in->sharding);
   for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);
   free(dims);

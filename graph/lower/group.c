@@ -162,7 +162,7 @@ typedef struct kin {
  * results of one level gets them from one group. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
   if (sli_is_spread_node(l, n)) return n->block; /* waits for the last stage, and others for it */
-  bool in_pass = is_exchange(n) && !n->per_step && !n->out[0]->transient && !l->in->layers;
+  bool in_pass = is_exchange(n) && !n->per_step && !sli_makes_transient(n) && !l->in->layers;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }
 
@@ -172,14 +172,14 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
                .back = x->back[n->id], .sweeps = n->op->sweeps,
-               .transient = is_exchange(n) && n->out[0]->transient};
+               .transient = is_exchange(n) && sli_makes_transient(n)};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
          (g->rate == SLI_PER_PAIR) == k->sweeps && g->level == k->level && g->part == k->part &&
          g->axis == k->axis && g->back == k->back &&
-         (!k->op || (g->nodes[0]->op == k->op && g->nodes[0]->out[0]->transient == k->transient));
+         (!k->op || (g->nodes[0]->op == k->op && sli_makes_transient(g->nodes[0]) == k->transient));
 }
 
 /* Sources and reports stay single, but for what is cut from a source; everything else joins

@@ -24,7 +24,8 @@ typedef struct sli_inputs {
   sli_grid grid;         /* of each stage */
   bool by_heads, by_ring; /* how attention may find the positions of other devices */
   const char *other;     /* for people: what the one that is not would take; NULL: it was not looked for */
-  bool spread;           /* the vocabulary's tables lie on all stages */
+  int barriers;          /* how often a microbatch waits for all stages, on which the vocabulary's tables
+                            lie then: 0, not at all */
   bool in_line;          /* exchanges that passes wait for have their turn on the passes' queue */
   bool by_axis;          /* what goes along one axis of the grid does not wait for another's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */

@@ -29,7 +29,7 @@ static bool is_of_pass(const sli_group *g) {
 static bool is_awaited(const sli_group *g) {
   bool awaited = false;
   for (int i = 0; i < g->nnodes; i++)
-    awaited |= !g->nodes[i]->accumulate_span && !g->nodes[i]->out[0]->transient;
+    awaited |= !g->nodes[i]->accumulate_span && !sli_makes_transient(g->nodes[i]);
   return awaited;
 }
 

@@ -5,7 +5,8 @@
  * ever use, so that they never decide anything: what F has produced and the
  * next stage's backward has not yet given up is bounded by F's own credit, plus
  * that stage's act.w where weight gradients read it too. Whoever wants them
- * tighter says so with --quota.
+ * tighter says so with --quota. Where the vocabulary is spread over all stages, the first ones keep
+ * a microbatch more for each time that it waits for all of them (Yeung et al., arXiv 2411.05288).
  *
  * Credits count ticks. Where sequences are cut in K pieces, a schedule's credit
  * for a microbatch becomes K of them, so that it keeps the memory it is known
@@ -14,11 +15,6 @@
 #include "graph/lower/ir.h"
 
 #include <string.h>
-
-/* How often a microbatch waits for all stages where the vocabulary is spread over them: for the
- * logits' sums, and for the gradient of what the classifier reads. For each the first stages keep
- * one microbatch more (Vocabulary Parallelism: Yeung et al., arXiv 2411.05288). */
-enum { SPREAD_BARRIERS = 2 };
 
 static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
 
@@ -37,7 +33,7 @@ static void schedule_credits(sli_lowering *l) {
     int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
     if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
     bool own = s < SLI_TUNED_STAGES;
-    int more = l->in->spread ? SPREAD_BARRIERS * l->in->k : 0;
+    int more = l->in->barriers * l->in->k; /* each time that it waits for all stages, one microbatch */
     b += more, w += more;
     b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
     w += l->pick.tune.act_w + (own ? l->pick.tune.stage_w[s] : 0);
@@ -169,9 +165,13 @@ static int between(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, l->in->layers ? l->in->k + 1 : 2;
 }
 static int of_spread(const sli_lowering *l, const sli_bundle *b) {
-  return (void)b, clamp(1 + SPREAD_BARRIERS, ticks_of(l));
+  return (void)b, clamp((1 + l->in->barriers) * l->in->k, ticks_of(l));
 }
-static int four(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 4; }
+/* What comes of the way back comes last piece first, and is read from the first on. */
+static int four(const sli_lowering *l, const sli_bundle *b) {
+  bool back = b->producer != SL_NONE && l->groups[b->producer].back && b->rate == SLI_PER_TICK;
+  return back ? SLI_MAX(4, l->in->k) : 4;
+}
 static int of_initial(const sli_lowering *l, const sli_bundle *b) { return (void)l, b->initial; }
 static int of_b(const sli_lowering *l, const sli_bundle *b) {
   return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));

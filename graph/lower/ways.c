@@ -288,7 +288,7 @@ static sl_status check_options(const sli_lowering *l) {
   const sli_paths *paths = l->pick.paths;
   if (l->in->k > 1)
     return sl_fail(SL_E_UNSUPPORTED, "%s: sequences are cut in pieces, which paths do not know of", paths->file);
-  if (l->in->spread)
+  if (l->in->barriers)
     return sl_fail(SL_E_UNSUPPORTED, "%s: with the vocabulary on all stages each is visited by all microbatches",
                    paths->file);
   return sli_paths_check(paths, l->stages);

@@ -26,7 +26,11 @@ sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices);
 /* As it was before that; nothing else may have been added. */
 void sli_heads_undo(sl_graph *g, const sli_heads *before);
 
-/* Part of it: the update nodes of all parameters that are trained, each of which has its
+/* After them, where the vocabulary lies on all stages and a microbatch is to wait for all of them once: the
+ * products that its gradient needs are made on the way there. Names what has no such form. */
+sl_status sli_pass_ahead(sl_graph *g);
+
+/* Part of the gradients: the update nodes of all parameters that are trained, each of which has its
  * gradients. A replica's norm is another device's. */
 void sli_graph_add_updates(sl_graph *g);
 

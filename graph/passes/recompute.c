@@ -84,7 +84,7 @@ static void find_exchanges(pass *p) {
   bool *read = sli_calloc((size_t)p->before, sizeof *read);
   for (int i = 0; i < p->before; i++) {
     const sli_node *n = p->g->nodes[i];
-    p->forth[i] = n->cls == SL_CLASS_C && n->phase == SLI_PHASE_MAIN && !n->per_step && !n->out[0]->transient;
+    p->forth[i] = n->cls == SL_CLASS_C && n->phase == SLI_PHASE_MAIN && !n->per_step && !sli_makes_transient(n);
     for (int a = 0; a < n->nin && p->forth[i]; a++)
       p->forth[i] = n->in[a] && n->in[a]->producer && is_forth(p, n->in[a]->producer);
   }

@@ -15,6 +15,7 @@
  *
  * Parameters lie as their first reader wants; what else is done to them and their gradients
  * is done once a step, so a microbatch has its share of that, and of the update. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,12 +367,16 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
   return times(cost, 1.0 / c->g->options.microbatches);
 }
 
+/* What no other device can read, where it is partial. */
+static bool is_own(const sl_tensor *t) { return t->producer && sli_bit(t->producer->op->own, t->output); }
+
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {
   if (t->param) return param_reading(c, t, r, seen);
   double bytes = tensor_bytes(c, t);
   sl_sbp lies = sli_code_sbp(seen->lies), want = sli_code_sbp(r.want);
   sli_cost cost = {0};
   uint16_t bit = (uint16_t)(1 << r.want);
+  if (is_own(t) && !sli_sbp_equal(lies, want)) return (sli_cost){.boxing_seconds = INFINITY};
   if (!(seen->forward & bit)) cost = boxing(c, lies, want, bytes);
   bool kept = sli_axes[c->axis].rows && is_part(lies) && is_part(want);
   if (r.again && !kept && !(seen->back & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));

@@ -179,6 +179,7 @@ static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_sig
   named.name = local->name;
   named.op = s->local;
   joined.nin = 1;
+  if (n->beside) joined.cls = SL_CLASS_C;
   sl_status status = make_nodes(x, &named, n, s->local, in, 1, (sli_array *[]){&part});
   if (!status) status = join_parts(x, n, &part);
   return status ? status : make_nodes(x, &joined, n, s->joined, (sli_array *[]){&part}, n->nout, out);

@@ -29,6 +29,7 @@ char *sli_seconds_format(char out[SLI_SECONDS_TEXT], double seconds) {
 
 typedef struct table {
   const sl_graph *g;
+  int axis;
   const sli_choice *choice;
   const sli_cost *each; /* [nnodes] */
   FILE *out;
@@ -40,10 +41,15 @@ static const char *short_name(const sli_node *n) {
   return slash ? slash + 1 : n->name;
 }
 
+/* Along the stages most nodes are no affair of any but their own. */
+static bool is_row(const table *t, const sli_node *n) {
+  return sli_is_shared(n) && !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->of[n->id]));
+}
+
 /* The first forward node or source at i or later that stands in the block; -1. */
-static int next_in_block(const sl_graph *g, int i, int block) {
-  for (; i < g->nnodes; i++)
-    if (sli_is_shared(g->nodes[i]) && g->nodes[i]->block == block) return i;
+static int next_in_block(const table *t, int i, int block) {
+  for (; i < t->g->nnodes; i++)
+    if (is_row(t, t->g->nodes[i]) && t->g->nodes[i]->block == block) return i;
   return -1;
 }
 
@@ -60,11 +66,11 @@ static bool same_row(const table *t, int a, int b) {
 }
 
 static bool same_blocks(const table *t, int a, int b) {
-  int i = next_in_block(t->g, 0, a), j = next_in_block(t->g, 0, b);
+  int i = next_in_block(t, 0, a), j = next_in_block(t, 0, b);
   while (i >= 0 && j >= 0) {
     if (!same_row(t, i, j)) return false;
-    i = next_in_block(t->g, i + 1, a);
-    j = next_in_block(t->g, j + 1, b);
+    i = next_in_block(t, i + 1, a);
+    j = next_in_block(t, j + 1, b);
   }
   return i < 0 && j < 0;
 }
@@ -91,7 +97,7 @@ static int print_blocks(const table *t, int from) {
                                           t->g->blocks[to - 1].name)
                              : sli_strdup(t->g->blocks[from].name);
   const char *label = name;
-  for (int i = next_in_block(t->g, 0, from); i >= 0; i = next_in_block(t->g, i + 1, from)) {
+  for (int i = next_in_block(t, 0, from); i >= 0; i = next_in_block(t, i + 1, from)) {
     print_row(t, i, label);
     label = "";
   }
@@ -120,13 +126,13 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
   sli_choice copy = *choice;
   costs.chunked = choice->chunked;
   sli_costs_sum(&costs, fixed, &copy, each);
-  table t = {g, choice, each, out};
+  table t = {g, axis, choice, each, out};
   fprintf(out, "%d devices along the %s axis: B everywhere, P summands, S0 split along dim 0\n",
           grid->size[axis], sli_axes[axis].name);
   fprintf(out, "%-18s %-20s %11s -> %-11s %10s %10s %10s\n", "block", "op", "reads", "gives",
           "compute", "boxing", "received");
   for (int b = 0; b < g->nblocks; b = print_blocks(&t, b)) {}
-  print_totals(&t);
+  if (axis != SLI_AXIS_STAGES) print_totals(&t);
   free(fixed);
   free(each);
   sli_costs_fini(&costs);

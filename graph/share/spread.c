@@ -56,12 +56,14 @@ typedef struct pass {
   bool *logits; /* [ntensors] and what each has some columns of */
 } pass;
 
-/* Of the ways to share a call, that which has input `of` in parts along its dim. */
-static bool find_way(const pass *p, const sli_node *n, int of, int dim, sl_signature *out) {
+static sl_sbp along(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
+
+/* Of the ways to share a call, the first that has input `of` so. */
+static bool find_way(const pass *p, const sli_node *n, int of, sl_sbp lies, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(p->dims, n, SLI_AXIS_STAGES, p->stages, all);
   for (int i = 0; i < count; i++) {
-    if (!sli_sbp_equal(sli_signature_in(&all[i], of), (sl_sbp){SL_SPLIT, dim})) continue;
+    if (!sli_sbp_equal(sli_signature_in(&all[i], of), lies)) continue;
     *out = all[i];
     return true;
   }
@@ -81,7 +83,7 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   const sli_node *n = loss->producer, *made = n->nin ? n->in[0]->producer : NULL;
   const sl_type *logits = &n->in_type[0];
   sl_signature *way = &p->choice->of[n->id];
-  if (!find_way(p, n, 0, logits->ndim - 1, way) || !way->local)
+  if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
     return refuse(p, n, "is no cross entropy with as many classes as stages");
   if (!made || made->op != &sl_op_linear || !made->in[1]->param)
     return refuse(p, n, "does not read what a linear map makes");
@@ -103,6 +105,13 @@ static void find_embeddings(pass *p, int64_t words) {
   }
 }
 
+/* Which input is what each stage has its own of, and no other can read; -1. */
+static int reads_own(const sli_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->producer && sli_bit(n->in[i]->producer->op->own, n->in[i]->output)) return i;
+  return -1;
+}
+
 /* Which input of a call is one of those; -1. */
 static int reads(const sli_node *n, const bool *of) {
   for (int i = 0; i < n->nin; i++)
@@ -111,15 +120,18 @@ static int reads(const sli_node *n, const bool *of) {
 }
 
 static sl_status choose(const pass *p, const sli_node *n, int words) {
-  int table = reads(n, p->table), logits = reads(n, p->logits);
+  int table = reads(n, p->table), logits = reads(n, p->logits), own = reads_own(n);
   sl_signature *way = &p->choice->of[n->id];
   if (table >= 0) {
-    int dim = n->op == &sl_op_linear ? words : 0;
-    if (!find_way(p, n, table, dim, way))
+    int dim = n->op == &sl_op_embedding ? 0 : words;
+    if (!find_way(p, n, table, along(dim), way))
       return refuse(p, n, "reads the vocabulary's table and cannot be shared out over the stages");
   } else if (logits >= 0 && n->out[0] != p->g->loss.tensor) {
-    if (!find_way(p, n, logits, n->in_type[logits].ndim - 1, way))
+    if (!find_way(p, n, logits, along(n->in_type[logits].ndim - 1), way))
       return refuse(p, n, "reads the logits, of which no stage has all");
+  } else if (own >= 0) {
+    bool found = find_way(p, n, own, (sl_sbp){SL_PARTIAL, 0}, way);
+    SLI_CHECK(found, "%s reads what is each stage's own", n->name);
   }
   return SL_OK;
 }

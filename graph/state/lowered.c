@@ -300,9 +300,10 @@ static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
   if (!status) status = sli_lower_attention(in);
   if (!status) status = sli_pass_cut(g, in->options->hardware);
   if (!status) status = sli_pass_gradients(g);
+  if (!status && in->barriers == 1) status = sli_pass_ahead(g);
   if (!status) status = sli_pass_pieces(g);
   if (!status) in->flops = count_flops(g, in);
-  if (!status && (sli_grid_ranks(&in->grid) > 1 || in->spread)) {
+  if (!status && (sli_grid_ranks(&in->grid) > 1 || in->barriers)) {
     if (in->narrow) sli_narrow_mark(g); /* what tensors are will say what their exchange costs */
     status = sli_lower_share_out(in);
   }

@@ -164,6 +164,8 @@ typedef struct sl_lower_options {
                               depends on it, but what devices of one host, or of one process, exchange */
   bool vocab_parallel;     /* each stage has a part of the vocabulary's tables: of the classifier
                               before the loss, and of embeddings of as many words */
+  int vocab_barriers;      /* how often a microbatch waits for all stages then: 1 (the products of the
+                              logits' gradient come before the sums) or 2; 0: 2 */
   bool alike;              /* for predictions: of each stage one device is planned, which stands
                               for all of its grid. That is exact where all have parts of the
                               same size; where not, it is the one with the largest parts */

@@ -30,6 +30,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_sweep) X(attention_b)                               \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
+  X(softmax_part) X(softmax_rescale)                                           \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \

@@ -78,6 +78,17 @@ static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
+/* Made on the way there, too (graph/passes/ahead.c). */
+static int linear_b_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                               sl_signature *out) {
+  (void)nin;
+  int from = attrs->transposed ? 1 : 0;
+  sl_sbp last = sli_split_last(&in[0]);
+  out[0] = (sl_signature){.in = {last, sli_split(from)}, .out = {sli_partial()}};
+  out[1] = (sl_signature){.in = {[1] = sli_split(1 - from)}, .out = {last}};
+  return 2;
+}
+
 static sl_status linear_w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
@@ -330,8 +341,8 @@ const sl_op sl_op_linear = {
 const sl_op sl_op_linear_b = {
     .name = "linear_b", .min_in = 2, .max_in = 3, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .mixed = true,
-    .pieces = SL_PIECES_ROWS,
-    .infer = linear_b_infer, .cost = linear_cost,
+    .pieces = SL_PIECES_ROWS, .whole = 6,
+    .infer = linear_b_infer, .cost = linear_cost, .signatures = linear_b_signatures,
     .prepare = linear_b_prepare, .release = release, .keeps = keeps_product,
     .cpu = linear_b_cpu, .looks = 1, .follows = 1,
 };

@@ -63,6 +63,48 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
+static sl_status softmax_part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  out[0] = in[0];
+  out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
+static sl_status softmax_rescale_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("ahead", &in[0], SL_F32, -1));
+  SLI_TRY(sli_want("taken", &in[1], &in[0]));
+  sl_type row = sli_type_without_last(&in[0], SL_F32);
+  SLI_TRY(sli_want("own", &in[2], &row));
+  SLI_TRY(sli_want("lse", &in[3], &row));
+  SLI_TRY(want_dloss(&in[4]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* The columns are shared out, or the rows. */
+static int softmax_part_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_signature *out) {
+  (void)attrs, (void)nin;
+  sl_sbp last = sli_split_last(&in[0]);
+  out[0] = (sl_signature){.in = {last}, .out = {last, sli_partial()}};
+  return 1;
+}
+
+static int softmax_rescale_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                      sl_signature *out) {
+  (void)attrs, (void)nin;
+  const sl_sbp sum = sli_partial();
+  int n = 0, rows = in[0].ndim - 1;
+  out[n++] = (sl_signature){.in = {sum, sum, sum}, .out = {sum}};
+  for (int d = 0; d < rows; d++) {
+    sl_sbp row = sli_split(d);
+    out[n++] = (sl_signature){.in = {row, row, row, row}, .out = {row}};
+  }
+  return n;
+}
+
 static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], in[0].dtype == SL_F64 ? SL_F64 : SL_F32, 0));
@@ -97,6 +139,8 @@ SLI_COST(cross_entropy_cost, 0, 2, 15)
 SLI_COST(cross_entropy_b_cost, 0, 1, 15)
 SLI_COST(cross_entropy_part_cost, 0, 1, 15)
 SLI_COST(cross_entropy_join_cost, 0, 2, 10)
+SLI_COST(softmax_part_cost, 0, 1, 20)
+SLI_COST(softmax_rescale_cost, 0, 1, 3)
 SLI_COST(mse_cost, 0, 1, 3)
 SLI_COST(mse_b_cost, 0, 1, 2)
 
@@ -172,6 +216,14 @@ static void cross_entropy_join_cpu(const sl_call *call) {
   set_loss(call);
 }
 
+static void softmax_part_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->softmax_part);
+}
+
+static void softmax_rescale_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->softmax_rescale);
+}
+
 static void share_cpu(const sl_call *call) {
   const double share = call->attrs->user ? *(const double *)call->attrs->user : 1;
   if (call->in_type[0].dtype == SL_F64) *(double *)call->out[0] = share * *(const double *)call->in[0];
@@ -229,6 +281,21 @@ const sl_op sl_op_cross_entropy_join = {
     .pieces = SL_PIECES_MEAN,
     .infer = join_infer, .cost = cross_entropy_join_cost,
     .scratch = sli_loss_scratch, .cpu = cross_entropy_join_cpu,
+};
+
+const sl_op sl_op_softmax_part = {
+    .name = "softmax_part", .min_in = 1, .max_in = 1, .nout = 2,
+    .narrow_in = 1, .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS, .own = 2,
+    .infer = softmax_part_infer, .cost = softmax_part_cost, .cpu = softmax_part_cpu,
+    .signatures = softmax_part_signatures,
+};
+
+const sl_op sl_op_softmax_rescale = {
+    .name = "softmax_rescale", .min_in = 5, .max_in = 5, .nout = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = softmax_rescale_infer, .cost = softmax_rescale_cost, .cpu = softmax_rescale_cpu,
+    .signatures = softmax_rescale_signatures,
 };
 
 const sl_op sl_op_share = {

@@ -41,6 +41,30 @@ cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t
   to[2] = target >= 0 && target < vocab ? to_float(row[target]) : 0.0f;
 }
 
+/* One block a row. */
+template <typename T>
+__global__ void __launch_bounds__(LARGEST, 2)
+softmax_part(const T *logits, T *soft, float *own, int64_t vocab) {
+  const T *row = logits + blockIdx.x * vocab;
+  T *to = soft + blockIdx.x * vocab;
+  sli_soft s = row_soft(row, vocab);
+  bool masked = !(s.total > 0); /* all columns */
+  float by = masked ? 0.0f : 1.0f / s.total;
+  for (int64_t c = threadIdx.x; c < vocab; c += blockDim.x)
+    assign(to[c], masked ? 0.0f : expf(to_float(row[c]) - s.top) * by);
+  if (!threadIdx.x) own[blockIdx.x] = masked ? s.top : s.top + logf(s.total);
+}
+
+/* One block a row. */
+__global__ void softmax_rescale(const float *ahead, const float *taken, const float *own,
+                                const float *lse, const float *dloss, float *dx, int64_t rows,
+                                int64_t width) {
+  float scale = *dloss / (float)rows, share = expf(own[blockIdx.x] - lse[blockIdx.x]) * scale;
+  int64_t begin = blockIdx.x * width;
+  for (int64_t c = threadIdx.x; c < width; c += blockDim.x)
+    dx[begin + c] = ahead[begin + c] * share - taken[begin + c] * scale;
+}
+
 /* A row's gradient, which may lie over the row. */
 template <typename T>
 __device__ inline void row_gradient(const T *row, T *to, float lse, float scale, int64_t target,
@@ -140,6 +164,22 @@ void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
 
 void sli_cuda_cross_entropy_join(const sl_call *call, void *stream) {
   join_parts<SLI_PART>(call, (double)sl_type_rows(&call->in_type[0]), stream);
+}
+
+void sli_cuda_softmax_part(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), vocab = sl_type_last(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(rows), threads_of(vocab), 0, softmax_part<T>, (const T *)call->in[0],
+           (T *)call->out[0], (float *)call->out[1], vocab);
+  });
+}
+
+void sli_cuda_softmax_rescale(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
+  launch(stream, grid_of(rows), BLOCK, 0, softmax_rescale, (const float *)call->in[0],
+         (const float *)call->in[1], (const float *)call->in[2], (const float *)call->in[3],
+         (const float *)call->in[4], (float *)call->out[0], rows, width);
 }
 
 namespace {

@@ -32,7 +32,7 @@ typedef struct claim {
   const sl_op *op;
   sl_attrs attrs;
   int nin;
-  sl_type in[4];
+  sl_type in[5];
   int below; /* ids are in [0, below) */
 } claim;
 
@@ -104,6 +104,9 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_softmax_part, {0}, 1, {F32(7, 33)}, 0},
+    {&sl_op_softmax_part, {0}, 1, {F32(3, 3, 1031)}, 0},
+    {&sl_op_softmax_rescale, {0}, 5, {F32(3, 3, 33), F32(3, 3, 33), F32(3, 3), F32(3, 3), SL_SCALAR(SL_F32)}, 0},
     {&sl_op_weighted_cross_entropy_part, {.ignore = 3, .first = 11, .partial = true}, 4,
      {F32(7, 33), I32(7), SL_SCALAR(SL_F64), NOTHING}, 50},
     {&sl_op_weighted_cross_entropy_part,
@@ -173,7 +176,7 @@ static const struct {
     {&sl_op_attention_packed_piece, 1, 13}, {&sl_op_attention_packed_piece_b, 23, 3},
     {&sl_op_attention_piece_again, 31, 5},  {&sl_op_attention_packed_piece_again, 7, 13},
     {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
-    {&sl_op_cross_entropy_part, 1, 0},
+    {&sl_op_cross_entropy_part, 1, 0}, {&sl_op_softmax_part, 1, 1}, {&sl_op_softmax_rescale, 0, 0},
     {&sl_op_weighted_cross_entropy, 1, 0}, {&sl_op_weighted_cross_entropy_b, 1, 1},
     {&sl_op_weighted_cross_entropy_part, 1, 0}, {&sl_op_target_weight, 0, 0}, {&sl_op_share, 0, 0},
     {&sl_op_conv, 1, 1},         {&sl_op_conv_b, 5, 1},       {&sl_op_conv_w, 3, 0},

@@ -77,6 +77,10 @@ static const grid layouts[] = {
     {.data = 2, .tensor = 2, .stages = 2, .shard = "optimizer", .schedule = "zb-v"},
     {.data = 2, .tensor = 2, .stages = 2, .shard = "gradients", .schedule = "interleaved"},
     {.data = 2, .tensor = 2, .stages = 2, .shard = "parameters", .schedule = "zb-h1"},
+    {.stages = 3, .barriers = 1},
+    {.stages = 2, .barriers = 2},
+    {.data = 2, .tensor = 2, .stages = 2, .barriers = 1, .shard = "parameters", .schedule = "zb-h1"},
+    {.data = 2, .tensor = 2, .stages = 2, .barriers = 1, .shard = "gradients", .recompute = "full"},
 };
 
 /* Each model on half of them, models that are much alike on different halves. */

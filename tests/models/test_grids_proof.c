@@ -31,10 +31,11 @@ static void say(words *w, const char *name, int value) {
   if (value >= 0) w->words[w->n++] = sli_format("%d", value);
 }
 
-static void draw_model(grid_model *m, words *w, int rows) {
+static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
   int heads = 4 + below(3), width = heads * 2 * (1 + below(3));
   m->name = ANY("gpt", "llama");
-  say(w, "--layers", 2 * (1 + below(2)));
+  int layers = 2 + below(3), chunks = g->stages * sl_schedule_chunks(g->schedule);
+  say(w, "--layers", SLI_MAX(layers, chunks - 1)); /* and a head, which is never spread whole */
   say(w, "--width", width);
   say(w, "--heads", heads);
   say(w, "--context", 6 + below(8));
@@ -58,6 +59,7 @@ static void draw_memory(grid *g, grid_model *m) {
   if (m->pieces > 1) g->piece_order = ANY("tokens", "layers");
   if (g->grain && !strcmp(g->grain, "pass")) g->grain = NULL;
   int first = whole ? 2 : below(3), end = g->piece_order && !strcmp(g->piece_order, "layers") ? 4 : 3;
+  if (g->piece_order && !strcmp(g->piece_order, "layers")) g->barriers = 0;
   g->homes = (sl_home_options){.count = end - first, .of = &homes[first], .disk = "."};
 }
 
@@ -68,6 +70,7 @@ static void draw_grid(grid *g, grid_model *m) {
                     "seq1f1b");
   g->grain = ANY(NULL, "pass", "layer");
   if (g->data > 1) g->shard = ANY(NULL, "optimizer", "gradients", "parameters");
+  if (g->stages > 1) g->barriers = below(3);
   m->microbatches = 1 + below(4);
   m->pieces = !strcmp(g->schedule, "seq1f1b") ? 2 : 1 + below(2);
   if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"param", SL_NONE, 2};
@@ -140,7 +143,7 @@ static void prove_one(uint64_t seed) {
   char name[GRID_TEXT];
   seed_random(seed);
   draw_grid(&g, &m);
-  draw_model(&m, &w, m.microbatches * (g.data + below(g.data + 1)));
+  draw_model(&m, &w, m.microbatches * (g.data + below(g.data + 1)), &g);
   lowered_model x;
   if (g.homes.count && !grid_saves(&m, &g)) g.homes = (sl_home_options){0};
   grid_lower(&x, &m, &g, NULL);

@@ -23,6 +23,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   if (g->experts > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", experts %d", g->experts);
+  if (g->barriers)
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", %d barriers", g->barriers);
   if (g->sequence > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", sequence %d %s %s", g->sequence,
              g->attention ? g->attention : "", g->positions ? g->positions : "");
@@ -64,6 +66,7 @@ static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, gri
                             .data_parallel = g->data, .sequence = g->sequence,
                             .sequence_attention = g->attention, .sequence_layout = g->positions,
                             .tensor = g->tensor, .expert_parallel = g->experts, .shard = g->shard,
+                            .vocab_parallel = g->barriers > 0, .vocab_barriers = g->barriers,
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
                             .on_step = losses ? take_step : NULL, .ctx = losses};

@@ -33,6 +33,8 @@ typedef struct grid {
   const char *shard;
   const char *attention, *positions; /* of a sequence: heads or ring, and which each device has */
   int stages;
+  int barriers;           /* the vocabulary lies on all stages, for whom a microbatch waits so often; 0: it
+                             does not */
   const char *schedule, *grain, *recompute, *piece_order;
   int workers;
   uint64_t jitter_seed;

@@ -363,7 +363,8 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
 static inline bool comes_along(const sl_op *op) {
   static const sl_op *const shares[] = {&sl_op_share, &sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
                                         &sl_op_cross_entropy_join, &sl_op_weighted_cross_entropy_part,
-                                        &sl_op_weighted_cross_entropy_join, &sl_op_attention_share};
+                                        &sl_op_weighted_cross_entropy_join, &sl_op_attention_share,
+                                        &sl_op_softmax_part, &sl_op_softmax_rescale};
   for (size_t i = 0; i < SLI_COUNT(shares); i++)
     if (shares[i] == op) return true;
   for (int i = 0; sl_ops[i]; i++)

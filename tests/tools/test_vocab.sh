@@ -2,7 +2,7 @@
 # --vocab-parallel: the vocabulary's tables in parts, one on each stage. The losses are those of a run
 # without it within rounding, the same bits whatever the schedule, the processes and the timing; what is
 # moved is known to the byte; and on the virtual clock no stage is slower than the others, however many
-# words there are.
+# words there are. With --vocab-barriers 1 likewise, and stages keep a microbatch less.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -46,10 +46,16 @@ same llama "--stages 3 --data-parallel 2 --shard parameters" "" "-n 6 $patient -
 same llama "--stages 2 --tensor 3 --data-parallel 2 --shard gradients" "" "-n 4 $patient"
 same gpt "--stages 2 --tensor 2 --sequence 2" "" "-n 2 $patient --schedule zb-v"
 same gpt "--stages 2 --pieces 2" "" "--schedule seq1f1b -n 2 $patient"
+once="--vocab-barriers 1"
+same gpt "--stages 4 $once" "" "--schedule zb-h1 -n 4 $patient" "--jitter 50 --recompute full" "--quota spread=1 --grain layer"
+same llama "--stages 2 $once" "--schedule zb-v" "-n 2 $patient --home act=disk --exchange inline"
+same llama "--stages 2 --tensor 2 --data-parallel 2 --shard parameters $once" "" "-n 2 $patient --schedule zb-h1"
+same gpt "--stages 2 --sequence 2 --pieces 2 $once" "" "--piece-order layers -n 2 $patient"
 
-# An evaluation finds what it does without; a checkpoint goes on with other stages.
+# An evaluation finds what it does without; a checkpoint goes on with other stages, and with the other barriers.
 run --stages 2 --eval "$reference/tokens.u16" --eval-every 4 --report a.json "${gpt[@]}"
-run --stages 2 --vocab-parallel --eval "$reference/tokens.u16" --eval-every 4 --report b.json \
+# shellcheck disable=SC2086
+run --stages 2 --vocab-parallel $once --eval "$reference/tokens.u16" --eval-every 4 --report b.json \
   --checkpoint c --every 2 --save w.safetensors "${gpt[@]}"
 evals() { grep -o '"evaluations".*' "$1" | tr -d '\n' ; }
 python3 - <<'END' || fail "the evaluation is another"
@@ -57,13 +63,16 @@ import json
 a, b = (json.load(open(f))["evaluations"][0]["loss"] for f in ("a.json", "b.json"))
 assert abs(a / b - 1) < 1e-6, (a, b)
 END
+cp -r c twice
 run --steps 8 --resume --checkpoint c --stages 4 --report more.json "${gpt[@]}"
+run --steps 8 --resume --checkpoint twice --stages 3 --vocab-parallel --report twice.json "${gpt[@]}"
 run --steps 8 --stages 4 --report whole.json "${gpt[@]}"
-python3 - <<'END' || fail "a run that goes on without it has other losses"
+python3 - <<'END' || fail "a run that goes on without it, or otherwise, has other losses"
 import json
-more, whole = (json.load(open(f))["steps"] for f in ("more.json", "whole.json"))
-assert len(more) == 4
-for a, b in zip(more, whole[4:]): assert abs(a["loss"] / b["loss"] - 1) < 1e-5, (a, b)
+more, twice, whole = (json.load(open(f))["steps"] for f in ("more.json", "twice.json", "whole.json"))
+for found in more, twice:
+    assert len(found) == 4
+    for a, b in zip(found, whole[4:]): assert abs(a["loss"] / b["loss"] - 1) < 1e-5, (a, b)
 END
 
 # ---- bytes ----------------------------------------------------------------------------------------
@@ -74,12 +83,15 @@ moved() { # ARGUMENTS...
   run --steps 1 --stages 2 -n 2 --microbatches 1 --report m.json "$@" llama --layers 2 --width 64 --heads 4 --kv-heads 2 --context 256 --batch 1 --data "$reference/tokens.u16"
   sed -n '/"runtime"/,/}/p' m.json | grep -oE '"pipeline":[^,}]*' | grep -oE '[0-9]+$'
 }
-more=$(($(moved --vocab-parallel) - $(moved)))
-[ $more -eq $((4 * 256 * 64 * 4 + 2 * 256 * 3 * 4 + 256 * 4)) ] || fail "$more bytes more are moved"
+for barriers in 1 2; do
+  more=$(($(moved --vocab-parallel --vocab-barriers $barriers) - $(moved)))
+  [ $more -eq $((4 * 256 * 64 * 4 + 2 * 256 * 3 * 4 + 256 * 4)) ] ||
+    fail "$more bytes more are moved with $barriers barriers"
+done
 
 # ---- the clock -------------------------------------------------------------------------------------
 # The share of the peak that the model's products reach: the same with 32,000 words and with 256,000, each
-# stage with an equal part of them and two microbatches more than in 1F1B. Without, it falls.
+# stage with an equal part of them and a microbatch more than in 1F1B for each barrier. Without, it falls.
 python3 - "$actorrun" "$reference/tokens.u16" <<'END' || fail "it is not as good with many words"
 import json, subprocess, sys
 def share(words, *options):
@@ -94,12 +106,15 @@ def share(words, *options):
 found = {}
 for words in 32000, 256000:
     plain, kept, _ = share(words)
+    once, one_more, _ = share(words, "--vocab-parallel", "--vocab-barriers", "1")
     spread, more, tables = share(words, "--vocab-parallel")
-    found[words] = plain, spread
-    print(f"{words} words: {plain:.4g} flop/s on the last stage, {spread:.4g} spread; kept {kept} {more}")
+    found[words] = plain, spread, once
+    print(f"{words} words: {plain:.4g} flop/s on the last stage, {spread:.4g} spread, {once:.4g} with one barrier; "
+          f"kept {kept} {more} {one_more}")
     assert kept == [8, 7, 6, 5, 4, 3, 2, 1] and more == [10, 9, 8, 7, 6, 5, 4, 3], (kept, more)
+    assert one_more == [9, 8, 7, 6, 5, 4, 3, 2], one_more
     assert max(tables) - min(tables) < 0.05 * max(tables) + 4 * 3072 * 2048 * 2, tables
-assert abs(found[256000][1] / found[32000][1] - 1) < 0.02, found
+for way in 1, 2: assert abs(found[256000][way] / found[32000][way] - 1) < 0.02, found
 assert found[256000][0] / found[32000][0] < 0.9, found
 END
 
@@ -107,8 +122,17 @@ END
 refused() { # TEXT ARGUMENTS...
   local text=$1
   shift
-  ends 2 timeout 60 "$actorrun" --quiet --steps 1 --vocab-parallel "$@"
+  ends 2 timeout 60 "$actorrun" --quiet --steps 1 "$@"
   says "$text" err
 }
-refused "--vocab-parallel: over which stages?" "${gpt[@]}"
-refused "op chunk.1/mse.1 (mse) is no cross entropy with as many classes as stages" --stages 2 pipeline
+refused "--vocab-parallel: over which stages?" --vocab-parallel "${gpt[@]}"
+refused "op chunk.1/mse.1 (mse) is no cross entropy with as many classes as stages" --vocab-parallel --stages 2 pipeline
+refused "--vocab-barriers 3: must be between 1 and 2" --vocab-parallel --vocab-barriers 3 --stages 2 "${gpt[@]}"
+refused "--vocab-barriers 1: without --vocab-parallel no stage waits for the others" --vocab-barriers 1 --stages 2 "${gpt[@]}"
+refused "--vocab-barriers 1: op chunk.1/mse.1 (mse) is no cross entropy of rows that all count alike" \
+  --vocab-parallel --vocab-barriers 1 --stages 2 pipeline
+
+# ---- what is said of it ----------------------------------------------------------------------------------
+ends 0 "$actorrun" --quiet --stages 2 --vocab-parallel --vocab-barriers 1 --show-sbp --dry-run "${gpt[@]}"
+says "linear.1:ahead             S2 S0 -> P" out
+says "a microbatch waits for all stages once" out

@@ -42,7 +42,7 @@ static sl_status do_job(job *j) {
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
   if (sharing) {
-    if (settings_ranks(s) == 1)
+    if (settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel"))
       printf("each stage lies on one device: nothing is shared (--data-parallel, --sequence, "
              "--tensor)\n");
     return SL_OK;

@@ -42,6 +42,8 @@ static const sl_option plan_options[] = {
      0, 0},
     {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "
      "of the first and the last alone", 0, 0},
+    {"vocab-barriers", SL_OPTION_INT, "2", "how often a microbatch waits for all stages with --vocab-parallel: "
+     "with 1 each stage keeps one microbatch less, and its products for the way back are made on the way there", 1, 2},
     {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "
      "cheapest, rows of data or tensors: instead of --data-parallel and --tensor", 1, 1 << 16},
     {"shard", SL_OPTION_TEXT, "nothing", "what the --data-parallel and --sequence devices share out "

@@ -58,6 +58,11 @@ static bool one_for_all(const settings *s) {
   return s->clock == SL_CLOCK_VIRTUAL && s->stages * settings_ranks(s) > MOST_DEVICES;
 }
 
+/* 0: nothing is said of them. */
+static int barriers_given(const settings *s) {
+  return sl_arg_given(s->run, "vocab-barriers", 0) ? (int)sl_arg_int(s->run, "vocab-barriers") : 0;
+}
+
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out) {
   planned p = {0};
   sl_lower_options options = {.stages = s->stages,
@@ -72,6 +77,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .layout = settings_text(s, "layout"),
                               .free_data = s->grid.free_data,
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),
+                              .vocab_barriers = barriers_given(s),
                               .alike = one_for_all(s) || (run && run->alike),
                               .sharing = run ? run->sharing : NULL,
                               .shard = run && run->shard ? run->shard

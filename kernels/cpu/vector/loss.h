@@ -69,6 +69,40 @@ static void cross_entropy_part_chunk(void *arg, int i) {
   }
 }
 
+static void softmax_part_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *logits = call->in[0]; /* [R, v] */
+  float *soft = call->out[0];        /* [R, v] */
+  float *own = call->out[1];         /* [R] */
+  int64_t vocab = sl_type_last(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *x = logits + r * vocab;
+    float m = row_max(x, vocab);
+    bool masked = m == -INFINITY; /* all columns: their sum is 0, not NaN */
+    if (masked) m = -FLT_MAX;
+    float total = row_exp_sum(x, vocab, m), by = masked ? 0 : 1.0f / total;
+    own[r] = masked ? m : m + logf(total);
+    for (int64_t c = 0; c < vocab; c += LANES)
+      store(soft + r * vocab + c, vexp(load(x + c, vocab - c) - m) * by, vocab - c);
+  }
+}
+
+static void softmax_rescale_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *ahead = call->in[0], *taken = call->in[1];                  /* [R, n] */
+  const float *own = call->in[2], *lse = call->in[3], *dloss = call->in[4]; /* [R], scalar */
+  float *dx = call->out[0];                                                /* [R, n] */
+  int64_t width = sl_type_last(&call->in_type[0]);
+  float scale = *dloss / (float)sl_type_rows(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    float share = expf(own[r] - lse[r]) * scale;
+    for (int64_t at = r * width, n = width; n > 0; at += LANES, n -= LANES)
+      store(dx + at, load(ahead + at, n) * share - load(taken + at, n) * scale, n);
+  }
+}
+
 static void mse_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *y = call->in[0], *t = call->in[1];

@@ -1,0 +1,123 @@
+/* One barrier instead of two, where the vocabulary lies on all stages (--vocab-barriers 1).
+ *
+ * What the classifier reads has its gradient from all stages, and a microbatch waits for all of them twice:
+ * for the sums of the softmax, and for the products of its gradient with each stage's words. These
+ * products need not wait for the sums (Vocabulary Parallelism: Yeung et al., arXiv 2411.05288, its second
+ * algorithm). With the softmax of its own words alone, soft_d, and the targets' rows of its words, a stage makes
+ * on the way there
+ *
+ *     ahead_d = soft_d W_d       taken_d = G_d W_d
+ *
+ * and once the lse of all words is known the gradient is the sum of
+ *
+ *     exp(own_d - lse) ahead_d - taken_d
+ *
+ * over the stages: a few numbers a token, worked out beside the passes. What is left for the way back are
+ * the gradients of W_d, for which nobody waits.
+ *
+ * So three calls come in behind the classifier, and what found its input's gradient by a product
+ * rescales instead. All else, who has which words and who sums what, follows from these rows'
+ * signatures. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+#include "kernels/kernels.h"
+
+typedef struct pass {
+  sl_graph *g;
+  sli_node *classifier, *loss;
+  sli_node *gradient, *back; /* of the logits; of what the classifier reads. NULL: there is none */
+  int nmade;
+  sli_node *made[3];
+} pass;
+
+static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "--vocab-barriers 1: op %s (%s) %s; "
+                           "--vocab-barriers 2 goes with it", n->name, n->op->name, why);
+}
+
+/* The node by which a rule makes `op` of a forward node; NULL. */
+static sli_node *rule_of(const pass *p, const sli_node *about, const sl_op *op) {
+  for (int i = 0; i < p->g->nnodes; i++)
+    if (p->g->nodes[i]->about == about && p->g->nodes[i]->op == op) return p->g->nodes[i];
+  return NULL;
+}
+
+static sl_status find(pass *p) {
+  const sl_tensor *loss = p->g->loss.tensor;
+  p->loss = loss->producer;
+  if (p->loss->op != &sl_op_cross_entropy)
+    return refuse(p, p->loss, "is no cross entropy of rows that all count alike");
+  p->classifier = p->loss->in[0]->producer;
+  if (!p->classifier || p->classifier->op != &sl_op_linear)
+    return refuse(p, p->loss, "does not read what a linear map makes");
+  if (p->classifier->attrs.transposed)
+    return refuse(p, p->classifier, "has a column of its weight for each word, not a row");
+  p->gradient = rule_of(p, p->loss, &sl_op_cross_entropy_b);
+  p->back = rule_of(p, p->classifier, &sl_op_linear_b);
+  if (p->back && (!p->gradient || p->back->in[0] != p->gradient->out[0]))
+    return refuse(p, p->classifier, "makes logits that not only the loss depends on");
+  return SL_OK;
+}
+
+/* One more call behind the classifier; returns its first output. */
+static sl_tensor *add(pass *p, const sl_op *op, const char *what, int nin, sl_tensor *const *in) {
+  sl_graph *g = p->g;
+  const char *name = sli_arena_format(&g->arena, "%s:%s", p->classifier->name, what);
+  sli_node *n = sli_graph_node(g, op, name, NULL, SL_CLASS_F, p->classifier->block, nin, in, op->nout);
+  n->at = p->classifier->at;
+  SLI_CHECK(!sli_node_infer(n), "%s: %s", name, sl_detail());
+  for (int o = 0; o < op->nout; o++)
+    sli_node_output(g, n, o, o ? sli_arena_format(&g->arena, "%s:%d", name, o) : name);
+  p->made[p->nmade++] = n;
+  return n->out[0];
+}
+
+/* The product becomes a rescaling of those made ahead; its result stays the tensor it is. */
+static void rescale(pass *p, sl_tensor *ahead, sl_tensor *taken, sl_tensor *own) {
+  sli_node *n = p->back;
+  sl_tensor *const in[] = {ahead, taken, own, p->gradient->in[2], p->gradient->in[3]};
+  n->op = &sl_op_softmax_rescale;
+  n->name = sli_arena_format(&p->g->arena, "%s:rescale", p->classifier->name);
+  n->cls = SL_CLASS_C;
+  n->beside = true;
+  n->rule = NULL;
+  n->about = NULL;
+  n->nin = SLI_COUNT(in);
+  n->in = sli_arena_alloc(&p->g->arena, sizeof in);
+  n->in_type = sli_arena_alloc(&p->g->arena, SLI_COUNT(in) * sizeof *n->in_type);
+  for (int i = 0; i < n->nin; i++) {
+    n->in[i] = in[i];
+    n->in_type[i] = in[i]->type;
+  }
+  SLI_CHECK(!sli_node_infer(n), "%s: %s", n->name, sl_detail());
+}
+
+static void put_behind_classifier(const pass *p) {
+  sl_graph *g = p->g;
+  int count = 0;
+  sli_node **order = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *order);
+  for (int i = 0; i < g->nnodes - p->nmade; i++) {
+    order[count++] = g->nodes[i];
+    for (int k = 0; k < p->nmade && g->nodes[i] == p->classifier; k++) order[count++] = p->made[k];
+  }
+  sli_graph_reorder(g, order);
+}
+
+sl_status sli_pass_ahead(sl_graph *g) {
+  pass p = {.g = g};
+  sl_status status = find(&p);
+  if (status) return status;
+  if (p.gradient) p.gradient->cls = SL_CLASS_W;
+  p.loss->beside = true;
+  if (!p.back) return SL_OK;
+  sl_tensor *table = p.classifier->in[1], *targets = p.loss->in[1];
+  sl_tensor *soft = add(&p, &sl_op_softmax_part, "soft", 1, &p.loss->in[0]);
+  sl_tensor *ahead = add(&p, &sl_op_linear_b, "ahead", 2, (sl_tensor *[]){soft, table});
+  sl_tensor *taken = add(&p, &sl_op_embedding, "taken", 2, (sl_tensor *[]){targets, table});
+  rescale(&p, ahead, taken, soft->producer->out[1]);
+  put_behind_classifier(&p);
+#ifndef NDEBUG
+  sli_graph_check(g);
+#endif
+  return SL_OK;
+}
