@@ -117,7 +117,7 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
 /* What an actor moves to each device in so many steps in which it fires, and reads so many rows at
  * each input; NULL: all that there is room for. */
 typedef struct moves {
-  void (*fn)(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes);
+  void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes);
   void *ctx;
   uint64_t steps;
   const _Atomic uint64_t *read;
@@ -181,7 +181,8 @@ static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
       const sl_register *r = &plan->regs[to->reg];
       sl_space in = plan->regs[from->reg].space;
       if (r->rows && (m->read || r->nextents) && f) continue; /* of all firings together */
-      m->fn(m->ctx, r->device, of[in == SL_SPACE_DEVICE ? r->space : in], moved_out(m, plan, actor, r, 1));
+      m->fn(m->ctx, r->device, r->device, of[in == SL_SPACE_DEVICE ? r->space : in],
+            moved_out(m, plan, actor, r, 1));
     }
   }
 }
@@ -192,32 +193,39 @@ static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
   for (int32_t i = 0; i < a->nin; i++) {
     const sl_register *r = &plan->regs[a->in[i].reg];
     if (r->device != here)
-      m->fn(m->ctx, here, traffic_of(plan, r, r->device, here), moved_in(m, plan, actor, i));
+      m->fn(m->ctx, r->device, here, traffic_of(plan, r, r->device, here), moved_in(m, plan, actor, i));
   }
   for (int32_t o = 0; o < a->nout; o++) {
     const sl_register *r = &plan->regs[a->out[o].reg];
     if (r->device != here)
-      m->fn(m->ctx, r->device, traffic_of(plan, r, here, r->device),
+      m->fn(m->ctx, here, r->device, traffic_of(plan, r, here, r->device),
             moved_out(m, plan, actor, r, firings_with(plan, actor, &a->out[o], 0)));
   }
   find_copies(plan, actor, m);
 }
 
-static void add_to_device(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {
+void sl_plan_moves(const sl_plan *plan,
+                   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes),
+                   void *ctx) {
+  moves m = {.fn = fn, .ctx = ctx, .steps = 1};
+  for (int32_t a = 0; a < plan->nactors; a++)
+    if (plan->actors[a].every <= 1) find_moves(plan, a, &m);
+}
+
+static void add_to_device(void *ctx, int32_t from, int32_t device, sl_traffic traffic, uint64_t bytes) {
   uint64_t(*to)[SL_TRAFFIC_COUNT] = ctx;
+  (void)from;
   to[device][traffic] += bytes;
 }
 
 void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   memset(to, 0, (size_t)plan->ndevices * sizeof *to);
-  moves m = {.fn = add_to_device, .ctx = to, .steps = 1};
-  for (int32_t a = 0; a < plan->nactors; a++)
-    if (plan->actors[a].every <= 1) find_moves(plan, a, &m);
+  sl_plan_moves(plan, add_to_device, to);
 }
 
-static void add_to_total(void *ctx, int32_t device, sl_traffic traffic, uint64_t bytes) {
+static void add_to_total(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes) {
   uint64_t *total = ctx;
-  (void)device;
+  (void)from, (void)to;
   total[traffic] += bytes;
 }
 

@@ -110,9 +110,6 @@ static bool within(const sli_inputs *in, sli_along along, int n) {
   return true;
 }
 
-/* What all axes of rows exchange as one counts as the data's. */
-static sli_along along_of(int axis) { return axis == SLI_AXIS_DATA ? sli_grid_rows() : 1u << axis; }
-
 /* Messages, one after another, until each of so many has heard of all others. */
 static double rounds(sl_algorithm algorithm, int size) {
   if (size < 2) return 0;
@@ -203,7 +200,7 @@ void sli_lower_axis_links(sli_inputs *in) {
   sli_grid *grid = &in->grid;
   for (int a = 0; a < SLI_AXES; a++) {
     grid->apart[a] = is_apart(in, a);
-    grid->link[a] = h ? modelled_link(in, along_of(a)) : beside;
+    grid->link[a] = h ? modelled_link(in, sli_row_of(a)) : beside;
   }
   grid->hardware = h;
 }

@@ -197,6 +197,10 @@ static int least_slots(const sli_lowering *l, const int *groups, int n, sli_role
   return least;
 }
 
+/* May it be read by several levels of a way: what is gathered, and what levels hand on while it is on its
+ * way to where it lives? */
+static bool is_read_later(sli_role role) { return role == SLI_ROLE_GATHER || role == SLI_ROLE_SPILL; }
+
 /* The bundles that come number `nth` of each group have the slots of the first of them.
  * False if there are none. */
 static bool share_slots(sli_lowering *l, const int *groups, int n, sli_role role, int nth) {
@@ -205,7 +209,7 @@ static bool share_slots(sli_lowering *l, const int *groups, int n, sli_role role
     int at = nth_transient(l, groups[i], role, nth);
     if (at != SL_NONE && (leader == SL_NONE || at < leader)) leader = at;
   }
-  int least = role == SLI_ROLE_GATHER && n > 1 ? least_slots(l, groups, n, role, nth) : n > 1;
+  int least = is_read_later(role) && n > 1 ? least_slots(l, groups, n, role, nth) : n > 1;
   for (int i = 0; i < n; i++) {
     int at = nth_transient(l, groups[i], role, nth);
     if (at != SL_NONE) l->bundles[at].lane = (sli_lane){at == leader ? SL_NONE : leader, least};

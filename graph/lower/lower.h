@@ -58,6 +58,9 @@ void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CL
 
 /* What a step moves to each device from others of its stage. [devices] */
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
+/* Of that, and of all else that the plan moves, what goes from host to host; of all devices. */
+void sli_lower_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exchanged)[SLI_AXES],
+                       int per_host, double to[SL_TRAFFIC_COUNT]);
 /* What sl_lowered_quotas() and sl_lowered_params() give. Return how many. */
 int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out);
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);

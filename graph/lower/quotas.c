@@ -157,7 +157,7 @@ static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (vo
 static int two(const sli_lowering *l, const sli_bundle *b) {
   return b->lane.least ? SLI_MAX(2, b->lane.least) : clamp(2, ticks_of(l));
 }
-static int staging(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 2; }
+static int staging(const sli_lowering *l, const sli_bundle *b) { return (void)l, SLI_MAX(2, b->lane.least); }
 static int inner(const sli_lowering *l, const sli_bundle *b) {
   return l->in->layers && b->producer != SL_NONE && sli_leaves_block(l, b) ? l->in->k : 1;
 }

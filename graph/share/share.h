@@ -102,6 +102,10 @@ int sli_rank_at(const sli_grid *grid, int rank, sli_along along, int member);
 int sli_rank_share(const sli_grid *grid, int rank, sli_along along);
 /* Those along which devices have other data. */
 sli_along sli_grid_rows(void);
+/* Whom an exchange counted as this axis's is between: what all axes of rows exchange as one is the data's. */
+static inline sli_along sli_row_of(int axis) {
+  return axis == SLI_AXIS_DATA ? sli_grid_rows() : 1u << axis;
+}
 
 /* ---- dims ------------------------------------------------------------------------
  *

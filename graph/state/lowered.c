@@ -27,6 +27,7 @@ struct sl_lowered {
   char *schedule, *chosen, *paths;
   int chunks, stages, ranks, alike;
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
+  sli_inputs inputs;               /* what it was lowered from, but for the options */
   double flops;
   const char *products, *tensors;
   sl_plan *plan;
@@ -361,6 +362,8 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->products = in->bf16 ? in->bf16 : sl_dtype_name(SL_F32);
   to->tensors = sl_dtype_name(in->narrow ? SL_BF16 : SL_F32);
   to->exchanged = sli_lower_exchanged(l, &to->arena);
+  to->inputs = *in;
+  to->inputs.options = &to->options;
   to->nparams = sli_params_keep(l, &to->arena, &to->params);
   to->nquotas = sli_lowering_quotas(l, &to->arena, &to->quotas);
   sli_stores_keep(to->stores, l);
@@ -466,6 +469,10 @@ void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
     for (int a = 0; a < SLI_AXES; a++)
       if (a != SLI_AXIS_STAGES) to[d][sli_axes[a].traffic] = l->exchanged[d][a];
   }
+}
+
+void sl_lowered_crossed(const sl_lowered *l, int devices_per_host, double to[SL_TRAFFIC_COUNT]) {
+  sli_lower_crossed(&l->inputs, l->plan, l->exchanged, devices_per_host, to);
 }
 
 int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,

@@ -263,6 +263,9 @@ int sl_lowered_alike(const sl_lowered *lowered);
 /* sl_plan_moved(), with what one device that stands for all would receive of the others.
  * to[plan->ndevices]. */
 void sl_lowered_moved(const sl_lowered *lowered, uint64_t (*to)[SL_TRAFFIC_COUNT]);
+/* The part of it, over all devices that the plan's stand for, that goes from host to host where so many
+ * devices, in the order of their numbers, are in each. */
+void sl_lowered_crossed(const sl_lowered *lowered, int devices_per_host, double to[SL_TRAFFIC_COUNT]);
 /* What the passes of a step compute, forward and back, by the ops' costs: on all devices
  * together, but once where several do the same. 0 for inference. */
 double sl_lowered_flops(const sl_lowered *lowered);

@@ -302,6 +302,11 @@ const char *sl_traffic_name(sl_traffic traffic);
 /* Bytes that a step moves to each device: what its calls read of registers on other devices,
  * as often as they read it, and what links and copies bring. to[ndevices]. */
 void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]);
+/* The same, from which device to which: several times for a pair; one device to itself: between its
+ * memories. */
+void sl_plan_moves(const sl_plan *plan,
+                   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes),
+                   void *ctx);
 
 /* Key that firing n has at a port with this map, and its flags. */
 static inline int64_t sl_map_key(const sl_map *map, int64_t n, uint32_t *flags) {

@@ -14,7 +14,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { DRAWS = 12 };
 #else
-enum { DRAWS = 40 };
+enum { DRAWS = 48 };
 #endif
 
 static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
@@ -34,11 +34,11 @@ static void say(words *w, const char *name, int value) {
 static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
   int heads = 4 + below(3), width = heads * 2 * (1 + below(3));
   m->name = ANY("gpt", "llama");
-  int layers = 2 + below(3), chunks = g->stages * sl_schedule_chunks(g->schedule);
+  int layers = 1 + below(4), chunks = g->stages * sl_schedule_chunks(g->schedule);
   say(w, "--layers", SLI_MAX(layers, chunks - 1)); /* and a head, which is never spread whole */
   say(w, "--width", width);
   say(w, "--heads", heads);
-  say(w, "--context", 6 + below(8));
+  say(w, "--context", (g->sequence > 1 ? 24 : 6) + below(8)); /* positions for all, of all pieces */
   say(w, "--vocab", 256 + below(8));
   say(w, "--batch", rows);
   if (!strcmp(m->name, "llama")) {
@@ -65,17 +65,18 @@ static void draw_memory(grid *g, grid_model *m) {
 
 static void draw_grid(grid *g, grid_model *m) {
   *g = (grid){.data = 1 + below(4), .tensor = 1 + below(4), .stages = 1 + below(2)};
-  if (g->data * g->tensor == 1) g->tensor = 2;
+  if (!below(4)) g->sequence = 2;
+  if (g->data * g->tensor * SLI_MAX(g->sequence, 1) == 1) g->tensor = 2;
   g->schedule = ANY("gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min",
                     "seq1f1b");
   g->grain = ANY(NULL, "pass", "layer");
-  if (g->data > 1) g->shard = ANY(NULL, "optimizer", "gradients", "parameters");
+  if (g->data > 1 || g->sequence > 1) g->shard = ANY(NULL, "optimizer", "gradients", "parameters");
   if (g->stages > 1) g->barriers = below(3);
   m->microbatches = 1 + below(4);
   m->pieces = !strcmp(g->schedule, "seq1f1b") ? 2 : 1 + below(2);
   if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"param", SL_NONE, 2};
   if (!below(4)) g->quotas[g->nquotas++] = (sl_quota){"grad", SL_NONE, 2};
-  g->processes = 1 + below(g->data * g->tensor * g->stages);
+  g->processes = 1 + below(g->data * SLI_MAX(g->sequence, 1) * g->tensor * g->stages);
   if (below(2)) draw_memory(g, m);
 }
 

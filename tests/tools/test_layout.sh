@@ -1,7 +1,7 @@
 #!/bin/bash
 # --layout: which axes lead from a device to its neighbour. Losses have the same bits whatever it is; what
-# processes send each other, and how long modelled hosts take, follow from who is in one of them. What is
-# wrong with it is named.
+# processes send each other, how long modelled hosts take, and what goes from one to another follow from who
+# is in one of them. What is wrong with it is named.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -52,6 +52,31 @@ seconds() { # LAYOUT
 inside=$(seconds tensor,data,stage) across=$(seconds data,tensor,stage)
 awk -v a="$inside" -v b="$across" 'BEGIN { exit !(a < 0.98 * b) }' ||
   fail "tensors exchanged inside a host take $inside s a step, across hosts $across s"
+
+# ---- bytes between modelled hosts ------------------------------------------------------------------------
+# Of two devices each: what goes along the innermost axis stays in them, all else leaves them; also where one
+# device stands for all of a grid.
+sed 's/"devices_per_host": 8/"devices_per_host": 2/' "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" >pairs.json
+for data in 2 4; do
+  for layout in tensor,data,stage data,tensor,stage stage,tensor,data; do
+    ends 0 timeout 100 "$actorrun" --quiet --clock virtual --machine pairs.json --stages 2 --data-parallel $data --tensor 4 \
+      --microbatches 2 --steps 1 --layout $layout --sbp 'head/linear.1=-,S2' --report r.json "${gpt[@]}"
+    python3 - $layout $data <<'END' || fail "$layout: other bytes go from host to host"
+import json, sys
+r = json.load(open("r.json"))["predicted"]
+moved, crossed = (r[name] for name in ("moved_bytes_per_step", "between_hosts_bytes_per_step"))
+name = {"stage": "pipeline"}
+axes, data = sys.argv[1].split(","), int(sys.argv[2])
+size = {"stage": 2, "data": data, "tensor": 4}
+assert (r["alike"] > 1) == (data == 4), r["alike"]
+assert moved["pipeline"] > 0 and moved["data"] > 0 and moved["tensor"] > 0, moved
+for i, axis in enumerate(axes):
+    share = (size[axis] - 2) / (size[axis] - 1) if i == 0 else 1 # of the others of its row one is beside it
+    want = share * moved[name.get(axis, axis)]
+    assert abs(crossed[name.get(axis, axis)] - want) <= 0.02 * want, (axis, want, moved, crossed)
+END
+  done
+done
 
 # ---- what is wrong with it -----------------------------------------------------------------------------
 refuse() { # LAYOUT WORDS

@@ -181,12 +181,13 @@ sl_status keep_figures(const job *j, sl_status status);
 
 /* ---- predictions ------------------------------------------------------------------------ */
 
-/* What a step of the plan moves between devices: all together, and what the device that
- * receives most of it does. */
+/* What a step of the plan moves between devices: all together, what the device that
+ * receives most of it does, and of all what goes from host to host, where hosts are described. */
 typedef struct moved_sum {
-  double all[SL_TRAFFIC_COUNT], most[SL_TRAFFIC_COUNT];
+  double all[SL_TRAFFIC_COUNT], most[SL_TRAFFIC_COUNT], crossed[SL_TRAFFIC_COUNT];
 } moved_sum;
 moved_sum moved_in_step(const job *j);
+bool has_hosts(const job *j);
 
 /* Runs the plan on the virtual clock and prints its figures. */
 sl_status predict_plan(const job *j);

@@ -4,11 +4,15 @@
 
 #include "tools/actorrun/actorrun.h"
 
+bool has_hosts(const job *j) { return j->settings->modelled.hardware.devices_per_host > 0; }
+
 moved_sum moved_in_step(const job *j) {
   int32_t n = j->plan->ndevices;
   uint64_t(*to)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)n, sizeof *to);
   moved_sum sum = {0};
   sl_lowered_moved(j->lowered, to);
+  if (has_hosts(j))
+    sl_lowered_crossed(j->lowered, j->settings->modelled.hardware.devices_per_host, sum.crossed);
   for (int32_t d = 0; d < n; d++)
     for (int t = 0; t < SL_TRAFFIC_COUNT; t++) {
       sum.all[t] += (double)to[d][t] * sl_lowered_alike(j->lowered);
@@ -21,12 +25,14 @@ moved_sum moved_in_step(const job *j) {
 static void print_moved(const job *j) {
   moved_sum sum = moved_in_step(j);
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++) {
-    char all[32], most[32];
+    char all[32], most[32], crossed[32], between[64] = "";
     sli_format_bytes(all, sum.all[t]);
     sli_format_bytes(most, sum.most[t]);
+    sli_format_bytes(crossed, sum.crossed[t]);
+    if (sum.crossed[t] > 0) snprintf(between, sizeof between, "; %s from host to host", crossed);
     if (sum.all[t] > 0 && t != SL_TRAFFIC_ASIDE)
-      printf("  %-8s links carry %s in a step, %s to one device at most\n",
-             sl_traffic_name((sl_traffic)t), all, most);
+      printf("  %-8s links carry %s in a step, %s to one device at most%s\n",
+             sl_traffic_name((sl_traffic)t), all, most, between);
   }
 }
 

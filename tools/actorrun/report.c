@@ -130,6 +130,10 @@ static void add_step_of_plan(cJSON *predicted, const job *j) {
   cJSON *moved = cJSON_AddObjectToObject(predicted, "moved_bytes_per_step");
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
     add_number(moved, sl_traffic_name((sl_traffic)t), sum.all[t]);
+  if (!has_hosts(j)) return;
+  cJSON *crossed = cJSON_AddObjectToObject(predicted, "between_hosts_bytes_per_step");
+  for (int t = 0; t < SL_TRAFFIC_COUNT; t++)
+    add_number(crossed, sl_traffic_name((sl_traffic)t), sum.crossed[t]);
 }
 
 /* The same figures from the virtual clock; by which durations. */
