@@ -50,9 +50,9 @@ softmax_part(const T *logits, T *soft, float *own, int64_t vocab) {
   sli_soft s = row_soft(row, vocab);
   bool masked = !(s.total > 0); /* all columns */
   float by = masked ? 0.0f : 1.0f / s.total;
-  for (int64_t c = threadIdx.x; c < vocab; c += blockDim.x)
+  for (int64_t c = threadIdx.x; c < vocab && soft; c += blockDim.x)
     assign(to[c], masked ? 0.0f : expf(to_float(row[c]) - s.top) * by);
-  if (!threadIdx.x) own[blockIdx.x] = masked ? s.top : s.top + logf(s.total);
+  if (own && !threadIdx.x) own[blockIdx.x] = masked ? s.top : s.top + logf(s.total);
 }
 
 /* One block a row. */

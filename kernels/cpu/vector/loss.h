@@ -82,8 +82,8 @@ static void softmax_part_chunk(void *arg, int i) {
     bool masked = m == -INFINITY; /* all columns: their sum is 0, not NaN */
     if (masked) m = -FLT_MAX;
     float total = row_exp_sum(x, vocab, m), by = masked ? 0 : 1.0f / total;
-    own[r] = masked ? m : m + logf(total);
-    for (int64_t c = 0; c < vocab; c += LANES)
+    if (own) own[r] = masked ? m : m + logf(total);
+    for (int64_t c = 0; c < vocab && soft; c += LANES)
       store(soft + r * vocab + c, vexp(load(x + c, vocab - c) - m) * by, vocab - c);
   }
 }
