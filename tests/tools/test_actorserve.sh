@@ -78,13 +78,16 @@ head -n "$n" again | cmp -s - slowly || fail "replayed: $(<again)"
 drained
 
 # A line that can be of no such run fails.
-for line in 1:5+3 1:-4+2 0:0+1; do
+for line in 1:5+3 1:-4+2; do
   echo "$line" >wrong
   serve --replay wrong model
   ask completions '{"prompt":"Hello 12","max_tokens":2}' | grep -q '"error"' || fail "replay of $line"
   ! wait "$pid" || fail "a model that has failed ends well"
   grep -q "wrong: line 1 takes ${line#*+} rows" err || fail "what is wrong with $line"
 done
+echo 0:0+1 >wrong # nobody needs to ask
+ends 2 "$actorserve" --port 0 --replay wrong model
+grep -q "wrong: line 1 takes 1 rows from 0 on of request 0" err || fail "what is wrong with request 0"
 
 # The same text on two stages of two devices, a token at a time, with pages for no more than one sequence, as several
 # ask at once.
