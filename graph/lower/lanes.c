@@ -164,14 +164,28 @@ static int by_turn(const void *a, const void *b, void *lowering) {
   return sli_lower_turn(lowering, *(const int *)a, *(const int *)b);
 }
 
-/* May a reader of one bundle have to wait for another that comes later: reads it too, or what those who
- * read it make? */
+/* Does it read what has been brought back from where the bundle lives, and so holds none of these slots? */
+static bool reads_brought_back(const sli_lowering *l, const sli_bundle *b, int group) {
+  return b->role == SLI_ROLE_SPILL && sli_is_filled(l, b, &l->groups[group]);
+}
+
+/* Does `x`, a reader of something else in the lane, wait for `later`: as it reads it too, or what those who read
+ * it make? What leaves for its home may be read by nobody on the way there: `x` makes it itself then, or comes
+ * behind who does. */
+static bool waits_for(const sli_lowering *l, int x, const sli_bundle *later) {
+  int level = l->groups[x].level, maker = later->producer;
+  if (later->role == SLI_ROLE_SPILL && (x == maker || level > l->groups[maker].level)) return true;
+  for (int i = 0; i < later->nconsumers; i++) {
+    int y = later->consumers[i];
+    if (!reads_brought_back(l, later, y) && (x == y || level > l->groups[y].level)) return true;
+  }
+  return false;
+}
+
+/* May a reader of one bundle have to wait for another that comes later? */
 static bool is_held_for(const sli_lowering *l, const sli_bundle *b, const sli_bundle *later) {
   for (int i = 0; i < b->nconsumers; i++)
-    for (int j = 0; j < later->nconsumers; j++) {
-      int x = b->consumers[i], y = later->consumers[j];
-      if (x == y || l->groups[x].level > l->groups[y].level) return true;
-    }
+    if (!reads_brought_back(l, b, b->consumers[i]) && waits_for(l, b->consumers[i], later)) return true;
   return false;
 }
 
