@@ -36,6 +36,8 @@ struct sl_tensor {
   int ngrads;          /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
   bool replica;        /* a device of lower rank has the same */
+  sl_rest rest;        /* of a served graph: how its numbers lie, and ... */
+  sl_type values;      /* ... what they are, if that is not F32: `type` is what lies there */
   const sl_adapter *adapter;  /* of its own, or that it is a part of; NULL: neither */
   const sl_optimizer *update; /* its settings, from sli_training_settle() on; NULL: frozen */
   /* during sli_pass_gradients: */

@@ -135,3 +135,8 @@ sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor
   return item->gguf ? sli_gguf_read(item->gguf, tensor, out)
                     : sli_safetensors_read(item->file, tensor, out);
 }
+
+sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor, void *out) {
+  SLI_CHECK(s->items[file].gguf, "%s has no blocks", s->items[file].path);
+  return sli_gguf_blocks(s->items[file].gguf, tensor, out);
+}

@@ -24,5 +24,7 @@ const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, 
 
 /* Its values, to out[elements]; SL_E_INPUT for types that cannot be read. */
 sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor, float *out);
+/* The same of a GGUF file as its blocks lie there, to out[tensor->bytes]. */
+sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor, void *out);
 
 #endif

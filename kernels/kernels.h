@@ -115,8 +115,10 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * they stand for may have; what that was not given is absent. Of rows of x and of keys and values they
  * make those that there are.
  * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch) likewise.
+ * linear_served and embedding_served read weights however they lie (kernels/rest.h); attrs.dims[0]: the table's width.
+ * begin(tokens, batch) -> the tokens, as many as there are rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most; sample(logits, batch) -> sl_sampled each. */
-extern const sl_op sl_op_linear_served, sl_op_rotary_served, sl_op_position_served,
-    sl_op_attention_served, sl_op_attention_packed_served, sl_op_pick, sl_op_sample;
+extern const sl_op sl_op_linear_served, sl_op_embedding_served, sl_op_rotary_served, sl_op_position_served,
+    sl_op_attention_served, sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_sample;
 
 #endif

@@ -84,6 +84,7 @@ struct sl_session {
   sl_session_options options;
   sl_session_info about;
   sl_serving serving;
+  struct sli_shards *stored; /* while the graph is built; NULL: weights lie as the dtype says */
   sl_graph *graph;
   pthread_t thread;
   bool started;         /* the thread is there */

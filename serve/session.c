@@ -8,6 +8,8 @@
 
 #include "comm/job/job.h"
 #include "graph/graph.h"
+#include "graph/state/state.h"
+#include "io/shards.h"
 
 /* ---- the thread ------------------------------------------------------------------------ */
 
@@ -33,13 +35,30 @@ static void *run(void *arg) {
 
 static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? given : otherwise); }
 
+static sl_rest rest_of(void *ctx, const char *param) {
+  const sl_session *s = ctx;
+  if (s->stored) return sli_weights_rest(s->stored, param);
+  return s->options.lower.dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
+}
+
+/* The session's record is the only thing the passes know of files. */
+static sl_status lower_plan(sl_session *s, const sl_lower_options *lower, sl_lowered **out) {
+  sl_status status = s->options.stored ? sli_shards_open(s->options.stored, &s->stored) : SL_OK;
+  if (status) return status;
+  status = sl_lower(s->graph, lower, out);
+  sli_shards_close(s->stored);
+  s->stored = NULL;
+  return status;
+}
+
 /* Sizes that do not depend on the model. */
 static sl_status read_sizes(sl_session *s) {
   enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64 };
   sl_session_options *o = &s->options;
   int stages = SLI_MAX(o->lower.stages, 1) * SLI_MAX(o->lower.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
-  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .fill = sli_session_choose, .ctx = s};
+  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .fill = sli_session_choose, .rest = rest_of,
+                            .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
@@ -92,7 +111,6 @@ static sl_status build(sl_session *s) {
 
 /* What a session's plan cannot have yet. */
 static sl_status check_lower(const sl_lower_options *o) {
-  if (o->dtype != SL_F32) return sl_fail(SL_E_UNSUPPORTED, "a session computes in f32 so far");
   if (o->data_parallel <= 1 && o->tensor <= 1 && o->sequence <= 1) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "a session's stage lies on one device so far: its tensors, data and "
                  "sequences are not shared out");
@@ -102,10 +120,11 @@ static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
+  lower.dtype = SL_F32; /* of what is multiplied; weights rest as they may */
   lower.on_output = sli_session_take;
   lower.ctx = s;
   sl_lowered *lowered = NULL;
-  sl_status status = sl_lower(s->graph, &lower, &lowered);
+  sl_status status = lower_plan(s, &lower, &lowered);
   if (status) return status;
   s->about.lowered = lowered;
   s->about.plan = sl_lowered_plan(lowered);

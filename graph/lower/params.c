@@ -9,7 +9,8 @@ static void add_place(const sli_lowering *l, const sl_tensor *t, sl_param_place 
   const sli_spot *spot = &l->spots[t->id];
   const sli_bundle *b = &l->bundles[sli_bundle_home(l, spot->bundle)];
   if (!p->nplaces)
-    *p = (sl_param_info){.name = t->name, .type = t->shard ? t->shard->whole : t->type,
+    *p = (sl_param_info){.name = t->name, .rest = t->rest,
+                         .type = t->rest ? t->values : t->shard ? t->shard->whole : t->type,
                          .init = t->init, .adapter = t->adapter, .stage = l->stage_of[t->home], .places = to};
   *to = (sl_param_place){.reg = b->reg, .offset = spot->offset, .type = t->type,
                          .shard = t->shard, .rank = t->rank, .device = b->device,

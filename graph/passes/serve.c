@@ -2,18 +2,50 @@
  *
  * Positions of the row are any sequences' now. What works on each row or element by itself stays as it
  * is; what looks at other positions, or computes rows together, is exchanged for the row that its own
- * names (sl_op.served) and reads the batch besides; whatever promises nothing is refused. Before the
- * product that makes the logits `pick` gathers the rows whose logits are wanted, and `sample` ends the
- * graph. */
+ * names (sl_op.served) and reads the batch besides; whatever promises nothing is refused. `begin` says how
+ * many rows a tick has, so that none is computed beyond them; before the product that makes the logits `pick`
+ * gathers the rows whose logits are wanted, and `sample` ends the graph. */
 #include <string.h>
 
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernels.h"
+#include "kernels/rest.h"
 
 static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be served: %s", n->name,
                            n->op->name, why);
+}
+
+/* ---- weights at rest ------------------------------------------------------------------------- */
+
+/* Is it a weight, or a table, of a row that reads such as they lie at rest? */
+static bool reads_at_rest(const sli_node *n, int input) {
+  return input == 1 && (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
+}
+
+static bool can_rest(const sl_graph *g, const sl_tensor *param) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == param && !reads_at_rest(g->nodes[i], a)) return false;
+  return true;
+}
+
+static void settle_weights(sl_graph *g) {
+  const sl_serving *s = g->options.serve;
+  for (int i = 0; i < g->nparams && s->rest; i++) {
+    sl_tensor *p = g->params[i];
+    sl_rest rest = s->rest(s->ctx, p->name);
+    if (!sli_rest_fits(rest, &p->type) || !can_rest(g, p)) continue;
+    p->rest = rest;
+    p->values = p->type;
+    p->type = sli_rest_type(rest, &p->values);
+  }
+}
+
+/* A table's type need not say how wide it is. */
+static void tell_width(sli_node *n) {
+  if (n->op == &sl_op_embedding) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
 }
 
 /* ---- rows exchanged ------------------------------------------------------------------------ */
@@ -36,6 +68,7 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
 /* The outputs it had stay, and what it keeps comes behind. */
 static sl_status exchange(sl_graph *g, sli_node *n) {
   const sl_op *op = n->op->served;
+  tell_width(n);
   int had = n->nout, nout = sli_op_outputs(op, &n->attrs, op->max_in);
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)had * sizeof *out);
@@ -65,6 +98,41 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
                                           " (sl_op.pieces, sl_op.served)");
 }
 
+/* ---- nodes of its own ---------------------------------------------------------------------------- */
+
+/* Puts the last node before another one. */
+static void move_before(sl_graph *g, const sli_node *next) {
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
+  int n = 0, count = g->nnodes;
+  last = g->nodes[count - 1];
+  for (int i = 0; i + 1 < count; i++) {
+    if (g->nodes[i] == next) nodes[n++] = last;
+    nodes[n++] = g->nodes[i];
+  }
+  sli_graph_reorder(g, nodes);
+}
+
+static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
+  const sl_attrs attrs = {.count = g->options.serve->sequences};
+  sl_tensor *in[] = {x, g->batch};
+  sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
+  n->at = at->at;
+  return sli_node_infer(n) ? (refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
+}
+
+/* ---- its beginning ------------------------------------------------------------------------------ */
+
+static sl_status begin_rows(sl_graph *g) {
+  sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
+  sl_tensor *tokens = source->out[0], *begun = add_node(g, &sl_op_begin, first, tokens);
+  if (!begun) return g->status;
+  move_before(g, first);
+  for (int i = begun->producer->id + 1; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == tokens) g->nodes[i]->in[a] = begun;
+  return SL_OK;
+}
+
 /* ---- its end ----------------------------------------------------------------------------------- */
 
 /* The only input that no parameter is, NULL if there are several. */
@@ -87,26 +155,6 @@ static sli_node *find_product(const sl_tensor *logits) {
     t = only_input(t->producer, &at);
   }
   return NULL;
-}
-
-/* Puts the last node before another one. */
-static void move_before(sl_graph *g, const sli_node *next) {
-  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
-  int n = 0, count = g->nnodes;
-  last = g->nodes[count - 1];
-  for (int i = 0; i + 1 < count; i++) {
-    if (g->nodes[i] == next) nodes[n++] = last;
-    nodes[n++] = g->nodes[i];
-  }
-  sli_graph_reorder(g, nodes);
-}
-
-static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
-  const sl_attrs attrs = {.count = g->options.serve->sequences};
-  sl_tensor *in[] = {x, g->batch};
-  sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
-  n->at = at->at;
-  return sli_node_infer(n) ? (refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
 }
 
 /* What follows from the rows that were picked has as many. */
@@ -157,9 +205,11 @@ sl_status sli_pass_serve(sl_graph *g) {
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
   if (!product) return refuse(g, logits->producer, "no product (sl_linear) makes its logits");
-  sl_status status = pick_rows(g, product);
+  sl_status status = begin_rows(g);
+  if (!status) status = pick_rows(g, product);
+  settle_weights(g);
   for (int i = 0, n = g->nnodes; i < n && !status; i++)
-    if (g->nodes[i]->op != &sl_op_pick) status = serve_node(g, g->nodes[i]);
+    if (g->nodes[i]->op != &sl_op_pick && g->nodes[i]->op != &sl_op_begin) status = serve_node(g, g->nodes[i]);
   if (!status) status = sample(g, logits);
 #ifndef NDEBUG
   if (!status) sli_graph_check(g);

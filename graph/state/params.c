@@ -6,6 +6,8 @@
 
 #include "actors/plan/plan.h"
 #include "graph/build/build.h"
+#include "graph/state/weights.h"
+#include "kernels/rest.h"
 
 /* ---- places ---------------------------------------------------------------------------- */
 
@@ -49,7 +51,7 @@ static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
   return false;
 }
 
-static sl_status read_place(const sl_param_place *place, sl_runtime *rt, float *whole) {
+static sl_status read_place(const sl_param_place *place, sl_runtime *rt, void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
   if (!place->shard) return sl_runtime_read(rt, place->reg, slot, place->offset, bytes, whole);
@@ -60,7 +62,7 @@ static sl_status read_place(const sl_param_place *place, sl_runtime *rt, float *
   return status;
 }
 
-static sl_status write_place(const sl_param_place *place, sl_runtime *rt, const float *whole) {
+static sl_status write_place(const sl_param_place *place, sl_runtime *rt, const void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
   if (!place->shard) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
@@ -83,13 +85,25 @@ bool sl_param_here(const sl_lowered *l, sl_runtime *rt, int index) {
 float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   const sl_param_info *p = param_at(l, index);
   float *data = NULL;
-  for (int i = 0; i < p->nplaces && !data; i++)
+  for (int i = 0; i < p->nplaces && !data && !p->rest; i++)
     if (!p->places[i].shard) data = place_data(l, rt, &p->places[i]);
   return data;
 }
 
+/* At its one place, as it lies there. */
+static sl_status get_at_rest(const sl_param_info *p, sl_runtime *rt, float *whole, bool *all) {
+  *all = is_here(&p->places[0], rt);
+  if (!*all) return SL_OK;
+  void *lies = sli_calloc(1, sl_type_bytes(&p->places[0].type));
+  sl_status status = read_place(&p->places[0], rt, lies);
+  if (!status) sli_rest_unpack(p->rest, &p->type, lies, whole);
+  free(lies);
+  return status;
+}
+
 sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
   const sl_param_info *p = param_at(l, index);
+  if (p->rest) return get_at_rest(p, rt, whole, all);
   int64_t found = 0;
   for (int i = 0; i < p->nplaces; i++) {
     if (!is_here(&p->places[i], rt) || is_known(p, rt, i)) continue;
@@ -101,8 +115,26 @@ sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *wh
   return SL_OK;
 }
 
+sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, const void *lies) {
+  const sl_param_info *p = param_at(l, index);
+  return is_here(&p->places[0], rt) ? write_place(&p->places[0], rt, lies) : SL_OK;
+}
+
+static sl_status set_at_rest(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
+  const sl_param_info *p = param_at(l, index);
+  if (sli_rest_blocks(p->rest))
+    return sl_fail(SL_E_UNSUPPORTED, "parameter %s lies in quantized blocks, which only a file of such can give",
+                   p->name);
+  void *lies = sli_calloc(1, sl_type_bytes(&p->places[0].type));
+  sli_rest_pack(p->rest, &p->type, whole, lies);
+  sl_status status = sli_param_set_lying(l, rt, index, lies);
+  free(lies);
+  return status;
+}
+
 sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
+  if (p->rest) return set_at_rest(l, rt, index, whole);
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
     if (is_here(&p->places[i], rt) && place_data(l, rt, &p->places[i]) != whole)

@@ -7,6 +7,10 @@
 
 struct cJSON;
 struct sli_fingerprints;
+struct sli_shards;
+
+/* How a parameter lies in weight files: as it may lie at rest; f32, where it is not there. */
+sl_rest sli_weights_rest(const struct sli_shards *from, const char *param);
 
 /* Of the model as it was before any pass (fingerprints.c). */
 const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);

@@ -9,8 +9,10 @@
 #include "base/base.h"
 #include "io/shards.h"
 #include "kernels/ops/ops.h"
+#include "kernels/rest.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
+#include "graph/state/state.h"
 #include "graph/state/weights.h"
 
 /* The stored tensor for a parameter, and its file. What holds the bare network, without its
@@ -120,11 +122,35 @@ static bool is_left_out(const loading *l, const sl_param_info *p) {
   return sli_is_adapter(p) && !find(l->from, p->name, &(int){0});
 }
 
+/* What a file has in blocks stays so. */
+static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
+  int file;
+  sl_status status = load_member(l, p->name, &p->type, NULL);
+  if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
+  const sli_stored_tensor *t = find(l->from, p->name, &file);
+  if (sli_rest_named(t->dtype) != p->rest)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made", l->path, t->name,
+                   t->dtype);
+  void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&p->places[0].type));
+  status = sli_shards_blocks(l->from, file, t, blocks);
+  if (!status) sli_rest_take(p->rest, t->dtype, &p->type, blocks, lies);
+  if (!status) status = sli_param_set_lying(l->lowered, l->rt, index, lies);
+  free(blocks);
+  free(lies);
+  return status;
+}
+
+sl_rest sli_weights_rest(const sli_shards *from, const char *param) {
+  const sli_stored_tensor *t = find(from, param, &(int){0});
+  return t ? sli_rest_named(t->dtype) : SL_REST_F32;
+}
+
 static sl_status load_param(loading *l, int index) {
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
   p += index;
   if (is_left_out(l, p)) return SL_OK;
+  if (sli_rest_blocks(p->rest)) return load_blocks(l, index, p);
   bool here = sl_param_here(l->lowered, l->rt, index);
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
   if (here && !values) values = scratch_take(&l->room, &p->type);

@@ -16,4 +16,7 @@ typedef struct sli_saved {
 sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
+/* Gives a parameter that rests (sl_param_info.rest) what lies at its place. */
+sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index, const void *lies);
+
 #endif

@@ -56,6 +56,10 @@ static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence)
   return (const int32_t *)tables + (int64_t)sequence * b->pages;
 }
 
+/* How the numbers of a weight lie in memory while a graph is served: f32, bf16, or blocks of 32 small
+ * integers with a scale (Q8_0), or with a scale and what is added (Q4_1), as GGUF files have them. */
+typedef enum sl_rest { SL_REST_F32, SL_REST_BF16, SL_REST_Q8_0, SL_REST_Q4_1 } sl_rest;
+
 /* What is told of a pick. */
 enum { SL_BATCH_TOP = 20 };
 typedef struct sl_sampled {

@@ -309,7 +309,8 @@ typedef struct sl_param_place {
  * are not replicas hold each value once. */
 typedef struct sl_param_info {
   const char *name;
-  sl_type type;          /* of the whole */
+  sl_type type;          /* of the whole, its values */
+  sl_rest rest;          /* how they lie at their places, whose types say what lies there */
   sl_init init;
   const sl_adapter *adapter; /* that it has, or, by its name, is a part of; NULL: neither */
   int stage;

@@ -61,7 +61,11 @@ typedef struct sl_session_options {
   sl_admit admit;
   int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */
   sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, quotas. Its callbacks are the
-                                 session's, and what is about training does not count */
+                                 session's, and what is about training does not count. With dtype SL_BF16
+                                 weights of products are rounded to bf16, and multiplied in f32 */
+  const char *stored;         /* weights as sl_weights_load() takes them: those of products lie in memory as
+                                 they lie there, bf16 or in blocks, which changes no bit; `load` loads them.
+                                 NULL: as `lower.dtype` says */
   sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. Peers and processes
                                  are the job's */
   sl_job *job;                /* of several processes: all create the session, with the same options;

@@ -219,13 +219,19 @@ const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
 
 /* The rows of each head: the file has the first of both halves, then the second of both, ...; we
  * have one half behind the other. */
-static void unpack_heads(const sli_gguf_type *type, const unsigned char *from, size_t row, size_t rows,
-                         size_t head, float *out) {
-  size_t bytes = row / (size_t)type->numbers * (size_t)type->bytes;
-  for (size_t r = 0; r < rows; r++) {
-    size_t within = r % head, place = r - within + within / 2 + (within % 2 ? head / 2 : 0);
-    type->unpack(from + r * bytes, row / (size_t)type->numbers, out + place * row);
-  }
+static size_t place_of(size_t r, size_t head) {
+  size_t within = head ? r % head : 0;
+  return r - within + within / 2 + (within % 2 ? head / 2 : 0);
+}
+
+/* Rows of a head, 0: they lie as they do there. */
+static sl_status find_head(const sli_gguf *file, const sli_stored_tensor *t, size_t *head) {
+  size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name), rows = (size_t)t->dim[0];
+  *head = heads ? rows / heads : 0;
+  if (heads && (rows % (2 * heads) || (t->ndim == 1 && sli_gguf_type_named(t->dtype)->numbers > 1)))
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which are no pairs of %zu heads", file->path,
+                   t->name, rows, heads);
+  return SL_OK;
 }
 
 sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float *out) {
@@ -235,15 +241,18 @@ sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float 
   if (!type->unpack)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; what can be unpacked is %s", file->path, t->name, t->dtype,
                    sli_gguf_type_names(names, sizeof names));
-  size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name);
-  size_t rows = (size_t)t->dim[0], row = t->elements / rows;
-  if (!heads) {
-    type->unpack(from, t->elements / (size_t)type->numbers, out);
-  } else if (rows % (2 * heads) || (t->ndim == 1 && type->numbers > 1)) {
-    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which are no pairs of %zu heads", file->path,
-                   t->name, rows, heads);
-  } else {
-    unpack_heads(type, from, row, rows, rows / heads, out);
-  }
-  return SL_OK;
+  size_t head, rows = (size_t)t->dim[0], row = t->elements / rows;
+  sl_status status = find_head(file, t, &head);
+  if (!status && !head) type->unpack(from, t->elements / (size_t)type->numbers, out);
+  for (size_t r = 0; r < rows && head && !status; r++)
+    type->unpack(from + r * (t->bytes / rows), row / (size_t)type->numbers, out + place_of(r, head) * row);
+  return status;
+}
+
+sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *t, void *out) {
+  size_t head, rows = (size_t)t->dim[0], bytes = t->bytes / rows;
+  sl_status status = find_head(file, t, &head);
+  for (size_t r = 0; r < rows && !status; r++)
+    memcpy((char *)out + place_of(r, head) * bytes, file->data + t->offset + r * bytes, bytes);
+  return status;
 }

@@ -32,5 +32,7 @@ const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name);
 /* Unpacks a tensor to out[elements], with its rows in Hugging Face's order. SL_E_INPUT names the
  * tensor, where its type is not one that can be unpacked. */
 sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *tensor, float *out);
+/* Its blocks as they lie in the file, to out[tensor->bytes], its rows in that order too. */
+sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *tensor, void *out);
 
 #endif

@@ -96,7 +96,7 @@ static void position_w_cpu(const sl_call *call) {
 }
 
 const sl_op sl_op_embedding = {
-    .name = "embedding", .min_in = 2, .max_in = 2, .nout = 1,
+    .name = "embedding", .served = &sl_op_embedding_served, .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_out = 1, .cheap = true,
     .pieces = SL_PIECES_ROWS, .whole = 2,
     .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
@@ -149,4 +149,5 @@ static void position_served_cpu(const sl_call *call) {
 const sl_op sl_op_position_served = {
     .name = "position_served", .min_in = 3, .max_in = 3, .nout = 1,
     .infer = position_served_infer, .cost = position_cost, .cpu = position_served_cpu,
+    .looks = 1, .follows = 1,
 };

@@ -5,7 +5,6 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
-#include "kernels/cpu/served.h"
 #include "kernels/kernels.h"
 
 static sl_type weight_type(const sl_attrs *attrs, int64_t in, int64_t out) {
@@ -371,21 +370,4 @@ const sl_op sl_op_bias_w = {
     .pieces = SL_PIECES_ROWS,
     .infer = bias_w_infer, .cost = bias_w_cost,
     .scratch = sli_partials_scratch, .cpu = bias_w_cpu, .accumulates = 1,
-};
-
-/* ---- served: as many rows as there are, each as if it were alone --------------------------- */
-
-static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_batch(nin, in, 4));
-  return linear_infer(attrs, 4, in, out);
-}
-
-static void linear_served_cpu(const sl_call *call) {
-  int chunks = sli_chunk_count(sl_type_last(&call->out_type[0]), SLI_SERVED_COLUMNS);
-  sl_team_for(call->team, chunks, sli_cpu()->linear_served, (void *)call);
-}
-
-const sl_op sl_op_linear_served = {
-    .name = "linear_served", .min_in = 5, .max_in = 5, .nout = 1,
-    .infer = linear_served_infer, .cost = linear_cost, .cpu = linear_served_cpu,
 };

@@ -126,4 +126,5 @@ const sl_op sl_op_rotary_served = {
     .name = "rotary_served", .min_in = 2, .max_in = 2, .nout = 1,
     .infer = rotary_served_infer, .cost = rotary_cost, .prepare = rotary_prepare, .release = free,
     .keeps = rotary_keeps, .hash = sli_rope_hash, .cpu = rotary_served_cpu,
+    .looks = 1, .follows = 1,
 };

@@ -1,10 +1,31 @@
-/* The rows that end a served graph: pick, of the rows whose logits are wanted, and sample, of a token for
- * each. */
+/* The rows at the ends of a served graph: begin, of the rows that a tick has; pick, of those whose logits are
+ * wanted; and sample, of a token for each. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/served.h"
+
+/* ---- begin ------------------------------------------------------------------------------ */
+
+static sl_status begin_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs;
+  SLI_TRY(sli_want_array("tokens", &in[0], SL_I32, 2));
+  SLI_TRY(sli_want_batch(nin, in, 1));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+static void begin_cpu(const sl_call *call) {
+  int32_t rows = sli_batch_of(call)->rows;
+  memcpy(call->out[0], call->in[0], (size_t)rows * sizeof(int32_t));
+  sl_call_fill(call, 0, rows);
+}
+
+const sl_op sl_op_begin = {
+    .name = "begin", .min_in = 2, .max_in = 2, .nout = 1, .infer = begin_infer, .cpu = begin_cpu,
+    .fills = 1, .second = 1,
+};
 
 /* ---- pick ------------------------------------------------------------------------------- */
 
@@ -24,10 +45,12 @@ static void pick_cpu(const sl_call *call) {
   float *y = call->out[0];
   for (int32_t i = 0; i < batch->picks; i++)
     memcpy(y + (size_t)i * width, x + (size_t)sl_batch_pick(batch)[i] * width, width * sizeof *y);
+  sl_call_fill(call, 0, batch->picks);
 }
 
 const sl_op sl_op_pick = {
     .name = "pick", .min_in = 2, .max_in = 2, .nout = 1, .infer = pick_infer, .cpu = pick_cpu,
+    .fills = 1, .second = 1, .looks = 1,
 };
 
 /* ---- sample ----------------------------------------------------------------------------- */
@@ -212,5 +235,5 @@ static void sample_cpu(const sl_call *call) {
 
 const sl_op sl_op_sample = {
     .name = "sample", .min_in = 2, .max_in = 2, .nout = 1,
-    .infer = sample_infer, .scratch = sample_scratch, .cpu = sample_cpu,
+    .infer = sample_infer, .scratch = sample_scratch, .cpu = sample_cpu, .looks = 1,
 };

@@ -15,8 +15,8 @@ static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
   return sl_fail(SL_E_SHAPE, "it has no batch to read");
 }
 
-/* Products: columns of a chunk, and rows and columns of a tile. */
-enum { SLI_SERVED_COLUMNS = 64 };
+/* Products: columns of a chunk. */
+enum { SLI_SERVED_COLUMNS = 32 };
 
 /* Rows of one sequence that look back together. */
 enum { SLI_SERVED_RUN = 8 };

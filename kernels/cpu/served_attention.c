@@ -89,10 +89,10 @@ static void packed_cpu(const sl_call *call) {
 
 const sl_op sl_op_attention_served = {
     .name = "attention_served", .min_in = 5, .max_in = 5, .nout = 3, .updates = 4,
-    .infer = served_infer, .scratch = runs_scratch, .cpu = served_cpu,
+    .infer = served_infer, .scratch = runs_scratch, .cpu = served_cpu, .looks = 7, .follows = 1,
 };
 
 const sl_op sl_op_attention_packed_served = {
     .name = "attention_packed_served", .min_in = 3, .max_in = 3, .nout = 3, .updates = 4,
-    .infer = packed_infer, .scratch = runs_scratch, .cpu = packed_cpu,
+    .infer = packed_infer, .scratch = runs_scratch, .cpu = packed_cpu, .looks = 1, .follows = 1,
 };

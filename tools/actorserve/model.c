@@ -33,6 +33,7 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
       .model = s->model, .args = s->model_args, .rows = sl_arg_int(s->run, "rows"), .pages = pages,
       .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
       .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
+      .stored = strcmp(sl_arg_text(s->run, "dtype"), "stored") ? NULL : settings_text(s, "init"),
       .log = settings_text(s, "log"), .replay = settings_text(s, "replay"),
       .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices,
                 .dtype = settings_dtype(s), .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},

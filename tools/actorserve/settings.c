@@ -15,6 +15,8 @@ static const sl_option options[] = {
      "given, what lies with the weights", 0, 0},
     {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how a chat becomes a text, where the model's own template is "
      "not there or not known", 0, 0},
+    {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (as they lie in the file: bf16, Q8_0, Q4_1, "
+     "Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0},
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20},
     {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},
@@ -35,7 +37,7 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "memory", "dtype", "seed", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "memory", "seed", "version", "help", NULL};
 
 /* A model whose weights lie ready knows how long its sequences may be. */
 static sl_status set_context(settings *s) {
@@ -75,7 +77,9 @@ static sl_status read_settings(settings *s) {
   int64_t pages;
   sl_status status = settings_pages(s, &pages);
   static const char *const admits[] = {"reserve", "recompute", NULL};
+  static const char *const dtypes[] = {"stored", "fp32", "bf16", NULL};
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
+  if (!status) status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
   if (!status) status = settings_read_budget(s);
   if (!status) status = pretrained_read(s);
   return status ? status : set_context(s);

@@ -206,11 +206,17 @@ static sl_status check_text(size_t check, const char *text) {
   return status;
 }
 
-sl_status options_check_words(const sl_args *args) {
+static bool has_option(const sl_option *options, const char *name) {
+  while (options->name && strcmp(options->name, name)) options++;
+  return options->name;
+}
+
+sl_status options_check_words(const sl_args *args, const sl_option *own) {
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(checks); i++) {
     const char *text;
-    for (int n = 0; !status && (text = sl_arg_given(args, checks[i].option, n)); n++)
+    bool other = has_option(own, checks[i].option);
+    for (int n = 0; !other && !status && (text = sl_arg_given(args, checks[i].option, n)); n++)
       status = check_text(i, text);
   }
   return status;

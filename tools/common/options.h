@@ -14,7 +14,7 @@ sl_option *options_offered(const sl_option *table, const sl_option *own, const c
 const char *const *options_words(const char *option);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status options_check_word(const char *option, const char *text, const char *const *words);
-/* The same of all the options that have words. */
-sl_status options_check_words(const sl_args *args);
+/* The same of all the options that have words, but for those that are the tool's `own`, which it checks. */
+sl_status options_check_words(const sl_args *args, const sl_option *own);
 
 #endif

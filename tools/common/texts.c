@@ -254,7 +254,7 @@ static sl_status read_clock(settings *s) {
 }
 
 sl_status texts_read(settings *s) {
-  sl_status status = options_check_words(s->run);
+  sl_status status = options_check_words(s->run, s->tool->options);
   if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->devices);
   if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
   if (!status) status = cost_read(s, sl_arg_text(s->run, "cost"));

@@ -13,4 +13,5 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/served.h"
+#include "kernels/rest.h"
 #include "kernels/target.h"

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Tokens a second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, and 16 at once.
+
+    pip install --no-binary llama-cpp-python llama-cpp-python     in one venv, built for this machine
+    pip install torch transformers gguf accelerate                in another
+    serve_speed.py --actorserve build/release/bin/actorserve --llama VENV/bin/python --torch VENV/bin/python FILE.gguf
+
+The engines take turns, `--rounds` times, each alone in memory, and the best round of each counts: others on the
+machine only ever take time away. Greedy, --tokens tokens after a short prompt, whatever they are; actorserve is
+asked over HTTP. It also prints how many bytes a second all cores read, and how many times a second that is what
+lies in the file's tensors: no single stream can be faster.
+"""
+import argparse
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+PROMPT = "Once upon a time there was a little fox who"
+READ = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+enum { MB = 256 };
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
+static void *read_all(void *arg) {
+  const long *p = arg;
+  long sum[8] = {0};
+  for (long i = 0; i < MB * 131072L; i += 8) for (int l = 0; l < 8; l++) sum[l] += p[i + l];
+  return (void *)(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
+}
+int main(int argc, char **argv) {
+  int n = atoi(argv[argc - 1]);
+  pthread_t t[64];
+  void *room[64];
+  double best = 0;
+  for (int i = 0; i < n; i++) memset(room[i] = aligned_alloc(64, MB << 20), 1, MB << 20);
+  for (int r = 0; r < 10; r++) {
+    double start = now();
+    for (int i = 0; i < n; i++) pthread_create(&t[i], 0, read_all, room[i]);
+    for (int i = 0; i < n; i++) pthread_join(t[i], 0);
+    double rate = n * (double)(MB << 20) / (now() - start);
+    if (rate > best) best = rate;
+  }
+  printf("%.0f\n", best);
+}
+"""
+
+
+def bandwidth(cores):
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "read")
+        subprocess.run(["cc", "-O3", "-march=native", "-pthread", "-x", "c", "-", "-o", program], input=READ.encode(), check=True)
+        return float(subprocess.run([program, str(cores)], capture_output=True, check=True).stdout)
+
+
+# ---- actorserve ------------------------------------------------------------------------------------------------
+
+def ask(port, tokens, out):
+    link = http.client.HTTPConnection("127.0.0.1", port)
+    body = {"prompt": PROMPT, "max_tokens": tokens, "temperature": 0}
+    link.request("POST", "/v1/completions", json.dumps(body))
+    out.append(json.loads(link.getresponse().read())["usage"]["completion_tokens"])
+
+
+def actorserve(options, streams):
+    server = subprocess.Popen([options.actorserve, "--port", "0", "--context", "1024", "--quota", "kv=160",
+                               *options.option, options.file], stdout=subprocess.PIPE, text=True)
+    port = int(server.stdout.readline().split(":")[2].split("/")[0])
+    ask(port, 8, [])
+    told, began = [], time.monotonic()
+    threads = [threading.Thread(target=ask, args=(port, options.tokens, told)) for _ in range(streams)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    rate = sum(told) / (time.monotonic() - began)
+    server.send_signal(signal.SIGINT)
+    server.wait()
+    return rate
+
+
+# ---- the others, each in a process of its own --------------------------------------------------------------------
+
+def llama(path, streams, tokens, cores):
+    import ctypes
+    import llama_cpp as l
+    import numpy
+    l.llama_backend_init()
+    model = l.llama_model_load_from_file(path.encode(), l.llama_model_default_params())
+    params = l.llama_context_default_params()
+    params.n_ctx, params.n_seq_max, params.n_batch = 1024 * streams, streams, 512
+    params.n_threads = params.n_threads_batch = cores
+    context = l.llama_init_from_model(model, params)
+    vocab = l.llama_model_get_vocab(model)
+    ids = (l.llama_token * 64)()
+    n = l.llama_tokenize(vocab, PROMPT.encode(), len(PROMPT), ids, 64, False, False)
+    size = l.llama_vocab_n_tokens(vocab)
+    batch = l.llama_batch_init(512, 0, streams)
+
+    def step(rows):
+        batch.n_tokens = len(rows)
+        for i, (token, place, stream, wanted) in enumerate(rows):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, place, 1, wanted
+            batch.seq_id[i][0] = stream
+        assert not l.llama_decode(context, batch)
+        wanted = [i for i, row in enumerate(rows) if row[3]]
+        return [int(numpy.argmax(numpy.ctypeslib.as_array(l.llama_get_logits_ith(context, i), (size,)))) for i in wanted]
+
+    began = time.monotonic()
+    last = step([(ids[i], i, s, i == n - 1) for s in range(streams) for i in range(n)])
+    for k in range(tokens - 1):
+        last = step([(t, n + k, s, True) for s, t in enumerate(last)])
+    return streams * tokens / (time.monotonic() - began)
+
+
+def transformers(path, streams, tokens, cores):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    torch.set_num_threads(cores)
+    folder, name = os.path.split(path)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    ids = tokenizer([PROMPT] * streams, return_tensors="pt").input_ids
+    how = dict(do_sample=False, pad_token_id=0, attention_mask=torch.ones_like(ids))
+    with torch.inference_mode():
+        model.generate(ids, max_new_tokens=2, **how)
+        began = time.monotonic()
+        model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, **how)
+        return streams * tokens / (time.monotonic() - began)
+
+
+def other(python, name, options, streams):
+    words = [python, os.path.abspath(__file__), "--engine", name, "--streams", str(streams), "--tokens", str(options.tokens),
+             "--cores", str(options.cores), options.file]
+    got = subprocess.run(words, capture_output=True, text=True)
+    if got.returncode:
+        sys.exit("%s: %s" % (name, got.stderr[-2000:]))
+    return float(got.stdout.split()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("actorserve", "llama", "torch", "engine"):
+        parser.add_argument("--" + name)
+    parser.add_argument("--option", action="append", default=[], help="of actorserve, as --option=--rows=32")
+    for name, usual in (("rounds", 3), ("streams", 1), ("tokens", 100), ("cores", len(os.sched_getaffinity(0)))):
+        parser.add_argument("--" + name, type=int, default=usual)
+    parser.add_argument("file")
+    options = parser.parse_args()
+    if options.engine:
+        run = {"llama": llama, "transformers": transformers}[options.engine]
+        print(run(options.file, options.streams, options.tokens, options.cores))
+        return
+    rate, size = bandwidth(options.cores), os.path.getsize(options.file)
+    print("memory %.1f GB/s: %.0f times the file of %.1f MB a second" % (rate / 1e9, rate / size, size / 1e6))
+    engines = {"actorserve": lambda n: actorserve(options, n)}
+    if options.llama:
+        engines["llama.cpp"] = lambda n: other(options.llama, "llama", options, n)
+    if options.torch:
+        engines["transformers"] = lambda n: other(options.torch, "transformers", options, n)
+    for streams in (1, 16):
+        best = dict.fromkeys(engines, 0.0)
+        for _ in range(options.rounds):
+            for name, run in engines.items():
+                best[name] = max(best[name], run(streams))
+        ours = best.pop("actorserve")
+        ratios = "".join("; %s %.1f, ratio %.2f" % (name, theirs, ours / theirs) for name, theirs in best.items())
+        print("%d streams: actorserve %.1f tokens/s%s" % (streams, ours, ratios), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+/* Products and tables of weights that lie in bf16 or in blocks give the bits that they give of the same weights in f32,
+ * at every level of the CPU, and a row's are the same beside any others. */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+#include "kernels/rest.h"
+#include "tests/support/dice.h"
+#include "tests/support/test.h"
+
+enum { MOST_ROWS = 35, MOST_N = 37, MOST_K = 1056 };
+
+static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], bias[MOST_N];
+static float want[MOST_ROWS * MOST_N], got[MOST_ROWS * MOST_N];
+static unsigned char lies[MOST_N * MOST_K * 4], blocks[MOST_N * MOST_K * 2];
+
+static const struct form {
+  const char *type;
+  sl_rest rest;
+  int head, bytes;
+} forms[] = {{"BF16", SL_REST_BF16, 0, 0}, {"Q8_0", SL_REST_Q8_0, 2, 34}, {"Q4_1", SL_REST_Q4_1, 4, 20},
+             {"Q4_0", SL_REST_Q4_1, 2, 18}};
+
+static float number(dice *d) { return (float)roll(d, 2000) / 1000 - 1; }
+
+/* Small scales, subnormal ones among them, with signs. */
+static void make_blocks(const struct form *f, int64_t n, int64_t k, dice *d) {
+  for (int64_t b = 0; b < n * k / SLI_REST_BLOCK; b++) {
+    unsigned char *block = blocks + b * f->bytes;
+    for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)roll(d, 256);
+    for (int i = 1; i < f->head; i += 2) block[i] = (unsigned char)(roll(d, 2) << 7 | roll(d, 0x28));
+  }
+}
+
+static void make_weight(const struct form *f, int64_t n, int64_t k, dice *d) {
+  const sl_type values = SL_TYPE(SL_F32, n, k);
+  if (f->bytes) make_blocks(f, n, k, d), sli_rest_take(f->rest, f->type, &values, blocks, lies);
+  else {
+    for (int64_t i = 0; i < n * k; i++) w[i] = number(d);
+    sli_rest_pack(f->rest, &values, w, lies);
+  }
+  sli_rest_unpack(f->rest, &values, lies, w);
+}
+
+static void multiply(const sli_cpu_chunks *cpu, sl_rest rest, const void *weight, const float *rows_of, int64_t rows,
+                     int64_t n, int64_t k, float *y) {
+  const sl_type weights = SL_TYPE(SL_F32, n, k);
+  const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_rest_type(rest, &weights)};
+  const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, rows, n)};
+  const sl_attrs attrs = {0};
+  const void *in[5] = {rows_of, weight, bias};
+  void *out[1] = {y};
+  sl_call call = {.attrs = &attrs, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
+  for (int i = 0; i < sli_chunk_count(n, 32); i++) cpu->linear_served(&call, i);
+}
+
+static void check_close(int64_t rows, int64_t n, int64_t k) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < n; c++) {
+      double sum = (double)bias[c], size = 1;
+      for (int64_t i = 0; i < k; i++) {
+        double term = (double)x[r * k + i] * (double)w[c * k + i];
+        sum += term;
+        size += fabs(term);
+      }
+      CHECK(fabs(sum - (double)got[r * n + c]) < 1e-6 * size, "row %lld, column %lld", (long long)r, (long long)c);
+    }
+}
+
+static void check_form(const sli_cpu_chunks *cpu, const struct form *f, int64_t rows, int64_t n, int64_t k, dice *d) {
+  make_weight(f, n, k, d);
+  multiply(cpu, SL_REST_F32, w, x, rows, n, k, want);
+  multiply(cpu, f->rest, lies, x, rows, n, k, got);
+  size_t bytes = (size_t)(rows * n) * sizeof *got;
+  CHECK(!memcmp(want, got, bytes), "%s: %lld rows of %lld by %lld are not those of f32", f->type, (long long)rows,
+        (long long)k, (long long)n);
+  check_close(rows, n, k);
+  for (int64_t r = 0; r < rows; r++) {
+    multiply(cpu, f->rest, lies, x + r * k, 1, n, k, want);
+    CHECK(!memcmp(want, got + r * n, (size_t)n * sizeof *got), "%s: row %lld of %lld is another alone", f->type,
+          (long long)r, (long long)rows);
+  }
+}
+
+static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t n, int64_t k) {
+  const sl_type values = SL_TYPE(SL_F32, n, k);
+  const sl_type in_type[3] = {SL_TYPE(SL_I32, 1, 3), sli_rest_type(f->rest, &values)};
+  const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, 3, k)};
+  const sl_attrs attrs = {.dims = {k}};
+  const int32_t ids[3] = {(int32_t)n - 1, 0, (int32_t)n};
+  const void *in[3] = {ids, lies};
+  float y[3 * MOST_K];
+  void *out[1] = {y};
+  sl_call call = {.attrs = &attrs, .nin = 3, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
+  for (int i = 0; i < 3; i++) cpu->embedding_served(&call, i);
+  CHECK(!memcmp(y, w + (n - 1) * k, (size_t)k * 4) && !memcmp(y + k, w, (size_t)k * 4), "%s: rows of a table", f->type);
+  CHECK(isnan(y[2 * k]), "none is there");
+}
+
+int main(void) {
+  const sli_cpu_chunks *levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2};
+  static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
+  dice d = {.key = 11};
+  for (int i = 0; i < MOST_ROWS * MOST_K; i++) x[i] = number(&d);
+  for (int i = 0; i < MOST_N; i++) bias[i] = number(&d);
+  for (int level = 0; level <= sli_cpu_level(); level++)
+    for (size_t f = 0; f < SLI_COUNT(forms); f++)
+      for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+        int64_t n = columns[i % SLI_COUNT(columns)], k = widths[(i + f) % SLI_COUNT(widths)];
+        check_form(levels[level], &forms[f], rows[i], n, forms[f].bytes ? k : k - 15, &d);
+        check_table(levels[level], &forms[f], n, forms[f].bytes ? k : k - 15);
+      }
+  return 0;
+}
