@@ -6,6 +6,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <sluice/trace.h>
+
 #include "comm/job/job.h"
 #include "graph/graph.h"
 #include "graph/state/state.h"
@@ -69,6 +71,25 @@ static sl_status read_sizes(sl_session *s) {
   return SL_OK;
 }
 
+/* Of keys and values of one position, in all stages. */
+static int64_t position_bytes(const sl_graph *g) {
+  int64_t numbers = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    int64_t q = sl_type_last(&n->in_type[0]);
+    if (n->op == &sl_op_attention) numbers += 2 * sl_type_last(&n->in_type[1]);
+    if (n->op == &sl_op_attention_packed) numbers += q - sl_type_last(&n->out_type[0]);
+  }
+  return numbers * (int64_t)sizeof(float);
+}
+
+/* For all sequences, however long they get, if they are small. */
+static int64_t usual_pages(const sl_session *s, int64_t least) {
+  const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(position_bytes(s->graph) * SL_PAGE, 1);
+  int64_t all = SLI_MIN(least * s->about.sequences, usual_bytes / page);
+  return SLI_MAX(SLI_MAX(least, all), sli_pages_of(4 * s->about.rows));
+}
+
 /* And those that do. */
 static sl_status settle_sizes(sl_session *s) {
   const sl_session_options *o = &s->options;
@@ -82,7 +103,7 @@ static sl_status settle_sizes(sl_session *s) {
   a->sequences = v->sequences;
   a->groups = v->groups;
   int64_t least = sli_pages_of(a->context);
-  a->pages = v->pages = o->pages ? o->pages : SLI_MAX(least, sli_pages_of(4 * a->rows));
+  a->pages = v->pages = o->pages ? o->pages : usual_pages(s, least);
   if (a->pages >= least) return SL_OK;
   return sl_fail(SL_E_USAGE, "%lld pages are too few: one sequence of %lld tokens needs %lld",
                  (long long)a->pages, (long long)a->context, (long long)least);
@@ -215,9 +236,15 @@ static void end_job(sl_session *s) {
   sli_job_leave(job);
 }
 
+static void keep_trace(const sl_session *s) {
+  if (s->started && s->options.trace && sl_trace_write(s->options.trace, s->about.plan, s->about.rt, SL_CLOCK_REAL))
+    sli_log("%s", sl_detail());
+}
+
 void sl_session_destroy(sl_session *s) {
   if (!s) return;
   stop_thread(s);
+  keep_trace(s);
   end_job(s);
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);

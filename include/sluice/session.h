@@ -56,8 +56,9 @@ typedef struct sl_session_options {
   int sequences;              /* under way at once, at most; and tokens that a tick gives [rows, at most 64] */
   int groups;                 /* ticks under way at once [stages + 1 with several stages, else 1] */
   int64_t pages;              /* of keys and values, SL_PAGE positions each, in every stage
-                                 [as many as one sequence of `context` tokens needs, or 4 * rows
-                                 positions, whichever is more] */
+                                 [as many as `sequences` of `context` tokens need, as far as 512 MiB hold
+                                 them in all stages together; at least what one needs, and 4 * rows
+                                 positions] */
   sl_admit admit;
   int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */
   sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, quotas. Its callbacks are the
@@ -77,6 +78,9 @@ typedef struct sl_session_options {
   void *load_ctx;
   const char *log;            /* file that gets a line for each tick, of what it took; NULL: none */
   const char *replay;         /* such a file: ticks take what it says instead; NULL: as requests come */
+  const char *trace;          /* file that gets what ran when, as sl_trace_write() has it, when the session is
+                                 destroyed: the newest firings of this process, run.trace_records of each
+                                 worker [2^16]; NULL: none */
   bool hash;                  /* tell the hash of the logits with each token (sl_session_event.hash) */
 } sl_session_options;
 

@@ -43,7 +43,7 @@ ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 -
 cp out continued
 ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 --chat "Hi" llama --context 64
 cp out chatted
-serve --log ticks model
+serve --log ticks --trace ran.trace --report ran.json model
 text=$(ask completions '{"model":"model","prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 chat='"messages":[{"role":"user","content":"Hi"}],"max_tokens":9,"temperature":0'
@@ -65,6 +65,15 @@ ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
 grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
 drained
 
+# It leaves a trace and a report.
+python3 - ran.json <<'PY' || fail "the report: $(<ran.json)"
+import json, sys
+x = json.load(open(sys.argv[1]))
+assert x["ticks"] > 0 and x["rows_computed"] > x["tokens"] and x["devices"][0]["peak_bytes"]["parameters"] > 0, x
+PY
+"$bin/actortrace" rows ran.trace >rows || fail "there is a trace"
+(($(wc -l <rows) > 10)) || fail "it has $(wc -l <rows) rows"
+
 # What ticks took is logged, and taken so again: the prompt of eight tokens, then a token at a time.
 [[ $(head -2 ticks | tr '\n' ' ') =~ ^1:0\+([0-9]+)\ 1:([0-9]+)\+1\ $ ]] && ((BASH_REMATCH[1] == BASH_REMATCH[2])) ||
   fail "the first ticks are $(head -2 ticks)"
@@ -81,7 +90,8 @@ drained
 for line in 1:5+3 1:-4+2; do
   echo "$line" >wrong
   serve --replay wrong model
-  ask completions '{"prompt":"Hello 12","max_tokens":2}' | grep -q '"error"' || fail "replay of $line"
+  { ask completions '{"prompt":"Hello 12","max_tokens":2}' 2>gone || echo '"error", as it has ended'; } |
+    grep -q '"error"' || fail "replay of $line"
   ! wait "$pid" || fail "a model that has failed ends well"
   grep -q "wrong: line 1 takes ${line#*+} rows" err || fail "what is wrong with $line"
 done

@@ -29,4 +29,7 @@ void model_close(served *m);
 sl_status voice_open(const settings *s, int64_t vocabulary, served *out);
 void voice_close(served *m);
 
+/* report.c: what it was and what it has done, as JSON. SL_E_IO names the file. */
+sl_status report_write(const char *path, const served *m);
+
 #endif

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "io/atomic.h"
 #include "tools/actorserve/actorserve.h"
 
 static void print_start(const settings *s, const served *m, const serving *server, const char *host) {
@@ -38,8 +39,11 @@ int main(int argc, char **argv) {
   served m = {0};
   sl_status status = settings_read(&actorserve_tool, argc, argv, &s);
   if (!status && !s.done) {
-    status = model_open(&s, &m);
+    const char *report = settings_text(&s, "report");
+    status = report ? sli_atomic_check(report) : SL_OK;
+    if (!status) status = model_open(&s, &m);
     if (!status) status = s.process ? wait_for_first(&m) : serve(&s, &m);
+    if (!status && report && !s.process) status = report_write(report, &m);
     model_close(&m);
   }
   if (status) fprintf(stderr, "actorserve: %s\n", sl_detail());

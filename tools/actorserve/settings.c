@@ -22,7 +22,7 @@ static const sl_option options[] = {
     {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},
     {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64},
     {"quota", SL_OPTION_TEXT, "", "`kv=N`: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
-     "if not given, as many as the longest sequence needs, or those of 4 ticks", 0, 0},
+     "if not given, as many as --sequences of the longest need, as far as 512M hold them", 0, 0},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0},
@@ -30,6 +30,9 @@ static const sl_option options[] = {
     {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0},
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0},
+    {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what, the newest of it (see actortrace), "
+     "when the server ends; of several processes, the first one's part", 0, 0},
+    {"report", SL_OPTION_TEXT, "", "`FILE` for what it was and has done, as JSON, when it ends", 0, 0},
     {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process of several is lost that is not heard, "
      "and all with it", 1, 1e6},
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,

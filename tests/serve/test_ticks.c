@@ -1,0 +1,100 @@
+/* How long others wait, counted in ticks: what hangs up gives its pages back within two of them, and while a prompt of
+ * 8,000 tokens comes in every answer under way gets a token with each. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/support/session.h"
+
+static char *const small[] = {"--layers", "1", "--width", "16", "--heads", "2", "--vocab", "61", "--context", "8192", NULL};
+enum { LONG = 8000, OTHERS = 3, PAGES = 200 };
+
+static int32_t prompt[LONG];
+
+static uint64_t submit(sl_session *s, int64_t length, int64_t tokens) {
+  uint64_t id;
+  sl_request r = {.prompt = prompt, .nprompt = length, .max_tokens = tokens, .logprobs = -1};
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  return id;
+}
+
+/* One answer gets a token with each tick, and so counts them; the other is still at its prompt. */
+static void what_hangs_up_gives_its_pages_back(sl_session *s) {
+  uint64_t counts = submit(s, 1, 2000), hung_up;
+  sl_session_event e = served_next(s);
+  hung_up = submit(s, LONG, 10);
+  while (sl_session_stat(s).running < 2) e = served_next(s);
+  sl_session_cancel(s, hung_up);
+  int64_t ticks = (int64_t)sl_session_stat(s).tokens; /* or fewer, when it hung up */
+  while (e.id != hung_up) {
+    CHECK(e.kind == SL_EVENT_TOKEN, "it goes on");
+    CHECK(e.place < ticks + 2, "its pages are free after tick %lld, of %lld", (long long)e.place, (long long)ticks);
+    e = served_next(s);
+  }
+  CHECK(e.kind == SL_EVENT_END && e.end == SL_END_CANCELLED, "it has ended");
+  CHECK(sl_session_stat(s).pages_used <= 1 + 2000 / SL_SESSION_PAGE, "and has no pages");
+  sl_session_cancel(s, counts);
+  while (served_next(s).kind != SL_EVENT_END) {}
+  CHECK(!sl_session_stat(s).pages_used, "nobody has any");
+}
+
+/* Of each tick's line: how many answers it has a row for; and whether it has many of the long prompt. */
+static int answers_in(const char *line, uint64_t long_one, bool *chunk) {
+  int answers = 0, used;
+  unsigned long long id;
+  long long from, rows;
+  *chunk = false;
+  for (; sscanf(line, " %llu:%lld+%lld%n", &id, &from, &rows, &used) == 3; line += used) {
+    if (id == long_one) *chunk = true;
+    else answers += rows == 1;
+  }
+  return answers;
+}
+
+static void check_log(const char *path, uint64_t long_one) {
+  char line[4096];
+  FILE *log = fopen(path, "r");
+  CHECK(log, "there is a log");
+  int chunks = 0, waits = 0;
+  while (fgets(line, sizeof line, log)) {
+    bool chunk;
+    int answers = answers_in(line, long_one, &chunk);
+    chunks += chunk;
+    waits += chunk && answers != OTHERS && answers != OTHERS + 1;
+  }
+  fclose(log);
+  CHECK(chunks >= LONG / 64 && !waits, "%d of %d ticks with a part of the prompt leave an answer out", waits, chunks);
+}
+
+static void nobody_waits_for_a_long_prompt(sl_session *s, const char *path) {
+  int told = 0;
+  for (int i = 0; i < OTHERS; i++) submit(s, 1, 400);
+  while (told < OTHERS) told += served_next(s).place == 0;
+  uint64_t long_one = submit(s, LONG, 1);
+  while (served_next(s).id != long_one) {}
+  CHECK(!sl_session_drain(s, -1), "all end");
+  check_log(path, long_one);
+}
+
+int main(void) {
+  char path[] = "ticks-XXXXXX";
+  int file = mkstemp(path);
+  CHECK(file >= 0, "a file for the log");
+  close(file);
+  for (int i = 0; i < LONG; i++) prompt[i] = i % 61;
+  served s = {0};
+  served_model(&s, "gpt", small);
+  sl_session_options options = served_options(&s);
+  options.hash = false;
+  options.pages = PAGES;
+  options.rows = 64;
+  served_open(&s, &options);
+  what_hangs_up_gives_its_pages_back(s.session);
+  sl_session_destroy(s.session);
+  options.log = path;
+  served_open(&s, &options);
+  nobody_waits_for_a_long_prompt(s.session, path);
+  served_close(&s);
+  unlink(path);
+  return 0;
+}
