@@ -163,7 +163,7 @@ static ALWAYS_INLINE launched fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t start = w->now_ns;
   atomic_store_explicit(&w->progress.current, a->id, memory_order_relaxed);
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->bound.firing, start, duration, &fence)))
-    return (plain ? take_off_apart : take_off)(w, q, a, start, duration, fence);
+    return plain ? take_off_apart(w, q, a, start, duration, fence) : take_off(w, q, a, start, duration, fence);
   if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
   else if (w->real) w->now_ns = sli_clock_now(&w->clock);
   uint64_t end = w->now_ns;
