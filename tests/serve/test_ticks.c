@@ -7,7 +7,12 @@
 #include "tests/support/session.h"
 
 static char *const small[] = {"--layers", "1", "--width", "16", "--heads", "2", "--vocab", "61", "--context", "8192", NULL};
-enum { LONG = 8000, OTHERS = 3, PAGES = 200 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LONG = 2000 };
+#else
+enum { LONG = 8000 };
+#endif
+enum { OTHERS = 3, PAGES = 200 };
 
 static int32_t prompt[LONG];
 

