@@ -20,7 +20,7 @@
 
 enum { FEW_STEPS = 3 };
 #if defined(__SANITIZE_THREAD__)
-enum { EACH = 3, SEEDS = 1 };
+enum { EACH = 6, SEEDS = 1 };
 #else
 enum { EACH = 1, SEEDS = 4 };
 #endif

@@ -11,7 +11,7 @@
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_THREAD__)
-enum { LESS = 11 }; /* sanitizers take their time: fewer of the cases */
+enum { LESS = 15 }; /* sanitizers take their time: fewer of the cases */
 #elif defined(__SANITIZE_ADDRESS__)
 enum { LESS = 8 };
 #else

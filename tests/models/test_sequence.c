@@ -14,7 +14,7 @@
 
 enum { STEPS = GRID_STEPS, FEW_STEPS = 3 };
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { LESS = 4 };
+enum { LESS = 8 };
 #else
 enum { LESS = 1 };
 #endif

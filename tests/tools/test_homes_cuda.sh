@@ -17,7 +17,7 @@ ends 0 "$actorrun" "${job[@]}" --home act=host --home act@h.1=disk --report both
 same kept.json both.json
 
 # A window of weights, wherever they live and whoever updates them.
-deep=(gpt --layers 12 "${model[@]:3}")
+deep=(gpt --layers 7 "${model[@]:3}")
 ends 0 "$actorrun" "${job[@]}" --report deep.json "${deep[@]}"
 for away in "weights=host" "weights=disk --home act=host" "weights=host --update host" \
   "weights=disk --update every:2"; do
