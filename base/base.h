@@ -52,6 +52,16 @@ char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Bit i of a mask, where those from 32 on are not set. */
 static inline bool sli_bit(uint32_t mask, int i) { return i < 32 && mask >> i & 1; }
 
+/* Of numbers that are not below 0, not both 0. */
+static inline int64_t sli_common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
 /* Monotonic time in nanoseconds since an arbitrary start. */
 uint64_t sli_now_ns(void);
 

@@ -83,21 +83,12 @@ bool sli_map_walks(const sl_map *map) {
   return !open && covers(map, sli_map_first(map, 0));
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a) {
   const sl_map *map = &plan->maps[a->ticks];
   int64_t per_step = (int64_t)plan->microbatches * plan->pieces, firings = a->firings_per_step;
   if (per_step > SLI_TICKS_MOST || firings > SLI_TICKS_MOST) return SLI_TICKS_MOST + 1;
-  int64_t count = map->period / common_divisor(map->period, firings) * firings;
+  int64_t count = map->period / sli_common_divisor(map->period, firings) * firings;
   int64_t ahead = count / map->period % per_step * (map->stride % per_step) % per_step;
-  int64_t times = per_step / common_divisor(ahead ? ahead : per_step, per_step);
+  int64_t times = per_step / sli_common_divisor(ahead ? ahead : per_step, per_step);
   return times > SLI_TICKS_MOST / count ? SLI_TICKS_MOST + 1 : times * count;
 }

@@ -61,6 +61,15 @@ sl_status sli_lower(sli_lowering *l) {
   return status ? status : sli_lower_emit(l);
 }
 
+sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_figures *out) {
+  enum { STEPS = 3 }; /* that a prediction takes */
+  sl_status status = sli_lower(l);
+  if (status) return status;
+  const sl_plan *plan = sli_lowering_plan(l);
+  for (int32_t i = 0; i < plan->nactors; i++) *firings += STEPS * plan->actors[i].firings_per_step;
+  return sl_plan_predict(plan, NULL, out);
+}
+
 /* ---- what others ask of it ----------------------------------------------------------- */
 
 const sl_plan *sli_lowering_plan(const sli_lowering *l) { return l->plan; }

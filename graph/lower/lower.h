@@ -45,6 +45,9 @@ typedef struct sli_lowering sli_lowering;
 
 sli_lowering *sli_lowering_create(const sli_inputs *in, const sli_pick *pick);
 sl_status sli_lower(sli_lowering *l); /* once */
+/* The same, and its steps on the virtual clock, for searches: they add the firings to *firings, which is their
+ * effort. `out->devices` is the caller's to free. */
+sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_figures *out);
 /* With its plan, unless somebody has taken that. */
 void sli_lowering_destroy(sli_lowering *l);
 const sl_plan *sli_lowering_plan(const sli_lowering *l);

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FIRINGS = 30000000, KEPT = 3, STEPS = 3 };
+enum { MOST_FIRINGS = 30000000, KEPT = 3 };
 
 typedef struct candidate {
   sli_pick pick;
@@ -51,12 +51,6 @@ static double peak_activations(const sl_figures *f, int devices) {
   return peak;
 }
 
-static int64_t plan_firings(const sl_plan *plan) {
-  int64_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) sum += plan->actors[i].firings_per_step;
-  return sum;
-}
-
 /* First the bubble, then the time of a step: they differ by what lies between
  * steps, which all candidates share. */
 static double score_of(const sl_figures *f) {
@@ -67,10 +61,7 @@ static double score_of(const sl_figures *f) {
 static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double *score) {
   double budget = s->in->options->activations;
   sl_figures f;
-  sl_status status = sli_lower(l);
-  if (status) return status;
-  s->firings += STEPS * plan_firings(sli_lowering_plan(l));
-  status = sl_plan_predict(sli_lowering_plan(l), NULL, &f);
+  sl_status status = sli_lower_predict(l, &s->firings, &f);
   if (status) return status;
   if (budget > 0 && peak_activations(&f, s->in->devices) > budget + 1e-9)
     status = sl_fail(SL_E_BUDGET, "%s keeps more activations than %g", c->pick.schedule->name,

@@ -14,7 +14,7 @@
 
 #include "graph/lower/lower.h"
 
-enum { MOST_FIRINGS = 2000000, STEPS = 3 };
+enum { MOST_FIRINGS = 2000000 };
 
 typedef struct search {
   const sli_inputs *in;
@@ -31,18 +31,9 @@ typedef struct search {
 
 /* ---- what paths are worth ------------------------------------------------------------------ */
 
-static int64_t plan_firings(const sl_plan *plan) {
-  int64_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) sum += plan->actors[i].firings_per_step;
-  return sum;
-}
-
 static sl_status predict(search *s, sli_lowering *l, double *seconds) {
   sl_figures f;
-  sl_status status = sli_lower(l);
-  if (status) return status;
-  s->firings += STEPS * plan_firings(sli_lowering_plan(l));
-  status = sl_plan_predict(sli_lowering_plan(l), NULL, &f);
+  sl_status status = sli_lower_predict(l, &s->firings, &f);
   if (status) return status;
   *seconds = f.step_seconds;
   free(f.devices);
@@ -89,15 +80,6 @@ static int next_out(search *s, int microbatch, const int *left, int at, int stri
   return best;
 }
 
-static int common_divisor(int a, int b) {
-  while (b) {
-    int rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 static void begin(search *s, int stride) {
   int between = s->stages - 2, m = s->in->m, at = 0;
   int *left = sli_calloc((size_t)s->stages, sizeof *left);
@@ -121,7 +103,7 @@ static int best_stride(search *s) {
   int best = 1, between = s->stages - 2;
   s->seconds = INFINITY;
   for (int stride = 1; stride < SLI_MAX(between, 2) && can_go_on(s); stride++) {
-    if (common_divisor(between, stride) != 1) continue;
+    if (sli_common_divisor(between, stride) != 1) continue;
     begin(s, stride);
     double seconds = try_paths(s);
     if (seconds >= s->seconds) continue;

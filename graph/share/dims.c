@@ -29,15 +29,6 @@ typedef struct pass {
   bool *cut;          /* [slots] of roots of `tied`: into pieces */
 } pass;
 
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 static int find(int *parents, int slot) {
   while (parents[slot] != slot) slot = parents[slot] = parents[parents[slot]];
   return slot;
@@ -107,7 +98,7 @@ static void tie_all(pass *p) {
 
 static void say_units(pass *p, int slot, int64_t units) {
   int64_t *at = &p->units[find(p->tied, slot)];
-  *at = gcd(units, *at);
+  *at = sli_common_divisor(units, *at);
 }
 
 /* The last dim of a tensor is made of these; what others say otherwise cannot be shared out. */
