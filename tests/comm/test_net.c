@@ -15,11 +15,6 @@
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
 
-/* Of a process that closes late, UCX may still try to answer one that is gone, and
- * forgets the addresses it made for that. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) { return "leak:libuct.so\n"; }
-
 static const uint64_t second_ns = 1000000000;
 
 static uint64_t seed;

@@ -83,9 +83,6 @@ cmp -s a.safetensors b.safetensors || fail "weights begin the same on any device
 run ${layouts[2]} --steps 1 --init full0.safetensors --generate 5 --prompt 1
 
 # ---- several processes -----------------------------------------------------------------
-# The leak checker misreads the thread-local memory of libraries that are loaded for these,
-# and crashes; without them it has looked above.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 for i in 1 3 6; do
   run ${layouts[i]} --processes 2 --steps 4 --save a.safetensors --checkpoint d --every 3
   for file in c$i/step-[34]/*.safetensors; do

@@ -31,9 +31,7 @@ moved() {
 }
 sent() { grep -oE '"sent_bytes_per_step":[^,}]*' "$1" | grep -oE '[0-9.]+$'; }
 
-# ---- losses, alone and together ----------------------------------------------------------
-# The leak checker crashes in what the data plane loads.
-together() { ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 run "$@"; }
+# ---- losses, alone and run ----------------------------------------------------------
 models() { [ "$1" = gpt ] && model=("${gpt[@]}") || model=("${llama[@]}"); }
 # same MODEL PROCESSES GRID...
 same() {
@@ -44,7 +42,7 @@ same() {
   [[ $* == *pieces* ]] && base=$name.pieces || base=$name.one
   near a.json $base || fail "$name $*: other losses than one device's"
   for n in $many; do
-    together -n $n "$@" --report b.json "${model[@]}"
+    run -n $n "$@" --report b.json "${model[@]}"
     [ "$(hexes a.json)" = "$(hexes b.json)" ] || fail "$name $*: -n $n has other losses"
   done
 }
@@ -66,7 +64,7 @@ for kind in pipeline tensor data aside; do
   [ "$(moved a.json $kind)" != 0 ] || fail "nothing is moved for: $kind"
 done
 grep -q sent_bytes a.json && fail "one process sends nothing"
-together -n 4 --data-parallel 4 --report a.json "${gpt[@]}"
+run -n 4 --data-parallel 4 --report a.json "${gpt[@]}"
 [ "$(moved a.json pipeline)" = 0 ] && [ "$(moved a.json tensor)" = 0 ] ||
   fail "devices that share data alone have nothing else to move"
 awk -v sent="$(sent a.json)" -v data="$(moved a.json data)" \
@@ -103,7 +101,7 @@ says "4 steps of 2 microbatches" show
 says "One more slot would save" show # found by replaying the plan, lanes and all
 for actor in "join" "sum" "update"; do grep -q "	$actor" rows || fail "rows: no $actor"; done
 [ "$(cut -f2 rows | sort -u | grep -c '^[0-3]$')" -eq 4 ] || fail "rows: not four devices"
-together -n 2 --data-parallel 2 --trace u.trace "${gpt[@]}"
+run -n 2 --data-parallel 2 --trace u.trace "${gpt[@]}"
 "$bin/actortrace" show u.trace >show 2>err || fail "actortrace show of two processes"
 says "send:" <(grep -o "send:" <("$bin/actortrace" rows u.trace) | head -1)
 

@@ -9,9 +9,6 @@ hosts_enter "$@"
 
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
-# The leak checker itself crashes in what these starters start; processes that
-# actorrun starts are checked.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 hosts_start 200 1000 || fail "the hosts do not come up"
 
 job=(--stages 4 --microbatches 4 --steps 5 "${patient[@]}")

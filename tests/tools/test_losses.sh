@@ -56,8 +56,6 @@ for way in "--data-parallel 2" "--data-parallel 4" "--tensor 2" "--tensor 3 --da
   # shellcheck disable=SC2086
   same $way
 done
-ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-export ASAN_OPTIONS
 same -n 2 --stages 2
 same -n 2 --data-parallel 2
 

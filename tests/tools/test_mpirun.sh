@@ -8,9 +8,6 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need mpirun
 mpirun --version 2>/dev/null | grep -q "Open MPI" || skip "mpirun is not Open MPI's"
-# The leak checker itself crashes in what these starters start; processes that
-# actorrun starts are checked.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
 run=(timeout 60)

@@ -10,9 +10,6 @@ slurm_enter "$@"
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 trap 'slurm_stop; end_test' EXIT
-# The leak checker itself crashes in what these starters start; processes that
-# actorrun starts are checked.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
 slurm_start "$work/slurm" || fail "Slurm does not start"
 run=(timeout 60)
