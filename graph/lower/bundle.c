@@ -11,6 +11,7 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,18 @@ static sli_role tick_role(const sli_lowering *l, const traits *t) {
   return !from->back && any_reader(l, t, is_back) ? SLI_ROLE_ACT_B : SLI_ROLE_INNER;
 }
 
+/* Adds readers to those there are; both in order. */
+static void read_also(sli_lowering *l, traits *t, const int *more, int n) {
+  int *all = sli_arena_alloc(&l->arena, (size_t)(t->nconsumers + n) * sizeof *all), count = 0;
+  for (int i = 0, k = 0; i < t->nconsumers || k < n;) {
+    int a = i < t->nconsumers ? t->consumers[i] : INT_MAX, b = k < n ? more[k] : INT_MAX;
+    all[count++] = SLI_MIN(a, b);
+    i += a <= b, k += b <= a;
+  }
+  t->consumers = all;
+  t->nconsumers = count;
+}
+
 /* In a split backward, W comes after B on every tick, so what B and W both read
  * is given up when W is done, and travels with what only W reads: where each is one
  * group. */
@@ -137,8 +150,7 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
     if (n == 2) return;
     both[1 - n++] = i; /* the newest comes last */
   }
-  t->consumers = both + 2 - n;
-  t->nconsumers = n;
+  read_also(l, t, both + 2 - n, n);
 }
 
 /* What its producer updates in place: a record that others read spans the

@@ -32,6 +32,10 @@ experts file >given
 [ "$(wc -l <given)" = 7 ] || fail "the expert without rows takes no time: $(cat given)"
 awk -v e="$even" 'NR == 1 { exit !($1 / e > 1.99 && $1 / e < 2.01) }' given || fail "twice the rows take twice as long"
 
+# Where tensors are shared as well, what a forward pass keeps for the weights' gradients goes to exchanges too.
+ends 0 "$actorrun" --quiet --dry-run --clock virtual --machine h100-sxm-80gb --stages 2 --tensor 2 --microbatches 2 \
+  --schedule zb-h1 mixtral --layers 2 --width 128 --heads 4 --context 256 --batch 32 --experts 8 --vocab 256
+
 # ---- what is wrong with it -------------------------------------------------------------------------------
 refuse() { # WORDS OPTIONS...
   ends 2 "$actorrun" "${@:2}" "${model[@]}"

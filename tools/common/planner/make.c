@@ -5,7 +5,7 @@
 
 #include "tools/common/planner/inner.h"
 
-enum { MOST_THREADS = 64, FEW_DEVICES = 16 };
+enum { MOST_THREADS = 64, FEW_DEVICES = 2 };
 
 /* ---- threads -------------------------------------------------------------------------------------- */
 
