@@ -88,7 +88,7 @@ void sli_pass_products(sl_graph *g) {
   pass p = {.g = g, .packings = sli_arena_alloc(&g->arena, ntensors * sizeof(packing *))};
   for (int i = 0; i < before; i++) {
     sli_node *n = g->nodes[i];
-    if (n->op == &sl_op_linear_w) n->attrs.bf16 = true;
+    if (n->op->rounds) n->attrs.bf16 = true;
     if (n->op == &sl_op_linear && stays(n->in[1])) read_packed(&p, n, 0, 3);
     if (n->op == &sl_op_linear_b && stays(n->in[1])) read_packed(&p, n, 1, 2);
   }

@@ -169,7 +169,7 @@ typedef struct sl_attrs {
                               lengths of the output, 0: as long as the input's */
   int64_t dims[SL_MAX_DIMS]; /* and with ndims 2, position, position_w, rotary, rotary_b: from
                       position dims[0] of the part on, they are dims[1] further on */
-  bool bf16;       /* linear_w: operands are rounded to bf16 */
+  bool bf16;       /* rows that `rounds`, set by the graph: operands are rounded to bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
                       embedding_w, embedding_bag: the first row of this part of the table; gather,
@@ -446,8 +446,8 @@ typedef struct sl_op {
   bool padded;    /* it can leave the ends of input 0's rows alone, behind attrs.columns */
   bool counted;   /* it reads a mean, and attrs.user tells its calls, those of its way back too, what of
                      a microbatch's rows that is over: a double, set by the graph; NULL: all */
-  bool batch;     /* it is about whole microbatches: on every device and for every piece it reads all
-                     of what it reads, which comes from data alone */
+  bool batch;     /* it is about whole microbatches: every call reads all of its data, and data alone */
+  bool rounds;    /* its products' operands are rounded to bf16 where attrs.bf16 says so */
   bool part;      /* of each input it reads only the part that attrs.user, an sl_part, says */
   /* The row that stands for this one where sequences are cut: the same inputs,
    * the same first outputs, more of them behind. NULL: the row itself does. */

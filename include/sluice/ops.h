@@ -26,7 +26,7 @@ extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
 
 /* Products in bf16: operands are rounded to bf16 (to nearest, ties to even),
  * products are summed in f32. With `packed` a linear map and its input gradient
- * do so, and read w for its type only; linear_w does so with attrs.bf16.
+ * do so, and read w for its type only; linear_w and attention do so with attrs.bf16.
  * pack(w) with the attrs.transposed of the linear map and attrs.rows = R, the
  * rows of its x -> what linear takes as packed, what linear_b does: the rounded
  * weight in the machine's favourite order, as bf16 arrays large enough for it. */

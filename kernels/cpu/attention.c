@@ -69,6 +69,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
       .o_row = o->dim[2],
       .o_batch = length * o->dim[2],
       .scale = sli_attention_scale(call->attrs, o->dim[2] / call->attrs->heads),
+      .bf16 = call->attrs->bf16,
   };
 }
 
@@ -136,7 +137,7 @@ const sl_op sl_op_attention = {
     .narrow_in = 7, .narrow_out = 1,
     .pieced = &sl_op_attention_piece,
     .parts = &sl_op_attention_parts, .swept = &sl_op_attention_sweep,
-    .infer = sli_attention_infer, .cost = attention_cost, .cpu = attention_cpu,
+    .rounds = true, .infer = sli_attention_infer, .cost = attention_cost, .cpu = attention_cpu,
     .signatures = sli_attention_signatures,
     .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(3)},
@@ -146,7 +147,7 @@ const sl_op sl_op_attention = {
 const sl_op sl_op_attention_b = {
     .name = "attention_b", .min_in = 6, .max_in = 7, .nout = 3,
     .narrow_in = 0x2f, .narrow_out = 7,
-    .infer = attention_b_infer, .cost = attention_b_cost, .cpu = attention_b_cpu,
+    .rounds = true, .infer = attention_b_infer, .cost = attention_b_cost, .cpu = attention_b_cpu,
 };
 
 const sl_op sl_op_attention_packed = {
@@ -154,7 +155,7 @@ const sl_op sl_op_attention_packed = {
     .narrow_in = 1, .narrow_out = 1,
     .pieced = &sl_op_attention_packed_piece,
     .parts = &sl_op_attention_packed_parts, .swept = &sl_op_attention_sweep,
-    .infer = sli_attention_packed_infer, .cost = attention_cost, .cpu = packed_cpu,
+    .rounds = true, .infer = sli_attention_packed_infer, .cost = attention_cost, .cpu = packed_cpu,
     .signatures = sli_attention_packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(1)}, .nof = 1, .of = {0}}},
@@ -163,5 +164,5 @@ const sl_op sl_op_attention_packed = {
 const sl_op sl_op_attention_packed_b = {
     .name = "attention_packed_b", .min_in = 4, .max_in = 5, .nout = 1,
     .narrow_in = 0xb, .narrow_out = 1,
-    .infer = packed_b_infer, .cost = packed_b_cost, .cpu = packed_b_cpu,
+    .rounds = true, .infer = packed_b_infer, .cost = packed_b_cost, .cpu = packed_b_cpu,
 };

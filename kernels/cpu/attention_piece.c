@@ -233,6 +233,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, const void *ids
       .o_row = o->dim[2],
       .o_batch = o->dim[1] * o->dim[2],
       .scale = sli_attention_scale(call->attrs, dim),
+      .bf16 = call->attrs->bf16,
   };
 }
 
@@ -335,7 +336,7 @@ static void backward(const sl_call *call, float *record, float *dq, int64_t dq_r
   a.dq_batch = a.queries * dq_row;
   a.dk = record;
   a.dv = record + own;
-  a.accumulate_kv = a.keys < call->attrs->length;
+  a.part.adds_dkv = a.keys < call->attrs->length;
   sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   move_rows(call, a.batch,
             &(move){.rows = a.queries, .nblocks = 2,
@@ -359,7 +360,7 @@ const sl_op sl_op_attention_piece = {
     .name = "attention_piece", .min_in = 3, .max_in = 4, .nout = -1, .outputs = piece_outputs,
     .narrow_in = 7, .narrow_out = 5,
     .pieces = SL_PIECES_STATE, .updates = 12, .again = &sl_op_attention_piece_again,
-    .infer = piece_infer, .cost = piece_cost, .cpu = piece_cpu,
+    .rounds = true, .infer = piece_infer, .cost = piece_cost, .cpu = piece_cpu,
     .signatures = piece_signatures,
     .grad = {{.op = &sl_op_attention_piece_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(3)},
@@ -370,7 +371,7 @@ const sl_op sl_op_attention_piece_b = {
     .name = "attention_piece_b", .min_in = 5, .max_in = 6, .nout = 4,
     .narrow_in = 0x17, .narrow_out = 15,
     .pieces = SL_PIECES_STATE, .updates = 8,
-    .infer = piece_b_infer, .cost = backward_cost, .cpu = piece_b_cpu,
+    .rounds = true, .infer = piece_b_infer, .cost = backward_cost, .cpu = piece_b_cpu,
 };
 
 const sl_op sl_op_attention_packed_piece = {
@@ -378,7 +379,7 @@ const sl_op sl_op_attention_packed_piece = {
     .outputs = packed_outputs,
     .narrow_in = 1, .narrow_out = 13,
     .pieces = SL_PIECES_STATE, .updates = 20, .again = &sl_op_attention_packed_piece_again,
-    .infer = packed_infer, .cost = piece_cost, .cpu = packed_cpu,
+    .rounds = true, .infer = packed_infer, .cost = piece_cost, .cpu = packed_cpu,
     .signatures = packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_piece_b, .cls = SL_CLASS_B,
               .in = {SL_OUT(3), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
@@ -389,19 +390,19 @@ const sl_op sl_op_attention_packed_piece_b = {
     .name = "attention_packed_piece_b", .min_in = 5, .max_in = 6, .nout = 2,
     .narrow_in = 0x17, .narrow_out = 3,
     .pieces = SL_PIECES_STATE, .updates = 2,
-    .infer = packed_b_infer, .cost = backward_cost, .cpu = packed_b_cpu,
+    .rounds = true, .infer = packed_b_infer, .cost = backward_cost, .cpu = packed_b_cpu,
 };
 
 const sl_op sl_op_attention_piece_again = {
     .name = "attention_piece_again", .min_in = 4, .max_in = 6, .nout = -1,
     .outputs = again_outputs, .narrow_in = 31, .narrow_out = 5, .unread = 6,
     .pieces = SL_PIECES_STATE,
-    .infer = again_infer, .cost = piece_cost, .cpu = again_cpu,
+    .rounds = true, .infer = again_infer, .cost = piece_cost, .cpu = again_cpu,
 };
 
 const sl_op sl_op_attention_packed_piece_again = {
     .name = "attention_packed_piece_again", .min_in = 2, .max_in = 4, .nout = -1,
     .outputs = packed_again_outputs, .narrow_in = 7, .narrow_out = 13,
     .pieces = SL_PIECES_STATE,
-    .infer = packed_again_infer, .cost = piece_cost, .cpu = packed_again_cpu,
+    .rounds = true, .infer = packed_again_infer, .cost = piece_cost, .cpu = packed_again_cpu,
 };

@@ -170,7 +170,8 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t
       .q = (const float *)call->in[0] + run->row * row, .q_row = row, .q_batch = batch, .dq_row = row,
       .dq_batch = batch, .o_row = row, .o_batch = batch, .k = record,
       .v = (const float *)record + kv_row / 2, .kv_row = kv_row, .kv_batch = attrs->length * kv_row,
-      .part = {q->dim[1], attrs->length * kv_row, {0, keys}}, .scale = sli_attention_scale(attrs, dim)};
+      .part = {q->dim[1], attrs->length * kv_row, {0, keys}}, .scale = sli_attention_scale(attrs, dim),
+      .bf16 = attrs->bf16};
 }
 
 static void forward(const sl_call *call, int64_t keys, const void *record, const void *ids) {
@@ -214,7 +215,7 @@ static void share_b_cpu(const sl_call *call) {
     a.dq = dq ? dq + from : NULL;
     a.dk = record;
     a.dv = record + a.kv_row / 2;
-    a.accumulate_kv = i > 0 || keys < call->attrs->length;
+    a.part.adds_dkv = i > 0 || keys < call->attrs->length;
     sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   }
   give(call, kv, record, call->out[1]);
@@ -224,7 +225,7 @@ const sl_op sl_op_attention_share = {
     .name = "attention_share", .min_in = 2, .max_in = 3, .nout = -1, .outputs = share_outputs,
     .narrow_in = 3, .narrow_out = 5,
     .pieces = SL_PIECES_STATE, .updates = 12, .again = &sl_op_attention_share_again,
-    .infer = share_infer, .cost = share_cost, .cpu = share_cpu, .signatures = signatures,
+    .rounds = true, .infer = share_infer, .cost = share_cost, .cpu = share_cpu, .signatures = signatures,
     .grad = {{.op = &sl_op_attention_share_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_IN(1), SL_OUTS(3)},
               .nof = 2, .of = {0, 1}}},
@@ -234,12 +235,12 @@ const sl_op sl_op_attention_share_b = {
     .name = "attention_share_b", .min_in = 6, .max_in = 7, .nout = 3,
     .narrow_in = 0x37, .narrow_out = 7, .unread = 1u << BACK_KV,
     .pieces = SL_PIECES_STATE, .updates = 4,
-    .infer = share_b_infer, .cost = share_b_cost, .cpu = share_b_cpu,
+    .rounds = true, .infer = share_b_infer, .cost = share_b_cost, .cpu = share_b_cpu,
 };
 
 const sl_op sl_op_attention_share_again = {
     .name = "attention_share_again", .min_in = 3, .max_in = 5, .nout = -1,
     .outputs = again_outputs, .narrow_in = 31, .narrow_out = 5, .unread = 2,
     .pieces = SL_PIECES_STATE,
-    .infer = again_infer, .cost = share_cost, .cpu = again_cpu,
+    .rounds = true, .infer = again_infer, .cost = share_cost, .cpu = again_cpu,
 };

@@ -131,7 +131,7 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
       .q_row = row, .q_batch = q->dim[1] * row, .dq_row = row, .dq_batch = q->dim[1] * row,
       .o_row = row, .o_batch = q->dim[1] * row, .kv_row = 2 * own, .kv_batch = kv->dim[1] * 2 * own,
       .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .sight = sight_of(attrs, ids),
-      .scale = sli_attention_scale(attrs, dim)};
+      .scale = sli_attention_scale(attrs, dim), .bf16 = attrs->bf16};
   if (ids) a.sight.ids += s->at_key;
   a.q = (const float *)call->in[0] + s->query * row;
   a.k = (const float *)call->in[1] + s->key * a.kv_row;
@@ -177,7 +177,7 @@ static void step_b_cpu(const sl_call *call) {
   for (int i = 0; i < s->n; i++) {
     sli_attention a = view(call, &s->of[i], sli_optional(call, BACK_IDS));
     int64_t from = s->of[i].query * a.o_row;
-    a.resumes = a.accumulate_kv = true;
+    a.resumes = a.part.adds_dkv = true;
     a.o = (const float *)call->in[BACK_O] + from;
     a.do_ = (const float *)call->in[BACK_DO] + from;
     a.lse = (float *)call->in[BACK_LSE] + s->of[i].query;
@@ -203,12 +203,12 @@ static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
 const sl_op sl_op_attention_step = {
     .name = "attention_step", .min_in = 2, .max_in = STEP_INPUTS, .nout = 2,
     .over = {1u << STEP_O, 1u << STEP_LSE},
-    .infer = step_infer, .cost = step_cost, .scratch = step_scratch, .cpu = step_cpu,
+    .rounds = true, .infer = step_infer, .cost = step_cost, .scratch = step_scratch, .cpu = step_cpu,
     .hash = hash_spans,
 };
 
 const sl_op sl_op_attention_step_b = {
     .name = "attention_step_b", .min_in = 5, .max_in = BACK_INPUTS, .nout = 2,
     .over = {1u << BACK_DQ},
-    .infer = step_b_infer, .cost = step_b_cost, .cpu = step_b_cpu, .hash = hash_spans,
+    .rounds = true, .infer = step_b_infer, .cost = step_b_cost, .cpu = step_b_cpu, .hash = hash_spans,
 };

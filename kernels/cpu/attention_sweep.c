@@ -263,7 +263,7 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int j, 
       .kv_row = kv_row, .kv_batch = (to - from) * kv_row,
       .part = {.lse_row = q->dim[1], .has = {from, to}},
       .o_row = q->dim[2], .o_batch = q->dim[1] * q->dim[2],
-      .scale = sli_attention_scale(call->attrs, dim)};
+      .scale = sli_attention_scale(call->attrs, dim), .bf16 = call->attrs->bf16};
 }
 
 /* The piece's ids go into the record of all. */
@@ -345,7 +345,7 @@ static void sweep_b_cpu(const sl_call *call) {
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
   for (int i = 0; i < count; i++) {
     a = view_back(call, &runs[i], j);
-    a.accumulate_kv = i > 0 || k < cut->pieces - 1;
+    a.part.adds_dkv = i > 0 || k < cut->pieces - 1;
     sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   }
   if (j == k) hand_on(call, &a, call->out[2]);
@@ -380,7 +380,7 @@ const sl_op sl_op_attention_packed_parts_b = {
 const sl_op sl_op_attention_sweep = {
     .name = "attention_sweep", .min_in = 2, .max_in = 3, .nout = -1, .outputs = sweep_outputs,
     .pieces = SL_PIECES_STATE, .updates = 28, .sweeps = 2,
-    .infer = sweep_infer, .cost = sweep_cost, .cpu = sweep_cpu, .signatures = sweep_signatures,
+    .rounds = true, .infer = sweep_infer, .cost = sweep_cost, .cpu = sweep_cpu, .signatures = sweep_signatures,
     .grad = {{.op = &sl_op_attention_sweep_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
               .nof = 2, .of = {0, 1}}},
@@ -389,5 +389,5 @@ const sl_op sl_op_attention_sweep = {
 const sl_op sl_op_attention_sweep_b = {
     .name = "attention_sweep_b", .min_in = 5, .max_in = 6, .nout = 3,
     .pieces = SL_PIECES_STATE, .updates = 4, .sweeps = 2,
-    .infer = sweep_b_infer, .cost = sweep_b_cost, .cpu = sweep_b_cpu,
+    .rounds = true, .infer = sweep_b_infer, .cost = sweep_b_cost, .cpu = sweep_b_cpu,
 };

@@ -12,6 +12,7 @@ static int detect(void) {
   if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     level = 2;
+  if (level == 2 && __builtin_cpu_supports("avx512bf16")) level = 3;
 #endif
   const char *cap = getenv("SLUICE_CPU_LEVEL");
   if (cap && atoi(cap) >= 0 && atoi(cap) < level) level = atoi(cap);
@@ -30,7 +31,7 @@ int sli_cpu_level(void) {
 
 const sli_cpu_chunks *sli_cpu(void) {
   static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
-                                                 &sli_cpu_level2};
+                                                 &sli_cpu_level2, &sli_cpu_level3};
   return levels[sli_cpu_level()];
 }
 

@@ -7,7 +7,7 @@
  *
  * The chunk functions live in vector/, which is compiled once per CPU level
  * (level0.c: what every machine of the architecture has, level1.c: AVX2 and
- * FMA, level2.c: AVX-512); sli_cpu() is the table for this machine. */
+ * FMA, level2.c: AVX-512, level3.c: AVX-512 with products of bf16); sli_cpu() is the table for this machine. */
 #ifndef SLUICE_CHUNK_H
 #define SLUICE_CHUNK_H
 
@@ -64,10 +64,10 @@ typedef struct sli_cpu_chunks {
   sli_row_fn *const *where;                    /* y, da, db */
 } sli_cpu_chunks;
 
-extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2;
+extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3;
 
 /* The table of the best level this machine has. The environment variable
- * SLUICE_CPU_LEVEL (0, 1, 2) lowers it. */
+ * SLUICE_CPU_LEVEL (0 to 3) lowers it. */
 const sli_cpu_chunks *sli_cpu(void);
 int sli_cpu_level(void);
 
@@ -156,9 +156,10 @@ typedef struct sli_attention {
     int64_t dkv_batch;                      /* stride of dk and dv, whose rows are as k's and v's */
     sli_range has;                          /* keys that k and v have: row 0 is the first of them. dk
                                                and dv have all from 0 on */
+    bool adds_dkv;                          /* to what is in dk and dv */
   } part;
-  bool accumulate_kv;                       /* add to dk and dv */
   bool resumes;                             /* go on from out and lse; add to dq */
+  bool bf16;                                /* operands of products are rounded */
   float scale;                              /* of scores */
 } sli_attention;
 

@@ -350,7 +350,7 @@ const sl_op sl_op_linear_w = {
     .name = "linear_w", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .mixed = true,
     .pieces = SL_PIECES_ROWS,
-    .infer = linear_w_infer, .cost = linear_w_cost,
+    .rounds = true, .infer = linear_w_infer, .cost = linear_w_cost,
     .scratch = linear_w_scratch,
     .prepare = linear_w_prepare, .release = weight_release, .keeps = keeps_product,
     .cpu = linear_w_cpu, .looks = 3,

@@ -4,7 +4,7 @@
  *   row <TAB> calls per microbatch <TAB> ms (best) <TAB> GFLOP/s <TAB> GB/s
  *
  * and at the end the time of a microbatch in products and in everything else.
- * Usage: bench_kernels [threads [rounds]] */
+ * Usage: bench_kernels [threads [rounds [word of the rows' names]]] */
 #include "base/base.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
@@ -42,6 +42,9 @@ static const struct row {
     {"linear head dw", &sl_op_linear_w, {0}, 1, 2, 1, {ROWS(WIDTH), ROWS(VOCAB)}},
     {"attention", &sl_op_attention_packed, {.heads = HEADS}, LAYERS, 1, 2, {ROWS(3 * WIDTH)}},
     {"attention_b", &sl_op_attention_packed_b, {.heads = HEADS}, LAYERS, 4, 1,
+     {ROWS(3 * WIDTH), ROWS(WIDTH), LSE, ROWS(WIDTH)}},
+    {"attention bf16", &sl_op_attention_packed, {.heads = HEADS, .bf16 = true}, 0, 1, 2, {ROWS(3 * WIDTH)}},
+    {"attention_b bf16", &sl_op_attention_packed_b, {.heads = HEADS, .bf16 = true}, 0, 4, 1,
      {ROWS(3 * WIDTH), ROWS(WIDTH), LSE, ROWS(WIDTH)}},
     {"layernorm", &sl_op_layernorm, {0}, 2 * LAYERS + 1, 3, 3,
      {ROWS(WIDTH), F32(WIDTH), F32(WIDTH)}},
@@ -97,12 +100,13 @@ static double measure(const struct row *row, struct sl_team *team, int rounds) {
 
 int main(int argc, char **argv) {
   int threads = argc > 1 ? atoi(argv[1]) : 1, rounds = argc > 2 ? atoi(argv[2]) : 20;
-  CHECK(threads > 0 && rounds > 0, "usage: bench_kernels [threads [rounds]]");
+  CHECK(threads > 0 && rounds > 0, "usage: bench_kernels [threads [rounds [word]]]");
   struct sl_team *team = sli_team_create(threads, NULL, NULL);
   double products = 0, others = 0;
   seed_random(1);
   printf("row\tcalls\tms\tGFLOP/s\tGB/s\n");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (argc > 3 && !strstr(rows[i].what, argv[3])) continue;
     double ms = measure(&rows[i], team, rounds);
     bool product = rows[i].op == &sl_op_linear || rows[i].op == &sl_op_linear_b ||
                    rows[i].op == &sl_op_linear_w;

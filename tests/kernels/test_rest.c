@@ -100,7 +100,7 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
 }
 
 int main(void) {
-  const sli_cpu_chunks *levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2};
+  const sli_cpu_chunks *levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3};
   static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
   dice d = {.key = 11};
   for (int i = 0; i < MOST_ROWS * MOST_K; i++) x[i] = number(&d);

@@ -18,91 +18,26 @@
  * Tiles of keys that no query of the tile sees are never touched, which saves nearly
  * half of the work where queries see what is before them, and makes it linear with a
  * window. Tiles of keys begin at multiples of KT, so that a query's numbers do not
- * depend on which others are in its tile. Forward, each tile of queries is a chunk; backward, each key
+ * depend on which others are in its tile.
+ *
+ * Where products are in bf16, A and B are words of two neighbours along k, rounded where a tile's product is
+ * about to read them; scores, the softmax and all sums stay f32. Forward, each tile of queries is a chunk; backward, each key
  * head is, because its dK and dV are sums over all queries. */
 
-enum { QT = SLI_QUERY_TILE, KT = SLI_KEY_TILE, BLOCK_COLUMNS = 2 * LANES };
-enum { BLOCK_ROWS = LANES == 16 ? 8 : 4 };
-
-/* A block of C: `rows` by up to two vectors. Inlined with constant `rows` and
- * `full` (all of both vectors are there). */
-static inline __attribute__((always_inline)) void block(int rows, bool full, bool add, int64_t K,
-                                                        const float *a, int64_t a_row,
-                                                        int64_t a_col, const float *b,
-                                                        int64_t b_row, float *c, int64_t c_row,
-                                                        int64_t n) {
-  vec c0[BLOCK_ROWS], c1[BLOCK_ROWS];
-  int64_t n0 = full ? LANES : n, n1 = full ? LANES : n - LANES;
-  for (int r = 0; r < rows; r++) {
-    c0[r] = add ? load(c + r * c_row, n0) : (vec){0};
-    c1[r] = add ? load(c + r * c_row + LANES, n1) : (vec){0};
-  }
-  for (int64_t k = 0; k < K; k++) {
-    vec b0 = load(b + k * b_row, n0), b1 = load(b + k * b_row + LANES, n1);
-    for (int r = 0; r < rows; r++) {
-      float s = a[r * a_row + k * a_col];
-      c0[r] += s * b0;
-      c1[r] += s * b1;
-    }
-  }
-  for (int r = 0; r < rows; r++) {
-    store(c + r * c_row, c0[r], n0);
-    store(c + r * c_row + LANES, c1[r], n1);
-  }
-}
-
-/* C[M, N] = A[M, K] B[K, N], added to C if `add`. */
-static void product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
-                    int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row) {
-  for (int64_t n = 0; n < N; n += BLOCK_COLUMNS) {
-    bool full = N - n >= BLOCK_COLUMNS;
-    int64_t m = 0;
-    for (; full && m + BLOCK_ROWS <= M; m += BLOCK_ROWS)
-      block(BLOCK_ROWS, true, add, K, a + m * a_row, a_row, a_col, b + n, b_row,
-            c + m * c_row + n, c_row, 0);
-    for (; m < M; m++)
-      if (full)
-        block(1, true, add, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
-              c_row, 0);
-      else
-        block(1, false, add, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
-              c_row, N - n);
-  }
-}
-
-/* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. Rows
- * of `to` are written up to the next multiple of LANES. */
-static void transpose_in(float (*to)[QT], const float *from, int64_t row, int64_t queries,
+/* A tile's queries, turned: columns of a right operand. */
+static void turn_queries(bool bf16, float (*to)[QT], const float *from, int64_t row, int64_t queries,
                          int64_t dim, float scale) {
-  for (int64_t i = 0; i < QT; i += LANES)
-    for (int64_t d = 0; d < dim; d += LANES) {
-      vec v[LANES];
-      for (int64_t l = 0; l < LANES; l++)
-        v[l] = i + l < queries ? load(from + (i + l) * row + d, dim - d) * scale : (vec){0};
-      transpose(v);
-      for (int64_t l = 0; l < LANES; l++) storeu(&to[d + l][i], v[l]);
-    }
+  transpose_in(to, from, row, queries, dim, scale);
+  if (bf16) words_here(to, dim);
 }
 
-/* to[i][d] = from[d][i] * scale[i]. */
-static void transpose_out(float *to, int64_t row, float (*from)[QT], int64_t queries,
-                          int64_t dim, const float *scale) {
-  for (int64_t i = 0; i < queries; i += LANES)
-    for (int64_t d = 0; d < dim; d += LANES) {
-      vec v[LANES], s = loadu(scale + i);
-      for (int64_t l = 0; l < LANES; l++)
-        v[l] = d + l < dim ? loadu(&from[d + l][i]) * s : (vec){0};
-      transpose(v);
-      for (int64_t l = 0; l < LANES && i + l < queries; l++)
-        store(to + (i + l) * row + d, v[l], dim - d);
-    }
-}
-
-/* One tile of scores: keys k0.. against the tile's queries, of which query 0 is
- * at position q0 of the sequence. */
-static void scores(float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
+/* One tile of scores: keys k0.. against the tile's queries. */
+static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
                    float (*qt)[QT]) {
-  product(false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
+  _Alignas(64) float words[KT * SLI_MAX_HEAD_DIM / 2];
+  if (bf16) words_along(words, k, k_row, nk, dim);
+  if (bf16) product(true, false, nk, QT, words_for(dim), words, words_row(dim), 1, qt[0], QT, s[0], QT);
+  else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
 }
 
 static inline ivec lanes(void) {
@@ -249,14 +184,26 @@ static void begin_tile(tile_state *x, int64_t dim) {
   for (int l = 0; l < QT; l++) x->top[l] = -FLT_MAX; /* below all, but not so that hidden less it is NaN */
 }
 
+static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, const float *v, int64_t row) {
+  _Alignas(64) float words[KT / 2 * SLI_MAX_HEAD_DIM];
+  if (!a->bf16) {
+    product(false, true, a->dim, QT, nk, v, 1, row, x->s[0], QT, x->acc[0], QT);
+    return;
+  }
+  int64_t down = down_row(a->dim);
+  words_down(words, down, v, row, nk, a->dim);
+  words_here(x->s, nk);
+  product(true, true, a->dim, QT, words_for(nk), words, 1, down, x->s[0], QT, x->acc[0], QT);
+}
+
 /* Keys k0 and behind. */
 static void attend(tile_state *x, const sli_attention *a, const tile_sight *t, int64_t k0, int64_t nk,
                    const float *k, const float *v, int64_t row) {
-  scores(x->s, nk, k, row, a->dim, x->qt);
+  scores(a->bf16, x->s, nk, k, row, a->dim, x->qt);
   hide(x->s, nk, k0, t, &a->sight);
   soften(x->s, nk, x->top, x->total, x->fade);
   if (k0 > t->begin || a->resumes) scale_columns(x->acc, a->dim, x->fade);
-  product(true, a->dim, QT, nk, v, 1, row, x->s[0], QT, x->acc[0], QT);
+  weigh_values(x, a, nk, v, row);
 }
 
 static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
@@ -279,7 +226,7 @@ static void attention_chunk(void *arg, int i) {
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   tile_sight t;
   tile_state x;
-  transpose_in(x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
   begin_tile(&x, dim);
   if (a->resumes)
     resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x.acc,
@@ -343,7 +290,7 @@ static void attention_sweep_chunk(void *arg, int i) {
   float *out = a->out + b * a->o_batch + i0 * a->o_row + h * dim;
   tile_sight t;
   tile_state x;
-  transpose_in(x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
   begin_tile(&x, dim);
   if (!w->begins) resume_tile(&x, a, seen, out, nq);
   see(&t, a, b, i0, nq);
@@ -356,79 +303,4 @@ static void attention_sweep_chunk(void *arg, int i) {
   }
   if (w->ends) end_tile(&x, a, b, h, i0, nq);
   else leave_tile(&x, a, seen, out, nq);
-}
-
-/* ---- the way back --------------------------------------------------------------------- */
-
-/* p = e^(s - lse), ds = p (ds - delta) scale. */
-static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
-                            const float *delta, float scale) {
-  for (int i = 0; i < QT; i += LANES) {
-    vec l = loadu(lse + i), dl = loadu(delta + i);
-    for (int64_t j = 0; j < nk; j++) {
-      vec p = vexp(loadu(&s[j][i]) - l);
-      storeu(&s[j][i], p);
-      storeu(&ds[j][i], p * (loadu(&ds[j][i]) - dl) * scale);
-    }
-  }
-}
-
-/* The share of one query head's tile in dq, and in the head's dk and dv. */
-static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
-  int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
-  int64_t head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row;
-  const float *q = a->q + b * a->q_batch + i0 * a->q_row + h * dim;     /* [nq, dim] */
-  const float *o = a->o + b * a->o_batch + i0 * a->o_row + h * dim;     /* [nq, dim] */
-  const float *dout = a->do_ + b * a->o_batch + i0 * a->o_row + h * dim; /* [nq, dim] */
-  _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT];
-  _Alignas(64) float dqt[SLI_MAX_HEAD_DIM][QT], s[KT][QT], ds[KT][QT];
-  _Alignas(64) float lse[QT] = {0}, delta[QT] = {0}, ones[QT];
-
-  transpose_in(qt, q, a->q_row, nq, dim, a->scale);
-  transpose_in(dot, dout, a->o_row, nq, dim, 1);
-  float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL;
-  memset(dqt, 0, (size_t)dim * sizeof *dqt);
-  if (dq && a->resumes) transpose_in(dqt, dq, a->dq_row, nq, dim, 1);
-  for (int64_t l = 0; l < nq; l++) {
-    vec t = {0};
-    for (int64_t d = 0, n = dim; n > 0; d += LANES, n -= LANES)
-      t += load(o + l * a->o_row + d, n) * load(dout + l * a->o_row + d, n);
-    delta[l] = sum(t);
-    lse[l] = lse_of(a, b, h, i0)[l];
-  }
-  for (int l = 0; l < QT; l++) ones[l] = 1;
-  tile_sight t;
-  see(&t, a, b, i0, nq);
-  int64_t end = t.limit < a->part.has.end ? t.limit : a->part.has.end;
-  for (int64_t k0 = t.begin > a->part.has.begin ? t.begin : a->part.has.begin; k0 < end; k0 += KT) {
-    int64_t nk = end - k0 < KT ? end - k0 : KT, to = b * a->part.dkv_batch + head + k0 * row;
-    int64_t at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
-    if (t.ids && !meets(&t, k0, nk)) continue;
-    scores(s, nk, a->k + at, row, dim, qt);
-    hide(s, nk, k0, &t, &a->sight);
-    scores(ds, nk, a->v + at, row, dim, dot);
-    score_gradients(s, ds, nk, lse, delta, a->scale);
-    if (a->dv) product(true, nk, dim, nq, s[0], QT, 1, dout, a->o_row, a->dv + to, row);
-    if (a->dk) product(true, nk, dim, nq, ds[0], QT, 1, q, a->q_row, a->dk + to, row);
-    if (a->dq) product(true, dim, QT, nk, a->k + at, 1, row, ds[0], QT, dqt[0], QT);
-  }
-  if (dq) transpose_out(dq, a->dq_row, dqt, nq, dim, ones);
-}
-
-static void zero_head(float *head, int64_t row, int64_t rows, int64_t dim) {
-  for (int64_t r = 0; head && r < rows; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
-}
-
-/* Chunk i: batch, key head. */
-static void attention_b_chunk(void *arg, int i) {
-  const sli_attention *a = arg;
-  int64_t h = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
-  if (!a->accumulate_kv) {
-    int64_t rows = a->part.has.end - a->part.has.begin;
-    int64_t kv = b * a->part.dkv_batch + h * a->dim + a->part.has.begin * a->kv_row;
-    zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, rows, a->dim);
-    zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, rows, a->dim);
-  }
-  for (int64_t g = 0; g < group; g++)
-    for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(a, b, h * group + g, i0);
 }

@@ -1,6 +1,9 @@
-/* From f32 to bf16, the upper half of an f32; in the order it comes, or turned and packed. */
+/* From f32 to bf16, the upper half of an f32; in the order it comes, or turned and packed. Two neighbours
+ * are one word, which vectors of floats carry. Where the processor rounds by itself, numbers below 2^-126
+ * become 0, as which its products take them anyway. */
 
 typedef uint16_t hvec VECTOR(2);
+typedef uint16_t hhvec VECTOR(4);
 typedef uint16_t hvec_unaligned __attribute__((vector_size(LANES * 2), may_alias, aligned(2)));
 typedef uint32_t uvec_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(2)));
 
@@ -16,7 +19,46 @@ static inline uvec round_bits(vec x) {
 }
 
 static inline hvec round_lanes(vec x) {
+#if defined(__AVX512BF16__)
+  return (hvec)_mm512_cvtneps_pbh((__m512)x);
+#else
   return __builtin_convertvector(round_bits(x), hvec);
+#endif
+}
+
+/* Lane by lane one word. */
+static inline vec pair(vec low, vec high) {
+#if defined(__AVX512BF16__)
+  hhvec both = (hhvec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low), order;
+  for (int l = 0; l < 2 * LANES; l++) order[l] = (uint16_t)(l / 2 + l % 2 * LANES);
+  return (vec)__builtin_shuffle(both, order);
+#else
+  return (vec)(round_bits(low) | round_bits(high) << 16);
+#endif
+}
+
+/* 2 LANES numbers in a row. */
+static inline vec neighbours(vec a, vec b) {
+#if defined(__AVX512BF16__)
+  return (vec)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+#else
+  ivec even, odd;
+  for (int l = 0; l < LANES; l++) even[l] = 2 * l, odd[l] = 2 * l + 1;
+  return pair(__builtin_shuffle(a, b, even), __builtin_shuffle(a, b, odd));
+#endif
+}
+
+/* c + the products of the word's numbers with those of each lane. */
+static inline vec add_products(vec c, const float *word, vec b) {
+  uint32_t bits;
+  memcpy(&bits, word, sizeof bits);
+  uvec a = bits - (uvec){0};
+#if defined(__AVX512BF16__)
+  return (vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+#else
+  c += (vec)(a & 0xffff0000u) * (vec)((uvec)b & 0xffff0000u);
+  return c + (vec)(a << 16) * (vec)((uvec)b << 16);
+#endif
 }
 
 static void round_bf16_chunk(void *arg, int i) {
@@ -32,10 +74,6 @@ static void round_bf16_chunk(void *arg, int i) {
 
 /* ---- other orders: squares of 2 LANES by LANES numbers, whose neighbours along k are one word ---- */
 
-static inline vec pair(vec low, vec high) {
-  return (vec)(round_bits(low) | round_bits(high) << 16);
-}
-
 enum { AHEAD = 32 }; /* floats: so many rows at once are more than processors foresee */
 
 /* Of [k, n], of which so many are there: vector p has rows 2p and 2p + 1. */
@@ -48,12 +86,9 @@ static inline void square_of_rows(vec *v, const float *from, int64_t row, int64_
 
 /* Of [n, k]: vector l has row l. */
 static inline void square_of_columns(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
-  ivec even, odd;
-  for (int l = 0; l < LANES; l++) even[l] = 2 * l, odd[l] = 2 * l + 1;
   for (int l = 0; l < LANES; l++) {
     int64_t there = l < n ? k : 0;
-    vec a = load(from + l * row, there), b = load(from + l * row + LANES, there - LANES);
-    v[l] = pair(__builtin_shuffle(a, b, even), __builtin_shuffle(a, b, odd));
+    v[l] = neighbours(load(from + l * row, there), load(from + l * row + LANES, there - LANES));
   }
 }
 

@@ -6,13 +6,15 @@
 #else
 #include "kernels/cpu/vector/simd.h"
 
+#include "kernels/cpu/vector/round.h"
+#include "kernels/cpu/vector/attention_product.h"
 #include "kernels/cpu/vector/attention.h"
+#include "kernels/cpu/vector/attention_b.h"
 #include "kernels/cpu/vector/elementwise.h"
 #include "kernels/cpu/vector/loss.h"
 #include "kernels/cpu/vector/weighted_loss.h"
 #include "kernels/cpu/vector/norm.h"
 #include "kernels/cpu/vector/rotary.h"
-#include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/table.h"
 #include "kernels/cpu/vector/rest.h"
 #include "kernels/cpu/vector/served.h"

@@ -1,0 +1,122 @@
+/* Attention's way back: p = e^(s - lse) once more, and from it the gradients of queries, keys and values
+ * (attention.h). */
+
+/* p = e^(s - lse), ds = p (ds - delta) scale. */
+static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
+                            const float *delta, float scale) {
+  for (int i = 0; i < QT; i += LANES) {
+    vec l = loadu(lse + i), dl = loadu(delta + i);
+    for (int64_t j = 0; j < nk; j++) {
+      vec p = vexp(loadu(&s[j][i]) - l);
+      storeu(&s[j][i], p);
+      storeu(&ds[j][i], p * (loadu(&ds[j][i]) - dl) * scale);
+    }
+  }
+}
+
+/* A tile of queries on its way back through the keys. */
+typedef struct tile_back {
+  _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT], dqt[SLI_MAX_HEAD_DIM][QT];
+  _Alignas(64) float s[KT][QT], ds[KT][QT], lse[QT], delta[QT];
+  const float *q, *dout;   /* [nq, dim] */
+  int64_t q_row, dout_row, nq;
+  _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* in bf16, of q and dout */
+} tile_back;
+
+/* q and dout as right operands. */
+static void put_words(tile_back *x, int64_t dim) {
+  int64_t down = down_row(dim);
+  words_down(x->words[0], down, x->q, x->q_row, x->nq, dim);
+  words_down(x->words[1], down, x->dout, x->dout_row, x->nq, dim);
+  x->q = x->words[0];
+  x->dout = x->words[1];
+  x->q_row = x->dout_row = down;
+}
+
+static void begin_back(tile_back *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
+  int64_t dim = a->dim, nq = x->nq = a->queries - i0 < QT ? a->queries - i0 : QT;
+  const float *o = a->o + b * a->o_batch + i0 * a->o_row + h * dim; /* [nq, dim] */
+  x->q = a->q + b * a->q_batch + i0 * a->q_row + h * dim;
+  x->dout = a->do_ + b * a->o_batch + i0 * a->o_row + h * dim;
+  x->q_row = a->q_row;
+  x->dout_row = a->o_row;
+  memset(x->lse, 0, sizeof x->lse);
+  memset(x->delta, 0, sizeof x->delta);
+  for (int64_t l = 0; l < nq; l++) {
+    vec t = {0};
+    for (int64_t d = 0, n = dim; n > 0; d += LANES, n -= LANES)
+      t += load(o + l * a->o_row + d, n) * load(x->dout + l * a->o_row + d, n);
+    x->delta[l] = sum(t);
+    x->lse[l] = lse_of(a, b, h, i0)[l];
+  }
+  turn_queries(a->bf16, x->qt, x->q, a->q_row, nq, dim, a->scale);
+  turn_queries(a->bf16, x->dot, x->dout, a->o_row, nq, dim, 1);
+  if (a->bf16) put_words(x, dim);
+}
+
+/* What a tile of keys gets and gives: dk and dv of them, NULL if nobody asks. */
+static void add_gradients(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk, float *dv) {
+  int64_t dim = a->dim, row = a->kv_row;
+  if (dv) product(false, true, nk, dim, x->nq, x->s[0], QT, 1, x->dout, x->dout_row, dv, row);
+  if (dk) product(false, true, nk, dim, x->nq, x->ds[0], QT, 1, x->q, x->q_row, dk, row);
+  if (a->dq) product(false, true, dim, QT, nk, k, 1, row, x->ds[0], QT, x->dqt[0], QT);
+}
+
+static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk,
+                               float *dv) {
+  _Alignas(64) float left[KT * QT / 2], keys[KT / 2 * SLI_MAX_HEAD_DIM];
+  int64_t dim = a->dim, down = down_row(dim), along = words_row(QT), words = words_for(x->nq);
+  words_along(left, x->s[0], QT, nk, QT);
+  if (dv) product(true, true, nk, dim, words, left, along, 1, x->dout, x->dout_row, dv, a->kv_row);
+  words_along(left, x->ds[0], QT, nk, QT);
+  if (dk) product(true, true, nk, dim, words, left, along, 1, x->q, x->q_row, dk, a->kv_row);
+  if (!a->dq) return;
+  words_down(keys, down, k, a->kv_row, nk, dim);
+  words_here(x->ds, nk);
+  product(true, true, dim, QT, words_for(nk), keys, 1, down, x->ds[0], QT, x->dqt[0], QT);
+}
+
+/* The share of one query head's tile in dq, and in the head's dk and dv. */
+static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
+  int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row;
+  float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL, ones[QT];
+  for (int l = 0; l < QT; l++) ones[l] = 1;
+  tile_back x;
+  tile_sight t;
+  begin_back(&x, a, b, h, i0);
+  memset(x.dqt, 0, (size_t)dim * sizeof *x.dqt);
+  if (dq && a->resumes) transpose_in(x.dqt, dq, a->dq_row, x.nq, dim, 1);
+  see(&t, a, b, i0, x.nq);
+  int64_t end = t.limit < a->part.has.end ? t.limit : a->part.has.end;
+  for (int64_t k0 = t.begin > a->part.has.begin ? t.begin : a->part.has.begin; k0 < end; k0 += KT) {
+    int64_t nk = end - k0 < KT ? end - k0 : KT, to = b * a->part.dkv_batch + head + k0 * row;
+    int64_t at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
+    float *dk = a->dk ? a->dk + to : NULL, *dv = a->dv ? a->dv + to : NULL;
+    if (t.ids && !meets(&t, k0, nk)) continue;
+    scores(a->bf16, x.s, nk, a->k + at, row, dim, x.qt);
+    hide(x.s, nk, k0, &t, &a->sight);
+    scores(a->bf16, x.ds, nk, a->v + at, row, dim, x.dot);
+    score_gradients(x.s, x.ds, nk, x.lse, x.delta, a->scale);
+    if (a->bf16) add_gradients_bf16(&x, a, nk, a->k + at, dk, dv);
+    else add_gradients(&x, a, nk, a->k + at, dk, dv);
+  }
+  if (dq) transpose_out(dq, a->dq_row, x.dqt, x.nq, dim, ones);
+}
+
+static void zero_head(float *head, int64_t row, int64_t rows, int64_t dim) {
+  for (int64_t r = 0; head && r < rows; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
+}
+
+/* Chunk i: batch, key head. */
+static void attention_b_chunk(void *arg, int i) {
+  const sli_attention *a = arg;
+  int64_t h = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
+  if (!a->part.adds_dkv) {
+    int64_t rows = a->part.has.end - a->part.has.begin;
+    int64_t kv = b * a->part.dkv_batch + h * a->dim + a->part.has.begin * a->kv_row;
+    zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, rows, a->dim);
+    zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, rows, a->dim);
+  }
+  for (int64_t g = 0; g < group; g++)
+    for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(a, b, h * group + g, i0);
+}
