@@ -37,19 +37,26 @@ static inline vec load_bf16(const uint16_t *p, int64_t n) {
 
 /* Halves, none of which is infinite. */
 static inline vec load_half(const uint16_t *p) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#else
   uvec bits = widen_u16(p);
   vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;
   return (vec)((uvec)size | (bits & 0x8000) << 16);
+#endif
 }
 
-/* n of them, as f32. */
+/* n of them, as f32; to[] has room for LANES. */
 static inline void unpack_scales(const uint16_t *from, int64_t n, float *to) {
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) storeu(to + i, load_half(from + i));
-  if (i == n) return;
-  uint16_t rest[LANES] = {0};
-  memcpy(rest, from + i, (size_t)(n - i) * sizeof *rest);
-  storeu(to + i, load_half(rest));
+  if (n < LANES) {
+    uint16_t few[LANES] = {0};
+    for (int l = 0; l < LANES; l++)
+      if (l < n) few[l] = from[l];
+    storeu(to, load_half(few));
+    return;
+  }
+  for (int64_t i = 0; i + LANES < n; i += LANES) storeu(to + i, load_half(from + i));
+  storeu(to + n - LANES, load_half(from + n - LANES));
 }
 
 /* A block by its scale, or by what multiplies and what is added. */
@@ -76,8 +83,8 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 #endif
 }
 
-/* Numbers of a row that are unpacked together, and their blocks' scales. */
-enum { STRETCH = 512, STRETCH_SCALES = 2 * STRETCH / SLI_REST_BLOCK };
+/* Numbers of a row that are unpacked together, at most, and their blocks' scales. */
+enum { STRETCH = 768, STRETCH_SCALES = 2 * STRETCH / SLI_REST_BLOCK };
 
 /* A row's scales of the stretch from number i on, `count` numbers. */
 static inline __attribute__((always_inline)) void stretch_scales(sl_rest rest, const uint8_t *row, int64_t k,

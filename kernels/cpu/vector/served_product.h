@@ -1,165 +1,223 @@
 /* Products of served graphs, y = x w^T + b: each number is added up in an order that the weight's shape alone says,
  * whatever other rows there are and however the weight lies at rest.
  *
- * Rows go by HEIGHT. Where there are as many as a tile has, or fewer, weights become f32 in registers on their
- * way into the sums; of more rows a stretch of a few columns is unpacked, and all rows read that. */
+ * A tile is TILE_COLUMNS columns of w by TILE_ROWS rows of x, whose sums stay in registers, a vector each. For few
+ * rows weights become f32 on their way into them; for more than a tile has, a stretch of its columns is unpacked, and
+ * all rows read that. A row that is alone takes LANES columns, so that as many vectors are summed up at a time. */
 
-/* Sums of LANES vectors, one a lane. */
-static inline vec sums(vec *v) {
-  transpose(v);
-  for (int half = LANES / 2; half; half /= 2)
-    for (int l = 0; l < half; l++) v[l] += v[l + half];
+/* Sums of LANES vectors, one a lane: the upper half of each is added to the lower, until one number is left. */
+static inline __attribute__((always_inline)) vec sums(vec *v) {
+#pragma GCC unroll 8
+  for (int wide = LANES, half = LANES / 2; wide > 1; wide = half, half /= 2) {
+    ivec low, high;
+#pragma GCC unroll 16
+    for (int l = 0; l < LANES; l++) {
+      low[l] = l / half * wide + l % half;
+      high[l] = low[l] + half;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < half; i++)
+      v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], low) + __builtin_shuffle(v[2 * i], v[2 * i + 1], high);
+  }
   return v[0];
 }
 
 enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 16 };
 
-/* Rows of x and columns of w, whose sums go to y. */
+/* Rows of w lie one behind the other: what a tile reads is fetched so many bytes before it is read. */
+enum { FETCHED = 4096, LINE = 64 };
+
+/* Rows of x and columns of w. What there is not of them is the last there is. */
 typedef struct served_tile {
   sl_rest rest;
-  int64_t k, n, rows, columns;      /* of these rows and columns; what there is not of them is the last there is */
-  const float *x[HEIGHT];
-  const uint8_t *w[TILE_COLUMNS];
-  vec acc[(HEIGHT + TILE_ROWS) * TILE_COLUMNS]; /* of each TILE_ROWS of the rows one behind the other */
+  int64_t k, n, rows, columns;
+  const float *x[HEIGHT + TILE_ROWS];
+  const uint8_t *w[LANES];
+  const float *bias; /* of these columns, or NULL */
+  float *y;          /* of row 0 */
 } served_tile;
 
 /* Adds LANES numbers of each column, times those of `tall` rows from i on. */
 static inline __attribute__((always_inline)) void dot_step(int tall, const float *const *x, int64_t i, int64_t n,
                                                            const vec *w, vec *acc) {
+  vec xv[TILE_ROWS];
 #pragma GCC unroll 4
-  for (int r = 0; r < tall; r++) {
-    vec xv = load(x[r] + i, n);
-#pragma GCC unroll 4
-    for (int c = 0; c < TILE_COLUMNS; c++) acc[r * TILE_COLUMNS + c] += xv * w[c];
-  }
+  for (int r = 0; r < tall; r++) xv[r] = load(x[r] + i, n);
+#pragma GCC unroll 16
+  for (int a = 0; a < tall * TILE_COLUMNS; a++) acc[a] = plus_product(acc[a], xv[a / TILE_COLUMNS], w[a % TILE_COLUMNS]);
 }
 
-/* Numbers `begin` to `end` of x, by those of w, which begin with `begin`. */
+static inline __attribute__((always_inline)) void fetch(const uint8_t *from, int64_t bytes) {
+#pragma GCC unroll 8
+  for (int64_t b = 0; b < bytes; b += LINE) __builtin_prefetch(from + FETCHED + b);
+}
+
+/* Numbers `begin` to `end` of x, by those of w, which begin with `begin`; of weights as they lie those behind are
+ * `fetched`. */
 static inline __attribute__((always_inline)) void dot_floats(int tall, const float *const *x, const float *const *w,
-                                                             int64_t begin, int64_t end, vec *to) {
-  vec acc[LANES], wv[TILE_COLUMNS];
-#pragma GCC unroll 16
-  for (int l = 0; l < tall * TILE_COLUMNS; l++) acc[l] = to[l];
+                                                             int64_t begin, int64_t end, bool fetched, vec *acc) {
+  vec wv[TILE_COLUMNS];
   int64_t i = begin;
   for (; i + LANES <= end; i += LANES) {
+    if (fetched) fetch((const uint8_t *)(w[0] + i * TILE_COLUMNS), TILE_COLUMNS * (int)sizeof(vec));
 #pragma GCC unroll 4
     for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = loadu(w[c] + i - begin);
     dot_step(tall, x, i, LANES, wv, acc);
   }
-  if (i < end) {
-    for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load(w[c] + i - begin, end - i);
-    dot_step(tall, x, i, end - i, wv, acc);
-  }
-#pragma GCC unroll 16
-  for (int l = 0; l < tall * TILE_COLUMNS; l++) to[l] = acc[l];
+  if (i == end) return;
+#pragma GCC unroll 4
+  for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load(w[c] + i - begin, end - i);
+  dot_step(tall, x, i, end - i, wv, acc);
 }
 
 /* The same by bf16, as it lies. */
 static inline __attribute__((always_inline)) void dot_bf16(int tall, const float *const *x, const uint8_t *const *w,
-                                                           int64_t k, vec *to) {
-  vec acc[LANES], wv[TILE_COLUMNS];
-#pragma GCC unroll 16
-  for (int l = 0; l < tall * TILE_COLUMNS; l++) acc[l] = to[l];
-  for (int64_t i = 0; i < k; i += LANES) {
+                                                           int64_t k, vec *acc) {
+  vec wv[TILE_COLUMNS];
+  int64_t i = 0;
+  for (; i + LANES <= k; i += LANES) {
+    fetch(w[0] + i * TILE_COLUMNS * 2, TILE_COLUMNS * LANES * 2);
 #pragma GCC unroll 4
-    for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, k - i);
-    dot_step(tall, x, i, k - i, wv, acc);
+    for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, LANES);
+    dot_step(tall, x, i, LANES, wv, acc);
   }
-#pragma GCC unroll 16
-  for (int l = 0; l < tall * TILE_COLUMNS; l++) to[l] = acc[l];
+  if (i == k) return;
+#pragma GCC unroll 4
+  for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, k - i);
+  dot_step(tall, x, i, k - i, wv, acc);
+}
+
+/* A block of each column. */
+static inline __attribute__((always_inline)) void unpack_columns(sl_rest rest, const uint8_t *const *w, int64_t i,
+                                                                 const float *scales, vec *wv) {
+#pragma GCC unroll 4
+  for (int c = 0; c < TILE_COLUMNS; c++) {
+    vec one[BLOCK_VECTORS];
+    unpack_block(rest, w[c], i, scales + c * STRETCH_SCALES, one);
+#pragma GCC unroll 8
+    for (int v = 0; v < BLOCK_VECTORS; v++) wv[v * TILE_COLUMNS + c] = one[v];
+  }
 }
 
 /* By blocks. */
 static inline __attribute__((always_inline)) void dot_blocks(sl_rest rest, int tall, const float *const *x,
-                                                             const uint8_t *const *w, int64_t k, vec *to) {
-  enum { ROOM = STRETCH_SCALES };
-  vec acc[LANES];
-  float scales[TILE_COLUMNS][ROOM];
-  int64_t each = rest == SL_REST_Q4_1 ? 2 : 1;
-#pragma GCC unroll 16
-  for (int l = 0; l < tall * TILE_COLUMNS; l++) acc[l] = to[l];
+                                                             const uint8_t *const *w, int64_t k, vec *acc) {
+  const int64_t each = rest == SL_REST_Q4_1 ? 2 : 1;
+  const int64_t bytes = TILE_COLUMNS * (rest == SL_REST_Q4_1 ? 20 : 34); /* of a block of each column */
+  float scales[TILE_COLUMNS * STRETCH_SCALES];
+  vec wv[BLOCK_VECTORS * TILE_COLUMNS];
   for (int64_t from = 0; from < k; from += STRETCH) {
     int64_t count = k - from < STRETCH ? k - from : STRETCH;
-    for (int c = 0; c < TILE_COLUMNS; c++) stretch_scales(rest, w[c], k, from, count, scales[c]);
-    for (int64_t b = 0; b < count / SLI_REST_BLOCK; b++) {
-      int64_t i = from + b * SLI_REST_BLOCK;
-      vec wv[TILE_COLUMNS][BLOCK_VECTORS], one[TILE_COLUMNS];
-#pragma GCC unroll 4
-      for (int c = 0; c < TILE_COLUMNS; c++) unpack_block(rest, w[c], i, &scales[c][b * each], wv[c]);
+    for (int c = 0; c < TILE_COLUMNS; c++) stretch_scales(rest, w[c], k, from, count, scales + c * STRETCH_SCALES);
+    for (int64_t i = 0, b = 0; i < count; i += SLI_REST_BLOCK, b++) {
+      fetch(w[0] + (from / SLI_REST_BLOCK + b) * bytes, bytes);
+      unpack_columns(rest, w, from + i, scales + b * each, wv);
 #pragma GCC unroll 8
-      for (int v = 0; v < BLOCK_VECTORS; v++) {
-#pragma GCC unroll 4
-        for (int c = 0; c < TILE_COLUMNS; c++) one[c] = wv[c][v];
-        dot_step(tall, x, i + v * LANES, LANES, one, acc);
-      }
+      for (int v = 0; v < BLOCK_VECTORS; v++)
+        dot_step(tall, x, from + i + v * LANES, LANES, wv + v * TILE_COLUMNS, acc);
     }
   }
-#pragma GCC unroll 16
-  for (int l = 0; l < tall * TILE_COLUMNS; l++) to[l] = acc[l];
 }
 
-/* A tile's rows, or one. */
-static inline __attribute__((always_inline)) void dot_few(int tall, served_tile *t) {
-  const float *w[TILE_COLUMNS];
-  for (int c = 0; c < TILE_COLUMNS; c++) w[c] = (const float *)(const void *)t->w[c];
-  if (t->rest == SL_REST_F32) dot_floats(tall, t->x, w, 0, t->k, t->acc);
-  else if (t->rest == SL_REST_BF16) dot_bf16(tall, t->x, t->w, t->k, t->acc);
-  else if (t->rest == SL_REST_Q8_0) dot_blocks(SL_REST_Q8_0, tall, t->x, t->w, t->k, t->acc);
-  else dot_blocks(SL_REST_Q4_1, tall, t->x, t->w, t->k, t->acc);
+static inline __attribute__((always_inline)) void copy_sums(int n, const vec *from, vec *to) {
+#pragma GCC unroll 16
+  for (int a = 0; a < n; a++) to[a] = from[a];
+}
+
+/* `tall` rows by TILE_COLUMNS columns. */
+static inline __attribute__((always_inline)) void dot_few(int tall, const served_tile *t, const uint8_t *const *w, vec *to) {
+  vec acc[LANES];
+  const float *floats[TILE_COLUMNS];
+#pragma GCC unroll 16
+  for (int a = 0; a < tall * TILE_COLUMNS; a++) acc[a] = (vec){0};
+  for (int c = 0; c < TILE_COLUMNS; c++) floats[c] = (const float *)(const void *)w[c];
+  if (t->rest == SL_REST_F32) dot_floats(tall, t->x, floats, 0, t->k, true, acc);
+  else if (t->rest == SL_REST_BF16) dot_bf16(tall, t->x, w, t->k, acc);
+  else if (t->rest == SL_REST_Q8_0) dot_blocks(SL_REST_Q8_0, tall, t->x, w, t->k, acc);
+  else dot_blocks(SL_REST_Q4_1, tall, t->x, w, t->k, acc);
+  copy_sums(tall * TILE_COLUMNS, acc, to);
+}
+
+/* y of the tile's rows from `row` on, as many as LANES sums are, `wide` columns each. */
+static inline __attribute__((always_inline)) void dot_finish(const served_tile *t, int64_t row, int wide, vec *acc) {
+  float s[LANES];
+  storeu(s, sums(acc));
+  for (int r = 0; r < LANES / wide && row + r < t->rows; r++) {
+    float *y = t->y + (row + r) * t->n, *from = s + r * wide;
+    if (t->bias)
+      for (int c = 0; c < t->columns; c++) y[c] = from[c] + t->bias[c];
+    else if (t->columns == wide) memcpy(y, from, (size_t)wide * sizeof *y);
+    else memcpy(y, from, (size_t)t->columns * sizeof *y);
+  }
+}
+
+/* A row, LANES columns. */
+static void dot_one(const served_tile *t) {
+  vec acc[LANES];
+  for (int c = 0; c < LANES; c += TILE_COLUMNS) dot_few(1, t, t->w + c, acc + c);
+  dot_finish(t, 0, LANES, acc);
+}
+
+static void dot_tile(const served_tile *t) {
+  vec acc[LANES];
+  dot_few(TILE_ROWS, t, t->w, acc);
+  dot_finish(t, 0, TILE_COLUMNS, acc);
+}
+
+/* Rows from `row` on; `kept` is what they have of the numbers before `begin`, and gets what they have of those before
+ * `end`. */
+static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin, int64_t end, vec *kept) {
+  vec acc[LANES];
+  copy_sums(LANES, kept, acc);
+  dot_floats(TILE_ROWS, t->x + row, w, begin, end, false, acc);
+  copy_sums(LANES, acc, kept);
+  if (end == t->k) dot_finish(t, row, TILE_COLUMNS, kept);
 }
 
 /* Up to HEIGHT rows. */
-static void dot_many(served_tile *t) {
+static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
+  vec kept[HEIGHT * TILE_COLUMNS];
   const float *w[TILE_COLUMNS];
+  bool bare = t->rest == SL_REST_F32;
+  int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
+  int64_t even = ((t->k + stretches - 1) / stretches + SLI_REST_BLOCK - 1) / SLI_REST_BLOCK * SLI_REST_BLOCK;
+  memset(kept, 0, sizeof kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
-    bool bare = t->rest == SL_REST_F32;
-    count = bare || t->k - i < STRETCH ? t->k - i : STRETCH;
+    count = bare || t->k - i < even ? t->k - i : even;
     for (int c = 0; c < TILE_COLUMNS; c++) {
       w[c] = bare ? (const float *)(const void *)t->w[c] : unpacked[c];
-      if (!bare && (!c || t->w[c] != t->w[c - 1])) unpack_stretch(t->rest, t->w[c], t->k, i, count, unpacked[c]);
-      else if (!bare) w[c] = w[c - 1];
+      if (!bare) unpack_stretch(t->rest, t->w[c], t->k, i, count, unpacked[c]);
     }
-    for (int64_t r = 0; r < t->rows; r += TILE_ROWS)
-      dot_floats(TILE_ROWS, t->x + r, w, i, i + count, t->acc + r * TILE_COLUMNS);
+    for (int64_t r = 0; r < t->rows; r += TILE_ROWS) dot_stretch(t, r, w, i, i + count, kept + r * TILE_COLUMNS);
   }
 }
 
-/* y of a tile's rows from `row` on. */
-static void dot_finish(const served_tile *t, int64_t row, const float *bias, float *y) {
-  vec all[LANES]; /* apart from what is added to */
-  memcpy(all, t->acc + row * TILE_COLUMNS, sizeof all);
-  vec s = sums(all);
-  for (int r = 0; r < TILE_ROWS && row + r < t->rows; r++)
-    for (int c = 0; c < t->columns; c++)
-      y[(row + r) * t->n + c] = bias ? s[r * TILE_COLUMNS + c] + bias[c] : s[r * TILE_COLUMNS + c];
-}
-
-static void dot_tile(served_tile *t, const float *x, const uint8_t *w, size_t row, const float *bias, float *y) {
-  for (int r = 0; r < HEIGHT; r++) t->x[r] = x + (r < t->rows ? r : t->rows - 1) * t->k;
-  for (int c = 0; c < TILE_COLUMNS; c++) t->w[c] = w + (size_t)(c < t->columns ? c : t->columns - 1) * row;
-  for (int64_t a = 0; a < t->rows + TILE_ROWS - 1; a++)
-    for (int c = 0; c < TILE_COLUMNS; c++) t->acc[a * TILE_COLUMNS + c] = (vec){0};
-  if (t->rows == 1) dot_few(1, t);
-  else if (t->rows <= TILE_ROWS) dot_few(TILE_ROWS, t);
-  else dot_many(t);
-  for (int64_t r = 0; r < t->rows; r += TILE_ROWS) dot_finish(t, r, bias, y);
+static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
+  for (int64_t r = 0; r < rows; r += HEIGHT) {
+    t->rows = rows - r < HEIGHT ? rows - r : HEIGHT;
+    t->y = y + r * t->n;
+    for (int i = 0; i < HEIGHT + TILE_ROWS; i++) t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
+    if (rows == 1) dot_one(t);
+    else if (t->rows <= TILE_ROWS) dot_tile(t);
+    else dot_many(t);
+  }
 }
 
 /* Weights [n, k]. */
 static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
+  int64_t wide = rows == 1 ? LANES : TILE_COLUMNS;
   size_t row = sl_type_bytes(&call->in_type[1]) / (size_t)n;
-  const float *x = call->in[0], *bias = call->in[2];
-  const uint8_t *w = call->in[1];
-  float *y = call->out[0];
+  const float *bias = call->in[2];
   served_tile t = {.rest = sli_rest_of(&call->in_type[1], k), .k = k, .n = n};
-  for (int64_t c = columns.begin; c < columns.end; c += TILE_COLUMNS)
-    for (int64_t r = 0; r < rows; r += HEIGHT) {
-      t.rows = rows - r < HEIGHT ? rows - r : HEIGHT;
-      t.columns = columns.end - c < TILE_COLUMNS ? columns.end - c : TILE_COLUMNS;
-      dot_tile(&t, x + r * k, w + (size_t)c * row, row, bias ? bias + c : NULL, y + r * n + c);
-    }
+  for (int64_t c = columns.begin; c < columns.end; c += wide) {
+    const uint8_t *w = (const uint8_t *)call->in[1] + (size_t)c * row;
+    t.columns = columns.end - c < wide ? columns.end - c : wide;
+    t.bias = bias ? bias + c : NULL;
+    for (int i = 0; i < wide; i++) t.w[i] = w + (size_t)(i < t.columns ? i : t.columns - 1) * row;
+    dot_rows(&t, call->in[0], rows, (float *)call->out[0] + c);
+  }
 }
 
 /* Weights [k, n]: up to 4 vectors of columns, all at once. */

@@ -29,6 +29,17 @@ static inline vec rounded(vec a, vec b) {
   return x;
 }
 
+/* acc + a * b, rounded once where the level can, wherever it stands. */
+static inline vec plus_product(vec acc, vec a, vec b) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)acc);
+#elif defined(__AVX2__)
+  return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)acc);
+#else
+  return acc + a * b;
+#endif
+}
+
 static inline vec loadu(const float *p) {
   return *(const vec_unaligned *)p;
 }
