@@ -99,8 +99,8 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
 static sl_status check_tokens(const sl_session *s, const sl_request *q) {
   const sl_session_info *a = &s->about;
   if (!q->prompt || q->nprompt < 1) return sl_fail(SL_E_USAGE, "a prompt needs at least one token");
-  if (q->nprompt >= a->context)
-    return sl_fail(SL_E_USAGE, "a prompt of %lld tokens leaves no room for an answer in a context of %lld",
+  if (q->nprompt > a->context)
+    return sl_fail(SL_E_USAGE, "a prompt of %lld tokens is longer than the context of %lld",
                    (long long)q->nprompt, (long long)a->context);
   for (int64_t i = 0; i < q->nprompt; i++)
     if (q->prompt[i] < 0 || q->prompt[i] >= a->vocabulary)

@@ -112,8 +112,9 @@ static sl_status settle_sizes(sl_session *s) {
 static sl_status find_vocabulary(sl_session *s) {
   const sl_graph *g = s->graph;
   for (int i = 0; i < g->noutputs; i++)
-    if (!strcmp(g->outputs[i].name, "logits")) s->about.vocabulary = sl_type_last(&g->outputs[i].tensor->type);
-  return s->about.vocabulary ? SL_OK : sl_fail(SL_E_UNSUPPORTED, "model %s has no output \"logits\"",
+    if (!strcmp(g->outputs[i].name, "logits") && g->outputs[i].tensor->type.dtype == SL_F32)
+      s->about.vocabulary = sl_type_last(&g->outputs[i].tensor->type);
+  return s->about.vocabulary ? SL_OK : sl_fail(SL_E_UNSUPPORTED, "model %s has no f32 output \"logits\"",
                                                s->options.model->name);
 }
 
@@ -178,6 +179,20 @@ static sl_status start_thread(sl_session *s) {
   if (s->wake < 0) return sl_fail(SL_E_IO, "no file descriptor for a session's events");
   s->started = !pthread_create(&s->thread, NULL, run, s);
   return s->started ? SL_OK : sl_fail(SL_E_MEMORY, "no thread for a session");
+}
+
+sl_status sl_session_check(const sl_session_options *options, sl_session_info *out) {
+  sl_session s = {.options = *options};
+  sl_status status = read_sizes(&s);
+  if (!status) status = build(&s);
+  if (!status) status = make_plan(&s);
+  if (!status) *out = s.about;
+  sl_lowered_destroy((sl_lowered *)s.about.lowered);
+  sl_graph_destroy(s.graph);
+  if (status) return status;
+  out->plan = NULL;
+  out->lowered = NULL;
+  return SL_OK;
 }
 
 static void make_lock(sl_session *s) {

@@ -421,6 +421,23 @@ static int leave(hops *x, int bundle, trip *t, int device, sl_space space) {
   return send(x, from, t, device);
 }
 
+/* What nobody makes comes with the run's beginning, so each process that reads it has it from then on. */
+static int stand_in(hops *x, int bundle, int device) {
+  sli_lowering *l = x->l;
+  sli_bundle b = l->bundles[bundle];
+  if (!between_processes(l, b.device, device)) return bundle;
+  trip t = trip_for_all(bundle);
+  int there = find_end(x, bundle, &t, device, b.home);
+  if (there != SL_NONE) return there;
+  b.name = sli_arena_format(&l->arena, "%s>%d", b.name, device);
+  b.device = device;
+  b.nconsumers = 0;
+  there = sli_add_bundle(l, b);
+  l->bundles[there].nconsumers = l->bundles[bundle].nconsumers;
+  l->bundles[there].origin = bundle;
+  return keep_end(x, bundle, there, &t);
+}
+
 /* The bundle through which a group reads another: itself, or the end of hops. */
 static int bring(hops *x, int bundle, int group) {
   sli_lowering *l = x->l;
@@ -430,7 +447,7 @@ static int bring(hops *x, int bundle, int group) {
   if (sli_is_swept(&b)) return fill_pieces(x, bundle, group);
   if (b.stay != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->groups[group]))
     return fill(x, bundle, group);
-  if (b.producer == SL_NONE) return bundle;
+  if (b.producer == SL_NONE) return stand_in(x, bundle, device);
   bool real = between_processes(l, b.device, device);
   bool copied = !reaches(l, device, space, &b) && b.device != device;
   trip t = real || copied ? trip_away(l, bundle, group) : trip_for_all(bundle);

@@ -90,12 +90,14 @@ float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   return data;
 }
 
-/* At its one place, as it lies there. */
+/* From a place of this process, as it lies there: any has all of it. */
 static sl_status get_at_rest(const sl_param_info *p, sl_runtime *rt, float *whole, bool *all) {
-  *all = is_here(&p->places[0], rt);
+  int i = 0;
+  while (i < p->nplaces && !is_here(&p->places[i], rt)) i++;
+  *all = i < p->nplaces;
   if (!*all) return SL_OK;
-  void *lies = sli_calloc(1, sl_type_bytes(&p->places[0].type));
-  sl_status status = read_place(&p->places[0], rt, lies);
+  void *lies = sli_calloc(1, sl_type_bytes(&p->places[i].type));
+  sl_status status = read_place(&p->places[i], rt, lies);
   if (!status) sli_rest_unpack(p->rest, &p->type, lies, whole);
   free(lies);
   return status;
@@ -117,7 +119,10 @@ sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *wh
 
 sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, const void *lies) {
   const sl_param_info *p = param_at(l, index);
-  return is_here(&p->places[0], rt) ? write_place(&p->places[0], rt, lies) : SL_OK;
+  sl_status status = SL_OK;
+  for (int i = 0; i < p->nplaces && !status; i++)
+    if (is_here(&p->places[i], rt)) status = write_place(&p->places[i], rt, lies);
+  return status;
 }
 
 static sl_status set_at_rest(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {

@@ -104,13 +104,17 @@ typedef struct sl_session_info {
   sl_runtime *rt;           /* for sl_look and sl_runtime_set_quotas; between create and destroy */
 } sl_session_info;
 sl_session_info sl_session_about(const sl_session *s);
+/* What create would say of the model and its options, before memory is taken; and the sizes that would be in
+ * force, without plan and runtime. `load` and `job` are not used. */
+sl_status sl_session_check(const sl_session_options *options, sl_session_info *out);
 
 /* ---- requests ------------------------------------------------------------------- */
 
 typedef struct sl_request {
   const int32_t *prompt;    /* [nprompt] tokens, at least one; copied */
   int64_t nprompt;
-  int64_t max_tokens;       /* of the answer, at least one; it ends earlier where the context ends */
+  int64_t max_tokens;       /* of the answer, at least one; it ends earlier where the context ends, but not before
+                               its first token */
   float temperature;        /* 0: the likeliest token, of equal ones the first */
   int top_k;                /* only the likeliest so many; 0: any */
   float top_p;              /* only the likeliest that together have this probability; 0 or 1: any */

@@ -1,4 +1,5 @@
-/* A session over two processes: a stage in each, requests in the first; the bits are those of one. */
+/* A session over two processes: stages in each, requests in the first; the bits are those of one. Also where both
+ * read the same table (gpt's), and where weights are rounded. */
 #include <unistd.h>
 
 #include "comm/control/control.h"
@@ -11,6 +12,19 @@ static char *const small[] = {"--layers", "2", "--width", "32", "--heads", "4", 
 static const int32_t prompt[] = {3, 1, 4, 1, 5};
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
 static uint64_t hashes[TOKENS];
+
+static const struct {
+  const char *model;
+  int stages;
+  sl_dtype dtype;
+} cases[] = {{"llama", 2, SL_F32}, {"gpt", 4, SL_BF16}}, *now;
+
+static sl_session_options open_model(served *s) {
+  served_model(s, now->model, small);
+  sl_session_options options = served_options(s);
+  options.lower.dtype = now->dtype;
+  return options;
+}
 
 static void answer(sl_session *s, uint64_t *out) {
   sl_request r = {.prompt = prompt, .nprompt = 5, .max_tokens = TOKENS, .logprobs = -1};
@@ -34,9 +48,9 @@ static sl_job *open_job(const process *p) {
 
 static void serve(process *p) {
   served s = {0};
-  served_model(&s, "llama", small);
-  sl_session_options options = served_options(&s);
-  options.lower.stages = options.lower.processes = 2;
+  sl_session_options options = open_model(&s);
+  options.lower.stages = now->stages;
+  options.lower.processes = 2;
   sl_job *job = options.job = open_job(p);
   served_open(&s, &options);
   if (p->self) CHECK(!sl_session_wait(s.session), "%s", sl_detail());
@@ -49,10 +63,9 @@ static void serve(process *p) {
   sl_job_close(job);
 }
 
-int main(void) {
+static void compare(void) {
   served s = {0};
-  served_model(&s, "llama", small);
-  sl_session_options options = served_options(&s);
+  sl_session_options options = open_model(&s);
   served_open(&s, &options);
   answer(s.session, hashes);
   served_close(&s);
@@ -60,5 +73,12 @@ int main(void) {
   sli_control_make_key(key);
   CHECK(processes_run(2, serve), "both end");
   close(port);
+}
+
+int main(void) {
+  for (size_t i = 0; i < SLI_COUNT(cases); i++) {
+    now = &cases[i];
+    compare();
+  }
   return 0;
 }

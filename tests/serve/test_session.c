@@ -54,16 +54,30 @@ static void the_context_ends_it(sl_session *s) {
   sl_session_event e;
   while ((e = served_next(s)).kind == SL_EVENT_TOKEN) {}
   CHECK(e.end == SL_END_LENGTH && e.place == 64 - 5, "%lld tokens fit", (long long)e.place);
+  int32_t all[64] = {0};
+  r.prompt = all, r.nprompt = 64;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  while ((e = served_next(s)).kind == SL_EVENT_TOKEN) {}
+  CHECK(e.end == SL_END_LENGTH && e.place == 1, "one token follows from a full context, not %lld", (long long)e.place);
+}
+
+static void it_is_known_before(const sl_session_options *options) {
+  sl_session_info about;
+  CHECK(!sl_session_check(options, &about), "%s", sl_detail());
+  CHECK(about.vocabulary == 256 && about.context == 64 && !about.plan && !about.rt, "the sizes of it");
+  sl_session_options wrong = *options;
+  wrong.context = 65;
+  CHECK(sl_session_check(&wrong, &about) == SL_E_USAGE && strstr(sl_detail(), "65"), "%s", sl_detail());
 }
 
 static void what_is_wrong_is_refused(sl_session *s) {
-  int32_t far[] = {1, 256}, many[64] = {0};
+  int32_t far[] = {1, 256}, many[65] = {0};
   uint64_t id = 77;
   sl_request r = ask(1);
   r.prompt = far, r.nprompt = 2;
   CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "256"), "%s", sl_detail());
-  r = ask(1), r.prompt = many, r.nprompt = 64;
-  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "64 tokens"), "%s", sl_detail());
+  r = ask(1), r.prompt = many, r.nprompt = 65;
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "65 tokens"), "%s", sl_detail());
   r = ask(0);
   CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE, "no tokens");
   r = ask(1), r.temperature = -1;
@@ -159,6 +173,7 @@ int main(void) {
   served s = {0};
   served_model(&s, "gpt", small);
   sl_session_options options = served_options(&s);
+  it_is_known_before(&options);
   served_open(&s, &options);
   each_request_has_one_end(s.session);
   the_text_is_that_of_the_whole_row(&s);

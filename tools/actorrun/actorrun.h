@@ -153,6 +153,8 @@ void job_step(void *ctx, const sl_step_report *report);
 
 /* run.c: joins the others, runs the plan, and keeps what was asked for. */
 sl_status job_run(job *j);
+/* first.c: fills in the values that a run begins with: --init, --adapter, or random ones. */
+sl_status job_first_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
 
 /* signals.c */
 void signals_catch(void);
@@ -200,9 +202,13 @@ sl_status report_write(const char *path, const job *j, const char *failure);
 /* The same while the run goes on, without what is known between runs only. */
 sl_status report_write_meanwhile(const char *path, const job *j);
 
+/* Is writing a text with the first values all that the run does? */
+bool generates_only(const settings *s);
 /* Before any work: can the model continue the prompt? */
 sl_status generate_check(const settings *s);
-/* Continues the prompt with the values that job holds, printing as it goes. */
+/* Continues the prompt, printing as it goes: with the values that a run begins with, by all processes together;
+ * and with those that the job holds, or has saved, in process 0. */
+sl_status generate_first(const job *j);
 sl_status generate(const job *j);
 
 #endif

@@ -1,78 +1,28 @@
-/* --generate: the model is built a second time, for inference, takes over the
- * values, and is asked for one token after another. */
+/* --generate: a session of the model, which is asked to go on with a text. */
 #include "tools/actorrun/actorrun.h"
 
-#include <ctype.h>
-#include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include <sluice/session.h>
+
 #include "io/tokenizer/tokenizer.h"
 #include "tools/actorrun/chat.h"
 
 typedef struct writer {
   size_t count, capacity;
   int32_t *tokens;   /* prompt, then what was written */
-  int64_t vocab, rows; /* sizes of the logits: one row for each token that is seen */
+  int64_t vocab, context;
   bool bytes;        /* tokens are bytes of text */
   sli_tokenizer *tokenizer; /* or what makes text of them, or NULL */
   size_t shown;      /* bytes of that text that were printed */
   int32_t end;       /* the token that ends what is written; -1: none does */
-  double temperature;
-  uint64_t seed;
-  int64_t row;       /* of the logits that follow the last token */
-  float *logits;     /* [vocab] */
-  bool answered;
 } writer;
 
 static void add_token(writer *w, int32_t token) {
   SLI_GROW(w->tokens, w->count, w->capacity);
   w->tokens[w->count++] = token;
-}
-
-/* Fills the window with the newest tokens, from its start; what stands behind
- * the last one cannot be seen from there. */
-static void feed(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
-  (void)tick;
-  writer *w = ctx;
-  size_t n = SLI_MIN(w->count, (size_t)count);
-  memset(tokens, 0, (size_t)count * sizeof *tokens);
-  memcpy(tokens, w->tokens + (w->count - n), n * sizeof *tokens);
-  w->row = (int64_t)n - 1;
-}
-
-static void take_output(void *ctx, const char *name, const sl_type *type, const void *data) {
-  writer *w = ctx;
-  if (strcmp(name, "logits") || w->row >= sl_type_rows(type)) return;
-  memcpy(w->logits, (const float *)data + w->row * w->vocab, (size_t)w->vocab * sizeof(float));
-  w->answered = true;
-}
-
-/* A number in [0, 1) for each place in the text (splitmix64). */
-static double draw(uint64_t seed, uint64_t place) {
-  uint64_t z = seed * UINT64_C(0xd1342543de82ef95) + (place + 1) * UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
-}
-
-static int32_t likeliest(const writer *w) {
-  int32_t best = 0;
-  for (int32_t v = 1; v < w->vocab; v++)
-    if (w->logits[v] > w->logits[best]) best = v;
-  return best;
-}
-
-static int32_t sample(const writer *w) {
-  int32_t best = likeliest(w);
-  if (w->temperature == 0) return best;
-  double sum = 0, top = w->logits[best];
-  for (int64_t v = 0; v < w->vocab; v++) sum += exp((w->logits[v] - top) / w->temperature);
-  double left = draw(w->seed, w->count) * sum;
-  for (int32_t v = 0; v < w->vocab; v++)
-    if ((left -= exp((w->logits[v] - top) / w->temperature)) < 0) return v;
-  return best;
 }
 
 /* ---- the prompt ------------------------------------------------------------------------ */
@@ -119,9 +69,9 @@ static sl_status read_chat(writer *w, const settings *s) {
   char *prompt = NULL, *end = NULL;
   sl_status status = chat_prompt(s, &prompt, &end);
   if (!status) status = read_text(w, prompt, false);
-  if (!status && (int64_t)w->count >= w->rows)
+  if (!status && (int64_t)w->count >= w->context)
     status = sl_fail(SL_E_USAGE, "--chat: its %zu tokens leave no room for an answer in a context of %lld",
-                     w->count, (long long)w->rows);
+                     w->count, (long long)w->context);
   if (!status) {
     w->end = token_of(w, end);
     free(sli_tokenizer_decode(w->tokenizer, w->tokens, w->count, false, &w->shown));
@@ -167,103 +117,190 @@ static void print_token(writer *w, int32_t token) {
   fflush(stdout);
 }
 
-/* ---- the model ------------------------------------------------------------------------- */
+/* ---- what is written ------------------------------------------------------------------------ */
 
-/* Sizes of the "logits" that the model promises. */
-static sl_status find_vocabulary(writer *w, const sl_graph *g, const char *model) {
-  for (int i = 0; i < g->noutputs; i++) {
-    const sl_type *type = &g->outputs[i].tensor->type;
-    if (strcmp(g->outputs[i].name, "logits") || type->dtype != SL_F32 || type->ndim < 2) continue;
-    w->vocab = sl_type_last(type);
-    w->rows = sl_type_rows(type);
-    w->bytes = w->vocab <= 256;
-    w->logits = sli_calloc((size_t)w->vocab, sizeof *w->logits);
-    return SL_OK;
-  }
-  return sl_fail(SL_E_UNSUPPORTED, "--generate: model %s has no f32 output \"logits\"", model);
+static sl_session_event next_event(sl_session *session) {
+  sl_session_event e;
+  struct pollfd fd = {.fd = sl_session_fd(session), .events = POLLIN};
+  while (!sl_session_poll(session, &e, 1)) poll(&fd, 1, -1);
+  return e;
 }
 
-static sl_status write_tokens(writer *w, sl_runtime *rt, int64_t count) {
+static sl_status fail(const sl_session *session) {
+  sl_status status = sl_session_status(session);
+  return status ? status : sl_fail(SL_E_NUMERIC, "--generate: the model's logits are not finite");
+}
+
+/* Goes on with the newest tokens, as many as the context has room for: up to `most`, the end of the context,
+ * or the token that ends it all. `part`: how often that was done before. */
+static sl_status write_part(writer *w, sl_session *session, const settings *s, int64_t most, uint64_t part,
+                            bool *ended) {
+  size_t seen = SLI_MIN(w->count, (size_t)w->context);
+  const sl_request request = {.prompt = w->tokens + w->count - seen, .nprompt = (int64_t)seen, .max_tokens = most,
+                              .temperature = (float)sl_arg_float(s->run, "temperature"),
+                              .seed = (uint64_t)sl_arg_int(s->run, "seed") + part,
+                              .stop = &w->end, .nstop = w->end >= 0, .logprobs = -1};
+  uint64_t id;
+  sl_session_event e;
+  sl_status status = sl_session_submit(session, &request, &id);
+  if (status) return status;
+  while ((e = next_event(session)).kind == SL_EVENT_TOKEN) {
+    if (e.token == w->end) continue;
+    add_token(w, e.token);
+    print_token(w, e.token);
+  }
+  *ended = e.end == SL_END_STOP;
+  return *ended || e.end == SL_END_LENGTH ? SL_OK : fail(session);
+}
+
+static sl_status write_tokens(writer *w, sl_session *session, const settings *s) {
+  size_t most = w->count + (size_t)sl_arg_int(s->run, "generate");
+  sl_status status = SL_OK;
+  bool ended = false;
   for (size_t i = 0; i < w->count && !w->tokenizer; i++) print_token(w, w->tokens[i]);
-  for (int64_t n = 0; n < count; n++) {
-    w->answered = false;
-    sl_status status = sl_runtime_run(rt, 1);
-    if (status) return status;
-    if (!w->answered)
-      return sl_fail(SL_E_UNSUPPORTED, "--generate: the model's logits have no row per token");
-    for (int64_t v = 0; v < w->vocab; v++)
-      if (!isfinite(w->logits[v]))
-        return sl_fail(SL_E_NUMERIC, "--generate: logit %lld is not finite", (long long)v);
-    int32_t token = sample(w);
-    if (token == w->end) break;
-    add_token(w, token);
-    print_token(w, w->tokens[w->count - 1]);
-  }
+  for (uint64_t part = 0; w->count < most && !ended && !status; part++)
+    status = write_part(w, session, s, (int64_t)(most - w->count), part, &ended);
   printf("\n");
-  return SL_OK;
-}
-
-/* One CPU device with all the threads of the training devices together, or where those
- * are no CPUs with all cores. */
-static sl_status write_with(writer *w, sl_graph *g, const job *j) {
-  const settings *s = j->settings;
-  int threads = s->devices.threads ? s->devices.threads * s->devices.count
-                                   : sl_placement_default(j->machine.machine, 1);
-  sl_lower_options options = {.stages = 1, .chunks = 1,
-                              .devices = {.kind = "cpu", .count = 1, .threads = threads},
-                              .seed = w->seed, .on_output = take_output, .ctx = w};
-  sl_lowered *lowered = NULL;
-  sl_runtime *rt = NULL;
-  sl_placement *placement = NULL;
-  sl_status status = sl_placement_create(j->machine.machine, 1, threads, &placement);
-  if (!status) status = sl_lower(g, &options, &lowered);
-  sl_runtime_options run = {.workers = 1, .bind = sl_placement_bind, .bind_arg = placement};
-  if (!status) status = sl_runtime_create(sl_lowered_plan(lowered), &run, &rt);
-  if (!status) {
-    sl_lowered_attach(lowered, rt);
-    status = sl_weights_copy(j->lowered, j->rt, lowered, rt);
-    if (!status) status = write_tokens(w, rt, sl_arg_int(s->run, "generate"));
-  }
-  sl_runtime_destroy(rt);
-  sl_lowered_destroy(lowered);
-  sl_placement_destroy(placement);
   return status;
 }
 
-/* The graph and the prompt, before anything is computed. */
-static sl_status open_writer(writer *w, const settings *s, sl_graph **g) {
-  *w = (writer){.temperature = sl_arg_float(s->run, "temperature"),
-                .seed = (uint64_t)sl_arg_int(s->run, "seed"), .end = -1};
-  *g = sl_graph_create(&(sl_graph_options){
-      .microbatches = 1, .pieces = 1, .infer = true, .training = &s->training,
-      .feed_tokens = feed, .feed_ctx = w});
-  sl_status status = plan_build(s, *g);
-  if (!status) status = find_vocabulary(w, *g, s->model->name);
-  if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &w->tokenizer);
+/* ---- the session ------------------------------------------------------------------------------ */
+
+static sl_status load_first(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  return job_first_values(ctx, lowered, rt);
+}
+
+static sl_status load_learned(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  const job *j = ctx;
+  return sl_weights_copy(j->lowered, j->rt, lowered, rt);
+}
+
+static sl_status load_saved(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  return sl_weights_load(settings_text(ctx, "save"), lowered, rt);
+}
+
+static sl_session_options options_of(const settings *s) {
+  return (sl_session_options){.model = s->model, .args = s->model_args, .training = &s->training, .sequences = 1,
+                              .lower = {.stages = 1, .chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
+}
+
+/* The processes that share the model, as they share the stages. */
+static void lie_on_all(sl_session_options *o, const settings *s) {
+  o->lower.stages = s->stages;
+  o->lower.data_parallel = s->grid.data;
+  o->lower.sequence = s->grid.sequence;
+  o->lower.tensor = s->grid.tensor;
+  o->lower.processes = s->processes;
+  o->lower.devices = s->devices;
+}
+
+/* The values that a run begins with, where it does nothing else with them. */
+static sl_session_options options_of_first(const settings *s) {
+  const char *init = settings_text(s, "init");
+  sl_session_options o = options_of(s);
+  if (s->processes > 1) lie_on_all(&o, s);
+  o.stored = s->training.nlora ? NULL : init;
+  o.load = load_first;
+  o.load_ctx = (void *)s;
+  return o;
+}
+
+/* Those that it ends with. Of several processes the first one reads what all have saved, adapters merged. */
+static sl_session_options options_of_learned(const job *j) {
+  sl_session_options o = options_of(j->settings);
+  bool alone = sl_job_processes(j->processes) == 1;
+  if (!alone) o.training = NULL;
+  o.load = alone ? load_learned : load_saved;
+  o.load_ctx = alone ? (void *)j : (void *)j->settings;
+  return o;
+}
+
+/* On one CPU device with all the threads of the training devices together, or where those are no CPUs with all
+ * cores. */
+static sl_status place(const job *j, sl_session_options *o, sl_placement **out) {
+  const settings *s = j->settings;
+  sl_device_options *d = &o->lower.devices;
+  d->threads = s->devices.threads ? s->devices.threads * s->devices.count
+                                  : sl_placement_default(j->machine.machine, 1);
+  o->run.bind = sl_placement_bind;
+  sl_status status = sl_placement_create(j->machine.machine, 1, d->threads, out);
+  o->run.bind_arg = *out;
+  return status;
+}
+
+/* How large the model is, and that it can be asked, before anything is computed. */
+static sl_status open_writer(writer *w, const settings *s, const sl_session_options *o) {
+  sl_session_info about;
+  *w = (writer){.end = -1};
+  model_being_built = s->model->name;
+  sl_status status = sl_session_check(o, &about);
+  model_being_built = NULL;
+  if (status) return sl_fail(status, "--generate: %s", sl_detail());
+  w->vocab = about.vocabulary;
+  w->context = about.context;
+  w->bytes = w->vocab <= 256;
+  if (s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &w->tokenizer);
   return status ? status : read_prompt(w, s);
 }
 
-static void close_writer(writer *w, sl_graph *g) {
-  sl_graph_destroy(g);
+static void close_writer(writer *w) {
   sli_tokenizer_close(w->tokenizer);
   free(w->tokens);
-  free(w->logits);
+}
+
+static sl_status write_with(const sl_session_options *o, const settings *s) {
+  writer w;
+  sl_session *session = NULL;
+  sl_status status = open_writer(&w, s, o);
+  if (!status) status = sl_session_create(o, &session);
+  if (!status) status = s->process ? sl_session_wait(session) : write_tokens(&w, session, s);
+  sl_session_destroy(session);
+  close_writer(&w);
+  return status;
+}
+
+/* ---- for the run -------------------------------------------------------------------------------- */
+
+bool generates_only(const settings *s) {
+  static const char *const others[] = {"save", "save-adapter", "checkpoint", "report", "trace", "plan"};
+  bool only = s->use == USE_INFERENCE;
+  for (size_t i = 0; i < SLI_COUNT(others); i++) only = only && !settings_text(s, others[i]);
+  return only;
 }
 
 sl_status generate_check(const settings *s) {
   writer w;
-  sl_graph *g;
   if (!sl_arg_int(s->run, "generate")) return SL_OK;
-  sl_status status = open_writer(&w, s, &g);
-  close_writer(&w, g);
+  if (s->processes > 1 && !generates_only(s) && !settings_text(s, "save"))
+    return sl_fail(SL_E_USAGE, "--generate: what %d processes have learned the first one writes with when all have "
+                   "saved it: --save FILE", s->processes);
+  const sl_session_options o = generates_only(s) ? options_of_first(s) : options_of(s);
+  sl_status status = open_writer(&w, s, &o);
+  close_writer(&w);
+  return status;
+}
+
+sl_status generate_first(const job *j) {
+  const settings *s = j->settings;
+  sl_session_options o = options_of_first(s);
+  sl_placement *placement = NULL;
+  sl_status status = SL_OK;
+  if (s->processes > 1) {
+    o.job = j->processes;
+    o.run.bind = machine_bind;
+    o.run.bind_arg = (void *)&j->machine;
+  } else
+    status = place(j, &o, &placement);
+  if (!status) status = write_with(&o, s);
+  sl_placement_destroy(placement);
   return status;
 }
 
 sl_status generate(const job *j) {
-  writer w;
-  sl_graph *g;
-  sl_status status = open_writer(&w, j->settings, &g);
-  if (!status) status = write_with(&w, g, j);
-  close_writer(&w, g);
+  sl_session_options o = options_of_learned(j);
+  sl_placement *placement = NULL;
+  sl_status status = place(j, &o, &placement);
+  if (!status) status = write_with(&o, j->settings);
+  sl_placement_destroy(placement);
   return status;
 }

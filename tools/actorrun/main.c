@@ -36,6 +36,7 @@ static sl_status do_job(job *j) {
   if (!dry) terms_init(&j->terms, s);
   if (!dry && !s->process) status = keep_check(s);
   if (!dry && !status) status = generate_check(s);
+  if (!dry && !status && generates_only(s)) return generate_first(j);
   if (!dry && !status) status = evals_check(s);
   if (!dry && !status) status = keep_open(j);
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
@@ -60,9 +61,6 @@ static sl_status check_cluster(const settings *s) {
   if (s->clock == SL_CLOCK_VIRTUAL)
     return sl_fail(SL_E_USAGE, "--clock virtual needs no more than one process, not %d",
                    s->processes);
-  if (sl_arg_int(s->run, "generate"))
-    return sl_fail(SL_E_USAGE, "--generate runs in one process, not %d: --save the values, and "
-                   "--init a run of one with them", s->processes);
   return SL_OK;
 }
 

@@ -41,12 +41,7 @@ static sl_status make_runtime(job *j) {
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
   if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
-  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
-  if (!init || s->training.nlora) status = sl_params_init(j->lowered, j->rt, seed);
-  if (!status && init) status = sl_weights_load(init, j->lowered, j->rt);
-  if (!status && adapter) status = sl_adapter_load(adapter, j->lowered, j->rt);
-  if (!status) status = sl_params_spread(j->lowered, j->rt);
-  return status;
+  return job_first_values(s, j->lowered, j->rt);
 }
 
 static sl_status run_steps(job *j) {
@@ -94,7 +89,7 @@ static sl_status run_prepared(job *j) {
   if (!status) status = sl_job_gather(j->processes, records_wanted(j));
   if (!status && speaks_for_all) print_end(j);
   if (speaks_for_all) status = keep_figures(j, status);
-  bool generates = sl_arg_int(j->settings->run, "generate") && !j->stopped;
+  bool generates = sl_arg_int(j->settings->run, "generate") && !j->stopped && speaks_for_all;
   return !status && generates ? generate(j) : status;
 }
 

@@ -1,0 +1,52 @@
+#!/bin/bash
+# --generate asks a session: the likeliest text goes on from the newest tokens where it is longer than the context, is
+# the same however many processes write it, and of those that have learned something the first writes with what
+# they have saved. What cannot be served is refused before anything is learned.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+text=$reference/text.txt
+model=(gpt --layers 2 --width 16 --heads 2 --context 16)
+
+# writes FILE WORDS...
+writes() {
+  local to=$1
+  shift
+  ends 0 "$actorrun" --quiet --temperature 0 "$@"
+  cp out "$to"
+}
+same() { cmp -s "$1" "$2" || fail "$(<"$1") is not $(<"$2")"; }
+
+ends 0 "$actorrun" --quiet --steps 20 --save w.safetensors "${model[@]}" --data "$text" --lr 1e-2 --warmup 0
+first=(--steps 0 --init w.safetensors)
+writes long "${first[@]}" --generate 24 --prompt "And the " "${model[@]}"
+(($(wc -c <long) == 8 + 24 + 1)) || fail "as many tokens as asked for"
+writes next "${first[@]}" --generate 1 --prompt "$(head -c 30 long | tail -c 16)" "${model[@]}"
+[[ "$(tail -c 2 next)" == "$(head -c 31 long | tail -c 1)" ]] || fail "a full context goes on as the text did"
+
+writes two -n 2 "${patient[@]}" --stages 2 "${first[@]}" --generate 24 --prompt "And the " "${model[@]}"
+same long two
+writes learned -n 2 "${patient[@]}" --data-parallel 2 --steps 2 --save both.safetensors --generate 9 "${model[@]}" --data "$text"
+writes again --steps 0 --init both.safetensors --generate 9 "${model[@]}"
+same learned again
+
+chance() { ends 0 "$actorrun" --quiet "${first[@]}" --generate 30 --seed "$1" "${model[@]}"; cp out "$2"; }
+chance 1 a
+chance 1 b
+same a b
+chance 2 c
+! cmp -s a c || fail "another seed, another text"
+
+# refused NAMED WORDS...
+refused() {
+  local named=$1
+  shift
+  ends 2 "$actorrun" --quiet "$@"
+  grep -qF -- "$named" err || fail "the message names $named: $(<err)"
+}
+refused "--generate: what 2 processes have learned the first one writes with when all have saved it: --save FILE" \
+  -n 2 --stages 2 --steps 2 --generate 9 "${model[@]}" --data "$text"
+refused "op layer.0/sub.1 (sub) cannot be served" --steps 2 --generate 9 \
+  "$SLUICE_SOURCE/examples/gru.c" --data "$text"
+refused "(documents) cannot be served" --steps 2 --generate 9 "$SLUICE_SOURCE/examples/bert.c" --data "$text"
