@@ -159,7 +159,7 @@ static void limit_cpu(const sl_call *call) {
 
 const sl_op sl_op_combine = {
     .name = "combine", .min_in = 2, .max_in = 2, .nout = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = combine_signatures,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = combine_signatures, .narrow_in = 1, .narrow_out = 1,
     .infer = combine_infer, .cost = combine_cost, .cpu = combine_cpu,
     .grad = {{.op = &sl_op_combine_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}},
@@ -167,7 +167,7 @@ const sl_op sl_op_combine = {
 
 const sl_op sl_op_combine_b = {
     .name = "combine_b", .min_in = 3, .max_in = 3, .nout = 2,
-    .pieces = SL_PIECES_SIGNATURES,
+    .pieces = SL_PIECES_SIGNATURES, .narrow_in = 5, .narrow_out = 1,
     .infer = combine_b_infer, .cost = combine_b_cost, .cpu = combine_b_cpu,
 };
 

@@ -390,7 +390,7 @@ static void grouped_linear_w_cpu(const sl_call *call) {
 
 const sl_op sl_op_grouped_linear = {
     .name = "grouped_linear", .min_in = 3, .max_in = 3, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 4,
+    .pieces = SL_PIECES_ROWS, .whole = 4, .narrow_in = 1, .narrow_out = 1,
     .infer = grouped_linear_infer, .cost = grouped_linear_cost, .check = grouped_linear_check,
     .prepare = grouped_linear_prepare, .release = release, .keeps = keeps_products,
     .scratch = grouped_linear_scratch, .cpu = grouped_linear_cpu, .looks = 3, .follows = 1,
@@ -403,7 +403,7 @@ const sl_op sl_op_grouped_linear = {
 
 const sl_op sl_op_grouped_linear_b = {
     .name = "grouped_linear_b", .min_in = 4, .max_in = 4, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 4, .unread = 8,
+    .pieces = SL_PIECES_ROWS, .whole = 4, .unread = 8, .narrow_in = 9, .narrow_out = 1,
     .infer = grouped_linear_b_infer, .cost = grouped_linear_cost,
     .prepare = grouped_linear_b_prepare, .release = release, .keeps = keeps_products,
     .scratch = grouped_linear_b_scratch, .cpu = grouped_linear_b_cpu, .looks = 11, .follows = 1,
@@ -411,7 +411,7 @@ const sl_op sl_op_grouped_linear_b = {
 
 const sl_op sl_op_grouped_linear_w = {
     .name = "grouped_linear_w", .min_in = 4, .max_in = 4, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 8, .unread = 8,
+    .pieces = SL_PIECES_ROWS, .whole = 8, .unread = 8, .narrow_in = 5,
     .infer = grouped_linear_w_infer, .cost = grouped_linear_w_cost,
     .prepare = grouped_linear_w_prepare, .release = release, .keeps = keeps_products,
     .scratch = grouped_linear_w_scratch, .cpu = grouped_linear_w_cpu,

@@ -1,13 +1,11 @@
 /* Rows looked up in a table, and the gradient of the table.
  *
  * The gradient of a table's row is the sum of what comes back for all places of the batch
- * that hold its id, in their order. So the places are sorted by id first. Their keys, the id
- * above and the place below, all differ, so that any way to sort is stable: blocks sort a
- * tile each, then sorted runs are merged in pairs, every key looking for its place in the
- * other run by bisection. Then a block adds up the places of one id, or of a stretch of them
- * where an id has many: then what the stretches give waits in the scratch and is
- * added in order. Work and order follow from the ids alone. */
-#include "kernels/cuda/device.cuh"
+ * that hold its id, in their order. So the places are sorted by id first (sort.cuh). Then a block
+ * adds up the places of one id, or of a stretch of them where an id has many: then what the
+ * stretches give waits in the scratch and is added in order. Work and order follow from the ids
+ * alone. */
+#include "kernels/cuda/sort.cuh"
 
 namespace {
 
@@ -26,64 +24,6 @@ __global__ void embed(const int32_t *ids, const float *table, T *y, int64_t firs
   }
 }
 
-/* ---- sorting ------------------------------------------------ */
-
-constexpr int TILE = 2048;
-
-__device__ inline uint64_t key_of(int64_t id, int64_t place) {
-  return (uint64_t)id << 32 | (uint64_t)place;
-}
-__device__ inline int64_t id_of(uint64_t key) { return (int64_t)(key >> 32); }
-__device__ inline int64_t place_of(uint64_t key) { return (int64_t)(uint32_t)key; }
-
-/* The first of keys[begin, end), which are sorted, that is not below `key`. */
-__device__ inline int64_t bisect(const uint64_t *keys, int64_t begin, int64_t end, uint64_t key) {
-  while (begin < end) {
-    int64_t middle = (begin + end) / 2;
-    if (keys[middle] < key) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
-}
-
-/* keys[0, count) hold sorted runs of `run` keys, the last one may be shorter: where key i
- * goes when each two are merged. */
-__device__ inline int64_t merged_place(const uint64_t *keys, int64_t count, int64_t i,
-                                       int64_t run) {
-  int64_t own = i / run * run, pair = own / (2 * run) * (2 * run);
-  int64_t other = own == pair ? own + run : pair, end = other + run;
-  if (other >= count) return i;
-  int64_t found = bisect(keys, other, end < count ? end : count, keys[i]);
-  return pair + (i - own) + (found - other);
-}
-
-/* Sorts tiles of the keys of all places; ids that are not in the table come last. */
-__global__ void sort_tiles(const int32_t *ids, uint64_t *keys, int64_t rows, int64_t first,
-                           int64_t vocab) {
-  __shared__ uint64_t shared[2][TILE];
-  int64_t begin = (int64_t)blockIdx.x * TILE, count = rows - begin < TILE ? rows - begin : TILE;
-  uint64_t *from = shared[0], *to = shared[1];
-  for (int64_t i = threadIdx.x; i < count; i += BLOCK) {
-    int64_t id = ids[begin + i] - first;
-    from[i] = key_of(id >= 0 && id < vocab ? id : vocab, begin + i);
-  }
-  for (int64_t run = 1; run < count; run *= 2) {
-    __syncthreads();
-    for (int64_t i = threadIdx.x; i < count; i += BLOCK)
-      to[merged_place(from, count, i, run)] = from[i];
-    uint64_t *free = from;
-    from = to;
-    to = free;
-  }
-  __syncthreads();
-  for (int64_t i = threadIdx.x; i < count; i += BLOCK) keys[begin + i] = from[i];
-}
-
-__global__ void merge_runs(const uint64_t *from, uint64_t *to, int64_t rows, int64_t run) {
-  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  if (i < rows) to[merged_place(from, rows, i, run)] = from[i];
-}
-
 /* ---- sums ------------------------------------------------
  *
  * A stretch has STRETCH places of one id, the last one of an id up to twice as many less one.
@@ -100,7 +40,7 @@ struct stretch {
 __global__ void find_stretches(const uint64_t *keys, stretch *found, int64_t rows, int64_t vocab) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (i >= rows) return;
-  int64_t id = id_of(keys[i]);
+  int64_t id = number_of(keys[i]);
   int64_t begin = bisect(keys, 0, i, key_of(id, 0)), end = bisect(keys, i, rows, key_of(id + 1, 0));
   int64_t count = (end - begin) / STRETCH, at = i - begin;
   if (!count) count = 1;
@@ -132,7 +72,7 @@ __global__ void sum_stretches(const uint64_t *keys, const stretch *found, const 
   stretch s = found[i];
   if (!s.places) return;
   bool only = s.of == 1;
-  float *to = only ? dtable + id_of(keys[i]) * width : partial + i / STRETCH * width;
+  float *to = only ? dtable + number_of(keys[i]) * width : partial + i / STRETCH * width;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float sum[N] = {};
     if (only) load<N>(sum, to + c);
@@ -148,7 +88,7 @@ __global__ void join_stretches(const uint64_t *keys, const stretch *found, const
   int64_t i = blockIdx.x;
   int count = found[i].of;
   if (count < 2) return;
-  float *to = dtable + id_of(keys[i]) * width;
+  float *to = dtable + number_of(keys[i]) * width;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float sum[N], d[N];
     load<N>(sum, to + c);
@@ -171,30 +111,15 @@ struct room {
 };
 
 /* Of all but the partial sums, which are read in packs. */
-size_t sorting_bytes(int64_t rows) {
+size_t room_bytes(int64_t rows) {
   return ((size_t)rows * (2 * sizeof(uint64_t) + sizeof(stretch)) + 63) / 64 * 64;
 }
 
 room rooms_of(const sl_call *call) {
   int64_t rows = sl_type_elements(&call->in_type[0]);
   uint64_t *keys = (uint64_t *)call->scratch;
-  return {keys, keys + rows, (float *)((char *)keys + sorting_bytes(rows)),
+  return {keys, keys + rows, (float *)((char *)keys + room_bytes(rows)),
           (stretch *)(keys + 2 * rows)};
-}
-
-/* Returns the sorted keys, one of the two arrays. */
-const uint64_t *sort_places(const sl_call *call, const room &r, void *stream) {
-  int64_t rows = sl_type_elements(&call->in_type[0]);
-  uint64_t *from = r.keys, *to = r.others;
-  launch(stream, grid_of(chunks(rows, TILE)), BLOCK, 0, sort_tiles, (const int32_t *)call->in[0],
-         from, rows, call->attrs->first, call->out_type[0].dim[0]);
-  for (int64_t run = TILE; run < rows; run *= 2) {
-    launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, merge_runs, from, to, rows, run);
-    uint64_t *free = from;
-    from = to;
-    to = free;
-  }
-  return from;
 }
 
 } // namespace
@@ -215,7 +140,7 @@ void sli_cuda_embedding(const sl_call *call, void *stream) {
 
 size_t sli_cuda_embedding_w_scratch(const sl_call *call) {
   int64_t rows = sl_type_elements(&call->in_type[0]), width = call->out_type[0].dim[1];
-  return sorting_bytes(rows) + (size_t)(chunks(rows, STRETCH) * width) * sizeof(float);
+  return room_bytes(rows) + (size_t)(chunks(rows, STRETCH) * width) * sizeof(float);
 }
 
 void sli_cuda_embedding_w(const sl_call *call, void *stream) {
@@ -225,7 +150,8 @@ void sli_cuda_embedding_w(const sl_call *call, void *stream) {
   room r = rooms_of(call);
   if (!accumulates(call, 0))
     cudaMemsetAsync(dtable, 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
-  const uint64_t *keys = sort_places(call, r, stream);
+  id_in_table name = {call->attrs->first, vocab};
+  const uint64_t *keys = sort_places((const int32_t *)call->in[0], rows, r.keys, r.others, name, stream);
   launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, find_stretches, keys, r.found, rows,
          vocab);
   with_elements(call->in_type[1].dtype, [&](auto element) {

@@ -96,6 +96,13 @@ template <> struct mma<bf16> {
     load_matrices<false>(to.r, tile + lane % 16 * ld + lane / 16 * 8);
     return to;
   }
+  /* A(m, k) = tile[k, m] */
+  __device__ static a down(const bf16 *tile, int ld) {
+    int lane = (int)(threadIdx.x % WARP);
+    a to;
+    load_matrices<true>(to.r, tile + (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8);
+    return to;
+  }
   /* Two operands side by side: B(k, n) = tile[n, k], n from 0 on and from 8 on */
   __device__ static void columns(b (&to)[2], const bf16 *tile, int ld) {
     int lane = (int)(threadIdx.x % WARP);
@@ -141,6 +148,13 @@ template <> struct mma<float> {
     a to;
 #pragma unroll
     for (int i = 0; i < 4; i++) split(to.high[i], to.low[i], at[i % 2 * 8 * ld + i / 2]);
+    return to;
+  }
+  __device__ static a down(const float *tile, int ld) {
+    const float *at = tile + lane_pair() * ld + lane_row();
+    a to;
+#pragma unroll
+    for (int i = 0; i < 4; i++) split(to.high[i], to.low[i], at[i / 2 * ld + i % 2 * 8]);
     return to;
   }
   __device__ static void columns(b (&to)[2], const float *tile, int ld) {

@@ -50,6 +50,8 @@ size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_attention_step_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */
+size_t sli_cuda_grouped_scratch(const sl_call *call);       /* all three of them */
+size_t sli_cuda_expert_limit_scratch(const sl_call *call);
 size_t sli_cuda_conv_w_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
 

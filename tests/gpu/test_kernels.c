@@ -3,9 +3,9 @@
  * and even ones, with absent outputs, over its inputs where it says that it can, adding to
  * what is there, in pieces, on f32 tensors and on bf16 ones.
  *
- *   test_kernels [SEED [small]]
+ *   test_kernels [SEED [small|large [ROW]]]
  *
- * With `small` the large shapes are left out. Built against tests/emulated the same claims are
+ * With `small` the large shapes are left out; with the name of a row its claims alone are checked. Built against tests/emulated the same claims are
  * checked where there is no GPU, on the smaller shapes, with the threads of a block in two
  * orders. */
 #include <unistd.h>
@@ -135,6 +135,12 @@ static const claim claims[] = {
     {&sl_op_embedding_bag, {.user = &padded}, 2, {I32(9, 4), F32(7, 33)}, 9},
     {&sl_op_embedding_bag, {.user = &padded, .first = 3, .partial = true}, 3,
      {I32(9, 4), F32(7, 33), F32(9, 4)}, 12},
+    {&sl_op_grouped_linear, {.first = 2, .count = 6, .partial = true}, 3,
+     {F32(9, 40), I32(9, 3), F32(3, 136, 40)}, 6},
+    {&sl_op_grouped_linear, {0}, 3, {F32(150, 2, 16), I32(150, 2), F32(2, 24, 16)}, 2},
+    {&sl_op_combine, {0}, 2, {F32(2, 7, 3, 40), F32(2, 7, 3)}, 0},
+    {&sl_op_expert_limit, {.value = 1.25f, .count = 4}, 2, {I32(2, 40, 2), F32(2, 40, 2)}, 4},
+    {&sl_op_expert_limit, {.value = 0.5f, .count = 3}, 2, {I32(30, 1), F32(30, 1)}, 4},
     {&sl_op_constant, {.user = &squares, .region = &region}, 1, {F32(3, 5)}, 0},
     {&sl_op_arange, {.axes = 1, .region = &region}, 1, {F32(3, 5)}, 0},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
@@ -389,10 +395,10 @@ static void check_claim(const claim *c, bool bf16) {
   kernel_destroy(&k);
 }
 
-static void check_math_claims(bool bf16) {
+static void check_math_claims(bool bf16, const sl_op *only) {
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
-    if (!sli_cuda_row_find(m->op)) continue; /* HOST in kernels/ops.def */
+    if (!sli_cuda_row_find(m->op) || (only && m->op != only)) continue; /* HOST in kernels/ops.def */
     claim c = {m->op, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]}, m->below};
     from = m->from;
     check_claim(&c, bf16);
@@ -819,6 +825,17 @@ static void check_angles_are_shared(void) {
   sl_queue_cuda.release(&program);
 }
 
+static int check_row(const char *name) {
+  const sl_op *op = sl_op_find(name);
+  CHECK(op, "there is no row %s", name);
+  for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
+      if (claims[i].op == op) check_claim(&claims[i], bf16);
+    check_math_claims(bf16, op);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
   bool small = IS_EMULATED || (argc > 2 && !strcmp(argv[2], "small"));
@@ -827,10 +844,11 @@ int main(int argc, char **argv) {
   printf("seed %llu\n", (unsigned long long)seed);
   fflush(stdout);
   seed_random(seed);
+  if (argc > 3) return check_row(argv[3]);
   check_every_row_is_there();
   for (int bf16 = 0; bf16 < 2; bf16++) {
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) check_claim(&claims[i], bf16);
-    check_math_claims(bf16);
+    check_math_claims(bf16, NULL);
     for (size_t i = 0; i < sizeof large_claims / sizeof *large_claims && !small; i++)
       check_claim(&large_claims[i], bf16);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) check_cut(&cuts[i], bf16);

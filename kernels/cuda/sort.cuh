@@ -1,0 +1,96 @@
+/* Places of an array of ids, sorted by a number that each id has, of equal ones the first first.
+ *
+ * Their keys, the number above and the place below, all differ, so that any way to sort is
+ * stable: blocks sort a tile each, then sorted runs are merged in pairs, every key looking for its
+ * place in the other run by bisection. Work and order follow from the ids alone. */
+#ifndef SLUICE_CUDA_SORT_CUH
+#define SLUICE_CUDA_SORT_CUH
+
+#include "kernels/cuda/device.cuh"
+
+namespace sli {
+
+constexpr int SORT_TILE = 2048;
+
+__device__ inline uint64_t key_of(int64_t number, int64_t place) {
+  return (uint64_t)number << 32 | (uint64_t)place;
+}
+__device__ inline int64_t number_of(uint64_t key) { return (int64_t)(key >> 32); }
+__device__ inline int64_t place_of(uint64_t key) { return (int64_t)(uint32_t)key; }
+
+/* The first of keys[begin, end), which are sorted, that is not below `key`. */
+__device__ inline int64_t bisect(const uint64_t *keys, int64_t begin, int64_t end, uint64_t key) {
+  while (begin < end) {
+    int64_t middle = (begin + end) / 2;
+    if (keys[middle] < key) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}
+
+/* keys[0, count) hold sorted runs of `run` keys, the last one may be shorter: where key i
+ * goes when each two are merged. */
+__device__ inline int64_t merged_place(const uint64_t *keys, int64_t count, int64_t i,
+                                       int64_t run) {
+  int64_t own = i / run * run, pair = own / (2 * run) * (2 * run);
+  int64_t other = own == pair ? own + run : pair, end = other + run;
+  if (other >= count) return i;
+  int64_t found = bisect(keys, other, end < count ? end : count, keys[i]);
+  return pair + (i - own) + (found - other);
+}
+
+/* Sorts tiles of the keys of all places. */
+template <typename F>
+__global__ void sort_tiles(const int32_t *ids, uint64_t *keys, int64_t count, F number) {
+  __shared__ uint64_t shared[2][SORT_TILE];
+  int64_t begin = (int64_t)blockIdx.x * SORT_TILE;
+  int64_t here = count - begin < SORT_TILE ? count - begin : SORT_TILE;
+  uint64_t *from = shared[0], *to = shared[1];
+  for (int64_t i = threadIdx.x; i < here; i += BLOCK)
+    from[i] = key_of(number(ids[begin + i]), begin + i);
+  for (int64_t run = 1; run < here; run *= 2) {
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < here; i += BLOCK)
+      to[merged_place(from, here, i, run)] = from[i];
+    uint64_t *free = from;
+    from = to;
+    to = free;
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < here; i += BLOCK) keys[begin + i] = from[i];
+}
+
+template <typename K> __global__ void merge_runs(const K *from, K *to, int64_t count, int64_t run) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (i < count) to[merged_place(from, count, i, run)] = from[i];
+}
+
+/* Numbers of ids: which row of a table from `first` on it is; those that are not there come last. */
+struct id_in_table {
+  int64_t first, rows;
+  __device__ int64_t operator()(int32_t id) const {
+    int64_t row = id - first;
+    return row >= 0 && row < rows ? row : rows;
+  }
+};
+
+/* Returns the sorted keys of `count` places, one of the two arrays, which have as many each. */
+template <typename F>
+const uint64_t *sort_places(const int32_t *ids, int64_t count, uint64_t *keys, uint64_t *others,
+                            F number, void *stream) {
+  uint64_t *from = keys, *to = others;
+  if (!count) return from;
+  launch(stream, grid_of(chunks(count, SORT_TILE)), BLOCK, 0, sort_tiles<F>, ids, from, count, number);
+  for (int64_t run = SORT_TILE; run < count; run *= 2) {
+    launch(stream, grid_of(chunks(count, BLOCK)), BLOCK, 0, merge_runs<uint64_t>,
+           (const uint64_t *)from, to, count, run);
+    uint64_t *free = from;
+    from = to;
+    to = free;
+  }
+  return from;
+}
+
+} // namespace sli
+
+#endif

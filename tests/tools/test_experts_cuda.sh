@@ -1,0 +1,41 @@
+#!/bin/bash
+# Mixtures of experts on GPUs, which are emulated here: losses are those of the CPU but for the last
+# bits, and have the same bits on one GPU and on stages in two processes.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/emulated.sh
+source "$SLUICE_SOURCE/tests/support/emulated.sh"
+export SLUICE_EMULATED_GPUS=2
+
+mixtral=(mixtral --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3 --vocab 259 --experts 4
+         --expert-ffn 24 --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
+qwen=(qwen-moe "${mixtral[@]:1}" --shared-ffn 16 --qk-norm --expert-capacity 1.25)
+run() { # report options...
+  local report=$1
+  shift
+  "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@"
+}
+# Losses of two reports, at most this far from each other, relatively.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |
+    awk -F'[:\t]' -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++
+                                  if (d > most * $2) { print $2, $4; bad = 1 } }
+                                END { exit bad || n != 2 }' ||
+    fail "$1 and $2 are more than $3 from each other"
+}
+
+run cpu "${mixtral[@]}"
+SLUICE_EMULATED_GUARD=1 run one --devices cuda:0 "${mixtral[@]}"
+near cpu one 1e-5
+run processes --devices cuda -n 2 --stages 2 --schedule zb-h1 --jitter 100 "${mixtral[@]}"
+same one processes
+run shared --devices cuda --data-parallel 2 --shard parameters "${mixtral[@]}"
+near cpu shared 1e-5
+run bf16 --devices cuda:0 --dtype bf16 "${mixtral[@]}"
+near cpu bf16 1e-3
+
+run qwen_cpu "${qwen[@]}"
+run qwen --devices cuda --stages 2 "${qwen[@]}"
+near qwen_cpu qwen 1e-5
+tallies() { grep -A4 '"tallies"' "$work/$1"; }
+cmp <(tallies qwen_cpu) <(tallies qwen) || fail "other tokens are dropped"
