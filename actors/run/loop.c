@@ -68,10 +68,10 @@ static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
 /* All that can start, where nothing is unusual: a loop of its own, which keeps the worker in a
  * register. */
 static NOINLINE void start_plain(worker *w) {
-  do {
+  while (LIKELY(w->last)) {
+    if (UNLIKELY(start_one(w, true) != AT_ONCE)) return;
     if (UNLIKELY(sli_mailbox_ready(&w->mailbox))) drain(w);
-    if (UNLIKELY(!w->last)) return;
-  } while (LIKELY(start_one(w, true) == AT_ONCE));
+  }
 }
 
 /* The virtual clock jumps to the next completion. False: there is none. */

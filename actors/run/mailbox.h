@@ -53,18 +53,26 @@ static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
 
 static inline void sli_mailbox_fini(sli_mailbox *box) { free(box->cells); }
 
-/* Any worker. True if the owner was asleep, or about to be: wake it. */
+/* Any worker. True if the owner was asleep, or about to be: wake it.
+ *
+ * Whether it is, is asked between the ticket and the message. The owner says that it sleeps and then
+ * looks whether a ticket has been drawn; of two that do so at once one sees the other. To ask after the
+ * message would be to wait until the owner's copy of the cell is gone. */
 static inline bool sli_mailbox_push(sli_mailbox *box, const sli_message *message,
-                                    _Atomic uint32_t *sleeping) {
-  uint64_t ticket = atomic_fetch_add_explicit(&box->tail, 1, memory_order_acq_rel);
+                                    const _Atomic uint32_t *sleeping) {
+  uint64_t ticket = atomic_fetch_add(&box->tail, 1);
+  bool asleep = atomic_load(sleeping);
   sli_cell *cell = &box->cells[ticket & box->mask];
   cell->message = *message;
   /* Releases the message to ready(). A plain store, so that it leaves together
    * with the message and the owner, who polls this line, gets both at once. */
   atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
-  /* Not a look but a write: of this one and the sleeper's, on the same word, the
-   * second sees the first, so either we see it asleep or it sees the message. */
-  return atomic_fetch_or_explicit(sleeping, 0, memory_order_acq_rel);
+  return asleep;
+}
+
+/* The owner, once it has said that it sleeps. Is there a message, or one on its way? */
+static inline bool sli_mailbox_expects(const sli_mailbox *box) {
+  return atomic_load(&box->tail) != box->wanted - 1;
 }
 
 /* The owner. Is there a message? */

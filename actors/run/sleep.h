@@ -33,15 +33,19 @@ static uint64_t until_timer(worker *w) {
   return due > w->now_ns ? due - w->now_ns : 0;
 }
 
-/* Looks for a message until `spin` ns have passed; a few looks go by between
- * two readings of the clock. With more workers than cores it gives its core
- * away instead. */
+/* Looks for a message until `spin` ns have passed; a few looks go by between two readings of the
+ * clock, with pauses, as the core may be shared with the worker that is to send it. With more
+ * workers than cores it gives its core away instead. */
 static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
+  enum { LOOKS = 16 };
   sl_runtime *rt = w->rt;
+  int looks = w->peers ? 0 : rt->oversubscribed ? 1 : LOOKS;
   do {
     if (gate_has_news(w)) return true;
-    for (int i = 0; i < 64 && !w->peers; i++)
+    for (int i = 0; i < looks; i++) {
       if (sli_mailbox_ready(&w->mailbox)) return true;
+      __builtin_ia32_pause();
+    }
     if (w->peers && (w->peers->progress(w->peers->ctx) || sli_mailbox_ready(&w->mailbox)))
       return true;
     pause_worker(rt);
@@ -51,9 +55,8 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
 
 /* Until somebody wakes it or a timer is due. */
 static void sleep_for_news(worker *w, uint64_t timeout_ns) {
-  /* A write of both, see push(): the news are seen here or the sleeper there. */
   atomic_exchange(&w->sleeping, 1);
-  if (!sli_mailbox_ready(&w->mailbox) && !gate_has_news(w)) {
+  if (!sli_mailbox_expects(&w->mailbox) && !gate_has_news(w)) {
     if (w->peers) w->peers->wait(w->peers->ctx, timeout_ns);
     else sli_futex_wait(&w->sleeping, 1, timeout_ns);
   }
@@ -88,6 +91,13 @@ static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   if (w->held) look_at_held(w);
 }
 
+/* Of what comes while the worker looks, it takes the first message alone before it fires: to look for a
+ * second one is to wait for a line that its sender is writing at that moment. */
+static void take_first(worker *w) {
+  sli_message m;
+  if (sli_mailbox_pop(&w->mailbox, &m)) take(w, &m);
+}
+
 /* Looks for a message for a while, then sleeps until one or a timer comes. The
  * time to spend looking doubles when news came so soon that looking for it was,
  * or would have been, cheaper than a sleep and a wake; else it halves. Completions of
@@ -104,6 +114,7 @@ static NOINLINE void wait_for_news(worker *w) {
   if (w->rt->oversubscribed) spin = SPIN_LEAST;
   if (!timer_in || look_for_news(w, start, SLI_MIN(spin, timer_in))) {
     note_news(w);
+    if (w->plain) take_first(w);
     return;
   }
   if (timer_in == UINT64_MAX) sleep_for_news(w, UINT64_MAX);
