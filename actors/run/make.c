@@ -134,12 +134,11 @@ static worker *allot_workers(int32_t most) {
   return workers;
 }
 
-/* One worker moves what goes between processes: one of its own, if there may be more
- * than one. */
+/* One worker moves what goes between processes. */
 static void make_processes(sl_runtime *rt) {
   if (!rt->options.peers) return;
   rt->away = allot_workers(rt->plan->nprocesses);
-  rt->carrier = &rt->workers[rt->options.workers == 1 ? 0 : rt->nworkers++];
+  rt->carrier = &rt->workers[rt->carries_apart ? rt->nworkers++ : 0];
   rt->carrier->peers = rt->options.peers;
 }
 
@@ -230,19 +229,34 @@ static int count_cores(void) {
   return cores;
 }
 
+/* Is a worker of this process at times out of reach? */
+static bool any_works(const sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->plan->nqueues; i++)
+    if (!is_away(rt, rt->plan->queues[i].device) && rt->plan->queues[i].ops->works) return true;
+  return false;
+}
+
+/* Is what goes between processes a worker's only task? One that is always within reach does it best
+ * beside its own where there is no core for another. */
+static bool carries_apart(const sl_runtime *rt, int threads, int cores) {
+  if (!rt->options.peers || rt->options.workers == 1) return false;
+  return rt->options.workers || rt->nworkers > 1 || threads < cores || any_works(rt);
+}
+
 /* A worker for each device here, or as many as asked for; and are there more threads than
  * cores, the carrier included? */
 static void count_workers(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
-  int threads = 0, here = 0;
+  int threads = 0, here = 0, cores = count_cores();
   for (int32_t d = 0; d < plan->ndevices; d++) {
     here += !is_away(rt, d);
     if (!is_away(rt, d)) threads += SLI_MAX(plan->devices[d].threads, 1);
   }
   int32_t workers = rt->options.workers ? SLI_MIN(rt->options.workers, here) : here;
   rt->nworkers = rt->threads ? SLI_MAX(workers, 1) : 1;
-  bool carries = rt->options.peers && rt->options.workers != 1;
-  rt->oversubscribed = SLI_MAX(threads, rt->nworkers) + carries > count_cores();
+  threads = SLI_MAX(threads, rt->nworkers);
+  rt->carries_apart = carries_apart(rt, threads, cores);
+  rt->oversubscribed = threads + rt->carries_apart > cores;
 }
 
 sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,

@@ -385,6 +385,7 @@ struct sl_runtime {
   sli_clock clock;
   bool threads;          /* workers are threads (real clock) */
   bool oversubscribed;   /* more workers than cores */
+  bool carries_apart;    /* the carrier is a worker that has no devices */
   int32_t nworkers;      /* those of devices, then those of queues apart */
   worker *workers;
   worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */

@@ -151,6 +151,9 @@ typedef struct sl_queue_ops {
    * those before it to complete, only completes no earlier. */
   bool overlaps;
 
+  /* launch() does a firing's work itself: nobody else hears of its worker until that is done. */
+  bool works;
+
   /* Makes a queue; may block and allocate. */
   sl_status (*open)(const sl_queue_config *config, void **queue);
   void (*close)(void *queue);

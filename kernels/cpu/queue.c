@@ -152,7 +152,7 @@ static uint64_t cpu_due(void *queue, uint64_t fence) {
 }
 
 const sl_queue_ops sl_queue_cpu = {
-    .name = "cpu",
+    .name = "cpu", .works = true,
     .open = cpu_open,     /* allocates, starts the team */
     .close = cpu_close,
     .launch = cpu_launch, /* runs the program: takes as long as it takes */

@@ -7,6 +7,7 @@
  * labels: random */
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -274,6 +275,36 @@ static void refuses_strange_messages(uint64_t seed) {
   finish(&j);
 }
 
+/* Workers of each of four processes that have a device and a core, of the job given. */
+static int32_t workers_of(job j) {
+  launch(&j, 1);
+  join(&j);
+  int32_t workers = sli_runtime_workers(j.of[0].rt);
+  for (int i = 0; i < j.nprocesses; i++) CHECK(!j.of[i].status, "%s", sl_status_text(j.of[i].status));
+  finish(&j);
+  return workers;
+}
+
+/* With one core a worker that is always within reach is the carrier; one that computes never is unless
+ * asked for. */
+static void the_carrier_has_a_worker_of_its_own_if_needed(char *text) {
+  char *words[] = {"--data", text, "--layers", "4", "--width", "8", "--heads", "1", "--context", "4",
+                   "--batch", "6", NULL};
+  job null = null_job("1f1b", 0, STAGES), cpu = null;
+  cpu.model = "gpt", cpu.kind = "cpu", cpu.words = words;
+  cpu_set_t all, one;
+  CHECK(!sched_getaffinity(0, sizeof all, &all), "no cores are known");
+  CPU_ZERO(&one);
+  for (int c = 0; !CPU_COUNT(&one); c++)
+    if (CPU_ISSET(c, &all)) CPU_SET(c, &one);
+  CHECK(!sched_setaffinity(0, sizeof one, &one), "a core is refused");
+  CHECK(workers_of(null) == 1, "a worker besides that of a null device");
+  CHECK(workers_of(cpu) == 2, "no worker besides one that computes");
+  null.workers = 2, cpu.workers = 1;
+  CHECK(workers_of(null) == 2 && workers_of(cpu) == 1, "not as many workers as asked for");
+  sched_setaffinity(0, sizeof all, &all);
+}
+
 static void too_many_processes(void) {
   lowered_model x;
   sl_lower_options lower = {.stages = 2, .processes = 3, .devices = {.kind = "null"}};
@@ -293,6 +324,7 @@ int main(int argc, char **argv) {
   old_steps_are_left_out();
   refuses_strange_messages(s.first);
   too_many_processes();
+  the_carrier_has_a_worker_of_its_own_if_needed(text);
   free(text);
   return 0;
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
 # A register there and back between two processes, through actors: two stages of one worker each, one
-# activation, so that each microbatch waits for the one before it. First with few registers, then
-# the same with a worker for links besides, as it is by default, then with 1,000 stages on two
-# devices, where every hop is another register's. Prints microseconds a round
-# trip and context switches of the whole machine a round trip, the median of the rounds:
+# activation, so that each microbatch waits for the one before it. First with few registers, then the
+# same with as many workers as there are by default, then with a worker for links besides, then with
+# 1,000 stages on two devices, where every hop is another register's. Prints microseconds a round trip
+# and context switches of the whole machine a round trip, the median of the rounds:
 #
 #   SLUICE_BUILD=build/release tests/bench/round_trip.sh [ROUNDS]
 set -euo pipefail
@@ -38,6 +38,9 @@ for _ in $(seq "$rounds"); do
 done | median few
 for _ in $(seq "$rounds"); do
   measure 256 0 --microbatches 256 --quota act=1 --quota fwd=8 --quota bwd=8
+done | median default
+for _ in $(seq "$rounds"); do
+  measure 256 2 --microbatches 256 --quota act=1 --quota fwd=8 --quota bwd=8
 done | median carrier
 for _ in $(seq "$rounds"); do
   measure 999 1 --chunks 500 --placement loop --microbatches 1 --schedule gpipe
