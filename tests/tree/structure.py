@@ -20,6 +20,7 @@ Without a CHECK, all of them:
     skips       a test that is skipped says "skipped: " and why, and ends with 77, which ctest
                 counts apart from those that passed
     sanitizers  no function is hidden from a sanitizer
+    root        git knows no files beside the folders but those that belong there
 
 exceptions.txt beside this file is the one list of what may differ, each with its reason; a
 reason that is no longer needed is an error too. Calls are read off the object files of
@@ -34,6 +35,7 @@ import sys
 
 FOLDERS = "base io kernels placement actors comm graph serve models tools".split()
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
+ROOT = "CMakeLists.txt CMakePresets.json LICENSE README.md pyproject.toml .gitignore".split()
 MOST_LINES, MOST_FIELDS = 500, 30
 MEDIAN, P90 = 9, 20
 
@@ -442,6 +444,16 @@ def check_sanitizers(tree):
         for number, line in enumerate(code.split("\n"), 1):
             if re.search(r"\bno_sanitize|\bNO_SANITIZE", line):
                 yield name, "%s:%d hides a function from a sanitizer" % (name, number)
+
+
+def check_root(tree):
+    if not os.path.exists(os.path.join(tree.source, ".git")):
+        return
+    known = subprocess.run(["git", "-c", "safe.directory=*", "-C", tree.source, "ls-files"],
+                           capture_output=True, text=True, check=True).stdout
+    for name in known.split("\n"):
+        if name and "/" not in name and name not in ROOT:
+            yield name, "%s lies in no folder" % name
 
 
 CHECKS = {name[len("check_"):]: function for name, function in list(globals().items())

@@ -101,5 +101,10 @@ fails skips 'ctest counts what is skipped as passed'
 put base/upper.c '__attribute__((no_sanitize("thread"))) int sli_upper(int way) { return way; }'
 fails sanitizers 'base/upper.c:1 hides a function'
 
+put notes.txt 'what somebody has left'
+git init -q "$work" && git -C "$work" add notes.txt
+fails root 'notes.txt lies in no folder'
+rm -rf "$work/.git"
+
 put tests/tree/exceptions.txt "$(printf 'files\tbase/upper.c\tis long')"
 fails files 'exceptions.txt excuses base/upper.c, which needs none'
