@@ -19,7 +19,7 @@ static void amount_of(const sli_work *w, double *flops, double *bytes) {
   for (int i = 0; i < w->nin; i++)
     if (w->in[i].ndim >= 0) *bytes += (double)sl_type_bytes(&w->in[i]);
   for (int o = 0; o < w->nout; o++)
-    if (!w->wanted || w->wanted[o]) *bytes += (double)sl_type_bytes(&w->out[o]);
+    if (!(w->left_out >> o & 1)) *bytes += (double)sl_type_bytes(&w->out[o]);
 }
 
 /* ---- what of a call counts ---------------------------------------------------------------- */
@@ -55,13 +55,43 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- which row it is ----------------------------------------------------------------------- */
 
-static const sl_hardware_row *find_row(const sl_hardware *h, const char *op) {
-  for (int i = 0; i < h->nrows; i++)
-    if (!strcmp(h->rows[i].op, op)) return &h->rows[i];
-  return NULL;
+const char *const sli_traits[SLI_TRAITS] = {[SLI_TRAIT_TRANSPOSED] = "transposed", [SLI_TRAIT_PAGES] = "pages"};
+
+static bool has_whole_pages(const sli_work *w) {
+  enum { PAGE = 4096 };
+  bool any = false;
+  for (int i = 0; i < w->nin; i++) {
+    const sl_type *t = &w->in[i];
+    any |= t->ndim > 0 && t->dim[t->ndim - 1] * (int64_t)sl_dtype_bytes(t->dtype) % PAGE == 0;
+  }
+  return any;
 }
+
+bool sli_work_has(const sli_work *w, sli_trait trait) {
+  return trait == SLI_TRAIT_TRANSPOSED ? w->attrs->transposed != 0 : has_whole_pages(w);
+}
+
+/* Is the row for such calls alone? */
+static bool fits(const char *trait, const sli_work *w) {
+  for (int t = 0; t < SLI_TRAITS; t++)
+    if (!strcmp(trait, sli_traits[t])) return sli_work_has(w, (sli_trait)t);
+  return false;
+}
+
+static const sl_hardware_row *find_row(const sl_hardware *h, const sli_work *w) {
+  const sl_hardware_row *found = NULL;
+  size_t chars = strlen(w->op->name);
+  for (int i = 0; i < h->nrows; i++) {
+    const char *row = h->rows[i].op;
+    if (strncmp(row, w->op->name, chars)) continue;
+    if (row[chars] ? row[chars] == '.' && fits(row + chars + 1, w) : !found) found = &h->rows[i];
+  }
+  return found;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Attention is known by the head. */
 static double curve_seconds(const sl_hardware *h, const sl_curve *c, const sli_work *w) {
@@ -87,7 +117,7 @@ static double row_flops(const sl_hardware_row *r, const sli_work *w, double flop
 
 double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   if (!h) h = &core;
-  const sl_hardware_row *r = h->nrows ? find_row(h, w->op->name) : NULL;
+  const sl_hardware_row *r = find_row(h, w);
   if (r && r->curve.seconds) return curve_seconds(h, &r->curve, w);
   double flops, bytes, rate = h->flops_per_second;
   amount_of(w, &flops, &bytes);
@@ -103,7 +133,15 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
 /* ---- of a node -------------------------------------------------------------------------------- */
 
 static sli_work work_of(const sli_node *n, const sl_type *in, const sl_type *out) {
-  return (sli_work){n->op, &n->attrs, n->nin, in, n->nout, out, n->out};
+  sli_work w = {n->op, &n->attrs, n->nin, in, n->nout, out, 0};
+  for (int o = 0; o < n->nout; o++) w.left_out |= (uint32_t)!n->out[o] << o;
+  return w;
+}
+
+sli_work sli_work_of_call(const sl_program_call *c) {
+  sli_work w = {c->op, &c->attrs, c->nin, c->in_type, c->nout, c->out_type, 0};
+  for (int o = 0; o < c->nout; o++) w.left_out |= (uint32_t)(c->out[o].base < 0) << o;
+  return w;
 }
 
 void sli_call_cost(const sli_node *n, const sl_type *in, const sl_type *out, double *flops,
@@ -116,4 +154,15 @@ double sli_call_seconds(const sl_hardware *h, const sli_node *n, const sl_type *
                         const sl_type *out) {
   const sli_work work = work_of(n, in, out);
   return sli_work_seconds(h, &work);
+}
+
+double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call) {
+  double sum = 0;
+  if (!p->pieces) pieces = 1;
+  for (int k = 0; k < pieces; k++) {
+    int variant = p->pieces ? p->pieces[k].variant : 0;
+    const sli_work work = sli_work_of_call(&p->calls[variant * p->ncalls + call]);
+    sum += sli_work_seconds(h, &work);
+  }
+  return sum / pieces;
 }

@@ -5,6 +5,7 @@
 
 #include <sluice/hardware.h>
 #include <sluice/op.h>
+#include <sluice/program.h>
 
 #include "graph/graph.h"
 
@@ -18,8 +19,10 @@ typedef struct sli_work {
   const sl_type *in; /* as many as the op can take */
   int nout;
   const sl_type *out;
-  sl_tensor *const *wanted; /* [nout] NULL where an output is not; NULL: all are */
+  uint32_t left_out; /* bit o: output o is not wanted */
 } sli_work;
+
+sli_work sli_work_of_call(const sl_program_call *c);
 
 /* On a device of this hardware; NULL: on one core of any machine. */
 double sli_work_seconds(const sl_hardware *h, const sli_work *w);
@@ -28,6 +31,13 @@ void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, 
                    double *bytes);
 double sli_call_seconds(const sl_hardware *h, const sli_node *node, const sl_type *in,
                         const sl_type *out);
+/* What a row of a machine file may be for alone, said behind its name: "linear.transposed", of weights that lie
+ * [in, out]; "linear_w.pages", of inputs whose rows are whole pages, for those fall on the same sets of a cache. */
+typedef enum sli_trait { SLI_TRAIT_TRANSPOSED, SLI_TRAIT_PAGES, SLI_TRAITS } sli_trait;
+extern const char *const sli_traits[SLI_TRAITS];
+bool sli_work_has(const sli_work *w, sli_trait trait);
+/* Of a call of a program, over the pieces that it is for, if it is for any: their mean. */
+double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call);
 /* Where the call stands on a curve's axis. */
 double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis);
 

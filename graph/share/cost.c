@@ -128,7 +128,7 @@ static void localize(const sli_costs *c, const sli_node *n, const sl_signature *
 
 static double call_seconds(const sli_costs *c, const sl_op *op, const sl_attrs *attrs, int nin,
                            const sl_type *in, int nout, const sl_type *out) {
-  const sli_work work = {op, attrs, nin, in, nout, out, NULL};
+  const sli_work work = {op, attrs, nin, in, nout, out, 0};
   return sli_work_seconds(hardware(c), &work);
 }
 

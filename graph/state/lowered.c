@@ -463,6 +463,11 @@ int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
 int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
 double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
 
+double sli_lowered_call_seconds(const sl_lowered *l, const sl_program *program, int call) {
+  const sl_hardware *h = l->options.hardware;
+  return h ? sli_call_of_program_seconds(h, program, l->g->options.pieces, call) : 0;
+}
+
 void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   sl_plan_moved(l->plan, to);
   for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {

@@ -15,6 +15,10 @@ sl_rest sli_weights_rest(const struct sli_shards *from, const char *param);
 /* Of the model as it was before any pass (fingerprints.c). */
 const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);
 
+/* What a call of a program takes, as its devices are described: over the pieces that it is for, their
+ * mean. 0: they are not. */
+double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);
+
 /* The record that stands beside each checkpoint, for more that people may want to know. */
 struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 /* That of the checkpoint a run goes on from; NULL: there is none. */

@@ -55,6 +55,25 @@ static void products_go_by_whole_tiles(void) {
   CHECK(near(sli_work_seconds(&h, &w), 6), "a curve may go by how many devices compute at once");
 }
 
+/* "linear.transposed" is for weights that lie [in, out] alone, "linear.pages" where a row of an input is 4 KiB. */
+static void rows_may_be_for_some_calls_alone(void) {
+  const sl_attrs plain = {0}, transposed = {.transposed = true};
+  const double at[] = {1}, seconds[] = {5}, others[] = {7}, pages[] = {9};
+  const sl_curve one = {.ndims = 1, .axis = {SL_CURVE_DEVICES}, .count = {1}, .at = {at}, .seconds = seconds};
+  sl_hardware_row rows[] = {{.op = "linear_w", .curve = one}, {.op = "linear.transposed", .curve = one},
+                            {.op = "linear.pages", .curve = one}, {.op = "linear", .curve = one}};
+  rows[1].curve.seconds = others, rows[2].curve.seconds = pages;
+  const sl_hardware h = {.flops_per_second = 1e9, .bytes_per_second = 1e9, .nrows = 4, .rows = rows};
+  sl_type in[3], out;
+  sli_work w = product(&plain, in, &out);
+  CHECK(near(sli_work_seconds(&h, &w), 5), "a row is for all calls that have none of their own");
+  w.attrs = &transposed;
+  CHECK(near(sli_work_seconds(&h, &w), 7), "a transposed weight has its own row");
+  w.attrs = &plain;
+  in[0].dim[1] = in[1].dim[1] = 2048;
+  CHECK(near(sli_work_seconds(&h, &w), 9), "and rows that are whole pages have");
+}
+
 /* Two sequences of 8 positions, 4 heads of 16. */
 static void attention_may_keep_its_scores(void) {
   const sl_attrs attrs = {.heads = 4};
@@ -83,6 +102,7 @@ static void exchanges_take_what_tables_say(void) {
 int main(void) {
   curves_are_straight_between_logarithms();
   products_go_by_whole_tiles();
+  rows_may_be_for_some_calls_alone();
   attention_may_keep_its_scores();
   exchanges_take_what_tables_say();
   return 0;

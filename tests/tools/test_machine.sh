@@ -10,7 +10,7 @@ python3 - <<'P' || fail "the file is not as it should be"
 import json
 box = json.load(open("box.json"))
 curves = box["curves"]
-for row in "linear linear_b linear_w gelu adamw layernorm rmsnorm cross_entropy".split():
+for row in "linear linear.transposed linear_b linear_w gelu adamw layernorm rmsnorm cross_entropy".split():
     assert row in curves, row
 linear = curves["linear"]
 assert linear["devices"] == [1, 2], linear["devices"]
@@ -18,10 +18,25 @@ assert len(linear["seconds"]) == len(linear["m"]) and box["firing_seconds"] > 0 
 assert box["devices_per_host"] == 2 and box["spread"] >= 0
 P
 
+# ---- what runs longer than predicted ---------------------------------------------------------------------------
+
 gpt=(gpt --layers 2 --width 64 --heads 2 --context 32 --vocab 256 --batch 8)
 head -c 4096 /dev/urandom | base64 >text
 timeout -s KILL 100 "$bin/actorrun" --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report took.json "${gpt[@]}" \
-  --data text >out 2>err || fail "actorrun on this machine"
+  --machine box.json --data text >out 2>err || fail "actorrun on this machine"
+timeout -s KILL 60 "$bin/actortune" compare took.json >table 2>err || fail "actortune compare"
+python3 - <<'P' || fail "the table is not what the report says"
+import json, re
+took = json.load(open("took.json"))
+lines = {line[:24].strip(): line[24:].split() for line in open("table")}
+calls = sum(op["calls_per_step"] for op in took["ops"] if op["op"] == "linear_w")
+assert int(lines["linear_w"][0]) == calls, (lines["linear_w"], calls)
+assert all("predicted_seconds" in op for op in took["ops"] if op["op"].startswith(("linear", "attention"))), took["ops"]
+share = {name: float(line[-2]) for name, line in lines.items() if line[-1] == "%"}
+rows = sum(value for name, value in share.items() if name not in ("all calls", "outside of calls", "the step"))
+assert abs(rows - share["all calls"]) < 0.02 * len(share), share
+assert "outside of calls" in lines and "the step" in lines
+P
 timeout -s KILL 100 "$bin/actorrun" --devices timed:2 --clock virtual --machine box.json --memory 1T --stages 2 --microbatches 4 \
   --steps 3 --quiet --report said.json "${gpt[@]}" >out 2>err || fail "actorrun --machine box.json"
 python3 - <<'P' || fail "what is said of memory is not what it is"
@@ -31,6 +46,13 @@ assert [d["peak_bytes"] for d in said["devices"]] == [d["peak_bytes"] for d in t
 assert said["predicted"]["step_seconds"] > 0
 P
 timeout -s KILL 100 "$bin/actortune" plan --devices timed:2 --machine box.json "${gpt[@]}" >out 2>err || fail "plan --machine box.json"
+
+timeout -s KILL 60 "$bin/actorrun" --clock virtual --devices timed:2 --stages 2 --microbatches 2 --steps 1 --quiet \
+  --cost F=1,B=1,W=1 --report bare.json pipeline >out 2>err || fail "actorrun --cost"
+for culprit in bare.json nowhere.json; do
+  timeout -s KILL 60 "$bin/actortune" compare $culprit >out 2>err && fail "compare $culprit is not refused"
+  grep -qF $culprit err || fail "compare $culprit: the culprit is not named"
+done
 
 refused() {
   local says=$1

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "actors/look/look.h"
+#include "graph/state/state.h"
 #include "io/atomic.h"
 
 /* A NaN becomes null, as JSON has none. */
@@ -178,20 +179,27 @@ static void add_both_figures(cJSON *root, const job *j) {
   free(figures.devices);
 }
 
-/* What one call of every op takes, for --profile of later runs. */
+/* What one call of an op takes, and what the machine file says of it. */
+static void add_op(cJSON *ops, const job *j, const sl_actor *actor, int c) {
+  const sl_program_call *call = &actor->program->calls[c];
+  double predicted = sli_lowered_call_seconds(j->lowered, actor->program, c);
+  cJSON *op = cJSON_CreateObject();
+  cJSON_AddStringToObject(op, "name", call->name);
+  cJSON_AddStringToObject(op, "op", call->op->name);
+  add_number(op, "seconds", (double)call->time->ns * 1e-9 / (double)(call->time->calls - 1));
+  add_number(op, "calls_per_step", actor->firings_per_step);
+  if (predicted > 0) add_number(op, "predicted_seconds", predicted);
+  cJSON_AddItemToArray(ops, op);
+}
+
+/* For --profile of later runs, and for actortune compare. */
 static void add_ops(cJSON *root, const job *j) {
   cJSON *ops = cJSON_AddArrayToObject(root, "ops");
   for (int32_t a = 0; a < j->plan->nactors; a++) {
-    const sl_program *program = j->plan->actors[a].program;
-    for (int c = 0; program && c < program->ncalls; c++) {
-      const sl_program_call *call = &program->calls[c];
-      if (!call->time || call->time->calls < 2) continue;
-      cJSON *op = cJSON_CreateObject();
-      cJSON_AddStringToObject(op, "name", call->name);
-      cJSON_AddStringToObject(op, "op", call->op->name);
-      add_number(op, "seconds",
-                 (double)call->time->ns * 1e-9 / (double)(call->time->calls - 1));
-      cJSON_AddItemToArray(ops, op);
+    const sl_actor *actor = &j->plan->actors[a];
+    for (int c = 0; actor->program && c < actor->program->ncalls; c++) {
+      const sl_call_time *time = actor->program->calls[c].time;
+      if (time && time->calls >= 2) add_op(ops, j, actor, c);
     }
   }
 }

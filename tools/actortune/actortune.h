@@ -171,6 +171,8 @@ sl_status actorrun_run(const words *w, const char *what, struct cJSON **report);
 
 /* actortune plan. */
 int planner_main(int argc, char **argv);
+/* actortune compare. */
+int compare_main(int argc, char **argv);
 
 sl_status verify(const tuning *t, const frontier *f, size_t count);
 

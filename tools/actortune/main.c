@@ -80,6 +80,7 @@ static sl_status tune(settings *s) {
 
 int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "machine")) return machine_main(argc - 1, argv + 1);
+  if (argc > 1 && !strcmp(argv[1], "compare")) return compare_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "plan")) return planner_main(argc - 1, argv + 1);
   settings s;
   interrupt_catch();

@@ -22,13 +22,15 @@ typedef struct form {
   int count;
   sl_curve_axis axis[3];
   double power[3];
+  sli_trait trait; /* calls that have it are apart */
 } form;
 
 static const form forms[] = {
-    {"linear", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}},
-    {"linear_*", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}},
-    {"attention*", 2, {SL_CURVE_POSITIONS, SL_CURVE_HEAD}, {2, 1}},
-    {"*", 1, {SL_CURVE_BYTES}, {1}}};
+    {"linear_w", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}, SLI_TRAIT_PAGES},
+    {"linear", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}, SLI_TRAIT_TRANSPOSED},
+    {"linear_*", 3, {SL_CURVE_M, SL_CURVE_N, SL_CURVE_K}, {1, 1, 1}, SLI_TRAIT_TRANSPOSED},
+    {"attention*", 2, {SL_CURVE_POSITIONS, SL_CURVE_HEAD}, {2, 1}, SLI_TRAITS},
+    {"*", 1, {SL_CURVE_BYTES}, {1}, SLI_TRAITS}};
 
 static const form *form_of(const char *row) {
   const form *f = forms;
@@ -80,12 +82,20 @@ static void merge(row_places *to, const place *p, int *times) {
   times[i]++;
 }
 
-static row_places places_of(const samples *s, const char *row) {
-  const form *f = form_of(row);
+static bool is_apart(const form *f, const sample *s) { return f->trait < SLI_TRAITS && s->has[f->trait]; }
+
+/* Of the calls that one curve is for. */
+static bool same_curve(const sample *a, const sample *b) {
+  const form *f = form_of(a->op);
+  return !strcmp(a->op, b->op) && is_apart(f, a) == is_apart(f, b);
+}
+
+static row_places places_of(const samples *s, const sample *first) {
+  const form *f = form_of(first->op);
   row_places r = {.form = f, .axes = f->count + 1, .of = sli_calloc(s->count, sizeof *r.of)};
   int *times = sli_calloc(s->count, sizeof *times);
   for (size_t i = 0; i < s->count; i++) {
-    if (strcmp(s->of[i].op, row)) continue;
+    if (!same_curve(first, &s->of[i])) continue;
     const place p = place_of(f, &s->of[i]);
     merge(&r, &p, times);
   }
@@ -163,12 +173,20 @@ static cJSON *curve_json(const row_places *r) {
   return curve;
 }
 
+static void name_of(const sample *s, char *name, size_t size) {
+  const form *f = form_of(s->op);
+  bool apart = is_apart(f, s);
+  snprintf(name, size, "%s%s%s", s->op, apart ? "." : "", apart ? sli_traits[f->trait] : "");
+}
+
 cJSON *grid_curves(const samples *s) {
   cJSON *all = cJSON_CreateObject();
   for (size_t i = 0; i < s->count; i++) {
-    if (cJSON_GetObjectItemCaseSensitive(all, s->of[i].op)) continue;
-    row_places r = places_of(s, s->of[i].op);
-    cJSON_AddItemToObject(all, s->of[i].op, curve_json(&r));
+    char name[128];
+    name_of(&s->of[i], name, sizeof name);
+    if (cJSON_GetObjectItemCaseSensitive(all, name)) continue;
+    row_places r = places_of(s, &s->of[i]);
+    cJSON_AddItemToObject(all, name, curve_json(&r));
     free(r.of);
   }
   return all;
@@ -178,6 +196,6 @@ cJSON *grid_curves(const samples *s) {
 
 double grid_spread(const samples *s) {
   double fastest = 0, median = 0;
-  for (size_t i = 0; i < s->count; i++) fastest += s->of[i].seconds, median += s->of[i].median;
+  for (size_t i = 0; i < s->count; i++) fastest += s->of[i].fastest, median += s->of[i].seconds;
   return fastest > 0 ? median / fastest - 1 : 0;
 }

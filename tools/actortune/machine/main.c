@@ -79,11 +79,13 @@ typedef struct measuring {
 
 static double now(void) { return (double)sli_now_ns() * 1e-9; }
 
-/* Numbers that products are made of; each pair of them is a map there and back. */
-static const int sizes[] = {64, 128, 256, 512, 1024, 2048, 4096};
+/* Numbers that products are made of; each pair of them is a map there and back. Those of whole pages are
+ * apart, since other numbers must not be drawn from them. */
+static const int sizes[] = {64, 128, 256, 448, 768, 1344, 2304, 4032};
+static const int whole_pages[] = {1024, 4096};
 static const int rows[] = {64, 256, 1024, 4096};
 /* Attention. */
-static const int contexts[] = {32, 128, 256, 512, 1024, 2048};
+static const int contexts[] = {32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048};
 static const int heads[] = {32, 64, 128};
 
 typedef struct probes {
@@ -96,27 +98,31 @@ static void add(probes *all, probe p) {
   all->of[all->count++] = p;
 }
 
+static void add_product(probes *all, int m, int width, int inner) {
+  add(all, (probe){.rows = SLI_MAX(m / 64, 1), .context = 64, .width = width, .inner = inner, .vocab = 256,
+                   .layers = 2, .microbatches = 2, .stages = 1});
+}
+
 static void list_products(probes *all) {
-  for (size_t m = 0; m < SLI_COUNT(rows); m++)
+  for (size_t m = 0; m < SLI_COUNT(rows); m++) {
     for (size_t n = 0; n < SLI_COUNT(sizes); n++)
-      for (size_t k = 0; k <= n; k++)
-        add(all, (probe){.kind = (m + n + k) % 2 ? PROBE_GPT : PROBE_LLAMA, .rows = SLI_MAX(rows[m] / 64, 1),
-                         .context = 64, .width = sizes[k], .inner = sizes[n], .vocab = 256, .layers = 2,
-                         .microbatches = 2, .stages = 1});
+      for (size_t k = 0; k <= n; k++) add_product(all, rows[m], sizes[k], sizes[n]);
+    for (size_t n = 0; n < SLI_COUNT(whole_pages); n++)
+      for (int k = 256; k <= whole_pages[n]; k *= 4) add_product(all, rows[m], k, whole_pages[n]);
+  }
 }
 
 static void list_attention(probes *all) {
   for (size_t t = 0; t < SLI_COUNT(contexts); t++)
     for (size_t d = 0; d < SLI_COUNT(heads); d++)
-      for (int kind = PROBE_GPT; kind <= PROBE_LLAMA; kind++)
-        add(all, (probe){.kind = (probe_kind)kind, .rows = SLI_MAX(512 / contexts[t], 1), .context = contexts[t],
-                         .width = 4 * heads[d], .inner = 4 * heads[d], .heads = 4, .vocab = 256, .layers = 2,
-                         .microbatches = 2, .stages = 1});
+      add(all, (probe){.rows = SLI_MAX(512 / contexts[t], 1), .context = contexts[t], .width = 4 * heads[d],
+                       .inner = 4 * heads[d], .heads = 4, .vocab = 256, .layers = 2, .microbatches = 2,
+                       .stages = 1});
 }
 
 static void list_vocabularies(probes *all) {
-  for (int vocab = 1024; vocab <= 32768; vocab *= 4)
-    add(all, (probe){.kind = PROBE_LLAMA, .rows = 4, .context = 64, .width = 128, .inner = 256, .vocab = vocab,
+  for (int vocab = 1000; vocab <= 32000; vocab *= 4)
+    add(all, (probe){.rows = 4, .context = 64, .width = 128, .inner = 256, .vocab = vocab,
                      .layers = 1, .microbatches = 2, .stages = 1});
 }
 
@@ -149,7 +155,7 @@ static sl_status run_probes(measuring *m, const probes *all, int devices, double
 
 /* Steps of a model that has next to nothing to compute. */
 static sl_status run_small(measuring *m, int microbatches, int stages, probe_times *out) {
-  const probe small = {.kind = PROBE_LLAMA, .rows = 1, .context = 8, .width = 16, .inner = 16, .vocab = 16,
+  const probe small = {.rows = 1, .context = 8, .width = 16, .inner = 16, .vocab = 16,
                        .layers = 2, .microbatches = microbatches, .stages = stages};
   enum { TIMES = 5 };
   sl_status status = SL_OK;

@@ -8,7 +8,6 @@
 #include <sluice/state.h>
 
 #include "base/base.h"
-#include "graph/cost/cost.h"
 
 /* ---- the model ------------------------------------------------------------------------------------ */
 
@@ -37,9 +36,12 @@ static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t v
   return out[0];
 }
 
+/* The head is LLaMA's. */
+static bool is_gpt(const probe *p, int layer) { return layer < p->layers && layer % 2; }
+
 static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out, int layer,
                          const char *name) {
-  bool gpt = p->kind == PROBE_GPT;
+  bool gpt = is_gpt(p, layer);
   sl_type type = gpt ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
   sl_tensor *w = sl_param(g, type, SL_NORMAL(0.02f), "%d.%s.w", layer, name);
   if (!gpt) return sl_linear(g, x, w, NULL);
@@ -49,7 +51,7 @@ static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, 
 
 static sl_tensor *norm(sl_graph *g, const probe *p, sl_tensor *x, int layer, const char *name) {
   sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, p->width), SL_CONSTANT(1), "%d.%s.g", layer, name);
-  if (p->kind == PROBE_LLAMA) return sl_rmsnorm(g, x, gain, 1e-5f);
+  if (!is_gpt(p, layer)) return sl_rmsnorm(g, x, gain, 1e-5f);
   sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, p->width), SL_CONSTANT(0), "%d.%s.b", layer, name);
   return sl_layernorm(g, x, gain, bias, 1e-5f);
 }
@@ -57,7 +59,7 @@ static sl_tensor *norm(sl_graph *g, const probe *p, sl_tensor *x, int layer, con
 static sl_tensor *attend(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
   const sl_attrs attrs = {.heads = p->heads, .kv_heads = p->heads};
   int64_t C = p->width;
-  if (p->kind == PROBE_GPT) return sl_attend_packed_within(g, linear(g, p, x, C, 3 * C, layer, "qkv"), NULL, &attrs);
+  if (is_gpt(p, layer)) return sl_attend_packed_within(g, linear(g, p, x, C, 3 * C, layer, "qkv"), NULL, &attrs);
   sl_tensor *q = sl_rotary(g, linear(g, p, x, C, C, layer, "q"), p->heads, 1e4f);
   sl_tensor *k = sl_rotary(g, linear(g, p, x, C, C, layer, "k"), p->heads, 1e4f);
   return sl_attend_within(g, q, k, linear(g, p, x, C, C, layer, "v"), NULL, &attrs);
@@ -68,7 +70,7 @@ static sl_tensor *add_block(sl_graph *g, const probe *p, sl_tensor *x, int layer
   sl_block(g, "h.%d", layer);
   if (p->heads) x = sl_add(g, x, linear(g, p, attend(g, p, norm(g, p, x, layer, "1"), layer), C, C, layer, "o"));
   sl_tensor *y = norm(g, p, x, layer, "2"), *up = linear(g, p, y, C, N, layer, "up");
-  if (p->kind == PROBE_GPT) up = sl_gelu(g, up);
+  if (is_gpt(p, layer)) up = sl_gelu(g, up);
   else up = sl_swiglu(g, linear(g, p, y, C, N, layer, "gate"), up);
   return sl_add(g, x, linear(g, p, up, N, C, layer, "down"));
 }
@@ -77,9 +79,8 @@ static sl_graph *make_graph(const probe *p, int groups) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = p->microbatches, .stages = p->stages});
   sl_tensor *next, *ids = add_text(g, p->rows * groups, p->context, p->vocab, &next);
   sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, p->vocab, p->width), SL_NORMAL(0.02f), "table");
-  sl_tensor *x = sl_embedding(g, ids, table);
-  if (p->kind == PROBE_GPT)
-    x = sl_position(g, x, sl_param(g, SL_TYPE(SL_F32, p->context, p->width), SL_NORMAL(0.02f), "places"));
+  sl_tensor *places = sl_param(g, SL_TYPE(SL_F32, p->context, p->width), SL_NORMAL(0.02f), "places");
+  sl_tensor *x = sl_position(g, sl_embedding(g, ids, table), places);
   for (int layer = 0; layer < p->layers; layer++) x = add_block(g, p, x, layer);
   sl_block(g, "head");
   sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, p->vocab, p->width), SL_NORMAL(0.02f), "head");
@@ -90,7 +91,7 @@ static sl_graph *make_graph(const probe *p, int groups) {
 
 double probe_flops(const probe *p) {
   double tokens = (double)(p->rows * p->context * p->microbatches), C = (double)p->width, N = (double)p->inner;
-  double each = (p->kind == PROBE_GPT ? 2 : 3) * C * N + (p->heads ? 4 * C * C + C * (double)p->context : 0);
+  double each = 2.5 * C * N + (p->heads ? 4 * C * C + C * (double)p->context : 0);
   return 6 * tokens * (p->layers * each + C * (double)p->vocab);
 }
 
@@ -120,15 +121,20 @@ typedef struct watch {
 
 static sample shape_of(const sl_program_call *c, int devices) {
   const sl_hardware busy = {.busy = devices};
-  const sli_work work = {c->op, &c->attrs, c->nin, c->in_type, c->nout, c->out_type, NULL};
+  const sli_work work = sli_work_of_call(c);
   sample s = {.op = c->op->name};
+  for (int t = 0; t < SLI_TRAITS; t++) s.has[t] = sli_work_has(&work, (sli_trait)t);
   for (int a = 0; a < SL_CURVE_AXES; a++) s.at[a] = sli_work_along(&busy, &work, (sl_curve_axis)a);
   return s;
 }
 
+static bool is_alike(const sample *a, const sample *b) {
+  return !strcmp(a->op, b->op) && !memcmp(a->has, b->has, sizeof a->has) && !memcmp(a->at, b->at, sizeof a->at);
+}
+
 static size_t find_alike(watch *w, const sample *is) {
   for (size_t i = 0; i < w->count; i++)
-    if (!strcmp(w->of[i].is.op, is->op) && !memcmp(w->of[i].is.at, is->at, sizeof is->at)) return i;
+    if (is_alike(&w->of[i].is, is)) return i;
   SLI_GROW(w->of, w->count, w->capacity);
   w->of[w->count] = (alike){.is = *is, .seconds = sli_calloc((size_t)w->steps, sizeof(double))};
   return w->count++;
@@ -194,7 +200,7 @@ static void keep_samples(watch *w, samples *to) {
     alike *a = &w->of[i];
     qsort(a->seconds, (size_t)w->done, sizeof *a->seconds, by_size);
     if (!w->done || a->seconds[0] <= 0) continue;
-    a->is.seconds = a->seconds[0], a->is.median = a->seconds[w->done / 2];
+    a->is.seconds = a->seconds[(w->done - 1) / 2], a->is.fastest = a->seconds[0];
     SLI_GROW(to->of, to->count, to->capacity);
     to->of[to->count++] = a->is;
   }

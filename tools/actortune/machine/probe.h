@@ -4,14 +4,16 @@
 
 #include <sluice/hardware.h>
 
+#include "graph/cost/cost.h"
 #include "tools/common/common.h"
 
-/* What a call of a row took: the fastest step's mean over all calls of that shape, and the median
- * step's beside it. */
+/* What a call of a row took: the median step's mean over all calls of that shape, and the fastest step's
+ * beside it. */
 typedef struct sample {
   const char *op;
+  bool has[SLI_TRAITS];
   double at[SL_CURVE_AXES]; /* where it stands on each axis a curve can have */
-  double seconds, median;
+  double seconds, fastest;
 } sample;
 
 typedef struct samples {
@@ -19,12 +21,9 @@ typedef struct samples {
   sample *of;
 } samples;
 
-typedef enum probe_kind { PROBE_GPT, PROBE_LLAMA } probe_kind;
-
-/* Blocks as GPT-2 has them, or LLaMA: a map to `inner` numbers and back, and attention if there are
- * heads. */
+/* Blocks as LLaMA and GPT-2 have them, by turns: a map to `inner` numbers and back, and attention if there
+ * are heads. */
 typedef struct probe {
-  probe_kind kind;
   int64_t rows, context, width, inner, vocab; /* of a microbatch of each device */
   int heads, layers, microbatches;
   int stages;               /* of the plan; the devices that are left share each stage's data */
