@@ -119,10 +119,19 @@ static int64_t likeliest(const float *logits, int64_t n, int64_t k, float least,
   return count;
 }
 
+/* Numbers as integers in the same order, 0 and -0 alike: of those compilers compare many at a time. */
+static int32_t ordered(float x) {
+  int32_t bits;
+  x += 0.0f;
+  memcpy(&bits, &x, sizeof bits);
+  return bits ^ (bits >> 31 & INT32_MAX);
+}
+
+/* The first of the largest. */
 static int32_t largest_of(const float *logits, int64_t n) {
-  int32_t best = 0;
-  for (int32_t v = 1; v < n; v++)
-    if (logits[v] > logits[best]) best = v;
+  int32_t most = INT32_MIN, best = 0;
+  for (int64_t v = 0; v < n; v++) most = ordered(logits[v]) > most ? ordered(logits[v]) : most;
+  while (ordered(logits[best]) != most) best++;
   return best;
 }
 
@@ -204,9 +213,13 @@ static void tell_likely(const sl_batch_sequence *how, const float *logits, int64
 }
 
 static bool all_finite(const float *logits, int64_t n) {
-  float zero = 0;
-  for (int64_t v = 0; v < n; v++) zero += logits[v] * 0; /* NaN, if any is not */
-  return zero == 0;
+  int32_t wrong = 0;
+  for (int64_t v = 0; v < n; v++) {
+    int32_t bits;
+    memcpy(&bits, logits + v, sizeof bits);
+    wrong |= (bits & 0x7f800000) == 0x7f800000;
+  }
+  return !wrong;
 }
 
 static void sample_chunk(void *arg, int i) {

@@ -15,8 +15,19 @@ static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
   return sl_fail(SL_E_SHAPE, "it has no batch to read");
 }
 
-/* Products: columns of a chunk. */
-enum { SLI_SERVED_COLUMNS = 32 };
+/* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums do not depend on
+ * the piece that it is in, so pieces are as many as suit the team. */
+enum { SLI_SERVED_COLUMNS = 16 };
+typedef struct sli_served_product {
+  const sl_call *call;
+  int pieces;
+} sli_served_product;
+
+static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {
+  int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS);
+  int64_t begin = all * i / pieces * SLI_SERVED_COLUMNS, end = all * (i + 1) / pieces * SLI_SERVED_COLUMNS;
+  return (sli_range){begin, end < n ? end : n};
+}
 
 /* Rows of one sequence that look back together. */
 enum { SLI_SERVED_RUN = 8 };

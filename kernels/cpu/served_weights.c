@@ -1,6 +1,7 @@
 /* Rows of served graphs that read weights: products and tables, of as many rows as there are, each as if it were
  * alone. Weights lie as their types say, and what is made of them has the bits that it has where
  * they are f32. */
+#include "base/base.h"
 #include "kernels/cpu/served.h"
 #include "kernels/rest.h"
 
@@ -33,9 +34,19 @@ static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in
   *bytes = sli_argument_bytes(nin, in, 1, out);
 }
 
+/* A piece takes some microseconds, and each of the threads gets as many. */
+static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
+  enum { PRODUCTS = 1 << 16 };
+  int64_t most = sli_chunk_count(n, SLI_SERVED_COLUMNS), each = SLI_MAX(rows * k * SLI_SERVED_COLUMNS, 1);
+  int64_t together = (PRODUCTS + each - 1) / each, pieces = (most + together - 1) / together;
+  return (int)SLI_MIN((pieces + threads - 1) / threads * threads, most);
+}
+
 static void linear_served_cpu(const sl_call *call) {
-  int chunks = sli_chunk_count(sl_type_last(&call->out_type[0]), SLI_SERVED_COLUMNS);
-  sl_team_for(call->team, chunks, sli_cpu()->linear_served, (void *)call);
+  int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
+  int pieces = pieces_for(rows, sl_type_last(&call->in_type[0]), sl_type_last(&call->out_type[0]),
+                          sl_team_size(call->team));
+  sl_team_for(call->team, pieces, sli_cpu()->linear_served, &(sli_served_product){call, pieces});
 }
 
 const sl_op sl_op_linear_served = {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/served.h"
 #include "kernels/kernels.h"
 #include "kernels/rest.h"
 #include "tests/support/dice.h"
@@ -53,7 +53,8 @@ static void multiply(const sli_cpu_chunks *cpu, sl_rest rest, const void *weight
   const void *in[5] = {rows_of, weight, bias};
   void *out[1] = {y};
   sl_call call = {.attrs = &attrs, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
-  for (int i = 0; i < sli_chunk_count(n, 32); i++) cpu->linear_served(&call, i);
+  sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS)};
+  for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
 }
 
 static void check_close(int64_t rows, int64_t n, int64_t k) {

@@ -254,11 +254,10 @@ static void sum_columns(const sl_call *call, int64_t rows, sli_range columns) {
 }
 
 static void linear_served_chunk(void *arg, int i) {
-  const sl_call *call = arg;
-  int64_t n = sl_type_last(&call->out_type[0]);
-  int64_t rows = sl_type_rows(&call->in_type[0]);
-  int64_t filled = sl_call_rows(call, 0, rows);
-  sli_range columns = sli_chunk_range(n, SLI_SERVED_COLUMNS, i);
-  if (call->attrs->transposed) sum_columns(call, filled, columns);
-  else dot_columns(call, filled, columns);
+  const sli_served_product *p = arg;
+  const sl_call *call = p->call;
+  int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
+  sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
+  if (call->attrs->transposed) sum_columns(call, rows, columns);
+  else dot_columns(call, rows, columns);
 }
