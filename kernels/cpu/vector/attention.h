@@ -40,12 +40,6 @@ static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_
   else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
 }
 
-static inline ivec lanes(void) {
-  ivec lane;
-  for (int l = 0; l < LANES; l++) lane[l] = l;
-  return lane;
-}
-
 /* A tile of queries: of which sequence, where its first stands, and which keys it sees: those from
  * `begin`, a multiple of KT, to before `limit`; their ids, and the queries' [QT], where there are
  * ids, and the smallest and the largest that is not negative. */

@@ -9,12 +9,7 @@
 static inline __attribute__((always_inline)) vec sums(vec *v) {
 #pragma GCC unroll 8
   for (int wide = LANES, half = LANES / 2; wide > 1; wide = half, half /= 2) {
-    ivec low, high;
-#pragma GCC unroll 16
-    for (int l = 0; l < LANES; l++) {
-      low[l] = l / half * wide + l % half;
-      high[l] = low[l] + half;
-    }
+    const ivec low = lanes() + (lanes() & -half), high = low + half;
 #pragma GCC unroll 16
     for (int i = 0; i < half; i++)
       v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], low) + __builtin_shuffle(v[2 * i], v[2 * i + 1], high);
@@ -125,7 +120,8 @@ static inline __attribute__((always_inline)) void copy_sums(int n, const vec *fr
 }
 
 /* `tall` rows by TILE_COLUMNS columns. */
-static inline __attribute__((always_inline)) void dot_few(int tall, const served_tile *t, const uint8_t *const *w, vec *to) {
+static inline __attribute__((always_inline)) void dot_few(int tall, const served_tile *t, const uint8_t *const *w,
+                                                          vec *to) {
   vec acc[LANES];
   const float *floats[TILE_COLUMNS];
 #pragma GCC unroll 16
@@ -164,14 +160,31 @@ static void dot_tile(const served_tile *t) {
   dot_finish(t, 0, TILE_COLUMNS, acc);
 }
 
-/* Rows from `row` on; `kept` is what they have of the numbers before `begin`, and gets what they have of those before
- * `end`. */
+/* Rows from `row` on, by all numbers of the columns. */
+static void dot_whole(const served_tile *t, int64_t row, const float *const *w) {
+  vec acc[LANES];
+#pragma GCC unroll 16
+  for (int a = 0; a < LANES; a++) acc[a] = (vec){0};
+  dot_floats(TILE_ROWS, t->x + row, w, 0, t->k, false, acc);
+  dot_finish(t, row, TILE_COLUMNS, acc);
+}
+
+/* The same by a stretch of them; `kept` is what the rows have of the numbers before it. */
 static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin, int64_t end, vec *kept) {
   vec acc[LANES];
   copy_sums(LANES, kept, acc);
   dot_floats(TILE_ROWS, t->x + row, w, begin, end, false, acc);
   copy_sums(LANES, acc, kept);
   if (end == t->k) dot_finish(t, row, TILE_COLUMNS, kept);
+}
+
+/* What the next tile has in the place of numbers i to i + count. */
+static void fetch_next(const served_tile *t, int64_t i, int64_t count) {
+  int64_t row = t->w[1] - t->w[0];
+  for (int c = 0; c < TILE_COLUMNS; c++) {
+    const uint8_t *next = t->w[c] + TILE_COLUMNS * row + row * i / t->k;
+    for (int64_t b = 0; b < row * count / t->k + LINE; b += LINE) __builtin_prefetch(next + b, 0, 2);
+  }
 }
 
 /* Up to HEIGHT rows. */
@@ -182,14 +195,16 @@ static void dot_many(const served_tile *t) {
   bool bare = t->rest == SL_REST_F32;
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
   int64_t even = ((t->k + stretches - 1) / stretches + SLI_REST_BLOCK - 1) / SLI_REST_BLOCK * SLI_REST_BLOCK;
-  memset(kept, 0, sizeof kept);
+  if (bare) even = t->k;
+  for (int c = 0; c < TILE_COLUMNS; c++) w[c] = bare ? (const float *)(const void *)t->w[c] : unpacked[c];
+  if (even < t->k) memset(kept, 0, sizeof kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
-    count = bare || t->k - i < even ? t->k - i : even;
-    for (int c = 0; c < TILE_COLUMNS; c++) {
-      w[c] = bare ? (const float *)(const void *)t->w[c] : unpacked[c];
-      if (!bare) unpack_stretch(t->rest, t->w[c], t->k, i, count, unpacked[c]);
-    }
-    for (int64_t r = 0; r < t->rows; r += TILE_ROWS) dot_stretch(t, r, w, i, i + count, kept + r * TILE_COLUMNS);
+    count = t->k - i < even ? t->k - i : even;
+    fetch_next(t, i, count);
+    for (int c = 0; c < TILE_COLUMNS && !bare; c++) unpack_stretch(t->rest, t->w[c], t->k, i, count, unpacked[c]);
+    for (int64_t r = 0; r < t->rows; r += TILE_ROWS)
+      if (count == t->k) dot_whole(t, r, w);
+      else dot_stretch(t, r, w, i, i + count, kept + r * TILE_COLUMNS);
   }
 }
 

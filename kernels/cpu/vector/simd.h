@@ -22,6 +22,13 @@ static inline vec set(float x) {
   return x - (vec){0};
 }
 
+/* 0, 1, 2 ... */
+static inline ivec lanes(void) {
+  ivec lane;
+  for (int l = 0; l < LANES; l++) lane[l] = l;
+  return lane;
+}
+
 /* A product that is rounded before anything is added to it, on all levels and on GPUs. */
 static inline vec rounded(vec a, vec b) {
   vec x = a * b;
