@@ -10,7 +10,7 @@
 #include "tests/support/dice.h"
 #include "tests/support/test.h"
 
-enum { MOST_ROWS = 35, MOST_N = 37, MOST_K = 1056 };
+enum { MOST_ROWS = 67, MOST_N = 37, MOST_K = 1056 };
 
 static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], bias[MOST_N];
 static float want[MOST_ROWS * MOST_N], got[MOST_ROWS * MOST_N];

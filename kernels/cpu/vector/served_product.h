@@ -17,7 +17,7 @@ static inline __attribute__((always_inline)) vec sums(vec *v) {
   return v[0];
 }
 
-enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 16 };
+enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 64 };
 
 /* Rows of w lie one behind the other: what a tile reads is fetched so many bytes before it is read. */
 enum { FETCHED = 4096, LINE = 64 };
@@ -170,7 +170,8 @@ static void dot_whole(const served_tile *t, int64_t row, const float *const *w) 
 }
 
 /* The same by a stretch of them; `kept` is what the rows have of the numbers before it. */
-static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin, int64_t end, vec *kept) {
+static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin, int64_t end,
+                        vec *kept) {
   vec acc[LANES];
   copy_sums(LANES, kept, acc);
   dot_floats(TILE_ROWS, t->x + row, w, begin, end, false, acc);
@@ -190,14 +191,14 @@ static void fetch_next(const served_tile *t, int64_t i, int64_t count) {
 /* Up to HEIGHT rows. */
 static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
-  vec kept[HEIGHT * TILE_COLUMNS];
+  vec kept[(HEIGHT + TILE_ROWS) * TILE_COLUMNS];
   const float *w[TILE_COLUMNS];
   bool bare = t->rest == SL_REST_F32;
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
   int64_t even = ((t->k + stretches - 1) / stretches + SLI_REST_BLOCK - 1) / SLI_REST_BLOCK * SLI_REST_BLOCK;
   if (bare) even = t->k;
   for (int c = 0; c < TILE_COLUMNS; c++) w[c] = bare ? (const float *)(const void *)t->w[c] : unpacked[c];
-  if (even < t->k) memset(kept, 0, sizeof kept);
+  if (even < t->k) memset(kept, 0, (size_t)(t->rows + TILE_ROWS - 1) * TILE_COLUMNS * sizeof *kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
     fetch_next(t, i, count);
@@ -212,7 +213,7 @@ static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
   for (int64_t r = 0; r < rows; r += HEIGHT) {
     t->rows = rows - r < HEIGHT ? rows - r : HEIGHT;
     t->y = y + r * t->n;
-    for (int i = 0; i < HEIGHT + TILE_ROWS; i++) t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
+    for (int i = 0; i < t->rows + TILE_ROWS - 1; i++) t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
     if (rows == 1) dot_one(t);
     else if (t->rows <= TILE_ROWS) dot_tile(t);
     else dot_many(t);
