@@ -62,8 +62,8 @@ static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t 
   const sl_device *a = &plan->devices[from], *b = &plan->devices[to];
   if (r->aside) return SL_TRAFFIC_ASIDE;
   if (a->at[SL_AT_STAGE] != b->at[SL_AT_STAGE]) return SL_TRAFFIC_PIPELINE;
-  if (a->at[SL_AT_DATA] != b->at[SL_AT_DATA]) return SL_TRAFFIC_DATA;
-  if (a->at[SL_AT_EXPERT] != b->at[SL_AT_EXPERT]) return r->rows ? SL_TRAFFIC_EXPERT : SL_TRAFFIC_DATA;
+  if (r->rows) return SL_TRAFFIC_EXPERT;
+  if (a->at[SL_AT_DATA] != b->at[SL_AT_DATA] || a->at[SL_AT_EXPERT] != b->at[SL_AT_EXPERT]) return SL_TRAFFIC_DATA;
   if (a->at[SL_AT_SEQUENCE] == b->at[SL_AT_SEQUENCE]) return SL_TRAFFIC_TENSOR;
   return is_of_parameters(r) ? SL_TRAFFIC_DATA : SL_TRAFFIC_SEQUENCE;
 }

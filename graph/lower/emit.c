@@ -47,7 +47,7 @@ static int32_t *per_device(sli_lowering *l) {
 /* One for all axes, or one for each. */
 static bool has_exchange(const sli_lowering *l, int axis) {
   if (!l->in->by_axis) return !axis && (sli_grid_ranks(&l->in->grid) > 1 || l->in->barriers);
-  return !axis || l->in->grid.size[axis] > 1;
+  return !axis || (sli_axes[axis].of == axis && sli_grid_size(&l->in->grid, sli_row_of(axis)) > 1);
 }
 
 /* What devices exchange goes beside their passes, and what they store beside both: it waits for
@@ -155,7 +155,7 @@ static const char *device_name(const sli_lowering *l, int d) {
 static int place_of(const sli_lowering *l, int device, int axis) {
   const sli_grid *grid = &l->in->grid;
   if (axis == SLI_AXIS_STAGES) return sli_along_of(l->in, device);
-  return grid->alike ? 0 : sli_rank_member(grid, sli_rank_of(l->in, device), 1u << axis);
+  return grid->alike ? 0 : sli_rank_member(grid, sli_rank_of(l->in, device), sli_axis_factors(axis));
 }
 
 static void add_device(sli_lowering *l, int d) {

@@ -43,12 +43,6 @@ static sl_status find_exchange(const char *how, bool *in_line) {
   return sl_fail(SL_E_USAGE, "unknown exchange '%s': inline and beside are known", how);
 }
 
-/* Of a stage's own grid, which the stages are no axis of. */
-static void axis_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
-  for (int a = 0; a < SLI_AXES; a++)
-    size[a] = a == SLI_AXIS_STAGES ? 1 : sli_axis_asked(o, a);
-}
-
 /* Who has blocks one by one, for reasons of its own. */
 static sl_status want_blocks(sli_inputs *in, const char *why) {
   const char *grain = in->options->grain;
@@ -70,12 +64,20 @@ static sl_status find_piece_order(sli_inputs *in) {
   return want_blocks(in, "with piece order layers pieces go on block by block");
 }
 
-/* Of the devices that share the data. */
+/* Of the devices that share the data, or of these and of those that share the tensors. */
 static sl_status check_experts(const sl_lower_options *o) {
-  int data = SLI_MAX(o->data_parallel, 1), experts = SLI_MAX(o->expert_parallel, 1);
-  if (data % experts)
+  int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1), experts = SLI_MAX(o->expert_parallel, 1);
+  if (data * tensor % experts && tensor == 1)
     return sl_fail(SL_E_USAGE, "--expert-parallel %d does not divide --data-parallel %d: which devices would have "
                    "which experts?", experts, data);
+  if (data * tensor % experts)
+    return sl_fail(SL_E_USAGE, "--expert-parallel %d does not divide the %d devices of --data-parallel %d and --tensor %d: "
+                   "which would have which experts?", experts, data * tensor, data, tensor);
+  if (o->expert_tensor > 1)
+    return sl_fail(SL_E_USAGE, "--expert-tensor %d: an expert lies on one device", o->expert_tensor);
+  if (o->free_data && (data % experts || o->expert_tensor))
+    return sl_fail(SL_E_USAGE, "--expert-parallel %d: --parallel %d leaves open what devices share; --data-parallel and "
+                   "--tensor say", experts, tensor);
   if (o->expert_rows && !(o->expert_rows >= 1))
     return sl_fail(SL_E_USAGE, "--expert-rows %g is less than an even share of the rows, which is 1", o->expert_rows);
   if (o->expert_rows && experts == 1)
@@ -119,7 +121,7 @@ sl_status sli_lower_grid(sli_inputs *in) {
   sl_status status = check_experts(o);
   if (!status) status = read_routing(in);
   if (status) return status;
-  axis_sizes(o, in->grid.size);
+  in->grid.folded = sli_grid_sizes(o, in->grid.size);
   in->grid.expert_rows = o->expert_rows;
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
   in->grid.alike = o->alike && axes && !o->vocab_parallel && !in->grid.loads;
@@ -168,10 +170,12 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   sli_dim *dims = NULL;
   sl_status status = sli_dims_find(g, &dims);
   for (int a = 0; a < SLI_AXES && !status; a++) {
-    if (grid->size[a] > 1 && sli_axes[a].rows) status = choose_rows(in, dims, grid, a, &choice[a]);
+    bool experts = a == SLI_AXIS_EXPERT && grid->folded;
+    if ((grid->size[a] > 1 && sli_axes[a].rows) || experts) status = choose_rows(in, dims, grid, a, &choice[a]);
   }
+  if (!status && grid->folded) status = sli_choose_tokens(g, dims, &choice[SLI_AXIS_EXPERT], grid);
   const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given, choice};
-  if (!status && grid->size[SLI_AXIS_TENSOR] > 1) status = sli_choose_tensor(&search, tensor);
+  if (!status && sli_choice_size(grid, SLI_AXIS_TENSOR) > 1) status = sli_choose_tensor(&search, tensor);
   if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
   if (in->barriers) over.size[SLI_AXIS_STAGES] = in->p;
   if (!status && in->barriers)
@@ -185,12 +189,12 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
 
 /* What is said of how tensors lie along an axis needs devices along that axis. */
 sl_status sli_lower_check_given(const sl_lower_options *o) {
-  int sizes[SLI_AXES];
-  axis_sizes(o, sizes);
+  sli_grid grid = {0};
+  sli_grid_sizes(o, grid.size);
   for (int i = 0; i < o->ngiven; i++) {
     const sl_given_sbp *given = &o->given[i];
     char text[SLI_SBP_TEXT];
-    if (sizes[given->axis] == 1 && given->sbp.kind != SL_BROADCAST)
+    if (sli_choice_size(&grid, given->axis) == 1 && given->sbp.kind != SL_BROADCAST)
       return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s axis (%s)",
                      given->name, sli_sbp_format(text, given->sbp), sli_axes[given->axis].name,
                      sli_axes[given->axis].option);

@@ -8,9 +8,12 @@
 
 #include "graph/lower/lower.h"
 
+/* Factors of an axis are where that is. */
+static bool is_named(int axis) { return sli_axes[axis].of == axis; }
+
 static int find_axis(const char *name, size_t length) {
   for (int a = 0; a < SLI_AXES; a++)
-    if (strlen(sli_axes[a].name) == length && !memcmp(sli_axes[a].name, name, length)) return a;
+    if (is_named(a) && strlen(sli_axes[a].name) == length && !memcmp(sli_axes[a].name, name, length)) return a;
   return -1;
 }
 
@@ -18,7 +21,7 @@ static int find_axis(const char *name, size_t length) {
 static const char *known_axes(const sli_inputs *in) {
   const char *all = "";
   for (int i = SLI_AXES - 1; i >= 0; i--)
-    all = sli_arena_format(&in->g->arena, "%s%s%s", all, *all ? ", " : "",
+    if (is_named(sli_nesting[i])) all = sli_arena_format(&in->g->arena, "%s%s%s", all, *all ? ", " : "",
                            sli_axes[sli_nesting[i]].name);
   return all;
 }
@@ -42,12 +45,12 @@ static sl_status read_names(const sli_inputs *in, int named[SLI_AXES]) {
 }
 
 static int size_along(const sli_inputs *in, int axis) {
-  return axis == SLI_AXIS_STAGES ? in->p : SLI_MAX(in->grid.size[axis], 1);
+  return axis == SLI_AXIS_STAGES ? in->p : sli_grid_size(&in->grid, sli_axis_factors(axis));
 }
 
 static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) {
   for (int a = 0; a < SLI_AXES; a++)
-    if (!named[a] && size_along(in, a) > 1)
+    if (is_named(a) && !named[a] && size_along(in, a) > 1)
       return sl_fail(SL_E_USAGE, "layout %s: where is axis %s? %s %d has %d devices along it",
                      in->options->layout, sli_axes[a].name, sli_axes[a].option, size_along(in, a),
                      size_along(in, a));
@@ -58,10 +61,10 @@ static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) 
 static void nest(int nesting[SLI_AXES], const int named[SLI_AXES]) {
   int count = 0;
   for (int i = 0; i < SLI_AXES; i++)
-    if (!named[sli_nesting[i]]) nesting[count++] = sli_nesting[i];
+    if (!named[sli_axes[sli_nesting[i]].of]) nesting[count++] = sli_nesting[i];
   for (int n = SLI_AXES; n > 0; n--)
-    for (int a = 0; a < SLI_AXES; a++)
-      if (named[a] == n) nesting[count++] = a;
+    for (int i = 0; i < SLI_AXES; i++)
+      if (named[sli_axes[sli_nesting[i]].of] == n) nesting[count++] = sli_nesting[i];
 }
 
 int sli_layout_stride(const sli_inputs *in, int axis) {

@@ -108,7 +108,7 @@ static sl_status weigh(sli_inputs *in) {
   const int *size = in->grid.size;
   bool open = in->by_heads && in->by_ring, ring = in->by_ring;
   way ways[2] = {[true] = try_way(in, true)};
-  sli_heads *before = sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
+  sli_heads *before = sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
   ways[false] = try_way(in, false);
   const way *heads = &ways[false], *around = &ways[true];
   if (open && heads->status && around->status) return sl_fail(heads->status, "%s", heads->why);
@@ -126,7 +126,7 @@ sl_status sli_lower_attention(sli_inputs *in) {
   bool shared = size[SLI_AXIS_SEQUENCE] > 1, open = in->by_heads && in->by_ring;
   sl_status status = SL_OK;
   if (shared && (open || in->options->sharing)) status = weigh(in);
-  else if (in->by_heads) sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], size[SLI_AXIS_TENSOR]);
+  else if (in->by_heads) sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
   in->grid.ring = shared && in->by_ring;
   in->grid.zigzag &= in->grid.ring;
   for (int b = 0; b < in->g->nblocks; b++) in->g->blocks[b].gathers = in->grid.ring && in->k > 1;

@@ -29,12 +29,14 @@ static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type
 }
 
 /* What axes of rows exchange of parameters and their gradients is all of one kind; and what experts' devices
- * exchange, but for rows, is as with all that share the data. */
+ * exchange, but for rows, is as with all that share the data, where these are among them, or the tensors. */
 static int remote_axis(const sli_boxing *b) {
   int axis = sli_box_axis(b->along);
   const sli_array *subject = b->x->arrays[b->x->shaped[b->from->of->id]];
   bool param = sli_axes[axis].rows && subject && subject->of->param;
-  return param || axis == SLI_AXIS_EXPERT ? SLI_AXIS_DATA : axis;
+  if (!param && axis != SLI_AXIS_EXPERT) return sli_axes[axis].of;
+  bool rows = !b->x->grid->folded || sli_grid_size(b->x->grid, b->along & sli_grid_rows()) > 1;
+  return rows ? SLI_AXIS_DATA : SLI_AXIS_TENSOR;
 }
 
 static void note_remote(const sli_boxing *b, sli_node *n) {

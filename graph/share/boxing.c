@@ -232,15 +232,72 @@ static sl_status box_own_slices(sli_boxing *b, int dim) {
   return status;
 }
 
+static bool is_forward(sl_class cls) { return cls == SL_CLASS_F || cls == SL_CLASS_L; }
+
+/* [nvariants] of its place behind those of the members before it. */
+static const sl_part *place_behind(const sli_boxing *b, sl_tensor *const *in, int member) {
+  sli_expansion *x = b->x;
+  sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
+  for (int v = 0; v < x->nvariants; v++) {
+    parts[v] = (sl_part){.axis = SL_PART_FLAT, .nranges = 1, .count = {sl_type_elements(sli_expand_type(x, in[member], v))}};
+    for (int m = 0; m < member; m++) parts[v].begin[0] += sl_type_elements(sli_expand_type(x, in[m], v));
+  }
+  return parts;
+}
+
+/* All of what a device has, in a row. */
+static sl_status flatten(sli_boxing *b, int rank, sl_tensor **out) {
+  sl_tensor *t = b->from->on[rank];
+  sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
+  for (int v = 0; v < b->x->nvariants; v++) attrs[v].user = &place_behind(b, &t, 0)[v];
+  return add_node(b, &sl_op_slice, "flat", sli_box_class(b), false, rank, 1, &t, attrs, NULL, out);
+}
+
+/* What members have, one behind the other, whatever it is in the whole. */
+static sl_status box_in_line(sli_boxing *b) {
+  sl_status status = SL_OK;
+  sl_tensor *flat[b->x->ranks];
+  b->x->nboxes++;
+  for (int r = 0; r < b->ranks && !status; r++) status = flatten(b, r, &flat[r]);
+  for (int r = 0; r < b->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    const sl_part *parts[b->members];
+    sl_type whole[b->x->nvariants];
+    row_of(b, r, flat, in);
+    for (int m = 0; m < b->members; m++) parts[m] = place_behind(b, in, m);
+    for (int v = 0; v < b->x->nvariants; v++) whole[v] = sli_local_type(b->x, b->from->of, b->to->lies, r, v);
+    status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
+  }
+  return status;
+}
+
+static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want, const sli_moment *at);
+
+/* All ids that lead to one device, source by source: so they lie in the whole where sources have rows, but not where
+ * they share out positions. */
+static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at, sli_array **all) {
+  enum { IN_LINE = 1 };
+  sli_along along = sli_grid_experts();
+  sli_layout lies = own->lies;
+  for (int a = 0; a < SLI_AXES; a++)
+    if (along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
+  if (!x->grid->folded) return sli_box(x, own->of, lies, at, all);
+  lies.axis[SLI_AXIS_EXPERT].dim = IN_LINE;
+  *all = find_array(x, own->of, &lies, &at);
+  if (*all) return SL_OK;
+  *all = sli_array_add(x, own->of, lies, at);
+  (*all)->kept = at.phase == SLI_PHASE_MAIN && is_forward(at.cls);
+  sli_boxing b = {x, own, *all, along, sli_grid_size(x->grid, along), x->own};
+  return box_in_line(&b);
+}
+
 /* The ids that say where rows go, as they lie where rows come from, and all that say so for one device. */
 static sl_status box_routed(sli_boxing *b, sli_moment at, bool back) {
   sli_expansion *x = b->x;
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->of));
-  sli_layout lies = sli_ids_layout(x, ids), whole = lies;
-  whole.axis[SLI_AXIS_EXPERT] = (sl_sbp){SL_BROADCAST, 0};
   sli_array *own, *all;
-  sl_status status = sli_box(x, ids, lies, at, &own);
-  if (!status) status = sli_box(x, ids, whole, at, &all);
+  sl_status status = sli_box(x, ids, sli_ids_layout(x, ids), at, &own);
+  if (!status) status = gather_ids(x, own, at, &all);
   if (status) return status;
   return back ? sli_box_from_experts(b, own, all) : sli_box_to_experts(b, own, all);
 }
@@ -278,8 +335,6 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
   return *end = a;
 }
 
-static bool is_forward(sl_class cls) { return cls == SL_CLASS_F || cls == SL_CLASS_L; }
-
 /* Is what was boxed for those of use to these? */
 static bool serves(const sli_array *a, const sli_moment *at) {
   const sli_moment *made = &a->made;
@@ -287,15 +342,16 @@ static bool serves(const sli_array *a, const sli_moment *at) {
          (made->phase != SLI_PHASE_MAIN || a->kept || is_forward(made->cls) == is_forward(at->cls));
 }
 
-static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT || a.kind == SL_ROUTED; }
+static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT; }
 
 /* Parts that take no more than the parts they are made of need not be made again; nor what is joined of a
  * piece, which later ones look back to, nor ids of experts, which are few beside the rows that they are for. */
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
   int axis = sli_box_axis(along), block = to->made.block;
+  bool routed = sli_is_routed(&from->lies) || sli_is_routed(&to->lies);
   sl_sbp was = from->lies.axis[axis], is = to->lies.axis[axis];
-  bool parts = is_part(was) && is_part(is), joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
+  bool parts = routed || (is_part(was) && is_part(is)), joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
   bool looks = block >= 0 && x->g->blocks[block].gathers && !to->of->param && along == 1u << SLI_AXIS_SEQUENCE;
   bool ids = axis == SLI_AXIS_EXPERT && to->of->type.dtype == SL_I32;
   return sli_axes[axis].rows && (parts || (joins && (looks || ids))) && to->made.phase == SLI_PHASE_MAIN &&
@@ -354,51 +410,43 @@ static int outer_place(const sli_layout *from, const sli_layout *want, int place
   return place;
 }
 
-/* Axes of rows that lie alike, and are to become alike, do so as one; those that split one dim are
- * one already. */
-static sli_along together(const sli_layout *from, const sli_layout *want, int axis, sl_sbp to) {
+/* Axes of rows, and factors of one, that lie alike, and are to become alike, do so as one; those that split one dim
+ * are one already. */
+static sli_along together(const sli_layout *from, const sli_layout *want, sli_along row, int axis, sl_sbp to) {
   sli_along along = 1u << axis;
-  for (int a = 0; a < SLI_AXES && sli_axes[axis].rows; a++) {
+  for (int a = 0; a < SLI_AXES; a++) {
     bool split = from->axis[a].kind == SL_SPLIT;
-    if (sli_axes[a].rows && sli_sbp_equal(from->axis[a], from->axis[axis]) &&
+    if (row >> a & 1 && sli_sbp_equal(from->axis[a], from->axis[axis]) &&
         (split || sli_sbp_equal(want->axis[a], to)))
       along |= 1u << a;
   }
   return along;
 }
 
-static bool is_routed(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_ROUTED; }
-
-/* The way to experts begins, and the way back ends, with the rows shared out. */
-static sli_layout by_rows(const sli_layout *lies) {
-  sli_layout rows = *lies;
-  if (is_routed(lies)) rows.axis[SLI_AXIS_EXPERT] = (sl_sbp){SL_SPLIT, 0};
-  return rows;
-}
-
 /* One step nearer to what is wanted. What lies in parts is made whole before it is called a
  * sum. */
-static sli_layout next_dense(const sli_layout *from, const sli_layout *want, sli_along *along) {
+static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
   int first = first_place(from, want), place = outer_place(from, want, first);
   int axis = sli_splitting[place];
   sl_sbp is = from->axis[axis], to = want->axis[axis];
   if (place != first || (is.kind == SL_SPLIT && to.kind == SL_PARTIAL))
     to = (sl_sbp){SL_BROADCAST, 0};
-  *along = together(from, want, axis, to);
+  *along = together(from, want, sli_share_row(x, t, axis), axis, to);
   for (int a = 0; a < SLI_AXES; a++)
     if (*along >> a & 1) next.axis[a] = to;
   return next;
 }
 
 /* Rows go to experts last, and come back first: whatever else is to become of them is their sources' affair. */
-static sli_layout next_step(const sli_layout *from, const sli_layout *want, sli_along *along) {
-  sli_layout rows = by_rows(is_routed(from) ? from : want);
-  bool back = is_routed(from) && !is_routed(want), there = !is_routed(from) && is_routed(want);
-  *along = 1u << SLI_AXIS_EXPERT;
+static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want,
+                            sli_along *along) {
+  bool was = sli_is_routed(from), is = sli_is_routed(want), back = was && !is, there = !was && is;
+  sli_layout rows = sli_rows_layout(x, was ? from : want);
+  *along = sli_grid_experts();
   if (back) return rows;
   if (there && sli_layout_equal(from, &rows)) return *want;
-  return next_dense(from, there ? &rows : want, along);
+  return next_dense(x, t, from, there ? &rows : want, along);
 }
 
 /* What is made whole between stages is made where it is read; everything else where it was. */
@@ -413,7 +461,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
   SLI_CHECK(have, "tensor %s is read before it is made", t->name);
   for (*out = find_array(x, t, &want, &at); !*out; *out = find_array(x, t, &want, &at)) {
     sli_along along;
-    sli_layout next = next_step(&have->lies, &want, &along);
+    sli_layout next = next_step(x, t, &have->lies, &want, &along);
     sli_array *to = find_array(x, t, &next, &at);
     if (!to) {
       to = sli_array_add(x, t, next, at);
@@ -429,9 +477,9 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
   return SL_OK;
 }
 
-sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
+sl_status sli_box_join(sli_expansion *x, const sli_array *from, sli_along along, int dim,
                        const sl_type *whole, sli_array *to) {
-  sli_boxing b = {x, from, to, 1u << axis, x->grid->size[axis], sli_own_ranks(x, to->spread)};
+  sli_boxing b = {x, from, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
   x->nboxes++;
   sl_status status = SL_OK;
   for (int r = 0; r < b.ranks && !status; r++) {

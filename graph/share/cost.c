@@ -44,7 +44,8 @@ double sli_cost_weight(const sli_costs *c, sli_cost cost) {
 
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                     int axis) {
-  *c = (sli_costs){.g = g, .dims = dims, .grid = grid, .axis = axis, .size = grid->size[axis]};
+  *c = (sli_costs){.g = g, .dims = dims, .grid = grid, .axis = axis,
+                    .size = sli_choice_size(grid, axis)};
   c->share = axis == SLI_AXIS_TENSOR ? sli_grid_size(grid, sli_along_data) : 1;
   c->has_rows = sli_calloc((size_t)g->ntensors, sizeof *c->has_rows);
   for (int i = 0; i < g->nnodes; i++) {

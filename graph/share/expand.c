@@ -151,16 +151,19 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
   int nv = x->nvariants, dim = sli_expand_type(x, part->on[0], 0)->ndim - 1;
   sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
   sl_status status = SL_OK;
+  sli_along done = 0;
   for (int i = SLI_AXES - 1; i >= 0 && !status; i--) {
     int axis = sli_splitting[i];
-    if (!sli_share_signature(x, n, axis)->local) continue;
+    sli_along along = sli_axis_factors(axis);
+    if (!sli_share_signature(x, n, axis)->local || done >> axis & 1) continue;
+    done |= along;
     sli_array all = {.of = part->of, .made = part->made, .spread = part->spread};
     all.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *all.on);
     for (int at = 0; at < x->ranks * nv; at++) {
       whole[at] = *sli_expand_type(x, part->on[at / nv], at % nv);
-      whole[at].dim[dim] *= x->grid->size[axis];
+      whole[at].dim[dim] *= sli_grid_size(x->grid, along);
     }
-    status = sli_box_join(x, part, axis, dim, whole, &all);
+    status = sli_box_join(x, part, along, dim, whole, &all);
     sli_stand_for_all(x, &all);
     *part = all;
   }
@@ -276,22 +279,30 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   return sli_expand_ring_back(x, n, moment_of(x, n), in, out);
 }
 
-/* As two summands can both be had with the least to exchange; rows of which only some are where experts
- * are, where they come from. */
+/* As two summands can both be had with the least to exchange. */
 static sl_sbp common(sl_sbp a, sl_sbp b) {
-  if (a.kind == SL_ROUTED || b.kind == SL_ROUTED) return sli_sbp_equal(a, b) ? a : (sl_sbp){SL_SPLIT, 0};
+  if (sli_sbp_equal(a, b)) return a;
   if (a.kind == SL_SPLIT) return a;
   if (b.kind == SL_SPLIT) return b;
   return a.kind == SL_PARTIAL ? a : b;
 }
 
+/* Rows of which only some are where experts are, where they come from. */
+static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
+  const sli_layout *lies = &x->arrays[t->id]->lies;
+  bool all = true;
+  for (int i = 0; i < n->nin; i++) all &= sli_is_routed(&x->arrays[n->in[i]->id]->lies);
+  return all ? *lies : sli_rows_layout(x, lies);
+}
+
 /* A sum or copy of gradients: as they lie. */
 static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin];
-  sli_layout lies = x->arrays[n->in[0]->id]->lies;
-  for (int i = 1; i < n->nin; i++)
-    for (int a = 0; a < SLI_AXES; a++)
-      lies.axis[a] = common(lies.axis[a], x->arrays[n->in[i]->id]->lies.axis[a]);
+  sli_layout lies = summand_layout(x, n, n->in[0]);
+  for (int i = 1; i < n->nin; i++) {
+    sli_layout other = summand_layout(x, n, n->in[i]);
+    for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = common(lies.axis[a], other.axis[a]);
+  }
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++)
     status = box_input(x, n->in[i], lies, moment_of(x, n), &in[i]);
@@ -302,10 +313,8 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
 static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
   bool seed = n->like == x->g->loss.tensor;
-  for (int a = 0; a < SLI_AXES; a++) {
-    sl_sbp y = x->arrays[n->like->id]->lies.axis[a];
-    lies.axis[a] = y.kind == SL_SPLIT ? y : y.kind == SL_ROUTED ? (sl_sbp){SL_SPLIT, 0} : broadcast;
-  }
+  sli_layout like = sli_rows_layout(x, &x->arrays[n->like->id]->lies);
+  for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = like.axis[a].kind == SL_SPLIT ? like.axis[a] : broadcast;
   sli_moment at = moment_of(x, n);
   sli_array *out = sli_array_add(x, n->out[0], lies, at);
   out->spread = at.spread;

@@ -11,15 +11,13 @@ typedef struct sli_layout {
   sl_sbp axis[SLI_AXES];
 } sli_layout;
 
-/* A dim that is split, along which axes: those of rows that split the same one do so as one axis,
- * with as many parts as they have devices together. */
+/* A dim that is split, along which axes: those of rows that split the same one do so as one axis, and so do the factors
+ * of one, with as many parts as they have devices together. */
 typedef struct sli_cutting {
   sli_along along;
   int dim;
 } sli_cutting;
 
-/* All that a layout splits, one after the other; returns how many. */
-int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]);
 
 /* Where and when something is done to a tensor: the forward or the backward pass over a
  * block, or once a step. */
@@ -106,13 +104,22 @@ void sli_note_types(sli_expansion *x, const sl_tensor *t, const sl_type *types, 
 /* A device's name for what is called `name` on the first. */
 const char *sli_expand_name(sli_expansion *x, const char *name, int rank);
 const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant);
+/* Is it a map of experts that rows go to, or such a map's gradient? */
+bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t);
+/* All that a layout of a logical tensor splits, one after the other; returns how many. */
+int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies, sli_cutting out[SLI_AXES]);
+/* Axes along which it is split, or exchanged, with this one as along one. */
+sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis);
 /* A logical tensor's type in a variant, and a device's when it lies so. */
 sl_type sli_logical_type(const sl_tensor *t, int variant);
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant);
-/* Of rows that are where their experts are: the call that says where, and how ids lie where rows come from. */
+/* Of rows that are where their experts are: the call that says where, how ids lie where rows come from, and how
+ * rows of a layout do. */
 const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t);
 sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids);
+bool sli_is_routed(const sli_layout *lies);
+sli_layout sli_rows_layout(const sli_expansion *x, const sli_layout *lies);
 /* Which part of what the axes within leave member `member` has, split along dim. */
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
                      const sl_type *base);
@@ -130,6 +137,8 @@ static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
 
 /* ---- by signatures: local.c ------------------------------------------------------------------ */
 
+/* How a parameter lies, but for shards. */
+sl_sbp sli_share_param(const sli_expansion *x, const sl_tensor *param, int axis);
 /* How a forward node is shared along an axis. */
 const sl_signature *sli_share_signature(const sli_expansion *x, const sli_node *forward, int axis);
 /* How its input or output i lies. */
@@ -158,8 +167,8 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
                   sli_array **out);
 
-/* Joins what the members of an axis have, parts of `whole` [nvariants] along `dim`. */
-sl_status sli_box_join(sli_expansion *x, const sli_array *from, int axis, int dim,
+/* Joins what the members of a row have, parts of `whole` [nvariants] along `dim`. */
+sl_status sli_box_join(sli_expansion *x, const sli_array *from, sli_along along, int dim,
                        const sl_type *whole, sli_array *to);
 
 /* ---- parameters, their gradients, the loss and metrics: shards.c ------------------------------------ */

@@ -1,33 +1,34 @@
 /* The axes of a grid, and where its devices are along them. */
 #include "graph/share/share.h"
 
-#include <stddef.h>
 #include <string.h>
 
-#define ASKED(field) offsetof(sl_lower_options, field)
-
 const sli_axis sli_axes[SLI_AXES] = {
-    [SLI_AXIS_DATA] = {"data", "--data-parallel", true, ASKED(data_parallel), SL_AT_DATA,
+    [SLI_AXIS_DATA] = {"data", "--data-parallel", true, SLI_AXIS_DATA, SLI_AXIS_DATA, SL_AT_DATA,
                        SL_TRAFFIC_DATA,
                        {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                         "what comes from rows is split into rows"}},
-    [SLI_AXIS_EXPERT] = {"expert", "--expert-parallel", true, ASKED(expert_parallel), SL_AT_EXPERT,
+    [SLI_AXIS_EXPERT] = {"expert", "--expert-parallel", true, SLI_AXIS_EXPERT, SLI_AXIS_EXPERT, SL_AT_EXPERT,
                          SL_TRAFFIC_EXPERT,
                          {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                           "what comes from rows is split into rows"}},
-    [SLI_AXIS_TENSOR] = {"tensor", "--tensor", false, ASKED(tensor), SL_AT_TENSOR, SL_TRAFFIC_TENSOR},
-    [SLI_AXIS_SEQUENCE] = {"sequence", "--sequence", true, ASKED(sequence), SL_AT_SEQUENCE,
+    [SLI_AXIS_TENSOR] = {"tensor", "--tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR, SL_AT_TENSOR,
+                         SL_TRAFFIC_TENSOR},
+    [SLI_AXIS_TENSOR_EXPERT] = {"tensor", "--tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_EXPERT, SL_AT_TENSOR,
+                                SL_TRAFFIC_TENSOR},
+    [SLI_AXIS_SEQUENCE] = {"sequence", "--sequence", true, SLI_AXIS_SEQUENCE, SLI_AXIS_SEQUENCE, SL_AT_SEQUENCE,
                            SL_TRAFFIC_SEQUENCE,
                            {"cut along sequences (sl_source.cut)", "no positions",
                             "too few positions", "positions",
                             "what comes from sequences is split into positions"}},
-    [SLI_AXIS_STAGES] = {"stage", "--stages", false, ASKED(stages), SL_AT_STAGE, SL_TRAFFIC_PIPELINE},
+    [SLI_AXIS_STAGES] = {"stage", "--stages", false, SLI_AXIS_STAGES, SLI_AXIS_STAGES, SL_AT_STAGE,
+                         SL_TRAFFIC_PIPELINE},
 };
 
 const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES, SLI_AXIS_DATA, SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE,
-                                   SLI_AXIS_TENSOR};
+                                   SLI_AXIS_TENSOR, SLI_AXIS_TENSOR_EXPERT};
 const int sli_splitting[SLI_AXES] = {SLI_AXIS_DATA, SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES,
-                                     SLI_AXIS_TENSOR};
+                                     SLI_AXIS_TENSOR, SLI_AXIS_TENSOR_EXPERT};
 const sli_along sli_along_data = 1u << SLI_AXIS_DATA | 1u << SLI_AXIS_EXPERT;
 
 static bool has(sli_along along, int axis) { return along >> axis & 1; }
@@ -41,15 +42,18 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
   return size;
 }
 
-static int asked_for(const sl_lower_options *o, int axis) {
-  int asked;
-  memcpy(&asked, (const char *)o + sli_axes[axis].asked, sizeof asked);
-  return SLI_MAX(asked, 1);
-}
-
-int sli_axis_asked(const sl_lower_options *o, int axis) {
-  int folded = axis == SLI_AXIS_DATA ? asked_for(o, SLI_AXIS_EXPERT) : 1;
-  return asked_for(o, axis) / folded;
+/* Experts take of the tensors' devices as many as they can, and the rest of the data's. */
+bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
+  int D = SLI_MAX(o->data_parallel, 1), T = SLI_MAX(o->tensor, 1), EP = SLI_MAX(o->expert_parallel, 1);
+  bool folded = o->expert_tensor || D % EP;
+  int of_tensors = folded ? (int)sli_common_divisor(EP, T) : 1, of_data = EP / of_tensors;
+  for (int a = 0; a < SLI_AXES; a++) size[a] = 1;
+  size[SLI_AXIS_SEQUENCE] = SLI_MAX(o->sequence, 1);
+  size[SLI_AXIS_DATA] = D / of_data;
+  size[SLI_AXIS_EXPERT] = of_data;
+  size[SLI_AXIS_TENSOR] = T / of_tensors;
+  size[SLI_AXIS_TENSOR_EXPERT] = of_tensors;
+  return folded;
 }
 
 int sli_grid_nested_stride(const sli_grid *grid, const int nesting[SLI_AXES], int axis) {
@@ -91,4 +95,25 @@ sli_along sli_grid_rows(void) {
   sli_along along = 0;
   for (int a = 0; a < SLI_AXES; a++) along |= (sli_along)sli_axes[a].rows << a;
   return along;
+}
+
+sli_along sli_axis_factors(int axis) {
+  sli_along along = 0;
+  for (int a = 0; a < SLI_AXES; a++) along |= (sli_along)(sli_axes[a].of == sli_axes[axis].of) << a;
+  return along;
+}
+
+sli_along sli_grid_experts(void) {
+  sli_along along = 0;
+  for (int a = 0; a < SLI_AXES; a++) along |= (sli_along)(sli_axes[a].at_experts == SLI_AXIS_EXPERT) << a;
+  return along;
+}
+
+sli_along sli_row_of(int axis) {
+  if (axis == SLI_AXIS_DATA) return sli_grid_rows();
+  return axis == SLI_AXIS_EXPERT ? sli_grid_experts() : sli_axis_factors(axis);
+}
+
+int sli_choice_size(const sli_grid *grid, int axis) {
+  return sli_grid_size(grid, axis == SLI_AXIS_DATA ? 1u << axis : sli_row_of(axis));
 }

@@ -14,11 +14,26 @@ static bool counts_summands(const sli_expansion *x, const sli_node *forward, int
   return sli_signature_out(made, t->output).kind == SL_PARTIAL;
 }
 
+/* Of the axes of experts the first says where rows are, though it may have one device. */
+static bool is_shared_along(const sli_expansion *x, int axis, bool at_experts) {
+  return x->grid->size[axis] > 1 || (axis == SLI_AXIS_EXPERT && at_experts);
+}
+
+sl_sbp sli_share_param(const sli_expansion *x, const sl_tensor *param, int axis) {
+  bool of_experts = sli_is_of_experts(x, param);
+  int by = of_experts ? sli_axes[axis].at_experts : sli_axes[axis].of;
+  bool rows = sli_axes[by].rows && by != SLI_AXIS_EXPERT;
+  if (rows || !is_shared_along(x, axis, of_experts)) return (sl_sbp){SL_BROADCAST, 0};
+  return x->choice[by].params[param->param_index];
+}
+
 const sl_signature *sli_share_signature(const sli_expansion *x, const sli_node *forward, int axis) {
   static const sl_signature repeated;
   static const sl_signature summands = {.in = {{SL_PARTIAL, 0}}, .out = {{SL_PARTIAL, 0}}};
-  if (x->grid->size[axis] < 2) return &repeated;
-  return counts_summands(x, forward, axis) ? &summands : &x->choice[axis].of[forward->id];
+  bool at_experts = sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], forward);
+  int by = at_experts ? sli_axes[axis].at_experts : sli_axes[axis].of;
+  if (!is_shared_along(x, axis, at_experts)) return &repeated;
+  return counts_summands(x, forward, by) ? &summands : &x->choice[by].of[forward->id];
 }
 
 sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli_sbp_of *of, int i) {
@@ -37,12 +52,15 @@ static int64_t units_of(int64_t units, int size, int member) {
 /* Its units of heads, of the axes along which they are shared out from the innermost on. */
 static void share_heads(const sli_expansion *x, const sli_node *forward, int rank, sl_attrs *attrs) {
   int64_t whole = 0, own = 0;
+  sli_along done = 0;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
     int a = sli_splitting[i];
+    sli_along along = sli_axis_factors(a);
     const sl_signature *s = sli_share_signature(x, forward, a);
-    if (!s->heads) continue;
+    if (!s->heads || done >> a & 1) continue;
+    done |= along;
     if (!whole) own = whole = x->dims[forward->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
-    own = units_of(own, x->grid->size[a], sli_rank_share(x->grid, rank, 1u << a));
+    own = units_of(own, sli_grid_size(x->grid, along), sli_rank_share(x->grid, rank, along));
   }
   if (!whole) return;
   attrs->heads = (int)(attrs->heads * own / whole);

@@ -17,19 +17,34 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
   return &x->types[t->id * x->nvariants + variant];
 }
 
-static sli_cutting *cut_by_rows(sli_cutting *all, int count, int dim) {
+bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t) {
+  const sli_array *subject = x->arrays[x->shaped[t->id]];
+  const sl_tensor *of = t->param || !subject ? t : subject->of;
+  return of->param && x->choice[SLI_AXIS_EXPERT].routers &&
+         x->choice[SLI_AXIS_EXPERT].params[of->param_index].kind == SL_SPLIT;
+}
+
+/* Maps of experts have their rows along all that their experts are not shared out along. */
+sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis) {
+  sli_along experts = sli_grid_experts(), stages = 1u << SLI_AXIS_STAGES;
+  if (!x->grid->folded || !sli_is_of_experts(x, t)) return sli_axes[axis].rows ? sli_grid_rows() : sli_axis_factors(axis);
+  if (experts >> axis & 1) return experts;
+  return axis == SLI_AXIS_STAGES ? stages : SLI_ALONG_ALL & ~(experts | stages);
+}
+
+static sli_cutting *cut_with(sli_cutting *all, int count, sli_along row, int dim) {
   for (int i = 0; i < count; i++)
-    if (all[i].dim == dim && !(all[i].along & ~sli_grid_rows())) return &all[i];
+    if (all[i].dim == dim && !(all[i].along & ~row)) return &all[i];
   return NULL;
 }
 
-int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]) {
+int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies, sli_cutting out[SLI_AXES]) {
   int count = 0;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
     int a = sli_splitting[i];
     sl_sbp sbp = lies->axis[a];
     if (sbp.kind != SL_SPLIT) continue;
-    sli_cutting *with = sli_axes[a].rows ? cut_by_rows(out, count, sbp.dim) : NULL;
+    sli_cutting *with = cut_with(out, count, sli_share_row(x, t, a), sbp.dim);
     if (with) with->along |= 1u << a;
     else out[count++] = (sli_cutting){1u << a, sbp.dim};
   }
@@ -40,7 +55,7 @@ int sli_layout_cuttings(const sli_layout *lies, sli_cutting out[SLI_AXES]) {
 static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   const sli_dim *dim = &x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim];
-  if (cut->along == 1u << SLI_AXIS_TENSOR) return true;
+  if (!(cut->along & ~sli_axis_factors(SLI_AXIS_TENSOR)) && !(x->grid->folded && sli_is_of_experts(x, t))) return true;
   return !t->param && !(subject && subject->of->param) && dim->nsegments && !dim->cut;
 }
 
@@ -88,10 +103,25 @@ const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {
   return x->choice[SLI_AXIS_EXPERT].routers[x->shaped[t->id]];
 }
 
+bool sli_is_routed(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_ROUTED; }
+
+/* How devices along an axis have tokens. */
+static sl_sbp tokens_along(const sli_expansion *x, int axis) {
+  if (x->grid->size[axis] < 2 || (!sli_axes[axis].rows && !x->grid->folded)) return (sl_sbp){SL_BROADCAST, 0};
+  return (sl_sbp){SL_SPLIT, sli_axes[axis].rows ? 0 : x->grid->tokens};
+}
+
+sli_layout sli_rows_layout(const sli_expansion *x, const sli_layout *lies) {
+  sli_layout rows = *lies;
+  for (int a = 0; a < SLI_AXES && sli_is_routed(lies); a++)
+    if (sli_grid_experts() >> a & 1) rows.axis[a] = tokens_along(x, a);
+  return rows;
+}
+
 sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
   sli_layout lies = x->arrays[ids->id]->lies;
   for (int a = 0; a < SLI_AXES; a++)
-    if (!sli_axes[a].rows) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
+    if (!sli_axes[a].rows) lies.axis[a] = a == SLI_AXIS_STAGES ? (sl_sbp){SL_BROADCAST, 0} : tokens_along(x, a);
   return lies;
 }
 
@@ -100,11 +130,12 @@ sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
 static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int rank, int variant) {
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, t));
   sli_layout lies = sli_ids_layout(x, ids);
-  lies.axis[SLI_AXIS_EXPERT] = (sl_sbp){SL_BROADCAST, 0};
+  for (int a = 0; a < SLI_AXES; a++)
+    if (sli_grid_experts() >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
   sl_type all = sli_local_type(x, ids, lies, rank, variant);
   int64_t rows = sl_type_elements(&all);
   if (!x->grid->expert_rows) return rows;
-  double room = ceil(x->grid->expert_rows * (double)rows / x->grid->size[SLI_AXIS_EXPERT]);
+  double room = ceil(x->grid->expert_rows * (double)rows / sli_choice_size(x->grid, SLI_AXIS_EXPERT));
   return room < (double)rows ? (int64_t)room : rows;
 }
 
@@ -121,7 +152,7 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
                        int variant) {
   sl_type type = sli_logical_type(t, variant);
   sli_cutting cut[SLI_AXES];
-  int count = sli_layout_cuttings(&lies, cut);
+  int count = sli_layout_cuttings(x, t, &lies, cut);
   for (int i = 0; i < count; i++) {
     int member = sli_rank_share(x->grid, rank, cut[i].along);
     sl_part part = sli_cut_part(x, t, cut[i], member, &type);

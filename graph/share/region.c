@@ -33,7 +33,7 @@ const sl_region *sli_share_region(const sli_expansion *x, const sl_tensor *t, sl
   memcpy(region->whole, type.dim, sizeof type.dim);
   if (piece) *region = *piece;
   sli_cutting cut[SLI_AXES];
-  int count = sli_layout_cuttings(&lies, cut);
+  int count = sli_layout_cuttings(x, t, &lies, cut);
   for (int i = 0; i < count; i++) {
     int d = cut[i].dim, member = sli_rank_share(x->grid, rank, cut[i].along);
     sl_part part = sli_cut_part(x, t, cut[i], member, &type);

@@ -41,6 +41,7 @@ static bool may_go(const sli_routes *r, const sli_node *n, const sl_tensor *t) {
 
 /* Can what it reads be where its experts are? Their maps must be parameters. */
 static bool may_route(const sli_routes *r, const sli_node *n, const sl_signature *s) {
+  if (sli_router_experts(n) < r->size) return false;
   for (int i = 0; i < n->nin; i++) {
     sl_sbp want = sli_signature_in(s, i);
     if (!n->in[i] || (is_routed(want) ? !may_go(r, n, n->in[i]) : !n->in[i]->param)) return false;
@@ -109,19 +110,49 @@ bool sli_choose_routed(const sli_routes *r, const sli_node *n, const sl_signatur
   return false;
 }
 
-sl_status sli_check_routed(sl_graph *g, const sli_routes *r, int size) {
+sl_status sli_check_routed(sl_graph *g, const sli_routes *r) {
   for (int t = 0; t < g->ntensors; t++)
     if (r->routers[t]) return SL_OK;
   for (int i = 0; i < g->nnodes; i++) {
     sl_signature all[SLI_SIGNATURES_RAW];
     const sli_node *n = g->nodes[i];
     int count = sli_signatures_raw(n, all);
-    if (count && find_routed(all, count) && sli_router_experts(n) < size)
+    if (count && find_routed(all, count) && sli_router_experts(n) < r->size)
       return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: %s has %lld experts, fewer than "
-                               "devices to share them out", size, n->name, (long long)sli_router_experts(n));
+                               "devices to share them out", r->size, n->name, (long long)sli_router_experts(n));
   }
   return sl_fail(SL_E_USAGE, "--expert-parallel %d: the model has no experts that rows of [batch, tokens] go "
-                 "to (sl_grouped_linear)", size);
+                 "to (sl_grouped_linear)", r->size);
+}
+
+bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
+  return experts->routers && is_routed(sli_signature_out(&experts->of[forward->id], 0));
+}
+
+/* ---- tokens of devices that share tensors -------------------------------------------------------- */
+
+/* Is there something for each of them in rows or positions, and for whom else these are shared out? */
+static bool are_enough(const sl_tensor *ids, const sli_dim *dims, const sli_grid *grid, int dim) {
+  int others = dim ? sli_choice_size(grid, SLI_AXIS_SEQUENCE) : sli_grid_size(grid, sli_along_data);
+  bool stay = dim && grid->ring; /* positions are where they are */
+  return !stay && dims[ids->id * SL_MAX_DIMS + dim].units >= (int64_t)sli_choice_size(grid, SLI_AXIS_TENSOR) * others;
+}
+
+sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts, sli_grid *grid) {
+  bool rows = true, positions = true;
+  const sli_node *last = NULL;
+  for (int i = 0; i < g->nnodes; i++) {
+    if (!sli_is_forward(g->nodes[i]) || !sli_is_at_experts(experts, g->nodes[i])) continue;
+    const sl_tensor *ids = sli_router_ids(experts->routers[g->nodes[i]->out[0]->id]);
+    last = g->nodes[i];
+    positions &= are_enough(ids, dims, grid, 1);
+    rows &= are_enough(ids, dims, grid, 0);
+  }
+  grid->tokens = positions;
+  if (positions || rows) return SL_OK;
+  return sli_graph_fail_at(g, last->at, SL_E_USAGE, "--expert-parallel %d: the tokens of %s cannot be shared out among "
+                           "the %d devices that share tensors: they have too few positions for that, and too few rows",
+                           sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR));
 }
 
 /* ---- sums of gradients ------------------------------------------------------------------------- */

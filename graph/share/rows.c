@@ -228,8 +228,9 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
   p.chunked = choice.chunked = sli_calloc((size_t)g->nnodes, sizeof *choice.chunked);
   if (axis == SLI_AXIS_EXPERT) choice.routers = sli_calloc((size_t)g->ntensors, sizeof *choice.routers);
-  p.routes = (sli_routes){p.lies, choice.routers};
-  for (int i = 0; i < g->nnodes && !status && p.size > 1; i++) {
+  p.routes = (sli_routes){p.lies, choice.routers, sli_choice_size(grid, axis)};
+  bool there = p.size > 1 || choice.routers;
+  for (int i = 0; i < g->nnodes && !status && there; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n)) continue;
     sl_signature *s = &choice.of[i];
@@ -237,8 +238,8 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
     for (int o = 0; o < n->nout && !status; o++)
       if (n->out[o]) p.lies[n->out[o]->id] = as_read(&p, n, s, o);
   }
-  if (!status && p.size > 1) status = check_loss(&p);
-  if (!status && choice.routers) status = sli_check_routed(g, &p.routes, p.size);
+  if (!status && there) status = check_loss(&p);
+  if (!status && choice.routers) status = sli_check_routed(g, &p.routes);
   free(p.lies);
   if (status) {
     sli_choice_free(&choice);

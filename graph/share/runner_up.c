@@ -122,7 +122,7 @@ static char *find(const sli_ways *w, const sli_choice *chosen) {
 
 sl_status sli_find_runner_up(const sli_tensor_search *s, sli_choice *chosen) {
   sli_ways w;
-  if (s->grid->size[SLI_AXIS_TENSOR] == 1) return SL_OK;
+  if (sli_choice_size(s->grid, SLI_AXIS_TENSOR) == 1) return SL_OK;
   sl_status status = sli_ways_init(&w, s);
   if (status) return status;
   chosen->runner_up = find(&w, chosen);

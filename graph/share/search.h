@@ -20,6 +20,7 @@ int sli_signatures_raw(const sli_node *node, sl_signature *out);
 typedef struct sli_routes {
   const sl_sbp *lies;       /* [ntensors] */
   const sli_node **routers; /* [ntensors] see sli_choice; NULL: the axis has no experts */
+  int size;                 /* devices that share these out */
 } sli_routes;
 
 /* Of a node's ways all[count] the one in which it runs where experts are, if it can; notes who says where
@@ -27,7 +28,7 @@ typedef struct sli_routes {
 bool sli_choose_routed(const sli_routes *r, const sli_node *node, const sl_signature *all, int count,
                        sl_signature *out);
 /* Is there anything for so many devices? */
-sl_status sli_check_routed(sl_graph *g, const sli_routes *r, int size);
+sl_status sli_check_routed(sl_graph *g, const sli_routes *r);
 
 /* ---- costs ----------------------------------------------------------------------- */
 

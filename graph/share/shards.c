@@ -11,27 +11,28 @@ static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
 /* The axes of rows along which devices have the same of a parameter: of experts' maps, those that experts
  * are not shared out along. */
-static sli_along replicas(sli_layout lies) {
-  sli_along along = 0;
+static sli_along replicas(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
+  sli_along along = 0, rows = sli_share_row(x, param, SLI_AXIS_DATA);
   for (int a = 0; a < SLI_AXES; a++)
-    if (sli_axes[a].rows && lies.axis[a].kind == SL_BROADCAST) along |= 1u << a;
+    if (rows >> a & 1 && lies.axis[a].kind == SL_BROADCAST) along |= 1u << a;
   return along;
 }
 
-static bool is_split(sli_layout lies, int dim) {
+static bool is_split(const sli_expansion *x, sli_layout lies, int dim) {
   bool any = false;
+  sli_along along = sli_grid_rows() | (x->grid->folded ? sli_grid_experts() : 0);
   for (int a = 0; a < SLI_AXES; a++)
-    any |= sli_axes[a].rows && lies.axis[a].kind == SL_SPLIT && lies.axis[a].dim == dim;
+    any |= along >> a & 1 && lies.axis[a].kind == SL_SPLIT && lies.axis[a].dim == dim;
   return any;
 }
 
 /* Along those axes, as one: the first dim with something for everyone. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
-  int size = sli_grid_size(x->grid, replicas(lies));
+  int size = sli_grid_size(x->grid, replicas(x, param, lies));
   bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
   if (x->sharding == SLI_SHARD_NOTHING || size == 1 || kept_whole) return broadcast;
   for (int d = 0; d < param->type.ndim; d++) {
-    bool enough = !is_split(lies, d);
+    bool enough = !is_split(x, lies, d);
     for (int r = 0; r < x->ranks; r++)
       enough &= sli_local_type(x, param, lies, r, 0).dim[d] >= size;
     if (enough) return (sl_sbp){SL_SPLIT, d};
@@ -41,7 +42,7 @@ static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layo
 
 /* Experts, not rows of what several have. */
 static bool is_of_experts(const sli_expansion *x, const sl_tensor *param, sli_cutting cut) {
-  return cut.along == 1u << SLI_AXIS_EXPERT && x->choice[SLI_AXIS_EXPERT].params[param->param_index].kind == SL_SPLIT;
+  return !(cut.along & ~sli_grid_experts()) && sli_is_of_experts(x, param);
 }
 
 static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_layout lies,
@@ -50,10 +51,10 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
   *shard = (sl_shard){param->type, SL_ALL_PARTS};
   sl_type type = param->type;
   sli_cutting cut[SLI_AXES];
-  int count = sli_layout_cuttings(&lies, cut);
+  int count = sli_layout_cuttings(x, param, &lies, cut);
   for (int i = 0; i < count; i++) {
     bool inner = cut[i].along == 1u << SLI_AXIS_STAGES || is_of_experts(x, param, cut[i]);
-    bool rows = !inner && cut[i].along & sli_grid_rows();
+    bool rows = !inner && cut[i].along & sli_share_row(x, param, SLI_AXIS_DATA);
     int place = rows ? 2 : inner ? 1 : 0; /* by what is shared out, then by rows */
     int member = sli_rank_share(x->grid, rank, cut[i].along);
     shard->parts[place] = sli_cut_part(x, param, cut[i], member, &type);
@@ -72,17 +73,14 @@ static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
 /* As its updates want it. */
 static sli_layout param_layout(const sli_expansion *x, const sl_tensor *logical) {
   sli_layout lies;
-  for (int a = 0; a < SLI_AXES; a++) {
-    bool whole = (sli_axes[a].rows && a != SLI_AXIS_EXPERT) || x->grid->size[a] < 2;
-    lies.axis[a] = whole ? broadcast : x->choice[a].params[logical->param_index];
-  }
+  for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = sli_share_param(x, logical, a);
   return lies;
 }
 
 /* And so much of that each has. */
 static sli_layout shard_layout(const sli_expansion *x, const sl_tensor *logical, sli_layout lies) {
   sl_sbp shards = shard_dim(x, logical, lies);
-  sli_along along = replicas(lies);
+  sli_along along = replicas(x, logical, lies);
   for (int a = 0; a < SLI_AXES; a++)
     if (along >> a & 1 && x->grid->size[a] > 1) lies.axis[a] = shards;
   return lies;
@@ -127,8 +125,9 @@ void sli_expand_params(sli_expansion *x) {
 
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
   bool summands = false;
+  sli_along rows = sli_share_row(x, grad, SLI_AXIS_DATA);
   for (int a = 0; a < SLI_AXES; a++)
-    summands |= sli_axes[a].rows && lies.axis[a].kind == SL_PARTIAL;
+    summands |= rows >> a & 1 && lies.axis[a].kind == SL_PARTIAL;
   return x->shared[grad->id] && summands;
 }
 

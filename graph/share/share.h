@@ -2,8 +2,9 @@
  *
  * Each stage of the pipeline lies on a grid of devices, whose axes have names: D for the data,
  * for each of those Q for the sequences, and for each of those T for the tensors. Experts lie on a grid of
- * their own of the same devices: EP of the D that share the data each have some of them. So both grids
- * are made of the factors D / EP and EP, and to all but experts these are one.
+ * their own of the same devices: EP of the D T each have some of them. So both grids are made of the same
+ * factors of D and of T: to all but experts those of D are one, and those of T, and to experts what EP is
+ * made of.
  *
  * What one call does is shared along the axes by signatures (sl_signature), one for each. Three steps:
  *
@@ -29,14 +30,24 @@
 /* The axes of a grid, by name: as sl_given_sbp counts them. That of stages leads from stage to stage:
  * most of the model lies on one of them, and only what is spread (spread.c) on all. No stage's
  * own grid has it, but the one that the graph is expanded over. */
-enum { SLI_AXIS_DATA, SLI_AXIS_TENSOR, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES, SLI_AXIS_EXPERT, SLI_AXES };
+enum {
+  SLI_AXIS_DATA,
+  SLI_AXIS_TENSOR,
+  SLI_AXIS_SEQUENCE,
+  SLI_AXIS_STAGES,
+  SLI_AXIS_EXPERT,        /* of those that share the data, those with other experts */
+  SLI_AXIS_TENSOR_EXPERT, /* and of those that share the tensors */
+  SLI_AXES
+};
 
 /* What is known of an axis beforehand. */
 typedef struct sli_axis {
   const char *name, *option;
   bool rows; /* devices along it have other data, and the same of everything else: each has a
                 summand of a parameter's gradient */
-  size_t asked;       /* where sl_lower_options has its size: an int */
+  int of;             /* the axis that it is a factor of: they go by one choice, and what is split along one
+                         of them is split along all, but what runs where experts are */
+  int at_experts;     /* whose choice that goes by */
   int at;             /* where sl_device has a device's place along it */
   sl_traffic traffic; /* what goes along it is counted as */
   struct {            /* of axes of rows, of what sources give: what it must be, and what it lacks */
@@ -45,8 +56,9 @@ typedef struct sli_axis {
 } sli_axis;
 extern const sli_axis sli_axes[SLI_AXES];
 
-/* The size that is asked for; of stages by those who know it. Of the data: what experts leave of it. */
-int sli_axis_asked(const sl_lower_options *o, int axis);
+/* The sizes that are asked for, of stages 1; and do experts lie on their own grid of D T devices? Else
+ * they are shared out over the data's, and what tensors' devices have of them is as is cheapest. */
+bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]);
 
 /* From the outermost to the innermost, along which ranks are neighbours. */
 extern const int sli_nesting[SLI_AXES];
@@ -82,6 +94,9 @@ typedef struct sli_grid {
   const sl_hardware *hardware; /* of a device; NULL: one core */
   bool ring, zigzag; /* along the sequence: attention goes chunk by chunk; devices have two runs of
                         positions each, so that all see as much; see ring.c */
+  bool folded;        /* experts' grid is of all D T devices: what tensors' devices have of a token's
+                         they share out along `tokens`, the dim of rows or of positions */
+  int tokens;
   double expert_rows; /* so many times an even share of rows there is room for where experts are; 0: all */
   const sli_loads *loads; /* on devices that hold no values: rows that come to each expert; NULL: as many */
   bool alike; /* only rank 0 is there, and stands for all; see expand.c */
@@ -102,10 +117,13 @@ int sli_rank_at(const sli_grid *grid, int rank, sli_along along, int member);
 int sli_rank_share(const sli_grid *grid, int rank, sli_along along);
 /* Those along which devices have other data. */
 sli_along sli_grid_rows(void);
+/* Those that go by one choice with this axis: but for experts', and where those are. */
+sli_along sli_axis_factors(int axis);
+sli_along sli_grid_experts(void);
 /* Whom an exchange counted as this axis's is between: what all axes of rows exchange as one is the data's. */
-static inline sli_along sli_row_of(int axis) {
-  return axis == SLI_AXIS_DATA ? sli_grid_rows() : 1u << axis;
-}
+sli_along sli_row_of(int axis);
+/* Devices among whom what goes by this axis's choice is shared. */
+int sli_choice_size(const sli_grid *grid, int axis);
 
 /* ---- dims ------------------------------------------------------------------------
  *
@@ -222,6 +240,11 @@ void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice 
 /* Of a call that runs where its experts are: the ids that say where that is, and how many there are. */
 const sl_tensor *sli_router_ids(const sli_node *router);
 int64_t sli_router_experts(const sli_node *router);
+
+/* Does it run there? */
+bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward);
+/* Where experts' grid is of all devices: the dim of tokens that those who share tensors share out. */
+sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts, sli_grid *grid);
 
 /* Gradients that come back where experts are are added there first. */
 void sli_regroup_sums(sl_graph *g, const sli_choice *experts);

@@ -128,7 +128,7 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
   sli_costs_sum(&costs, fixed, &copy, each);
   table t = {g, axis, choice, each, out};
   fprintf(out, "%d devices along the %s axis: B everywhere, P summands, S0 split along dim 0\n",
-          grid->size[axis], sli_axes[axis].name);
+          sli_choice_size(grid, axis), sli_axes[axis].name);
   fprintf(out, "%-18s %-20s %11s -> %-11s %10s %10s %10s\n", "block", "op", "reads", "gives",
           "compute", "boxing", "received");
   for (int b = 0; b < g->nblocks; b = print_blocks(&t, b)) {}

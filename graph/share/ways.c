@@ -178,8 +178,29 @@ static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s)
   return true;
 }
 
+/* Of what runs where experts are on a grid of their own: a device has some of the tokens, and all that is not shared
+ * out with the experts. */
+static sl_signature tokens_way(const sli_costs *c, const sli_node *n) {
+  const sl_signature *routed = &c->experts->of[n->id];
+  const sl_sbp tokens = {SL_SPLIT, c->grid->tokens}, all = {SL_BROADCAST, 0};
+  sl_signature s = {0};
+  for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
+    s.in[i] = routed->in[i].kind == SL_ROUTED ? tokens : all;
+    s.out[i] = routed->out[i].kind == SL_ROUTED ? tokens : all;
+  }
+  return s;
+}
+
+static bool is_on_own_grid(const sli_costs *c, const sli_node *n) {
+  return c->grid->folded && c->experts && sli_is_forward(n) && sli_is_at_experts(c->experts, n);
+}
+
 static void find_ways(sli_ways *w, int i, bool free_sources) {
   const sli_node *n = w->nodes[i];
+  if (is_on_own_grid(&w->costs, n)) {
+    w->of[i][w->nways[i]++].signature = tokens_way(&w->costs, n);
+    return;
+  }
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(w->costs.dims, n, SLI_AXIS_TENSOR, w->costs.size, all);
   if (w->costs.size == 1 || (n->op == &sl_op_source && !free_sources)) count = 1;
@@ -219,7 +240,7 @@ sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search) {
   w->costs.rows_last = !search->free_sources;
   if (search->rows && search->grid->size[SLI_AXIS_SEQUENCE] > 1)
     w->costs.sequence = &search->rows[SLI_AXIS_SEQUENCE];
-  if (search->rows && search->grid->size[SLI_AXIS_EXPERT] > 1) w->costs.experts = &search->rows[SLI_AXIS_EXPERT];
+  if (search->rows && search->rows[SLI_AXIS_EXPERT].routers) w->costs.experts = &search->rows[SLI_AXIS_EXPERT];
   size_t n = (size_t)g->nnodes + 1;
   w->nodes = sli_calloc(n, sizeof *w->nodes);
   w->nways = sli_calloc(n, sizeof *w->nways);

@@ -1,5 +1,5 @@
-/* Experts that are shared out over the devices that share the data learn what one device learns; at one layout
- * with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
+/* Experts that are shared out over the devices that share the data, or over these and those that share the tensors, learn
+ * what one device learns; at one layout with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
  * come back are to the byte as many as ids say; an expert that nobody goes to in a tick, or in a whole step, is
  * an ordinary one.
  * labels: numbers random */
@@ -50,16 +50,20 @@ static grid another(const grid *like, uint64_t seed) {
   return g;
 }
 
+static const grid grids[] = {
+    {.data = 4, .experts = 1}, {.data = 4, .experts = 2}, {.data = 4, .experts = 4}, {.data = 2, .tensor = 2, .experts = 4}};
+
 static void losses_are_those_of_one_device(void) {
   const grid_model m = {"mixtral", words, 2, 1};
   grid one = {.steps = FEW_STEPS};
   grid_losses alone = grid_train(&m, &one);
   uint64_t seed = 1;
-  for (int experts = 1; experts <= 4; experts *= 2) {
-    grid g = {.data = 4, .experts = experts, .steps = FEW_STEPS};
+  for (size_t k = 0; k < SLI_COUNT(grids); k++) {
+    grid g = grids[k];
+    g.steps = FEW_STEPS;
     grid_losses first = grid_train(&m, &g);
     check_near(&first, &alone, &m, &g);
-    for (int i = 0; i < (experts > 1 ? (int)SLI_COUNT(schedules) : 1); i += EACH, seed += EACH - 1) {
+    for (int i = 0; i < (g.experts > 1 ? (int)SLI_COUNT(schedules) : 1); i += EACH, seed += EACH - 1) {
       grid other = another(&g, seed++);
       grid_losses again = grid_train(&m, &other);
       grid_same_bits(&m, &other, &first, &again);
@@ -74,6 +78,11 @@ static void it_goes_with_everything(void) {
       {.data = 2, .experts = 2, .sequence = 2, .recompute = "full", .processes = 4},
       {.data = 4, .experts = 2, .shard = "parameters", .processes = 2},
       {.data = 4, .experts = 2, .sequence = 2, .shard = "optimizer", .grain = "pass"},
+      {.tensor = 2, .experts = 2, .processes = 2},
+      {.data = 2, .tensor = 2, .experts = 2, .expert_tensor = 1, .shard = "gradients", .processes = 3},
+      {.sequence = 2, .tensor = 2, .experts = 2, .recompute = "full", .shard = "parameters"},
+      {.tensor = 4, .experts = 2, .recompute = "selective", .processes = 4},
+      {.data = 2, .tensor = 3, .experts = 6, .grain = "pass"},
       {.data = 3, .experts = 3, .recompute = "whole", .stages = 2, .processes = 3},
   };
   const grid_model m = {"mixtral", words, 2, 1};
@@ -106,6 +115,8 @@ static grid any_grid(uint64_t *dice) {
   g.data = g.experts * (g.experts == 2 ? 1 + pick(dice, 2) : 1);
   g.sequence = g.data < 4 ? 1 + pick(dice, 2) : 1;
   g.tensor = g.data * g.sequence < 4 ? 1 + pick(dice, 2) : 1;
+  g.expert_tensor = g.tensor > 1 ? pick(dice, 2) : 0;
+  if (g.expert_tensor && g.experts < 3) g.experts *= 1 + pick(dice, 2);
   g.stages = 1 + pick(dice, 2);
   g.schedule = schedules[pick(dice, SLI_COUNT(schedules))];
   g.shard = shards[pick(dice, 4)];
@@ -202,12 +213,14 @@ static void take_step(void *ctx, const sl_step_report *report) {
   ((outcome *)ctx)->norm[report->step] = report->grad_norm;
 }
 
-static outcome train(expert_of *to, int experts, double room) {
+/* On D devices for the data, for each T for the tensors. */
+static outcome train(expert_of *to, int D, int T, int experts, double room) {
   outcome o = {{0}, {0}, 0};
   const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, &source);
-  sl_lower_options options = {.data_parallel = 4, .expert_parallel = experts, .expert_rows = room,
+  sl_lower_options options = {.data_parallel = D, .tensor = T, .expert_parallel = experts, .expert_rows = room,
+                              .expert_tensor = T > 1,
                               .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step, .ctx = &o};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
@@ -234,9 +247,10 @@ static void check_same(const outcome *got, const outcome *want, int experts) {
 
 /* 4 L M tokens k h numbers of four bytes, of which each device has its own share. */
 static void even_rows_move_what_they_must(void) {
-  outcome whole = train(evenly, 1, 0);
-  for (int experts = 2; experts <= 4; experts += 2) {
-    outcome o = train(evenly, experts, 1); /* and need no more than an even share of room */
+  outcome whole = train(evenly, 4, 1, 1, 0);
+  for (int i = 0; i < 5; i++) {
+    int experts = i % 2 ? 4 : 2, T = i / 2 ? 2 : 1, D = i / 2 == 2 ? 1 : 4 / T;
+    outcome o = train(evenly, D, T, experts, 1); /* and need no more than an even share of room */
     uint64_t step = 4ull * LAYERS * MICROBATCHES * ROWS * TOKENS * K * WIDTH * 4;
     uint64_t want = STEPS * step * (uint64_t)(experts - 1) / (uint64_t)experts;
     CHECK(o.bytes == want, "experts on %d: %llu bytes, not %llu", experts, (unsigned long long)o.bytes,
@@ -246,9 +260,10 @@ static void even_rows_move_what_they_must(void) {
 }
 
 static void experts_may_be_empty(void) {
-  outcome whole = train(unevenly, 1, 0);
-  for (int experts = 2; experts <= 4; experts += 2) {
-    outcome o = train(unevenly, experts, 0);
+  outcome whole = train(unevenly, 4, 1, 1, 0);
+  for (int i = 0; i < 4; i++) {
+    int experts = i % 2 ? 4 : 2, T = i / 2 ? 2 : 1;
+    outcome o = train(unevenly, 4 / T, T, experts, 0);
     check_same(&o, &whole, experts);
   }
 }

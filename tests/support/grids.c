@@ -22,7 +22,7 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   if (g->experts > 1)
-    snprintf(more + strlen(more), sizeof more - strlen(more), ", experts %d", g->experts);
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", experts %d x %d", g->experts, g->expert_tensor);
   if (g->barriers)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d barriers", g->barriers);
   if (g->sequence > 1)
@@ -65,7 +65,8 @@ static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, gri
                             .homes = g->homes, .nquotas = g->nquotas, .quotas = g->quotas,
                             .data_parallel = g->data, .sequence = g->sequence,
                             .sequence_attention = g->attention, .sequence_layout = g->positions,
-                            .tensor = g->tensor, .expert_parallel = g->experts, .shard = g->shard,
+                            .tensor = g->tensor, .expert_parallel = g->experts, .expert_tensor = g->expert_tensor,
+                            .shard = g->shard,
                             .vocab_parallel = g->barriers > 0, .vocab_barriers = g->barriers,
                             .ngiven = g->ngiven, .given = g->given,
                             .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},

@@ -29,7 +29,7 @@ grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words);
 /* How its stages lie on devices, and when what runs. What is 0 or NULL is as if the option
  * were not given. */
 typedef struct grid {
-  int data, sequence, tensor, experts;
+  int data, sequence, tensor, experts, expert_tensor;
   const char *shard;
   const char *attention, *positions; /* of a sequence: heads or ring, and which each device has */
   int stages;

@@ -25,6 +25,13 @@ for experts in 4 2 1; do
   run --steps 6 --data-parallel 4 --expert-parallel $experts --checkpoint "c$experts" --resume
   near r.json whole.json || fail "a run that goes on with experts on $experts devices has other losses"
 done
+# And so with a grid of their own: four of the four devices, two for each half of the tensors, all of them.
+run --steps 3 --data-parallel 2 --tensor 2 --expert-parallel 4 --checkpoint f --every 3
+for experts in 4 2 1; do
+  cp -r f "f$experts"
+  run --steps 6 --data-parallel 2 --tensor 2 --expert-parallel $experts --expert-tensor 1 --checkpoint "f$experts" --resume
+  near r.json whole.json || fail "a run that goes on with experts on $experts of all devices has other losses"
+done
 for files in -n1 -n2; do # one file or several, the same weights
   run ${files/-n/-n } --steps 2 --data-parallel 2 --expert-parallel 2 --save "w$files.safetensors"
 done
@@ -54,6 +61,16 @@ for experts in 2 4; do
   moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"expert":\s*[0-9]+' | grep -oE '[0-9]+$' | head -1)
   [ "$moved" = $((4 * 2 * 2 * 64 * 2 * 32 * 4 * (experts - 1) / experts)) ] || fail "rows move $moved bytes"
 done
+for grid in "2 2 4" "4 2 4" "1 4 2" "4 2 8"; do # with all devices planned, or one for all
+  read -r data tensor experts <<<"$grid"
+  for machine in "" "--machine h100-sxm-80gb --layout data,tensor,expert,stage"; do
+    # shellcheck disable=SC2086
+    ends 0 "$actorrun" --quiet --clock virtual --microbatches 2 --steps 2 --data-parallel "$data" --tensor "$tensor" \
+      --expert-parallel "$experts" --expert-tensor 1 $machine --report r.json "${model[@]}"
+    moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"expert":\s*[0-9]+' | grep -oE '[0-9]+$' | head -1)
+    [ "$moved" = $((4 * 2 * 2 * 64 * 2 * 32 * 4 * (experts - 1) / experts)) ] || fail "on $grid rows move $moved bytes"
+  done
+done
 
 # ---- refused --------------------------------------------------------------------------------------
 refused() { # STATUS NAMED WORDS...
@@ -64,6 +81,15 @@ refused() { # STATUS NAMED WORDS...
 }
 refused 2 "op h\.[01]/.*rows come to device [0-3] of the stage for its experts .* room for 32: --expert-rows" \
   --data-parallel 4 --expert-parallel 4 --expert-rows 1 "${model[@]}"
+refused 2 "op h\.[01]/.*rows come to device [0-3] of the stage for its experts .* room for 32: --expert-rows" \
+  --data-parallel 2 --tensor 2 --expert-parallel 4 --expert-rows 1 "${model[@]}"
+refused 2 "expert-parallel 3 does not divide the 4 devices of --data-parallel 2 and --tensor 2" --data-parallel 2 --tensor 2 \
+  --expert-parallel 3 "${model[@]}"
+refused 2 "expert-parallel 4: .*grouped_linear.* has 3 experts" --data-parallel 2 --tensor 2 --expert-parallel 4 \
+  "${model[@]}" --experts 3
+refused 2 "expert-parallel 2: the tokens of h.*too few positions for that, and too few rows" --data-parallel 4 --tensor 2 \
+  --expert-parallel 2 --expert-tensor 1 "${model[@]}" --context 1
+refused 2 "expert-parallel 4: --parallel 4 leaves open what devices share" --parallel 4 --expert-parallel 4 "${model[@]}"
 refused 2 "expert-parallel 3 does not divide --data-parallel 4" --data-parallel 4 --expert-parallel 3 "${model[@]}"
 refused 2 "expert-rows 0.5 is less than" --data-parallel 4 --expert-parallel 4 --expert-rows 0.5 "${model[@]}"
 refused 2 "expert-rows 2: on which devices" --data-parallel 4 --expert-rows 2 "${model[@]}"
