@@ -78,7 +78,7 @@ static sl_type part_type(const routing *r, const sli_array *routed, int rank, in
 static void note_rows(const routing *r, sli_node *n, int parts) {
   const sli_expansion *x = r->b->x;
   int own = sli_rank_share(x->grid, n->rank, r->b->along);
-  n->remote_axis = SLI_AXIS_EXPERT;
+  n->remote_axis = r->b->members > 1 ? SLI_AXIS_EXPERT : SLI_AXIS_DATA;
   for (int v = 0; v < x->nvariants; v++) {
     double bytes = 0;
     for (int m = 0; m < parts; m++) {

@@ -61,7 +61,7 @@ for experts in 2 4; do
   moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"expert":\s*[0-9]+' | grep -oE '[0-9]+$' | head -1)
   [ "$moved" = $((4 * 2 * 2 * 64 * 2 * 32 * 4 * (experts - 1) / experts)) ] || fail "rows move $moved bytes"
 done
-for grid in "2 2 4" "4 2 4" "1 4 2" "4 2 8"; do # with all devices planned, or one for all
+for grid in "2 2 4" "2 4 2" "4 2 8" "4 2 1"; do # with all devices planned, or one for all
   read -r data tensor experts <<<"$grid"
   for machine in "" "--machine h100-sxm-80gb --layout data,tensor,expert,stage"; do
     # shellcheck disable=SC2086
