@@ -12,6 +12,7 @@
 #include "tools/actorrun/log.h"
 #include "tools/actorrun/terms.h"
 #include "tools/common/common.h"
+#include "tools/common/ctl/ctl.h"
 
 extern const tool actorrun_tool;
 
@@ -100,13 +101,13 @@ typedef struct tallies {
   tally *of;
 } tallies;
 
-typedef struct control control;
 
 typedef struct job {
   settings *settings;
   sl_checkpoints *checkpoints; /* of --checkpoint, or NULL */
   terms terms;
   sl_job *processes;         /* this one among the others; NULL before it knows its place */
+  subject subject;           /* of `control` */
   control *control;          /* NULL: no real clock */
   int nlocal;                /* processes of the job on this host */
   machine machine;

@@ -100,8 +100,9 @@ sl_status job_run(job *j) {
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
   if (!status) print_found(j);
   if (!status) status = make_runtime(j);
+  j->subject = job_subject(j);
   if (!status && j->settings->clock == SL_CLOCK_REAL)
-    status = control_open(j, control_topics, &j->control);
+    status = control_open(&j->subject, job_topics, &j->control);
   if (!status) status = run_prepared(j);
   return sl_job_end(j->processes, status);
 }

@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "tools/actorrun/ctl/client.h"
-#include "tools/actorrun/ctl/socket.h"
+#include "tools/common/ctl/ctl.h"
 
 /* Longer than a process waits for the others of its job. */
 enum { PATIENCE_SECONDS = 3 };

@@ -7,23 +7,23 @@
 #include <string.h>
 
 #include "graph/lower/lower.h"
-#include "tools/actorrun/ctl/server.h"
+#include "tools/common/ctl/ctl.h"
 
 enum { PATIENCE_MS = 5000 };
 
 /* ---- a process's part ------------------------------------------------------------------- */
 
-static bool is_ours(const job *j, const sl_register *r) {
+static bool is_ours(const subject *s, const sl_register *r) {
   if (r->producer == SL_NONE || !r->quota_most) return false;
-  int32_t queue = j->plan->actors[r->producer].queue;
-  return j->plan->devices[j->plan->queues[queue].device].process == j->settings->process;
+  int32_t queue = s->plan->actors[r->producer].queue;
+  return s->plan->devices[s->plan->queues[queue].device].process == sl_job_process(s->processes);
 }
 
-static void show_quotas(const job *j, FILE *out) {
-  for (int32_t i = 0; i < j->plan->nregs; i++) {
-    const sl_register *r = &j->plan->regs[i];
-    if (!is_ours(j, r)) continue;
-    int32_t quota = sl_runtime_quota(j->rt, i), slots = sl_runtime_slots(j->rt, i);
+static void show_quotas(const subject *s, FILE *out) {
+  for (int32_t i = 0; i < s->plan->nregs; i++) {
+    const sl_register *r = &s->plan->regs[i];
+    if (!is_ours(s, r)) continue;
+    int32_t quota = sl_runtime_quota(s->rt, i), slots = sl_runtime_slots(s->rt, i);
     fprintf(out, "%-12s %d of at most %d slots", r->name, quota, r->quota_most);
     if (slots > quota) fprintf(out, ", %d more until they come back", slots - quota);
     fputc('\n', out);
@@ -31,37 +31,37 @@ static void show_quotas(const job *j, FILE *out) {
 }
 
 /* What the change was for registers of this process: "act.b@1 3, fwd@0 5". */
-static void tell_changes(const job *j, const int32_t *before, FILE *out) {
+static void tell_changes(const subject *s, const int32_t *before, FILE *out) {
   const char *comma = "";
-  for (int32_t i = 0; i < j->plan->nregs; i++) {
-    if (!is_ours(j, &j->plan->regs[i]) || before[i] == sl_runtime_quota(j->rt, i)) continue;
-    fprintf(out, "%s%s %d", comma, j->plan->regs[i].name, sl_runtime_quota(j->rt, i));
+  for (int32_t i = 0; i < s->plan->nregs; i++) {
+    if (!is_ours(s, &s->plan->regs[i]) || before[i] == sl_runtime_quota(s->rt, i)) continue;
+    fprintf(out, "%s%s %d", comma, s->plan->regs[i].name, sl_runtime_quota(s->rt, i));
     comma = ", ";
   }
 }
 
-static sl_status change(job *j, const char *text) {
+static sl_status change(const subject *s, const char *text) {
   int n;
   sl_quota *quotas;
   sl_status status = sli_quota_read(text, &n, &quotas);
   if (status) return status;
-  status = n == 1 ? sl_lowered_set_quota(j->lowered, j->rt, quotas)
+  status = n == 1 ? sl_lowered_set_quota(s->lowered, s->rt, quotas)
                   : sl_fail(SL_E_USAGE, "quota %s: one change at a time", text);
   free(quotas);
   return status;
 }
 
 /* The answer begins with the exit status of a refusal, or 0. */
-static void answer_quota(job *j, const void *data, size_t bytes, FILE *out) {
+static void answer_quota(const subject *s, const void *data, size_t bytes, FILE *out) {
   char *text = sli_calloc(1, bytes + 1);
   if (bytes) memcpy(text, data, bytes);
-  int32_t *before = sli_calloc((size_t)j->plan->nregs, sizeof *before);
-  for (int32_t i = 0; i < j->plan->nregs; i++) before[i] = sl_runtime_quota(j->rt, i);
-  sl_status status = *text ? change(j, text) : SL_OK;
+  int32_t *before = sli_calloc((size_t)s->plan->nregs, sizeof *before);
+  for (int32_t i = 0; i < s->plan->nregs; i++) before[i] = sl_runtime_quota(s->rt, i);
+  sl_status status = *text ? change(s, text) : SL_OK;
   fputc('0' + sl_status_exit(status), out);
   if (status) fputs(sl_detail(), out);
-  else if (*text) tell_changes(j, before, out);
-  else show_quotas(j, out);
+  else if (*text) tell_changes(s, before, out);
+  else show_quotas(s, out);
   free(before);
   free(text);
 }
@@ -84,8 +84,8 @@ static sl_status check_answers(const sl_blob *answers, int n, const char *text) 
   return SL_OK;
 }
 
-sl_status request_quota(control *c, job *j, const char *text, FILE *out) {
-  int n = control_processes(j);
+sl_status request_quota(control *c, const subject *s, const char *text, FILE *out) {
+  int n = sl_job_processes(s->processes);
   sl_blob *answers = control_ask(c, &question_quota, text, strlen(text), PATIENCE_MS);
   sl_status status = check_answers(answers, n, text);
   if (!status && *text) fprintf(out, "%s\n", text);

@@ -11,7 +11,7 @@
  * into a line; this thread takes them from there, also while it waits for something
  * else, so two processes may ask each other at once. It is the only one that changes
  * quotas. */
-#include "tools/actorrun/ctl/server.h"
+#include "tools/common/ctl/ctl.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "tools/actorrun/ctl/socket.h"
+#include "base/base.h"
+#include "tools/common/ctl/socket.h"
 
 /* A word on its way from the control plane's thread. */
 typedef struct heard {
@@ -41,7 +42,7 @@ typedef struct asked {
 } asked;
 
 struct control {
-  job *job;
+  const subject *subject;
   const topic *topics;
   pthread_t thread;
   bool runs;
@@ -58,7 +59,7 @@ struct control {
   sl_blob *answers; /* [processes], NULL: none is under way */
 };
 
-int control_processes(const job *j) { return sl_job_processes(j->processes); }
+static int count_processes(const control *c) { return sl_job_processes(c->subject->processes); }
 
 /* ---- words ------------------------------------------------------------------------------- */
 
@@ -106,7 +107,7 @@ static void make_answer(control *c, const question *q, const void *data, size_t 
   char *text = NULL;
   FILE *stream = open_memstream(&text, &out->bytes);
   SLI_CHECK(stream, "no memory for an answer");
-  q->answer(c->job, data, bytes, stream);
+  q->answer(c->subject, data, bytes, stream);
   fclose(stream);
   out->data = text;
 }
@@ -121,7 +122,7 @@ static void answer_word(control *c, const heard *h) {
     char *data = sli_calloc(1, sizeof a + answer.bytes);
     memcpy(data, &a, sizeof a);
     memcpy(data + sizeof a, answer.data, answer.bytes);
-    sli_job_say(c->job->processes, h->from, "answer", data, sizeof a + answer.bytes);
+    sli_job_say(c->subject->processes, h->from, "answer", data, sizeof a + answer.bytes);
     free(answer.data);
     free(data);
   }
@@ -167,17 +168,17 @@ static void ask_others(control *c, const question *q, const void *data, size_t b
   char *text = sli_calloc(1, sizeof a + bytes);
   memcpy(text, &a, sizeof a);
   if (bytes) memcpy(text + sizeof a, data, bytes);
-  sli_job_say(c->job->processes, -1, "ask", text, sizeof a + bytes);
+  sli_job_say(c->subject->processes, -1, "ask", text, sizeof a + bytes);
   free(text);
   bool readable;
-  while (c->nanswers < control_processes(c->job) && wait_for(c, -1, until_ns, &readable)) {}
+  while (c->nanswers < count_processes(c) && wait_for(c, -1, until_ns, &readable)) {}
 }
 
 sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
                               int ms) {
   c->nanswers = 0;
-  c->answers = sli_calloc((size_t)control_processes(c->job), sizeof *c->answers);
-  if (control_processes(c->job) == 1) make_answer(c, q, data, bytes, &c->answers[0]);
+  c->answers = sli_calloc((size_t)count_processes(c), sizeof *c->answers);
+  if (count_processes(c) == 1) make_answer(c, q, data, bytes, &c->answers[0]);
   else ask_others(c, q, data, bytes, sli_now_ns() + (uint64_t)ms * 1000000u);
   sl_blob *answers = c->answers;
   c->answers = NULL;
@@ -198,7 +199,7 @@ static void answer_line(control *c, char *line, FILE *out) {
   const topic *topic = c->topics;
   const char *text = NULL;
   while (topic->question && !(text = after(line, topic->word))) topic++;
-  sl_status status = text ? topic->request(c, c->job, text, out)
+  sl_status status = text ? topic->request(c, c->subject, text, out)
                           : sl_fail(SL_E_USAGE, "%s: quota and quota NAME[@STAGE]=N are known",
                                     line);
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
@@ -266,9 +267,9 @@ static void *control_main(void *arg) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-sl_status control_open(job *j, const topic *topics, control **out) {
+sl_status control_open(const subject *s, const topic *topics, control **out) {
   control *c = sli_calloc(1, sizeof *c);
-  c->job = j;
+  c->subject = s;
   c->topics = topics;
   c->last = &c->first;
   c->listener = -1;
@@ -279,7 +280,7 @@ sl_status control_open(job *j, const topic *topics, control **out) {
     control_close(c);
     return sl_fail(SL_E_MEMORY, "cannot start the control thread");
   }
-  sli_job_listen(j->processes, on_word, c);
+  sli_job_listen(s->processes, on_word, c);
   *out = c;
   return SL_OK;
 }
@@ -295,7 +296,7 @@ sl_status control_listen(control *c) {
 
 void control_close(control *c) {
   if (!c) return;
-  sli_job_listen(c->job->processes, NULL, NULL);
+  sli_job_listen(c->subject->processes, NULL, NULL);
   atomic_store(&c->stop, true);
   if (c->runs) {
     rouse(c);

@@ -1,4 +1,4 @@
-#include "tools/actorrun/ctl/socket.h"
+#include "tools/common/ctl/socket.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tools/common/ctl/ctl.h"
 
 static void directory_name(char *path, size_t size) {
   const char *run = getenv("XDG_RUNTIME_DIR"), *tmp = getenv("TMPDIR");

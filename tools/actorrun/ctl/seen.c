@@ -1,0 +1,79 @@
+/* A run of training, as those who ask see it. */
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#include "tools/actorrun/ctl/ctl.h"
+
+/* What each process tells of itself. */
+typedef struct told {
+  progress_look progress;
+  int64_t checkpoint; /* steps of the newest, 0: none */
+} told;
+
+static void tell(void *ctx, void *own) {
+  job *j = ctx;
+  const told t = {progress_now(&j->progress), sl_checkpoints_newest(j->checkpoints)};
+  memcpy(own, &t, sizeof t);
+}
+
+static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
+
+/* Steps that all actors known of have completed, but for those that sit steps out. */
+static int64_t steps_done(const sl_look *look) {
+  int64_t least = INT64_MAX;
+  for (int32_t i = 0; i < look->plan->nactors; i++) {
+    const sl_actor *a = &look->plan->actors[i];
+    if (a->every <= 1 && look->fired[i] >= 0)
+      least = SLI_MIN(least, look->fired[i] / a->firings_per_step);
+  }
+  return least == INT64_MAX ? 0 : least;
+}
+
+static void add_progress(cJSON *to, const job *j, const sl_look *look, const void *first) {
+  told t = {.progress = {.done = -1, .steps = j->progress.steps}};
+  if (first) memcpy(&t, first, sizeof t);
+  const progress_look *l = &t.progress;
+  int64_t done = l->done < 0 ? steps_done(look) : l->done;
+  if (first) add_number(to, "step", (double)done);
+  add_number(to, "steps", (double)l->steps);
+  if (l->elapsed_seconds > 0) add_number(to, "elapsed_seconds", l->elapsed_seconds);
+  if (l->done < 0) return;
+  char hex[64];
+  snprintf(hex, sizeof hex, "%a", l->loss);
+  add_number(to, "loss", l->loss);
+  cJSON_AddStringToObject(to, "loss_hex", hex);
+  add_number(to, "step_seconds", l->step_seconds);
+  add_number(to, "tokens_per_second", l->rate);
+  cJSON_AddStringToObject(to, "items", j->progress.word);
+  add_number(to, "left_seconds", (double)(l->steps - l->done) * l->step_seconds);
+}
+
+static void add_checkpoint(cJSON *to, const job *j, const void *const *own) {
+  int64_t newest = 0;
+  for (int i = 0; i < sl_job_processes(j->processes); i++) {
+    told t = {0};
+    if (own[i]) memcpy(&t, own[i], sizeof t);
+    newest = SLI_MAX(newest, t.checkpoint);
+  }
+  const char *directory = settings_text(j->settings, "checkpoint");
+  if (!directory) return;
+  cJSON *checkpoint = cJSON_AddObjectToObject(to, "checkpoint");
+  cJSON_AddStringToObject(checkpoint, "directory", directory);
+  if (newest) add_number(checkpoint, "step", (double)newest);
+}
+
+static void describe(void *ctx, const sl_look *look, const void *const *own, cJSON *to) {
+  const job *j = ctx;
+  add_progress(to, j, look, own[0]);
+  add_checkpoint(to, j, own);
+}
+
+subject job_subject(job *j) {
+  return (subject){.processes = j->processes, .plan = j->plan, .lowered = j->lowered, .rt = j->rt,
+                   .model = j->settings->model->name, .ctx = j, .own_bytes = sizeof(told), .tell = tell,
+                   .describe = describe};
+}
+
+const topic job_topics[] = {{&question_quota, "quota", request_quota},
+                            {&question_look, "status", request_status},
+                            {NULL, NULL, NULL}};
