@@ -83,7 +83,7 @@ static int64_t positions_let_in(const sl_session *s, const request *r) {
 }
 
 static bool let_in(sl_session *s, request *r) {
-  if (s->stats.running >= s->about.sequences) return false;
+  if (s->stats.running >= s->stats.limits.sequences) return false;
   if (!sli_pages_take(s, r, positions_let_in(s, r))) return false;
   r->standing = RUNNING;
   s->stats.queued--;
@@ -181,6 +181,8 @@ static bool choose(sl_session *s, tick *t) {
   t->count = 0;
   if (s->closing) return true;
   if (sli_log_next(s)) return follow(&c);
+  if (s->ticks.begun - s->ticks.back >= (uint64_t)s->stats.limits.groups) return false;
+  c.rows = s->stats.limits.rows;
   take_running(&c, true);
   take_running(&c, false);
   admit(&c);

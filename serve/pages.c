@@ -15,8 +15,8 @@ void sli_pages_init(sl_session *s) {
 void sli_pages_fini(sl_session *s) { free(s->free_pages); }
 
 bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
-  int64_t more = sli_pages_of(positions) - r->npages;
-  if (more > s->nfree) return false;
+  int64_t more = sli_pages_of(positions) - r->npages, withheld = s->stats.pages - s->stats.limits.pages;
+  if (more > 0 && more > s->nfree - withheld) return false;
   for (; more > 0; more--) r->pages[r->npages++] = s->free_pages[--s->nfree];
   s->stats.pages_used = s->stats.pages - s->nfree;
   return true;

@@ -141,7 +141,7 @@ static request *make(const sl_session *s, const sl_request *q) {
 static sl_status check_room(const sl_session *s) {
   if (s->status) return sl_fail(s->status, "%s", s->detail);
   if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session lets nothing in any more");
-  if (s->stats.queued < s->options.queue) return SL_OK;
+  if (s->stats.queued < s->stats.limits.queue) return SL_OK;
   return sl_fail(SL_E_BUSY, "%d requests wait already", s->stats.queued);
 }
 

@@ -104,6 +104,7 @@ static sl_status settle_sizes(sl_session *s) {
   a->groups = v->groups;
   int64_t least = sli_pages_of(a->context);
   a->pages = v->pages = o->pages ? o->pages : usual_pages(s, least);
+  s->stats.limits = (sl_session_limits){a->rows, a->pages, a->sequences, a->groups, o->queue};
   if (a->pages >= least) return SL_OK;
   return sl_fail(SL_E_USAGE, "%lld pages are too few: one sequence of %lld tokens needs %lld",
                  (long long)a->pages, (long long)a->context, (long long)least);

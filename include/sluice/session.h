@@ -176,8 +176,15 @@ int sl_session_fd(const sl_session *s);
 
 /* ---- how it is ------------------------------------------------------------------- */
 
+/* What a session has of what it was made with. */
+typedef struct sl_session_limits {
+  int64_t rows, pages;
+  int sequences, groups, queue;
+} sl_session_limits;
+
 typedef struct sl_session_stats {
   int64_t pages, pages_used;     /* of a stage */
+  sl_session_limits limits;      /* in force */
   int queued, running;           /* requests that wait to be let in; that have pages */
   int events;                    /* that nobody has polled */
   uint64_t ticks;                /* that came back */
@@ -194,6 +201,12 @@ typedef struct sl_session_stats {
                                     no work. Healthy: not long ago */
 } sl_session_stats;
 sl_session_stats sl_session_stat(const sl_session *s);
+
+/* Changes limits while it runs; those that are 0 stay. They can be lowered and raised again up to what the
+ * session was made with, `queue` to anything; pages not below what one sequence needs. What is above a lowered
+ * limit goes on: ticks under way, and sequences, but for pages, which the youngest give up. No answer changes.
+ * SL_E_USAGE names what cannot be, and then nothing has changed. */
+sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits);
 
 /* SL_OK while it runs; else what has ended it, with the text in sl_detail(). */
 sl_status sl_session_status(const sl_session *s);

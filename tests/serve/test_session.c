@@ -86,6 +86,29 @@ static void what_is_wrong_is_refused(sl_session *s) {
   CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && id == 77, "top_p");
 }
 
+/* With fewer rows, ticks and pages the same tokens come, later. */
+static void limits_change_no_answer(sl_session *s) {
+  int32_t tokens[2][20];
+  const sl_session_limits all = sl_session_stat(s).limits, few = {.rows = 1, .pages = 1, .sequences = 1, .groups = 1};
+  for (int i = 0; i < 2; i++) {
+    CHECK(!sl_session_limit(s, i ? &few : &all), "%s", sl_detail());
+    sl_request r = ask(20);
+    uint64_t id, other, before = sl_session_stat(s).ticks;
+    CHECK(!sl_session_submit(s, &r, &id) && !sl_session_submit(s, &r, &other), "%s", sl_detail());
+    for (int ended = 0; ended < 2;) {
+      sl_session_event e = served_next(s);
+      if (e.kind == SL_EVENT_TOKEN && e.id == other) tokens[i][e.place] = e.token;
+      ended += e.kind == SL_EVENT_END;
+    }
+    CHECK(!i || sl_session_stat(s).ticks - before == 2 * (5 + 19), "a row a tick, one after another");
+  }
+  CHECK(!memcmp(tokens[0], tokens[1], sizeof tokens[0]), "the same tokens");
+  sl_session_limits wrong = {.rows = all.rows + 1, .queue = 3};
+  CHECK(sl_session_limit(s, &wrong) == SL_E_USAGE && strstr(sl_detail(), "rows=65"), "%s", sl_detail());
+  CHECK(sl_session_stat(s).limits.queue == all.queue, "nothing has changed");
+  CHECK(!sl_session_limit(s, &all), "%s", sl_detail());
+}
+
 static void *cancel_some(void *arg) {
   sl_session *s = arg;
   for (uint64_t id = 1; id < 100; id += 2) sl_session_cancel(s, id);
@@ -180,6 +203,7 @@ int main(void) {
   a_token_can_end_it(s.session);
   the_context_ends_it(s.session);
   what_is_wrong_is_refused(s.session);
+  limits_change_no_answer(s.session);
   cancelling_ends_it_once(s.session);
   what_drains_lets_nothing_in(s.session);
   served_close(&s);

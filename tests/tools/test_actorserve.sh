@@ -122,6 +122,22 @@ serve "${patient[@]}" model
 unset SLUICE_PROCESS SLUICE_LOCAL SLUICE_PROCESSES SLUICE_LOCALS SLUICE_JOB SLUICE_KEY SLUICE_ENDPOINT
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
+
+# Whoever asks one of them is told how both are, and can have fewer pages used.
+ends 0 "$actorrun" status --json "$second"
+[[ $(field '["serving"]["tokens"]' <out) == 9 && $(field '["processes"][1]["pid"]' <out) == "$second" ]] || fail "$(<out)"
+ends 0 "$actorrun" status "$pid"
+grep -q "^0 of 64 pages used on each of 2 stages; .* 9 tokens" out || fail "$(<out)"
+ends 0 "$actorrun" ctl "$second" quota kv=1
+says "kv=1" out
+ends 0 "$actorrun" ctl "$pid" quota
+grep -q "^kv  *1 of at most 64 pages on each stage" out || fail "$(<out)"
+ends 2 "$actorrun" ctl "$pid" quota kv=65
+says "quota kv=65: pages=65: from 1 to 64 can be" err
+ends 2 "$actorrun" ctl "$pid" quota act=2
+says "quota act=2: kv=N, rows=N" err
+text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
+same "Hello 12$text" continued
 drained
 wait "$second" || fail "the second process ends with status $?: $(<second)"
 

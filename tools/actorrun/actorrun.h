@@ -12,7 +12,6 @@
 #include "tools/actorrun/log.h"
 #include "tools/actorrun/terms.h"
 #include "tools/common/common.h"
-#include "tools/common/ctl/ctl.h"
 
 extern const tool actorrun_tool;
 

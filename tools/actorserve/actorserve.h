@@ -4,6 +4,7 @@
 
 #include "tools/actorserve/engine.h"
 #include "tools/actorserve/serve.h"
+#include "tools/actorserve/rates.h"
 #include "tools/common/common.h"
 
 /* settings.c */
@@ -20,7 +21,14 @@ typedef struct served {
   voice voice;
   int32_t *ends;        /* of the voice; likewise these */
   char *name, *no_chat, *begin, *end;
+  rates rates;
+  subject subject;      /* of `control` */
+  control *control;
 } served;
+
+/* seen.c: from here on whoever asks is answered, and lastly nobody is. While the session is there. */
+sl_status seen_open(served *m, const char *model);
+void seen_close(served *m);
 
 /* Makes a session of the settings' model, with its weights. */
 sl_status model_open(settings *s, served *out);

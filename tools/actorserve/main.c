@@ -12,12 +12,12 @@ static void print_start(const settings *s, const served *m, const serving *serve
   fflush(stdout);
 }
 
-static sl_status serve(const settings *s, const served *m) {
+static sl_status serve(const settings *s, served *m) {
   const serve_options options = {.host = sl_arg_text(s->run, "host"), .port = (int)sl_arg_int(s->run, "port"),
                                  .key = settings_text(s, "api-key"),
                                  .stuck_seconds = sl_arg_float(s->run, "stuck"),
                                  .head_seconds = SERVE_HEAD_SECONDS, .body_seconds = SERVE_BODY_SECONDS,
-                                 .idle_seconds = SERVE_IDLE_SECONDS, .stall_seconds = SERVE_STALL_SECONDS};
+                                 .idle_seconds = SERVE_IDLE_SECONDS, .stall_seconds = SERVE_STALL_SECONDS, .rates = &m->rates};
   serving *server;
   sl_status status = serving_create(&options, &m->engine, &m->voice, &server);
   if (status) return status;

@@ -67,10 +67,12 @@ sl_status model_open(settings *s, served *m) {
   m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
                        .context = about.context, .submit = submit, .cancel = cancel, .poll = poll_events,
                        .stat = stat_of, .status = status_of};
-  return voice_open(s, about.vocabulary, m);
+  status = voice_open(s, about.vocabulary, m);
+  return status ? status : seen_open(m, s->model->name);
 }
 
 void model_close(served *m) {
+  seen_close(m);
   sl_session_destroy(m->session);
   sl_job_close(m->job);
   voice_close(m);

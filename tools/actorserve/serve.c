@@ -234,11 +234,18 @@ static void give_memory_back(serving *s) {
   s->busy = s->first;
 }
 
+static void note_rates(serving *s) {
+  if (!s->options->rates) return;
+  sl_session_stats stat = s->engine->stat(s->engine->self);
+  rates_note(s->options->rates, &stat);
+}
+
 /* A model that has failed answers nobody. While it drains it looks whether all have left. */
 static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
   if (!s->draining && s->engine->status(s->engine->self)) drain(s);
+  note_rates(s);
   give_memory_back(s);
   end_if_drained(s);
 }

@@ -9,6 +9,7 @@
 #include "tools/actorserve/engine.h"
 #include "tools/actorserve/http/http.h"
 #include "tools/actorserve/metrics.h"
+#include "tools/actorserve/rates.h"
 
 struct request;
 
@@ -29,6 +30,7 @@ typedef struct serve_options {
   double stuck_seconds;   /* without a tick, while work waits: the server is not healthy */
   /* For requests to come, and for clients to read: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
+  rates *rates;           /* that get samples; NULL: none do */
 } serve_options;
 enum { SERVE_HEAD_SECONDS = 20, SERVE_BODY_SECONDS = 120, SERVE_IDLE_SECONDS = 300, SERVE_STALL_SECONDS = 120 };
 

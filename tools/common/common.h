@@ -5,6 +5,7 @@
 #include "tools/common/chat.h"
 #include "tools/common/gguf.h"
 #include "tools/common/cost.h"
+#include "tools/common/ctl/ctl.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/machine.h"
 #include "tools/common/options.h"

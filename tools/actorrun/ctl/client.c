@@ -10,7 +10,7 @@
 #include <sys/time.h>
 
 #include "base/base.h"
-#include "tools/common/ctl/ctl.h"
+#include "tools/common/common.h"
 
 sl_status client_pid(const char *word, pid_t *out) {
   char *end;

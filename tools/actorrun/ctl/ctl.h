@@ -6,7 +6,6 @@
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/ctl/client.h"
 #include "tools/actorrun/ctl/status.h"
-#include "tools/common/ctl/ctl.h"
 
 /* What a job is when it is asked, and about what. */
 subject job_subject(job *j);

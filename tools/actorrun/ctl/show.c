@@ -83,7 +83,34 @@ static void show_name(line *l, const cJSON *job) {
   end_line(l);
 }
 
+/* Of a server. */
+static void show_serving(line *l, const cJSON *job, const cJSON *x) {
+  double stages = number_of(x, "stages");
+  put(l, PLAIN, "serving %.0f, %.0f wait  %.1f tokens/s  %.1f rows in %.1f ticks/s", number_of(x, "running"),
+      number_of(x, "queued"), number_of(x, "tokens_per_second"), number_of(x, "rows_per_second"),
+      number_of(x, "ticks_per_second"));
+  if (has(job, "bubble")) put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
+  end_line(l);
+  put(l, PLAIN, "%.0f of %.0f pages used", number_of(x, "pages_used"), number_of(x, "pages"));
+  if (stages > 1) put(l, PLAIN, " on each of %.0f stages", stages);
+  put(l, PLAIN, "; %.0f ticks, %.0f rows, %.0f tokens, %.0f preemptions so far", number_of(x, "ticks"),
+      number_of(x, "rows"), number_of(x, "tokens"), number_of(x, "preemptions"));
+  end_line(l);
+}
+
+static void show_limits(line *l, const cJSON *limits) {
+  const cJSON *limit;
+  put(l, DIM, "quotas");
+  cJSON_ArrayForEach(limit, limits) put(l, PLAIN, "  %s %.0f", limit->string, limit->valuedouble);
+  end_line(l);
+}
+
 static void show_progress(line *l, const cJSON *job) {
+  const cJSON *serving = cJSON_GetObjectItem(job, "serving");
+  if (serving) {
+    show_serving(l, job, serving);
+    return;
+  }
   if (has(job, "step"))
     put(l, PLAIN, "step %.0f/%.0f", number_of(job, "step"), number_of(job, "steps"));
   else put(l, RED, "process 0 is silent, and nobody is heard without it");
@@ -279,7 +306,9 @@ void status_show(const cJSON *job, bool all, const status_style *style, FILE *ou
   show_name(&l, job);
   show_progress(&l, job);
   show_times(&l, job);
+  const cJSON *serving = cJSON_GetObjectItem(job, "serving");
   if (!all) return;
+  if (serving) show_limits(&l, cJSON_GetObjectItem(serving, "limits"));
   end_line(&l);
   show_processes(&l, cJSON_GetObjectItem(job, "processes"));
   end_line(&l);

@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "tools/actorrun/ctl/client.h"
-#include "tools/common/ctl/ctl.h"
+#include "tools/common/common.h"
 
 /* Longer than a process waits for the others of its job. */
 enum { PATIENCE_SECONDS = 3 };

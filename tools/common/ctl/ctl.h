@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <sluice/look.h>
+#include <sluice/lower.h>
 
 #include "comm/job/job.h"
 

@@ -1,0 +1,32 @@
+/* How much of its sizes a session has, changed while it runs. */
+#include "serve/serve.h"
+
+static sl_status check(const char *name, int64_t n, int64_t least, int64_t most) {
+  if (!n || (n >= least && n <= most)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s=%lld: from %lld to %lld can be", name, (long long)n, (long long)least,
+                 (long long)most);
+}
+
+static sl_status check_all(const sl_session_info *a, const sl_session_limits *l) {
+  enum { MOST_WAITING = 1 << 20 };
+  sl_status status = check("rows", l->rows, 1, a->rows);
+  if (!status) status = check("pages", l->pages, sli_pages_of(a->context), a->pages);
+  if (!status) status = check("sequences", l->sequences, 1, a->sequences);
+  if (!status) status = check("groups", l->groups, 1, a->groups);
+  return status ? status : check("queue", l->queue, 1, MOST_WAITING);
+}
+
+sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits) {
+  sl_status status = check_all(&s->about, limits);
+  if (status) return status;
+  pthread_mutex_lock(&s->lock);
+  sl_session_limits *l = &s->stats.limits;
+  if (limits->rows) l->rows = limits->rows;
+  if (limits->pages) l->pages = limits->pages;
+  if (limits->sequences) l->sequences = limits->sequences;
+  if (limits->groups) l->groups = limits->groups;
+  if (limits->queue) l->queue = limits->queue;
+  pthread_cond_signal(&s->work);
+  pthread_mutex_unlock(&s->lock);
+  return SL_OK;
+}

@@ -1,0 +1,175 @@
+/* A server, as `actorrun status` and `actorrun ctl` see it: process 0 has the requests and so the figures; all tell
+ * what their devices do. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "tools/actorserve/actorserve.h"
+
+enum { PATIENCE_MS = 5000 };
+
+/* What each process tells of itself. */
+typedef struct told {
+  sl_session_stats stats;
+  struct rates_sample rates;
+} told;
+
+static void tell(void *ctx, void *own) {
+  served *m = ctx;
+  told t = {.stats = sl_session_stat(m->session)};
+  t.rates = rates_now(&m->rates, &t.stats);
+  memcpy(own, &t, sizeof t);
+}
+
+static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
+
+static void add_counts(cJSON *to, const sl_session_stats *x) {
+  add_number(to, "running", x->running);
+  add_number(to, "queued", x->queued);
+  add_number(to, "pages", (double)x->pages);
+  add_number(to, "pages_used", (double)x->pages_used);
+  add_number(to, "pages_free", (double)(x->pages - x->pages_used));
+  add_number(to, "ticks", (double)x->ticks);
+  add_number(to, "rows", (double)x->rows);
+  add_number(to, "rows_prompt", (double)x->rows_prompt);
+  add_number(to, "tokens", (double)x->tokens);
+  add_number(to, "requests", (double)x->requests);
+  add_number(to, "preemptions", (double)x->preemptions);
+}
+
+static void add_rates(cJSON *to, const struct rates_sample *r) {
+  add_number(to, "ticks_per_second", r->ticks);
+  add_number(to, "rows_per_second", r->rows);
+  add_number(to, "tokens_per_second", r->tokens);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------- */
+
+/* One of them, as `--quota` and the other options of actorserve call it. */
+static const struct dial {
+  const char *name, *what;
+} dials[] = {{"kv", "pages on each stage"}, {"rows", "rows of a tick"}, {"sequences", "answers under way"},
+             {"groups", "ticks under way"}, {"queue", "answers that wait"}};
+
+enum { DIALS = sizeof dials / sizeof *dials };
+
+static void list(const sl_session_limits *l, int64_t out[DIALS]) {
+  const int64_t all[DIALS] = {l->pages, l->rows, l->sequences, l->groups, l->queue};
+  memcpy(out, all, sizeof all);
+}
+
+static sl_session_limits collect(const int64_t n[DIALS]) {
+  return (sl_session_limits){.pages = n[0], .rows = n[1], .sequences = (int)n[2], .groups = (int)n[3],
+                             .queue = (int)n[4]};
+}
+
+static void add_limits(cJSON *to, const sl_session_limits *l) {
+  int64_t n[DIALS];
+  list(l, n);
+  for (int i = 0; i < DIALS; i++) add_number(to, dials[i].name, (double)n[i]);
+}
+
+static void describe(void *ctx, const sl_look *look, const void *const *own, cJSON *to) {
+  const served *m = ctx;
+  told t;
+  (void)look;
+  if (!own[0]) return;
+  memcpy(&t, own[0], sizeof t);
+  cJSON *serving = cJSON_AddObjectToObject(to, "serving");
+  add_number(serving, "stages", sl_lowered_stages(sl_session_about(m->session).lowered));
+  add_counts(serving, &t.stats);
+  add_rates(serving, &t.rates);
+  add_limits(cJSON_AddObjectToObject(serving, "limits"), &t.stats.limits);
+}
+
+/* ---- limits, changed ------------------------------------------------------------------------------ */
+
+/* The number behind "kv=" and such; 0: it is none. */
+static int read_number(const char *text, const char *name) {
+  enum { MOST = 1 << 30 };
+  size_t n = strlen(name);
+  int value = 0;
+  const char *at = text + n + 1;
+  if (strncmp(text, name, n) || text[n] != '=') return 0;
+  return sli_number_read(&at, 1, MOST, &value) && !*at ? value : 0;
+}
+
+static sl_status read_change(const char *text, int64_t n[DIALS]) {
+  for (int i = 0; i < DIALS; i++)
+    if ((n[i] = read_number(text, dials[i].name))) return SL_OK;
+  return sl_fail(SL_E_USAGE, "quota %s: kv=N, rows=N, sequences=N, groups=N and queue=N can be changed", text);
+}
+
+static sl_status change(const served *m, const char *text) {
+  int64_t n[DIALS] = {0};
+  sl_status status = read_change(text, n);
+  if (status) return status;
+  const sl_session_limits limits = collect(n);
+  status = sl_session_limit(m->session, &limits);
+  return status ? sl_fail(status, "quota %s: %s", text, sl_detail()) : SL_OK;
+}
+
+static void show(const served *m, FILE *out) {
+  sl_session_info a = sl_session_about(m->session);
+  sl_session_limits now = sl_session_stat(m->session).limits;
+  int64_t n[DIALS];
+  const int64_t most[DIALS] = {a.pages, a.rows, a.sequences, a.groups, 0};
+  list(&now, n);
+  for (int i = 0; i < DIALS; i++) {
+    fprintf(out, "%-10s %lld", dials[i].name, (long long)n[i]);
+    if (most[i]) fprintf(out, " of at most %lld", (long long)most[i]);
+    fprintf(out, " %s\n", dials[i].what);
+  }
+}
+
+/* In process 0, which alone decides what ticks take. The answer begins with the exit status of a refusal, or 0. */
+static void answer_quota(const subject *s, const void *data, size_t bytes, FILE *out) {
+  const served *m = s->ctx;
+  char *text = sli_format("%.*s", (int)bytes, bytes ? (const char *)data : "");
+  sl_status status = *text && !sl_job_process(s->processes) ? change(m, text) : SL_OK;
+  fputc('0' + sl_status_exit(status), out);
+  if (status) fputs(sl_detail(), out);
+  else if (!*text) show(m, out);
+  else fprintf(out, "%s\n", text);
+  free(text);
+}
+
+static const question question_limits = {"limits", answer_quota};
+
+static sl_status request_limits(control *c, const subject *s, const char *text, FILE *out) {
+  int n = sl_job_processes(s->processes);
+  sl_blob *answers = control_ask(c, &question_limits, text, strlen(text), PATIENCE_MS);
+  const char *first = answers[0].data;
+  sl_status status = SL_OK;
+  if (!first) status = sl_fail(SL_E_PEER, "process 0 has not answered within %d s", PATIENCE_MS / 1000);
+  else if (*first != '0') status = sl_fail(SL_E_USAGE, "%s", first + 1);
+  else fputs(first + 1, out);
+  for (int i = 0; i < n; i++) free(answers[i].data);
+  free(answers);
+  return status;
+}
+
+static const topic topics[] = {{&question_limits, "quota", request_limits},
+                               {&question_look, "status", request_status},
+                               {NULL, NULL, NULL}};
+
+/* ---- open and close -------------------------------------------------------------------------------- */
+
+sl_status seen_open(served *m, const char *model) {
+  sl_session_info a = sl_session_about(m->session);
+  pthread_mutex_init(&m->rates.lock, NULL);
+  m->subject = (subject){.processes = m->job, .plan = a.plan, .lowered = a.lowered, .rt = a.rt, .model = model,
+                         .ctx = m, .own_bytes = sizeof(told), .tell = tell, .describe = describe};
+  sl_status status = control_open(&m->subject, topics, &m->control);
+  /* A server that nobody can steer is still a server. */
+  if (!status && control_listen(m->control)) sli_log("no control socket: %s", sl_detail());
+  return status;
+}
+
+void seen_close(served *m) {
+  if (!m->control) return;
+  control_close(m->control);
+  m->control = NULL;
+  pthread_mutex_destroy(&m->rates.lock);
+}
