@@ -8,7 +8,7 @@
 
 void sli_share_range(int cores, int part, int parts, int *first, int *end) {
   SLI_CHECK(cores > 0 && part >= 0 && part < parts, "part %d of %d", part, parts);
-  *first = (int)((int64_t)cores * part / parts);
+  *first = cores < parts ? part % cores : (int)((int64_t)cores * part / parts);
   *end = cores < parts ? *first + 1 : (int)((int64_t)cores * (part + 1) / parts);
 }
 

@@ -5,8 +5,9 @@
 #include <sluice/placement.h>
 
 /* The cores [*first, *end) of part `part` of `parts`: runs of neighbours, as even as
- * can be, disjoint. With fewer cores than parts each part is one core, and some have
- * the same. */
+ * can be, disjoint. With fewer cores than parts each part is one core, and those whose numbers are
+ * as far apart as there are cores have the same: neighbouring stages, of which one waits for the
+ * other at the ends of a step, have not. */
 void sli_share_range(int cores, int part, int parts, int *first, int *end);
 
 /* Binds the calling process, which must have a single thread, to its part of this

@@ -157,7 +157,12 @@ static void shares_of_cores_are_even_and_disjoint(void) {
         sli_share_range(cores, part, parts, &first, &end);
         CHECK(first >= 0 && end <= cores && first < end, "%d: [%d, %d)", cores, first, end);
         for (int c = first; c < end; c++) used[c]++;
-        if (cores < parts) continue;
+        CHECK(cores == 1 || !part || first != at - 1 || cores >= parts,
+              "parts %d and %d of %d have the same of %d cores", part - 1, part, parts, cores);
+        if (cores < parts) {
+          at = end;
+          continue;
+        }
         CHECK(first == at && end - first - least <= 1, "%d in %d: [%d, %d)", cores, parts, first,
               end);
         at = end;
