@@ -271,7 +271,7 @@ static sl_status read_registers(reading *r) {
         g.initial > g.quota || g.kept < 0 || g.kept > SLOTS_MOST ||
         !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
         g.space >= SL_SPACE_COUNT || g.shares < 0 || g.shares > i || g.over < 0 || g.over > i ||
-        g.slot_bytes > SIZE_MAX >> 32 || !none_or_in_table(g.pool, r->plan->npools) ||
+        g.slot_bytes > SIZE_MAX >> 25 || !none_or_in_table(g.pool, r->plan->npools) ||
         !(g.activation >= 0))
       return impossible(r, REGISTERS, (uint64_t)i);
     sl_plan_add_register(r->plan, reg);

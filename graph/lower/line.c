@@ -43,10 +43,15 @@ static bool is_in_pass(const sli_lowering *l, const sli_group *g) {
   return g->cls == SL_CLASS_F || g->cls == SL_CLASS_B || sli_lower_is_in_line(l, g);
 }
 
+static bool is_same_pass(const sli_lowering *l, const sli_group *a, const sli_group *b) {
+  return is_in_pass(l, a) && is_in_pass(l, b) && a->stage == b->stage && a->rank == b->rank && a->back == b->back;
+}
+
 bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g) {
   if (!l->in->in_line || !is_in_pass(l, g)) return false;
-  for (int i = g->before; i != SL_NONE; i = l->groups[i].before)
-    if (is_in_pass(l, &l->groups[i]) && l->groups[i].back == g->back) return true;
+  int self = (int)(g - l->groups);
+  for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->groups[i].before)
+    if (i != self && is_same_pass(l, &l->groups[i], g) && sli_lower_turn(l, i, self) < 0) return true;
   return false;
 }
 
@@ -117,16 +122,17 @@ static void begin_together(sli_lowering *l, int first, int count, const int *oth
                                  .device = g->device, .over = SL_NONE, .reg = SL_NONE});
 }
 
-/* Of the first group of its pass back that waits for something: those before it that do not, the
- * first last. How many; 0 of any other group. */
+/* Of the first group of its pass back that waits for something: those whose turn is before, which do not, the
+ * first of them last. How many; 0 of any other group. */
 static int find_early(const sli_lowering *l, int first, const bool *early, int *out) {
   const sli_group *g = &l->groups[first];
   int n = 0;
   if (!g->back || early[first] || !is_in_pass(l, g)) return 0;
-  for (int e = g->before; e != SL_NONE; e = l->groups[e].before) {
-    if (!l->groups[e].back || !is_in_pass(l, &l->groups[e])) continue;
+  for (int e = *sli_newest_on(l, g->stage, g->rank); e != SL_NONE; e = l->groups[e].before) {
+    if (e == first || !is_same_pass(l, &l->groups[e], g) || sli_lower_turn(l, e, first) > 0) continue;
     if (!early[e]) return 0;
     out[n++] = e;
+    if (n > 1 && sli_lower_turn(l, out[n - 2], e) < 0) out[n - 1] = out[n - 2], out[n - 2] = e;
   }
   return n;
 }

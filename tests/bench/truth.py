@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Step times of this machine, predicted and measured.
 
-    SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N] [CASE...]
+    SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N] [CASE...] # 5 minutes
 
 Without --machine the machine is measured first (actortune machine, 90 s). None of the cases is a model
 that it measures: widths, depths, contexts, microbatches, schedules and numbers of devices are others. Each
@@ -69,7 +69,7 @@ def show(name, machine, text, rounds, steps):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--machine")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("cases", nargs="*")
     given = parser.parse_args()
