@@ -87,7 +87,7 @@ struct sl_session {
   struct sli_shards *stored; /* while the graph is built; NULL: weights lie as the dtype says */
   sl_graph *graph;
   pthread_t thread;
-  bool started;         /* the thread is there */
+  bool started, ran;    /* the thread is there; it was */
   /* under the lock: */
   pthread_mutex_t lock;
   pthread_cond_t work;  /* there may be something to compute, or the session is to end */

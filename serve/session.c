@@ -178,7 +178,7 @@ static void make_ticks(sl_session *s) {
 static sl_status start_thread(sl_session *s) {
   s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (s->wake < 0) return sl_fail(SL_E_IO, "no file descriptor for a session's events");
-  s->started = !pthread_create(&s->thread, NULL, run, s);
+  s->started = s->ran = !pthread_create(&s->thread, NULL, run, s);
   return s->started ? SL_OK : sl_fail(SL_E_MEMORY, "no thread for a session");
 }
 
@@ -252,9 +252,17 @@ static void end_job(sl_session *s) {
   sli_job_leave(job);
 }
 
+static sl_status write_trace(const sl_session *s) {
+  sl_job *job = s->options.job;
+  sl_status status = job ? sl_job_gather(job, 0) : SL_OK;
+  if (status || (job && sl_job_process(job))) return status;
+  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, SL_CLOCK_REAL);
+}
+
+/* Of all processes in the first one, unless the session has failed. */
 static void keep_trace(const sl_session *s) {
-  if (s->started && s->options.trace && sl_trace_write(s->options.trace, s->about.plan, s->about.rt, SL_CLOCK_REAL))
-    sli_log("%s", sl_detail());
+  bool failed = s->options.job && s->status;
+  if (s->ran && s->options.trace && !failed && write_trace(s)) sli_log("%s", sl_detail());
 }
 
 void sl_session_destroy(sl_session *s) {

@@ -79,8 +79,8 @@ typedef struct sl_session_options {
   const char *log;            /* file that gets a line for each tick, of what it took; NULL: none */
   const char *replay;         /* such a file: ticks take what it says instead; NULL: as requests come */
   const char *trace;          /* file that gets what ran when, as sl_trace_write() has it, when the session is
-                                 destroyed: the newest firings of this process, run.trace_records of each
-                                 worker [2^16]; NULL: none */
+                                 destroyed: the newest firings, run.trace_records of each worker [2^16], of
+                                 all processes in the first one, where all say so; NULL: none */
   bool hash;                  /* tell the hash of the logits with each token (sl_session_event.hash) */
 } sl_session_options;
 

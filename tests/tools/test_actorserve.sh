@@ -110,22 +110,15 @@ print(*(c["text"].encode().hex() for c in eval(sys.stdin.read())))'); do
 done
 drained
 
-# And on two processes, of which the first has the port.
-export SLUICE_PROCESSES=2 SLUICE_LOCALS=2 SLUICE_JOB=serve SLUICE_KEY=0123456789012345678901234567890123456789
-SLUICE_ENDPOINT=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-export SLUICE_ENDPOINT
-SLUICE_PROCESS=1 SLUICE_LOCAL=1 "$actorserve" "${patient[@]}" model >second 2>&1 &
-second=$!
-to_end+=("$second")
-export SLUICE_PROCESS=0 SLUICE_LOCAL=0
-serve "${patient[@]}" model
-unset SLUICE_PROCESS SLUICE_LOCAL SLUICE_PROCESSES SLUICE_LOCALS SLUICE_JOB SLUICE_KEY SLUICE_ENDPOINT
+# And on two processes, of which the first has the port; the trace is of both.
+serve -n 2 "${patient[@]}" --stages 2 --trace both.trace model
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 
 # Whoever asks one of them is told how both are, and can have fewer pages used.
-ends 0 "$actorrun" status --json "$second"
-[[ $(field '["serving"]["tokens"]' <out) == 9 && $(field '["processes"][1]["pid"]' <out) == "$second" ]] || fail "$(<out)"
+ends 0 "$actorrun" status --json "$pid"
+[[ $(field '["serving"]["tokens"]' <out) == 9 ]] || fail "$(<out)"
+second=$(field '["processes"][1]["pid"]' <out)
 ends 0 "$actorrun" status "$pid"
 grep -q "^0 of 64 pages used on each of 2 stages; .* 9 tokens" out || fail "$(<out)"
 ends 0 "$actorrun" ctl "$second" quota kv=1
@@ -139,7 +132,10 @@ says "quota act=2: kv=N, rows=N" err
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 drained
-wait "$second" || fail "the second process ends with status $?: $(<second)"
+"$bin/actortrace" rows both.trace | cut -f 2-4 >rows
+for stage in 0 1; do
+  grep -qx "$stage"$'\tF\t'"$stage" rows || fail "no pass of process $stage is in the trace"
+done
 
 # Bytes are tokens where there is no tokenizer.
 ends 0 "$actorrun" --quiet --init bytes.safetensors --steps 0 --generate 9 --temperature 0 --prompt "And the" gpt "${small[@]}"

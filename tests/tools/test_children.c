@@ -2,7 +2,7 @@
  * say comes out line by line; they get the user's signals once; and when one fails
  * the others end too, with the culprit named. The processes here are shells.
  * labels: unthreaded */
-#include "tools/actorrun/children.h"
+#include "tools/common/launch/children.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -83,7 +83,7 @@ static launched begin_with_grace(int grace_ms, const char *script, int count) {
   char *argv[] = {"/bin/sh", "-c", sli_format(EVENTS "%s", script), NULL};
   setenv("D", folder, 1);
   setenv("SLUICE_KEY", "stale", 1);
-  children_options options = {.argv = argv, .count = count, .first = 0, .total = count,
+  children_options options = {.tool = "actorrun", .argv = argv, .count = count, .first = 0, .total = count,
                               .endpoint = "127.0.0.1:4711", .job = "job-1", .key = key,
                               .incarnation = 2, .grace_ms = grace_ms};
   children_end end = children_run(&options);
@@ -294,7 +294,7 @@ static void a_program_that_is_not_there_is_named(void) {
   if (!pid) {
     redirect("err", STDERR_FILENO);
     char *argv[] = {"/nowhere/program", NULL};
-    children_options o = {.argv = argv, .count = 2, .total = 2, .endpoint = "", .job = "",
+    children_options o = {.tool = "actorrun", .argv = argv, .count = 2, .total = 2, .endpoint = "", .job = "",
                           .key = key, .grace_ms = 1000 * PATIENCE_SECONDS};
     _exit(children_run(&o).status);
   }

@@ -13,7 +13,6 @@
 #include "placement/share.h"
 #include "tools/actorrun/auto.h"
 #include "tools/actorrun/ctl/ctl.h"
-#include "tools/actorrun/launch.h"
 
 /* When the process began: now, less the time it has computed, which until main
  * is loading and linking. (/proc counts in hundredths of a second.) */
@@ -80,13 +79,25 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   return check_cluster(s);
 }
 
+/* What only looks at a plan looks at all of it, in one process. */
+static bool only_looks(const settings *s) {
+  return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") || s->clock == SL_CLOCK_VIRTUAL;
+}
+
+static sl_status launch(const settings *s, const sli_cluster *cluster, bool *launched, int *exit_status) {
+  bool keeps = settings_text(s, "checkpoint") != NULL;
+  const launch_again again = {keeps && !sl_arg_flag(s->run, "resume") ? "--resume" : NULL,
+                              keeps ? ", from the newest checkpoint" : ""};
+  return only_looks(s) ? SL_OK : launch_run(s, cluster, &again, launched, exit_status);
+}
+
 /* Runs the job, unless the processes that do were started here. */
 static sl_status run_or_launch(job *j, int *exit_status) {
   settings *s = j->settings;
   sli_cluster cluster;
   bool launched = false;
   sl_status status = sli_cluster_detect((const char *(*)(const char *))getenv, &cluster);
-  if (!status) status = launch_run(s, &cluster, &launched, exit_status);
+  if (!status) status = launch(s, &cluster, &launched, exit_status);
   if (!status && !launched) status = join_cluster(j, &cluster);
   if (status || launched) return status;
   bool quiet = sl_arg_flag(s->run, "quiet") || s->process;

@@ -7,7 +7,6 @@
 
 #include "io/gguf/gguf.h"
 #include "tools/actorrun/chat.h"
-#include "tools/actorrun/launch.h"
 
 static const sl_option options[] = {
     {"auto", SL_OPTION_FLAG, "0", "choose what of --stages, --tensor, --data-parallel, --sequence, --microbatches, "
@@ -46,18 +45,7 @@ static const sl_option options[] = {
      "one, up to --steps in all; the number of stages may be another", 0, 0},
     {"resume-with", SL_OPTION_TEXT, "", "`NAMES` of what --resume may find other than it was, such as "
      "lr,data: options, graph (the model's ops), code (of its own ops), data", 0, 0},
-    {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N "
-     "for short", 1, 4096},
-    {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed, from the "
-     "newest checkpoint in DIR", 0, 1e6},
-    {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process that is not heard "
-     "is lost, and the job with it", 1, 1e6},
-    {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, "
-     "on the host of --node-rank 0; actorrun is then started on each", 0, 0},
-    {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536},
-    {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535},
-    {"rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not "
-     "given", 0, 0},
+    LAUNCH_OPTIONS,
     {"log", SL_OPTION_LIST, "", "`FILE` (.csv, .jsonl), or a folder for TensorBoard, for the loss of "
      "each step as the run goes; may be repeated", 0, 0},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0},

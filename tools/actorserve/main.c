@@ -2,6 +2,7 @@
  * one more makes tokens of texts. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "io/atomic.h"
 #include "tools/actorserve/actorserve.h"
@@ -34,19 +35,33 @@ static sl_status wait_for_first(const served *m) {
   return sl_session_wait(m->session);
 }
 
+static sl_status serve_here(settings *s) {
+  served m = {0};
+  const char *report = settings_text(s, "report");
+  sl_status status = report ? sli_atomic_check(report) : SL_OK;
+  if (!status) status = model_open(s, &m);
+  if (!status) status = s->process ? wait_for_first(&m) : serve(s, &m);
+  if (!status && report && !s->process) status = report_write(report, &m);
+  model_close(&m);
+  return status;
+}
+
+/* Here, or by the processes that are started for it. */
+static sl_status serve_or_launch(settings *s, int *exit_status) {
+  static const launch_again again = {NULL, ""};
+  sli_cluster cluster;
+  bool launched = false;
+  sl_status status = sli_cluster_detect((const char *(*)(const char *))getenv, &cluster);
+  if (!status) status = launch_run(s, &cluster, &again, &launched, exit_status);
+  return status || launched ? status : serve_here(s);
+}
+
 int main(int argc, char **argv) {
   settings s;
-  served m = {0};
+  int exit_status = 0;
   sl_status status = settings_read(&actorserve_tool, argc, argv, &s);
-  if (!status && !s.done) {
-    const char *report = settings_text(&s, "report");
-    status = report ? sli_atomic_check(report) : SL_OK;
-    if (!status) status = model_open(&s, &m);
-    if (!status) status = s.process ? wait_for_first(&m) : serve(&s, &m);
-    if (!status && report && !s.process) status = report_write(report, &m);
-    model_close(&m);
-  }
+  if (!status && !s.done) status = serve_or_launch(&s, &exit_status);
   if (status) fprintf(stderr, "actorserve: %s\n", sl_detail());
   settings_fini(&s);
-  return sl_status_exit(status);
+  return status ? sl_status_exit(status) : exit_status;
 }

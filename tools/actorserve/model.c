@@ -34,7 +34,7 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
       .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
       .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
       .stored = strcmp(sl_arg_text(s->run, "dtype"), "stored") ? NULL : settings_text(s, "init"),
-      .log = settings_text(s, "log"), .replay = settings_text(s, "replay"), .trace = s->process ? NULL : settings_text(s, "trace"),
+      .log = settings_text(s, "log"), .replay = settings_text(s, "replay"), .trace = settings_text(s, "trace"),
       .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices,
                 .dtype = settings_dtype(s), .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
       .run = {.bind = machine_bind, .bind_arg = &m->machine},

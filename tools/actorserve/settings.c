@@ -31,10 +31,9 @@ static const sl_option options[] = {
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0},
     {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what, the newest of it (see actortrace), "
-     "when the server ends; of several processes, the first one's part", 0, 0},
+     "when the server ends", 0, 0},
     {"report", SL_OPTION_TEXT, "", "`FILE` for what it was and has done, as JSON, when it ends", 0, 0},
-    {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process of several is lost that is not heard, "
-     "and all with it", 1, 1e6},
+    LAUNCH_OPTIONS,
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
@@ -84,6 +83,7 @@ static sl_status read_settings(settings *s) {
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
   if (!status) status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
   if (!status) status = settings_read_budget(s);
+  if (!status) status = launch_check(s);
   if (!status) status = pretrained_read(s);
   return status ? status : set_context(s);
 }

@@ -7,6 +7,7 @@
 #include "tools/common/cost.h"
 #include "tools/common/ctl/ctl.h"
 #include "tools/common/huggingface.h"
+#include "tools/common/launch/launch.h"
 #include "tools/common/machine.h"
 #include "tools/common/options.h"
 #include "tools/common/plan.h"

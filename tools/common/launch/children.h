@@ -1,10 +1,11 @@
 /* The processes of a job on this host: started together, ended together. */
-#ifndef SLUICE_TOOLS_ACTORRUN_CHILDREN_H
-#define SLUICE_TOOLS_ACTORRUN_CHILDREN_H
+#ifndef SLUICE_TOOLS_COMMON_LAUNCH_CHILDREN_H
+#define SLUICE_TOOLS_COMMON_LAUNCH_CHILDREN_H
 
 #include <stdbool.h>
 
 typedef struct children_options {
+  const char *tool;       /* its name, with which its messages begin */
   char *const *argv;      /* of every one of them; argv[0] is a path */
   int count, first, total; /* here; the number of the first here; of the whole job */
   const char *endpoint, *job, *key;

@@ -6,10 +6,10 @@
  * that it draws again and again; what others say takes that line's place, and the
  * next drawing comes below.
  *
- * A process that fails says why in a line "actorrun: ...". Often several say the same:
+ * A process that fails says why in a line "TOOL: ...". Often several say the same:
  * a file that all need is missing, a lost process is noticed by all others. So those
  * lines are kept to the end, and each text is shown once. */
-#include "tools/actorrun/lines.h"
+#include "tools/common/launch/lines.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,10 +22,8 @@
 
 enum { LONGEST = 1 << 16 }; /* a longer line is cut */
 
-static const char failure[] = "actorrun: ";
-
-void lines_init(lines *l, int quiet) {
-  *l = (lines){.quiet = quiet, .live = isatty(STDOUT_FILENO)};
+void lines_init(lines *l, const char *tool, int quiet) {
+  *l = (lines){.tool = tool, .quiet = quiet, .live = isatty(STDOUT_FILENO)};
 }
 
 void lines_fini(lines *l) {
@@ -62,9 +60,15 @@ static void keep(lines *l, int process, const char *text, size_t n) {
   l->kept[l->count++] = (kept_line){process, sli_format("%.*s", (int)n, text)};
 }
 
+/* "TOOL: ..." */
+static bool is_failure(const lines *l, const char *text, size_t n) {
+  size_t name = strlen(l->tool);
+  return n >= name + 2 && !memcmp(text, l->tool, name) && !memcmp(text + name, ": ", 2);
+}
+
 /* `whole`: it ends with a newline, which is not part of the text. */
 static void pass_line(const stream *s, lines *l, const char *text, size_t n, bool whole) {
-  if (s->errors && n >= sizeof failure - 1 && !memcmp(text, failure, sizeof failure - 1)) {
+  if (s->errors && is_failure(l, text, n)) {
     keep(l, s->process, text, n);
     return;
   }

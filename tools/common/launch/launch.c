@@ -1,4 +1,4 @@
-#include "tools/actorrun/launch.h"
+#include "tools/common/launch/launch.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +12,8 @@
 
 #include "base/descriptors.h"
 #include "comm/control/control.h"
-#include "tools/actorrun/children.h"
+#include "tools/common/launch/children.h"
+#include "tools/common/words.h"
 
 /* ---- what is asked for ------------------------------------------------------------------- */
 
@@ -57,12 +58,6 @@ static const char *who_asks(const settings *s) {
   return number(s, "restarts") ? "restarts" : NULL;
 }
 
-/* What only looks at a plan looks at all of it, in one process. */
-static bool only_looks(const settings *s) {
-  return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") ||
-         s->clock == SL_CLOCK_VIRTUAL;
-}
-
 static sl_status refuse(const char *option, const sli_cluster *cluster) {
   if (!strcmp(option, "restarts"))
     return sl_fail(SL_E_USAGE, "--restarts: %s started this process and the %d others of its job, "
@@ -74,16 +69,21 @@ static sl_status refuse(const char *option, const sli_cluster *cluster) {
 
 /* ---- words ------------------------------------------------------------------------------- */
 
+/* A folder in the place of the model is its --init as well. */
+static bool is_said_by_model(const settings *s, const char *option) {
+  const char *text = strcmp(option, "init") ? NULL : settings_text(s, option);
+  return text && !strcmp(text, s->model_word);
+}
+
 /* The command line of every process. */
-static sl_status make_words(const settings *s, bool again, words *out) {
+static sl_status make_words(const settings *s, const char *again, words *out) {
   char self[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n < 0) return sl_fail(SL_E_IO, "cannot tell which program this is: %s", strerror(errno));
   words_add(out, "%.*s", (int)n, self);
   for (const sl_option *o = s->options; o->name; o++)
-    if (!is_ours(o->name)) words_given(o, s->run, out);
-  if (again && settings_text(s, "checkpoint") && !sl_arg_flag(s->run, "resume"))
-    words_add(out, "--resume");
+    if (!is_ours(o->name) && !is_said_by_model(s, o->name)) words_given(o, s->run, out);
+  if (again) words_add(out, "%s", again);
   words_model(s, out);
   return SL_OK;
 }
@@ -122,7 +122,7 @@ static sl_status take_port(meeting *m) {
 static sl_status meet_here(meeting *m) {
   sl_status status = take_port(m);
   if (status) return status;
-  snprintf(m->job, sizeof m->job, "actorrun-%ld-%llx", (long)getpid(),
+  snprintf(m->job, sizeof m->job, "sluice-%ld-%llx", (long)getpid(),
            (unsigned long long)sli_now_ns());
   sli_control_make_key(m->key);
   return SL_OK;
@@ -147,15 +147,16 @@ static sl_status reserve_pipes(int count) {
   return status;
 }
 
-static sl_status run_once(const settings *s, int incarnation, children_end *end) {
+static sl_status run_once(const settings *s, int incarnation, const launch_again *again, children_end *end) {
   meeting m = {.port = -1};
   words w = {0};
   int count = number(s, "processes");
   sl_status status = reserve_pipes(count);
   if (!status) status = meet(s, &m);
-  if (!status) status = make_words(s, incarnation > 0, &w);
+  if (!status) status = make_words(s, incarnation ? again->option : NULL, &w);
   if (!status)
-    *end = children_run(&(children_options){.argv = w.items,
+    *end = children_run(&(children_options){.tool = s->tool->name,
+                                            .argv = w.items,
                                             .count = count,
                                             .first = count * number(s, "node-rank"),
                                             .total = count * number(s, "nnodes"),
@@ -169,14 +170,14 @@ static sl_status run_once(const settings *s, int incarnation, children_end *end)
   return status;
 }
 
-static void tell(const children_end *end) {
+static void tell(const char *tool, const children_end *end) {
   if (end->signal)
-    fprintf(stderr, "actorrun: process %d was killed by signal %d (%s)\n", end->culprit,
+    fprintf(stderr, "%s: process %d was killed by signal %d (%s)\n", tool, end->culprit,
             end->signal, strsignal(end->signal));
   else if (end->stopped)
-    fprintf(stderr, "actorrun: process %d was stopped (SIGSTOP) and is killed\n", end->culprit);
+    fprintf(stderr, "%s: process %d was stopped (SIGSTOP) and is killed\n", tool, end->culprit);
   else if (end->culprit >= 0 && !end->said)
-    fprintf(stderr, "actorrun: process %d ended with status %d\n", end->culprit, end->status);
+    fprintf(stderr, "%s: process %d ended with status %d\n", tool, end->culprit, end->status);
 }
 
 /* The user's signal ends us as it would have ended a single process. */
@@ -186,27 +187,26 @@ static void pass_on(const children_end *end) {
   raise(end->interrupted);
 }
 
-static sl_status run_again_and_again(const settings *s, int *exit_status) {
+static sl_status run_again_and_again(const settings *s, const launch_again *again, int *exit_status) {
   int restarts = number(s, "restarts");
   for (int incarnation = 0;; incarnation++) {
     children_end end;
-    sl_status status = run_once(s, incarnation, &end);
+    sl_status status = run_once(s, incarnation, again, &end);
     if (status) return status;
     pass_on(&end);
-    tell(&end);
+    tell(s->tool->name, &end);
     *exit_status = end.status;
     if (end.status != 1 || end.interrupted || incarnation == restarts) return SL_OK;
-    fprintf(stderr, "actorrun: starting again, %d of %d%s\n", incarnation + 1, restarts,
-            settings_text(s, "checkpoint") ? ", from the newest checkpoint" : "");
+    fprintf(stderr, "%s: starting again, %d of %d%s\n", s->tool->name, incarnation + 1, restarts, again->from);
   }
 }
 
-sl_status launch_run(const settings *s, const sli_cluster *cluster, bool *launched,
+sl_status launch_run(const settings *s, const sli_cluster *cluster, const launch_again *again, bool *launched,
                      int *exit_status) {
   const char *option = who_asks(s);
   *launched = false;
-  if (!option || only_looks(s)) return SL_OK;
+  if (!option) return SL_OK;
   if (cluster->nprocesses > 1) return refuse(option, cluster);
   *launched = true;
-  return run_again_and_again(s, exit_status);
+  return run_again_and_again(s, again, exit_status);
 }

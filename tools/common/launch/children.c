@@ -16,7 +16,7 @@
  * wait for it, and get SIGTERM at once then. The job's status is that of the process that failed
  * first, and one that was killed by a signal we did not send is the culprit before any that only
  * noticed. */
-#include "tools/actorrun/children.h"
+#include "tools/common/launch/children.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@
 
 #include "base/base.h"
 #include "placement/share.h"
-#include "tools/actorrun/lines.h"
+#include "tools/common/launch/lines.h"
 
 enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200, STOPPED_MS = 2000 };
 enum { GRACE, ASKED, KILLED }; /* what happens to the others after one failed */
@@ -97,7 +97,7 @@ noreturn static void become(const children *c, int i, pid_t parent, int out, int
   set_environment(c, i);
   if (c->machine) sli_share_take(c->machine, i, c->options->count);
   execv(c->options->argv[0], c->options->argv);
-  fprintf(stderr, "actorrun: cannot run %s: %s\n", c->options->argv[0], strerror(errno));
+  fprintf(stderr, "%s: cannot run %s: %s\n", c->options->tool, c->options->argv[0], strerror(errno));
   _exit(1);
 }
 
@@ -119,7 +119,7 @@ static bool start(children *c, int i) {
   good = good && open_pipe(&x->err, &err, process, STDERR_FILENO);
   pid_t pid = good ? fork() : -1;
   if (pid == 0) become(c, i, parent, out, err);
-  if (pid < 0) fprintf(stderr, "actorrun: cannot start process %d: %s\n", process, strerror(errno));
+  if (pid < 0) fprintf(stderr, "%s: cannot start process %d: %s\n", c->options->tool, process, strerror(errno));
   if (out >= 0) close(out);
   if (err >= 0) close(err);
   x->pid = pid > 0 ? pid : 0;
@@ -323,7 +323,7 @@ children_end children_run(const children_options *options) {
   c.all = sli_calloc((size_t)options->count, sizeof *c.all);
   for (int i = 0; i < options->count; i++) c.all[i].out.from = c.all[i].err.from = -1;
   if (options->count > 1) sl_machine_create(NULL, &c.machine);
-  lines_init(&c.lines, options->first);
+  lines_init(&c.lines, options->tool, options->first);
   open_signals(&c);
   for (int i = 0; i < options->count; i++)
     if (!start(&c, i)) {

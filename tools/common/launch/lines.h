@@ -1,6 +1,6 @@
 /* What the processes of a job say, passed on line by line. */
-#ifndef SLUICE_TOOLS_ACTORRUN_LINES_H
-#define SLUICE_TOOLS_ACTORRUN_LINES_H
+#ifndef SLUICE_TOOLS_COMMON_LAUNCH_LINES_H
+#define SLUICE_TOOLS_COMMON_LAUNCH_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 typedef struct stream {
   int from, to;    /* a pipe that does not block, or -1; where it is passed on to */
   int process;
-  bool errors;     /* "actorrun: ..." is what ended the process; kept, see lines_show */
+  bool errors;     /* "TOOL: ..." is what ended the process; kept, see lines_show */
   size_t count, capacity;
   char *text;      /* a line that is not whole yet */
 } stream;
@@ -21,13 +21,14 @@ typedef struct kept_line {
 } kept_line;
 
 typedef struct lines {
+  const char *tool; /* whose failures are kept */
   int quiet;       /* the process whose lines get no "[N] " in front */
   bool live;       /* process `quiet` may have a live line on our terminal */
   size_t count, capacity;
   kept_line *kept;
 } lines;
 
-void lines_init(lines *l, int quiet);
+void lines_init(lines *l, const char *tool, int quiet);
 void lines_fini(lines *l);
 
 /* Passes on what is there; closes the stream at its end. */

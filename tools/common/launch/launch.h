@@ -1,0 +1,39 @@
+/* Starting the processes of a job, and starting them again. */
+#ifndef SLUICE_TOOLS_COMMON_LAUNCH_H
+#define SLUICE_TOOLS_COMMON_LAUNCH_H
+
+#include "comm/start/start.h"
+#include "tools/common/settings.h"
+
+/* The options of a tool that starts processes. */
+#define LAUNCH_OPTIONS                                                                                              \
+  {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N for short", 1, 4096}, \
+      {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed; with --checkpoint DIR from " \
+       "the newest checkpoint there", 0, 1e6},                                                                      \
+      {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process that is not heard is lost, and " \
+       "the job with it", 1, 1e6},                                                                                  \
+      {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, on the host of " \
+       "--node-rank 0; the command is then given on each", 0, 0},                                                   \
+      {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536},             \
+      {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535}, {                        \
+    "rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not given", 0, 0      \
+  }
+
+/* What options such as --processes ask for; SL_E_USAGE if they contradict each other. */
+sl_status launch_check(const settings *s);
+
+/* How long a process may be silent before it is lost. */
+int launch_lost_ms(const settings *s);
+
+/* If the options ask for processes: starts them, each with all other options, waits
+ * for their end, says who failed, and sets *exit_status and *launched. Else this
+ * process is to run the job, or its part of it. SL_E_USAGE if what started this
+ * process (`cluster`) leaves nothing to start. The process must have a single thread. Those that are started
+ * again get the option `again` besides (NULL: none), and go on from what `from` says. */
+typedef struct launch_again {
+  const char *option, *from;
+} launch_again;
+sl_status launch_run(const settings *s, const sli_cluster *cluster, const launch_again *again, bool *launched,
+                     int *exit_status);
+
+#endif
