@@ -34,12 +34,14 @@ static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in
   *bytes = sli_argument_bytes(nin, in, 1, out);
 }
 
-/* A piece takes some microseconds, and each of the threads gets as many. */
+/* Each thread gets as many pieces, of the same size if that can be. They take some microseconds, and are not so small
+ * that what is fetched ahead is often another thread's. */
 static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
-  enum { PRODUCTS = 1 << 16 };
-  int64_t most = sli_chunk_count(n, SLI_SERVED_COLUMNS), each = SLI_MAX(rows * k * SLI_SERVED_COLUMNS, 1);
-  int64_t together = (PRODUCTS + each - 1) / each, pieces = (most + together - 1) / together;
-  return (int)SLI_MIN((pieces + threads - 1) / threads * threads, most);
+  enum { PRODUCTS = 1 << 17, LEAST = 4 };
+  int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS), most = SLI_MAX(all / (LEAST * threads), 1);
+  int64_t rounds = SLI_MAX(SLI_MIN(rows * n * k / PRODUCTS / threads, most), 1), even = rounds;
+  while (even > rounds / 2 && all % (even * threads)) even--;
+  return (int)SLI_MIN((even > rounds / 2 ? even : rounds) * threads, all);
 }
 
 static void linear_served_cpu(const sl_call *call) {

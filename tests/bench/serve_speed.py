@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Tokens a second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, and 16 at once.
+"""Tokens a second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, 16 at once, and a
+long prompt.
 
     pip install --no-binary llama-cpp-python llama-cpp-python     in one venv, built for this machine
     pip install torch transformers gguf accelerate                in another
     serve_speed.py --actorserve build/release/bin/actorserve --llama VENV/bin/python --torch VENV/bin/python FILE.gguf
 
 The engines take turns, `--rounds` times, each alone in memory, and the best round of each counts: others on the
-machine only ever take time away. Greedy, --tokens tokens after a short prompt, whatever they are; actorserve is
-asked over HTTP. It also prints how many bytes a second all cores read, and how many times a second that is what
-lies in the file's tensors: no single stream can be faster.
+machine only ever take time away. Greedy, --tokens tokens after a short prompt, whatever they are; then one token
+behind a prompt of --prompt tokens, of which it prints those of the prompt. --only 1, 16 or 0 (the prompt) is one of
+the three. actorserve is asked over HTTP. It also prints how many bytes a second all cores read, and how many times a
+second that is what lies in the file's tensors: no single stream can be faster.
 """
 import argparse
 import http.client
@@ -63,19 +65,26 @@ def bandwidth(cores):
 
 # ---- actorserve ------------------------------------------------------------------------------------------------
 
-def ask(port, tokens, out):
+def ask(port, tokens, out, prompt=PROMPT):
     link = http.client.HTTPConnection("127.0.0.1", port)
-    body = {"prompt": PROMPT, "max_tokens": tokens, "temperature": 0}
+    body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0}
     link.request("POST", "/v1/completions", json.dumps(body))
     out.append(json.loads(link.getresponse().read())["usage"]["completion_tokens"])
 
 
+def long_prompt(n):
+    return [(i * 7919 + 13) % 40000 for i in range(n)]
+
+
 def actorserve(options, streams):
-    server = subprocess.Popen([options.actorserve, "--port", "0", "--context", "1024", "--quota", "kv=160",
+    server = subprocess.Popen([options.actorserve, "--port", "0", "--context", "2048", "--quota", "kv=160",
                                *options.option, options.file], stdout=subprocess.PIPE, text=True)
     port = int(server.stdout.readline().split(":")[2].split("/")[0])
     ask(port, 8, [])
     told, began = [], time.monotonic()
+    if not streams:
+        ask(port, 1, told, long_prompt(options.prompt))
+        told = [options.prompt]
     threads = [threading.Thread(target=ask, args=(port, options.tokens, told)) for _ in range(streams)]
     for t in threads:
         t.start()
@@ -89,21 +98,21 @@ def actorserve(options, streams):
 
 # ---- the others, each in a process of its own --------------------------------------------------------------------
 
-def llama(path, streams, tokens, cores):
+def llama(path, streams, tokens, cores, prompt):
     import ctypes
     import llama_cpp as l
     import numpy
     l.llama_backend_init()
     model = l.llama_model_load_from_file(path.encode(), l.llama_model_default_params())
     params = l.llama_context_default_params()
-    params.n_ctx, params.n_seq_max, params.n_batch = 1024 * streams, streams, 512
+    params.n_ctx, params.n_seq_max, params.n_batch = 1024 * max(streams, 2), max(streams, 1), 512
     params.n_threads = params.n_threads_batch = cores
     context = l.llama_init_from_model(model, params)
     vocab = l.llama_model_get_vocab(model)
     ids = (l.llama_token * 64)()
     n = l.llama_tokenize(vocab, PROMPT.encode(), len(PROMPT), ids, 64, False, False)
     size = l.llama_vocab_n_tokens(vocab)
-    batch = l.llama_batch_init(512, 0, streams)
+    batch = l.llama_batch_init(512, 0, max(streams, 1))
 
     def step(rows):
         batch.n_tokens = len(rows)
@@ -114,6 +123,13 @@ def llama(path, streams, tokens, cores):
         wanted = [i for i, row in enumerate(rows) if row[3]]
         return [int(numpy.argmax(numpy.ctypeslib.as_array(l.llama_get_logits_ith(context, i), (size,)))) for i in wanted]
 
+    if not streams:
+        step([(1, 0, 0, True)])
+        rows = [(t, i + 1, 0, i == prompt - 1) for i, t in enumerate(long_prompt(prompt))]
+        began = time.monotonic()
+        for i in range(0, prompt, 512):
+            step(rows[i:i + 512])
+        return prompt / (time.monotonic() - began)
     began = time.monotonic()
     last = step([(ids[i], i, s, i == n - 1) for s in range(streams) for i in range(n)])
     for k in range(tokens - 1):
@@ -121,25 +137,28 @@ def llama(path, streams, tokens, cores):
     return streams * tokens / (time.monotonic() - began)
 
 
-def transformers(path, streams, tokens, cores):
+def transformers(path, streams, tokens, cores, prompt):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     torch.set_num_threads(cores)
     folder, name = os.path.split(path)
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
-    ids = tokenizer([PROMPT] * streams, return_tensors="pt").input_ids
+    if streams:
+        ids = tokenizer([PROMPT] * streams, return_tensors="pt").input_ids
+    else:
+        ids, tokens = torch.tensor([long_prompt(prompt)]), 1
     how = dict(do_sample=False, pad_token_id=0, attention_mask=torch.ones_like(ids))
     with torch.inference_mode():
         model.generate(ids, max_new_tokens=2, **how)
         began = time.monotonic()
         model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, **how)
-        return streams * tokens / (time.monotonic() - began)
+        return (streams * tokens or prompt) / (time.monotonic() - began)
 
 
 def other(python, name, options, streams):
     words = [python, os.path.abspath(__file__), "--engine", name, "--streams", str(streams), "--tokens", str(options.tokens),
-             "--cores", str(options.cores), options.file]
+             "--cores", str(options.cores), "--prompt", str(options.prompt), options.file]
     got = subprocess.run(words, capture_output=True, text=True)
     if got.returncode:
         sys.exit("%s: %s" % (name, got.stderr[-2000:]))
@@ -151,13 +170,13 @@ def main():
     for name in ("actorserve", "llama", "torch", "engine"):
         parser.add_argument("--" + name)
     parser.add_argument("--option", action="append", default=[], help="of actorserve, as --option=--rows=32")
-    for name, usual in (("rounds", 3), ("streams", 1), ("tokens", 100), ("cores", len(os.sched_getaffinity(0)))):
+    for name, usual in (("rounds", 3), ("streams", 1), ("tokens", 100), ("prompt", 1000), ("only", -1), ("cores", len(os.sched_getaffinity(0)))):
         parser.add_argument("--" + name, type=int, default=usual)
     parser.add_argument("file")
     options = parser.parse_args()
     if options.engine:
         run = {"llama": llama, "transformers": transformers}[options.engine]
-        print(run(options.file, options.streams, options.tokens, options.cores))
+        print(run(options.file, options.streams, options.tokens, options.cores, options.prompt))
         return
     rate, size = bandwidth(options.cores), os.path.getsize(options.file)
     print("memory %.1f GB/s: %.0f times the file of %.1f MB a second" % (rate / 1e9, rate / size, size / 1e6))
@@ -166,14 +185,15 @@ def main():
         engines["llama.cpp"] = lambda n: other(options.llama, "llama", options, n)
     if options.torch:
         engines["transformers"] = lambda n: other(options.torch, "transformers", options, n)
-    for streams in (1, 16):
+    for streams in (1, 16, 0) if options.only < 0 else (options.only,):
         best = dict.fromkeys(engines, 0.0)
         for _ in range(options.rounds):
             for name, run in engines.items():
                 best[name] = max(best[name], run(streams))
         ours = best.pop("actorserve")
         ratios = "".join("; %s %.1f, ratio %.2f" % (name, theirs, ours / theirs) for name, theirs in best.items())
-        print("%d streams: actorserve %.1f tokens/s%s" % (streams, ours, ratios), flush=True)
+        what = "%d streams" % streams if streams else "a prompt of %d tokens" % options.prompt
+        print("%s: actorserve %.1f tokens/s%s" % (what, ours, ratios), flush=True)
 
 
 if __name__ == "__main__":

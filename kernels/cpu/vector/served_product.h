@@ -179,13 +179,12 @@ static void dot_stretch(const served_tile *t, int64_t row, const float *const *w
   if (end == t->k) dot_finish(t, row, TILE_COLUMNS, kept);
 }
 
-/* What the next tile has in the place of numbers i to i + count. */
-static void fetch_next(const served_tile *t, int64_t i, int64_t count) {
-  int64_t row = t->w[1] - t->w[0];
-  for (int c = 0; c < TILE_COLUMNS; c++) {
-    const uint8_t *next = t->w[c] + TILE_COLUMNS * row + row * i / t->k;
-    for (int64_t b = 0; b < row * count / t->k + LINE; b += LINE) __builtin_prefetch(next + b, 0, 2);
-  }
+/* The next tile's weights are fetched bit by bit: what of them `count` of this one's products, from `at` on, are of
+ * all. All at once would keep what is read now waiting behind them. */
+static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
+  int64_t all = t->k * t->rows, bytes = TILE_COLUMNS * (t->w[1] - t->w[0]);
+  for (int64_t b = bytes * at / all; b < bytes * (at + count) / all; b += LINE)
+    __builtin_prefetch(t->w[0] + bytes + b, 0, 2);
 }
 
 /* Up to HEIGHT rows. */
@@ -201,11 +200,12 @@ static void dot_many(const served_tile *t) {
   if (even < t->k) memset(kept, 0, (size_t)(t->rows + TILE_ROWS - 1) * TILE_COLUMNS * sizeof *kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
-    fetch_next(t, i, count);
     for (int c = 0; c < TILE_COLUMNS && !bare; c++) unpack_stretch(t->rest, t->w[c], t->k, i, count, unpacked[c]);
-    for (int64_t r = 0; r < t->rows; r += TILE_ROWS)
+    for (int64_t r = 0; r < t->rows; r += TILE_ROWS) {
+      fetch_next(t, i * t->rows + r * count, TILE_ROWS * count);
       if (count == t->k) dot_whole(t, r, w);
       else dot_stretch(t, r, w, i, i + count, kept + r * TILE_COLUMNS);
+    }
   }
 }
 
