@@ -1,5 +1,6 @@
 /* How many rows come to each expert, on devices that hold no values (--routing): as many to all, by Zipf's law, or
- * as a file says, with a number for each expert that together are all rows of a microbatch. */
+ * as a file says, with a number for each expert that together are all rows of a microbatch: for each layer on a line of
+ * its own, or once for all layers. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,10 +8,17 @@
 
 #include "graph/share/share.h"
 
+static void note_line(sli_loads *l, int numbers) {
+  if (!numbers) return;
+  l->width = l->lines && l->width != numbers ? 0 : numbers;
+  l->lines++;
+}
+
 /* A file's numbers, with blanks between them; what stands behind a # does not count. */
 static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capacity) {
   text[strcspn(text, "#")] = 0;
   char *end;
+  int before = l->count;
   for (char *at = text + strspn(text, " \t\r\n"); *at; at = end + strspn(end, " \t\r\n")) {
     errno = 0;
     long long rows = strtoll(at, &end, 10);
@@ -21,6 +29,7 @@ static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capaci
     SLI_GROW(l->rows, (size_t)l->count, *capacity);
     l->rows[l->count++] = (int64_t)rows;
   }
+  note_line(l, l->count - before);
   return SL_OK;
 }
 
@@ -54,30 +63,48 @@ sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **o
   return sl_fail(SL_E_USAGE, "routing %s: zipf:S with S from 0 to 100", text);
 }
 
-sl_status sli_loads_check(const sli_loads *l, int64_t experts, int64_t rows) {
+static bool is_for_all(const sli_loads *l, const sli_layer *layer) { return l->count == layer->experts; }
+
+static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
+  if (is_for_all(l, layer)) return SL_OK;
+  if (l->lines > 1 && l->width != layer->experts)
+    return sl_fail(SL_E_INPUT, "routing %s: its %d lines are not of %lld numbers each, one for each of the model's experts",
+                   l->text, l->lines, (long long)layer->experts);
+  if (l->width != layer->experts)
+    return sl_fail(SL_E_INPUT, "routing %s has rows of %d experts, the model %lld", l->text, l->count,
+                   (long long)layer->experts);
+  if (l->lines == layer->of) return SL_OK;
+  return sl_fail(SL_E_INPUT, "routing %s has %d lines, and the model %d layers with experts: one line for each, or one for "
+                 "all", l->text, l->lines, layer->of);
+}
+
+/* [experts] of a layer's. */
+static const int64_t *rows_of(const sli_loads *l, const sli_layer *layer) {
+  return is_for_all(l, layer) ? l->rows : l->rows + layer->number * layer->experts;
+}
+
+sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t rows) {
   int64_t sum = 0;
   if (!l || !l->rows) return SL_OK;
-  for (int e = 0; e < l->count; e++) sum += l->rows[e];
-  if (l->count != experts)
-    return sl_fail(SL_E_INPUT, "routing %s has rows of %d experts, the model %lld", l->text, l->count,
-                   (long long)experts);
-  if (sum == rows) return SL_OK;
-  return sl_fail(SL_E_INPUT, "routing %s: %lld rows come to experts, but the tokens of a microbatch have %lld ids of "
-                 "experts together", l->text, (long long)sum, (long long)rows);
+  sl_status status = check_tables(l, layer);
+  for (int e = 0; e < layer->experts && !status; e++) sum += rows_of(l, layer)[e];
+  if (status || sum == rows) return status;
+  return sl_fail(SL_E_INPUT, "routing %s: %lld rows come to experts of layer %d, but the tokens of a microbatch have %lld "
+                 "ids of experts together", l->text, (long long)sum, layer->number, (long long)rows);
 }
 
 /* The share of the experts before one. */
-static double share_before(const sli_loads *l, int64_t experts, int64_t end) {
+static double share_before(const sli_loads *l, const sli_layer *layer, int64_t end) {
   double before = 0, all = 0;
-  for (int64_t e = 0; e < experts; e++) {
-    double of = l->rows ? (double)l->rows[e] : pow((double)(e + 1), -l->zipf);
+  for (int64_t e = 0; e < layer->experts; e++) {
+    double of = l->rows ? (double)rows_of(l, layer)[e] : pow((double)(e + 1), -l->zipf);
     all += of;
     before += e < end ? of : 0;
   }
   return all > 0 ? before / all : 0;
 }
 
-int64_t sli_loads_before(const sli_loads *l, int64_t rows, int64_t experts, int64_t end) {
-  if (!l) return rows * end / experts;
-  return (int64_t)llround((double)rows * share_before(l, experts, end));
+int64_t sli_loads_before(const sli_loads *l, const sli_layer *layer, int64_t rows, int64_t end) {
+  if (!l) return rows * end / layer->experts;
+  return (int64_t)llround((double)rows * share_before(l, layer, end));
 }

@@ -17,10 +17,29 @@ typedef struct routing {
   sli_boxing *b;
   const sli_array *ids, *all;
   int64_t experts;
+  sli_layer layer;
 } routing;
 
+/* Layers are counted by ids. */
+static void find_layer(const sli_expansion *x, const sl_tensor *ids, sli_layer *layer) {
+  const sli_choice *experts = &x->choice[SLI_AXIS_EXPERT];
+  const sl_tensor *last = NULL;
+  for (int i = 0; i < x->nlogical; i++) {
+    const sli_node *n = x->logical[i];
+    if (!sli_is_forward(n) || !sli_is_at_experts(experts, n) || !n->out[0]) continue;
+    const sl_tensor *of = sli_router_ids(experts->routers[n->out[0]->id]);
+    if (of == last) continue;
+    if (of == ids) layer->number = layer->of;
+    layer->of++;
+    last = of;
+  }
+}
+
 static routing routing_of(sli_boxing *b, const sli_array *ids, const sli_array *all) {
-  return (routing){b, ids, all, sli_router_experts(sli_router_of(b->x, b->from->of))};
+  routing r = {b, ids, all, sli_router_experts(sli_router_of(b->x, b->from->of)), {0}};
+  r.layer.experts = r.experts;
+  if (b->x->grid->loads) find_layer(b->x, ids->of, &r.layer);
+  return r;
 }
 
 /* ---- how many rows ------------------------------------------------------------------------- */
@@ -38,8 +57,8 @@ static int64_t first_expert(const routing *r, int member) { return r->experts * 
 /* Of so many rows, those expected for a member's experts. */
 static int64_t share_of(const routing *r, int64_t rows, int member) {
   const sli_loads *loads = r->b->x->grid->loads;
-  return sli_loads_before(loads, rows, r->experts, first_expert(r, member + 1)) -
-         sli_loads_before(loads, rows, r->experts, first_expert(r, member));
+  return sli_loads_before(loads, &r->layer, rows, first_expert(r, member + 1)) -
+         sli_loads_before(loads, &r->layer, rows, first_expert(r, member));
 }
 
 static int64_t share_of_all(const routing *r, int rank, int member, int variant) {
@@ -154,7 +173,7 @@ static sl_status take_ids(const routing *r, int rank) {
 
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
   const routing r = routing_of(b, ids, all);
-  sl_status status = sli_loads_check(b->x->grid->loads, r.experts, sl_type_elements(&ids->of->type));
+  sl_status status = sli_loads_check(b->x->grid->loads, &r.layer, sl_type_elements(&ids->of->type));
   sl_tensor **parts = sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
   b->x->nboxes++;
   for (int rank = 0; rank < b->ranks && b->from->of == ids->of && !status; rank++) status = take_ids(&r, rank);

@@ -110,6 +110,14 @@ bool sli_choose_routed(const sli_routes *r, const sli_node *n, const sl_signatur
   return false;
 }
 
+/* Of ids that count their tokens in a row, the way out. */
+static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
+  char type[SL_TYPE_TEXT];
+  return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
+                           "experts by ids of [rows, positions, k]: sl_reshape them and the tokens so before it", size,
+                           n->name, sli_type_text(type, &sli_router_ids(n)->type));
+}
+
 sl_status sli_check_routed(sl_graph *g, const sli_routes *r) {
   for (int t = 0; t < g->ntensors; t++)
     if (r->routers[t]) return SL_OK;
@@ -117,6 +125,7 @@ sl_status sli_check_routed(sl_graph *g, const sli_routes *r) {
     sl_signature all[SLI_SIGNATURES_RAW];
     const sli_node *n = g->nodes[i];
     int count = sli_signatures_raw(n, all);
+    if (count && n->op == &sl_op_grouped_linear && !find_routed(all, count)) return refuse_flat(g, n, r->size);
     if (count && find_routed(all, count) && sli_router_experts(n) < r->size)
       return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: %s has %lld experts, fewer than "
                                "devices to share them out", r->size, n->name, (long long)sli_router_experts(n));

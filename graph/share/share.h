@@ -79,13 +79,19 @@ typedef struct sli_loads {
   double zipf;           /* without rows: expert e has a share of 1/(e+1)^zipf */
   int count;
   int64_t *rows;         /* [count] of a microbatch; NULL: none are given */
+  int lines, width;      /* of the file, and numbers in each of these; 0: not as many in all */
 } sli_loads;
 /* NULL: all have as many. They are the arena's. */
 sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out);
-/* Are they of so many experts, and so many rows together? */
-sl_status sli_loads_check(const sli_loads *loads, int64_t experts, int64_t rows);
+/* A layer's experts, among those of so many layers. */
+typedef struct sli_layer {
+  int number, of;
+  int64_t experts;
+} sli_layer;
+/* Are they of these experts, and so many rows together? */
+sl_status sli_loads_check(const sli_loads *loads, const sli_layer *layer, int64_t rows);
 /* Of so many rows those for experts before number `end`. */
-int64_t sli_loads_before(const sli_loads *loads, int64_t rows, int64_t experts, int64_t end);
+int64_t sli_loads_before(const sli_loads *loads, const sli_layer *layer, int64_t rows, int64_t end);
 
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 0, 1: not shared along this axis */

@@ -162,7 +162,8 @@ typedef struct sl_lower_options {
                               on; more end the run. 0: for all */
   const char *routing;     /* modelled devices: how many rows come to each expert: "balanced", as many (and
                               so "learned", NULL, which only values tell), "zipf:S", or a file with a number
-                              for each that together are all of a microbatch */
+                              for each that together are all of a microbatch, on a line for each layer with
+                              experts, or once for all */
   const char *layout;      /* which axes lead from a device to its neighbour, from the innermost on:
                               "data,tensor,stage". NULL: tensor,sequence,data,stage. No result
                               depends on it, but what devices of one host, or of one process, exchange */

@@ -259,6 +259,35 @@ static void even_rows_move_what_they_must(void) {
   }
 }
 
+/* Tokens in a row: as they come, or as rows and positions where experts are. */
+static sl_status lower_flat(bool reshaped) {
+  static const sl_type flat[] = {{SL_F32, 2, {ROWS * TOKENS, WIDTH}}, {SL_I32, 2, {ROWS * TOKENS, K}},
+                                 {SL_F32, 2, {ROWS * TOKENS, K}}};
+  expert_of *to = evenly;
+  const sl_source source = {.nout = 3, .types = flat, .fill = fill, .ctx = &to};
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
+  sl_tensor *data[3];
+  sl_data(g, &source, data);
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, EXPERTS, WIDTH, WIDTH), SL_NORMAL(0.3f), "w");
+  sl_tensor *x = reshaped ? sl_reshape(g, data[0], ROWS, TOKENS, WIDTH) : data[0];
+  sl_tensor *ids = reshaped ? sl_reshape(g, data[1], ROWS, TOKENS, K) : data[1];
+  sl_tensor *weights = reshaped ? sl_reshape(g, data[2], ROWS, TOKENS, K) : data[2];
+  sl_tensor *y = sl_combine(g, sl_grouped_linear(g, x, ids, w), weights);
+  sl_train(g, sl_mse(g, y, x), &(sl_optimizer){.lr = 1e-2f});
+  sl_lower_options options = {.data_parallel = 2, .expert_parallel = 2, .devices = {.kind = "cpu", .threads = 1}};
+  sl_lowered *lowered = NULL;
+  sl_status status = sl_lower(g, &options, &lowered);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+  return status;
+}
+
+static void ids_in_a_row_are_refused_with_the_way_out(void) {
+  CHECK(lower_flat(false) == SL_E_USAGE && strstr(sl_detail(), "count tokens in a row") && strstr(sl_detail(), "sl_reshape"),
+        "%s", sl_detail());
+  CHECK(!lower_flat(true), "%s", sl_detail());
+}
+
 static void experts_may_be_empty(void) {
   outcome whole = train(unevenly, 4, 1, 1, 0);
   for (int i = 0; i < 4; i++) {
@@ -274,6 +303,7 @@ int main(int argc, char **argv) {
   if (argc > 1) return 0;
   even_rows_move_what_they_must();
   experts_may_be_empty();
+  ids_in_a_row_are_refused_with_the_way_out();
   losses_are_those_of_one_device();
   it_goes_with_everything();
   return 0;

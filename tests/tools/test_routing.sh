@@ -1,7 +1,8 @@
 #!/bin/bash
 # --routing: how many rows come to each expert on modelled devices. By Zipf's law the busiest of eight experts takes
-# 8/H(8) = 2.943 times as long as where all have as many. What is wrong with it is named.
-# labels: outside
+# 8/H(8) = 2.943 times as long as where all have as many. A file says it for all layers, or for each. What is wrong with it
+# is named.
+# labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -15,9 +16,9 @@ END
 model=(mixtral --layers 1 --width 32 --heads 2 --context 1024 --batch 8 --experts 8 --top-k 1 --aux-loss 0
   --data "$reference/tokens.u16")
 # The nanoseconds of each device's experts in a pass, one after another.
-experts() { # ROUTING
+experts() { # ROUTING MODEL-OPTIONS...
   ends 0 "$actorrun" --quiet --clock virtual --devices timed:8 --machine machine.json --data-parallel 8 \
-    --expert-parallel 8 --routing "$1" --steps 2 --trace r.trace "${model[@]}"
+    --expert-parallel 8 --routing "$1" --steps 2 --trace r.trace "${model[@]}" "${@:2}"
   "$bin/actortrace" rows r.trace | awk '$1 == 1 && $3 == "F" && $11 != "-" && $9 > $8 { print $9 - $8 }' | sort -rn
 }
 even=$(experts balanced | sort -u)
@@ -32,6 +33,13 @@ experts file >given
 [ "$(wc -l <given)" = 7 ] || fail "the expert without rows takes no time: $(cat given)"
 awk -v e="$even" 'NR == 1 { exit !($1 / e > 1.99 && $1 / e < 2.01) }' given || fail "twice the rows take twice as long"
 
+# A line for each layer: the first layer's experts have as many rows, of the second's the first has twice as many.
+printf '%s\n' "1024 1024 1024 1024 1024 1024 1024 1024" "" "2048 1024 1024 1024 1024 1024 1024 0 # the second" >layers
+experts layers --layers 2 >given
+[ "$(wc -l <given)" = 15 ] || fail "eight experts have rows, and seven: $(cat given)"
+awk -v e="$even" '{ n[$1 / e > 1.99 && $1 / e < 2.01 ? 2 : 1]++ } END { exit !(n[2] == 1 && n[1] == 14) }' given ||
+  fail "one expert of one layer has twice the rows: $(cat given)"
+
 # Where tensors are shared as well, what a forward pass keeps for the weights' gradients goes to exchanges too.
 ends 0 "$actorrun" --quiet --dry-run --clock virtual --machine h100-sxm-80gb --stages 2 --tensor 2 --microbatches 2 \
   --schedule zb-h1 mixtral --layers 2 --width 128 --heads 4 --context 256 --batch 32 --experts 8 --vocab 256
@@ -43,9 +51,13 @@ refuse() { # WORDS OPTIONS...
 }
 modelled=(--clock virtual --devices timed:8 --data-parallel 8 --expert-parallel 8)
 echo "2048 1024 1024 1024 1024 1024 1024 1" >wrong
-refuse "routing wrong: 8193 rows come to experts, but the tokens of a microbatch have 8192" "${modelled[@]}" --routing wrong
+refuse "routing wrong: 8193 rows come to experts of layer 0, but the tokens of a microbatch have 8192" "${modelled[@]}" --routing wrong
 echo "4096 4096" >wrong
 refuse "routing wrong has rows of 2 experts, the model 8" "${modelled[@]}" --routing wrong
+refuse "routing layers has 2 lines, and the model 1 layers with experts: one line for each, or one for all" "${modelled[@]}" \
+  --routing layers
+printf '%s\n' "4096 4096" "8192" >wrong
+refuse "routing wrong: its 2 lines are not of 8 numbers each" "${modelled[@]}" --routing wrong
 echo "4096 many" >wrong
 refuse "routing wrong:1: not the numbers of rows" "${modelled[@]}" --routing wrong
 refuse "routing zipf:x: zipf:S with S from 0 to 100" "${modelled[@]}" --routing zipf:x

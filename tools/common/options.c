@@ -34,7 +34,7 @@ static const sl_option plan_options[] = {
      "of all --data-parallel times --tensor devices; 0: as --expert-parallel says", 0, 1 << 16},
     {"routing", SL_OPTION_TEXT, "", "with --expert-parallel on modelled devices, `HOW` many rows come to each "
      "expert: balanced (as many; so does learned, which only real devices know), zipf:S (a share of 1/(e+1)^S to "
-     "expert e) or a FILE with a number for each, all rows of a microbatch together", 0, 0},
+     "expert e) or a FILE with a number for each, all rows of a microbatch together, on a line for each layer or for all", 0, 0},
     {"expert-rows", SL_OPTION_FLOAT, "0", "times an even share of rows that there is room for on a device of "
      "experts, from 1 on; 0: for all that could come", 0, 1e9},
     {"tensor", SL_OPTION_INT, "1", "devices of each stage that share out the tensors: which way is "
