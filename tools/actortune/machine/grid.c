@@ -1,7 +1,7 @@
 /* From samples to curves.
  *
  * A curve has a number of seconds at every point of its grid; samples lie where models have put them. Of
- * products and of attention every value of an axis that was seen is a line of the grid, and what was not
+ * products and of attention every value of an axis that was seen of the row is a line of the grid, and what was not
  * measured at some crossing takes as long, for what there is to compute, as what was measured nearest to
  * it. All other rows are lines over bytes: what lies between two powers of four counts together. */
 #include "tools/actortune/machine/grid.h"
@@ -50,8 +50,8 @@ typedef struct place {
 typedef struct row_places {
   const form *form;
   int axes;
-  size_t count;
-  place *of;
+  size_t count, lines; /* of this curve; and with those of the row's others, which have the same lines of a grid */
+  place *of;           /* [lines] */
 } row_places;
 
 static double heads_of(const sample *s) {
@@ -100,6 +100,9 @@ static row_places places_of(const samples *s, const sample *first) {
     merge(&r, &p, times);
   }
   free(times);
+  r.lines = r.count;
+  for (size_t i = 0; i < s->count; i++)
+    if (!strcmp(first->op, s->of[i].op) && !same_curve(first, &s->of[i])) r.of[r.lines++] = place_of(f, &s->of[i]);
   return r;
 }
 
@@ -112,11 +115,11 @@ static int by_number(const void *a, const void *b) {
 
 /* All values along an axis, each once; the caller's. */
 static double *values_along(const row_places *r, int axis, int *count) {
-  double *all = sli_calloc(r->count, sizeof *all);
+  double *all = sli_calloc(r->lines, sizeof *all);
   int n = 0;
-  for (size_t i = 0; i < r->count; i++) all[i] = r->of[i].at[axis];
-  qsort(all, r->count, sizeof *all, by_number);
-  for (size_t i = 0; i < r->count; i++)
+  for (size_t i = 0; i < r->lines; i++) all[i] = r->of[i].at[axis];
+  qsort(all, r->lines, sizeof *all, by_number);
+  for (size_t i = 0; i < r->lines; i++)
     if (!n || all[i] > all[n - 1]) all[n++] = all[i];
   *count = n;
   return all;

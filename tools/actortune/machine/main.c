@@ -81,9 +81,9 @@ static double now(void) { return (double)sli_now_ns() * 1e-9; }
 
 /* Numbers that products are made of; each pair of them is a map there and back. Those of whole pages are
  * apart, since other numbers must not be drawn from them. */
-static const int sizes[] = {64, 128, 256, 448, 768, 1344, 2304, 4032};
+static const int sizes[] = {64, 160, 416, 928, 2304};
 static const int whole_pages[] = {1024, 4096};
-static const int rows[] = {64, 256, 1024, 4096};
+static const int rows[] = {64, 256, 1024};
 /* Attention. */
 static const int contexts[] = {32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048};
 static const int heads[] = {32, 64, 128};
