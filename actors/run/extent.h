@@ -5,7 +5,8 @@
  * is ready brings it along without carrying it, and a firing is told where it stands. Only a link's
  * message takes the number itself, for at the far end the slot lies beside another one.
  *
- * Programs read and write extents where they run. What touches no data has them from the plan's
+ * Programs read and write extents where they run; on queues that wait on the device they are written when
+ * the firing is complete, and read before that only where it is launched (wire.c). What touches no data has them from the plan's
  * tables, and a link hands on what it reads. */
 #ifndef SLUICE_ACTORS_EXTENT_H
 #define SLUICE_ACTORS_EXTENT_H

@@ -224,11 +224,17 @@ static void make_lazy(sl_runtime *rt, actor *w) {
   }
 }
 
+/* Is it known how many rows a slot has only when what fills it is complete? */
+static bool rows_come_late(const reg *r) {
+  const actor *from = r->producer ? r->producer->actor : NULL;
+  return r->contents.extents && from && from->queue->ops->wait;
+}
+
 /* May the two ends tell each other at launch? Not where others write the slots too: they do
  * not know who read them. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
-  return from && !p->reg->shared.bank && from->queue != to->queue && from->binds && to->binds &&
+  return from && !p->reg->shared.bank && !rows_come_late(p->reg) && from->queue != to->queue && from->binds && to->binds &&
          from->queue->ops == to->queue->ops && to->queue->ops->wait &&
          from->queue->worker->process < 0 && to->queue->worker->process < 0;
 }
@@ -248,7 +254,7 @@ static void mark_fenced(sl_runtime *rt, actor *a) {
 /* How far a consumer is from the producer: 0 the same queue, in order behind
  * it; 1 another one of the same worker; 2 another worker. */
 static int distance(const reg *r, const in_port *p) {
-  if (p->early) return 0;
+  if (p->early && !rows_come_late(r)) return 0;
   return p->actor->queue->worker == r->worker ? 1 : 2;
 }
 

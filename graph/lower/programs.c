@@ -126,8 +126,9 @@ static const char *name_of_copy(const sli_lowering *l, const sli_group *g) {
 /* A slot in numbers, row by row where it has rows. */
 static sl_type slot_type(const sli_bundle *b) {
   if (!b->extent) return SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
-  return SL_TYPE(SL_F32, b->extent->rows,
-                 (int64_t)(b->payload_bytes / sizeof(float)) / b->extent->rows);
+  int64_t row = (int64_t)b->payload_bytes / b->extent->rows;
+  sl_dtype dtype = row % (int64_t)sizeof(float) ? SL_BF16 : SL_F32;
+  return SL_TYPE(dtype, b->extent->rows, row / (int64_t)sl_dtype_bytes(dtype));
 }
 
 /* Copies a slot of one port to another's. */

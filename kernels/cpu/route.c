@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
+#include "kernels/route.h"
 
 static const sl_route *route_of(const sl_call *call) { return call->attrs->user; }
 
@@ -96,15 +97,18 @@ static void own_ids_cpu(const sl_call *call) {
   sl_call_fill(call, 0, n);
 }
 
-static sl_status own_ids_check(const sl_call *call) {
+sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
   const sl_route *r = route_of(call);
-  int64_t rows = count_until(r, call->in[0], sl_type_elements(&call->in_type[0]));
   int64_t room = sl_type_elements(&call->out_type[0]);
-  if (rows <= room) return SL_OK;
   return sl_fail(SL_E_INPUT, "%lld rows come to device %d of the stage for its experts %lld to %lld, and it "
                  "has room for %lld: --expert-rows %.3g would have been enough", (long long)rows, r->rank,
                  (long long)r->first, (long long)(r->first + r->count - 1), (long long)room,
                  (double)rows / (double)r->expected);
+}
+
+static sl_status own_ids_check(const sl_call *call) {
+  int64_t rows = count_until(route_of(call), call->in[0], sl_type_elements(&call->in_type[0]));
+  return rows <= sl_type_elements(&call->out_type[0]) ? SL_OK : sli_own_ids_crowded(call, rows);
 }
 
 /* ---- give_back --------------------------------------------------------------------------------------- */
@@ -170,13 +174,13 @@ static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 const sl_op sl_op_dispatch = {
     .name = "dispatch", .min_in = 2, .max_in = 2, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost, .cpu = dispatch_cpu,
+    .infer = route_infer, .cost = route_cost, .cpu = dispatch_cpu, .narrow_in = 1, .narrow_out = 1,
     .fills = 1, .second = 1, .expects = expects,
 };
 
 const sl_op sl_op_collect = {
     .name = "collect", .min_in = 1, .max_in = -1, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost, .cpu = collect_cpu,
+    .infer = route_infer, .cost = route_cost, .cpu = collect_cpu, .narrow_in = ~0u, .narrow_out = 1,
     .fills = 1, .second = 1, .looks = ~0u, .expects = expects,
 };
 
@@ -188,12 +192,12 @@ const sl_op sl_op_own_ids = {
 
 const sl_op sl_op_give_back = {
     .name = "give_back", .min_in = 2, .max_in = 2, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost, .cpu = give_back_cpu,
+    .infer = route_infer, .cost = route_cost, .cpu = give_back_cpu, .narrow_in = 1, .narrow_out = 1,
     .fills = 1, .second = 1, .looks = 1, .expects = expects,
 };
 
 const sl_op sl_op_restore = {
     .name = "restore", .min_in = 2, .max_in = -1, .nout = 1, .hash = route_hash,
     .infer = route_infer, .cost = route_cost, .scratch = restore_scratch, .cpu = restore_cpu,
-    .looks = ~0u,
+    .narrow_in = ~1u, .narrow_out = 1, .looks = ~0u,
 };

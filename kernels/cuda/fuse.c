@@ -52,6 +52,9 @@ enum { LONGEST_RUN = 256 };
 
 /* ---- what would go wrong ------------------------------------------------ */
 
+/* Is it launched by how many rows there are? */
+static bool has_rows(const sl_program_call *c) { return c->in_extent || c->out_extent; }
+
 static bool overwrites(const sl_program_call *c) {
   return !(c->accumulate | c->accumulate_span | c->op->updates);
 }
@@ -174,7 +177,7 @@ static bool fuse_pair(sli_cuda_steps *all, int i, int j, const sli_cuda_fused *r
                       int32_t workspace) {
   const sl_program_call *a = all->steps[i].calls[0], *b = all->steps[j].calls[0];
   void *state = NULL;
-  if (!hands_over(a, b, row)) return false;
+  if (has_rows(a) || has_rows(b) || !hands_over(a, b, row)) return false;
   if (!outputs_are_apart(a, a, b, row) || !outputs_are_apart(b, a, b, row)) return false;
   int place = meeting_place(all, i, j);
   if (place < 0) return false;
@@ -211,7 +214,9 @@ static bool fuse_from(sli_cuda_steps *all, int i, const sli_cuda_fused *row, int
 static bool extend_run(sli_cuda_steps *all, int i, const sli_cuda_fused *row) {
   int j = i + 1;
   while (j < all->count && (all->steps[j].fused || all->steps[j].calls[0]->op != row->first)) j++;
-  if (j == all->count || all->steps[i].ncalls == LONGEST_RUN) return false;
+  if (j == all->count || has_rows(all->steps[i].calls[0]) || has_rows(all->steps[j].calls[0]) ||
+      all->steps[i].ncalls == LONGEST_RUN)
+    return false;
   if (!steps_commute(&all->steps[i], &all->steps[j])) return false;
   int place = meeting_place(all, i, j);
   if (place < 0) return false;

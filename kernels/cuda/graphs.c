@@ -7,8 +7,8 @@
  * of the bases that its places refer to, whether a slot that sums go to is written for the
  * first time, the piece of the sequence, and the scratch. A row whose launch depends on more
  * than that says so (sli_cuda_row.varies), and a program that has it is never captured; nor
- * is one with a user's own op, of which nothing is known, or with a single step, where there
- * is nothing to gain.
+ * is one with a user's own op, of which nothing is known, one whose launches depend on how many
+ * rows there are, or one with a single step, where there is nothing to gain.
  *
  * The first firing of a combination is launched step by step, so that kernels are loaded and
  * libraries have begun; the second one is captured and becomes a graph, which it launches,
@@ -79,6 +79,7 @@ static const char *wanted(void) {
 }
 
 static bool can_capture(const sl_program *program) {
+  if (program->nextents) return false;
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sli_cuda_row *row = sli_cuda_row_find(program->calls[i].op);
     if (!row || row->varies) return false;

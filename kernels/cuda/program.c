@@ -12,6 +12,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/kernels.h"
 
 /* What c->state points to. */
 static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call *made) {
@@ -22,7 +23,8 @@ static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call 
                    c->op->name);
   *made = (sli_cuda_call){.launch = row ? row->launch : c->op->cuda,
                           .release = row ? row->release : c->op->release,
-                          .shared = c->op->keeps && (!row || row->shares)};
+                          .shared = c->op->keeps && (!row || row->shares),
+                          .knows_rows = row && row->knows_rows};
   sli_prepare *prepare = row ? row->prepare : c->op->prepare;
   if (!prepare) return SL_OK;
   return made->shared ? sli_state_share(&call, device, prepare, &made->state)
@@ -50,24 +52,25 @@ static bool is_timed(const sl_program *program) {
   return false;
 }
 
-static void make_steps(sl_program *program) {
+static sl_status make_steps(sl_program *program) {
+  sli_cuda_extents *extents;
+  SLI_TRY(sli_cuda_extents_create(program, &extents));
   sli_cuda_program *made = sli_calloc(1, sizeof *made);
+  made->extents = extents;
   made->nvariants = SLI_MAX(program->nvariants, 1);
   made->is_timed = is_timed(program);
   made->variants = sli_calloc((size_t)made->nvariants, sizeof *made->variants);
   for (int v = 0; v < made->nvariants; v++) sli_cuda_fuse(program, v, &made->variants[v]);
   program->state = made;
   made->graphs = sli_cuda_graphs_create(program, made->variants[0].count);
+  return SL_OK;
 }
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device) {
   if (program->state) return SL_OK;
-  if (program->nextents)
-    return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has rows that need not be valid: GPUs run no such "
-                   "programs", program->calls[0].name, program->calls[0].op->name);
   sl_status status = sli_cuda_use(device);
   if (!status) status = prepare_calls(program, device);
-  if (!status) make_steps(program);
+  if (!status) status = make_steps(program);
   return status;
 }
 
@@ -76,6 +79,7 @@ static void release_steps(sl_program *program) {
   if (!made) return;
   for (int v = 0; v < made->nvariants; v++) sli_cuda_unfuse(&made->variants[v]);
   sli_cuda_graphs_destroy(made->graphs);
+  sli_cuda_extents_destroy(made->extents);
   free(made->variants);
   free(made);
   program->state = NULL;

@@ -4,6 +4,7 @@
 
 #include <sluice/program.h>
 
+#include "kernels/cuda/extents.h"
 #include "kernels/cuda/graphs.h"
 
 /* A program call's state. */
@@ -12,6 +13,8 @@ typedef struct sli_cuda_call {
   void (*release)(void *state);
   void *state; /* the row's own */
   bool shared; /* with other calls */
+  int fill;    /* its first output among all of the program that calls fill (extents.c) */
+  bool knows_rows; /* the row's */
 } sli_cuda_call;
 
 /* What is launched as one: a call, or several that are fused. */
@@ -34,6 +37,7 @@ typedef struct sli_cuda_program {
   int nvariants;
   sli_cuda_steps *variants; /* as sli_program_variant() counts them */
   sli_cuda_graphs *graphs;  /* NULL: it is launched step by step */
+  sli_cuda_extents *extents; /* NULL: its slots are always full */
   bool is_timed;            /* some call wants to know what it takes */
   uint64_t fired;           /* firings, while some are still to be timed, */
   int timed;                /* and how many of them were */

@@ -34,8 +34,9 @@ typedef struct cuda_queue {
   _Atomic uint64_t completed; /* the last fence known to be complete: written by the owner;
                                  release, and acquire where others read it */
   uint64_t replayed;         /* launches that were graphs */
+  sli_cuda_extents *extents[RING]; /* of the program of each firing under way */
   bool failed;
-  char why[200];             /* the first failure */
+  char why[400];             /* the first failure */
 } cuda_queue;
 
 /* The device does not recover: from the first failure on the queue does nothing. But where
@@ -106,6 +107,7 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
 /* A firing and its steps. */
 typedef struct work {
   cuda_queue *q;
+  sli_cuda_extents *extents; /* NULL: all is full */
   const sli_cuda_steps *steps;
   const sl_firing *firing;
   sl_tick tick;
@@ -120,7 +122,8 @@ static bool launch_call(const work *w, const sl_program_call *c) {
   if (!sli_call_bind(c, w->firing, &w->tick, in, out, &call)) return false;
   call.state = made->state;
   call.scratch = w->q->scratch;
-  made->launch(&call, w->q->stream);
+  if (c->in_extent || c->out_extent) sli_cuda_extents_launch(w->extents, c, &call, w->q->stream);
+  else made->launch(&call, w->q->stream);
   must_be_launched(w->q, c->op->name);
   return true;
 }
@@ -152,7 +155,9 @@ static void launch_timed(const work *w) {
 
 static void launch_program(cuda_queue *q, const sl_program *program, const sl_firing *firing) {
   sli_cuda_program *made = program->state;
-  work w = {.q = q, .firing = firing};
+  work w = {.q = q, .extents = made->extents, .firing = firing};
+  q->extents[q->launched % RING] = made->extents;
+  if (made->extents) sli_cuda_extents_begin(made->extents, firing, q->launched);
   w.steps = &made->variants[sli_program_variant(program, firing, &w.tick)];
   sli_cuda_launch how = {launch_steps, &w, q->stream, q->scratch};
   bool replayed = false;
@@ -172,8 +177,22 @@ static bool cuda_passed(void *queue, uint64_t fence) {
   return fence <= atomic_load_explicit(&q->completed, memory_order_acquire);
 }
 
+/* A firing is complete: the rows that it has filled are known. */
+static void take_rows(cuda_queue *q, uint64_t fence) {
+  sli_cuda_extents **extents = &q->extents[fence % RING];
+  const sl_program_call *culprit;
+  if (*extents && !q->failed && sli_cuda_extents_complete(*extents, fence, &culprit)) {
+    q->failed = true;
+    snprintf(q->why, sizeof q->why, "op %s (%s): %s", culprit->name, culprit->op->name, sl_detail());
+  }
+  *extents = NULL;
+}
+
 static void complete(cuda_queue *q, uint64_t fence) {
+  uint64_t done = atomic_load_explicit(&q->completed, memory_order_relaxed);
   must(q, sli_cuda_times_read(q->times, fence), "timing");
+  while (done < fence) take_rows(q, ++done);
+  if (q->failed) return;
   atomic_store_explicit(&q->completed, fence, memory_order_release);
 }
 
@@ -212,9 +231,8 @@ static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
     return false;
   }
   must(q, error, "a firing");
-  if (q->failed) return false;
-  complete(q, fence);
-  return true;
+  if (!q->failed) complete(q, fence);
+  return !q->failed;
 }
 
 static uint64_t cuda_due(void *queue, uint64_t fence) {

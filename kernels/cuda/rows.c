@@ -4,6 +4,7 @@
 #include <sluice/ops.h>
 
 #include "kernels/kernels.h"
+#include "kernels/route.h"
 
 static sl_status parts_prepare(const sl_call *call, void **state) {
   *state = NULL;

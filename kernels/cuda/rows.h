@@ -22,6 +22,11 @@ typedef struct sli_cuda_row {
   /* What launch() enqueues depends on more than types, attrs, addresses, `accumulate` and
    * tick.row: on the step, or on a record that may change. */
   bool varies;
+  /* Of a row that fills (sl_op.fills): launch() knows how many rows, and says so. Else its kernels write
+   * that to call->out_rows, which they reach as the host does. */
+  bool knows_rows;
+  /* NULL, or: says by sl_fail() that `rows` are more than its output has room for. */
+  sl_status (*crowded)(const sl_call *call, int64_t rows);
 } sli_cuda_row;
 
 extern const sli_cuda_row sli_cuda_rows[]; /* ends with op NULL */
@@ -52,6 +57,10 @@ size_t sli_cuda_attention_step_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */
 size_t sli_cuda_grouped_scratch(const sl_call *call);       /* all three of them */
 size_t sli_cuda_expert_limit_scratch(const sl_call *call);
+size_t sli_cuda_dispatch_scratch(const sl_call *call);
+size_t sli_cuda_own_ids_scratch(const sl_call *call);
+size_t sli_cuda_give_back_scratch(const sl_call *call);
+size_t sli_cuda_restore_scratch(const sl_call *call);
 size_t sli_cuda_conv_w_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
 
@@ -65,6 +74,7 @@ sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* and _b */
 void sli_cuda_attention_sweep_release(void *state);
 sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* and conv_b and conv_w */
+sl_status sli_cuda_restore_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);
 sl_status sli_cuda_constant_prepare(const sl_call *call, void **state);

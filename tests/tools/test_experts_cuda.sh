@@ -1,6 +1,7 @@
 #!/bin/bash
 # Mixtures of experts on GPUs, which are emulated here: losses are those of the CPU but for the last
-# bits, and have the same bits on one GPU and on stages in two processes.
+# bits, and have the same bits on one GPU and on stages in two processes, with
+# experts on several GPUs as well.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
@@ -29,10 +30,22 @@ SLUICE_EMULATED_GUARD=1 run one --devices cuda:0 "${mixtral[@]}"
 near cpu one 1e-5
 run processes --devices cuda -n 2 --stages 2 --schedule zb-h1 --jitter 100 "${mixtral[@]}"
 same one processes
-run shared --devices cuda --data-parallel 2 --shard parameters "${mixtral[@]}"
-near cpu shared 1e-5
 run bf16 --devices cuda:0 --dtype bf16 "${mixtral[@]}"
 near cpu bf16 1e-3
+
+# Experts on two GPUs: in one process, where no kernel follows an address of the other one, and in two, on
+# two stages.
+apart=(--data-parallel 2 --expert-parallel 2)
+run parts --devices cuda "${apart[@]}" "${mixtral[@]}"
+near cpu parts 1e-5
+SLUICE_EMULATED_GPUS=4 run parts_far --devices cuda -n 2 --stages 2 --schedule zb-h1 --jitter 100 "${apart[@]}" \
+  "${mixtral[@]}"
+same parts parts_far
+SLUICE_EMULATED_GUARD=1 run parts_bf16 --devices cuda "${apart[@]}" --dtype bf16 "${mixtral[@]}"
+near cpu parts_bf16 1e-3
+ends 1 "$actorrun" --quiet --devices cuda "${apart[@]}" --expert-rows 1.01 "${mixtral[@]}"
+grep -qE "actor F[^ ]* on cuda:[01]: op h\.[01]/.*own_ids.*: [0-9]+ rows come to device [01] of the stage .*--expert-rows [0-9.]+ would have been enough" \
+  err || fail "too many rows: $(cat err)"
 
 run qwen_cpu "${qwen[@]}"
 run qwen --devices cuda --stages 2 "${qwen[@]}"

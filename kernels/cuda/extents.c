@@ -1,0 +1,216 @@
+#include "kernels/cuda/extents.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/cuda.h>
+
+#include "base/base.h"
+#include "kernels/bind.h"
+#include "kernels/cuda/program.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/kernels.h"
+
+enum { RING = SL_CUDA_RUN_AHEAD };
+
+/* A number of rows: known, or in the word of a call under way. */
+typedef struct number {
+  int32_t rows;
+  const int32_t *word; /* NULL: it is `rows` */
+  bool said;           /* by a call of this firing that knew it at once */
+} number;
+
+/* What a call has filled. */
+typedef struct fill {
+  const sl_program_call *call; /* of the first variant: all fill alike */
+  int output;
+} fill;
+
+/* A firing under way. */
+typedef struct flight {
+  int32_t *words;  /* [nfills] pinned */
+  number *numbers; /* [nextents] */
+  int32_t **to;    /* [nbases] */
+} flight;
+
+struct sli_cuda_extents {
+  const sl_program *program;
+  int nfills;
+  fill *fills;       /* [nfills] all outputs of calls that fill some, in the order of calls */
+  int32_t *words;    /* [RING][nfills] pinned */
+  number *numbers;   /* [RING][nextents] */
+  int32_t **to;      /* [RING][nbases] */
+  flight now;        /* the one that is being launched, */
+  sli_extents known; /* and its numbers, as far as they are known */
+  int32_t rows[];    /* [2][nextents] of `known` */
+};
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static bool is_filled(const sl_program_call *c, int o) {
+  return sli_extent_of(c->out_extent, o) >= 0 && sli_bit_on(c->op->fills, o);
+}
+
+static int count_fills(const sl_program *program) {
+  int n = 0;
+  for (int i = 0; i < program->ncalls; i++)
+    if (program->calls[i].op->fills) n += program->calls[i].nout;
+  return n;
+}
+
+/* Each call's state has the number of its first one. */
+static void number_fills(sli_cuda_extents *x) {
+  const sl_program *program = x->program;
+  for (int i = 0, n = 0; i < sli_program_call_count(program); i++) {
+    const sl_program_call *c = &program->calls[i];
+    if (i % program->ncalls == 0) n = 0;
+    ((sli_cuda_call *)c->state)->fill = n;
+    for (int o = 0; o < c->nout && c->op->fills; o++) x->fills[n++] = (fill){c, o};
+  }
+}
+
+sl_status sli_cuda_extents_create(const sl_program *program, sli_cuda_extents **out) {
+  *out = NULL;
+  if (!program->nextents) return SL_OK;
+  size_t n = (size_t)program->nextents, fills = (size_t)count_fills(program);
+  void *words = NULL;
+  sl_status status = fills ? sl_cuda_pinned_create(RING * fills * sizeof(int32_t), &words) : SL_OK;
+  if (status) return status;
+  sli_cuda_extents *x = sli_calloc(1, sizeof *x + 2 * n * sizeof *x->rows);
+  x->program = program;
+  x->nfills = (int)fills;
+  x->words = words;
+  x->fills = sli_calloc(fills + 1, sizeof *x->fills);
+  x->numbers = sli_calloc(RING * n, sizeof *x->numbers);
+  x->to = sli_calloc(RING * (size_t)program->nbases, sizeof *x->to);
+  number_fills(x);
+  *out = x;
+  return SL_OK;
+}
+
+void sli_cuda_extents_destroy(sli_cuda_extents *x) {
+  if (!x) return;
+  sl_cuda_pinned_destroy(x->words);
+  free(x->fills);
+  free(x->numbers);
+  free(x->to);
+  free(x);
+}
+
+/* ---- launching --------------------------------------------------------------------------- */
+
+static flight flight_of(const sli_cuda_extents *x, uint64_t fence) {
+  size_t at = fence % RING;
+  return (flight){x->words + at * (size_t)x->nfills, x->numbers + at * (size_t)x->program->nextents,
+                  x->to + at * (size_t)x->program->nbases};
+}
+
+void sli_cuda_extents_begin(sli_cuda_extents *x, const sl_firing *firing, uint64_t fence) {
+  const sl_program *program = x->program;
+  x->now = flight_of(x, fence);
+  x->known = sli_extents_load(program, firing, x->rows);
+  for (int e = 0; e < x->known.count; e++) x->now.numbers[e] = (number){x->known.valid[e], NULL, false};
+  for (int f = 0; f < x->nfills; f++) x->now.words[f] = 0;
+  for (int b = 0; b < program->nbases; b++) x->now.to[b] = firing->extents ? firing->extents[b] : NULL;
+}
+
+static int32_t within(int32_t rows, int32_t room) { return SLI_MAX(SLI_MIN(rows, room), 0); }
+
+static int32_t word_read(const int32_t *word) { return *(const volatile int32_t *)word; }
+
+/* The numbers of these arguments are known afterwards, unless the device has failed, which the queue
+ * sees. */
+static void find_out(sli_cuda_extents *x, const int16_t *which, int count, void *stream) {
+  for (int i = 0; i < count; i++) {
+    int e = sli_extent_of(which, i);
+    number *n = e < 0 ? NULL : &x->now.numbers[e];
+    if (!n || !n->word || cudaStreamSynchronize(stream)) continue;
+    n->rows = x->known.valid[e] = within(word_read(n->word), x->known.room[e]);
+    n->word = NULL;
+  }
+}
+
+/* What several calls of a firing fill may be one number, and who knows it at once saves waiting. */
+static void take_rows(sli_cuda_extents *x, const sl_program_call *c, int o, int32_t *word) {
+  int e = sli_extent_of(c->out_extent, o);
+  number *n = &x->now.numbers[e];
+  if (((const sli_cuda_call *)c->state)->knows_rows)
+    *n = (number){x->known.valid[e] = within(*word, x->known.room[e]), NULL, true};
+  else if (!n->said)
+    n->word = word;
+}
+
+/* A call that looks at extents, or fills. */
+static void launch_counting(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
+  const sli_cuda_call *made = c->state;
+  int32_t in_rows[c->nin + 1], *words = c->op->fills ? x->now.words + made->fill : NULL;
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(&x->known, c->in_extent, i);
+  for (int o = 0; o < c->nout && words; o++)
+    words[o] = is_filled(c, o) ? x->known.room[sli_extent_of(c->out_extent, o)] : 0;
+  call->in_rows = in_rows;
+  call->out_rows = words;
+  made->launch(call, stream);
+  for (int o = 0; o < c->nout && words; o++)
+    if (is_filled(c, o) && call->out[o]) take_rows(x, c, o, &words[o]);
+}
+
+/* Over no rows: what is made of rows has none either, and sums are 0. */
+static void launch_empty(const sl_program_call *c, const sl_call *call, void *stream) {
+  for (int o = 0; o < c->nout; o++)
+    if (call->out[o] && !sli_bit(call->accumulate, o) && sli_extent_of(c->out_extent, o) < 0)
+      cudaMemsetAsync(call->out[o], 0, sl_type_bytes(&c->out_type[o]), stream);
+}
+
+/* A call that knows of no extents sees arrays that are no longer. */
+static void launch_cut(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
+  const sli_cuda_call *made = c->state;
+  sl_type in_type[c->nin + 1], out_type[c->nout + 1];
+  bool empty = false;
+  for (int i = 0; i < c->nin; i++) {
+    in_type[i] = sli_valid_type(&x->known, c->in_extent, i, &c->in_type[i]);
+    empty |= !sli_valid_rows(&x->known, c->in_extent, i);
+  }
+  for (int o = 0; o < c->nout; o++)
+    out_type[o] = sli_valid_type(&x->known, c->out_extent, o, &c->out_type[o]);
+  call->in_type = in_type;
+  call->out_type = out_type;
+  if (empty) launch_empty(c, call, stream);
+  else made->launch(call, stream);
+}
+
+void sli_cuda_extents_launch(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
+  find_out(x, c->in_extent, c->nin, stream);
+  if (c->op->fills || c->op->looks) return launch_counting(x, c, call, stream);
+  find_out(x, c->out_extent, c->nout, stream);
+  launch_cut(x, c, call, stream);
+}
+
+/* ---- completion -------------------------------------------------------------------------- */
+
+static sl_status check_fill(const fill *f, int32_t rows, int32_t room) {
+  if (rows <= room) return SL_OK;
+  const sl_program_call *c = f->call;
+  const sli_cuda_row *row = sli_cuda_row_find(c->op);
+  sl_call call = sli_call_shape(c);
+  if (row && row->crowded) return row->crowded(&call, rows);
+  return sl_fail(SL_E_INPUT, "%d rows come to output %d, and there is room for %d", (int)rows, f->output,
+                 (int)room);
+}
+
+sl_status sli_cuda_extents_complete(sli_cuda_extents *x, uint64_t fence, const sl_program_call **culprit) {
+  const sl_program *program = x->program;
+  flight done = flight_of(x, fence);
+  for (int f = 0; f < x->nfills; f++) {
+    const sl_program_call *c = *culprit = x->fills[f].call;
+    if (!is_filled(c, x->fills[f].output)) continue;
+    int32_t room = program->extent_rows[sli_extent_of(c->out_extent, x->fills[f].output)];
+    SLI_TRY(check_fill(&x->fills[f], word_read(&done.words[f]), room));
+  }
+  for (int b = program->nread; b < program->nbases - 1; b++) {
+    if (program->base_extent[b] < 0 || !done.to[b]) continue;
+    const number *n = &done.numbers[program->base_extent[b]];
+    int32_t rows = n->word ? word_read(n->word) : n->rows;
+    *done.to[program->nbases - 1] = *done.to[b] = rows;
+  }
+  return SL_OK;
+}
