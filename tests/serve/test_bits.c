@@ -1,6 +1,6 @@
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
  * any number of stages and threads, with any other requests, when it has given up its pages, when others are
- * cancelled. Nothing is computed twice but what was given up.
+ * cancelled, when limits change; also with weights that are rounded. Nothing is computed twice but what was given up.
  * labels: random */
 #include "tests/support/dice.h"
 #include "tests/support/seeds.h"
@@ -80,7 +80,7 @@ static setting draw_setting(const served *s, dice *d) {
   o->rows = 1 + (int64_t)roll(d, 40);
   o->sequences = 1 + (int)roll(d, (uint32_t)SLI_MIN(o->rows, 8));
   o->groups = (int)roll(d, 5);
-  o->lower.stages = 1 << roll(d, 2);
+  o->lower.stages = 1 << roll(d, 3);
   o->lower.devices.threads = 1 + (int)roll(d, 2);
   o->admit = roll(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)roll(d, 4);
@@ -125,6 +125,15 @@ static void check_rows(const sl_session *s, const asked *q, const told *got, int
 
 static uint64_t preemptions;
 
+static void change_limits(sl_session *s, dice *d) {
+  sl_session_info a = sl_session_about(s);
+  const sl_session_limits limits = {.rows = 1 + (int64_t)roll(d, (uint32_t)a.rows),
+                                    .pages = a.pages - (int64_t)roll(d, 2) * (a.pages > CONTEXT / SL_PAGE + 1),
+                                    .sequences = 1 + (int)roll(d, (uint32_t)a.sequences),
+                                    .groups = 1 + (int)roll(d, (uint32_t)a.groups)};
+  CHECK(!sl_session_limit(s, &limits), "%s", sl_detail());
+}
+
 static void ask_together(const served *s, const setting *x, asked *q, const told *alone, dice *d) {
   told got[REQUESTS] = {0};
   served all = *s;
@@ -141,6 +150,7 @@ static void ask_together(const served *s, const setting *x, asked *q, const told
       ended += e.kind == SL_EVENT_END;
     }
     if (i == x->cancelled) sl_session_cancel(all.session, id);
+    if (!x->options.replay && !roll(d, 4)) change_limits(all.session, d);
   }
   while (ended < REQUESTS) {
     sl_session_event e = served_next(all.session);
@@ -158,13 +168,14 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   asked q[REQUESTS];
   told alone[REQUESTS] = {0};
   dice d = {.key = seed};
+  s.dtype = seed % 3 ? SL_F32 : SL_BF16;
   served_model(&s, model, words);
   for (int i = 0; i < REQUESTS; i++) think_of(&q[i], &d);
   ask_alone(&s, q, alone);
   for (int n = 0; n < SETTINGS; n++) {
     setting x = draw_setting(&s, &d);
     if (!n) short_of_pages(&x.options);
-    printf("%s seed %llu: rows %lld sequences %d groups %d stages %d threads %d pages %lld %s cancelled %d\n", model,
+    printf("%s %s seed %llu: rows %lld sequences %d groups %d stages %d threads %d pages %lld %s cancelled %d\n", model, s.dtype == SL_BF16 ? "bf16" : "fp32",
            (unsigned long long)seed, (long long)x.options.rows, x.options.sequences, x.options.groups,
            x.options.lower.stages, x.options.lower.devices.threads, (long long)x.options.pages,
            x.options.admit ? "recompute" : "reserve", x.cancelled);

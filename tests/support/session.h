@@ -15,6 +15,7 @@ typedef struct served {
   const sl_model *model;
   sl_args *args;
   sl_session *session;
+  sl_dtype dtype; /* of weights */
 } served;
 
 /* All values that the text's seed gives. */
@@ -37,7 +38,7 @@ static inline void served_model(served *s, const char *model, char *const *words
 
 static inline sl_session_options served_options(const served *s) {
   return (sl_session_options){.model = s->model, .args = s->args, .load = served_load, .hash = true,
-                              .lower = {.stages = 1, .devices = {.kind = "cpu"}}};
+                              .lower = {.stages = 1, .dtype = s->dtype, .devices = {.kind = "cpu"}}};
 }
 
 static inline void served_open(served *s, const sl_session_options *options) {
