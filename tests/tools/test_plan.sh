@@ -48,8 +48,10 @@ least=$(sed -E 's/.*smallest plan needs ([0-9.]+) MiB.*/\1/' err)
 more=$(python3 -c "print(int($least * 1.2 * 1048576))")
 plan --memory "$more" || fail "--memory $more"
 slow=$(seconds)
-awk -v most="$more" '/^ [0-9]+ .* MiB / { if ($4 * 1048576 > most * 1.001) bad = 1 } END { exit bad }' out ||
-  fail "a plan over $more bytes (seed $seed)"
+grep '^ [0-9]*  actorrun' out | sed 's/^ [0-9]*  actorrun//' >commands
+while read -r words; do
+  eval "timeout -s KILL 200 '$actorrun' --dry-run --quiet --memory $more $words" >said 2>&1 || fail "$words is over $more bytes (seed $seed)"
+done <commands
 plan || fail "plan without a budget"
 within "$(seconds)" "$slow" 1.000001 "more memory is slower"
 fast=$(seconds)
@@ -75,6 +77,41 @@ command=$(awk '/^ 1  actorrun/ { $1 = ""; print }' out)
 PATH=$bin:$PATH timeout -s KILL 200 $command --clock virtual --steps 3 --quiet --report r.json >out 2>err || fail "$command"
 predicted=$(python3 -c 'import json; print(json.load(open("r.json"))["predicted"]["step_seconds"])')
 python3 -c "import sys; sys.exit(abs($predicted / $found - 1) > 2e-3)" || fail "$command takes $predicted s, not $found"
+
+# What does not fit gives something up: as little as the best of all numbers of slots and of all sets of blocks
+# that compute again, and no plan is over the budget by a byte.
+cat >exhaust.py <<'P'
+import itertools, json, re, shlex, subprocess, sys
+actorrun, actortune, share, *model = sys.argv[1:]
+base, report = ["--devices", "timed:2", "--machine", "one.json"], "r.json"
+fixed = ["--stages", "2", "--microbatches", "4", "--schedule", "1f1b"]
+
+def run(words, memory):
+    words = [actorrun, *words, "--clock", "virtual", "--steps", "3", "--quiet", "--report", report, "--memory", str(memory), *model]
+    if subprocess.run(words, capture_output=True).returncode:
+        return None
+    found = json.load(open(report))
+    return found["predicted"]["step_seconds"], max(d["peak_bytes"]["total"] for d in found["devices"])
+
+blocks = ["embedding", "h.0", "h.1", "head"]
+most, least = run([*base, *fixed], 10**12)[1], run([*base, *fixed, "--quota", "act=1", "--recompute", "full"], 10**12)[1]
+budget, times = int(least + float(share) * (most - least)), []
+for slots, again in itertools.product((1, 2), itertools.product((0, 1), repeat=len(blocks))):
+    way = [word for block, on in zip(blocks, again) if on for word in ("--recompute", "full@" + block)]
+    times.append(run([*base, *fixed, "--quota", f"act@0={slots}", "--recompute", "none", *way], budget))
+best = min(seconds for seconds, _ in filter(None, times))
+said = subprocess.run([actortune, "plan", *base, "--memory", str(budget), "--fix",
+                       "stages=2,tensor=1,data=1,microbatches=4,chunks=1,schedule=1f1b", *model],
+                      capture_output=True, text=True).stdout
+plans = [shlex.split(line)[2:-len(model)] for line in said.splitlines() if re.match(r" ?\d+  actorrun", line)]
+print(said, budget, best)
+got = [run(plan, budget) for plan in plans]
+sys.exit("over the budget" if None in got or not got else got[0][0] > 1.02 * best and f"{got[0][0]} s against {best} s")
+P
+for share in 0 0.$((1 + RANDOM % 9)); do
+  timeout -s KILL 200 python3 exhaust.py "$actorrun" "$bin/actortune" $share gpt --layers 2 --width 64 --heads 4 --context 64 \
+    --vocab 256 --batch 8 >out 2>err || fail "a share of $share of what is kept (seed $seed)"
+done
 
 # Ctrl-C, as the model is built for the thirtieth time: what was found so far is shown.
 cat >stops.c <<'C'
@@ -111,6 +148,7 @@ refused() {
 }
 refused "plan on cpu devices: how long anything takes there is not known" --devices cpu:4
 refused "stages is said twice, and not the same" --devices timed:4 --fix stages=2,stages=4
+refused "fewer is no quotas" --devices timed:4 --fix quotas=fewer
 refused "8 devices cannot be some of 4" --devices timed:4 --fix stages=2,tensor=4
 refused "width=2 is not one of stages=N" --devices timed:4 --fix width=2
 refused "that is 2 devices, not 4" --devices timed:4 --fix stages=2,tensor=1,data=1

@@ -13,7 +13,7 @@ static sl_status fix_given(planner *p, const settings *s) {
   sl_status status = SL_OK;
   for (int d = 0; d < PLAN_DIMS && !status; d++) {
     const char *text = sl_arg_given(s->run, plan_dims[d].option, 0);
-    if (!text) continue;
+    if (!text || p->fixed[d] >= 0) continue;
     char *said = sli_format("%s=%s", plan_dims[d].name, text);
     status = planner_fix(p, said);
     free(said);

@@ -8,7 +8,8 @@
 
 static const sl_option options[] = {
     {"fix", SL_OPTION_TEXT, "", "`LIST` of what is given, such as stages=8,recompute=full: stages, tensor, data, "
-     "sequence, microbatches, pieces, chunks, schedule, recompute, shard", 0, 0},
+     "sequence, experts, "
+     "microbatches, pieces, chunks, schedule, recompute, quotas=own, home, shard", 0, 0},
     {"effort", SL_OPTION_TEXT, "quick", "`HOW` much is looked at: quick, full (more schedules and ways to keep "
      "less, --sequence and --pieces), all (full, and nothing is left out for its bound)", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 76G; the machine's if not given", 0, 0},
@@ -23,8 +24,9 @@ static sl_status read_settings(settings *s) {
 
 static const tool planner_tool = {
     .name = "actortune plan",
-    .purpose = "Chooses stages, devices that share tensors, sequences and rows, microbatches, chunks, a schedule,\n"
-               "what is computed again and what is sharded, within the memory of the devices.",
+    .purpose = "Chooses stages, devices that share tensors, sequences, experts and rows, microbatches, chunks, a\n"
+               "schedule, what is computed again, what lives elsewhere and what is sharded, within the memory of the\n"
+               "devices.",
     .options = options,
     .read = read_settings};
 
@@ -95,7 +97,7 @@ static void show(const planner *p, FILE *out) {
 static sl_status read_effort(const settings *s, planner *p) {
   static const char *const words[] = {"quick", "full", "all", NULL};
   const char *text = sl_arg_text(s->run, "effort");
-  p->effort = strcmp(text, "quick") != 0;
+  p->effort = p->away = strcmp(text, "quick") != 0;
   p->all = !strcmp(text, "all");
   return options_check_word("effort", text, words);
 }

@@ -71,7 +71,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .sequence_attention = settings_text(s, "sequence-attention"),
                               .sequence_layout = settings_text(s, "sequence-layout"),
                               .tensor = s->grid.tensor,
-                              .expert_parallel = (int)sl_arg_int(s->run, "expert-parallel"),
+                              .expert_parallel = s->grid.experts,
                               .expert_tensor = (int)sl_arg_int(s->run, "expert-tensor"),
                               .routing = settings_text(s, "routing"),
                               .expert_rows = sl_arg_float(s->run, "expert-rows"),

@@ -48,7 +48,7 @@ struct settings {
   int processes, process; /* that run the job, and which of them this is */
   int stages;
   struct {
-    int data, sequence, tensor;
+    int data, sequence, tensor, experts;
     bool free_data;       /* those of `tensor` may share the rows of the data too */
   } grid;                 /* devices of each stage */
   struct {

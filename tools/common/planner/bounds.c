@@ -16,7 +16,7 @@
 #include "tools/common/planner/inner.h"
 
 typedef struct stage {
-  int tensor, sequence, pieces, rows, recompute, microbatches; /* what it hangs on */
+  int tensor, sequence, experts, pieces, rows, recompute, microbatches; /* what it hangs on */
   plan_choice choice;                            /* the first that hangs on it */
   bool known;
   int blocks;
@@ -37,13 +37,13 @@ static int rows_of(const planner *p, const plan_choice *c) {
 /* Without a batch rows are as many as the parts that a step is cut into leave. */
 static stage key_of(const planner *p, const plan_choice *c) {
   int rows = p->batch ? rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
-  return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE], .pieces = c->at[PLAN_PIECES],
-                 .rows = rows, .recompute = c->at[PLAN_RECOMPUTE], .choice = *c,
+  return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE],
+                 .experts = c->at[PLAN_EXPERTS], .pieces = c->at[PLAN_PIECES], .rows = rows, .recompute = c->at[PLAN_RECOMPUTE], .choice = *c,
                  .microbatches = c->at[PLAN_TENSOR] > 1 ? SLI_MIN(c->at[PLAN_MICROBATCHES], PLANNER_FEW) : 1};
 }
 
 static bool same(const stage *a, const stage *b) {
-  return a->tensor == b->tensor && a->sequence == b->sequence && a->pieces == b->pieces && a->rows == b->rows &&
+  return a->tensor == b->tensor && a->sequence == b->sequence && a->experts == b->experts && a->pieces == b->pieces && a->rows == b->rows &&
          a->recompute == b->recompute && a->microbatches == b->microbatches;
 }
 
@@ -72,10 +72,11 @@ static void make_stage(void *ctx, size_t i) {
   const planner *p = all->planner;
   plan_choice c = s->choice;
   plan_made made;
-  int microbatches = p->batch ? s->microbatches : c.at[PLAN_DATA] * c.at[PLAN_MICROBATCHES];
-  if (p->batch) c.at[PLAN_MICROBATCHES] = p->batch / s->rows;
-  c.at[PLAN_STAGES] = c.at[PLAN_DATA] = c.at[PLAN_CHUNKS] = 1;
-  c.at[PLAN_SCHEDULE] = c.at[PLAN_SHARD] = 0;
+  int microbatches = p->batch ? s->microbatches : c.at[PLAN_DATA] * c.at[PLAN_MICROBATCHES] / s->experts;
+  if (p->batch) c.at[PLAN_MICROBATCHES] = p->batch / s->rows / s->experts;
+  c.at[PLAN_STAGES] = c.at[PLAN_CHUNKS] = 1;
+  c.at[PLAN_DATA] = s->experts;
+  c.at[PLAN_SCHEDULE] = c.at[PLAN_SHARD] = c.at[PLAN_HOME] = 0;
   if (planner_make(p, &c, microbatches, planner_alike(p), &made)) return;
   const sl_plan *plan = made.planned.plan;
   add_times(s, plan);
@@ -100,6 +101,16 @@ static double least_seconds(const plan_choice *c, const stage *s) {
   return 0.98 * (c->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) + s->update / S / shared);
 }
 
+static bool state_is_away(const plan_choice *c) {
+  const char *word = planner_word(PLAN_HOME, c->at[PLAN_HOME]);
+  return !strcmp(word, "state") || !strcmp(word, "both");
+}
+
+static bool acts_are_away(const plan_choice *c) {
+  const char *word = planner_word(PLAN_HOME, c->at[PLAN_HOME]);
+  return !strcmp(word, "act") || !strcmp(word, "both");
+}
+
 /* Of a microbatch's activations, what all stages keep at once where each goes as far ahead as it is far
  * from the last: the mean of them. */
 static double kept_ahead(const plan_choice *c) {
@@ -109,21 +120,66 @@ static double kept_ahead(const plan_choice *c) {
   return sum / S;
 }
 
-static double least_bytes(const plan_choice *c, const stage *s) {
-  double S = c->at[PLAN_STAGES], shared = c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE];
-  double bytes = s->optimizer / (c->at[PLAN_SHARD] > 0 ? shared : 1) + s->gradients / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
+static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
+  double S = c->at[PLAN_STAGES], shared = (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE];
+  double bytes = (state_is_away(c) ? 0 : s->optimizer) / (c->at[PLAN_SHARD] > 0 ? shared : 1) + s->gradients / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
                  s->parameters / (c->at[PLAN_SHARD] > 2 ? shared : 1);
-  double kept = c->at[PLAN_PIECES] == 1 ? 0.9 * s->activations * kept_ahead(c) : 0;
-  return 0.98 * (bytes + kept) / S;
+  bool kept = c->at[PLAN_PIECES] == 1 && !acts_are_away(c);
+  return 0.98 * (bytes + (kept ? 0.9 * s->activations * ahead : 0)) / S;
+}
+
+/* What lives elsewhere goes there and back, each way at once. */
+static double seconds_of_copies(const planner *p, const plan_choice *c, const stage *s) {
+  const sl_hardware *h = &p->settings->modelled.hardware;
+  bool host = planner_away(p) == SL_SPACE_HOST;
+  double rate = host ? h->copy_bytes_per_second : SLI_MIN(h->disk_read_bytes_per_second, h->disk_write_bytes_per_second);
+  double shared = c->at[PLAN_SHARD] ? (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
+  double bytes = (state_is_away(c) ? s->optimizer / shared : 0) +
+                 (acts_are_away(c) ? 0.8 * s->activations * c->at[PLAN_MICROBATCHES] : 0);
+  return rate > 0 ? 0.98 * bytes / c->at[PLAN_STAGES] / rate : 0;
+}
+
+/* ---- what does not fit as it is ---------------------------------------------------------------------------- */
+
+/* With fewer slots, which together are as many as there is room for, a microbatch leaves a stage no sooner
+ * than those before it let it in: it is away for as long as all stages behind take for it. */
+static double seconds_with_fewer(const planner *p, const plan_choice *c, const stage *s) {
+  double S = c->at[PLAN_STAGES], none = least_bytes(c, s, 0), ahead = kept_ahead(c);
+  double one = least_bytes(c, s, 1) - none, slots = one > 0 ? ((double)p->budget - none) / one : ahead;
+  if (p->fixed[PLAN_QUOTAS] >= 0 || slots < 1) return INFINITY;
+  if (c->at[PLAN_CHUNKS] > 1 || c->at[PLAN_PIECES] > 1) return c->bound;
+  double rounds = SLI_MAX(c->at[PLAN_MICROBATCHES] - S, 0);
+  return 0.98 * 0.66 * rounds * s->passes / S * ahead / SLI_MIN(slots, ahead);
+}
+
+/* With some blocks that compute again: as large a share of them as of what that saves in all is too much. */
+static double seconds_with_some(const planner *p, const plan_choice *c, const stage *again) {
+  if (!again || p->fixed[PLAN_RECOMPUTE] >= 0 || c->at[PLAN_RECOMPUTE]) return INFINITY;
+  double all = least_bytes(c, again, kept_ahead(c)), budget = (double)p->budget;
+  if (all > budget) return INFINITY;
+  double share = (c->least - budget) / (c->least - all), most = least_seconds(c, again);
+  return c->bound + share * SLI_MAX(most - c->bound, 0);
+}
+
+/* The same, with all of it computed again that some blocks may; NULL: that was not looked at. */
+static const stage *all_again(const stages *all, const stage *s) {
+  stage key = *s;
+  key.recompute = s->tensor > 1 ? 2 : 1;
+  size_t at = find(all, &key);
+  return at < all->count && all->of[at].known ? &all->of[at] : NULL;
 }
 
 /* False: it is known not to be, or not to fit. */
-static bool bound(const planner *p, plan_choice *c, const stage *s) {
+static bool bound(const stages *all, plan_choice *c, const stage *s) {
+  const planner *p = all->planner;
   c->least = INFINITY;
   if (!s->known) return false;
   if (c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS] > s->blocks) return false;
-  c->bound = least_seconds(c, s), c->least = least_bytes(c, s);
-  return p->all || !p->budget || c->least <= (double)p->budget;
+  c->bound = SLI_MAX(least_seconds(c, s), seconds_of_copies(p, c, s)), c->least = least_bytes(c, s, kept_ahead(c));
+  if (p->all || !p->budget || c->least <= (double)p->budget) return true;
+  double fewer = seconds_with_fewer(p, c, s), some = seconds_with_some(p, c, all_again(all, s));
+  c->bound = SLI_MAX(c->bound, SLI_MIN(fewer, some));
+  return c->bound < INFINITY;
 }
 
 static int by_bound(const void *a, const void *b) {
@@ -146,7 +202,7 @@ void planner_bound(planner *p) {
   for (size_t i = 0; i < p->count; i++) {
     plan_choice c = p->choices[i];
     const stage key = key_of(p, &c);
-    bool good = bound(p, &c, &all.of[find(&all, &key)]);
+    bool good = bound(&all, &c, &all.of[find(&all, &key)]);
     p->choices[i] = p->choices[kept];
     if (good) p->choices[kept++] = c;
     else p->choices[i] = c;

@@ -3,19 +3,23 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "graph/devices/devices.h"
 #include "tools/common/planner/inner.h"
 
 const plan_dim_info plan_dims[PLAN_DIMS] = {
-    [PLAN_STAGES] = {"stages", "stages", 0, 0, {0}},
-    [PLAN_TENSOR] = {"tensor", "tensor", 0, 0, {0}},
-    [PLAN_DATA] = {"data", "data-parallel", 0, 0, {0}},
-    [PLAN_SEQUENCE] = {"sequence", "sequence", 0, 0, {0}},
-    [PLAN_MICROBATCHES] = {"microbatches", "microbatches", 0, 0, {0}},
-    [PLAN_PIECES] = {"pieces", "pieces", 0, 0, {0}},
-    [PLAN_CHUNKS] = {"chunks", "chunks", 0, 0, {0}},
-    [PLAN_SCHEDULE] = {"schedule", "schedule", 3, 4, {"1f1b", "interleaved", "zb-h1", "zb-v"}},
-    [PLAN_RECOMPUTE] = {"recompute", "recompute", 3, 4, {"none", "full", "whole", "selective"}},
-    [PLAN_SHARD] = {"shard", "shard", 2, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
+    [PLAN_STAGES] = {"stages", "stages", 0, 0, 0, {0}},
+    [PLAN_TENSOR] = {"tensor", "tensor", 0, 0, 0, {0}},
+    [PLAN_DATA] = {"data", "data-parallel", 0, 0, 0, {0}},
+    [PLAN_SEQUENCE] = {"sequence", "sequence", 0, 0, 0, {0}},
+    [PLAN_EXPERTS] = {"experts", "expert-parallel", 0, 0, 0, {0}},
+    [PLAN_MICROBATCHES] = {"microbatches", "microbatches", 0, 0, 0, {0}},
+    [PLAN_PIECES] = {"pieces", "pieces", 0, 0, 0, {0}},
+    [PLAN_CHUNKS] = {"chunks", "chunks", 0, 0, 0, {0}},
+    [PLAN_SCHEDULE] = {"schedule", "schedule", 3, 4, 4, {"1f1b", "interleaved", "zb-h1", "zb-v"}},
+    [PLAN_RECOMPUTE] = {"recompute", "recompute", 3, 4, 5, {"none", "full", "whole", "selective", "some"}},
+    [PLAN_QUOTAS] = {"quotas", "quota", 1, 1, 2, {"own", "fewer"}},
+    [PLAN_HOME] = {"home", "home", 1, 4, 4, {"device", "state", "act", "both"}},
+    [PLAN_SHARD] = {"shard", "shard", 2, 4, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
 
 const char *planner_word(plan_dim dim, int value) {
   return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
@@ -25,7 +29,7 @@ const char *planner_word(plan_dim dim, int value) {
 
 static int read_value(plan_dim dim, const char *text) {
   int value = -1;
-  for (int w = 0; w < plan_dims[dim].count; w++)
+  for (int w = 0; w < plan_dims[dim].full; w++)
     if (!strcmp(plan_dims[dim].words[w], text)) value = w;
   if (!plan_dims[dim].count && (!sli_number_read(&text, 1, 1 << 20, &value) || *text)) value = -1;
   return value;
@@ -84,7 +88,8 @@ sl_status planner_fix(planner *p, const char *text) {
 /* Does nobody need to hear it? */
 static bool goes_without_saying(const plan_choice *c, plan_dim dim) {
   if (dim == PLAN_CHUNKS) return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
-  return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES) && c->at[dim] == 1;
+  if (dim == PLAN_QUOTAS) return true; /* what there is less of says it */
+  return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) && c->at[dim] == 1;
 }
 
 static bool is_among(const char *name, const char *const *list) {
@@ -92,19 +97,57 @@ static bool is_among(const char *name, const char *const *list) {
   return *list;
 }
 
+sl_space planner_away(const planner *p) {
+  const sli_kind *kind = sli_kind_find(p->settings->devices.kind);
+  return kind->move[SL_SPACE_HOST] ? SL_SPACE_HOST : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK : SL_SPACE_DEVICE;
+}
+
+/* What a word of ours stands for. */
+static void home_words(const planner *p, const char *word, words *to) {
+  static const char *const names[] = {"state", "act"};
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (!strcmp(word, names[i]) || !strcmp(word, "both"))
+      words_add(to, "--home"), words_add(to, "%s=%s", names[i], sl_space_name(planner_away(p)));
+}
+
+static void dim_words(const planner *p, const plan_choice *c, plan_dim dim, words *to) {
+  const char *word = planner_word(dim, c->at[dim]);
+  if (goes_without_saying(c, dim)) return;
+  if (dim == PLAN_HOME) {
+    home_words(p, word, to);
+    return;
+  }
+  words_add(to, "--%s", plan_dims[dim].option);
+  if (!word) words_add(to, "%d", c->at[dim]);
+  else words_add(to, "%s", strcmp(word, "some") ? word : "none");
+}
+
+/* Is it the user's? Then it is as it was given. */
+static bool is_given(const planner *p, const char *option) {
+  return (!strcmp(option, "quota") || !strcmp(option, "home")) && sl_arg_given(p->settings->run, option, 0);
+}
+
+static void own_words(const planner *p, const plan_choice *c, words *to) {
+  for (int d = 0; d < PLAN_DIMS; d++) dim_words(p, c, (plan_dim)d, to);
+  if (c->less) planner_less_words(c->less, to);
+}
+
+char *planner_said(const planner *p, const plan_choice *c) {
+  words w = {0};
+  own_words(p, c, &w);
+  char *line = words_line(&w), *said = sli_strdup(line + strlen("actorrun "));
+  free(line);
+  words_fini(&w);
+  return said;
+}
+
 void planner_words(const planner *p, const plan_choice *c, const char *const *apart, words *to) {
   const settings *s = p->settings;
   for (const sl_option *o = s->options; o->name; o++) {
     bool other = is_among(o->name, apart);
-    for (int d = 0; d < PLAN_DIMS; d++) other |= !strcmp(plan_dims[d].option, o->name);
+    for (int d = 0; d < PLAN_DIMS; d++) other |= !strcmp(plan_dims[d].option, o->name) && !is_given(p, o->name);
     if (!other) words_given(o, s->run, to);
   }
-  for (int d = 0; d < PLAN_DIMS; d++) {
-    const char *word = planner_word((plan_dim)d, c->at[d]);
-    if (goes_without_saying(c, (plan_dim)d)) continue;
-    words_add(to, "--%s", plan_dims[d].option);
-    if (word) words_add(to, "%s", word);
-    else words_add(to, "%d", c->at[d]);
-  }
+  own_words(p, c, to);
   words_model(s, to);
 }

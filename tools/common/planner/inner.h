@@ -17,6 +17,29 @@ void planner_bound(planner *p);
 void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx);
 bool planner_stopped(const planner *p);
 
+/* What a choice has less of: nothing yet, of a plan that was made of it. */
+plan_less *planner_less_create(const planned *made, const plan_choice *c);
+void planner_less_destroy(plan_less *less);
+/* Takes of a plan that is too large as many slots as it takes to fit, or has as many blocks compute again.
+ * False: it has nothing left to give. */
+bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool slots);
+/* As quotas, at most two for each stage; how many. */
+int planner_less_quotas(const plan_less *less, sl_quota *to);
+/* Calls say() with each thing that --recompute says of it. */
+void planner_less_recompute(const plan_less *less, void (*say)(void *ctx, const char *text), void *ctx);
+void planner_less_words(const plan_less *less, words *to);
+
+/* Makes the plan of choice i: its time, its bytes, and what it gives up if it would not fit; and once more as
+ * actorrun would make it. For planner_each(). */
+void planner_try(void *ctx, size_t i);
+void planner_try_exact(void *ctx, size_t i);
+
+/* A choice as options; the caller's to free(). */
+char *planner_said(const planner *p, const plan_choice *c);
+
+/* Where what lives elsewhere than on these devices lives; their own memory: nowhere. */
+sl_space planner_away(const planner *p);
+
 /* Makes the plan of a choice with so many microbatches of as many rows as it has. `alike`: one device
  * stands for all of its stage. */
 typedef struct plan_made {

@@ -40,7 +40,43 @@ void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ct
 
 /* ---- plans ------------------------------------------------------------------------------------------ */
 
-static void apply(const planner *p, const plan_choice *c, settings *to) {
+static void apply_home(const planner *p, const char *word, sli_arena *arena, settings *to) {
+  sl_home_options *homes = &to->kept.homes;
+  bool both = !strcmp(word, "both");
+  if (!strcmp(word, "device")) return;
+  sl_home *all = sli_arena_alloc(arena, (size_t)(homes->count + 2) * sizeof *all);
+  if (homes->count) memcpy(all, homes->of, (size_t)homes->count * sizeof *all);
+  if (both || !strcmp(word, "state")) all[homes->count++] = (sl_home){.name = "state", .space = planner_away(p)};
+  if (both || !strcmp(word, "act")) all[homes->count++] = (sl_home){.name = "act", .space = planner_away(p)};
+  homes->of = all;
+}
+
+typedef struct said {
+  sli_arena *arena;
+  const char *text;
+} said;
+
+static void add_said(void *ctx, const char *text) {
+  said *s = ctx;
+  s->text = sli_arena_format(s->arena, "%s,%s", s->text, text);
+}
+
+static void apply_less(const plan_less *less, sli_arena *arena, settings *to) {
+  sl_quota *quotas = sli_arena_alloc(arena, (size_t)(to->nquotas + 2 * less->stages) * sizeof *quotas);
+  said recompute = {arena, to->kept.recompute};
+  if (to->nquotas) memcpy(quotas, to->quotas, (size_t)to->nquotas * sizeof *quotas);
+  to->nquotas += planner_less_quotas(less, quotas + to->nquotas);
+  to->quotas = quotas;
+  planner_less_recompute(less, add_said, &recompute);
+  to->kept.recompute = recompute.text;
+}
+
+static const char *recompute_of(const plan_choice *c) {
+  const char *word = planner_word(PLAN_RECOMPUTE, c->at[PLAN_RECOMPUTE]);
+  return strcmp(word, "some") ? word : "none";
+}
+
+static void apply(const planner *p, const plan_choice *c, sli_arena *arena, settings *to) {
   *to = *p->settings;
   to->stages = c->at[PLAN_STAGES];
   to->grid.tensor = c->at[PLAN_TENSOR];
@@ -49,10 +85,13 @@ static void apply(const planner *p, const plan_choice *c, settings *to) {
   to->pieces = c->at[PLAN_PIECES];
   to->chunks = c->at[PLAN_CHUNKS];
   to->schedule = planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]);
-  to->kept.recompute = planner_word(PLAN_RECOMPUTE, c->at[PLAN_RECOMPUTE]);
+  to->grid.experts = c->at[PLAN_EXPERTS];
+  to->kept.recompute = recompute_of(c);
   to->kept.shard = planner_word(PLAN_SHARD, c->at[PLAN_SHARD]);
   to->devices.count = to->stages * settings_ranks(to);
   to->devices.budget_bytes = 0;
+  apply_home(p, planner_word(PLAN_HOME, c->at[PLAN_HOME]), arena, to);
+  if (c->less) apply_less(c->less, arena, to);
 }
 
 /* The model's options as they were given, but with another batch. */
@@ -74,8 +113,9 @@ sl_status planner_make(const planner *p, const plan_choice *c, int microbatches,
   settings s;
   sl_status status = SL_OK;
   const sl_lower_options run = {.alike = alike};
+  sli_arena arena = {0};
   *out = (plan_made){0};
-  apply(p, c, &s);
+  apply(p, c, &arena, &s);
   s.microbatches = microbatches;
   if (p->batch && microbatches != c->at[PLAN_MICROBATCHES]) {
     int rows = p->batch / c->at[PLAN_MICROBATCHES];
@@ -83,6 +123,7 @@ sl_status planner_make(const planner *p, const plan_choice *c, int microbatches,
     s.model_args = out->args;
   }
   if (!status) status = plan_make(&s, &run, &out->planned);
+  sli_arena_fini(&arena);
   if (status) sl_args_destroy(out->args);
   return status;
 }

@@ -12,23 +12,37 @@ typedef enum plan_dim {
   PLAN_TENSOR,
   PLAN_DATA,
   PLAN_SEQUENCE,
+  PLAN_EXPERTS,
   PLAN_MICROBATCHES,
   PLAN_PIECES,
   PLAN_CHUNKS,
   PLAN_SCHEDULE,
   PLAN_RECOMPUTE,
+  PLAN_QUOTAS,
+  PLAN_HOME,
   PLAN_SHARD,
   PLAN_DIMS
 } plan_dim;
 
 /* Of each: its name, as --fix has it and people read it, the option that says it, and what it can be; no
- * words: it is a number. Those that quick looks at come first. */
+ * words: it is a number. Those that quick looks at come first, then those that full does; what is behind
+ * them is what becomes of a plan that would not fit. */
 typedef struct plan_dim_info {
   const char *name, *option;
-  int quick, count;
+  int quick, full, count;
   const char *words[5];
 } plan_dim_info;
 extern const plan_dim_info plan_dims[PLAN_DIMS];
+
+/* What a plan has less of than its choice says, to fit: slots of activations, and blocks that keep theirs. */
+typedef struct plan_less {
+  sli_arena arena;
+  int stages, nblocks;
+  int *slots[2];      /* [stages] of act.b and act.w; 0: the schedule's own */
+  const char **names; /* [nblocks] */
+  bool *again;        /* [nblocks] computed again, */
+  const char *how;    /* and how: "full", "whole" */
+} plan_less;
 
 /* One plan: its value of each dimension, a number or the index of a word. */
 typedef struct plan_choice {
@@ -37,19 +51,22 @@ typedef struct plan_choice {
   double seconds;  /* of a step; INFINITY: it cannot be, or was not looked at */
   size_t bytes;    /* of the largest device; 0: it cannot be */
   bool exact;      /* both are those of the plan as actorrun makes it */
+  plan_less *less; /* the planner's; NULL: it fits as it is */
 } plan_choice;
 
 typedef struct planner {
   const settings *settings;
-  int devices, batch;        /* batch 0: the model does not say */
+  int devices, batch, experts; /* batch 0: the model does not say */
   size_t budget;             /* 0: any number of bytes */
   int fixed[PLAN_DIMS];      /* -1: free */
   bool all;                  /* leave nothing out for its bound */
   int effort;                /* 0 quick, 1 full */
+  bool away;                 /* homes are looked at */
   int threads, points;       /* points: plans that are to be exact */
   bool (*interrupted)(void);
   size_t count, capacity;
   plan_choice *choices;
+  plan_choice smallest;      /* where nothing fits: what takes least; 0 bytes: none could be made */
   size_t left_out, tried;    /* too large by what is known beforehand; made */
   double seconds;            /* that the search took */
 } planner;

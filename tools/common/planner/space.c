@@ -9,7 +9,7 @@ enum { MOST_CHUNKS = 3, MOST_SEQUENCE = 8, MOST_PIECES = 4 };
 static bool is_free(const planner *p, plan_dim dim) { return p->fixed[dim] < 0; }
 
 static int words_tried(const planner *p, plan_dim dim) {
-  return p->effort || !is_free(p, dim) ? plan_dims[dim].count : plan_dims[dim].quick;
+  return p->effort || !is_free(p, dim) ? plan_dims[dim].full : plan_dims[dim].quick;
 }
 
 static void add(planner *p, plan_choice c) {
@@ -20,13 +20,21 @@ static void add(planner *p, plan_choice c) {
   p->choices[p->count++] = c;
 }
 
+/* What lives elsewhere saves memory, and takes time to go there. */
+static void add_homes(planner *p, plan_choice c) {
+  bool any = planner_away(p) != SL_SPACE_DEVICE && (p->away || !is_free(p, PLAN_HOME));
+  int homes = any ? plan_dims[PLAN_HOME].full : 1;
+  bool known = p->away && !p->effort; /* that nothing fits the devices alone */
+  for (c.at[PLAN_HOME] = known ? 1 : 0; c.at[PLAN_HOME] < homes; c.at[PLAN_HOME]++) add(p, c);
+}
+
 /* What is sharded and computed again, of a schedule. */
 static void add_kept(planner *p, plan_choice c) {
   int shards = c.at[PLAN_DATA] * c.at[PLAN_SEQUENCE] > 1 ? words_tried(p, PLAN_SHARD) : 1;
   for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE); c.at[PLAN_RECOMPUTE]++) {
     bool same = !strcmp(planner_word(PLAN_RECOMPUTE, c.at[PLAN_RECOMPUTE]), "whole") && c.at[PLAN_TENSOR] == 1;
     if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* as full, where tensors are not shared */
-    for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add(p, c);
+    for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add_homes(p, c);
   }
 }
 
@@ -70,6 +78,17 @@ static void add_microbatches(planner *p, plan_choice c) {
   }
 }
 
+/* Of those that share the rows, so many share the experts. */
+static void add_experts(planner *p, plan_choice c) {
+  int most = SLI_MIN(p->experts, c.at[PLAN_DATA]);
+  if (!is_free(p, PLAN_EXPERTS)) most = p->fixed[PLAN_EXPERTS];
+  for (int n = 1; n <= SLI_MAX(most, 1); n++) {
+    if (c.at[PLAN_DATA] % n || (is_free(p, PLAN_EXPERTS) && n & (n - 1))) continue;
+    c.at[PLAN_EXPERTS] = n;
+    add_microbatches(p, c);
+  }
+}
+
 /* Those of a stage that share each sequence; the others share the rows. */
 static void add_sequences(planner *p, plan_choice c, int devices) {
   bool tried = p->effort || !is_free(p, PLAN_SEQUENCE);
@@ -77,7 +96,7 @@ static void add_sequences(planner *p, plan_choice c, int devices) {
   for (int n = 1; n <= most; n++) {
     if (devices % n || (is_free(p, PLAN_SEQUENCE) && n & (n - 1))) continue;
     c.at[PLAN_SEQUENCE] = n, c.at[PLAN_DATA] = devices / n;
-    add_microbatches(p, c);
+    add_experts(p, c);
   }
 }
 

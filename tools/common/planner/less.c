@@ -1,0 +1,275 @@
+/* What a plan has less of than its choice says, to fit: slots of activations, stage by stage, and blocks that
+ * keep what they make.
+ *
+ * Both are read off a plan that is too large. A device that needs so many bytes too many gives up slots, the
+ * stage with most of them first, until those are saved; or so many of its blocks compute again what they
+ * would keep. What that really saves the next plan says. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "tools/common/planner/inner.h"
+
+static const char *const knobs[] = {"act.b", "act.w"};
+enum { KNOBS = SLI_COUNT(knobs) };
+
+/* One stage of the plan that is too large. */
+typedef struct stage {
+  int device;          /* of those it lies on the one with most bytes; SL_NONE: nothing is kept there */
+  int slots[KNOBS];
+  double bytes[KNOBS]; /* of one slot, there */
+  int kept;            /* blocks that keep what they make */
+} stage;
+
+typedef struct large {
+  const sl_plan *plan;
+  plan_less *less;
+  stage *stages;       /* [less->stages] */
+  int *stage_of;       /* [less->nblocks] */
+  double budget;
+  int fewest;          /* slots that a stage needs */
+} large;
+
+/* ---- the plan that is too large ------------------------------------------------------------------------- */
+
+static int knob_of(const sl_register *r) {
+  for (int k = 0; k < KNOBS && r->quota_name; k++)
+    if (!strcmp(r->quota_name, knobs[k])) return k;
+  return SL_NONE;
+}
+
+static void see_register(large *x, const sl_register *r) {
+  int k = knob_of(r), at = r->producer < 0 ? SL_NONE : x->plan->actors[r->producer].stage;
+  if (k < 0 || at < 0 || at >= x->less->stages || r->shares || r->space != SL_SPACE_DEVICE) return;
+  stage *s = &x->stages[at];
+  const sl_device *devices = x->plan->devices;
+  if (s->device >= 0 && sl_device_bytes(&devices[r->device]) < sl_device_bytes(&devices[s->device])) return;
+  if (s->device != r->device) *s = (stage){.device = r->device};
+  s->slots[k] = SLI_MAX(s->slots[k], r->quota);
+  s->bytes[k] += (double)SLI_MAX(r->slot_stride, r->slot_bytes);
+}
+
+/* A block is where its parameters are; one without any, where the block before it is. */
+static void see_blocks(large *x, const planned *made) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(made->lowered, &params);
+  for (int b = 0; b < x->less->nblocks; b++) x->stage_of[b] = SL_NONE;
+  for (int t = 0; t < made->graph->ntensors; t++) {
+    const sl_tensor *p = made->graph->tensors[t];
+    if (p->param && p->home >= 0 && p->home < x->less->nblocks && p->param_index < n)
+      x->stage_of[p->home] = params[p->param_index].stage;
+  }
+  for (int b = 0; b < x->less->nblocks; b++) {
+    if (x->stage_of[b] < 0) x->stage_of[b] = b ? x->stage_of[b - 1] : 0;
+    x->stages[x->stage_of[b]].kept += !x->less->again[b];
+  }
+}
+
+static void see(large *x, const planned *made, plan_less *less, size_t budget) {
+  *x = (large){.plan = made->plan, .less = less, .budget = (double)budget, .fewest = made->plan->pieces,
+               .stages = sli_calloc((size_t)less->stages, sizeof *x->stages),
+               .stage_of = sli_calloc((size_t)less->nblocks + 1, sizeof *x->stage_of)};
+  for (int s = 0; s < less->stages; s++) x->stages[s].device = SL_NONE;
+  for (int32_t r = 0; r < x->plan->nregs; r++) see_register(x, &x->plan->regs[r]);
+  see_blocks(x, made);
+}
+
+static void look_away(large *x) {
+  free(x->stages);
+  free(x->stage_of);
+}
+
+/* ---- fewer slots ---------------------------------------------------------------------------------------- */
+
+static int most_slots(const stage *s) {
+  int most = 0;
+  for (int k = 0; k < KNOBS; k++) most = SLI_MAX(most, s->slots[k]);
+  return most;
+}
+
+static int fullest_on(const large *x, int device) {
+  int at = SL_NONE;
+  for (int s = 0; s < x->less->stages; s++) {
+    bool here = x->stages[s].device == device && most_slots(&x->stages[s]) > x->fewest;
+    if (here && (at < 0 || most_slots(&x->stages[s]) > most_slots(&x->stages[at]))) at = s;
+  }
+  return at;
+}
+
+/* One microbatch less. What that saves, in bytes. */
+static double give_up_slot(large *x, int at) {
+  stage *s = &x->stages[at];
+  int most = most_slots(s);
+  double saved = 0;
+  for (int k = 0; k < KNOBS; k++) {
+    if (s->slots[k] < most) continue;
+    x->less->slots[k][at] = --s->slots[k];
+    saved += s->bytes[k];
+  }
+  return saved;
+}
+
+static double give_up_slot_on(large *x, int device) {
+  int at = fullest_on(x, device);
+  return at < 0 ? -1 : give_up_slot(x, at);
+}
+
+/* ---- blocks that compute again --------------------------------------------------------------------------- */
+
+/* The model's ends come last: what they make is much to compute, and little to keep. */
+static int next_block(const large *x, int at) {
+  int last = SL_NONE;
+  for (int b = 0; b < x->less->nblocks; b++) {
+    if (x->stage_of[b] != at || x->less->again[b]) continue;
+    if (b && b + 1 < x->less->nblocks) return b;
+    last = b;
+  }
+  return last;
+}
+
+static double kept_bytes(const stage *s) {
+  double sum = 0;
+  for (int k = 0; k < KNOBS; k++) sum += s->slots[k] * s->bytes[k];
+  return s->kept ? sum / s->kept : 0;
+}
+
+/* Of the stages of a device that which has most to save in a block. */
+static int heaviest_on(const large *x, int device) {
+  int at = SL_NONE;
+  for (int s = 0; s < x->less->stages; s++) {
+    bool here = x->stages[s].device == device && next_block(x, s) >= 0;
+    if (here && (at < 0 || kept_bytes(&x->stages[s]) > kept_bytes(&x->stages[at]))) at = s;
+  }
+  return at;
+}
+
+static double compute_again_on(large *x, int device) {
+  int at = heaviest_on(x, device);
+  if (at < 0) return -1;
+  x->less->again[next_block(x, at)] = true;
+  return kept_bytes(&x->stages[at]);
+}
+
+/* ---- from outside ---------------------------------------------------------------------------------------- */
+
+plan_less *planner_less_create(const planned *made, const plan_choice *c) {
+  plan_less *less = sli_calloc(1, sizeof *less);
+  less->stages = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
+  less->nblocks = sli_blocks_in_line(made->graph);
+  less->how = c->at[PLAN_TENSOR] > 1 ? "whole" : "full";
+  size_t blocks = (size_t)less->nblocks, stages = (size_t)less->stages;
+  for (int k = 0; k < KNOBS; k++)
+    less->slots[k] = memset(sli_arena_alloc(&less->arena, stages * sizeof(int)), 0, stages * sizeof(int));
+  less->again = memset(sli_arena_alloc(&less->arena, blocks), 0, blocks);
+  less->names = sli_arena_alloc(&less->arena, blocks * sizeof *less->names);
+  for (size_t b = 0; b < blocks; b++) less->names[b] = sli_arena_strdup(&less->arena, made->graph->blocks[b].name);
+  return less;
+}
+
+void planner_less_destroy(plan_less *less) {
+  if (less) sli_arena_fini(&less->arena);
+  free(less);
+}
+
+static bool has_stage(const large *x, int device) {
+  int s = 0;
+  while (s < x->less->stages && x->stages[s].device != device) s++;
+  return s < x->less->stages;
+}
+
+/* The devices that are too large give up one after another, until it should do. Those that share a stage
+ * with a larger one go by that. */
+static bool lessen(large *x, double (*on)(large *x, int device)) {
+  bool any = false;
+  for (int32_t d = 0; d < x->plan->ndevices; d++)
+    for (double left = (double)sl_device_bytes(&x->plan->devices[d]) - x->budget; left > 0 && has_stage(x, d);) {
+      double saved = on(x, d);
+      if (saved < 0) break; /* other registers follow, so that it may do all the same */
+      left -= SLI_MAX(saved, 1);
+      any = true;
+    }
+  return any;
+}
+
+bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool slots) {
+  large x;
+  see(&x, made, less, budget);
+  bool enough = lessen(&x, slots ? give_up_slot_on : compute_again_on);
+  look_away(&x);
+  return enough;
+}
+
+/* ---- how it is said --------------------------------------------------------------------------------------- */
+
+int planner_less_quotas(const plan_less *less, sl_quota *to) {
+  int n = 0;
+  for (int k = 0; k < KNOBS; k++)
+    for (int s = 0; s < less->stages; s++)
+      if (less->slots[k][s]) to[n++] = (sl_quota){knobs[k], s, less->slots[k][s]};
+  return n;
+}
+
+static void quota_words(const plan_less *less, int k, words *to) {
+  char *said = NULL;
+  for (int s = 0, skipped = 0; s < less->stages; s++) {
+    if (!less->slots[k][s]) {
+      skipped++;
+      continue;
+    }
+    char *more = said ? sli_strdup(said) : sli_format("%s@%d=", knobs[k], s);
+    for (; said && skipped; skipped--) {
+      char *longer = sli_format("%s,-", more);
+      free(more);
+      more = longer;
+    }
+    free(said);
+    said = sli_format("%s%s%d", more, more[strlen(more) - 1] == '=' ? "" : ",", less->slots[k][s]);
+    skipped = 0;
+    free(more);
+  }
+  if (said) words_add(to, "--quota"), words_add(to, "%s", said);
+  free(said);
+}
+
+/* The last digits of a name begin there: one of a row, such as h.17. */
+static size_t stem(const char *name) {
+  size_t chars = strlen(name);
+  return chars && isdigit((unsigned char)name[chars - 1]) ? chars - 1 : chars;
+}
+
+/* Blocks from here on that a pattern can name at once: h.[3-7]. */
+static int run_from(const plan_less *less, int b) {
+  const char *first = less->names[b];
+  size_t chars = stem(first);
+  int end = b + 1;
+  for (; end < less->nblocks && less->again[end] && first[chars]; end++) {
+    const char *name = less->names[end];
+    if (stem(name) != chars || strncmp(name, first, chars) || name[chars] != first[chars] + end - b) break;
+  }
+  return end;
+}
+
+void planner_less_recompute(const plan_less *less, void (*say)(void *ctx, const char *text), void *ctx) {
+  for (int b = 0, end; b < less->nblocks; b = end) {
+    end = b + 1;
+    if (!less->again[b]) continue;
+    end = run_from(less, b);
+    const char *name = less->names[b];
+    size_t chars = stem(name);
+    char *text = end - b == 1 ? sli_format("%s@%s", less->how, name)
+                              : sli_format("%s@%.*s[%c-%c]", less->how, (int)chars, name, name[chars],
+                                           less->names[end - 1][chars]);
+    say(ctx, text);
+    free(text);
+  }
+}
+
+static void add_recompute(void *ctx, const char *text) {
+  words_add(ctx, "--recompute"), words_add(ctx, "%s", text);
+}
+
+void planner_less_words(const plan_less *less, words *to) {
+  for (int k = 0; k < KNOBS; k++) quota_words(less, k, to);
+  planner_less_recompute(less, add_recompute, to);
+}

@@ -1,0 +1,145 @@
+/* One choice: what its plan takes, and what it gives up to fit.
+ *
+ * A plan that is too large is made again with fewer slots of activations, or with some blocks that compute
+ * theirs again, where that is free: with as few as it takes, device by device; and with both, where one does not
+ * do. What is faster stands for the choice. Of many microbatches two smaller numbers are run: a step grows by as much with each. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tools/common/planner/inner.h"
+
+/* What a plan may give up, and what its choice says then. */
+typedef struct way {
+  plan_dim dim;
+  int value;
+  bool slots;
+} way;
+static const way ways[] = {{PLAN_QUOTAS, 1, true}, {PLAN_RECOMPUTE, 4, false}};
+enum { WAYS = SLI_COUNT(ways), ROUNDS = 8 };
+
+static size_t largest(const sl_plan *plan) {
+  size_t most = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
+  return most;
+}
+
+static double seconds_of(const sl_plan *plan) {
+  sl_figures f;
+  if (sl_plan_predict(plan, NULL, &f)) return INFINITY;
+  free(f.devices);
+  return f.step_seconds;
+}
+
+static bool fits(const planner *p, const plan_choice *c) { return c->bytes && (!p->budget || c->bytes <= p->budget); }
+
+/* ---- what is given up ------------------------------------------------------------------------------------ */
+
+static bool may(const planner *p, const plan_choice *c, const way *w) {
+  return p->fixed[w->dim] < 0 && (c->at[w->dim] == 0 || c->at[w->dim] == w->value);
+}
+
+static bool give_up(const planner *p, plan_choice *c, const plan_made *made, const way *w) {
+  if (!may(p, c, w)) return false;
+  if (!c->less) c->less = planner_less_create(&made->planned, c);
+  bool some = planner_lessen(c->less, &made->planned, p->budget, w->slots);
+  if (some) c->at[w->dim] = w->value;
+  return some;
+}
+
+/* When that way has no more to give, any other. */
+static bool give_up_any(const planner *p, plan_choice *c, const plan_made *made, const way *first) {
+  bool some = give_up(p, c, made, first);
+  for (int w = 0; w < WAYS && !some; w++) some = give_up(p, c, made, &ways[w]);
+  return some;
+}
+
+/* Seconds of a step with so many microbatches. INFINITY: it cannot be, or is too large, and *more says
+ * whether it has given up something that way (NULL: nothing is). */
+static double weigh(const planner *p, plan_choice *c, int microbatches, bool alike, const way *w, bool *more) {
+  plan_made made;
+  double seconds = INFINITY;
+  *more = false;
+  c->bytes = 0;
+  if (planner_make(p, c, microbatches, alike, &made)) return INFINITY;
+  c->bytes = largest(made.planned.plan);
+  if (fits(p, c)) seconds = seconds_of(made.planned.plan);
+  else if (w) *more = give_up_any(p, c, &made, w);
+  planner_unmake(&made);
+  return seconds;
+}
+
+/* Until it fits, or has nothing left. */
+static double lessen(const planner *p, plan_choice *c, int microbatches, bool alike, const way *w) {
+  bool more = true;
+  double seconds = INFINITY;
+  for (int round = 0; round < ROUNDS && more; round++) seconds = weigh(p, c, microbatches, alike, w, &more);
+  return seconds;
+}
+
+/* ---- many microbatches ----------------------------------------------------------------------------------- */
+
+/* Multiples of the chunks on the way, and more than those. */
+typedef struct counts {
+  int few, more; /* all are run: few is 0 */
+} counts;
+
+static counts counts_of(const planner *p, const plan_choice *c) {
+  int m = c->at[PLAN_MICROBATCHES], unit = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
+  int few = (PLANNER_FEW + 2 * unit - 1) / unit * unit, more = few + unit;
+  return !p->batch || m <= more + unit ? (counts){0, m} : (counts){few, more};
+}
+
+/* Of so many seconds with the larger number. */
+static void extrapolate(const planner *p, plan_choice *c, counts n, double seconds) {
+  bool alike = planner_alike(p), more;
+  c->seconds = seconds;
+  c->exact = !alike && !n.few;
+  if (!n.few || !(seconds < INFINITY)) return;
+  plan_choice fewer = *c;
+  double first = weigh(p, &fewer, n.few, alike, NULL, &more);
+  c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) / (n.more - n.few) : INFINITY;
+}
+
+/* ---- from outside ------------------------------------------------------------------------------------------ */
+
+/* The faster one; of two that do not fit the smaller. */
+static bool is_better(const planner *p, const plan_choice *a, const plan_choice *b) {
+  if (fits(p, a) != fits(p, b)) return fits(p, a);
+  if (fits(p, a)) return a->seconds < b->seconds;
+  return a->bytes && a->bytes < b->bytes;
+}
+
+static void try_way(const planner *p, const plan_choice *given, plan_choice *c, counts n, const way *w) {
+  plan_choice x = *given;
+  extrapolate(p, &x, n, lessen(p, &x, n.more, planner_alike(p), w));
+  bool better = is_better(p, &x, c);
+  planner_less_destroy(better ? c->less : x.less);
+  if (better) *c = x;
+}
+
+void planner_try(void *ctx, size_t i) {
+  const planner *p = ctx;
+  plan_choice *c = &p->choices[i];
+  const plan_choice given = *c;
+  const counts n = counts_of(p, c);
+  bool more;
+  extrapolate(p, c, n, weigh(p, c, n.more, planner_alike(p), NULL, &more));
+  if (!c->bytes || fits(p, c)) return;
+  for (int w = 0; w < WAYS; w++)
+    if (may(p, &given, &ways[w])) try_way(p, &given, c, n, &ways[w]);
+}
+
+/* The way that it has gone. */
+static const way *way_of(const plan_choice *c) {
+  for (int w = 0; c->less && w < WAYS; w++)
+    if (c->at[ways[w].dim] == ways[w].value) return &ways[w];
+  return NULL;
+}
+
+void planner_try_exact(void *ctx, size_t i) {
+  const planner *p = ctx;
+  plan_choice *c = &p->choices[i];
+  if (c->exact || !(c->seconds < INFINITY)) return;
+  c->seconds = lessen(p, c, c->at[PLAN_MICROBATCHES], false, way_of(c));
+  c->exact = true;
+}
