@@ -20,9 +20,9 @@
 
 enum { FEW_STEPS = 3 };
 #if defined(__SANITIZE_THREAD__)
-enum { EACH = 6, SEEDS = 1 };
+enum { EACH = 6, MORE = 2, SEEDS = 1 };
 #else
-enum { EACH = 1, SEEDS = 4 };
+enum { EACH = 1, MORE = 1, SEEDS = 4 };
 #endif
 
 static char **const words = WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
@@ -88,7 +88,7 @@ static void it_goes_with_everything(void) {
   const grid_model m = {"mixtral", words, 2, 1};
   grid one = {.steps = FEW_STEPS};
   grid_losses alone = grid_train(&m, &one);
-  for (size_t i = 0; i < SLI_COUNT(all); i++) {
+  for (size_t i = 0; i < SLI_COUNT(all); i += MORE) {
     grid g = all[i];
     g.steps = FEW_STEPS;
     grid_losses got = grid_train(&m, &g);
