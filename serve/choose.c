@@ -16,6 +16,12 @@ typedef struct choice {
 
 static void take_rows(choice *c, request *r, int64_t rows) {
   c->tick->parts[c->tick->count++] = (part){r, r->fed, rows, r->fed + rows == r->count};
+  load *l = &c->tick->load;
+  l->rows += rows;
+  l->picks += r->fed + rows == r->count;
+  l->sequences++;
+  l->positions += (double)r->fed;
+  l->pairs += (double)rows * (double)(2 * r->fed + rows);
   c->rows -= rows;
   r->fed += rows;
   r->ticks++;
@@ -71,7 +77,7 @@ static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed 
 static void take_running(choice *c, bool decoding) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
     if (!is_ready(r) || decodes(r) != decoding) continue;
-    int64_t rows = SLI_MIN(r->count - r->fed, c->rows);
+    int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
     if (find_pages(c, r, rows)) take_rows(c, r, rows);
   }
 }
@@ -98,7 +104,7 @@ static void admit(choice *c) {
     if (r->standing == YIELDING) return; /* what it gives up is for who came before */
     if (r->standing != QUEUED) continue;
     if (!let_in(c->s, r)) return;
-    take_rows(c, r, SLI_MIN(r->count, c->rows));
+    take_rows(c, r, SLI_MIN(r->count, sli_chunk_rows(c->s, r, c->rows)));
   }
 }
 
@@ -179,6 +185,7 @@ static bool follow(choice *c) {
 static bool choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   t->count = 0;
+  t->load = (load){0};
   if (s->closing) return true;
   if (sli_log_next(s)) return follow(&c);
   if (s->ticks.begun - s->ticks.back >= (uint64_t)s->stats.limits.groups) return false;
@@ -235,14 +242,40 @@ static void wait_for_work(sl_session *s) {
   pthread_cond_timedwait(&s->work, &s->lock, &until);
 }
 
+static tick *next_tick(const sl_session *s) { return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most]; }
+
+static void wait_for_tick(sl_session *s, tick *t) {
+  while (!choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
+}
+
+static void begin_tick(sl_session *s, tick *t) {
+  s->ticks.begun++;
+  t->begun_ns = sli_now_ns();
+  sli_log_tick(s, t);
+}
+
+uint64_t sli_session_await(void *ctx, const sl_tick *at) {
+  (void)at;
+  sl_session *s = ctx;
+  pthread_mutex_lock(&s->lock);
+  tick *t = next_tick(s);
+  uint64_t again = s->play ? s->play->go_on(s->play, s) : 0;
+  if (!s->play) wait_for_tick(s, t);
+  if (!s->play || choose(s, t)) {
+    begin_tick(s, t);
+    again = 0;
+  }
+  pthread_mutex_unlock(&s->lock);
+  return again;
+}
+
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch) {
   (void)at;
   sl_session *s = ctx;
   pthread_mutex_lock(&s->lock);
-  tick *t = &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
-  while (!choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
-  s->ticks.begun++;
-  sli_log_tick(s, t);
+  tick *t = next_tick(s);
+  wait_for_tick(s, t);
+  begin_tick(s, t);
   writer w = open_batch(s, tokens, batch);
   for (int i = 0; i < t->count; i++) write_part(s, &w, &t->parts[i]);
   pthread_mutex_unlock(&s->lock);

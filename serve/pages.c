@@ -19,6 +19,7 @@ bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
   if (more > 0 && more > s->nfree - withheld) return false;
   for (; more > 0; more--) r->pages[r->npages++] = s->free_pages[--s->nfree];
   s->stats.pages_used = s->stats.pages - s->nfree;
+  s->stats.pages_most = SLI_MAX(s->stats.pages_most, s->stats.pages_used);
   return true;
 }
 

@@ -23,6 +23,10 @@ const char *sl_end_name(sl_end end) {
 static size_t unpolled(const sl_session *s) { return s->events.count - s->events.first; }
 
 static void tell(sl_session *s, const sl_session_event *event) {
+  if (s->play) {
+    s->play->note(s->play, s, event);
+    return;
+  }
   events *e = &s->events;
   if (!unpolled(s)) {
     e->first = e->count = 0;
@@ -155,11 +159,21 @@ static uint64_t append(sl_session *s, request *r) {
   return r->id = ++s->last_id;
 }
 
+sl_status sli_session_check(const sl_session *s, const sl_request *q) {
+  sl_status status = check_tokens(s, q);
+  return status ? status : check_settings(q);
+}
+
+sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
+  sl_status status = check_room(s);
+  if (!status) *id = append(s, make(s, q));
+  return status;
+}
+
 sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
   if (s->options.lower.processes > 1 && s->options.job && sl_job_process(s->options.job))
     return sl_fail(SL_E_USAGE, "requests go to process 0");
-  sl_status status = check_tokens(s, q);
-  if (!status) status = check_settings(q);
+  sl_status status = sli_session_check(s, q);
   if (status) return status;
   request *r = make(s, q);
   pthread_mutex_lock(&s->lock);
@@ -189,6 +203,14 @@ sl_session_stats sl_session_stat(const sl_session *s) {
   stats.events = (int)unpolled(s);
   pthread_mutex_unlock(&open->lock);
   return stats;
+}
+
+sl_tick_cost sl_session_cost(const sl_session *s) {
+  sl_session *open = (sl_session *)s;
+  pthread_mutex_lock(&open->lock);
+  sl_tick_cost cost = sli_fit_cost(&s->fit);
+  pthread_mutex_unlock(&open->lock);
+  return cost;
 }
 
 sl_status sl_session_status(const sl_session *s) {

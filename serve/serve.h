@@ -37,6 +37,7 @@ struct request {
   int ticks;            /* under way that have rows of it */
   int64_t npages;
   int32_t *pages;       /* [pages of `most`] */
+  double pace;          /* seconds that its chunks take where it is alone; 0: not known yet */
   sl_request how;       /* temperature, ...; its arrays are not used */
   int32_t *stop;        /* [how.nstop] */
 };
@@ -53,11 +54,26 @@ typedef struct part {
   bool picked;          /* its token follows from the last of them */
 } part;
 
+/* What a tick computes, added up. */
+typedef struct load {
+  int64_t rows, picks, sequences;
+  double positions, pairs; /* behind which its sequences' rows come; sum of 2 L x + x x of x rows behind L */
+} load;
+
 /* A tick under way. */
 typedef struct tick {
   int count;
   part *parts;          /* [sequences] */
+  load load;
+  uint64_t begun_ns;
 } tick;
+
+/* Sums over ticks, of what a tick costs. */
+enum { FIT_TERMS = 4 };
+typedef struct fit {
+  int64_t ticks;
+  double products[FIT_TERMS][FIT_TERMS], sums[FIT_TERMS];
+} fit;
 
 typedef struct ticks {
   uint64_t begun, back; /* numbers of those that */
@@ -79,6 +95,16 @@ typedef struct sli_log_entry {
   bool yields;          /* else rows of it */
   int64_t from, rows;
 } sli_log_entry;
+
+/* On the virtual clock, in place of whoever submits and polls. */
+typedef struct sli_play {
+  /* Submits those who have come by now. When the next one does; UINT64_MAX: none will. Ends the run once all have
+   * been answered. */
+  uint64_t (*go_on)(struct sli_play *p, sl_session *s);
+  void (*note)(struct sli_play *p, const sl_session *s, const sl_session_event *event);
+  /* A stage's actor takes so long for a tick. */
+  void (*compute)(struct sli_play *p, const sl_session *s, int32_t actor, double seconds);
+} sli_play;
 
 struct sl_session {
   sl_session_options options;
@@ -104,6 +130,9 @@ struct sl_session {
   int64_t nfree;
   int32_t *free_pages;  /* [nfree] */
   sli_session_log log;
+  double *shares;       /* [plan->nactors] of its stage's time for a tick; 0: it takes none, or the plan's */
+  fit fit;              /* of ticks that are alone: of one stage, one after another */
+  sli_play *play;       /* NULL: on the real clock */
 };
 
 /* All of these under the lock. */
@@ -123,8 +152,27 @@ int64_t sli_pages_of(int64_t positions);
 bool sli_pages_take(sl_session *s, request *r, int64_t positions);
 void sli_pages_free(sl_session *s, request *r);
 
+/* requests.c: SL_E_USAGE says what is wrong with a request. */
+sl_status sli_session_check(const sl_session *s, const sl_request *q);
+/* Takes one in. SL_E_BUSY: too many wait; ... */
+sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
+
+/* chunks.c: rows of a prompt's next chunk, of `most` that there is room for. */
+int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
+
+/* price.c: on timed devices, how long an actor's firing takes. */
+void sli_price_init(sl_session *s);
+double sli_price_tick(const sl_tick_cost *cost, const load *of);
+uint64_t sli_price_firing(void *session, int32_t actor, int64_t tick); /* sl_runtime_options.duration */
+
+/* fit.c */
+void sli_fit_note(fit *f, const load *of, double seconds);
+sl_tick_cost sli_fit_cost(const fit *f);
+
 /* choose.c: the fill of sl_serving: waits for something to do, and says what a tick does. */
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);
+/* On devices that hold no values: its await. */
+uint64_t sli_session_await(void *ctx, const sl_tick *at);
 
 /* log.c */
 sl_status sli_log_open(sl_session *s);
@@ -135,6 +183,11 @@ void sli_log_tick(sl_session *s, const tick *t);
 bool sli_log_next(sl_session *s);
 /* Reads a word of a line; where the next one begins, or NULL: there is none. */
 const char *sli_log_word(const char *at, sli_log_entry *out);
+
+/* session.c: all but its thread; and all of it, but that it may not have been begun. */
+sl_status sli_session_open(const sl_session_options *options, sli_play *play, sl_session **out);
+/* Runs its plan, in the calling thread, to its end. */
+void sli_session_run(sl_session *s);
 
 /* take.c: the on_output of sl_lower_options: what a tick gave. */
 void sli_session_take(void *ctx, const char *name, const sl_type *type, const void *data);

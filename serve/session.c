@@ -20,8 +20,7 @@ static sl_status run_plan(const sl_session *s) {
   return s->options.job ? sl_job_run(s->options.job, for_ever) : sl_runtime_run(s->about.rt, for_ever);
 }
 
-static void *run(void *arg) {
-  sl_session *s = arg;
+void sli_session_run(sl_session *s) {
   sl_status status = run_plan(s);
   pthread_mutex_lock(&s->lock);
   s->status = status == SL_E_STOPPED ? SL_OK : status;
@@ -30,6 +29,10 @@ static void *run(void *arg) {
   sli_session_finish_all(s, s->status ? SL_END_FAILED : SL_END_CANCELLED);
   pthread_cond_broadcast(&s->idle);
   pthread_mutex_unlock(&s->lock);
+}
+
+static void *run(void *arg) {
+  sli_session_run(arg);
   return NULL;
 }
 
@@ -59,8 +62,8 @@ static sl_status read_sizes(sl_session *s) {
   sl_session_options *o = &s->options;
   int stages = SLI_MAX(o->lower.stages, 1) * SLI_MAX(o->lower.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
-  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .fill = sli_session_choose, .rest = rest_of,
-                            .ctx = s};
+  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .fill = sli_session_choose,
+                            .await = sli_session_await, .rest = rest_of, .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
@@ -154,15 +157,20 @@ static sl_status make_plan(sl_session *s) {
   return sl_plan_prove(s->about.plan);
 }
 
+static bool is_modelled(const sl_session *s) { return !sl_device_computes(s->options.lower.devices.kind); }
+
 static sl_status make_runtime(sl_session *s) {
   sl_runtime_options run = s->options.run;
   sl_job *job = s->options.job;
   run.watchdog_seconds = -1; /* a source may wait for long */
+  if (is_modelled(s)) run.no_data = true, run.duration = sli_price_firing, run.duration_ctx = s;
+  if (s->play) run.clock = SL_CLOCK_VIRTUAL;
   if (job) run.peers = sl_job_peers(job), run.process = sl_job_process(job);
   sl_status status = job ? sl_job_join(job, s->about.plan, 0, NULL) : SL_OK;
   if (!status) status = sl_runtime_create(s->about.plan, &run, &s->about.rt);
   if (status) return status;
   sl_lowered_attach((sl_lowered *)s->about.lowered, s->about.rt);
+  if (is_modelled(s)) return job ? sl_job_attach(job, s->about.rt, 0) : SL_OK;
   status = s->options.load(s->options.load_ctx, s->about.lowered, s->about.rt);
   return status || !job ? status : sl_job_attach(job, s->about.rt, 0);
 }
@@ -173,6 +181,7 @@ static void make_ticks(sl_session *s) {
   for (int i = 0; i < s->ticks.most; i++)
     s->ticks.of[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
   sli_pages_init(s);
+  if (is_modelled(s)) sli_price_init(s);
 }
 
 static sl_status start_thread(sl_session *s) {
@@ -206,9 +215,10 @@ static void make_lock(sl_session *s) {
   pthread_condattr_destroy(&monotonic);
 }
 
-sl_status sl_session_create(const sl_session_options *options, sl_session **out) {
-  sl_session *s = sli_calloc(1, sizeof *s);
+sl_status sli_session_open(const sl_session_options *options, sli_play *play, sl_session **out) {
+  sl_session *s = *out = sli_calloc(1, sizeof *s);
   s->options = *options;
+  s->play = play;
   s->wake = -1;
   make_lock(s);
   sl_status status = read_sizes(s);
@@ -217,6 +227,12 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
   if (!status) status = sli_log_open(s);
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
+  return status;
+}
+
+sl_status sl_session_create(const sl_session_options *options, sl_session **out) {
+  sl_session *s;
+  sl_status status = sli_session_open(options, NULL, &s);
   if (!status) status = start_thread(s);
   if (!status) {
     *out = s;
@@ -256,7 +272,7 @@ static sl_status write_trace(const sl_session *s) {
   sl_job *job = s->options.job;
   sl_status status = job ? sl_job_gather(job, 0) : SL_OK;
   if (status || (job && sl_job_process(job))) return status;
-  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, SL_CLOCK_REAL);
+  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, s->play ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL);
 }
 
 /* Of all processes in the first one, unless the session has failed. */
@@ -278,6 +294,7 @@ void sl_session_destroy(sl_session *s) {
   pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->lock);
   free_ticks(s);
+  free(s->shares);
   free(s->events.of);
   free(s->detail);
   free(s);

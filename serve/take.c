@@ -39,16 +39,19 @@ static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
     if (!r->ticks) settle(s, r);
 }
 
+/* NULL: nothing was computed. */
 static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
+  static const sl_sampled nothing = {.finite = 1};
   if (t->count) {
     s->stats.ticks++;
     s->stats.last_tick_ns = sli_now_ns();
+    if (s->ticks.most == 1) sli_fit_note(&s->fit, &t->load, (double)(s->stats.last_tick_ns - t->begun_ns) * 1e-9);
     s->stats.waiting_since_ns = s->stats.last_tick_ns;
   }
   for (int i = 0; i < t->count; i++) {
     const part *p = &t->parts[i];
-    take_part(s, p, x);
-    x += p->picked;
+    take_part(s, p, x ? x : &nothing);
+    if (x) x += p->picked;
   }
   if (!s->requests) s->stats.waiting_since_ns = 0;
 }

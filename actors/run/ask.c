@@ -126,6 +126,10 @@ sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
   return c;
 }
 
+uint64_t sl_runtime_now(const sl_runtime *rt) {
+  return rt->threads ? sli_clock_now(&rt->clock) : rt->workers[0].now_ns;
+}
+
 int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg_id) { return rt->quotas[reg_id]; }
 
 int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg_id) {

@@ -93,14 +93,18 @@ static uint64_t jitter(worker *w) {
   return 0;
 }
 
-/* What the first firing of all, and every one under jitter, do besides. */
-static uint64_t unusual_firing(worker *w) {
+/* What the first firing of all does besides, and every one under jitter or of a duration of its own:
+ * how long it takes. */
+static uint64_t unusual_firing(worker *w, const queue *q, const actor *a) {
+  const sl_runtime_options *o = &w->rt->options;
   uint64_t none = 0;
   atomic_compare_exchange_strong(&w->rt->first_firing_ns, &none, sli_now_ns());
-  w->unusual = w->rt->options.jitter_seed != 0;
+  w->unusual = o->jitter_seed || o->duration;
   w->plain = !w->unusual && w->real && sli_clock_is_fast(&w->clock) && !w->peers;
   for (int32_t i = 0; i < w->share.nqueues; i++) w->plain &= !w->share.queues[i]->selective;
-  return w->unusual ? jitter(w) : 0;
+  bool asked = o->duration && q->ops->timed;
+  uint64_t duration = asked ? o->duration(o->duration_ctx, a->id, a->tick_number) : a->duration_ns;
+  return o->jitter_seed ? duration + jitter(w) : duration;
 }
 
 /* The device has failed: so has the run. `a` is the actor of which it was seen. */
@@ -159,7 +163,7 @@ static ALWAYS_INLINE launched fire(worker *w, queue *q, actor *a, bool plain) {
     if (p->at.now->flags & SL_FIRST) take_slot(p);
   if (a->binds) bind(a);
   if (!plain && UNLIKELY(a->fenced)) wait_on_device(a);
-  if (!plain && w->unusual) duration += unusual_firing(w);
+  if (!plain && w->unusual) duration = unusual_firing(w, q, a);
   uint64_t start = w->now_ns;
   atomic_store_explicit(&w->progress.current, a->id, memory_order_relaxed);
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->bound.firing, start, duration, &fence)))

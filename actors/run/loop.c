@@ -74,11 +74,21 @@ static NOINLINE void start_plain(worker *w) {
   }
 }
 
-/* The virtual clock jumps to the next completion. False: there is none. */
+/* When the first of those that are polled wants to be. */
+static uint64_t first_asked(const awaited *a) {
+  uint64_t first = UINT64_MAX;
+  for (int32_t i = 0; i < a->npolled; i++) {
+    const queue *q = a->polled[i];
+    if (q->ops->next) first = SLI_MIN(first, q->ops->next(q->impl));
+  }
+  return first;
+}
+
+/* The virtual clock jumps to the next completion, or to where one is asked for. False: there is none. */
 static bool jump(worker *w) {
-  uint64_t due = first_due(&w->awaited.timers);
+  uint64_t due = SLI_MIN(first_due(&w->awaited.timers), first_asked(&w->awaited));
   if (due == UINT64_MAX) return false;
-  w->now_ns = due;
+  w->now_ns = SLI_MAX(due, w->now_ns);
   return true;
 }
 

@@ -161,7 +161,8 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   actor *a = &rt->actors[i];
   worker *w = rt->queues[from->queue].worker;
   size_t nbases = (size_t)(from->nin + from->nout + 1);
-  bool runs = !rt->options.no_data && from->program && from->program->ncalls;
+  bool looks = !rt->options.no_data || rt->queues[from->queue].ops->asks;
+  bool runs = looks && from->program && from->program->ncalls;
   int64_t fired = sli_firings(from, rt->first_step);
   *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
                .program = runs ? from->program : NULL, .binds = runs,

@@ -55,6 +55,11 @@ static void fill_from_batch(void *ctx, const sl_tick *tick, void *const *out) {
   r->serve->fill(r->serve->ctx, tick, out[0], out[2]);
 }
 
+static uint64_t await_batch(void *ctx, const sl_tick *tick) {
+  const token_rows *r = ctx;
+  return r->serve->await ? r->serve->await(r->serve->ctx, tick) : 0;
+}
+
 static void close_files(void *files) { sli_tokens_close(files); }
 
 static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
@@ -107,7 +112,7 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_ten
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, 1, s->rows);
   r->types[2] = SL_TYPE(SL_I32, (int64_t)(bytes / sizeof(int32_t)));
   r->source = (sl_source){.nout = 3, .types = r->types, .ctx = r, .fill = fill_from_batch,
-                          .behind = s->groups};
+                          .await = await_batch, .behind = s->groups};
   sl_tensor *outs[3];
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];

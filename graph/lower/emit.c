@@ -35,8 +35,10 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
 
 /* A thread of the host's own. Beside passes that are only launched it is apart: they never wait
  * for it. */
-static sl_queue host_queue(const sli_kind *kind, bool apart) {
-  return (sl_queue){.ops = kind->host, .threads = 1, .space = sli_kind_host_space(kind),
+static sl_queue host_queue(const sli_lowering *l, bool apart) {
+  const sli_kind *kind = l->in->kind;
+  const sl_queue_ops *served = kind->modelled && l->in->g->options.serve ? &sl_queue_ends : kind->host;
+  return (sl_queue){.ops = served, .threads = 1, .space = sli_kind_host_space(kind),
                     .run_ahead = 1, .apart = apart};
 }
 
@@ -60,7 +62,7 @@ static void add_queues(sli_lowering *l) {
   *q = (sli_queues){.pass = per_device(l), .host = per_device(l), .store = per_device(l)};
   for (int d = 0; d < n; d++) {
     q->pass[d] = add_queue(l, "pass", d, pass_queue(l, d));
-    q->host[d] = add_queue(l, "host", d, host_queue(kind, kind->copy != NULL));
+    q->host[d] = add_queue(l, "host", d, host_queue(l, kind->copy != NULL));
   }
   for (int a = 0; a < SLI_AXES; a++) {
     if (!has_exchange(l, a)) continue;
@@ -71,9 +73,9 @@ static void add_queues(sli_lowering *l) {
   q->source = per_device(l);
   for (int i = 0; i < l->ngroups; i++) /* what comes from outside holds nothing else up */
     if (sli_waits(&l->groups[i]))
-      q->source[l->groups[i].device] = add_queue(l, "source", l->groups[i].device, host_queue(kind, true));
+      q->source[l->groups[i].device] = add_queue(l, "source", l->groups[i].device, host_queue(l, true));
   for (int d = 0; d < n && l->store; d++)
-    q->store[d] = add_queue(l, "store", d, host_queue(kind, true));
+    q->store[d] = add_queue(l, "store", d, host_queue(l, true));
 }
 
 /* Of hops, made as they are needed; those that leave one device, one after another. */

@@ -71,8 +71,7 @@ static double whole(const sli_mean *mean, int variant, const sl_type *types,
   return sum;
 }
 
-/* losses(part ...), attrs.user = addend -> the sum over the microbatches of a step or an evaluation
- * (acc). */
+/* losses(part ...), attrs.user = addend -> the sum over the microbatches of a step or an evaluation (acc). */
 static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = SL_SCALAR(SL_F64);
@@ -151,6 +150,10 @@ static void take_output(void *ctx, const sl_tick *tick, int n, const void *const
   if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
 }
 
+static void pass_output(void *ctx, const sl_tick *tick) {
+  take_output(ctx, tick, 1, (const void *[]){NULL});
+}
+
 static void mark(sli_node *n, bool eval) {
   n->eval = eval;
   if (eval) n->phase = SLI_PHASE_EVAL;
@@ -185,7 +188,7 @@ static void add_evaluation_report(sl_lowered *l) {
   int count = sli_graph_means(l->g);
   sl_tensor *values[count];
   for (int i = 0; i < count; i++) values[i] = add_sum(l, &losses_op, &l->evaluated[i], true, !i);
-  l->eval_sink = (sl_sink){take_eval, l};
+  l->eval_sink = (sl_sink){.take = take_eval, .ctx = l};
   add_report(l->g, "report:eval", count, values, &l->eval_sink, true, true);
 }
 
@@ -196,7 +199,7 @@ static void add_training_reports(sl_lowered *l) {
   values[0] = add_sum(l, &losses_op, &g->loss, false, true);
   values[1] = g->grad_norm;
   for (int i = 2; i < count; i++) values[i] = add_sum(l, &tally_op, &g->metrics.tallies.of[i - 2], false, false);
-  l->step_sink = (sl_sink){take_step, l};
+  l->step_sink = (sl_sink){.take = take_step, .ctx = l};
   add_report(g, "report:step", count, values, &l->step_sink, true, false);
   if (l->evaluated) add_evaluation_report(l);
 }
@@ -210,7 +213,7 @@ static void add_reports(sl_lowered *l) {
   l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
   for (int i = 0; i < g->noutputs; i++) {
     output_sink *o = &l->outputs[i];
-    *o = (output_sink){{take_output, o}, l, g->outputs[i].name, g->outputs[i].tensor->type};
+    *o = (output_sink){{.take = take_output, .ctx = o, .passed = pass_output}, l, g->outputs[i].name, g->outputs[i].tensor->type};
     add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
                &o->sink, false, false);
   }

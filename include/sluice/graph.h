@@ -64,6 +64,7 @@ typedef struct sl_serving {
   sl_rest (*rest)(void *ctx, const char *param); /* how a weight is wanted to lie, where its readers know
                         that; NULL: all as f32 */
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
+  uint64_t (*await)(void *ctx, const sl_tick *tick); /* on devices that hold no values: sl_source.await */
   void *ctx;
 } sl_serving;
 

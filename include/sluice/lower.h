@@ -232,7 +232,8 @@ typedef struct sl_lower_options {
    * each metric (sl_metric). May be NULL. */
   void (*on_eval)(void *ctx, int64_t step, double loss);
   void (*on_metric)(void *ctx, int64_t step, const char *name, double value);
-  /* Inference: an output of the graph is ready. */
+  /* Inference: an output of the graph is ready. Of a served graph on devices that hold no values `data` is
+   * NULL. */
   void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
   void *ctx;
   /* Checkpoints: after every store_every-th step (0: never) a copy of each stage's

@@ -441,25 +441,26 @@ typedef struct sl_source {
   const sl_type *types; /* [nout] of a whole microbatch */
   void (*fill)(void *ctx, const sl_tick *tick, void *const *out);
   void *ctx;
-  /* 1 + the dim of all outputs that sequences lie along, if fill() can be asked
-   * for a piece of them: positions tick->row .. of that dim, tick->rows in
-   * number, where tick->rows is not 0. 0: whole microbatches only. */
+  /* 1 + the dim of all outputs that sequences lie along, if fill() can be asked for a piece of them: tick->rows
+   * positions of that dim from tick->row on, where tick->rows is not 0. 0: whole microbatches only. */
   int cut;
-  /* Evaluations (docs/data.md): the same from held-out data, microbatch tick->microbatch of it from 0
-   * on; and how many there are. NULL, 0: there is none. */
+  /* Evaluations: microbatch tick->microbatch of held-out data, and how many there are. NULL, 0: none. */
   void (*fill_held_out)(void *ctx, const sl_tick *tick, void *const *out);
   int held_out;
+  /* Where devices hold no values, for fill(): 0: it has something; else when (sl_runtime_now) to ask again,
+   * UINT64_MAX: once anything has happened. On the real clock it may block. NULL: it always has. */
+  uint64_t (*await)(void *ctx, const sl_tick *tick);
   int behind; /* > 0, inference: fill() may block, and comes so many ticks behind what is delivered */
 } sl_source;
 
 /* source() -> sl_source.nout outputs. The row's nout is -1: ask the record. */
 extern const sl_op sl_op_source;
 
-/* What sl_op_report's attrs.user points to. The values are valid during the
- * call only. */
+/* What sl_op_report's attrs.user points to. The values are valid during the call only. */
 typedef struct sl_sink {
   void (*take)(void *ctx, const sl_tick *tick, int n, const void *const *values);
   void *ctx;
+  void (*passed)(void *ctx, const sl_tick *tick); /* where devices hold no values, in place of take(); or NULL */
 } sl_sink;
 
 /* report(values...) -> nothing. */
@@ -467,8 +468,7 @@ extern const sl_op sl_op_report;
 
 /* ---- update -------------------------------------------------------------- */
 
-/* sumsq(g0, g1, ...) -> f64 scalar: the sum of squares of g0 + g1 + ..., all of
- * one shape (parts of one gradient). */
+/* sumsq(g0, g1, ...) -> f64 scalar: the sum of squares of g0 + g1 + ..., all of one shape (parts of one gradient). */
 extern const sl_op sl_op_sumsq;
 
 /* clip(s0 f64, s1 f64, ...), attrs.user = sl_optimizer -> scale scalar =

@@ -139,6 +139,7 @@ typedef struct sl_queue_config {
 typedef struct sl_queue_ops {
   const char *name;
   bool modelled; /* touches no data, so it follows any clock */
+  bool asks;     /* and looks at its programs all the same */
 
   /* launch() waits for something other than the processor: its queue is to have a worker of its
    * own. */
@@ -170,6 +171,10 @@ typedef struct sl_queue_ops {
   /* When a fence will complete, if that can be known; else UINT64_MAX. */
   uint64_t (*due)(void *queue, uint64_t fence);
 
+  /* NULL, or: of a firing of which that cannot be known, when done() is to be asked again, whatever
+   * else happens; UINT64_MAX: there is no such time. On the virtual clock, which goes on to it. */
+  uint64_t (*next)(void *queue);
+
   /* NULL, or: what is started from now on waits, on the device, for the firing behind
    * `fence` of `other`, an open queue of the same kind; the host does not. Then firings
    * may be started whose inputs are still being made. Fences count launches from 1. */
@@ -198,6 +203,9 @@ extern const sl_queue_ops sl_queue_timed; /* touches no data, one firing at a ti
                                              takes its modelled duration */
 extern const sl_queue_ops sl_queue_delay; /* touches no data, firings overlap freely: a
                                              link of pure latency */
+extern const sl_queue_ops sl_queue_ends;  /* of devices that hold no values: asks sources whether they
+                                             have something (sl_source.await), tells sinks
+                                             (sl_sink.passed), runs nothing else */
 extern const sl_queue_ops sl_queue_link;  /* carries what an actor reads to the slot it
                                              writes, which lies in another process; within
                                              one process, copies it */

@@ -56,6 +56,10 @@ typedef struct sl_runtime_options {
   uint64_t jitter_ns;
   bool poison;            /* slots that registers share are filled with NaN as they come free, in
                              the host's memory: who reads one after that is seen by its losses */
+  /* NULL, or: nanoseconds that a firing of an actor of a timed queue takes, in place of what the plan
+   * says. Asked as it begins, by its worker. */
+  uint64_t (*duration)(void *ctx, int32_t actor, int64_t tick);
+  void *duration_ctx;
   int64_t first_step;     /* begins as if the steps before had been run: what their initial
                              slots and held slots would hold is the caller's to fill in */
   /* Binds worker w to its cores; called once by each worker thread, and by each
@@ -145,6 +149,9 @@ sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *ch
 int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg);
 int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg);
 
+/* Nanoseconds since the runtime was made, by the clock that it runs on. For callbacks of ops, and of
+ * the real clock any thread. */
+uint64_t sl_runtime_now(const sl_runtime *rt);
 /* Steps begun in this process, those before first_step included. Any thread. */
 int64_t sl_runtime_begun(const sl_runtime *rt);
 /* Firings completed in this process by this run. Any thread. */

@@ -45,6 +45,17 @@ enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives of a token that are
  * gives up its own and is computed again when there are some, with the same bits. */
 typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
 
+/* What each stage takes for a tick, in seconds: `tick`, and of each sequence that has x rows in it behind L
+ * positions `position` L + `row` x + `pair` (2 L x + x x). */
+typedef struct sl_tick_cost {
+  double tick, position, row, pair;
+} sl_tick_cost;
+
+/* How a prompt is cut that is alone, over several stages, where a tick's cost is given. TIMES: in chunks that take as
+ * long as each other, of such a length that the whole takes least. ROWS: in chunks of `rows`, of which the
+ * last ones take longest. */
+typedef enum sl_chunks { SL_CHUNKS_TIMES, SL_CHUNKS_ROWS } sl_chunks;
+
 typedef struct sl_session_options {
   const sl_model *model;      /* with its options as given, which outlive the session */
   const sl_args *args;
@@ -81,6 +92,9 @@ typedef struct sl_session_options {
   const char *trace;          /* file that gets what ran when, as sl_trace_write() has it, when the session is
                                  destroyed: the newest firings, run.trace_records of each worker [2^16], of
                                  all processes in the first one, where all say so; NULL: none */
+  const sl_tick_cost *cost;   /* what a tick takes: on timed devices that is what it takes; NULL: as lower.hardware
+                                 says */
+  sl_chunks chunks;
   bool hash;                  /* tell the hash of the logits with each token (sl_session_event.hash) */
 } sl_session_options;
 
@@ -183,7 +197,8 @@ typedef struct sl_session_limits {
 } sl_session_limits;
 
 typedef struct sl_session_stats {
-  int64_t pages, pages_used;     /* of a stage */
+  int64_t pages, pages_used;     /* of a stage; */
+  int64_t pages_most;            /* used at once so far */
   sl_session_limits limits;      /* in force */
   int queued, running;           /* requests that wait to be let in; that have pages */
   int events;                    /* that nobody has polled */
@@ -207,6 +222,9 @@ sl_session_stats sl_session_stat(const sl_session *s);
  * limit goes on: ticks under way, and sequences, but for pages, which the youngest give up. No answer changes.
  * SL_E_USAGE names what cannot be, and then nothing has changed. */
 sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits);
+/* What its ticks have taken, of a session with one group: of one stage. All 0: too few have come back, or several
+ * are under way at once. */
+sl_tick_cost sl_session_cost(const sl_session *s);
 
 /* SL_OK while it runs; else what has ended it, with the text in sl_detail(). */
 sl_status sl_session_status(const sl_session *s);
@@ -215,6 +233,36 @@ sl_status sl_session_status(const sl_session *s);
  * 0: for ever; 0: not at all) until all have ended. SL_OK if they have; SL_E_STOPPED if some go
  * on. Events wait for sl_session_poll as before. */
 sl_status sl_session_drain(sl_session *s, double seconds);
+
+/* ---- how it would be ------------------------------------------------------------------- */
+
+/* Requests that come at some time, of so many tokens, and go on for as many as they may. */
+typedef struct sl_arrival {
+  double seconds;          /* from the start; in the order of these */
+  int64_t prompt, answer;  /* tokens */
+} sl_arrival;
+
+typedef struct sl_answered {
+  double first, last;      /* when its first and its last token came, in seconds from the start */
+  int64_t tokens;          /* of the answer; 0: it was refused, as too many waited */
+} sl_answered;
+
+typedef struct sl_rehearsal {
+  sl_session_info about;   /* sizes; its pointers are NULL */
+  sl_session_stats stats;  /* when all had ended */
+  double seconds;          /* from the first arrival to the last token */
+  int nstages;
+  double *busy;            /* [nstages] seconds that each computed */
+  int64_t narrivals;
+  sl_answered *answered;   /* [narrivals] */
+} sl_rehearsal;
+
+/* Runs a session with these arrivals on the virtual clock, in the calling thread: with the very source, pages and
+ * plan, on timed devices (options.lower.devices), which compute nothing. Every token is 0; stop tokens
+ * are none. SL_E_USAGE names an arrival that cannot be; else as sl_session_create. */
+sl_status sl_session_rehearse(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
+                              sl_rehearsal *out);
+void sl_rehearsal_fini(sl_rehearsal *r);
 
 #ifdef __cplusplus
 }

@@ -132,7 +132,7 @@ static void check_sources_and_reports_call_back(void) {
   CHECK(*(float *)from.out[0] == 107 && *(int32_t *)from.out[1] == 3, "the source filled both");
 
   double total = 0;
-  sl_sink sink = {add_to, &total};
+  sl_sink sink = {.take = add_to, .ctx = &total};
   sl_type values[] = {SL_SCALAR(SL_F32), SL_SCALAR(SL_F32)};
   kernel to = kernel_create(&sl_op_report, (sl_attrs){.user = &sink}, 2, values, 0);
   *(float *)to.in[0] = 1;

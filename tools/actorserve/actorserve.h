@@ -16,6 +16,7 @@ sl_status settings_pages(const settings *s, int64_t *out);
 typedef struct served {
   sl_job *job;          /* its processes */
   machine machine;
+  sl_tick_cost cost;    /* of --tick */
   sl_session *session;
   engine engine;
   voice voice;
@@ -30,6 +31,8 @@ typedef struct served {
 sl_status seen_open(served *m, const char *model);
 void seen_close(served *m);
 
+/* What the settings say of a session; points into them and into `m`. */
+sl_status model_options(settings *s, served *m, sl_session_options *out);
 /* Makes a session of the settings' model, with its weights. */
 sl_status model_open(settings *s, served *out);
 void model_close(served *m);

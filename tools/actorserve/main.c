@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "io/atomic.h"
-#include "tools/actorserve/actorserve.h"
+#include "tools/actorserve/play.h"
 
 static void print_start(const settings *s, const served *m, const serving *server, const char *host) {
   if (sl_arg_flag(s->run, "quiet")) return;
@@ -39,9 +39,10 @@ static sl_status serve_here(settings *s) {
   served m = {0};
   const char *report = settings_text(s, "report");
   sl_status status = report ? sli_atomic_check(report) : SL_OK;
-  if (!status) status = model_open(s, &m);
-  if (!status) status = s->process ? wait_for_first(&m) : serve(s, &m);
-  if (!status && report && !s->process) status = report_write(report, &m);
+  bool plays = settings_text(s, "arrivals");
+  if (!status) status = plays ? play(s, &m) : model_open(s, &m);
+  if (!status && !plays) status = s->process ? wait_for_first(&m) : serve(s, &m);
+  if (!status && !plays && report && !s->process) status = report_write(report, &m);
   model_close(&m);
   return status;
 }

@@ -26,6 +26,14 @@ static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return status ? status : sl_params_spread(lowered, rt);
 }
 
+static const sl_tick_cost *cost_of(const settings *s, const served *m) {
+  return settings_text(s, "tick") ? &m->cost : NULL;
+}
+
+static const sl_hardware *hardware_of(const settings *s) {
+  return s->modelled.hardware.flops_per_second > 0 ? &s->modelled.hardware : NULL;
+}
+
 /* Sizes are 0 where the session decides. */
 static sl_session_options options_of(settings *s, served *m, int64_t pages) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
@@ -33,10 +41,11 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
       .model = s->model, .args = s->model_args, .rows = sl_arg_int(s->run, "rows"), .pages = pages,
       .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
       .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
+      .cost = cost_of(s, m), .chunks = strcmp(sl_arg_text(s->run, "chunks"), "rows") ? SL_CHUNKS_TIMES : SL_CHUNKS_ROWS,
       .stored = strcmp(sl_arg_text(s->run, "dtype"), "stored") ? NULL : settings_text(s, "init"),
       .log = settings_text(s, "log"), .replay = settings_text(s, "replay"), .trace = settings_text(s, "trace"),
       .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices,
-                .dtype = settings_dtype(s), .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
+                .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
       .run = {.bind = machine_bind, .bind_arg = &m->machine},
       .job = s->processes > 1 ? m->job : NULL, .load = load, .load_ctx = s};
 }
@@ -54,15 +63,21 @@ static sl_status join(settings *s, served *m) {
   return SL_OK;
 }
 
-sl_status model_open(settings *s, served *m) {
+sl_status model_options(settings *s, served *m, sl_session_options *out) {
   int64_t pages;
   sl_status status = settings_pages(s, &pages);
-  if (!status) status = join(s, m);
+  if (!status && cost_of(s, m)) status = tick_cost_read(settings_text(s, "tick"), &m->cost);
+  if (!status) *out = options_of(s, m, pages);
+  return status;
+}
+
+sl_status model_open(settings *s, served *m) {
+  sl_session_options options;
+  sl_status status = join(s, m);
   if (!status) status = machine_place(s, &m->machine);
-  if (status) return status;
-  sl_session_options options = options_of(s, m, pages);
-  status = sl_session_create(&options, &m->session);
-  if (status) return status;
+  if (!status) status = model_options(s, m, &options);
+  if (!status) status = sl_session_create(&options, &m->session);
+  if (status || settings_text(s, "arrivals")) return status;
   sl_session_info about = sl_session_about(m->session);
   m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
                        .context = about.context, .submit = submit, .cancel = cancel, .poll = poll_events,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "io/atomic.h"
-#include "tools/actorserve/actorserve.h"
+#include "tools/actorserve/play.h"
 
 static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
 
@@ -52,6 +52,48 @@ static sl_status write_text(const char *path, const char *text) {
   return status;
 }
 
+static void add_shares(cJSON *to, const char *name, const double *seconds) {
+  cJSON *shares = cJSON_AddObjectToObject(to, name);
+  for (int i = 0; i < OUTCOME_SHARES; i++) {
+    char share[16];
+    snprintf(share, sizeof share, "p%.0f", outcome_shares[i] * 100);
+    add_number(shares, share, seconds[i]);
+  }
+}
+
+static void add_outcome(cJSON *root, const played *p) {
+  const double cost[] = {p->cost.tick, p->cost.position, p->cost.row, p->cost.pair};
+  add_number(root, "seconds", p->run.seconds);
+  add_number(root, "answered", (double)p->outcome.answered);
+  add_number(root, "refused", (double)p->outcome.refused);
+  add_number(root, "tokens_per_second", p->outcome.tokens_per_second);
+  add_shares(root, "ttft_seconds", p->outcome.ttft);
+  add_shares(root, "tpot_seconds", p->outcome.tpot);
+  cJSON *bubbles = cJSON_AddArrayToObject(root, "bubbles");
+  for (int i = 0; i < p->run.nstages; i++)
+    cJSON_AddItemToArray(bubbles, cJSON_CreateNumber(1 - p->run.busy[i] / p->run.seconds));
+  add_number(root, "pages_most", (double)p->run.stats.pages_most);
+  cJSON_AddItemToObject(root, "tick", cJSON_CreateDoubleArray(cost, SLI_COUNT(cost)));
+}
+
+static sl_status write_report(const char *path, cJSON *root) {
+  char *text = cJSON_Print(root);
+  sl_status status = write_text(path, text);
+  cJSON_free(text);
+  cJSON_Delete(root);
+  return status;
+}
+
+sl_status report_played(const char *path, const settings *s, const played *p) {
+  cJSON *root = cJSON_CreateObject();
+  cJSON_AddStringToObject(root, "model", s->model->name);
+  cJSON_AddStringToObject(root, "clock", sl_arg_text(s->run, "clock"));
+  add_sizes(root, &p->run.about);
+  add_done(root, &p->run.stats);
+  add_outcome(root, p);
+  return write_report(path, root);
+}
+
 sl_status report_write(const char *path, const served *m) {
   sl_session_info about = sl_session_about(m->session);
   sl_session_stats done = sl_session_stat(m->session);
@@ -60,9 +102,5 @@ sl_status report_write(const char *path, const served *m) {
   add_sizes(root, &about);
   add_devices(root, about.plan);
   add_done(root, &done);
-  char *text = cJSON_Print(root);
-  sl_status status = write_text(path, text);
-  cJSON_free(text);
-  cJSON_Delete(root);
-  return status;
+  return write_report(path, root);
 }

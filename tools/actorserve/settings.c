@@ -36,10 +36,16 @@ static const sl_option options[] = {
     LAUNCH_OPTIONS,
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6},
+    {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} "
+     "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0},
+    {"tick", SL_OPTION_TEXT, "", "`A,B,C,D`: a stage takes A seconds for a tick, and B L + C x + D (2 L x + x x) for x rows behind L "
+     "positions; as --machine says if not given", 0, 0},
+    {"chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that is alone is cut, where --tick is given and there are several "
+     "stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "memory", "seed", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "memory", "seed", "clock", "machine", "version", "help", NULL};
 
 /* A model whose weights lie ready knows how long its sequences may be. */
 static sl_status set_context(settings *s) {
@@ -66,22 +72,33 @@ sl_status settings_pages(const settings *s, int64_t *out) {
   return SL_OK;
 }
 
-static sl_status read_settings(settings *s) {
-  if (!settings_text(s, "init"))
+/* A file of arrivals needs nothing that is computed. */
+static sl_status check_devices(const settings *s) {
+  bool computes = sl_device_computes(s->devices.kind), plays = settings_text(s, "arrivals");
+  if (s->clock == SL_CLOCK_VIRTUAL && !plays)
+    return sl_fail(SL_E_USAGE, "--clock virtual: who comes when? --arrivals FILE says");
+  if (!computes && !plays)
+    return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
+  if (computes && !settings_text(s, "init"))
     return sl_fail(SL_E_USAGE, "%s: which weights? --init FILE says, or a Hugging Face folder or GGUF file in the "
                    "place of the model", s->model_word);
+  return SL_OK;
+}
+
+static sl_status read_settings(settings *s) {
   s->microbatches = s->pieces = s->chunks = 1;
   s->processes = 1;
   s->schedule = "1f1b";
   s->use = USE_INFERENCE;
-  if (!sl_device_computes(s->devices.kind))
-    return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
   int64_t pages;
-  sl_status status = settings_pages(s, &pages);
+  sl_status status = check_devices(s);
+  if (!status) status = settings_pages(s, &pages);
   static const char *const admits[] = {"reserve", "recompute", NULL};
+  static const char *const chunks[] = {"times", "rows", NULL};
   static const char *const dtypes[] = {"stored", "fp32", "bf16", NULL};
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
   if (!status) status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
+  if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
   if (!status) status = settings_read_budget(s);
   if (!status) status = launch_check(s);
   if (!status) status = pretrained_read(s);

@@ -2,6 +2,7 @@
 #ifndef SLUICE_TOOLS_COMMON_H
 #define SLUICE_TOOLS_COMMON_H
 
+#include "tools/common/arrivals.h"
 #include "tools/common/chat.h"
 #include "tools/common/gguf.h"
 #include "tools/common/cost.h"

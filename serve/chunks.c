@@ -1,0 +1,64 @@
+/* How long the chunks of a prompt are.
+ *
+ * Beside others it takes what rows are left. Alone, over several stages, its last chunks would take longest, as they
+ * look back farthest, and while the first of them are on the first stage and the last on the last one the others
+ * wait. So chunks take as long as each other then, as far as ticks have rows: P stages that all take t_i for
+ * chunk i end after sum(t) + (P - 1) max(t), and the t is taken for which that is least. */
+#include <math.h>
+
+#include "serve/serve.h"
+
+static int stages_of(const sl_session *s) {
+  return SLI_MAX(s->options.lower.stages, 1) * SLI_MAX(s->options.lower.chunks, 1);
+}
+
+/* Most rows behind `fed` positions that take no longer than `seconds`: at least one. */
+static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, int64_t most) {
+  double left = seconds - c->tick - c->position * (double)fed, b = c->row + 2 * c->pair * (double)fed;
+  if (b <= 0 && c->pair <= 0) return most;
+  if (left <= 0) return 1;
+  double root = c->pair > 0 ? (sqrt(b * b + 4 * c->pair * left) - b) / (2 * c->pair) : left / b;
+  return root >= (double)most ? most : SLI_MAX((int64_t)root, 1);
+}
+
+static double seconds_of(const sl_tick_cost *c, int64_t fed, int64_t rows) {
+  return sli_price_tick(c, &(load){.rows = rows, .positions = (double)fed,
+                                   .pairs = (double)rows * (double)(2 * fed + rows)});
+}
+
+/* Of the rest of a prompt, if no chunk takes longer than `pace`. */
+static double whole(const sl_session *s, const request *r, double pace) {
+  const sl_tick_cost *c = s->options.cost;
+  double sum = 0, longest = 0;
+  for (int64_t fed = r->fed, rows; fed < r->count; fed += rows) {
+    rows = SLI_MIN(rows_within(c, fed, pace, s->about.rows), r->count - fed);
+    double seconds = seconds_of(c, fed, rows);
+    sum += seconds;
+    longest = SLI_MAX(longest, seconds);
+  }
+  return sum + (stages_of(s) - 1) * longest;
+}
+
+/* From what the last chunk takes at its longest down to a hundredth of that, and no less than four times what a
+ * tick takes that has next to nothing. */
+static double best_pace(const sl_session *s, const request *r) {
+  enum { STEPS = 48 };
+  const sl_tick_cost *c = s->options.cost;
+  double most = seconds_of(c, SLI_MAX(r->count - s->about.rows, 0), s->about.rows);
+  double least = SLI_MAX(most / 100, 4 * c->tick), best = most, fewest = whole(s, r, most);
+  for (int i = 1; i <= STEPS && least < most; i++) {
+    double pace = most * pow(least / most, (double)i / STEPS), seconds = whole(s, r, pace);
+    if (seconds < fewest) fewest = seconds, best = pace;
+  }
+  return best;
+}
+
+static bool is_alone(const sl_session *s, const request *r) { return s->requests == r && !r->next; }
+
+int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most) {
+  const sl_session_options *o = &s->options;
+  bool cut = o->cost && o->chunks == SL_CHUNKS_TIMES && stages_of(s) > 1 && r->fed + 1 < r->count;
+  if (!cut || !is_alone(s, r)) return most;
+  if (r->pace <= 0) r->pace = best_pace(s, r);
+  return rows_within(o->cost, r->fed, r->pace, most);
+}

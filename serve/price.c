@@ -1,0 +1,49 @@
+/* How long ticks take where nothing is computed. */
+#include <stdlib.h>
+
+#include "serve/serve.h"
+
+double sli_price_tick(const sl_tick_cost *c, const load *of) {
+  if (!of->rows) return 0;
+  return c->tick + c->position * of->positions + c->row * (double)of->rows + c->pair * of->pairs;
+}
+
+static bool is_pass(const sl_plan *p, int32_t a) {
+  const sl_actor *actor = &p->actors[a];
+  return actor->cls == SL_CLASS_F && actor->stage != SL_NONE && p->queues[actor->queue].ops->timed &&
+         actor->program;
+}
+
+/* Of a stage that is several actors each has the share that its ops have. */
+static double share_of(const sl_plan *p, int32_t a) {
+  double all = 0;
+  int count = 0;
+  for (int32_t i = 0; i < p->nactors; i++) {
+    if (!is_pass(p, i) || p->actors[i].stage != p->actors[a].stage) continue;
+    all += p->actors[i].seconds;
+    count++;
+  }
+  return all > 0 ? p->actors[a].seconds / all : 1.0 / count;
+}
+
+void sli_price_init(sl_session *s) {
+  const sl_plan *p = s->about.plan;
+  s->shares = sli_calloc((size_t)p->nactors, sizeof *s->shares);
+  for (int32_t a = 0; a < p->nactors; a++)
+    if (is_pass(p, a)) s->shares[a] = share_of(p, a);
+}
+
+/* What goes from stage to stage is as long as there are rows. */
+static double seconds_of(const sl_session *s, int32_t a, const load *of) {
+  const sl_actor *actor = &s->about.plan->actors[a];
+  if (!of->rows) return 0;
+  if (s->shares[a] > 0 && s->options.cost) return s->shares[a] * sli_price_tick(s->options.cost, of);
+  return actor->seconds * (double)of->rows / (double)s->about.rows;
+}
+
+uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
+  const sl_session *s = session;
+  double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load);
+  if (s->play && s->shares[a] > 0) s->play->compute(s->play, s, a, seconds);
+  return (uint64_t)(seconds * 1e9 + 0.5);
+}

@@ -1,0 +1,159 @@
+/* A session on the virtual clock: what is published of pipelines that serve comes out of the very source and plan.
+ * labels: unthreaded */
+#include <math.h>
+
+#include "tests/support/session.h"
+
+static char *const small[] = {"--layers", "4", "--width", "8", "--heads", "2", "--vocab", "11", "--context", "131200", NULL};
+
+static sl_session_options on(const served *s, int stages, const sl_tick_cost *cost) {
+  sl_session_options o = served_options(s);
+  o.lower.stages = stages;
+  o.lower.devices = (sl_device_options){.kind = "timed", .count = stages};
+  o.cost = cost;
+  return o;
+}
+
+static sl_rehearsal rehearse(const sl_session_options *o, int64_t n, const sl_arrival *arrivals) {
+  sl_rehearsal r;
+  CHECK(!sl_session_rehearse(o, n, arrivals, &r), "%s", sl_detail());
+  CHECK(!r.stats.pages_used && !r.stats.running && !r.stats.queued, "all pages are back");
+  return r;
+}
+
+static bool near(double x, double want, double by) { return fabs(x - want) <= by * want; }
+
+/* ---- a long prompt, chunk by chunk through four stages ---------------------------------------- */
+
+static double first_token(const served *s, int64_t rows, sl_chunks chunks) {
+  static const sl_tick_cost cost = {26.1e-3, 5.39e-7, 6.03e-6, 3.25e-10};
+  const sl_arrival one = {0, 131072, 1};
+  sl_session_options o = on(s, 4, &cost);
+  o.rows = rows;
+  o.chunks = chunks;
+  sl_rehearsal r = rehearse(&o, 1, &one);
+  double first = r.answered[0].first;
+  CHECK(r.stats.rows == 131072 && r.stats.tokens == 1, "each position once");
+  sl_rehearsal_fini(&r);
+  return first;
+}
+
+static void a_long_prompt(const served *s) {
+  static const struct {
+    int64_t rows;
+    double seconds;
+  } published[] = {{32768, 14.729}, {16384, 11.306}, {8192, 9.766}, {4096, 9.684}, {2048, 11.105}};
+  double best = INFINITY;
+  for (size_t i = 0; i < SLI_COUNT(published); i++) {
+    double first = first_token(s, published[i].rows, SL_CHUNKS_ROWS);
+    printf("chunks of %lld: %.0f ms\n", (long long)published[i].rows, first * 1e3);
+    CHECK(near(first, published[i].seconds, 0.005), "it takes %g s, not %g", first, published[i].seconds);
+    best = fmin(best, first);
+  }
+  double even = first_token(s, 32768, SL_CHUNKS_TIMES);
+  printf("of equal times: %.0f ms\n", even * 1e3);
+  CHECK(even < 0.95 * best, "chunks of equal times take %g s, the best of equal lengths %g", even, best);
+}
+
+/* ---- how many ticks a second ------------------------------------------------------------------ */
+
+/* Answers that have a tick each: as many are under way as there are groups, or sequences. */
+static double rate(const served *s, int groups) {
+  static const sl_tick_cost cost = {.tick = 0.01};
+  sl_arrival all[8];
+  sl_session_options o = on(s, 4, &cost);
+  o.rows = 1;
+  o.sequences = groups;
+  o.groups = groups;
+  for (int i = 0; i < groups; i++) all[i] = (sl_arrival){0, 1, 400};
+  sl_rehearsal r = rehearse(&o, groups, all);
+  double ticks = (double)r.stats.ticks / r.seconds;
+  for (int p = 0; p < 4; p++)
+    CHECK(near(r.busy[p], 0.01 * (double)r.stats.ticks, 1e-6), "stage %d computes %g s", p, r.busy[p]);
+  sl_rehearsal_fini(&r);
+  return ticks;
+}
+
+static void groups_fill_a_pipeline(const served *s) {
+  for (int groups = 1; groups <= 6; groups++) {
+    double want = fmin(groups / 0.04, 1 / 0.01), got = rate(s, groups);
+    printf("%d groups: %.2f ticks a second\n", groups, got);
+    CHECK(near(got, want, 0.01), "%d groups: %g ticks a second, not %g", groups, got, want);
+  }
+}
+
+/* ---- prompts that answers ride on ---------------------------------------------------------------- */
+
+/* A tick of few rows takes as long as its weights are read. SARATHI (Agrawal et al., arXiv 2308.16369): ticks of a chunk of C
+ * rows and B - 1 answers gain most over prompts and answers apart where there are C / (B - 1) tokens of a prompt to one of its
+ * answer. */
+enum { B = 18, C = 256, WHOLE = 4096, REQUESTS = 72 };
+static const sl_tick_cost rides = {.tick = 0.02, .row = 1e-4};
+
+static double gain(const served *s, int64_t prompt) {
+  static sl_arrival all[REQUESTS];
+  int64_t answer = WHOLE - prompt;
+  sl_session_options o = on(s, 1, &rides);
+  o.rows = C + B - 1;
+  o.sequences = B;
+  for (int i = 0; i < REQUESTS; i++) all[i] = (sl_arrival){0, prompt, answer};
+  sl_rehearsal r = rehearse(&o, REQUESTS, all);
+  double chunks = ceil((double)prompt / C), together = r.seconds / REQUESTS;
+  double apart = rides.tick * chunks + rides.row * (double)prompt + (double)answer * (rides.tick / B + rides.row);
+  sl_rehearsal_fini(&r);
+  return apart / together;
+}
+
+static void answers_ride_on_prompts(const served *s) {
+  double best = 0, at = 0;
+  for (int ratio = 4; ratio <= 64; ratio = ratio * 5 / 4 + 1) {
+    double x = gain(s, (int64_t)WHOLE * ratio / (ratio + 1));
+    printf("%d prompt tokens to one: %.3f times\n", ratio, x);
+    if (x > best) best = x, at = ratio;
+  }
+  CHECK(best > 1.2 && at >= 0.6 * C / (B - 1) && at <= 1.6 * C / (B - 1), "the best ratio is %g, not near %g", at,
+        (double)C / (B - 1));
+}
+
+/* ---- pages, and who is sent away ----------------------------------------------------------------- */
+
+static void pages_are_counted(const served *s) {
+  static const sl_tick_cost cost = {.tick = 0.01};
+  static const sl_arrival all[] = {{0, 60, 200}, {0, 60, 200}, {0.5, 60, 4}, {1000, 10, 1}};
+  sl_session_options o = on(s, 2, &cost);
+  o.context = 320;
+  o.pages = 6;
+  o.admit = SL_ADMIT_RECOMPUTE;
+  o.rows = 64;
+  sl_rehearsal r = rehearse(&o, 4, all);
+  CHECK(r.stats.preemptions && r.stats.rows_again && r.stats.pages_most == 6, "pages run out");
+  CHECK(r.stats.tokens == 405 && r.stats.ended[SL_END_LENGTH] == 4, "all are answered");
+  CHECK(near(r.answered[3].first, 1000.02, 1e-6), "who comes late is answered at once: %g", r.answered[3].first);
+  sl_rehearsal_fini(&r);
+  o.queue = 1;
+  r = rehearse(&o, 4, all);
+  CHECK(r.stats.requests == 3 && !r.answered[1].tokens, "one waits, one is sent away");
+  sl_rehearsal_fini(&r);
+}
+
+static void what_cannot_be_is_refused(const served *s) {
+  static const sl_arrival backward[] = {{1, 1, 1}, {0.5, 1, 1}}, late[] = {{0, 131201, 1}};
+  sl_session_options o = on(s, 1, NULL);
+  sl_rehearsal r;
+  CHECK(sl_session_rehearse(&o, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"), "%s", sl_detail());
+  CHECK(sl_session_rehearse(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"), "%s", sl_detail());
+  o.lower.devices.kind = "cpu";
+  CHECK(sl_session_rehearse(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s", sl_detail());
+}
+
+int main(void) {
+  served s = {0};
+  served_model(&s, "gpt", small);
+  a_long_prompt(&s);
+  groups_fill_a_pipeline(&s);
+  answers_ride_on_prompts(&s);
+  pages_are_counted(&s);
+  what_cannot_be_is_refused(&s);
+  sl_args_destroy(s.args);
+  return 0;
+}

@@ -1,0 +1,65 @@
+#!/bin/bash
+# actorserve --arrivals plays requests of a file, on the virtual clock and in real time; what is wrong with the file or the
+# options is said by name.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need python3
+actorserve=$bin/actorserve
+small=(gpt --layers 2 --width 16 --heads 2 --context 64 --vocab 50)
+
+python3 - >come.jsonl <<'PY'
+import json
+for i in range(40):
+    print(json.dumps({"time": 0.01 * i, "prompt": 3 + 7 * i % 29, "answer": 2 + i % 9, "id": str(i)}))
+PY
+
+# The same each time; ten answers of one token a tick of 2 x 10 ms.
+ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --tick 0.01,0,0,0 --report one.json --trace one.trace "${small[@]}"
+cp out first
+ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --tick 0.01,0,0,0 --report two.json "${small[@]}"
+cmp first out || fail "the virtual clock gives the same each time"
+cmp one.json two.json || fail "so do reports"
+python3 - <<'PY'
+import json
+r = json.load(open("one.json"))
+assert r["answered"] == 40 and r["refused"] == 0 and r["clock"] == "virtual", r
+assert r["tokens"] == sum(2 + i % 9 for i in range(40)), r
+assert 0.02 <= r["ttft_seconds"]["p50"] <= r["ttft_seconds"]["p99"] <= 0.05, r
+assert 0.02 <= r["tpot_seconds"]["p50"] <= r["tpot_seconds"]["p99"] <= 0.0301, r
+assert len(r["bubbles"]) == 2 and 0 < r["bubbles"][0] < 0.5 and r["pages_most"] > 0, r
+PY
+ends 0 "$bin/actortrace" show one.trace
+ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --machine h100-sxm-80gb "${small[@]}"
+
+# In real time, on devices that sleep: nobody is faster than they are.
+ends 0 "$actorserve" --devices timed:2 --arrivals come.jsonl --stages 2 --tick 0.01,0,0,0 --report real.json "${small[@]}"
+python3 - <<'PY'
+import json
+r, v = json.load(open("real.json")), json.load(open("one.json"))
+assert r["answered"] == 40 and r["tokens"] == v["tokens"] and r["clock"] == "real", r
+assert r["ttft_seconds"]["p50"] > 0.0199 and r["tpot_seconds"]["p50"] > 0.0199, r
+PY
+
+refused() { # WHAT WORDS...
+  local what=$1
+  shift
+  ends 2 "$actorserve" "$@" "${small[@]}"
+  grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
+}
+refused "--arrivals FILE says" --clock virtual
+refused "they hold no values" --devices timed
+refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3
+refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,-4
+refused "--chunks" --clock virtual --arrivals come.jsonl --chunks cut
+refused "nowhere" --clock virtual --arrivals nowhere
+for line in '{' '[1]' '{"prompt":1,"answer":1}' '{"time":-1,"prompt":1,"answer":1}' '{"time":1,"prompt":0,"answer":1}' \
+  '{"time":1,"prompt":1.5,"answer":1}' '{"time":1,"prompt":1}' '{"time":0,"prompt":1,"answer":1}'; do
+  printf '%s\n' '{"time":0.5,"prompt":1,"answer":1}' "$line" >bad.jsonl
+  refused "bad.jsonl, line 2" --clock virtual --arrivals bad.jsonl
+done
+printf '{"time":0,"prompt":65,"answer":1}\n' >long.jsonl
+refused "arrival 1: a prompt of 65 tokens" --clock virtual --arrivals long.jsonl
+: >empty.jsonl
+refused "nobody comes" --clock virtual --arrivals empty.jsonl
