@@ -1,6 +1,6 @@
 """Clicks through the page of a trace in a headless Chromium.
 
-    page_in_chromium.py PAGE [--large | --many | --experts] [--shots FOLDER]
+    page_in_chromium.py PAGE [--large | --many | --experts | --rows] [--shots FOLDER]
 
 Talks to the browser over two pipes (--remote-debugging-pipe): JSON messages,
 each ended by a zero byte. Input goes in as the browser's own mouse and key
@@ -346,6 +346,22 @@ def test_experts(p):
     check(b.run("document.getElementById('tallies').hidden"), "t hides them")
 
 
+def test_rows(p):
+    """Valid rows have a row of bars under each lane, and stand in the tips; v hides them."""
+    b = p.b
+    kinds = lambda: [r["kind"] for r in b.state()["rows"]]
+    check(kinds().count("valid") == len(b.run("trace.devices")), "bars for each device: %s" % kinds())
+    index = b.run("(() => { const f = trace.firings, most = Math.max(...f.rows);"
+                  "return Array.from(f.rows).findIndex((r, i) => r === most && f.end[i] > f.start[i] &&"
+                  "trace.actors[f.actor[i]].cls === 0); })()")
+    rows = b.run("trace.select(%d), trace.firings.rows[%d]" % (index, index))
+    tip = b.state()["tip"]
+    check(rows > 0 and ", %d rows" % rows in tip, "a tip says %d rows: %s" % (rows, tip))
+    p.shoot("rows")
+    b.key("v")
+    check("valid" not in kinds(), "v hides them")
+
+
 def test_speed(p):
     b = p.b
     b.key("0")
@@ -376,6 +392,8 @@ def main():
             test_many(page)
         elif "--experts" in sys.argv:
             test_experts(page)
+        elif "--rows" in sys.argv:
+            test_rows(page)
         else:
             for test in (test_zoom_and_pan, test_steps, test_hover, test_search, test_toggles, test_pixels):
                 test(page)

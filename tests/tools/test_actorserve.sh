@@ -132,6 +132,8 @@ says "quota act=2: kv=N, rows=N" err
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 drained
+"$bin/actortrace" svg --step 0 --steps 9 both.trace >picture || fail "there is a figure of both"
+grep -q ">rows, max [1-9]" picture || fail "it has the rows of what passes from stage to stage"
 "$bin/actortrace" rows both.trace | cut -f 2-4 >rows
 for stage in 0 1; do
   grep -qx "$stage"$'\tF\t'"$stage" rows || fail "no pass of process $stage is in the trace"

@@ -28,3 +28,8 @@ python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" many.html --many 2>er
   fail "a mixture of experts"
 trace 0 page experts.trace -o experts.html
 python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" experts.html --experts 2>err || fail "a page of experts"
+"$actorrun" --quiet --devices timed:4 --clock virtual --data-parallel 4 --expert-parallel 4 --routing zipf:1 --steps 2 \
+  --trace rows.trace mixtral --layers 2 --width 32 --heads 2 --context 16 --batch 16 --experts 8 --data "$reference/tokens.u16" \
+  >out 2>err || fail "experts on all devices"
+trace 0 page rows.trace -o rows.html
+python3 "$SLUICE_SOURCE/tests/support/page_in_chromium.py" rows.html --rows 2>err || fail "a page of rows: $(tail -1 err)"

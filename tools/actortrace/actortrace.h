@@ -193,6 +193,7 @@ bool answers(const sl_plan *plan, int32_t reg, const advice *a);
 typedef struct options {
   const char *path, *other, *out; /* other: the second file of diff */
   int64_t step;                   /* -1: not given */
+  int64_t steps;                  /* so many of them in a figure, from `step` on; 0: one */
   int32_t device;                 /* -1: all */
   int width;                      /* 0: the terminal's */
   int color;                      /* -1: as the output is, 0, 1 */

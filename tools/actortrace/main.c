@@ -45,6 +45,7 @@ static void print_usage(FILE *out) {
         "Options:\n"
         "  -o FILE       write there and not to the standard output\n"
         "  --step N      this step; else the typical one, or all\n"
+        "  --steps N     svg: so many steps, from --step on\n"
         "  --device N    this device only\n"
         "  --queues      show, svg: links, copies, disks and host queues too\n"
         "  --width N     show: columns; else the terminal's width, or 100\n"
@@ -86,6 +87,9 @@ static sl_status read_option(char **argv, int *at, options *o) {
   if (!strcmp(word, "--step")) {
     status = read_number(word, argv[++*at], INT64_MAX, &n);
     if (!status) o->step = n;
+  } else if (!strcmp(word, "--steps")) {
+    status = read_number(word, argv[++*at], INT32_MAX, &n);
+    if (!status) o->steps = n;
   } else if (!strcmp(word, "--device")) {
     status = read_number(word, argv[++*at], INT32_MAX, &n);
     if (!status) o->device = (int32_t)n;

@@ -58,6 +58,7 @@ static void print_firings(FILE *out, const char *name, const sl_trace_firing *f,
     put_number(&s, f[i].tick.step);
     put_number(&s, f[i].tick.microbatch);
     put_number(&s, f[i].tick.piece);
+    put_number(&s, f[i].rows);
   }
   print_stream(out, name, &s);
 }

@@ -1,4 +1,4 @@
-/* actortrace svg: one step as a figure for a paper or a page.
+/* actortrace svg: a step, or several in a row, as a figure for a paper or a page.
  *
  * White ground, letters as well as colours, nothing but rectangles, lines and
  * text: it prints, scales and can be edited by hand. */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 960, LEFT = 84, RIGHT = 16, TOP = 12, LANE = 26, MEMORY = 22, QUEUE = 11, GAP = 8 };
+enum { WIDTH = 960, LEFT = 84, RIGHT = 16, TOP = 12, LANE = 26, ROWS = 24, MEMORY = 22, QUEUE = 11, GAP = 8 };
 
 static const struct ink {
   const char *fill, *text, *name;
@@ -24,7 +24,8 @@ typedef struct figure {
   const analysis *a;
   FILE *out;
   uint64_t from, to;
-  int64_t step;
+  step_range steps;
+  int32_t most_rows; /* of a firing that is seen; SL_NONE: none has rows */
   bool queues;
   double y;
 } figure;
@@ -67,9 +68,23 @@ static void draw_idle(const figure *g, const piece *p, double x, double w) {
             x + w / 2, g->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
 }
 
+/* From the first start of the device's work in the steps to its last end, and the work. */
+static account steps_account(const figure *g, int32_t device) {
+  const sl_trace *t = g->a->trace;
+  account sum = {0};
+  for (size_t i = next_step(t, g->steps, 0); i < t->nsteps; i = next_step(t, g->steps, i + 1)) {
+    account x = account_make(g->a, device, t->step[i].step);
+    if (!account_span(&x)) continue;
+    sum.from_ns = account_span(&sum) ? SLI_MIN(sum.from_ns, x.from_ns) : x.from_ns;
+    sum.to_ns = SLI_MAX(sum.to_ns, x.to_ns);
+    sum.busy_ns += x.busy_ns;
+  }
+  return sum;
+}
+
 static void draw_lane(const figure *g, int32_t device) {
   const line *l = &g->a->lines[device];
-  account x = account_make(g->a, device, g->step);
+  account x = steps_account(g, device);
   for (size_t i = 0; i < l->count; i++) {
     const piece *p = &l->pieces[i];
     if (p->to_ns <= g->from || p->from_ns >= g->to) continue;
@@ -84,6 +99,49 @@ static void draw_lane(const figure *g, int32_t device) {
   }
 }
 
+/* ---- valid rows ----------------------------------------------------------------------------- */
+
+/* The most rows of a pass of the device that is seen, or SL_NONE. */
+static int32_t rows_most(const figure *g, int32_t device) {
+  const line *l = &g->a->lines[device];
+  int32_t most = SL_NONE;
+  for (size_t i = 0; i < l->count; i++) {
+    const piece *p = &l->pieces[i];
+    if (p->wait == SL_WAIT_NONE && p->to_ns > g->from && p->from_ns < g->to)
+      most = SLI_MAX(most, g->a->firings[p->firing].rows);
+  }
+  return most;
+}
+
+/* A bar as high as the firing's share of the most rows, and above it how many that are. */
+static void draw_bar(const figure *g, const piece *p) {
+  const sl_trace_firing *f = &g->a->firings[p->firing];
+  double x = at_x(g, SLI_MAX(p->from_ns, g->from)), w = at_x(g, SLI_MIN(p->to_ns, g->to)) - x;
+  double h = (ROWS - 11.0) * f->rows / SLI_MAX(g->most_rows, 1), top = g->y + ROWS - h;
+  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
+          "fill-opacity=\"0.5\"/>\n", x, top, w > 3 ? w - 0.6 : w, h,
+          inks[g->a->plan->actors[f->record.actor].cls].fill);
+  char text[16];
+  if (w < 5.9 * snprintf(text, sizeof text, "%d", f->rows) + 1) return;
+  fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">%s</text>\n",
+          x + w / 2, top - 1.5, text);
+}
+
+/* Under a device's passes, where any of them has rows. */
+static void draw_rows(figure *g, int32_t device) {
+  if (rows_most(g, device) < 0) return;
+  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">rows, max %d</text>\n",
+          LEFT - 6, g->y + ROWS - 2.0, g->most_rows);
+  const line *l = &g->a->lines[device];
+  for (size_t i = 0; i < l->count; i++) {
+    const piece *p = &l->pieces[i];
+    if (p->wait == SL_WAIT_NONE && p->to_ns > g->from && p->from_ns < g->to &&
+        g->a->firings[p->firing].rows >= 0)
+      draw_bar(g, p);
+  }
+  g->y += ROWS + 3;
+}
+
 /* ---- what goes beside the passes ----------------------------------------------------------- */
 
 static bool is_seen(const figure *g, const sl_trace_firing *f) {
@@ -95,7 +153,7 @@ static int32_t queue_of(const figure *g, const sl_trace_firing *f) {
 }
 
 /* Has a queue beside a device's passes anything to show? */
-static bool has_row(const figure *g, int32_t q) {
+static bool is_queue_seen(const figure *g, int32_t q) {
   if (!g->queues || g->a->work_queue[q]) return false;
   for (size_t i = 0; i < g->a->nfirings; i++) {
     const sl_trace_firing *f = &g->a->firings[i];
@@ -104,10 +162,10 @@ static bool has_row(const figure *g, int32_t q) {
   return false;
 }
 
-static int rows_of(const figure *g, int32_t device) {
+static int queues_seen(const figure *g, int32_t device) {
   int n = 0;
   for (int32_t q = 0; q < g->a->plan->nqueues; q++)
-    n += g->a->plan->queues[q].device == device && has_row(g, q);
+    n += g->a->plan->queues[q].device == device && is_queue_seen(g, q);
   return n;
 }
 
@@ -128,7 +186,7 @@ static void draw_queue(const figure *g, int32_t q) {
 
 static void draw_queues(figure *g, int32_t device) {
   for (int32_t q = 0; q < g->a->plan->nqueues; q++) {
-    if (g->a->plan->queues[q].device != device || !has_row(g, q)) continue;
+    if (g->a->plan->queues[q].device != device || !is_queue_seen(g, q)) continue;
     draw_queue(g, q);
     g->y += QUEUE;
   }
@@ -205,7 +263,7 @@ static void draw_legend(const figure *g, double y) {
 }
 
 static void draw_device(figure *g, int32_t device) {
-  account x = account_make(g->a, device, g->step);
+  account x = steps_account(g, device);
   fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-weight=\"bold\">", LEFT - 6,
           g->y + LANE / 2.0 - 0.5);
   put_xml(g->out, g->a->plan->devices[device].name);
@@ -216,34 +274,58 @@ static void draw_device(figure *g, int32_t device) {
             LEFT - 6, g->y + LANE / 2.0 + 11, 100 * (double)x.busy_ns / (double)account_span(&x));
   draw_lane(g, device);
   g->y += LANE + 3;
+  draw_rows(g, device);
   draw_queues(g, device);
   draw_memory(g, device);
   g->y += MEMORY + GAP;
 }
 
+/* From the first start of the devices' work in the steps to the last end. */
+static bool find_window(figure *g) {
+  const sl_trace *t = g->a->trace;
+  g->from = UINT64_MAX;
+  for (size_t i = next_step(t, g->steps, 0); i < t->nsteps; i = next_step(t, g->steps, i + 1)) {
+    uint64_t from, to;
+    if (!work_window(g->a, t->step[i].step, &from, &to)) continue;
+    g->from = SLI_MIN(g->from, from);
+    g->to = SLI_MAX(g->to, to);
+  }
+  return g->from < g->to;
+}
+
+static double device_height(const figure *g, int32_t device) {
+  return LANE + 3 + (rows_most(g, device) < 0 ? 0 : ROWS + 3) + QUEUE * queues_seen(g, device) + MEMORY + GAP;
+}
+
+static void draw_figure(figure *g, const options *o) {
+  double bottom = TOP - GAP;
+  g->most_rows = SL_NONE;
+  for (int32_t d = 0; d < g->a->plan->ndevices; d++) {
+    if (o->device >= 0 && o->device != d) continue;
+    bottom += device_height(g, d);
+    g->most_rows = SLI_MAX(g->most_rows, rows_most(g, d));
+  }
+  fprintf(g->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
+          "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
+          "font-size=\"10.5\">\n<title>", WIDTH, bottom + 46, WIDTH, bottom + 46);
+  put_xml(g->out, o->path);
+  fprintf(g->out, ", step %" PRId64, g->steps.first);
+  if (g->steps.last > g->steps.first) fprintf(g->out, " to %" PRId64, g->steps.last);
+  fprintf(g->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH, bottom + 46);
+  draw_axis(g, bottom);
+  for (int32_t d = 0; d < g->a->plan->ndevices; d++)
+    if (o->device < 0 || o->device == d) draw_device(g, d);
+  draw_legend(g, bottom + 24);
+  fputs("</svg>\n", g->out);
+}
+
 sl_status command_svg(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
-  figure g = {.a = a, .out = out, .queues = o->queues, .step = o->step >= 0 ? o->step : typical_step(a), .y = TOP};
-  if (!work_window(a, g.step, &g.from, &g.to)) {
-    analysis_destroy(a);
-    return sl_fail(SL_E_USAGE, "step %" PRId64 " is not in %s", g.step, o->path);
-  }
-  int shown = o->device >= 0 ? 1 : t->plan->ndevices;
-  double bottom = TOP + shown * (LANE + 3.0 + MEMORY + GAP) - GAP, height;
-  for (int32_t d = 0; d < t->plan->ndevices; d++)
-    if (o->device < 0 || o->device == d) bottom += QUEUE * rows_of(&g, d);
-  height = bottom + 46;
-  fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
-          "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
-          "font-size=\"10.5\">\n<title>", WIDTH, height, WIDTH, height);
-  put_xml(out, o->path);
-  fprintf(out, ", step %" PRId64 "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n",
-          g.step, WIDTH, height);
-  draw_axis(&g, bottom);
-  for (int32_t d = 0; d < t->plan->ndevices; d++)
-    if (o->device < 0 || o->device == d) draw_device(&g, d);
-  draw_legend(&g, bottom + 24);
-  fputs("</svg>\n", out);
+  int64_t step = o->step >= 0 ? o->step : typical_step(a);
+  int64_t more = SLI_MIN(SLI_MAX(o->steps, 1) - 1, INT64_MAX - step);
+  figure g = {.a = a, .out = out, .queues = o->queues, .steps = {step, step + more}, .y = TOP};
+  bool found = find_step(t, step) && find_window(&g);
+  if (found) draw_figure(&g, o);
   analysis_destroy(a);
-  return SL_OK;
+  return found ? SL_OK : sl_fail(SL_E_USAGE, "step %" PRId64 " is not in %s", step, o->path);
 }

@@ -27,18 +27,20 @@ function decode(text) {
 }
 
 function readFirings(text) {
-  const all = decode(text), count = all.length / 6 | 0;
+  const all = decode(text), count = all.length / 7 | 0;
   const f = {count, start: new Float64Array(count), end: new Float64Array(count),
              actor: new Int32Array(count), step: new Int32Array(count),
-             microbatch: new Int32Array(count), piece: new Int32Array(count)};
+             microbatch: new Int32Array(count), piece: new Int32Array(count),
+             rows: new Int32Array(count)};
   for (let i = 0, time = 0; i < count; i++) {
-    time += all[6 * i];
+    time += all[7 * i];
     f.start[i] = time;
-    f.end[i] = time + all[6 * i + 1];
-    f.actor[i] = all[6 * i + 2];
-    f.step[i] = all[6 * i + 3];
-    f.microbatch[i] = all[6 * i + 4];
-    f.piece[i] = all[6 * i + 5];
+    f.end[i] = time + all[7 * i + 1];
+    f.actor[i] = all[7 * i + 2];
+    f.step[i] = all[7 * i + 3];
+    f.microbatch[i] = all[7 * i + 4];
+    f.piece[i] = all[7 * i + 5];
+    f.rows[i] = all[7 * i + 6];
   }
   return f;
 }
@@ -82,6 +84,7 @@ function makeLanes(f) {
     return {f, index, longest};
   });
 }
+const mostRows = firings.rows.reduce((a, b) => Math.max(a, b), -1); /* valid ones of a firing; -1: none has rows */
 const lanes = makeLanes(firings), replayLanes = makeLanes(replay);
 
 const idle = (() => {
@@ -195,7 +198,7 @@ const replaySpan = (() => {
 const view = {from: 0, to: end};
 const FEW = 8; /* devices whose curves are shown at first */
 const few = devices.length <= FEW;
-const shown = {queues: false, memory: few, credits: few, replay: few && replay.count > 0};
+const shown = {queues: false, valid: few && mostRows >= 0, memory: few, credits: few, replay: few && replay.count > 0};
 let current = -1;               /* index into steps; -1: the whole trace */
 let pointed = null;             /* what the pointer is on */
 let selected = -1;              /* firing */
@@ -221,7 +224,7 @@ function formatBytes(n) {
  * anything below them they are as high as they are read best. */
 function laneSizes() {
   const full = {lane: 30, gap: 8};
-  if (shown.memory || shown.credits || shown.replay || shown.queues) return full;
+  if (shown.valid || shown.memory || shown.credits || shown.replay || shown.queues) return full;
   const room = ($('scroll').clientHeight - AXIS - 4) / Math.max(queues.filter((q) => q.work).length, 1);
   if (room >= full.lane + full.gap) return full;
   const gap = room >= 20 ? 3 : 1;
@@ -236,6 +239,8 @@ function layOut() {
   devices.forEach((d, device) => {
     const add = (kind, h, more) => { rows.push({kind, y, h, device, ...more}); y += h; };
     queues.forEach((q, queue) => { if (q.device === device && q.work) add('lane', size.lane, {queue}); });
+    if (shown.valid && mostRows >= 0)
+      queues.forEach((q, queue) => { if (q.device === device && q.work) add('valid', 30, {queue}); });
     if (shown.replay && replay.count)
       queues.forEach((q, queue) => { if (q.device === device && q.work) add('replay', 13, {queue}); });
     if (shown.queues)
@@ -348,6 +353,38 @@ function drawSums(c, sums, y, h) {
   }
 }
 
+/* Bars as high as the valid rows of each firing, and how many that are; of those in one pixel the most. */
+function drawValid(c, {f, index, longest}, y, h) {
+  const scale = (width - GUTTER) / (view.to - view.from), low = y + h - 1;
+  const bar = (px, w, n) => c.fillRect(GUTTER + px, low - (h - 14) * n / Math.max(mostRows, 1), w, (h - 14) * n / Math.max(mostRows, 1));
+  const narrow = new Map();
+  c.font = '10px system-ui, "DejaVu Sans", sans-serif';
+  c.textAlign = 'center';
+  c.textBaseline = 'alphabetic';
+  for (let k = lowerBound(index, view.from - longest, (i) => f.start[i]); k < index.length; k++) {
+    const i = index[k];
+    if (f.start[i] > view.to) break;
+    if (f.rows[i] < 0 || f.end[i] < view.from) continue;
+    const a = Math.max((f.start[i] - view.from) * scale, 0), b = Math.min((f.end[i] - view.from) * scale, width - GUTTER);
+    if (b - a < 1.5) {
+      narrow.set(a | 0, Math.max(narrow.get(a | 0) || 0, f.rows[i]));
+      continue;
+    }
+    c.globalAlpha = .5;
+    c.fillStyle = colors[classOf(f.actor[i])];
+    bar(a, b - a - (b - a > 6 ? 1 : 0), f.rows[i]);
+    c.globalAlpha = 1;
+    c.fillStyle = css.text;
+    const text = String(f.rows[i]);
+    if (b - a >= 6 * text.length + 2)
+      c.fillText(text, GUTTER + (a + b) / 2, low - (h - 14) * f.rows[i] / Math.max(mostRows, 1) - 2);
+  }
+  c.globalAlpha = .5;
+  c.fillStyle = css.accent;
+  for (const [px, n] of narrow) bar(px, 1, n);
+  c.globalAlpha = 1;
+}
+
 function drawIdle(c, p, y, h) {
   const scale = (width - GUTTER) / (view.to - view.from);
   let k = lowerBound(p.to, view.from, (t) => t);
@@ -437,6 +474,8 @@ function drawRow(c, r) {
     for (const s of seen) drawLane(c, replayLanes[r.queue], r.y + 1, r.h - 2, s.from - replaySpan.from, true);
   } else if (r.kind === 'queue') {
     drawLane(c, lanes[r.queue], r.y + 1, r.h - 2, 0, false);
+  } else if (r.kind === 'valid') {
+    drawValid(c, lanes[r.queue], r.y, r.h);
   } else if (r.kind === 'memory') {
     drawCurve(c, memory[r.device], Math.max(device.arena, memory[r.device].most), r.y, r.h, css.accent);
   } else {
@@ -457,6 +496,7 @@ function drawGutter(c) {
       gutterText(c, text, both ? r.y + 9 : middle, true, Math.max(Math.min(r.h, 12), 8));
       if (both) gutterText(c, d.place, r.y + 22, false);
     } else if (r.kind === 'replay') gutterText(c, 'replay', middle, false);
+    else if (r.kind === 'valid') gutterText(c, `rows, max ${mostRows}`, r.y + r.h - 8, false);
     else if (r.kind === 'queue') gutterText(c, queues[r.queue].name, middle, false);
     else if (r.kind === 'memory') {
       gutterText(c, 'memory in use', r.y + 10, false);
@@ -616,7 +656,7 @@ function findUnder(px, py) {
   const row = rows.find((r) => py >= r.y && py < r.y + r.h);
   if (!row || px < GUTTER) return row ? {row: null, gutter: row} : null;
   const ns = time(px), slack = 3 * (view.to - view.from) / (width - GUTTER);
-  if (row.kind === 'lane' || row.kind === 'queue') {
+  if (row.kind === 'lane' || row.kind === 'queue' || row.kind === 'valid') {
     const p = idle[row.device];
     if (row.kind === 'lane') {
       const k = lowerBound(p.to, ns, (t) => t);
@@ -658,7 +698,8 @@ function tipText(u) {
     return `<b>${firingText(i)}</b>` +
       `<p>${classNames[classOf(firings.actor[i])]}, step ${firings.step[i]}` +
       (a.stage >= 0 ? `, stage ${a.stage}` : '') + ` on ${escape(queues[a.queue].name)}</p>` +
-      `<p>${format(firings.end[i] - firings.start[i])}, from ${format(firings.start[i] - origin)}</p>` +
+      `<p>${format(firings.end[i] - firings.start[i])}, from ${format(firings.start[i] - origin)}` +
+      (firings.rows[i] >= 0 ? `, ${firings.rows[i]} rows` : '') + '</p>' +
       (waits.length ? waits.map(([p, k]) => `<p class="faint">the device was idle ${whyText(p, k)}</p>`).join('')
                     : '<p class="faint">the queue did not wait for it</p>');
   }
@@ -906,7 +947,7 @@ const keys = {
   '[': () => showStep(Math.max((current < 0 ? stepAt(view.from) : current) - 1, 0)),
   ']': () => showStep((current < 0 ? stepAt(view.from) - 1 : current) + 1),
   0: () => showStep(-1),
-  q: () => toggle('queues'), m: () => toggle('memory'), c: () => toggle('credits'), r: () => toggle('replay'),
+  q: () => toggle('queues'), v: () => { if (mostRows >= 0) toggle('valid'); }, m: () => toggle('memory'), c: () => toggle('credits'), r: () => toggle('replay'),
   t: () => { if (data.tallies.length) showTallies($('tallies').hidden); },
   x: () => (pointed && (pointed.row || pointed.gutter) ? nextCredits((pointed.row || pointed.gutter).device)
                                                        : devices.forEach((d, i) => nextCredits(i))),
@@ -964,6 +1005,7 @@ $('legend').innerHTML = [...data.classes].filter((l) => used.has(l))
   (waited.size ? '<span>idle:</span>' : '') + data.waits.filter((w) => waited.has(w))
   .map((w) => `<span><b class="${w === 'credit' ? 'credit' : 'idle'}">${w[0]}</b>${waitNames[w] || escape(w)}</span>`).join('');
 if (!replay.count) $('toggle-replay').hidden = true;
+if (mostRows < 0) $('toggle-valid').hidden = true;
 if (data.tallies.length) {
   fillTallies();
   $('tallies').hidden = $('toggle-tallies').hidden = false;
