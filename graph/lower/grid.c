@@ -73,8 +73,9 @@ static sl_status check_experts(const sl_lower_options *o) {
   if (data * tensor % experts)
     return sl_fail(SL_E_USAGE, "--expert-parallel %d does not divide the %d devices of --data-parallel %d and --tensor %d: "
                    "which would have which experts?", experts, data * tensor, data, tensor);
-  if (o->expert_tensor > 1)
-    return sl_fail(SL_E_USAGE, "--expert-tensor %d: an expert lies on one device", o->expert_tensor);
+  if (o->expert_tensor > 1 && (o->expert_tensor != tensor || data % experts))
+    return sl_fail(SL_E_USAGE, "--expert-tensor %d: an expert lies on one device (1); or, where --expert-parallel divides "
+                   "--data-parallel, on all %d of --tensor", o->expert_tensor, tensor);
   if (o->free_data && (data % experts || o->expert_tensor))
     return sl_fail(SL_E_USAGE, "--expert-parallel %d: --parallel %d leaves open what devices share; --data-parallel and "
                    "--tensor say", experts, tensor);

@@ -45,7 +45,7 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
 /* Experts take of the tensors' devices as many as they can, and the rest of the data's. */
 bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
   int D = SLI_MAX(o->data_parallel, 1), T = SLI_MAX(o->tensor, 1), EP = SLI_MAX(o->expert_parallel, 1);
-  bool folded = T > 1 && (o->expert_tensor || D % EP);
+  bool folded = T > 1 && (o->expert_tensor == 1 || (!o->expert_tensor && D % EP));
   int of_tensors = folded ? (int)sli_common_divisor(EP, T) : 1, of_data = EP / of_tensors;
   for (int a = 0; a < SLI_AXES; a++) size[a] = 1;
   size[SLI_AXIS_SEQUENCE] = SLI_MAX(o->sequence, 1);

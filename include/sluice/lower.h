@@ -156,8 +156,8 @@ typedef struct sl_lower_options {
                               place data * EP + e among those that share the data. Where it does not, or
                               with expert_tensor, over so many of all data_parallel * tensor: first of
                               those that share tensors */
-  int expert_tensor;       /* ETP: experts lie on a grid of their own of these, ETP devices each; 0: as
-                              expert_parallel says */
+  int expert_tensor;       /* ETP: 1: experts lie on a grid of their own of these, each on one device; T: on the
+                              grid of all else, which expert_parallel must suit; 0: as expert_parallel says */
   double expert_rows;      /* so many times an even share of rows a device of experts has room for, from 1
                               on; more end the run. 0: for all */
   const char *routing;     /* modelled devices: how many rows come to each expert: "balanced", as many (and

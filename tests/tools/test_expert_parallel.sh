@@ -89,6 +89,10 @@ refused 2 "expert-parallel 4: .*grouped_linear.* has 3 experts" --data-parallel 
   "${model[@]}" --experts 3
 refused 2 "expert-parallel 2: the tokens of h.*too few positions for that, and too few rows" --data-parallel 4 --tensor 2 \
   --expert-parallel 2 --expert-tensor 1 "${model[@]}" --context 1
+refused 2 "expert-tensor 2: an expert lies on one device .*on all 4 of --tensor" --data-parallel 2 --tensor 4 \
+  --expert-parallel 2 --expert-tensor 2 "${model[@]}"
+refused 2 "expert-tensor 2: .*where --expert-parallel divides" --data-parallel 2 --tensor 2 --expert-parallel 4 \
+  --expert-tensor 2 "${model[@]}"
 refused 2 "expert-parallel 4: --parallel 4 leaves open what devices share" --parallel 4 --expert-parallel 4 "${model[@]}"
 refused 2 "expert-parallel 3 does not divide --data-parallel 4" --data-parallel 4 --expert-parallel 3 "${model[@]}"
 refused 2 "expert-rows 0.5 is less than" --data-parallel 4 --expert-parallel 4 --expert-rows 0.5 "${model[@]}"

@@ -30,8 +30,9 @@ static const sl_option plan_options[] = {
      "so that with ring all have as much to do); as is best if not given", 0, 0},
     {"expert-parallel", SL_OPTION_INT, "1", "of the --data-parallel devices so many share out the experts: rows "
      "go where their experts are, and come back; if it does not divide these, of these times --tensor", 1, 1 << 16},
-    {"expert-tensor", SL_OPTION_INT, "0", "on how many devices an expert lies: then experts have a grid of their own "
-     "of all --data-parallel times --tensor devices; 0: as --expert-parallel says", 0, 1 << 16},
+    {"expert-tensor", SL_OPTION_INT, "0", "on how many devices an expert lies: 1: experts have a grid of their own "
+     "of all --data-parallel times --tensor devices; as many as --tensor: they are shared out as tensors are; 0: as "
+     "--expert-parallel says", 0, 1 << 16},
     {"routing", SL_OPTION_TEXT, "", "with --expert-parallel on modelled devices, `HOW` many rows come to each "
      "expert: balanced (as many; so does learned, which only real devices know), zipf:S (a share of 1/(e+1)^S to "
      "expert e) or a FILE with a number for each, all rows of a microbatch together, on a line for each layer or for all", 0, 0},
