@@ -9,7 +9,12 @@
 #include "tests/support/kernel_call.h"
 #include "tests/support/seeds.h"
 
-enum { ROUNDS = 400, MOST_MEMBERS = 6 };
+#if defined(__SANITIZE_ADDRESS__)
+enum { ROUNDS = 150 };
+#else
+enum { ROUNDS = 400 };
+#endif
+enum { MOST_MEMBERS = 6 };
 
 static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
 

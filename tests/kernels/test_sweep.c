@@ -10,6 +10,11 @@
 #include "tests/support/seeds.h"
 
 enum { MOST_PIECES = 9, CASES = 12 };
+#if defined(__SANITIZE_ADDRESS__)
+enum { SEEDS = 2 };
+#else
+enum { SEEDS = 3 };
+#endif
 
 typedef struct shape {
   bool packed, ids;
@@ -192,7 +197,7 @@ static void check_all(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, 1, 3);
+  seeds s = seeds_of(argc, argv, 1, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
   return 0;
 }

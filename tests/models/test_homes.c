@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MODELS = 1, SEEDS = 10 }; /* 100 seeds with tools/test --long */
+enum { MODELS = 1, SEEDS = 5 }; /* 50 seeds with tools/test --long */
 #else
 enum { MODELS = 3, SEEDS = 100 };
 #endif
