@@ -11,3 +11,12 @@ fi
 
 # Have two reports the same losses?
 same() { cmp <(hexes "$1") <(hexes "$2") || fail "$1 and $2 differ in their losses"; }
+
+# Losses of two reports of two steps, at most this far from each other, relatively.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |
+    awk -F'[:\t]' -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++
+                                  if (d > most * $2) { print $2, $4; bad = 1 } }
+                                END { exit bad || n != 2 }' ||
+    fail "$1 and $2 are more than $3 from each other"
+}

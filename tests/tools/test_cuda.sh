@@ -14,14 +14,6 @@ run() { # report options...
   shift
   "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" "${model[@]}"
 }
-# Losses of two reports, at most this far from each other, relatively.
-near() {
-  paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |
-    awk -F'[:\t]' -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++
-                                  if (d > most * $2) { print $2, $4; bad = 1 } }
-                                END { exit bad || n != 2 }' ||
-    fail "$1 and $2 are more than $3 from each other"
-}
 
 run cpu
 run one --devices cuda
