@@ -30,24 +30,23 @@ static const sl_tick_cost *cost_of(const settings *s, const served *m) {
   return settings_text(s, "tick") ? &m->cost : NULL;
 }
 
-static const sl_hardware *hardware_of(const settings *s) {
-  return s->modelled.hardware.flops_per_second > 0 ? &s->modelled.hardware : NULL;
-}
-
 /* Sizes are 0 where the session decides. */
 static sl_session_options options_of(settings *s, served *m, int64_t pages) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
-  return (sl_session_options){
-      .model = s->model, .args = s->model_args, .rows = sl_arg_int(s->run, "rows"), .pages = pages,
-      .sequences = (int)sl_arg_int(s->run, "sequences"), .groups = (int)sl_arg_int(s->run, "groups"),
-      .queue = (int)sl_arg_int(s->run, "queue"), .admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE,
-      .cost = cost_of(s, m), .chunks = strcmp(sl_arg_text(s->run, "chunks"), "rows") ? SL_CHUNKS_TIMES : SL_CHUNKS_ROWS,
-      .stored = strcmp(sl_arg_text(s->run, "dtype"), "stored") ? NULL : settings_text(s, "init"),
-      .log = settings_text(s, "log"), .replay = settings_text(s, "replay"), .trace = settings_text(s, "trace"),
-      .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices,
-                .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule, .seed = (uint64_t)sl_arg_int(s->run, "seed")},
-      .run = {.bind = machine_bind, .bind_arg = &m->machine},
-      .job = s->processes > 1 ? m->job : NULL, .load = load, .load_ctx = s};
+  sl_session_options o = serving_options(s);
+  o.rows = sl_arg_int(s->run, "rows");
+  o.groups = (int)sl_arg_int(s->run, "groups");
+  o.pages = pages;
+  o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
+  o.cost = cost_of(s, m);
+  o.log = settings_text(s, "log");
+  o.replay = settings_text(s, "replay");
+  o.trace = settings_text(s, "trace");
+  o.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &m->machine};
+  o.job = s->processes > 1 ? m->job : NULL;
+  o.load = load;
+  o.load_ctx = s;
+  return o;
 }
 
 /* Its place among the processes that its starter has started. */

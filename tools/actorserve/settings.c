@@ -1,5 +1,4 @@
 /* The options of actorserve. */
-#include <stdio.h>
 #include <string.h>
 
 #include "tools/actorserve/actorserve.h"
@@ -9,24 +8,19 @@ static const sl_option options[] = {
     {"port", SL_OPTION_INT, "8000", "to listen at; 0: any that is free", 0, 65535},
     {"api-key", SL_OPTION_TEXT, "", "`KEY` that requests must have (Authorization: Bearer KEY); anybody may "
      "ask if not given", 0, 0},
-    {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0,
-     0},
+    SERVING_OPTIONS,
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
      "given, what lies with the weights", 0, 0},
     {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how a chat becomes a text, where the model's own template is "
      "not there or not known", 0, 0},
-    {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (as they lie in the file: bf16, Q8_0, Q4_1, "
-     "Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0},
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20},
-    {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},
     {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64},
     {"quota", SL_OPTION_TEXT, "", "`kv=N`: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
      "if not given, as many as --sequences of the longest need, as far as 512M hold them", 0, 0},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0},
-    {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20},
     {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0},
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0},
@@ -40,24 +34,10 @@ static const sl_option options[] = {
      "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0},
     {"tick", SL_OPTION_TEXT, "", "`A,B,C,D`: a stage takes A seconds for a tick, and B L + C x + D (2 L x + x x) for x rows behind L "
      "positions; as --machine says if not given", 0, 0},
-    {"chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that is alone is cut, where --tick is given and there are several "
-     "stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
 static const char *const shared[] = {"devices", "stages", "memory", "seed", "clock", "machine", "version", "help", NULL};
-
-/* A model whose weights lie ready knows how long its sequences may be. */
-static sl_status set_context(settings *s) {
-  char text[32];
-  int64_t most = 0;
-  for (const sl_option *o = s->model->options; o->name; o++)
-    if (!strcmp(o->name, "positions") && sl_arg_given(s->model_args, "positions", 0))
-      most = sl_arg_int(s->model_args, "positions");
-  if (!most || sl_arg_given(s->model_args, "context", 0)) return SL_OK;
-  snprintf(text, sizeof text, "%lld", (long long)most);
-  return sl_args_set(s->model_args, "context", text);
-}
 
 /* 0: not given. */
 sl_status settings_pages(const settings *s, int64_t *out) {
@@ -86,23 +66,13 @@ static sl_status check_devices(const settings *s) {
 }
 
 static sl_status read_settings(settings *s) {
-  s->microbatches = s->pieces = s->chunks = 1;
-  s->processes = 1;
-  s->schedule = "1f1b";
-  s->use = USE_INFERENCE;
+  static const char *const admits[] = {"reserve", "recompute", NULL};
   int64_t pages;
   sl_status status = check_devices(s);
   if (!status) status = settings_pages(s, &pages);
-  static const char *const admits[] = {"reserve", "recompute", NULL};
-  static const char *const chunks[] = {"times", "rows", NULL};
-  static const char *const dtypes[] = {"stored", "fp32", "bf16", NULL};
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
-  if (!status) status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
-  if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
-  if (!status) status = settings_read_budget(s);
   if (!status) status = launch_check(s);
-  if (!status) status = pretrained_read(s);
-  return status ? status : set_context(s);
+  return status ? status : serving_read(s);
 }
 
 const tool actorserve_tool = {.name = "actorserve",

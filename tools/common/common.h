@@ -14,6 +14,7 @@
 #include "tools/common/plan.h"
 #include "tools/common/planner/planner.h"
 #include "tools/common/pretrained.h"
+#include "tools/common/serving.h"
 #include "tools/common/settings.h"
 #include "tools/common/solver.h"
 #include "tools/common/words.h"

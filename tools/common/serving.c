@@ -1,0 +1,48 @@
+#include "tools/common/serving.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/common/options.h"
+#include "tools/common/pretrained.h"
+
+/* A model whose weights lie ready knows how long its sequences may be. */
+static sl_status set_context(settings *s) {
+  char text[32];
+  int64_t most = 0;
+  for (const sl_option *o = s->model->options; o->name; o++)
+    if (!strcmp(o->name, "positions") && sl_arg_given(s->model_args, "positions", 0))
+      most = sl_arg_int(s->model_args, "positions");
+  if (!most || sl_arg_given(s->model_args, "context", 0)) return SL_OK;
+  snprintf(text, sizeof text, "%lld", (long long)most);
+  return sl_args_set(s->model_args, "context", text);
+}
+
+sl_status serving_read(settings *s) {
+  static const char *const chunks[] = {"times", "rows", NULL};
+  static const char *const dtypes[] = {"stored", "fp32", "bf16", NULL};
+  s->microbatches = s->pieces = s->chunks = 1;
+  s->processes = 1;
+  s->schedule = "1f1b";
+  s->use = USE_INFERENCE;
+  sl_status status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
+  if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
+  if (!status) status = settings_read_budget(s);
+  if (!status) status = pretrained_read(s);
+  return status ? status : set_context(s);
+}
+
+static const sl_hardware *hardware_of(const settings *s) {
+  return s->modelled.hardware.flops_per_second > 0 ? &s->modelled.hardware : NULL;
+}
+
+sl_session_options serving_options(const settings *s) {
+  bool stored = !strcmp(sl_arg_text(s->run, "dtype"), "stored"), rows = !strcmp(sl_arg_text(s->run, "chunks"), "rows");
+  return (sl_session_options){
+      .model = s->model, .args = s->model_args, .sequences = (int)sl_arg_int(s->run, "sequences"),
+      .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
+      .stored = stored ? settings_text(s, "init") : NULL,
+      .lower = {.stages = s->stages, .chunks = 1, .processes = s->processes, .devices = s->devices,
+                .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule,
+                .seed = (uint64_t)sl_arg_int(s->run, "seed")}};
+}

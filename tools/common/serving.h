@@ -1,0 +1,28 @@
+/* Sessions as command lines say: for actorserve, and for actortune --slo. */
+#ifndef SLUICE_TOOLS_COMMON_SERVING_H
+#define SLUICE_TOOLS_COMMON_SERVING_H
+
+#include <sluice/session.h>
+
+#include "tools/common/settings.h"
+
+/* The options that both have. */
+#define SERVING_OPTIONS                                                                                                \
+  {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0}, \
+      {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (as they lie in the file: bf16, Q8_0, " \
+       "Q4_1, Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0},                          \
+      {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},    \
+      {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20}, { \
+    "chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that is alone is cut, where --tick is given and there are "     \
+    "several stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0              \
+  }
+
+/* What the settings say of all sessions: for a tool's `read`. Whatever of the plan is about training is as sessions
+ * have it, and the model's context is as long as its weights are for. */
+sl_status serving_read(settings *s);
+
+/* A session of the settings' model: all but what a tool sets itself, sizes that are its own, threads, processes and
+ * files. Points into `s`. */
+sl_session_options serving_options(const settings *s);
+
+#endif
