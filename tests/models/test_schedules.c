@@ -150,10 +150,8 @@ static void orders_are_the_published_ones(void) {
 
 /* ---- measured profiles ---------------------------------------------------------------------- */
 
-/* Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241: times of table 9
- * in ms, bubble rates of table 5. The rows of 16 and 32 devices were entered from
- * memory of the paper and not compared with its print; that each of their rates comes
- * out to four digits is what speaks for them. */
+/* Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241: times of appendix D
+ * in ms, bubble rates of table 5. */
 static const struct profile {
   int p, m;
   double F, B, W, comm, bubble[3]; /* 1f1b, zb-h1, zb-h2 */
