@@ -15,6 +15,7 @@ typedef struct choice {
 } choice;
 
 static void take_rows(choice *c, request *r, int64_t rows) {
+  sli_log_part(c->s, r, rows);
   c->tick->parts[c->tick->count++] = (part){r, r->fed, rows, r->fed + rows == r->count};
   load *l = &c->tick->load;
   l->rows += rows;
@@ -25,6 +26,8 @@ static void take_rows(choice *c, request *r, int64_t rows) {
   c->rows -= rows;
   r->fed += rows;
   r->ticks++;
+  r->last_tick = c->s->ticks.begun + 1;
+  sli_prefixes_note(c->s, r);
 }
 
 static bool has_room(const choice *c) { return c->rows > 0 && c->tick->count < c->s->about.sequences; }
@@ -88,9 +91,20 @@ static int64_t positions_let_in(const sl_session *s, const request *r) {
   return s->options.admit == SL_ADMIT_RESERVE ? r->most : SLI_MIN(r->count + 1, r->most);
 }
 
-static bool let_in(sl_session *s, request *r) {
+/* The first so many pages hold what it begins with. */
+static void begin_behind(sl_session *s, request *r, int64_t shared) {
+  r->fed = shared * SL_PAGE;
+  s->stats.pages_shared += (uint64_t)shared;
+  s->stats.rows_shared += (uint64_t)SLI_MAX(r->fed - r->computed, 0);
+  r->computed = SLI_MAX(r->computed, r->fed);
+  if (!r->begun) r->cached = r->fed;
+}
+
+/* `shared` of the pages that sli_prefixes_find has found. */
+static bool let_in(sl_session *s, request *r, int64_t shared) {
   if (s->stats.running >= s->stats.limits.sequences) return false;
-  if (!sli_pages_take(s, r, positions_let_in(s, r))) return false;
+  if (!sli_pages_let_in(s, r, positions_let_in(s, r), shared)) return false;
+  begin_behind(s, r, shared);
   r->standing = RUNNING;
   s->stats.queued--;
   s->stats.running++;
@@ -103,8 +117,8 @@ static void admit(choice *c) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
     if (r->standing == YIELDING) return; /* what it gives up is for who came before */
     if (r->standing != QUEUED) continue;
-    if (!let_in(c->s, r)) return;
-    take_rows(c, r, SLI_MIN(r->count, sli_chunk_rows(c->s, r, c->rows)));
+    if (!let_in(c->s, r, sli_prefixes_find(c->s, r))) return;
+    take_rows(c, r, SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows)));
   }
 }
 
@@ -116,78 +130,66 @@ static request *find(const sl_session *s, uint64_t id) {
   return r;
 }
 
-static void yield_again(sl_session *s) {
-  sli_log_entry e;
-  for (const char *at = s->log.line; !s->log.yielded && (at = sli_log_word(at, &e));) {
-    request *r = e.yields ? find(s, e.id) : NULL;
-    if (r && r->standing == RUNNING) yield(s, r);
-  }
-  s->log.yielded = true;
+/* Ends the session: the line can be of no such run. */
+static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char *why) {
+  char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, %s", s->options.replay,
+                          s->log.number, (long long)e->rows, (long long)e->from, (unsigned long long)e->id, why);
+  sl_runtime_abort(s->about.rt, SL_E_INPUT, text);
+  free(text);
+  return false;
 }
 
-/* May a tick take so many rows of it, now or when the token under way is back? */
-static bool is_possible(const sl_session *s, const request *r, const sli_log_entry *e) {
-  int64_t fed = r->standing == YIELDING ? 0 : r->fed;
-  return e->rows > 0 && e->rows <= s->about.rows && e->from == fed &&
+/* May the tick take so many rows of it, now or when the token under way is back? */
+static bool is_possible(const choice *c, const request *r, const sli_log_entry *e) {
+  bool runs = r->standing == RUNNING, behind = e->from >= 0 && e->from % SL_PAGE == 0;
+  return has_room(c) && e->rows > 0 && e->rows <= c->rows && (runs ? e->from == r->fed : behind) &&
          e->from + e->rows <= r->count + (e->rows == 1);
 }
 
-/* Ends the session where the line can be of no such run. */
-static bool check_line(sl_session *s) {
-  sli_log_entry e;
-  for (const char *at = s->log.line; (at = sli_log_word(at, &e));) {
-    const request *r = find(s, e.id);
-    if (e.yields || (e.id && !r) || (r && (r->cancelled || is_possible(s, r, &e)))) continue;
-    char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, which it has not",
-                            s->options.replay, s->log.number, (long long)e.rows, (long long)e.from,
-                            (unsigned long long)e.id);
-    sl_runtime_abort(s->about.rt, SL_E_INPUT, text);
-    free(text);
-    return false;
-  }
+/* False: not yet, or never. */
+static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
+  int64_t shared = e->from / SL_PAGE;
+  if (shared > sli_prefixes_find(s, r)) return refuse_line(s, e, "and the pages in front of these are not there");
+  return let_in(s, r, shared);
+}
+
+static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
+  if (!is_possible(c, r, e)) return refuse_line(c->s, e, "which it has not");
+  if (r->standing == YIELDING || e->from + e->rows > r->count) return false;
+  bool queued = r->standing == QUEUED;
+  if (queued ? !let_in_again(c->s, r, e) : !sli_pages_take(c->s, r, e->from + e->rows)) return false;
+  take_rows(c, r, e->rows);
   return true;
 }
 
-/* Is all there that the tick takes: requests, tokens, pages? What has ended, as it was cancelled this time,
- * is left out. */
-static bool can_follow(const sl_session *s) {
-  sli_log_entry e;
-  int64_t pages = 0;
-  int running = s->stats.running;
-  for (const char *at = s->log.line; (at = sli_log_word(at, &e));) {
-    const request *r = find(s, e.id);
-    if (e.yields || (!r && e.id <= s->last_id)) continue;
-    if (!r || r->standing == YIELDING || e.from + e.rows > r->count) return false;
-    int64_t positions = r->standing == QUEUED ? positions_let_in(s, r) : e.from + e.rows;
-    pages += SLI_MAX(sli_pages_of(positions) - r->npages, 0);
-    running += r->standing == QUEUED;
-  }
-  return pages <= s->nfree && running <= s->about.sequences;
+/* False: what it takes is not there yet: requests, tokens, pages. What has ended is left out. */
+static bool follow_word(choice *c, const sli_log_entry *e) {
+  request *r = find(c->s, e->id);
+  if (!e->id) return refuse_line(c->s, e, "which there cannot be");
+  if (!r) return e->id <= c->s->last_id;
+  if (e->kind == SLI_LOG_CANCELS) sli_session_hang_up(c->s, r);
+  else if (e->kind == SLI_LOG_ROWS && !r->cancelled) return follow_part(c, r, e);
+  else if (r->standing == RUNNING) yield(c->s, r);
+  return true;
 }
 
+/* A line goes on where it had to wait. True: that was all of it. */
 static bool follow(choice *c) {
-  sl_session *s = c->s;
+  sli_session_log *l = &c->s->log;
   sli_log_entry e;
-  yield_again(s);
-  if (!check_line(s) || !can_follow(s)) return false;
-  for (const char *at = s->log.line; (at = sli_log_word(at, &e)) && has_room(c);) {
-    request *r = e.yields ? NULL : find(s, e.id);
-    if (!r || r->cancelled || e.rows < 1 || e.rows > c->rows) continue;
-    if (r->standing == QUEUED && !let_in(s, r)) continue;
-    r->fed = e.from;
-    if (sli_pages_take(s, r, e.from + e.rows)) take_rows(c, r, e.rows);
-  }
-  s->log.pending = s->log.yielded = false;
-  return c->tick->count;
+  for (const char *next; (next = sli_log_word(l->at, &e)); l->at = next)
+    if (!follow_word(c, &e)) return false;
+  l->at = NULL;
+  return true;
 }
 
 /* Is there anything? */
 static bool choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
-  t->count = 0;
-  t->load = (load){0};
+  if (!s->log.at) t->count = 0, t->load = (load){0};
   if (s->closing) return true;
-  if (sli_log_next(s)) return follow(&c);
+  for (c.rows -= t->load.rows; sli_log_next(s);)
+    if (!follow(&c) || t->count) return t->count && !s->log.at;
   if (s->ticks.begun - s->ticks.back >= (uint64_t)s->stats.limits.groups) return false;
   c.rows = s->stats.limits.rows;
   take_running(&c, true);

@@ -1,8 +1,9 @@
 /* What ticks took, as text, a line each, and the same again.
  *
- *   -7 3:41+1 5:0+20    request 7 gives up its pages; of 3 the row of position 41, of 5 the first 20
+ *   x4 3:41+1 -7 5:128+20    request 4 is cancelled; of 3 the row of position 41 is taken; 7 gives up its pages; of 5,
+ *                            which comes in, 20 rows: the 128 in front of them are in pages that others have filled
  *
- * Requests count in the order in which they were submitted. */
+ * in the order in which that was so. Requests count in the order in which they were submitted. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,40 +26,53 @@ void sli_log_close(sl_session *s) {
   free(s->log.line);
 }
 
+static FILE *word(sl_session *s) {
+  if (s->log.within) putc(' ', s->log.to);
+  s->log.within = true;
+  return s->log.to;
+}
+
 void sli_log_yield(sl_session *s, const request *r) {
-  if (s->log.to) fprintf(s->log.to, "-%llu ", (unsigned long long)r->id);
+  if (s->log.to) fprintf(word(s), "-%llu", (unsigned long long)r->id);
+}
+
+void sli_log_cancel(sl_session *s, const request *r) {
+  if (s->log.to) fprintf(word(s), "x%llu", (unsigned long long)r->id);
+}
+
+void sli_log_part(sl_session *s, const request *r, int64_t rows) {
+  if (s->log.to)
+    fprintf(word(s), "%llu:%lld+%lld", (unsigned long long)r->id, (long long)r->fed, (long long)rows);
 }
 
 void sli_log_tick(sl_session *s, const tick *t) {
-  FILE *to = s->log.to;
-  if (!to || !t->count) return;
-  for (int i = 0; i < t->count; i++)
-    fprintf(to, "%s%llu:%lld+%lld", i ? " " : "", (unsigned long long)t->parts[i].of->id,
-            (long long)t->parts[i].from, (long long)t->parts[i].rows);
-  putc('\n', to);
-  fflush(to);
+  if (!s->log.to || !t->count) return;
+  putc('\n', s->log.to);
+  s->log.within = false;
+  fflush(s->log.to);
 }
 
 bool sli_log_next(sl_session *s) {
   sli_session_log *l = &s->log;
-  if (!l->from) return false;
-  if (!l->pending) {
-    l->pending = getline(&l->line, &l->capacity, l->from) > 0;
+  if (!l->from || l->at) return l->at;
+  if (getline(&l->line, &l->capacity, l->from) > 0) {
+    l->at = l->line;
     l->number++;
+    return true;
   }
-  if (l->pending) return true;
   fclose(l->from); /* from here on as requests come */
   l->from = NULL;
   return false;
 }
 
 const char *sli_log_word(const char *at, sli_log_entry *out) {
-  *out = (sli_log_entry){0};
+  *out = (sli_log_entry){.kind = SLI_LOG_ROWS};
   at += strspn(at, " \n");
   if (!*at) return NULL;
+  if (*at == '-') out->kind = SLI_LOG_YIELDS;
+  if (*at == 'x') out->kind = SLI_LOG_CANCELS;
   char *end;
-  long long id = strtoll(at, &end, 10);
-  *out = (sli_log_entry){.id = (uint64_t)llabs(id), .yields = id < 0};
+  out->id = strtoull(at + (out->kind != SLI_LOG_ROWS), &end, 10);
   if (*end == ':') out->from = strtoll(end + 1, &end, 10);
   if (*end == '+') out->rows = strtoll(end + 1, &end, 10);
   return end + strcspn(end, " \n");

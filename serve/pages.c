@@ -1,29 +1,114 @@
-/* Pages of keys and values: who has which. */
+/* Pages of keys and values: who has which, and which goes next.
+ *
+ * A page that nobody has any more keeps what it holds until it is needed, and may be found by its tokens
+ * meanwhile (prefixes.c). Of the free ones the one goes first whose last tick is longest ago, and of one
+ * sequence the last: what was in front of it is wanted by more. That order says nothing of when ticks came
+ * back, and a page is free once its last tick is: so a replay, whose ticks come back when they like,
+ * either gives the same page away or waits for it. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "serve/serve.h"
+#include "serve/prefixes.h"
 
 int64_t sli_pages_of(int64_t positions) { return (positions + SL_PAGE - 1) / SL_PAGE; }
 
-void sli_pages_init(sl_session *s) {
-  int64_t n = s->nfree = s->stats.pages = s->about.pages;
-  s->free_pages = sli_calloc((size_t)n, sizeof *s->free_pages);
-  for (int64_t i = 0; i < n; i++) s->free_pages[i] = (int32_t)(n - 1 - i); /* the first on top */
+/* ---- the free ones ------------------------------------------------------------------------- */
+
+/* Is page i to go before page j? */
+static bool goes_before(const sli_pages *p, int32_t i, int32_t j) {
+  const sli_page *a = &p->of[i], *b = &p->of[j];
+  if (a->used != b->used) return a->used < b->used;
+  return a->place != b->place ? a->place > b->place : i < j;
 }
 
-void sli_pages_fini(sl_session *s) { free(s->free_pages); }
+static void link_behind(sli_pages *p, int32_t i, int32_t older) {
+  int32_t newer = older < 0 ? p->oldest : p->of[older].newer;
+  p->of[i].older = older;
+  p->of[i].newer = newer;
+  *(older < 0 ? &p->oldest : &p->of[older].newer) = i;
+  *(newer < 0 ? &p->newest : &p->of[newer].older) = i;
+  p->nfree++;
+}
+
+static void unlink_free(sli_pages *p, int32_t i) {
+  const sli_page *x = &p->of[i];
+  *(x->older < 0 ? &p->oldest : &p->of[x->older].newer) = x->newer;
+  *(x->newer < 0 ? &p->newest : &p->of[x->newer].older) = x->older;
+  p->nfree--;
+}
+
+static void release(sli_pages *p, int32_t i, uint64_t used) {
+  sli_page *x = &p->of[i];
+  x->used = SLI_MAX(x->used, used);
+  if (--x->holders) return;
+  int32_t older = p->newest;
+  while (older >= 0 && goes_before(p, i, older)) older = p->of[older].older;
+  link_behind(p, i, older);
+}
+
+/* ---- as requests see them ---------------------------------------------------------------------- */
+
+void sli_pages_init(sl_session *s) {
+  int64_t n = s->stats.pages = s->about.pages;
+  sli_pages *p = s->pages = sli_calloc(1, sizeof *p);
+  p->of = sli_calloc((size_t)n, sizeof *p->of);
+  p->oldest = p->newest = -1;
+  for (int64_t i = 0; i < n; i++) link_behind(p, (int32_t)i, p->newest);
+  sli_prefixes_init(p, n);
+}
+
+void sli_pages_fini(sl_session *s) {
+  if (!s->pages) return;
+  sli_prefixes_fini(s->pages);
+  free(s->pages->of);
+  free(s->pages);
+}
+
+static void count_used(sl_session *s) {
+  s->stats.pages_used = s->stats.pages - s->pages->nfree;
+  s->stats.pages_most = SLI_MAX(s->stats.pages_most, s->stats.pages_used);
+}
+
+/* How many can be taken. */
+static int64_t free_now(const sl_session *s) {
+  return s->pages->nfree - (s->stats.pages - s->stats.limits.pages);
+}
+
+static void add_page(sli_pages *p, request *r) {
+  int32_t i = p->oldest;
+  unlink_free(p, i);
+  sli_prefixes_drop(p, i);
+  p->of[i].holders = 1;
+  p->of[i].place = (int32_t)r->npages;
+  r->pages[r->npages++] = i;
+}
 
 bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
-  int64_t more = sli_pages_of(positions) - r->npages, withheld = s->stats.pages - s->stats.limits.pages;
-  if (more > 0 && more > s->nfree - withheld) return false;
-  for (; more > 0; more--) r->pages[r->npages++] = s->free_pages[--s->nfree];
-  s->stats.pages_used = s->stats.pages - s->nfree;
-  s->stats.pages_most = SLI_MAX(s->stats.pages_most, s->stats.pages_used);
+  int64_t more = sli_pages_of(positions) - r->npages;
+  if (more > 0 && more > free_now(s)) return false;
+  while (more-- > 0) add_page(s->pages, r);
+  count_used(s);
   return true;
 }
 
+static void share(sl_session *s, request *r, int64_t n) {
+  sli_pages *p = s->pages;
+  for (; r->npages < n; r->npages++) {
+    int32_t i = r->pages[r->npages];
+    if (!p->of[i].holders++) unlink_free(p, i);
+  }
+  r->named = n;
+  r->name = n ? p->of[r->pages[n - 1]].name : 0;
+}
+
+bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared) {
+  int64_t more = sli_pages_of(positions) - shared;
+  for (int64_t i = 0; i < shared; i++) more += !s->pages->of[r->pages[i]].holders;
+  if (more > free_now(s)) return false;
+  share(s, r, shared);
+  return sli_pages_take(s, r, positions);
+}
+
 void sli_pages_free(sl_session *s, request *r) {
-  while (r->npages) s->free_pages[s->nfree++] = r->pages[--r->npages];
-  s->stats.pages_used = s->stats.pages - s->nfree;
+  while (r->npages) release(s->pages, r->pages[--r->npages], r->last_tick);
+  count_used(s);
 }

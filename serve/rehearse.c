@@ -10,14 +10,22 @@ typedef struct play {
   const sl_arrival *arrivals;
   int64_t next;       /* of the arrivals; */
   int64_t left;       /* that have come and go on */
-  int32_t *prompt;    /* [the longest] */
+  int64_t longest;    /* prompt */
+  int32_t *prompt;    /* [longest] */
 } play;
 
 static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
 
 static double now_of(const sl_session *s) { return (double)sl_runtime_now(s->about.rt) * 1e-9; }
 
-static sl_request request_of(const play *p, int64_t i) {
+/* No two prompts that are as long as a page begin alike: their number stands in front. */
+static void number_prompt(const play *p, int64_t number, int64_t vocabulary) {
+  for (int64_t at = 0; at < SL_PAGE && at < p->longest; at++, number /= SLI_MAX(vocabulary, 2))
+    p->prompt[at] = (int32_t)(vocabulary > 1 ? number % vocabulary : 0);
+}
+
+static sl_request request_of(const play *p, const sl_session *s, int64_t i) {
+  number_prompt(p, i, s->about.vocabulary);
   return (sl_request){.prompt = p->prompt, .nprompt = p->arrivals[i].prompt, .max_tokens = p->arrivals[i].answer,
                       .logprobs = -1, .user = &p->out.answered[i]};
 }
@@ -25,7 +33,7 @@ static sl_request request_of(const play *p, int64_t i) {
 /* Who finds the queue full is sent away. */
 static void let_come(play *p, sl_session *s, uint64_t now_ns) {
   for (; p->next < p->out.narrivals && ns_of(p->arrivals[p->next].seconds) <= now_ns; p->next++) {
-    sl_request q = request_of(p, p->next);
+    sl_request q = request_of(p, s, p->next);
     uint64_t id;
     if (!sli_session_enter(s, &q, &id)) p->left++;
   }
@@ -64,7 +72,7 @@ static sl_status check_arrival(const play *p, const sl_session *s, int64_t i) {
   if (!(a->seconds >= before && a->seconds < 1e9))
     return sl_fail(SL_E_USAGE, "arrival %lld is at %g s, and the one before it at %g", (long long)i + 1, a->seconds,
                    before);
-  sl_request q = request_of(p, i);
+  sl_request q = request_of(p, s, i);
   sl_status status = sli_session_check(s, &q);
   if (!status) return SL_OK;
   char *why = sli_strdup(sl_detail());
@@ -73,10 +81,10 @@ static sl_status check_arrival(const play *p, const sl_session *s, int64_t i) {
   return status;
 }
 
-static int32_t *make_prompt(int64_t n, const sl_arrival *arrivals) {
+static int64_t longest_of(int64_t n, const sl_arrival *arrivals) {
   int64_t longest = 1;
   for (int64_t i = 0; i < n; i++) longest = SLI_MAX(longest, arrivals[i].prompt);
-  return sli_calloc((size_t)longest, sizeof(int32_t));
+  return longest;
 }
 
 static void finish(const sl_session *s, play *p) {
@@ -112,7 +120,8 @@ sl_status sl_session_rehearse(const sl_session_options *options, int64_t n, cons
   int stages = SLI_MAX(options->lower.stages, 1) * SLI_MAX(options->lower.chunks, 1);
   sl_status status = check_devices(options);
   if (status) return status;
-  play p = {.base = {go_on, note, compute}, .arrivals = arrivals, .prompt = make_prompt(n, arrivals)};
+  play p = {.base = {go_on, note, compute}, .arrivals = arrivals, .longest = longest_of(n, arrivals)};
+  p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
   p.out = (sl_rehearsal){.narrivals = n, .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
                          .nstages = stages, .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
   sl_session *s;

@@ -73,7 +73,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   *at = r->next;
   sli_pages_free(s, r);
   tell(s, &(sl_session_event){.id = r->id, .user = r->user, .kind = SL_EVENT_END, .end = end,
-                              .place = r->count - r->nprompt});
+                              .place = r->count - r->nprompt, .cached = r->cached});
   count_end(s, r, end);
   forget(r);
 }
@@ -184,12 +184,18 @@ sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
   return status;
 }
 
+void sli_session_hang_up(sl_session *s, request *r) {
+  if (r->cancelled) return;
+  sli_log_cancel(s, r);
+  r->cancelled = true;
+  if (!r->ticks) sli_session_finish(s, r, SL_END_CANCELLED);
+}
+
 void sl_session_cancel(sl_session *s, uint64_t id) {
   pthread_mutex_lock(&s->lock);
   request *r = s->requests;
   while (r && r->id != id) r = r->next;
-  if (r && !r->ticks) sli_session_finish(s, r, SL_END_CANCELLED);
-  else if (r) r->cancelled = true;
+  if (r) sli_session_hang_up(s, r);
   pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);
 }

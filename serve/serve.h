@@ -13,6 +13,7 @@
 #include "base/base.h"
 
 typedef struct request request;
+typedef struct sli_pages sli_pages; /* prefixes.h */
 
 /* Where a request stands. */
 typedef enum standing {
@@ -32,11 +33,15 @@ struct request {
   int64_t count;
   size_t capacity;
   int32_t *tokens;      /* [count] prompt, then the answer so far */
-  int64_t fed;          /* of these, in ticks so far; */
+  int64_t fed;          /* of these, in ticks so far, or in pages that others have filled; */
   int64_t computed;     /* the most that ever were */
+  int64_t cached;       /* of the prompt, in pages of others when it was let in */
   int ticks;            /* under way that have rows of it */
+  uint64_t last_tick;   /* number of the last one that has, from 1 */
   int64_t npages;
   int32_t *pages;       /* [pages of `most`] */
+  int64_t named;        /* pages that are full, and have names; */
+  uint64_t name;        /* that of the last of them (prefixes.c) */
   double pace;          /* seconds that its chunks take where it is alone; 0: not known yet */
   sl_request how;       /* temperature, ...; its arrays are not used */
   int32_t *stop;        /* [how.nstop] */
@@ -86,13 +91,14 @@ typedef struct sli_session_log {
   FILE *to, *from;      /* or NULL */
   char *line;           /* of `from` */
   size_t capacity;
+  bool within;          /* a line of `to`: it has words */
   long long number;     /* of the line, from 1 */
-  bool pending, yielded; /* the line's tick is yet to be taken; those that yield have */
+  const char *at;       /* in the line, what is to be followed next; NULL: between lines */
 } sli_session_log;
 
 typedef struct sli_log_entry {
   uint64_t id;
-  bool yields;          /* else rows of it */
+  enum { SLI_LOG_ROWS, SLI_LOG_YIELDS, SLI_LOG_CANCELS } kind;
   int64_t from, rows;
 } sli_log_entry;
 
@@ -127,8 +133,7 @@ struct sl_session {
   char *detail;
   sl_session_stats stats;
   ticks ticks;
-  int64_t nfree;
-  int32_t *free_pages;  /* [nfree] */
+  sli_pages *pages;
   sli_session_log log;
   double *shares;       /* [plan->nactors] of its stage's time for a tick; 0: it takes none, or the plan's */
   fit fit;              /* of ticks that are alone: of one stage, one after another */
@@ -141,6 +146,8 @@ struct sl_session {
 void sli_session_finish(sl_session *s, request *r, sl_end end);
 /* A token of its answer: tells it, and ends the request where that ends with it. Has it ended? */
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event);
+/* Nobody wants it any more: it ends now, or when its ticks are back. */
+void sli_session_hang_up(sl_session *s, request *r);
 /* All that have not ended, as cancelled or failed. */
 void sli_session_finish_all(sl_session *s, sl_end end);
 
@@ -150,7 +157,15 @@ void sli_pages_fini(sl_session *s);
 int64_t sli_pages_of(int64_t positions);
 /* Gives a request pages for so many positions, if there are: all, or none. */
 bool sli_pages_take(sl_session *s, request *r, int64_t positions);
+/* Lets a request in that has none: shares the first `shared` of those that are in r->pages and takes the others. */
+bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared);
 void sli_pages_free(sl_session *s, request *r);
+
+/* prefixes.c: how many pages hold what it begins with; r->pages says which. Its last token is in none of them, so
+ * that there is something to compute. */
+int64_t sli_prefixes_find(const sl_session *s, request *r);
+/* A tick takes rows of it: its full pages can be found from now on. */
+void sli_prefixes_note(sl_session *s, request *r);
 
 /* requests.c: SL_E_USAGE says what is wrong with a request. */
 sl_status sli_session_check(const sl_session *s, const sl_request *q);
@@ -178,8 +193,10 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at);
 sl_status sli_log_open(sl_session *s);
 void sli_log_close(sl_session *s);
 void sli_log_yield(sl_session *s, const request *r);
+void sli_log_cancel(sl_session *s, const request *r);
+void sli_log_part(sl_session *s, const request *r, int64_t rows); /* those that are next */
 void sli_log_tick(sl_session *s, const tick *t);
-/* Is there a tick in the file that is to be followed? Its line is log.line until log.pending is reset. */
+/* Is there a tick in the file that is to be followed? Its words are at log.at, until that is NULL again. */
 bool sli_log_next(sl_session *s);
 /* Reads a word of a line; where the next one begins, or NULL: there is none. */
 const char *sli_log_word(const char *at, sli_log_entry *out);

@@ -45,6 +45,11 @@ enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives of a token that are
  * gives up its own and is computed again when there are some, with the same bits. */
 typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
 
+/* Whether requests that begin with the same tokens have the pages of these in common. SHARED: full pages that one has
+ * filled are used by those that come later, while it has them and as long as nobody else needs them; no bit of any
+ * answer changes. APART: each computes its own. */
+typedef enum sl_prefixes { SL_PREFIXES_SHARED, SL_PREFIXES_APART } sl_prefixes;
+
 /* What each stage takes for a tick, in seconds: `tick`, and of each sequence that has x rows in it behind L
  * positions `position` L + `row` x + `pair` (2 L x + x x). */
 typedef struct sl_tick_cost {
@@ -71,6 +76,7 @@ typedef struct sl_session_options {
                                  them in all stages together; at least what one needs, and 4 * rows
                                  positions] */
   sl_admit admit;
+  sl_prefixes prefixes;
   int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */
   sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, quotas. Its callbacks are the
                                  session's, and what is about training does not count. With dtype SL_BF16
@@ -174,6 +180,7 @@ typedef struct sl_session_event {
   sl_event_kind kind;
   sl_end end;               /* of END */
   int64_t place;            /* of TOKEN: which of the answer, from 0; of END: tokens of the answer */
+  int64_t cached;           /* tokens of the prompt that were not computed for it, as others had done so */
   int32_t token;
   float logprob;            /* of the token, where asked for */
   int ntop;
@@ -207,6 +214,9 @@ typedef struct sl_session_stats {
   uint64_t rows_prompt;          /* of these, of prompts; */
   uint64_t rows_again;           /* and of what was computed before, for requests that had given up
                                     their pages */
+  uint64_t rows_shared;          /* not computed, as others had: with `rows` less `rows_again`, all positions
+                                    that requests have come to */
+  uint64_t pages_shared;         /* full pages that requests found when they were let in, also again */
   uint64_t tokens;               /* of answers */
   uint64_t requests;             /* let in so far, */
   uint64_t ended[SL_END_COUNT];  /* and how they have ended */

@@ -23,7 +23,8 @@ def again(prompt, count):
 def answers():
     said = client.complete(prompt="abc", max_tokens=7, model="made-up")
     check(said["choices"][0] == {"index": 0, "text": "abcabca", "logprobs": None, "finish_reason": "length"}, said)
-    check(said["usage"] == {"prompt_tokens": 3, "completion_tokens": 7, "total_tokens": 10}, said)
+    check(said["usage"] == {"prompt_tokens": 3, "completion_tokens": 7, "total_tokens": 10,
+                            "prompt_tokens_details": {"cached_tokens": 0}}, said)
     said = client.complete(prompt=["ab", [99, 100]], n=2, max_tokens=4)
     check([c["text"] for c in said["choices"]] == ["abab", "abab", "cdcd", "cdcd"], said)
     check([c["index"] for c in said["choices"]] == [0, 1, 2, 3], said)

@@ -74,6 +74,31 @@ PY
 "$bin/actortrace" rows ran.trace >rows || fail "there is a trace"
 (($(wc -l <rows) > 10)) || fail "it has $(wc -l <rows) rows"
 
+# A prompt that begins as another did is computed from where it goes on, by whole pages, and answered as it is alone.
+ids=$(python3 -c 'print([i * i % 700 for i in range(130)])')
+longer=(--init model/model.safetensors llama "${small[@]:0:6}" --context 256 --positions 256 --vocab 700)
+cached='["usage"]["prompt_tokens_details"]["cached_tokens"]'
+serve --prefix-caching off --report apart.json "${longer[@]}"
+twice="{\"prompt\":$ids,\"max_tokens\":3,\"n\":2,\"seed\":4}"
+alone=$(ask completions "$twice" | field '["choices"]')
+[[ $(ask completions "$twice" | field "$cached") == 0 ]] || fail "nothing is shared where that is off"
+drained
+serve --report shared.json "${longer[@]}"
+[[ $(ask completions "$twice" | field "$cached") == 0 ]] || fail "the first of all shares nothing"
+again=$(ask completions "$twice")
+[[ $(field "$cached" <<<"$again") == 128 ]] || fail "two pages of two are shared: $again"
+[[ $(field '["choices"]' <<<"$again") == "$alone" ]] || fail "$again is not $alone"
+curl -sS "${url%/v1}/metrics" | grep -qx 'sluice_rows_shared_total 384' || fail "three of four share two pages"
+drained
+python3 - apart.json shared.json <<'PY' || fail "reports: $(cat apart.json shared.json)"
+import json, sys
+apart, shared = (json.load(open(f)) for f in sys.argv[1:])
+assert apart["rows_shared"] == 0 and shared["rows_shared"] == 384 and shared["pages_shared"] == 6, (apart, shared)
+assert shared["rows_computed"] == apart["rows_computed"] - 384, (apart, shared)
+PY
+ends 2 "$actorserve" --prefix-caching maybe model
+grep -q "prefix-caching" err || fail "$(<err)"
+
 # What ticks took is logged, and taken so again: the prompt of eight tokens, then a token at a time.
 [[ $(head -2 ticks | tr '\n' ' ') =~ ^1:0\+([0-9]+)\ 1:([0-9]+)\+1\ $ ]] && ((BASH_REMATCH[1] == BASH_REMATCH[2])) ||
   fail "the first ticks are $(head -2 ticks)"

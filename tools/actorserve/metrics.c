@@ -53,6 +53,8 @@ static void print_session(FILE *out, const sl_session_stats *s) {
   print_value(out, "rows_total", "counter", "rows computed", s->rows);
   print_value(out, "rows_prompt_total", "counter", "of these, of prompts", s->rows_prompt);
   print_value(out, "rows_again_total", "counter", "of these, computed a second time", s->rows_again);
+  print_value(out, "rows_shared_total", "counter", "rows not computed, as a page of another answer had them", s->rows_shared);
+  print_value(out, "pages_shared_total", "counter", "pages of other answers that an answer began with", s->pages_shared);
   print_value(out, "tokens_total", "counter", "tokens that the model wrote", s->tokens);
   print_value(out, "preemptions_total", "counter", "answers that gave up their pages for a while", s->preemptions);
   print_ends(out, s);

@@ -33,11 +33,13 @@ static const sl_tick_cost *cost_of(const settings *s, const served *m) {
 /* Sizes are 0 where the session decides. */
 static sl_session_options options_of(settings *s, served *m, int64_t pages) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
+  bool apart = !strcmp(sl_arg_text(s->run, "prefix-caching"), "off");
   sl_session_options o = serving_options(s);
   o.rows = sl_arg_int(s->run, "rows");
   o.groups = (int)sl_arg_int(s->run, "groups");
   o.pages = pages;
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
+  o.prefixes = apart ? SL_PREFIXES_APART : SL_PREFIXES_SHARED;
   o.cost = cost_of(s, m);
   o.log = settings_text(s, "log");
   o.replay = settings_text(s, "replay");

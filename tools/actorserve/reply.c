@@ -134,6 +134,8 @@ static void add_usage(cJSON *to, const request *r) {
   cJSON_AddNumberToObject(usage, "prompt_tokens", (double)r->prompt_tokens);
   cJSON_AddNumberToObject(usage, "completion_tokens", (double)r->answer_tokens);
   cJSON_AddNumberToObject(usage, "total_tokens", (double)(r->prompt_tokens + r->answer_tokens));
+  cJSON *details = cJSON_AddObjectToObject(usage, "prompt_tokens_details");
+  cJSON_AddNumberToObject(details, "cached_tokens", (double)r->cached_tokens);
 }
 
 static cJSON *choice_json(const choice *c) {

@@ -36,6 +36,8 @@ static void add_done(cJSON *root, const sl_session_stats *x) {
   add_number(root, "rows_computed", (double)x->rows);
   add_number(root, "prompt_rows", (double)x->rows_prompt);
   add_number(root, "rows_again", (double)x->rows_again);
+  add_number(root, "rows_shared", (double)x->rows_shared);
+  add_number(root, "pages_shared", (double)x->pages_shared);
   add_number(root, "tokens", (double)x->tokens);
   add_number(root, "preemptions", (double)x->preemptions);
   cJSON *ended = cJSON_AddObjectToObject(root, "ended");

@@ -180,9 +180,15 @@ static bool ends(const choice *c, int32_t token) {
   return false;
 }
 
+/* Of several answers to a prompt the first one's counts. */
+static void note_cached(const choice *c, const sl_session_event *event) {
+  if (!event->place && c->index % (int)c->of->asked.n == 0) c->of->cached_tokens += event->cached;
+}
+
 static void take_token(choice *c, const sl_session_event *event) {
   request *r = c->of;
   note_time(r);
+  note_cached(c, event);
   r->answer_tokens++;
   if (ends(c, event->token)) return; /* END comes next */
   if (c->words) add_word(c, event);

@@ -36,7 +36,7 @@ typedef struct request {
   int nprompts, encoding; /* how many are still at the encoder */
   choice *choices;       /* [nchoices] */
   int nchoices, open, under_way; /* that go on; that the engine has */
-  int64_t prompt_tokens, answer_tokens;
+  int64_t prompt_tokens, cached_tokens, answer_tokens;
   struct request *next, **link; /* among all of the server */
 } request;
 

@@ -33,6 +33,8 @@ static void add_counts(cJSON *to, const sl_session_stats *x) {
   add_number(to, "ticks", (double)x->ticks);
   add_number(to, "rows", (double)x->rows);
   add_number(to, "rows_prompt", (double)x->rows_prompt);
+  add_number(to, "rows_shared", (double)x->rows_shared);
+  add_number(to, "pages_shared", (double)x->pages_shared);
   add_number(to, "tokens", (double)x->tokens);
   add_number(to, "requests", (double)x->requests);
   add_number(to, "preemptions", (double)x->preemptions);

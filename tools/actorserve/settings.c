@@ -21,6 +21,8 @@ static const sl_option options[] = {
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0},
+    {"prefix-caching", SL_OPTION_TEXT, "on", "`on|off`: prompts that begin with the same tokens share the pages of these, "
+     "whole ones, computed once", 0, 0},
     {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0},
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0},
@@ -71,6 +73,8 @@ static sl_status read_settings(settings *s) {
   sl_status status = check_devices(s);
   if (!status) status = settings_pages(s, &pages);
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
+  static const char *const switches[] = {"on", "off", NULL};
+  if (!status) status = options_check_word("prefix-caching", sl_arg_text(s->run, "prefix-caching"), switches);
   if (!status) status = launch_check(s);
   return status ? status : serving_read(s);
 }

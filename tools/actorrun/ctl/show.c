@@ -93,8 +93,8 @@ static void show_serving(line *l, const cJSON *job, const cJSON *x) {
   end_line(l);
   put(l, PLAIN, "%.0f of %.0f pages used", number_of(x, "pages_used"), number_of(x, "pages"));
   if (stages > 1) put(l, PLAIN, " on each of %.0f stages", stages);
-  put(l, PLAIN, "; %.0f ticks, %.0f rows, %.0f tokens, %.0f preemptions so far", number_of(x, "ticks"),
-      number_of(x, "rows"), number_of(x, "tokens"), number_of(x, "preemptions"));
+  put(l, PLAIN, "; %.0f ticks, %.0f rows, %.0f shared, %.0f tokens, %.0f preemptions so far", number_of(x, "ticks"),
+      number_of(x, "rows"), number_of(x, "rows_shared"), number_of(x, "tokens"), number_of(x, "preemptions"));
   end_line(l);
 }
 

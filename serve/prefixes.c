@@ -1,0 +1,78 @@
+/* Pages that hold what a sequence begins with, found by its tokens.
+ *
+ * A full page gets a name, a number that is never used again, and is known by its tokens and the name of the page in
+ * front of it; so that name stands for all tokens from the first on, and no two texts have the same. It is known from
+ * when a tick is begun that fills it: stages run ticks in their order, and a tick writes all its keys before
+ * anything looks at them, so whoever finds the page reads it behind whoever fills it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/prefixes.h"
+
+void sli_prefixes_init(sli_pages *p, int64_t pages) {
+  while ((int64_t)p->mask < pages) p->mask = 2 * p->mask + 1;
+  p->tokens = sli_calloc((size_t)pages * SL_PAGE, sizeof *p->tokens);
+  p->first = sli_calloc(p->mask + 1, sizeof *p->first);
+  for (uint64_t i = 0; i <= p->mask; i++) p->first[i] = -1;
+}
+
+void sli_prefixes_fini(sli_pages *p) {
+  free(p->tokens);
+  free(p->first);
+}
+
+static int32_t *tokens_of(const sli_pages *p, int32_t page) { return p->tokens + (int64_t)page * SL_PAGE; }
+
+static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *tokens) {
+  uint64_t h = before;
+  for (int i = 0; i < SL_PAGE; i++) {
+    h = (h ^ (uint32_t)tokens[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  return &p->first[h & p->mask];
+}
+
+/* The page of these tokens behind what has the name `before`; -1: there is none. */
+static int32_t find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
+  int32_t i = *bucket(p, before, tokens);
+  while (i >= 0 && (p->of[i].before != before || memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
+    i = p->of[i].next;
+  return i;
+}
+
+void sli_prefixes_drop(sli_pages *p, int32_t page) {
+  sli_page *x = &p->of[page];
+  if (!x->name) return;
+  int32_t *at = bucket(p, x->before, tokens_of(p, page));
+  while (*at != page) at = &p->of[*at].next;
+  *at = x->next;
+  x->name = 0;
+}
+
+/* Returns the name of what these tokens are then. Where another page has it already, that one keeps it. */
+static uint64_t give_name(sli_pages *p, int32_t page, uint64_t before, const int32_t *tokens) {
+  int32_t had = find(p, before, tokens), *at = bucket(p, before, tokens);
+  if (had >= 0) return p->of[had].name;
+  sli_page *x = &p->of[page];
+  x->name = ++p->names;
+  x->before = before;
+  x->next = *at;
+  memcpy(tokens_of(p, page), tokens, SL_PAGE * sizeof *tokens);
+  *at = page;
+  return x->name;
+}
+
+void sli_prefixes_note(sl_session *s, request *r) {
+  if (s->options.prefixes == SL_PREFIXES_APART) return;
+  for (; (r->named + 1) * SL_PAGE <= r->fed; r->named++)
+    r->name = give_name(s->pages, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
+}
+
+int64_t sli_prefixes_find(const sl_session *s, request *r) {
+  const sli_pages *p = s->pages;
+  int64_t n = 0, most = s->options.prefixes == SL_PREFIXES_APART ? 0 : (r->count - 1) / SL_PAGE;
+  uint64_t name = 0;
+  for (int32_t i; n < most && (i = find(p, name, r->tokens + n * SL_PAGE)) >= 0; name = p->of[i].name)
+    r->pages[n++] = i;
+  return n;
+}
