@@ -148,6 +148,22 @@ template <typename S> __device__ inline S block_sum(S x) {
   return total;
 }
 
+/* Of a block of BLOCK threads: [t] is the sum of what threads 0 .. t have. The threads must have read
+ * it (__syncthreads) before the block calls this again. */
+template <typename S> __device__ inline const S *sums_up_to(S x) {
+  __shared__ S sums[2][BLOCK];
+  int from = 0;
+  sums[0][threadIdx.x] = x;
+  __syncthreads();
+  for (unsigned far = 1; far < BLOCK; far *= 2, from = 1 - from) {
+    S sum = sums[from][threadIdx.x];
+    if (threadIdx.x >= far) sum += sums[from][threadIdx.x - far];
+    sums[1 - from][threadIdx.x] = sum;
+    __syncthreads();
+  }
+  return sums[from];
+}
+
 /* ---- shared memory ------------------------------------------------ */
 
 /* What a launch gave the kernel beyond its own arrays. */

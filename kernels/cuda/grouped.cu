@@ -77,23 +77,6 @@ groups groups_of(const sl_call *call, const sl_type *w) {
   return g;
 }
 
-/* The sum of this thread's and all before it in the block, which has BLOCK threads. */
-__device__ inline int32_t sum_up_to(int32_t x) {
-  __shared__ int32_t sums[2][BLOCK];
-  int from = 0;
-  sums[0][threadIdx.x] = x;
-  __syncthreads();
-  for (unsigned far = 1; far < BLOCK; far *= 2, from = 1 - from) {
-    int32_t sum = sums[from][threadIdx.x];
-    if (threadIdx.x >= far) sum += sums[from][threadIdx.x - far];
-    sums[1 - from][threadIdx.x] = sum;
-    __syncthreads();
-  }
-  x = sums[from][threadIdx.x];
-  __syncthreads();
-  return x;
-}
-
 __device__ inline int32_t tiles_for(int32_t rows) { return (rows + TILE - 1) / TILE; }
 
 /* The last expert before which there are no more than `t` tiles. */
@@ -116,7 +99,7 @@ __global__ void find_tiles(groups g) {
   for (int64_t first = 0; first < g.experts; first += BLOCK) {
     int64_t e = first + threadIdx.x;
     int32_t own = e < g.experts ? tiles_for(g.begins[e + 1] - g.begins[e]) : 0;
-    int32_t sum = sum_up_to(own);
+    int32_t sum = sums_up_to(own)[threadIdx.x];
     if (e < g.experts) g.before[e] = carry + sum - own;
     if (e == g.experts - 1) g.before[g.experts] = carry + sum;
     __syncthreads();

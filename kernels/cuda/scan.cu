@@ -80,24 +80,15 @@ __global__ void sum_short(sli_lines l, const T *x, T *y, bool reverse, bool excl
 template <typename T>
 __global__ void sum_long(sli_lines l, const T *x, T *y, bool reverse, bool exclusive) {
   using S = decltype(number(*x));
-  __shared__ S sums[2][BLOCK];
   int64_t at = blockIdx.x / l.inner * l.n * l.inner + blockIdx.x % l.inner;
   S carry = 0;
   for (int64_t begin = 0; begin < l.n; begin += BLOCK) {
     int64_t k = begin + threadIdx.x, place = at + (reverse ? l.n - 1 - k : k) * l.inner;
     S own = k < l.n ? number(x[place]) : S(0);
-    int from = 0;
-    sums[0][threadIdx.x] = own;
-    __syncthreads();
-    for (unsigned far = 1; far < BLOCK; far *= 2, from = 1 - from) {
-      S sum = sums[from][threadIdx.x];
-      if (threadIdx.x >= far) sum += sums[from][threadIdx.x - far];
-      sums[1 - from][threadIdx.x] = sum;
-      __syncthreads();
-    }
-    S before = threadIdx.x ? sums[from][threadIdx.x - 1] : S(0);
-    if (k < l.n) put_sum(y[place], carry + (exclusive ? before : sums[from][threadIdx.x]));
-    carry += sums[from][BLOCK - 1];
+    const S *sums = sums_up_to(own);
+    S before = threadIdx.x ? sums[threadIdx.x - 1] : S(0);
+    if (k < l.n) put_sum(y[place], carry + (exclusive ? before : sums[threadIdx.x]));
+    carry += sums[BLOCK - 1];
     __syncthreads();
   }
 }
