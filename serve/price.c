@@ -14,12 +14,17 @@ static bool is_pass(const sl_plan *p, int32_t a) {
          actor->program;
 }
 
-/* Of a stage that is several actors each has the share that its ops have. */
+static bool same_place(const sl_plan *p, const sl_actor *a, const sl_actor *b) {
+  return a->stage == b->stage && p->queues[a->queue].device == p->queues[b->queue].device;
+}
+
+/* Of a stage that is several actors on a device each has the share that its ops have. Devices that share a stage
+ * compute at once. */
 static double share_of(const sl_plan *p, int32_t a) {
   double all = 0;
   int count = 0;
   for (int32_t i = 0; i < p->nactors; i++) {
-    if (!is_pass(p, i) || p->actors[i].stage != p->actors[a].stage) continue;
+    if (!is_pass(p, i) || !same_place(p, &p->actors[i], &p->actors[a])) continue;
     all += p->actors[i].seconds;
     count++;
   }

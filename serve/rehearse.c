@@ -61,7 +61,8 @@ static void note(sli_play *p, const sl_session *s, const sl_session_event *event
 }
 
 static void compute(sli_play *p, const sl_session *s, int32_t actor, double seconds) {
-  ((play *)p)->out.busy[s->about.plan->actors[actor].stage] += seconds;
+  int devices = sl_lowered_ranks(s->about.lowered);
+  ((play *)p)->out.busy[s->about.plan->actors[actor].stage] += seconds / devices;
 }
 
 /* ---- the whole -------------------------------------------------------------------------- */

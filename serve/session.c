@@ -135,11 +135,11 @@ static sl_status build(sl_session *s) {
   return status ? status : settle_sizes(s);
 }
 
-/* What a session's plan cannot have yet. */
+/* A tick's rows are few, and of any sequences. */
 static sl_status check_lower(const sl_lower_options *o) {
-  if (o->data_parallel <= 1 && o->tensor <= 1 && o->sequence <= 1) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "a session's stage lies on one device so far: its tensors, data and "
-                 "sequences are not shared out");
+  if (o->data_parallel <= 1 && o->sequence <= 1) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "the devices of a session's stage share out its tensors (tensor), but not data and "
+                 "sequences");
 }
 
 static sl_status make_plan(sl_session *s) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/passes/passes.h"
 #include "graph/share/share.h"
 #include "graph/lower/ir.h"
 
@@ -186,6 +187,12 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);
   free(dims);
   return status;
+}
+
+sl_status sli_lower_serve(const sli_inputs *in) {
+  sl_status status = sli_pass_serve(in->g);
+  if (!status && sli_grid_ranks(&in->grid) > 1) status = sli_lower_share_out(in);
+  return status ? status : sli_pass_serve_rows(in->g);
 }
 
 /* What is said of how tensors lie along an axis needs devices along that axis. */

@@ -15,6 +15,7 @@ sl_status sli_lower_grid(sli_inputs *in);
 sl_status sli_lower_check_given(const sl_lower_options *options);
 sl_status sli_lower_attention(sli_inputs *in); /* how it finds positions of other devices: before the cut */
 sl_status sli_lower_share_out(const sli_inputs *in);
+sl_status sli_lower_serve(const sli_inputs *in); /* both halves of the pass, and that between them */
 
 /* Refuses homes that nothing can live in, or of what is not there. */
 sl_status sli_lower_check_homes(const sli_inputs *in);

@@ -60,9 +60,11 @@ sl_status sli_pass_evaluate(sl_graph *g, sli_mean *twins);
 /* Pass 2, inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);
 
-/* The same of a graph that is served: exchanges rows that look at other positions for those that
- * read the batch, and ends it with what is drawn from the logits. SL_E_UNSUPPORTED names what cannot be served. */
+/* The same of a graph that is served: has it begin with a tick's rows, and end with what is drawn from their
+ * logits. And, when stages have been shared out, the rest: exchanges rows that look at other positions for those
+ * that read the batch. SL_E_UNSUPPORTED names what cannot be served. */
 sl_status sli_pass_serve(sl_graph *g);
+sl_status sli_pass_serve_rows(sl_graph *g);
 
 /* Pass 3, where products are to be in bf16: has each product with a weight that is
  * a parameter read it packed, and packs it once a step on the block that uses

@@ -4,7 +4,10 @@
  * is; what looks at other positions, or computes rows together, is exchanged for the row that its own
  * names (sl_op.served) and reads the batch besides; whatever promises nothing is refused. `begin` says how
  * many rows a tick has, so that none is computed beyond them; before the product that makes the logits `pick`
- * gathers the rows whose logits are wanted, and `sample` ends the graph. */
+ * gathers the rows whose logits are wanted, and `sample` ends the graph.
+ *
+ * The ends come first and the rows last: between them a stage is shared out over devices, by what the rows of
+ * training say of that. */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -24,11 +27,28 @@ static bool reads_at_rest(const sli_node *n, int input) {
   return input == 1 && (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
+/* A device's part of a weight is some of its rows, or all. */
+static bool has_rows(const sl_shard *shard) {
+  bool rows = true;
+  for (int p = 0; shard && p < SL_SHARD_PARTS; p++) rows &= shard->parts[p].axis == SL_PART_ALL || !shard->parts[p].axis;
+  return rows;
+}
+
 static bool can_rest(const sl_graph *g, const sl_tensor *param) {
+  if (!has_rows(param->shard)) return false;
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
       if (g->nodes[i]->in[a] == param && !reads_at_rest(g->nodes[i], a)) return false;
   return true;
+}
+
+/* The same rows of what lies at rest. */
+static const sl_shard *rest_shard(sl_graph *g, const sl_tensor *p, sl_rest rest) {
+  if (!p->shard) return NULL;
+  sl_shard *shard = sli_arena_alloc(&g->arena, sizeof *shard);
+  *shard = *p->shard;
+  shard->whole = sli_rest_type(rest, &p->shard->whole);
+  return shard;
 }
 
 static void settle_weights(sl_graph *g) {
@@ -38,8 +58,9 @@ static void settle_weights(sl_graph *g) {
     sl_rest rest = s->rest(s->ctx, p->name);
     if (!sli_rest_fits(rest, &p->type) || !can_rest(g, p)) continue;
     p->rest = rest;
-    p->values = p->type;
-    p->type = sli_rest_type(rest, &p->values);
+    p->values = p->shard ? p->shard->whole : p->type;
+    p->shard = rest_shard(g, p, rest);
+    p->type = sli_rest_type(rest, &p->type);
   }
 }
 
@@ -207,10 +228,18 @@ sl_status sli_pass_serve(sl_graph *g) {
   if (!product) return refuse(g, logits->producer, "no product (sl_linear) makes its logits");
   sl_status status = begin_rows(g);
   if (!status) status = pick_rows(g, product);
+  return status ? status : sample(g, logits);
+}
+
+/* ---- its rows --------------------------------------------------------------------------------- */
+
+static bool is_own(const sl_op *op) { return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_sample; }
+
+sl_status sli_pass_serve_rows(sl_graph *g) {
+  sl_status status = SL_OK;
   settle_weights(g);
   for (int i = 0, n = g->nnodes; i < n && !status; i++)
-    if (g->nodes[i]->op != &sl_op_pick && g->nodes[i]->op != &sl_op_begin) status = serve_node(g, g->nodes[i]);
-  if (!status) status = sample(g, logits);
+    if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i]);
 #ifndef NDEBUG
   if (!status) sli_graph_check(g);
 #endif

@@ -15,8 +15,6 @@
  * worth three hops: all members read all, and each makes the sum. */
 #include "graph/share/box.h"
 
-#include <string.h>
-
 enum { SMALL_BYTES = 4096 };
 
 static sl_status add_node(sli_boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
@@ -219,9 +217,10 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
 
 /* ---- one axis, or several as one ------------------------------------------------------------------------ */
 
-static bool is_small(const sli_boxing *b) {
+/* Rows of a tick, of which not all need be valid, do not begin and end where equal parts do. */
+static bool is_summed_whole(const sli_boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
-  return sl_type_bytes(type) <= SMALL_BYTES;
+  return sl_type_bytes(type) <= SMALL_BYTES || sli_box_between_stages(b) || b->x->g->options.serve;
 }
 
 static sl_status box_own_slices(sli_boxing *b, int dim) {
@@ -315,7 +314,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
       return status;
     case SL_PARTIAL:
       if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
-      return is_small(b) || sli_box_between_stages(b) ? box_sum_whole(b) : box_all_reduce(b);
+      return is_summed_whole(b) ? box_sum_whole(b) : box_all_reduce(b);
     case SL_SPLIT:
       if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
       return join_all(b, from.dim, b->from->on);

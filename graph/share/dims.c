@@ -175,6 +175,12 @@ static void say_cut(pass *p, const sli_node *n) {
   if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
 }
 
+/* A tick's rows are on all devices, however many of them there are. */
+static void say_ticks(pass *p, const sli_node *n) {
+  for (int o = 0; o < n->nout; o++)
+    for (int d = 0; n->out[o] && d < SLI_MIN(n->out_type[o].ndim, 2); d++) say_units(p, slot_of(n->out[o], d), 1);
+}
+
 static void say_all(pass *p) {
   sl_signature all[SLI_SIGNATURES_RAW];
   for (int i = 0; i < p->g->nnodes; i++) {
@@ -183,6 +189,7 @@ static void say_all(pass *p) {
     if (n->op == &sl_op_attention_sweep || n->op == &sl_op_attention_share) say_sweep(p, n);
     else if (is_attention(n->op)) say_attention(p, n);
     if (p->g->nvariants) say_cut(p, n);
+    if (p->g->options.serve) say_ticks(p, n);
     int count = sli_signatures_raw(n, all);
     for (int s = 0; s < count; s++) say_heads(p, n, &all[s]);
   }

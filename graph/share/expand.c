@@ -139,7 +139,8 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
 
 /* A mean over a device's rows counts by their share. */
 static void note_share(sli_expansion *x, const sli_node *n) {
-  for (int m = 0; m < sli_graph_means(x->g); m++)
+  int means = x->g->options.infer ? 0 : sli_graph_means(x->g);
+  for (int m = 0; m < means; m++)
     if (n->out[0] == sli_graph_mean(x->g, m)->tensor && sli_is_mean(n->out[0]))
       for (int i = 0; i < x->ranks * x->nvariants; i++)
         x->share[m * x->ranks * x->nvariants + i] =
@@ -208,7 +209,8 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
-/* A source runs whole on each device, and what is not wanted of it goes no further. */
+/* A source runs whole on each device, and what is not wanted of it goes no further. What a tick of a served graph
+ * computes one device asks for, and the others read it there. */
 static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
@@ -217,7 +219,8 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   for (int v = 0; v < x->nvariants; v++)
     for (int o = 0; o < n->nout; o++)
       types[v * n->nout + o] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
-  for (int r = 0; r < x->own; r++) {
+  int asking = x->g->options.serve ? 1 : x->own;
+  for (int r = 0; r < asking; r++) {
     sli_making m = {.op = n->op, .name = n->name, .at = moment_of(x, n), .cls = n->cls, .rank = r,
                     .nout = n->nout, .out = types, .where = n->at,
                     .attrs = sli_local_attrs(x, n, NULL, r)};
@@ -228,8 +231,10 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
       if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
                                                     sli_expand_name(x, n->out[o]->name, r));
   }
-  for (int o = 0; o < n->nout; o++)
+  for (int o = 0; o < n->nout; o++) {
+    for (int r = asking; r < x->own && out[o]; r++) out[o]->on[r] = out[o]->on[0];
     if (out[o]) sli_stand_for_all(x, out[o]);
+  }
   for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
     sli_array *as_wanted;
     sl_status status = n->out[o] ? sli_box(x, n->out[o], sli_share_layout(x, n, sli_signature_out, o),
@@ -403,9 +408,9 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
     if (x.logical[i]->cls != SL_CLASS_U) status = expand_node(&x, x.logical[i]);
   if (!status) status = sli_expand_gradients(&x);
   if (!status) {
-    sli_expand_means(&x);
+    sli_expand_results(&x);
     sli_expand_prune(g);
-    sli_graph_add_updates(g);
+    if (!g->options.infer) sli_graph_add_updates(g);
     sli_fold_ranks(&x);
   }
   free(x.logical);

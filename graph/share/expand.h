@@ -179,8 +179,9 @@ void sli_expand_params(sli_expansion *x);
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies);
 /* All gradients of parameters as their updates want them. */
 sl_status sli_expand_gradients(sli_expansion *x);
-/* What of the loss and of each metric each device has. */
-void sli_expand_means(sli_expansion *x);
+/* What of the loss and of each metric each device has; of a served graph, its batch, and its output as the first device
+ * has it. */
+void sli_expand_results(sli_expansion *x);
 /* Drops what nobody needs, once all of these are there. */
 void sli_expand_prune(sl_graph *g);
 

@@ -187,8 +187,18 @@ static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   mean->tensor = a->on[0];
 }
 
-void sli_expand_means(sli_expansion *x) {
+static void expand_outputs(const sli_expansion *x) {
+  sl_graph *g = x->g;
+  for (int i = 0; i < g->noutputs; i++) g->outputs[i].tensor = x->arrays[g->outputs[i].tensor->id]->on[0];
+  g->batch = x->arrays[g->batch->id]->on[0];
+}
+
+void sli_expand_results(sli_expansion *x) {
   int means = sli_graph_means(x->g);
+  if (x->g->options.serve) {
+    expand_outputs(x);
+    return;
+  }
   for (int i = 0; i < sli_graph_kept(x->g); i++)
     expand_mean(x, sli_graph_keep(x->g, i),
                 i < means ? &x->share[i * x->ranks * x->nvariants] : NULL);
@@ -196,7 +206,11 @@ void sli_expand_means(sli_expansion *x) {
 
 /* ---- what nobody needs ---------------------------------------------------------- */
 
-static void prune(sl_graph *g) {
+static void prune_served(sl_graph *g) {
+  sli_graph_prune(g, 2, (sl_tensor *[]){g->outputs[0].tensor, g->batch});
+}
+
+static void prune_trained(sl_graph *g) {
   int kept = sli_graph_kept(g), nroots = 0, n = 0;
   for (int i = 0; i < kept; i++) nroots += sli_graph_keep(g, i)->nparts;
   for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
@@ -205,6 +219,11 @@ static void prune(sl_graph *g) {
   for (int p = 0; p < g->nparams; p++)
     for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
   sli_graph_prune(g, nroots, roots);
+}
+
+static void prune(sl_graph *g) {
+  if (g->options.serve) prune_served(g);
+  else prune_trained(g);
 }
 
 /* Parameters that no node reads, and another device has as well: a bias that only the first

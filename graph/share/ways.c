@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/build/build.h"
+#include "kernels/kernels.h"
 
 /* ---- what the user has said ---------------------------------------------------------------- */
 
@@ -195,6 +196,35 @@ static bool is_on_own_grid(const sli_costs *c, const sli_node *n) {
   return c->grid->folded && c->experts && sli_is_forward(n) && sli_is_at_experts(c->experts, n);
 }
 
+/* ---- of served graphs ---------------------------------------------------------------------- */
+
+static bool makes_summands(const sli_node *n, const sl_signature *s) {
+  for (int o = 0; o < n->nout; o++)
+    if (sli_signature_out(s, o).kind == SL_PARTIAL) return true;
+  return false;
+}
+
+static bool has_much(const sli_node *n) {
+  return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_attention || n->op == &sl_op_attention_packed;
+}
+
+/* Each number is made on one device, as if that were alone: so it has the bits that it has there. Only of a table's
+ * rows all but one device have none, and add nothing. */
+static bool serves(const sli_node *n, const sl_signature *s) {
+  if (n->op != &sl_op_embedding) return !makes_summands(n, s);
+  return s->in[1].kind != SL_SPLIT || !s->in[1].dim;
+}
+
+/* Leaves out what would make other bits, and, where weights or pages can be shared out, that all have all of them. */
+static void leave_served(const sli_node *n, sl_signature *all, int *count) {
+  int kept = 0;
+  for (int s = 0; s < *count; s++)
+    if (serves(n, &all[s])) all[kept++] = all[s];
+  *count = kept;
+  if (!has_much(n) || kept < 2) return;
+  memmove(all, all + 1, (size_t)--*count * sizeof *all);
+}
+
 static void find_ways(sli_ways *w, int i, bool free_sources) {
   const sli_node *n = w->nodes[i];
   if (is_on_own_grid(&w->costs, n)) {
@@ -204,6 +234,7 @@ static void find_ways(sli_ways *w, int i, bool free_sources) {
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(w->costs.dims, n, SLI_AXIS_TENSOR, w->costs.size, all);
   if (w->costs.size == 1 || (n->op == &sl_op_source && !free_sources)) count = 1;
+  if (w->costs.g->options.serve) leave_served(n, all, &count);
   for (int s = 0; s < count; s++)
     if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];
 }

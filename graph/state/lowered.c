@@ -333,7 +333,7 @@ static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
 static sl_status run_passes(sl_lowered *to, sli_inputs *in) {
   sl_graph *g = in->g;
   sli_graph_seed(g, in->options->seed);
-  sl_status status = g->options.serve   ? sli_pass_serve(g)
+  sl_status status = g->options.serve   ? sli_lower_serve(in)
                      : g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
   if (status) return status;
   if (in->bf16) sli_pass_products(g);

@@ -90,22 +90,9 @@ float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   return data;
 }
 
-/* From a place of this process, as it lies there: any has all of it. */
-static sl_status get_at_rest(const sl_param_info *p, sl_runtime *rt, float *whole, bool *all) {
-  int i = 0;
-  while (i < p->nplaces && !is_here(&p->places[i], rt)) i++;
-  *all = i < p->nplaces;
-  if (!*all) return SL_OK;
-  void *lies = sli_calloc(1, sl_type_bytes(&p->places[i].type));
-  sl_status status = read_place(&p->places[i], rt, lies);
-  if (!status) sli_rest_unpack(p->rest, &p->type, lies, whole);
-  free(lies);
-  return status;
-}
-
-sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
-  const sl_param_info *p = param_at(l, index);
-  if (p->rest) return get_at_rest(p, rt, whole, all);
+/* From the places of this process, as it lies there. */
+static sl_status get_lying(const sl_param_info *p, sl_runtime *rt, void *whole, bool *all) {
+  sl_type lies = sli_rest_type(p->rest, &p->type);
   int64_t found = 0;
   for (int i = 0; i < p->nplaces; i++) {
     if (!is_here(&p->places[i], rt) || is_known(p, rt, i)) continue;
@@ -113,8 +100,19 @@ sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *wh
     if (status) return status;
     found += sl_type_elements(&p->places[i].type);
   }
-  *all = found == sl_type_elements(&p->type);
+  *all = found == sl_type_elements(&lies);
   return SL_OK;
+}
+
+sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
+  const sl_param_info *p = param_at(l, index);
+  if (!p->rest) return get_lying(p, rt, whole, all);
+  sl_type at_rest = sli_rest_type(p->rest, &p->type);
+  void *lies = sli_calloc(1, sl_type_bytes(&at_rest));
+  sl_status status = get_lying(p, rt, lies, all);
+  if (!status && *all) sli_rest_unpack(p->rest, &p->type, lies, whole);
+  free(lies);
+  return status;
 }
 
 sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, const void *lies) {
@@ -130,7 +128,8 @@ static sl_status set_at_rest(const sl_lowered *l, sl_runtime *rt, int index, con
   if (sli_rest_blocks(p->rest))
     return sl_fail(SL_E_UNSUPPORTED, "parameter %s lies in quantized blocks, which only a file of such can give",
                    p->name);
-  void *lies = sli_calloc(1, sl_type_bytes(&p->places[0].type));
+  sl_type at_rest = sli_rest_type(p->rest, &p->type);
+  void *lies = sli_calloc(1, sl_type_bytes(&at_rest));
   sli_rest_pack(p->rest, &p->type, whole, lies);
   sl_status status = sli_param_set_lying(l, rt, index, lies);
   free(lies);

@@ -131,7 +131,8 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   if (sli_rest_named(t->dtype) != p->rest)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made", l->path, t->name,
                    t->dtype);
-  void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&p->places[0].type));
+  sl_type at_rest = sli_rest_type(p->rest, &p->type);
+  void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&at_rest));
   status = sli_shards_blocks(l->from, file, t, blocks);
   if (!status) sli_rest_take(p->rest, t->dtype, &p->type, blocks, lies);
   if (!status) status = sli_param_set_lying(l->lowered, l->rt, index, lies);

@@ -17,8 +17,8 @@
  * tick takes is decided when the tokens of an earlier one come back.
  *
  * What a request is answered does not depend on what else is under way: its logits have the same
- * bits alone and beside any others, however they are cut into ticks, on any number of stages,
- * threads and processes. So the same request with the same seed has the same answer.
+ * bits alone and beside any others, however they are cut into ticks, on any number of stages, of
+ * devices that share out a stage's tensors, of threads and processes. So the same request with the same seed has the same answer.
  *
  * Threads: submit, cancel, poll, stats, drain may be called by any thread at any time between
  * create and destroy, and never wait for a tick (drain does, if it is told to). Nothing of the program

@@ -1,7 +1,8 @@
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
- * any number of stages and threads, with any other requests, when it has given up its pages, when others are
- * cancelled, when limits change, when it shares the pages of what others began with; also with weights that are rounded.
- * Nothing is computed twice but what was given up, and nothing that was shared.
+ * any number of stages, of devices that share these out, and of threads, with any other requests, when it has
+ * given up its pages, when others are cancelled, when limits change, when it shares the pages of what others
+ * began with; also with weights that are rounded. Nothing is computed twice but what was given up, and nothing
+ * that was shared.
  * labels: random */
 #include "tests/support/dice.h"
 #include "tests/support/seeds.h"
@@ -85,7 +86,8 @@ static setting draw_setting(const served *s, dice *d) {
   o->rows = 1 + (int64_t)roll(d, 40);
   o->sequences = 1 + (int)roll(d, (uint32_t)SLI_MIN(o->rows, 8));
   o->groups = (int)roll(d, 5);
-  o->lower.stages = 1 << roll(d, 3);
+  o->lower.tensor = roll(d, 12) ? 1 : 2 + (int)roll(d, 2);
+  o->lower.stages = 1 << roll(d, o->lower.tensor > 1 ? 2 : 3);
   o->lower.devices.threads = 1 + (int)roll(d, 2);
   o->admit = roll(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)roll(d, 4);
@@ -183,9 +185,10 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   for (int n = 0; n < SETTINGS; n++) {
     setting x = draw_setting(&s, &d);
     if (!n) short_of_pages(&x.options);
-    printf("%s %s seed %llu: rows %lld sequences %d groups %d stages %d threads %d pages %lld %s cancelled %d\n", model, s.dtype == SL_BF16 ? "bf16" : "fp32",
+    if (n == 1 && seed == 1) x.options.lower.tensor = 2;
+    printf("%s %s seed %llu: rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d\n", model, s.dtype == SL_BF16 ? "bf16" : "fp32",
            (unsigned long long)seed, (long long)x.options.rows, x.options.sequences, x.options.groups,
-           x.options.lower.stages, x.options.lower.devices.threads, (long long)x.options.pages,
+           x.options.lower.stages, x.options.lower.tensor, x.options.lower.devices.threads, (long long)x.options.pages,
            x.options.admit ? "recompute" : "reserve", x.cancelled);
     fflush(stdout);
     ask_together(&s, &x, q, alone, &d);

@@ -212,8 +212,8 @@ int main(void) {
   served_open(&s, &options);
   the_text_is_that_of_the_whole_row(&s);
   sl_session *none = NULL;
-  options.lower.tensor = 2;
-  CHECK(sl_session_create(&options, &none) == SL_E_UNSUPPORTED && !none, "tensors are not shared out");
+  options.lower.data_parallel = 2;
+  CHECK(sl_session_create(&options, &none) == SL_E_UNSUPPORTED && !none, "data are not shared out");
   served_close(&s);
   return 0;
 }

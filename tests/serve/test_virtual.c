@@ -136,6 +136,23 @@ static void pages_are_counted(const served *s) {
   sl_rehearsal_fini(&r);
 }
 
+/* Devices that share a stage compute its ticks at once, each its part of what those take. */
+static void devices_share_a_stage(const served *s) {
+  static const sl_tick_cost cost = {.tick = 0.01, .row = 1e-4};
+  static const sl_arrival all[] = {{0, 60, 20}, {0.1, 30, 20}};
+  sl_rehearsal one, two;
+  sl_session_options o = on(s, 2, &cost);
+  one = rehearse(&o, 2, all);
+  o.lower.tensor = 2;
+  o.lower.devices.count = 4;
+  two = rehearse(&o, 2, all);
+  CHECK(near(two.seconds, one.seconds, 0.02), "a run takes %g s, on one device for each stage %g", two.seconds, one.seconds);
+  for (int i = 0; i < 2; i++)
+    CHECK(near(two.busy[i], one.busy[i], 1e-6), "stage %d computes for %g s, not %g", i, two.busy[i], one.busy[i]);
+  sl_rehearsal_fini(&one);
+  sl_rehearsal_fini(&two);
+}
+
 static void what_cannot_be_is_refused(const served *s) {
   static const sl_arrival backward[] = {{1, 1, 1}, {0.5, 1, 1}}, late[] = {{0, 131201, 1}};
   sl_session_options o = on(s, 1, NULL);
@@ -153,6 +170,7 @@ int main(void) {
   groups_fill_a_pipeline(&s);
   answers_ride_on_prompts(&s);
   pages_are_counted(&s);
+  devices_share_a_stage(&s);
   what_cannot_be_is_refused(&s);
   sl_args_destroy(s.args);
   return 0;

@@ -135,6 +135,14 @@ print(*(c["text"].encode().hex() for c in eval(sys.stdin.read())))'); do
 done
 drained
 
+# And where two devices share out each stage, of which each has its heads' pages and its rows of all weights.
+serve --stages 2 --tensor 2 --report shared.json model
+text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
+same "Hello 12$text" continued
+drained
+[[ $(field '["devices"][1]["peak_bytes"]["parameters"]' <shared.json) -lt \
+   $(($(field '["devices"][0]["peak_bytes"]["parameters"]' <ran.json) / 3)) ]] || fail "devices have parts: $(<shared.json)"
+
 # And on two processes, of which the first has the port; the trace is of both.
 serve -n 2 "${patient[@]}" --stages 2 --trace both.trace model
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')

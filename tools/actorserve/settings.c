@@ -39,7 +39,7 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "memory", "seed", "clock", "machine", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "tensor", "memory", "seed", "clock", "machine", "version", "help", NULL};
 
 /* 0: not given. */
 sl_status settings_pages(const settings *s, int64_t *out) {

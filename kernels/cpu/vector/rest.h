@@ -122,15 +122,18 @@ static void unpack_stretch(sl_rest rest, const void *row, int64_t k, int64_t i, 
   else memcpy(to, (const float *)row + i, (size_t)count * sizeof *to);
 }
 
-/* Row i's token, out of the table. */
+/* Row i's token, out of the table. Of a part of it all others are -0, which changes no number that it is added to. */
 static void embedding_served_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  int64_t id = ((const int32_t *)call->in[0])[i], vocab = call->in_type[1].dim[0];
+  int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first, vocab = call->in_type[1].dim[0];
   int64_t width = sl_type_last(&call->out_type[0]);
-  float *y = (float *)call->out[0] + i * width;
+  float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? -0.0f : NAN;
+  if (id < 0 || id >= vocab) {
+    for (int64_t c = 0; c < width; c++) y[c] = other;
+    return;
+  }
   sl_rest rest = sli_rest_of(&call->in_type[1], width);
   const char *row = (const char *)call->in[1] + (size_t)id * sl_type_bytes(&call->in_type[1]) / (size_t)vocab;
-  if (id < 0 || id >= vocab) for (int64_t c = 0; c < width; c++) y[c] = NAN;
-  else for (int64_t c = 0; c < width; c += STRETCH)
+  for (int64_t c = 0; c < width; c += STRETCH)
     unpack_stretch(rest, row, width, c, width - c < STRETCH ? width - c : STRETCH, y + c);
 }
