@@ -12,18 +12,20 @@ static int stages_of(const sl_session *s) {
   return SLI_MAX(s->options.lower.stages, 1) * SLI_MAX(s->options.lower.chunks, 1);
 }
 
-/* Most rows behind `fed` positions that take no longer than `seconds`: at least one. */
-static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, int64_t most) {
-  double left = seconds - c->tick - c->position * (double)fed, b = c->row + 2 * c->pair * (double)fed;
-  if (b <= 0 && c->pair <= 0) return most;
-  if (left <= 0) return 1;
-  double root = c->pair > 0 ? (sqrt(b * b + 4 * c->pair * left) - b) / (2 * c->pair) : left / b;
-  return root >= (double)most ? most : SLI_MAX((int64_t)root, 1);
-}
-
 static double seconds_of(const sl_tick_cost *c, int64_t fed, int64_t rows) {
   return sli_price_tick(c, &(load){.rows = rows, .positions = (double)fed,
                                    .pairs = (double)rows * (double)(2 * fed + rows)});
+}
+
+/* Most rows behind `fed` positions that take no longer than `seconds`: at least one. */
+static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, int64_t most) {
+  int64_t good = 1, bad = most + 1;
+  while (bad - good > 1) {
+    int64_t middle = good + (bad - good) / 2;
+    if (seconds_of(c, fed, middle) <= seconds) good = middle;
+    else bad = middle;
+  }
+  return good;
 }
 
 /* Of the rest of a prompt, if no chunk takes longer than `pace`. */
@@ -45,7 +47,7 @@ static double best_pace(const sl_session *s, const request *r) {
   enum { STEPS = 48 };
   const sl_tick_cost *c = s->options.cost;
   double most = seconds_of(c, SLI_MAX(r->count - s->about.rows, 0), s->about.rows);
-  double least = SLI_MAX(most / 100, 4 * c->tick), best = most, fewest = whole(s, r, most);
+  double least = SLI_MAX(most / 100, 4 * seconds_of(c, 0, 1)), best = most, fewest = whole(s, r, most);
   for (int i = 1; i <= STEPS && least < most; i++) {
     double pace = most * pow(least / most, (double)i / STEPS), seconds = whole(s, r, pace);
     if (seconds < fewest) fewest = seconds, best = pace;

@@ -1,67 +1,148 @@
-/* What a tick takes, as far as ticks that ran can tell: least squares, relative to what each took. */
+/* What a tick takes, as far as ticks that ran can tell: least squares, relative to what each took.
+ *
+ * What is found are the seconds at each corner, and of a position and a pair; without corners, of a tick and of a row in
+ * their place. A tick between two corners takes so much of the one and so much of the other, so either is a sum of terms. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
 
-enum { LEAST = 8 }; /* ticks, without the first one, which warms up */
+enum {
+  LEAST = 8,         /* ticks, without the first one, which warms up */
+  NEWEST = 1 << 14,  /* that are kept */
+  TERMS = SL_TICK_CORNERS + 2
+};
 
 void sli_fit_note(fit *f, const load *of, double seconds) {
   if (!f->ticks++ || seconds <= 0) return;
-  const double x[FIT_TERMS] = {1, of->positions, (double)of->rows, of->pairs};
-  for (int i = 0; i < FIT_TERMS; i++) {
-    for (int j = 0; j < FIT_TERMS; j++) f->products[i][j] += x[i] * x[j] / (seconds * seconds);
-    f->sums[i] += x[i] / seconds;
-  }
+  size_t at = (size_t)(f->ticks - 2) % NEWEST;
+  if (at == f->count) SLI_GROW(f->of, f->count, f->capacity);
+  f->count = SLI_MAX(f->count, at + 1);
+  f->of[at] = (struct fit_sample){(double)of->rows, of->positions, of->pairs, seconds};
 }
 
-typedef double matrix[FIT_TERMS][FIT_TERMS + 1];
+void sli_fit_fini(fit *f) { free(f->of); }
+
+/* ---- corners ---------------------------------------------------------------------------- */
+
+static int fewer_rows(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Few rows go by tiles, so each number of them counts; many do so little by little. */
+static bool is_apart(double rows, double last) { return rows > last && (rows <= 9 || rows >= 1.3 * last); }
+
+/* Numbers of rows that ticks often had; the fewest and the most anyway. */
+static int find_corners(const fit *f, double *corners) {
+  enum { OFTEN = 3 };
+  double *rows = sli_calloc(f->count, sizeof *rows), most;
+  int n = 0;
+  for (size_t i = 0; i < f->count; i++) rows[i] = f->of[i].rows;
+  qsort(rows, f->count, sizeof *rows, fewer_rows);
+  most = rows[f->count - 1];
+  corners[n++] = rows[0];
+  for (size_t i = 0, end; i < f->count; i = end) {
+    for (end = i; end < f->count && rows[end] <= rows[i];) end++;
+    if (end - i >= OFTEN && is_apart(rows[i], corners[n - 1]) && rows[i] < most && n < SL_TICK_CORNERS - 1) corners[n++] = rows[i];
+  }
+  if (most > corners[n - 1]) corners[n++] = most;
+  free(rows);
+  return n;
+}
+
+/* ---- equations -------------------------------------------------------------------------- */
+
+typedef struct system {
+  int corners, terms;
+  double rows[SL_TICK_CORNERS];
+  double products[TERMS][TERMS], sums[TERMS], scale[TERMS];
+  double m[TERMS][TERMS + 1];
+} system_of;
+
+/* How much of each term a tick takes. */
+static void terms_of(const system_of *q, const struct fit_sample *x, double *out) {
+  memset(out, 0, sizeof(double[TERMS]));
+  int n = q->corners, i = 0;
+  while (i + 2 < n && x->rows > q->rows[i + 1]) i++;
+  double along = n < 2 ? 0 : (x->rows - q->rows[i]) / (q->rows[i + 1] - q->rows[i]);
+  if (n) out[i] = 1 - along;
+  if (n > 1) out[i + 1] = along;
+  if (!n) out[0] = 1, out[1] = x->rows;
+  out[q->terms - 2] = x->positions;
+  out[q->terms - 1] = x->pairs;
+}
+
+static void add_up(const fit *f, system_of *q) {
+  double x[TERMS];
+  for (size_t s = 0; s < f->count; s++) {
+    double by = 1 / f->of[s].seconds;
+    terms_of(q, &f->of[s], x);
+    for (int i = 0; i < q->terms; i++) {
+      for (int j = 0; j < q->terms; j++) q->products[i][j] += x[i] * x[j] * by * by;
+      q->sums[i] += x[i] * by;
+    }
+  }
+  for (int i = 0; i < q->terms; i++) q->scale[i] = q->products[i][i] > 0 ? sqrt(q->products[i][i]) : 1;
+}
 
 /* Of the terms that are used, scaled so that all are about as large. */
-static void equations(const fit *f, const bool *used, const double *scale, matrix m) {
-  for (int i = 0; i < FIT_TERMS; i++) {
-    for (int j = 0; j < FIT_TERMS; j++)
-      m[i][j] = used[i] && used[j] ? f->products[i][j] / (scale[i] * scale[j]) : i == j;
-    m[i][FIT_TERMS] = used[i] ? f->sums[i] / scale[i] : 0;
+static void equations(system_of *q, const bool *used) {
+  int n = q->terms;
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < n; j++)
+      q->m[i][j] = used[i] && used[j] ? q->products[i][j] / (q->scale[i] * q->scale[j]) : i == j;
+    q->m[i][n] = used[i] ? q->sums[i] / q->scale[i] : 0;
   }
 }
 
-static void eliminate(matrix m, int i) {
-  int pivot = i;
-  for (int r = i + 1; r < FIT_TERMS; r++)
-    if (fabs(m[r][i]) > fabs(m[pivot][i])) pivot = r;
-  for (int c = 0; c <= FIT_TERMS; c++) {
-    double x = m[i][c];
-    m[i][c] = m[pivot][c];
-    m[pivot][c] = x;
+static void eliminate(system_of *q, int i) {
+  int n = q->terms, pivot = i;
+  for (int r = i + 1; r < n; r++)
+    if (fabs(q->m[r][i]) > fabs(q->m[pivot][i])) pivot = r;
+  for (int c = 0; c <= n; c++) {
+    double x = q->m[i][c];
+    q->m[i][c] = q->m[pivot][c];
+    q->m[pivot][c] = x;
   }
-  for (int r = 0; r < FIT_TERMS; r++) {
-    double by = r == i || fabs(m[i][i]) < 1e-12 ? 0 : m[r][i] / m[i][i];
-    for (int c = i; c <= FIT_TERMS; c++) m[r][c] -= by * m[i][c];
+  for (int r = 0; r < n; r++) {
+    double by = r == i || fabs(q->m[i][i]) < 1e-12 ? 0 : q->m[r][i] / q->m[i][i];
+    for (int c = i; c <= n; c++) q->m[r][c] -= by * q->m[i][c];
   }
 }
 
-static void solve(const fit *f, const bool *used, double *out) {
-  double scale[FIT_TERMS];
-  matrix m;
-  for (int i = 0; i < FIT_TERMS; i++) scale[i] = f->products[i][i] > 0 ? sqrt(f->products[i][i]) : 1;
-  equations(f, used, scale, m);
-  for (int i = 0; i < FIT_TERMS; i++) eliminate(m, i);
-  for (int i = 0; i < FIT_TERMS; i++)
-    out[i] = fabs(m[i][i]) < 1e-12 ? 0 : m[i][FIT_TERMS] / m[i][i] / scale[i];
+static void solve(system_of *q, const bool *used, double *out) {
+  equations(q, used);
+  for (int i = 0; i < q->terms; i++) eliminate(q, i);
+  for (int i = 0; i < q->terms; i++)
+    out[i] = fabs(q->m[i][i]) < 1e-12 ? 0 : q->m[i][q->terms] / q->m[i][i] / q->scale[i];
 }
 
 /* Nothing takes less than no time: the term that would is left out, and the others are found again. */
-sl_tick_cost sli_fit_cost(const fit *f) {
-  bool used[FIT_TERMS] = {true, true, true, true};
-  double x[FIT_TERMS] = {0};
-  if (f->ticks <= LEAST) return (sl_tick_cost){0};
-  for (int left = FIT_TERMS, worst = 0; left && worst >= 0; left--) {
-    solve(f, used, x);
+static void solve_above_zero(system_of *q, double *x) {
+  bool used[TERMS];
+  memset(used, true, sizeof used);
+  for (int left = q->terms, worst = 0; left && worst >= 0; left--) {
+    solve(q, used, x);
     worst = -1;
-    for (int i = 0; i < FIT_TERMS; i++)
-      if (x[i] < 0 && (worst < 0 || x[i] * f->sums[i] < x[worst] * f->sums[worst])) worst = i;
+    for (int i = 0; i < q->terms; i++)
+      if (x[i] < 0 && (worst < 0 || x[i] * q->sums[i] < x[worst] * q->sums[worst])) worst = i;
     if (worst >= 0) used[worst] = false;
   }
-  return (sl_tick_cost){x[0], x[1], x[2], x[3]};
+}
+
+sl_tick_cost sli_fit_cost(const fit *f, bool corners) {
+  if (f->count < LEAST) return (sl_tick_cost){0};
+  system_of q = {0};
+  double x[TERMS];
+  q.corners = corners ? find_corners(f, q.rows) : 0;
+  q.terms = SLI_MAX(q.corners, corners ? 1 : 2) + 2;
+  add_up(f, &q);
+  solve_above_zero(&q, x);
+  sl_tick_cost cost = {.position = x[q.terms - 2], .pair = x[q.terms - 1], .corners = q.corners};
+  if (!corners) cost.tick = x[0], cost.row = x[1];
+  memcpy(cost.rows, q.rows, sizeof cost.rows);
+  memcpy(cost.seconds, x, (size_t)q.corners * sizeof *x);
+  return cost;
 }

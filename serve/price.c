@@ -3,9 +3,20 @@
 
 #include "serve/serve.h"
 
+/* Before the first corner as at it. */
+static double seconds_of_rows(const sl_tick_cost *c, double rows) {
+  int n = c->corners, i = 0;
+  if (!n) return c->tick + c->row * rows;
+  if (n == 1 || rows <= c->rows[0]) return c->seconds[0];
+  while (i + 2 < n && rows > c->rows[i + 1]) i++;
+  double slope = (c->seconds[i + 1] - c->seconds[i]) / (c->rows[i + 1] - c->rows[i]);
+  if (rows > c->rows[n - 1]) slope = SLI_MAX(slope, 0);
+  return c->seconds[i] + slope * (rows - c->rows[i]);
+}
+
 double sli_price_tick(const sl_tick_cost *c, const load *of) {
   if (!of->rows) return 0;
-  return c->tick + c->position * of->positions + c->row * (double)of->rows + c->pair * of->pairs;
+  return seconds_of_rows(c, (double)of->rows) + c->position * of->positions + c->pair * of->pairs;
 }
 
 static bool is_pass(const sl_plan *p, int32_t a) {

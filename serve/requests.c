@@ -211,13 +211,17 @@ sl_session_stats sl_session_stat(const sl_session *s) {
   return stats;
 }
 
-sl_tick_cost sl_session_cost(const sl_session *s) {
+static sl_tick_cost cost_of(const sl_session *s, bool corners) {
   sl_session *open = (sl_session *)s;
   pthread_mutex_lock(&open->lock);
-  sl_tick_cost cost = sli_fit_cost(&s->fit);
+  sl_tick_cost cost = sli_fit_cost(&s->fit, corners);
   pthread_mutex_unlock(&open->lock);
   return cost;
 }
+
+sl_tick_cost sl_session_cost(const sl_session *s) { return cost_of(s, false); }
+
+sl_tick_cost sl_session_corners(const sl_session *s) { return cost_of(s, true); }
 
 sl_status sl_session_status(const sl_session *s) {
   sl_session *open = (sl_session *)s;

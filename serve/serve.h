@@ -73,11 +73,13 @@ typedef struct tick {
   uint64_t begun_ns;
 } tick;
 
-/* Sums over ticks, of what a tick costs. */
-enum { FIT_TERMS = 4 };
+/* What ticks took, the newest of them. */
 typedef struct fit {
   int64_t ticks;
-  double products[FIT_TERMS][FIT_TERMS], sums[FIT_TERMS];
+  size_t count, capacity;
+  struct fit_sample {
+    double rows, positions, pairs, seconds;
+  } *of;
 } fit;
 
 typedef struct ticks {
@@ -182,7 +184,9 @@ uint64_t sli_price_firing(void *session, int32_t actor, int64_t tick); /* sl_run
 
 /* fit.c */
 void sli_fit_note(fit *f, const load *of, double seconds);
-sl_tick_cost sli_fit_cost(const fit *f);
+/* With corners or without. */
+sl_tick_cost sli_fit_cost(const fit *f, bool corners);
+void sli_fit_fini(fit *f);
 
 /* choose.c: the fill of sl_serving: waits for something to do, and says what a tick does. */
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);

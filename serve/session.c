@@ -154,6 +154,8 @@ static sl_status make_plan(sl_session *s) {
   if (status) return status;
   s->about.lowered = lowered;
   s->about.plan = sl_lowered_plan(lowered);
+  for (int32_t d = 0; d < s->about.plan->ndevices; d++)
+    s->about.device_bytes = SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
   return sl_plan_prove(s->about.plan);
 }
 
@@ -295,6 +297,7 @@ void sl_session_destroy(sl_session *s) {
   pthread_mutex_destroy(&s->lock);
   free_ticks(s);
   free(s->shares);
+  sli_fit_fini(&s->fit);
   free(s->events.of);
   free(s->detail);
   free(s);

@@ -51,9 +51,14 @@ typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
 typedef enum sl_prefixes { SL_PREFIXES_SHARED, SL_PREFIXES_APART } sl_prefixes;
 
 /* What each stage takes for a tick, in seconds: `tick`, and of each sequence that has x rows in it behind L
- * positions `position` L + `row` x + `pair` (2 L x + x x). */
+ * positions `position` L + `row` x + `pair` (2 L x + x x). Products take what the rows of a tick come to, and not in
+ * proportion: with corners, ticks of rows[i] rows take seconds[i] in place of `tick` and `row`, those between two corners
+ * as a straight line has it, those beyond the last one as the last two go on. */
+enum { SL_TICK_CORNERS = 24 };
 typedef struct sl_tick_cost {
   double tick, position, row, pair;
+  int corners;                /* 0: none */
+  double rows[SL_TICK_CORNERS], seconds[SL_TICK_CORNERS]; /* [corners], rows ascending */
 } sl_tick_cost;
 
 /* How a prompt is cut that is alone, over several stages, where a tick's cost is given. TIMES: in chunks that take as
@@ -119,6 +124,7 @@ sl_status sl_session_wait(sl_session *s);
 typedef struct sl_session_info {
   int64_t vocabulary, context, rows, pages;
   int sequences, groups;
+  size_t device_bytes;      /* memory of the largest device */
   const sl_plan *plan;      /* the session's */
   const sl_lowered *lowered;
   sl_runtime *rt;           /* for sl_look and sl_runtime_set_quotas; between create and destroy */
@@ -233,8 +239,9 @@ sl_session_stats sl_session_stat(const sl_session *s);
  * SL_E_USAGE names what cannot be, and then nothing has changed. */
 sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits);
 /* What its ticks have taken, of a session with one group: of one stage. All 0: too few have come back, or several
- * are under way at once. */
+ * are under way at once. As four numbers; or with corners, at rows that ticks often had. */
 sl_tick_cost sl_session_cost(const sl_session *s);
+sl_tick_cost sl_session_corners(const sl_session *s);
 
 /* SL_OK while it runs; else what has ended it, with the text in sl_detail(). */
 sl_status sl_session_status(const sl_session *s);

@@ -26,7 +26,7 @@ static bool near(double x, double want, double by) { return fabs(x - want) <= by
 /* ---- a long prompt, chunk by chunk through four stages ---------------------------------------- */
 
 static double first_token(const served *s, int64_t rows, sl_chunks chunks) {
-  static const sl_tick_cost cost = {26.1e-3, 5.39e-7, 6.03e-6, 3.25e-10};
+  static const sl_tick_cost cost = {.tick = 26.1e-3, .position = 5.39e-7, .row = 6.03e-6, .pair = 3.25e-10};
   const sl_arrival one = {0, 131072, 1};
   sl_session_options o = on(s, 4, &cost);
   o.rows = rows;

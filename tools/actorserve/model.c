@@ -26,10 +26,6 @@ static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return status ? status : sl_params_spread(lowered, rt);
 }
 
-static const sl_tick_cost *cost_of(const settings *s, const served *m) {
-  return settings_text(s, "tick") ? &m->cost : NULL;
-}
-
 /* Sizes are 0 where the session decides. */
 static sl_session_options options_of(settings *s, served *m, int64_t pages) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
@@ -40,7 +36,7 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
   o.pages = pages;
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o.prefixes = apart ? SL_PREFIXES_APART : SL_PREFIXES_SHARED;
-  o.cost = cost_of(s, m);
+  o.cost = settings_text(s, "tick") ? &m->cost : NULL;
   o.log = settings_text(s, "log");
   o.replay = settings_text(s, "replay");
   o.trace = settings_text(s, "trace");
@@ -66,8 +62,10 @@ static sl_status join(settings *s, served *m) {
 
 sl_status model_options(settings *s, served *m, sl_session_options *out) {
   int64_t pages;
+  bool given, whole;
   sl_status status = settings_pages(s, &pages);
-  if (!status && cost_of(s, m)) status = tick_cost_read(settings_text(s, "tick"), &m->cost);
+  if (!status) status = serving_cost(s, &m->cost, &given, &whole);
+  if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->stages);
   if (!status) *out = options_of(s, m, pages);
   return status;
 }

@@ -91,6 +91,7 @@ sl_status play_real(sl_session *session, uint64_t seed, played *p) {
   p->run.about = sl_session_about(session);
   p->run.stats = sl_session_stat(session);
   p->cost = sl_session_cost(session);
+  p->corners = sl_session_corners(session);
   return status;
 }
 
@@ -136,7 +137,7 @@ static void print_outcome(const settings *s, const played *p) {
 sl_status play(settings *s, served *m) {
   const char *report = settings_text(s, "report");
   played p = {0};
-  sl_status status = arrivals_read(settings_text(s, "arrivals"), &s->arena, &p.came);
+  sl_status status = serving_arrivals(s, &p.came);
   if (!status) status = play_either(s, m, &p);
   if (!status && !s->process) {
     p.outcome = outcome_of(&p.came, p.run.answered, p.run.seconds);

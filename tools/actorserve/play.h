@@ -8,7 +8,7 @@ typedef struct played {
   arrivals came;
   sl_rehearsal run;    /* on the real clock nobody knows how long each stage computed */
   outcome outcome;
-  sl_tick_cost cost;   /* of its ticks on the real clock, if they can tell; else all 0 */
+  sl_tick_cost cost, corners; /* of its ticks on the real clock, if they can tell; else all 0 */
 } played;
 
 /* Real: submits them to the session, each at its time, and waits until all have been answered. */

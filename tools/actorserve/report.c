@@ -64,7 +64,6 @@ static void add_shares(cJSON *to, const char *name, const double *seconds) {
 }
 
 static void add_outcome(cJSON *root, const played *p) {
-  const double cost[] = {p->cost.tick, p->cost.position, p->cost.row, p->cost.pair};
   add_number(root, "seconds", p->run.seconds);
   add_number(root, "answered", (double)p->outcome.answered);
   add_number(root, "refused", (double)p->outcome.refused);
@@ -75,7 +74,7 @@ static void add_outcome(cJSON *root, const played *p) {
   for (int i = 0; i < p->run.nstages; i++)
     cJSON_AddItemToArray(bubbles, cJSON_CreateNumber(1 - p->run.busy[i] / p->run.seconds));
   add_number(root, "pages_most", (double)p->run.stats.pages_most);
-  cJSON_AddItemToObject(root, "tick", cJSON_CreateDoubleArray(cost, SLI_COUNT(cost)));
+  ticks_report(root, &p->cost, &p->corners);
 }
 
 static sl_status write_report(const char *path, cJSON *root) {

@@ -32,10 +32,7 @@ static const sl_option options[] = {
     LAUNCH_OPTIONS,
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6},
-    {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} "
-     "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0},
-    {"tick", SL_OPTION_TEXT, "", "`A,B,C,D`: a stage takes A seconds for a tick, and B L + C x + D (2 L x + x x) for x rows behind L "
-     "positions; as --machine says if not given", 0, 0},
+    SERVING_PLAY_OPTIONS,
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 

@@ -17,6 +17,10 @@ typedef struct numbers {
   int *values;
 } numbers;
 
+void numbers_add(numbers *to, int value); /* unless it is there */
+/* Of an option: "4", "4,8,16", "4..8" and mixtures. SL_E_USAGE names it. */
+sl_status numbers_read(const settings *s, const char *option, numbers *out);
+
 /* What is swept, from the options' texts. */
 typedef struct sweep {
   numbers microbatches, pieces, chunks; /* no chunks: each schedule's own */

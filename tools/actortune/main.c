@@ -6,6 +6,7 @@
  * predictions. Ctrl-C ends the search and shows what it has found. */
 #include "tools/actortune/actortune.h"
 #include "tools/actortune/machine/machine.h"
+#include "tools/actortune/slo/slo.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "machine")) return machine_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "compare")) return compare_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "plan")) return planner_main(argc - 1, argv + 1);
+  if (slo_asked(argc, argv)) return slo_main(argc, argv);
   settings s;
   interrupt_catch();
   sl_status status = settings_read(&actortune_tool, argc, argv, &s);

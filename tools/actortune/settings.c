@@ -42,7 +42,7 @@ static const sl_option options[] = {
 
 /* ---- lists ----------------------------------------------------------------------------- */
 
-static void add_number(numbers *to, int value) {
+void numbers_add(numbers *to, int value) {
   for (int i = 0; i < to->count; i++)
     if (to->values[i] == value) return;
   to->values = sli_realloc(to->values, (size_t)to->count + 1, sizeof *to->values);
@@ -50,7 +50,7 @@ static void add_number(numbers *to, int value) {
 }
 
 /* "4", "4,8,16", "4..8" and mixtures. */
-static sl_status read_numbers(const settings *s, const char *option, numbers *out) {
+sl_status numbers_read(const settings *s, const char *option, numbers *out) {
   enum { MOST = 256, MOST_NUMBER = 1 << 20 };
   const char *text = sl_arg_text(s->run, option), *at = text;
   bool good = true;
@@ -60,7 +60,7 @@ static sl_status read_numbers(const settings *s, const char *option, numbers *ou
     last = first;
     if (good && !strncmp(at, "..", 2)) at += 2, good = sli_number_read(&at, first, MOST_NUMBER, &last);
     good = good && last - first < MOST && (!*at || (*at == ',' && at[1]));
-    for (int v = first; good && v <= last; v++) add_number(out, v);
+    for (int v = first; good && v <= last; v++) numbers_add(out, v);
     if (good && *at) at++;
   }
   if (good && out->count <= MOST) return SL_OK;
@@ -123,11 +123,11 @@ static sl_status read_budgets(const settings *s, sweep *w) {
 
 sl_status sweep_read(const settings *s, sweep *out) {
   sweep w = {0};
-  sl_status status = read_numbers(s, "microbatches", &w.microbatches);
-  if (!status) status = read_numbers(s, "pieces", &w.pieces);
-  if (!status) status = read_numbers(s, "chunks", &w.chunks);
-  if (!status && !w.microbatches.count) add_number(&w.microbatches, 1);
-  if (!status && !w.pieces.count) add_number(&w.pieces, 1);
+  sl_status status = numbers_read(s, "microbatches", &w.microbatches);
+  if (!status) status = numbers_read(s, "pieces", &w.pieces);
+  if (!status) status = numbers_read(s, "chunks", &w.chunks);
+  if (!status && !w.microbatches.count) numbers_add(&w.microbatches, 1);
+  if (!status && !w.pieces.count) numbers_add(&w.pieces, 1);
   if (!status) status = read_schedules(s, &w);
   if (!status) status = read_budgets(s, &w);
   if (status) sweep_fini(&w);

@@ -76,21 +76,6 @@ sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   return status;
 }
 
-sl_status tick_cost_read(const char *text, sl_tick_cost *out) {
-  double x[4];
-  const char *at = text;
-  for (int i = 0; i < 4; i++) {
-    char *end;
-    x[i] = strtod(at, &end);
-    if (end == at || !(x[i] >= 0 && x[i] < 1e9) || *end != (i < 3 ? ',' : 0))
-      return sl_fail(SL_E_USAGE, "--tick %s: not four numbers of seconds, of a tick, a position, a row and a pair, such "
-                     "as 0.02,1e-7,1e-4,0", text);
-    at = end + 1;
-  }
-  *out = (sl_tick_cost){x[0], x[1], x[2], x[3]};
-  return SL_OK;
-}
-
 /* ---- how they were answered ------------------------------------------------------------------ */
 
 const double outcome_shares[OUTCOME_SHARES] = {0.5, 0.9, 0.99};
@@ -101,11 +86,18 @@ static int ascending(const void *a, const void *b) {
 }
 
 /* The least that so many have or less. */
+static double share_of(const double *sorted, int64_t n, double share) {
+  return n ? sorted[SLI_MAX((int64_t)ceil(share * (double)n - 1e-9), 1) - 1] : 0;
+}
+
 static void shares_of(double *x, int64_t n, double *out) {
   qsort(x, (size_t)n, sizeof *x, ascending);
-  for (int i = 0; i < OUTCOME_SHARES; i++)
-    out[i] = n ? x[SLI_MAX((int64_t)ceil(outcome_shares[i] * (double)n), 1) - 1] : 0;
+  for (int i = 0; i < OUTCOME_SHARES; i++) out[i] = share_of(x, n, outcome_shares[i]);
 }
+
+static double to_first(const sl_arrival *a, const sl_answered *x) { return x->first - a->seconds; }
+
+static double between(const sl_answered *x) { return (x->last - x->first) / (double)(x->tokens - 1); }
 
 outcome outcome_of(const arrivals *a, const sl_answered *answered, double seconds) {
   double *first = sli_calloc((size_t)a->count, sizeof *first), *each = sli_calloc((size_t)a->count, sizeof *each);
@@ -114,8 +106,8 @@ outcome outcome_of(const arrivals *a, const sl_answered *answered, double second
   for (int64_t i = 0; i < a->count; i++) {
     const sl_answered *x = &answered[i];
     if (!x->tokens) continue;
-    first[o.answered++] = x->first - a->of[i].seconds;
-    if (x->tokens > 1) each[several++] = (x->last - x->first) / (double)(x->tokens - 1);
+    first[o.answered++] = to_first(&a->of[i], x);
+    if (x->tokens > 1) each[several++] = between(x);
     tokens += x->tokens;
   }
   o.refused = a->count - o.answered;
@@ -125,4 +117,19 @@ outcome outcome_of(const arrivals *a, const sl_answered *answered, double second
   free(first);
   free(each);
   return o;
+}
+
+double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens, double share) {
+  double *all = sli_calloc((size_t)a->count, sizeof *all);
+  int64_t n = 0;
+  for (int64_t i = 0; i < a->count; i++) {
+    const sl_answered *x = &answered[i];
+    if (!x->tokens) all[n++] = INFINITY;
+    else if (!between_tokens) all[n++] = to_first(&a->of[i], x);
+    else if (x->tokens > 1) all[n++] = between(x);
+  }
+  qsort(all, (size_t)n, sizeof *all, ascending);
+  double found = share_of(all, n, share);
+  free(all);
+  return found;
 }

@@ -15,9 +15,6 @@ typedef struct arrivals {
  * arena. SL_E_INPUT names file and line. */
 sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out);
 
-/* "a+b*L+c*x+d*(2*L*x+x*x)", the numbers alone: "a,b,c,d". SL_E_USAGE. */
-sl_status tick_cost_read(const char *text, sl_tick_cost *out);
-
 /* Of those that were answered, half, nine tenths and 99 of a hundred had this or less. */
 enum { OUTCOME_SHARES = 3 };
 extern const double outcome_shares[OUTCOME_SHARES];
@@ -30,5 +27,9 @@ typedef struct outcome {
 
 /* Of a run of so many seconds. */
 outcome outcome_of(const arrivals *a, const sl_answered *answered, double seconds);
+
+/* So many of all requests (`share`) had their first token in so many seconds, or their tokens behind it `between_tokens`;
+ * INFINITY where fewer were answered. Of one token there is nothing between. */
+double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens, double share);
 
 #endif

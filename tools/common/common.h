@@ -7,6 +7,7 @@
 #include "tools/common/gguf.h"
 #include "tools/common/cost.h"
 #include "tools/common/ctl/ctl.h"
+#include "tools/common/each.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/launch/launch.h"
 #include "tools/common/machine.h"
@@ -17,6 +18,7 @@
 #include "tools/common/serving.h"
 #include "tools/common/settings.h"
 #include "tools/common/solver.h"
+#include "tools/common/ticks.h"
 #include "tools/common/words.h"
 
 #endif

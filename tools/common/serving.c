@@ -5,6 +5,7 @@
 
 #include "tools/common/options.h"
 #include "tools/common/pretrained.h"
+#include "tools/common/ticks.h"
 
 /* A model whose weights lie ready knows how long its sequences may be. */
 static sl_status set_context(settings *s) {
@@ -45,4 +46,17 @@ sl_session_options serving_options(const settings *s) {
       .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = s->processes, .devices = s->devices,
                 .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule,
                 .seed = (uint64_t)sl_arg_int(s->run, "seed")}};
+}
+
+sl_status serving_arrivals(settings *s, arrivals *out) {
+  double rate = sl_arg_float(s->run, "rate");
+  sl_status status = arrivals_read(settings_text(s, "arrivals"), &s->arena, out);
+  for (int64_t i = 0; i < out->count && !status; i++) out->of[i].seconds /= rate;
+  return status;
+}
+
+sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *whole) {
+  const char *text = settings_text(s, "tick");
+  *given = text;
+  return text ? ticks_read(text, out, whole) : SL_OK;
 }

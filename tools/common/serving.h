@@ -4,6 +4,7 @@
 
 #include <sluice/session.h>
 
+#include "tools/common/arrivals.h"
 #include "tools/common/settings.h"
 
 /* The options that both have. */
@@ -17,6 +18,15 @@
     "several stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0              \
   }
 
+/* Those of requests that come as a file says. */
+#define SERVING_PLAY_OPTIONS                                                                                           \
+  {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} " \
+   "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0},                      \
+      {"rate", SL_OPTION_FLOAT, "1", "requests come so many times as fast as --arrivals says", 1e-6, 1e6}, {           \
+    "tick", SL_OPTION_TEXT, "", "`A,B,C,D`: a stage takes A seconds for a tick, and B L + C x + D (2 L x + x x) for x rows behind " \
+    "L positions; or a FILE, the report of a run of one stage with --arrivals; as --machine says if not given", 0, 0   \
+  }
+
 /* What the settings say of all sessions: for a tool's `read`. Whatever of the plan is about training is as sessions
  * have it, and the model's context is as long as its weights are for. */
 sl_status serving_read(settings *s);
@@ -24,5 +34,10 @@ sl_status serving_read(settings *s);
 /* A session of the settings' model: all but what a tool sets itself, sizes that are its own, threads, processes and
  * files. Points into `s`. */
 sl_session_options serving_options(const settings *s);
+
+/* --arrivals, as fast as --rate says; in the settings' arena. */
+sl_status serving_arrivals(settings *s, arrivals *out);
+/* --tick, where it is *given: see ticks_read(). */
+sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *whole);
 
 #endif

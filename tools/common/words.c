@@ -78,11 +78,11 @@ static void print_word(const char *word, FILE *out) {
   fputc('\'', out);
 }
 
-char *words_line(const words *w) {
+char *words_line_of(const char *tool, const words *w) {
   char *text = NULL;
   size_t bytes;
   FILE *out = open_memstream(&text, &bytes);
-  fputs("actorrun", out);
+  fputs(tool, out);
   for (size_t i = 0; i < w->count; i++) {
     fputc(' ', out);
     print_word(w->items[i], out);
@@ -90,3 +90,5 @@ char *words_line(const words *w) {
   fclose(out);
   return text;
 }
+
+char *words_line(const words *w) { return words_line_of("actorrun", w); }

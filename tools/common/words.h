@@ -20,5 +20,7 @@ void words_model(const settings *s, words *to);
 
 /* "actorrun" and these, quoted for a shell, on one line; the caller's to free(). */
 char *words_line(const words *w);
+/* The same of another tool. */
+char *words_line_of(const char *tool, const words *w);
 
 #endif

@@ -1,41 +1,15 @@
-/* Plans of choices, and the threads that make many of them. */
-#include <pthread.h>
-#include <stdatomic.h>
+/* Plans of choices, many of them by several threads. */
 #include <string.h>
 
+#include "tools/common/each.h"
 #include "tools/common/planner/inner.h"
 
-enum { MOST_THREADS = 64, FEW_DEVICES = 2 };
-
-/* ---- threads -------------------------------------------------------------------------------------- */
-
-typedef struct work {
-  const planner *planner;
-  size_t end;
-  atomic_size_t next;
-  void (*fn)(void *ctx, size_t i);
-  void *ctx;
-} work;
+enum { FEW_DEVICES = 2 };
 
 bool planner_stopped(const planner *p) { return p->interrupted && p->interrupted(); }
 
-static void *work_on(void *arg) {
-  work *w = arg;
-  while (!planner_stopped(w->planner)) {
-    size_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
-    if (i >= w->end) break;
-    w->fn(w->ctx, i);
-  }
-  return NULL;
-}
-
 void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx) {
-  work w = {.planner = p, .end = end, .next = from, .fn = fn, .ctx = ctx};
-  pthread_t threads[MOST_THREADS];
-  int n = SLI_MIN(p->threads, MOST_THREADS);
-  for (int i = 0; i < n; i++)
-    SLI_CHECK(!pthread_create(&threads[i], NULL, work_on, &w), "no thread for the search");
-  for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
+  each(p->threads, p->interrupted, from, end, fn, ctx);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------ */

@@ -1,0 +1,128 @@
+#!/bin/bash
+# actortune --slo finds the best server that there is, shows the command that makes it, and says what comes nearest where
+# none is good enough.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need python3
+actorserve=$bin/actorserve
+actortune=$bin/actortune
+small=(gpt --layers 2 --width 16 --heads 2 --context 128 --vocab 50)
+tick=(--tick 0.004,0,0.001,1e-6)
+
+python3 - >come.jsonl <<'PY'
+import json
+for i in range(40):
+    print(json.dumps({"time": 0.02 * i, "prompt": 3 + 17 * i % 61, "answer": 4 + 5 * i % 17}))
+PY
+
+# slo WORDS...: what it found, without the time that this took.
+slo() {
+  ends 0 "$actortune" --arrivals come.jsonl "$@" "${small[@]}"
+  sed -i 's/ tried in [0-9.]* s,/ tried,/' out
+}
+best() { awk '$1 == 1 && $2 ~ /^[0-9.]+$/ { print $2 }' out; }
+command_of() { sed -n "s/^ *$1  actorserve //p" out; }
+
+# The same as all of a small space, one by one.
+space=(--stages 2 --rows 8,32 --groups 1,3 --quota kv=3 --quota kv=6 --admit recompute)
+slo --slo ttft=2,tpot@90=16ms --threads 1 "${space[@]}" "${tick[@]}"
+cp out one
+for rows in 8 32; do for groups in 1 3; do for pages in 3 6; do
+  ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --rows $rows --groups $groups --quota kv=$pages \
+    --tick 0.002,0,0.0005,5e-7 --report "all.$rows.$groups.$pages.json" "${small[@]}"
+done; done; done
+cp one out
+python3 - "$(best)" <<'PY'
+import glob, json, sys
+all = [json.load(open(name)) for name in glob.glob("all.*.json")]
+good = [r for r in all if r["ttft_seconds"]["p99"] <= 2 and r["tpot_seconds"]["p90"] <= 0.016]
+assert len(all) == 8 and 0 < len(good) < 8, (len(all), len(good))
+best = max(r["tokens_per_second"] for r in good)
+assert sys.argv[1] == "%.4g" % best, (sys.argv[1], best)
+PY
+
+# Its command makes just that, and any number of threads finds it.
+read -ra words <<<"$(command_of 1)"
+ends 0 "$actorserve" --report told.json "${words[@]}"
+cp one out
+python3 - "$(best)" <<'PY'
+import json, sys
+r = json.load(open("told.json"))
+assert sys.argv[1] == "%.4g" % r["tokens_per_second"], r
+assert r["ttft_seconds"]["p99"] <= 2 and r["tpot_seconds"]["p90"] <= 0.016, r
+PY
+slo --slo ttft=2,tpot@90=16ms --threads 3 "${space[@]}" "${tick[@]}"
+cmp one out || fail "three threads find something else"
+says "instead of" out
+
+# With more memory there is more to choose from.
+last=0
+for memory in 80K 130K 1M; do
+  slo --slo ttft=9 --stages 1 --rows 8,16 --memory $memory "${tick[@]}"
+  python3 -c 'import sys; sys.exit(not float(sys.argv[1]) >= float(sys.argv[2]))' "$(best)" "$last" ||
+    fail "with $memory it is $(best), and $last with less"
+  last=$(best)
+done
+
+# The highest rate: there it is good enough, and well beyond it is not.
+slo --slo ttft=200ms --goodput --stages 1 --rows 16 --groups 1 --quota kv=40 --admit recompute "${tick[@]}"
+read -ra words <<<"$(command_of 1)"
+ends 0 "$actorserve" --report at.json "${words[@]}"
+rate=${words[*]}
+rate=${rate#*--rate }
+rate=${rate%% *}
+ends 0 "$actorserve" --report beyond.json "${words[@]}" --rate "$(python3 -c "print(1.3 * $rate)")"
+python3 - <<'PY'
+import json
+at, beyond = json.load(open("at.json")), json.load(open("beyond.json"))
+assert at["ttft_seconds"]["p99"] <= 0.2 < beyond["ttft_seconds"]["p99"], (at, beyond)
+PY
+
+# What a report says of ticks: few rows take as long as each other.
+cat >ticks.json <<'J'
+{"tick_corners": {"rows": [1, 4, 5, 13], "seconds": [0.01, 0.01, 0.02, 0.06], "position": 0, "pair": 0}}
+J
+printf '{"time": 0, "prompt": %s, "answer": 1}\n' 4 5 9 >three.jsonl
+ends 0 "$actorserve" --clock virtual --arrivals three.jsonl --rows 9 --tick ticks.json --report three.json "${small[@]}"
+python3 - <<'PY'
+import json
+r = json.load(open("three.json"))
+assert abs(r["seconds"] - 0.08) < 1e-6, r  # two ticks of 9 rows
+PY
+ends 0 "$actorserve" --devices timed:1 --arrivals three.jsonl --tick ticks.json --report real.json "${small[@]}"
+slo --slo ttft=9 --stages 2 --tick ticks.json
+says "--tick ticks.json" out
+
+# Where none is good enough, or fits.
+ends 3 "$actortune" --slo ttft=1ms --arrivals come.jsonl --stages 1 --rows 16 "${tick[@]}" "${small[@]}"
+says "nothing meets --slo ttft=1ms; nearest is --stages 1" err
+ends 3 "$actortune" --slo ttft=9 --arrivals come.jsonl --stages 1 --memory 1K "${tick[@]}" "${small[@]}"
+says "nothing fits in 1.0 KiB: the smallest needs" err
+
+refused() { # WHAT WORDS...
+  local what=$1
+  shift
+  ends 2 "$actortune" "$@" "${small[@]}"
+  grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
+}
+some=(--arrivals come.jsonl "${tick[@]}")
+refused "which levels" --slo "" "${some[@]}"
+refused "e2e=1: what there is is ttft" --slo e2e=1 "${some[@]}"
+refused "ttft: not ttft=SECONDS" --slo ttft "${some[@]}"
+refused "ttft@101=1: no share" --slo ttft@101=1 "${some[@]}"
+refused "tpot=-1: no time above 0" --slo ttft=1,tpot=-1 "${some[@]}"
+refused "ttft@99=2: that is said twice" --slo ttft=1,ttft@99=2 "${some[@]}"
+refused "who comes when" --slo ttft=1 "${tick[@]}"
+refused "how long does a tick take" --slo ttft=1 --arrivals come.jsonl
+refused "nowhere" --slo ttft=1 --arrivals nowhere "${tick[@]}"
+refused "--groups 65" --slo ttft=1 --groups 65 "${some[@]}"
+refused "--admit" --slo ttft=1 --admit never "${some[@]}"
+refused "--quota act=3" --slo ttft=1 --quota act=3 "${some[@]}"
+refused "--rows" --slo ttft=1 --rows 8..4 "${some[@]}"
+refused "tick_corners" --slo ttft=1 --arrivals come.jsonl --tick one
+echo '{"tick_corners": {"rows": [2, 1], "seconds": [1, 1], "position": 0, "pair": 0}}' >bad.json
+refused "no rows, ascending" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl
+refused "arrival 1: a prompt of 129 tokens" --slo ttft=1 --arrivals long.jsonl "${tick[@]}"

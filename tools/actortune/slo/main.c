@@ -1,0 +1,76 @@
+/* actortune --slo: which server answers within so many seconds? Its command line. */
+#include "tools/actortune/slo/slo.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "graph/devices/devices.h"
+#include "tools/actortune/slo/inner.h"
+
+static const sl_option options[] = {
+    {"slo", SL_OPTION_TEXT, "", "`LEVELS` that are to be met, such as ttft=500ms,tpot@90=50ms: of so many of the requests [99 %] "
+     "the time to the first token, and per token behind it", 0, 0},
+    {"goodput", SL_OPTION_FLAG, "0", "look for the highest rate of requests that meets them, instead of the most tokens a "
+     "second at the rate of --arrivals", 0, 0},
+    SERVING_OPTIONS,
+    SERVING_PLAY_OPTIONS,
+    {"rows", SL_OPTION_TEXT, "", "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given", 0,
+     0},
+    {"groups", SL_OPTION_TEXT, "", "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0, 0},
+    {"quota", SL_OPTION_TEXT, "", "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
+     "from what one sequence needs to what all do", 0, 0},
+    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0},
+    {"points", SL_OPTION_INT, "5", "servers to show at most", 1, 1000},
+    {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096},
+    {0}};
+
+static const char *const shared[] = {"devices", "stages", "memory", "seed", "machine", "version", "help", NULL};
+
+static sl_status read_settings(settings *s) {
+  if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");
+  if (!settings_text(s, "tick") && !settings_text(s, "machine"))
+    return sl_fail(SL_E_USAGE, "--slo: how long does a tick take? --tick says, or --machine");
+  s->devices.kind = "timed";
+  return SL_OK;
+}
+
+static const tool slo_tool = {.name = "actortune",
+                              .usage = "       with --slo LEVELS --arrivals FILE\n",
+                              .purpose = "Looks for the server that answers within given times: stages, ticks under way, rows, pages and "
+                                         "when\nrequests are let in, on the virtual clock.",
+                              .options = options,
+                              .shared = shared,
+                              .takes_weights = true,
+                              .read = read_settings};
+
+static sl_status find(settings *s) {
+  hunt h = {.settings = s, .goodput = sl_arg_flag(s->run, "goodput"), .points = (int)sl_arg_int(s->run, "points")};
+  int threads = (int)sl_arg_int(s->run, "threads");
+  words_model(s, &h.model); /* as it was given: weights say more of it */
+  sl_status status = levels_read(sl_arg_text(s->run, "slo"), &h.levels);
+  if (!status) status = serving_read(s);
+  h.budget = s->devices.budget_bytes;
+  if (!status) status = serving_arrivals(s, &h.came);
+  if (!status) status = serving_cost(s, &h.cost, &h.costed, &h.whole);
+  if (!status) status = space_read(&h);
+  if (!status) hunt_search(&h, threads ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
+  if (!status) status = hunt_show(&h, stdout);
+  hunt_fini(&h);
+  return status;
+}
+
+bool slo_asked(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (!strcmp(argv[i], "--slo") || !strncmp(argv[i], "--slo=", 6)) return true;
+  return false;
+}
+
+int slo_main(int argc, char **argv) {
+  settings s;
+  interrupt_catch();
+  sl_status status = settings_read(&slo_tool, argc, argv, &s);
+  if (!status && !s.done) status = find(&s);
+  if (status) fprintf(stderr, "actortune: %s\n", sl_detail());
+  settings_fini(&s);
+  return sl_status_exit(status);
+}

@@ -1,0 +1,206 @@
+/* The search: every server is a session that is rehearsed with the requests of the file.
+ *
+ * How long answers take does not grow or shrink evenly with anything that there is to choose: more pages let more in at
+ * once, who then wait for each other. So all of a server's values are tried. Only pages are not: with as many as can
+ * ever be used it is seen how many are, and between these and those all is the same. What is looked at does
+ * not depend on the budget, so with more memory there is more to choose from. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/actortune/slo/inner.h"
+
+sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *cost) {
+  sl_session_options o = serving_options(h->settings);
+  double share = 1.0 / (double)c->at[SLO_STAGES];
+  *cost = ticks_share(&h->cost, share);
+  o.rows = c->at[SLO_ROWS];
+  o.groups = (int)c->at[SLO_GROUPS];
+  o.pages = c->at[SLO_PAGES];
+  o.admit = (sl_admit)c->at[SLO_ADMIT];
+  o.cost = h->costed ? cost : NULL;
+  o.lower.stages = (int)c->at[SLO_STAGES];
+  o.lower.devices.count = (int)c->at[SLO_STAGES];
+  o.lower.devices.budget_bytes = 0;
+  return o;
+}
+
+/* ---- one server ----------------------------------------------------------------------------- */
+
+/* One thread's work: a number of stages, of groups and of rows, with all pages and admissions. */
+typedef struct job {
+  hunt *hunt;
+  server first;        /* its pages and admission are still to be said */
+  int count;
+  server tried[2 * SPACE_MOST];
+  sl_arrival *arrivals; /* [came.count] as fast as they are to come */
+  sl_status wrong;
+  char *why;
+} job;
+
+static void note_wrong(job *j, sl_status status) {
+  if (j->wrong) return;
+  j->wrong = status;
+  j->why = sli_strdup(sl_detail());
+}
+
+static bool find_bytes(job *j, server *c, sl_session_info *about) {
+  sl_tick_cost cost;
+  sl_session_options o = hunt_options(j->hunt, c, &cost);
+  sl_status status = sl_session_check(&o, about);
+  if (status) note_wrong(j, status);
+  else c->bytes = about->device_bytes;
+  return !status;
+}
+
+/* Whether all levels are met at such a rate. Pages that were used at once, at most. */
+static bool run_at(job *j, server *c, double rate, int64_t *pages) {
+  const hunt *h = j->hunt;
+  const arrivals came = {h->came.count, j->arrivals};
+  sl_tick_cost cost;
+  sl_session_options o = hunt_options(h, c, &cost);
+  sl_rehearsal r;
+  for (int64_t i = 0; i < came.count; i++) {
+    came.of[i] = h->came.of[i];
+    came.of[i].seconds /= rate;
+  }
+  sl_status status = sl_session_rehearse(&o, came.count, came.of, &r);
+  if (status) note_wrong(j, status);
+  if (status) return false;
+  c->tried = true;
+  c->rate = rate;
+  c->off = levels_measure(&h->levels, &came, r.answered, c->seconds);
+  c->tokens = outcome_of(&came, r.answered, r.seconds).tokens_per_second;
+  *pages = r.stats.pages_most;
+  sl_rehearsal_fini(&r);
+  return c->off <= 1;
+}
+
+/* Rates are powers of 1.01: up to twice as fast each time while that is good enough, or half as fast until it is, and
+ * then between the two. The last one tried may not be the best. */
+static void find_rate(job *j, server *c, int64_t *pages) {
+  enum { TWICE = 70, FURTHEST = 10 * TWICE };
+  int good = 0, bad = 0;
+  if (run_at(j, c, 1, pages))
+    for (bad = TWICE; bad <= FURTHEST && run_at(j, c, pow(1.01, bad), pages); bad += TWICE) good = bad;
+  else
+    for (good = -TWICE; good >= -FURTHEST && !run_at(j, c, pow(1.01, good), pages); good -= TWICE) bad = good;
+  if (good < -FURTHEST || bad > FURTHEST) return;
+  while (bad - good > 1) {
+    int middle = good + (bad - good) / 2;
+    if (run_at(j, c, pow(1.01, middle), pages)) good = middle;
+    else bad = middle;
+  }
+  run_at(j, c, pow(1.01, good), pages);
+}
+
+bool hunt_fits(const hunt *h, const server *c) { return !h->budget || c->bytes <= h->budget; }
+
+/* Where it is known how many pages are ever used, these will do. */
+static void try_server(job *j, server c, bool trim) {
+  const hunt *h = j->hunt;
+  sl_session_info about;
+  int64_t used = 0;
+  if (!find_bytes(j, &c, &about)) return;
+  if (trim || hunt_fits(h, &c)) {
+    if (h->goodput) find_rate(j, &c, &used);
+    else run_at(j, &c, 1, &used);
+  }
+  if (trim) {
+    c.at[SLO_PAGES] = SLI_MAX(used, (about.context + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE);
+    find_bytes(j, &c, &about);
+    c.tried &= hunt_fits(h, &c);
+  }
+  j->tried[j->count++] = c;
+}
+
+/* From the most pages down: those that are no fewer than were ever used are left out. */
+static void try_pages(job *j, server c) {
+  int64_t pages[SPACE_MOST];
+  sl_session_info about;
+  bool given = j->hunt->space.pages.count;
+  if (given) c.at[SLO_PAGES] = j->hunt->space.pages.values[0];
+  if (!find_bytes(j, &c, &about)) return;
+  int n = space_pages(j->hunt, &about, pages), first = j->count;
+  for (int i = n - 1; i >= 0; i--) {
+    c.at[SLO_PAGES] = pages[i];
+    if (given || j->count == first || pages[i] < j->tried[first].at[SLO_PAGES]) try_server(j, c, !given && i == n - 1);
+  }
+}
+
+static void do_job(void *ctx, size_t i) {
+  job *j = (job *)ctx + i;
+  const hunt *h = j->hunt;
+  j->arrivals = sli_calloc((size_t)h->came.count, sizeof *j->arrivals);
+  for (int a = 0; a < h->space.admits.count; a++) {
+    server c = j->first;
+    c.at[SLO_ADMIT] = h->space.admits.values[a];
+    try_pages(j, c);
+  }
+  free(j->arrivals);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+/* By what counts, then by memory, then as they were made. */
+static int better_first(const void *a, const void *b) {
+  const server *x = a, *y = b;
+  if (x->tried != y->tried) return x->tried ? -1 : 1;
+  if (!x->tried) return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+  bool good = x->off <= 1, other = y->off <= 1;
+  if (good != other) return good ? -1 : 1;
+  if (!good && x->off != y->off) return x->off < y->off ? -1 : 1;
+  if (x->rate != y->rate) return x->rate > y->rate ? -1 : 1;
+  if (x->rate == 1 && x->tokens != y->tokens) return x->tokens > y->tokens ? -1 : 1;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+  return memcmp(x->at, y->at, sizeof x->at);
+}
+
+static void keep_job(hunt *h, job *j) {
+  for (int i = 0; i < j->count; i++) {
+    SLI_GROW(h->servers, h->count, h->capacity);
+    h->servers[h->count++] = j->tried[i];
+  }
+  if (!h->wrong) h->wrong = j->wrong, h->why = j->why, j->why = NULL;
+  free(j->why);
+}
+
+static job *make_jobs(hunt *h, size_t *count) {
+  const space *s = &h->space;
+  job *jobs = sli_calloc((size_t)s->stages.count * SPACE_MOST * (size_t)s->rows.count, sizeof *jobs);
+  int64_t groups[SPACE_MOST];
+  *count = 0;
+  for (int p = 0; p < s->stages.count; p++)
+    for (int g = 0, n = space_groups(h, s->stages.values[p], groups); g < n; g++)
+      for (int r = 0; r < s->rows.count; r++)
+        jobs[(*count)++] = (job){.hunt = h, .first = {.at = {s->stages.values[p], groups[g], s->rows.values[r], 0, 0},
+                                                     .off = INFINITY}};
+  return jobs;
+}
+
+void hunt_search(hunt *h, int threads) {
+  size_t count;
+  uint64_t begun = sli_now_ns();
+  job *jobs = make_jobs(h, &count);
+  each(threads, interrupted, 0, count, do_job, jobs);
+  for (size_t i = 0; i < count; i++) keep_job(h, &jobs[i]);
+  free(jobs);
+  if (h->count) qsort(h->servers, h->count, sizeof *h->servers, better_first);
+  h->took = (double)(sli_now_ns() - begun) * 1e-9;
+}
+
+const server *hunt_second(const hunt *h, slo_dim dim) {
+  for (size_t i = 1; i < h->count; i++) {
+    const server *c = &h->servers[i];
+    if (!c->tried || c->off > 1) break;
+    if (c->at[dim] != h->servers[0].at[dim]) return c;
+  }
+  return NULL;
+}
+
+void hunt_fini(hunt *h) {
+  space_fini(&h->space);
+  words_fini(&h->model);
+  free(h->servers);
+  free(h->why);
+}

@@ -1,0 +1,11 @@
+/* actortune --slo, for main.c. */
+#ifndef SLUICE_TOOLS_ACTORTUNE_SLO_H
+#define SLUICE_TOOLS_ACTORTUNE_SLO_H
+
+#include <stdbool.h>
+
+/* Is it asked for? */
+bool slo_asked(int argc, char **argv);
+int slo_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,11 @@
+/* The same work for each of many, by several threads. */
+#ifndef SLUICE_TOOLS_COMMON_EACH_H
+#define SLUICE_TOOLS_COMMON_EACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Calls fn for each i from `from` to before `end`, in any order; for no more once `stopped` (may be NULL) says so. */
+void each(int threads, bool (*stopped)(void), size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx);
+
+#endif
