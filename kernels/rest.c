@@ -2,6 +2,7 @@
  * time; kernels/cpu/vector/rest.h has the fast one. */
 #include "kernels/rest.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -127,3 +128,48 @@ void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const 
                  (uint16_t *)(void *)(row + sli_rest_scales_at(rest, k)) + b * scales_of(rest));
   }
 }
+
+/* ---- groups ------------------------------------------------------------------------------- */
+
+/* Where numbers and scales of a row's block are among rows, and in groups. */
+typedef struct moved {
+  int64_t row, grouped, bytes;
+} moved;
+
+/* Part i of block b of row r: four of its numbers, or a scale. */
+static moved part_of(sl_rest rest, const sl_type *lies, int64_t r, int64_t b, int i) {
+  int64_t numbers = sli_rest_numbers(rest), words = numbers / 4, scale = i - words, at = r % SLI_REST_GROUP;
+  int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), blocks = bytes / sli_rest_bytes(rest);
+  int64_t first = r - at, wide = SLI_MIN(sl_type_rows(lies) - first, SLI_REST_GROUP);
+  int64_t row = r * bytes, block = first * bytes + b * wide * sli_rest_bytes(rest);
+  if (scale < 0) return (moved){row + b * numbers + 4 * i, block + (i * wide + at) * 4, 4};
+  return (moved){row + blocks * numbers + 2 * (b * scales_of(rest) + scale),
+                 block + wide * numbers + 2 * (scale * wide + at), 2};
+}
+
+static void move_rows(sl_rest rest, const sl_type *lies, const char *from, char *to, bool back) {
+  int64_t blocks = sl_type_last(lies) * (int64_t)sizeof(int32_t) / sli_rest_bytes(rest);
+  int parts = (int)sli_rest_numbers(rest) / 4 + scales_of(rest);
+  for (int64_t r = 0; r < sl_type_rows(lies); r++)
+    for (int64_t b = 0; b < blocks; b++)
+      for (int i = 0; i < parts; i++) {
+        moved m = part_of(rest, lies, r, b, i);
+        char part[4];
+        memcpy(part, from + (back ? m.grouped : m.row), (size_t)m.bytes);
+        for (int c = 0; c < 4 && rest == SL_REST_Q8_0 && m.bytes == 4; c++) part[c] ^= -128;
+        memcpy(to + (back ? m.row : m.grouped), part, (size_t)m.bytes);
+      }
+}
+
+static void regroup(sl_rest rest, const sl_type *lies, void *rows, bool back) {
+  size_t bytes = sl_type_bytes(lies);
+  if (!sli_rest_blocks(rest)) return;
+  char *from = sli_calloc(1, bytes);
+  memcpy(from, rows, bytes);
+  move_rows(rest, lies, from, rows, back);
+  free(from);
+}
+
+void sli_rest_group(sl_rest rest, const sl_type *lies, void *rows) { regroup(rest, lies, rows, false); }
+
+void sli_rest_ungroup(sl_rest rest, const sl_type *lies, void *groups) { regroup(rest, lies, groups, true); }

@@ -51,23 +51,26 @@ static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
   return false;
 }
 
-static sl_status read_place(const sl_param_place *place, sl_runtime *rt, void *whole) {
+/* Rows in blocks are grouped where they lie, each device's by themselves. */
+static sl_status read_place(sl_rest rest, const sl_param_place *place, sl_runtime *rt, void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
-  if (!place->shard) return sl_runtime_read(rt, place->reg, slot, place->offset, bytes, whole);
-  float *part = sli_calloc(1, bytes);
+  void *part = place->shard ? sli_calloc(1, bytes) : whole;
   sl_status status = sl_runtime_read(rt, place->reg, slot, place->offset, bytes, part);
-  if (!status) sl_shard_put(place->shard, part, whole);
-  free(part);
+  if (!status) sli_rest_ungroup(rest, &place->type, part);
+  if (place->shard && !status) sl_shard_put(place->shard, part, whole);
+  if (place->shard) free(part);
   return status;
 }
 
-static sl_status write_place(const sl_param_place *place, sl_runtime *rt, const void *whole) {
+static sl_status write_place(sl_rest rest, const sl_param_place *place, sl_runtime *rt, const void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
-  if (!place->shard) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
-  float *part = sli_calloc(1, bytes);
-  sl_shard_take(place->shard, whole, part);
+  if (!place->shard && !sli_rest_blocks(rest)) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
+  void *part = sli_calloc(1, bytes);
+  if (place->shard) sl_shard_take(place->shard, whole, part);
+  else memcpy(part, whole, bytes);
+  sli_rest_group(rest, &place->type, part);
   sl_status status = sl_runtime_write(rt, place->reg, slot, place->offset, bytes, part);
   free(part);
   return status;
@@ -96,7 +99,7 @@ static sl_status get_lying(const sl_param_info *p, sl_runtime *rt, void *whole, 
   int64_t found = 0;
   for (int i = 0; i < p->nplaces; i++) {
     if (!is_here(&p->places[i], rt) || is_known(p, rt, i)) continue;
-    sl_status status = read_place(&p->places[i], rt, whole);
+    sl_status status = read_place(p->rest, &p->places[i], rt, whole);
     if (status) return status;
     found += sl_type_elements(&p->places[i].type);
   }
@@ -119,7 +122,7 @@ sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, co
   const sl_param_info *p = param_at(l, index);
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
-    if (is_here(&p->places[i], rt)) status = write_place(&p->places[i], rt, lies);
+    if (is_here(&p->places[i], rt)) status = write_place(p->rest, &p->places[i], rt, lies);
   return status;
 }
 
@@ -142,7 +145,7 @@ sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const flo
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
     if (is_here(&p->places[i], rt) && place_data(l, rt, &p->places[i]) != whole)
-      status = write_place(&p->places[i], rt, whole);
+      status = write_place(p->rest, &p->places[i], rt, whole);
   return status;
 }
 

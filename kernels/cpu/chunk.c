@@ -12,7 +12,7 @@ static int detect(void) {
   if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     level = 2;
-  if (level == 2 && __builtin_cpu_supports("avx512bf16")) level = 3;
+  if (level == 2 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) level = 3;
 #endif
   const char *cap = getenv("SLUICE_CPU_LEVEL");
   if (cap && atoi(cap) >= 0 && atoi(cap) < level) level = atoi(cap);

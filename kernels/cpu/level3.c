@@ -1,8 +1,8 @@
-/* The chunk functions for CPU level 3: AVX-512 and its products of bf16. */
+/* The chunk functions for CPU level 3: AVX-512 and its products of bf16 and of bytes. */
 #include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)
-#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni")
 #endif
 #define SLI_TABLE sli_cpu_level3
 #include "kernels/cpu/vector/vector.h"

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/kernels.h"
+#include "kernels/rest.h"
 
 static inline const sl_batch *sli_batch_of(const sl_call *call) { return call->in[call->nin - 1]; }
 
@@ -15,12 +16,30 @@ static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
   return sl_fail(SL_E_SHAPE, "it has no batch to read");
 }
 
+/* SLI_REST_BLOCK numbers of a row as integers of 24 bits with one scale, a power of two: number i is scale * (low[i] +
+ * 2^8 middle[i] + 2^16 high[i]), to half a scale, where quad i / 4 has the digits low, middle and high of four numbers.
+ * Products add up digits times weights, which are integers less a centre: the quads' `with` say that part of the sums,
+ * begin_low + 2^16 begin_high, besides the scale and the numbers' sum over it. Numbers that are not all finite have
+ * digits 0 and a scale that is NaN. */
+enum { SLI_DIGITS = 3, SLI_QUADS = SLI_REST_BLOCK / 4 };
+typedef struct sli_digits {
+  struct {
+    int8_t digits[SLI_DIGITS][4];
+    union {
+      int32_t begin;
+      float sum, scale;
+    } with; /* [SLI_BEGIN_LOW], ... */
+  } quads[SLI_QUADS];
+} sli_digits;
+enum { SLI_BEGIN_LOW, SLI_BEGIN_HIGH, SLI_SUM, SLI_SCALE };
+
 /* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums do not depend on
  * the piece that it is in, so pieces are as many as suit the team. */
-enum { SLI_SERVED_COLUMNS = 16 };
+enum { SLI_SERVED_COLUMNS = SLI_REST_GROUP };
 typedef struct sli_served_product {
   const sl_call *call;
   int pieces;
+  sli_digits *x; /* where weights lie in blocks: [k / SLI_REST_BLOCK, rows] */
 } sli_served_product;
 
 static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {

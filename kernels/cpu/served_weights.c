@@ -44,16 +44,29 @@ static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
   return (int)SLI_MIN((even > rounds / 2 ? even : rounds) * threads, all);
 }
 
+static bool by_blocks(const sl_call *call) {
+  return sli_rest_blocks(sli_rest_of(&call->in_type[1], sl_type_last(&call->in_type[0])));
+}
+
+static size_t linear_served_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  size_t blocks = (size_t)(sl_type_elements(&call->in_type[0]) / SLI_REST_BLOCK);
+  return by_blocks(call) ? blocks * sizeof(sli_digits) : 0;
+}
+
 static void linear_served_cpu(const sl_call *call) {
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   int pieces = pieces_for(rows, sl_type_last(&call->in_type[0]), sl_type_last(&call->out_type[0]),
                           sl_team_size(call->team));
-  sl_team_for(call->team, pieces, sli_cpu()->linear_served, &(sli_served_product){call, pieces});
+  sli_served_product product = {call, pieces, by_blocks(call) ? call->scratch : NULL};
+  if (product.x) sl_team_for(call->team, (int)rows, sli_cpu()->served_digits, &product);
+  sl_team_for(call->team, pieces, sli_cpu()->linear_served, &product);
 }
 
 const sl_op sl_op_linear_served = {
     .name = "linear_served", .min_in = 5, .max_in = 5, .nout = 1,
-    .infer = linear_served_infer, .cost = linear_served_cost, .cpu = linear_served_cpu,
+    .infer = linear_served_infer, .cost = linear_served_cost, .scratch = linear_served_scratch,
+    .cpu = linear_served_cpu,
     .looks = 1, .follows = 1,
 };
 

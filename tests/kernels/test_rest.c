@@ -1,5 +1,7 @@
-/* Products and tables of weights that lie in bf16 or in blocks give the bits that they give of the same weights in f32,
- * at every level of the CPU, and a row's are the same beside any others. */
+/* Products and tables of weights as they lie at rest: of bf16 they give the bits that they give of the same weights in
+ * f32; of blocks, the same bits at every level of the CPU, about as near the truth as sums in f32. A row's are the
+ * same beside any others.
+ * labels: random */
 #include <math.h>
 #include <string.h>
 
@@ -8,13 +10,17 @@
 #include "kernels/kernels.h"
 #include "kernels/rest.h"
 #include "tests/support/dice.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
+
+static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3};
 
 enum { MOST_ROWS = 67, MOST_N = 37, MOST_K = 1056 };
 
-static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], bias[MOST_N];
+static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], w_again[MOST_N * MOST_K], bias[MOST_N];
 static float want[MOST_ROWS * MOST_N], got[MOST_ROWS * MOST_N];
-static unsigned char lies[MOST_N * MOST_K * 4], blocks[MOST_N * MOST_K * 2];
+static sli_digits digits[MOST_ROWS * MOST_K / SLI_REST_BLOCK];
+static unsigned char lies[MOST_N * MOST_K * 4], again[MOST_N * MOST_K * 2], blocks[MOST_N * MOST_K * 2];
 
 static const struct form {
   const char *type;
@@ -34,6 +40,16 @@ static void make_blocks(const struct form *f, int64_t n, int64_t k, dice *d) {
   }
 }
 
+/* As they lie for products, from where they come back as they were. */
+static void group(sl_rest rest, const sl_type *values) {
+  const sl_type type = sli_rest_type(rest, values);
+  sli_rest_group(rest, &type, lies);
+  memcpy(again, lies, sl_type_bytes(&type));
+  sli_rest_ungroup(rest, &type, again);
+  sli_rest_unpack(rest, values, again, w_again);
+  CHECK(!memcmp(w_again, w, sl_type_bytes(values)), "rows come back from their groups");
+}
+
 static void make_weight(const struct form *f, int64_t n, int64_t k, dice *d) {
   const sl_type values = SL_TYPE(SL_F32, n, k);
   if (f->bytes) make_blocks(f, n, k, d), sli_rest_take(f->rest, f->type, &values, blocks, lies);
@@ -42,6 +58,7 @@ static void make_weight(const struct form *f, int64_t n, int64_t k, dice *d) {
     sli_rest_pack(f->rest, &values, w, lies);
   }
   sli_rest_unpack(f->rest, &values, lies, w);
+  group(f->rest, &values);
 }
 
 static void multiply(const sli_cpu_chunks *cpu, sl_rest rest, const void *weight, const float *rows_of, int64_t rows,
@@ -53,7 +70,9 @@ static void multiply(const sli_cpu_chunks *cpu, sl_rest rest, const void *weight
   const void *in[5] = {rows_of, weight, bias};
   void *out[1] = {y};
   sl_call call = {.attrs = &attrs, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
-  sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS)};
+  sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
+                                sli_rest_blocks(rest) ? digits : NULL};
+  for (int i = 0; product.x && i < rows; i++) cpu->served_digits(&product, i);
   for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
 }
 
@@ -70,13 +89,15 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
     }
 }
 
-static void check_form(const sli_cpu_chunks *cpu, const struct form *f, int64_t rows, int64_t n, int64_t k, dice *d) {
-  make_weight(f, n, k, d);
-  multiply(cpu, SL_REST_F32, w, x, rows, n, k, want);
+/* As at level 0, of blocks; as of f32, of bf16. */
+static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
+  const sli_cpu_chunks *cpu = levels[level];
+  bool blocks = sli_rest_blocks(f->rest);
+  multiply(blocks ? levels[0] : cpu, blocks ? f->rest : SL_REST_F32, blocks ? (void *)lies : w, x, rows, n, k, want);
   multiply(cpu, f->rest, lies, x, rows, n, k, got);
   size_t bytes = (size_t)(rows * n) * sizeof *got;
-  CHECK(!memcmp(want, got, bytes), "%s: %lld rows of %lld by %lld are not those of f32", f->type, (long long)rows,
-        (long long)k, (long long)n);
+  CHECK(!memcmp(want, got, bytes), "%s at level %d: %lld rows of %lld by %lld are others", f->type, level,
+        (long long)rows, (long long)k, (long long)n);
   check_close(rows, n, k);
   for (int64_t r = 0; r < rows; r++) {
     multiply(cpu, f->rest, lies, x + r * k, 1, n, k, want);
@@ -100,18 +121,81 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
   CHECK(isnan(y[2 * k]), "none is there");
 }
 
-int main(void) {
-  const sli_cpu_chunks *levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3};
+/* ---- accuracy ------------------------------------------------------------------------------- */
+
+/* Numbers of all sizes within so many powers of two below 2^top, zeros among them. */
+static void make_rows(int64_t count, int top, int spread, dice *d) {
+  for (int64_t i = 0; i < count; i++)
+    x[i] = roll(d, 8) ? ldexpf(number(d), top - (int)roll(d, (uint32_t)spread + 1)) : 0;
+}
+
+/* The mean square of what a product is off by, over the sum of its terms' squares. */
+static double error_of(const float *y, int64_t rows, int64_t n, int64_t k) {
+  double total = 0;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < n; c++) {
+      double sum = (double)bias[c], size = 0x1p-298;
+      for (int64_t i = 0; i < k; i++) {
+        double term = (double)x[r * k + i] * (double)w[c * k + i];
+        sum += term;
+        size += term * term;
+      }
+      total += pow(sum - (double)y[r * n + c], 2) / size;
+    }
+  return sqrt(total / (double)(rows * n));
+}
+
+/* Where numbers of a block are of all sizes, the largest one's integer says how precise the smallest is. */
+static void check_accuracy(const struct form *f, int top, int spread, dice *d) {
+  const int64_t rows = 4, n = MOST_N, k = 544;
+  const sli_cpu_chunks *cpu = sli_cpu();
+  make_weight(f, n, k, d);
+  make_rows(rows * k, top, spread, d);
+  memset(bias, 0, sizeof bias);
+  multiply(cpu, SL_REST_F32, w, x, rows, n, k, want);
+  multiply(cpu, f->rest, lies, x, rows, n, k, got);
+  double plain = error_of(want, rows, n, k), blocks = error_of(got, rows, n, k);
+  CHECK(spread ? blocks <= fmax(4 * plain, 0x1p-20) : blocks <= 2 * plain, "%s, sizes 2^%d to 2^%d: off by %g, sums in f32 by %g", f->type, top - spread, top, blocks,
+        plain);
+}
+
+/* A row with a number that is not finite gives none that is, and spoils no other. */
+static void check_not_finite(const struct form *f, float what, dice *d) {
+  make_weight(f, 20, 64, d);
+  make_rows(3 * 64, 0, 4, d);
+  multiply(sli_cpu(), f->rest, lies, x, 3, 20, 64, want);
+  x[64 + (int)roll(d, 64)] = what;
+  multiply(sli_cpu(), f->rest, lies, x, 3, 20, 64, got);
+  for (int c = 0; c < 20; c++) CHECK(!isfinite(got[20 + c]), "%s: column %d is finite", f->type, c);
+  CHECK(!memcmp(got, want, 20 * 4) && !memcmp(got + 40, want + 40, 20 * 4), "%s: rows beside it", f->type);
+}
+
+static void check_numbers(dice *d) {
+  static const struct {
+    int top, spread;
+  } sizes[] = {{0, 0}, {4, 8}, {20, 40}, {-120, 8}, {-126, 22}, {100, 60}};
+  for (size_t f = 1; f < SLI_COUNT(forms); f++) {
+    for (size_t i = 0; i < SLI_COUNT(sizes); i++) check_accuracy(&forms[f], sizes[i].top, sizes[i].spread, d);
+    check_not_finite(&forms[f], INFINITY, d);
+    check_not_finite(&forms[f], NAN, d);
+  }
+}
+
+int main(int argc, char **argv) {
   static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
-  dice d = {.key = 11};
+  seeds all = seeds_of(argc, argv, 1, 1);
+  dice d = {.key = all.first};
   for (int i = 0; i < MOST_ROWS * MOST_K; i++) x[i] = number(&d);
   for (int i = 0; i < MOST_N; i++) bias[i] = number(&d);
-  for (int level = 0; level <= sli_cpu_level(); level++)
-    for (size_t f = 0; f < SLI_COUNT(forms); f++)
-      for (size_t i = 0; i < SLI_COUNT(rows); i++) {
-        int64_t n = columns[i % SLI_COUNT(columns)], k = widths[(i + f) % SLI_COUNT(widths)];
-        check_form(levels[level], &forms[f], rows[i], n, forms[f].bytes ? k : k - 15, &d);
+  for (size_t f = 0; f < SLI_COUNT(forms); f++)
+    for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+      int64_t n = columns[i % SLI_COUNT(columns)], k = widths[(i + f) % SLI_COUNT(widths)];
+      make_weight(&forms[f], n, forms[f].bytes ? k : k - 15, &d);
+      for (int level = 0; level <= sli_cpu_level(); level++) {
+        check_form(level, &forms[f], rows[i], n, forms[f].bytes ? k : k - 15);
         check_table(levels[level], &forms[f], n, forms[f].bytes ? k : k - 15);
       }
+    }
+  for (uint64_t seed = all.first; seed < all.end; seed++) check_numbers(&(dice){.key = seed});
   return 0;
 }

@@ -1,5 +1,6 @@
-/* Weights that lie in memory as a GGUF file has them give the bits of logits that they give in f32, and take the room
- * that they take in the file; bf16 takes half. */
+/* Weights that lie in memory as a GGUF file has them give the logits that they give in f32, to 1e-5, with the same bits on
+ * any number of stages and of devices that share one out, and take the room that they take in the file; bf16 takes half. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "tests/support/session.h"
@@ -19,8 +20,15 @@ static int64_t parameter_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* Hashes of the logits of an answer; returns what the parameters take. */
-static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, int stages, uint64_t *hashes) {
+/* What an answer's tokens are, how probable, and hashes of their logits; returns what the parameters take. */
+typedef struct told {
+  int32_t token;
+  float logprob;
+  uint64_t hash;
+} told;
+
+static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, int stages, int tensor,
+                   told *out) {
   int32_t prompt[30];
   for (int i = 0; i < 30; i++) prompt[i] = i * 7 % 90;
   sl_session_options options = served_options(s);
@@ -29,30 +37,49 @@ static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, in
   options.stored = stored;
   options.lower.dtype = dtype;
   options.lower.stages = stages;
+  options.lower.tensor = tensor;
   served_open(s, &options);
   uint64_t id;
+  memset(out, 0, MOST * sizeof *out);
   CHECK(!sl_session_submit(s->session, &(sl_request){.prompt = prompt, .nprompt = 30, .max_tokens = MOST}, &id), "%s",
         sl_detail());
-  for (sl_session_event e; (e = served_next(s->session)).kind == SL_EVENT_TOKEN;) hashes[e.place] = e.hash;
+  for (sl_session_event e; (e = served_next(s->session)).kind == SL_EVENT_TOKEN;)
+    out[e.place] = (told){e.token, e.logprob, e.hash};
   int64_t bytes = parameter_bytes(sl_session_about(s->session).plan);
   sl_session_destroy(s->session);
   return bytes;
 }
 
+static void check_close(const told *a, const told *b) {
+  for (int i = 0; i < MOST; i++)
+    CHECK(a[i].token == b[i].token && fabsf(a[i].logprob - b[i].logprob) < 1e-5f, "token %d: %d of %g, in f32 %d of %g", i,
+          b[i].token, (double)b[i].logprob, a[i].token, (double)a[i].logprob);
+}
+
+static bool same_hashes(const told *a, const told *b) {
+  int i = 0;
+  while (i < MOST && a[i].hash == b[i].hash) i++;
+  return i == MOST;
+}
+
 int main(void) {
   char *path = sli_format("%s/tests/reference/gguf/tiny.gguf", getenv("SLUICE_SOURCE"));
   served s = {0};
-  uint64_t plain[MOST], stored[MOST], rounded[MOST];
+  told plain[MOST], stored[2][MOST], rounded[MOST];
   served_model(&s, "llama", tiny);
-  int64_t all = ask(&s, path, NULL, SL_F32, 1, plain);
+  int64_t all = ask(&s, path, NULL, SL_F32, 1, 1, plain);
   for (int stages = 1; stages <= 2; stages++) {
-    memset(stored, 0, sizeof stored);
-    int64_t bytes = ask(&s, path, path, SL_F32, stages, stored);
-    CHECK(!memcmp(plain, stored, sizeof plain), "%d stages: the logits are those of f32", stages);
+    int64_t bytes = ask(&s, path, path, SL_F32, stages, 1, stored[stages - 1]);
+    check_close(plain, stored[stages - 1]);
     CHECK(bytes < all / 2, "%d stages: %lld bytes, in f32 %lld", stages, (long long)bytes, (long long)all);
   }
-  int64_t half = ask(&s, path, NULL, SL_BF16, 1, rounded);
-  CHECK(half < all * 6 / 10 && memcmp(plain, rounded, sizeof plain), "bf16 rounds");
+  CHECK(same_hashes(stored[0], stored[1]), "the logits of two stages are those of one");
+  for (int tensor = 2; tensor <= 3; tensor++) { /* parts that are no whole groups of rows */
+    ask(&s, path, path, SL_F32, 1, tensor, stored[1]);
+    CHECK(same_hashes(stored[0], stored[1]), "the logits of %d devices are those of one", tensor);
+  }
+  int64_t half = ask(&s, path, NULL, SL_BF16, 1, 1, rounded);
+  CHECK(half < all * 6 / 10 && !same_hashes(plain, rounded), "bf16 rounds");
   sl_args_destroy(s.args);
   free(path);
   return 0;

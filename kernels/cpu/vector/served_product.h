@@ -19,12 +19,9 @@ static inline __attribute__((always_inline)) vec sums(vec *v) {
 
 enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 64 };
 
-/* Rows of w lie one behind the other: what a tile reads is fetched so many bytes before it is read. */
-enum { FETCHED = 4096, LINE = 64 };
-
 /* Rows of x and columns of w. What there is not of them is the last there is. */
 typedef struct served_tile {
-  sl_rest rest;
+  bool bf16;
   int64_t k, n, rows, columns;
   const float *x[HEIGHT + TILE_ROWS];
   const uint8_t *w[LANES];
@@ -82,38 +79,6 @@ static inline __attribute__((always_inline)) void dot_bf16(int tall, const float
   dot_step(tall, x, i, k - i, wv, acc);
 }
 
-/* A block of each column. */
-static inline __attribute__((always_inline)) void unpack_columns(sl_rest rest, const uint8_t *const *w, int64_t i,
-                                                                 const float *scales, vec *wv) {
-#pragma GCC unroll 4
-  for (int c = 0; c < TILE_COLUMNS; c++) {
-    vec one[BLOCK_VECTORS];
-    unpack_block(rest, w[c], i, scales + c * STRETCH_SCALES, one);
-#pragma GCC unroll 8
-    for (int v = 0; v < BLOCK_VECTORS; v++) wv[v * TILE_COLUMNS + c] = one[v];
-  }
-}
-
-/* By blocks. */
-static inline __attribute__((always_inline)) void dot_blocks(sl_rest rest, int tall, const float *const *x,
-                                                             const uint8_t *const *w, int64_t k, vec *acc) {
-  const int64_t each = rest == SL_REST_Q4_1 ? 2 : 1;
-  const int64_t bytes = TILE_COLUMNS * (rest == SL_REST_Q4_1 ? 20 : 34); /* of a block of each column */
-  float scales[TILE_COLUMNS * STRETCH_SCALES];
-  vec wv[BLOCK_VECTORS * TILE_COLUMNS];
-  for (int64_t from = 0; from < k; from += STRETCH) {
-    int64_t count = k - from < STRETCH ? k - from : STRETCH;
-    for (int c = 0; c < TILE_COLUMNS; c++) stretch_scales(rest, w[c], k, from, count, scales + c * STRETCH_SCALES);
-    for (int64_t i = 0, b = 0; i < count; i += SLI_REST_BLOCK, b++) {
-      fetch(w[0] + (from / SLI_REST_BLOCK + b) * bytes, bytes);
-      unpack_columns(rest, w, from + i, scales + b * each, wv);
-#pragma GCC unroll 8
-      for (int v = 0; v < BLOCK_VECTORS; v++)
-        dot_step(tall, x, from + i + v * LANES, LANES, wv + v * TILE_COLUMNS, acc);
-    }
-  }
-}
-
 static inline __attribute__((always_inline)) void copy_sums(int n, const vec *from, vec *to) {
 #pragma GCC unroll 16
   for (int a = 0; a < n; a++) to[a] = from[a];
@@ -127,10 +92,8 @@ static inline __attribute__((always_inline)) void dot_few(int tall, const served
 #pragma GCC unroll 16
   for (int a = 0; a < tall * TILE_COLUMNS; a++) acc[a] = (vec){0};
   for (int c = 0; c < TILE_COLUMNS; c++) floats[c] = (const float *)(const void *)w[c];
-  if (t->rest == SL_REST_F32) dot_floats(tall, t->x, floats, 0, t->k, true, acc);
-  else if (t->rest == SL_REST_BF16) dot_bf16(tall, t->x, w, t->k, acc);
-  else if (t->rest == SL_REST_Q8_0) dot_blocks(SL_REST_Q8_0, tall, t->x, w, t->k, acc);
-  else dot_blocks(SL_REST_Q4_1, tall, t->x, w, t->k, acc);
+  if (!t->bf16) dot_floats(tall, t->x, floats, 0, t->k, true, acc);
+  else dot_bf16(tall, t->x, w, t->k, acc);
   copy_sums(tall * TILE_COLUMNS, acc, to);
 }
 
@@ -187,20 +150,21 @@ static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
     __builtin_prefetch(t->w[0] + bytes + b, 0, 2);
 }
 
-/* Up to HEIGHT rows. */
+/* Up to HEIGHT rows, by a stretch of the columns at a time. */
+enum { STRETCH = 768 };
 static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
   vec kept[(HEIGHT + TILE_ROWS) * TILE_COLUMNS];
   const float *w[TILE_COLUMNS];
-  bool bare = t->rest == SL_REST_F32;
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
-  int64_t even = ((t->k + stretches - 1) / stretches + SLI_REST_BLOCK - 1) / SLI_REST_BLOCK * SLI_REST_BLOCK;
-  if (bare) even = t->k;
-  for (int c = 0; c < TILE_COLUMNS; c++) w[c] = bare ? (const float *)(const void *)t->w[c] : unpacked[c];
+  int64_t even = ((t->k + stretches - 1) / stretches + LANES - 1) / LANES * LANES;
+  if (!t->bf16) even = t->k;
+  for (int c = 0; c < TILE_COLUMNS; c++) w[c] = t->bf16 ? unpacked[c] : (const float *)(const void *)t->w[c];
   if (even < t->k) memset(kept, 0, (size_t)(t->rows + TILE_ROWS - 1) * TILE_COLUMNS * sizeof *kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
-    for (int c = 0; c < TILE_COLUMNS && !bare; c++) unpack_stretch(t->rest, t->w[c], t->k, i, count, unpacked[c]);
+    for (int c = 0; c < TILE_COLUMNS && t->bf16; c++)
+      unpack_bf16((const uint16_t *)(const void *)t->w[c] + i, count, unpacked[c]);
     for (int64_t r = 0; r < t->rows; r += TILE_ROWS) {
       fetch_next(t, i * t->rows + r * count, TILE_ROWS * count);
       if (count == t->k) dot_whole(t, r, w);
@@ -226,7 +190,7 @@ static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t wide = rows == 1 ? LANES : TILE_COLUMNS;
   size_t row = sl_type_bytes(&call->in_type[1]) / (size_t)n;
   const float *bias = call->in[2];
-  served_tile t = {.rest = sli_rest_of(&call->in_type[1], k), .k = k, .n = n};
+  served_tile t = {.bf16 = call->in_type[1].dtype == SL_BF16, .k = k, .n = n};
   for (int64_t c = columns.begin; c < columns.end; c += wide) {
     const uint8_t *w = (const uint8_t *)call->in[1] + (size_t)c * row;
     t.columns = columns.end - c < wide ? columns.end - c : wide;
@@ -274,6 +238,7 @@ static void linear_served_chunk(void *arg, int i) {
   const sl_call *call = p->call;
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
-  if (call->attrs->transposed) sum_columns(call, rows, columns);
+  if (p->x) block_columns(p, rows, columns);
+  else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }

@@ -18,6 +18,8 @@
 #include "kernels/cpu/vector/table.h"
 #include "kernels/cpu/vector/rest.h"
 #include "kernels/cpu/vector/served.h"
+#include "kernels/cpu/vector/served_digits.h"
+#include "kernels/cpu/vector/served_blocks.h"
 #include "kernels/cpu/vector/served_product.h"
 #include "kernels/cpu/vector/softmax.h"
 #include "kernels/cpu/vector/unary.h"

@@ -1,0 +1,99 @@
+/* Rows of x as digits, for products with weights in blocks (sli_digits). */
+
+/* What is taken off the numbers of weights, so that they are about as many above it as below. */
+static inline int block_centre(sl_rest rest) { return rest == SL_REST_Q8_0 ? 128 : 8; }
+
+static inline ivec larger(ivec a, ivec b) {
+#if defined(__AVX512F__)
+  return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (ivec)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+  return (a & (a > b)) | (b & (a <= b));
+#endif
+}
+
+/* The largest and the sum of a vector's lanes. */
+static inline __attribute__((always_inline)) int32_t largest_lane(ivec v) {
+#pragma GCC unroll 4
+  for (int half = LANES / 2; half; half /= 2) v = larger(v, __builtin_shuffle(v, lanes() ^ half));
+  return v[0];
+}
+
+static inline __attribute__((always_inline)) int32_t sum_of_lanes(ivec v) {
+#pragma GCC unroll 4
+  for (int half = LANES / 2; half; half /= 2) v += __builtin_shuffle(v, lanes() ^ half);
+  return v[0];
+}
+
+/* Subnormal ones too; not for LANES numbers at a time. */
+static inline float power_of_two(int exponent) {
+  uint32_t bits = exponent > -127 ? (uint32_t)(exponent + 127) << 23 : 1u << (exponent + 149);
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* The exponent of the scale by which the block's largest number, of these bits, becomes the largest integer of three
+ * digits or less: 0x7f7f7f, which is 1.992 * 2^22. */
+static inline int digits_exponent(int32_t largest) {
+  int exponent = (largest + 0x10200) >> 23;
+  return (exponent > 1 ? exponent : 1) - 149;
+}
+
+/* Integers' digits, which are their bytes where each borrows of the next what it has too much, four by four. */
+static inline __attribute__((always_inline)) ivec quads_of(ivec integers) {
+  typedef uint8_t bytes VECTOR(4);
+  bytes turned;
+#pragma GCC unroll 64
+  for (int i = 0; i < LANES * 4; i++) turned[i] = (uint8_t)(i / 16 * 16 + i % 4 * 4 + i / 4 % 4);
+  return (ivec)__builtin_shuffle((bytes)((integers + 0x808080) ^ 0x808080), turned);
+}
+
+/* To the nearest integers, of numbers by a power of two that f32 may not have. */
+static inline __attribute__((always_inline)) void scale_block(const vec *x, int exponent, ivec *to) {
+  vec first = set(power_of_two(exponent / 2)), second = set(power_of_two(exponent - exponent / 2));
+#pragma GCC unroll 8
+  for (int v = 0; v < BLOCK_VECTORS; v++) {
+    vec scaled = x[v] * first * second, half = (vec)(((ivec)scaled & INT32_MIN) | (ivec)set(0.5f));
+    to[v] = __builtin_convertvector(scaled + half, ivec);
+  }
+}
+
+static inline __attribute__((always_inline)) void digits_of(const float *x, int centre, sli_digits *to) {
+  vec numbers[BLOCK_VECTORS];
+  ivec largest = {0}, sum = {0}, integers[BLOCK_VECTORS];
+#pragma GCC unroll 8
+  for (int v = 0; v < BLOCK_VECTORS; v++) {
+    numbers[v] = loadu(x + v * LANES);
+    largest = larger(largest, (ivec)numbers[v] & INT32_MAX);
+  }
+  int32_t most = largest_lane(largest);
+  if (most >= 0x7f800000) {
+    memset(to, 0, sizeof *to);
+    to->quads[SLI_SCALE].with.scale = NAN;
+    return;
+  }
+  int exponent = digits_exponent(most);
+  scale_block(numbers, -exponent, integers);
+#pragma GCC unroll 8
+  for (int v = 0; v < BLOCK_VECTORS; v++) {
+    ivec quads = quads_of(integers[v]);
+    sum += integers[v];
+    memcpy((char *)to + v * (int)sizeof quads, &quads, sizeof quads);
+  }
+  int32_t all = sum_of_lanes(sum);
+  to->quads[SLI_BEGIN_LOW].with.begin = -centre * (all & 0xffff);
+  to->quads[SLI_BEGIN_HIGH].with.begin = -centre * (all >> 16);
+  to->quads[SLI_SUM].with.sum = (float)all;
+  to->quads[SLI_SCALE].with.scale = power_of_two(exponent);
+}
+
+/* Row i of a product's x. */
+static void served_digits_chunk(void *arg, int i) {
+  const sli_served_product *p = arg;
+  int64_t k = sl_type_last(&p->call->in_type[0]), rows = sl_call_rows(p->call, 0, sl_type_rows(&p->call->in_type[0]));
+  const float *x = (const float *)p->call->in[0] + i * k;
+  int centre = block_centre(sli_rest_of(&p->call->in_type[1], k));
+  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++) digits_of(x + b * SLI_REST_BLOCK, centre, p->x + b * rows + i);
+}
