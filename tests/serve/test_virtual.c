@@ -2,6 +2,7 @@
  * labels: unthreaded */
 #include <math.h>
 
+#include "serve/serve.h"
 #include "tests/support/session.h"
 
 static char *const small[] = {"--layers", "4", "--width", "8", "--heads", "2", "--vocab", "11", "--context", "131200", NULL};
@@ -163,7 +164,36 @@ static void what_cannot_be_is_refused(const served *s) {
   CHECK(sl_session_rehearse(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s", sl_detail());
 }
 
+/* ---- what ticks took ------------------------------------------------------------------------------ */
+
+static double seconds_of(const sl_tick_cost *c, int64_t rows, double behind) {
+  return sli_price_tick(c, &(load){.rows = rows, .positions = behind, .pairs = (double)rows * (2 * behind + (double)rows)});
+}
+
+/* Few rows go in steps of 4, and rows that came once are no corner. */
+static void corners_are_found_again(void) {
+  static const sl_tick_cost real = {.position = 2e-6, .pair = 1e-7, .corners = 6, .rows = {1, 4, 5, 8, 9, 64},
+                                    .seconds = {0.005, 0.008, 0.018, 0.02, 0.025, 0.1}};
+  static const int64_t often[] = {1, 4, 5, 8, 9, 64};
+  fit f = {0};
+  CHECK(!sli_fit_cost(&f, true).corners, "nothing is known at first");
+  for (int i = 0; i < 60; i++) {
+    int64_t rows = i == 30 ? 33 : often[i % 6];
+    double behind = 7 * i % 31;
+    sli_fit_note(&f, &(load){.rows = rows, .positions = behind, .pairs = (double)rows * (2 * behind + (double)rows)},
+                 i ? seconds_of(&real, rows, behind) : 1);
+  }
+  sl_tick_cost found = sli_fit_cost(&f, true);
+  CHECK(found.corners == 6, "%d corners", found.corners);
+  for (int64_t rows = 1; rows <= 128; rows++)
+    CHECK(near(seconds_of(&found, rows, 50), seconds_of(&real, rows, 50), 1e-6), "%lld rows take %g s, not %g", (long long)rows,
+          seconds_of(&found, rows, 50), seconds_of(&real, rows, 50));
+  CHECK(!sli_fit_cost(&f, false).corners && sli_fit_cost(&f, false).row > 0, "four numbers are still there");
+  sli_fit_fini(&f);
+}
+
 int main(void) {
+  corners_are_found_again();
   served s = {0};
   served_model(&s, "gpt", small);
   a_long_prompt(&s);

@@ -91,7 +91,21 @@ import json
 r = json.load(open("three.json"))
 assert abs(r["seconds"] - 0.08) < 1e-6, r  # two ticks of 9 rows
 PY
-ends 0 "$actorserve" --devices timed:1 --arrivals three.jsonl --tick ticks.json --report real.json "${small[@]}"
+# They are measured as well, however many rows ticks are to have.
+cat >fast.json <<'J'
+{"tick_corners": {"rows": [1, 4, 5, 16], "seconds": [1e-4, 1e-4, 2e-4, 4e-4], "position": 0, "pair": 0}}
+J
+ends 0 "$actorserve" --devices timed:1 --tick fast.json --rows 16 --measure took.json "${small[@]}"
+python3 - <<'PY'
+import json
+r = json.load(open("took.json"))["tick_corners"]
+assert r["rows"][:5] == [1, 2, 3, 4, 5] and r["rows"][-1] == 16 and min(r["seconds"]) > 0.9e-4, r
+PY
+ends 0 "$actorserve" --clock virtual --arrivals three.jsonl --tick took.json "${small[@]}"
+ends 2 "$actorserve" --devices timed:2 --stages 2 --measure took.json "${tick[@]}" "${small[@]}"
+says "of one stage" err
+ends 2 "$actorserve" --clock virtual --measure took.json "${tick[@]}" "${small[@]}"
+says "--clock virtual" err
 slo --slo ttft=9 --stages 2 --tick ticks.json
 says "--tick ticks.json" out
 

@@ -11,6 +11,8 @@
 extern const tool actorserve_tool;
 /* Of --quota: pages of keys and values; 0: not said. SL_E_USAGE names a quota that there is not. */
 sl_status settings_pages(const settings *s, int64_t *out);
+/* Does it listen nowhere, as its requests are not others'? */
+bool settings_plays(const settings *s);
 
 /* What is served: a session, and how its model talks (model.c, voice.c). */
 typedef struct served {

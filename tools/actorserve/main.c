@@ -39,8 +39,8 @@ static sl_status serve_here(settings *s) {
   served m = {0};
   const char *report = settings_text(s, "report");
   sl_status status = report ? sli_atomic_check(report) : SL_OK;
-  bool plays = settings_text(s, "arrivals");
-  if (!status) status = plays ? play(s, &m) : model_open(s, &m);
+  bool measures = settings_text(s, "measure"), plays = measures || settings_text(s, "arrivals");
+  if (!status) status = measures ? measure(s, &m) : plays ? play(s, &m) : model_open(s, &m);
   if (!status && !plays) status = s->process ? wait_for_first(&m) : serve(s, &m);
   if (!status && !plays && report && !s->process) status = report_write(report, &m);
   model_close(&m);

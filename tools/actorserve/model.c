@@ -76,7 +76,7 @@ sl_status model_open(settings *s, served *m) {
   if (!status) status = machine_place(s, &m->machine);
   if (!status) status = model_options(s, m, &options);
   if (!status) status = sl_session_create(&options, &m->session);
-  if (status || settings_text(s, "arrivals")) return status;
+  if (status || settings_plays(s)) return status;
   sl_session_info about = sl_session_about(m->session);
   m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
                        .context = about.context, .submit = submit, .cancel = cancel, .poll = poll_events,

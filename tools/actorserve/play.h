@@ -17,6 +17,9 @@ sl_status play_real(sl_session *session, uint64_t seed, played *p);
 /* The whole of actorserve --arrivals: plays, prints, writes the report. */
 sl_status play(settings *s, served *m);
 
+/* measure.c: the whole of actorserve --measure. */
+sl_status measure(settings *s, served *m);
+
 /* report.c: how they were answered, as JSON. */
 sl_status report_played(const char *path, const settings *s, const played *p);
 

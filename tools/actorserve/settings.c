@@ -33,6 +33,8 @@ static const sl_option options[] = {
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6},
     SERVING_PLAY_OPTIONS,
+    {"measure", SL_OPTION_TEXT, "", "`FILE` for what ticks of the model take here, by how many rows they have, for --tick: runs some, "
+     "and listens nowhere", 0, 0},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
@@ -51,9 +53,15 @@ sl_status settings_pages(const settings *s, int64_t *out) {
   return SL_OK;
 }
 
+bool settings_plays(const settings *s) { return settings_text(s, "arrivals") || settings_text(s, "measure"); }
+
 /* A file of arrivals needs nothing that is computed. */
 static sl_status check_devices(const settings *s) {
-  bool computes = sl_device_computes(s->devices.kind), plays = settings_text(s, "arrivals");
+  bool computes = sl_device_computes(s->devices.kind), plays = settings_plays(s);
+  if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))
+    return sl_fail(SL_E_USAGE, "--measure %s: nothing takes time on --clock virtual", settings_text(s, "measure"));
+  if (settings_text(s, "measure") && settings_text(s, "arrivals"))
+    return sl_fail(SL_E_USAGE, "--measure %s: has requests of its own, not those of --arrivals", settings_text(s, "measure"));
   if (s->clock == SL_CLOCK_VIRTUAL && !plays)
     return sl_fail(SL_E_USAGE, "--clock virtual: who comes when? --arrivals FILE says");
   if (!computes && !plays)

@@ -199,6 +199,6 @@ cJSON *grid_curves(const samples *s) {
 
 double grid_spread(const samples *s) {
   double fastest = 0, median = 0;
-  for (size_t i = 0; i < s->count; i++) fastest += s->of[i].fastest, median += s->of[i].seconds;
+  for (size_t i = 0; i < s->count; i++) fastest += s->of[i].seconds, median += s->of[i].median;
   return fastest > 0 ? median / fastest - 1 : 0;
 }

@@ -100,15 +100,16 @@ double probe_flops(const probe *p) {
 /* Calls that the row and the shapes make the same. */
 typedef struct alike {
   sample is;
-  uint64_t ns, calls;           /* so far */
-  uint64_t ns_before, calls_before;
-  double *seconds;              /* [steps] of one, in each step */
+  double *seconds;  /* [steps] of one, in each step: the mean */
+  double ns, calls; /* of the step under way */
 } alike;
 
 typedef struct watched {
   const sl_program_call *call;
   size_t alike;
   bool pass;
+  uint64_t ns, calls; /* so far */
+  double fastest;     /* seconds of one, in the step in which it took least; 0: it has not been called yet */
 } watched;
 
 typedef struct watch {
@@ -148,7 +149,7 @@ static void watch_calls(watch *w, const sl_plan *plan, int devices) {
       if (!call->time || !call->nout) continue;
       const sample is = shape_of(call, devices);
       SLI_GROW(w->calls, w->ncalls, w->room);
-      w->calls[w->ncalls++] = (watched){call, find_alike(w, &is), plan->actors[a].cls <= SL_CLASS_W};
+      w->calls[w->ncalls++] = (watched){.call = call, .alike = find_alike(w, &is), .pass = plan->actors[a].cls <= SL_CLASS_W};
     }
   }
 }
@@ -171,23 +172,25 @@ static double seconds_so_far(const watch *w, double *passes) {
   return all;
 }
 
+/* What a call took since the last time. */
+static void take_call(watch *w, watched *c, bool warm) {
+  const sl_call_time *t = c->call->time;
+  double ns = (double)(t->ns - c->ns), calls = (double)(t->calls - c->calls);
+  c->ns = t->ns, c->calls = t->calls;
+  if (warm || calls <= 0) return;
+  double seconds = ns * 1e-9 / calls;
+  if (c->fastest <= 0 || seconds < c->fastest) c->fastest = seconds;
+  w->of[c->alike].ns += ns, w->of[c->alike].calls += calls;
+}
+
 /* Takes down what calls took since the last time, as step w->done. */
 static void take_step(watch *w, bool warm) {
-  for (size_t i = 0; i < w->count; i++) {
-    alike *a = &w->of[i];
-    a->ns_before = a->ns, a->calls_before = a->calls;
-    a->ns = a->calls = 0;
-  }
-  for (size_t i = 0; i < w->ncalls; i++) {
-    alike *a = &w->of[w->calls[i].alike];
-    a->ns += w->calls[i].call->time->ns, a->calls += w->calls[i].call->time->calls;
-  }
-  for (size_t i = 0; i < w->count && !warm; i++) {
-    alike *a = &w->of[i];
-    double calls = (double)(a->calls - a->calls_before);
-    a->seconds[w->done] = calls > 0 ? (double)(a->ns - a->ns_before) * 1e-9 / calls : 0;
-  }
-  w->done += !warm;
+  for (size_t i = 0; i < w->count; i++) w->of[i].ns = w->of[i].calls = 0;
+  for (size_t i = 0; i < w->ncalls; i++) take_call(w, &w->calls[i], warm);
+  if (warm) return;
+  for (size_t i = 0; i < w->count; i++)
+    if (w->of[i].calls > 0) w->of[i].seconds[w->done] = w->of[i].ns * 1e-9 / w->of[i].calls;
+  w->done++;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -195,14 +198,35 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* The mean over alike calls, each as fast as in its fastest step: calls differ by what lies in caches as they
+ * begin, steps by what else goes on in the machine. */
+static double fastest_of(const watch *w, size_t alike) {
+  double sum = 0, count = 0;
+  for (size_t i = 0; i < w->ncalls; i++)
+    if (w->calls[i].alike == alike && w->calls[i].fastest > 0) sum += w->calls[i].fastest, count++;
+  return count > 0 ? sum / count : 0;
+}
+
+/* Of what was tried before, the faster. */
+static void keep_sample(samples *to, const sample *s) {
+  size_t i = 0;
+  while (i < to->count && !is_alike(&to->of[i], s)) i++;
+  if (i == to->count) {
+    SLI_GROW(to->of, to->count, to->capacity);
+    to->of[to->count++] = *s;
+  }
+  to->of[i].seconds = SLI_MIN(to->of[i].seconds, s->seconds);
+  to->of[i].median = SLI_MIN(to->of[i].median, s->median);
+}
+
 static void keep_samples(watch *w, samples *to) {
   for (size_t i = 0; i < w->count; i++) {
     alike *a = &w->of[i];
     qsort(a->seconds, (size_t)w->done, sizeof *a->seconds, by_size);
-    if (!w->done || a->seconds[0] <= 0) continue;
-    a->is.seconds = a->seconds[(w->done - 1) / 2], a->is.fastest = a->seconds[0];
-    SLI_GROW(to->of, to->count, to->capacity);
-    to->of[to->count++] = a->is;
+    a->is.seconds = fastest_of(w, i);
+    if (!w->done || a->is.seconds <= 0) continue;
+    a->is.median = a->seconds[(w->done - 1) / 2];
+    keep_sample(to, &a->is);
   }
 }
 
@@ -248,7 +272,7 @@ static double now(void) { return (double)sli_now_ns() * 1e-9; }
 static sl_status run_samples(running *r, watch *w, double until) {
   sl_status status = sl_runtime_run(r->rt, 1);
   take_step(w, true);
-  while (!status && w->done < w->steps && (w->done < 2 || now() < until)) {
+  while (!status && w->done < w->steps && (w->done < 3 || now() < until)) {
     status = sl_runtime_run(r->rt, 1);
     take_step(w, false);
   }

@@ -7,13 +7,13 @@
 #include "graph/cost/cost.h"
 #include "tools/common/common.h"
 
-/* What a call of a row took: the median step's mean over all calls of that shape, and the fastest step's
- * beside it. */
+/* What a call of a row took: the mean over all calls of that shape, of each its fastest step's; and the median
+ * step's mean beside it. */
 typedef struct sample {
   const char *op;
   bool has[SLI_TRAITS];
   double at[SL_CURVE_AXES]; /* where it stands on each axis a curve can have */
-  double seconds, fastest;
+  double seconds, median;
 } sample;
 
 typedef struct samples {
@@ -37,8 +37,9 @@ typedef struct probe_times {
   int64_t firings;
 } probe_times;
 
-/* Runs it on so many devices. Samples of at most `steps` steps are added to `to`, of two at least, and of
- * more only until `seconds` are over; `times` are those of so many steps on end. Either may be NULL. */
+/* Runs it on so many devices. `to` takes samples of at most `steps` steps, of three at least, and of more only
+ * until `seconds` are over; those that it has are replaced where these are faster. `times` are those of so many
+ * steps on end. Either may be NULL. */
 sl_status probe_run(const settings *s, const probe *p, int devices, int steps, double seconds,
                     samples *to, probe_times *times);
 /* Floating-point operations of a step of it on one device, about. */

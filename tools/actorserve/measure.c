@@ -1,0 +1,68 @@
+/* --measure: requests that give ticks of all numbers of rows, behind few positions and behind many. */
+#include "io/atomic.h"
+#include "tools/actorserve/play.h"
+
+/* At most so many requests go on at once, in turn from the most down to one; and how many ticks do so each. */
+static const int levels[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64};
+enum { TICKS = 6, MOST = 64 };
+
+typedef struct measuring {
+  const settings *settings;
+  sl_session *session;
+  sl_session_info about;
+  played last;
+} measuring;
+
+/* All come at once; waits until they have been answered. */
+static sl_status play_once(measuring *m, sl_arrival *of, int64_t count) {
+  sl_rehearsal_fini(&m->last.run);
+  m->last.came = (arrivals){count, of};
+  return play_real(m->session, (uint64_t)sl_arg_int(m->settings->run, "seed"), &m->last);
+}
+
+/* Those that come first go on longest. */
+static sl_status go_down(measuring *m, int most, int64_t prompt) {
+  sl_arrival all[MOST];
+  int n = SLI_MIN(most, m->about.sequences);
+  for (int i = 0; i < n; i++) {
+    all[i] = (sl_arrival){0, prompt, 0};
+    for (size_t l = 0; l < SLI_COUNT(levels); l++) all[i].answer += levels[l] > i && levels[l] <= n ? TICKS : 0;
+  }
+  return play_once(m, all, n);
+}
+
+/* Alone: whole chunks if it is longer than a tick's rows, else one of its own. */
+static sl_status take_prompt(measuring *m, int64_t prompt) {
+  sl_arrival one = {0, SLI_MIN(prompt, m->about.context - 1), 1};
+  return play_once(m, &one, 1);
+}
+
+static sl_status take_prompts(measuring *m) {
+  enum { FEWEST = 10, AGAIN = 3, LONG = 1024 };
+  sl_status status = take_prompt(m, SLI_MAX(LONG, 2 * m->about.rows));
+  for (int64_t rows = FEWEST; rows < m->about.rows && !status; rows += rows / 2)
+    for (int i = 0; i < AGAIN && !status; i++) status = take_prompt(m, rows);
+  return status;
+}
+
+static sl_status take_all(measuring *m) {
+  enum { FEW = 4, FAR = 512 };
+  sl_status status = go_down(m, MOST, 1);
+  if (!status) status = go_down(m, FEW, SLI_MIN(m->about.context / 2, FAR));
+  return status ? status : take_prompts(m);
+}
+
+sl_status measure(settings *s, served *m) {
+  measuring x = {.settings = s};
+  const char *path = settings_text(s, "measure");
+  sl_status status = sli_atomic_check(path);
+  if (!status) status = model_open(s, m);
+  if (status) return status;
+  x.session = m->session;
+  x.about = sl_session_about(m->session);
+  if (x.about.groups > 1) return sl_fail(SL_E_USAGE, "--measure %s: of one stage, with --groups 1", path);
+  status = take_all(&x);
+  if (!status) status = report_played(path, s, &x.last);
+  sl_rehearsal_fini(&x.last.run);
+  return status;
+}
