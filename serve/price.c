@@ -49,9 +49,14 @@ void sli_price_init(sl_session *s) {
     if (is_pass(p, a)) s->shares[a] = share_of(p, a);
 }
 
-/* What goes from stage to stage is as long as there are rows. */
+static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
+  return actor->nout && p->regs[actor->out[0].reg].memory == SL_MEMORY_PARAMETERS;
+}
+
+/* What goes from stage to stage is as long as there are rows; weights are as long for each tick. */
 static double seconds_of(const sl_session *s, int32_t a, const load *of) {
   const sl_actor *actor = &s->about.plan->actors[a];
+  if (brings_weights(s->about.plan, actor)) return actor->seconds;
   if (!of->rows) return 0;
   if (s->shares[a] > 0 && s->options.cost) return s->shares[a] * sli_price_tick(s->options.cost, of);
   return actor->seconds * (double)of->rows / (double)s->about.rows;

@@ -12,13 +12,14 @@
  * filled, writes what will be spilled, and where it lives the first step's is there at the start.
  * So do parameters, and what is made of them once a step: each group that reads some, in each tick,
  * has them filled, the update as well, and the device holds those of a few blocks. Frozen ones are
- * never written again. Those that several devices read stay.
+ * never written again. Those that several devices read stay, and so do tables that a served graph looks up rows in.
  *
  * What is read as soon as it is made stays: that of the groups from which the way back begins,
  * where no other microbatch comes between. */
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
 #include "kernels/disk/disk.h"
+#include "kernels/kernels.h"
 
 #include <string.h>
 
@@ -206,11 +207,21 @@ static bool is_private(const sli_lowering *l, const sli_bundle *b) {
   return own;
 }
 
+/* Of a table that is served a tick reads a few rows. */
+static bool is_looked_up(const sli_lowering *l, int bundle) {
+  const sl_graph *g = l->in->g;
+  bool table = false;
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->op == &sl_op_embedding_served) table |= l->spots[g->nodes[i]->in[1]->id].bundle == bundle;
+  return table;
+}
+
 /* What an update alone has is idle from one step to the next. */
-static bool can_move(const sli_lowering *l, const sli_bundle *b) {
+static bool can_move(const sli_lowering *l, int bundle) {
+  const sli_bundle *b = &l->bundles[bundle];
   if (sli_is_swept(b)) return true;
   if (!sli_roles[b->role].home || !b->bytes || b->eval || b->over != SL_NONE) return false;
-  if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b);
+  if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b) && !is_looked_up(l, bundle);
   return b->rate != SLI_PER_MICROBATCH && (b->held || is_idle(l, b));
 }
 
@@ -347,7 +358,7 @@ static weight weigh(sli_lowering *l, load of) {
 static void mark(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];
-    if (!can_move(l, b)) continue;
+    if (!can_move(l, i)) continue;
     sl_space home = wanted(l, b);
     if (home != b->home || is_weights(b)) b->stay = home;
   }

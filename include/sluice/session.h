@@ -83,7 +83,7 @@ typedef struct sl_session_options {
   sl_admit admit;
   sl_prefixes prefixes;
   int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */
-  sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, quotas. Its callbacks are the
+  sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, homes and quotas of weights. Its callbacks are the
                                  session's, and what is about training does not count. With dtype SL_BF16
                                  weights of products are rounded to bf16, and multiplied in f32 */
   const char *stored;         /* weights as sl_weights_load() takes them: those of products lie in memory as

@@ -1,6 +1,6 @@
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
- * any number of stages, of devices that share these out, and of threads, with any other requests, when it has
- * given up its pages, when others are cancelled, when limits change, when it shares the pages of what others
+ * any number of stages, of devices that share these out, and of threads, with weights in memory or on disk, with
+ * any other requests, when it has given up its pages, when others are cancelled, when limits change, when it shares the pages of what others
  * began with; also with weights that are rounded. Nothing is computed twice but what was given up, and nothing
  * that was shared.
  * labels: random */
@@ -92,6 +92,16 @@ static setting draw_setting(const served *s, dice *d) {
   o->admit = roll(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)roll(d, 4);
   return x;
+}
+
+/* Weights of one block or two in memory. */
+static void from_disk(sl_session_options *o, dice *d) {
+  static const sl_home disk = {.name = "weights", .space = SL_SPACE_DISK};
+  static const sl_quota quotas[] = {{"weights", SL_NONE, 1}, {"weights", SL_NONE, 2}};
+  o->lower.stages = 1;
+  o->lower.homes = (sl_home_options){.count = 1, .of = &disk};
+  o->lower.nquotas = 1;
+  o->lower.quotas = &quotas[roll(d, 2)];
 }
 
 /* Several that grow longer than there are pages for. */
@@ -186,10 +196,12 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
     setting x = draw_setting(&s, &d);
     if (!n) short_of_pages(&x.options);
     if (n == 1 && seed == 1) x.options.lower.tensor = 2;
-    printf("%s %s seed %llu: rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d\n", model, s.dtype == SL_BF16 ? "bf16" : "fp32",
+    if (n == 2 && seed % 3 == 1) from_disk(&x.options, &d);
+    printf("%s %s seed %llu: rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n", model, s.dtype == SL_BF16 ? "bf16" : "fp32",
            (unsigned long long)seed, (long long)x.options.rows, x.options.sequences, x.options.groups,
            x.options.lower.stages, x.options.lower.tensor, x.options.lower.devices.threads, (long long)x.options.pages,
-           x.options.admit ? "recompute" : "reserve", x.cancelled);
+           x.options.admit ? "recompute" : "reserve", x.cancelled,
+           x.options.lower.homes.count ? " weights on disk" : "");
     fflush(stdout);
     ask_together(&s, &x, q, alone, &d);
   }

@@ -143,6 +143,26 @@ drained
 [[ $(field '["devices"][1]["peak_bytes"]["parameters"]' <shared.json) -lt \
    $(($(field '["devices"][0]["peak_bytes"]["parameters"]' <ran.json) / 3)) ]] || fail "devices have parts: $(<shared.json)"
 
+# With weights on disk, but for those of a block at a time and the table, in less memory than all of them need: the same.
+deep=(--devices cpu:1x1 --sequences 2 --rows 8 --quota kv=2 --init deep.safetensors)
+words=(gpt --layers 8 --width 32 --heads 4 --context 64)
+ends 0 "$actorrun" --quiet --steps 1 --save deep.safetensors "${words[@]}" --data "$reference/text.txt"
+greedy='{"prompt":"Hello 12","max_tokens":9,"temperature":0}'
+serve "${deep[@]}" "${words[@]}"
+text=$(ask completions "$greedy" | field '["choices"][0]["text"]')
+drained
+ends 3 "$actorserve" --port 0 "${deep[@]}" --memory 500K "${words[@]}"
+says "needs" err
+serve "${deep[@]}" --memory 500K --weights disk --quota weights=1 "${words[@]}"
+[[ "$(ask completions "$greedy" | field '["choices"][0]["text"]')" == "$text" ]] || fail "answers are other ones"
+drained
+ends 2 "$actorserve" --port 0 --quota weights=1 model
+says "--quota weights=1: all weights are in memory" err
+ends 2 "$actorserve" --port 0 --home act=disk model
+says "--home act: of a model that is served weights alone can live elsewhere" err
+ends 2 "$actorserve" --port 0 "${deep[@]}" --weights disk --disk nowhere "${words[@]}"
+says "nowhere" err
+
 # And on two processes, of which the first has the port; the trace is of both.
 serve -n 2 "${patient[@]}" --stages 2 --trace both.trace model
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')

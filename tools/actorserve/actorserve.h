@@ -9,10 +9,12 @@
 
 /* settings.c */
 extern const tool actorserve_tool;
-/* Of --quota: pages of keys and values; 0: not said. SL_E_USAGE names a quota that there is not. */
-sl_status settings_pages(const settings *s, int64_t *out);
 /* Does it listen nowhere, as its requests are not others'? */
 bool settings_plays(const settings *s);
+/* homes.c: of --quota, --weights and --home. SL_E_USAGE names what there is not. */
+sl_status homes_check(const settings *s);
+int64_t homes_pages(const settings *s); /* of keys and values; 0: not said */
+void homes_apply(settings *s, sl_lower_options *to);
 
 /* What is served: a session, and how its model talks (model.c, voice.c). */
 typedef struct served {

@@ -27,13 +27,13 @@ static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
 }
 
 /* Sizes are 0 where the session decides. */
-static sl_session_options options_of(settings *s, served *m, int64_t pages) {
+static sl_session_options options_of(settings *s, served *m) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
   bool apart = !strcmp(sl_arg_text(s->run, "prefix-caching"), "off");
   sl_session_options o = serving_options(s);
   o.rows = sl_arg_int(s->run, "rows");
   o.groups = (int)sl_arg_int(s->run, "groups");
-  o.pages = pages;
+  o.pages = homes_pages(s);
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o.prefixes = apart ? SL_PREFIXES_APART : SL_PREFIXES_SHARED;
   o.cost = settings_text(s, "tick") ? &m->cost : NULL;
@@ -44,6 +44,7 @@ static sl_session_options options_of(settings *s, served *m, int64_t pages) {
   o.job = s->processes > 1 ? m->job : NULL;
   o.load = load;
   o.load_ctx = s;
+  homes_apply(s, &o.lower);
   return o;
 }
 
@@ -61,12 +62,10 @@ static sl_status join(settings *s, served *m) {
 }
 
 sl_status model_options(settings *s, served *m, sl_session_options *out) {
-  int64_t pages;
   bool given, whole;
-  sl_status status = settings_pages(s, &pages);
-  if (!status) status = serving_cost(s, &m->cost, &given, &whole);
+  sl_status status = serving_cost(s, &m->cost, &given, &whole);
   if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->stages);
-  if (!status) *out = options_of(s, m, pages);
+  if (!status) *out = options_of(s, m);
   return status;
 }
 

@@ -16,8 +16,11 @@ static const sl_option options[] = {
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20},
     {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64},
-    {"quota", SL_OPTION_TEXT, "", "`kv=N`: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
-     "if not given, as many as --sequences of the longest need, as far as 512M hold them", 0, 0},
+    {"quota", SL_OPTION_TEXT, "", "`NAME=N`: kv=N: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
+     "if not given, as many as --sequences of the longest need, as far as 512M hold them; weights=N: with --weights disk, of N "
+     "blocks weights are in memory [2]; may be repeated", 0, 0},
+    {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are between ticks: memory, or disk, with those of a few blocks in "
+     "memory (--quota weights=N) and tables of tokens (--disk says which disk, --home weights@BLOCK=device what stays)", 0, 0},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0},
@@ -38,20 +41,7 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "tensor", "memory", "seed", "clock", "machine", "version", "help", NULL};
-
-/* 0: not given. */
-sl_status settings_pages(const settings *s, int64_t *out) {
-  *out = 0;
-  for (int i = 0; i < s->nquotas; i++) {
-    const sl_quota *q = &s->quotas[i];
-    if (strcmp(q->name, "kv") || q->stage != SL_NONE)
-      return sl_fail(SL_E_USAGE, "--quota %s: of a model that is served only the pages of all stages can be said, kv=N",
-                     sl_arg_text(s->run, "quota"));
-    *out = q->slots;
-  }
-  return SL_OK;
-}
+static const char *const shared[] = {"devices", "stages", "tensor", "memory", "home", "disk", "seed", "clock", "machine", "version", "help", NULL};
 
 bool settings_plays(const settings *s) { return settings_text(s, "arrivals") || settings_text(s, "measure"); }
 
@@ -74,9 +64,8 @@ static sl_status check_devices(const settings *s) {
 
 static sl_status read_settings(settings *s) {
   static const char *const admits[] = {"reserve", "recompute", NULL};
-  int64_t pages;
   sl_status status = check_devices(s);
-  if (!status) status = settings_pages(s, &pages);
+  if (!status) status = homes_check(s);
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
   static const char *const switches[] = {"on", "off", NULL};
   if (!status) status = options_check_word("prefix-caching", sl_arg_text(s->run, "prefix-caching"), switches);

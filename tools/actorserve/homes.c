@@ -1,0 +1,61 @@
+/* Quotas, and where weights live: what can be said of a model that is served. */
+#include <string.h>
+
+#include "tools/actorserve/actorserve.h"
+
+static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); }
+
+static bool weights_move(const settings *s) {
+  bool move = !strcmp(sl_arg_text(s->run, "weights"), "disk");
+  for (int i = 0; i < s->kept.homes.count; i++) move |= s->kept.homes.of[i].space != SL_SPACE_DEVICE;
+  return move;
+}
+
+static sl_status check_quota(const settings *s, const sl_quota *q) {
+  bool known = is_weights(q) || !strcmp(q->name, "kv");
+  if (!known || q->stage != SL_NONE)
+    return sl_fail(SL_E_USAGE, "--quota %s=%d: of a model that is served there are kv=N, pages, and weights=N, blocks, on all "
+                   "stages", q->name, q->slots);
+  if (is_weights(q) && !weights_move(s))
+    return sl_fail(SL_E_USAGE, "--quota weights=%d: all weights are in memory, unless they live elsewhere (--weights disk)",
+                   q->slots);
+  return SL_OK;
+}
+
+sl_status homes_check(const settings *s) {
+  static const char *const places[] = {"memory", "disk", NULL};
+  sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
+  for (int i = 0; i < s->nquotas && !status; i++) status = check_quota(s, &s->quotas[i]);
+  for (int i = 0; i < s->kept.homes.count && !status; i++)
+    if (strcmp(s->kept.homes.of[i].name, "weights"))
+      status = sl_fail(SL_E_USAGE, "--home %s: of a model that is served weights alone can live elsewhere",
+                       s->kept.homes.of[i].name);
+  return status;
+}
+
+int64_t homes_pages(const settings *s) {
+  int64_t pages = 0;
+  for (int i = 0; i < s->nquotas; i++)
+    if (!is_weights(&s->quotas[i])) pages = s->quotas[i].slots;
+  return pages;
+}
+
+/* --weights speaks of all, before each --home that says more. */
+static void apply_homes(settings *s, sl_home_options *to) {
+  *to = s->kept.homes;
+  if (strcmp(sl_arg_text(s->run, "weights"), "disk")) return;
+  sl_home *all = sli_arena_alloc(&s->arena, (size_t)(to->count + 1) * sizeof *all);
+  all[0] = (sl_home){.name = "weights", .space = SL_SPACE_DISK};
+  for (int i = 0; i < to->count; i++) all[i + 1] = to->of[i];
+  to->of = all;
+  to->count++;
+}
+
+void homes_apply(settings *s, sl_lower_options *to) {
+  sl_quota *weights = sli_arena_alloc(&s->arena, (size_t)(s->nquotas + 1) * sizeof *weights);
+  to->nquotas = 0;
+  for (int i = 0; i < s->nquotas; i++)
+    if (is_weights(&s->quotas[i])) weights[to->nquotas++] = s->quotas[i];
+  to->quotas = weights;
+  apply_homes(s, &to->homes);
+}
