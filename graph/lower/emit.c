@@ -147,8 +147,12 @@ static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
 static const char *device_name(const sli_lowering *l, int d) {
   int n = l->in->grid.alike ? sli_grid_ranks(&l->in->grid) : 1;
   if (n == 1) return sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
-  int first = sli_layout_number(l->in, d, 0);
-  return sli_layout_stride(l->in, SLI_AXIS_STAGES) == n
+  int first = sli_layout_number(l->in, d, 0), least = first, last = first;
+  for (int r = 1; r < n; r++) {
+    int number = sli_layout_number(l->in, d, r);
+    least = SLI_MIN(least, number), last = SLI_MAX(last, number);
+  }
+  return first == least && last - first == n - 1
              ? sl_plan_format(l->plan, "%s:%d-%d", l->in->kind->name, first, first + n - 1)
              : sl_plan_format(l->plan, "%s:%d+%d", l->in->kind->name, first, n - 1);
 }

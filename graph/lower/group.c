@@ -204,8 +204,8 @@ static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) 
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }
 
-/* What belongs to no one stage, reports and the clip, runs beside the first device, in
- * the process that speaks for the job. */
+/* What belongs to no one stage, reports and the clip, runs beside one device, in the process that speaks
+ * for the job. */
 static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
   int *newest = sli_newest_on(l, k->stage, k->rank);
   bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
@@ -213,7 +213,7 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
       l, (sli_group){.name = group_name(l, n, k), .cls = k->cls, .stage = k->stage,
                      .rank = k->rank, .level = k->level, .part = k->part, .axis = k->axis,
                      .back = k->back || is_backward(n),
-                     .device = shared ? 0 : sli_lower_device(l, k->stage, k->rank),
+                     .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
                      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
                      .rate = n->per_step ? SLI_PER_STEP : k->sweeps ? SLI_PER_PAIR : SLI_PER_TICK,
                      .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),

@@ -13,6 +13,13 @@
 
 typedef struct sli_stores sli_stores;
 
+/* How devices are numbered. */
+typedef struct sli_numbering {
+  int nesting[SLI_AXES]; /* of all devices, along stages too: from the outermost axis to the innermost */
+  const int *assign;     /* by the number that follows, the device that is there (assign.c); NULL: the one of that
+                            number */
+} sli_numbering;
+
 typedef struct sli_inputs {
   sl_graph *g;
   const sl_lower_options *options;
@@ -29,7 +36,7 @@ typedef struct sli_inputs {
   bool in_line;          /* exchanges that passes wait for have their turn on the passes' queue */
   bool by_axis;          /* what goes along one axis of the grid does not wait for another's */
   int ranks, devices;    /* devices of each stage that are planned, and all of them: p * ranks */
-  int nesting[SLI_AXES]; /* of all devices, along stages too: from the outermost axis to the innermost */
+  sli_numbering layout;
   int *device_at, *place_of; /* [devices] by place, which is along * ranks + rank, and back; layout.c */
   sli_sharding sharding;
   bool by_block;         /* the grain: groups end with their block */
@@ -55,6 +62,11 @@ static inline int sli_rank_of(const sli_inputs *in, int device) {
 /* The device there. */
 static inline int sli_device_at(const sli_inputs *in, int along, int rank) {
   return in->device_at[along * in->ranks + rank];
+}
+
+/* Which device has what belongs to no one stage: the first place's, or that of the process that speaks for the job. */
+static inline int sli_speaker(const sli_inputs *in) {
+  return in->options->processes > 1 ? 0 : sli_device_at(in, 0, 0);
 }
 
 /* What the driver calls a device: several may lie on one GPU. */

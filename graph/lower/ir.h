@@ -438,8 +438,13 @@ sl_status sli_lower_read_sequence(sli_inputs *in);
 
 /* Completes in->grid, whose sizes are set, with what devices exchange on modelled hardware. */
 void sli_lower_axis_links(sli_inputs *in);
+sli_axis_link sli_lower_axis_link(const sli_inputs *in, int axis); /* of its rows, on described hardware */
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
-/* Of what a group receives from other devices of its stage, by all its nodes. */
+/* Bytes that a group receives from other devices of its stage, by all its nodes: by axis, and by what is done with them;
+ * and how often in a step it does. */
+void sli_lower_received(const sli_lowering *l, const sli_group *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
+double sli_lower_times(const sli_lowering *l, sli_rate rate);
+/* How long that takes. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
 /* Is that all of what a node of an exchange takes? */
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);

@@ -3,7 +3,8 @@
  * A place is a stage's along the pipeline and a rank in its grid; ranks count the devices of a stage in
  * an order that never changes, and sums are made in it. Devices are numbered host by host and process
  * by process. --layout says which axis leads from neighbour to neighbour, which next, and so on: what a
- * plan computes does not depend on it, but what it costs to exchange things along each axis does. */
+ * plan computes does not depend on it, but what it costs to exchange things along each axis does. Where links
+ * differ --assign says which device takes the place that the layout gives to another. */
 #include <string.h>
 
 #include "graph/lower/lower.h"
@@ -67,18 +68,18 @@ static void nest(int nesting[SLI_AXES], const int named[SLI_AXES]) {
       if (named[sli_axes[sli_nesting[i]].of] == n) nesting[count++] = sli_nesting[i];
 }
 
-int sli_layout_stride(const sli_inputs *in, int axis) {
+static int stride_of(const sli_inputs *in, int axis) {
   sli_grid all = in->grid;
   all.size[SLI_AXIS_STAGES] = in->p;
-  return sli_grid_nested_stride(&all, in->nesting, axis);
+  return sli_grid_nested_stride(&all, in->layout.nesting, axis);
 }
 
 int sli_layout_number(const sli_inputs *in, int along, int rank) {
-  int number = along * sli_layout_stride(in, SLI_AXIS_STAGES);
+  int number = along * stride_of(in, SLI_AXIS_STAGES);
   for (int a = 0; a < SLI_AXES; a++)
     if (a != SLI_AXIS_STAGES)
-      number += sli_rank_member(&in->grid, rank, 1u << a) * sli_layout_stride(in, a);
-  return number;
+      number += sli_rank_member(&in->grid, rank, 1u << a) * stride_of(in, a);
+  return in->layout.assign ? in->layout.assign[number] : number;
 }
 
 /* Where one device of a stage stands for all there is one for each stage, whatever the layout. */
@@ -97,12 +98,13 @@ static void number_devices(sli_inputs *in) {
 sl_status sli_lower_layout(sli_inputs *in) {
   int named[SLI_AXES] = {0};
   sl_status status = SL_OK;
-  memcpy(in->nesting, sli_nesting, sizeof in->nesting);
+  memcpy(in->layout.nesting, sli_nesting, sizeof in->layout.nesting);
   if (in->options->layout) {
     status = read_names(in, named);
     if (!status) status = check_missing(in, named);
-    if (!status) nest(in->nesting, named);
+    if (!status) nest(in->layout.nesting, named);
   }
+  if (!status) status = sli_lower_read_assign(in);
   if (!status) number_devices(in);
   return status;
 }

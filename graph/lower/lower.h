@@ -17,6 +17,30 @@ sl_status sli_lower_attention(sli_inputs *in); /* how it finds positions of othe
 sl_status sli_lower_share_out(const sli_inputs *in);
 sl_status sli_lower_serve(const sli_inputs *in); /* both halves of the pass, and that between them */
 
+/* What a step sends: exchanges of a stage's devices, so often, and bytes from place to place of the pipeline. It
+ * does not hang on which device is where. */
+typedef struct sli_sent_exchange {
+  int along, axis; /* of which stage's devices, along what */
+  sli_half half;
+  double bytes, times;
+} sli_sent_exchange;
+typedef struct sli_sent_hop {
+  int from, to; /* places */
+  double bytes;
+} sli_sent_hop;
+typedef struct sli_sent {
+  int nexchanges, nhops, ticks;
+  sli_sent_exchange *exchanges;
+  sli_sent_hop *hops;  /* by both places */
+  double computing;    /* seconds of the busiest device's passes */
+} sli_sent;
+void sli_sent_destroy(sli_sent *sent);
+/* An order of the devices that does not hang on their numbers. */
+void sli_lower_canon(const sl_hardware *h, int devices, int *order);
+/* The device for each place with which that takes the least time that is found on this hardware, as `assign` has it;
+ * the caller's to free(). NULL: none with which it takes less than now. */
+char *sli_lower_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h, uint64_t seed);
+
 /* Refuses homes that nothing can live in, or of what is not there. */
 sl_status sli_lower_check_homes(const sli_inputs *in);
 void sli_lower_sweeps(const sli_inputs *in);
@@ -24,10 +48,12 @@ void sli_lower_sweeps(const sli_inputs *in);
 bool sli_lower_moves(const sl_lower_options *options);
 bool sli_home_given(const sl_lower_options *options, sli_role role); /* ... of what has this role? */
 bool sli_home_names(const sl_home *home, sli_role role);
-sl_status sli_lower_layout(sli_inputs *in); /* sets nesting, device_at, place_of */
-/* Of all devices there would be, were none to stand for others: from one to the next along an axis, and
- * the number of one. */
-int sli_layout_stride(const sli_inputs *in, int axis);
+/* "4-7,0-3": the devices at so many places; and back, the caller's to free(). */
+sl_status sli_assign_read(const char *text, int places, int *to);
+char *sli_assign_format(const int *device, int places);
+sl_status sli_lower_read_assign(sli_inputs *in); /* sets layout.assign */
+sl_status sli_lower_layout(sli_inputs *in); /* sets layout, device_at, place_of */
+/* Of all devices there would be, were none to stand for others, the number of one. */
 int sli_layout_number(const sli_inputs *in, int along, int rank);
 sl_status sli_lower_read_offload(sli_inputs *in); /* sets leaving */
 sl_status sli_lower_read_update(sli_inputs *in); /* sets update_every; and the kind, where only its
@@ -37,6 +63,8 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
 
 /* Are there durations of passes, so that ops need none? */
 bool sli_cost_is_given(const sl_cost *cost);
+/* As it is described, and how many devices of a host compute at once: all that there are of the plan. */
+sl_hardware sli_lower_hardware(const sl_lower_options *o);
 /* Seconds on the way from stage to stage, without the wire. */
 double sli_lower_crossing(const sli_inputs *in);
 
@@ -60,6 +88,8 @@ sli_at sli_lower_at(const sli_lowering *l, int stage);
 /* Modelled durations of a microbatch's passes on a stage, by class. */
 void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CLASS_COUNT]);
 
+/* Once it is lowered. */
+sli_sent *sli_lower_sent(const sli_lowering *l);
 /* What a step moves to each device from others of its stage. [devices] */
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
 /* Of that, and of all else that the plan moves, what goes from host to host; of all devices. */

@@ -68,7 +68,7 @@ static bool updates_stored(const sli_lowering *l, int group) {
 static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
   return sli_add_group(
       l, (sli_group){.name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
-                     .device = stage == SL_NONE ? 0 : sli_lower_device(l, stage, rank),
+                     .device = stage == SL_NONE ? sli_speaker(l->in) : sli_lower_device(l, stage, rank),
                      .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage],
                      .rate = SLI_PER_STORE, .host = true});
 }

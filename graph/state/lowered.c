@@ -28,6 +28,7 @@ struct sl_lowered {
   int chunks, stages, ranks, alike;
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
   sli_inputs inputs;               /* what it was lowered from, but for the options */
+  sli_sent *sent;                  /* NULL: of hardware that nobody described */
   double flops;
   const char *products, *tensors;
   sl_plan *plan;
@@ -370,6 +371,7 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->nparams = sli_params_keep(l, &to->arena, &to->params);
   to->nquotas = sli_lowering_quotas(l, &to->arena, &to->quotas);
   sli_stores_keep(to->stores, l);
+  if (in->options->hardware) to->sent = sli_lower_sent(l);
   to->plan = sli_lowering_take_plan(l);
 }
 
@@ -387,16 +389,6 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   if (!status) keep_result(to, in, l);
   sli_lowering_destroy(l);
   return status;
-}
-
-/* As it is described, and how many devices of a host compute at once: all that there are of the plan. */
-static sl_hardware shared_hardware(const sl_lower_options *o) {
-  sl_hardware h = *o->hardware;
-  int64_t devices = SLI_MAX(o->stages, 1);
-  const int axes[] = {o->data_parallel, o->sequence, o->tensor};
-  for (size_t a = 0; a < SLI_COUNT(axes); a++) devices *= SLI_MAX(axes[a], 1);
-  h.busy = (int)SLI_MIN(devices, SLI_MAX(h.devices_per_host, 1));
-  return h;
 }
 
 static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
@@ -429,7 +421,7 @@ sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **ou
   if (!options->hardware) return lower_with(g, options, out);
   sl_hardware *shared = sli_arena_alloc(&g->arena, sizeof *shared);
   sl_lower_options own = *options;
-  *shared = shared_hardware(options);
+  *shared = sli_lower_hardware(options);
   own.hardware = shared;
   return lower_with(g, &own, out);
 }
@@ -440,6 +432,7 @@ void sl_lowered_destroy(sl_lowered *l) {
   if (!l) return;
   sl_plan_destroy(l->plan);
   sli_stores_destroy(l->stores);
+  sli_sent_destroy(l->sent);
   free(l->schedule);
   free(l->chosen);
   free(l->paths);
@@ -469,6 +462,10 @@ double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
 double sli_lowered_call_seconds(const sl_lowered *l, const sl_program *program, int call) {
   const sl_hardware *h = l->options.hardware;
   return h ? sli_call_of_program_seconds(h, program, l->g->options.pieces, call) : 0;
+}
+
+char *sli_lowered_assign(const sl_lowered *l, const sl_hardware *h, uint64_t seed) {
+  return sli_lower_anneal(&l->inputs, l->sent, h, seed);
 }
 
 void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {

@@ -19,6 +19,11 @@ const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowere
  * mean. 0: they are not. */
 double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);
 
+/* Which device would be best at each place if links were those of `h`, for what this plan sends, as --assign has it: found
+ * by annealing, the same for the same seed; the caller's to free(). NULL: they are where they should be, or its
+ * own hardware is not described. */
+char *sli_lowered_assign(const sl_lowered *lowered, const sl_hardware *h, uint64_t seed);
+
 /* The record that stands beside each checkpoint, for more that people may want to know. */
 struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 /* That of the checkpoint a run goes on from; NULL: there is none. */

@@ -167,6 +167,9 @@ typedef struct sl_lower_options {
   const char *layout;      /* which axes lead from a device to its neighbour, from the innermost on:
                               "data,tensor,stage". NULL: tensor,sequence,data,stage. No result
                               depends on it, but what devices of one host, or of one process, exchange */
+  const char *assign;      /* which device takes the place that the layout gives to each, from 0 on: a
+                              permutation such as "0,2,1,3" or "4-7,0-3". NULL: that of its number. No result
+                              depends on it, but what goes over which link */
   bool vocab_parallel;     /* each stage has a part of the vocabulary's tables: of the classifier
                               before the loss, and of embeddings of as many words */
   int vocab_barriers;      /* how often a microbatch waits for all stages then: 1 (the products of the

@@ -16,7 +16,7 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype
 static const char *const of_job[] = {
     "stages",    "chunks",   "placement", "data-parallel", "sequence",   "sequence-attention",
     "sequence-layout", "tensor", "expert-parallel", "expert-tensor", "expert-rows", "layout",
-    "parallel",  "shard",    "grain",     "update",    "offload",   "piece-order",    "schedule",
+    "assign",        "parallel",  "shard",    "grain",     "update",    "offload",   "piece-order",    "schedule",
     "backward",  "order",     "steps",    "init",      "save",          "checkpoint", "every",
     "resume",    "resume-with", "eval",   "eval-every",    "patience",   "best",
     "trace"};

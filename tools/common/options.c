@@ -43,6 +43,8 @@ static const sl_option plan_options[] = {
     {"layout", SL_OPTION_TEXT, "", "`AXIS,...`: which axes lead from a device to its neighbour in a host, "
      "from the innermost on: tensor, sequence, expert, data, stage in any order; as listed here if not given",
      0, 0},
+    {"assign", SL_OPTION_TEXT, "", "`LIST`: which device takes each place of the layout, such as 0,2,1,3 or "
+     "4-7,0-3; the device of its number if not given", 0, 0},
     {"vocab-parallel", SL_OPTION_FLAG, "0", "each stage has a part of the vocabulary's tables, instead "
      "of the first and the last alone", 0, 0},
     {"vocab-barriers", SL_OPTION_INT, "2", "how often a microbatch waits for all stages with --vocab-parallel: "

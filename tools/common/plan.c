@@ -76,6 +76,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .routing = settings_text(s, "routing"),
                               .expert_rows = sl_arg_float(s->run, "expert-rows"),
                               .layout = settings_text(s, "layout"),
+                              .assign = run && run->assign ? run->assign : settings_text(s, "assign"),
                               .free_data = s->grid.free_data,
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),
                               .vocab_barriers = barriers_given(s),

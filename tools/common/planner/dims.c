@@ -130,6 +130,7 @@ static bool is_given(const planner *p, const char *option) {
 static void own_words(const planner *p, const plan_choice *c, words *to) {
   for (int d = 0; d < PLAN_DIMS; d++) dim_words(p, c, (plan_dim)d, to);
   if (c->less) planner_less_words(c->less, to);
+  if (c->assign) words_add(to, "--assign"), words_add(to, "%s", c->assign);
 }
 
 char *planner_said(const planner *p, const plan_choice *c) {

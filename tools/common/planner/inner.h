@@ -33,6 +33,11 @@ void planner_less_words(const plan_less *less, words *to);
  * actorrun would make it. For planner_each(). */
 void planner_try(void *ctx, size_t i);
 void planner_try_exact(void *ctx, size_t i);
+/* Its time and bytes, exactly as it is said. */
+void planner_weigh(const planner *p, plan_choice *c);
+/* Has the devices of an exact choice change places, where links differ. Likewise. */
+void planner_try_assigned(void *ctx, size_t i);
+bool planner_assigns(const planner *p); /* do they differ, and is nothing said of it? */
 
 /* A choice as options; the caller's to free(). */
 char *planner_said(const planner *p, const plan_choice *c);

@@ -86,7 +86,7 @@ bool planner_alike(const planner *p) { return p->devices > FEW_DEVICES; }
 sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, bool alike, plan_made *out) {
   settings s;
   sl_status status = SL_OK;
-  const sl_lower_options run = {.alike = alike};
+  const sl_lower_options run = {.alike = alike, .assign = c->assign};
   sli_arena arena = {0};
   *out = (plan_made){0};
   apply(p, c, &arena, &s);

@@ -52,6 +52,7 @@ typedef struct plan_choice {
   size_t bytes;    /* of the largest device; 0: it cannot be */
   bool exact;      /* both are those of the plan as actorrun makes it */
   plan_less *less; /* the planner's; NULL: it fits as it is */
+  char *assign;    /* likewise: which device takes each place; NULL: that of its number */
 } plan_choice;
 
 typedef struct planner {

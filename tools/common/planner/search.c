@@ -89,6 +89,14 @@ static bool settle(planner *p) {
   return true;
 }
 
+/* Of the best. */
+static void assign(planner *p) {
+  enum { BEST = 3 };
+  if (!planner_assigns(p) || planner_stopped(p)) return;
+  planner_each(p, 0, SLI_MIN(SLI_MIN((size_t)p->points, BEST), p->tried), planner_try_assigned, p);
+  qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
+}
+
 static bool found(const planner *p) { return p->tried && p->choices[0].seconds < INFINITY; }
 
 static sl_status search(planner *p) {
@@ -98,12 +106,16 @@ static sl_status search(planner *p) {
   do {
     try_plans(p, p->tried ? p->choices[0].seconds : INFINITY);
   } while (settle(p));
+  assign(p);
   if (!found(p)) find_smallest(p);
   return SL_OK;
 }
 
 static void forget(planner *p) {
-  for (size_t i = 0; i < p->count; i++) planner_less_destroy(p->choices[i].less);
+  for (size_t i = 0; i < p->count; i++) {
+    planner_less_destroy(p->choices[i].less);
+    free(p->choices[i].assign);
+  }
   p->count = p->left_out = p->tried = 0;
 }
 

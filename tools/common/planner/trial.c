@@ -129,6 +129,11 @@ void planner_try(void *ctx, size_t i) {
     if (may(p, &given, &ways[w])) try_way(p, &given, c, n, &ways[w]);
 }
 
+void planner_weigh(const planner *p, plan_choice *c) {
+  bool more;
+  c->seconds = weigh(p, c, c->at[PLAN_MICROBATCHES], false, NULL, &more);
+}
+
 /* The way that it has gone. */
 static const way *way_of(const plan_choice *c) {
   for (int w = 0; c->less && w < WAYS; w++)

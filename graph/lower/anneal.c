@@ -1,0 +1,213 @@
+/* Which device is best at each place, where links differ.
+ *
+ * What a plan sends is known (sli_sent): exchanges along the axes of its grid, and what goes from stage to stage. How long
+ * that takes at other places the functions say that lowering itself asks (links.c, graph/cost), so there is one
+ * notion of time. A step takes what the busiest stage exchanges, the way of the first microbatch through all stages
+ * and of the last one back, and what a link is busy for longer than its devices compute.
+ *
+ * The search begins with the best of the layout's axes nested otherwise, devices in an order that does not hang on their
+ * numbers (canon.c), and anneals from there: two devices, or two hosts, change places. All draws follow from the
+ * seed, and nothing from how devices are numbered. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "graph/lower/lower.h"
+#include "graph/lower/ir.h"
+
+typedef struct search {
+  sli_inputs in; /* with our assign */
+  const sli_sent *sent;
+  int n, per_host, *order;         /* [n] of the devices */
+  int *at, *device, *best;         /* [n] by number in the layout: which of that order, which device that is */
+  double least;                    /* of the best */
+  uint64_t seed;
+  uint32_t drawn;
+} search;
+
+/* ---- what a step takes ------------------------------------------------------------------------------- */
+
+static double exchange_seconds(const search *s) {
+  double *of = sli_calloc((size_t)s->in.p, sizeof *of), most = 0;
+  sli_axis_link link[SLI_AXES];
+  unsigned known = 0;
+  for (int i = 0; i < s->sent->nexchanges; i++) {
+    const sli_sent_exchange *e = &s->sent->exchanges[i];
+    if (!(known >> e->axis & 1)) link[e->axis] = sli_lower_axis_link(&s->in, e->axis);
+    known |= 1u << e->axis;
+    of[e->along] += e->times * sli_exchange_seconds(&link[e->axis], e->half, e->bytes);
+  }
+  for (int d = 0; d < s->in.p; d++) most = SLI_MAX(most, of[d]);
+  free(of);
+  return most;
+}
+
+static int number_at(const search *s, int place) {
+  return s->in.grid.alike ? place : sli_layout_number(&s->in, place / s->in.ranks, place % s->in.ranks);
+}
+
+/* Hops of the same two stages come one behind the other: the slowest of them is on the way. */
+static double hop_seconds(const search *s) {
+  double way = 0, slowest = 0, busiest = 0, all = 0;
+  for (int i = 0; i < s->sent->nhops; i++) {
+    const sli_sent_hop *h = &s->sent->hops[i], *last = i ? h - 1 : h;
+    bool same = h->from / s->in.ranks == last->from / s->in.ranks && h->to / s->in.ranks == last->to / s->in.ranks;
+    const sl_hardware_link link = sli_lower_link(&s->in, number_at(s, h->from), number_at(s, h->to));
+    double wire = link.bytes_per_second > 0 ? h->bytes / link.bytes_per_second : 0;
+    double once = link.seconds + wire / s->sent->ticks;
+    way += same ? 0 : slowest;
+    slowest = same ? SLI_MAX(slowest, once) : once;
+    busiest = SLI_MAX(busiest, wire);
+    all += once;
+  }
+  return way + slowest + 1e-3 * all + SLI_MAX(busiest - s->sent->computing, 0);
+}
+
+static double seconds(const search *s) { return exchange_seconds(s) + hop_seconds(s); }
+
+/* ---- where it begins ---------------------------------------------------------------------------------- */
+
+static void put(search *s, int place, int at) {
+  s->at[place] = at;
+  s->device[place] = s->order[at];
+}
+
+static void take(search *s, double found) {
+  if (found >= s->least * (1 - 1e-9)) return;
+  s->least = found;
+  memcpy(s->best, s->at, (size_t)s->n * sizeof *s->best);
+}
+
+/* The devices in canonical order, as the axes would number them if they were nested so. */
+static void begin_with(search *s, const int *nesting) {
+  sli_inputs other = s->in;
+  other.layout.assign = NULL;
+  memcpy(other.layout.nesting, nesting, sizeof other.layout.nesting);
+  sli_inputs own = s->in;
+  own.layout.assign = NULL;
+  int ranks = sli_grid_ranks(&s->in.grid);
+  for (int place = 0; place < s->n; place++)
+    put(s, sli_layout_number(&own, place / ranks, place % ranks),
+        sli_layout_number(&other, place / ranks, place % ranks));
+  take(s, seconds(s));
+}
+
+static bool is_shared(const search *s, int axis) {
+  return (axis == SLI_AXIS_STAGES ? s->in.p : s->in.grid.size[axis]) > 1;
+}
+
+/* All ways to nest the axes from `at` on, innermost last. */
+static void begin(search *s, int nesting[SLI_AXES], int at) {
+  if (at == SLI_AXES) {
+    begin_with(s, nesting);
+    return;
+  }
+  for (int i = at; i < SLI_AXES; i++) {
+    bool other = i > at && is_shared(s, nesting[i]) && is_shared(s, nesting[at]);
+    if (i > at && !other) continue;
+    int axis = nesting[i];
+    nesting[i] = nesting[at], nesting[at] = axis;
+    begin(s, nesting, at + 1);
+    nesting[at] = nesting[i], nesting[i] = axis;
+  }
+}
+
+/* ---- annealing ---------------------------------------------------------------------------------------- */
+
+static uint32_t draw(search *s) {
+  uint32_t word[4] = {s->drawn++, 0, 0, 0};
+  sli_philox(word, s->seed);
+  return word[0];
+}
+
+static int draw_below(search *s, int n) { return (int)((uint64_t)draw(s) * (uint64_t)n >> 32); }
+
+static void swap(search *s, int a, int b) {
+  int at = s->at[a];
+  put(s, a, s->at[b]);
+  put(s, b, at);
+}
+
+/* Wherever a device of one host is, there comes that of the other. */
+static void swap_hosts(search *s, int a, int b) {
+  for (int i = 0; i < s->n; i++) {
+    int host = s->at[i] / s->per_host, by = (b - a) * s->per_host;
+    if (host == a) put(s, i, s->at[i] + by);
+    if (host == b) put(s, i, s->at[i] - by);
+  }
+}
+
+typedef struct move {
+  bool hosts;
+  int a, b;
+} move;
+
+static move draw_move(search *s) {
+  int hosts = s->n % s->per_host ? 0 : s->n / s->per_host;
+  bool whole = hosts > 1 && s->per_host > 1 && draw(s) & 1;
+  int of = whole ? hosts : s->n;
+  return (move){whole, draw_below(s, of), draw_below(s, of)};
+}
+
+/* It undoes itself. */
+static void apply(search *s, const move *m) {
+  if (m->a == m->b) return;
+  if (m->hosts) swap_hosts(s, m->a, m->b);
+  else swap(s, m->a, m->b);
+}
+
+static bool accept(search *s, double more, double warmth) {
+  return more <= 0 || draw(s) * 0x1p-32 < exp(-more / warmth);
+}
+
+/* Fewer steps with more devices, for each costs as much more. */
+static void anneal(search *s) {
+  const int steps = SLI_MAX(500, SLI_MIN(4000, 400000 / s->n));
+  const double first = 0.1, last = 1e-4; /* shares of the time that is found at first */
+  double now = s->least, warmth = first * s->least, colder = pow(last / first, 1.0 / steps);
+  for (int i = 0; i < s->n; i++) put(s, i, s->best[i]);
+  for (int i = 0; i < steps && s->least > 0; i++, warmth *= colder) {
+    const move m = draw_move(s);
+    apply(s, &m);
+    double found = seconds(s);
+    if (!accept(s, found - now, warmth)) {
+      apply(s, &m);
+      continue;
+    }
+    now = found;
+    take(s, now);
+  }
+}
+
+/* ---- from outside ------------------------------------------------------------------------------------- */
+
+/* As it is now it stays, unless something is better. */
+static bool look(search *s, const int *now) {
+  int nesting[SLI_AXES];
+  memcpy(s->device, now, (size_t)s->n * sizeof *now);
+  double own = seconds(s);
+  s->least = INFINITY;
+  memcpy(nesting, s->in.layout.nesting, sizeof nesting);
+  sli_lower_canon(s->in.options->hardware, s->n, s->order);
+  begin(s, nesting, 0);
+  anneal(s);
+  for (int i = 0; i < s->n; i++) put(s, i, s->best[i]);
+  return s->least < own * (1 - 1e-6);
+}
+
+char *sli_lower_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h, uint64_t seed) {
+  sl_lower_options options = *in->options;
+  int n = in->p * sli_grid_ranks(&in->grid);
+  if (!sent || n < 2) return NULL;
+  int *words = sli_calloc(5 * (size_t)n, sizeof *words), *now = words + 4 * n;
+  search s = {.in = *in, .sent = sent, .n = n, .per_host = SLI_MAX(h->devices_per_host, 1), .order = words,
+              .at = words + n, .device = words + 2 * n, .best = words + 3 * n, .seed = seed};
+  for (int i = 0; i < n; i++) now[i] = in->layout.assign ? in->layout.assign[i] : i;
+  options.hardware = h;
+  s.in.options = &options;
+  s.in.layout.assign = s.device;
+  char *text = look(&s, now) ? sli_assign_format(s.device, n) : NULL;
+  free(words);
+  return text;
+}

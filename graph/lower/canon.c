@@ -1,0 +1,108 @@
+/* Devices in an order that does not hang on their numbers: by the links that they have.
+ *
+ * Each device has a key, made of those of its neighbours again and again (colour refinement: Weisfeiler and Leman,
+ * 1968): of the pairs with links of their own, and of the devices of its host. Devices with one key are told apart one
+ * after another; where they are alike, it does not matter which comes first. So hosts and devices that are
+ * numbered otherwise come in the same order. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "graph/lower/lower.h"
+
+typedef struct keys {
+  const sl_hardware *h;
+  int n, per_host, *order;
+  uint64_t *of, *next, *host; /* [n] of devices; and of hosts, as they are made of these */
+} keys;
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+  uint32_t word[4] = {(uint32_t)a, (uint32_t)(a >> 32), 0, 0};
+  sli_philox(word, b);
+  return word[0] | (uint64_t)word[1] << 32;
+}
+
+static uint64_t bits(double x) {
+  uint64_t word;
+  memcpy(&word, &x, sizeof word);
+  return word;
+}
+
+/* What a device hears of a neighbour; sums of these do not know an order. */
+static uint64_t heard(const sl_hardware_link *link, uint64_t other) {
+  return mix(mix(bits(link->seconds), bits(link->bytes_per_second)), other);
+}
+
+static void sum_hosts(const keys *k) {
+  memset(k->host, 0, (size_t)k->n * sizeof *k->host);
+  for (int d = 0; d < k->n; d++) k->host[d / k->per_host] += mix(k->of[d], 1);
+}
+
+/* What they hear of each other, once. */
+static void refine_once(keys *k) {
+  sum_hosts(k);
+  for (int d = 0; d < k->n; d++) k->next[d] = mix(k->of[d], k->host[d / k->per_host]);
+  for (int i = 0; i < k->h->npairs; i++) {
+    const sl_hardware_pair *p = &k->h->pairs[i];
+    if (p->from >= k->n || p->to >= k->n) continue;
+    k->next[p->from] += heard(&p->link, mix(k->of[p->to], 2));
+    k->next[p->to] += heard(&p->link, mix(k->of[p->from], 2));
+  }
+  memcpy(k->of, k->next, (size_t)k->n * sizeof *k->of);
+}
+
+static _Thread_local const keys *sorted;
+
+static int by_key(const void *a, const void *b) {
+  uint64_t x = sorted->of[*(const int *)a], y = sorted->of[*(const int *)b];
+  return x < y ? -1 : x > y;
+}
+
+/* Hosts stay together. */
+static int by_host(const void *a, const void *b) {
+  uint64_t x = sorted->host[*(const int *)a / sorted->per_host], y = sorted->host[*(const int *)b / sorted->per_host];
+  return x < y ? -1 : x > y ? 1 : by_key(a, b);
+}
+
+static void sort_by(keys *k, int (*compare)(const void *, const void *)) {
+  sorted = k;
+  qsort(k->order, (size_t)k->n, sizeof *k->order, compare);
+}
+
+static int differing(keys *k) {
+  int count = 1;
+  sort_by(k, by_key);
+  for (int i = 1; i < k->n; i++) count += k->of[k->order[i]] != k->of[k->order[i - 1]];
+  return count;
+}
+
+/* Until they tell no more devices apart. */
+static int refine(keys *k) {
+  int before = 0, now = 1;
+  while (before < now) {
+    before = now;
+    refine_once(k);
+    now = differing(k);
+  }
+  return now;
+}
+
+/* Of the first that are alike, one gets a key of its own. */
+static void tell_apart(keys *k, int step) {
+  for (int i = 1; i < k->n; i++)
+    if (k->of[k->order[i]] == k->of[k->order[i - 1]]) {
+      k->of[k->order[i]] = mix(k->of[k->order[i]], (uint64_t)step + 3);
+      return;
+    }
+}
+
+void sli_lower_canon(const sl_hardware *h, int devices, int *order) {
+  uint64_t *words = sli_calloc(3 * (size_t)devices, sizeof *words);
+  keys k = {h, devices, SLI_MAX(h->devices_per_host, 1), order, words, words + devices, words + 2 * devices};
+  for (int d = 0; d < devices; d++) order[d] = d;
+  for (int step = 0; refine(&k) < devices; step++) tell_apart(&k, step);
+  sum_hosts(&k);
+  sort_by(&k, by_host);
+  free(words);
+}

@@ -1,0 +1,98 @@
+/* What a step sends, for whoever looks for other places for its devices (anneal.c). */
+#include <stdlib.h>
+
+#include "graph/lower/ir.h"
+#include "graph/lower/lower.h"
+
+static int by_exchange(const void *a, const void *b) {
+  const sli_sent_exchange *x = a, *y = b;
+  if (x->along != y->along) return x->along - y->along;
+  if (x->axis != y->axis) return x->axis - y->axis;
+  if (x->half != y->half) return (int)x->half - (int)y->half;
+  return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* Those of one kind are one, so often. */
+static int merge_exchanges(sli_sent_exchange *of, int n) {
+  int count = 0;
+  qsort(of, (size_t)n, sizeof *of, by_exchange);
+  for (int i = 0; i < n; i++) {
+    if (count && !by_exchange(&of[count - 1], &of[i])) of[count - 1].times += of[i].times;
+    else of[count++] = of[i];
+  }
+  return count;
+}
+
+static void add_exchanges(const sli_lowering *l, const sli_group *g, sli_sent *to, size_t *capacity) {
+  double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1];
+  sli_lower_received(l, g, bytes);
+  for (int a = 0; a < SLI_AXES; a++)
+    for (int h = 0; h <= SLI_ALL_TO_ALL; h++) {
+      if (bytes[a][h] <= 0) continue;
+      SLI_GROW(to->exchanges, (size_t)to->nexchanges, *capacity);
+      to->exchanges[to->nexchanges++] =
+          (sli_sent_exchange){sli_along_of(l->in, g->device), a, (sli_half)h, bytes[a][h], sli_lower_times(l, g->rate)};
+    }
+}
+
+typedef struct hops {
+  const sli_lowering *l;
+  sli_sent *to;
+  size_t capacity;
+} hops;
+
+static void add_hop(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes) {
+  hops *h = ctx;
+  const int *place = h->l->in->place_of;
+  if (traffic != SL_TRAFFIC_PIPELINE || from == to) return;
+  SLI_GROW(h->to->hops, (size_t)h->to->nhops, h->capacity);
+  h->to->hops[h->to->nhops++] = (sli_sent_hop){place[from], place[to], (double)bytes};
+}
+
+static int by_places(const void *a, const void *b) {
+  const sli_sent_hop *x = a, *y = b;
+  return x->from != y->from ? x->from - y->from : x->to - y->to;
+}
+
+static int merge_hops(sli_sent_hop *of, int n) {
+  int count = 0;
+  qsort(of, (size_t)n, sizeof *of, by_places);
+  for (int i = 0; i < n; i++) {
+    if (count && !by_places(&of[count - 1], &of[i])) of[count - 1].bytes += of[i].bytes;
+    else of[count++] = of[i];
+  }
+  return count;
+}
+
+static double computing(const sli_lowering *l) {
+  double most = 0, of[SL_CLASS_COUNT];
+  for (int d = 0; d < l->in->p; d++) {
+    double sum = 0;
+    for (int s = 0; s < l->stages; s++) {
+      if (l->device_of[s] != d) continue;
+      sli_lowering_seconds(l, s, of);
+      for (int c = 0; c < SL_CLASS_COUNT; c++) sum += of[c];
+    }
+    most = SLI_MAX(most, sum);
+  }
+  return most * l->in->m * l->in->k;
+}
+
+sli_sent *sli_lower_sent(const sli_lowering *l) {
+  sli_sent *to = sli_calloc(1, sizeof *to);
+  size_t capacity = 0;
+  *to = (sli_sent){.ticks = l->in->m * l->in->k, .computing = computing(l)};
+  for (int i = 0; i < l->ngroups; i++)
+    if (!l->groups[i].rank && l->groups[i].device >= 0) add_exchanges(l, &l->groups[i], to, &capacity);
+  to->nexchanges = merge_exchanges(to->exchanges, to->nexchanges);
+  sl_plan_moves(l->plan, add_hop, &(hops){.l = l, .to = to});
+  to->nhops = merge_hops(to->hops, to->nhops);
+  return to;
+}
+
+void sli_sent_destroy(sli_sent *sent) {
+  if (!sent) return;
+  free(sent->exchanges);
+  free(sent->hops);
+  free(sent);
+}
