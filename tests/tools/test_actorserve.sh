@@ -65,6 +65,26 @@ ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
 grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
 drained
 
+# With an adapter it writes what the model writes with that; one of another model is refused by
+# name.
+ends 0 "$actorrun" --quiet --init model --steps 9 --lora 'model.layers.*.mlp.up_proj=2' --save-adapter low llama --data "$reference/text.txt" \
+  --context 64 --lr 0.3 --warmup 0
+ends 0 "$actorrun" --quiet --init model --adapter low --steps 0 --generate 9 --temperature 0 --prompt "Hello 12" llama --context 64
+cmp -s out continued && fail "the adapter says nothing"
+cp out adapted
+serve --adapter low model
+text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
+same "Hello 12$text" adapted
+drained
+ends 2 "$actorserve" --adapter nowhere model
+says "nowhere/adapter_config.json" err
+ends 0 "$actorrun" --quiet --steps 1 --lora 'model.layers.*.mlp.up_proj=2' --save-adapter other llama --data "$reference/text.txt" \
+  --layers 1 --width 32 --heads 2 --context 64
+ends 2 "$actorserve" --adapter other model
+says "up_proj.lora_A.weight is F32[2, 32], but the model needs f32[2, 16]" err
+ends 2 "$actorserve" --adapter "$reference/lora_gpt2" model
+says "no linear map has a weight of such a name" err
+
 # It leaves a trace and a report.
 python3 - ran.json <<'PY' || fail "the report: $(<ran.json)"
 import json, sys

@@ -22,7 +22,9 @@ static sl_status status_of(void *self) { return sl_session_status(self); }
 
 static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   const settings *s = ctx;
+  const char *adapter = settings_text(s, "adapter");
   sl_status status = sl_weights_load(settings_text(s, "init"), lowered, rt);
+  if (!status && adapter) status = sl_adapter_load(adapter, lowered, rt);
   return status ? status : sl_params_spread(lowered, rt);
 }
 

@@ -41,7 +41,7 @@ static const sl_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "tensor", "memory", "home", "disk", "seed", "clock", "machine", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "tensor", "memory", "home", "disk", "seed", "clock", "machine", "adapter", "version", "help", NULL};
 
 bool settings_plays(const settings *s) { return settings_text(s, "arrivals") || settings_text(s, "measure"); }
 

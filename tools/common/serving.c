@@ -42,7 +42,7 @@ sl_session_options serving_options(const settings *s) {
   return (sl_session_options){
       .model = s->model, .args = s->model_args, .sequences = (int)sl_arg_int(s->run, "sequences"),
       .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
-      .stored = stored ? settings_text(s, "init") : NULL,
+      .stored = stored ? settings_text(s, "init") : NULL, .training = s->training.nlora ? &s->training : NULL,
       .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = s->processes, .devices = s->devices,
                 .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule,
                 .seed = (uint64_t)sl_arg_int(s->run, "seed")}};
