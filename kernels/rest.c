@@ -131,43 +131,53 @@ void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const 
 
 /* ---- groups ------------------------------------------------------------------------------- */
 
-/* Where numbers and scales of a row's block are among rows, and in groups. */
-typedef struct moved {
-  int64_t row, grouped, bytes;
-} moved;
+/* How a row's blocks and those of its group are told apart, and which way numbers go. */
+typedef struct moving {
+  int64_t numbers, scales, wide;
+  uint32_t flips;
+  bool back;
+} moving;
 
-/* Part i of block b of row r: four of its numbers, or a scale. */
-static moved part_of(sl_rest rest, const sl_type *lies, int64_t r, int64_t b, int i) {
-  int64_t numbers = sli_rest_numbers(rest), words = numbers / 4, scale = i - words, at = r % SLI_REST_GROUP;
-  int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), blocks = bytes / sli_rest_bytes(rest);
-  int64_t first = r - at, wide = SLI_MIN(sl_type_rows(lies) - first, SLI_REST_GROUP);
-  int64_t row = r * bytes, block = first * bytes + b * wide * sli_rest_bytes(rest);
-  if (scale < 0) return (moved){row + b * numbers + 4 * i, block + (i * wide + at) * 4, 4};
-  return (moved){row + blocks * numbers + 2 * (b * scales_of(rest) + scale),
-                 block + wide * numbers + 2 * (scale * wide + at), 2};
+static inline void move_part(const moving *m, uint8_t *row, uint8_t *grouped, size_t bytes) {
+  if (m->back) memcpy(row, grouped, bytes);
+  else memcpy(grouped, row, bytes);
 }
 
-static void move_rows(sl_rest rest, const sl_type *lies, const char *from, char *to, bool back) {
-  int64_t blocks = sl_type_last(lies) * (int64_t)sizeof(int32_t) / sli_rest_bytes(rest);
-  int parts = (int)sli_rest_numbers(rest) / 4 + scales_of(rest);
-  for (int64_t r = 0; r < sl_type_rows(lies); r++)
-    for (int64_t b = 0; b < blocks; b++)
-      for (int i = 0; i < parts; i++) {
-        moved m = part_of(rest, lies, r, b, i);
-        char part[4];
-        memcpy(part, from + (back ? m.grouped : m.row), (size_t)m.bytes);
-        for (int c = 0; c < 4 && rest == SL_REST_Q8_0 && m.bytes == 4; c++) part[c] ^= -128;
-        memcpy(to + (back ? m.row : m.grouped), part, (size_t)m.bytes);
-      }
+static void move_block(const moving *m, uint8_t *numbers, uint8_t *scales, uint8_t *block, int64_t at) {
+  for (int64_t j = 0; j < m->numbers / 4; j++) {
+    uint8_t *quad = block + (j * m->wide + at) * 4;
+    uint32_t word;
+    memcpy(&word, m->back ? quad : numbers + 4 * j, 4);
+    word ^= m->flips;
+    memcpy(m->back ? numbers + 4 * j : quad, &word, 4);
+  }
+  uint8_t *halves = block + m->wide * m->numbers + 2 * at;
+  for (int64_t s = 0; s < m->scales; s++) move_part(m, scales + 2 * s, halves + 2 * s * m->wide, 2);
 }
 
+/* The rows of a group; `bytes` of each. */
+static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t bytes) {
+  int64_t each = m->numbers + 2 * m->scales, blocks = bytes / each;
+  for (int64_t b = 0; b < blocks; b++)
+    for (int64_t r = 0; r < m->wide; r++) {
+      uint8_t *row = rows + r * bytes, *scales = row + blocks * m->numbers + 2 * b * m->scales;
+      move_block(m, row + b * m->numbers, scales, grouped + b * m->wide * each, r);
+    }
+}
+
+/* Group by group, each through a copy. */
 static void regroup(sl_rest rest, const sl_type *lies, void *rows, bool back) {
-  size_t bytes = sl_type_bytes(lies);
-  if (!sli_rest_blocks(rest)) return;
-  char *from = sli_calloc(1, bytes);
-  memcpy(from, rows, bytes);
-  move_rows(rest, lies, from, rows, back);
-  free(from);
+  int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide;
+  uint8_t *copy = sli_calloc(SLI_REST_GROUP, (size_t)bytes);
+  for (int64_t r = 0; r < n && sli_rest_blocks(rest); r += wide) {
+    wide = SLI_MIN(n - r, SLI_REST_GROUP);
+    uint8_t *here = (uint8_t *)rows + r * bytes;
+    memcpy(copy, here, (size_t)(wide * bytes));
+    const moving m = {sli_rest_numbers(rest), scales_of(rest), wide, rest == SL_REST_Q8_0 ? 0x80808080 : 0, back};
+    if (back) move_group(&m, here, copy, bytes);
+    else move_group(&m, copy, here, bytes);
+  }
+  free(copy);
 }
 
 void sli_rest_group(sl_rest rest, const sl_type *lies, void *rows) { regroup(rest, lies, rows, false); }

@@ -33,13 +33,16 @@ typedef struct sli_digits {
 } sli_digits;
 enum { SLI_BEGIN_LOW, SLI_BEGIN_HIGH, SLI_SUM, SLI_SCALE };
 
+/* Digits that a piece has room for. For few rows it takes longer to read them from another core. */
+enum { SLI_OWN_DIGITS = 128 };
+
 /* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums do not depend on
  * the piece that it is in, so pieces are as many as suit the team. */
 enum { SLI_SERVED_COLUMNS = SLI_REST_GROUP };
 typedef struct sli_served_product {
   const sl_call *call;
   int pieces;
-  sli_digits *x; /* where weights lie in blocks: [k / SLI_REST_BLOCK, rows] */
+  sli_digits *x; /* where weights lie in blocks: [k / SLI_REST_BLOCK, rows]; NULL: each piece makes them for itself */
 } sli_served_product;
 
 static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {

@@ -37,7 +37,7 @@ static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in
 /* Each thread gets as many pieces, of the same size if that can be. They take some microseconds, and are not so small
  * that what is fetched ahead is often another thread's. */
 static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
-  enum { PRODUCTS = 1 << 17, LEAST = 4 };
+  enum { PRODUCTS = 1 << 18, LEAST = 4 };
   int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS), most = SLI_MAX(all / (LEAST * threads), 1);
   int64_t rounds = SLI_MAX(SLI_MIN(rows * n * k / PRODUCTS / threads, most), 1), even = rounds;
   while (even > rounds / 2 && all % (even * threads)) even--;
@@ -58,8 +58,9 @@ static void linear_served_cpu(const sl_call *call) {
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   int pieces = pieces_for(rows, sl_type_last(&call->in_type[0]), sl_type_last(&call->out_type[0]),
                           sl_team_size(call->team));
-  sli_served_product product = {call, pieces, by_blocks(call) ? call->scratch : NULL};
-  if (product.x) sl_team_for(call->team, (int)rows, sli_cpu()->served_digits, &product);
+  bool shares = by_blocks(call) && rows * sl_type_last(&call->in_type[0]) > SLI_OWN_DIGITS * SLI_REST_BLOCK;
+  sli_served_product product = {call, pieces, shares ? call->scratch : NULL};
+  if (shares) sl_team_for(call->team, (int)rows, sli_cpu()->served_digits, &product);
   sl_team_for(call->team, pieces, sli_cpu()->linear_served, &product);
 }
 

@@ -71,7 +71,7 @@ static void multiply(const sli_cpu_chunks *cpu, sl_rest rest, const void *weight
   void *out[1] = {y};
   sl_call call = {.attrs = &attrs, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
   sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-                                sli_rest_blocks(rest) ? digits : NULL};
+                                sli_rest_blocks(rest) && (rows * k > SLI_OWN_DIGITS * SLI_REST_BLOCK || n == 1) ? digits : NULL};
   for (int i = 0; product.x && i < rows; i++) cpu->served_digits(&product, i);
   for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
 }

@@ -166,17 +166,27 @@ static void give_group(const float *sums, int64_t rows, int64_t wide, const floa
     else memcpy(y, sums, (size_t)wide * sizeof *y);
 }
 
+/* The first lines of a piece come while digits are made. */
+static void fetch_first(const uint8_t *from) {
+  for (int b = 0; b < FETCHED; b += LINE) __builtin_prefetch(from + b);
+}
+
 static void block_columns(const sli_served_product *p, int64_t rows, sli_range columns) {
   const sl_call *call = p->call;
+  const sl_type *lies = &call->in_type[1];
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]), few;
-  bool bytes = sli_rest_of(&call->in_type[1], k) == SL_REST_Q8_0;
+  bool bytes = sli_rest_of(lies, k) == SL_REST_Q8_0;
   const float *bias = call->in[2];
   _Alignas(64) float sums[MOST_ROWS * GROUP];
+  _Alignas(64) sli_digits own[SLI_OWN_DIGITS];
+  const sli_digits *x = p->x ? p->x : own;
+  fetch_first(sli_rest_grouped(lies, call->in[1], columns.begin).blocks);
+  for (int64_t r = 0; r < rows && !p->x; r++) row_digits(call, rows, r, own);
   for (int64_t r = 0; r < rows; r += MOST_ROWS)
     for (int64_t c = columns.begin; c < columns.end; c += GROUP) {
-      sli_grouped group = sli_rest_grouped(&call->in_type[1], call->in[1], c);
+      sli_grouped group = sli_rest_grouped(lies, call->in[1], c);
       few = rows - r < MOST_ROWS ? rows - r : MOST_ROWS;
-      (bytes ? multiply_q8_0 : multiply_q4_1)(group, k / SLI_REST_BLOCK, p->x + r, few, rows, sums);
+      (bytes ? multiply_q8_0 : multiply_q4_1)(group, k / SLI_REST_BLOCK, x + r, few, rows, sums);
       give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c, n);
     }
 }

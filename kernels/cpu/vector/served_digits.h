@@ -89,11 +89,15 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, int 
   to->quads[SLI_SCALE].with.scale = power_of_two(exponent);
 }
 
-/* Row i of a product's x. */
+/* Row i of a call's `rows`. */
+static void row_digits(const sl_call *call, int64_t rows, int64_t i, sli_digits *to) {
+  int64_t k = sl_type_last(&call->in_type[0]);
+  const float *x = (const float *)call->in[0] + i * k;
+  int centre = block_centre(sli_rest_of(&call->in_type[1], k));
+  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++) digits_of(x + b * SLI_REST_BLOCK, centre, to + b * rows + i);
+}
+
 static void served_digits_chunk(void *arg, int i) {
   const sli_served_product *p = arg;
-  int64_t k = sl_type_last(&p->call->in_type[0]), rows = sl_call_rows(p->call, 0, sl_type_rows(&p->call->in_type[0]));
-  const float *x = (const float *)p->call->in[0] + i * k;
-  int centre = block_centre(sli_rest_of(&p->call->in_type[1], k));
-  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++) digits_of(x + b * SLI_REST_BLOCK, centre, p->x + b * rows + i);
+  row_digits(p->call, sl_call_rows(p->call, 0, sl_type_rows(&p->call->in_type[0])), i, p->x);
 }
