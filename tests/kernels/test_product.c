@@ -1,0 +1,114 @@
+/* Products of matrices in f32 are the sums of their definition, whichever way round their operands lie, and
+ * where this processor multiplies by hand have the same bits however they are cut: for teams of any size, chunk by
+ * chunk, and for fewer rows.
+ *
+ * labels: computes */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/product.h"
+#include "kernels/cpu/team.h"
+#include "tests/support/kernel_call.h"
+
+typedef struct operands {
+  sli_product_shape shape;
+  float *a, *b, *bias, *start, *want, *c;
+} operands;
+
+static float *numbers(int64_t count) {
+  float *p = aligned_alloc(64, ((size_t)count * sizeof *p + 63) / 64 * 64);
+  for (int64_t i = 0; i < count; i++) p[i] = (float)(rand() % 2001 - 1000) / 1000;
+  return p;
+}
+
+static operands operands_of(sli_product_shape s) {
+  return (operands){s, numbers(s.m * s.k), numbers(s.k * s.n), s.bias ? numbers(s.n) : NULL, numbers(s.m * s.n),
+                    numbers(s.m * s.n), numbers(s.m * s.n)};
+}
+
+static void release(operands *o) {
+  float *all[] = {o->a, o->b, o->bias, o->start, o->want, o->c};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static void start(operands *o) {
+  memcpy(o->c, o->start, (size_t)(o->shape.m * o->shape.n) * sizeof *o->c);
+}
+
+static double summed(const operands *o, int64_t row, int64_t column) {
+  const sli_product_shape *s = &o->shape;
+  double sum = s->add ? o->start[row * s->n + column] : 0;
+  for (int64_t k = 0; k < s->k; k++)
+    sum += (double)o->a[s->a_transposed ? k * s->m + row : row * s->k + k] *
+           o->b[s->b_transposed ? column * s->k + k : k * s->n + column];
+  return sum + (o->bias ? o->bias[column] : 0);
+}
+
+/* Every row, and some columns of it. */
+static void check_sums(const operands *o) {
+  const sli_product_shape *s = &o->shape;
+  for (int64_t row = 0; row < s->m; row++)
+    for (int64_t column = row % 7; column < s->n; column += 7) {
+      double want = summed(o, row, column), got = o->want[row * s->n + column];
+      CHECK(fabs(got - want) < 1e-6 * (double)(s->k + 16), "[%lld, %lld] of %lld x %lld x %lld (%d, %d) is %g, not %g",
+            (long long)row, (long long)column, (long long)s->m, (long long)s->k, (long long)s->n, s->a_transposed,
+            s->b_transposed, got, want);
+    }
+}
+
+static void check_same(const operands *o, int64_t rows, const char *how) {
+  const sli_product_shape *s = &o->shape;
+  if (!sli_cpu()->product) return;
+  CHECK(!memcmp(o->c, o->want, (size_t)(rows * s->n) * sizeof *o->c), "%lld x %lld x %lld %s has other bits",
+        (long long)s->m, (long long)s->k, (long long)s->n, how);
+}
+
+static void check_cuts(operands *o, const sli_product *p, struct sl_team *const *teams, int nteams) {
+  const sli_product_shape *s = &o->shape;
+  for (int t = 0; t < nteams; t++) {
+    start(o);
+    sli_product_run(p, teams[t], s->add, o->a, o->b, o->bias, o->c);
+    check_same(o, s->m, "on a team");
+  }
+  start(o);
+  for (int i = 0; i < sli_product_chunks(p); i++) sli_product_run_chunk(p, s->add, o->a, o->b, o->bias, o->c, i);
+  check_same(o, s->m, "chunk by chunk");
+  if (s->add || s->a_transposed) return;
+  for (int64_t rows = s->m; rows; rows /= 2) {
+    start(o);
+    sli_product_run_rows(p, teams[0], rows, o->a, o->b, o->bias, o->c);
+    check_same(o, rows, "of fewer rows");
+  }
+}
+
+static void check(sli_product_shape shape, struct sl_team *const *teams, int nteams) {
+  operands o = operands_of(shape);
+  sli_product *p;
+  CHECK(!sli_product_create(&shape, &p), "%s", sl_detail());
+  memcpy(o.want, o.start, (size_t)(shape.m * shape.n) * sizeof *o.want);
+  sli_product_run(p, NULL, shape.add, o.a, o.b, o.bias, o.want);
+  check_sums(&o);
+  check_cuts(&o, p, teams, nteams);
+  sli_product_destroy(p);
+  release(&o);
+}
+
+/* Less than a tile, its edges, several pieces; sums of one stretch and of more. */
+static void products_are_sums(struct sl_team *const *teams, int nteams) {
+  static const int64_t sizes[][3] = {{1, 1, 1},    {7, 5, 3},     {8, 48, 16},  {13, 50, 17},  {1, 100, 600},
+                                     {9, 33, 512}, {270, 47, 20}, {40, 300, 9}, {263, 97, 530}, {515, 20, 64}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (int form = 0; form < 8; form++)
+      check((sli_product_shape){.m = sizes[i][0], .n = sizes[i][1], .k = sizes[i][2], .a_transposed = form & 1,
+                                .b_transposed = form & 2, .add = form & 4, .bias = !(form & 4)},
+            teams, nteams);
+}
+
+int main(void) {
+  struct sl_team *teams[] = {sli_team_create(2, NULL, NULL), sli_team_create(3, NULL, NULL)};
+  products_are_sums(teams, 2);
+  for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);
+  return 0;
+}
