@@ -1,43 +1,41 @@
-/* A session over two processes: stages in each, requests in the first; the bits are those of one. Also where both
- * read the same table (gpt's), and where weights are rounded. */
+/* A session over several processes: stages, and devices that share these out, in each, requests in the first; any batch
+ * of requests has the bits that each has alone in one process. Also where several read the same table (gpt's), and
+ * where weights are rounded.
+ * labels: random */
 #include <unistd.h>
 
 #include "comm/control/control.h"
+#include "tests/support/batches.h"
 #include "tests/support/processes.h"
-#include "tests/support/session.h"
+#include "tests/support/seeds.h"
 
-enum { TOKENS = 12 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SEEDS = 1 };
+#else
+enum { SEEDS = 2 };
+#endif
 
-static char *const small[] = {"--layers", "2", "--width", "32", "--heads", "4", "--context", "64", NULL};
-static const int32_t prompt[] = {3, 1, 4, 1, 5};
+static const struct grid {
+  int processes, stages, tensor;
+} grids[] = {{2, 2, 1}, {2, 1, 2}, {2, 4, 1}, {2, 2, 2}, {2, 1, 3}, {4, 4, 1}, {4, 2, 2}, {3, 1, 3}};
+
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
-static uint64_t hashes[TOKENS];
 
-static const struct {
-  const char *model;
-  int stages;
-  sl_dtype dtype;
-} cases[] = {{"llama", 2, SL_F32}, {"gpt", 4, SL_BF16}}, *now;
-
-static sl_session_options open_model(served *s) {
-  served_model(s, now->model, small);
-  sl_session_options options = served_options(s);
-  options.lower.dtype = now->dtype;
-  return options;
-}
-
-static void answer(sl_session *s, uint64_t *out) {
-  sl_request r = {.prompt = prompt, .nprompt = 5, .max_tokens = TOKENS, .logprobs = -1};
-  uint64_t id;
-  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
-  for (sl_session_event e; (e = served_next(s)).kind == SL_EVENT_TOKEN;) out[e.place] = e.hash;
-}
+/* As all processes have it. */
+static struct {
+  served s;
+  setting x;
+  asked q[REQUESTS];
+  told alone[REQUESTS];
+  dice d;
+} now;
 
 static sl_job *open_job(const process *p) {
-  char text[16];
-  snprintf(text, sizeof text, "%d", p->self);
-  setenv("SLUICE_PROCESS", text, 1);
-  setenv("SLUICE_PROCESSES", "2", 1);
+  char self[16], n[16];
+  snprintf(self, sizeof self, "%d", p->self);
+  snprintf(n, sizeof n, "%d", p->n);
+  setenv("SLUICE_PROCESS", self, 1);
+  setenv("SLUICE_PROCESSES", n, 1);
   setenv("SLUICE_ENDPOINT", endpoint, 1);
   setenv("SLUICE_JOB", "test-serve", 1);
   setenv("SLUICE_KEY", key, 1);
@@ -46,39 +44,49 @@ static sl_job *open_job(const process *p) {
   return job;
 }
 
-static void serve(process *p) {
-  served s = {0};
-  sl_session_options options = open_model(&s);
-  options.lower.stages = now->stages;
-  options.lower.processes = 2;
-  sl_job *job = options.job = open_job(p);
-  served_open(&s, &options);
-  if (p->self) CHECK(!sl_session_wait(s.session), "%s", sl_detail());
-  for (int i = 0; i < 2 && !p->self; i++) {
-    uint64_t got[TOKENS] = {0};
-    answer(s.session, got);
-    CHECK(!memcmp(got, hashes, sizeof got), "the bits are those of one process");
-  }
-  served_close(&s);
-  sl_job_close(job);
+static void follow(const sl_session_options *options) {
+  sl_session *session;
+  CHECK(!sl_session_create(options, &session), "%s", sl_detail());
+  CHECK(!sl_session_wait(session), "%s", sl_detail());
+  sl_session_destroy(session);
 }
 
-static void compare(void) {
-  served s = {0};
-  sl_session_options options = open_model(&s);
-  served_open(&s, &options);
-  answer(s.session, hashes);
-  served_close(&s);
+static void serve(process *p) {
+  sl_job *job = now.x.options.job = open_job(p);
+  if (p->self) follow(&now.x.options);
+  else batches_ask(&now.s, &now.x, now.q, now.alone, &now.d);
+  sl_job_close(job);
+  sl_args_destroy(now.s.args);
+}
+
+static void draw(void) {
+  const struct grid *grid = &grids[roll(&now.d, SLI_COUNT(grids))];
+  now.x = batches_draw(&now.s, &now.d);
+  if (!roll(&now.d, 3)) batches_short_of_pages(&now.x.options);
+  now.x.options.lower.processes = grid->processes;
+  now.x.options.lower.stages = grid->stages;
+  now.x.options.lower.tensor = grid->tensor;
+}
+
+static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {
+  now.d = (dice){.key = seed};
+  now.s.dtype = seed % 3 ? SL_F32 : SL_BF16;
+  memset(now.alone, 0, sizeof now.alone);
+  served_model(&now.s, model, words);
+  for (int i = 0; i < REQUESTS; i++) batches_think(&now.q[i], &now.d);
+  batches_ask_alone(&now.s, now.q, now.alone);
+  draw();
+  batches_say(&now.s, &now.x, seed);
   int port = process_port(endpoint);
   sli_control_make_key(key);
-  CHECK(processes_run(2, serve), "both end");
+  CHECK(processes_run(now.x.options.lower.processes, serve), "all end");
   close(port);
+  sl_args_destroy(now.s.args);
 }
 
-int main(void) {
-  for (size_t i = 0; i < SLI_COUNT(cases); i++) {
-    now = &cases[i];
-    compare();
-  }
+int main(int argc, char **argv) {
+  seeds s = seeds_of(argc, argv, 2, SEEDS);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    each_batch_gives_the_same_bits(seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
   return 0;
 }

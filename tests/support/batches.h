@@ -1,0 +1,167 @@
+/* Random requests, asked one by one and all at once, in sessions of random sizes: each has the same bits of logits. */
+#ifndef SLUICE_TESTS_BATCHES_H
+#define SLUICE_TESTS_BATCHES_H
+
+#include "tests/support/dice.h"
+#include "tests/support/session.h"
+
+enum { REQUESTS = 12, CONTEXT = 200, MOST = 40, LONGEST = 150, OPENINGS = 2 };
+
+static char *const batches_gpt[] = {"--layers", "3", "--width", "48", "--heads", "3", "--vocab", "97",
+                            "--context", "200", NULL};
+static char *const batches_llama[] = {"--layers", "3", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab",
+                              "97", "--window", "70", "--context", "200", "--bias", "qkv", NULL};
+
+typedef struct told {
+  int count;
+  int32_t tokens[MOST];
+  uint64_t hashes[MOST];
+  bool ended;
+} told;
+
+typedef struct asked {
+  sl_request how;
+  int32_t prompt[LONGEST];
+} asked;
+
+/* Some begin as others do, up to anywhere. */
+static inline void batches_think(asked *q, dice *d) {
+  int64_t n = 1 + (int64_t)roll(d, LONGEST);
+  int64_t opening = (int64_t)roll(d, OPENINGS), common = roll(d, 2) ? (int64_t)roll(d, LONGEST + 1) : 0;
+  for (int64_t i = 0; i < n; i++)
+    q->prompt[i] = i < common ? (int32_t)((i * (5 + opening) + opening) % 97) : (int32_t)roll(d, 97);
+  q->how = (sl_request){.prompt = q->prompt, .nprompt = n, .max_tokens = 1 + (int64_t)roll(d, MOST),
+                        .logprobs = (int)roll(d, 4) - 1, .seed = roll(d, 1000)};
+  if (roll(d, 2)) q->how.temperature = 1.5f;
+  if (!roll(d, 3)) q->how.top_k = 5;
+  if (!roll(d, 3)) q->how.top_p = 0.8f;
+}
+
+static inline void note(told *t, const sl_session_event *e) {
+  CHECK(!t->ended, "nothing comes behind the end");
+  if (e->kind == SL_EVENT_END) {
+    t->ended = true;
+    return;
+  }
+  CHECK(e->place == t->count && t->count < MOST, "tokens come in order");
+  t->tokens[t->count] = e->token;
+  t->hashes[t->count++] = e->hash;
+}
+
+/* Each by itself, in a session that has room for one. */
+static inline void batches_ask_alone(const served *s, asked *q, told *out) {
+  sl_session_options options = served_options(s);
+  served one = *s;
+  options.sequences = 1;
+  options.prefixes = SL_PREFIXES_APART;
+  served_open(&one, &options);
+  for (int i = 0; i < REQUESTS; i++) {
+    uint64_t id;
+    CHECK(!sl_session_submit(one.session, &q[i].how, &id), "%s", sl_detail());
+    while (!out[i].ended) {
+      sl_session_event e = served_next(one.session);
+      note(&out[i], &e);
+    }
+  }
+  sl_session_destroy(one.session);
+}
+
+typedef struct setting {
+  sl_session_options options;
+  int cancelled; /* one request that is, or -1 */
+} setting;
+
+static inline setting batches_draw(const served *s, dice *d) {
+  setting x = {.options = served_options(s), .cancelled = (int)roll(d, 2 * REQUESTS) - REQUESTS};
+  sl_session_options *o = &x.options;
+  o->rows = 1 + (int64_t)roll(d, 40);
+  o->sequences = 1 + (int)roll(d, (uint32_t)SLI_MIN(o->rows, 8));
+  o->groups = (int)roll(d, 5);
+  o->lower.tensor = roll(d, 12) ? 1 : 2 + (int)roll(d, 2);
+  o->lower.stages = 1 << roll(d, o->lower.tensor > 1 ? 2 : 3);
+  o->lower.devices.threads = 1 + (int)roll(d, 2);
+  o->admit = roll(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
+  o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)roll(d, 4);
+  return x;
+}
+
+/* Several that grow longer than there are pages for. */
+static inline void batches_short_of_pages(sl_session_options *o) {
+  o->admit = SL_ADMIT_RECOMPUTE;
+  o->pages = CONTEXT / SL_PAGE + 1;
+  o->rows = 30;
+  o->sequences = 4;
+}
+
+/* What it is, so that it is known where it fails. */
+static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
+  const sl_session_options *o = &x->options;
+  printf("%s %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
+         s->model->name, s->dtype == SL_BF16 ? "bf16" : "fp32", (unsigned long long)seed, SLI_MAX(o->lower.processes, 1),
+         (long long)o->rows, o->sequences, o->groups, o->lower.stages, o->lower.tensor, o->lower.devices.threads,
+         (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled,
+         o->lower.homes.count ? " weights on disk" : "");
+  fflush(stdout);
+}
+
+static inline void compare(const told *alone, const told *got, int i, bool whole) {
+  CHECK(whole ? got->count == alone->count : got->count <= alone->count, "request %d: %d tokens, not %d", i,
+        got->count, alone->count);
+  for (int t = 0; t < got->count; t++)
+    CHECK(got->hashes[t] == alone->hashes[t] && got->tokens[t] == alone->tokens[t],
+          "request %d: the logits of token %d have other bits", i, t);
+}
+
+/* Rows that were computed for the first time, and those that others had computed. */
+static inline void check_rows(const sl_session *s, const asked *q, const told *got, int cancelled) {
+  sl_session_stats stats = sl_session_stat(s);
+  uint64_t least = 0;
+  for (int i = 0; i < REQUESTS; i++) least += (uint64_t)(q[i].how.nprompt + got[i].count - 1);
+  CHECK(!stats.pages_used && !stats.running && !stats.queued, "all pages are back");
+  if (cancelled < 0)
+    CHECK(stats.rows - stats.rows_again + stats.rows_shared == least, "%llu rows and %llu shared for %llu positions",
+          (unsigned long long)(stats.rows - stats.rows_again), (unsigned long long)stats.rows_shared,
+          (unsigned long long)least);
+}
+
+static inline void change_limits(sl_session *s, dice *d) {
+  sl_session_info a = sl_session_about(s);
+  const sl_session_limits limits = {.rows = 1 + (int64_t)roll(d, (uint32_t)a.rows),
+                                    .pages = a.pages - (int64_t)roll(d, 2) * (a.pages > CONTEXT / SL_PAGE + 1),
+                                    .sequences = 1 + (int)roll(d, (uint32_t)a.sequences),
+                                    .groups = 1 + (int)roll(d, (uint32_t)a.groups)};
+  CHECK(!sl_session_limit(s, &limits), "%s", sl_detail());
+}
+
+/* All at once, of which some may be cancelled, with limits that change; each has the bits that it has alone. */
+static inline sl_session_stats batches_ask(const served *s, const setting *x, asked *q, const told *alone, dice *d) {
+  told got[REQUESTS] = {0};
+  served all = *s;
+  served_open(&all, &x->options);
+  uint64_t first = 0, id;
+  int ended = 0;
+  for (int i = 0; i < REQUESTS; i++) {
+    CHECK(!sl_session_submit(all.session, &q[i].how, &id), "%s", sl_detail());
+    first = i ? first : id;
+    bool waits = x->options.replay; /* until all have come that its ticks have */
+    for (uint32_t n = waits ? 0 : roll(d, 4); n && ended <= i; n--) { /* some are under way by now */
+      sl_session_event e = served_next(all.session);
+      note(&got[e.id - first], &e);
+      ended += e.kind == SL_EVENT_END;
+    }
+    if (i == x->cancelled && !x->options.replay) sl_session_cancel(all.session, id);
+    if (!x->options.replay && !roll(d, 4)) change_limits(all.session, d);
+  }
+  while (ended < REQUESTS) {
+    sl_session_event e = served_next(all.session);
+    note(&got[e.id - first], &e);
+    ended += e.kind == SL_EVENT_END;
+  }
+  for (int i = 0; i < REQUESTS; i++) compare(&alone[i], &got[i], i, i != x->cancelled);
+  check_rows(all.session, q, got, x->cancelled);
+  sl_session_stats stats = sl_session_stat(all.session);
+  sl_session_destroy(all.session);
+  return stats;
+}
+
+#endif
