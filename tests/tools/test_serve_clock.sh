@@ -31,6 +31,29 @@ assert 0.02 <= r["tpot_seconds"]["p50"] <= r["tpot_seconds"]["p99"] <= 0.0301, r
 assert len(r["bubbles"]) == 2 and 0 < r["bubbles"][0] < 0.5 and r["pages_most"] > 0, r
 PY
 ends 0 "$bin/actortrace" show one.trace
+
+# With the log of what ticks took a trace says how many rows of prompts and answers each had, and behind how many positions.
+ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --tick 0.01,0,0,0 --report told.json --trace told.trace --log told "${small[@]}"
+ends 0 "$bin/actortrace" rows --log told told.trace
+python3 - <<'PY'
+import json
+head, *lines = [l.rstrip("\n").split("\t") for l in open("out")]
+passes = [dict(zip(head, l)) for l in lines if l[head.index("class")] == "F"]
+r = json.load(open("told.json"))
+took = [p for p in passes if p["rows"] != "-"]
+assert len(took) == r["ticks"] and sum(int(p["rows"]) for p in took) == r["rows_computed"], (len(took), r)
+assert took[0]["behind"] == "0" and max(int(p["sequences"]) for p in took) > 1, took
+assert 0 < sum(int(p["chunk_rows"]) for p in took) <= r["prompt_rows"], r
+PY
+ends 0 "$bin/actortrace" show --log told told.trace
+says "answers alone" out
+says "chunks too" out
+ends 0 "$bin/actortrace" svg --log told told.trace
+ends 2 "$bin/actortrace" rows --log nowhere told.trace
+says "nowhere" err
+: >nothing
+ends 2 "$bin/actortrace" rows --log nothing told.trace
+says "nothing is of another run" err
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --machine h100-sxm-80gb "${small[@]}"
 
 # In real time, on devices that sleep: nobody is faster than they are.

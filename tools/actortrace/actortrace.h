@@ -190,6 +190,28 @@ bool answers(const sl_plan *plan, int32_t reg, const advice *a);
 
 /* ---- output -------------------------------------------------------------------------- */
 
+/* What a tick of a server took. */
+typedef struct tick_taken {
+  int32_t sequences, rows;
+  int32_t chunk_rows;  /* of prompts, as far as they are more than one of a sequence */
+  int64_t behind;      /* the most positions that a sequence's rows stand behind */
+} tick_taken;
+
+typedef struct ticks {
+  size_t count, capacity;
+  tick_taken *of;           /* [count] by number */
+  sl_trace_firing *firings; /* the trace's, each pass with its tick's rows */
+} ticks;
+
+/* Of a file that actorserve --log has written; the trace's firings are those of the ticks until they are closed. SL_E_INPUT
+ * names the file. */
+sl_status ticks_open(const char *path, sl_trace *t, ticks *out);
+void ticks_close(ticks *all);
+/* NULL: the firing is no pass, or the file has no such tick. */
+const tick_taken *tick_of(const sl_trace *t, const ticks *all, const sl_trace_firing *f);
+/* How long ticks took, with chunks of prompts and without. */
+void ticks_print(const sl_trace *t, const ticks *all, FILE *out);
+
 typedef struct options {
   const char *path, *other, *out; /* other: the second file of diff */
   int64_t step;                   /* -1: not given */
@@ -198,6 +220,8 @@ typedef struct options {
   int width;                      /* 0: the terminal's */
   int color;                      /* -1: as the output is, 0, 1 */
   bool queues;                    /* every queue, not only those that do the work */
+  const char *log;                /* of a server's ticks, */
+  const ticks *ticks;             /* and what that says; or NULL */
 } options;
 
 /* "12.3 ms"; at least 32 bytes. */

@@ -47,6 +47,7 @@ static void print_usage(FILE *out) {
         "  --step N      this step; else the typical one, or all\n"
         "  --steps N     svg: so many steps, from --step on\n"
         "  --device N    this device only\n"
+        "  --log FILE    of actorserve --log: how many rows of prompts and answers each tick had\n"
         "  --queues      show, svg: links, copies, disks and host queues too\n"
         "  --width N     show: columns; else the terminal's width, or 100\n"
         "  --color, --no-color\n"
@@ -83,6 +84,10 @@ static sl_status read_option(char **argv, int *at, options *o) {
   if (!strcmp(word, "-o")) {
     o->out = argv[++*at];
     return o->out ? SL_OK : sl_fail(SL_E_USAGE, "-o needs a value");
+  }
+  if (!strcmp(word, "--log")) {
+    o->log = argv[++*at];
+    return o->log ? SL_OK : sl_fail(SL_E_USAGE, "--log needs a value");
   }
   if (!strcmp(word, "--step")) {
     status = read_number(word, argv[++*at], INT64_MAX, &n);
@@ -168,9 +173,13 @@ static sl_status run(char **argv) {
   if (!o.path || diff != (o.other != NULL))
     return sl_fail(SL_E_USAGE, "actortrace %s takes %s", argv[1], diff ? "two FILEs" : "one FILE");
   sl_trace *a = NULL, *b = NULL;
+  ticks taken = {0};
   status = read_trace(o.path, &o, &a);
   if (!status && diff) status = read_trace(o.other, &o, &b);
+  if (!status && o.log) status = ticks_open(o.log, a, &taken);
+  if (o.log) o.ticks = &taken;
   if (!status) status = run_to_file(c, &o, a, b);
+  ticks_close(&taken);
   sl_trace_destroy(a);
   sl_trace_destroy(b);
   return status;

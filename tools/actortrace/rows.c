@@ -9,12 +9,18 @@ static bool has_rows(const sl_trace *t) {
   return any;
 }
 
-/* One line per firing; and where slots have rows, how many of them were valid. */
+static void print_tick(const tick_taken *x, FILE *out) {
+  if (x) fprintf(out, "\t%d\t%d\t%" PRId64, x->sequences, x->chunk_rows, x->behind);
+  else fputs("\t-\t-\t-", out);
+}
+
+/* One line per firing; and where slots have rows, how many of them were valid. Of a server whose log is there, also of how many
+ * sequences they were, how many of chunks, and behind how many positions. */
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
   const sl_plan *plan = t->plan;
   bool rows = has_rows(t);
-  fprintf(out, "step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor%s\n",
-          rows ? "\trows" : "");
+  fprintf(out, "step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor%s%s\n",
+          rows ? "\trows" : "", o->ticks ? "\tsequences\tchunk_rows\tbehind" : "");
   for (size_t i = 0; i < t->nfirings; i++) {
     const sl_trace_firing *f = &t->firings[i];
     const sl_actor *a = &plan->actors[f->record.actor];
@@ -26,6 +32,7 @@ sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
             f->tick.microbatch, f->tick.piece, f->record.start_ns, f->record.end_ns, a->name);
     if (rows && f->rows >= 0) fprintf(out, "\t%d", f->rows);
     else if (rows) fputs("\t-", out);
+    if (o->ticks) print_tick(tick_of(t, o->ticks, f), out);
     fputc('\n', out);
   }
   return SL_OK;

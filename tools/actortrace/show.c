@@ -165,6 +165,7 @@ sl_status command_show(const sl_trace *t, const options *o, FILE *out) {
   if (!status) {
     if (advise(a, 5, &s.advices)) s.no_advice = sli_strdup(sl_detail());
     print_facts(&s);
+    if (o->ticks) ticks_print(t, o->ticks, out);
     draw_step(&s);
     print_devices(&s);
     print_cores(&s);
