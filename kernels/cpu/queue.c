@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "kernels/bind.h"
+#include "kernels/cpu/joined.h"
 #include "kernels/cpu/team.h"
 #include "kernels/doing.h"
 #include "kernels/kernels.h"
@@ -100,23 +101,55 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   else run_cut(c, &call, x);
 }
 
+/* Several, none of which fills. */
+static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_firing *firing, const sl_tick *tick,
+                       const sli_extents *x) {
+  const void *in[SLI_JOINED][SLI_JOINED_INPUTS];
+  void *out[SLI_JOINED][1];
+  int32_t in_rows[SLI_JOINED][SLI_JOINED_INPUTS];
+  sl_call calls[SLI_JOINED];
+  int wanted = 0;
+  for (int k = 0; k < n; k++, c++) {
+    sl_call *call = &calls[wanted];
+    if (!sli_call_bind(c, firing, tick, in[wanted], out[wanted], call)) continue;
+    for (int i = 0; i < c->nin; i++) in_rows[wanted][i] = sli_valid_rows(x, c->in_extent, i);
+    call->in_rows = in_rows[wanted++];
+    call->scratch = q->scratch;
+    call->team = q->team;
+  }
+  if (wanted) sli_joined_run(calls, wanted);
+}
+
+/* Calls' share of what they took together, by what they write. */
+static void note_times(const sl_program_call *calls, int n, uint64_t ns) {
+  double all = 0;
+  for (int i = 0; i < n && n > 1; i++) all += (double)sl_type_bytes(calls[i].out_type);
+  for (int i = 0; i < n; i++) {
+    sl_call_time *time = calls[i].time;
+    double share = n > 1 ? (double)sl_type_bytes(calls[i].out_type) / all : 1;
+    if (time && time->calls++) time->ns += (uint64_t)((double)ns * share);
+  }
+}
+
 /* Apart, so that a firing with nothing to run costs next to nothing. */
 static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
                                                   const sl_firing *firing) {
   uint64_t start = sli_now_ns();
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
+  const int32_t *joined = (const int32_t *)program->state + (calls - program->calls);
   sli_doing doing = {NULL, firing};
   sli_doing_now = &doing;
   int32_t numbers[2 * program->nextents + 1];
   sli_extents x = sli_extents_load(program, firing, numbers);
-  for (int i = 0; i < program->ncalls; i++) {
-    sl_call_time *time = calls[i].time;
+  for (int i = 0, n; i < program->ncalls; i += n) {
+    n = joined[i];
     doing.call = &calls[i];
-    run_call(q, &calls[i], firing, &tick, &x);
-    if (!time) continue;
+    if (n > 1) run_joined(q, &calls[i], n, firing, &tick, &x);
+    else run_call(q, &calls[i], firing, &tick, &x);
+    if (!calls[i].time) continue;
     uint64_t end = sli_now_ns();
-    if (time->calls++) time->ns += end - start;
+    note_times(&calls[i], n, end - start);
     start = end;
   }
   sli_doing_now = NULL;
@@ -131,7 +164,14 @@ static sl_status cpu_prepare(sl_program *program, int device) {
     return sl_fail(SL_E_UNSUPPORTED, "op %s (%s) has no CPU function: set sl_op.cpu, or run it on "
                    "GPUs", c->name ? c->name : "", c->op->name);
   }
+  if (!program->state) program->state = sli_joined_find(program);
   return sl_program_prepare(program);
+}
+
+static void cpu_release(sl_program *program) {
+  free(program->state);
+  program->state = NULL;
+  sl_program_release(program);
 }
 
 static bool cpu_launch(void *queue, const sl_program *program, const sl_firing *firing,
@@ -158,7 +198,7 @@ const sl_queue_ops sl_queue_cpu = {
     .launch = cpu_launch, /* runs the program: takes as long as it takes */
     .done = cpu_done,
     .prepare = cpu_prepare, /* refuses what has no CPU function */
-    .release = sl_program_release,
+    .release = cpu_release,
     .scratch = sl_program_scratch,
     .due = cpu_due,
 };

@@ -45,6 +45,9 @@ typedef struct sli_served_product {
   sli_digits *x; /* where weights lie in blocks: [k / SLI_REST_BLOCK, rows]; NULL: each piece makes them for itself */
 } sli_served_product;
 
+/* Several linear_served. */
+void sli_linear_served_joined(const sl_call *calls, int n);
+
 static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {
   int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS);
   int64_t begin = all * i / pieces * SLI_SERVED_COLUMNS, end = all * (i + 1) / pieces * SLI_SERVED_COLUMNS;

@@ -2,6 +2,7 @@
  * alone. Weights lie as their types say, and what is made of them has the bits that it has where
  * they are f32. */
 #include "base/base.h"
+#include "kernels/cpu/joined.h"
 #include "kernels/cpu/served.h"
 #include "kernels/rest.h"
 
@@ -44,9 +45,9 @@ static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
   return (int)SLI_MIN((even > rounds / 2 ? even : rounds) * threads, all);
 }
 
-static bool by_blocks(const sl_call *call) {
-  return sli_rest_blocks(sli_rest_of(&call->in_type[1], sl_type_last(&call->in_type[0])));
-}
+static sl_rest rest_of(const sl_call *call) { return sli_rest_of(&call->in_type[1], sl_type_last(&call->in_type[0])); }
+
+static bool by_blocks(const sl_call *call) { return sli_rest_blocks(rest_of(call)); }
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -54,15 +55,44 @@ static size_t linear_served_scratch(const sl_call *call, int threads) {
   return by_blocks(call) ? blocks * sizeof(sli_digits) : 0;
 }
 
-static void linear_served_cpu(const sl_call *call) {
-  int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
-  int pieces = pieces_for(rows, sl_type_last(&call->in_type[0]), sl_type_last(&call->out_type[0]),
-                          sl_team_size(call->team));
-  bool shares = by_blocks(call) && rows * sl_type_last(&call->in_type[0]) > SLI_OWN_DIGITS * SLI_REST_BLOCK;
-  sli_served_product product = {call, pieces, shares ? call->scratch : NULL};
-  if (shares) sl_team_for(call->team, (int)rows, sli_cpu()->served_digits, &product);
-  sl_team_for(call->team, pieces, sli_cpu()->linear_served, &product);
+typedef struct products {
+  sli_served_product of[SLI_JOINED];
+} products;
+
+static void run_piece(void *arg, int i) {
+  sli_served_product *p = ((products *)arg)->of;
+  for (; i >= p->pieces; p++) i -= p->pieces;
+  sli_cpu()->linear_served(p, i);
 }
+
+/* Would they all read the same digits? */
+static bool read_alike(const sl_call *calls, int n) {
+  int same = 1;
+  while (same < n && calls[same].in[0] == calls->in[0] && rest_of(&calls[same]) == rest_of(calls)) same++;
+  return same == n;
+}
+
+static int64_t rows_of(const sl_call *call) { return sl_call_rows(call, 0, sl_type_rows(&call->in_type[0])); }
+
+void sli_linear_served_joined(const sl_call *calls, int n) {
+  products all;
+  int64_t rows = rows_of(calls), k = sl_type_last(&calls->in_type[0]);
+  if (!read_alike(calls, n)) {
+    for (int i = 0; i < n; i++) sli_linear_served_joined(&calls[i], 1);
+    return;
+  }
+  bool shares = by_blocks(calls) && rows * k > SLI_OWN_DIGITS * SLI_REST_BLOCK;
+  int pieces = 0;
+  for (int i = 0; i < n; i++) {
+    int own = pieces_for(rows, k, sl_type_last(&calls[i].out_type[0]), sl_team_size(calls->team));
+    all.of[i] = (sli_served_product){&calls[i], own, shares ? calls->scratch : NULL};
+    pieces += own;
+  }
+  if (shares) sl_team_for(calls->team, (int)rows, sli_cpu()->served_digits, all.of);
+  sl_team_for(calls->team, pieces, run_piece, &all);
+}
+
+static void linear_served_cpu(const sl_call *call) { sli_linear_served_joined(call, 1); }
 
 const sl_op sl_op_linear_served = {
     .name = "linear_served", .min_in = 5, .max_in = 5, .nout = 1,
