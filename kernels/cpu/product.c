@@ -1,5 +1,5 @@
-/* Matrix products: in f32 by hand where the processor has AVX-512 (vector/product.h), all others by oneDNN's
- * matmul primitive.
+/* Matrix products: by hand in f32 of not too many rows, where the processor has AVX-512 (vector/product.h), all others
+ * by oneDNN's matmul primitive.
  *
  * Of the library: a product is cut along the rows of C into chunks of equal height (and a last
  * one of the rest), each one call of the library on one thread. The height
@@ -286,10 +286,11 @@ static sl_status start_library(void) {
   return SL_OK;
 }
 
-/* An A that is stored the other way round the library packs better, which counts where its columns are long. */
+/* Where the library would copy B for every few rows; and where its sums go by the same stretches. An A that is stored
+ * the other way round it packs better, which counts where its columns are long. */
 static bool faster_by_hand(const sli_product_shape *shape) {
-  bool long_columns = shape->a_transposed && shape->k > SLI_PRODUCT_DEPTH;
-  return sli_cpu()->product && !shape->bf16 && !long_columns;
+  int64_t longest = shape->a_transposed ? SLI_PRODUCT_DEPTH : 2 * SLI_PRODUCT_DEPTH;
+  return sli_cpu()->product && !shape->bf16 && shape->k <= longest && chunk_height(shape->m) < TALL_CHUNK;
 }
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
