@@ -43,11 +43,20 @@ static bool same_value(const char *option, const char *a, const char *b) {
   return *end_a || *end_b ? !strcmp(a, b) : p == q;
 }
 
+/* What is wrong is the file's fault. */
+static sl_status blame(const config *c, sl_status status) {
+  if (!status) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(SL_E_INPUT, "%s: %s", c->path, why);
+  free(why);
+  return SL_E_INPUT;
+}
+
 sl_status config_set(const config *c, const char *key, const char *option, const char *value) {
   const char *given = NULL;
   for (int i = 0; sl_arg_given(c->s->model_args, option, i); i++)
     given = sl_arg_given(c->s->model_args, option, i);
-  if (!given) return sl_args_set(c->s->model_args, option, value);
+  if (!given) return blame(c, sl_args_set(c->s->model_args, option, value));
   if (same_value(option, given, value)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path, value, key);
 }
@@ -83,7 +92,7 @@ static sl_status limit_context(const config *c) {
   int64_t positions = sl_arg_int(args, "positions");
   if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
   char *value = sli_format("%lld", (long long)positions);
-  sl_status status = sl_args_set(c->s->model_args, "context", value);
+  sl_status status = blame(c, sl_args_set(c->s->model_args, "context", value));
   free(value);
   return status;
 }
@@ -97,11 +106,7 @@ sl_status config_apply(const config *c, const config_field *fields, const config
 
 sl_status config_check_rope(const config *c, const char *text) {
   sl_rope rope;
-  if (!sl_rope_parse(text, &rope)) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(SL_E_INPUT, "%s: %s", c->path, why);
-  free(why);
-  return SL_E_INPUT;
+  return sl_rope_parse(text, &rope) ? blame(c, SL_E_INPUT) : SL_OK;
 }
 
 bool config_is_shipped(const sl_model *model) {

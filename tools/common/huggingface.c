@@ -143,6 +143,7 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
 static sl_status read_rope(const config *c) {
   const cJSON *rope = config_at(c->root, "rope_parameters"), *theta = config_at(c->root, "rope_theta");
   if (!rope) rope = config_at(c->root, "rope_scaling");
+  if (rope && !cJSON_IsObject(rope)) return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, rope->string);
   if (config_at(rope, "rope_theta")) theta = config_at(rope, "rope_theta");
   char *value = theta ? config_option_text(theta) : sli_strdup("10000"), *text = NULL;
   sl_status status = value ? config_set(c, "rope_theta", "theta", value)
@@ -187,7 +188,10 @@ static sl_status derive_gpt2(const config *c, const family *f) {
   const cJSON *inner = config_at(c->root, "n_inner");
   int64_t width = sl_arg_int(c->s->model_args, "width");
   if (!inner || inner->valuedouble == (double)(4 * width)) return read_window(c, f);
-  return sl_fail(SL_E_INPUT, "%s: n_inner is %d; only 4 n_embd is supported", c->path, inner->valueint);
+  char *text = cJSON_PrintUnformatted(inner);
+  sl_fail(SL_E_INPUT, "%s: n_inner is %.80s; only 4 n_embd is supported", c->path, text);
+  cJSON_free(text);
+  return SL_E_INPUT;
 }
 
 static sl_status apply(const config *c, const family *f) {
