@@ -129,20 +129,34 @@ static void make_link(sl_runtime *rt, actor *a) {
   a->bound.move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
 }
 
-/* Where an actor's firings find and leave extents. */
-static void make_extents(sl_runtime *rt, actor *a) {
-  enum { NOTED = 4096 };
+enum { MOST_NOTES = 4096 };
+
+/* Steps of which there are records, where one worker fires everything. */
+static size_t steps_recorded(const sl_runtime *rt) {
+  size_t firings = 1;
+  if (rt->threads || !rt->options.trace_records) return MOST_NOTES;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const sl_actor *a = &rt->plan->actors[i];
+    firings += sli_every(a) == 1 ? (size_t)a->firings_per_step : 0;
+  }
+  return rt->options.trace_records / firings + 2;
+}
+
+/* Where an actor's firings find and leave extents, and what is noted of as many of them as there are records of. */
+static void make_extents(sl_runtime *rt, actor *a, size_t steps) {
+  size_t notes = 1;
   const sl_actor *from = a->plan;
   worker *w = a->queue->worker;
   bool any = false;
   for (int32_t p = 0; p < from->nin; p++) any |= a->in[p].reg->contents.extents != NULL;
   for (int32_t p = 0; p < from->nout; p++) any |= a->out[p].reg->contents.extents != NULL;
   if (!any) return;
+  while (notes < SLI_MIN((size_t)from->firings_per_step * steps, MOST_NOTES)) notes *= 2;
   extents *x = a->bound.extents = allot_own(rt, w, 1, sizeof *x);
   *x = (extents){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
-                 .notes = allot_own(rt, w, NOTED, sizeof *x->notes), .mask = NOTED - 1,
+                 .notes = allot_own(rt, w, notes, sizeof *x->notes), .mask = notes - 1,
                  .read = allot_own(rt, w, (size_t)from->nin, sizeof *x->read)};
-  for (int32_t i = 0; i < NOTED; i++) x->notes[i].firing = -1;
+  for (size_t i = 0; i < notes; i++) x->notes[i].firing = -1;
   a->binds = true;
 }
 
@@ -181,7 +195,6 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   for (int32_t p = 0; p < from->nin; p++) make_input(rt, a, p, &from->in[p]);
   for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
   make_link(rt, a);
-  make_extents(rt, a);
   make_durations(rt, a);
 }
 
@@ -333,6 +346,8 @@ void sli_wire(sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nmaps; i++) rt->maps[i] = sli_map_ring(rt, &plan->maps[i]);
   for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
+  const size_t steps = steps_recorded(rt);
+  for (int32_t i = 0; i < plan->nactors; i++) make_extents(rt, &rt->actors[i], steps);
   for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
   for (int32_t i = 0; i < plan->nactors; i++) mark_fenced(rt, &rt->actors[i]);
   link_consumers(rt);
