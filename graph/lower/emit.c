@@ -448,8 +448,8 @@ static sl_status finish(sli_lowering *l) {
   return sli_order_passes(&(sli_pass_order){
       .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
       .given = o->order ? o->order : l->in->in_line && l->in->ranks > 1 ? "derive" : NULL,
-      .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even,
-      .latency = modelled && l->pick.schedule->fixed_order &&
+      .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even && !o->any_order,
+      .latency = modelled && !o->any_order && l->pick.schedule->fixed_order &&
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
 }
 

@@ -174,6 +174,7 @@ typedef struct sl_lower_options {
                               before the loss, and of embeddings of as many words */
   int vocab_barriers;      /* how often a microbatch waits for all stages then: 1 (the products of the
                               logits' gradient come before the sums) or 2; 0: 2 */
+  bool any_order;          /* for predictions: no order of passes is looked for, as nobody asks how long a step takes */
   bool alike;              /* for predictions: of each stage one device is planned, which stands
                               for all of its grid. That is exact where all have parts of the
                               same size; where not, it is the one with the largest parts */

@@ -26,6 +26,14 @@ python3 -c 'import json; assert json.load(open("chosen.json"))["predicted"]["dur
 run --auto --machine one.json --devices cpu:2x1 --stages 2 --microbatches 4 --steps 1 --report chosen.json "${gpt[@]}"
 grep -q "^chosen: .*--stages 2 .*--microbatches 4 " out || fail "what was given was chosen otherwise"
 
+# A run that evaluates and leaves checkpoints needs more memory, and is not over its budget by that.
+run --auto --machine one.json --devices cpu:2x1 --steps 1 --report chosen.json "${gpt[@]}"
+bytes=$(python3 -c 'import json; print(max(d["peak_bytes"]["total"] for d in json.load(open("chosen.json"))["devices"]))')
+run --auto --machine one.json --devices cpu:2x1 --memory "$bytes" --steps 2 --eval text --eval-every 2 --checkpoint kept --every 2 \
+  --report chosen.json "${gpt[@]}"
+python3 -c "import json; d = json.load(open('chosen.json'))['devices']; assert max(x['peak_bytes']['total'] for x in d) <= $bytes" ||
+  fail "over the budget of $bytes"
+
 mkdir -p .cache/sluice
 unset XDG_CACHE_HOME
 cp one.json ".cache/sluice/$(uname -n).json"

@@ -22,8 +22,8 @@ print(json.dumps({'flops_per_second': {'f32': 1e12 * x}, 'flops_efficiency': 1, 
 machine 1 >one.json
 machine 2 >two.json
 plan() { timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine one.json "$@" "${gpt[@]}" >out 2>err; }
-best() { awk '$1 == 1 && !done { print $2, $3; done = 1 }' out; } # step and its unit
-memory() { awk '$1 == 1 { print $4 $5; exit }' out | sed 's/iB//'; }
+best() { awk '$1 == 1 && $2 ~ /^[0-9]/ && !done { print $2, $3; done = 1 }' out; } # step and its unit
+memory() { awk '$1 == 1 && $2 ~ /^[0-9]/ { print $4 $5; exit }' out | sed 's/iB//'; }
 seconds() { best | awk '{ u["ns"] = 1e-9; u["us"] = 1e-6; u["ms"] = 1e-3; u["s"] = 1; print $1 * u[$2] }'; }
 within() { python3 -c "import sys; sys.exit(not ($1 <= $2 * $3))" || fail "$4: $1 s against $2 s (seed $seed)"; }
 
@@ -113,6 +113,41 @@ for ((i = 0; i < ${SLUICE_SEEDS:-1}; i++)); do # more of them with --long
   timeout -s KILL 200 python3 exhaust.py "$actorrun" "$bin/actortune" $share gpt --layers 2 --width 64 --heads 4 --context 64 \
     --vocab 256 --batch 8 >out 2>err || fail "a share of $share of what is kept (seed $seed)"
 done
+
+# Experts on a grid of their own of all devices of a stage, and the plans' commands make it.
+moe=(mixtral --layers 2 --width 64 --heads 4 --kv-heads 4 --context 16 --vocab 64 --batch 8 --experts 4 --top-k 2 --expert-ffn 32)
+experts() { # experts FIX SAYS: a plan whose command says that, and takes as long as it says
+  timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine one.json --points 1 \
+    --fix "stages=1,microbatches=2,recompute=none,shard=nothing,$1" "${moe[@]}" >out 2>err || fail "plan of experts: $1"
+  command=$(awk '/^ 1  actorrun/ { $1 = ""; print }' out) found=$(seconds)
+  [[ "$command " == *"$2"* ]] || fail "$1: $command"
+  PATH=$bin:$PATH timeout -s KILL 200 $command --clock virtual --steps 3 --quiet --report r.json >said 2>err || fail "$command"
+  python3 -c "import json, sys; sys.exit(abs(json.load(open('r.json'))['predicted']['step_seconds'] / $found - 1) > 2e-3)" ||
+    fail "$command does not take $found s"
+}
+experts tensor=2,experts=4 " --expert-parallel 4 --microbatches"
+experts tensor=2,experts=2,expert-tensor=1 " --expert-parallel 2 --expert-tensor 1 --microbatches"
+experts tensor=2,experts=2,expert-tensor=2 " --expert-parallel 2 --microbatches"
+
+# Where nothing fits it is soon known, and what the smallest plan needs is what a plan can have.
+nothing() { timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine one.json --memory "$1" gpt --layers 12 --width 64 \
+  --heads 4 --context 64 --vocab 256 --batch 64 >out 2>err; }
+before=$(times | awk 'NR == 2 { print $1 }')
+status=0
+nothing 64K || status=$?
+[[ $status == 3 ]] || fail "a plan of 64 KiB ends with $status"
+spent=$(times | awk -v before="$before" 'function s(t) { split(t, x, /[ms]/); return 60 * x[1] + x[2] } NR == 2 { print s($1) - s(before) }')
+if [[ $SLUICE_BUILD == */release ]]; then
+  awk "BEGIN { exit !($spent < 10) }" || fail "$spent s of processor time until nothing fits"
+fi
+needs=$(sed -E 's/.*smallest plan needs ([0-9.]+) KiB.*|.*smallest plan needs ([0-9.]+) MiB.*/\1\2/' err)
+words=$(sed -E 's/.*smallest plan needs [^(]*\((.*)\)$/\1/' err)
+eval "timeout -s KILL 200 '$actorrun' --devices timed:4 --machine one.json $words --clock virtual --steps 1 --quiet --report r.json \
+  gpt --layers 12 --width 64 --heads 4 --context 64 --vocab 256 --batch 64" >said 2>&1 || fail "the smallest plan: $words"
+python3 -c "
+import json, sys
+has = max(d['peak_bytes']['total'] for d in json.load(open('r.json'))['devices'])
+sys.exit(all(abs(has / unit - $needs) > 0.06 for unit in (2**10, 2**20)))" || fail "the smallest plan needs other than $needs: $words"
 
 # Ctrl-C, as the model is built for the thirtieth time: what was found so far is shown.
 cat >stops.c <<'C'

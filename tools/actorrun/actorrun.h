@@ -143,6 +143,8 @@ void tallies_step(tallies *all, const sl_step_report *report);
 void tallies_fini(tallies *all);
 
 /* make.c */
+/* What a run's plan is made with, of the command line; the job is not known yet. */
+sl_lower_options job_options(const settings *s);
 sl_status job_plan(job *j);
 size_t job_memory_bytes(const sl_plan *plan);
 /* --steps counts from the first run's first step. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "graph/devices/devices.h"
+#include "tools/actorrun/actorrun.h"
 
 /* What the user says is not chosen. */
 static sl_status fix_given(planner *p, const settings *s) {
@@ -94,6 +95,7 @@ sl_status auto_run(settings *s, char *name) {
   count_devices(s);
   status = planner_init(&p, s);
   if (status == SL_E_USAGE) return sl_fail(status, "--auto: %s", sl_detail());
+  p.run = job_options(s);
   if (!status) status = fix_given(&p, s);
   if (!status) status = planner_search(&p);
   if (!status) status = begin_anew(&p, here, name);

@@ -17,15 +17,18 @@ int64_t job_steps_left(const job *j) {
   return SLI_MAX(sl_arg_int(j->settings->run, "steps") - sl_checkpoints_start(j->checkpoints), 0);
 }
 
+sl_lower_options job_options(const settings *s) {
+  return (sl_lower_options){.on_step = job_step, .on_metric = job_metric,
+                            .on_eval = settings_evaluate(s) ? job_eval : NULL,
+                            .check_finite = sl_arg_flag(s->run, "check-finite"),
+                            .store_every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
+}
+
 static sl_status lower_model(job *j, const char *chosen) {
   const settings *s = j->settings;
-  sl_lower_options run = {.on_step = job_step, .on_metric = job_metric,
-                          .on_eval = settings_evaluate(s) ? job_eval : NULL, .ctx = j,
-                          .check_finite = sl_arg_flag(s->run, "check-finite"),
-                          .store_every = settings_text(s, "checkpoint")
-                                             ? sl_arg_int(s->run, "every") : 0,
-                          .chosen = chosen,
-                          .sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL};
+  sl_lower_options run = job_options(s);
+  run.ctx = j, run.chosen = chosen;
+  run.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
   sl_checkpoints_lower(j->checkpoints, &run);
   sl_status status = s->kept.choose ? solve_homes(j->settings, &run, &j->homes) : SL_OK;
   if (status) return status;

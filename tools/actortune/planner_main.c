@@ -8,7 +8,7 @@
 
 static const sl_option options[] = {
     {"fix", SL_OPTION_TEXT, "", "`LIST` of what is given, such as stages=8,recompute=full: stages, tensor, data, "
-     "sequence, experts, "
+     "sequence, experts, expert-tensor, "
      "microbatches, pieces, chunks, schedule, recompute, quotas=own, home, shard", 0, 0},
     {"effort", SL_OPTION_TEXT, "quick", "`HOW` much is looked at: quick, full (more schedules and ways to keep "
      "less, --sequence and --pieces), all (full, and nothing is left out for its bound)", 0, 0},

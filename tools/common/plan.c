@@ -72,7 +72,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .sequence_layout = settings_text(s, "sequence-layout"),
                               .tensor = s->grid.tensor,
                               .expert_parallel = s->grid.experts,
-                              .expert_tensor = (int)sl_arg_int(s->run, "expert-tensor"),
+                              .expert_tensor = s->grid.expert_tensor,
                               .routing = settings_text(s, "routing"),
                               .expert_rows = sl_arg_float(s->run, "expert-rows"),
                               .layout = settings_text(s, "layout"),
@@ -81,6 +81,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .vocab_parallel = sl_arg_flag(s->run, "vocab-parallel"),
                               .vocab_barriers = barriers_given(s),
                               .alike = one_for_all(s) || (run && run->alike),
+                              .any_order = run && run->any_order,
                               .sharing = run ? run->sharing : NULL,
                               .shard = run && run->shard ? run->shard
                                                          : s->kept.shard,

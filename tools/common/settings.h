@@ -49,6 +49,7 @@ struct settings {
   int stages;
   struct {
     int data, sequence, tensor, experts;
+    int expert_tensor;    /* devices that an expert lies on; 0: as `experts` says */
     bool free_data;       /* those of `tensor` may share the rows of the data too */
   } grid;                 /* devices of each stage */
   struct {

@@ -202,6 +202,7 @@ static sl_status read_grid(settings *s) {
   s->grid.sequence = (int)sl_arg_int(s->run, "sequence");
   s->grid.tensor = (int)sl_arg_int(s->run, "tensor");
   s->grid.experts = (int)sl_arg_int(s->run, "expert-parallel");
+  s->grid.expert_tensor = (int)sl_arg_int(s->run, "expert-tensor");
   int parallel = (int)sl_arg_int(s->run, "parallel");
   if (!status && parallel > 1 && s->grid.data * s->grid.tensor > 1)
     status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "

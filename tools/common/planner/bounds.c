@@ -1,13 +1,15 @@
 /* What a choice takes at least, in time and memory, before its plan is made.
  *
  * Of each number of devices that share tensors and sequences, rows of a microbatch and way to compute again
- * one plan is made, of one stage (and of as many microbatches, as far as the way to share tensors hangs on
- * that): what a device takes for one, to compute and to
+ * one plan is made, of one stage: what a device takes for a microbatch, to compute and to
  * exchange, and how many bytes of each kind it holds. S stages have at least an S-th each: the busiest of
  * them no less than their mean. So a step takes no less than its microbatches on one stage, the filling and
  * draining of the pipeline where the schedule leaves it empty, and the update; and the largest device no
  * less than its share of the parameters, of what belongs to them, and of the activations that the first
- * passes leave. */
+ * passes leave.
+ *
+ * Where the model says how many layers it has, and is found to take as much more with each, such plans are made with few
+ * of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +17,19 @@
 #include "graph/graph.h"
 #include "tools/common/planner/inner.h"
 
+/* Of a stage: seconds of a microbatch, of these what is exchanged, seconds of an update; and bytes. */
+enum { PASSES, EXCHANGES, UPDATE, PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, BLOCKS, FIGURES };
+
 typedef struct stage {
-  int tensor, sequence, experts, pieces, rows, recompute, microbatches; /* what it hangs on */
+  int tensor, sequence, experts, expert_tensor, pieces, rows, recompute; /* what it hangs on */
   plan_choice choice;                            /* the first that hangs on it */
   bool known;
-  int blocks;
-  double passes, exchanges, update;              /* seconds: of a microbatch, of a step */
-  double parameters, gradients, optimizer, activations; /* bytes */
+  double of[FIGURES];
 } stage;
 
 typedef struct stages {
   planner *planner;
+  bool even; /* each layer takes as much */
   size_t count, capacity;
   stage *of;
 } stages;
@@ -38,13 +42,13 @@ static int rows_of(const planner *p, const plan_choice *c) {
 static stage key_of(const planner *p, const plan_choice *c) {
   int rows = p->batch ? rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
   return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE],
-                 .experts = c->at[PLAN_EXPERTS], .pieces = c->at[PLAN_PIECES], .rows = rows, .recompute = c->at[PLAN_RECOMPUTE], .choice = *c,
-                 .microbatches = c->at[PLAN_TENSOR] > 1 ? SLI_MIN(c->at[PLAN_MICROBATCHES], PLANNER_FEW) : 1};
+                 .experts = c->at[PLAN_EXPERTS], .expert_tensor = c->at[PLAN_EXPERT_TENSOR], .pieces = c->at[PLAN_PIECES], .rows = rows, .recompute = c->at[PLAN_RECOMPUTE], .choice = *c};
 }
 
 static bool same(const stage *a, const stage *b) {
-  return a->tensor == b->tensor && a->sequence == b->sequence && a->experts == b->experts && a->pieces == b->pieces && a->rows == b->rows &&
-         a->recompute == b->recompute && a->microbatches == b->microbatches;
+  return a->tensor == b->tensor && a->sequence == b->sequence && a->experts == b->experts &&
+         a->expert_tensor == b->expert_tensor && a->pieces == b->pieces && a->rows == b->rows &&
+         a->recompute == b->recompute;
 }
 
 static size_t find(const stages *all, const stage *key) {
@@ -55,38 +59,77 @@ static size_t find(const stages *all, const stage *key) {
 
 /* ---- one stage -------------------------------------------------------------------------------------- */
 
-static void add_times(stage *s, const sl_plan *plan) {
+static void add_times(double to[FIGURES], const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nactors; i++) {
     const sl_actor *a = &plan->actors[i];
     if (plan->queues[a->queue].device) continue;
     double seconds = a->seconds * (double)a->firings_per_step;
-    if (a->cls <= SL_CLASS_W) s->passes += seconds / plan->microbatches;
-    else if (a->cls == SL_CLASS_U) s->update += seconds;
-    else if (a->cls == SL_CLASS_C && a->firings_per_step >= plan->microbatches) s->exchanges += seconds / plan->microbatches;
+    if (a->cls <= SL_CLASS_W) to[PASSES] += seconds / plan->microbatches;
+    else if (a->cls == SL_CLASS_U) to[UPDATE] += seconds;
+    else if (a->cls == SL_CLASS_C && a->firings_per_step >= plan->microbatches) to[EXCHANGES] += seconds / plan->microbatches;
   }
+}
+
+/* Devices that share rows, of the fewest that experts can be shared out over. */
+static int data_of(const stage *s) {
+  bool own = s->tensor > 1 && s->expert_tensor == 1;
+  return own ? s->experts / (int)sli_common_divisor(s->experts, s->tensor) : s->experts;
+}
+
+/* Of many, tensors are shared out so that each takes least; of two at least, what is exchanged once a step is known from
+ * what is for each of them. */
+static int microbatches_of(const stage *s) { return s->tensor > 1 ? PLANNER_FEW : s->experts * s->sequence > 1 ? 2 : 1; }
+
+/* With so many layers; 0: as many as the model has. */
+static bool make_with(const planner *p, const stage *s, int layers, double of[FIGURES]) {
+  plan_choice c = s->choice;
+  plan_made made;
+  int data = data_of(s), microbatches = p->batch ? microbatches_of(s) : c.at[PLAN_DATA] * c.at[PLAN_MICROBATCHES] / data;
+  if (p->batch) c.at[PLAN_MICROBATCHES] = p->batch / s->rows / data;
+  c.at[PLAN_STAGES] = c.at[PLAN_CHUNKS] = 1;
+  c.at[PLAN_DATA] = data;
+  c.at[PLAN_SCHEDULE] = c.at[PLAN_SHARD] = c.at[PLAN_HOME] = 0;
+  if (planner_make_with(p, &c, microbatches, PLAN_ROUGH, layers, &made)) return false;
+  const sl_plan *plan = made.planned.plan;
+  memset(of, 0, FIGURES * sizeof *of);
+  add_times(of, plan);
+  of[BLOCKS] = made.planned.graph->nblocks;
+  of[PARAMETERS] = (double)sl_plan_memory(plan, 0, SL_MEMORY_PARAMETERS);
+  of[GRADIENTS] = (double)sl_plan_memory(plan, 0, SL_MEMORY_GRADIENTS);
+  of[OPTIMIZER] = (double)sl_plan_memory(plan, 0, SL_MEMORY_OPTIMIZER);
+  of[ACTIVATIONS] = (double)sl_plan_memory(plan, 0, SL_MEMORY_ACTIVATIONS);
+  planner_unmake(&made);
+  return true;
+}
+
+enum { FEW_LAYERS = 2, SOME_LAYERS = 4, MANY_LAYERS = 8 };
+
+/* From a few layers and some more. False: what does not hang on them would take less than nothing. */
+static bool make_few(const planner *p, const stage *s, double of[FIGURES]) {
+  double few[FIGURES], some[FIGURES];
+  bool good = make_with(p, s, FEW_LAYERS, few) && make_with(p, s, SOME_LAYERS, some);
+  for (int f = 0; f < FIGURES && good; f++) {
+    double layer = (some[f] - few[f]) / (SOME_LAYERS - FEW_LAYERS), rest = few[f] - FEW_LAYERS * layer;
+    good = layer >= 0 && rest >= 0;
+    of[f] = rest + p->layers * layer;
+  }
+  return good;
 }
 
 static void make_stage(void *ctx, size_t i) {
   stages *all = ctx;
   stage *s = &all->of[i];
+  s->known = (all->even && make_few(all->planner, s, s->of)) || make_with(all->planner, s, 0, s->of);
+}
+
+/* Looks whether so much can be said of all layers from a few. */
+static void compare_layers(stages *all) {
   const planner *p = all->planner;
-  plan_choice c = s->choice;
-  plan_made made;
-  int microbatches = p->batch ? s->microbatches : c.at[PLAN_DATA] * c.at[PLAN_MICROBATCHES] / s->experts;
-  if (p->batch) c.at[PLAN_MICROBATCHES] = p->batch / s->rows / s->experts;
-  c.at[PLAN_STAGES] = c.at[PLAN_CHUNKS] = 1;
-  c.at[PLAN_DATA] = s->experts;
-  c.at[PLAN_SCHEDULE] = c.at[PLAN_SHARD] = c.at[PLAN_HOME] = 0;
-  if (planner_make(p, &c, microbatches, planner_alike(p), &made)) return;
-  const sl_plan *plan = made.planned.plan;
-  add_times(s, plan);
-  s->blocks = made.planned.graph->nblocks;
-  s->parameters = (double)sl_plan_memory(plan, 0, SL_MEMORY_PARAMETERS);
-  s->gradients = (double)sl_plan_memory(plan, 0, SL_MEMORY_GRADIENTS);
-  s->optimizer = (double)sl_plan_memory(plan, 0, SL_MEMORY_OPTIMIZER);
-  s->activations = (double)sl_plan_memory(plan, 0, SL_MEMORY_ACTIVATIONS);
-  s->known = true;
-  planner_unmake(&made);
+  double few[FIGURES];
+  stage *s = &all->of[0];
+  if (!all->count || !(s->known = make_with(p, s, 0, s->of))) return;
+  all->even = p->layers >= MANY_LAYERS && make_few(p, s, few);
+  for (int f = 0; f < FIGURES; f++) all->even &= fabs(few[f] - s->of[f]) <= 0.01 * s->of[f];
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------ */
@@ -94,11 +137,11 @@ static void make_stage(void *ctx, size_t i) {
 /* Without zero-bubble schedules the last stage waits for its first microbatch, and the first one for the
  * last to come back. What is exchanged goes beside passes, but in line within a microbatch. */
 static double least_seconds(const plan_choice *c, const stage *s) {
-  double S = c->at[PLAN_STAGES], busy = fmax(s->passes, s->exchanges) / S;
+  double S = c->at[PLAN_STAGES], busy = fmax(s->of[PASSES], s->of[EXCHANGES]) / S;
   bool fills = !strncmp(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]), "zb", 2);
-  double way = (s->passes + s->exchanges) / S / c->at[PLAN_CHUNKS] / c->at[PLAN_PIECES];
+  double way = (s->of[PASSES] + s->of[EXCHANGES]) / S / c->at[PLAN_CHUNKS] / c->at[PLAN_PIECES];
   double shared = c->at[PLAN_SHARD] ? c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
-  return 0.98 * (c->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) + s->update / S / shared);
+  return 0.98 * (c->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) + s->of[UPDATE] / S / shared);
 }
 
 static bool state_is_away(const plan_choice *c) {
@@ -122,10 +165,10 @@ static double kept_ahead(const plan_choice *c) {
 
 static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
   double S = c->at[PLAN_STAGES], shared = (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE];
-  double bytes = (state_is_away(c) ? 0 : s->optimizer) / (c->at[PLAN_SHARD] > 0 ? shared : 1) + s->gradients / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
-                 s->parameters / (c->at[PLAN_SHARD] > 2 ? shared : 1);
+  double bytes = (state_is_away(c) ? 0 : s->of[OPTIMIZER]) / (c->at[PLAN_SHARD] > 0 ? shared : 1) + s->of[GRADIENTS] / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
+                 s->of[PARAMETERS] / (c->at[PLAN_SHARD] > 2 ? shared : 1);
   bool kept = c->at[PLAN_PIECES] == 1 && !acts_are_away(c);
-  return 0.98 * (bytes + (kept ? 0.9 * s->activations * ahead : 0)) / S;
+  return 0.98 * (bytes + (kept ? 0.9 * s->of[ACTIVATIONS] * ahead : 0)) / S;
 }
 
 /* What lives elsewhere goes there and back, each way at once. */
@@ -134,8 +177,8 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
   bool host = planner_away(p) == SL_SPACE_HOST;
   double rate = host ? h->copy_bytes_per_second : SLI_MIN(h->disk_read_bytes_per_second, h->disk_write_bytes_per_second);
   double shared = c->at[PLAN_SHARD] ? (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
-  double bytes = (state_is_away(c) ? s->optimizer / shared : 0) +
-                 (acts_are_away(c) ? 0.8 * s->activations * c->at[PLAN_MICROBATCHES] : 0);
+  double bytes = (state_is_away(c) ? s->of[OPTIMIZER] / shared : 0) +
+                 (acts_are_away(c) ? 0.8 * s->of[ACTIVATIONS] * c->at[PLAN_MICROBATCHES] : 0);
   return rate > 0 ? 0.98 * bytes / c->at[PLAN_STAGES] / rate : 0;
 }
 
@@ -149,7 +192,7 @@ static double seconds_with_fewer(const planner *p, const plan_choice *c, const s
   if (p->fixed[PLAN_QUOTAS] >= 0 || slots < 1) return INFINITY;
   if (c->at[PLAN_CHUNKS] > 1 || c->at[PLAN_PIECES] > 1) return c->bound;
   double rounds = SLI_MAX(c->at[PLAN_MICROBATCHES] - S, 0);
-  return 0.98 * 0.66 * rounds * s->passes / S * ahead / SLI_MIN(slots, ahead);
+  return 0.98 * 0.66 * rounds * s->of[PASSES] / S * ahead / SLI_MIN(slots, ahead);
 }
 
 /* With some blocks that compute again: as large a share of them as of what that saves in all is too much. */
@@ -159,6 +202,13 @@ static double seconds_with_some(const planner *p, const plan_choice *c, const st
   if (all > budget) return INFINITY;
   double share = (c->least - budget) / (c->least - all), most = least_seconds(c, again);
   return c->bound + share * SLI_MAX(most - c->bound, 0);
+}
+
+/* With one slot where there were more, and all that may be computed again. */
+static double floor_bytes(const planner *p, const plan_choice *c, const stage *s, const stage *again) {
+  bool fewer = p->fixed[PLAN_QUOTAS] < 0, some = again && p->fixed[PLAN_RECOMPUTE] < 0 && !c->at[PLAN_RECOMPUTE];
+  double ahead = fewer ? 1 : kept_ahead(c), kept = least_bytes(c, s, ahead);
+  return some ? SLI_MIN(kept, least_bytes(c, again, ahead)) : kept;
 }
 
 /* The same, with all of it computed again that some blocks may; NULL: that was not looked at. */
@@ -172,14 +222,18 @@ static const stage *all_again(const stages *all, const stage *s) {
 /* False: it is known not to be, or not to fit. */
 static bool bound(const stages *all, plan_choice *c, const stage *s) {
   const planner *p = all->planner;
-  c->least = INFINITY;
+  c->least = c->floor = INFINITY;
   if (!s->known) return false;
-  if (c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS] > s->blocks) return false;
+  if (c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS] > s->of[BLOCKS]) return false;
+  const stage *again = all_again(all, s);
   c->bound = SLI_MAX(least_seconds(c, s), seconds_of_copies(p, c, s)), c->least = least_bytes(c, s, kept_ahead(c));
-  if (p->all || !p->budget || c->least <= (double)p->budget) return true;
-  double fewer = seconds_with_fewer(p, c, s), some = seconds_with_some(p, c, all_again(all, s));
-  c->bound = SLI_MAX(c->bound, SLI_MIN(fewer, some));
-  return c->bound < INFINITY;
+  c->floor = floor_bytes(p, c, s, again);
+  if (!p->budget || c->least <= (double)p->budget) return true;
+  if (c->floor > (double)p->budget) return false;
+  if (p->all) return true;
+  double less = SLI_MIN(seconds_with_fewer(p, c, s), seconds_with_some(p, c, again));
+  if (less < INFINITY) c->bound = SLI_MAX(c->bound, less); /* else it takes both */
+  return true;
 }
 
 static int by_bound(const void *a, const void *b) {
@@ -197,7 +251,8 @@ void planner_bound(planner *p) {
     SLI_GROW(all.of, all.count, all.capacity);
     all.of[all.count++] = key;
   }
-  planner_each(p, 0, all.count, make_stage, &all);
+  compare_layers(&all);
+  planner_each(p, all.count && all.of[0].known, all.count, make_stage, &all);
   size_t kept = 0;
   for (size_t i = 0; i < p->count; i++) {
     plan_choice c = p->choices[i];

@@ -12,6 +12,7 @@ const plan_dim_info plan_dims[PLAN_DIMS] = {
     [PLAN_DATA] = {"data", "data-parallel", 0, 0, 0, {0}},
     [PLAN_SEQUENCE] = {"sequence", "sequence", 0, 0, 0, {0}},
     [PLAN_EXPERTS] = {"experts", "expert-parallel", 0, 0, 0, {0}},
+    [PLAN_EXPERT_TENSOR] = {"expert-tensor", "expert-tensor", 0, 0, 0, {0}},
     [PLAN_MICROBATCHES] = {"microbatches", "microbatches", 0, 0, 0, {0}},
     [PLAN_PIECES] = {"pieces", "pieces", 0, 0, 0, {0}},
     [PLAN_CHUNKS] = {"chunks", "chunks", 0, 0, 0, {0}},
@@ -85,9 +86,15 @@ sl_status planner_fix(planner *p, const char *text) {
 
 /* ---- how a choice is said ------------------------------------------------------------------------- */
 
+/* Where their number does not divide that of the data's devices, experts have a grid of their own anyway. */
+static bool are_experts_said(const planner *p, const plan_choice *c) {
+  return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 && c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
+}
+
 /* Does nobody need to hear it? */
-static bool goes_without_saying(const plan_choice *c, plan_dim dim) {
+static bool goes_without_saying(const planner *p, const plan_choice *c, plan_dim dim) {
   if (dim == PLAN_CHUNKS) return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
+  if (dim == PLAN_EXPERT_TENSOR) return !are_experts_said(p, c);
   if (dim == PLAN_QUOTAS) return true; /* what there is less of says it */
   return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) && c->at[dim] == 1;
 }
@@ -112,7 +119,7 @@ static void home_words(const planner *p, const char *word, words *to) {
 
 static void dim_words(const planner *p, const plan_choice *c, plan_dim dim, words *to) {
   const char *word = planner_word(dim, c->at[dim]);
-  if (goes_without_saying(c, dim)) return;
+  if (goes_without_saying(p, c, dim)) return;
   if (dim == PLAN_HOME) {
     home_words(p, word, to);
     return;

@@ -33,6 +33,8 @@ void planner_less_words(const plan_less *less, words *to);
  * actorrun would make it. For planner_each(). */
 void planner_try(void *ctx, size_t i);
 void planner_try_exact(void *ctx, size_t i);
+/* Finds how small choice i can be. */
+void planner_try_least(void *ctx, size_t i);
 /* Its time and bytes, exactly as it is said. */
 void planner_weigh(const planner *p, plan_choice *c);
 /* Has the devices of an exact choice change places, where links differ. Likewise. */
@@ -45,15 +47,20 @@ char *planner_said(const planner *p, const plan_choice *c);
 /* Where what lives elsewhere than on these devices lives; their own memory: nowhere. */
 sl_space planner_away(const planner *p);
 
-/* Makes the plan of a choice with so many microbatches of as many rows as it has. `alike`: one device
- * stands for all of its stage. */
+/* How a plan is made: as actorrun does; or, of many devices, with one that stands for all of its stage; or so that what
+ * passes take and memory are right, but not what a step takes. */
+typedef enum plan_care { PLAN_EXACT, PLAN_ALIKE, PLAN_ROUGH } plan_care;
+
+/* Makes the plan of a choice with so many microbatches of as many rows as it has. */
 typedef struct plan_made {
   planned planned;
   sl_args *args; /* of the model */
 } plan_made;
-/* Are there so many devices that this is how they are looked at? */
-bool planner_alike(const planner *p);
-sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, bool alike, plan_made *out);
+sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care, plan_made *out);
+/* The same of a model with so many layers; 0: as many as it has. */
+sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches, plan_care care, int layers, plan_made *out);
+/* How choices are looked at: exactly where there are few devices. */
+plan_care planner_care(const planner *p);
 void planner_unmake(plan_made *m);
 
 #endif

@@ -60,6 +60,7 @@ static void apply(const planner *p, const plan_choice *c, sli_arena *arena, sett
   to->chunks = c->at[PLAN_CHUNKS];
   to->schedule = planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]);
   to->grid.experts = c->at[PLAN_EXPERTS];
+  if (p->experts) to->grid.expert_tensor = c->at[PLAN_EXPERT_TENSOR];
   to->kept.recompute = recompute_of(c);
   to->kept.shard = planner_word(PLAN_SHARD, c->at[PLAN_SHARD]);
   to->devices.count = to->stages * settings_ranks(to);
@@ -68,32 +69,41 @@ static void apply(const planner *p, const plan_choice *c, sli_arena *arena, sett
   if (c->less) apply_less(c->less, arena, to);
 }
 
-/* The model's options as they were given, but with another batch. */
-static sl_status args_with_batch(const settings *s, int batch, sl_args **out) {
+/* The model's options as they were given, but with another batch, or so many layers; 0: as given. */
+static sl_status args_with(const settings *s, int batch, int layers, sl_args **out) {
   words w = {0};
   sl_status status = sl_args_create(s->model->options, out);
-  for (const sl_option *o = s->model->options; o && o->name; o++)
-    if (strcmp(o->name, "batch")) words_given(o, s->model_args, &w);
-  words_add(&w, "--batch"), words_add(&w, "%d", batch);
+  for (const sl_option *o = s->model->options; o && o->name; o++) {
+    int other = !strcmp(o->name, "batch") ? batch : !strcmp(o->name, "layers") ? layers : 0;
+    if (other) words_add(&w, "--%s", o->name), words_add(&w, "%d", other);
+    else words_given(o, s->model_args, &w);
+  }
   for (int i = 0, used = 0; i < (int)w.count && !status; i += SLI_MAX(used, 1))
     status = sl_args_take(*out, (int)w.count - i, w.items + i, &used);
   words_fini(&w);
   return status;
 }
 
-bool planner_alike(const planner *p) { return p->devices > FEW_DEVICES; }
+plan_care planner_care(const planner *p) { return p->devices > FEW_DEVICES ? PLAN_ALIKE : PLAN_EXACT; }
 
-sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, bool alike, plan_made *out) {
+sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care, plan_made *out) {
+  return planner_make_with(p, c, microbatches, care, 0, out);
+}
+
+sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches, plan_care care, int layers, plan_made *out) {
   settings s;
   sl_status status = SL_OK;
-  const sl_lower_options run = {.alike = alike, .assign = c->assign};
+  const bool alike = care != PLAN_EXACT && planner_care(p) != PLAN_EXACT;
+  sl_lower_options run = p->run;
+  run.alike = alike, run.any_order = care == PLAN_ROUGH, run.assign = c->assign;
   sli_arena arena = {0};
   *out = (plan_made){0};
   apply(p, c, &arena, &s);
   s.microbatches = microbatches;
-  if (p->batch && microbatches != c->at[PLAN_MICROBATCHES]) {
-    int rows = p->batch / c->at[PLAN_MICROBATCHES];
-    status = args_with_batch(p->settings, rows * microbatches, &out->args);
+  bool fewer = p->batch && microbatches != c->at[PLAN_MICROBATCHES];
+  if (fewer || layers) {
+    int batch = fewer ? p->batch / c->at[PLAN_MICROBATCHES] * microbatches : 0;
+    status = args_with(p->settings, batch, layers, &out->args);
     s.model_args = out->args;
   }
   if (!status) status = plan_make(&s, &run, &out->planned);

@@ -40,7 +40,7 @@ static char *find(const planner *p, const plan_choice *c, const sl_hardware *h, 
   plan_made made;
   s.modelled.hardware = *h;
   other.settings = &s;
-  if (planner_make(&other, c, c->at[PLAN_MICROBATCHES], false, &made)) return NULL;
+  if (planner_make(&other, c, c->at[PLAN_MICROBATCHES], PLAN_EXACT, &made)) return NULL;
   char *text = sli_lowered_assign(made.planned.lowered, &p->settings->modelled.hardware, seed);
   planner_unmake(&made);
   return text;

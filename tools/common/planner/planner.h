@@ -13,6 +13,7 @@ typedef enum plan_dim {
   PLAN_DATA,
   PLAN_SEQUENCE,
   PLAN_EXPERTS,
+  PLAN_EXPERT_TENSOR, /* devices that an expert lies on: 1 of a grid of their own, or all that share tensors */
   PLAN_MICROBATCHES,
   PLAN_PIECES,
   PLAN_CHUNKS,
@@ -47,7 +48,7 @@ typedef struct plan_less {
 /* One plan: its value of each dimension, a number or the index of a word. */
 typedef struct plan_choice {
   int at[PLAN_DIMS];
-  double bound, least; /* seconds and bytes that no such plan can do without */
+  double bound, least, floor; /* seconds and bytes that no such plan can do without; bytes, if it gives up all it may */
   double seconds;  /* of a step; INFINITY: it cannot be, or was not looked at */
   size_t bytes;    /* of the largest device; 0: it cannot be */
   bool exact;      /* both are those of the plan as actorrun makes it */
@@ -57,7 +58,8 @@ typedef struct plan_choice {
 
 typedef struct planner {
   const settings *settings;
-  int devices, batch, experts; /* batch 0: the model does not say */
+  sl_lower_options run;      /* what else the plans are made with, for plan_make(): evaluations, checkpoints */
+  int devices, batch, layers, experts; /* batch, layers: 0: the model does not say */
   size_t budget;             /* 0: any number of bytes */
   int fixed[PLAN_DIMS];      /* -1: free */
   bool all;                  /* leave nothing out for its bound */
@@ -69,6 +71,7 @@ typedef struct planner {
   plan_choice *choices;
   plan_choice smallest;      /* where nothing fits: what takes least; 0 bytes: none could be made */
   size_t left_out, tried;    /* too large by what is known beforehand; made */
+  double best;               /* seconds of the best so far */
   double seconds;            /* that the search took */
 } planner;
 

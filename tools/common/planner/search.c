@@ -28,9 +28,9 @@ static int by_worth(const void *a, const void *b) {
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
-static int by_least(const void *a, const void *b) {
+static int by_floor(const void *a, const void *b) {
   const plan_choice *x = a, *y = b;
-  if (x->least < y->least || x->least > y->least) return x->least < y->least ? -1 : 1;
+  if (x->floor < y->floor || x->floor > y->floor) return x->floor < y->floor ? -1 : 1;
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
@@ -44,13 +44,17 @@ static void keep_smallest(planner *p) {
   }
 }
 
-/* Of what was left out as too large, those that are smallest by what is known are made. */
+/* Of what was left out as too large, the smallest, as small as they get, until none that is left can be smaller. */
 static void find_smallest(planner *p) {
-  enum { SOME = 32 };
-  plan_choice *out = p->choices + p->count - p->left_out;
-  qsort(out, p->left_out, sizeof *out, by_least);
-  size_t first = p->count - p->left_out, end = SLI_MIN(first + SOME, p->count);
-  planner_each(p, first, end, planner_try, p);
+  enum { MOST = 48 };
+  size_t first = p->count - p->left_out, most = SLI_MIN(first + MOST, p->count);
+  qsort(p->choices + first, p->left_out, sizeof *p->choices, by_floor);
+  for (size_t end; first < most && !planner_stopped(p); first = end) {
+    keep_smallest(p);
+    if (p->smallest.bytes && p->choices[first].floor >= (double)p->smallest.bytes) return;
+    end = SLI_MIN(first + ROUND, most);
+    planner_each(p, first, end, planner_try_least, p);
+  }
   keep_smallest(p);
 }
 
@@ -67,12 +71,13 @@ static sl_status nothing_fits(const planner *p) {
 }
 
 /* Plans in the order of their bounds, until none that is left can be better. */
-static void try_plans(planner *p, double best) {
+static void try_plans(planner *p) {
   size_t most = p->count - p->left_out;
-  while (p->tried < most && !planner_stopped(p) && (p->all || p->choices[p->tried].bound < best)) {
+  while (p->tried < most && !planner_stopped(p) && p->choices[p->tried].bound < p->best) {
     size_t end = SLI_MIN(p->tried + ROUND, most);
     planner_each(p, p->tried, end, planner_try, p);
-    for (; p->tried < end; p->tried++) best = SLI_MIN(best, p->choices[p->tried].seconds);
+    for (; p->tried < end; p->tried++)
+      if (!p->all) p->best = SLI_MIN(p->best, p->choices[p->tried].seconds);
   }
   qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
 }
@@ -86,6 +91,7 @@ static bool settle(planner *p) {
   if (!any || planner_stopped(p)) return false;
   planner_each(p, 0, end, planner_try_exact, p);
   qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
+  p->best = p->all ? INFINITY : p->choices[0].seconds;
   return true;
 }
 
@@ -103,8 +109,9 @@ static sl_status search(planner *p) {
   sl_status status = planner_list(p);
   if (status) return status;
   planner_bound(p);
+  p->best = INFINITY;
   do {
-    try_plans(p, p->tried ? p->choices[0].seconds : INFINITY);
+    try_plans(p);
   } while (settle(p));
   assign(p);
   if (!found(p)) find_smallest(p);
@@ -151,7 +158,8 @@ static int number_of(const settings *s, const char *name) {
 sl_status planner_init(planner *p, const settings *s) {
   const sli_kind *kind = sli_kind_find(s->devices.kind);
   bool known = sli_cost_is_given(&s->modelled.cost) || s->profile || s->modelled.hardware.flops_per_second > 0;
-  *p = (planner){.settings = s, .devices = SLI_MAX(s->devices.count, 1), .batch = number_of(s, "batch"), .experts = number_of(s, "experts"), .points = 1,
+  *p = (planner){.settings = s, .devices = SLI_MAX(s->devices.count, 1), .batch = number_of(s, "batch"), .layers = number_of(s, "layers"),
+                 .experts = number_of(s, "experts"), .points = 1,
                  .threads = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .budget = s->devices.budget_bytes};
   for (int d = 0; d < PLAN_DIMS; d++) p->fixed[d] = -1;
   if (sl_arg_given(s->run, "quota", 0)) p->fixed[PLAN_QUOTAS] = 0;

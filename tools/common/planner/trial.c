@@ -2,7 +2,8 @@
  *
  * A plan that is too large is made again with fewer slots of activations, or with some blocks that compute
  * theirs again, where that is free: with as few as it takes, device by device; and with both, where one does not
- * do. What is faster stands for the choice. Of many microbatches two smaller numbers are run: a step grows by as much with each. */
+ * do. What is faster stands for the choice. One that with all slots and blocks given up is still too large is not looked at any
+ * further, nor one that is slower than the best before it has given up anything. Of many microbatches two smaller numbers are run: a step grows by as much with each. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -53,27 +54,44 @@ static bool give_up_any(const planner *p, plan_choice *c, const plan_made *made,
   return some;
 }
 
-/* Seconds of a step with so many microbatches. INFINITY: it cannot be, or is too large, and *more says
- * whether it has given up something that way (NULL: nothing is). */
-static double weigh(const planner *p, plan_choice *c, int microbatches, bool alike, const way *w, bool *more) {
+/* Not worth a look, whatever it gives up: that makes it no faster. Second choices of a dimension are shown, so it need not
+ * be the best. */
+static bool is_slow(const planner *p, double seconds) { return 0.98 * seconds > 1.05 * p->best; }
+
+/* Seconds of a step with so many microbatches. INFINITY: it cannot be. *more says whether it is too large and has
+ * given up something that way (NULL: nothing is). */
+static double weigh(const planner *p, plan_choice *c, int microbatches, plan_care care, const way *w, bool *more) {
   plan_made made;
-  double seconds = INFINITY;
   *more = false;
   c->bytes = 0;
-  if (planner_make(p, c, microbatches, alike, &made)) return INFINITY;
+  if (planner_make(p, c, microbatches, care, &made)) return INFINITY;
   c->bytes = largest(made.planned.plan);
-  if (fits(p, c)) seconds = seconds_of(made.planned.plan);
-  else if (w) *more = give_up_any(p, c, &made, w);
+  double seconds = seconds_of(made.planned.plan);
+  if (!fits(p, c) && w && !is_slow(p, seconds)) *more = give_up_any(p, c, &made, w);
   planner_unmake(&made);
   return seconds;
 }
 
 /* Until it fits, or has nothing left. */
-static double lessen(const planner *p, plan_choice *c, int microbatches, bool alike, const way *w) {
+static double lessen(const planner *p, plan_choice *c, int microbatches, plan_care care, const way *w) {
   bool more = true;
   double seconds = INFINITY;
-  for (int round = 0; round < ROUNDS && more; round++) seconds = weigh(p, c, microbatches, alike, w, &more);
-  return seconds;
+  for (int round = 0; round < ROUNDS && more; round++) seconds = weigh(p, c, microbatches, care, w, &more);
+  return fits(p, c) ? seconds : INFINITY;
+}
+
+/* With all given up that may be. */
+static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
+  plan_made made;
+  c->bytes = 0;
+  if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
+  c->less = planner_less_create(&made.planned, c);
+  for (int w = 0; w < WAYS; w++)
+    if (may(p, c, &ways[w]) && planner_lessen(c->less, &made.planned, 0, ways[w].slots)) c->at[ways[w].dim] = ways[w].value;
+  planner_unmake(&made);
+  if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
+  c->bytes = largest(made.planned.plan);
+  planner_unmake(&made);
 }
 
 /* ---- many microbatches ----------------------------------------------------------------------------------- */
@@ -91,12 +109,13 @@ static counts counts_of(const planner *p, const plan_choice *c) {
 
 /* Of so many seconds with the larger number. */
 static void extrapolate(const planner *p, plan_choice *c, counts n, double seconds) {
-  bool alike = planner_alike(p), more;
+  plan_care care = planner_care(p);
+  bool more;
   c->seconds = seconds;
-  c->exact = !alike && !n.few;
+  c->exact = care == PLAN_EXACT && !n.few;
   if (!n.few || !(seconds < INFINITY)) return;
   plan_choice fewer = *c;
-  double first = weigh(p, &fewer, n.few, alike, NULL, &more);
+  double first = weigh(p, &fewer, n.few, care, NULL, &more);
   c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) / (n.more - n.few) : INFINITY;
 }
 
@@ -111,10 +130,20 @@ static bool is_better(const planner *p, const plan_choice *a, const plan_choice 
 
 static void try_way(const planner *p, const plan_choice *given, plan_choice *c, counts n, const way *w) {
   plan_choice x = *given;
-  extrapolate(p, &x, n, lessen(p, &x, n.more, planner_alike(p), w));
+  extrapolate(p, &x, n, lessen(p, &x, n.more, planner_care(p), w));
   bool better = is_better(p, &x, c);
   planner_less_destroy(better ? c->less : x.less);
   if (better) *c = x;
+}
+
+/* As small as it gets, if that is too large. */
+static bool cannot_fit(const planner *p, plan_choice *c, counts n) {
+  plan_choice least = *c;
+  give_up_all(p, &least, n.more);
+  bool large = least.bytes && !fits(p, &least);
+  if (large && least.bytes < c->bytes) *c = least;
+  else planner_less_destroy(least.less);
+  return large;
 }
 
 void planner_try(void *ctx, size_t i) {
@@ -123,15 +152,25 @@ void planner_try(void *ctx, size_t i) {
   const plan_choice given = *c;
   const counts n = counts_of(p, c);
   bool more;
-  extrapolate(p, c, n, weigh(p, c, n.more, planner_alike(p), NULL, &more));
+  extrapolate(p, c, n, weigh(p, c, n.more, planner_care(p), NULL, &more));
   if (!c->bytes || fits(p, c)) return;
+  bool slow = is_slow(p, c->seconds);
+  c->seconds = INFINITY;
+  if (slow || cannot_fit(p, c, n)) return;
   for (int w = 0; w < WAYS; w++)
     if (may(p, &given, &ways[w])) try_way(p, &given, c, n, &ways[w]);
 }
 
 void planner_weigh(const planner *p, plan_choice *c) {
   bool more;
-  c->seconds = weigh(p, c, c->at[PLAN_MICROBATCHES], false, NULL, &more);
+  c->seconds = weigh(p, c, c->at[PLAN_MICROBATCHES], PLAN_EXACT, NULL, &more);
+  if (!fits(p, c)) c->seconds = INFINITY;
+}
+
+void planner_try_least(void *ctx, size_t i) {
+  const planner *p = ctx;
+  plan_choice *c = &p->choices[i];
+  give_up_all(p, c, counts_of(p, c).more);
 }
 
 /* The way that it has gone. */
@@ -145,6 +184,6 @@ void planner_try_exact(void *ctx, size_t i) {
   const planner *p = ctx;
   plan_choice *c = &p->choices[i];
   if (c->exact || !(c->seconds < INFINITY)) return;
-  c->seconds = lessen(p, c, c->at[PLAN_MICROBATCHES], false, way_of(c));
+  c->seconds = lessen(p, c, c->at[PLAN_MICROBATCHES], PLAN_EXACT, way_of(c));
   c->exact = true;
 }
