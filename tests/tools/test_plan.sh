@@ -52,6 +52,21 @@ grep '^ [0-9]*  actorrun' out | sed 's/^ [0-9]*  actorrun//' >commands
 while read -r words; do
   eval "timeout -s KILL 200 '$actorrun' --dry-run --quiet --memory $more $words" >said 2>&1 || fail "$words is over $more bytes (seed $seed)"
 done <commands
+
+# Each command makes the very plan that was found.
+plan --memory "$more" --points 3 --json plans.json --svg plans.svg || fail "--json, --svg"
+cat >remade.py <<'P'
+import json, subprocess, sys
+for plan in json.load(open("plans.json"))["plans"]:
+    words = ["--quiet", "--clock", "virtual", "--steps", "2", "--report", "r.json", *plan["words"]]
+    subprocess.run([sys.argv[1], *words], check=True, stdout=subprocess.DEVNULL)
+    report = json.load(open("r.json"))
+    most = max(device["peak_bytes"]["total"] for device in report["devices"])
+    if (report["plan_hash"], most) != (plan["plan_hash"], plan["memory_bytes"]):
+        sys.exit(f"{report['plan_hash']} of {most} bytes, not {plan['plan_hash']} of {plan['memory_bytes']}: {words}")
+P
+timeout -s KILL 200 python3 remade.py "$actorrun" || fail "a command does not make its plan (seed $seed)"
+python3 -c 'import xml.dom.minidom as x; assert x.parse("plans.svg").getElementsByTagName("rect")' || fail "plans.svg is no figure"
 plan || fail "plan without a budget"
 within "$(seconds)" "$slow" 1.000001 "more memory is slower"
 fast=$(seconds)

@@ -1,10 +1,9 @@
-/* actortune plan: its command line, and what it shows. */
-#include <math.h>
-#include <stdlib.h>
+/* actortune plan: its command line. */
 #include <string.h>
 
 #include "graph/devices/devices.h"
 #include "tools/actortune/actortune.h"
+#include "tools/actortune/planner_show.h"
 
 static const sl_option options[] = {
     {"fix", SL_OPTION_TEXT, "", "`LIST` of what is given, such as stages=8,recompute=full: stages, tensor, data, "
@@ -14,6 +13,8 @@ static const sl_option options[] = {
      "less, --sequence and --pieces), all (full, and nothing is left out for its bound)", 0, 0},
     {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 76G; the machine's if not given", 0, 0},
     {"points", SL_OPTION_INT, "5", "plans to show at most", 1, 1000},
+    {"json", SL_OPTION_TEXT, "", "write them to `FILE` as JSON, with the words of their commands", 0, 0},
+    {"svg", SL_OPTION_TEXT, "", "draw them to `FILE`, with what second choices cost", 0, 0},
     {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096},
     {0}};
 
@@ -30,68 +31,6 @@ static const tool planner_tool = {
     .options = options,
     .read = read_settings};
 
-/* ---- showing ---------------------------------------------------------------------------------- */
-
-static int width_of(plan_dim dim) {
-  int width = (int)strlen(plan_dims[dim].name);
-  for (int w = 0; w < plan_dims[dim].count; w++) width = SLI_MAX(width, (int)strlen(plan_dims[dim].words[w]));
-  return width;
-}
-
-static void show_value(FILE *out, const plan_choice *c, plan_dim dim, int width) {
-  const char *word = planner_word(dim, c->at[dim]);
-  if (word) fprintf(out, "  %-*s", width, word);
-  else fprintf(out, "  %*d", width, c->at[dim]);
-}
-
-static void show_head(FILE *out) {
-  fprintf(out, " #       step      memory");
-  for (int d = 0; d < PLAN_DIMS; d++)
-    fprintf(out, plan_dims[d].count ? "  %-*s" : "  %*s", width_of((plan_dim)d), plan_dims[d].name);
-  fprintf(out, "\n");
-}
-
-static void show_row(FILE *out, int number, const plan_choice *c) {
-  char memory[32], step[32];
-  fprintf(out, "%2d  %9s  %10s", number, sli_format_seconds(step, c->seconds),
-          sli_format_bytes(memory, (double)c->bytes));
-  for (int d = 0; d < PLAN_DIMS; d++) show_value(out, c, (plan_dim)d, width_of((plan_dim)d));
-  fprintf(out, "\n");
-}
-
-static void show_second(const planner *p, plan_dim dim, FILE *out) {
-  const plan_choice *second = planner_second(p, dim);
-  if (!second) return;
-  fprintf(out, "  %-12s", plan_dims[dim].name);
-  show_value(out, second, dim, 1);
-  fprintf(out, " instead of");
-  show_value(out, &p->choices[0], dim, 1);
-  fprintf(out, ": %+.1f %%\n", 100 * (second->seconds / p->choices[0].seconds - 1));
-}
-
-static void show_command(const planner *p, int number, const plan_choice *c, FILE *out) {
-  static const char *const own[] = {"fix", "effort", "memory", "points", "threads", "version", "help", NULL};
-  words w = {0};
-  planner_words(p, c, own, &w);
-  char *line = words_line(&w);
-  fprintf(out, "%2d  %s\n", number, line);
-  free(line);
-  words_fini(&w);
-}
-
-static void show(const planner *p, FILE *out) {
-  int shown = 0;
-  while (shown < p->points && (size_t)shown < p->tried && p->choices[shown].seconds < INFINITY) shown++;
-  fprintf(out, "%s%zu plans of %zu tried in %.1f s\n\n", interrupted() ? "stopped: " : "", p->tried, p->count,
-          p->seconds);
-  show_head(out);
-  for (int i = 0; i < shown; i++) show_row(out, i + 1, &p->choices[i]);
-  fprintf(out, "\nwith another choice of\n");
-  for (int d = 0; d < PLAN_DIMS; d++) show_second(p, (plan_dim)d, out);
-  fprintf(out, "\n");
-  for (int i = 0; i < shown; i++) show_command(p, i + 1, &p->choices[i], out);
-}
-
 /* ---- from the command line ---------------------------------------------------------------------- */
 
 static sl_status read_effort(const settings *s, planner *p) {
@@ -100,6 +39,12 @@ static sl_status read_effort(const settings *s, planner *p) {
   p->effort = p->away = strcmp(text, "quick") != 0;
   p->all = !strcmp(text, "all");
   return options_check_word("effort", text, words);
+}
+
+static sl_status write_files(const planner *p) {
+  const char *json = settings_text(p->settings, "json"), *svg = settings_text(p->settings, "svg");
+  sl_status status = json ? planner_json_write(p, json) : SL_OK;
+  return !status && svg ? planner_svg_write(p, svg) : status;
 }
 
 static sl_status plan(const settings *s) {
@@ -112,7 +57,8 @@ static sl_status plan(const settings *s) {
   if (!status) status = read_effort(s, &p);
   if (!status) status = planner_fix(&p, sl_arg_text(s->run, "fix"));
   if (!status) status = planner_search(&p);
-  if (!status) show(&p, stdout);
+  if (!status) planner_show(&p, stdout);
+  if (!status) status = write_files(&p);
   planner_fini(&p);
   return status;
 }

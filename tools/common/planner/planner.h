@@ -51,7 +51,8 @@ typedef struct plan_choice {
   double bound, least, floor; /* seconds and bytes that no such plan can do without; bytes, if it gives up all it may */
   double seconds;  /* of a step; INFINITY: it cannot be, or was not looked at */
   size_t bytes;    /* of the largest device; 0: it cannot be */
-  bool exact;      /* both are those of the plan as actorrun makes it */
+  uint64_t hash;   /* of the plan that was made last */
+  bool exact;      /* all three are those of the plan as actorrun makes it */
   plan_less *less; /* the planner's; NULL: it fits as it is */
   char *assign;    /* likewise: which device takes each place; NULL: that of its number */
 } plan_choice;

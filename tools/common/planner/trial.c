@@ -65,7 +65,7 @@ static double weigh(const planner *p, plan_choice *c, int microbatches, plan_car
   *more = false;
   c->bytes = 0;
   if (planner_make(p, c, microbatches, care, &made)) return INFINITY;
-  c->bytes = largest(made.planned.plan);
+  c->bytes = largest(made.planned.plan), c->hash = made.planned.plan->hash;
   double seconds = seconds_of(made.planned.plan);
   if (!fits(p, c) && w && !is_slow(p, seconds)) *more = give_up_any(p, c, &made, w);
   planner_unmake(&made);

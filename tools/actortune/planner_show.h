@@ -1,0 +1,20 @@
+/* What actortune plan shows of a search: as text, as JSON, as a figure. */
+#ifndef SLUICE_TOOLS_ACTORTUNE_PLANNER_SHOW_H
+#define SLUICE_TOOLS_ACTORTUNE_PLANNER_SHOW_H
+
+#include <stdio.h>
+
+#include "tools/common/common.h"
+
+/* Of the best plans those that are shown. */
+size_t planner_shown(const planner *p);
+/* Is there more than one value of a dimension among all choices? */
+bool planner_varies(const planner *p, plan_dim dim);
+/* "4", "zb-h1" */
+const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]);
+
+void planner_show(const planner *p, FILE *out);
+sl_status planner_json_write(const planner *p, const char *path);
+sl_status planner_svg_write(const planner *p, const char *path);
+
+#endif
