@@ -438,10 +438,11 @@ static void add_actors(sli_lowering *l, hop_queues *x, int group) {
   add_actor(l, x, group);
 }
 
-/* On modelled devices, whose durations are known, another order is worth a try. */
+/* On modelled devices, whose durations are known, another order is worth a try; where there is one stage nobody waits
+ * for its passes. */
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
-  bool even = sli_cost_is_given(&o->cost) && !o->cost.nstages, modelled = l->in->kind->modelled;
+  bool even = sli_cost_is_given(&o->cost) && !o->cost.nstages, modelled = l->in->kind->modelled && l->in->p > 1;
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
   for (int i = 0; i < l->ngroups; i++)
     if (l->groups[i].actor != SL_NONE) aside[l->groups[i].actor] = l->groups[i].eval;

@@ -15,7 +15,7 @@ static int by_exchange(const void *a, const void *b) {
 /* Those of one kind are one, so often. */
 static int merge_exchanges(sli_sent_exchange *of, int n) {
   int count = 0;
-  qsort(of, (size_t)n, sizeof *of, by_exchange);
+  if (n) qsort(of, (size_t)n, sizeof *of, by_exchange);
   for (int i = 0; i < n; i++) {
     if (count && !by_exchange(&of[count - 1], &of[i])) of[count - 1].times += of[i].times;
     else of[count++] = of[i];
@@ -56,7 +56,7 @@ static int by_places(const void *a, const void *b) {
 
 static int merge_hops(sli_sent_hop *of, int n) {
   int count = 0;
-  qsort(of, (size_t)n, sizeof *of, by_places);
+  if (n) qsort(of, (size_t)n, sizeof *of, by_places);
   for (int i = 0; i < n; i++) {
     if (count && !by_places(&of[count - 1], &of[i])) of[count - 1].bytes += of[i].bytes;
     else of[count++] = of[i];
