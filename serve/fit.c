@@ -1,4 +1,5 @@
-/* What a tick takes, as far as ticks that ran can tell: least squares, relative to what each took.
+/* What a tick takes, as far as ticks that ran can tell: least squares, relative to what each is to take. That is not known at
+ * first: then to what it took, which a tick that others have held up counts too little by.
  *
  * What is found are the seconds at each corner, and of a position and a pair; without corners, of a tick and of a row in
  * their place. A tick between two corners takes so much of the one and so much of the other, so either is a sum of terms. */
@@ -74,15 +75,28 @@ static void terms_of(const system_of *q, const struct fit_sample *x, double *out
   out[q->terms - 1] = x->pairs;
 }
 
-static void add_up(const fit *f, system_of *q) {
+static double seconds_of(const system_of *q, const double *terms, const double *found) {
+  double sum = 0;
+  for (int i = 0; i < q->terms; i++) sum += terms[i] * found[i];
+  return sum;
+}
+
+static void add_tick(system_of *q, const struct fit_sample *s, const double *x, double by) {
+  for (int i = 0; i < q->terms; i++) {
+    for (int j = 0; j < q->terms; j++) q->products[i][j] += x[i] * x[j] * by * by;
+    q->sums[i] += x[i] * s->seconds * by * by;
+  }
+}
+
+/* `found` before, or NULL. */
+static void add_up(const fit *f, system_of *q, const double *found) {
   double x[TERMS];
+  memset(q->products, 0, sizeof q->products);
+  memset(q->sums, 0, sizeof q->sums);
   for (size_t s = 0; s < f->count; s++) {
-    double by = 1 / f->of[s].seconds;
     terms_of(q, &f->of[s], x);
-    for (int i = 0; i < q->terms; i++) {
-      for (int j = 0; j < q->terms; j++) q->products[i][j] += x[i] * x[j] * by * by;
-      q->sums[i] += x[i] * by;
-    }
+    double expected = found ? seconds_of(q, x, found) : 0;
+    add_tick(q, &f->of[s], x, 1 / (expected > 0 ? expected : f->of[s].seconds));
   }
   for (int i = 0; i < q->terms; i++) q->scale[i] = q->products[i][i] > 0 ? sqrt(q->products[i][i]) : 1;
 }
@@ -138,7 +152,9 @@ sl_tick_cost sli_fit_cost(const fit *f, bool corners) {
   double x[TERMS];
   q.corners = corners ? find_corners(f, q.rows) : 0;
   q.terms = SLI_MAX(q.corners, corners ? 1 : 2) + 2;
-  add_up(f, &q);
+  add_up(f, &q, NULL);
+  solve_above_zero(&q, x);
+  add_up(f, &q, x);
   solve_above_zero(&q, x);
   sl_tick_cost cost = {.position = x[q.terms - 2], .pair = x[q.terms - 1], .corners = q.corners};
   if (!corners) cost.tick = x[0], cost.row = x[1];

@@ -192,8 +192,20 @@ static void corners_are_found_again(void) {
   sli_fit_fini(&f);
 }
 
+/* One tick of ten that something else has held up counts as much as it took. */
+static void ticks_that_were_held_up_count(void) {
+  fit f = {0};
+  for (int i = 0; i < 101; i++)
+    sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i % 10 ? 0.01 : 0.06);
+  sl_tick_cost found = sli_fit_cost(&f, true);
+  CHECK(found.corners == 2 && near(found.seconds[0], 0.02, 0.01) && near(found.seconds[1], 0.01, 0.01), "%g and %g s",
+        found.seconds[0], found.seconds[1]);
+  sli_fit_fini(&f);
+}
+
 int main(void) {
   corners_are_found_again();
+  ticks_that_were_held_up_count();
   served s = {0};
   served_model(&s, "gpt", small);
   a_long_prompt(&s);
