@@ -1,0 +1,63 @@
+"""What Hugging Face's tokenizers library makes of every character and of strings at random, as hashes, for
+test_io_tokenizer_all: pip install tokenizers; python3 make_tokenizer_hashes.py NAME.json >NAME.hashes
+
+Characters stand between an a and a b, 4096 to a line; strings are 1000 to a line."""
+import sys
+
+from tokenizers import Tokenizer
+
+MASK, PRIME, BASIS = (1 << 64) - 1, 1099511628211, 14695981039346656037
+WHITE = " \n\t\r"
+
+
+def add(value, ids):
+    for i in list(ids) + [0xffffffff]:
+        value = ((value ^ i) * PRIME) & MASK
+    return value
+
+
+class Dice:
+    def __init__(self, seed):
+        self.state = seed
+
+    def roll(self, sides):
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) & MASK
+        return (self.state >> 33) % sides
+
+
+def character(dice):
+    kind = dice.roll(6)
+    if kind == 0:
+        return chr(32 + dice.roll(95))
+    if kind == 1:
+        return chr(97 + dice.roll(26))
+    if kind == 2:
+        return WHITE[dice.roll(4)]
+    if kind == 3:
+        return chr(0xa0 + dice.roll(0x2000))
+    if kind == 4:
+        return chr(0x4e00 + dice.roll(0x5000))
+    return chr(0x1f300 + dice.roll(0x600))
+
+
+def string(seed):
+    dice = Dice(seed)
+    return "".join(character(dice) for _ in range(1 + dice.roll(40)))
+
+
+def points(first):
+    return ["a%cb" % c for c in range(first, first + 4096) if not 0xd800 <= c < 0xe000]
+
+
+def main():
+    tokenizer = Tokenizer.from_file(sys.argv[1])
+    groups = [("point", first, points(first)) for first in range(0, 0x110000, 4096)]
+    groups += [("string", first, [string(s) for s in range(first, first + 1000)]) for first in range(0, 100000, 1000)]
+    for kind, first, texts in groups:
+        value = BASIS
+        for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
+            value = add(value, encoding.ids)
+        print(kind, first, "%016x" % value)
+
+
+main()
