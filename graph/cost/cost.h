@@ -61,5 +61,7 @@ typedef enum sli_half { SLI_REDUCE_SCATTER, SLI_ALL_GATHER, SLI_ALL_TO_ALL } sli
 bool sli_exchange_is_measured(const sli_axis_link *link, sli_half half);
 /* Of which each receives so many bytes; with what each does in its own memory only if measured. */
 double sli_exchange_seconds(const sli_axis_link *link, sli_half half, double received);
+/* Of so many bytes that go from one process of a host to another. */
+double sli_process_link_seconds(const sl_hardware *h, double bytes);
 
 #endif

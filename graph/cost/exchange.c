@@ -27,6 +27,14 @@ static double measured_seconds(const sli_axis_link *link, sli_half half, double 
   return SLI_MAX(rest, 0);
 }
 
+double sli_process_link_seconds(const sl_hardware *h, double bytes) {
+  const sl_curve *c = &h->process_link;
+  double x[SL_CURVE_DIMS];
+  if (!c->seconds) return 0;
+  for (int d = 0; d < c->ndims; d++) x[d] = SLI_MAX(c->axis[d] == SL_CURVE_DEVICES ? h->busy : bytes, 1);
+  return sli_curve_at(c, x);
+}
+
 double sli_exchange_seconds(const sli_axis_link *link, sli_half half, double received) {
   if (received <= 0) return 0;
   if (sli_exchange_is_measured(link, half) && link->size > 1)

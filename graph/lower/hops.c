@@ -194,7 +194,8 @@ static int send(hops *x, int from, trip *t, int device) {
   sl_hardware_link link = link_to(l, b, device);
   leg g = {.route = SLI_ROUTE_LINK, .from = b->device, .to = device, .home = host,
            .mark = sli_arena_format(&l->arena, ">%d", device),
-           .seconds = wire_seconds(&link, b->bytes) + link.seconds};
+           .seconds = wire_seconds(&link, b->bytes) + link.seconds +
+                      sli_lower_process_link(l->in, b->device, device, b->bytes)};
   return keep_end(x, from, add_hop(x, from, t, &g), t);
 }
 

@@ -440,6 +440,9 @@ sl_status sli_lower_read_sequence(sli_inputs *in);
 void sli_lower_axis_links(sli_inputs *in);
 sli_axis_link sli_lower_axis_link(const sli_inputs *in, int axis); /* of its rows, on described hardware */
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to); /* two devices' */
+/* Of what goes from a device of one process to one of another besides, where both are of one host. Nothing may be chosen
+ * by it: what is learned must not depend on which processes drive devices. */
+double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes);
 /* Bytes that a group receives from other devices of its stage, by all its nodes: by axis, and by what is done with them;
  * and how often in a step it does. */
 void sli_lower_received(const sli_lowering *l, const sli_group *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);

@@ -71,6 +71,12 @@ sl_hardware sli_lower_hardware(const sl_lower_options *o) {
   return h;
 }
 
+double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes) {
+  const sl_hardware *h = in->options->hardware;
+  if (!h || from / per_host(h) != to / per_host(h)) return 0;
+  return sli_process_link_seconds(h, (double)bytes);
+}
+
 double sli_lower_host_rate(const sli_inputs *in) {
   const sl_hardware *h = in->options->hardware;
   if (!in->kind->modelled || !h) return 0;

@@ -99,6 +99,8 @@ typedef struct sl_hardware {
   sl_curve exchange[2][SL_EXCHANGES]; /* within hosts, between them: of all devices of a row, over
                                   bytes that each has in the end (of an all-to-all: at the start)
                                   and devices */
+  sl_curve process_link;       /* from one process of a host to another: over bytes, and devices of
+                                  the host that compute meanwhile; no curve: takes no time of its own */
   sl_algorithm algorithm;
   double links_per_host;       /* that its devices share; 0: one each */
   int npairs;

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Step times of this machine, predicted and measured.
 
-    SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N] [--under 'chrt -f 50'] [CASE...]
+    SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N]
+                                                    [--under 'chrt -f 50'] [--under-two COMMAND] [CASE...]
 
-Takes 5 minutes. Without --machine the machine is measured first (actortune machine, 90 s). None of the cases is a model
+Takes 5 minutes. Runs go under the command given, those of two processes under the second (not a real-time priority: then
+a device that computes keeps the core from what brings messages). Without --machine the machine is measured first (actortune machine, 90 s). None of the cases is a model
 that it measures: widths, depths, contexts, microbatches, schedules and numbers of devices are others.
 
 A machine file says how fast a machine is that has nothing else to do, and a host that others use as well is that only for
@@ -37,6 +39,7 @@ CASES = {  # name: devices, options, model
     "llama-sharded": (2, ["--data-parallel", "2", "--shard", "optimizer", "--microbatches", "2"], [*LLAMA, "--layers", "2", "--width", "448", "--heads", "7", "--context", "128", "--batch", "4"]),
     "gpt-pieces": (2, ["--stages", "2", "--microbatches", "4", "--pieces", "2"], [*GPT, "--layers", "2", "--width", "320", "--heads", "5", "--context", "256", "--batch", "4"]),
 }
+PROCESSES = {"gpt-1f1b-n2": "gpt-1f1b", "gpt-data-n2": "gpt-data"}  # by two processes, what one does
 QUIET, ENOUGH, MOST_OFF = 1.015, 5, 3
 
 
@@ -53,15 +56,21 @@ def memory(report):
     return [d["peak_bytes"]["total"] for d in report["devices"]]
 
 
-def predict(name, machine):
+def predict(name, machine, reports):
+    """On the virtual clock; what goes between processes is predicted where it runs."""
+    if name in PROCESSES:
+        return reports[0]
     devices, options, model = CASES[name]
     return run(["--devices", f"timed:{devices}", "--clock", "virtual", "--machine", machine, "--memory", "1T",
                 "--steps", "3", *options, *model])
 
 
-def measure(name, given, text):
-    devices, options, model = CASES[name]
-    return run(["--devices", f"cpu:{devices}x1", "--steps", str(given.steps), *options, *model, "--data", text], given.under)
+def measure(name, machine, given, text):
+    devices, options, model = CASES[PROCESSES.get(name, name)]
+    words = ["--devices", f"cpu:{devices}x1", "--steps", str(given.steps), *options]
+    if name in PROCESSES:
+        return run(["-n", "2", "--machine", machine, *words, *model, "--data", text], given.under_two)
+    return run([*words, *model, "--data", text], given.under)
 
 
 def quiet_steps(rounds):
@@ -96,6 +105,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--under", type=shlex.split, default=[])
+    parser.add_argument("--under-two", type=shlex.split, default=[])
     parser.add_argument("cases", nargs="*")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,13 +113,13 @@ def main():
         with open(text, "wb") as file:
             file.write(bytes(i * i * 31 % 97 + 32 for i in range(1 << 18)))
         machine = given.machine or measure_machine(folder, given.under)
-        names = given.cases or list(CASES)
+        names = given.cases or [*CASES, *PROCESSES]
         reports = {name: [] for name in names}
         for _ in range(given.rounds):
             for name in names:
-                reports[name].append(measure(name, given, text))
+                reports[name].append(measure(name, machine, given, text))
         print("| case | predicted | measured | off | quiet steps | all steps | memory |\n" + "| --- " * 7 + "|", flush=True)
-        seen = [show(name, predict(name, machine), reports[name]) for name in names]
+        seen = [show(name, predict(name, machine, reports[name]), reports[name]) for name in names]
     counted = [abs(off) for off, _ in seen if off is not None]
     worst = max(counted, default=float("inf"))
     print(f"\n{len(counted)} of {len(seen)} cases count; at most {worst:.1f} % off")

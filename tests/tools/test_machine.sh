@@ -16,6 +16,10 @@ linear = curves["linear"]
 assert linear["devices"] == [1, 2], linear["devices"]
 assert len(linear["seconds"]) == len(linear["m"]) and box["firing_seconds"] > 0 and box["wake_seconds"] > 0
 assert box["devices_per_host"] == 2 and box["spread"] >= 0
+link = box["process_link"]
+assert link["devices"] == [1, 2] and all(0 < times[0] < 5 and 0 < times[1] < 5 for times in link["seconds"]), link
+link["seconds"] = [[1, 1]] * len(link["bytes"])
+json.dump(box, open("slow.json", "w"))
 P
 
 # ---- what runs longer than predicted ---------------------------------------------------------------------------
@@ -24,6 +28,18 @@ gpt=(gpt --layers 2 --width 64 --heads 2 --context 32 --vocab 256 --batch 8)
 head -c 4096 /dev/urandom | base64 >text
 timeout -s KILL 100 "$bin/actorrun" --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report took.json "${gpt[@]}" \
   --machine box.json --data text >out 2>err || fail "actorrun on this machine"
+
+# ---- two processes, with links that take a second: it is predicted, and nothing that is learned hangs on it ----
+
+timeout -s KILL 100 "$bin/actorrun" -n 2 --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report two.json \
+  "${gpt[@]}" --machine slow.json --data text >out 2>err || fail "actorrun -n 2 on a machine with slow links"
+python3 - <<'P' || fail "links between processes"
+import json
+took, two = json.load(open("took.json")), json.load(open("two.json"))
+assert two["predicted"]["step_seconds"] > 2 > took["predicted"]["step_seconds"], (two["predicted"], took["predicted"])
+assert [s["loss_hex"] for s in two["steps"]] == [s["loss_hex"] for s in took["steps"]]
+P
+
 timeout -s KILL 60 "$bin/actortune" compare took.json >table 2>err || fail "actortune compare"
 python3 - <<'P' || fail "the table is not what the report says"
 import json, re

@@ -152,6 +152,7 @@ static void numbers_of_machine_files_have_their_range(void) {
        "exchange.net.all-to-all is over m: an exchange is over bytes and devices"},
       {"exchange", "{\"host\": {\"all-reduce\": {\"bytes\": [1, 2], \"seconds\": [1]}}}",
        "exchange.host.all-reduce has 1 seconds for the 2 points"},
+      {"process_link", "{\"head\": [64], \"seconds\": [1]}", "process_link is over head: a link is over bytes and devices"},
       {"links", "[{\"from\": 0, \"to\": 0}]", "links[0] leads from one device to another"},
       {"links", "[{\"from\": 0, \"to\": 1, \"seconds\": -1}]", "links[0].seconds must be a number from 0"},
       {"links_per_host", "-1", "links_per_host must be a number from 0"},

@@ -193,16 +193,28 @@ static sl_status read_algorithm(const reading *r, const cJSON *item, sl_algorith
   return sl_fail(SL_E_INPUT, "%s: exchange.algorithm is one of tree, ring, direct and hierarchical", r->path);
 }
 
+/* Exchanges and links are over bytes and devices. */
+static sl_status check_axes(const reading *r, const char *what, const sl_curve *c) {
+  for (int d = 0; d < c->ndims; d++)
+    if (c->axis[d] != SL_CURVE_BYTES && c->axis[d] != SL_CURVE_DEVICES)
+      return sl_fail(SL_E_INPUT, "%s: %s is over %s: %s is over bytes and devices", r->path, r->name,
+                     axes[c->axis[d]], what);
+  return SL_OK;
+}
+
+static sl_status read_process_link(const char *path, const cJSON *item, sli_arena *arena, sl_curve *out) {
+  const reading here = {path, "process_link", arena};
+  sl_status status = item ? read_curve(&here, item, out) : SL_OK;
+  return status ? status : check_axes(&here, "a link", out);
+}
+
 static sl_status read_tables(const reading *r, const cJSON *from, const char *where, sl_curve *to) {
   sl_status status = SL_OK;
   for (int e = 0; e < SL_EXCHANGES && !status; e++) {
     const reading here = within(r, where, exchanges[e]);
     const cJSON *item = get(from, exchanges[e]);
     if (item) status = read_curve(&here, item, &to[e]);
-    for (int d = 0; d < to[e].ndims && !status; d++)
-      if (to[e].axis[d] != SL_CURVE_BYTES && to[e].axis[d] != SL_CURVE_DEVICES)
-        status = sl_fail(SL_E_INPUT, "%s: %s is over %s: an exchange is over bytes and devices", r->path,
-                         here.name, axes[to[e].axis[d]]);
+    if (!status) status = check_axes(&here, "an exchange", &to[e]);
   }
   return status;
 }
@@ -261,5 +273,6 @@ sl_status curves_read(const char *path, const cJSON *root, double flops, sli_are
                          fields[i].to);
   if (!status) status = read_rows(&r, root, flops, out);
   if (!status) status = read_exchange(&r, get(root, "exchange"), out);
+  if (!status) status = read_process_link(path, get(root, "process_link"), arena, &out->process_link);
   return status ? status : read_pairs(&r, get(root, "links"), out);
 }

@@ -18,6 +18,7 @@
 #include "io/atomic.h"
 #include "tools/actortune/actortune.h"
 #include "tools/actortune/machine/grid.h"
+#include "tools/actortune/machine/links.h"
 #include "tools/actortune/machine/probe.h"
 
 enum { STEPS = 3, TURNS = 4 };
@@ -75,6 +76,8 @@ typedef struct measuring {
   bool progress;
   samples samples;
   double firing, wake;
+  bool linked; /* the next was measured */
+  double links[LINK_SIZES][2]; /* seconds, alone and with all devices busy */
 } measuring;
 
 static double now(void) { return (double)sli_now_ns() * 1e-9; }
@@ -82,9 +85,8 @@ static double now(void) { return (double)sli_now_ns() * 1e-9; }
 /* Numbers that products are made of; each pair of them is a map there and back. Those of whole pages are
  * apart, since other numbers must not be drawn from them. */
 static const int sizes[] = {64, 160, 416, 928, 2304};
-static const int rows[] = {64, 256, 1024};
+static const int rows[] = {64, 128, 256, 1024};
 static const int whole_pages[] = {1024, 4096};
-static const int page_rows[] = {64, 128, 256, 1024};
 /* What has more to compute in a step takes as long, for that, as what is a little smaller. */
 static const double most_flops = 3.5e10;
 /* Attention. */
@@ -105,7 +107,7 @@ typedef struct probes {
 /* As many blocks as keep what a block left in the caches of a core from still being there when its turn comes
  * again, for in models of any size it is not. */
 static int layers_of(const probe *p) {
-  enum { LEAST_BYTES = 32 << 20, MOST_LAYERS = 24 };
+  enum { LEAST_BYTES = 32 << 20, MOST_LAYERS = 12 };
   double tokens = (double)(p->rows * p->context), C = (double)p->width, N = (double)p->inner;
   double bytes = 8 * (2.5 * C * N + (p->heads ? 4 * C * C : 0)) + 4 * tokens * (4 * N + 8 * C);
   return 2 * (int)SLI_MIN(ceil(LEAST_BYTES / bytes / 2), MOST_LAYERS / 2);
@@ -124,12 +126,12 @@ static void add_product(probes *all, int m, int width, int inner) {
 }
 
 static void list_products(probes *all) {
-  for (size_t m = 0; m < SLI_COUNT(rows); m++)
+  for (size_t m = 0; m < SLI_COUNT(rows); m++) {
     for (size_t n = 0; n < SLI_COUNT(sizes); n++)
       for (size_t k = 0; k <= n; k++) add_product(all, rows[m], sizes[k], sizes[n]);
-  for (size_t m = 0; m < SLI_COUNT(page_rows); m++)
     for (size_t n = 0; n < SLI_COUNT(whole_pages); n++)
-      for (int k = 256; k <= 1024; k *= 4) add_product(all, page_rows[m], k, whole_pages[n]);
+      for (int k = 256; k <= 1024; k *= 4) add_product(all, rows[m], k, whole_pages[n]);
+  }
 }
 
 /* Long sequences are of fewer heads and alone in a step, for time. */
@@ -240,12 +242,19 @@ static sl_status measure_wakes(measuring *m) {
   return status;
 }
 
+/* Where two processes cannot talk nothing is said of it. Done while there are no threads. */
+static void measure_links(measuring *m) {
+  m->linked = m->devices > 1 && !links_measure(m->devices, m->links);
+  if (m->devices > 1 && !m->linked) fprintf(stderr, "actortune machine: %s: left out\n", sl_detail());
+}
+
 static sl_status measure_all(measuring *m) {
   probes all = {0};
   list_products(&all);
   list_attention(&all);
   list_vocabularies(&all);
   qsort(all.of, all.count, sizeof *all.of, by_work);
+  measure_links(m);
   sl_status status = measure_firings(m);
   if (!status) status = measure_wakes(m);
   if (!status) status = run_probes(m, &all);
@@ -267,6 +276,17 @@ static double best_rate(const samples *s, const char *row, sl_curve_axis what) {
 
 static double memory_bytes(const measuring *m) {
   return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / m->devices;
+}
+
+/* From process to process: over bytes, and how many devices compute meanwhile. */
+static cJSON *link_curve(const measuring *m) {
+  cJSON *curve = cJSON_CreateObject(), *seconds = cJSON_CreateArray();
+  const double devices[2] = {1, m->devices};
+  cJSON_AddItemToObject(curve, "bytes", cJSON_CreateDoubleArray(link_sizes, LINK_SIZES));
+  cJSON_AddItemToObject(curve, "devices", cJSON_CreateDoubleArray(devices, 2));
+  for (int s = 0; s < LINK_SIZES; s++) cJSON_AddItemToArray(seconds, cJSON_CreateDoubleArray(m->links[s], 2));
+  cJSON_AddItemToObject(curve, "seconds", seconds);
+  return curve;
 }
 
 static cJSON *describe(const measuring *m) {
@@ -296,6 +316,7 @@ static cJSON *describe(const measuring *m) {
                  {"link_bytes_per_second", 0},
                  {"spread", grid_spread(&m->samples)}};
   for (size_t i = 0; i < SLI_COUNT(numbers); i++) cJSON_AddNumberToObject(root, numbers[i].name, numbers[i].value);
+  if (m->linked) cJSON_AddItemToObject(root, "process_link", link_curve(m));
   cJSON_AddItemToObject(root, "curves", grid_curves(&m->samples));
   return root;
 }
