@@ -62,12 +62,14 @@ static sl_status read_sizes(sl_session *s) {
   sl_session_options *o = &s->options;
   int stages = SLI_MAX(o->lower.stages, 1) * SLI_MAX(o->lower.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
-  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .fill = sli_session_choose,
+  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .kv = o->kv, .fill = sli_session_choose,
                             .await = sli_session_await, .rest = rest_of, .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
     return sl_fail(SL_E_USAGE, "a session needs rows, sequences and pages");
+  if (o->kv != SL_F32 && o->kv != SL_BF16)
+    return sl_fail(SL_E_USAGE, "keys and values lie in f32 or bf16, not in %s", sl_dtype_name(o->kv));
   if (s->serving.groups < 1 || s->serving.groups > MOST_GROUPS)
     return sl_fail(SL_E_USAGE, "%d groups: from 1 to %d ticks are under way at once", s->serving.groups,
                    MOST_GROUPS);
@@ -75,7 +77,8 @@ static sl_status read_sizes(sl_session *s) {
 }
 
 /* Of keys and values of one position, in all stages. */
-static int64_t position_bytes(const sl_graph *g) {
+static int64_t position_bytes(const sl_session *s) {
+  const sl_graph *g = s->graph;
   int64_t numbers = 0;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
@@ -83,12 +86,12 @@ static int64_t position_bytes(const sl_graph *g) {
     if (n->op == &sl_op_attention) numbers += 2 * sl_type_last(&n->in_type[1]);
     if (n->op == &sl_op_attention_packed) numbers += q - sl_type_last(&n->out_type[0]);
   }
-  return numbers * (int64_t)sizeof(float);
+  return numbers * (int64_t)sl_dtype_bytes(s->serving.kv);
 }
 
 /* For all sequences, however long they get, if they are small. */
 static int64_t usual_pages(const sl_session *s, int64_t least) {
-  const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(position_bytes(s->graph) * SL_PAGE, 1);
+  const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(position_bytes(s) * SL_PAGE, 1);
   int64_t all = SLI_MIN(least * s->about.sequences, usual_bytes / page);
   return SLI_MAX(SLI_MAX(least, all), sli_pages_of(4 * s->about.rows));
 }

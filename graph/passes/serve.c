@@ -86,6 +86,13 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
   n->nin = inputs + 1;
 }
 
+/* A row of a user's own need not know how keys and values are to lie. */
+static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
+  for (int o = 0; o < n->nout; o++)
+    if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 && n->out_type[o].dtype == SL_F32) return true;
+  return false;
+}
+
 /* The outputs it had stay, and what it keeps comes behind. */
 static sl_status exchange(sl_graph *g, sli_node *n) {
   const sl_op *op = n->op->served;
@@ -96,11 +103,13 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   add_batch(g, n, n->op->max_in);
   n->attrs.count = g->options.serve->pages;
   n->attrs.length = g->options.serve->context;
+  n->attrs.bf16 = op->updates && g->options.serve->kv == SL_BF16;
   n->op = op;
   n->out = out;
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   if (sli_node_infer(n)) return refuse(g, n, sl_detail());
+  if (keeps_otherwise(g, n)) return refuse(g, n, "it keeps what it has of earlier positions in f32, not in bf16");
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;

@@ -61,6 +61,7 @@ typedef struct sl_serving {
   int groups;        /* ticks under way at once */
   int64_t context;   /* positions of a sequence: filled in by sl_tokens, where it is the model's */
   int64_t pages;     /* of keys and values, in every stage; read by sl_lower */
+  sl_dtype kv;       /* how these lie in memory: SL_F32 or SL_BF16 */
   sl_rest (*rest)(void *ctx, const char *param); /* how a weight is wanted to lie, where its readers know
                         that; NULL: all as f32 */
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);

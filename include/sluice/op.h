@@ -169,7 +169,7 @@ typedef struct sl_attrs {
                               lengths of the output, 0: as long as the input's */
   int64_t dims[SL_MAX_DIMS]; /* and with ndims 2, position, position_w, rotary, rotary_b: from
                       position dims[0] of the part on, they are dims[1] further on */
-  bool bf16;       /* rows that `rounds`, set by the graph: operands are rounded to bf16 */
+  bool bf16;       /* set by the graph: rows that `rounds` do so to bf16, what served ones keep is bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
   int64_t first;   /* of a call on a part of the whole: where that part begins. embedding,
                       embedding_w, embedding_bag: the first row of this part of the table; gather,

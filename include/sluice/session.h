@@ -80,6 +80,9 @@ typedef struct sl_session_options {
                                  [as many as `sequences` of `context` tokens need, as far as 512 MiB hold
                                  them in all stages together; at least what one needs, and 4 * rows
                                  positions] */
+  sl_dtype kv;                /* of keys and values in pages: SL_F32, or SL_BF16: half the memory, and other answers than
+                                 with f32 but the same alone and beside any others. Ops of a user's own that keep f32
+                                 are refused beside it */
   sl_admit admit;
   sl_prefixes prefixes;
   int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */

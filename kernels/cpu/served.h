@@ -60,7 +60,7 @@ typedef struct sli_run {
   int32_t row, rows;
 } sli_run;
 
-/* Attention of a tick over pages: [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim]. */
+/* Attention of a tick over pages: [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim], in f32 or bf16. */
 typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
@@ -68,10 +68,12 @@ typedef struct sli_served_attention {
   float scale;
   const float *q, *k, *v;       /* of row 0, */
   int64_t q_row, kv_row, o_row; /* and from row to row */
-  float *out, *pages;
+  float *out;
+  void *pages;
+  bool bf16;
   const sli_run *runs;
 } sli_served_attention;
 
-static inline int64_t sli_page_floats(int64_t dim) { return 2 * SL_PAGE * dim; }
+static inline int64_t sli_page_numbers(int64_t dim) { return 2 * SL_PAGE * dim; }
 
 #endif

@@ -7,10 +7,10 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/served.h"
 
-/* attrs.count pages. */
+/* attrs.count pages, attrs.bf16: of such numbers, rounded as they come; what is computed of them is in f32. */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
   int64_t dim = o->dim[2] / attrs->heads;
-  return SL_TYPE(SL_F32, attrs->count, sli_kv_heads(attrs), sli_page_floats(dim));
+  return SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, sli_kv_heads(attrs), sli_page_numbers(dim));
 }
 
 static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
@@ -69,6 +69,7 @@ static void attend(const sl_call *call, sli_served_attention *a) {
   a->out = call->out[0];
   a->o_row = call->out_type[0].dim[2];
   a->pages = call->out[2];
+  a->bf16 = attrs->bf16;
   a->runs = call->scratch;
   int runs = find_runs(a->batch, call->scratch);
   sl_team_for(call->team, a->batch->rows, sli_cpu()->served_keys, a);

@@ -1,8 +1,8 @@
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
  * any number of stages, of devices that share these out, and of threads, with weights in memory or on disk, with
  * any other requests, when it has given up its pages, when others are cancelled, when limits change, when it shares
- * the pages of what others began with; also with weights that are rounded. Nothing is computed twice but what was
- * given up, and nothing that was shared.
+ * the pages of what others began with; also with weights, or keys and values, that are
+ * rounded. Nothing is computed twice but what was given up, and nothing that was shared.
  * labels: random */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
@@ -39,6 +39,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   told alone[REQUESTS] = {0};
   dice d = {.key = seed};
   s.dtype = seed % 3 ? SL_F32 : SL_BF16;
+  s.kv = seed % 4 < 2 ? SL_BF16 : SL_F32;
   served_model(&s, model, words);
   for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);

@@ -96,8 +96,8 @@ static inline void batches_short_of_pages(sl_session_options *o) {
 /* What it is, so that it is known where it fails. */
 static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
   const sl_session_options *o = &x->options;
-  printf("%s %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
-         s->model->name, s->dtype == SL_BF16 ? "bf16" : "fp32", (unsigned long long)seed, SLI_MAX(o->lower.processes, 1),
+  printf("%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
+         s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed, SLI_MAX(o->lower.processes, 1),
          (long long)o->rows, o->sequences, o->groups, o->lower.stages, o->lower.tensor, o->lower.devices.threads,
          (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled,
          o->lower.homes.count ? " weights on disk" : "");

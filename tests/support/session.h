@@ -15,7 +15,8 @@ typedef struct served {
   const sl_model *model;
   sl_args *args;
   sl_session *session;
-  sl_dtype dtype; /* of weights */
+  sl_dtype dtype; /* of weights; */
+  sl_dtype kv;    /* of keys and values */
 } served;
 
 /* All values that the text's seed gives. */
@@ -37,7 +38,7 @@ static inline void served_model(served *s, const char *model, char *const *words
 }
 
 static inline sl_session_options served_options(const served *s) {
-  return (sl_session_options){.model = s->model, .args = s->args, .load = served_load, .hash = true,
+  return (sl_session_options){.model = s->model, .args = s->args, .load = served_load, .hash = true, .kv = s->kv,
                               .lower = {.stages = 1, .dtype = s->dtype, .devices = {.kind = "cpu"}}};
 }
 

@@ -22,11 +22,13 @@ static sl_status set_context(settings *s) {
 sl_status serving_read(settings *s) {
   static const char *const chunks[] = {"times", "rows", NULL};
   static const char *const dtypes[] = {"stored", "fp32", "bf16", NULL};
+  static const char *const kvs[] = {"fp32", "bf16", NULL};
   s->microbatches = s->pieces = s->chunks = 1;
   s->processes = 1;
   s->schedule = "1f1b";
   s->use = USE_INFERENCE;
   sl_status status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
+  if (!status) status = options_check_word("kv", sl_arg_text(s->run, "kv"), kvs);
   if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
   if (!status) status = settings_read_budget(s);
   if (!status) status = pretrained_read(s);
@@ -42,6 +44,7 @@ sl_session_options serving_options(const settings *s) {
   return (sl_session_options){
       .model = s->model, .args = s->model_args, .sequences = (int)sl_arg_int(s->run, "sequences"),
       .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
+      .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
       .stored = stored ? settings_text(s, "init") : NULL, .training = s->training.nlora ? &s->training : NULL,
       .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = s->processes, .devices = s->devices,
                 .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule,
