@@ -183,6 +183,18 @@ says "--home act: of a model that is served weights alone can live elsewhere" er
 ends 2 "$actorserve" --port 0 "${deep[@]}" --weights disk --disk nowhere "${words[@]}"
 says "nowhere" err
 
+# And a recurrence, an op of its own: its states lie in pages, which are shared, given up and computed again.
+ends 0 "$actorrun" --quiet --steps 10 --save decay.safetensors "$SLUICE_SOURCE/examples/decay.c" --data "$reference/text.txt" --lr 3e-3
+long=$(head -c 100 "$reference/text.txt" | tr -c '[:alnum:]' ' ')
+ends 0 "$actorrun" --quiet --init decay.safetensors --steps 0 --generate 20 --temperature 0 --prompt "$long" \
+  "$SLUICE_SOURCE/examples/decay.c" --data "$reference/text.txt"
+cp out continued.decay
+serve --rows 5 --sequences 4 --quota kv=2 --init decay.safetensors "$SLUICE_SOURCE/examples/decay.c" --data "$reference/text.txt"
+[[ $(ask completions "{\"prompt\":\"$long\",\"max_tokens\":20,\"temperature\":0,\"n\":4}" |
+  field '["choices"]' | python3 -c 'import sys; print(*{c["text"] for c in eval(sys.stdin.read())})') == \
+  "$(tail -c +101 continued.decay)" ]] || fail "recurrences go on otherwise: $(<continued.decay)"
+drained
+
 # And on two processes, of which the first has the port; the trace is of both.
 serve -n 2 "${patient[@]}" --stages 2 --trace both.trace model
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
